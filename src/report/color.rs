@@ -2,7 +2,6 @@
 //!
 //! Without colour no escape character is ever written, whatever the record contains.
 
-use super::document::Tone;
 use std::ffi::OsStr;
 
 /// The choice of `--color`.
@@ -59,15 +58,8 @@ impl Paint {
         self.wrapped(&format!("48;5;{color};38;5;15"), text)
     }
 
-    /// For cells that show the role of their row.
-    pub fn toned(self, tone: Tone, text: &str) -> String {
-        let color = match tone {
-            Tone::Plain => return text.to_owned(),
-            Tone::Good => 10,
-            Tone::Bad => 9,
-            Tone::Unsure => 11,
-            Tone::Synthetic => 13,
-        };
+    /// For letters in one of the 256 colours.
+    pub fn colored(self, color: u8, text: &str) -> String {
         if self.on { format!("\x1b[38;5;{color}m{text}\x1b[39m") } else { text.to_owned() }
     }
 

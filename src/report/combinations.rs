@@ -58,7 +58,7 @@ pub fn combinations_text(combinations: &[Combination], width: u16) -> String {
     let legend = "* is the best by its median, ~ is within noise of it: the 95 % intervals of the medians overlap, or one has too few \
                   samples for an interval.";
     blocks.push(Block::text(legend));
-    Terminal::new(usize::from(width), false).draw(&blocks)
+    Terminal::plain(width).draw(&blocks)
 }
 
 /// The launches with a time of the case, the fastest first, and the reasons why the others have none.

@@ -18,7 +18,7 @@ pub fn fit_text(fit: &Fit, width: u16) -> String {
     });
     blocks.extend(coefficients(fit));
     blocks.push(Block::marked(Mark::Star, &fit.warnings));
-    Terminal::new(usize::from(width), false).draw(&blocks)
+    Terminal::plain(width).draw(&blocks)
 }
 
 /// Every curve.

@@ -28,7 +28,7 @@ pub enum SuspectsFormat {
 pub fn suspects_text(suspects: &Suspects, format: SuspectsFormat, width: u16) -> Result<String> {
     match format {
         SuspectsFormat::Table => {
-            let terminal = Terminal::new(usize::from(width), false);
+            let terminal = Terminal::plain(width);
             Ok(wrapped(&visible(&headline(suspects)), width) + &terminal.draw(&document(suspects)))
         }
         SuspectsFormat::Markdown => {
@@ -64,7 +64,11 @@ pub(super) fn located(suspects: &Suspects) -> Vec<Block> {
     ];
     let mut blocks = Vec::new();
     if !suspects.suspects.is_empty() {
-        blocks.push(Block::Table(Table::new("", &COLUMNS, suspects.suspects.iter().enumerate().map(row))));
+        blocks.push(Block::Table(Table::new(
+            "",
+            &COLUMNS,
+            suspects.suspects.iter().zip(1..).map(|(suspect, number)| row(number, suspect)),
+        )));
     }
     for suspect in &suspects.suspects {
         blocks.push(Block::heading(&suspect.name));
@@ -106,9 +110,9 @@ fn origins(suspects: &Suspects) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-fn row((index, suspect): (usize, &Suspect)) -> Row {
+fn row(number: usize, suspect: &Suspect) -> Row {
     let cells = vec![
-        (index + 1).to_string(),
+        number.to_string(),
         suspect.name.clone(),
         suspect.culprit.class().to_owned(),
         if suspect.intermittent { "now and then" } else { "always" }.to_owned(),

@@ -3,6 +3,7 @@
 //! The columns of cases are in `columns` and `section`. Nothing is truncated: where the width does not suffice, less important
 //! columns are left out, and paragraphs are wrapped.
 
+use super::color::Paint;
 use super::document::{Block, Mark, TableLayout, Terminal, markdown};
 use super::row::Row;
 use super::section::{Section, sections};
@@ -15,7 +16,7 @@ use std::collections::HashMap;
 
 /// The whole report, fitted to a width.
 pub(super) fn text(view: &View, width: usize, color: bool) -> String {
-    let terminal = Terminal::new(width.max(MIN_WIDTH), color);
+    let terminal = Terminal::new(width.max(MIN_WIDTH), Paint { on: color });
     let mut notes = Notes::default();
     let numbers = notes.numbers_of(&view.rows);
     let mut out = terminal.draw(&provenance(&view.header));
@@ -25,7 +26,8 @@ pub(super) fn text(view: &View, width: usize, color: bool) -> String {
             for section in sections(&view.rows, &numbers) {
                 let layout = section.layout(terminal.width());
                 out += &section_head(&section, &layout, terminal);
-                let row = |index: &usize| layout.row(&section.row(&view.rows[*index], numbers[*index]), color);
+                let row =
+                    |index: &usize| layout.row(&section.row(&view.rows[*index], numbers[*index]), terminal.paint());
                 out.extend(section.members().iter().map(row));
             }
         }

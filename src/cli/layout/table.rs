@@ -123,7 +123,7 @@ fn ends(overview: &Overview, view: &AxisView, room: usize) -> [String; 2] {
 fn drawn(columns: &[Column], rows: impl Iterator<Item = Vec<String>>, width: usize) -> String {
     let rows: Vec<Row> = rows.map(Row::from).collect();
     let layout = TableLayout::of(columns, &rows, width);
-    layout.head() + &rows.iter().map(|row| layout.row(row, false)).collect::<String>()
+    layout.head() + &rows.iter().map(|row| layout.plain_row(row)).collect::<String>()
 }
 
 /// All groups of an axis, or the first and the last of very many.

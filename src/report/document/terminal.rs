@@ -1,6 +1,6 @@
 //! Documents on a terminal: paragraphs wrapped, tables fitted to the width by leaving out columns, the most expendable first.
 
-use super::table::{Column, Row, Table};
+use super::table::{Column, Row, Table, Tone};
 use super::{Block, Folded, List, Mark};
 use crate::report::color::Paint;
 use crate::report::text::{hung, text_width, visible, wrap};
@@ -19,9 +19,14 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// The terminal.
-    pub fn new(width: usize, color: bool) -> Terminal {
-        Terminal { width, paint: Paint { on: color } }
+    /// A terminal without colours.
+    pub fn plain(width: u16) -> Terminal {
+        Terminal::new(usize::from(width), Paint { on: false })
+    }
+
+    /// A terminal with or without colours.
+    pub(in crate::report) fn new(width: usize, paint: Paint) -> Terminal {
+        Terminal { width, paint }
     }
 
     /// Its columns of text.
@@ -111,7 +116,7 @@ impl Terminal {
         let title = if table.title.is_empty() { String::new() } else { self.heading(&table.title) };
         let layout = TableLayout::of(&table.columns, &table.rows, self.width);
         let mut text = title + &layout.head();
-        table.rows.iter().for_each(|row| text += &layout.row(row, self.paint.on));
+        table.rows.iter().for_each(|row| text += &layout.row(row, self.paint));
         text += &layout.left_out(self.width);
         if !table.note.is_empty() {
             text += &wrapped(&visible(&table.note), u16::try_from(self.width).unwrap_or(u16::MAX));
@@ -198,19 +203,23 @@ impl TableLayout {
 
     fn line(&self, text: impl Fn(&Column) -> &'static str) -> String {
         let cells: Vec<String> = self.columns.iter().map(|column| text(column).to_owned()).collect();
-        self.row(&Row::from(cells), false)
+        self.plain_row(&Row::from(cells))
+    }
+
+    /// A row without colours.
+    pub fn plain_row(&self, row: &Row) -> String {
+        self.row(row, Paint { on: false })
     }
 
     /// A row.
-    pub fn row(&self, row: &Row, color: bool) -> String {
-        let paint = Paint { on: color };
+    pub(in crate::report) fn row(&self, row: &Row, paint: Paint) -> String {
         let mut out = String::new();
         for (position, index) in self.shown.iter().enumerate() {
             let cell = row.cells.get(*index).map_or_else(String::new, |cell| visible(cell));
             let pad = self.widths[*index].saturating_sub(text_width(&cell));
             let gap = if position + 1 == self.shown.len() { 0 } else { GAP };
             let (left, right) = if self.columns[*index].is_number() { (pad, gap) } else { (0, pad + gap) };
-            let cell = if self.columns[*index].is_status() { paint.toned(row.tone, &cell) } else { cell };
+            let cell = if self.columns[*index].is_status() { toned(paint, row.tone, &cell) } else { cell };
             // Writing to a string cannot fail.
             let _ = write!(out, "{:left$}{cell}{:right$}", "", "");
         }
@@ -225,6 +234,17 @@ impl TableLayout {
         }
         let sentence = format!("(columns left out for want of width: {})", self.left_out.join(", "));
         wrap(&sentence, width.max(MIN_SENTENCE_WIDTH), 2) + "\n"
+    }
+}
+
+/// A text in the colour of a tone.
+fn toned(paint: Paint, tone: Tone, text: &str) -> String {
+    match tone {
+        Tone::Plain => text.to_owned(),
+        Tone::Good => paint.colored(10, text),
+        Tone::Bad => paint.colored(9, text),
+        Tone::Unsure => paint.colored(11, text),
+        Tone::Synthetic => paint.colored(13, text),
     }
 }
 
@@ -245,7 +265,7 @@ pub(in crate::report) fn widths(columns: &[Column], rows: &[Row]) -> Vec<usize> 
 /// names the columns that were left out.
 pub fn table(columns: &[Column], rows: &[Vec<String>], width: u16) -> String {
     let table = Table::new("", columns, rows.iter().cloned());
-    Terminal::new(usize::from(width), false).table(&table)
+    Terminal::plain(width).table(&table)
 }
 
 /// A paragraph broken between words, further lines indented, with a line feed at the end.

@@ -28,9 +28,7 @@ pub enum HistoryFormat {
 /// Where a document cannot be written as JSON or CSV.
 pub fn history_text(history: &History, format: HistoryFormat, width: u16, all_rows: bool) -> Result<String> {
     match format {
-        HistoryFormat::Table => {
-            Ok(Terminal::new(usize::from(width), false).draw(&document::document(history, all_rows)))
-        }
+        HistoryFormat::Table => Ok(Terminal::plain(width).draw(&document::document(history, all_rows))),
         HistoryFormat::Csv => csv::text(history),
         HistoryFormat::Json => super::verdict::json(history),
     }

@@ -1,5 +1,6 @@
 //! The table for people.
 
+use super::super::color::Paint;
 use super::super::document::{TableLayout, Terminal};
 use super::super::row::Row;
 use super::super::section::{Section, sections};
@@ -11,7 +12,6 @@ use crate::record::line::Header;
 /// The sections, and how far they are written.
 pub(super) struct TableForm {
     terminal: Terminal,
-    color: bool,
     sections: Vec<(Section, TableLayout)>,
     notes: Notes,
     section: usize,
@@ -20,8 +20,8 @@ pub(super) struct TableForm {
 
 impl TableForm {
     pub(super) fn new(width: u16, color: bool) -> TableForm {
-        let terminal = Terminal::new(usize::from(width).max(MIN_WIDTH), color);
-        TableForm { terminal, color, sections: Vec::new(), notes: Notes::default(), section: 0, written: 0 }
+        let terminal = Terminal::new(usize::from(width).max(MIN_WIDTH), Paint { on: color });
+        TableForm { terminal, sections: Vec::new(), notes: Notes::default(), section: 0, written: 0 }
     }
 }
 
@@ -47,7 +47,7 @@ impl LiveFormat for TableForm {
             }
             let row = &run.rows[*index];
             let (section, layout) = &self.sections[self.section];
-            out += &layout.row(&section.row(row, self.notes.number_of(row)), self.color);
+            out += &layout.row(&section.row(row, self.notes.number_of(row)), self.terminal.paint());
             self.written += 1;
         }
         out
@@ -58,6 +58,6 @@ impl LiveFormat for TableForm {
     }
 
     fn whole(&self, view: &View) -> String {
-        table::text(view, self.terminal.width(), self.color)
+        table::text(view, self.terminal.width(), self.terminal.paint().on)
     }
 }

@@ -46,7 +46,7 @@ pub fn text(comparison: &Comparison, width: u16) -> String {
     let too_large = layouts.map(|(name, _)| format!("{name} does NOT fit into memory."));
     let sentences = too_large.chain([answer(c)]);
     let blocks = [Block::Table(Table::new("", &COLUMNS, rows)), Block::apart(Mark::Flush, sentences)];
-    Terminal::new(usize::from(width), false).draw(&blocks)
+    Terminal::plain(width).draw(&blocks)
 }
 
 /// Which is faster, and how sure that is.

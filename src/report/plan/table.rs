@@ -9,7 +9,7 @@ pub fn text(document: &PlanDocument, width: u16) -> String {
     let mut blocks = vec![Block::marked(Mark::Close, head(document)), Block::Table(layouts(document))];
     blocks.extend(document.layouts.first().map(|best| Block::Table(breakdown(best))));
     blocks.push(Block::apart(Mark::Flush, sentences(document)));
-    Terminal::new(usize::from(width), false).draw(&blocks)
+    Terminal::plain(width).draw(&blocks)
 }
 
 /// A byte count in decimal GB, as memory of GPUs is given.

@@ -6,7 +6,7 @@ use crate::units::Seconds;
 
 /// The whole answer, for a terminal of so many columns.
 pub fn text(document: &RankDocument, width: u16) -> String {
-    Terminal::new(usize::from(width), false).draw(&self::document(document))
+    Terminal::plain(width).draw(&self::document(document))
 }
 
 fn document(d: &RankDocument) -> Vec<Block> {

@@ -39,7 +39,7 @@ pub enum VerdictFormat {
 pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Result<String> {
     match format {
         VerdictFormat::Table => {
-            let terminal = Terminal::new(usize::from(width), false);
+            let terminal = Terminal::plain(width);
             Ok(format!("{}\n{}", headline(verdict), terminal.draw(&document::document(verdict))))
         }
         VerdictFormat::Markdown => {
