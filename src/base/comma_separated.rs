@@ -37,6 +37,47 @@ impl CommaSeparated {
     }
 }
 
+/// A column: its name, and its cell in a row.
+pub struct Column<T> {
+    /// The name, with its unit.
+    pub name: &'static str,
+    /// The cell.
+    pub cell: fn(&T) -> String,
+}
+
+impl<T> Column<T> {
+    /// A column.
+    pub fn new(name: &'static str, cell: fn(&T) -> String) -> Column<T> {
+        Column { name, cell }
+    }
+}
+
+/// The names of columns.
+pub fn names<T>(columns: &[Column<T>]) -> impl Iterator<Item = &'static str> {
+    columns.iter().map(|column| column.name)
+}
+
+/// The cells of a row.
+pub fn cells<T>(columns: &[Column<T>], row: &T) -> impl Iterator<Item = String> {
+    columns.iter().map(move |column| (column.cell)(row))
+}
+
+/// A whole text of comma-separated values; `what` as for [`CommaSeparated::new`].
+///
+/// # Errors
+/// As [`CommaSeparated::new`].
+pub fn comma_separated<T>(
+    what: &'static str,
+    columns: &[Column<T>],
+    rows: impl IntoIterator<Item = T>,
+) -> Result<String> {
+    let mut text = CommaSeparated::new(what, names(columns))?;
+    for row in rows {
+        text.row(cells(columns, &row))?;
+    }
+    text.finish()
+}
+
 fn failed(what: &str, cause: &str) -> Error {
     Error::environment(format!("cannot write {what}: {cause}"))
 }

@@ -90,14 +90,14 @@ fn commgauge_run_starts_it_and_hands_on_its_flags() {
 
 #[test]
 fn four_hosts_with_one_link_at_a_quarter_show_exactly_that_pair() {
-    let Some(cluster) = VirtualCluster::up_for_ranks("pairs", 4, "1gbit", &["1-3=250mbit"]) else { return };
+    let Some(cluster) = VirtualCluster::up_for_ranks("pairs", 4, "200mbit", &["1-3=50mbit"]) else { return };
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let record = record_in(&folder);
     let mut command = cluster.command(4, 1, PAIRS);
     command
         .arg("--record")
         .arg(&record)
-        .args(words("--bandwidth-bytes 1M -n 8 -w 1 --replicates 2 --warm-buffers --quiet"));
+        .args(words("--bandwidth-bytes 512K -n 6 -w 1 --replicates 2 --warm-buffers --quiet"));
     {
         let _alone = alone();
         let output = command.output().expect("bash is there");

@@ -1,6 +1,6 @@
 //! Formats a launch report as text: the facts that all ranks share, the differences, and the messages.
 
-use super::plain_table::{Column, table, wrapped};
+use crate::report::document::{Column, table, wrapped};
 use crate::report::{visible, wrap};
 use commgauge_base::units::Bytes;
 use commgauge_run::launch_check::{Difference, LaunchReport};

@@ -9,7 +9,6 @@ pub mod export;
 pub mod fit;
 mod fit_plots;
 mod fit_query;
-mod fit_table;
 pub mod gate;
 mod gate_plan;
 mod help;
@@ -59,7 +58,6 @@ pub mod terminal;
 pub mod validate;
 mod verdict_output;
 
-use crate::report::plain_table;
 pub use launched_arguments::LaunchedArguments;
 pub use output::OutputArguments;
 pub use pairs::PairsArguments;

@@ -3,14 +3,14 @@
 //! Nothing is counted here; all numbers come from the document.
 
 use super::model_document::{Kind, LayerKind, ModelDocument, Shape};
-use super::plain_table::STYLE;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use crate::report::document::GAP;
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use commgauge_model::config::{LatentAttention, Mixture};
 use serde_json::Value;
 use std::fmt::Write;
 
-/// Spaces between columns.
-const GAP: u16 = 2;
+/// A rule under the headings and nothing else, as all tables have. Texts are broken within their cells here.
+const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('-'));
 /// Ranges of layers that are listed; the rest is only counted.
 const MAX_RANGES: usize = 4;
 
@@ -40,7 +40,7 @@ fn lines(rows: Vec<Vec<String>>, headings: &[&str], right: &[usize], width: u16)
     }
     for index in 0..headings.len() {
         let Some(column) = table.column_mut(index) else { continue };
-        column.set_padding((0, if index + 1 == headings.len() { 0 } else { GAP }));
+        column.set_padding((0, if index + 1 == headings.len() { 0 } else { GAP as u16 }));
         column.set_cell_alignment(if right.contains(&index) { CellAlignment::Right } else { CellAlignment::Left });
     }
     let text = table.to_string();

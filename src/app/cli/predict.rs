@@ -1,10 +1,10 @@
 //! `commgauge predict`: predicts times from a fit, for one call or for a file of calls.
 
 use super::fit_query::{QueryInput, read_queries};
-use super::plain_table::{Column, table, wrapped};
 use super::published::published;
 use super::table_or_json::{json, print};
 use super::terminal::columns;
+use crate::report::document::{Column, optional, table, wrapped};
 use commgauge_analysis::cost::{Fit, Prediction, Predictor, Query, Status};
 use commgauge_base::comma_separated::CommaSeparated;
 use commgauge_base::error::{Error, Result};
@@ -241,16 +241,15 @@ fn text(fit: &Fit, input: &QueryInput, answers: &[Prediction]) -> String {
         Column::right("high", 0),
         Column::left("status", 0),
     ];
-    let shown = |seconds: Option<Seconds>| seconds.map_or_else(|| "-".to_owned(), |seconds| seconds.to_string());
     let rows = input.queries.iter().zip(answers).map(|(query, answer)| {
         let suffix = if answer.untrusted { ", untrusted" } else { "" };
         vec![
             query.collective.to_string(),
             query.ranks.to_string(),
             query.bytes_total.to_string(),
-            shown(answer.seconds),
-            shown(answer.low),
-            shown(answer.high),
+            optional(answer.seconds),
+            optional(answer.low),
+            optional(answer.high),
             format!("{}{suffix}", answer.status.name()),
         ]
     });

@@ -2,7 +2,8 @@
 //! runs.
 
 use super::AnswerArguments;
-use crate::report::{Column, plain, visible, wrap};
+use crate::report::document::{Column, optional, percent, table as plain};
+use crate::report::{visible, wrap};
 use commgauge_analysis::verdict::{Counted, Decision, LoadedRecord, SelfTest, SelfTestRule, TrialKind, selftest};
 use commgauge_base::error::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -103,7 +104,7 @@ fn table(tried: &SelfTest, width: u16) -> String {
         .map(|trial| {
             let side = if trial.asked.is_power() { "at least" } else { "at most" };
             let promised =
-                trial.promised.map_or("nothing".to_owned(), |promised| format!("{side} {}", percent(promised)));
+                trial.promised.map_or("nothing".to_owned(), |promised| format!("{side} {}", percent(promised, 1)));
             let [count, share, interval] = cells(&trial.counted);
             let decision_text = trial.decision.map_or("-", decision_text).to_owned();
             vec![
@@ -136,7 +137,7 @@ fn table(tried: &SelfTest, width: u16) -> String {
         "comparisons of {} rows, {} replicates of each side, noise {} from run to run, seed {}; gates of one row",
         tried.rows,
         tried.replicates,
-        percent(tried.sigma),
+        percent(tried.sigma, 1),
         tried.seed
     ));
     say("gates are tried on a machine whose true median lies at the limit, and 5 % beyond it; nothing is promised where a \
@@ -171,15 +172,11 @@ fn decision_text(decision: Decision) -> &'static str {
 fn cells(counted: &Counted) -> [String; 3] {
     let share = match counted.of {
         0 => "-".to_owned(),
-        of => percent(counted.count as f64 / of as f64),
+        of => percent(counted.count as f64 / of as f64, 1),
     };
     let interval = counted.lower_bound.zip(counted.upper_bound);
-    let interval = interval.map_or("-".to_owned(), |(low, high)| format!("{} .. {}", percent(low), percent(high)));
+    let interval = optional(interval.map(|(low, high)| format!("{} .. {}", percent(low, 1), percent(high, 1))));
     [format!("{} of {}", counted.count, counted.of), share, interval]
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
 }
 
 fn noise(text: &str) -> std::result::Result<f64, String> {

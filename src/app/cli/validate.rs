@@ -1,12 +1,12 @@
 //! `commgauge validate`: compares predictions with published measurements.
 
-use super::plain_table::{Column, table, wrapped};
 use super::table_or_json::{json, print};
 use super::terminal::columns;
+use crate::report::document::{Column, optional, percent, table, wrapped};
 use commgauge_analysis::planner::validate::{
     Constants, ErrorSummary, FORMAT, MemoryResult, RunResult, SetResult, VERSION, Validation, validate,
 };
-use commgauge_base::comma_separated::CommaSeparated;
+use commgauge_base::comma_separated::{Column as CsvColumn, comma_separated};
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
 use serde_json::Value;
@@ -51,7 +51,7 @@ impl ValidateCommand {
         print(&match self.format {
             ValidationFormat::Table => text(&validation, columns(self.width)),
             ValidationFormat::Json => json(&validation)?,
-            ValidationFormat::Csv => comma_separated(&validation)?,
+            ValidationFormat::Csv => as_csv(&validation)?,
         })?;
         Ok(0)
     }
@@ -63,56 +63,37 @@ pub(super) fn schema() -> Value {
     super::published::published(schema, FORMAT, VERSION, "A validation of commgauge")
 }
 
-/// The columns of the CSV form, which are the fields of the document.
-const COLUMNS: [&str; 17] = [
-    "set",
-    "model",
-    "variant",
-    "gpus",
-    "tp",
-    "pp",
-    "dp",
-    "virtual_stages",
-    "micro_batch",
-    "global_batch",
-    "measured_seconds",
-    "predicted_seconds",
-    "error_percent",
-    "share_of_peak",
-    "left_out_seconds",
-    "left_out_error_percent",
-    "left_out_share_of_peak",
-];
-
-fn comma_separated(validation: &Validation) -> Result<String> {
-    let mut text = CommaSeparated::new("the answer as CSV", COLUMNS)?;
-    for set in &validation.sets {
-        for run in &set.runs {
-            text.row(fields(set, run))?;
-        }
-    }
-    text.finish()
+/// A run of a set.
+struct RunRow<'a> {
+    set: &'a SetResult,
+    run: &'a RunResult,
 }
 
-fn fields(set: &SetResult, run: &RunResult) -> [String; COLUMNS.len()] {
-    [
-        set.name.clone(),
-        run.model.clone(),
-        run.variant.clone(),
-        run.gpus.to_string(),
-        run.tp.to_string(),
-        run.pp.to_string(),
-        run.dp.to_string(),
-        run.virtual_stages.to_string(),
-        run.micro_batch.to_string(),
-        run.global_batch.to_string(),
-        run.measured_seconds.to_string(),
-        format!("{:.6}", run.predicted_seconds),
-        format!("{:.3}", run.error_percent),
-        format!("{:.5}", set.share_of_peak),
-        format!("{:.6}", run.left_out_seconds),
-        format!("{:.3}", run.left_out_error_percent),
-        format!("{:.5}", run.left_out_share_of_peak),
+fn as_csv(validation: &Validation) -> Result<String> {
+    let rows = validation.sets.iter().flat_map(|set| set.runs.iter().map(move |run| RunRow { set, run }));
+    comma_separated("the answer as CSV", &csv_columns(), rows)
+}
+
+/// The columns of the CSV form, which are the fields of the document.
+fn csv_columns<'a>() -> Vec<CsvColumn<RunRow<'a>>> {
+    vec![
+        CsvColumn::new("set", |row| row.set.name.clone()),
+        CsvColumn::new("model", |row| row.run.model.clone()),
+        CsvColumn::new("variant", |row| row.run.variant.clone()),
+        CsvColumn::new("gpus", |row| row.run.gpus.to_string()),
+        CsvColumn::new("tp", |row| row.run.tp.to_string()),
+        CsvColumn::new("pp", |row| row.run.pp.to_string()),
+        CsvColumn::new("dp", |row| row.run.dp.to_string()),
+        CsvColumn::new("virtual_stages", |row| row.run.virtual_stages.to_string()),
+        CsvColumn::new("micro_batch", |row| row.run.micro_batch.to_string()),
+        CsvColumn::new("global_batch", |row| row.run.global_batch.to_string()),
+        CsvColumn::new("measured_seconds", |row| row.run.measured_seconds.to_string()),
+        CsvColumn::new("predicted_seconds", |row| format!("{:.6}", row.run.predicted_seconds)),
+        CsvColumn::new("error_percent", |row| format!("{:.3}", row.run.error_percent)),
+        CsvColumn::new("share_of_peak", |row| format!("{:.5}", row.set.share_of_peak)),
+        CsvColumn::new("left_out_seconds", |row| format!("{:.6}", row.run.left_out_seconds)),
+        CsvColumn::new("left_out_error_percent", |row| format!("{:.3}", row.run.left_out_error_percent)),
+        CsvColumn::new("left_out_share_of_peak", |row| format!("{:.5}", row.run.left_out_share_of_peak)),
     ]
 }
 
@@ -181,7 +162,7 @@ fn runs(set: &SetResult, width: u16) -> String {
             if has_variants {
                 row.push(run.variant.clone());
             }
-            let part = |seconds: f64| format!("{:.0} %", 100.0 * seconds / run.predicted_seconds);
+            let part = |seconds: f64| percent(seconds / run.predicted_seconds, 0);
             row.extend([
                 run.tp.to_string(),
                 run.pp.to_string(),
@@ -228,7 +209,7 @@ fn summary(set: &SetResult, width: u16) -> String {
         text += &wrapped(&format!("order of all runs (Kendall's tau, model left out): {tau:.2}"), width);
     }
     for choice in &set.choices {
-        let tau = choice.kendall_tau.map_or_else(|| "-".to_owned(), |tau| format!("{tau:.2}"));
+        let tau = optional(choice.kendall_tau.map(|tau| format!("{tau:.2}")));
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,

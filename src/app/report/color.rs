@@ -2,7 +2,6 @@
 //!
 //! Without colour no escape character is ever written, whatever the record contains.
 
-use comfy_table::Color;
 use std::ffi::OsStr;
 
 /// The choice of `--color`.
@@ -59,20 +58,13 @@ impl Paint {
         self.wrapped(&format!("48;5;{color};38;5;15"), text)
     }
 
+    /// For letters in one of the 256 colours.
+    pub fn colored(self, color: u8, text: &str) -> String {
+        if self.on { format!("\x1b[38;5;{color}m{text}\x1b[39m") } else { text.to_owned() }
+    }
+
     fn wrapped(self, code: &str, text: &str) -> String {
         if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    }
-}
-
-/// The colour of a status in the table.
-pub(super) fn of_status(status: &super::Status) -> Option<Color> {
-    use super::Status::*;
-    match status {
-        Wrong { .. } | Failed(_) => Some(Color::Red),
-        Missing | Skipped(_) => Some(Color::Yellow),
-        Synthetic => Some(Color::Magenta),
-        NotVerified => None,
-        Verified => Some(Color::Green),
     }
 }
 

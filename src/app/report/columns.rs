@@ -1,14 +1,15 @@
-//! The columns of the table: their contents, and the order in which they are left out where the width does not suffice.
+//! The columns of the table of cases: their contents, and the order in which they are left out where the width does not suffice.
 
+use super::document::{Column, gigabytes_per_second, optional};
 use super::row::Row;
 use commgauge_base::collective::Placement;
 use commgauge_base::geometry::Splits;
-use commgauge_base::units::three_digits;
+use commgauge_base::units::{Seconds, three_digits};
 use commgauge_base::variant;
 
-/// A column. The order is that of the table.
+/// What is in a column. The order is that of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Column {
+pub(super) enum Field {
     Collective,
     Size,
     Element,
@@ -17,6 +18,7 @@ pub(super) enum Column {
     Variant,
     PerStep,
     Samples,
+    LeftOut,
     Replicates,
     Median,
     Interval,
@@ -29,56 +31,51 @@ pub(super) enum Column {
     Bound,
     Share,
     Check,
+    Case,
 }
 
 /// How many columns there are.
-pub(super) const COLUMNS: usize = 20;
+pub(super) const FIELDS: usize = 22;
 
-use Column::*;
+use Field::*;
 
-impl Column {
-    pub(super) const ALL: [Column; COLUMNS] = [
-        Collective, Size, Element, Reduce, Place, Variant, PerStep, Samples, Replicates, Median, Interval, Precision,
-        P99, Estimate, Choice, Algbw, Busbw, Bound, Share, Check,
+impl Field {
+    pub(super) const ALL: [Field; FIELDS] = [
+        Collective, Size, Element, Reduce, Place, Variant, PerStep, Samples, LeftOut, Replicates, Median, Interval,
+        Precision, P99, Estimate, Choice, Algbw, Busbw, Bound, Share, Check, Case,
     ];
 
-    /// Columns that are left out where the width does not suffice, the first ones first. Columns not listed always stay.
-    pub(super) const EXPENDABLE: [Column; 12] =
-        [Replicates, Bound, Algbw, Estimate, PerStep, P99, Samples, Share, Interval, Reduce, Element, Place];
-
-    /// Heading and its unit.
-    pub(super) fn heading(self) -> (&'static str, &'static str) {
+    /// Heading, unit, alignment, and the priority of being left out.
+    pub(super) fn column(self) -> Column {
         match self {
-            Collective => ("collective", ""),
-            Size => ("size", ""),
-            Element => ("type", ""),
-            Reduce => ("op", ""),
-            Place => ("place", ""),
-            Variant => ("variant", ""),
-            PerStep => ("calls", "a step"),
-            Samples => ("samples", ""),
-            Replicates => ("repl.", ""),
-            Median => ("median", "us"),
-            Interval => ("interval", "95 %, us"),
-            Precision => ("+-", "%"),
-            P99 => ("p99", "us"),
-            Estimate => ("NCCL's", "est., us"),
-            Choice => ("NCCL's", "choice"),
-            Algbw => ("algbw", "GB/s"),
-            Busbw => ("busbw", "GB/s"),
-            Bound => ("bound", "GB/s"),
-            Share => ("of bound", "%"),
-            Check => ("check", ""),
+            Collective => Column::left("collective", 0),
+            Size => Column::right("size", 0),
+            Element => Column::left("type", 2),
+            Reduce => Column::left("op", 3),
+            Place => Column::left("place", 1),
+            Variant => Column::left("variant", 0),
+            PerStep => Column::right("calls", 8).in_unit("a step"),
+            Samples => Column::right("samples", 6),
+            LeftOut => Column::right("left out", Column::PAGES_ONLY),
+            Replicates => Column::right("repl.", 12),
+            Median => Column::right("median", 0).in_unit("us"),
+            Interval => Column::right("interval", 4).in_unit("95 %, us"),
+            Precision => Column::right("+-", 0).in_unit("%"),
+            P99 => Column::right("p99", 7).in_unit("us"),
+            Estimate => Column::right("NCCL's", 9).in_unit("est., us"),
+            Choice => Column::left("NCCL's", 0).in_unit("choice"),
+            Algbw => Column::right("algbw", 10).in_unit("GB/s"),
+            Busbw => Column::right("busbw", 0).in_unit("GB/s"),
+            Bound => Column::right("bound", 11).in_unit("GB/s"),
+            Share => Column::right("of bound", 5).in_unit("%"),
+            Check => Column::left("check", 0).of_status(),
+            Case => Column::left("case", Column::PAGES_ONLY),
         }
-    }
-
-    pub(super) fn is_text(self) -> bool {
-        matches!(self, Collective | Element | Reduce | Place | Variant | Choice | Check)
     }
 
     pub(super) fn cell(self, row: &Row, note: Option<usize>) -> String {
         let (facts, latency) = (&row.facts, row.latency.as_ref());
-        let microseconds = |seconds: commgauge_base::units::Seconds| three_digits(seconds.0 * 1e6);
+        let microseconds = |seconds: Seconds| three_digits(seconds.0 * 1e6);
         let text = match self {
             Collective => Some(collective(row)),
             Size => (facts.bytes_total.0 > 0).then(|| facts.bytes_total.to_string()),
@@ -88,6 +85,7 @@ impl Column {
             Variant => Some(variant::shown(&facts.labels)).filter(|shown| !shown.is_empty()),
             PerStep => facts.count_per_step().map(|count| count.to_string()),
             Samples => (row.samples > 0).then(|| row.samples.to_string()),
+            LeftOut => (row.samples_doubtful > 0).then(|| row.samples_doubtful.to_string()),
             Replicates => (row.replicates > 0).then(|| format!("{}/{}", row.replicates, row.replicates_planned)),
             Median => latency.map(|latency| microseconds(latency.median)),
             Interval => latency.map(|latency| match latency.interval {
@@ -98,9 +96,9 @@ impl Column {
             P99 => latency.map(|latency| latency.p99.map_or_else(|| "n/a".to_owned(), microseconds)),
             Estimate => row.library_estimate.map(microseconds),
             Choice => row.library_choice(),
-            Algbw => row.algbw.map(|rate| three_digits(rate.gigabytes_per_second())),
-            Busbw => row.busbw.map(|rate| three_digits(rate.gigabytes_per_second())),
-            Bound => facts.bound_bytes_per_second.map(|rate| three_digits(rate.gigabytes_per_second())),
+            Algbw => row.algbw.map(gigabytes_per_second),
+            Busbw => row.busbw.map(gigabytes_per_second),
+            Bound => facts.bound_bytes_per_second.map(gigabytes_per_second),
             Share => row.bound_share.map(|share| format!("{:.0}", share * 100.0)),
             Check => Some(match note {
                 Some(number) => format!("{} [{number}]", row.status.label()),
@@ -109,8 +107,9 @@ impl Column {
                 }
                 None => row.status.label().to_owned(),
             }),
+            Case => Some(facts.name.clone()),
         };
-        text.unwrap_or_else(|| "-".to_owned())
+        optional(text)
     }
 }
 

@@ -1,8 +1,7 @@
 //! The same cases launched with several algorithms and protocols: which is best for each, and which are within its noise.
 
-use super::plain_table::{Column, table};
+use super::document::{Block, Column, Mark, Table, Terminal, optional, percent, range};
 use super::row::Row;
-use super::text::{visible, wrap};
 use super::view::View;
 use commgauge_base::units::three_digits;
 
@@ -24,12 +23,10 @@ struct TimedLaunch<'a> {
 
 /// The table: for every case all combinations, the best first and marked, and those within noise of it.
 pub fn combinations_text(combinations: &[Combination], width: u16) -> String {
-    let mut out = "Algorithms and protocols\n".to_owned();
+    let mut blocks = vec![Block::heading("Algorithms and protocols")];
     if combinations.iter().any(|combination| combination.view.header.backend.synthetic) {
-        out += &format!(
-            "{}\n",
-            wrap("SYNTHETIC: carried out by stand-ins; these are not measurements", usize::from(width), 0)
-        );
+        let synthetic = "SYNTHETIC: carried out by stand-ins; these are not measurements";
+        blocks.push(Block::marked(Mark::Flush, [synthetic]));
     }
     let mut names: Vec<&str> = Vec::new();
     for row in combinations.iter().flat_map(|combination| &combination.view.rows) {
@@ -51,17 +48,17 @@ pub fn combinations_text(combinations: &[Combination], width: u16) -> String {
             Some((combination.name, row))
         });
         let (timed, untimed) = of_case(rows);
-        out += &format!("\n{}\n", wrap(&visible(name), usize::from(width), 2));
-        if !timed.is_empty() {
-            out += &table(&columns, &cells(&timed), width);
-        }
-        for (combination, why) in untimed {
-            out += &format!("{}\n", wrap(&format!("{combination}: {why}"), usize::from(width), 2));
-        }
+        blocks.push(match timed.is_empty() {
+            true => Block::heading(name),
+            false => Block::Table(Table::new(name, &columns, cells(&timed))),
+        });
+        let untimed = untimed.into_iter().map(|(combination, why)| format!("{combination}: {why}"));
+        blocks.push(Block::marked(Mark::Close, untimed));
     }
     let legend = "* is the best by its median, ~ is within noise of it: the 95 % intervals of the medians overlap, or one has too few \
                   samples for an interval.";
-    out + &format!("\n{}\n", wrap(legend, usize::from(width), 0))
+    blocks.push(Block::text(legend));
+    Terminal::plain(width).draw(&blocks)
 }
 
 /// The launches with a time of the case, the fastest first, and the reasons why the others have none.
@@ -95,12 +92,9 @@ fn cells(timed: &[TimedLaunch]) -> Vec<Vec<String>> {
             mark.to_owned(),
             one.name.to_owned(),
             microseconds(one.median),
-            one.interval.map_or_else(
-                || "n/a".to_owned(),
-                |(low, high)| format!("{}..{}", microseconds(low), microseconds(high)),
-            ),
-            one.busbw.map_or_else(|| "-".to_owned(), three_digits),
-            if index == 0 { "-".to_owned() } else { format!("{:.1} %", (one.median / best.median - 1.0) * 100.0) },
+            range(one.interval.map(|(low, high)| (microseconds(low), microseconds(high)))),
+            optional(one.busbw.map(three_digits)),
+            if index == 0 { "-".to_owned() } else { percent(one.median / best.median - 1.0, 1) },
         ]
     };
     timed.iter().enumerate().map(cells).collect()

@@ -1,8 +1,7 @@
 //! Slowdown of a call of an axis with all groups of the axis at once against one group alone, replicate by replicate.
 
-use super::plain_table::{Column, TableWriter};
+use super::document::{Block, Column, Table, optional, range};
 use super::row::{Row, valid_samples};
-use super::step::Part;
 use super::view::View;
 use commgauge_base::stats::{Interval, MIN_FOR_INTERVAL, median, median_interval, sorted};
 use commgauge_base::units::three_digits;
@@ -67,8 +66,8 @@ pub(super) fn reading(factor: Option<f64>, interval: Option<Interval>) -> String
 }
 
 /// The table of all pairs, where there are any.
-pub(super) fn part(view: &View, table: TableWriter) -> Option<Part> {
-    let columns = [
+pub(super) fn document(view: &View) -> Option<Block> {
+    const COLUMNS: [Column; 10] = [
         Column::left("axis", 0),
         Column::left("style", 4),
         Column::left("call", 0),
@@ -80,16 +79,14 @@ pub(super) fn part(view: &View, table: TableWriter) -> Option<Part> {
         Column::right("repl.", 1),
         Column::left("reads as", 5),
     ];
-    let cells: Vec<Vec<String>> =
-        view.contention.iter().filter_map(|pair| Some(cells(pair, view.rows.get(pair.row)?))).collect();
-    let title =
-        "contention: time of a call with all groups of its axis at once, over that with one group alone".to_owned();
-    (!cells.is_empty()).then(|| Part { title, body: table(&columns, &cells), below: false })
+    let title = "contention: time of a call with all groups of its axis at once, over that with one group alone";
+    let rows = view.contention.iter().filter_map(|pair| Some(cells(pair, view.rows.get(pair.row)?)));
+    let table = Table::new(title, &COLUMNS, rows).whole_in("`commgauge report --format json` has every call");
+    (!table.rows.is_empty()).then_some(Block::Table(table))
 }
 
 fn cells(pair: &Contention, row: &Row) -> Vec<String> {
     let facts = &row.facts;
-    let interval = pair.interval.map(|i| format!("{}..{}", three_digits(i.low), three_digits(i.high)));
     vec![
         facts.axis.to_string(),
         facts.style.name().to_owned(),
@@ -97,8 +94,8 @@ fn cells(pair: &Contention, row: &Row) -> Vec<String> {
         facts.bytes_total.to_string(),
         facts.cadence.to_string(),
         pair.groups.to_string(),
-        pair.factor.map_or_else(|| "-".to_owned(), three_digits),
-        interval.unwrap_or_else(|| "n/a".to_owned()),
+        optional(pair.factor.map(three_digits)),
+        range(pair.interval.map(|interval| (three_digits(interval.low), three_digits(interval.high)))),
         pair.replicates.to_string(),
         reading(pair.factor, pair.interval),
     ]

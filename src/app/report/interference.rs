@@ -1,8 +1,7 @@
 //! Slowdown of a call while calls of another axis are in flight: alone and together, replicate by replicate.
 
 use super::contention::reading;
-use super::plain_table::{Column, TableWriter};
-use super::step::Part;
+use super::document::{Block, Column, Row, Table, Tone, optional, percent, range};
 use super::view::View;
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Seconds, three_digits};
@@ -98,8 +97,8 @@ fn middle(nanoseconds: &[u64]) -> Option<f64> {
 }
 
 /// The table of all pairs, where there are any.
-pub(super) fn part(view: &View, table: TableWriter) -> Option<Part> {
-    let columns = [
+pub(super) fn document(view: &View) -> Option<Block> {
+    const COLUMNS: [Column; 10] = [
         Column::left("timed", 0),
         Column::left("beside", 0),
         Column::right("calls beside", 4),
@@ -111,30 +110,30 @@ pub(super) fn part(view: &View, table: TableWriter) -> Option<Part> {
         Column::right("surely beside", 0),
         Column::left("reads as", 5),
     ];
-    let rows: Vec<Vec<String>> = view.interference.iter().map(cells).collect();
-    let title = "interference: time of a call while calls of another axis are under way, over that alone".to_owned();
-    (!rows.is_empty()).then(|| Part { title, body: table(&columns, &rows), below: false })
+    let title = "interference: time of a call while calls of another axis are under way, over that alone";
+    let table = Table::new(title, &COLUMNS, view.interference.iter().map(row))
+        .whole_in("`commgauge report --format json` has every pair");
+    (!table.rows.is_empty()).then_some(Block::Table(table))
 }
 
-fn cells(pair: &CallInterference) -> Vec<String> {
-    let dash = || "-".to_owned();
+fn row(pair: &CallInterference) -> Row {
     let call = |call: &InterferingCall| format!("{} {} {}", call.axis, call.collective, call.bytes_total);
-    let interval = pair.interval.map(|i| format!("{}..{}", three_digits(i.low), three_digits(i.high)));
-    let reading = match &pair.trouble {
-        Some(Outcome::Corrupt { .. }) => "WRONG: data arrived wrong".to_owned(),
-        Some(Outcome::Failed { reason }) => format!("failed: {}", super::text::visible(reason)),
-        _ => reading(pair.factor, pair.interval),
+    let (tone, reading) = match &pair.trouble {
+        Some(Outcome::Corrupt { .. }) => (Tone::Bad, "WRONG: data arrived wrong".to_owned()),
+        Some(Outcome::Failed { reason }) => (Tone::Bad, format!("failed: {reason}")),
+        _ => (Tone::Plain, reading(pair.factor, pair.interval)),
     };
-    vec![
+    let cells = vec![
         call(&pair.timed),
         call(&pair.beside),
         pair.calls_beside.to_string(),
-        pair.alone.map_or_else(dash, |time| time.to_string()),
-        pair.together.map_or_else(dash, |time| time.to_string()),
-        pair.factor.map_or_else(dash, three_digits),
-        interval.unwrap_or_else(|| "n/a".to_owned()),
+        optional(pair.alone),
+        optional(pair.together),
+        optional(pair.factor.map(three_digits)),
+        range(pair.interval.map(|interval| (three_digits(interval.low), three_digits(interval.high)))),
         pair.replicates.to_string(),
-        pair.certain_overlap.map_or_else(dash, |share| format!("{:.0} %", share * 100.0)),
+        optional(pair.certain_overlap.map(|share| percent(share, 0))),
         reading,
-    ]
+    ];
+    Row::toned(tone, cells)
 }

@@ -8,9 +8,8 @@ use super::products::JsonProduct;
 use super::row::Row;
 use super::screen::JsonCosts;
 use super::step::JsonStep;
-use super::text::is_control_or_format;
 use super::view::View;
-use commgauge_base::error::{Error, Result};
+use commgauge_base::error::Result;
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::variant::LibraryChoice;
 use commgauge_model::record::calibration_line::CalibrationLine;
@@ -126,9 +125,7 @@ pub(super) fn text(view: &View) -> Result<String> {
         doubts: &view.warnings,
         end: view.end.as_ref(),
     };
-    let text = serde_json::to_string_pretty(&document)
-        .map_err(|cause| Error::environment(format!("cannot write the report as JSON: {cause}")))?;
-    Ok(escaped(&text) + "\n")
+    super::verdict::json(&document)
 }
 
 fn json_row<'a>(row: &'a Row, late: Option<&'a Late>) -> JsonRow<'a> {
@@ -173,19 +170,4 @@ fn json_contention<'a>(view: &'a View, pair: &Contention) -> Option<JsonContenti
         factor_interval_high: pair.interval.map(|interval| interval.high),
         replicates: pair.replicates,
     })
-}
-
-/// JSON does not escape most control characters of terminals; written as `\u....` they are the same text to a parser. Line
-/// feeds occur between tokens only.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c != '\n' && is_control_or_format(c) {
-            let mut units = [0; 2];
-            c.encode_utf16(&mut units).iter().for_each(|unit| out += &format!("\\u{unit:04x}"));
-        } else {
-            out.push(c);
-        }
-    }
-    out
 }

@@ -1,13 +1,12 @@
-//! Suspects as text: the answer, each suspect with its evidence and next step, and what cannot be determined.
-//!
-//! Every text that comes from a record is escaped here, by format.
+//! Suspects: the answer, each suspect with its evidence and next step, and what cannot be determined.
 
-use super::markdown::{bullets, code, escaped};
-use super::plain_table::{Column, markdown_table, table, wrapped};
+use super::document::{
+    Block, Column, Mark, Row, Table, Terminal, Tone, escaped_markdown, markdown, optional, share, wrapped,
+};
 use super::text::visible;
-use super::verdict::ascii_controls;
+use commgauge_analysis::verdict::Trouble;
 use commgauge_analysis::verdict::locate::{Suspect, Suspects};
-use commgauge_base::error::{Error, Result};
+use commgauge_base::error::Result;
 use commgauge_base::units::{Seconds, counted, three_digits};
 
 /// How suspects are written.
@@ -28,74 +27,56 @@ pub enum SuspectsFormat {
 /// Where the document cannot be written as JSON.
 pub fn suspects_text(suspects: &Suspects, format: SuspectsFormat, width: u16) -> Result<String> {
     match format {
-        SuspectsFormat::Table => Ok(text(suspects, width)),
-        SuspectsFormat::Markdown => Ok(markdown(suspects)),
-        SuspectsFormat::Json => {
-            let text = serde_json::to_string_pretty(suspects)
-                .map_err(|cause| Error::environment(format!("cannot write the suspects as JSON: {cause}")))?;
-            Ok(ascii_controls(&text) + "\n")
+        SuspectsFormat::Table => {
+            let terminal = Terminal::plain(width);
+            Ok(wrapped(&visible(&headline(suspects)), width) + &terminal.draw(&document(suspects)))
         }
+        SuspectsFormat::Markdown => {
+            let title = escaped_markdown(&headline(suspects));
+            Ok(format!("# commgauge {title}\n{}", markdown(&document(suspects))))
+        }
+        SuspectsFormat::Json => super::verdict::json(suspects),
     }
 }
 
-fn text(suspects: &Suspects, width: u16) -> String {
-    let mut out = wrapped(&visible(&headline(suspects)), width);
-    if suspects.synthetic {
-        out += &wrapped("SYNTHETIC: no data moved and no real time passed; nothing below was measured", width);
-    }
-    for sentence in examined(suspects).into_iter().chain(origins(suspects)) {
-        out += &wrapped(&visible(&sentence), width);
-    }
-    for trouble in &suspects.troubles {
-        out += &wrapped(&format!("! {} (exit code {})", visible(&trouble.text), trouble.exit_code), width);
-    }
-    if !suspects.suspects.is_empty() {
-        out += &format!("\n{}", table(&columns(), &rows(suspects), width));
-    }
-    for suspect in &suspects.suspects {
-        out += &format!("\n{}", wrapped(&visible(&suspect.name), width));
-        for evidence in &suspect.evidence {
-            out += &wrapped(&format!("  * {}", visible(evidence)), width);
-        }
-        // A command is meant to be copied, so it is not wrapped.
-        out += &format!("  next: {}\n", visible(&suspect.next_step));
-    }
-    for (heading, sentences) in
-        [("What the data cannot show:", &suspects.cannot_tell), ("How it was decided:", &suspects.rule)]
-    {
-        if !sentences.is_empty() {
-            out += &format!("\n{heading}\n");
-        }
-        for sentence in sentences {
-            out += &wrapped(&format!("* {}", visible(sentence)), width);
-        }
-    }
-    out
+/// Everything below the answer.
+fn document(suspects: &Suspects) -> Vec<Block> {
+    let synthetic = "SYNTHETIC: no data moved and no real time passed; nothing below was measured";
+    let synthetic = suspects.synthetic.then(|| synthetic.to_owned());
+    let mut blocks = vec![Block::list(synthetic.into_iter().chain(examined(suspects)).chain(origins(suspects)))];
+    let trouble = |trouble: &Trouble| format!("{} (exit code {})", trouble.text, trouble.exit_code);
+    blocks.push(Block::marked(Mark::Alarm, suspects.troubles.iter().map(trouble)));
+    blocks.extend(located(suspects));
+    blocks.extend(Block::headed_list("How it was decided:", Mark::Star, &suspects.rule));
+    blocks
 }
 
-fn markdown(suspects: &Suspects) -> String {
-    let mut out = format!("# commgauge {}\n", escaped(&headline(suspects)));
-    let synthetic = suspects.synthetic.then(|| "SYNTHETIC: nothing below was measured".to_owned());
-    let troubles =
-        suspects.troubles.iter().map(|trouble| format!("{} (exit code {})", trouble.text, trouble.exit_code));
-    let facts = examined(suspects).into_iter().chain(origins(suspects)).chain(troubles);
-    out += &bullets(synthetic.into_iter().chain(facts).collect());
+/// The suspects, each with its evidence and what to do next, and what the data cannot show.
+pub(super) fn located(suspects: &Suspects) -> Vec<Block> {
+    const COLUMNS: [Column; 7] = [
+        Column::right("#", 3),
+        Column::left("suspect", 0),
+        Column::left("class", 1),
+        Column::left("when", 4),
+        Column::right("by", 0),
+        Column::right("strength", 2),
+        Column::left("action", Column::PAGES_ONLY),
+    ];
+    let mut blocks = Vec::new();
     if !suspects.suspects.is_empty() {
-        out += &format!("\n{}", markdown_table(&columns(), &rows(suspects)));
+        blocks.push(Block::Table(Table::new(
+            "",
+            &COLUMNS,
+            suspects.suspects.iter().zip(1..).map(|(suspect, number)| row(number, suspect)),
+        )));
     }
     for suspect in &suspects.suspects {
-        out += &format!("\n## {}\n", escaped(&suspect.name));
-        out += &bullets(suspect.evidence.clone());
-        out += &format!("* next: {}\n", code(&suspect.next_step));
+        blocks.push(Block::heading(&suspect.name));
+        blocks.push(Block::marked(Mark::Star, &suspect.evidence));
+        blocks.push(Block::Command(suspect.next_step.clone()));
     }
-    for (heading, sentences) in
-        [("What the data cannot show", &suspects.cannot_tell), ("How it was decided", &suspects.rule)]
-    {
-        if !sentences.is_empty() {
-            out += &format!("\n## {heading}\n{}", bullets(sentences.clone()));
-        }
-    }
-    out
+    blocks.extend(Block::headed_list("What the data cannot show:", Mark::Star, &suspects.cannot_tell));
+    blocks
 }
 
 fn headline(suspects: &Suspects) -> String {
@@ -129,37 +110,24 @@ fn origins(suspects: &Suspects) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-fn columns() -> [Column; 6] {
-    [
-        Column::right("#", 3),
-        Column::left("suspect", 0),
-        Column::left("class", 1),
-        Column::left("when", 4),
-        Column::right("by", 0),
-        Column::right("strength", 2),
-    ]
-}
-
-fn rows(suspects: &Suspects) -> Vec<Vec<String>> {
-    let row = |(index, suspect): (usize, &Suspect)| {
-        vec![
-            (index + 1).to_string(),
-            visible(&suspect.name),
-            suspect.culprit.class().to_owned(),
-            if suspect.intermittent { "now and then" } else { "always" }.to_owned(),
-            by(suspect),
-            three_digits(suspect.strength),
-        ]
-    };
-    suspects.suspects.iter().enumerate().map(row).collect()
+fn row(number: usize, suspect: &Suspect) -> Row {
+    let cells = vec![
+        number.to_string(),
+        suspect.name.clone(),
+        suspect.culprit.class().to_owned(),
+        if suspect.intermittent { "now and then" } else { "always" }.to_owned(),
+        by(suspect),
+        three_digits(suspect.strength),
+        suspect.action.clone(),
+    ];
+    Row::toned(Tone::Bad, cells)
 }
 
 /// How much slower or later, with its unit.
 fn by(suspect: &Suspect) -> String {
     match (suspect.slower_by, suspect.late_seconds) {
         (_, Some(late)) => Seconds(late).to_string(),
-        (Some(share), None) => format!("+{} %", three_digits(share * 100.0)),
-        (None, None) => "-".to_owned(),
+        (slower, None) => optional(slower.map(|slower| format!("+{}", share(slower)))),
     }
 }
 

@@ -7,6 +7,8 @@ mod combinations;
 mod contention;
 mod csv;
 mod devices;
+pub mod document;
+mod fit;
 mod history;
 mod html;
 mod interference;
@@ -16,11 +18,8 @@ mod junit;
 mod late;
 mod live;
 mod locate;
-mod markdown;
-mod nccl_tests;
 mod pairs;
 mod peer_table;
-pub(crate) mod plain_table;
 pub mod plan;
 mod products;
 mod prometheus;
@@ -34,7 +33,6 @@ mod section;
 mod step;
 mod table;
 mod text;
-pub(crate) use plain_table::{Column, table as plain};
 pub(crate) use text::{visible, wrap};
 mod verdict;
 mod view;
@@ -42,6 +40,7 @@ mod view;
 pub use color::ColorChoice;
 pub use combinations::{Combination, combinations_text};
 pub use contention::Contention;
+pub use fit::fit_text;
 pub use history::{HistoryFormat, history_text, plots};
 pub use html::{HtmlInput, HtmlRun, html};
 pub use interference::CallInterference;
@@ -56,7 +55,7 @@ pub use verdict::{VerdictFormat, verdict_text};
 pub use view::View;
 
 use commgauge_base::error::{Error, Result};
-use peer_table::Tool;
+use peer_table::Peer;
 use std::io::{ErrorKind, Write};
 
 /// Name and version of the JSON document, and its schema.
@@ -105,12 +104,12 @@ pub fn render(view: &View, format: Format, width: u16, color: bool, out: &mut dy
         Format::Table => table::text(view, usize::from(width), color),
         Format::Json => json::text(view)?,
         Format::Csv => csv::text(view)?,
-        Format::Markdown => markdown::text(view),
+        Format::Markdown => table::page(view),
         Format::Junit => junit::text(view)?,
         Format::Prometheus => prometheus::text(view),
-        Format::NcclTests => nccl_tests::text(view),
-        Format::Osu => peer_table::text(Tool::Osu, view),
-        Format::Imb => peer_table::text(Tool::Imb, view),
+        Format::NcclTests => Peer::NcclTests.text(view),
+        Format::Osu => Peer::Osu.text(view),
+        Format::Imb => Peer::Imb.text(view),
     };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {

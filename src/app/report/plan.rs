@@ -10,7 +10,7 @@ pub use table::text;
 
 use commgauge_analysis::planner::plan_document::{PlanDocument, PlannedLayout};
 use commgauge_analysis::planner::price::Exposed;
-use commgauge_base::comma_separated::CommaSeparated;
+use commgauge_base::comma_separated::{Column, CommaSeparated, cells, names};
 use commgauge_base::error::Result;
 
 /// The layouts as CSV: one line for each, in base units.
@@ -18,64 +18,58 @@ use commgauge_base::error::Result;
 /// # Errors
 /// Where it cannot be written.
 pub fn csv(document: &PlanDocument) -> Result<String> {
+    let (first, last) = (columns(), last_columns());
     let exposed = Exposed::NAMES.map(|name| format!("exposed_{name}_seconds"));
-    let first = [
-        "tp",
-        "cp",
-        "ep",
-        "pp",
-        "virtual_stages",
-        "dp",
-        "zero_stage",
-        "micro_batch",
-        "micro_batches",
-        "recompute",
-        "order",
-        "memory_bytes",
-        "fits",
-        "step_seconds",
-        "step_seconds_low",
-        "step_seconds_high",
-        "compute_seconds",
-        "host_seconds",
-        "bubble_seconds",
-        "optimizer_seconds",
-    ];
-    let last = ["limited_by", "calibrated", "synthetic"];
-    let heading = first.into_iter().chain(exposed.iter().map(String::as_str)).chain(last);
+    let owned = |name: &str| name.to_owned();
+    let heading = names(&first).map(owned).chain(exposed).chain(names(&last).map(owned));
     let mut text = CommaSeparated::new("the plan as CSV", heading)?;
     for layout in &document.layouts {
-        text.row(line(document, layout))?;
+        let row = LayoutRow { plan: document, layout };
+        let exposed = layout.exposed_communication_seconds.values().map(number);
+        text.row(cells(&first, &row).chain(exposed).chain(cells(&last, &row)))?;
     }
     text.finish()
 }
 
-fn line(document: &PlanDocument, layout: &PlannedLayout) -> Vec<String> {
-    let number = |seconds: f64| format!("{seconds:e}");
-    let optional = |seconds: Option<f64>| seconds.map_or_else(String::new, number);
-    let mut line = vec![
-        layout.tp.to_string(),
-        layout.cp.to_string(),
-        layout.ep.to_string(),
-        layout.pp.to_string(),
-        layout.virtual_stages.to_string(),
-        layout.dp.to_string(),
-        layout.zero_stage.to_string(),
-        layout.micro_batch.to_string(),
-        layout.micro_batches.to_string(),
-        layout.recompute.to_string(),
-        layout.order.clone(),
-        layout.memory_bytes.to_string(),
-        layout.fits.to_string(),
-        number(layout.step_seconds),
-        optional(layout.step_seconds_low),
-        optional(layout.step_seconds_high),
-        number(layout.compute_seconds),
-        number(layout.host_seconds),
-        number(layout.bubble_seconds),
-        number(layout.optimizer_seconds),
-    ];
-    line.extend(layout.exposed_communication_seconds.values().map(number));
-    line.extend([layout.limited_by.clone(), document.calibrated.to_string(), document.synthetic.to_string()]);
-    line
+/// A layout of a plan.
+struct LayoutRow<'a> {
+    plan: &'a PlanDocument,
+    layout: &'a PlannedLayout,
+}
+
+fn columns<'a>() -> Vec<Column<LayoutRow<'a>>> {
+    vec![
+        Column::new("tp", |row| row.layout.tp.to_string()),
+        Column::new("cp", |row| row.layout.cp.to_string()),
+        Column::new("ep", |row| row.layout.ep.to_string()),
+        Column::new("pp", |row| row.layout.pp.to_string()),
+        Column::new("virtual_stages", |row| row.layout.virtual_stages.to_string()),
+        Column::new("dp", |row| row.layout.dp.to_string()),
+        Column::new("zero_stage", |row| row.layout.zero_stage.to_string()),
+        Column::new("micro_batch", |row| row.layout.micro_batch.to_string()),
+        Column::new("micro_batches", |row| row.layout.micro_batches.to_string()),
+        Column::new("recompute", |row| row.layout.recompute.to_string()),
+        Column::new("order", |row| row.layout.order.clone()),
+        Column::new("memory_bytes", |row| row.layout.memory_bytes.to_string()),
+        Column::new("fits", |row| row.layout.fits.to_string()),
+        Column::new("step_seconds", |row| number(row.layout.step_seconds)),
+        Column::new("step_seconds_low", |row| row.layout.step_seconds_low.map_or_else(String::new, number)),
+        Column::new("step_seconds_high", |row| row.layout.step_seconds_high.map_or_else(String::new, number)),
+        Column::new("compute_seconds", |row| number(row.layout.compute_seconds)),
+        Column::new("host_seconds", |row| number(row.layout.host_seconds)),
+        Column::new("bubble_seconds", |row| number(row.layout.bubble_seconds)),
+        Column::new("optimizer_seconds", |row| number(row.layout.optimizer_seconds)),
+    ]
+}
+
+fn last_columns<'a>() -> Vec<Column<LayoutRow<'a>>> {
+    vec![
+        Column::new("limited_by", |row| row.layout.limited_by.clone()),
+        Column::new("calibrated", |row| row.plan.calibrated.to_string()),
+        Column::new("synthetic", |row| row.plan.synthetic.to_string()),
+    ]
+}
+
+fn number(seconds: f64) -> String {
+    format!("{seconds:e}")
 }

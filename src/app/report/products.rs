@@ -1,19 +1,17 @@
 //! Matrix products that all ranks computed at the same time: shape, time, rate, interval.
 
-use super::plain_table::{Column, TableWriter};
-use super::step::Part;
-use super::text::visible;
+use super::document::{Block, Column, Row, Table, Tone, optional, range};
 use super::view::View;
-use commgauge_base::units::{Seconds, three_digits};
+use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_model::record::line::Outcome;
 use commgauge_model::record::product_times::ProductTime;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The table of all products, where there are any.
-pub(super) fn part(view: &View, table: TableWriter) -> Option<Part> {
+pub(super) fn document(view: &View) -> Option<Block> {
     let first = view.products.first()?;
-    // Values that are equal in all rows go into the heading.
+    // Values that are equal in all rows go into the title.
     let one_type = view.products.iter().all(|time| time.product.element_type == first.product.element_type);
     let all_right = view.products.iter().all(|time| time.trouble.is_none());
     let columns = [
@@ -27,15 +25,16 @@ pub(super) fn part(view: &View, table: TableWriter) -> Option<Part> {
         Column::left("[95 %]", 1),
         Column::right("GFLOP/s", 0),
         Column::left("check", if all_right { 2 } else { 0 }),
+        Column::left("all layers", Column::PAGES_ONLY),
     ];
-    let rows: Vec<Vec<String>> = view.products.iter().map(|time| cells(time, view.header.backend.synthetic)).collect();
     let title = format!(
-        "matrix products of m x k by k x n{}: time of the slowest of {} ranks on a host that compute at once, and its rate; {}",
+        "matrix products of m x k by k x n{}: time of the slowest of {} on a host that compute at once, and its rate; {}",
         if one_type { format!(" in {}", first.product.element_type) } else { String::new() },
-        first.ranks_per_host,
-        visible(&first.library)
+        counted(first.ranks_per_host as usize, "rank"),
+        first.library
     );
-    Some(Part { title, body: table(&columns, &rows), below: false })
+    let rows = view.products.iter().map(|time| row(time, view.header.backend.synthetic));
+    Some(Block::Table(Table::new(title, &columns, rows).whole_in("`commgauge report --format json` has every product")))
 }
 
 /// Label of a correct product.
@@ -43,33 +42,34 @@ fn right(synthetic: bool) -> &'static str {
     if synthetic { "synthetic" } else { "right" }
 }
 
-fn cells(time: &ProductTime, synthetic: bool) -> Vec<String> {
-    let dash = || "-".to_owned();
+fn row(time: &ProductTime, synthetic: bool) -> Row {
     let product = &time.product;
     let layer = match product.uses.as_slice() {
-        [] => dash(),
-        [one] => visible(one),
-        [first, others @ ..] => format!("{} and {} more", visible(first), others.len()),
+        [] => optional(None::<String>),
+        [one] => one.clone(),
+        [first, others @ ..] => format!("{first} and {} more", others.len()),
     };
-    let check = match &time.trouble {
-        None => right(synthetic).to_owned(),
-        Some(Outcome::Corrupt { rank, element, .. }) => format!("WRONG on rank {rank}, element {element}"),
-        Some(Outcome::Waived { .. }) => "skipped".to_owned(),
-        Some(Outcome::Failed { reason }) => format!("failed: {}", visible(reason)),
-        Some(Outcome::Measured { .. }) => dash(),
+    let (tone, check) = match &time.trouble {
+        None => (Tone::Plain, right(synthetic).to_owned()),
+        Some(Outcome::Corrupt { rank, element, .. }) => (Tone::Bad, format!("WRONG on rank {rank}, element {element}")),
+        Some(Outcome::Waived { .. }) => (Tone::Unsure, "skipped".to_owned()),
+        Some(Outcome::Failed { reason }) => (Tone::Bad, format!("failed: {reason}")),
+        Some(Outcome::Measured { .. }) => (Tone::Plain, optional(None::<String>)),
     };
-    vec![
+    let cells = vec![
         layer,
         product.m.to_string(),
         product.n.to_string(),
         product.k.to_string(),
         product.element_type.to_string(),
         time.seconds.len().to_string(),
-        time.median().map_or_else(dash, |seconds| seconds.to_string()),
-        time.interval.map_or_else(|| "n/a".to_owned(), |(low, high)| format!("{low}..{high}")),
-        time.flops_per_second().map_or_else(dash, |rate| three_digits(rate * 1e-9)),
+        optional(time.median()),
+        range(time.interval),
+        optional(time.flops_per_second().map(|rate| three_digits(rate * 1e-9))),
         check,
-    ]
+        product.uses.join(", "),
+    ];
+    Row::toned(tone, cells)
 }
 
 /// Number of products by outcome, such as `12 products: 12 right`; `None` without products.

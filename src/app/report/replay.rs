@@ -1,8 +1,6 @@
 //! A replayed step: its time, the waiting time on each axis, the hidden share, and whether the bytes match the list of ops.
 
-use super::plain_table::{Column, TableWriter};
-use super::step::Part;
-use super::text::visible;
+use super::document::{Block, Column, Table, optional, percent, range};
 use super::view::View;
 use commgauge_base::stats::{median, median_interval, sorted};
 use commgauge_base::units::{Bytes, Seconds};
@@ -28,24 +26,13 @@ pub fn replay_time(replay: &ReplayLine) -> Option<ReplayTime> {
         .flatten()
 }
 
-/// One part for each replay.
-pub(super) fn parts(view: &View, table: TableWriter, lines: &dyn Fn(Vec<String>) -> String) -> Vec<Part> {
-    let one = |replay: &ReplayLine| {
-        let layout = view.steps.get(replay.step as usize).map_or_else(String::new, |step| {
-            format!("{}, {}, ", visible(&step.facts.model), visible(&step.facts.layout))
-        });
-        let title = format!(
-            "replay: {layout}{}, {} of forward pass in each layer",
-            visible(&replay.schedule),
-            replay.forward_seconds_per_layer
-        );
-        Part { title, body: axes(replay, table) + &lines(sentences(replay)), below: false }
-    };
-    view.replays.iter().map(one).collect()
+/// A table and sentences for each replay.
+pub(super) fn document(view: &View) -> impl Iterator<Item = Block> {
+    view.replays.iter().flat_map(|replay| [Block::Table(axes(view, replay)), Block::list(sentences(replay))])
 }
 
-fn axes(replay: &ReplayLine, table: TableWriter) -> String {
-    let columns = [
+fn axes(view: &View, replay: &ReplayLine) -> Table {
+    const COLUMNS: [Column; 8] = [
         Column::left("axis", 0),
         Column::right("calls", 1),
         Column::right("waited for", 0),
@@ -55,8 +42,15 @@ fn axes(replay: &ReplayLine, table: TableWriter) -> String {
         Column::right("wire", 2),
         Column::left("as listed", 0),
     ];
-    let rows: Vec<Vec<String>> = replay.axes.iter().map(cells).collect();
-    table(&columns, &rows)
+    let layout = view
+        .steps
+        .get(replay.step as usize)
+        .map_or_else(String::new, |step| format!("{}, {}, ", step.facts.model, step.facts.layout));
+    let title = format!(
+        "replay: {layout}{}, {} of forward pass in each layer",
+        replay.schedule, replay.forward_seconds_per_layer
+    );
+    Table::new(title, &COLUMNS, replay.axes.iter().map(cells))
 }
 
 fn cells(axis: &ReplayAxis) -> Vec<String> {
@@ -67,7 +61,7 @@ fn cells(axis: &ReplayAxis) -> Vec<String> {
         axis.calls_counted.to_string(),
         Seconds::from_nanoseconds(axis.waiting_nanoseconds_median).to_string(),
         Seconds::from_nanoseconds(axis.under_way_nanoseconds_median).to_string(),
-        axis.overlap_efficiency.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0)),
+        optional(axis.overlap_efficiency.map(|share| percent(share, 0))),
         bytes(axis.payload_bytes_counted),
         bytes(axis.wire_bytes_counted),
         if same { "yes" } else { "NO" }.to_owned(),
@@ -83,7 +77,7 @@ fn sentences(replay: &ReplayLine) -> Vec<String> {
     let mut sentences = Vec::new();
     match (&replay.outcome, replay_time(replay)) {
         (Outcome::Measured { verified }, Some(time)) => {
-            let interval = time.interval.map_or_else(|| "n/a".to_owned(), |(low, high)| format!("{low}..{high}"));
+            let interval = range(time.interval);
             let data = if *verified { "data right" } else { "data not checked" };
             let (times, computing) =
                 (replay.slowest_nanoseconds.len(), Seconds::from_nanoseconds(replay.computing_nanoseconds_median));
@@ -93,13 +87,11 @@ fn sentences(replay: &ReplayLine) -> Vec<String> {
             ));
         }
         (Outcome::Measured { .. }, None) => sentences.push("the step was not timed: the run was stopped".to_owned()),
-        (Outcome::Corrupt { rank, element, expected, got, .. }, _) => sentences.push(format!(
-            "WRONG: rank {rank}, element {element}: expected {}, got {}",
-            visible(expected),
-            visible(got)
-        )),
+        (Outcome::Corrupt { rank, element, expected, got, .. }, _) => {
+            sentences.push(format!("WRONG: rank {rank}, element {element}: expected {expected}, got {got}"))
+        }
         (Outcome::Failed { reason } | Outcome::Waived { reason }, _) => {
-            sentences.push(format!("not measured: {}", visible(reason)));
+            sentences.push(format!("not measured: {reason}"));
         }
     }
     if matches!(replay.outcome, Outcome::Measured { .. }) && !replay.slowest_nanoseconds.is_empty() {

@@ -1,16 +1,11 @@
-//! The sections of the table: their columns and widths, and the values that are moved to the heading because all rows agree.
-//! Rows are written one by one.
+//! The sections of the table of cases: their columns and widths, and the values that are moved to the heading because all rows
+//! agree. On a terminal rows can be written one by one.
 
-use super::color::of_status;
-use super::columns::{COLUMNS, Column};
-use super::plain_table::STYLE;
-use super::row::Row;
-use Column::*;
-use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
+use super::columns::{FIELDS, Field};
+use super::document::{self, Column, Table, TableLayout, Tone};
+use super::row::{Row, Status};
+use Field::*;
 use commgauge_model::layout::Axis;
-
-/// Spaces between columns.
-const GAP: usize = 2;
 
 /// Layout of the rows of one axis, style and cadence, on groups with the same locality. The rows are passed in.
 pub(super) struct Section {
@@ -19,13 +14,13 @@ pub(super) struct Section {
     /// What all rows have in common.
     title: String,
     /// Columns that are moved to the heading, with their values.
-    agreed: Vec<(Column, String)>,
+    agreed: Vec<(Field, String)>,
     /// Differing values of columns that may be left out.
-    differences: Vec<(Column, &'static str, Vec<String>)>,
-    columns: Vec<Column>,
-    /// Widest content of each of [`Column::ALL`] over all sections, so that the sections line up; of the last
+    differences: Vec<(Field, &'static str, Vec<String>)>,
+    fields: Vec<Field>,
+    /// Widest content of each of [`Field::ALL`] over all sections, so that the sections line up; of the last
     /// column, over this section only.
-    widths: [usize; COLUMNS],
+    widths: [usize; FIELDS],
 }
 
 /// The sections of a report, in the order in which they first appear. `notes` are the note numbers next to the status.
@@ -38,13 +33,13 @@ pub(super) fn sections(rows: &[Row], notes: &[Option<usize>]) -> Vec<Section> {
         }
     }
     let of = |members: Vec<usize>| {
-        let cells = |column: Column| -> Vec<String> {
+        let cells = |column: Field| -> Vec<String> {
             members.iter().map(|index| column.cell(&rows[*index], notes.get(*index).copied().flatten())).collect()
         };
         Section::of(&rows[members[0]], &cells, members.clone())
     };
     let mut sections: Vec<Section> = members.into_iter().map(of).collect();
-    let mut widths = [0; COLUMNS];
+    let mut widths = [0; FIELDS];
     for section in &sections {
         widths = std::array::from_fn(|column| widths[column].max(section.widths[column]));
     }
@@ -62,27 +57,25 @@ fn belong_together(a: &Row, b: &Row) -> bool {
 }
 
 impl Section {
-    fn of(first: &Row, cells: &dyn Fn(Column) -> Vec<String>, members: Vec<usize>) -> Section {
-        let (agreed, columns) = split_columns(cells);
-        let mut widths = [0; COLUMNS];
-        for column in &columns {
-            let (heading, unit) = column.heading();
-            let natural =
-                cells(*column).iter().map(|cell| cell.chars().count()).chain([heading.len(), unit.len()]).max();
-            widths[*column as usize] = natural.unwrap_or(0);
+    fn of(first: &Row, cells: &dyn Fn(Field) -> Vec<String>, members: Vec<usize>) -> Section {
+        let (agreed, fields) = split_fields(cells);
+        let mut widths = [0; FIELDS];
+        for field in &fields {
+            let rows: Vec<document::Row> = cells(*field).into_iter().map(|cell| vec![cell].into()).collect();
+            widths[*field as usize] = document::widths(&[field.column()], &rows)[0];
         }
         let differences = [(Element, "types"), (Reduce, "operations"), (Place, "placements")];
-        let differences = differences.into_iter().filter(|(column, _)| columns.contains(column));
-        let differences = differences.map(|(column, name)| {
+        let differences = differences.into_iter().filter(|(field, _)| fields.contains(field));
+        let differences = differences.map(|(field, name)| {
             let mut values: Vec<String> = Vec::new();
-            for value in cells(column) {
+            for value in cells(field) {
                 if value != "-" && !values.contains(&value) {
                     values.push(value);
                 }
             }
-            (column, name, values)
+            (field, name, values)
         });
-        Section { title: title(first), differences: differences.collect(), members, agreed, columns, widths }
+        Section { title: title(first), differences: differences.collect(), members, agreed, fields, widths }
     }
 
     /// Indices of its rows.
@@ -90,89 +83,70 @@ impl Section {
         &self.members
     }
 
+    /// Its columns on a terminal.
+    pub(super) fn layout(&self, width: usize) -> TableLayout {
+        let widths = self.fields.iter().map(|field| self.widths[*field as usize]).collect();
+        TableLayout::new(&self.columns(), widths, width)
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        self.fields.iter().map(|field| field.column()).collect()
+    }
+
     /// What all rows have in common.
-    pub(super) fn heading(&self, width: usize) -> String {
+    pub(super) fn heading(&self, layout: &TableLayout) -> String {
+        let mut text = self.heading_on_page();
+        // Two calls must not look the same because a column was left out.
+        let is_shown =
+            |wanted: &Field| self.fields.iter().position(|field| field == wanted).is_some_and(|at| layout.shows(at));
+        for (_, name, values) in self.differences.iter().filter(|(field, ..)| !is_shown(field)) {
+            text += &format!(", {name} {} (column left out)", values.join("/"));
+        }
+        text
+    }
+
+    fn heading_on_page(&self) -> String {
         let mut text = self.title.clone();
-        for (column, value) in &self.agreed {
-            let value = match (column, value.as_str()) {
+        for (field, value) in &self.agreed {
+            let value = match (field, value.as_str()) {
                 (Place, "in") => "in place",
                 (Place, _) => "out of place",
                 (_, value) => value,
             };
             text += &format!(", {value}");
         }
-        // Two calls must not look the same because a column was left out.
-        let shown = self.shown(width);
-        for (_, name, values) in self.differences.iter().filter(|(column, ..)| !shown.contains(column)) {
-            text += &format!(", {name} {} (column left out)", values.join("/"));
-        }
         text
     }
 
-    /// The columns that fit, in order.
-    fn shown(&self, width: usize) -> Vec<Column> {
-        let mut columns = self.columns.clone();
-        let fits = |columns: &[Column]| {
-            columns.iter().map(|column| self.widths[*column as usize] + GAP).sum::<usize>().saturating_sub(GAP) <= width
-        };
-        for expendable in Column::EXPENDABLE {
-            if fits(&columns) {
-                break;
-            }
-            columns.retain(|column| *column != expendable);
-        }
-        columns
+    /// The cells of a row.
+    pub(super) fn row(&self, row: &Row, note: Option<usize>) -> document::Row {
+        document::Row::toned(tone(row), self.fields.iter().map(|field| field.cell(row, note)).collect())
     }
 
-    /// The headings of the columns and the rule below them.
-    pub(super) fn head(&self, width: usize, color: bool) -> String {
-        let shown = self.shown(width);
-        let mut table = Table::new();
-        table.set_header(shown.iter().map(|column| {
-            let (heading, unit) = column.heading();
-            Cell::new(if unit.is_empty() { heading.to_owned() } else { format!("{heading}\n{unit}") })
-        }));
-        self.drawn(table, &shown, color)
+    /// The section with all its columns.
+    pub(super) fn table(&self, rows: &[Row], notes: &[Option<usize>]) -> Table {
+        let rows = self.members.iter().map(|index| self.row(&rows[*index], notes.get(*index).copied().flatten()));
+        Table::new(self.heading_on_page(), &self.columns(), rows)
+            .whole_in("`commgauge report --format csv` has every row")
     }
+}
 
-    /// One row. Widths are decided beforehand, so that rows can be written one by one.
-    pub(super) fn row(&self, row: &Row, note: Option<usize>, width: usize, color: bool) -> String {
-        let shown = self.shown(width);
-        let mut table = Table::new();
-        table.add_row(shown.iter().map(|column| {
-            let cell = Cell::new(column.cell(row, note));
-            match (column, of_status(&row.status)) {
-                (Check, Some(status)) => cell.fg(status),
-                _ => cell,
-            }
-        }));
-        self.drawn(table, &shown, color)
-    }
-
-    fn drawn(&self, mut table: Table, shown: &[Column], color: bool) -> String {
-        table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
-        if color {
-            table.enforce_styling()
-        } else {
-            table.force_no_tty()
-        };
-        for (index, column) in shown.iter().enumerate() {
-            let Some(shape) = table.column_mut(index) else { continue };
-            let last = index + 1 == shown.len();
-            shape.set_padding((0, if last { 0 } else { GAP as u16 }));
-            shape.set_cell_alignment(if column.is_text() { CellAlignment::Left } else { CellAlignment::Right });
-            let gap = if last { 0 } else { GAP };
-            let content = (self.widths[*column as usize] + gap) as u16;
-            shape.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(content)));
-        }
-        table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+/// The colour of a row's status.
+fn tone(row: &Row) -> Tone {
+    match row.status {
+        Status::Wrong { .. } | Status::Failed(_) => Tone::Bad,
+        Status::Missing | Status::Skipped(_) => Tone::Unsure,
+        _ if row.is_incomplete() => Tone::Unsure,
+        Status::Synthetic => Tone::Synthetic,
+        Status::NotVerified => Tone::Plain,
+        Status::Verified => Tone::Good,
     }
 }
 
 /// Separates columns with the same value in every row from those that differ.
-fn split_columns(cells: &dyn Fn(Column) -> Vec<String>) -> (Vec<(Column, String)>, Vec<Column>) {
-    let (mut agreed, mut columns) = (Vec::new(), Vec::new());
-    for column in Column::ALL {
+fn split_fields(cells: &dyn Fn(Field) -> Vec<String>) -> (Vec<(Field, String)>, Vec<Field>) {
+    let (mut agreed, mut fields) = (Vec::new(), Vec::new());
+    for column in Field::ALL {
         let cells = cells(column);
         let may_be_empty = matches!(
             column,
@@ -182,6 +156,7 @@ fn split_columns(cells: &dyn Fn(Column) -> Vec<String>) -> (Vec<(Column, String)
                 | Variant
                 | PerStep
                 | Precision
+                | LeftOut
                 | Bound
                 | Share
                 | Estimate
@@ -199,10 +174,10 @@ fn split_columns(cells: &dyn Fn(Column) -> Vec<String>) -> (Vec<(Column, String)
         if (matches!(column, Element | Reduce | Place) || all_have_one) && agree {
             agreed.push((column, values[0].clone()));
         } else {
-            columns.push(column);
+            fields.push(column);
         }
     }
-    (agreed, columns)
+    (agreed, fields)
 }
 
 fn title(row: &Row) -> String {

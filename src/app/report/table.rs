@@ -1,15 +1,14 @@
-//! The report for people: provenance, a table for each axis, style and cadence, then findings and warnings.
+//! The report for people: provenance, a table for each axis, style and cadence, then what follows from them, findings and warnings.
 //!
-//! The columns are in `columns` and `section`. Nothing is truncated: where the width does not suffice, less important
+//! The columns of cases are in `columns` and `section`. Nothing is truncated: where the width does not suffice, less important
 //! columns are left out, and paragraphs are wrapped.
 
 use super::color::Paint;
+use super::document::{Block, Mark, TableLayout, Terminal, markdown};
 use super::row::Row;
 use super::section::{Section, sections};
-use super::step::{self, Part};
-use super::text::{visible, wrap};
 use super::view::View;
-use super::{calibration, contention, interference, plain_table, products, replay, screen};
+use super::{calibration, contention, interference, pairs, products, replay, screen, step};
 use commgauge_base::units::Bytes;
 use commgauge_base::variant;
 use commgauge_model::record::line::Header;
@@ -17,82 +16,62 @@ use std::collections::HashMap;
 
 /// The whole report, fitted to a width.
 pub(super) fn text(view: &View, width: usize, color: bool) -> String {
-    let paint = Paint { on: color };
-    let width = width.max(MIN_WIDTH);
+    let terminal = Terminal::new(width.max(MIN_WIDTH), Paint { on: color });
     let mut notes = Notes::default();
-    let rows = match &view.pairs {
-        Some(pairs) => {
-            for row in &view.rows {
-                notes.number_of(row);
+    let numbers = notes.numbers_of(&view.rows);
+    let mut out = terminal.draw(&provenance(&view.header));
+    match &view.pairs {
+        Some(pairs) => out += &pairs::text(pairs, terminal),
+        None => {
+            for section in sections(&view.rows, &numbers) {
+                let layout = section.layout(terminal.width());
+                out += &section_head(&section, &layout, terminal);
+                let row =
+                    |index: &usize| layout.row(&section.row(&view.rows[*index], numbers[*index]), terminal.paint());
+                out.extend(section.members().iter().map(row));
             }
-            super::pairs::table::text(pairs, width, paint)
         }
-        None => rows(view, &mut notes, width, paint),
-    };
-    provenance(&view.header, width, paint) + &rows + &closing(view, &notes, width, paint)
+    }
+    out + &format!("\n{}", terminal.draw(&closing(view, &notes)))
+}
+
+/// The same as Markdown.
+pub(super) fn page(view: &View) -> String {
+    let mut notes = Notes::default();
+    let cases = cases(view, &mut notes);
+    let rows = view.pairs.as_ref().map_or(cases, pairs::document);
+    let blocks = [provenance(&view.header), rows, closing(view, &notes)].concat();
+    format!("# commgauge: {}\n{}", super::document::escaped_markdown(&view.header.suite.name), markdown(&blocks))
 }
 
 /// The fewest columns of text that a report is fitted to.
 pub(super) const MIN_WIDTH: usize = 40;
 
-/// The text after the rows: legend, derived results, notes, findings and warnings.
-pub(super) fn closing(view: &View, notes: &Notes, width: usize, paint: Paint) -> String {
-    let mut out = String::new();
+/// A table for each section of cases, with all columns.
+pub(super) fn cases(view: &View, notes: &mut Notes) -> Vec<Block> {
+    let numbers = notes.numbers_of(&view.rows);
+    let table = |section: &Section| Block::Table(section.table(&view.rows, &numbers));
+    sections(&view.rows, &numbers).iter().map(table).collect()
+}
+
+/// What comes after the rows: legend, derived results, notes, findings and warnings.
+pub(super) fn closing(view: &View, notes: &Notes) -> Vec<Block> {
+    let mut blocks = Vec::new();
     if view.pairs.is_none() && !view.rows.is_empty() {
-        out += &format!("\n{}\n", wrap(&legend(view), width, 0));
+        blocks.push(Block::text(legend(view)));
     }
-    for part in step_parts(view, width) {
-        out += &format!("\n{}\n{}", paint.bold(&wrap(&part.title, width, 2)), part.body);
-    }
-    let mut reasons = Vec::new();
-    for (number, text) in notes.texts.iter().enumerate() {
-        reasons.push((format!("[{}]", number + 1), visible(text)));
-    }
-    let bullets = |texts: &[String]| texts.iter().map(|text| ("-".to_owned(), visible(text))).collect::<Vec<_>>();
-    for (heading, items) in
-        [("Notes", reasons), ("Findings", bullets(&view.findings)), ("Warnings", bullets(&view.warnings))]
-    {
-        if !items.is_empty() {
-            out += &format!("\n{}\n", paint.bold(heading));
-        }
-        for (mark, text) in items {
-            out += &format!(
-                "{mark} {}\n",
-                wrap(&text, width - mark.len() - 1, 0).replace('\n', &format!("\n{:1$}", "", mark.len() + 1))
-            );
-        }
-    }
-    out += &format!("\n{}\n", paint.bold(&wrap(&view.summary(), width, 0)));
-    out
-}
-
-/// Derived results for steps and for concurrent groups.
-fn step_parts(view: &View, width: usize) -> Vec<Part> {
-    let columns = u16::try_from(width).unwrap_or(u16::MAX);
-    let lines =
-        |sentences: Vec<String>| sentences.iter().map(|sentence| plain_table::wrapped(sentence, columns)).collect();
-    let mut parts: Vec<Part> = Vec::new();
-    parts.extend(screen::part(view, &|headings, rows| plain_table::table(headings, rows, columns), &lines));
-    parts.extend(view.steps.iter().flat_map(|step| step::text(step, &view.rows, columns)));
-    parts.extend(contention::part(view, &|headings, rows| plain_table::table(headings, rows, columns)));
-    parts.extend(interference::part(view, &|headings, rows| plain_table::table(headings, rows, columns)));
-    parts.extend(calibration::part(view, &|headings, rows| plain_table::table(headings, rows, columns)));
-    parts.extend(products::part(view, &|headings, rows| plain_table::table(headings, rows, columns)));
-    parts.extend(replay::parts(view, &|headings, rows| plain_table::table(headings, rows, columns), &lines));
-    parts
-}
-
-/// The tables of cases.
-fn rows(view: &View, notes: &mut Notes, width: usize, paint: Paint) -> String {
-    let numbers: Vec<Option<usize>> = view.rows.iter().map(|row| notes.number_of(row)).collect();
-    let mut out = String::new();
-    for section in sections(&view.rows, &numbers) {
-        out += &section_head(&section, width, paint);
-        let lines =
-            section.members().iter().map(|index| section.row(&view.rows[*index], numbers[*index], width, paint.on));
-        out.extend(lines);
-    }
-    out
+    blocks.extend(screen::document(view));
+    blocks.extend(view.steps.iter().flat_map(|step| step::document(step, &view.rows)));
+    blocks.extend(contention::document(view));
+    blocks.extend(interference::document(view));
+    blocks.extend(calibration::document(view));
+    blocks.extend(products::document(view));
+    blocks.extend(replay::document(view));
+    blocks.extend(notes.document());
+    blocks.extend(Block::headed_list("Findings", Mark::Dash, &view.findings));
+    blocks.extend(Block::headed_list("Warnings", Mark::Dash, &view.warnings));
+    blocks.push(Block::Strong(view.summary()));
+    blocks
 }
 
 /// Why cases are wrong, failed or skipped, each reason once, numbered in the order in which the rows come.
@@ -112,6 +91,16 @@ impl Notes {
         });
         Some(*number)
     }
+
+    /// The notes by number.
+    pub(super) fn document(&self) -> Vec<Block> {
+        Block::headed_list("Notes", Mark::Number, &self.texts)
+    }
+
+    /// Numbers of the notes for all rows.
+    fn numbers_of(&mut self, rows: &[Row]) -> Vec<Option<usize>> {
+        rows.iter().map(|row| self.number_of(row)).collect()
+    }
 }
 
 fn note(row: &Row) -> Option<String> {
@@ -125,31 +114,16 @@ fn note(row: &Row) -> Option<String> {
 }
 
 /// Where the numbers come from.
-pub(super) fn provenance(header: &Header, width: usize, paint: Paint) -> String {
-    let facts = super::provenance::of(header);
-    let mut out = String::new();
-    if header.backend.synthetic {
-        let warning = "SYNTHETIC: no data moved and no real time passed; these are not measurements";
-        out += &format!("{}\n\n", paint.alarm(&wrap(warning, width, 0)));
-    }
-    let longest = facts.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
-    for (label, text) in &facts {
-        let indent = longest + 2;
-        let body = wrap(&visible(text), width.saturating_sub(indent).max(20), 0);
-        let body = body.replace('\n', &format!("\n{:indent$}", ""));
-        out += &format!("{}{:pad$}{body}\n", paint.dim(label), "", pad = indent - label.len());
-    }
-    out
+pub(super) fn provenance(header: &Header) -> Vec<Block> {
+    let warning = "SYNTHETIC: no data moved and no real time passed; these are not measurements";
+    let facts = super::provenance::of(header).into_iter().map(|(label, text)| (label.to_owned(), text));
+    let alarm = header.backend.synthetic.then(|| Block::Alarm(warning.to_owned()));
+    alarm.into_iter().chain([Block::Facts(facts.collect())]).collect()
 }
 
-/// The text above the rows of a section.
-pub(super) fn section_head(section: &Section, width: usize, paint: Paint) -> String {
-    let mut out = "\n".to_owned();
-    for line in wrap(&section.heading(width), width, 2).lines() {
-        out += &paint.bold(line);
-        out.push('\n');
-    }
-    out + &section.head(width, paint.on)
+/// The text above the rows of a section on a terminal.
+pub(super) fn section_head(section: &Section, layout: &TableLayout, terminal: Terminal) -> String {
+    format!("\n{}{}", terminal.draw(&[Block::heading(section.heading(layout))]), layout.head())
 }
 
 /// The meaning of the columns that are shown.

@@ -98,8 +98,11 @@ fn no_format_passes_on_hostile_text() {
     }
     let markdown = rendered(&record, Format::Markdown, 80, false);
     assert!(!markdown.contains("<b>") && markdown.contains("\\|"), "{markdown}");
+    let mut cells = 0;
     for row in markdown.lines().filter(|line| line.starts_with("| ")) {
-        assert_eq!(row.matches(" | ").count(), 13, "{row}");
+        // The first line of each table says how many columns it has.
+        cells = if row.starts_with("| collective |") { row.matches(" | ").count() } else { cells };
+        assert_eq!(row.matches(" | ").count(), cells, "{row}");
     }
     let csv = rendered(&record, Format::Csv, 80, false);
     for record in ::csv::Reader::from_reader(csv.as_bytes()).records() {

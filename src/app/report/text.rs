@@ -1,6 +1,6 @@
 //! Escaping of text from records, and wrapping of paragraphs.
 
-use commgauge_base::units::three_digits;
+use unicode_width::UnicodeWidthStr;
 
 /// The text on one line, with control characters, line breaks, bidirectional controls and zero-width characters written out.
 pub(crate) fn visible(text: &str) -> String {
@@ -16,24 +16,28 @@ pub(super) fn is_control_or_format(c: char) -> bool {
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// A share as a change in per cent, with its sign.
-pub(super) fn signed_percent(share: f64) -> String {
-    let sign = if share >= 0.0 { "+" } else { "" };
-    format!("{sign}{} %", three_digits(share * 100.0))
+/// Columns that a text takes on a terminal, where letters of some scripts take two.
+pub(super) fn text_width(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.width() }
 }
 
-/// The text broken between words to lines of at most `width` characters. Longer words get a line of their own, so
+/// The text broken between words to lines of at most `width` columns. Longer words get a line of their own, so
 /// that they can be copied. Lines after the first are indented by `indent`.
 pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
-    let mut wrapped = String::new();
-    let mut column = 0;
-    for word in text.split(' ').filter(|word| !word.is_empty()) {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length > width {
+    hung("", text, width, indent)
+}
+
+/// The same after a lead, which is never separated from the first word.
+pub(super) fn hung(lead: &str, text: &str, width: usize, indent: usize) -> String {
+    let mut wrapped = lead.to_owned();
+    let mut column = text_width(lead);
+    for (index, word) in text.split(' ').filter(|word| !word.is_empty()).enumerate() {
+        let length = text_width(word);
+        if index > 0 && column + 1 + length > width {
             wrapped.push('\n');
             wrapped.extend(std::iter::repeat_n(' ', indent));
             column = indent;
-        } else if column > 0 {
+        } else if index > 0 {
             wrapped.push(' ');
             column += 1;
         }

@@ -2,8 +2,8 @@
 
 use super::overview::{AxisView, Overview, group_text};
 use super::picture::picture;
-use crate::cli::plain_table::STYLE;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use crate::report::document::{Column, GAP, Row, TableLayout};
+use crate::report::wrap;
 use commgauge_model::layout::Axis;
 use std::io::{self, Write};
 
@@ -13,16 +13,14 @@ const MAX_LISTED: usize = 32;
 const MIN_GROUP_COLUMNS: usize = 24;
 /// Width beyond which a group is elided, even on a wide terminal.
 const MAX_GROUP_COLUMNS: usize = 40;
-/// Spaces between columns.
-const GAP: usize = 2;
 
 /// Writes the layout for a width; `listed` adds the groups of each axis.
 pub(super) fn write(overview: &Overview, width: usize, listed: bool, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}\n", wrapped(&heading(overview), width))?;
+    writeln!(out, "{}\n", wrap(&heading(overview), width, 0))?;
     write!(out, "{}", picture(overview, width))?;
     let drawn = "Under each rank is the number of its group on each axis; axes with one rank in a group are not drawn.";
-    writeln!(out, "{}\n", wrapped(drawn, width))?;
-    writeln!(out, "{}\n", wrapped(&crossing(overview), width))?;
+    writeln!(out, "{}\n", wrap(drawn, width, 0))?;
+    writeln!(out, "{}\n", wrap(&crossing(overview), width, 0))?;
     write!(out, "{}", table(overview, width))?;
     if listed {
         for view in &overview.axes {
@@ -68,12 +66,18 @@ fn degree(overview: &Overview, view: &AxisView) -> String {
     }
 }
 
-/// The columns without the groups.
-const HEADINGS: [&str; 8] =
-    ["axis", "degree", "groups", "ranks\nper group", "nodes\nspanned", "ranks\nper node", "stride", "groups\nper node"];
-
-/// Columns that are dropped first if the width does not suffice; the degree equals the ranks per group.
-const EXPENDABLE: [usize; 4] = [3, 2, 6, 1];
+/// The columns without the groups; the degree equals the ranks of a group.
+const COLUMNS: [Column; 8] = [
+    Column::left("axis", 0),
+    Column::right("degree", 1),
+    Column::right("groups", 3),
+    Column::right("ranks", 4).in_unit("per group"),
+    Column::right("nodes", 0).in_unit("spanned"),
+    Column::right("ranks", 0).in_unit("per node"),
+    Column::right("stride", 2),
+    Column::right("groups", 0).in_unit("per node"),
+];
+const GROUPS: [Column; 2] = [Column::left("first group", 0), Column::left("last group", 0)];
 
 fn table(overview: &Overview, width: usize) -> String {
     let cells = |view: &AxisView| -> Vec<String> {
@@ -85,30 +89,16 @@ fn table(overview: &Overview, width: usize) -> String {
         cells.push(lies.concurrent_groups_per_node.to_string());
         cells
     };
-    let mut rows: Vec<Vec<String>> = overview.axes.iter().map(cells).collect();
-    let columns = |column: usize| {
-        let heading = HEADINGS[column].lines().map(str::len).max().unwrap_or(0);
-        rows.iter().map(|row| row[column].len()).chain([heading]).max().unwrap_or(0) + GAP
-    };
-    let mut shown: Vec<usize> = (0..HEADINGS.len()).collect();
-    let used = |shown: &[usize]| shown.iter().map(|column| columns(*column)).sum::<usize>() - GAP;
-    for expendable in EXPENDABLE {
-        if used(&shown) > width {
-            shown.retain(|column| *column != expendable);
-        }
-    }
-    let used = used(&shown);
-    let headings: Vec<&str> = shown.iter().map(|column| HEADINGS[*column]).collect();
-    for row in &mut rows {
-        *row = shown.iter().map(|column| row[*column].clone()).collect();
-    }
-    let group_headings = ["first group", "last group"];
+    let rows: Vec<Vec<String>> = overview.axes.iter().map(cells).collect();
+    let alone: Vec<Row> = rows.iter().cloned().map(Row::from).collect();
+    let used = TableLayout::of(&COLUMNS, &alone, width).width();
     let room = width.saturating_sub(used + 2 * GAP) / 2;
     if room >= MIN_GROUP_COLUMNS {
-        for (row, view) in rows.iter_mut().zip(&overview.axes) {
-            row.extend(ends(overview, view, room));
-        }
-        return laid_out(&[&headings[..], &group_headings[..]].concat(), &rows);
+        let with_groups = rows
+            .into_iter()
+            .zip(&overview.axes)
+            .map(|(row, view)| row.into_iter().chain(ends(overview, view, room)).collect());
+        return drawn(&[&COLUMNS[..], &GROUPS[..]].concat(), with_groups, width);
     }
     // Too narrow for both: the groups get a separate table.
     let name_columns = overview.axes.iter().map(|view| view.axis.name().len()).max().unwrap_or(0);
@@ -117,28 +107,23 @@ fn table(overview: &Overview, width: usize) -> String {
         let [first, last] = ends(overview, view, room);
         vec![view.axis.name().to_owned(), first, last]
     };
-    let groups: Vec<_> = overview.axes.iter().map(with_groups).collect();
-    format!("{}\n{}", laid_out(&headings, &rows), laid_out(&["axis", group_headings[0], group_headings[1]], &groups))
+    let groups = overview.axes.iter().map(with_groups);
+    format!(
+        "{}\n{}",
+        drawn(&COLUMNS, rows.into_iter(), width),
+        drawn(&[&COLUMNS[..1], &GROUPS[..]].concat(), groups, width)
+    )
 }
 
 fn ends(overview: &Overview, view: &AxisView, room: usize) -> [String; 2] {
     [&view.first, &view.last].map(|group| group_text(group, &overview.host_of_rank, room.min(MAX_GROUP_COLUMNS)))
 }
 
-fn laid_out(headings: &[&str], rows: &[Vec<String>]) -> String {
-    let mut table = Table::new();
-    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
-    table.set_header(headings.iter().map(|heading| Cell::new(*heading)));
-    for row in rows {
-        table.add_row(row.iter().map(Cell::new));
-    }
-    for (index, heading) in headings.iter().enumerate() {
-        let Some(column) = table.column_mut(index) else { continue };
-        let is_text = matches!(*heading, "axis" | "first group" | "last group");
-        column.set_padding((0, if index + 1 == headings.len() { 0 } else { GAP as u16 }));
-        column.set_cell_alignment(if is_text { CellAlignment::Left } else { CellAlignment::Right });
-    }
-    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+/// Without naming the columns that were left out, since others say the same.
+fn drawn(columns: &[Column], rows: impl Iterator<Item = Vec<String>>, width: usize) -> String {
+    let rows: Vec<Row> = rows.map(Row::from).collect();
+    let layout = TableLayout::of(columns, &rows, width);
+    layout.head() + &rows.iter().map(|row| layout.plain_row(row)).collect::<String>()
 }
 
 /// All groups of an axis, or the first and the last of very many.
@@ -158,20 +143,4 @@ fn list(overview: &Overview, view: &AxisView, width: usize, out: &mut dyn Write)
         }
     }
     Ok(())
-}
-
-/// Wraps a sentence between words.
-fn wrapped(text: &str, width: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.len() + 1 + word.len() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines.join("\n")
 }

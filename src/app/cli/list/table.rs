@@ -3,7 +3,7 @@
 use super::document::ListDocument;
 use super::facts::Named;
 use super::kind::Kind;
-use crate::cli::plain_table::{Column, table};
+use crate::report::document::{Column, GAP, table};
 use crate::report::visible;
 use clap::ValueEnum;
 use commgauge_base::units::{Rate, three_digits};
@@ -14,8 +14,6 @@ use std::collections::BTreeSet;
 const SHORTEST: usize = 20;
 /// Maximum number of files that are named.
 const MAX_NAMED: usize = 3;
-/// Spaces between columns.
-const GAP: usize = 2;
 
 /// Rows of a table whose last column is the description.
 struct Rows {

@@ -1,8 +1,7 @@
 //! The ops of a step as text: a table, the totals of axes and styles, and the reasons.
 
 use super::document::{OpLine, OpsDocument, Totals};
-use crate::cli::plain_table::{Column, table, wrapped};
-use commgauge_base::units::Bytes;
+use crate::report::document::{Column, gigabytes, optional, table, wrapped};
 use std::collections::BTreeMap;
 
 /// The complete text for a terminal of this width.
@@ -54,7 +53,6 @@ fn ops(document: &OpsDocument, width: u16) -> String {
 }
 
 fn row(index: usize, op: &OpLine) -> Vec<String> {
-    let count = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
     vec![
         format!("[{}]", index + 1),
         op.axis.to_string(),
@@ -64,8 +62,8 @@ fn row(index: usize, op: &OpLine) -> Vec<String> {
         op.group_size.to_string(),
         op.bytes_total.to_string(),
         op.bytes_per_rank.to_string(),
-        count(op.count_per_layer),
-        count(op.count_per_micro_batch),
+        optional(op.count_per_layer),
+        optional(op.count_per_micro_batch),
         op.count_per_step.to_string(),
         gigabytes(op.wire_bytes_per_step),
         if op.exposed { "yes" } else { "no" }.to_owned(),
@@ -84,9 +82,9 @@ fn axes(document: &OpsDocument, width: u16) -> String {
     ];
     let row = |(name, totals): (&&'static str, &Totals)| {
         let alone = document.layers_alone_wire_bytes_per_step.get(*name);
-        let mut row = vec![(*name).to_owned(), totals.stage.map_or_else(|| "-".to_owned(), |stage| stage.to_string())];
+        let mut row = vec![(*name).to_owned(), optional(totals.stage)];
         row.extend(amounts(totals));
-        row.push(alone.map_or_else(|| "-".to_owned(), |bytes| gigabytes(*bytes)));
+        row.push(optional(alone.map(|bytes| gigabytes(*bytes))));
         row
     };
     table(&columns, &by_wire(&document.axes).into_iter().map(row).collect::<Vec<_>>(), width)
@@ -116,14 +114,4 @@ fn by_wire<'a>(totals: &'a BTreeMap<&'static str, Totals>) -> Vec<(&'a &'static 
 
 fn amounts(totals: &Totals) -> [String; 3] {
     [totals.payload_bytes_per_step, totals.wire_bytes_per_step, totals.exposed_wire_bytes_per_step].map(gigabytes)
-}
-
-/// Decimal, as rates are; small amounts retain their digits.
-fn gigabytes(bytes: Bytes) -> String {
-    match bytes.0 {
-        0 => "0".to_owned(),
-        1..1_000_000 => format!("{} B", bytes.0),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes.0 as f64 * 1e-6),
-        more => format!("{:.1} GB", more as f64 * 1e-9),
-    }
 }

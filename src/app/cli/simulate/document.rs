@@ -1,6 +1,6 @@
 //! The result of a rehearsal, as a document and as text.
 
-use crate::cli::plain_table::wrapped;
+use crate::report::document::wrapped;
 use crate::report::{SuspectsFormat, suspects_text};
 use commgauge_analysis::verdict::locate::{SuspectKind, Suspects};
 use commgauge_base::units::{Seconds, three_digits};

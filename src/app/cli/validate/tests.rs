@@ -1,6 +1,7 @@
 //! The table at two widths, the CSV and the JSON document.
 
 use super::*;
+use commgauge_base::comma_separated::names;
 use std::sync::LazyLock;
 
 static ALL: LazyLock<Validation> = LazyLock::new(|| validate(&[]).unwrap());
@@ -23,7 +24,7 @@ fn the_table_keeps_within_80_columns() {
 
 #[test]
 fn the_csv_has_a_line_for_each_run_under_the_names_of_the_document() {
-    let text = comma_separated(&ALL).unwrap();
+    let text = as_csv(&ALL).unwrap();
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let heading = reader.headers().unwrap().clone();
     let rows: Vec<_> = reader.records().map(|row| row.unwrap()).collect();
@@ -32,7 +33,7 @@ fn the_csv_has_a_line_for_each_run_under_the_names_of_the_document() {
     assert_eq!((&rows[0][0], &rows[0][column("model")]), ("megatron-table-1", "1.7B"));
     let document = serde_json::to_value(&ALL.sets[0].runs[0]).unwrap();
     let of_the_set = ["set", "share_of_peak"];
-    for name in COLUMNS.iter().filter(|name| !of_the_set.contains(name)) {
+    for name in names(&csv_columns()).filter(|name| !of_the_set.contains(name)) {
         assert!(document.get(name).is_some(), "{name}");
     }
     for row in &rows {

@@ -1,11 +1,12 @@
 //! A history as text and pictures: what changed first, then the rows, then what was left out.
 
 mod csv;
+mod document;
 mod plot;
-mod table;
 
 pub use plot::plots;
 
+use super::document::Terminal;
 use commgauge_analysis::verdict::history::History;
 use commgauge_base::error::Result;
 
@@ -27,7 +28,7 @@ pub enum HistoryFormat {
 /// Where a document cannot be written as JSON or CSV.
 pub fn history_text(history: &History, format: HistoryFormat, width: u16, all_rows: bool) -> Result<String> {
     match format {
-        HistoryFormat::Table => Ok(table::text(history, width, all_rows)),
+        HistoryFormat::Table => Ok(Terminal::plain(width).draw(&document::document(history, all_rows))),
         HistoryFormat::Csv => csv::text(history),
         HistoryFormat::Json => super::verdict::json(history),
     }

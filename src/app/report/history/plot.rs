@@ -1,7 +1,8 @@
 //! A picture of each row over its runs: the medians, the level between changes, and the changes.
 
-use super::super::text::{signed_percent, visible};
 use crate::chart::{Axis, Change, Plot, Point, Series, Svg, Unit};
+use crate::report::document::signed_percent;
+use crate::report::text::visible;
 use commgauge_analysis::verdict::history::{History, Lineage, Series as Row};
 
 /// Maximum number of ticks.

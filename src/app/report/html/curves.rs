@@ -4,8 +4,8 @@
 use super::HtmlInput;
 use super::groups::{Curve, Group, groups};
 use super::histograms;
-use super::page::{Block, Figure, Table, folded};
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Unit};
+use crate::report::document::{self, Block, Column, Figure, Table, Tone, optional, percent, range};
 use crate::report::row::Row;
 use commgauge_analysis::verdict::Metric;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,7 +53,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
             blocks.push(Block::heading(&group.name));
             blocks.extend(charts);
         } else {
-            blocks.extend(folded(&group.name, charts));
+            blocks.push(Block::folded(&group.name, charts));
         }
     }
     let more = groups.len() - shown.len();
@@ -77,12 +77,12 @@ fn kinds(count: usize) -> String {
 fn of_group(input: &HtmlInput, group: &Group, limits: &Limits) -> Vec<Block> {
     let mut figures = Vec::new();
     if group.curves.iter().any(|curve| curve.rows.iter().any(|(_, row)| row.busbw.is_some())) {
-        figures.push(Figure::new("Bus bandwidth", &bandwidth(group, limits).draw()));
+        figures.push(Figure::new("Bus bandwidth", bandwidth(group, limits).draw()));
     }
-    figures.push(Figure::new("Latency", &latency(group, limits).draw()));
+    figures.push(Figure::new("Latency", latency(group, limits).draw()));
     let (chart, table) = histograms::distributions(input, group);
     figures.extend(chart);
-    vec![Block::Charts(figures), Block::Folded(table_of(group, limits)), Block::Folded(table)]
+    vec![Block::Charts(figures), Block::Table(table_of(group, limits)), Block::Table(table.folded())]
 }
 
 fn limits<'a>(input: &HtmlInput<'a>) -> Limits<'a> {
@@ -169,38 +169,36 @@ fn line(name: &str, kind: LineKind, points: BTreeMap<u64, f64>) -> Option<Line> 
 }
 
 fn table_of(group: &Group, limits: &Limits) -> Table {
-    let columns = [
-        ("bytes_total", true),
-        ("curve", false),
-        ("latency", true),
-        ("95 % interval", true),
-        ("busbw", true),
-        ("of the bound", true),
-        ("expected", true),
-        ("samples", true),
-        ("replicates", true),
-        ("status", false),
+    const COLUMNS: [Column; 10] = [
+        Column::right("bytes_total", 0),
+        Column::left("curve", 0),
+        Column::right("latency", 0),
+        Column::right("95 % interval", 0),
+        Column::right("busbw", 0),
+        Column::right("of the bound", 0),
+        Column::right("expected", 0),
+        Column::right("samples", 0),
+        Column::right("replicates", 0),
+        Column::left("status", 0),
     ];
-    let mut table = Table::new(format!("Table: {}", group.name), &columns);
-    for (curve, row) in group.curves.iter().flat_map(|curve| curve.rows.iter().map(move |(_, row)| (curve, row))) {
+    let cells = |(curve, row): (&Curve, &Row)| {
         let limit = limits.get(row.facts.name.as_str());
-        let interval = row.latency.and_then(|latency| latency.interval);
-        let tone = if row.status.reason().is_some() { "bad" } else { "" };
-        table.row_toned(
-            tone,
-            vec![
-                row.facts.bytes_total.to_string(),
-                curve.name.clone(),
-                row.latency.map_or_else(|| "not available".to_owned(), |latency| latency.median.to_string()),
-                interval.map_or_else(|| "too few samples".to_owned(), |(low, high)| format!("{low} to {high}")),
-                row.busbw.map_or_else(String::new, |rate| rate.to_string()),
-                row.bound_share.map_or_else(String::new, |share| format!("{:.0} %", share * 100.0)),
-                limit.map_or_else(String::new, |(metric, limit, _)| crate::report::verdict::value(*metric, *limit)),
-                row.samples.to_string(),
-                row.replicates.to_string(),
-                row.status.label().to_owned(),
-            ],
-        );
-    }
-    table.capped("`commgauge report --format csv` has every row")
+        let cells = vec![
+            row.facts.bytes_total.to_string(),
+            curve.name.clone(),
+            optional(row.latency.map(|latency| latency.median)),
+            range(row.latency.and_then(|latency| latency.interval)),
+            optional(row.busbw),
+            optional(row.bound_share.map(|share| percent(share, 0))),
+            optional(limit.map(|(metric, limit, _)| crate::report::verdict::value(*metric, *limit))),
+            row.samples.to_string(),
+            row.replicates.to_string(),
+            row.status.label().to_owned(),
+        ];
+        document::Row::toned(if row.status.reason().is_some() { Tone::Bad } else { Tone::Plain }, cells)
+    };
+    let rows = group.curves.iter().flat_map(|curve| curve.rows.iter().map(move |(_, row)| (curve, *row)));
+    Table::new(format!("Table: {}", group.name), &COLUMNS, rows.map(cells))
+        .whole_in("`commgauge report --format csv` has every row")
+        .folded()
 }

@@ -2,8 +2,8 @@
 
 use super::HtmlInput;
 use super::groups::{Curve, Group};
-use super::page::{Figure, Table};
 use crate::chart::{Histogram, HistogramRow, Mark};
+use crate::report::document::{Column, Figure, Table};
 use crate::report::row::{Row, valid_samples};
 use commgauge_base::units::Seconds;
 use commgauge_model::record::line::{CaseLine, Outcome};
@@ -14,12 +14,18 @@ const MAX_SIZES: usize = 5;
 
 /// Picture and table of the first curve that has samples.
 pub(super) fn distributions(input: &HtmlInput, group: &Group) -> (Option<Figure>, Table) {
-    let columns =
-        [("bytes_total", true), ("samples", true), ("p50", true), ("p99", true), ("p99.9", true), ("maximum", true)];
+    const COLUMNS: [Column; 6] = [
+        Column::right("bytes_total", 0),
+        Column::right("samples", 0),
+        Column::right("p50", 0),
+        Column::right("p99", 0),
+        Column::right("p99.9", 0),
+        Column::right("maximum", 0),
+    ];
     let Some(curve) = group.curves.iter().max_by_key(|curve| (curve.rows.len(), std::cmp::Reverse(curve.run))) else {
-        return (None, Table::new("Percentiles", &columns));
+        return (None, Table::new("Percentiles", &COLUMNS, Vec::<Vec<String>>::new()));
     };
-    let mut table = Table::new(format!("Percentiles of {}, {}", group.name, curve.name), &columns);
+    let mut cells = Vec::new();
     let mut rows = Vec::new();
     let lines = lines_of(input, curve);
     for (index, row) in &curve.rows {
@@ -28,7 +34,7 @@ pub(super) fn distributions(input: &HtmlInput, group: &Group) -> (Option<Figure>
         let percentile = |value: Option<Seconds>, fewest: u64| {
             value.map_or_else(|| format!("not available below {fewest} samples"), |value| value.to_string())
         };
-        table.row(vec![
+        cells.push(vec![
             row.facts.bytes_total.to_string(),
             row.samples.to_string(),
             latency.median.to_string(),
@@ -41,6 +47,8 @@ pub(super) fn distributions(input: &HtmlInput, group: &Group) -> (Option<Figure>
         marks.push(Mark { name: "max", at: largest });
         rows.push(HistogramRow { label: row.facts.bytes_total.to_string(), bins, marks });
     }
+    let table = Table::new(format!("Percentiles of {}, {}", group.name, curve.name), &COLUMNS, cells)
+        .whole_in("`commgauge report --format csv` has every row");
     if rows.is_empty() {
         return (None, table);
     }
@@ -50,10 +58,7 @@ pub(super) fn distributions(input: &HtmlInput, group: &Group) -> (Option<Figure>
     histogram.description = format!("Histograms of the times of {}; {} of {all} sizes.", group.name, rows.len());
     histogram.rows = rows;
     let curve = format!("{}; bins are 40 to a factor of ten in every report", curve.name);
-    (
-        Some(Figure::new("How latency scatters", &histogram.draw())),
-        table.noted(curve).capped("`commgauge report --format csv` has every row"),
-    )
+    (Some(Figure::new("How latency scatters", histogram.draw())), table.noted(curve))
 }
 
 /// The first, the last and some between.

@@ -12,7 +12,6 @@ mod histograms;
 mod page;
 mod pair_reference;
 mod pairs;
-mod products;
 mod rows;
 mod runs;
 mod step;
@@ -73,24 +72,24 @@ pub fn html(input: &HtmlInput) -> Result<String> {
     let Some(first) = input.runs.first() else { return Ok(String::new()) };
     let header = &first.view.header;
     let mut sections = vec![
-        Section { id: "verdict", title: "Verdict and coverage", blocks: verdict::blocks(input) },
-        Section { id: "suspects", title: "Suspects and next steps", blocks: suspects::blocks(input) },
-        Section { id: "provenance", title: "Provenance", blocks: runs::blocks(input) },
+        Section::new("verdict", "Verdict and coverage", &verdict::blocks(input)),
+        Section::new("suspects", "Suspects and next steps", &suspects::blocks(input)),
+        Section::new("provenance", "Provenance", &runs::blocks(input)),
     ];
     let has_model = |view: &View| !view.steps.is_empty() || !view.replays.is_empty() || view.ranking.is_some();
     if input.runs.iter().any(|run| has_model(&run.view)) {
-        sections.push(Section { id: "model", title: "The model's communication", blocks: step::blocks(input) });
+        sections.push(Section::new("model", "The model's communication", &step::blocks(input)));
     }
-    sections.push(Section { id: "curves", title: "Bandwidth and latency", blocks: curves::blocks(input) });
+    sections.push(Section::new("curves", "Bandwidth and latency", &curves::blocks(input)));
     if input.runs.iter().any(|run| !run.view.products.is_empty()) {
-        sections.push(Section { id: "products", title: "Matrix products", blocks: products::blocks(input) });
+        sections.push(Section::new("products", "Matrix products", &rows::products(input)));
     }
-    sections.push(Section { id: "consistency", title: "Self-consistency", blocks: consistency::blocks(input) });
-    sections.push(Section { id: "pairs", title: "Pairs of ranks", blocks: pairs::blocks(first, input.verdict) });
-    sections.push(Section { id: "late", title: "Late ranks", blocks: runs::late(first) });
-    sections.push(Section { id: "cost", title: "Cost model", blocks: cost::blocks(input) });
-    sections.push(Section { id: "base", title: "Against the base", blocks: comparison::blocks(input) });
-    sections.push(Section { id: "rows", title: "All rows", blocks: rows::blocks(input) });
+    sections.push(Section::new("consistency", "Self-consistency", &consistency::blocks(input)));
+    sections.push(Section::new("pairs", "Pairs of ranks", &pairs::blocks(first, input.verdict)));
+    sections.push(Section::new("late", "Late ranks", &runs::late(first)));
+    sections.push(Section::new("cost", "Cost model", &cost::blocks(input)));
+    sections.push(Section::new("base", "Against the base", &comparison::blocks(input)));
+    sections.push(Section::new("rows", "All rows", &rows::blocks(input)));
     let model = header.suite.model.as_ref().map_or_else(String::new, |model| format!(", {model}"));
     let title = format!("{}{model}", header.suite.name);
     let runs = match input.runs.len() {

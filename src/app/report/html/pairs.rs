@@ -2,12 +2,12 @@
 //! locality, by rank or, where there are many, by host. The reference is defined in `pair_reference`.
 
 use super::HtmlRun;
-use super::page::{Block, Figure, Table};
 use super::pair_reference::References;
 use crate::chart::{Cell, HeatMap};
-use crate::report::pairs::{Measure, PairLocality, PairsView};
+use crate::report::document::{Block, Column, Figure};
+use crate::report::pairs::{self, Measure, PairLocality, PairsView};
 use commgauge_analysis::verdict::Verdict;
-use commgauge_base::units::{counted, three_digits};
+use commgauge_base::units::counted;
 use commgauge_model::record::line::{CaseLine, Outcome};
 use commgauge_model::workload::Style;
 use std::collections::HashMap;
@@ -26,7 +26,9 @@ pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
     };
     let references = References::of(run, view, verdict);
     let mut blocks = vec![Block::text(view.sentence()), Block::text(how_to_read(view))];
-    blocks.push(Block::Table(localities(view, &references)));
+    let cells = pairs::measured(view).map(|(locality, measure)| references.cell(view, locality, measure));
+    let column = Column::left("100 % in the picture", Column::PAGES_ONLY);
+    blocks.push(Block::Table(pairs::localities(view).with_column(column, cells)));
     let rows = members(view);
     let spoilt = spoilt_pairs(run);
     for measure in Measure::ALL {
@@ -43,10 +45,10 @@ pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
                 &format!(" One row stands for {block} neighbouring hosts, and a cell for the worst of theirs.");
         }
         blocks.push(Block::text(description));
-        blocks.push(Block::Charts(vec![Figure::wide(&name, &map.draw())]));
+        blocks.push(Block::Charts(vec![Figure::wide(&name, map.draw())]));
     }
-    blocks.push(Block::Folded(standings(view)));
-    blocks.push(Block::Folded(worst_pairs(view)));
+    blocks.push(Block::Table(pairs::standings(view)));
+    blocks.push(Block::Table(pairs::pairs(view)));
     blocks
 }
 
@@ -157,92 +159,4 @@ fn spoilt_pairs(run: &HtmlRun) -> HashMap<(u32, u32), Cell> {
         }
     }
     spoilt
-}
-
-fn localities(view: &PairsView, references: &References) -> Table {
-    let columns = [
-        ("locality", false),
-        ("what", false),
-        ("pairs", true),
-        ("slowest", true),
-        ("median", true),
-        ("fastest", true),
-        ("100 % in the picture", false),
-    ];
-    let mut table = Table::new("All pairs by locality", &columns);
-    for locality in PairLocality::ALL {
-        for measure in Measure::ALL {
-            let Some(middle) = view.middles[locality as usize][measure as usize] else { continue };
-            let (worst, best) = match measure {
-                Measure::Latency => (middle.maximum, middle.minimum),
-                _ => (middle.minimum, middle.maximum),
-            };
-            table.row(vec![
-                locality.to_string(),
-                measure.name().to_owned(),
-                middle.pairs.to_string(),
-                measure.shown(worst),
-                measure.shown(middle.median),
-                measure.shown(best),
-                references.cell(view, locality, measure),
-            ]);
-        }
-    }
-    table
-}
-
-fn standings(view: &PairsView) -> Table {
-    let all: Vec<_> = view.hosts.iter().chain(&view.standings).collect();
-    let columns = [("host or rank", false), ("pairs", true), ("latency", true), ("one way", true), ("both ways", true)];
-    let mut table = Table::new("Hosts and ranks: mean share of the median over their pairs", &columns);
-    for standing in all {
-        let mut cells = vec![standing.name.clone(), standing.pairs.to_string()];
-        cells.extend(
-            standing
-                .percent
-                .iter()
-                .map(|percent| percent.map_or_else(|| "not available".to_owned(), |percent| format!("{percent:.0} %"))),
-        );
-        table.row(cells);
-    }
-    table.capped("`commgauge report --format json` has them all")
-}
-
-/// The pairs, the worst first.
-fn worst_pairs(view: &PairsView) -> Table {
-    let columns = [
-        ("ranks", false),
-        ("hosts", false),
-        ("locality", false),
-        ("latency", true),
-        ("one way", true),
-        ("both ways", true),
-        ("worst, % of the median", true),
-    ];
-    let mut table = Table::new("Table: pairs, the worst first", &columns);
-    let worst = |index: usize| {
-        let values = view.pairs[index].values.iter().zip(Measure::ALL);
-        let shares = values.filter_map(|(value, measure)| Some(measure.goodness((*value)?.percent)));
-        shares.fold(f64::INFINITY, f64::min)
-    };
-    let mut order: Vec<(f64, usize)> = (0..view.pairs.len()).map(|index| (worst(index), index)).collect();
-    order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    let all = order.len();
-    const MAX: usize = 200;
-    for (share, index) in order.into_iter().take(MAX) {
-        let pair = &view.pairs[index];
-        let (a, b) = (&view.ranks[pair.a], &view.ranks[pair.b]);
-        let mut cells =
-            vec![format!("{} and {}", a.rank, b.rank), format!("{} and {}", a.host, b.host), pair.locality.to_string()];
-        cells.extend(pair.values.iter().zip(Measure::ALL).map(|(value, measure)| {
-            value.map_or_else(|| "not available".to_owned(), |value| measure.shown(value.value))
-        }));
-        cells.push(if share.is_finite() { format!("{} %", three_digits(share)) } else { String::new() });
-        let slow = view.slow.iter().any(|slow| slow.pair == index);
-        table.row_toned(if slow { "bad" } else { "" }, cells);
-    }
-    match all > MAX {
-        true => table.noted(format!("{MAX} of {all} pairs; `commgauge report --format csv` has every pair")),
-        false => table,
-    }
 }

@@ -1,9 +1,10 @@
 //! Provenance of every run, and late ranks.
 
-use super::page::{Block, Figure, Table};
 use super::{HtmlInput, HtmlRun};
 use crate::chart::{Axis, Bar, Bars, Unit};
+use crate::report::document::{Block, Column, Figure, Table, share};
 use crate::report::row::valid_samples;
+use crate::report::{Late, Row};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::three_digits;
 use commgauge_model::record::line::Outcome;
@@ -29,7 +30,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
             });
             blocks.push(Block::list(differences));
         }
-        let facts = run.view.provenance.iter().map(|(label, text)| ((*label).into(), text.into()));
+        let facts = run.view.provenance.iter().map(|(label, text)| ((*label).to_owned(), text.clone()));
         let clocks = run.view.clocks.iter().map(|clock| {
             let description = format!(
                 "{:?}, resolution {} ns, the ranks agree to {} ns, drift up to {} ppm",
@@ -38,11 +39,11 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
                 clock.residual_nanoseconds,
                 three_digits(clock.worst_drift_ppm)
             );
-            (format!("clock at {:?}", clock.moment).to_lowercase().into(), description.to_lowercase().into())
+            (format!("clock at {:?}", clock.moment).to_lowercase(), description.to_lowercase())
         });
         let mut all: Vec<_> = facts.chain(clocks).collect();
-        all.push(("program's SHA-256".into(), (&run.view.header.program_sha256).into()));
-        all.push(("suite's SHA-256".into(), (&run.view.header.suite.sha256).into()));
+        all.push(("program's SHA-256".into(), run.view.header.program_sha256.clone()));
+        all.push(("suite's SHA-256".into(), run.view.header.suite.sha256.clone()));
         blocks.push(Block::Facts(all));
     }
     blocks
@@ -59,12 +60,12 @@ pub(super) fn late(run: &HtmlRun) -> Vec<Block> {
     }
     let mut ranks: Vec<(u32, u64)> = counts.into_iter().collect();
     ranks.sort_by_key(|(rank, count)| (std::cmp::Reverse(*count), *rank));
-    let share = |count: u64| 100.0 * count as f64 / samples as f64;
+    let part = |count: u64| count as f64 / samples as f64;
     let bar = |(rank, count): &(u32, u64)| Bar {
         label: format!("rank {rank} ({})", host(run, *rank)),
-        parts: vec![share(*count)],
+        parts: vec![100.0 * part(*count)],
         interval: None,
-        note: format!("{} %", three_digits(share(*count))),
+        note: share(part(*count)),
     };
     let title = "How often a rank arrived last";
     let mut bars = Bars::new(title, Axis::linear("", Unit::Percent));
@@ -77,20 +78,24 @@ pub(super) fn late(run: &HtmlRun) -> Vec<Block> {
              it was last in a clear majority, by more than the clocks' disagreement.",
             three_digits(100.0 / f64::from(world.max(1)))
         )),
-        Block::Charts(vec![Figure::new(title, &bars.draw())]),
+        Block::Charts(vec![Figure::new(title, bars.draw())]),
     ];
-    let columns =
-        [("case", false), ("late rank", true), ("host", false), ("last in", true), ("behind the first", true)];
-    let mut table = Table::new("Late ranks by case", &columns);
-    let named = run.view.rows.iter().zip(&run.view.late).filter_map(|(row, late)| Some((row, late.as_ref()?)));
-    for (row, late) in named {
-        let share = format!("{} %", three_digits(100.0 * late.share));
-        let (rank, spread) = (late.rank.to_string(), late.spread.to_string());
-        table.row(vec![row.facts.name.clone(), rank, late.host.clone(), share, spread]);
-    }
-    blocks.push(match table.is_empty() {
+    const COLUMNS: [Column; 5] = [
+        Column::left("case", 0),
+        Column::right("late rank", 0),
+        Column::left("host", 0),
+        Column::right("last in", 0),
+        Column::right("behind the first", 0),
+    ];
+    let row = |(row, late): (&Row, &Option<Late>)| {
+        let late = late.as_ref()?;
+        let (rank, share, spread) = (late.rank.to_string(), share(late.share), late.spread.to_string());
+        Some(vec![row.facts.name.clone(), rank, late.host.clone(), share, spread])
+    };
+    let table = Table::new("Late ranks by case", &COLUMNS, run.view.rows.iter().zip(&run.view.late).filter_map(row));
+    blocks.push(match table.rows.is_empty() {
         true => Block::text("No rank is named as late in any case."),
-        false => Block::Table(table.capped("`commgauge report --format json` has every row")),
+        false => Block::Table(table.whole_in("`commgauge report --format json` has every row")),
     });
     blocks
 }

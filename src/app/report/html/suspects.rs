@@ -1,14 +1,16 @@
 //! Suspects and next steps; without a search for suspects, the findings of pairs and arrivals alone.
 
 use super::HtmlInput;
-use super::page::{Block, Table};
-use commgauge_analysis::verdict::locate::Suspects;
-use commgauge_base::units::{Seconds, three_digits};
+use crate::report::document::{Block, Table};
+use crate::report::locate;
 
 /// The section.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let mut blocks = match &input.suspects {
-        Ok(suspects) => located(suspects),
+        Ok(suspects) => {
+            let located = locate::located(suspects).into_iter().map(titled);
+            std::iter::once(Block::text(&suspects.answer)).chain(located).collect()
+        }
         Err(reason) => vec![Block::absent(format!("No search for culprits could be made: {reason}"))],
     };
     let findings: Vec<&String> = input.runs.iter().flat_map(|run| &run.view.findings).collect();
@@ -25,47 +27,12 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     blocks
 }
 
-fn located(suspects: &Suspects) -> Vec<Block> {
-    let mut blocks = vec![Block::text(&suspects.answer)];
-    if !suspects.suspects.is_empty() {
-        let columns = [
-            ("suspect", false),
-            ("class", false),
-            ("slower by", true),
-            ("strength", true),
-            ("action", false),
-            ("evidence", false),
-        ];
-        let mut table = Table::new("Suspects, the strongest evidence first", &columns);
-        for suspect in &suspects.suspects {
-            let slower = suspect.slower_by.map(|share| format!("{} %", three_digits(share * 100.0)));
-            let late = suspect.late_seconds.map(|late| format!("{} late", Seconds(late)));
-            let often = if suspect.intermittent { " (at times)" } else { "" };
-            table.row_toned(
-                "bad",
-                vec![
-                    suspect.name.clone(),
-                    format!("{}{often}", suspect.culprit.class()),
-                    slower.or(late).unwrap_or_default(),
-                    three_digits(suspect.strength),
-                    suspect.action.clone(),
-                    suspect.evidence.join("; "),
-                ],
-            );
+/// On a page every table says what it shows.
+fn titled(block: Block) -> Block {
+    match block {
+        Block::Table(table) => {
+            Block::Table(Table { title: "Suspects, the strongest evidence first".to_owned(), ..table })
         }
-        blocks.push(Block::Table(table));
-        blocks.push(Block::heading("Next steps"));
-        let mut steps: Vec<&String> = Vec::new();
-        for suspect in &suspects.suspects {
-            if !steps.contains(&&suspect.next_step) {
-                steps.push(&suspect.next_step);
-            }
-        }
-        blocks.extend(steps.into_iter().map(|step| Block::Command(step.into())));
+        other => other,
     }
-    if !suspects.cannot_tell.is_empty() {
-        blocks.push(Block::heading("What the data cannot show"));
-        blocks.push(Block::list(&suspects.cannot_tell));
-    }
-    blocks
 }

@@ -199,10 +199,19 @@ fn a_comparison_shows_curves_and_how_many_false_alarms_are_to_be_expected() {
     .unwrap();
     assert!(text.contains("a chance of 5.00 % of any false alarm over all"), "the budget is shown");
     assert!(text.contains("--selftest selftest.json"), "and how to measure it");
-    let (worse, other) = (text.find("bandwidth got worse").unwrap(), text.find("not worse").unwrap());
-    assert!(worse < other, "the worst first");
-    assert!(text.contains("1.00 GB/s") && text.contains("0.500 GB/s") && text.contains("too few replicates"));
+    let at = |part: &str| text.find(&format!("world/&lt;b&gt;</td><td class=\"n\">9</td><td>{part}</td>")).unwrap();
+    assert!(at("bandwidth") < at("latency"), "the worst first");
+    assert!(text.contains("1.00 GB/s") && text.contains("0.500 GB/s") && text.contains("<td>worse</td>"));
     assert!(!text.contains("world/<b>"));
+}
+
+#[test]
+fn a_page_has_the_tables_of_a_step_with_the_columns_for_pages() {
+    use crate::report::step::tests::{USUAL, record};
+    let text = page(&record(&USUAL));
+    for part in ["per axis and step", "the rule TP &gt; DP &gt; PP", "<td>by hand</td>", "<th scope=\"col\">why</th>"] {
+        assert!(text.contains(part), "{part}");
+    }
 }
 
 #[test]

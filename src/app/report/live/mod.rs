@@ -3,18 +3,16 @@
 //! Widths are decided before the first row, from the widest row that can be expected of each case. The live output and
 //! the text of [`LiveRows::finish`] together make up the report, with each row once.
 
-mod nccl_tests;
-mod peer_table;
+mod peers;
 mod table;
 
 use super::Format;
-use super::peer_table::Tool;
+use super::peer_table::Peer;
 use super::row::Row;
 use super::section::{Section, sections};
 use super::view::View;
 use commgauge_model::record::line::{CaseLine, Header, Line, Plan};
-use nccl_tests::NcclTestsForm;
-use peer_table::PeerForm;
+use peers::PeerForm;
 use table::TableForm;
 
 /// The rows of a run that has just begun.
@@ -53,9 +51,9 @@ impl LiveRows {
     pub fn new(format: Format, width: u16, color: bool) -> Option<LiveRows> {
         let form: Box<dyn LiveFormat> = match format {
             Format::Table => Box::new(TableForm::new(width, color)),
-            Format::NcclTests => Box::<NcclTestsForm>::default(),
-            Format::Osu => Box::new(PeerForm::new(Tool::Osu)),
-            Format::Imb => Box::new(PeerForm::new(Tool::Imb)),
+            Format::NcclTests => Box::new(PeerForm::new(Peer::NcclTests)),
+            Format::Osu => Box::new(PeerForm::new(Peer::Osu)),
+            Format::Imb => Box::new(PeerForm::new(Peer::Imb)),
             Format::Json | Format::Csv | Format::Markdown | Format::Junit | Format::Prometheus => return None,
         };
         Some(LiveRows { form, run: None })

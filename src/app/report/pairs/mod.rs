@@ -3,12 +3,13 @@
 //! Derived from the record alone. `slow` decides which pairs are slow; rendering is in the other modules.
 
 pub(super) mod csv;
+mod document;
 mod gather;
 mod heat_map;
 pub(super) mod json;
-pub(super) mod markdown;
 mod slow;
-pub(super) mod table;
+
+pub(super) use document::{document, localities, measured, pairs, standings, text};
 
 use commgauge_base::collective::Collective;
 use commgauge_base::units::{Bytes, Rate, Seconds};

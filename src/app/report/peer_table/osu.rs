@@ -1,7 +1,7 @@
 //! The columns of the OSU micro-benchmarks, as version 7 writes them without options.
 //! <https://mvapich.cse.ohio-state.edu/benchmarks/>
 
-use super::{Columns, Numbers, Size, Test, megabytes_per_second, microseconds};
+use super::mean_times::{Columns, Numbers, Size, Test, megabytes_per_second, microseconds};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_model::record::line::CaseFacts;

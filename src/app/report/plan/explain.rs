@@ -1,14 +1,14 @@
 //! Two layouts side by side: their differences, and the cost of each part.
 
 use super::table::gigabytes;
-use crate::report::plain_table::{Column, table};
+use crate::report::document::{Block, Column, Mark, Table, Terminal};
 use commgauge_analysis::planner::explain::Comparison;
 use commgauge_base::units::Seconds;
 
 /// The comparison in so many columns.
 pub fn text(comparison: &Comparison, width: u16) -> String {
     let c = comparison;
-    let columns = [
+    const COLUMNS: [Column; 5] = [
         Column::left("", 0),
         Column::right("A", 0),
         Column::right("B", 0),
@@ -42,27 +42,28 @@ pub fn text(comparison: &Comparison, width: u16) -> String {
     ]);
     rows.extend(c.parts.iter().map(|part| seconds(&part.part, part.first_seconds, part.second_seconds)));
     rows.push(seconds("step", c.first.step_seconds, c.second.step_seconds));
-    let mut text = table(&columns, &rows, width);
-    text.push('\n');
-    for (name, layout) in [("A", &c.first), ("B", &c.second)] {
-        if !layout.fits {
-            text += &format!("{name} does NOT fit into memory.\n");
-        }
-    }
+    let layouts = [("A", &c.first), ("B", &c.second)].into_iter().filter(|(_, layout)| !layout.fits);
+    let too_large = layouts.map(|(name, _)| format!("{name} does NOT fit into memory."));
+    let sentences = too_large.chain([answer(c)]);
+    let blocks = [Block::Table(Table::new("", &COLUMNS, rows)), Block::apart(Mark::Flush, sentences)];
+    Terminal::plain(width).draw(&blocks)
+}
+
+/// Which is faster, and how sure that is.
+fn answer(c: &Comparison) -> String {
     let faster = if c.first.step_seconds <= c.second.step_seconds { "A" } else { "B" };
     let why = c.parts.first().map_or_else(String::new, |part| format!(", most of all by {}", part.part));
-    text += &match c.probability_first_is_faster {
-        _ if c.first.step_seconds == c.second.step_seconds => "Both take just as long.\n".to_owned(),
+    match c.probability_first_is_faster {
+        _ if c.first.step_seconds == c.second.step_seconds => "Both take just as long.".to_owned(),
         Some(share) if (0.05..0.95).contains(&share) => {
-            format!("A tie: A is faster in {:.0} of 100 draws.\n", 100.0 * share)
+            format!("A tie: A is faster in {:.0} of 100 draws.", 100.0 * share)
         }
         Some(share) => {
             let percent = 100.0 * share.max(1.0 - share);
-            format!("{faster} is faster{why}, in {percent:.0} of 100 draws.\n")
+            format!("{faster} is faster{why}, in {percent:.0} of 100 draws.")
         }
         None => format!(
-            "{faster} is faster{why}. How sure that is cannot be determined: the errors of these times are not known.\n"
+            "{faster} is faster{why}. How sure that is cannot be determined: the errors of these times are not known."
         ),
-    };
-    text
+    }
 }

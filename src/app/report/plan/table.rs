@@ -1,25 +1,15 @@
-//! The plan as text: its basis, the best layouts, the breakdown of the first, and the certainty of the order.
+//! The plan for people: its basis, the best layouts, the breakdown of the first, and the certainty of the order.
 
-use crate::report::plain_table::{Column, table};
-use crate::report::wrap;
+use crate::report::document::{Block, Column, Mark, Table, Terminal, percent};
 use commgauge_analysis::planner::plan_document::{OrderVerdict, PlanDocument, PlannedLayout};
 use commgauge_base::units::{Bytes, Seconds};
 
 /// The plan in so many columns.
 pub fn text(document: &PlanDocument, width: u16) -> String {
-    let mut text = head(document, width);
-    text.push('\n');
-    text += &layouts(document, width);
-    if let Some(best) = document.layouts.first() {
-        text.push('\n');
-        text += &breakdown(best);
-    }
-    text.push('\n');
-    for sentence in sentences(document) {
-        text += &wrap(&sentence, usize::from(width), 0);
-        text.push('\n');
-    }
-    text
+    let mut blocks = vec![Block::marked(Mark::Close, head(document)), Block::Table(layouts(document))];
+    blocks.extend(document.layouts.first().map(|best| Block::Table(breakdown(best))));
+    blocks.push(Block::apart(Mark::Flush, sentences(document)));
+    Terminal::plain(width).draw(&blocks)
 }
 
 /// A byte count in decimal GB, as memory of GPUs is given.
@@ -27,16 +17,14 @@ pub(super) fn gigabytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / 1e9)
 }
 
-fn head(document: &PlanDocument, width: u16) -> String {
-    let mut text = String::new();
+fn head(document: &PlanDocument) -> Vec<String> {
     let d = document;
-    if d.synthetic {
-        text += "SYNTHETIC: times come from records without real times; this is no plan for a real machine\n";
-    }
-    if !d.calibrated {
-        text += "NOT CALIBRATED: times of calls come from published rates, not from measurements\n";
-    }
-    let request = format!(
+    let synthetic = "SYNTHETIC: times come from records without real times; this is no plan for a real machine";
+    let published = "NOT CALIBRATED: times of calls come from published rates, not from measurements";
+    let marks = [(d.synthetic, synthetic), (!d.calibrated, published)];
+    let mut lines: Vec<String> =
+        marks.into_iter().filter(|(is, _)| *is).map(|(_, sentence)| sentence.to_owned()).collect();
+    lines.push(format!(
         "{} on {} GPUs, {} on each node, {} GB each; {} samples of {} tokens a step",
         d.model,
         d.gpus,
@@ -44,23 +32,20 @@ fn head(document: &PlanDocument, width: u16) -> String {
         gigabytes(d.gpu_memory_bytes),
         d.global_batch,
         d.sequence
-    );
-    let found = format!(
+    ));
+    lines.extend([format!("calls: {}", d.rates), format!("computing: {}", d.computing)]);
+    lines.push(format!(
         "{} layouts considered, {} fit into memory, {} priced one by one, in {}",
         d.considered,
         d.feasible,
         d.priced,
         Seconds(d.elapsed_seconds)
-    );
-    for line in [request, format!("calls: {}", d.rates), format!("computing: {}", d.computing), found] {
-        text += &wrap(&line, usize::from(width), 2);
-        text.push('\n');
-    }
-    text
+    ));
+    lines
 }
 
-fn layouts(document: &PlanDocument, width: u16) -> String {
-    let columns = [
+fn layouts(document: &PlanDocument) -> Table {
+    const COLUMNS: [Column; 16] = [
         Column::right("step", 0),
         Column::right("tp", 0),
         Column::right("cp", 0),
@@ -78,7 +63,7 @@ fn layouts(document: &PlanDocument, width: u16) -> String {
         Column::right("bubble", 4),
         Column::left("limited by", 1),
     ];
-    let share = |layout: &PlannedLayout, seconds: f64| format!("{:.1} %", 100.0 * seconds / layout.step_seconds);
+    let share = |layout: &PlannedLayout, seconds: f64| percent(seconds / layout.step_seconds, 1);
     let rows = document.layouts.iter().map(|layout| {
         vec![
             Seconds(layout.step_seconds).to_string(),
@@ -99,21 +84,21 @@ fn layouts(document: &PlanDocument, width: u16) -> String {
             layout.limited_by.clone(),
         ]
     });
-    table(&columns, &rows.collect::<Vec<_>>(), width)
+    Table::new("", &COLUMNS, rows)
 }
 
 /// The non-zero parts of a step.
-fn breakdown(layout: &PlannedLayout) -> String {
-    let columns = [Column::left("the best layout", 0), Column::right("time", 0), Column::right("share", 0)];
+fn breakdown(layout: &PlannedLayout) -> Table {
+    const COLUMNS: [Column; 3] =
+        [Column::left("the best layout", 0), Column::right("time", 0), Column::right("share", 0)];
     let row = |name: &str, seconds: f64| {
-        let share = format!("{:.1} %", 100.0 * seconds / layout.step_seconds);
-        vec![name.to_owned(), Seconds(seconds).to_string(), share]
+        vec![name.to_owned(), Seconds(seconds).to_string(), percent(seconds / layout.step_seconds, 1)]
     };
     let parts = layout.parts();
     let mut rows: Vec<_> =
         parts.iter().filter(|(_, seconds)| *seconds > 0.0).map(|(name, seconds)| row(name, *seconds)).collect();
     rows.push(row("step", layout.step_seconds));
-    table(&columns, &rows, u16::MAX)
+    Table::new("", &COLUMNS, rows)
 }
 
 fn sentences(document: &PlanDocument) -> Vec<String> {
@@ -147,7 +132,7 @@ fn sentences(document: &PlanDocument) -> Vec<String> {
 
 fn order(document: &PlanDocument) -> String {
     let order = &document.order;
-    let difference = order.relative_difference.map_or_else(String::new, |share| format!("{:.1} %", 100.0 * share));
+    let difference = order.relative_difference.map_or_else(String::new, |share| percent(share, 1));
     let percent = order.probability.map_or_else(String::new, |share| format!("{:.0} of 100", 100.0 * share));
     match order.verdict {
         OrderVerdict::Alone => "There is no runner-up.".to_owned(),

@@ -1,41 +1,44 @@
-//! A ranking as text: the axes, the orders and the rule, where they flip, and the effect of moving an axis.
+//! A ranking for people: the axes, the orders and the rule, where they flip, and the effect of moving an axis.
 
 use super::{AxisDocument, FlipDocument, MoveDocument, Quantity, RankDocument, RankingDocument};
-use crate::report::plain_table::{Column, table, wrapped};
-use commgauge_base::units::{Seconds, three_digits};
+use crate::report::document::{Block, Column, Mark, Table, Terminal, gigabytes, optional, percent};
+use commgauge_base::units::Seconds;
 
 /// The whole answer, for a terminal of so many columns.
 pub fn text(document: &RankDocument, width: u16) -> String {
-    let d = document;
-    let mut out = String::new();
-    if d.synthetic {
-        out += "SYNTHETIC: the fit comes from records without real times; this ranks no machine\n\n";
-    }
-    if !d.calibrated {
-        out += "NOT CALIBRATED: times from published rates are what links allow, not what was measured\n\n";
-    }
+    Terminal::plain(width).draw(&self::document(document))
+}
+
+fn document(d: &RankDocument) -> Vec<Block> {
+    let synthetic = "SYNTHETIC: the fit comes from records without real times; this ranks no machine";
+    let published = "NOT CALIBRATED: times from published rates are what links allow, not what was measured";
+    let marks = [(d.synthetic, synthetic), (!d.calibrated, published)];
+    let mut blocks: Vec<Block> =
+        marks.into_iter().filter(|(is, _)| *is).map(|(_, sentence)| Block::Alarm(sentence.to_owned())).collect();
     let head = format!(
         "{}, {}, order {}, {}: {} ranks on nodes of {}, {} micro-batches and {} tokens of a replica in a step",
         d.model, d.layout, d.moves.order, d.phase, d.ranks, d.ranks_per_node, d.micro_batches, d.tokens_per_replica
     );
-    out += &wrapped(&head, width);
-    out += &wrapped(&format!("times from {}", d.rates), width);
+    blocks.push(Block::apart(Mark::None, [head, format!("times from {}", d.rates)]));
     if d.axes.is_empty() {
-        return out + "\nNothing is communicated: no group has more than one rank.\n";
+        blocks.push(Block::text("Nothing is communicated: no group has more than one rank."));
+        return blocks;
     }
-    out += "\nper step, on the rank that the axis loads most\n\n";
-    out += &axes(d, width);
-    out += &grounds(d, width);
-    out += "\norder: > is sure (95 %), = is a tie, ? is not known how sure\n\n";
-    out += &rankings(d, width);
-    out += &incomplete(d, width);
-    out += &flips(d, width);
-    out += &moves(d, width);
-    out
+    blocks.extend([Block::text("per step, on the rank that the axis loads most"), Block::Table(axes(d))]);
+    let grounds = d.axes.iter().map(|axis| format!("{}: {}", axis.axis, axis.ground));
+    blocks.extend(Block::headed_list("the costliest call of each axis rests on", Mark::None, grounds));
+    let order = "order: > is sure (95 %), = is a tie, ? is not known how sure";
+    blocks.extend([Block::text(order), Block::Table(rankings(d)), Block::marked(Mark::Star, incomplete(d))]);
+    if !d.flips.is_empty() {
+        let equal = format!("where they are equal (this step has {} tokens)", d.tokens_per_replica);
+        blocks.extend([Block::text(equal), Block::Table(flips(d))]);
+    }
+    blocks.extend(moves(d));
+    blocks
 }
 
-fn axes(document: &RankDocument, width: u16) -> String {
-    let columns = [
+fn axes(document: &RankDocument) -> Table {
+    const COLUMNS: [Column; 11] = [
         Column::left("axis", 0),
         Column::right("ranks", 3),
         Column::right("nodes", 4),
@@ -64,8 +67,8 @@ fn axes(document: &RankDocument, width: u16) -> String {
             axis.group_size.to_string(),
             axis.nodes_spanned.to_string(),
             axis.concurrent_groups_per_node.to_string(),
-            amount("bytes", axis.payload_bytes_per_step.0 as f64),
-            amount("bytes", axis.wire_bytes_per_step.0 as f64),
+            gigabytes(axis.payload_bytes_per_step),
+            gigabytes(axis.wire_bytes_per_step),
             known(axis, axis.seconds_per_step.value),
             between(axis.seconds_per_step),
             known(axis, axis.exposed_seconds_per_step.value),
@@ -73,7 +76,7 @@ fn axes(document: &RankDocument, width: u16) -> String {
             reasons.join(", "),
         ]
     };
-    table(&columns, &document.axes.iter().map(row).collect::<Vec<_>>(), width)
+    Table::new("", &COLUMNS, document.axes.iter().map(row))
 }
 
 /// Seconds, with a sign where calls without a time are missing.
@@ -84,30 +87,11 @@ fn known(axis: &AxisDocument, value: f64) -> String {
 
 fn between(quantity: Quantity) -> String {
     let ends = quantity.low.zip(quantity.high);
-    ends.map_or_else(|| "-".to_owned(), |(low, high)| format!("{} .. {}", Seconds(low), Seconds(high)))
+    optional(ends.map(|(low, high)| format!("{} .. {}", Seconds(low), Seconds(high))))
 }
 
-fn amount(by: &str, value: f64) -> String {
-    match by {
-        by if by.ends_with("bytes") => match value {
-            v if v >= 1e9 => format!("{} GB", three_digits(v * 1e-9)),
-            v if v >= 1e6 => format!("{} MB", three_digits(v * 1e-6)),
-            v => format!("{v} B"),
-        },
-        _ => Seconds(value).to_string(),
-    }
-}
-
-fn grounds(document: &RankDocument, width: u16) -> String {
-    let mut out = "\nthe costliest call of each axis rests on\n".to_owned();
-    for axis in &document.axes {
-        out += &wrapped(&format!("  {}: {}", axis.axis, axis.ground), width);
-    }
-    out
-}
-
-fn rankings(document: &RankDocument, width: u16) -> String {
-    let columns = [
+fn rankings(document: &RankDocument) -> Table {
+    const COLUMNS: [Column; 5] = [
         Column::left("by", 0),
         Column::left("order", 0),
         Column::right("probability", 1),
@@ -118,29 +102,23 @@ fn rankings(document: &RankDocument, width: u16) -> String {
         vec![
             ranking.by.to_owned(),
             ranking.text.clone(),
-            percent(ranking.probability),
+            optional(ranking.probability.map(|share| percent(share, 0))),
             ranking.rule.to_owned(),
-            percent(ranking.rule_probability),
+            optional(ranking.rule_probability.map(|share| percent(share, 0))),
         ]
     };
-    table(&columns, &document.rankings.iter().map(row).collect::<Vec<_>>(), width)
+    Table::new("", &COLUMNS, document.rankings.iter().map(row))
 }
 
-fn percent(share: Option<f64>) -> String {
-    share.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share))
-}
-
-fn incomplete(document: &RankDocument, width: u16) -> String {
+/// What has no time.
+fn incomplete(document: &RankDocument) -> impl Iterator<Item = String> + '_ {
     let by_time = document.rankings.iter().find(|ranking| ranking.by == "time");
-    let reasons = by_time.map_or(&[][..], |ranking| ranking.incomplete.as_slice());
-    reasons.iter().map(|text| wrapped(&format!("* without a time: {text}"), width)).collect()
+    let reasons = by_time.into_iter().flat_map(|ranking| &ranking.incomplete);
+    reasons.map(|reason| format!("without a time: {reason}"))
 }
 
-fn flips(document: &RankDocument, width: u16) -> String {
-    if document.flips.is_empty() {
-        return String::new();
-    }
-    let columns = [
+fn flips(document: &RankDocument) -> Table {
+    const COLUMNS: [Column; 6] = [
         Column::left("pair", 0),
         Column::left("by", 0),
         Column::right("tokens of a replica", 0),
@@ -148,7 +126,7 @@ fn flips(document: &RankDocument, width: u16) -> String {
         Column::right("to", 1),
         Column::left("", 0),
     ];
-    let tokens = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |tokens| format!("{tokens:.0}"));
+    let tokens = |value: Option<f64>| optional(value.map(|tokens| format!("{tokens:.0}")));
     let row = |flip: &FlipDocument| {
         let at = flip.tokens_per_replica;
         let what = match (flip.larger_above, flip.always_larger) {
@@ -165,23 +143,11 @@ fn flips(document: &RankDocument, width: u16) -> String {
             what,
         ]
     };
-    let head = format!("\nwhere they are equal (this step has {} tokens)\n\n", document.tokens_per_replica);
-    head + &table(&columns, &document.flips.iter().map(row).collect::<Vec<_>>(), width)
+    Table::new("", &COLUMNS, document.flips.iter().map(row))
 }
 
-fn moves(document: &RankDocument, width: u16) -> String {
-    let m = &document.moves;
-    let head = format!(
-        "another order of the axes, against {} with {} (exposed {}) of all axes together",
-        m.order,
-        Seconds(m.seconds_per_step.value),
-        Seconds(m.exposed_seconds_per_step.value)
-    );
-    let mut out = "\n".to_owned() + &wrapped(&head, width) + "\n";
-    if let Some(reason) = &m.reason {
-        return out + &wrapped(&format!("none is compared: {reason}"), width);
-    }
-    let columns = [
+fn moves(document: &RankDocument) -> Vec<Block> {
+    const COLUMNS: [Column; 7] = [
         Column::left("move", 0),
         Column::left("order", 0),
         Column::right("change", 0),
@@ -190,28 +156,37 @@ fn moves(document: &RankDocument, width: u16) -> String {
         Column::right("exposed change", 0),
         Column::right("faster", 3),
     ];
+    let m = &document.moves;
+    let head = format!(
+        "another order of the axes, against {} with {} (exposed {}) of all axes together",
+        m.order,
+        Seconds(m.seconds_per_step.value),
+        Seconds(m.exposed_seconds_per_step.value)
+    );
+    let head = Block::apart(Mark::None, [head]);
+    if let Some(reason) = &m.reason {
+        return vec![head, Block::apart(Mark::None, [format!("none is compared: {reason}")])];
+    }
+    let unpriced = (m.unpriced > 0)
+        .then(|| format!("{} of {} placements have a call without a time and are left out", m.unpriced, m.placements));
+    vec![head, Block::Table(Table::new("", &COLUMNS, m.moves.iter().map(move_cells))), Block::list(unpriced)]
+}
+
+fn move_cells(moved: &MoveDocument) -> Vec<String> {
     let signed = |seconds: f64| format!("{}{}", if seconds > 0.0 { "+" } else { "" }, Seconds(seconds));
-    let change = |quantity: Option<Quantity>| quantity.map_or_else(|| "-".to_owned(), |q| signed(q.value));
+    let change = |quantity: Option<Quantity>| optional(quantity.map(|quantity| signed(quantity.value)));
     let ends = |quantity: Option<Quantity>| {
         let ends = quantity.and_then(|quantity| quantity.low.zip(quantity.high));
-        ends.map_or_else(|| "-".to_owned(), |(low, high)| format!("{} .. {}", signed(low), signed(high)))
+        optional(ends.map(|(low, high)| format!("{} .. {}", signed(low), signed(high))))
     };
-    let row = |moved: &MoveDocument| {
-        vec![
-            format!("{} {}", moved.axis, if moved.inside_now { "out of the node" } else { "into the node" }),
-            moved.order.clone().unwrap_or_else(|| "none".to_owned()),
-            change(moved.change_seconds),
-            ends(moved.change_seconds),
-            percent(moved.probability_faster),
-            change(moved.change_exposed_seconds),
-            percent(moved.probability_exposed_faster),
-        ]
-    };
-    out += &table(&columns, &m.moves.iter().map(row).collect::<Vec<_>>(), width);
-    if m.unpriced > 0 {
-        let reasons =
-            format!("{} of {} placements have a call without a time and are left out", m.unpriced, m.placements);
-        out += &wrapped(&reasons, width);
-    }
-    out
+    let probability = |share: Option<f64>| optional(share.map(|share| percent(share, 0)));
+    vec![
+        format!("{} {}", moved.axis, if moved.inside_now { "out of the node" } else { "into the node" }),
+        moved.order.clone().unwrap_or_else(|| "none".to_owned()),
+        change(moved.change_seconds),
+        ends(moved.change_seconds),
+        probability(moved.probability_faster),
+        change(moved.change_exposed_seconds),
+        probability(moved.probability_exposed_faster),
+    ]
 }

@@ -10,8 +10,8 @@ mod text;
 
 pub use costs::{Costs, FamilyCost};
 pub(super) use json::JsonCosts;
+pub(super) use text::document;
 pub use text::text;
-pub(super) use text::{CostTable, part};
 
 use super::row::Status;
 use super::view::View;

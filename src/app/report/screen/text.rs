@@ -2,12 +2,10 @@
 
 use super::{Costs, FamilyCost, MAX_LINES, Screen};
 use crate::report::color::Paint;
-use crate::report::plain_table::{self, Column, TableWriter};
-use crate::report::step::Part;
+use crate::report::document::{self, Block, Column, Table, percent, seconds_between};
 use crate::report::text::{visible, wrap};
 use crate::report::view::View;
-use commgauge_base::stats::Span;
-use commgauge_base::units::{Seconds, three_digits};
+use commgauge_base::units::Seconds;
 
 /// Lines that alarms may take together, and that the finding may.
 const ALARM_LINES: usize = 4;
@@ -86,33 +84,15 @@ fn basis(costs: &Costs) -> String {
     }
 }
 
-/// The costs of a ranking as a table and sentences, for whatever draws them.
-pub(in crate::report) struct CostTable {
-    pub title: String,
-    pub columns: &'static [Column],
-    pub rows: Vec<Vec<String>>,
-    pub sentences: Vec<String>,
-}
-
-impl CostTable {
-    /// None where the plan ranks no step, or nothing of it can be said.
-    pub fn of(view: &View) -> Option<CostTable> {
-        view.ranking.as_ref()?;
-        let costs = super::costs::of(view, "commgauge").ok()?;
-        let reasons = costs
-            .families
-            .iter()
-            .filter_map(|cost| Some(format!("{}: {}", cost.family.name(), visible(cost.seconds.as_ref().err()?))));
-        let order = format!("order of costs: {} (> is sure, = is a tie, ? is not known)", costs.order);
-        let sentences = reasons.chain([basis(&costs), order, costs.rule.clone()]).collect();
-        Some(CostTable { title: title(&costs), columns: &COLUMNS, rows: cells(&costs.families), sentences })
-    }
-}
-
-/// The costs of a ranking as a part of the whole report.
-pub(in crate::report) fn part(view: &View, table: TableWriter, lines: &dyn Fn(Vec<String>) -> String) -> Option<Part> {
-    let CostTable { title, columns, rows, sentences } = CostTable::of(view)?;
-    Some(Part { title, body: format!("{}{}", table(columns, &rows), lines(sentences)), below: false })
+/// The costs of the parallelisms, where the plan ranks a step and something of it can be said.
+pub(in crate::report) fn document(view: &View) -> Vec<Block> {
+    let costs = view.ranking.as_ref().and_then(|_| super::costs::of(view, "commgauge").ok());
+    let Some(costs) = costs else { return Vec::new() };
+    let reasons = (costs.families.iter())
+        .filter_map(|cost| Some(format!("{}: {}", cost.family.name(), cost.seconds.as_ref().err()?)));
+    let order = format!("order of costs: {} (> is sure, = is a tie, ? is not known)", costs.order);
+    let sentences: Vec<String> = reasons.chain([basis(&costs), order, costs.rule.clone()]).collect();
+    vec![Block::Table(Table::new(title(&costs), &COLUMNS, cells(&costs.families))), Block::list(sentences)]
 }
 
 const COLUMNS: [Column; 5] = [
@@ -125,7 +105,7 @@ const COLUMNS: [Column; 5] = [
 
 fn table(families: &[FamilyCost], width: usize) -> Vec<String> {
     let rows = cells(families);
-    let text = plain_table::table(&COLUMNS, &rows, u16::try_from(width).unwrap_or(u16::MAX));
+    let text = document::table(&COLUMNS, &rows, u16::try_from(width).unwrap_or(u16::MAX));
     let shown = text.lines().filter(|line| !rows.is_empty() && !line.starts_with(['-', '(']));
     let mut lines: Vec<String> = shown.map(|line| format!("  {line}")).collect();
     for cost in families {
@@ -141,28 +121,16 @@ fn cells(families: &[FamilyCost]) -> Vec<Vec<String>> {
     let whole: f64 = families.iter().filter_map(|cost| cost.seconds.as_ref().ok()).map(|(time, _)| time.middle).sum();
     let row = |cost: &FamilyCost| {
         let (time, exposed) = cost.seconds.as_ref().ok()?;
-        let share = if whole > 0.0 { 100.0 * time.middle / whole } else { 0.0 };
+        let share = if whole > 0.0 { time.middle / whole } else { 0.0 };
         Some(vec![
             cost.family.name().to_owned(),
             Seconds(time.middle).to_string(),
-            interval(*time),
-            format!("{share:.1} %"),
+            seconds_between(*time),
+            percent(share, 1),
             if exposed.middle > 0.0 { Seconds(exposed.middle).to_string() } else { "none".to_owned() },
         ])
     };
     families.iter().filter_map(row).collect()
-}
-
-/// `1.23 .. 1.31 s`, with the unit of the upper end.
-fn interval(span: Span) -> String {
-    let Some(interval) = span.interval else { return "not known".to_owned() };
-    let (scale, unit) = match interval.high {
-        high if high < 1e-6 => (1e9, "ns"),
-        high if high < 1e-3 => (1e6, "us"),
-        high if high < 1.0 => (1e3, "ms"),
-        _ => (1.0, "s"),
-    };
-    format!("{} .. {} {unit}", three_digits(interval.low * scale), three_digits(interval.high * scale))
 }
 
 /// Commands are never broken, so that they can be copied; what they are for is left out where there is no room.

@@ -1,13 +1,14 @@
 //! What a step of a model costs, op by op, from the record alone: times of calls, bytes, the ranking of parallelisms
 //! against the rule TP > DP > PP, and where their order flips.
 
+mod charts;
 mod crossover;
+mod document;
 mod json;
 mod op;
 mod ranking;
 #[cfg(test)]
 pub(in crate::report) mod tests;
-mod text;
 mod totals;
 
 pub use commgauge_base::stats::Span;
@@ -17,8 +18,8 @@ pub use op::StepOp;
 pub use ranking::{Place, Ranking, Rule};
 pub use totals::{Sum, Totals};
 
+pub(super) use document::document;
 pub(super) use json::JsonStep;
-pub(super) use text::{Part, markdown, text};
 
 use super::row::Row;
 use commgauge_model::record::Record;

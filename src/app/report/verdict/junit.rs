@@ -1,8 +1,9 @@
 //! The verdict as a JUnit report: a test case for each row. Rows that were not judged are skipped, rows that could not
 //! be judged are errors, and failed rows are failures. Troubles of the records are test cases of their own.
 
-use super::super::text::{signed_percent, visible};
 use super::{coverage, headline, reasons};
+use crate::report::document::signed_percent;
+use crate::report::text::visible;
 use commgauge_analysis::verdict::{CurveChange, Decision, Finding, Row, Trouble, Verdict};
 use commgauge_base::error::{Error, Result};
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};

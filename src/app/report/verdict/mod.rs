@@ -3,10 +3,14 @@
 //! Every text that comes from a record or a machine file is escaped here, by format.
 
 mod curves;
+mod document;
 mod junit;
 mod prometheus;
-mod table;
 
+pub(super) use curves::document as curves;
+pub(super) use document::{findings, rows, tone, troubles};
+
+use super::document::{Terminal, escaped_markdown, markdown};
 use super::text::visible;
 use commgauge_analysis::verdict::{Metric, Question, Row, Verdict};
 use commgauge_base::error::{Error, Result};
@@ -34,8 +38,14 @@ pub enum VerdictFormat {
 /// Where a document cannot be written as JSON or XML.
 pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Result<String> {
     match format {
-        VerdictFormat::Table => Ok(table::text(verdict, width)),
-        VerdictFormat::Markdown => Ok(table::markdown(verdict)),
+        VerdictFormat::Table => {
+            let terminal = Terminal::plain(width);
+            Ok(format!("{}\n{}", headline(verdict), terminal.draw(&document::document(verdict))))
+        }
+        VerdictFormat::Markdown => {
+            let title = escaped_markdown(&headline(verdict));
+            Ok(format!("# commgauge {title}\n{}", markdown(&document::document(verdict))))
+        }
         VerdictFormat::Junit => junit::text(verdict),
         VerdictFormat::Prometheus => Ok(prometheus::text(verdict)),
         VerdictFormat::Json => json(verdict),

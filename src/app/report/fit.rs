@@ -1,15 +1,29 @@
 //! The tables of a fit: every curve, the held-out errors, and the coefficients of contention, interference and overlap.
 
-use super::plain_table::{Column, table, wrapped};
-use commgauge_analysis::cost::{AtOnce, Coefficient, Contention, CurveFit, Errors, FamilyFit, FamilyKey, Fit};
-use commgauge_base::units::three_digits;
+use super::document::{Block, Column, Mark, Row, Table, Terminal, Tone, gigabytes_per_second, optional};
+use commgauge_analysis::cost::{AtOnce, Coefficient, Contention, CurveFit, Errors, FamilyKey, Fit};
+use commgauge_base::units::{Seconds, three_digits};
 
-pub(super) fn text(fit: &Fit, width: u16) -> String {
-    let mut text = String::new();
-    if fit.synthetic {
-        text += "SYNTHETIC: no data moved and no real time passed; nothing below was measured\n\n";
-    }
-    let columns = [
+/// The tables for a terminal of so many columns.
+pub fn fit_text(fit: &Fit, width: u16) -> String {
+    let synthetic = "SYNTHETIC: no data moved and no real time passed; nothing below was measured";
+    let mut blocks: Vec<Block> = fit.synthetic.then(|| Block::Alarm(synthetic.to_owned())).into_iter().collect();
+    blocks.push(Block::Table(Table { title: String::new(), ..curves(fit) }));
+    blocks.extend(match held_out(fit) {
+        Some(table) => vec![Block::Table(table)],
+        None => vec![
+            Block::heading("Held-out errors, relative"),
+            Block::list(["not available: too few sizes to leave any out"]),
+        ],
+    });
+    blocks.extend(coefficients(fit));
+    blocks.push(Block::marked(Mark::Star, &fit.warnings));
+    Terminal::plain(width).draw(&blocks)
+}
+
+/// Every curve.
+pub(super) fn curves(fit: &Fit) -> Table {
+    const COLUMNS: [Column; 13] = [
         Column::left("collective", 0),
         Column::left("type", 0),
         Column::left("locality", 2),
@@ -24,24 +38,18 @@ pub(super) fn text(fit: &Fit, width: u16) -> String {
         Column::right("held-out median %", 1),
         Column::right("mean %", 8),
     ];
+    let title = "Alpha: cost of a call however small. 1/beta: bytes_total over time of a call however large";
     let curves = fit.families.iter().flat_map(|family| family.curves.iter().map(move |curve| (family, curve)));
-    text += &table(&columns, &curves.map(|(family, curve)| row(family, curve)).collect::<Vec<_>>(), width);
-    text += "\nHeld-out errors, relative\n";
-    text += &held_out(fit, width);
-    text += &coefficients(fit, width);
-    for warning in &fit.warnings {
-        text += &wrapped(&format!("* {warning}"), width);
-    }
-    text
+    let rows = curves.map(|(family, curve)| {
+        Row::toned(if curve.untrusted { Tone::Unsure } else { Tone::Plain }, curve_cells(&family.key, curve))
+    });
+    Table::new(title, &COLUMNS, rows).whole_in("`commgauge fit --format json` has every curve")
 }
 
-fn row(family: &FamilyFit, curve: &CurveFit) -> Vec<String> {
-    let key = &family.key;
-    let between = |low: Option<f64>, high: Option<f64>| {
-        low.zip(high).map_or_else(|| "-".to_owned(), |(a, b)| format!("{}..{}", three_digits(a), three_digits(b)))
-    };
-    let percent = |error: Option<f64>| error.map_or_else(|| "-".to_owned(), |error| format!("{:.1}", 100.0 * error));
-    let microseconds = |seconds: commgauge_base::units::Seconds| seconds.0 * 1e6;
+fn curve_cells(key: &FamilyKey, curve: &CurveFit) -> Vec<String> {
+    let between = |ends: Option<(String, String)>| optional(ends.map(|(low, high)| format!("{low}..{high}")));
+    let percent = |error: Option<f64>| optional(error.map(|error| format!("{:.1}", 100.0 * error)));
+    let microseconds = |seconds: Seconds| three_digits(seconds.0 * 1e6);
     let mean = percent(curve.held_out_sizes.map(|errors| errors.mean));
     vec![
         key.collective.to_string() + &labels(key),
@@ -51,20 +59,23 @@ fn row(family: &FamilyFit, curve: &CurveFit) -> Vec<String> {
         curve.ranks.to_string(),
         curve.points.len().to_string(),
         curve.points.iter().filter(|point| point.is_disturbed()).count().to_string(),
-        three_digits(microseconds(curve.alpha_seconds)),
-        between(curve.alpha_seconds_low.map(microseconds), curve.alpha_seconds_high.map(microseconds)),
-        curve.bytes_per_second.map_or_else(|| "-".to_owned(), |rate| three_digits(rate.gigabytes_per_second())),
+        microseconds(curve.alpha_seconds),
+        between(curve.alpha_seconds_low.map(microseconds).zip(curve.alpha_seconds_high.map(microseconds))),
+        optional(curve.bytes_per_second.map(gigabytes_per_second)),
         between(
-            curve.bytes_per_second_low.map(|rate| rate.gigabytes_per_second()),
-            curve.bytes_per_second_high.map(|rate| rate.gigabytes_per_second()),
+            curve
+                .bytes_per_second_low
+                .map(gigabytes_per_second)
+                .zip(curve.bytes_per_second_high.map(gigabytes_per_second)),
         ),
         percent(curve.held_out_sizes.map(|errors| errors.median)),
         if curve.untrusted { mean + " UNTRUSTED" } else { mean },
     ]
 }
 
-fn held_out(fit: &Fit, width: u16) -> String {
-    let columns = [
+/// Errors at what the fit did not see; none where nothing could be left out.
+pub(super) fn held_out(fit: &Fit) -> Option<Table> {
+    const COLUMNS: [Column; 6] = [
         Column::left("left out", 0),
         Column::right("points", 2),
         Column::right("median %", 0),
@@ -78,7 +89,7 @@ fn held_out(fit: &Fit, width: u16) -> String {
             name.to_owned(),
             errors.points.to_string(),
             percent(errors.median),
-            errors.p95.map_or_else(|| "-".to_owned(), percent),
+            optional(errors.p95.map(percent)),
             percent(errors.maximum),
             percent(errors.bias),
         ]
@@ -86,10 +97,7 @@ fn held_out(fit: &Fit, width: u16) -> String {
     let mut rows: Vec<Vec<String>> = fit.held_out.sizes.iter().map(|errors| row("every second size", errors)).collect();
     rows.extend(fit.held_out.regimes.iter().map(|by| row(&format!("  {}", by.regime.name()), &by.errors)));
     rows.extend(fit.held_out.group_sizes.iter().map(|errors| row("inner group sizes", errors)));
-    if rows.is_empty() {
-        return "not available: too few sizes to leave any out\n".to_owned();
-    }
-    table(&columns, &rows, width)
+    (!rows.is_empty()).then(|| Table::new("Held-out errors, relative", &COLUMNS, rows))
 }
 
 /// Labels that distinguish a curve from others of the same call.
@@ -100,14 +108,13 @@ fn labels(key: &FamilyKey) -> String {
 }
 
 /// The tables of coefficients, as far as the fit has them.
-fn coefficients(fit: &Fit, width: u16) -> String {
-    let mut text = String::new();
-    let mut part = |title: &str, columns: &[Column], rows: Vec<Vec<String>>| {
-        if !rows.is_empty() {
-            text += &format!("\n{title}\n{}", table(columns, &rows, width));
-        }
-    };
-    let columns = [
+pub(super) fn coefficients(fit: &Fit) -> impl Iterator<Item = Block> + '_ {
+    let tables = [contention(fit), interference(fit), overlap(fit), both_ways(fit)];
+    tables.into_iter().filter(|table| !table.rows.is_empty()).map(Block::Table)
+}
+
+fn contention(fit: &Fit) -> Table {
+    const COLUMNS: [Column; 11] = [
         Column::left("call", 0),
         Column::left("groups", 1),
         Column::left("cadence", 3),
@@ -121,8 +128,11 @@ fn coefficients(fit: &Fit, width: u16) -> String {
         Column::left("of", 4),
     ];
     let title = "Contention: with x times as many groups at once a call takes x^exponent times as long";
-    part(title, &columns, fit.contention.iter().map(contention).collect());
-    let columns = [
+    Table::new(title, &COLUMNS, fit.contention.iter().map(contention_cells))
+}
+
+fn interference(fit: &Fit) -> Table {
+    const COLUMNS: [Column; 5] = [
         Column::left("timed", 0),
         Column::left("beside", 0),
         Column::right("together/alone", 0),
@@ -135,12 +145,15 @@ fn coefficients(fit: &Fit, width: u16) -> String {
         let replicates = pair.slowdown.measurements.to_string();
         vec![format!("{axis} {collective}"), format!("{beside_axis} {beside_collective}"), value, interval, replicates]
     });
-    part(
+    Table::new(
         "Interference: time of a call while calls of another axis are under way, over that alone",
-        &columns,
-        rows.collect(),
-    );
-    let columns = [
+        &COLUMNS,
+        rows,
+    )
+}
+
+fn overlap(fit: &Fit) -> Table {
+    const COLUMNS: [Column; 6] = [
         Column::left("axis", 0),
         Column::right("hidden share", 0),
         Column::right("95 %", 0),
@@ -154,8 +167,11 @@ fn coefficients(fit: &Fit, width: u16) -> String {
         let replays = overlap.hidden_share.measurements.to_string();
         vec![overlap.axis.to_string(), hidden, of_hidden, slower, of_slower, replays]
     });
-    part("Overlap with computing, from replays", &columns, rows.collect());
-    let columns = [
+    Table::new("Overlap with computing, from replays", &COLUMNS, rows)
+}
+
+fn both_ways(fit: &Fit) -> Table {
+    const COLUMNS: [Column; 4] = [
         Column::left("stages", 0),
         Column::right("message both ways/alone", 0),
         Column::right("95 %", 0),
@@ -166,11 +182,10 @@ fn coefficients(fit: &Fit, width: u16) -> String {
         let stages = if both.between_hosts { "on different hosts" } else { "on one host" };
         vec![stages.to_owned(), slower, of_slower, both.slowdown.measurements.to_string()]
     });
-    part("Messages of both directions at once, from replays without computing", &columns, rows.collect());
-    text
+    Table::new("Messages of both directions at once, from replays without computing", &COLUMNS, rows)
 }
 
-fn contention(one: &Contention) -> Vec<String> {
+fn contention_cells(one: &Contention) -> Vec<String> {
     let ([latency, of_latency], [bandwidth, of_bandwidth]) =
         (cells(one.latency_exponent.as_ref()), cells(one.bandwidth_exponent.as_ref()));
     let errors = one.errors.p95_or_maximum();
@@ -191,8 +206,9 @@ fn contention(one: &Contention) -> Vec<String> {
 
 /// A number and its interval.
 fn cells(coefficient: Option<&Coefficient>) -> [String; 2] {
-    let Some(found) = coefficient else { return ["-".to_owned(), "-".to_owned()] };
-    let interval =
-        found.low.zip(found.high).map_or_else(|| "-".to_owned(), |(low, high)| format!("{low:.2}..{high:.2}"));
-    [format!("{:.2}", found.value), interval]
+    let interval = coefficient.and_then(|found| found.low.zip(found.high));
+    [
+        optional(coefficient.map(|found| format!("{:.2}", found.value))),
+        optional(interval.map(|(low, high)| format!("{low:.2}..{high:.2}"))),
+    ]
 }

@@ -4,25 +4,18 @@
 //! nccl-tests measures one collective, back to back. So there is one block for each collective on each axis. Isolated cases and
 //! cases that were not measured are left out, with a comment; comments begin with `#` as in that tool.
 
-use super::row::{Row, Status};
-use super::text::visible;
-use super::view::View;
+use super::{Block, Divided, divided};
+use crate::report::row::{Row, Status};
+use crate::report::text::visible;
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::sample::Cadence;
 use commgauge_base::variant;
 use commgauge_model::record::line::Header;
 use std::collections::{BTreeSet, HashMap};
 
-/// All blocks.
-pub(super) fn text(view: &View) -> String {
-    let (blocks, left_out) = blocks(&view.rows);
-    let out: String = blocks.iter().map(|block| block.text(&view.header, &view.rows)).collect();
-    out + &closing(left_out)
-}
-
 /// The text after the last block.
-pub(super) fn closing(left_out: usize) -> String {
-    match left_out {
+pub(super) fn closing(left_out: &[usize]) -> String {
+    match left_out.len() {
         0 => String::new(),
         left_out => {
             format!("# commgauge: {left_out} isolated or barrier cases have no columns here; see --format table\n")
@@ -30,32 +23,30 @@ pub(super) fn closing(left_out: usize) -> String {
     }
 }
 
-/// The blocks of the rows, and the number of rows in no block.
-pub(super) fn blocks(rows: &[Row]) -> (Vec<Block>, usize) {
-    let mut left_out = 0;
-    let mut blocks: Vec<Block> = Vec::new();
-    for (index, row) in rows.iter().enumerate() {
-        if row.facts.cadence != Cadence::Streaming || row.facts.collective == Collective::Barrier {
-            left_out += 1;
-            continue;
-        }
-        match blocks.iter_mut().find(|block| same_block(&rows[block.members[0]], row)) {
-            Some(block) => block.members.push(index),
-            None => blocks.push(Block { members: vec![index] }),
-        }
-    }
-    (blocks, left_out)
+/// The blocks of the rows.
+pub(super) fn divide(rows: &[Row]) -> Divided {
+    let has_table = |row: &Row| row.facts.cadence == Cadence::Streaming && row.facts.collective != Collective::Barrier;
+    let (blocks, left_out) = divided(rows, has_table, same_block);
+    let block = |members: Vec<usize>| {
+        let mut block = CollectiveBlock { members, table: None };
+        block.table = block.only_table(rows);
+        Box::new(block) as Box<dyn Block>
+    };
+    Divided { blocks: blocks.into_iter().map(block).collect(), left_out }
 }
 
-/// Indices of the rows of one collective; never empty.
-pub(super) struct Block {
+/// The rows of one collective; never empty. Its tables have measured rows only, so that every field is a number, as in
+/// nccl-tests.
+struct CollectiveBlock {
     members: Vec<usize>,
+    /// Its only table, where it can be written line by line.
+    table: Option<Lines>,
 }
 
 /// Lines that have the same placements.
-pub(super) struct Lines {
+struct Lines {
     placements: &'static [Placement],
-    pub(super) pairs: Vec<Pair>,
+    pairs: Vec<Pair>,
 }
 
 fn same_block(a: &Row, b: &Row) -> bool {
@@ -71,25 +62,64 @@ fn variant(row: &Row) -> String {
 
 /// One line of the table: the same call out of place and in place.
 #[derive(Default)]
-pub(super) struct Pair {
+struct Pair {
     out_of_place: Option<usize>,
     in_place: Option<usize>,
 }
 
 impl Pair {
     /// Indices of its rows.
-    pub(super) fn rows(&self) -> impl Iterator<Item = usize> {
+    fn rows(&self) -> impl Iterator<Item = usize> {
         self.out_of_place.into_iter().chain(self.in_place)
     }
 }
 
-/// A block contains measured rows only, so that every field of its tables is a number, as in nccl-tests.
-impl Block {
-    /// Indices of its rows.
-    pub(super) fn members(&self) -> &[usize] {
-        &self.members
+impl Block for CollectiveBlock {
+    fn line_count(&self) -> usize {
+        self.table.as_ref().map_or(1, |lines| lines.pairs.len())
     }
 
+    fn rows_of_line(&self, line: usize) -> Vec<usize> {
+        match &self.table {
+            Some(lines) => lines.pairs[line].rows().collect(),
+            None => self.members.clone(),
+        }
+    }
+
+    /// Problems are listed above the lines, so that all of them must be known first.
+    fn settle(&mut self, rows: &[Row], is_done: &dyn Fn(usize) -> bool) {
+        let has_problem =
+            |row: &usize| rows[*row].status.reason().is_some() || (is_done(*row) && rows[*row].latency.is_none());
+        if self.members.iter().any(has_problem) {
+            self.table = None;
+        }
+    }
+
+    fn begin(&self, header: &Header, rows: &[Row]) -> String {
+        match &self.table {
+            Some(lines) => self.head(header, rows) + &headings(lines.placements),
+            None => String::new(),
+        }
+    }
+
+    /// A line of its only table, empty where it was not measured after all; or the whole block.
+    fn line(&self, line: usize, header: &Header, rows: &[Row]) -> String {
+        let Some(lines) = &self.table else { return self.text(header, rows) };
+        let pair = &lines.pairs[line];
+        let measured = pair.rows().any(|row| rows[row].latency.is_some());
+        if measured { self::line(pair, lines.placements, rows) } else { String::new() }
+    }
+
+    /// With the notes on its rows, which are known only then.
+    fn end(&self, rows: &[Row]) -> String {
+        match self.table {
+            Some(_) => self.tail(rows) + &self.notes(rows),
+            None => String::new(),
+        }
+    }
+}
+
+impl CollectiveBlock {
     fn text(&self, header: &Header, rows: &[Row]) -> String {
         let mut tables = self.tables(rows);
         match (tables.is_empty(), self.wrong(rows)) {
@@ -106,37 +136,15 @@ impl Block {
         out + &self.tail(rows)
     }
 
-    /// Its only table, where all of its rows are in one; it can then be written line by line.
-    pub(super) fn only_table(&self, rows: &[Row]) -> Option<Lines> {
+    /// Its only table, where all of its rows are in one.
+    fn only_table(&self, rows: &[Row]) -> Option<Lines> {
         let mut tables = self.tables(rows);
         if tables.len() == 1 { tables.pop() } else { None }
     }
 
-    /// The whole block, or the part before the first line of its only table.
-    pub(super) fn begin(&self, only: Option<&Lines>, header: &Header, rows: &[Row]) -> String {
-        match only {
-            Some(lines) => self.head(header, rows) + &headings(lines.placements),
-            None => self.text(header, rows),
-        }
-    }
-
-    /// A line of its only table; empty where it was not measured after all.
-    pub(super) fn line(&self, lines: &Lines, index: usize, rows: &[Row]) -> String {
-        let pair = &lines.pairs[index];
-        if pair.rows().all(|row| rows[row].latency.is_none()) {
-            return String::new();
-        }
-        line(pair, lines.placements, rows)
-    }
-
-    /// The text after the last line of its only table, including the notes on its rows, which are known only then.
-    pub(super) fn end(&self, rows: &[Row]) -> String {
-        self.tail(rows) + &self.notes(rows)
-    }
-
     /// Why rows are not measured, or wrong. Parsers take `out-of-place` for a heading anywhere, so the word is spelled
     /// differently.
-    pub(super) fn notes(&self, rows: &[Row]) -> String {
+    fn notes(&self, rows: &[Row]) -> String {
         let noted = self.of(rows).into_iter().filter(|row| row.latency.is_none() || row.status.reason().is_some());
         let notes: String = noted
             .map(|row| format!("# commgauge: {}: {}\n", visible(&row.facts.name), visible(&row.status.to_string())))

@@ -1,0 +1,107 @@
+//! The history for people: the changes of each place, the rows that changed, and what was left out.
+
+use crate::report::document::{Block, Column, Mark, Table, optional, signed_percent};
+use commgauge_analysis::verdict::history::{Event, History, Lineage, Series};
+use commgauge_base::units::Seconds;
+
+/// Maximum number of left-out files that are listed one by one.
+const MAX_LEFT_OUT: usize = 10;
+
+/// The rows that changed, or all.
+pub(super) fn document(history: &History, all_rows: bool) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    if history.lineages.is_empty() {
+        blocks.push(Block::list(["no run that could be looked at"]));
+    }
+    blocks.extend(history.lineages.iter().flat_map(|lineage| of_lineage(lineage, all_rows)));
+    let shown = history.left_out.iter().take(MAX_LEFT_OUT);
+    let mut left_out: Vec<String> = shown.map(|file| format!("{}: {}", file.path, file.reason)).collect();
+    if history.left_out.len() > MAX_LEFT_OUT {
+        left_out.push(format!("and {} more; --format json lists them", history.left_out.len() - MAX_LEFT_OUT));
+    }
+    let heading = format!("Left out: {} files", history.left_out.len());
+    blocks.extend(Block::headed_list(&heading, Mark::None, left_out));
+    blocks.extend(Block::headed_list("How it was decided:", Mark::None, &history.rule));
+    blocks
+}
+
+fn of_lineage(lineage: &Lineage, all_rows: bool) -> Vec<Block> {
+    let dates = lineage.runs.first().zip(lineage.runs.last());
+    let span = dates.map_or_else(String::new, |(first, last)| format!(", {} to {}", first.started_at, last.started_at));
+    let heading = format!(
+        "{} on {}: runs {}, rows {}{span}",
+        lineage.suite,
+        lineage.place,
+        lineage.runs.len(),
+        lineage.rows.len()
+    );
+    let mut blocks = vec![Block::apart(Mark::None, [heading])];
+    for event in &lineage.events {
+        blocks.extend(event_blocks(lineage, event));
+    }
+    if lineage.events.is_empty() {
+        blocks.push(Block::list(["no row changed"]));
+    }
+    let shown: Vec<&Series> = lineage.rows.iter().filter(|row| all_rows || !row.changes.is_empty()).collect();
+    if !shown.is_empty() {
+        let rows = shown.iter().flat_map(|row| cells(lineage, row));
+        blocks.push(Block::Table(Table::new("", &COLUMNS, rows)));
+    }
+    blocks
+}
+
+fn event_blocks(lineage: &Lineage, event: &Event) -> Vec<Block> {
+    let Some(run) = lineage.runs.get(event.run as usize) else { return Vec::new() };
+    let steps = match event.rows_slower + event.rows_faster {
+        1 => signed_percent(event.slowdown_most),
+        _ => format!("{} to {}", signed_percent(event.slowdown_least), signed_percent(event.slowdown_most)),
+    };
+    let change = format!(
+        "from run {} of {} on: rows slower {}, faster {} ({steps} time)",
+        run.run_id, run.started_at, event.rows_slower, event.rows_faster
+    );
+    let differs = match run.differences.as_slice() {
+        [] => "nothing else that the records hold changed there".to_owned(),
+        differences => format!("changed there: {}", differences.join("; ")),
+    };
+    vec![Block::marked(Mark::Alarm, [change]), Block::list([differs])]
+}
+
+const COLUMNS: [Column; 9] = [
+    Column::left("case", 0),
+    Column::right("runs", 3),
+    Column::right("first", 2),
+    Column::right("newest", 1),
+    Column::left("changed at", 0),
+    Column::right("before", 2),
+    Column::right("after", 2),
+    Column::right("step", 0),
+    Column::right("p", 4),
+];
+
+/// One line for each change, one for a row without any.
+fn cells(lineage: &Lineage, row: &Series) -> Vec<Vec<String>> {
+    let time = |seconds: Option<f64>| optional(seconds.map(Seconds));
+    let measured = row.latency_seconds.iter().flatten();
+    let begin = vec![
+        row.name.clone(),
+        measured.clone().count().to_string(),
+        time(measured.clone().next().copied()),
+        time(measured.last().copied()),
+    ];
+    if row.changes.is_empty() {
+        return vec![[begin, vec![optional(None::<String>); 5]].concat()];
+    }
+    let lines = row.changes.iter().enumerate().map(|(index, change)| {
+        let begin = if index == 0 { begin.clone() } else { vec![String::new(); begin.len()] };
+        let tail = vec![
+            optional(lineage.runs.get(change.run as usize).map(|run| &run.started_at)),
+            time(Some(change.latency_seconds_before)),
+            time(Some(change.latency_seconds_after)),
+            signed_percent(change.slowdown),
+            format!("{:.4}", change.p_corrected),
+        ];
+        [begin, tail].concat()
+    });
+    lines.collect()
+}

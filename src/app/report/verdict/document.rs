@@ -1,0 +1,205 @@
+//! The verdict for people: coverage first, then the rows, the worst first, then the rule and what to fill in.
+
+use super::{coverage, curves, decision, value};
+use crate::report::document::{self, Block, Column, Mark, Table, Tone, optional, share, signed_percent};
+use commgauge_analysis::verdict::{Decision, Finding, Question, Row, Verdict};
+use commgauge_base::units::{Seconds, three_digits};
+
+/// Findings that a page shows without a click.
+const MAX_OPEN: usize = 8;
+
+/// Everything below the answer.
+pub(super) fn document(verdict: &Verdict) -> Vec<Block> {
+    let mut blocks = vec![Block::list(coverage(verdict).into_iter().chain(origins(verdict)))];
+    if !verdict.troubles.is_empty() {
+        blocks.push(troubles(verdict));
+    }
+    let judged: Vec<&Row> = verdict.rows.iter().filter(|row| row.decision.is_some()).collect();
+    if !judged.is_empty() {
+        let table = rows(verdict.question, "", &judged);
+        let why = Block::headed_list("Why:", Mark::None, explained(&worst_first(&judged)));
+        blocks.extend([Block::Table(table), Block::Narrow(why)]);
+    }
+    blocks.extend(curves::document(&verdict.curves));
+    let sentences = verdict.findings.iter().map(|finding| finding.text.as_str());
+    let heading = "Calls that break a rule of self-consistency, the worst first:";
+    blocks.push(Block::Narrow(Block::headed_list(heading, Mark::Dash, sentences)));
+    blocks.extend(findings(verdict));
+    blocks.extend(Block::headed_list("How it was decided:", Mark::None, &verdict.rule));
+    if let Some(template) = verdict.template.as_ref().filter(|_| verdict.coverage.rows_judged == 0) {
+        blocks.extend([Block::heading("To fill in and add to a machine file:"), Block::Toml(template.clone())]);
+    }
+    blocks
+}
+
+/// What is wrong with the records.
+pub(in crate::report) fn troubles(verdict: &Verdict) -> Block {
+    let troubles = verdict.troubles.iter();
+    Block::marked(Mark::Alarm, troubles.map(|trouble| format!("{} (exit code {})", trouble.text, trouble.exit_code)))
+}
+
+fn worst_first<'a>(rows: &[&'a Row]) -> Vec<&'a Row> {
+    let mut rows = rows.to_vec();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.decision));
+    rows
+}
+
+/// The reasons of each row; shared reasons are listed once.
+fn explained(rows: &[&Row]) -> Vec<String> {
+    let rows: Vec<&&Row> = rows.iter().filter(|row| !row.reasons.is_empty()).collect();
+    let (first, others) = match rows.as_slice() {
+        [first, others @ ..] if !others.is_empty() => (first.reasons.as_slice(), others),
+        rows => (&[][..], rows),
+    };
+    let shared: Vec<String> =
+        first.iter().filter(|reason| others.iter().all(|row| row.reasons.contains(reason))).cloned().collect();
+    let for_all = (!shared.is_empty()).then(|| format!("all {} rows: {}", rows.len(), shared.join("; ")));
+    let own = rows.iter().filter_map(|row| {
+        let own: Vec<String> = row.reasons.iter().filter(|reason| !shared.contains(reason)).cloned().collect();
+        (!own.is_empty()).then(|| format!("{}: {}", row.name, own.join("; ")))
+    });
+    for_all.into_iter().chain(own).collect()
+}
+
+/// The rules of self-consistency that calls break, with how sure each is, for pages.
+pub(in crate::report) fn findings(verdict: &Verdict) -> Option<Block> {
+    const COLUMNS: [Column; 5] = [
+        Column::left("finding", Column::PAGES_ONLY),
+        Column::right("over what is allowed", Column::PAGES_ONLY),
+        Column::right("at least", Column::PAGES_ONLY),
+        Column::right("p corrected", Column::PAGES_ONLY),
+        Column::left("chance", Column::PAGES_ONLY),
+    ];
+    let over = |times: f64| format!("+{}", share(times - 1.0));
+    let row = |finding: &Finding| {
+        let cells = vec![
+            finding.text.clone(),
+            over(finding.times_allowed),
+            optional(finding.times_allowed_lower_bound.map(|low| if low > 1.0 { over(low) } else { "nothing".into() })),
+            three_digits(finding.p_corrected),
+            if finding.certain { "ruled out" } else { "not ruled out" }.to_owned(),
+        ];
+        document::Row::toned(if finding.certain { Tone::Bad } else { Tone::Plain }, cells)
+    };
+    let title = "Calls that break a rule of self-consistency, the worst first";
+    let table = Table::new(title, &COLUMNS, verdict.findings.iter().map(row))
+        .whole_in("`commgauge compare RECORD --format json` has every finding");
+    let many = table.rows.len() > MAX_OPEN;
+    (!table.rows.is_empty()).then_some(Block::Table(if many { table.folded() } else { table }))
+}
+
+fn origins(verdict: &Verdict) -> Vec<String> {
+    let run = |run: &commgauge_analysis::verdict::Run| {
+        format!(
+            "{}: {}, run {} of {}, suite {}, {}, {} ranks",
+            run.role, run.path, run.run_id, run.started_at, run.suite, run.library, run.world_size
+        )
+    };
+    let machine = verdict.machine.iter().map(|machine| format!("machine: {machine}"));
+    verdict.runs.iter().map(run).chain(machine).collect()
+}
+
+/// The rows, the worst first.
+pub(in crate::report) fn rows(question: Question, title: impl Into<String>, rows: &[&Row]) -> Table {
+    let rows = worst_first(rows);
+    let shown = rows.iter().map(|row| document::Row::toned(tone(row.decision), cells(question, row)));
+    Table::new(title, &columns(question), shown).whole_in("`--format json` has every row")
+}
+
+/// The colour of a decision.
+pub(in crate::report) fn tone(decision: Option<Decision>) -> Tone {
+    match decision {
+        Some(Decision::Pass) => Tone::Good,
+        Some(Decision::Fail | Decision::Error) => Tone::Bad,
+        Some(Decision::Inconclusive) => Tone::Unsure,
+        None => Tone::Plain,
+    }
+}
+
+fn columns(question: Question) -> Vec<Column> {
+    let mut columns = vec![
+        Column::left("verdict", 0),
+        Column::left("axis", 0),
+        Column::left("collective", 0),
+        Column::right("size", 0),
+        Column::right("ranks", 6),
+        Column::left("hosts x ranks", 8),
+        Column::left("cadence", 1),
+        Column::left("placement", 9),
+    ];
+    columns.extend(match question {
+        Question::Gate => vec![
+            Column::right("repl.", 5),
+            Column::right("median", 0),
+            Column::left("bounds", 4),
+            Column::right("limit", 0),
+            Column::left("source", 10),
+        ],
+        Question::Compare => vec![
+            Column::right("repl.", 5),
+            Column::right("base", 0),
+            Column::right("new", 2),
+            Column::right("slower by", 0),
+            Column::left("bounds", 4),
+            Column::right("p", 10),
+            Column::right("p corrected", 3),
+        ],
+        Question::Consistency => Vec::new(),
+    });
+    columns.extend([Column::left("row", Column::PAGES_ONLY), Column::left("why", Column::PAGES_ONLY)]);
+    columns
+}
+
+fn cells(question: Question, row: &Row) -> Vec<String> {
+    let mut cells = vec![
+        decision(row).to_owned(),
+        row.axis.to_string(),
+        row.collective.to_string(),
+        row.bytes_total.to_string(),
+        row.group_size.to_string(),
+        row.locality.to_string(),
+        row.cadence.to_string(),
+        row.placement.to_string(),
+    ];
+    cells.extend(match question {
+        Question::Gate => gate_cells(row),
+        Question::Compare => compare_cells(row),
+        Question::Consistency => Vec::new(),
+    });
+    cells.extend([row.name.clone(), row.reasons.join("; ")]);
+    cells
+}
+
+fn gate_cells(row: &Row) -> Vec<String> {
+    let Some(against) = &row.against_limit else {
+        return [vec![row.replicates.to_string()], vec![optional(None::<String>); 4]].concat();
+    };
+    let shown = |number: f64| value(against.metric, number);
+    let bounds = against.lower_bound.zip(against.upper_bound);
+    vec![
+        row.replicates.to_string(),
+        optional(against.median.map(shown)),
+        optional(bounds.map(|(low, high)| format!("{} .. {}", shown(low), shown(high)))),
+        shown(against.limit),
+        format!("{} ({})", against.source, against.date),
+    ]
+}
+
+fn compare_cells(row: &Row) -> Vec<String> {
+    let Some(against) = &row.against_base else { return vec![optional(None::<String>); 7] };
+    let p = |p: f64| format!("{p:.4}");
+    vec![
+        format!("{}/{}", against.replicates_base, row.replicates),
+        optional(against.latency_seconds_base.map(Seconds)),
+        optional(against.latency_seconds_new.map(Seconds)),
+        optional(against.slowdown.map(signed_percent)),
+        signed_bounds(against.slowdown_lower_bound, against.slowdown_upper_bound),
+        optional(against.p_row.map(p)),
+        optional(against.p_corrected.map(p)),
+    ]
+}
+
+/// `-1.2 % .. +3.4 %`; a dash where an end is not known.
+pub(super) fn signed_bounds(low: Option<f64>, high: Option<f64>) -> String {
+    optional(low.zip(high).map(|(low, high)| format!("{} .. {}", signed_percent(low), signed_percent(high))))
+}
