@@ -122,7 +122,7 @@ fn a_machine_file_that_leaves_open_what_it_judges_or_what_must_be_covered_passes
         ("[applies_to]\nbackend = 'nccl'\n", "does not say what a run must cover"),
         ("[coverage]\nexpectations = 1\n", "does not say which runs it judges"),
         ("[applies_to]\nbackend = 'nccl'\n[coverage]\nexpectations = 1\nnodes = [1]\n", "groups over 1 node"),
-        ("[applies_to]\nbackend = 'nccl'\n[coverage]\nexpectations = 1\nbytes = ['8B']\n", "nothing was judged of 8 B"),
+        ("[applies_to]\nbackend = 'nccl'\n[coverage]\nexpectations = 1\nbytes = ['8B']\n", "nothing judged of 8 B"),
         ("[applies_to]\nbackend = 'nccl'\n[coverage]\nexpectations = 1\ncollectives = ['all_gather']\n", "all_gather"),
     ] {
         let verdict = gate(&[loaded("r.jsonl", on_devices())], Some(&parse(scope)), &RULE).unwrap();

@@ -8,7 +8,7 @@ type Part<T> = Result<T, (String, Option<String>)>;
 pub(super) fn verdicts(mpi: &Part<String>, cuda: &Part<CudaAnswer>, nccl: &Part<NcclAnswer>) -> Vec<BackendVerdict> {
     let verdict = |name: &str, ready: Result<String, (String, Option<String>)>| match ready {
         Ok(reason) => BackendVerdict { name: name.to_owned(), ready: true, reason, fix: None },
-        Err((reason, fix)) => BackendVerdict { name: name.to_owned(), ready: false, reason, fix: fix },
+        Err((reason, fix)) => BackendVerdict { name: name.to_owned(), ready: false, reason, fix },
     };
     let simulated = "in this process, on any machine file; needs nothing".to_owned();
     vec![
