@@ -8,7 +8,7 @@
 //! logarithmic axis) are left out.
 //!
 //! ```
-//! use commgauge::chart::{Axis, Plot, Point, Series, Unit};
+//! use commgauge_app::chart::{Axis, Plot, Point, Series, Unit};
 //! let mut series = Series::new("measured");
 //! series.points = vec![Point::between(1024.0, 9e-6, 8e-6, 11e-6), Point::at(1048576.0, 4e-5)];
 //! let plot = Plot {

@@ -2,10 +2,10 @@
 
 use super::HtmlInput;
 use crate::report::document::{Badge, Block, Tone};
-use crate::report::verdict::{coverage, rows, tone, troubles};
+use crate::report::verdict::{coverage, rows, thresholds, tone, troubles};
 use crate::report::view::View;
 use commgauge_analysis::verdict::locate::Suspects;
-use commgauge_analysis::verdict::{Row, Verdict};
+use commgauge_analysis::verdict::{Question, Row, Verdict};
 use commgauge_base::units::{counted, three_digits};
 
 /// The section.
@@ -16,7 +16,8 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     badges.extend(input.runs.iter().map(|run| measured(&run.name, &run.view, input.runs.len() > 1)));
     let mut blocks = vec![Block::Badges(badges)];
     for verdict in input.verdict.iter().chain(&input.comparison) {
-        blocks.push(Block::list(coverage(verdict).into_iter().chain([false_alarms(verdict)])));
+        let judged = (verdict.question == Question::Gate).then(|| thresholds(verdict)).into_iter();
+        blocks.push(Block::list(judged.chain(coverage(verdict)).chain([false_alarms(verdict)])));
         if !verdict.troubles.is_empty() {
             blocks.push(Block::heading("Warnings about the records"));
             blocks.push(troubles(verdict));

@@ -83,7 +83,7 @@ fn headline(verdict: &Verdict) -> String {
 }
 
 /// How many limits of the machine file the verdict rests on.
-fn thresholds(verdict: &Verdict) -> String {
+pub(super) fn thresholds(verdict: &Verdict) -> String {
     let c = &verdict.coverage;
     let missing = c.expectations.saturating_sub(c.expectations_judged);
     format!("{} of {} thresholds judged, {missing} not measured", c.expectations_judged, c.expectations)
