@@ -4,6 +4,7 @@
 use super::expected::Expected;
 use super::{LoadedRecord, Trouble};
 use commgauge_base::stats::fewest_for_bound;
+use commgauge_base::units::counted;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{JudgedRuns, RequiredCoverage, Version};
 use commgauge_model::record::line::{CaseFacts, Header};
@@ -152,7 +153,7 @@ fn uncovered(machine: &Machine, required: &RequiredCoverage, judged: &Judged) ->
     let collectives = required.collectives.iter().filter(|name| !has_collective(**name)).map(|name| name.to_string());
     let sizes = required.bytes.iter().filter(|bytes| !has_size(**bytes)).map(|bytes| bytes.to_string());
     let spans = required.nodes.iter().filter(|nodes| !has_span(**nodes));
-    let spans = spans.map(|nodes| format!("groups over {nodes} {}", if *nodes == 1 { "node" } else { "nodes" }));
+    let spans = spans.map(|nodes| format!("groups over {}", counted(*nodes as usize, "node")));
     let missing: Vec<String> = collectives.chain(sizes).chain(spans).collect();
     let absent =
         (!missing.is_empty()).then(|| format!("nothing judged of {}; [coverage] asks for it", missing.join(", ")));
@@ -188,7 +189,7 @@ pub fn plan_outlook(machine: &Machine, cases: &[CaseFacts], replicates: u32, con
         shortfalls.push("it has no [[expect]]".to_owned());
     }
     let needed = fewest_for_bound(confidence);
-    if (replicates as usize) < needed as usize {
+    if (replicates as usize) < needed {
         shortfalls.push(format!("{replicates} replicates; a bound of {} % needs {needed}", confidence * 100.0));
     }
     PlanOutlook {

@@ -1,10 +1,12 @@
 //! `commgauge gate --plan SUITE --machine M`: how many thresholds a suite will be judged by, before it is run.
 
 use super::places;
+use super::simulate::ranks_of_nodes;
 use super::suite::suite_work;
 use super::table_or_json::print_on;
 use commgauge_analysis::verdict::plan_outlook;
-use commgauge_base::error::{Error, Result};
+use commgauge_base::error::Result;
+use commgauge_base::units::counted;
 use commgauge_model::config::{Machine, Shipped};
 use commgauge_model::layout::Nodes;
 use commgauge_run::session::{Rehearsal, Request};
@@ -24,12 +26,10 @@ pub(super) fn judge_plan(
     confidence: f64,
     out: &mut dyn Write,
 ) -> Result<i32> {
-    let machine = Machine::load(machine)?;
     places::report_resolved_file(Shipped::Suite, suite);
-    places::report_resolved_file(Shipped::Machine, &machine.path);
-    let ranks = nodes.checked_mul(machine.ranks_per_node).ok_or_else(|| {
-        Error::usage(format!("--nodes {nodes}: too many, with {} ranks on each", machine.ranks_per_node))
-    })?;
+    places::report_resolved_file(Shipped::Machine, machine);
+    let machine = Machine::load(machine)?;
+    let ranks = ranks_of_nodes(&machine, nodes)?;
     // Records tell hosts, of which several may make one node of the machine.
     let ranks_per_node = machine.ranks_per_node / machine.hosts_per_node;
     let hosts = Machine { ranks_per_node, hosts_per_node: 1, faults: Vec::new(), ..machine.clone() };
@@ -40,10 +40,10 @@ pub(super) fn judge_plan(
     let outlook = plan_outlook(&machine, &Rehearsal::new(&request)?.planned_cases(), replicates, confidence);
     let missing = outlook.expectations - outlook.expectations_judged;
     let mut text = format!(
-        "{} on {nodes} {} of {} ({ranks} ranks), {replicates} replicates, about {seconds}: {} of {} thresholds will be judged, \
+        "{} on {} of {} ({ranks} ranks), {replicates} replicates, about {seconds}: {} of {} thresholds will be judged, \
          {missing} not measured\n",
         request.suite.name,
-        if nodes == 1 { "node" } else { "nodes" },
+        counted(nodes as usize, "node"),
         machine.name,
         outlook.expectations_judged,
         outlook.expectations,

@@ -110,14 +110,22 @@ impl SimulateCommand {
     }
 
     fn request(&self, machine: &Machine) -> Result<Request> {
-        let ranks = self.nodes.checked_mul(machine.ranks_per_node).ok_or_else(|| {
-            Error::usage(format!("--nodes {}: too many, with {} ranks on each", self.nodes, machine.ranks_per_node))
-        })?;
+        let ranks = ranks_of_nodes(machine, self.nodes)?;
         let (plan, settings, suite) = suite_work(&self.suite, None, &Nodes::filled(ranks, machine.ranks_per_node))?;
         let record = self.output.clone().unwrap_or_default();
         let simulated = Request::simulated(places::new_run_id(), suite, plan, settings, machine, ranks);
         Ok(Request { record, ..simulated })
     }
+}
+
+/// The ranks of so many nodes of a machine.
+///
+/// # Errors
+/// A usage error where that is no number of ranks.
+pub(super) fn ranks_of_nodes(machine: &Machine, nodes: u32) -> Result<u32> {
+    nodes.checked_mul(machine.ranks_per_node).ok_or_else(|| {
+        Error::usage(format!("--nodes {nodes}: too many, with {} ranks on each", machine.ranks_per_node))
+    })
 }
 
 fn write(path: &Path, lines: &[Line]) -> Result<()> {

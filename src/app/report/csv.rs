@@ -7,7 +7,7 @@
 use super::late::Late;
 use super::pairs::PairsView;
 use super::row::Row;
-use super::text::visible;
+use super::text::harmless;
 use super::view::View;
 use commgauge_base::collective::Placement;
 use commgauge_base::comma_separated::{Column, CommaSeparated, cells, comma_separated, names};
@@ -144,10 +144,4 @@ fn seconds(value: Option<Seconds>) -> String {
 
 fn rate(value: Option<Rate>) -> String {
     text_or_empty(value.map(|rate| format!("{:.0}", rate.0)))
-}
-
-/// A text from the record, escaped so that no spreadsheet takes it for a formula.
-pub(super) fn harmless(text: &str) -> String {
-    let shown = visible(text);
-    if shown.starts_with(['=', '+', '-', '@']) { format!("'{shown}") } else { shown }
 }

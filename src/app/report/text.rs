@@ -10,6 +10,12 @@ pub(crate) fn visible(text: &str) -> String {
     text.chars().map(|c| if is_control_or_format(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
+/// A text from a record, for CSV, escaped so that no spreadsheet takes it for a formula.
+pub(super) fn harmless(text: &str) -> String {
+    let shown = visible(text);
+    if shown.starts_with(['=', '+', '-', '@']) { format!("'{shown}") } else { shown }
+}
+
 /// True for control and format characters, which are not visible themselves.
 pub(super) fn is_control_or_format(c: char) -> bool {
     c.is_control()

@@ -138,7 +138,7 @@ impl RunArguments {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use clap::Parser;
 
@@ -148,7 +148,7 @@ mod tests {
         run: RunArguments,
     }
 
-    fn parse(line: &str) -> std::result::Result<RunArguments, String> {
+    pub(in crate::cli::run) fn parse(line: &str) -> std::result::Result<RunArguments, String> {
         let words = std::iter::once("run").chain(line.split_whitespace());
         Program::try_parse_from(words).map(|program| program.run).map_err(|error| error.to_string())
     }

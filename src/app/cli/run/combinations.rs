@@ -157,18 +157,7 @@ impl Forced {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Program {
-        #[command(flatten)]
-        run: RunArguments,
-    }
-
-    fn parse(line: &str) -> std::result::Result<RunArguments, String> {
-        let words = std::iter::once("run").chain(line.split_whitespace());
-        Program::try_parse_from(words).map(|program| program.run).map_err(|error| error.to_string())
-    }
+    use crate::cli::run::arguments::tests::parse;
 
     #[test]
     fn unknown_nccl_values_and_conflicting_flags_are_refused() {

@@ -63,3 +63,8 @@ fn in_one_unit(interval: Interval, between: &str) -> String {
     };
     format!("{}{between}{} {unit}", three_digits(interval.low * scale), three_digits(interval.high * scale))
 }
+
+/// `-1.2 % .. +3.4 %`; a dash where an end is not known.
+pub fn signed_bounds(low: Option<f64>, high: Option<f64>) -> String {
+    optional(low.zip(high).map(|(low, high)| format!("{} .. {}", signed_percent(low), signed_percent(high))))
+}

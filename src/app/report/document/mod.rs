@@ -12,7 +12,8 @@ mod terminal;
 mod tests;
 
 pub use format::{
-    gigabytes, gigabytes_per_second, optional, percent, range, seconds_between, seconds_range, share, signed_percent,
+    gigabytes, gigabytes_per_second, optional, percent, range, seconds_between, seconds_range, share, signed_bounds,
+    signed_percent,
 };
 pub use html::html;
 pub use markdown::{escaped as escaped_markdown, markdown};

@@ -1,6 +1,6 @@
 //! The history as comma-separated values: one row for each run of each case, units in the column names.
 
-use super::super::csv::harmless;
+use super::super::text::harmless;
 use commgauge_analysis::verdict::history::{Change, History, Lineage, Series};
 use commgauge_base::comma_separated::{Column, comma_separated};
 use commgauge_base::error::Result;

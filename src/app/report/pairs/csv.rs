@@ -1,7 +1,7 @@
 //! The pairs as comma-separated values: one row for each, base units in the column names, empty where there is no number.
 
 use super::{Measure, Pair, PairRank, PairsView};
-use crate::report::csv::harmless;
+use crate::report::text::harmless;
 use commgauge_base::comma_separated::{Column, comma_separated};
 use commgauge_base::error::Result;
 

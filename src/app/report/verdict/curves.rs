@@ -1,7 +1,6 @@
 //! Changes of whole curves: alpha and beta before and after, one line each.
 
-use super::document::signed_bounds;
-use crate::report::document::{Block, Column, Row, Table, Tone, signed_percent};
+use crate::report::document::{Block, Column, Row, Table, Tone, signed_bounds, signed_percent};
 use commgauge_analysis::verdict::{CurveChange, CurvePart};
 use commgauge_base::units::{Rate, Seconds};
 

@@ -1,7 +1,7 @@
 //! The verdict for people: coverage first, then the rows, the worst first, then the rule and what to fill in.
 
 use super::{coverage, curves, decision, value};
-use crate::report::document::{self, Block, Column, Mark, Table, Tone, optional, share, signed_percent};
+use crate::report::document::{self, Block, Column, Mark, Table, Tone, optional, share, signed_bounds, signed_percent};
 use commgauge_analysis::verdict::{Decision, Finding, Question, Row, Verdict};
 use commgauge_base::units::{Seconds, three_digits};
 
@@ -197,9 +197,4 @@ fn compare_cells(row: &Row) -> Vec<String> {
         optional(against.p_row.map(p)),
         optional(against.p_corrected.map(p)),
     ]
-}
-
-/// `-1.2 % .. +3.4 %`; a dash where an end is not known.
-pub(super) fn signed_bounds(low: Option<f64>, high: Option<f64>) -> String {
-    optional(low.zip(high).map(|(low, high)| format!("{} .. {}", signed_percent(low), signed_percent(high))))
 }
