@@ -15,7 +15,7 @@ def main():
             if line["line"] != "case" or line["outcome"]["status"] != "measured":
                 continue
             samples = line["samples"]
-            left_out = {index for index, _ in samples.get("doubtful", [])}
+            left_out = {index for index, _ in samples.get("excluded", [])}
             nanoseconds = [time for index, time in enumerate(samples["slowest_nanoseconds"]) if index not in left_out]
             # A sample may hold several calls, where one is short against the clock.
             seconds = [time / line.get("calls_per_sample", 1) / 1e9 for time in nanoseconds]

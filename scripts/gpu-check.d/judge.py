@@ -73,7 +73,7 @@ def times(record):
             verified += bool(outcome["verified"])
             if not outcome["verified"] and case["collective"] != "barrier":
                 findings.append((7, f"{line['name']}: data were not checked"))
-        elif status == "waived":
+        elif status == "skipped":
             reason = outcome["reason"]
             skipped[reason] = skipped.get(reason, 0) + 1
         elif status == "corrupt":
@@ -100,9 +100,9 @@ def medians(record):
     for line in record:
         if line["line"] != "case" or line["outcome"]["status"] != "measured":
             continue
-        doubtful = {index for index, _ in line["samples"].get("doubtful", [])}
+        excluded = {index for index, _ in line["samples"].get("excluded", [])}
         each = [nanoseconds * 1e-9 / line["calls_per_sample"]
-                for index, nanoseconds in enumerate(line["samples"]["slowest_nanoseconds"]) if index not in doubtful]
+                for index, nanoseconds in enumerate(line["samples"]["slowest_nanoseconds"]) if index not in excluded]
         samples.setdefault(cases[line["case"]]["bytes_total"], []).extend(each)
     return {size: median(each) for size, each in samples.items() if each}
 

@@ -67,7 +67,6 @@ impl Sample {
 /// Why a sample is kept but left out of the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "Doubt")]
 pub enum ExclusionReason {
     /// A rank reached the waiting loop after the agreed start.
     MissedStart,

@@ -30,13 +30,13 @@
   const rgb = text => (text.match(/[\d.]+/g) || []).map(Number);
   const light = c => { const [r, g, b] = c.slice(0, 3).map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
   const ground = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c.length === 3 || c[3] > 0) return c; } return [255, 255, 255]; };
-  const told = new Set();
+  const reported = new Set();
   for (const e of document.querySelectorAll('h1,h2,h3,p,li,a,summary,td,th,dt,dd,svg text:not(.cg-on):not(.cg-on-dark)')) {
     if (!seen(e) || e.classList.contains('skip')) continue;
     const style = getComputedStyle(e), ink = rgb(e.closest('svg') ? style.fill : style.color);
     const [a, b] = [light(ink), light(ground(e))].sort((x, y) => y - x);
     const ratio = (a + 0.05) / (b + 0.05);
-    if (ratio < 4.5 && !told.has(e.tagName + e.className)) { told.add(e.tagName + e.className); wrong.push(`contrast ${ratio.toFixed(1)}: ${name(e)}`); }
+    if (ratio < 4.5 && !reported.has(e.tagName + e.className)) { reported.add(e.tagName + e.className); wrong.push(`contrast ${ratio.toFixed(1)}: ${name(e)}`); }
   }
   const asked = performance.getEntriesByType('resource').map(e => e.name);
   if (asked.length) wrong.push(`requests: ${asked.join(' ')}`);

@@ -159,18 +159,18 @@ fn the_state_of_a_job_is_the_verdict() {
     let Some(slurm) = Slurm::up("slurm-state") else { return };
     fs::write(slurm.at("low.toml"), machine("1KB/s")).expect("written");
     fs::write(slurm.at("high.toml"), machine("10GB/s")).expect("written");
-    for (file, limits, state, code) in [
-        ("commgauge.sbatch", "low.toml", "JobState=COMPLETED", "ExitCode=0:0"),
-        ("commgauge.sbatch", "high.toml", "JobState=FAILED", "ExitCode=1:0"),
-        ("commgauge-mpirun.sbatch", "low.toml", "JobState=COMPLETED", "ExitCode=0:0"),
+    for (launcher, limits, state, code) in [
+        ("srun", "low.toml", "JobState=COMPLETED", "ExitCode=0:0"),
+        ("srun", "high.toml", "JobState=FAILED", "ExitCode=1:0"),
+        ("mpirun", "low.toml", "JobState=COMPLETED", "ExitCode=0:0"),
     ] {
         let environment = format!(
-            "COMMGAUGE_SUITE={} COMMGAUGE_MACHINE={}",
+            "COMMGAUGE_LAUNCHER={launcher} COMMGAUGE_SUITE={} COMMGAUGE_MACHINE={}",
             slurm.at("short.toml").display(),
             slurm.at(limits).display()
         );
         let ended = || {
-            let job = slurm.submit(file, "", &environment);
+            let job = slurm.submit("commgauge.sbatch", "", &environment);
             let (facts, out) = slurm.ended(&job, 180);
             (job, facts, out)
         };
@@ -182,9 +182,10 @@ fn the_state_of_a_job_is_the_verdict() {
             }
             (job, facts, out) = ended();
         }
-        assert!(facts.contains(state) && facts.contains(code), "{file} {limits}: {facts}\n{out}");
+        assert!(facts.contains(state) && facts.contains(code), "{launcher} {limits}: {facts}\n{out}");
         assert!(out.contains(&format!("Slurm job {job}: 4 ranks on 2 hosts (host[0-1])")), "{out}");
         assert_eq!(end_of(&slurm.record(&job)).0, "complete");
+        assert!(out.contains("judge: ") && slurm.record(&job).with_extension("html").exists(), "{out}");
     }
     let (facts, out) = {
         // Without limits no verdict is possible, and a pair takes a host's only job.
@@ -207,9 +208,11 @@ fn a_job_at_its_limit_or_cancelled_keeps_its_record_and_one_out_of_time_goes_on_
     let long = format!("COMMGAUGE_SUITE={}", slurm.at("long.toml").display());
     // Slurm counts limits in minutes, and may warn up to a minute early. All jobs wait at the same time.
     let once = format!("{long} COMMGAUGE_RESTARTS=0 COMMGAUGE_KEEP_SECONDS=0");
-    let at_its_limit: Vec<(&str, String)> = ["commgauge.sbatch", "commgauge-mpirun.sbatch"]
-        .map(|file| (file, slurm.submit(file, "--time=1 --signal=B:USR1@50", &once)))
-        .into();
+    let started_by = |launcher: &'static str, flags: &str, environment: &str| {
+        let environment = format!("COMMGAUGE_LAUNCHER={launcher} {environment}");
+        (launcher, slurm.submit("commgauge.sbatch", flags, &environment))
+    };
+    let at_its_limit = ["srun", "mpirun"].map(|launcher| started_by(launcher, "--time=1 --signal=B:USR1@50", &once));
     let turns = format!(
         "COMMGAUGE_SUITE={} COMMGAUGE_MACHINE={} COMMGAUGE_KEEP_SECONDS=54 COMMGAUGE_ALLOW_CHANGED=1",
         slurm.at("turns.toml").display(),
@@ -217,25 +220,24 @@ fn a_job_at_its_limit_or_cancelled_keeps_its_record_and_one_out_of_time_goes_on_
     );
     fs::write(slurm.at("low.toml"), machine("1KB/s")).expect("written");
     let in_turns = slurm.submit("commgauge.sbatch", "--time=1 --signal=B:USR1@1", &turns);
-    for (file, job) in &at_its_limit {
+    for (launcher, job) in &at_its_limit {
         let (facts, out) = slurm.ended(job, 100);
         let (status, code, cases) = end_of(&slurm.record(job));
-        assert_eq!((status.as_str(), code), ("interrupted", 143), "{file}: {out}");
-        assert!(cases > 0 && out.contains("measured cases are kept"), "{file}: {out}");
-        assert!(out.contains("restarted 0 times already; not put back into the queue"), "{file}: {out}");
+        assert_eq!((status.as_str(), code), ("interrupted", 143), "{launcher}: {out}");
+        assert!(cases > 0 && out.contains("measured cases are kept"), "{launcher}: {out}");
+        assert!(out.contains("restarted 0 times already; not put back into the queue"), "{launcher}: {out}");
         // The verdict on a run that was stopped: something planned is missing.
-        assert!(facts.contains("JobState=FAILED") && facts.contains("ExitCode=7:0"), "{file}: {facts}\n{out}");
+        assert!(facts.contains("JobState=FAILED") && facts.contains("ExitCode=7:0"), "{launcher}: {facts}\n{out}");
     }
-    let cancelled: Vec<(&str, String)> =
-        ["commgauge.sbatch", "commgauge-mpirun.sbatch"].map(|file| (file, slurm.submit(file, "", &long))).into();
-    for (file, job) in &cancelled {
+    let cancelled = ["srun", "mpirun"].map(|launcher| started_by(launcher, "", &long));
+    for (launcher, job) in &cancelled {
         slurm.measuring(job);
         slurm.ask(&format!("scancel {job}"), 30).ended_with(0);
         let (facts, out) = slurm.ended(job, 60);
-        assert!(facts.contains("JobState=CANCELLED"), "{file}: {facts}\n{out}");
+        assert!(facts.contains("JobState=CANCELLED"), "{launcher}: {facts}\n{out}");
         let report = slurm.ask(&format!("{COMMGAUGE} report {}", slurm.record(job).display()), 60);
-        assert_eq!(report.code, Some(7), "{file}: {}", report.stderr);
-        assert_eq!(end_of(&slurm.record(job)).0, "interrupted", "{file}: {out}");
+        assert_eq!(report.code, Some(7), "{launcher}: {}", report.stderr);
+        assert_eq!(end_of(&slurm.record(job)).0, "interrupted", "{launcher}: {out}");
     }
     goes_on_by_itself(&slurm, &in_turns);
 }
@@ -253,7 +255,7 @@ fn goes_on_by_itself(slurm: &Slurm, job: &str) {
     let (status, code, cases) = end_of(&slurm.record(job));
     let planned = of_kind(&read, "plan")[0]["case_lines"].as_u64().expect("a number");
     assert_eq!((status.as_str(), code, cases as u64), ("complete", 0, planned), "{out}");
-    assert!(out.contains("the time limit of") && out.contains("gate: "), "{out}");
+    assert!(out.contains("the time limit of") && out.contains("judge: "), "{out}");
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn two_hosts_of_one_machine(folder: &Path, flags: &str) -> Option<Command> {
 }
 
 #[test]
-fn hosts_of_one_machine_are_told_apart_and_doubted_and_a_low_limit_is_named_with_its_host() {
+fn hosts_of_one_machine_are_distinguished_with_a_warning_and_a_low_limit_names_its_host() {
     let folder = tempfile::tempdir().unwrap();
     let Some(mut command) = two_hosts_of_one_machine(folder.path(), "--check-launch --format json") else { return };
     let document = document(&Ran::of(&mut command, 30).ended_with(0).stdout);

@@ -70,10 +70,14 @@ fn samples(cases: &[Value]) -> Vec<(u64, f64)> {
         let numbers = |key: &str| -> Vec<u64> {
             samples[key].as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect()
         };
-        let doubtful: Vec<u64> =
-            samples["doubtful"].as_array().into_iter().flatten().map(|doubt| doubt[0].as_u64().unwrap()).collect();
+        let excluded: Vec<u64> = samples["excluded"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|exclusion| exclusion[0].as_u64().unwrap())
+            .collect();
         let (last, spreads) = (numbers("last_rank"), numbers("arrival_spread_nanoseconds"));
-        let counts = (0..last.len()).filter(|index| !doubtful.contains(&(*index as u64)));
+        let counts = (0..last.len()).filter(|index| !excluded.contains(&(*index as u64)));
         found.extend(counts.map(|index| (last[index], spreads[index] as f64)));
     }
     found

@@ -110,9 +110,9 @@ fn a_rank_that_is_killed_leaves_the_others_waiting_and_nothing_in_shared_memory(
 
 #[test]
 fn settings_that_cannot_be_read_end_the_process() {
-    for (faults, told) in [("hnag rank=1", "hnag"), ("hang rank=one", "rank=one"), ("hang op=0", "op=0")] {
+    for (faults, message) in [("hnag rank=1", "hnag"), ("hang rank=one", "rank=one"), ("hang op=0", "op=0")] {
         for ran in Launch::with_faults("memory", 1, &[("COMMGAUGE_DOUBLE_FAULTS", faults)]).run() {
-            ran.ended_with(2).printed_error(told);
+            ran.ended_with(2).printed_error(message);
         }
     }
 }

@@ -140,7 +140,7 @@ fn play(command: &mut Command, folder: &Path, log: &Path) {
 }
 
 #[test]
-fn where_mps_starts_and_does_not_serve_ranks_take_turns() {
+fn where_mps_starts_and_does_not_serve_ranks_share_the_gpu_in_turn() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let played = |command: &mut Command, folder: &Path| {
         play(command, folder, log.path());

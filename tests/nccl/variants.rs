@@ -47,7 +47,7 @@ fn verified(flags: &str) -> BTreeMap<String, BTreeSet<String>> {
     for (name, (facts, line)) in by_name(&record) {
         let collective = facts["collective"].as_str().unwrap();
         let label = |name: &str| facts["labels"][name].as_str().unwrap_or_default().to_owned();
-        if line["outcome"]["status"] == "waived" {
+        if line["outcome"]["status"] == "skipped" {
             let in_place = collective == "all_to_all" && facts["placement"] == "in_place";
             let barrier = collective == "barrier" && !label("buffers").is_empty();
             let ping_pong = collective == "ping_pong" && !label("aggregate").is_empty();
@@ -160,11 +160,11 @@ fn the_estimate_of_nccl_is_recorded_beside_the_measurement_where_there_is_one() 
         let mut command = nccl(2, SWEEP, &flags, &record);
         Ran::of(with_nccl(&mut command, 2, version), 60).ended_with(0);
         for (name, (_, line)) in by_name(&record) {
-            let told = line["library_estimate_seconds"].as_f64();
+            let message = line["library_estimate_seconds"].as_f64();
             // The time model of the stand-in is 10 us and 0.1 ns a byte for a group, of which each call has its share.
             let expected = estimate.map(|alone| if name.contains("aggregate-2") { 5.0 + 1024e-4 } else { alone });
             assert_eq!(
-                told.map(|seconds| (seconds * 1e10).round()),
+                message.map(|seconds| (seconds * 1e10).round()),
                 expected.map(|us: f64| (us * 1e4).round()),
                 "{name}"
             );
@@ -201,8 +201,8 @@ fn limits_to_thread_blocks_hold_alone_and_are_not_measured_where_the_environment
     let mut command = nccl(2, SWEEP, &sweep("--max-ctas any,4,8"), &record);
     Ran::of(command.env("NCCL_MAX_CTAS", "4"), 60).ended_with(0);
     let cases = by_name(&record);
-    let waived: Vec<_> = cases.iter().filter(|(_, case)| status(case) == "waived").collect();
-    let [(name, (_, line))] = waived[..] else { panic!("{waived:?}") };
+    let skipped: Vec<_> = cases.iter().filter(|(_, case)| status(case) == "skipped").collect();
+    let [(name, (_, line))] = skipped[..] else { panic!("{skipped:?}") };
     let reason =
         "of thread blocks at most 8 is requested, and the environment has NCCL_MAX_CTAS=4, which NCCL puts above it";
     assert!(name.contains("max-ctas-8") && line["outcome"]["reason"] == reason && cases.len() == 3, "{name}: {line}");
@@ -242,16 +242,21 @@ fn buffers_of_which_nccl_makes_nothing_are_not_measured_under_their_name() {
             named.into_iter().map(|(_, case)| (status(&case).to_owned(), case.1["outcome"]["reason"].to_string()));
         outcomes.collect::<BTreeSet<_>>()
     };
-    let told = of("registered", "NCCL_LOCAL_REGISTER", "2.30.7", 6);
+    let message = of("registered", "NCCL_LOCAL_REGISTER", "2.30.7", 6);
     assert!(
-        told.iter().all(|(status, reason)| status == "failed" && reason.contains("ncclCommRegister registers nothing")),
-        "{told:?}"
+        message
+            .iter()
+            .all(|(status, reason)| status == "failed" && reason.contains("ncclCommRegister registers nothing")),
+        "{message:?}"
     );
     // Older versions return something other than a window if they create none.
     for version in ["2.30.7", "2.28.9", "2.27.3"] {
-        let told = of("symmetric", "NCCL_WIN_ENABLE", version, 0);
-        let waived = |reason: &str| reason.contains("makes no symmetric windows");
-        assert!(told.iter().all(|(status, reason)| status == "waived" && waived(reason)), "{version}: {told:?}");
+        let message = of("symmetric", "NCCL_WIN_ENABLE", version, 0);
+        let skipped = |reason: &str| reason.contains("makes no symmetric windows");
+        assert!(
+            message.iter().all(|(status, reason)| status == "skipped" && skipped(reason)),
+            "{version}: {message:?}"
+        );
     }
 }
 
@@ -317,8 +322,8 @@ fn sums_of_what_is_multiplied_first_and_reductions_of_eight_bit_floats_come_out_
 
     for (version, capability, status, words) in [
         ("2.30.7", "90", "measured", ""),
-        ("2.30.7", "80", "waived", "NCCL reduces fp8_e5m2 from compute capability 9.0 on, found 8.0"),
-        ("2.20.5", "90", "waived", "reducing fp8_e5m2 needs NCCL 2.24, found 2.20.5"),
+        ("2.30.7", "80", "skipped", "NCCL reduces fp8_e5m2 from compute capability 9.0 on, found 8.0"),
+        ("2.20.5", "90", "skipped", "reducing fp8_e5m2 needs NCCL 2.24, found 2.20.5"),
     ] {
         let record = folder.path().join(format!("{version}-{capability}.jsonl"));
         let flags = format!("all_reduce -b 1K -e 1K -d fp8_e5m2 --placement out --cadence streaming {QUICKLY}");

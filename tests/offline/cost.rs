@@ -50,9 +50,9 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
         (&["predict", "--fit", "fit.json", "--collective", "poem", "--ranks", "2", "--bytes", "1"], "all_gather"),
     ] {
         let output = commgauge(folder.path(), arguments);
-        let (out, told) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
-        assert!(told.contains(expected) && out.is_empty(), "{arguments:?}: {told}\n{out}");
+        let (out, message) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(expected) && out.is_empty(), "{arguments:?}: {message}\n{out}");
     }
     assert!(!at("r.jsonl").exists(), "nothing is written where a line cannot be read");
 }
@@ -164,15 +164,15 @@ fn facts_missing_in_a_record_are_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let heading = "collective,dtype,ranks,bytes_total,latency_us\n";
     let equal: String = (10..20).map(|power| format!("all_gather,half,8,{},7\n", 1u64 << power)).collect();
-    let (code, told) = fit_of(folder.path(), &(heading.to_owned() + &equal), &["--width", "200"]);
-    assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("more bytes do not take longer, so its bandwidth is unknown"), "{told}");
+    let (code, message) = fit_of(folder.path(), &(heading.to_owned() + &equal), &["--width", "200"]);
+    assert_eq!(code, Some(0), "{message}");
+    assert!(message.contains("more bytes do not take longer, so its bandwidth is unknown"), "{message}");
     let call = |ranks: &'static str| ["--collective", "all_gather", "--ranks", ranks, "--bytes", "64KiB"];
-    let (code, told) = predicted(folder.path(), &call("4"));
+    let (code, message) = predicted(folder.path(), &call("4"));
     assert_eq!(code, Some(7));
-    assert!(told.contains("only groups of 8 ranks were measured"), "{told}");
-    let (code, told) = predicted(folder.path(), &["--collective", "all_gather", "--ranks", "8", "--bytes", "4MiB"]);
-    assert!(code == Some(0) && told.contains("extrapolated"), "{told}");
+    assert!(message.contains("only groups of 8 ranks were measured"), "{message}");
+    let (code, message) = predicted(folder.path(), &["--collective", "all_gather", "--ranks", "8", "--bytes", "4MiB"]);
+    assert!(code == Some(0) && message.contains("extrapolated"), "{message}");
 }
 
 #[test]
@@ -187,27 +187,30 @@ fn a_synthetic_record_is_marked_in_the_fit_and_in_every_prediction() {
     assert!(text(&output.stdout).starts_with("SYNTHETIC"), "{}", text(&output.stdout));
     let call = ["--collective", "all_gather", "--ranks", "2", "--bytes", "64KiB", "--format"];
     for (format, mark) in [("table", "SYNTHETIC"), ("csv", "synthetic: the fit"), ("json", r#""synthetic": true"#)] {
-        let (_, told) = predicted(folder.path(), &[&call[..], &[format]].concat());
-        assert!(told.contains(mark), "{format}: {told}");
+        let (_, message) = predicted(folder.path(), &[&call[..], &[format]].concat());
+        assert!(message.contains(mark), "{format}: {message}");
     }
 }
 
 #[test]
 fn another_number_of_concurrent_groups_is_answered_by_the_fitted_contention() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (code, told) = fit_of(folder.path(), &rows(&[("2n/1g/s8", 1.0), ("2n/4g/s8", 4.0)]), &["--width", "140"]);
-    assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("Contention") && told.contains("across nodes") && told.contains("1..4 groups"), "{told}");
+    let (code, message) = fit_of(folder.path(), &rows(&[("2n/1g/s8", 1.0), ("2n/4g/s8", 4.0)]), &["--width", "140"]);
+    assert_eq!(code, Some(0), "{message}");
+    assert!(
+        message.contains("Contention") && message.contains("across nodes") && message.contains("1..4 groups"),
+        "{message}"
+    );
     let call = |locality: &'static str| {
         ["--collective", "all_gather", "--ranks", "2", "--bytes", "16MiB", "--locality", locality]
     };
-    let (code, told) = predicted(folder.path(), &call("2n/2g/s8"));
+    let (code, message) = predicted(folder.path(), &call("2n/2g/s8"));
     assert!(
-        code == Some(0) && told.contains("transferred") && told.contains("on 2 ranks: from locality 2n/"),
-        "{told}"
+        code == Some(0) && message.contains("transferred") && message.contains("on 2 ranks: from locality 2n/"),
+        "{message}"
     );
-    let (code, told) = predicted(folder.path(), &call("2n/64g/s8"));
-    assert!(code == Some(7) && told.contains("64 groups at once"), "{told}");
+    let (code, message) = predicted(folder.path(), &call("2n/64g/s8"));
+    assert!(code == Some(7) && message.contains("64 groups at once"), "{message}");
 }
 
 #[test]
@@ -223,8 +226,8 @@ fn a_fit_of_version_1_is_still_read() {
         point.as_object_mut().expect("a point").remove("left_out_error");
     }
     fs::write(&path, fit.to_string()).expect("written");
-    let (code, told) = predicted(folder.path(), &["--collective", "all_gather", "--ranks", "2", "--bytes", "64KiB"]);
-    assert!(code == Some(0) && told.contains("interpolated"), "{told}");
+    let (code, message) = predicted(folder.path(), &["--collective", "all_gather", "--ranks", "2", "--bytes", "64KiB"]);
+    assert!(code == Some(0) && message.contains("interpolated"), "{message}");
 }
 
 #[test]
@@ -245,8 +248,8 @@ fn predictions_fit_their_published_schema() {
 #[test]
 fn every_family_is_drawn_into_the_folder_that_was_named() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (code, told) = fit_of(folder.path(), &rows(&[("1n", 1.0)]), &["--plots", "plots"]);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, message) = fit_of(folder.path(), &rows(&[("1n", 1.0)]), &["--plots", "plots"]);
+    assert_eq!(code, Some(0), "{message}");
     let picture = fs::read_to_string(folder.path().join("plots/001-all_gather-any-1n-1g-s1-streaming.svg"));
     assert!(picture.expect("a picture").contains("Sizes left out: predicted against measured"));
 }

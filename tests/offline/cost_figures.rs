@@ -79,7 +79,7 @@ fn log_log(points: &[(f64, f64)], bytes: f64) -> f64 {
     (y0.ln() + (y1 / y0).ln() * (bytes / x0).ln() / (x1 / x0).ln()).exp()
 }
 
-fn told(name: &str, errors: &Errors) -> String {
+fn message(name: &str, errors: &Errors) -> String {
     format!(
         "{name:<36} {:>6} points   median {:>6.2} %   p95 {:>6.2} %   maximum {:>6.1} %   bias {:>6.2} %",
         errors.points,
@@ -92,7 +92,7 @@ fn told(name: &str, errors: &Errors) -> String {
 
 fn errors(name: &str, pairs: &[(f64, f64)]) -> Errors {
     let errors = Errors::of(pairs.iter().copied()).expect("points");
-    eprintln!("{}", told(name, &errors));
+    eprintln!("{}", message(name, &errors));
     errors
 }
 

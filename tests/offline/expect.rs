@@ -12,10 +12,10 @@ use std::path::Path;
 #[track_caller]
 fn ended(folder: &Path, arguments: &[&str], code: i32, words: &str) -> String {
     let output = commgauge(folder, arguments);
-    let told = text(&output.stdout) + &text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
-    assert!(told.contains(words), "{arguments:?}: `{words}` is not in:\n{told}");
-    told
+    let message = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {message}");
+    assert!(message.contains(words), "{arguments:?}: `{words}` is not in:\n{message}");
+    message
 }
 
 #[test]
@@ -33,9 +33,9 @@ fn lint_distinguishes_contradictions_from_advice_and_continues_past_a_broken_fil
     write("n.toml", &format!("{}[[expect]]{twice}", machine("500GB/s")));
     ended(folder, &["expect", "lint", "n.toml"], 1, "contradiction: n.toml:");
     write("bad.toml", &machine("9000GB/s"));
-    let told = ended(folder, &["expect", "lint", "bad.toml", "n.toml", "gone.toml"], 2, "unusable: bad.toml:");
-    assert!(told.contains("is above the") && told.contains("contradiction: n.toml"), "{told}");
-    assert!(told.contains("unusable: there is no file `gone.toml`"), "{told}");
+    let message = ended(folder, &["expect", "lint", "bad.toml", "n.toml", "gone.toml"], 2, "unusable: bad.toml:");
+    assert!(message.contains("is above the") && message.contains("contradiction: n.toml"), "{message}");
+    assert!(message.contains("unusable: there is no file `gone.toml`"), "{message}");
 }
 
 #[test]

@@ -55,9 +55,9 @@ fn an_impossible_export_is_reported_and_writes_nothing() {
             "pp_size_8: send_recv_chain or send_recv on 8 ranks at 1n/1g/s1 was not measured",
         ),
     ] {
-        let (found, out, told) = run(folder.path(), &format!("export {flags}"));
-        assert_eq!(found, Some(code), "{flags}: {told}");
-        assert!(told.contains(expected) && out.is_empty(), "{flags}: {told}\n{out}");
+        let (found, out, message) = run(folder.path(), &format!("export {flags}"));
+        assert_eq!(found, Some(code), "{flags}: {message}");
+        assert!(message.contains(expected) && out.is_empty(), "{flags}: {message}\n{out}");
         assert!(!folder.path().join("out").exists(), "{flags}");
     }
 }
@@ -67,9 +67,9 @@ fn missing_parts_of_an_export_are_reported() {
     let folder = fitted();
     let flags =
         "export --to galvatron --fit fit.json --ranks-per-node 8 --unknown-locality 1n --partial -o hardware_configs";
-    let (code, _, told) = run(folder.path(), flags);
-    assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("left out: pp_size_8") && told.contains("overlap_coefficient.json"), "{told}");
+    let (code, _, message) = run(folder.path(), flags);
+    assert_eq!(code, Some(0), "{message}");
+    assert!(message.contains("left out: pp_size_8") && message.contains("overlap_coefficient.json"), "{message}");
     let written = folder.path().join("hardware_configs");
     assert!(written.join("allreduce_bandwidth_1nodes_8gpus_per_node.json").is_file());
     assert!(!written.join("p2p_bandwidth_1nodes_8gpus_per_node.json").exists());
@@ -80,8 +80,8 @@ fn a_synthetic_fit_is_exported_with_a_mark_on_request() {
     let folder = fitted();
     let flags =
         "export --to aiconfigurator --fit synthetic.json --unknown-locality 1n --allow-synthetic -o nccl_perf.txt";
-    let (code, _, told) = run(folder.path(), flags);
-    assert!(code == Some(0) && told.contains("SYNTHETIC"), "{told}");
+    let (code, _, message) = run(folder.path(), flags);
+    assert!(code == Some(0) && message.contains("SYNTHETIC"), "{message}");
     let text = fs::read_to_string(folder.path().join("nccl_perf.txt")).expect("written");
     assert!(text.lines().skip(1).all(|line| line.contains("SYNTHETIC, no machine was measured")), "{text}");
 }
@@ -89,9 +89,9 @@ fn a_synthetic_fit_is_exported_with_a_mark_on_request() {
 #[test]
 fn the_measurements_of_aiconfigurator_come_back_as_they_were() {
     let folder = fitted();
-    let (code, _, told) =
+    let (code, _, message) =
         run(folder.path(), "export --to aiconfigurator --fit fit.json --unknown-locality 1n -o nccl_perf.txt");
-    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(code, Some(0), "{message}");
     let source = fs::read_to_string(folder.path().join("h100.csv")).expect("the source");
     let exported = fs::read_to_string(folder.path().join("nccl_perf.txt")).expect("written");
     let of = |op: &str, ranks: &str, elements: u64| -> f64 {
@@ -123,8 +123,8 @@ fn comma_separated_values_are_imported_again() {
         "import --from csv calibration.csv -o again.jsonl",
         "fit again.jsonl -o again.json --resamples 0",
     ] {
-        let (code, _, told) = run(folder.path(), flags);
-        assert_eq!(code, Some(0), "{flags}: {told}");
+        let (code, _, message) = run(folder.path(), flags);
+        assert_eq!(code, Some(0), "{flags}: {message}");
     }
     let ask = |fit: &str| {
         run(

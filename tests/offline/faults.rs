@@ -147,7 +147,7 @@ fn a_slow_while_within_a_run_is_named_with_its_place_and_is_not_taken_for_a_slow
         [[sweep]]\ncollectives = ['all_reduce', 'all_gather', 'broadcast']\nbytes = ['256KiB', '512KiB', '1MiB', '2MiB']\n\
         cadences = 'streaming'\n";
     // The fault, the decision on the expected row and its code, and whether a transient slowdown is reported.
-    for (name, when, decision, told) in [
+    for (name, when, decision, message) in [
         ("never", "never", "inconclusive", false),
         ("while", "from = '300ms'\nuntil = '600ms'\n", "inconclusive", true),
         ("always", "", "fail", false),
@@ -159,13 +159,13 @@ fn a_slow_while_within_a_run_is_named_with_its_place_and_is_not_taken_for_a_slow
         let ran = run(at, "s.toml", "r.jsonl");
         assert_eq!(ran.status.code(), Some(0), "{name}: {}", text(&ran.stderr));
         let page = text(&commgauge(at, &["report", "r.jsonl"]).stdout);
-        assert_eq!(page.contains("the machine was slow for a while, from case"), told, "{name}: {page}");
+        assert_eq!(page.contains("the machine was slow for a while, from case"), message, "{name}: {page}");
         let gate = commgauge(at, &["gate", "r.jsonl", "--machine", "m.toml", "--format", "json"]);
         let verdict: serde_json::Value = serde_json::from_slice(&gate.stdout).unwrap();
         // What is simulated never passes, but it fails.
         assert_eq!(verdict["decision"], decision, "{name}: {verdict:#}");
         let troubles = verdict["troubles"].to_string();
-        assert_eq!(troubles.contains("slow for a while"), told, "{name}: {troubles}");
+        assert_eq!(troubles.contains("slow for a while"), message, "{name}: {troubles}");
     }
 }
 

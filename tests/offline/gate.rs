@@ -55,9 +55,9 @@ impl Folder {
 fn ended(output: &Output, code: i32, words: &str) {
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
-    let told = if code == 2 { &err } else { &out };
+    let message = if code == 2 { &err } else { &out };
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat(told).contains(words), "`{words}` is not in:\n{out}\n{err}");
+    assert!(flat(message).contains(words), "`{words}` is not in:\n{out}\n{err}");
     if code == 2 {
         assert_eq!(err.matches("commgauge: ").count(), 1, "{err}");
     }
@@ -85,6 +85,26 @@ fn a_good_record_passes_and_the_verdict_file_is_whole() {
         .expect("read")
         .filter(|entry| entry.as_ref().is_ok_and(|entry| entry.file_name().to_string_lossy().contains(".tmp")));
     assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn judge_ends_with_the_more_severe_of_thresholds_and_suspects_and_writes_the_page() {
+    let folder = Folder::new();
+    let judged = |record: &str, machine: &str| folder.run(&["judge", record, "--machine", machine, "--page", "p.html"]);
+    ended(&judged("good.jsonl", "m.toml"), 0, "judge: PASS (exit code 0): thresholds PASS; too few nodes met");
+    let page = fs::read_to_string(folder.at("p.html")).expect("a page");
+    assert!(page.starts_with("<!doctype html>") && page.contains("PASS"), "{page}");
+    fs::write(folder.at("fast.toml"), machine("500GB/s")).expect("written");
+    ended(&judged("good.jsonl", "fast.toml"), 1, "judge: FAIL (exit code 1): thresholds FAIL");
+    let faults = ["--fault", "node:3:rate=0.5", "-o", "slow.jsonl"];
+    let fleet = ["simulate", "qualify", "--machine", "h100-nvswitch-ndr", "--nodes", "8"];
+    ended(&folder.run(&[&fleet[..], &faults].concat()), 0, "node 3");
+    // Thresholds cannot pass a simulation; the suspect is worse than that.
+    let output = judged("slow.jsonl", "h100-nvswitch-ndr");
+    ended(&output, 1, "judge: FAIL (exit code 1): thresholds INCONCLUSIVE; 1 suspect");
+    assert!(text(&output.stdout).contains("node 3"), "{}", text(&output.stdout));
+    ended(&folder.run(&["judge", "good.jsonl", "--page", "p.txt"]), 2, "a file name that ends in .html");
+    ended(&folder.run(&["judge", "gone.jsonl"]), 2, "gone.jsonl");
 }
 
 #[test]
@@ -216,7 +236,7 @@ fn poisoned(run_id: &str, word: &str) -> Vec<Line> {
                 case.warnings.push(poison());
                 match (case.case, case.replicate) {
                     (1, 0) => case.outcome = Outcome::Failed { reason: poison() },
-                    (1, 1) => case.outcome = Outcome::Waived { reason: poison() },
+                    (1, 1) => case.outcome = Outcome::Skipped { reason: poison() },
                     (2, 0) => {
                         let (when, expected, got) = (poison(), poison(), poison());
                         case.outcome = Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1 };

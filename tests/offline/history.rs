@@ -60,9 +60,9 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
         (&["compare", "run.jsonl", "--output", "run.jsonl"], "is one of the inputs"),
     ] {
         let output = commgauge(folder.path(), arguments);
-        let (out, told) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
-        assert!(told.contains(expected) && out.is_empty(), "{arguments:?}: {told}\n{out}");
+        let (out, message) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(expected) && out.is_empty(), "{arguments:?}: {message}\n{out}");
     }
 }
 

@@ -121,8 +121,8 @@ fn records_of_commgauge_are_converted_and_bad_lines_reported_by_number() {
     ] {
         let output = commgauge(folder.path(), &[&["import", "--from", "commgauge"], arguments].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        let told = text(&output.stderr);
-        assert!(told.contains(expected), "{arguments:?}: {told}");
+        let message = text(&output.stderr);
+        assert!(message.contains(expected), "{arguments:?}: {message}");
         assert!(!at("out").exists() && !at("out.jsonl").exists(), "{arguments:?}");
     }
     for arguments in
@@ -141,8 +141,8 @@ fn records_of_commgauge_are_converted_and_bad_lines_reported_by_number() {
     assert!(read("again.jsonl") == read("out/b.jsonl"), "a current record stays what it is");
     let report = |name: &str| text(&commgauge(folder.path(), &["report", name, "--format", "csv"]).stdout);
     assert!(report("out/b.jsonl") == report("b.jsonl") && report("b.jsonl").lines().count() > 10);
-    let mended = lines(&at("fixed.jsonl"));
-    let warnings = mended[0]["warnings"].to_string();
+    let fixed = lines(&at("fixed.jsonl"));
+    let warnings = fixed[0]["warnings"].to_string();
     assert!(warnings.contains("left out: broken.jsonl:7: broken") && warnings.contains("torn"), "{warnings}");
-    assert_eq!(mended.len(), sample.lines().count() - 1);
+    assert_eq!(fixed.len(), sample.lines().count() - 1);
 }

@@ -18,8 +18,11 @@ fn text(path: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(path)).expect("it is shipped")
 }
 
-fn job() -> Value {
-    serde_yaml_ng::from_str(&text("scripts/kubernetes/mpijob.yaml")).expect("YAML")
+/// The job on host memory, and the one on GPUs.
+const JOBS: [&str; 2] = ["mpijob.yaml", "mpijob-gpu.yaml"];
+
+fn job(file: &str) -> Value {
+    serde_yaml_ng::from_str(&text(&format!("scripts/kubernetes/{file}"))).expect("YAML")
 }
 
 /// What the operator's fields do not allow, in words.
@@ -31,7 +34,9 @@ fn complaints(job: &Value) -> Vec<String> {
 
 #[test]
 fn the_job_has_only_fields_and_values_that_the_operator_knows() {
-    assert_eq!(complaints(&job()), Vec::<String>::new());
+    for file in JOBS {
+        assert_eq!(complaints(&job(file)), Vec::<String>::new(), "{file}");
+    }
     // The check itself sees what users get wrong: slips of the pen, values of other versions, fields in the wrong place.
     for (pointer, name, value) in [
         ("/spec", "launcherCreationPolicy", Value::from("WaitForWorkers")),
@@ -44,15 +49,38 @@ fn the_job_has_only_fields_and_values_that_the_operator_knows() {
         ("/spec/mpiReplicaSpecs", "worker", Value::from(1)),
         ("/spec/mpiReplicaSpecs/Worker", "template", Value::Null),
     ] {
-        let mut wrong = job();
+        let mut wrong = job(JOBS[0]);
         wrong.pointer_mut(pointer).expect(pointer)[name] = value;
         assert!(!complaints(&wrong).is_empty(), "{pointer}/{name}");
     }
 }
 
 #[test]
-fn the_job_waits_for_its_workers_tries_once_and_ends_in_time() {
-    let job = job();
+fn the_jobs_wait_for_their_workers_try_once_and_end_in_time() {
+    for file in JOBS {
+        waits_for_its_workers(&job(file));
+    }
+}
+
+#[test]
+fn the_job_on_gpus_asks_for_all_of_a_node_and_for_nccl_in_its_image() {
+    let job = job("mpijob-gpu.yaml");
+    let at = |pointer: &str| job.pointer(pointer).unwrap_or_else(|| panic!("{pointer} is missing")).clone();
+    let container = "template/spec/containers/0";
+    let worker = format!("/spec/mpiReplicaSpecs/Worker/{container}");
+    for kind in ["limits", "requests"] {
+        let gpus = at(&format!("{worker}/resources/{kind}/nvidia.com~1gpu"));
+        assert_eq!(gpus.as_str().map(str::to_owned), Some(at("/spec/slotsPerWorker").to_string()), "{kind}");
+    }
+    let arguments = at(&format!("/spec/mpiReplicaSpecs/Launcher/{container}/args"));
+    assert_eq!(arguments, serde_json::json!(["qualify-gpu", "--backend", "nccl"]));
+    let container = text("scripts/kubernetes/Containerfile");
+    assert!(container.contains("--build-arg NCCL=nvidia-nccl-cu12") && container.contains("/opt/nccl/nvidia/nccl/lib"));
+}
+
+/// What keeps a job from failing at its start and from holding its nodes.
+#[track_caller]
+fn waits_for_its_workers(job: &Value) {
     let at = |pointer: &str| job.pointer(pointer).unwrap_or_else(|| panic!("{pointer} is missing")).clone();
     let worker = "/spec/mpiReplicaSpecs/Worker/template/spec/containers/0";
     let launcher = "/spec/mpiReplicaSpecs/Launcher/template/spec/containers/0";
@@ -72,8 +100,10 @@ fn the_job_waits_for_its_workers_tries_once_and_ends_in_time() {
         assert_eq!(at(&format!("{container_of}/securityContext/runAsUser")), 1000);
     }
     assert!(container.contains("--uid 1000"));
-    // As many ranks as processors, or they would take turns.
-    assert_eq!(at("/spec/slotsPerWorker").to_string(), at(&format!("{worker}/resources/limits/cpu")).as_str().unwrap());
+    // A processor for each rank at least, or they would share.
+    let ranks = at("/spec/slotsPerWorker").as_u64().expect("ranks");
+    let processors = at(&format!("{worker}/resources/limits/cpu"));
+    assert!(processors.as_str().and_then(|text| text.parse().ok()).is_some_and(|processors: u64| processors >= ranks));
     let wait: u64 = at(&format!("{launcher}/env/2/value")).as_str().expect("text").parse().expect("seconds");
     assert!(wait < at("/spec/runPolicy/activeDeadlineSeconds").as_u64().expect("seconds"));
     let command = at(&format!("{launcher}/command/0"));
@@ -110,10 +140,10 @@ fn launched(ssh: &str, commgauge: &str) -> (Ran, String) {
     (ran, calls)
 }
 
-/// Notes its words, writes a record when it runs, and ends with one code for `run` and another for `gate`.
-fn played(run: i32, gate: i32) -> String {
+/// Notes its words, writes a record when it runs, and ends with one code for `run` and another for `judge`.
+fn played(run: i32, judge: i32) -> String {
     format!(
-        "echo \"$@\" >>calls\nif [ \"$1\" = gate ]; then exit {gate}; fi\n\
+        "echo \"$@\" >>calls\nif [ \"$1\" = judge ]; then exit {judge}; fi\n\
          while [ \"$1\" != --record ]; do shift; done\necho '{{}}' >\"$2\"\nexit {run}"
     )
 }
@@ -174,12 +204,13 @@ fn workers_whose_names_come_late_are_waited_for_and_those_that_never_come_are_na
 
 #[test]
 fn the_end_of_the_launcher_is_the_verdict_unless_the_run_itself_failed() {
-    for (run, gate, expected) in [(0, 0, 0), (0, 1, 1), (0, 3, 3), (4, 4, 4), (143, 7, 7), (6, 0, 6)] {
-        let (ran, calls) = launched("exit 0", &played(run, gate));
+    for (run, judge, expected) in [(0, 0, 0), (0, 1, 1), (0, 3, 3), (4, 4, 4), (143, 7, 7), (6, 0, 6)] {
+        let (ran, calls) = launched("exit 0", &played(run, judge));
         ran.ended_with(expected);
         let calls: Vec<&str> = calls.lines().collect();
         assert!(calls[0].starts_with("run quick -n 12 --launcher mpirun --hostfile ") && calls[0].ends_with(" -- -x"));
-        assert!(calls[1].starts_with("gate ") && calls[1].ends_with(" --machine m"), "{}", calls[1]);
+        let judge = calls[1].strip_suffix(".html").expect("a page");
+        assert!(judge.starts_with("judge ") && judge.contains(" --machine m --page "), "{judge}");
     }
     // Without a record there is nothing to judge, and nothing is no success.
     assert_eq!(launched("exit 0", "exit 0").0.code, Some(6));

@@ -52,9 +52,9 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
             "one phase can be ranked at a time",
         ),
     ] {
-        let (code, out, told) = rank(folder.path(), &flags);
-        assert_eq!(code, Some(2), "{flags}: {told}");
-        assert!(told.contains(expected) && out.is_empty(), "{flags}: {told}\n{out}");
+        let (code, out, message) = rank(folder.path(), &flags);
+        assert_eq!(code, Some(2), "{flags}: {message}");
+        assert!(message.contains(expected) && out.is_empty(), "{flags}: {message}\n{out}");
     }
 }
 
@@ -62,8 +62,8 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
 fn queries_outside_the_fit_are_refused_and_never_invented() {
     let folder = fitted();
     let flags = format!("{STEP} --fit fit.json --ranks-per-node 8 --format json");
-    let (code, out, told) = rank(folder.path(), &flags);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, out, message) = rank(folder.path(), &flags);
+    assert_eq!(code, Some(0), "{message}");
     let document: Value = serde_json::from_str(&out).expect("JSON");
     let axis = &document["axes"][0];
     assert_eq!((&axis["axis"], &axis["seconds_per_step"]["value"]), (&"tp".into(), &0.0.into()));
@@ -110,8 +110,8 @@ fn the_printed_document_fits_the_published_schema_and_comes_out_the_same_twice()
         "--machine machine.toml --model llama-3-8b --tp 4 --serve decode --batch 16 --format json".to_owned(),
         "--machine machine.toml --model llama-3-8b --sequence 8192 --global-batch 1 --format json".to_owned(),
     ] {
-        let (code, out, told) = rank(folder.path(), &flags);
-        assert_eq!(code, Some(0), "{flags}: {told}");
+        let (code, out, message) = rank(folder.path(), &flags);
+        assert_eq!(code, Some(0), "{flags}: {message}");
         let document: Value = serde_json::from_str(&out).expect("JSON");
         let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
         assert!(errors.is_empty(), "{flags}: {errors:?}");

@@ -246,8 +246,8 @@ fn what_changed_and_was_allowed_is_recorded_and_makes_every_verdict_careful() {
     fs::write(place.0.path().join("grow.toml"), GROWING.replace("precision = 0.05", "precision = 0.04")).unwrap();
     place.ended("run --resume run.jsonl", 7);
     let (stdout, _) = place.ended("run --resume run.jsonl --allow-changed --full", 0);
-    let told: String = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told.contains("precision was 0.05, is 0.04"), "{told}");
+    let message: String = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(message.contains("precision was 0.05, is 0.04"), "{message}");
     let record = Record::read(&place.record()).unwrap();
     let changed: Vec<&str> = record.resumes[0].changes.iter().map(|change| change.what.as_str()).collect();
     assert_eq!(changed, ["suite and its files (SHA-256)", "precision"]);

@@ -109,7 +109,7 @@ fn rows_that_lack_something_on_either_side_never_pass() {
             loaded.record.cases.remove(0);
         }),
         ("not verified", 3, |loaded| loaded.record.cases[0].outcome = Outcome::Measured { verified: false }),
-        ("doubtful", 3, |loaded| loaded.record.cases[0].warnings.push("times were still falling".to_owned())),
+        ("excluded", 3, |loaded| loaded.record.cases[0].warnings.push("times were still falling".to_owned())),
         ("zero time", 7, |loaded| loaded.record.cases[0].samples.slowest_nanoseconds.fill(0)),
         ("no end", 7, |loaded| loaded.record.end = None),
     ];

@@ -179,7 +179,7 @@ pub struct Row {
     pub reasons: Vec<String>,
     /// Replicates with at least one sample that counts.
     pub replicates: u32,
-    /// How many more replicates would decide it, where that can be told.
+    /// How many more replicates would decide it, where that can be estimated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicates_more: Option<u32>,
     /// Against what is expected.

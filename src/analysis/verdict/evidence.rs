@@ -109,7 +109,7 @@ fn add_record(
     for replicate in replicates {
         let line = lines.iter().find(|line| line.replicate == replicate);
         let seconds = line.and_then(|line| add_line(case, record, line));
-        let skipped = line.is_some_and(|line| matches!(line.outcome, Outcome::Waived { .. }));
+        let skipped = line.is_some_and(|line| matches!(line.outcome, Outcome::Skipped { .. }));
         case.unmeasured |= seconds.is_none() && !skipped;
         case.seconds.push(seconds);
         let usual = |seconds| {
@@ -151,7 +151,7 @@ fn add_line(case: &mut Evidence, record: &Record, line: &CaseLine) -> Option<f64
                 case.add("not verified: data were not checked".to_owned());
             }
         }
-        Outcome::Waived { reason } => {
+        Outcome::Skipped { reason } => {
             case.add(format!("cannot be run here: {reason}"));
             return None;
         }
@@ -186,7 +186,7 @@ pub(super) fn seconds_of(line: &CaseLine, facts: &CaseFacts) -> (Option<f64>, us
     }
     let samples = &line.samples.slowest_nanoseconds;
     let mut counts = vec![true; samples.len()];
-    for (index, _) in &line.samples.doubtful {
+    for (index, _) in &line.samples.excluded {
         counts[*index as usize] = false;
     }
     let transfers = f64::from(line.calls_per_sample) * f64::from(facts.transfers_per_call);

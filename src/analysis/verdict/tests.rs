@@ -39,7 +39,7 @@ pub(super) const HARMS: [Harm; 14] = [
         cases(lines).nth(3).unwrap().outcome = Outcome::Failed { reason: "out of memory".to_owned() };
     }),
     ("a replicate was skipped", 7, |lines| {
-        cases(lines).nth(4).unwrap().outcome = Outcome::Waived { reason: "no device".to_owned() };
+        cases(lines).nth(4).unwrap().outcome = Outcome::Skipped { reason: "no device".to_owned() };
     }),
     ("a replicate was not verified", 3, |lines| {
         cases(lines).nth(5).unwrap().outcome = Outcome::Measured { verified: false };
@@ -48,7 +48,7 @@ pub(super) const HARMS: [Harm; 14] = [
         cases(lines).next().unwrap().warnings.push("times were still falling".to_owned());
     }),
     ("a third of a replicate's samples do not count", 3, |lines| {
-        cases(lines).nth(1).unwrap().samples.doubtful.push((0, ExclusionReason::MissedStart));
+        cases(lines).nth(1).unwrap().samples.excluded.push((0, ExclusionReason::MissedStart));
     }),
     ("a replicate took no time", 7, |lines| {
         cases(lines).next().unwrap().samples.slowest_nanoseconds.fill(0);

@@ -1,4 +1,4 @@
-//! How the points of a plot are drawn: by series, and by whether they are in doubt.
+//! How the points of a plot are drawn: by series, and by whether they can be trusted.
 
 use super::write::{Canvas, Path};
 

@@ -139,7 +139,7 @@ mod tests {
             rank_count: 2,
             processors: 2,
             binding: "own cores".into(),
-            ranks_take_turns: false,
+            ranks_share_processors: false,
             memory_lock_bytes: lock,
             open_files: Some(1024),
         };

@@ -14,6 +14,7 @@ mod gate_plan;
 mod help;
 pub mod history;
 pub mod import;
+pub mod judge;
 mod launch_table;
 #[cfg(feature = "mpi")]
 pub mod launched;

@@ -44,7 +44,7 @@ pub struct BackendVerdict {
 pub struct Section {
     /// Heading.
     pub name: String,
-    /// In the order in which they are told.
+    /// In the order in which they are shown.
     pub findings: Vec<Finding>,
 }
 

@@ -85,7 +85,7 @@ impl Field {
             Variant => Some(variant::shown(&facts.labels)).filter(|shown| !shown.is_empty()),
             PerStep => facts.count_per_step().map(|count| count.to_string()),
             Samples => (row.samples > 0).then(|| row.samples.to_string()),
-            LeftOut => (row.samples_doubtful > 0).then(|| row.samples_doubtful.to_string()),
+            LeftOut => (row.samples_excluded > 0).then(|| row.samples_excluded.to_string()),
             Replicates => (row.replicates > 0).then(|| format!("{}/{}", row.replicates, row.replicates_planned)),
             Median => latency.map(|latency| microseconds(latency.median)),
             Interval => latency.map(|latency| match latency.interval {

@@ -97,7 +97,7 @@ fn columns<'a>() -> Vec<Column<CaseRow<'a>>> {
         Column::new("status_reason", |case| case.row.status.reason().map(harmless).unwrap_or_default()),
         Column::new("synthetic", |case| case.view.header.backend.synthetic.to_string()),
         Column::new("samples", |case| case.row.samples.to_string()),
-        Column::new("samples_doubtful", |case| case.row.samples_doubtful.to_string()),
+        Column::new("samples_excluded", |case| case.row.samples_excluded.to_string()),
         Column::new("replicates", |case| case.row.replicates.to_string()),
         Column::new("replicates_planned", |case| case.row.replicates_planned.to_string()),
         Column::new("latency_seconds_median", |case| seconds(case.row.latency.map(|latency| latency.median))),

@@ -49,7 +49,7 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pairs: Option<JsonPairs<'a>>,
     findings: &'a [String],
-    doubts: &'a [String],
+    warnings: &'a [String],
     end: Option<&'a End>,
 }
 
@@ -59,7 +59,7 @@ struct JsonRow<'a> {
     status_reason: Option<&'a str>,
     case: &'a CaseFacts,
     samples: u64,
-    samples_doubtful: u64,
+    samples_excluded: u64,
     replicates: u32,
     replicates_planned: u32,
     latency_seconds_median: Option<Seconds>,
@@ -122,7 +122,7 @@ pub(super) fn text(view: &View) -> Result<String> {
         calibration: view.calibration.as_ref(),
         pairs: view.pairs.as_ref().map(JsonPairs::of),
         findings: &view.findings,
-        doubts: &view.warnings,
+        warnings: &view.warnings,
         end: view.end.as_ref(),
     };
     super::verdict::json(&document)
@@ -136,7 +136,7 @@ fn json_row<'a>(row: &'a Row, late: Option<&'a Late>) -> JsonRow<'a> {
         status_reason: row.status.reason(),
         case: &row.facts,
         samples: row.samples,
-        samples_doubtful: row.samples_doubtful,
+        samples_excluded: row.samples_excluded,
         replicates: row.replicates,
         replicates_planned: row.replicates_planned,
         latency_seconds_median: latency.map(|latency| latency.median),

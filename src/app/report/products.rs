@@ -52,7 +52,7 @@ fn row(time: &ProductTime, synthetic: bool) -> Row {
     let (tone, check) = match &time.trouble {
         None => (Tone::Plain, right(synthetic).to_owned()),
         Some(Outcome::Corrupt { rank, element, .. }) => (Tone::Bad, format!("WRONG on rank {rank}, element {element}")),
-        Some(Outcome::Waived { .. }) => (Tone::Unsure, "skipped".to_owned()),
+        Some(Outcome::Skipped { .. }) => (Tone::Unsure, "skipped".to_owned()),
         Some(Outcome::Failed { reason }) => (Tone::Bad, format!("failed: {reason}")),
         Some(Outcome::Measured { .. }) => (Tone::Plain, optional(None::<String>)),
     };
@@ -78,7 +78,7 @@ pub(super) fn summary(products: &[ProductTime], synthetic: bool) -> Option<Strin
     let of = |time: &ProductTime| match &time.trouble {
         Some(Outcome::Corrupt { .. }) => ends[1],
         Some(Outcome::Failed { .. }) => ends[2],
-        Some(Outcome::Waived { .. }) => ends[3],
+        Some(Outcome::Skipped { .. }) => ends[3],
         None | Some(Outcome::Measured { .. }) => ends[0],
     };
     let counted = |end: &str| {

@@ -32,7 +32,7 @@ pub(super) fn text(view: &View) -> String {
         row.busbw.map(|rate| rate.0)
     });
     values(&mut out, view, "samples", "Samples that count.", |row| Some(row.samples as f64));
-    values(&mut out, view, "samples_doubtful", "Samples left out.", |row| Some(row.samples_doubtful as f64));
+    values(&mut out, view, "samples_excluded", "Samples left out.", |row| Some(row.samples_excluded as f64));
     out
 }
 

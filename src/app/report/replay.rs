@@ -90,7 +90,7 @@ fn sentences(replay: &ReplayLine) -> Vec<String> {
         (Outcome::Corrupt { rank, element, expected, got, .. }, _) => {
             sentences.push(format!("WRONG: rank {rank}, element {element}: expected {expected}, got {got}"))
         }
-        (Outcome::Failed { reason } | Outcome::Waived { reason }, _) => {
+        (Outcome::Failed { reason } | Outcome::Skipped { reason }, _) => {
             sentences.push(format!("not measured: {reason}"));
         }
     }

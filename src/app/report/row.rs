@@ -18,7 +18,7 @@ pub struct Row {
     /// Valid samples of all replicates.
     pub samples: u64,
     /// Samples excluded from the statistics.
-    pub samples_doubtful: u64,
+    pub samples_excluded: u64,
     /// Timed calls behind the valid samples.
     pub calls: u64,
     /// Maximum number of warm-up iterations over the replicates.
@@ -142,7 +142,7 @@ impl Row {
         Row {
             facts: facts.clone(),
             samples,
-            samples_doubtful: measured.iter().map(|line| line.samples.slowest_nanoseconds.len() as u64).sum::<u64>()
+            samples_excluded: measured.iter().map(|line| line.samples.slowest_nanoseconds.len() as u64).sum::<u64>()
                 - samples,
             calls: measured.iter().zip(&replicates).map(|(l, t)| u64::from(l.calls_per_sample) * t.len() as u64).sum(),
             warm_up_iterations: measured.iter().map(|line| line.warm_up_iterations).max().unwrap_or(0),
@@ -243,9 +243,9 @@ fn distinct<'a, T: Clone + PartialEq + 'a>(all: impl Iterator<Item = &'a T>) -> 
 
 /// Indices of the valid samples.
 pub(super) fn valid_samples(line: &CaseLine) -> impl Iterator<Item = usize> + '_ {
-    let mut doubtful: Vec<usize> = line.samples.doubtful.iter().map(|(index, _)| *index as usize).collect();
-    doubtful.sort_unstable();
-    (0..line.samples.slowest_nanoseconds.len()).filter(move |index| doubtful.binary_search(index).is_err())
+    let mut excluded: Vec<usize> = line.samples.excluded.iter().map(|(index, _)| *index as usize).collect();
+    excluded.sort_unstable();
+    (0..line.samples.slowest_nanoseconds.len()).filter(move |index| excluded.binary_search(index).is_err())
 }
 
 /// Sorted times of one transfer: a sample's time over its calls and the one-way messages of a call.
@@ -295,7 +295,7 @@ fn status_of(lines: &[&CaseLine], synthetic: bool) -> Status {
         _ => None,
     });
     let skipped = lines.iter().find_map(|line| match &line.outcome {
-        Outcome::Waived { reason } => Some(Status::Skipped(reason.clone())),
+        Outcome::Skipped { reason } => Some(Status::Skipped(reason.clone())),
         _ => None,
     });
     let verified: Vec<bool> = lines

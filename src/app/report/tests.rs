@@ -74,7 +74,7 @@ fn hostile() -> Record {
     }
     for case in &mut record.cases {
         case.warnings.push(poison());
-        if let Outcome::Waived { reason } = &mut case.outcome {
+        if let Outcome::Skipped { reason } = &mut case.outcome {
             *reason = poison();
         }
         if let Outcome::Corrupt { expected, got, .. } = &mut case.outcome {
@@ -174,7 +174,7 @@ fn a_warning_that_applies_to_many_cases_is_reported_once() {
     for case in &mut record.cases {
         case.warnings = vec!["the machine is busy".to_owned()];
         if !case.samples.slowest_nanoseconds.is_empty() {
-            case.samples.doubtful = vec![(0, commgauge_base::sample::ExclusionReason::MissedStart)];
+            case.samples.excluded = vec![(0, commgauge_base::sample::ExclusionReason::MissedStart)];
         }
     }
     let warnings = View::new(&record).warnings;
@@ -255,7 +255,7 @@ fn the_exit_code_is_that_of_the_most_severe_trouble() {
         ("no sample counts", 7, &|record| {
             whole(record);
             for case in &mut record.cases {
-                case.samples.doubtful =
+                case.samples.excluded =
                     (0..40).map(|index| (index, commgauge_base::sample::ExclusionReason::MissedStart)).collect();
             }
         }),
@@ -270,7 +270,7 @@ fn the_exit_code_is_that_of_the_most_severe_trouble() {
         ("all skipped is neither failed nor passed", 0, &|record| {
             whole(record);
             for case in &mut record.cases {
-                case.outcome = Outcome::Waived { reason: "no device".to_owned() };
+                case.outcome = Outcome::Skipped { reason: "no device".to_owned() };
             }
         }),
     ];

@@ -272,16 +272,16 @@ fn longer(within: Seconds) -> String {
 
 /// The number of excluded samples over all cases.
 fn dropped_samples(rows: &[Row]) -> Option<String> {
-    let share = |row: &Row| row.samples_doubtful as f64 / (row.samples + row.samples_doubtful).max(1) as f64;
-    let dropped = rows.iter().filter(|row| row.samples_doubtful > 0);
+    let share = |row: &Row| row.samples_excluded as f64 / (row.samples + row.samples_excluded).max(1) as f64;
+    let dropped = rows.iter().filter(|row| row.samples_excluded > 0);
     let worst = dropped.clone().max_by(|a, b| share(a).total_cmp(&share(b)))?;
-    let (name, doubtful) = (&worst.facts.name, worst.samples_doubtful);
-    let samples = worst.samples + doubtful;
+    let (name, excluded) = (&worst.facts.name, worst.samples_excluded);
+    let samples = worst.samples + excluded;
     Some(match dropped.clone().count() {
-        1 => format!("{name}: {doubtful} of {samples} samples are unreliable and left out"),
+        1 => format!("{name}: {excluded} of {samples} samples are unreliable and left out"),
         cases => format!(
-            "{} samples in {cases} cases are unreliable and left out; the largest share in {name}: {doubtful} of {samples}",
-            dropped.map(|row| row.samples_doubtful).sum::<u64>()
+            "{} samples in {cases} cases are unreliable and left out; the largest share in {name}: {excluded} of {samples}",
+            dropped.map(|row| row.samples_excluded).sum::<u64>()
         ),
     })
 }

@@ -286,14 +286,14 @@ fn check_case(case: &CaseLine, plan: &Plan) -> Result<(), String> {
         arrival_spread_nanoseconds,
         transfer_nanoseconds,
         last_rank,
-        doubtful,
+        excluded,
     } = &case.samples;
     let samples = slowest_nanoseconds.len();
     let optional = [arrival_spread_nanoseconds.len(), transfer_nanoseconds.len(), last_rank.len()];
     if slowest_rank.len() != samples || optional.iter().any(|length| *length != 0 && *length != samples) {
         return Err(format!("case {}: the columns of the samples differ in length", case.case));
     }
-    if let Some((index, _)) = doubtful.iter().find(|(index, _)| *index as usize >= samples) {
+    if let Some((index, _)) = excluded.iter().find(|(index, _)| *index as usize >= samples) {
         return Err(format!("case {}: sample {index} is unreliable, but there are only {samples}", case.case));
     }
     if let Some(pairs) = &case.pairs {

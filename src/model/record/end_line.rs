@@ -16,10 +16,10 @@ pub struct End {
     pub error: Option<String>,
     /// From header to end; of a resumed run, from the resume line on.
     pub elapsed_seconds: Seconds,
-    /// Lines before this one, so that a record from which lines were lost can be told from a whole one.
+    /// Lines before this one, so that a record from which lines were lost can be distinguished from a whole one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines_before: Option<u64>,
-    /// SHA-256 of every byte of the file before this key, so that a record that was changed can be told; in hexadecimal.
+    /// SHA-256 of every byte of the file before this key, so that a change of the record is noticed; in hexadecimal.
     /// Always the last key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,

@@ -228,7 +228,7 @@ pub struct CaseLine {
     /// where it estimates nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library_estimate_seconds: Option<Seconds>,
-    /// What the library chose for the calls by itself, on the first rank of the groups that told; absent where it was not asked or
+    /// What the library chose for the calls by itself, on the first rank of the groups that reported it; absent where it was not asked or
     /// does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     // Boxed as `pairs`.

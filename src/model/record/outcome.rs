@@ -13,7 +13,8 @@ pub enum Outcome {
         verified: bool,
     },
     /// Cannot be run here; not failed and not passed.
-    Waived {
+    #[serde(alias = "waived")]
+    Skipped {
         /// Why.
         reason: String,
     },
@@ -37,4 +38,18 @@ pub enum Outcome {
         /// The error, with rank, host and call.
         reason: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples_line::Samples;
+    use super::*;
+
+    #[test]
+    fn records_with_the_former_words_for_skipped_and_excluded_are_read() {
+        let outcome: Outcome = serde_json::from_str(r#"{"status":"waived","reason":"no device"}"#).unwrap();
+        assert_eq!(outcome, Outcome::Skipped { reason: "no device".to_owned() });
+        let text = r#"{"slowest_nanoseconds":[5],"slowest_rank":[0],"doubtful":[[0,"missed_start"]]}"#;
+        assert_eq!(serde_json::from_str::<Samples>(text).unwrap().excluded.len(), 1);
+    }
 }

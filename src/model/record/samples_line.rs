@@ -21,9 +21,9 @@ pub struct Samples {
     /// World rank that arrived last; empty when streaming.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_rank: Vec<u32>,
-    /// Samples that do not count, with the reason: index and warning.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub doubtful: Vec<(u32, ExclusionReason)>,
+    /// Samples that do not count: index and reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "doubtful")]
+    pub excluded: Vec<(u32, ExclusionReason)>,
 }
 
 /// A mergeable histogram of own times.

@@ -117,7 +117,7 @@ fn report(
             rank_count: ranks.len() as u32,
             processors: cores::count(&lists.join(",")) as u32,
             binding: binding.label,
-            ranks_take_turns: binding.warning.is_some(),
+            ranks_share_processors: binding.warning.is_some(),
             memory_lock_bytes: limits.memory_lock_bytes,
             open_files: limits.open_files,
         });

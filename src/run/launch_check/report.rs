@@ -50,7 +50,7 @@ pub struct HostRow {
     pub binding: String,
     /// Whether ranks share processors, so that they have to take turns; absent where each has its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub ranks_take_turns: bool,
+    pub ranks_share_processors: bool,
     /// Memory that a rank may lock; absent where there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_lock_bytes: Option<u64>,

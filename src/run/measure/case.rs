@@ -350,12 +350,14 @@ mod tests {
                 let result = measure_case(context, &mut call, &usual(Cadence::Isolated)).unwrap();
                 assert_eq!(result.stop, Some(StopReason::FixedCount));
                 if me == 0 {
-                    let doubtful = result.samples.doubtful.len();
-                    assert!((2..20).contains(&doubtful), "{doubtful}");
-                    assert!(result.samples.doubtful.iter().all(|(_, doubt)| *doubt == ExclusionReason::MissedStart));
-                    assert_eq!(result.samples.slowest_nanoseconds.len(), 40 + doubtful);
+                    let excluded = result.samples.excluded.len();
+                    assert!((2..20).contains(&excluded), "{excluded}");
+                    assert!(
+                        result.samples.excluded.iter().all(|(_, exclusion)| *exclusion == ExclusionReason::MissedStart)
+                    );
+                    assert_eq!(result.samples.slowest_nanoseconds.len(), 40 + excluded);
                     let on_time = result.samples.last_rank.iter().filter(|rank| **rank == 1).count();
-                    assert_eq!(on_time, 40 + doubtful, "the delayed rank is the last one");
+                    assert_eq!(on_time, 40 + excluded, "the delayed rank is the last one");
                     for histogram in &result.histograms {
                         assert_eq!(Histogram::decode(&histogram.hdr_v2_deflate_base64).unwrap().count(), 40);
                     }
@@ -368,7 +370,7 @@ mod tests {
     fn starts_that_are_always_missed_end_with_a_warning_instead_of_never() {
         let fixed = RunSettings { fixed_iterations: Some(10), ..RunSettings::default() };
         let result = measured(fixed, &usual(Cadence::Isolated), |call| call.wait_overhead = 50_000_000);
-        assert_eq!(result.samples.doubtful.len(), 120);
+        assert_eq!(result.samples.excluded.len(), 120);
         assert_eq!(result.warnings.len(), 2, "{:?}", result.warnings);
     }
 }

@@ -123,10 +123,10 @@ fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -
     context.world.all_max(&mut located)?;
     batch.samples.clear();
     batch.samples.extend((0..iterations).map(|index| {
-        let [end, last, first, doubt] = [0, 1, 2, 3].map(|column| located[column * iterations + index]);
+        let [end, last, first, exclusion] = [0, 1, 2, 3].map(|column| located[column * iterations + index]);
         if context.start == ClockMethod::Barrier {
             // Without a common clock the last rank and its arrival time are unknown.
-            return Sample::without_arrivals(end, invalid_reason(doubt.value));
+            return Sample::without_arrivals(end, invalid_reason(exclusion.value));
         }
         Sample {
             slowest_nanoseconds: end.value.max(0.0) as u64,
@@ -135,7 +135,7 @@ fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -
             arrival_spread_nanoseconds: (last.value + first.value).max(0.0) as u64,
             transfer_nanoseconds: (end.value - last.value).max(0.0) as u64,
             last_rank: last.rank as u32,
-            exclusion: invalid_reason(doubt.value),
+            exclusion: invalid_reason(exclusion.value),
         }
     }));
     batch.located = located;

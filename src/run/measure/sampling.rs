@@ -121,8 +121,8 @@ impl Sampled {
         }
         self.valid.extend(batch.valid_times());
         for sample in &batch.samples {
-            if let Some(doubt) = sample.exclusion {
-                self.columns.doubtful.push((self.taken, doubt));
+            if let Some(exclusion) = sample.exclusion {
+                self.columns.excluded.push((self.taken, exclusion));
             }
             self.columns.slowest_nanoseconds.push(sample.slowest_nanoseconds);
             self.columns.slowest_rank.push(sample.slowest_rank);
@@ -136,7 +136,7 @@ impl Sampled {
     }
 
     fn warn_of_invalid_samples(&mut self, fixed: Option<u32>) {
-        let count = |doubt| self.columns.doubtful.iter().filter(|(_, found)| *found == doubt).count();
+        let count = |exclusion| self.columns.excluded.iter().filter(|(_, found)| *found == exclusion).count();
         let (missed, unmeasurable) =
             (count(ExclusionReason::MissedStart), count(ExclusionReason::BelowClockResolution));
         let taken = self.taken;

@@ -63,8 +63,9 @@ fn reduce(context: &MeasureContext, samples: usize, batch: &mut Batch) -> Result
     context.world.all_max(&mut located)?;
     batch.samples.clear();
     let (slowest, reasons) = located.split_at(samples);
-    let sample =
-        |(slowest, doubt): (&Located, &Located)| Sample::without_arrivals(*slowest, invalid_reason(doubt.value));
+    let sample = |(slowest, exclusion): (&Located, &Located)| {
+        Sample::without_arrivals(*slowest, invalid_reason(exclusion.value))
+    };
     batch.samples.extend(slowest.iter().zip(reasons).map(sample));
     batch.located = located;
     Ok(())

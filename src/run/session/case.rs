@@ -58,7 +58,7 @@ impl CaseWork<'_, '_> {
         assert_ne!(request.injected_panic, Some(world.process()), "requested by --inject-panic");
         let geometry = match &self.cases.planned[self.slot.case].geometry {
             Ok(geometry) => geometry,
-            Err(reason) => return without_numbers(Outcome::Waived { reason: reason.clone() }),
+            Err(reason) => return without_numbers(Outcome::Skipped { reason: reason.clone() }),
         };
         let deadline = request.watch.timeout().unwrap_or_else(|| deadline_of_case(self.case()));
         let settings = self.settings.at(self.case().op.bytes_total);
@@ -66,7 +66,7 @@ impl CaseWork<'_, '_> {
         request.watch.begin(|| self.activity(run, deadline));
         let binding = binding(request, self.case(), geometry);
         if let Some(reason) = common_skip_reason(world, backend.skip_reason(&binding))? {
-            return without_numbers(Outcome::Waived { reason });
+            return without_numbers(Outcome::Skipped { reason });
         }
         let mut call = match run.bound(backend.bind(&binding))? {
             Ok(call) => request.watch.call(call, deadline),

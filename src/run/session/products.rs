@@ -82,7 +82,7 @@ impl ProductWork<'_> {
         };
         if backend.facts().virtual_clock {
             let reason = "the simulated backend computes nothing; its machine file has no rate of products".to_owned();
-            line.outcome = Outcome::Waived { reason };
+            line.outcome = Outcome::Skipped { reason };
             return Ok(line);
         }
         let deadline = run.request.watch.timeout().unwrap_or_else(|| deadline_of_product(shape));

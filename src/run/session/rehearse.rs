@@ -109,7 +109,7 @@ impl<'a> Rehearsal<'a> {
         let geometry = match &planned.geometry {
             Ok(geometry) => geometry,
             Err(reason) => {
-                (line.outcome, line.stop) = (Outcome::Waived { reason: reason.clone() }, None);
+                (line.outcome, line.stop) = (Outcome::Skipped { reason: reason.clone() }, None);
                 return Ok(line);
             }
         };

@@ -252,7 +252,7 @@ impl CaseHistory {
 }
 
 fn samples_of(line: &CaseLine) -> u32 {
-    line.samples.slowest_nanoseconds.len().saturating_sub(line.samples.doubtful.len()) as u32
+    line.samples.slowest_nanoseconds.len().saturating_sub(line.samples.excluded.len()) as u32
 }
 
 /// Estimates the half width from fewer samples than an interval needs: half of their range.

@@ -21,7 +21,7 @@ pub struct History {
     /// Exit code of the program: 1 where the last change of some row was for the worse, 3 where there are too few runs to
     /// find any change, else 0.
     pub exit_code: i32,
-    /// How changes are told from chance, as sentences.
+    /// How changes are distinguished from chance, as sentences.
     pub rule: Vec<String>,
     /// Runs that repeat one another.
     pub lineages: Vec<Lineage>,

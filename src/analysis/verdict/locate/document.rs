@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// The value of `format` in every such document.
 pub const SUSPECTS_FORMAT: &str = "commgauge-suspects";
+/// Minimum size of a set in which one member can be an outlier.
+pub(super) const MIN_MEMBERS: usize = 4;
 /// The version of the format.
 pub const SUSPECTS_VERSION: u32 = 1;
 
@@ -63,6 +65,13 @@ pub struct Examined {
     pub isolated_cases: u32,
     /// Replicates.
     pub replicates: u32,
+}
+
+impl Examined {
+    /// Whether enough nodes met in pairs to tell an outlier among them.
+    pub fn can_name_a_node(&self) -> bool {
+        self.nodes as usize >= MIN_MEMBERS && self.node_pairs_measured > 0
+    }
 }
 
 /// One of the accused.

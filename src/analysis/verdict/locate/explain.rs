@@ -4,7 +4,7 @@
 //! A node is judged by the lower median over its partners, so one bad partner does not make it look bad, and one bad node does
 //! not make all its partners look bad. A rail is judged within each pair, so that slow nodes do not count.
 
-use super::document::SuspectKind;
+use super::document::{MIN_MEMBERS, SuspectKind};
 use super::pair_matrix::{Measure, PairMatrix};
 use super::places::Places;
 use commgauge_base::stats::{OddRule, Usual, low_median};
@@ -17,8 +17,6 @@ const MIN_DEVIATION: f64 = 0.01;
 pub(super) const MIN_EXCESS_OF_MANY: f64 = 0.05;
 /// Slowness below 10 % on a single path is ignored.
 pub(super) const MIN_EXCESS_OF_PATH: f64 = 0.1;
-/// Minimum size of a set in which one member can be an outlier.
-pub(super) const MIN_MEMBERS: usize = 4;
 /// Minimum number of leaves for one to be an outlier.
 pub(super) const MIN_LEAVES: usize = 3;
 /// Share of the nodes behind a leaf that must be slow with others before the leaf is a suspect.

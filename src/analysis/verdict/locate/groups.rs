@@ -1,8 +1,8 @@
 //! Times of groups of nodes, each node by itself and growing groups, from the histograms of their ranks.
 
 use super::super::loaded_record::LoadedRecord;
-use super::document::SuspectKind;
-use super::explain::{Finding, MIN_MEMBERS, percent, rule};
+use super::document::{MIN_MEMBERS, SuspectKind};
+use super::explain::{Finding, percent, rule};
 use super::places::Places;
 use commgauge_base::stats::{Histogram, low_median};
 use commgauge_model::layout::{Axis, Nodes};

@@ -1,7 +1,7 @@
 //! Intermittent faults: pairs that were slow in one replicate and not in another, and the node that they share.
 
-use super::document::SuspectKind;
-use super::explain::{Finding, MIN_MEMBERS, Search, percent, rule};
+use super::document::{MIN_MEMBERS, SuspectKind};
+use super::explain::{Finding, Search, percent, rule};
 use commgauge_base::stats::low_median;
 use std::collections::BTreeMap;
 

@@ -45,7 +45,7 @@ pub(super) fn arrivals(records: &[LoadedRecord], places: &Places) -> Arrivals {
         }
         residual = residual.max(record.clocks.iter().map(|clock| clock.residual_nanoseconds).max().unwrap_or(0));
         for line in record.cases.iter().filter(|line| matches!(line.outcome, Outcome::Measured { .. })) {
-            let excluded: Vec<usize> = line.samples.doubtful.iter().map(|(index, _)| *index as usize).collect();
+            let excluded: Vec<usize> = line.samples.excluded.iter().map(|(index, _)| *index as usize).collect();
             let arrivals = line.samples.last_rank.iter().zip(&line.samples.arrival_spread_nanoseconds);
             for (_, (rank, spread)) in arrivals.enumerate().filter(|(index, _)| !excluded.contains(index)) {
                 spreads.entry(*rank).or_default().push(*spread as f64);

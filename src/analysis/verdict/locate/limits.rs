@@ -1,8 +1,8 @@
 //! What was examined, and what the data therefore cannot determine.
 
 use super::analysis::Analysis;
-use super::document::Examined;
-use super::explain::{MIN_LEAVES, MIN_MEMBERS};
+use super::document::{Examined, MIN_MEMBERS};
+use super::explain::MIN_LEAVES;
 
 /// The extent of the data.
 pub(super) fn examined(analysis: &Analysis) -> Examined {

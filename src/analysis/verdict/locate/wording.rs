@@ -2,8 +2,8 @@
 
 use super::analysis::Analysis;
 use super::confirm::FEW_NODES;
-use super::document::{Suspect, SuspectKind};
-use super::explain::{FALSE_ALARM_PROBABILITY, Finding, MIN_MEMBERS};
+use super::document::{MIN_MEMBERS, Suspect, SuspectKind};
+use super::explain::{FALSE_ALARM_PROBABILITY, Finding};
 use super::limits;
 use super::pair_matrix::Measure;
 use super::places::Places;

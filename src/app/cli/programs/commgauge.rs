@@ -8,6 +8,7 @@ use super::super::fit::FitCommand;
 use super::super::gate::GateCommand;
 use super::super::history::HistoryCommand;
 use super::super::import::ImportCommand;
+use super::super::judge::JudgeCommand;
 use super::super::layout::LayoutCommand;
 use super::super::list::ListCommand;
 use super::super::locate::LocateCommand;
@@ -46,6 +47,8 @@ pub enum Command {
     Run(RunArguments),
     /// List every call of a training or serving step, and why
     Ops(Box<OpsCommand>),
+    /// Judge a finished run: thresholds, suspects and the page in one
+    Judge(JudgeCommand),
     /// Compare a record with what a machine file expects
     Gate(GateCommand),
     /// Decide whether a run is slower than a base, row by row

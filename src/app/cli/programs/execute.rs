@@ -15,6 +15,7 @@ impl Commgauge {
         match self.command {
             Command::Run(arguments) => run::run(&arguments, &mut std::io::stdout().lock()),
             Command::Ops(command) => command.execute(),
+            Command::Judge(command) => command.execute(),
             Command::Gate(command) => command.execute(),
             Command::Compare(command) => command.execute(),
             Command::History(command) => command.execute(),

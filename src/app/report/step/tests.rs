@@ -85,11 +85,11 @@ fn case_of(facts: &CaseFacts, call: &StepCall) -> CaseFacts {
 fn line_of_times(line: &CaseLine, microseconds: Option<&f64>) -> CaseLine {
     let mut line = CaseLine { calls_per_sample: 1, histograms: Vec::new(), ..line.clone() };
     let samples = &mut line.samples;
-    samples.doubtful.clear();
+    samples.excluded.clear();
     match microseconds {
         None => {
             *samples = commgauge_model::record::line::Samples::default();
-            line.outcome = Outcome::Waived { reason: "not here".to_owned() };
+            line.outcome = Outcome::Skipped { reason: "not here".to_owned() };
         }
         Some(middle) => {
             samples.slowest_nanoseconds =

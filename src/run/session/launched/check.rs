@@ -110,7 +110,8 @@ pub fn show(world: &dyn World, report: Option<&LaunchReport>, program: &dyn Prog
 /// Makes all ranks yield their processors while they wait if any of them share processors, and none otherwise.
 /// Collective.
 pub fn yield_if_oversubscribed(world: &dyn World, report: Option<&LaunchReport>) -> Result<()> {
-    let mut shared = [report.map_or(0, |report| u64::from(report.hosts.iter().any(|host| host.ranks_take_turns)))];
+    let mut shared =
+        [report.map_or(0, |report| u64::from(report.hosts.iter().any(|host| host.ranks_share_processors)))];
     world.broadcast_u64(&mut shared)?;
     mpi_call::yield_while_waiting(shared[0] != 0);
     Ok(())

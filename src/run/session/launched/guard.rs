@@ -1,4 +1,4 @@
-//! The watchdog of a launch: its collectors, its start, and what it is told of panics.
+//! The watchdog of a launch: its collectors, its start, and how it learns of panics.
 
 use super::description::{Launch, LaunchedBackend};
 use crate::mpi_call;
