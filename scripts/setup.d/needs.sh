@@ -42,6 +42,10 @@ find_needs() {
         "$(program python3)" -m pip --version >/dev/null 2>&1 ||
             need python3-pip python3-pip "fetches NVIDIA's packages for those checks"
     fi
+    if $with_prometheus; then
+        { has promtool && has prometheus; } || need prometheus golang-github-prometheus "reads the metrics, the alerts and the dashboard's queries"
+        has xmllint || need libxml2-utils libxml2 "holds test reports to the schema of Jenkins"
+    fi
     if $with_mpich; then
         has mpicc.mpich || need libmpich-dev mpich-devel "the second MPI that the tests run with"
         has mpiexec.mpich || has mpiexec.hydra || need mpich mpich "starts ranks of MPICH"

@@ -17,7 +17,7 @@ struct Remaining {
     files: usize,
 }
 
-const REMAINING: [Remaining; 1] = [Remaining { room: "report", circles: 7, files: 36 }];
+const REMAINING: [Remaining; 1] = [Remaining { room: "report", circles: 6, files: 33 }];
 
 /// Groups of files of which each reaches every other.
 fn circles(arrows: &Arrows) -> Vec<BTreeSet<&str>> {

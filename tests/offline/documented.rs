@@ -95,7 +95,8 @@ fn the_columns_and_metrics_that_the_how_tos_explain_are_those_that_are_written()
         assert!(columns.iter().any(|name| name == column), "docs/guide/howto-python.md does not explain `{column}`");
     }
     let written = printed("report run.jsonl --format prometheus")
-        + &printed("gate base.jsonl --machine two-ranks.toml --format prometheus");
+        + &printed("gate base.jsonl --machine two-ranks.toml --format prometheus")
+        + &printed("history . --format prometheus");
     for metric in explained("docs/guide/howto-nightly.md").iter().filter(|name| name.starts_with("commgauge_")) {
         assert!(written.contains(&format!("# TYPE {metric} ")), "{metric} is explained, and not written");
     }

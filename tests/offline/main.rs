@@ -36,6 +36,7 @@ mod layout;
 mod links;
 mod locate;
 mod model;
+mod monitoring;
 mod parsers;
 mod plan;
 mod qualify;

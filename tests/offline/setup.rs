@@ -337,8 +337,14 @@ fn a_dry_run_says_what_is_missing_and_changes_nothing() {
     }
     assert_eq!(machine.apt_calls(), "");
     assert_eq!(Machine::complete().set_up(&["--dry-run"]).0, 0);
-    let (_, said) = Machine::complete().set_up(&["--dry-run", "--with-mpich", "--with-python", "--with-chromium"]);
-    for word in ["libmpich-dev", "mpich ", "python3 ", "python3-pip", "chromium"] {
+    let (_, said) = Machine::complete().set_up(&[
+        "--dry-run",
+        "--with-mpich",
+        "--with-python",
+        "--with-chromium",
+        "--with-prometheus",
+    ]);
+    for word in ["libmpich-dev", "mpich ", "python3 ", "python3-pip", "chromium", "prometheus ", "libxml2-utils"] {
         assert!(said.contains(word), "{said}");
     }
 }

@@ -93,6 +93,9 @@ pub struct Run {
     pub started_at: String,
     /// Name of the suite.
     pub suite: String,
+    /// Name of the backend.
+    #[serde(default)]
+    pub backend: String,
     /// Library and version.
     pub library: String,
     /// Number of ranks.

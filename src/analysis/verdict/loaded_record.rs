@@ -31,6 +31,7 @@ impl LoadedRecord {
             run_id: header.run_id.clone(),
             started_at: header.started_at.clone(),
             suite: header.suite.name.clone(),
+            backend: header.backend.name.clone(),
             library: header.backend.library.clone(),
             world_size: header.world_size,
             synthetic: header.backend.synthetic,

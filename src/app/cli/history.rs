@@ -3,7 +3,7 @@
 use super::gate::confidence;
 use super::table_or_json::print;
 use super::terminal::columns;
-use super::verdict_output::replace;
+use super::verdict_output::{check_output, is_page, replace};
 use crate::report::{HistoryFormat, history_text, plots};
 use commgauge_analysis::verdict::LoadedRecord;
 use commgauge_analysis::verdict::history::{HistoryInput, HistoryRule, history};
@@ -25,6 +25,11 @@ pub struct HistoryCommand {
     /// How to write the history
     #[arg(long, value_enum, default_value_t)]
     pub format: HistoryFormat,
+
+    /// Write to a file instead of stdout; an existing file is replaced once the new one is complete. A name that ends in
+    /// .html makes the page
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 
     /// Show all rows, not only those that changed
     #[arg(long)]
@@ -51,6 +56,7 @@ impl HistoryCommand {
     /// Reads the records, prints the history, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
         let files = self.files()?;
+        check_output(self.file(), &files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
         let bar = bar(files.len() as u64);
         let mut input = HistoryInput::default();
         for file in &files {
@@ -67,8 +73,24 @@ impl HistoryCommand {
                 replace(&folder.join(name), &picture.standalone())?;
             }
         }
-        print(&history_text(&history, self.format, columns(self.width), self.all)?)?;
+        let text = history_text(&history, self.requested_format(), columns(self.width), self.all)?;
+        match self.file() {
+            Some(path) => replace(path, &text)?,
+            None => print(&text)?,
+        }
         Ok(history.exit_code)
+    }
+
+    fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| *path != Path::new("-"))
+    }
+
+    /// The format of the flag, or the one that the name of the file means.
+    fn requested_format(&self) -> HistoryFormat {
+        match self.file() {
+            Some(path) if is_page(path) && self.format == HistoryFormat::default() => HistoryFormat::Html,
+            _ => self.format,
+        }
     }
 
     /// The named record files, and the records directly inside the named folders, sorted by name.

@@ -5,7 +5,7 @@ use super::gate::gated;
 use super::report::ReportCommand;
 use super::table_or_json::print;
 use super::terminal::columns_of;
-use super::verdict_output::read_all;
+use super::verdict_output::{is_page, read_all};
 use crate::report::{SuspectsFormat, VerdictFormat, suspects_text, verdict_text};
 use commgauge_analysis::verdict::locate::{LocateOptions, Suspects, locate};
 use commgauge_analysis::verdict::{Allowed, Decision, GateRule, Verdict, most_severe};
@@ -102,8 +102,5 @@ fn summary(exit_code: i32, verdict: &Verdict, suspects: Option<&Suspects>) -> St
 /// Parses the name of a page.
 fn page(text: &str) -> std::result::Result<PathBuf, String> {
     let path = PathBuf::from(text);
-    match path.extension() {
-        Some(end) if end.eq_ignore_ascii_case("html") || end.eq_ignore_ascii_case("htm") => Ok(path),
-        _ => Err(format!("found `{text}`; accepted: a file name that ends in .html")),
-    }
+    if is_page(&path) { Ok(path) } else { Err(format!("found `{text}`; accepted: a file name that ends in .html")) }
 }

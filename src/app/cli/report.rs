@@ -2,7 +2,7 @@
 
 use super::OutputArguments;
 use super::gate::gated;
-use super::verdict_output::{check_output, read_all, replace};
+use super::verdict_output::{check_output, is_page, read_all, replace};
 use crate::report::{HtmlInput, HtmlRun, View, html};
 use commgauge_analysis::cost::{self, Fit, FitOptions, Measurements};
 use commgauge_analysis::verdict::locate::{LocateOptions, locate};
@@ -161,10 +161,6 @@ impl ReportCommand {
         let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: self.allow.clone() };
         compare(base, records, &rule)
     }
-}
-
-fn is_page(path: &Path) -> bool {
-    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("html") || end.eq_ignore_ascii_case("htm"))
 }
 
 /// The cost model fitted to the records, or why there is none.

@@ -58,6 +58,11 @@ pub(super) fn check_output(output: Option<&Path>, inputs: &[&Path]) -> Result<()
     }
 }
 
+/// Whether the name of an output asks for a page.
+pub(super) fn is_page(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("html") || end.eq_ignore_ascii_case("htm"))
+}
+
 /// Columns of a table: as requested, or those of the terminal if it goes to one.
 pub(super) fn columns(requested: Option<u16>, file: Option<&Path>) -> u16 {
     columns_of(requested, file.is_none() && std::io::stdout().is_terminal())

@@ -2,14 +2,16 @@
 //! row is fast enough is decided by the gate.
 
 use super::row::Status;
+use super::test_report::{case, non_success, skipped, suite, text as xml};
 use super::text::visible;
 use super::view::View;
-use commgauge_base::error::{Error, Result};
-use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
+use commgauge_base::error::Result;
+use quick_junit::{NonSuccessKind, Property, TestCaseStatus};
+use std::time::Duration;
 
 /// The report.
 pub(super) fn text(view: &View) -> Result<String> {
-    let mut suite = TestSuite::new("commgauge");
+    let mut suite = suite();
     for (name, value) in &view.provenance {
         suite.add_property(Property::new(*name, visible(value)));
     }
@@ -20,38 +22,38 @@ pub(super) fn text(view: &View) -> Result<String> {
         suite.add_property(Property::new("warning", visible(warning)));
     }
     for row in &view.rows {
-        let mut case = TestCase::new(visible(&row.facts.name), status(row));
-        case.set_classname(format!("{}.{}", row.facts.axis, row.facts.collective));
+        let mut case = case(&format!("{}.{}", row.facts.axis, row.facts.collective), &row.facts.name, status(row));
+        case.set_time(measured(row));
         suite.add_test_case(case);
     }
     // A failed run must show up where only failures are read.
     let code = view.exit_code();
     let mut status = TestCaseStatus::success();
     if code != 0 {
-        status = TestCaseStatus::non_success(NonSuccessKind::Error);
-        status.set_message(visible(&view.summary())).set_type(format!("exit code {code}"));
+        status = non_success(NonSuccessKind::Error, &view.summary(), format!("exit code {code}"));
     }
-    suite.add_test_case(TestCase::new("record", status));
-    let mut report = Report::new(visible(&format!("{}: {}", view.header.suite.name, view.summary())));
-    report.add_test_suite(suite);
-    report.to_string().map_err(|cause| Error::environment(format!("cannot write the report as XML: {cause}")))
+    suite.add_test_case(case("record", "record", status));
+    xml(&format!("{}: {}", view.header.suite.name, view.summary()), suite)
+}
+
+/// The time that the timed calls of a row took together.
+fn measured(row: &super::Row) -> Duration {
+    let seconds = row.latency.map_or(0.0, |latency| latency.median.0 * row.calls as f64);
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
 fn status(row: &super::Row) -> TestCaseStatus {
-    let with_reason = |mut status: TestCaseStatus| {
-        status.set_message(visible(&row.status.to_string()));
-        status
-    };
+    let reason = row.status.to_string();
+    let bad = |kind| non_success(kind, &reason, row.status.label());
     match &row.status {
         Status::Verified if row.is_incomplete() => {
-            let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
-            status.set_message(format!("{} of {} replicates measured", row.replicates, row.replicates_planned));
-            status
+            let message = format!("{} of {} replicates measured", row.replicates, row.replicates_planned);
+            non_success(NonSuccessKind::Error, &message, "incomplete")
         }
         Status::Verified => TestCaseStatus::success(),
         // None of these shows that data is correct.
-        Status::Skipped(_) | Status::Synthetic | Status::NotVerified => with_reason(TestCaseStatus::skipped()),
-        Status::Wrong { .. } => with_reason(TestCaseStatus::non_success(NonSuccessKind::Failure)),
-        Status::Failed(_) | Status::Missing => with_reason(TestCaseStatus::non_success(NonSuccessKind::Error)),
+        Status::Skipped(_) | Status::Synthetic | Status::NotVerified => skipped(&reason),
+        Status::Wrong { .. } => bad(NonSuccessKind::Failure),
+        Status::Failed(_) | Status::Missing => bad(NonSuccessKind::Error),
     }
 }

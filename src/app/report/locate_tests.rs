@@ -33,6 +33,7 @@ fn suspects(host: &str) -> Suspects {
             run_id: "run-1".to_owned(),
             started_at: "2026-01-01T00:00:00+00:00".to_owned(),
             suite: "qualify".to_owned(),
+            backend: "mpi".to_owned(),
             library: "Open MPI 4.1.4".to_owned(),
             world_size: 512,
             synthetic: true,

@@ -4,7 +4,9 @@
 use super::row::{Latency, Row};
 use super::text::visible;
 use super::view::View;
-use commgauge_base::units::Seconds;
+use commgauge_base::collective::Collective;
+use commgauge_base::units::{Bytes, Seconds};
+use commgauge_model::layout::Axis;
 
 /// The file.
 pub(super) fn text(view: &View) -> String {
@@ -36,20 +38,71 @@ pub(super) fn text(view: &View) -> String {
     out
 }
 
+/// What a row is selected and grouped by; every metric of a row has these labels.
+pub(super) struct RowLabels<'a> {
+    /// Name of the case.
+    pub case: &'a str,
+    /// The call.
+    pub collective: Collective,
+    /// Size argument in the sense of nccl-tests.
+    pub bytes_total: Bytes,
+    /// Axis whose groups carry it out.
+    pub axis: Axis,
+    /// Name of the suite.
+    pub suite: &'a str,
+    /// Name of the machine, or its file; empty where none was given.
+    pub machine: &'a str,
+    /// Name of the backend.
+    pub backend: &'a str,
+}
+
+impl RowLabels<'_> {
+    /// A line of the metric with these labels and further ones.
+    pub fn line(&self, out: &mut String, name: &str, further: &[(&str, &str)], value: f64) {
+        let (collective, axis) = (self.collective.name(), self.axis.to_string());
+        let bytes = self.bytes_total.0.to_string();
+        let mut labels = vec![
+            ("axis", axis.as_str()),
+            ("backend", self.backend),
+            ("bytes", &bytes),
+            ("case", self.case),
+            ("collective", collective),
+            ("machine", self.machine),
+            ("suite", self.suite),
+        ];
+        labels.extend_from_slice(further);
+        line(out, name, &labels, value);
+    }
+}
+
+fn labels<'a>(view: &'a View, row: &'a Row) -> RowLabels<'a> {
+    let (header, facts) = (&view.header, &row.facts);
+    RowLabels {
+        case: &facts.name,
+        collective: facts.collective,
+        bytes_total: facts.bytes_total,
+        axis: facts.axis,
+        suite: &header.suite.name,
+        machine: header.backend.machine.as_deref().unwrap_or(""),
+        backend: &header.backend.name,
+    }
+}
+
 fn latencies(out: &mut String, view: &View) {
     type Quantile = (&'static str, fn(&Latency) -> Option<Seconds>);
+    // Not the label `quantile`, which belongs to summaries, and these have neither sum nor count.
     const QUANTILES: [Quantile; 4] = [
-        ("0.5", |latency| Some(latency.median)),
-        ("0.9", |latency| latency.p90),
-        ("0.99", |latency| latency.p99),
-        ("0.999", |latency| latency.p999),
+        ("median", |latency| Some(latency.median)),
+        ("p90", |latency| latency.p90),
+        ("p99", |latency| latency.p99),
+        ("p999", |latency| latency.p999),
     ];
     let name = "commgauge_row_latency_seconds";
     metric(out, name, "Time of a call; quantiles with too few samples are absent.");
     for (row, latency) in view.rows.iter().filter_map(|row| Some((row, row.latency.as_ref()?))) {
-        for (quantile, of) in QUANTILES {
+        for (statistic, of) in QUANTILES {
             if let Some(seconds) = of(latency) {
-                line(out, name, &[("case", &row.facts.name), ("quantile", quantile)], seconds.0);
+                labels(view, row).line(out, name, &[("statistic", statistic)], seconds.0);
             }
         }
     }
@@ -60,7 +113,7 @@ fn values(out: &mut String, view: &View, name: &str, help: &str, of: impl Fn(&Ro
     metric(out, &name, help);
     for row in &view.rows {
         if let Some(value) = of(row) {
-            line(out, &name, &[("case", &row.facts.name)], value);
+            labels(view, row).line(out, &name, &[], value);
         }
     }
 }

@@ -45,12 +45,34 @@ pub struct Lineage {
     pub suite: String,
     /// Where it ran.
     pub place: String,
+    /// Name of the backend.
+    pub backend: String,
+    /// Machine file of the newest run; empty where none was given.
+    pub machine: String,
     /// The runs, the oldest first.
     pub runs: Vec<SeriesRun>,
     /// The rows that any of them has, in the order of the newest.
     pub rows: Vec<Series>,
     /// Runs at which rows changed.
     pub events: Vec<Event>,
+}
+
+impl Lineage {
+    /// A run by its index, with what else changed there, in words.
+    pub fn run_and_why(&self, run: u32) -> String {
+        let Some(run) = self.runs.get(run as usize) else { return "an unknown run".to_owned() };
+        format!("run {} of {}; {}", run.run_id, run.started_at, run.what_else_changed())
+    }
+}
+
+impl SeriesRun {
+    /// In what it differs from the run before it, as a sentence.
+    pub fn what_else_changed(&self) -> String {
+        match self.differences.as_slice() {
+            [] => "nothing else that the records hold changed there".to_owned(),
+            differences => format!("changed there: {}", differences.join("; ")),
+        }
+    }
 }
 
 /// A run.

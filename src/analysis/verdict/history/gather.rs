@@ -30,6 +30,8 @@ struct RunMedians {
     run_id: String,
     started_at: String,
     suite: String,
+    backend: String,
+    machine: String,
     facts: Facts,
     rows: Vec<(Series, Option<f64>)>,
     rows_left_out: u32,
@@ -127,6 +129,8 @@ impl RunMedians {
             run_id: header.run_id.clone(),
             started_at: header.started_at.clone(),
             suite: header.suite.name.clone(),
+            backend: header.backend.name.clone(),
+            machine: header.backend.machine.clone().unwrap_or_default(),
             facts: facts(loaded),
             rows,
             rows_left_out,
@@ -154,7 +158,8 @@ fn lineage(runs: Vec<RunMedians>) -> Lineage {
         shortened(&value(Allowed::Hosts, "hosts").unwrap_or_default()),
         value(Allowed::Versions, "backend").unwrap_or_default()
     );
-    let suite = runs.first().map(|run| run.suite.clone()).unwrap_or_default();
+    let newest = |of: fn(&RunMedians) -> &String| runs.last().map(of).cloned().unwrap_or_default();
+    let (suite, backend, machine) = (newest(|run| &run.suite), newest(|run| &run.backend), newest(|run| &run.machine));
     let series_runs = runs.iter().enumerate().map(|(at, run)| {
         let before = at.checked_sub(1).map(|before| &runs[before]);
         SeriesRun {
@@ -166,7 +171,7 @@ fn lineage(runs: Vec<RunMedians>) -> Lineage {
         }
     });
     let series_runs = series_runs.collect();
-    Lineage { suite, place, runs: series_runs, rows, events: Vec::new() }
+    Lineage { suite, place, backend, machine, runs: series_runs, rows, events: Vec::new() }
 }
 
 fn shortened(hosts: &str) -> String {

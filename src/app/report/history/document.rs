@@ -1,5 +1,6 @@
 //! The history for people: the changes of each place, the rows that changed, and what was left out.
 
+use super::trend::trend;
 use crate::report::document::{Block, Column, Mark, Table, optional, signed_percent};
 use commgauge_analysis::verdict::history::{Event, History, Lineage, Series};
 use commgauge_base::units::Seconds;
@@ -14,18 +15,33 @@ pub(super) fn document(history: &History, all_rows: bool) -> Vec<Block> {
         blocks.push(Block::list(["no run that could be looked at"]));
     }
     blocks.extend(history.lineages.iter().flat_map(|lineage| of_lineage(lineage, all_rows)));
+    blocks.extend(left_out(history));
+    blocks.extend(Block::headed_list("How it was decided:", Mark::None, &history.rule));
+    blocks
+}
+
+/// The files that have no say.
+pub(super) fn left_out(history: &History) -> Vec<Block> {
     let shown = history.left_out.iter().take(MAX_LEFT_OUT);
     let mut left_out: Vec<String> = shown.map(|file| format!("{}: {}", file.path, file.reason)).collect();
     if history.left_out.len() > MAX_LEFT_OUT {
         left_out.push(format!("and {} more; --format json lists them", history.left_out.len() - MAX_LEFT_OUT));
     }
     let heading = format!("Left out: {} files", history.left_out.len());
-    blocks.extend(Block::headed_list(&heading, Mark::None, left_out));
-    blocks.extend(Block::headed_list("How it was decided:", Mark::None, &history.rule));
-    blocks
+    Block::headed_list(&heading, Mark::None, left_out)
 }
 
 fn of_lineage(lineage: &Lineage, all_rows: bool) -> Vec<Block> {
+    let mut blocks = changes(lineage);
+    let shown: Vec<&Series> = lineage.rows.iter().filter(|row| all_rows || !row.changes.is_empty()).collect();
+    if !shown.is_empty() {
+        blocks.push(Block::Table(rows(lineage, &shown)));
+    }
+    blocks
+}
+
+/// A place, and the runs at which its rows changed.
+pub(super) fn changes(lineage: &Lineage) -> Vec<Block> {
     let dates = lineage.runs.first().zip(lineage.runs.last());
     let span = dates.map_or_else(String::new, |(first, last)| format!(", {} to {}", first.started_at, last.started_at));
     let heading = format!(
@@ -42,12 +58,12 @@ fn of_lineage(lineage: &Lineage, all_rows: bool) -> Vec<Block> {
     if lineage.events.is_empty() {
         blocks.push(Block::list(["no row changed"]));
     }
-    let shown: Vec<&Series> = lineage.rows.iter().filter(|row| all_rows || !row.changes.is_empty()).collect();
-    if !shown.is_empty() {
-        let rows = shown.iter().flat_map(|row| cells(lineage, row));
-        blocks.push(Block::Table(Table::new("", &COLUMNS, rows)));
-    }
     blocks
+}
+
+/// One line for each change of the rows, one for a row without any.
+pub(super) fn rows(lineage: &Lineage, rows: &[&Series]) -> Table {
+    Table::new("", &COLUMNS, rows.iter().flat_map(|row| cells(lineage, row)))
 }
 
 fn event_blocks(lineage: &Lineage, event: &Event) -> Vec<Block> {
@@ -60,18 +76,15 @@ fn event_blocks(lineage: &Lineage, event: &Event) -> Vec<Block> {
         "from run {} of {} on: rows slower {}, faster {} ({steps} time)",
         run.run_id, run.started_at, event.rows_slower, event.rows_faster
     );
-    let differs = match run.differences.as_slice() {
-        [] => "nothing else that the records hold changed there".to_owned(),
-        differences => format!("changed there: {}", differences.join("; ")),
-    };
-    vec![Block::marked(Mark::Alarm, [change]), Block::list([differs])]
+    vec![Block::marked(Mark::Alarm, [change]), Block::list([run.what_else_changed()])]
 }
 
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 10] = [
     Column::left("case", 0),
     Column::right("runs", 3),
     Column::right("first", 2),
     Column::right("newest", 1),
+    Column::left("trend", 5),
     Column::left("changed at", 0),
     Column::right("before", 2),
     Column::right("after", 2),
@@ -88,6 +101,7 @@ fn cells(lineage: &Lineage, row: &Series) -> Vec<Vec<String>> {
         measured.clone().count().to_string(),
         time(measured.clone().next().copied()),
         time(measured.last().copied()),
+        trend(&row.latency_seconds),
     ];
     if row.changes.is_empty() {
         return vec![[begin, vec![optional(None::<String>); 5]].concat()];

@@ -2,11 +2,16 @@
 
 mod csv;
 mod document;
+mod github;
+mod junit;
+mod page;
 mod plot;
+mod prometheus;
+mod trend;
 
 pub use plot::plots;
 
-use super::document::Terminal;
+use super::document::{Terminal, markdown};
 use commgauge_analysis::verdict::history::History;
 use commgauge_base::error::Result;
 
@@ -20,16 +25,34 @@ pub enum HistoryFormat {
     Json,
     /// One row for each run of each case.
     Csv,
+    /// Tables for a page or an issue.
+    Markdown,
+    /// A page with every row; `-o FILE.html` makes it, too.
+    Html,
+    /// A test report in JUnit's XML: a row that is slower since its last change fails.
+    Junit,
+    /// A text file for the collector of Prometheus' node exporter.
+    Prometheus,
+    /// Annotations of a GitHub workflow.
+    Github,
 }
 
-/// The history as text. `width` and `all_rows` are used by the table only: without the latter it shows the rows that changed.
+/// The history as text. `width` is used by the table only, `all_rows` by the table and Markdown: without it they show the
+/// rows that changed.
 ///
 /// # Errors
-/// Where a document cannot be written as JSON or CSV.
+/// Where a document cannot be written as JSON, CSV, XML or HTML.
 pub fn history_text(history: &History, format: HistoryFormat, width: u16, all_rows: bool) -> Result<String> {
     match format {
         HistoryFormat::Table => Ok(Terminal::plain(width).draw(&document::document(history, all_rows))),
         HistoryFormat::Csv => csv::text(history),
+        HistoryFormat::Markdown => {
+            Ok(format!("# commgauge history\n{}", markdown(&document::document(history, all_rows))))
+        }
+        HistoryFormat::Html => page::text(history),
+        HistoryFormat::Junit => junit::text(history),
+        HistoryFormat::Prometheus => Ok(prometheus::text(history)),
+        HistoryFormat::Github => Ok(github::text(history)),
         HistoryFormat::Json => super::verdict::json(history),
     }
 }

@@ -24,7 +24,7 @@ pub fn plots(history: &History, all_rows: bool) -> Vec<(String, Svg)> {
     pictures
 }
 
-fn picture(lineage: &Lineage, row: &Row) -> Svg {
+pub(super) fn picture(lineage: &Lineage, row: &Row) -> Svg {
     let mut x = Axis::linear("run", Unit::Count);
     x.ticks = ticks(lineage);
     let mut measured = Series::new("median of a run");

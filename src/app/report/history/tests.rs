@@ -76,7 +76,12 @@ fn no_format_passes_on_hostile_text() {
         let text = history_text(&history, *format, 120, true).unwrap();
         let bad = text.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}');
         assert_eq!(bad, None, "{format:?}");
-        assert!(*format != HistoryFormat::Csv || !text.contains("\n=1"), "a spreadsheet would run it");
+        match format {
+            HistoryFormat::Csv => assert!(!text.contains("\n=1"), "a spreadsheet would run it"),
+            HistoryFormat::Html | HistoryFormat::Markdown | HistoryFormat::Junit => assert!(!text.contains("<img")),
+            HistoryFormat::Github => assert!(text.lines().all(|line| line.starts_with("::")), "{text}"),
+            HistoryFormat::Prometheus | HistoryFormat::Json | HistoryFormat::Table => {}
+        }
     }
     for (name, picture) in plots(&history, true) {
         assert!(!picture.standalone().contains("<img") && !name.contains('/'), "{name}");

@@ -9,7 +9,7 @@ mod cost;
 mod curves;
 mod groups;
 mod histograms;
-mod page;
+pub(super) mod page;
 mod pair_reference;
 mod pairs;
 mod rows;

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 /// The whole page.
 #[derive(Debug, Template)]
 #[template(path = "report.html")]
-pub(super) struct Page {
+pub(in crate::report) struct Page {
     title: String,
     subtitle: String,
     synthetic: bool,
@@ -23,7 +23,7 @@ pub(super) struct Page {
 
 /// A part of the page with a heading.
 #[derive(Debug)]
-pub(super) struct Section {
+pub(in crate::report) struct Section {
     id: &'static str,
     title: &'static str,
     html: String,

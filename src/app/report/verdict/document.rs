@@ -1,6 +1,7 @@
 //! The verdict for people: coverage first, then the rows, the worst first, then the rule and what to fill in.
 
-use super::{coverage, curves, decision, value};
+use super::curves;
+use super::words::{coverage, decision, value};
 use crate::report::document::{self, Block, Column, Mark, Table, Tone, optional, share, signed_bounds, signed_percent};
 use commgauge_analysis::verdict::{Decision, Finding, Question, Row, Verdict};
 use commgauge_base::units::{Seconds, three_digits};

@@ -4,17 +4,19 @@
 
 mod curves;
 mod document;
+mod github;
 mod junit;
 mod prometheus;
+mod words;
 
 pub(super) use curves::document as curves;
 pub(super) use document::{findings, rows, tone, troubles};
+pub(super) use words::{coverage, thresholds, value};
 
 use super::document::{Terminal, escaped_markdown, markdown};
-use super::text::visible;
-use commgauge_analysis::verdict::{Metric, Question, Row, Verdict};
+use commgauge_analysis::verdict::Verdict;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::units::{Rate, Seconds};
+use words::headline;
 
 /// How a verdict is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -30,6 +32,8 @@ pub enum VerdictFormat {
     Markdown,
     /// A text file for the collector of Prometheus' node exporter.
     Prometheus,
+    /// Annotations of a GitHub workflow.
+    Github,
 }
 
 /// The verdict as text. `width` is used by the table only.
@@ -48,6 +52,7 @@ pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Res
         }
         VerdictFormat::Junit => junit::text(verdict),
         VerdictFormat::Prometheus => Ok(prometheus::text(verdict)),
+        VerdictFormat::Github => Ok(github::text(verdict)),
         VerdictFormat::Json => json(verdict),
     }
 }
@@ -73,59 +78,6 @@ pub(super) fn ascii_controls(json: &str) -> String {
         }
     }
     out
-}
-
-/// The first line: the question, the answer and its exit code.
-fn headline(verdict: &Verdict) -> String {
-    let what = verdict.question.name();
-    let judged = if verdict.question == Question::Gate { format!("; {}", thresholds(verdict)) } else { String::new() };
-    format!("{what}: {} (exit code {}){judged}", verdict.decision.name().to_uppercase(), verdict.exit_code)
-}
-
-/// How many limits of the machine file the verdict rests on.
-pub(super) fn thresholds(verdict: &Verdict) -> String {
-    let c = &verdict.coverage;
-    let missing = c.expectations.saturating_sub(c.expectations_judged);
-    format!("{} of {} thresholds judged, {missing} not measured", c.expectations_judged, c.expectations)
-}
-
-/// The coverage, as sentences.
-pub(super) fn coverage(verdict: &Verdict) -> Vec<String> {
-    let c = &verdict.coverage;
-    if verdict.question == Question::Consistency {
-        let certain = verdict.findings.iter().filter(|finding| finding.certain).count();
-        let found = verdict.findings.len();
-        return vec![format!(
-            "{} rows; {certain} findings beyond chance, {} that may be chance",
-            c.rows,
-            found - certain
-        )];
-    }
-    vec![
-        format!(
-            "coverage: {} of {} rows judged: {} passed, {} failed, {} inconclusive; {} not judged",
-            c.rows_judged, c.rows, c.rows_passed, c.rows_failed, c.rows_inconclusive, c.rows_not_judged
-        ),
-        format!("replicates of judged rows: {} of {} measured", c.replicates_measured, c.replicates_planned),
-    ]
-}
-
-/// A row's decision in a word.
-fn decision(row: &Row) -> &'static str {
-    row.decision.map_or("not judged", |decision| decision.name())
-}
-
-/// A value of a limit with its unit.
-pub(super) fn value(metric: Metric, value: f64) -> String {
-    match metric {
-        Metric::BusBandwidthBytesPerSecond => Rate(value).to_string(),
-        Metric::LatencySeconds => Seconds(value).to_string(),
-    }
-}
-
-/// Reasons joined into one escaped text.
-fn reasons(row: &Row) -> String {
-    visible(&row.reasons.join("; "))
 }
 
 #[cfg(test)]

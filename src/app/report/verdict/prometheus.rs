@@ -1,6 +1,6 @@
 //! The verdict as a text file for the collector of Prometheus' node exporter: no time stamps, one line for each judged row.
 
-use super::super::prometheus::{line, metric};
+use super::super::prometheus::{RowLabels, line, metric};
 use commgauge_analysis::verdict::{Metric, Row, Verdict};
 
 /// The file.
@@ -26,13 +26,27 @@ pub(super) fn text(verdict: &Verdict) -> String {
     }
     metric(&mut out, "commgauge_verdict_row_passed", "1 where a judged row passed, else 0.");
     for (row, decision) in verdict.rows.iter().filter_map(|row| Some((row, row.decision?))) {
-        let labels = [("case", row.name.as_str()), ("decision", decision.name()), ("question", question)];
         let passed = f64::from(u8::from(decision == commgauge_analysis::verdict::Decision::Pass));
-        line(&mut out, "commgauge_verdict_row_passed", &labels, passed);
+        let further = [("decision", decision.name()), ("question", question)];
+        labels(verdict, row).line(&mut out, "commgauge_verdict_row_passed", &further, passed);
     }
-    measured(&mut out, &verdict.rows);
+    measured(&mut out, verdict);
     beyond_rows(&mut out, verdict);
     out
+}
+
+fn labels<'a>(verdict: &'a Verdict, row: &'a Row) -> RowLabels<'a> {
+    // Runs that are judged together are of one suite and backend.
+    let run = verdict.runs.last();
+    RowLabels {
+        case: &row.name,
+        collective: row.collective,
+        bytes_total: row.bytes_total,
+        axis: row.axis,
+        suite: run.map_or("", |run| &run.suite),
+        machine: verdict.machine.as_deref().unwrap_or(""),
+        backend: run.map_or("", |run| &run.backend),
+    }
 }
 
 /// Violations of self-consistency, and changes of whole curves.
@@ -59,7 +73,8 @@ fn beyond_rows(out: &mut String, verdict: &Verdict) {
     }
 }
 
-fn measured(out: &mut String, rows: &[Row]) {
+fn measured(out: &mut String, verdict: &Verdict) {
+    let rows = &verdict.rows;
     for (wanted, name, help) in [
         (Metric::BusBandwidthBytesPerSecond, "bus_bandwidth_bytes_per_second", "bus bandwidth"),
         (Metric::LatencySeconds, "latency_seconds", "latency"),
@@ -75,12 +90,12 @@ fn measured(out: &mut String, rows: &[Row]) {
         metric(out, &median, &format!("Median {help} of the replicates of a judged row."));
         for (row, against) in &about {
             if let Some(number) = against.median {
-                line(out, &median, &[("case", &row.name)], number);
+                labels(verdict, row).line(out, &median, &[], number);
             }
         }
         metric(out, &limit, &format!("Limit of the {help} of a judged row."));
         for (row, against) in &about {
-            line(out, &limit, &[("case", &row.name)], against.limit);
+            labels(verdict, row).line(out, &limit, &[], against.limit);
         }
     }
     let slower: Vec<_> = rows.iter().filter_map(|row| Some((row, row.against_base.as_ref()?.slowdown?))).collect();
@@ -88,6 +103,6 @@ fn measured(out: &mut String, rows: &[Row]) {
         metric(out, "commgauge_verdict_row_slowdown_ratio", "Share by which a row is slower than in the base.");
     }
     for (row, slowdown) in slower {
-        line(out, "commgauge_verdict_row_slowdown_ratio", &[("case", &row.name)], slowdown);
+        labels(verdict, row).line(out, "commgauge_verdict_row_slowdown_ratio", &[], slowdown);
     }
 }

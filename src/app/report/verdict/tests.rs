@@ -118,6 +118,7 @@ fn no_format_passes_on_hostile_text() {
                     assert!(line.starts_with("commgauge_verdict_"), "{line}");
                 }
             }
+            VerdictFormat::Github => assert!(text.lines().all(|line| line.starts_with("::")), "{text}"),
             VerdictFormat::Table => {}
         }
         if *format == VerdictFormat::Junit {

@@ -1,0 +1,58 @@
+//! The sentences and words of a verdict that all of its formats share.
+
+use crate::report::text::visible;
+use commgauge_analysis::verdict::{Metric, Question, Row, Verdict};
+use commgauge_base::units::{Rate, Seconds};
+
+/// The first line: the question, the answer and its exit code.
+pub(super) fn headline(verdict: &Verdict) -> String {
+    let what = verdict.question.name();
+    let judged = if verdict.question == Question::Gate { format!("; {}", thresholds(verdict)) } else { String::new() };
+    format!("{what}: {} (exit code {}){judged}", verdict.decision.name().to_uppercase(), verdict.exit_code)
+}
+
+/// How many limits of the machine file the verdict rests on.
+pub(in crate::report) fn thresholds(verdict: &Verdict) -> String {
+    let c = &verdict.coverage;
+    let missing = c.expectations.saturating_sub(c.expectations_judged);
+    format!("{} of {} thresholds judged, {missing} not measured", c.expectations_judged, c.expectations)
+}
+
+/// The coverage, as sentences.
+pub(in crate::report) fn coverage(verdict: &Verdict) -> Vec<String> {
+    let c = &verdict.coverage;
+    if verdict.question == Question::Consistency {
+        let certain = verdict.findings.iter().filter(|finding| finding.certain).count();
+        let found = verdict.findings.len();
+        return vec![format!(
+            "{} rows; {certain} findings beyond chance, {} that may be chance",
+            c.rows,
+            found - certain
+        )];
+    }
+    vec![
+        format!(
+            "coverage: {} of {} rows judged: {} passed, {} failed, {} inconclusive; {} not judged",
+            c.rows_judged, c.rows, c.rows_passed, c.rows_failed, c.rows_inconclusive, c.rows_not_judged
+        ),
+        format!("replicates of judged rows: {} of {} measured", c.replicates_measured, c.replicates_planned),
+    ]
+}
+
+/// A row's decision in a word.
+pub(super) fn decision(row: &Row) -> &'static str {
+    row.decision.map_or("not judged", |decision| decision.name())
+}
+
+/// A value of a limit with its unit.
+pub(in crate::report) fn value(metric: Metric, value: f64) -> String {
+    match metric {
+        Metric::BusBandwidthBytesPerSecond => Rate(value).to_string(),
+        Metric::LatencySeconds => Seconds(value).to_string(),
+    }
+}
+
+/// Reasons joined into one escaped text.
+pub(super) fn reasons(row: &Row) -> String {
+    visible(&row.reasons.join("; "))
+}
