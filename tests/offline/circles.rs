@@ -17,7 +17,7 @@ struct Remaining {
     files: usize,
 }
 
-const REMAINING: [Remaining; 1] = [Remaining { room: "report", circles: 6, files: 33 }];
+const REMAINING: [Remaining; 1] = [Remaining { room: "report", circles: 1, files: 2 }];
 
 /// Groups of files of which each reaches every other.
 fn circles(arrows: &Arrows) -> Vec<BTreeSet<&str>> {

@@ -2,7 +2,6 @@
 
 use super::document::{Block, Column, Table, optional, range};
 use super::row::{Row, valid_samples};
-use super::view::View;
 use commgauge_base::stats::{Interval, MIN_FOR_INTERVAL, median, median_interval, sorted};
 use commgauge_base::units::three_digits;
 use commgauge_model::record::line::{CaseLine, Outcome};
@@ -66,7 +65,7 @@ pub(super) fn reading(factor: Option<f64>, interval: Option<Interval>) -> String
 }
 
 /// The table of all pairs, where there are any.
-pub(super) fn document(view: &View) -> Option<Block> {
+pub(super) fn document(pairs: &[Contention], rows: &[Row]) -> Option<Block> {
     const COLUMNS: [Column; 10] = [
         Column::left("axis", 0),
         Column::left("style", 4),
@@ -80,8 +79,8 @@ pub(super) fn document(view: &View) -> Option<Block> {
         Column::left("reads as", 5),
     ];
     let title = "contention: time of a call with all groups of its axis at once, over that with one group alone";
-    let rows = view.contention.iter().filter_map(|pair| Some(cells(pair, view.rows.get(pair.row)?)));
-    let table = Table::new(title, &COLUMNS, rows).whole_in("`commgauge report --format json` has every call");
+    let cells = pairs.iter().filter_map(|pair| Some(cells(pair, rows.get(pair.row)?)));
+    let table = Table::new(title, &COLUMNS, cells).whole_in("`commgauge report --format json` has every call");
     (!table.rows.is_empty()).then_some(Block::Table(table))
 }
 

@@ -2,7 +2,6 @@
 
 use super::contention::reading;
 use super::document::{Block, Column, Row, Table, Tone, optional, percent, range};
-use super::view::View;
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Seconds, three_digits};
 use commgauge_model::record::Record;
@@ -97,7 +96,7 @@ fn middle(nanoseconds: &[u64]) -> Option<f64> {
 }
 
 /// The table of all pairs, where there are any.
-pub(super) fn document(view: &View) -> Option<Block> {
+pub(super) fn document(pairs: &[CallInterference]) -> Option<Block> {
     const COLUMNS: [Column; 10] = [
         Column::left("timed", 0),
         Column::left("beside", 0),
@@ -111,8 +110,8 @@ pub(super) fn document(view: &View) -> Option<Block> {
         Column::left("reads as", 5),
     ];
     let title = "interference: time of a call while calls of another axis are under way, over that alone";
-    let table = Table::new(title, &COLUMNS, view.interference.iter().map(row))
-        .whole_in("`commgauge report --format json` has every pair");
+    let table =
+        Table::new(title, &COLUMNS, pairs.iter().map(row)).whole_in("`commgauge report --format json` has every pair");
     (!table.rows.is_empty()).then_some(Block::Table(table))
 }
 

@@ -1,7 +1,6 @@
 //! Matrix products that all ranks computed at the same time: shape, time, rate, interval.
 
 use super::document::{Block, Column, Row, Table, Tone, optional, range};
-use super::view::View;
 use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_model::record::line::Outcome;
 use commgauge_model::record::product_times::ProductTime;
@@ -9,11 +8,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The table of all products, where there are any.
-pub(super) fn document(view: &View) -> Option<Block> {
-    let first = view.products.first()?;
+pub(super) fn document(products: &[ProductTime], synthetic: bool) -> Option<Block> {
+    let first = products.first()?;
     // Values that are equal in all rows go into the title.
-    let one_type = view.products.iter().all(|time| time.product.element_type == first.product.element_type);
-    let all_right = view.products.iter().all(|time| time.trouble.is_none());
+    let one_type = products.iter().all(|time| time.product.element_type == first.product.element_type);
+    let all_right = products.iter().all(|time| time.trouble.is_none());
     let columns = [
         Column::left("layer", 0),
         Column::right("m", 0),
@@ -33,7 +32,7 @@ pub(super) fn document(view: &View) -> Option<Block> {
         counted(first.ranks_per_host as usize, "rank"),
         first.library
     );
-    let rows = view.products.iter().map(|time| row(time, view.header.backend.synthetic));
+    let rows = products.iter().map(|time| row(time, synthetic));
     Some(Block::Table(Table::new(title, &columns, rows).whole_in("`commgauge report --format json` has every product")))
 }
 

@@ -62,10 +62,10 @@ pub(super) fn closing(view: &View, notes: &Notes) -> Vec<Block> {
     }
     blocks.extend(screen::document(view));
     blocks.extend(view.steps.iter().flat_map(|step| step::document(step, &view.rows)));
-    blocks.extend(contention::document(view));
-    blocks.extend(interference::document(view));
+    blocks.extend(contention::document(&view.contention, &view.rows));
+    blocks.extend(interference::document(&view.interference));
     blocks.extend(calibration::document(view));
-    blocks.extend(products::document(view));
+    blocks.extend(products::document(&view.products, view.header.backend.synthetic));
     blocks.extend(replay::document(view));
     blocks.extend(notes.document());
     blocks.extend(Block::headed_list("Findings", Mark::Dash, &view.findings));

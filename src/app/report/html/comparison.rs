@@ -1,6 +1,6 @@
 //! The comparison with the base, row by row with intervals.
 
-use super::HtmlInput;
+use super::input::HtmlInput;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Unit};
 use crate::report::document::{Block, Figure};
 use crate::report::verdict::{curves, rows};

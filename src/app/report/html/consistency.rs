@@ -1,6 +1,6 @@
 //! Calls that are inconsistent with other calls of the same run.
 
-use super::HtmlInput;
+use super::input::HtmlInput;
 use crate::report::document::Block;
 use crate::report::verdict::{coverage, findings};
 

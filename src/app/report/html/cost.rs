@@ -1,6 +1,6 @@
 //! The cost model: alpha and beta with intervals, the curve over the points, and how far the points lie from its lines.
 
-use super::HtmlInput;
+use super::input::HtmlInput;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Unit};
 use crate::report::document::{Block, Column, Figure, Row, Table, Tone, optional};
 use crate::report::{calibration, fit};

@@ -1,9 +1,9 @@
 //! Bus bandwidth and latency against size, with what is expected, the bound and the intervals; and the distributions of
 //! latency.
 
-use super::HtmlInput;
 use super::groups::{Curve, Group, groups};
 use super::histograms;
+use super::input::HtmlInput;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Unit};
 use crate::report::document::{self, Block, Column, Figure, Table, Tone, optional, percent, range};
 use crate::report::row::Row;

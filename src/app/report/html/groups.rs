@@ -1,6 +1,6 @@
 //! Groups rows by chart: the same call, group, place and cadence, at several sizes.
 
-use super::HtmlInput;
+use super::input::HtmlInput;
 use crate::report::row::Row;
 use commgauge_base::collective::Placement;
 use commgauge_base::variant;

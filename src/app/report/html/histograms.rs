@@ -1,7 +1,7 @@
 //! How the times of a call scatter: histograms whose bins are the same in every report, and percentiles.
 
-use super::HtmlInput;
 use super::groups::{Curve, Group};
+use super::input::HtmlInput;
 use crate::chart::{Histogram, HistogramRow, Mark};
 use crate::report::document::{Column, Figure, Table};
 use crate::report::row::{Row, valid_samples};

@@ -1,7 +1,7 @@
 //! The 100 % reference for pairs of ranks: the expectation of the machine file, else the bound of its links, else the median of
 //! the same locality. All pairs of a measure and locality have the same kind, so that the cells of a picture are comparable.
 
-use super::HtmlRun;
+use super::input::HtmlRun;
 use crate::report::pairs::{Measure, Pair, PairLocality, PairsView};
 use commgauge_analysis::verdict::{Metric, Verdict};
 use commgauge_base::units::Bytes;

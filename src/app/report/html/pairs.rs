@@ -1,7 +1,7 @@
 //! Pairs of ranks as heat maps, in per cent of what is expected of them, of the links' bound or of the median of the same
 //! locality, by rank or, where there are many, by host. The reference is defined in `pair_reference`.
 
-use super::HtmlRun;
+use super::input::HtmlRun;
 use super::pair_reference::References;
 use crate::chart::{Cell, HeatMap};
 use crate::report::document::{Block, Column, Figure};

@@ -1,6 +1,6 @@
 //! Every row of every record, and every matrix product, up to the limit of a page.
 
-use super::{HtmlInput, HtmlRun};
+use super::input::{HtmlInput, HtmlRun};
 use crate::report::document::Block;
 use crate::report::products;
 use crate::report::table::{Notes, cases};
@@ -31,7 +31,7 @@ fn of_run(input: &HtmlInput, index: usize, run: &HtmlRun) -> Vec<Block> {
 pub(super) fn products(input: &HtmlInput) -> Vec<Block> {
     let mut blocks = Vec::new();
     for (index, run) in input.runs.iter().enumerate() {
-        if let Some(products) = products::document(&run.view) {
+        if let Some(products) = products::document(&run.view.products, run.view.header.backend.synthetic) {
             blocks.extend(heading(input, index, run).into_iter().chain([products]));
         }
     }

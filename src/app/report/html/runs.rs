@@ -1,6 +1,6 @@
 //! Provenance of every run, and late ranks.
 
-use super::{HtmlInput, HtmlRun};
+use super::input::{HtmlInput, HtmlRun};
 use crate::chart::{Axis, Bar, Bars, Unit};
 use crate::report::document::{Block, Column, Figure, Table, share};
 use crate::report::row::valid_samples;

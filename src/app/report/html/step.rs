@@ -1,6 +1,6 @@
 //! What the model communicates: every step in one line, then each with its charts and tables, of which the first is open.
 
-use super::HtmlInput;
+use super::input::HtmlInput;
 use crate::report::document::{Block, Column, Table, gigabytes};
 use crate::report::step::{Measure, Rule, StepView, Sum};
 use crate::report::{contention, interference, replay, screen, step};
@@ -36,7 +36,8 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         }
     }
     for run in input.runs {
-        blocks.extend(contention::document(&run.view).into_iter().chain(interference::document(&run.view)));
+        blocks.extend(contention::document(&run.view.contention, &run.view.rows));
+        blocks.extend(interference::document(&run.view.interference));
         blocks.extend(replay::document(&run.view));
     }
     blocks

@@ -1,6 +1,6 @@
 //! Suspects and next steps; without a search for suspects, the findings of pairs and arrivals alone.
 
-use super::HtmlInput;
+use super::input::HtmlInput;
 use crate::report::document::{Block, Table};
 use crate::report::locate;
 

@@ -3,6 +3,7 @@
 use super::*;
 use commgauge_analysis::cost::{FitOptions, Measurements, fit};
 use commgauge_analysis::verdict::{ConsistencyRule, GateRule, LoadedRecord, consistency, gate};
+use commgauge_model::record::Record;
 use serde_json::Value;
 
 const SAMPLE: &str = include_str!("../../../../tests/data/sample-record.jsonl");

@@ -1,6 +1,6 @@
 //! The summary at the top: results of the run, of the expectations and of the comparison, and the coverage.
 
-use super::HtmlInput;
+use super::input::HtmlInput;
 use crate::report::document::{Badge, Block, Tone};
 use crate::report::verdict::{coverage, rows, thresholds, tone, troubles};
 use crate::report::view::View;

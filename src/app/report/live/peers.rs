@@ -3,7 +3,7 @@
 use super::super::peer_table::{Divided, Peer};
 use super::super::row::Row;
 use super::super::view::View;
-use super::{LiveFormat, Run};
+use super::form::{LiveFormat, Run};
 use commgauge_model::record::line::Header;
 
 /// The tables, and how far they are written.

@@ -6,7 +6,7 @@ use super::super::row::Row;
 use super::super::section::{Section, sections};
 use super::super::table::{self, MIN_WIDTH, Notes};
 use super::super::view::View;
-use super::{LiveFormat, Run};
+use super::form::{LiveFormat, Run};
 use commgauge_model::record::line::Header;
 
 /// The sections, and how far they are written.

@@ -1,6 +1,6 @@
 //! The pairs as comma-separated values: one row for each, base units in the column names, empty where there is no number.
 
-use super::{Measure, Pair, PairRank, PairsView};
+use super::view::{Measure, Pair, PairRank, PairsView};
 use crate::report::text::harmless;
 use commgauge_base::comma_separated::{Column, comma_separated};
 use commgauge_base::error::Result;

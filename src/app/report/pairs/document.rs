@@ -1,7 +1,7 @@
 //! The pairs: what was measured, the median of each locality, averages of hosts and ranks, and the pairs or their matrix.
 
 use super::heat_map::{heat_map, legend};
-use super::{LocalityStatistics, Measure, PairLocality, PairsView, Standing};
+use super::view::{LocalityStatistics, Measure, PairLocality, PairsView, Standing};
 use crate::report::document::{Block, Column, Row, Table, Terminal, Tone};
 use commgauge_base::units::three_digits;
 

@@ -1,6 +1,6 @@
 //! From the lines of a record to the pairs: values over the replicates, medians of the localities, averages of hosts.
 
-use super::{LocalityStatistics, Measure, Pair, PairLocality, PairRank, PairValue, PairsView, Standing};
+use super::view::{LocalityStatistics, Measure, Pair, PairLocality, PairRank, PairValue, PairsView, Standing};
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::Bytes;
 use commgauge_model::record::Record;

@@ -1,7 +1,7 @@
 //! The matrix on a terminal: numbers where they fit, shades where they do not, hosts instead of ranks where those do not fit
 //! either.
 
-use super::{Measure, Pair, PairsView};
+use super::view::{Measure, Pair, PairsView};
 use crate::report::color::Paint;
 use crate::report::text::{visible, wrap};
 

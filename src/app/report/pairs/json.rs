@@ -1,6 +1,6 @@
 //! The pairs as a part of the report's JSON document: base units in the names, `null` where there is no number.
 
-use super::{LocalityStatistics, Measure, Pair, PairLocality, PairsView, SlowPair, Standing};
+use super::view::{LocalityStatistics, Measure, Pair, PairLocality, PairsView, SlowPair, Standing};
 use commgauge_base::units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;

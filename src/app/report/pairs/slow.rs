@@ -9,7 +9,7 @@
 //!   comparisons together pass by chance with 1 % (Bonferroni: 0.01 / c each). The last factor corrects for the
 //!   uncertainty of the scatter of few pairs; tuned by simulation, checked by a test.
 
-use super::{Measure, PairLocality, PairValue, PairsView, SlowPair};
+use super::view::{Measure, PairLocality, PairValue, PairsView, SlowPair};
 use commgauge_base::stats::{median, sorted, upper_normal_quantile};
 
 /// False-alarm probability over all comparisons of a record with healthy pairs.

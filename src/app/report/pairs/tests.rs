@@ -1,8 +1,10 @@
 //! Golden reports of pairs in every format, and properties of any of them. The records are made here: on eight ranks of two
 //! hosts one link is at a quarter, and a round of one measure has wrong data.
 
+use super::view::Standing;
 use super::*;
 use crate::report::{Format, View, render};
+use commgauge_base::units::Bytes;
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::record::Line;
 use commgauge_model::record::line::{CaseLine, EndStatus, Outcome, PairTimes, Plan, RankFacts, Samples};

@@ -1,7 +1,6 @@
 //! The columns of the Intel MPI benchmarks, IMB-MPI1 (`src_c/IMB_output.c`). <https://github.com/intel/mpi-benchmarks>
 
-use super::mean_times::{Columns, Numbers, Size, Test, megabytes_per_second, microseconds};
-use super::osu::mpi_name;
+use super::mean_columns::{Columns, Numbers, Size, Test, megabytes_per_second, microseconds, mpi_name};
 use commgauge_base::collective::Collective;
 use commgauge_model::record::line::CaseFacts;
 

@@ -1,12 +1,13 @@
 //! Tables of mean times on the ranks, as OSU and IMB print them: one for each call, axis, element type, placement and cadence.
 //! Calls without a test in the tool are left out, with a comment.
 
-use super::{Block, Divided, divided, imb, osu};
+use super::block::{Block, Divided, divided};
+use super::mean_columns::{Numbers, Size, Test};
+use super::{imb, osu};
 use crate::report::rank_means::RankMeans;
 use crate::report::row::{Row, Status};
 use crate::report::text::visible;
 use commgauge_base::collective::Collective;
-use commgauge_base::units::Seconds;
 use commgauge_base::variant;
 use commgauge_model::record::line::Header;
 use std::collections::BTreeSet;
@@ -16,46 +17,6 @@ use std::collections::BTreeSet;
 pub(super) enum Tool {
     Osu,
     Imb,
-}
-
-/// A test of a tool, and the columns of its table.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Test {
-    /// Name in the title.
-    pub name: &'static str,
-    pub size: Size,
-    pub columns: Columns,
-}
-
-/// Meaning of the size column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Size {
-    /// `bytes_total`.
-    Total,
-    /// One rank's block of it.
-    Block,
-    /// Nothing, as nothing is moved.
-    None,
-}
-
-/// Columns after the size.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Columns {
-    /// Over the ranks: least, mean and most.
-    Ranks,
-    /// The mean, and where the tool writes it a rate.
-    OneWay,
-    /// Over the ranks, and the rate of so many messages.
-    RanksAndRate { messages: f64 },
-    /// The rate of so many messages.
-    Rate { messages: f64 },
-}
-
-/// The values of one line.
-pub(super) struct Numbers {
-    pub bytes: u64,
-    pub calls: u64,
-    pub times: RankMeans,
 }
 
 /// The text before the first table.
@@ -184,17 +145,5 @@ impl Block for CallBlock {
 
     fn end(&self, _: &[Row]) -> String {
         "\n".to_owned()
-    }
-}
-
-pub(super) fn microseconds(time: Seconds) -> f64 {
-    time.0 * 1e6
-}
-
-/// Rate of `messages` messages in the time of the slowest rank, in 10^6 bytes per second, as both tools count.
-pub(super) fn megabytes_per_second(numbers: &Numbers, messages: f64) -> f64 {
-    match numbers.times.most.0 {
-        seconds if seconds > 0.0 => messages * numbers.bytes as f64 / seconds * 1e-6,
-        _ => 0.0,
     }
 }

@@ -4,7 +4,7 @@
 //! nccl-tests measures one collective, back to back. So there is one block for each collective on each axis. Isolated cases and
 //! cases that were not measured are left out, with a comment; comments begin with `#` as in that tool.
 
-use super::{Block, Divided, divided};
+use super::block::{Block, Divided, divided};
 use crate::report::row::{Row, Status};
 use crate::report::text::visible;
 use commgauge_base::collective::{Collective, Placement};

@@ -1,9 +1,8 @@
 //! The columns of the OSU micro-benchmarks, as version 7 writes them without options.
 //! <https://mvapich.cse.ohio-state.edu/benchmarks/>
 
-use super::mean_times::{Columns, Numbers, Size, Test, megabytes_per_second, microseconds};
+use super::mean_columns::{Columns, Numbers, Size, Test, megabytes_per_second, microseconds, mpi_name};
 use commgauge_base::collective::Collective;
-use commgauge_base::element::ElementType;
 use commgauge_model::record::line::CaseFacts;
 
 /// The test that measures the collective, by its title.
@@ -52,20 +51,5 @@ pub(super) fn line(test: Test, numbers: &Numbers) -> String {
     match test.size {
         Size::None => format!("{value:>17.2}\n"),
         Size::Total | Size::Block => format!("{:<10}{value:>18.2}\n", numbers.bytes),
-    }
-}
-
-/// The name that MPI has for the type, or ours where it has none.
-pub(super) fn mpi_name(element_type: ElementType) -> &'static str {
-    match element_type {
-        ElementType::Int8 => "MPI_CHAR",
-        ElementType::Uint8 => "MPI_BYTE",
-        ElementType::Int32 => "MPI_INT",
-        ElementType::Uint32 => "MPI_UINT32_T",
-        ElementType::Int64 => "MPI_LONG",
-        ElementType::Uint64 => "MPI_UINT64_T",
-        ElementType::Float32 => "MPI_FLOAT",
-        ElementType::Float64 => "MPI_DOUBLE",
-        other => other.name(),
     }
 }
