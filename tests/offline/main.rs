@@ -39,6 +39,7 @@ mod model;
 mod monitoring;
 mod parsers;
 mod plan;
+mod qualified;
 mod qualify;
 mod rank;
 mod resume;

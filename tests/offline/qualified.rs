@@ -1,0 +1,130 @@
+//! A cluster that reaches what its machine file expects passes its qualification, and one with a fault does not, and is told which:
+//! over all shipped machine files and faults. The runs are simulated on links that are good enough for the thresholds, and are given the
+//! marks of measured ones, since nothing simulated ever passes.
+
+use crate::offline::{commgauge, text};
+use crate::records;
+use commgauge::config::{Machine, Shipped};
+use commgauge::record::Line;
+use commgauge::record::line::{Header, Outcome};
+use regex::{Captures, Regex};
+use std::path::Path;
+
+/// Nodes, so many that an outlier among them can be named.
+const NODES: u32 = 4;
+
+/// A fault, and what of it must be named.
+const FAULTS: [(&str, &str); 3] =
+    [("node:2:rate=0.5", "node 2"), ("link:1-3:rate=0.4", "link between node 1"), ("rail:0:rate=0.5", "rail 0")];
+
+/// The machine file with links that no threshold is too high for: their rates and latencies are those of wires, while thresholds are what
+/// libraries reach by algorithms that the simulation does not know, such as sums in the switches.
+fn reaching(text: &str) -> String {
+    // Records know hosts, of which several may make one node of the machine.
+    let count = |key: &str| -> Option<u32> {
+        let found = Regex::new(&format!(r"(?m)^{key} = (\d+)")).expect("an expression").captures(text)?;
+        found[1].parse().ok()
+    };
+    let hosts = count("hosts_per_node").unwrap_or(1);
+    let mut text = text.replace(&format!("hosts_per_node = {hosts}"), "hosts_per_node = 1");
+    for key in ["ranks_per_node", "adapters_per_node"] {
+        let of_node = count(key).expect(key);
+        text = text.replace(&format!("{key} = {of_node}"), &format!("{key} = {}", of_node / hosts));
+    }
+    let links = text.split("[applies_to]").next().unwrap_or_default();
+    let latency = Regex::new(r#"(?m)^latency = "[^"]+""#).expect("an expression");
+    let rate = Regex::new(r#"(?m)^(rate\w*) = "([0-9.]+)(\D+)""#).expect("an expression");
+    let links = latency.replace_all(links, "latency = \"100ns\"");
+    let faster = |found: &Captures| {
+        let value: f64 = found[2].parse().expect("a number");
+        format!("{} = \"{}{}\"", &found[1], 10.0 * value, &found[3])
+    };
+    rate.replace_all(&links, faster).into_owned()
+}
+
+/// A simulated run as the machine's own devices and library would have recorded it.
+fn as_measured(record: &Path, machine: &Machine) {
+    let judged = machine.judged_runs.as_ref().expect("[applies_to]");
+    let text = std::fs::read_to_string(record).expect("a record");
+    let mut lines: Vec<Line> = text.lines().map(|line| serde_json::from_str(line).expect("a line")).collect();
+    for line in &mut lines {
+        match line {
+            Line::Header(header) => mark(header, judged),
+            Line::Case(case) => {
+                if let Outcome::Measured { verified } = &mut case.outcome {
+                    *verified = true;
+                }
+                case.warnings.retain(|warning| !warning.starts_with("synthetic"));
+            }
+            _ => {}
+        }
+    }
+    records::write(record, &lines);
+}
+
+fn mark(header: &mut Header, judged: &commgauge::config::machine::JudgedRuns) {
+    header.backend.synthetic = false;
+    header.warnings.clear();
+    header.backend.name.clone_from(&judged.backend);
+    header.backend.library = format!("{} 99.0", judged.library.as_deref().unwrap_or("NCCL"));
+    for rank in &mut header.ranks {
+        rank.device = judged.devices.first().map(|device| format!("NVIDIA {device}"));
+    }
+}
+
+/// Exit code and output of a judgement on a run with a fault, or without any.
+fn judged(name: &str, fault: Option<&str>) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = format!("embedded:suites/machines/{name}.toml");
+    let shown = text(&commgauge(folder.path(), &["show", "machine", name]).stdout);
+    std::fs::write(folder.path().join("fast.toml"), reaching(&shown)).expect("written");
+    let machine = Machine::load(Path::new(&file)).expect("a machine");
+    let covered = machine.required_coverage.as_ref().and_then(|coverage| coverage.nodes.iter().max());
+    let nodes = covered.map_or(NODES, |covered| NODES.max(*covered)).to_string();
+    let mut words = vec!["simulate", "qualify-gpu", "--machine", "fast.toml", "--nodes", &nodes, "-o", "run.jsonl"];
+    words.extend(fault.into_iter().flat_map(|fault| ["--fault", fault]));
+    let ran = commgauge(folder.path(), &words);
+    assert_eq!(ran.status.code(), Some(0), "{name}: {}", text(&ran.stderr));
+    as_measured(&folder.path().join("run.jsonl"), &machine);
+    let ran = commgauge(folder.path(), &["judge", "run.jsonl", "--machine", &file, "--width", "200"]);
+    (ran.status.code(), text(&ran.stdout) + &text(&ran.stderr))
+}
+
+/// All machine files that expect anything.
+fn machines() -> Vec<String> {
+    let expects = |name: &String| {
+        let file = format!("embedded:suites/machines/{name}.toml");
+        !Machine::load(Path::new(&file)).expect("a machine").expectations.is_empty()
+    };
+    Shipped::Machine.embedded_names().into_iter().filter(expects).collect()
+}
+
+#[track_caller]
+fn passes(name: &str) {
+    let (code, said) = judged(name, None);
+    assert!(code == Some(0) && said.starts_with("judge: PASS"), "{name}: {said}");
+    assert!(said.contains("no suspects"), "{name}: {said}");
+}
+
+#[track_caller]
+fn fails(name: &str, (fault, culprit): (&str, &str)) {
+    let (code, said) = judged(name, Some(fault));
+    assert!(code == Some(1) && said.starts_with("judge: FAIL"), "{name}, {fault}: {said}");
+    let suspect = said.lines().find(|line| line.starts_with("locate: ")).unwrap_or_default();
+    assert!(suspect.starts_with(&format!("locate: suspect: {culprit}")), "{name}, {fault}: {suspect}");
+}
+
+#[test]
+fn every_shipped_machine_that_reaches_its_thresholds_passes_and_with_a_fault_it_fails_and_is_told_which() {
+    // Faults in turn; the test below plants every fault in every machine.
+    for (name, fault) in machines().iter().zip(FAULTS.into_iter().cycle()) {
+        passes(name);
+        fails(name, fault);
+    }
+}
+
+#[test]
+#[ignore = "minutes: cargo test --release --test offline qualified:: -- --ignored"]
+fn every_fault_in_every_shipped_machine_is_named() {
+    machines().iter().for_each(|name| FAULTS.into_iter().for_each(|fault| fails(name, fault)));
+}
