@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub use commgauge_analysis::{cost, interop, machine_time, planner, verdict};
-pub use commgauge_app::{chart, cli, doctor, launch, report};
+pub use commgauge_app::{chart, cli, doctor, launch, report, store};
 pub use commgauge_base::{
     collective, comma_separated, digest, element, error, geometry, host_clock, pattern, progress, random, rank_list,
     sample, shared_memory, stats, units, variant,

@@ -7,3 +7,4 @@ pub mod cli;
 pub mod doctor;
 pub mod launch;
 pub mod report;
+pub mod store;

@@ -37,6 +37,13 @@ pub fn launcher(ranks: u32) -> Command {
     command
 }
 
+/// A shell script that carries out another one on each rank. Not an application for each rank: mpirun of Open MPI 5.0.7 (Debian 13)
+/// crashes where a `:` stands between two.
+pub fn by_rank(scripts: &[impl AsRef<str>]) -> String {
+    let arms = scripts.iter().enumerate().map(|(rank, script)| format!("{rank}) {} ;;\n", script.as_ref()));
+    format!("case ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} in\n{}esac", arms.collect::<String>())
+}
+
 /// Locks out other launches of the tests for as long as the value exists: ranks that share their cores measure
 /// nothing.
 ///

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{COMMGAUGE, FAMILY, Ran, SWEEP, doubles, launcher, lines, record_in, skipped, words};
+use common::{COMMGAUGE, FAMILY, Ran, SWEEP, by_rank, doubles, launcher, lines, record_in, skipped, words};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -11,13 +11,8 @@ const SMALL: &str = "all_reduce -b 8 -e 8 -n 2 -w 0 --replicates 1 --warm-buffer
 
 /// A rank for each shell command, in which `"$@"` is replaced by the program and its arguments.
 fn ranks(scripts: &[&str], flags: &str) -> Command {
-    let mut command = launcher(1);
-    for (index, script) in scripts.iter().enumerate() {
-        if index > 0 {
-            command.args([":", if FAMILY == "open-mpi" { "-np" } else { "-n" }, "1"]);
-        }
-        command.args(["sh", "-c", script, "sh", SWEEP]).args(words(SMALL)).args(words(flags));
-    }
+    let mut command = launcher(scripts.len() as u32);
+    command.args(["sh", "-c", &by_rank(scripts), "sh", SWEEP]).args(words(SMALL)).args(words(flags));
     command
 }
 
@@ -111,16 +106,12 @@ fn two_hosts_of_one_machine(folder: &Path, flags: &str) -> Option<Command> {
     command
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        .env("OMPI_MCA_plm_rsh_agent", &agent);
-    command.env("OMPI_MCA_plm", "rsh").current_dir(env!("CARGO_MANIFEST_DIR"));
-    command.args(["--bind-to", "none", "--oversubscribe"]);
-    for (index, (host, script)) in [("hosta", r#"exec "$@""#), ("hostb", limited)].into_iter().enumerate() {
-        if index > 0 {
-            command.arg(":");
-        }
-        command.args(["-np", "1", "--host", host, "sh", "-c", script, "sh", SWEEP]);
-        command.args(words(SMALL)).args(words(flags));
-    }
+        .env("OMPI_MCA_plm_rsh_agent", &agent)
+        .env("PRTE_MCA_plm_ssh_agent", &agent);
+    command.env("OMPI_MCA_plm", "rsh").env("PRTE_MCA_plm", "ssh").current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.args(["--bind-to", "none", "-np", "2", "--host", "hosta:1,hostb:1"]);
+    command.args(["sh", "-c", &by_rank(&[r#"exec "$@""#, limited]), "sh", SWEEP]);
+    command.args(words(SMALL)).args(words(flags));
     Some(command)
 }
 

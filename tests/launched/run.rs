@@ -111,14 +111,14 @@ fn a_sweep_prints_what_a_parser_of_nccl_tests_reads() {
 #[test]
 fn ranks_that_find_different_files_for_a_name_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let mut command = launcher(1);
     fs::write(folder.path().join("smoke.toml"), SUITE_TEXT).unwrap();
     // The second rank starts in a folder without such a file, and uses the embedded one.
     let elsewhere = folder.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
-    command.args(["-wdir", folder.path().to_str().unwrap(), common::SUITE, "smoke", "--check-launch"]);
-    command.args([":", if FAMILY == "open-mpi" { "-np" } else { "-n" }, "1", "-wdir", elsewhere.to_str().unwrap()]);
-    command.args([common::SUITE, "smoke", "--check-launch"]);
+    let starting_in = |folder: &std::path::Path| format!(r#"cd {} && exec "$@""#, folder.display());
+    let scripts = [starting_in(folder.path()), starting_in(&elsewhere)];
+    let mut command = launcher(2);
+    command.args(["sh", "-c", &common::by_rank(&scripts), "sh", common::SUITE, "smoke", "--check-launch"]);
     let refused = Ran::of(&mut command, 30).ended_with(7);
     let output_text = format!("{}{}", refused.stdout, refused.stderr);
     assert!(output_text.contains("the ranks do not run the same suite"), "{output_text}");
@@ -150,7 +150,7 @@ fn ranks_on_two_hosts_are_distinguished() {
     let record = record_in(&folder);
     let agent = agent.to_str().unwrap();
     let mut flags = words(if FAMILY == "open-mpi" {
-        "--launcher-arg=--mca --launcher-arg=plm --launcher-arg=rsh --launcher-arg=--mca --launcher-arg=plm_rsh_agent"
+        "--launcher-arg=--mca --launcher-arg=plm_rsh_agent"
     } else {
         "--launcher-arg=-launcher --launcher-arg=ssh --launcher-arg=-launcher-exec"
     });

@@ -113,7 +113,8 @@ fn the_readme_says_what_matters_in_six_hundred_words() {
 #[test]
 fn the_example_for_pandas_runs_where_pandas_is() {
     let python = |words: &[&str], folder: &std::path::Path| {
-        std::process::Command::new("python3").args(words).current_dir(folder).output()
+        let packages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools/readers");
+        std::process::Command::new("python3").args(words).env("PYTHONPATH", packages).current_dir(folder).output()
     };
     let folder = tempfile::tempdir().expect("a folder");
     if !python(&["-c", "import pandas"], folder.path()).is_ok_and(|output| output.status.success()) {

@@ -45,4 +45,5 @@ mod rank;
 mod resume;
 mod selftest;
 mod setup;
+mod store;
 mod worse;

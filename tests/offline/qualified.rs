@@ -43,13 +43,16 @@ fn reaching(text: &str) -> String {
 }
 
 /// A simulated run as the machine's own devices and library would have recorded it.
-fn as_measured(record: &Path, machine: &Machine) {
+pub fn as_measured(record: &Path, machine: &Machine, change: impl Fn(&mut Header)) {
     let judged = machine.judged_runs.as_ref().expect("[applies_to]");
     let text = std::fs::read_to_string(record).expect("a record");
     let mut lines: Vec<Line> = text.lines().map(|line| serde_json::from_str(line).expect("a line")).collect();
     for line in &mut lines {
         match line {
-            Line::Header(header) => mark(header, judged),
+            Line::Header(header) => {
+                mark(header, judged);
+                change(header);
+            }
             Line::Case(case) => {
                 if let Outcome::Measured { verified } = &mut case.outcome {
                     *verified = true;
@@ -85,7 +88,7 @@ fn judged(name: &str, fault: Option<&str>) -> (Option<i32>, String) {
     words.extend(fault.into_iter().flat_map(|fault| ["--fault", fault]));
     let ran = commgauge(folder.path(), &words);
     assert_eq!(ran.status.code(), Some(0), "{name}: {}", text(&ran.stderr));
-    as_measured(&folder.path().join("run.jsonl"), &machine);
+    as_measured(&folder.path().join("run.jsonl"), &machine, |_| {});
     let ran = commgauge(folder.path(), &["judge", "run.jsonl", "--machine", &file, "--width", "200"]);
     (ran.status.code(), text(&ran.stdout) + &text(&ran.stderr))
 }

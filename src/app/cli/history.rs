@@ -1,10 +1,12 @@
 //! `commgauge history DIR`: runs over time, row by row, and where they changed.
 
 use super::gate::confidence;
+use super::history_store::StoreCommand;
 use super::table_or_json::print;
 use super::terminal::columns;
 use super::verdict_output::{check_output, is_page, replace};
 use crate::report::{HistoryFormat, history_text, plots};
+use crate::store::{RowFilter, Store};
 use commgauge_analysis::verdict::LoadedRecord;
 use commgauge_analysis::verdict::history::{HistoryInput, HistoryRule, history};
 use commgauge_base::error::{Error, Result};
@@ -16,11 +18,31 @@ use std::path::{Path, PathBuf};
 /// Reads every record (*.jsonl) of the folders, puts runs of one suite on the same hosts, devices and ranks together, and looks
 /// for steps: between which two runs, by how much, in how many rows, and what else differs between those runs. Ends with 0
 /// where no row is slower since its last change, 1 where one is, 3 where there are too few runs.
+///
+/// A fleet's history outgrows a folder: `commgauge history add RECORD --store DIR` keeps records, an index of them and a
+/// dataset for other programs, and --store DIR shows the history of all of them.
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct HistoryCommand {
+    /// Keeps a store.
+    #[command(subcommand)]
+    pub store_command: Option<StoreCommand>,
+
     /// Folders with records, or records
-    #[arg(required = true, value_name = "DIR")]
+    #[arg(required_unless_present = "store", value_name = "DIR")]
     pub places: Vec<PathBuf>,
+
+    /// Instead of folders: the store of `commgauge history add`
+    #[arg(long, value_name = "DIR", conflicts_with = "places")]
+    pub store: Option<PathBuf>,
+
+    /// With --store: only rows whose names contain this text
+    #[arg(long, value_name = "TEXT", requires = "store")]
+    pub case: Option<String>,
+
+    /// With --store: only runs of this suite
+    #[arg(long, value_name = "NAME", requires = "store")]
+    pub suite: Option<String>,
 
     /// How to write the history
     #[arg(long, value_enum, default_value_t)]
@@ -55,15 +77,17 @@ pub struct HistoryCommand {
 impl HistoryCommand {
     /// Reads the records, prints the history, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
-        let files = self.files()?;
-        check_output(self.file(), &files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
-        let bar = bar(files.len() as u64);
-        let mut input = HistoryInput::default();
-        for file in &files {
-            input.add(file, LoadedRecord::read(file));
-            bar.inc(1);
+        if let Some(command) = &self.store_command {
+            return command.execute();
         }
-        bar.finish_and_clear();
+        let input = match &self.store {
+            Some(folder) => {
+                check_output(self.file(), &[])?;
+                let filter = RowFilter { case: self.case.clone(), suite: self.suite.clone() };
+                Store::open(folder)?.history_input(&filter)?
+            }
+            None => self.of_files()?,
+        };
         let rule = HistoryRule { false_alarm_level: 1.0 - self.confidence / 100.0, relevant: self.relevant / 100.0 };
         let history = history(input, rule);
         if let Some(folder) = &self.plots {
@@ -79,6 +103,19 @@ impl HistoryCommand {
             None => print(&text)?,
         }
         Ok(history.exit_code)
+    }
+
+    fn of_files(&self) -> Result<HistoryInput> {
+        let files = self.files()?;
+        check_output(self.file(), &files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+        let bar = bar(files.len() as u64);
+        let mut input = HistoryInput::default();
+        for file in &files {
+            input.add(file, LoadedRecord::read(file));
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        Ok(input)
     }
 
     fn file(&self) -> Option<&Path> {

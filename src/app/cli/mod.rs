@@ -13,6 +13,7 @@ pub mod gate;
 mod gate_plan;
 mod help;
 pub mod history;
+pub mod history_store;
 pub mod import;
 pub mod judge;
 mod launch_table;

@@ -37,9 +37,9 @@ pub fn remote_shell(
     let set = |name: &str| environment(name).filter(|text| !text.trim().is_empty());
     let chosen = match launcher.family {
         Family::Slurm => return None,
-        Family::OpenMpi4 | Family::OpenMpi5 => after(&["plm_rsh_agent", "plm_ssh_agent"])
-            .or_else(|| set("OMPI_MCA_plm_rsh_agent"))
-            .or_else(|| set("PRTE_MCA_plm_ssh_agent")),
+        Family::OpenMpi4 => after(&["plm_rsh_agent"]).or_else(|| set("OMPI_MCA_plm_rsh_agent")),
+        // Tried with Open MPI 5.0.7: it takes the older name as a flag, and not as a variable.
+        Family::OpenMpi5 => after(&["plm_ssh_agent", "plm_rsh_agent"]).or_else(|| set("PRTE_MCA_plm_ssh_agent")),
         Family::Mpich | Family::IntelMpi => {
             let starter = after(&["launcher", "bootstrap", "rmk"])
                 .or_else(|| set("HYDRA_LAUNCHER"))
@@ -188,12 +188,14 @@ mod tests {
 
     #[test]
     fn the_remote_shell_is_the_launchers_own() {
-        use Family::{Mpich, OpenMpi4, Slurm};
+        use Family::{Mpich, OpenMpi4, OpenMpi5, Slurm};
         let ssh = Some("ssh -o BatchMode=yes -o ConnectTimeout=3");
         for (family, line, set, expected) in [
             (Slurm, "", &[][..], None),
             (OpenMpi4, "", &[], ssh),
             (OpenMpi4, "", &[("OMPI_MCA_plm_rsh_agent", "/opt/agent -x : rsh")], Some("/opt/agent -x")),
+            (OpenMpi5, "", &[("OMPI_MCA_plm_rsh_agent", "/opt/agent")], ssh),
+            (OpenMpi5, "", &[("PRTE_MCA_plm_ssh_agent", "/opt/agent")], Some("/opt/agent")),
             (OpenMpi4, "--mca plm_rsh_agent /my/one", &[("OMPI_MCA_plm_rsh_agent", "other")], Some("/my/one")),
             (Mpich, "", &[], ssh),
             (Mpich, "-launcher fork", &[], None),

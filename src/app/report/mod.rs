@@ -49,7 +49,7 @@ pub use interference::CallInterference;
 pub use late::Late;
 pub use live::LiveRows;
 pub use locate::{SuspectsFormat, suspects_text};
-pub use pairs::PairsView;
+pub use pairs::{Measure as PairMeasure, Pair, PairsView};
 pub use replay::{ReplayTime, replay_time};
 pub use row::{Latency, Row, Status};
 pub use step::{Crossing, Crossover, Family, Measure, Place, Ranking, Rule, Span, StepOp, StepView, Sum, Totals};

@@ -28,6 +28,11 @@ const CLAMP: f64 = 8.0;
 const MIN_NOISE: f64 = 0.0005;
 /// Most changes in one row.
 const MAX_CHANGES: usize = 16;
+/// Series of up to so many runs are searched at every run; longer ones on a grid of about as many places, and every found end is then
+/// moved to the run next to it that fits best.
+const MAX_PLACES: usize = 128;
+/// The newest runs are always searched one by one.
+const NEWEST: usize = 32;
 
 /// A change point.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,7 +71,9 @@ fn of_row(row: &[Option<f64>], p: &dyn Fn(f64) -> f64, level: f64, relevant: f64
     while points.len() < MAX_CHANGES {
         let starts: Vec<usize> = points.iter().map(|point| point.run).collect();
         let rest = without_steps(row, &starts);
-        let Some((statistic, stretch)) = Centered::of(&rest).largest(&order, &starts) else { break };
+        let centered = Centered::of(&rest);
+        let Some((statistic, found)) = centered.largest(&order, &starts) else { break };
+        let stretch = centered.moved(&order, &starts, found);
         let p_corrected = p(statistic);
         let inner = |run: &usize| *run > 0 && *run < row.len();
         let new: Vec<usize> = [stretch.start, stretch.end].into_iter().filter(inner).collect();
@@ -138,28 +145,12 @@ impl Centered {
     /// square of Student's t of both, up to a factor. A stretch and the runs next to it are at least [`MIN_RUNS`] long;
     /// its ends may not be nearer to the cuts that there are.
     fn largest(&self, order: &[usize], cuts: &[usize]) -> Option<(f64, Range<usize>)> {
-        let runs = order.len();
-        let (mut sums, mut counts) = (vec![0.0; runs + 1], vec![0u32; runs + 1]);
-        for (at, run) in order.iter().enumerate() {
-            sums[at + 1] = sums[at] + self.values.get(*run).copied().unwrap_or(0.0);
-            counts[at + 1] = counts[at] + u32::from(self.present.get(*run).copied().unwrap_or(false));
-        }
-        let is_free = |at: &usize| {
-            let far = |cut: &usize| at.abs_diff(*cut) >= MIN_RUNS;
-            *at == 0 || *at == runs || (far(&0) && far(&runs) && cuts.iter().all(far))
-        };
-        let ends: Vec<usize> = (0..=runs).filter(is_free).collect();
+        let sums = Sums::of(self, order);
+        let ends: Vec<usize> = places(order.len()).filter(|at| is_free(*at, order.len(), cuts)).collect();
         let mut best: Option<(f64, Range<usize>)> = None;
         for (index, start) in ends.iter().enumerate() {
             for end in &ends[index + 1..] {
-                let inside = (counts[*end] - counts[*start]) as usize;
-                let outside = self.count - inside;
-                if end - start < MIN_RUNS || inside < MIN_RUNS || outside < MIN_RUNS {
-                    continue;
-                }
-                // The larger what lies between both, the smaller what lies within: the sum of the two is always the same.
-                let sum: f64 = sums[*end] - sums[*start];
-                let between = sum * sum / (inside * outside) as f64;
+                let Some(between) = sums.between(*start..*end) else { continue };
                 if best.as_ref().is_none_or(|(most, _)| between > *most) {
                     best = Some((between, *start..*end));
                 }
@@ -170,11 +161,77 @@ impl Centered {
             (between / ((self.squares - between).max(0.0) + self.least), stretch)
         })
     }
+
+    /// The stretch with its ends moved, one after the other, to the runs around them that fit best. A series that is searched at every
+    /// run has nothing to move.
+    fn moved(&self, order: &[usize], cuts: &[usize], stretch: Range<usize>) -> Range<usize> {
+        let (sums, runs) = (Sums::of(self, order), order.len());
+        let best = |range: &dyn Fn(usize) -> Range<usize>, at: usize| {
+            let around = at.saturating_sub(step(runs))..(at + step(runs)).min(runs) + 1;
+            let free = around.filter(|place| *place == at || is_free(*place, runs, cuts));
+            let scored = free.filter_map(|place| Some((sums.between(range(place))?, place)));
+            scored.max_by(|one, other| one.0.total_cmp(&other.0)).map_or(at, |(_, place)| place)
+        };
+        let is_inner = |at: usize| at > 0 && at < runs;
+        let Range { mut start, mut end } = stretch;
+        for _ in 0..if step(runs) > 1 { 2 } else { 0 } {
+            start = if is_inner(start) { best(&|place| place..end, start) } else { start };
+            end = if is_inner(end) { best(&|place| start..place, end) } else { end };
+        }
+        start..end
+    }
+}
+
+/// Runs from one place that is searched to the next.
+fn step(runs: usize) -> usize {
+    if runs <= MAX_PLACES { 1 } else { runs.div_ceil(MAX_PLACES - NEWEST) }
+}
+
+/// Where a stretch may begin or end.
+fn places(runs: usize) -> impl Iterator<Item = usize> {
+    (0..=runs).filter(move |at| at % step(runs) == 0 || runs - at < NEWEST)
+}
+
+/// Whether a place is far enough from the ends of the series and from cuts.
+fn is_free(at: usize, runs: usize, cuts: &[usize]) -> bool {
+    let far = |cut: usize| at.abs_diff(cut) >= MIN_RUNS;
+    at == 0 || at == runs || (far(0) && far(runs) && cuts.iter().all(|cut| far(*cut)))
+}
+
+/// Sums and counts of a row up to each run, in an order of the runs.
+struct Sums {
+    sums: Vec<f64>,
+    counts: Vec<u32>,
+    count: usize,
+}
+
+impl Sums {
+    fn of(row: &Centered, order: &[usize]) -> Sums {
+        let (mut sums, mut counts) = (vec![0.0; order.len() + 1], vec![0u32; order.len() + 1]);
+        for (at, run) in order.iter().enumerate() {
+            sums[at + 1] = sums[at] + row.values.get(*run).copied().unwrap_or(0.0);
+            counts[at + 1] = counts[at] + u32::from(row.present.get(*run).copied().unwrap_or(false));
+        }
+        Sums { sums, counts, count: row.count }
+    }
+
+    /// The sum of squares between a stretch and the others, over the number of values; none where either is too short. The larger it
+    /// is, the smaller is what lies within: the sum of the two is always the same.
+    fn between(&self, stretch: Range<usize>) -> Option<f64> {
+        let inside = (self.counts[stretch.end].checked_sub(self.counts[stretch.start])?) as usize;
+        let outside = self.count - inside;
+        if stretch.len() < MIN_RUNS || inside < MIN_RUNS || outside < MIN_RUNS {
+            return None;
+        }
+        let sum: f64 = self.sums[stretch.end] - self.sums[stretch.start];
+        Some(sum * sum / (inside * outside) as f64)
+    }
 }
 
 /// For each drawn order of the runs, the largest of all rows; ascending.
 fn largest_by_chance(rows: &[Centered], runs: usize) -> Vec<f64> {
-    let orders = (MAX_WORK / (rows.len() * runs * runs).max(1)).clamp(MIN_ORDERS, MAX_ORDERS);
+    let places = places(runs).count();
+    let orders = (MAX_WORK / (rows.len() * (places * places + runs)).max(1)).clamp(MIN_ORDERS, MAX_ORDERS);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(0);
     let mut order: Vec<usize> = (0..runs).collect();
     let draw = |_| {

@@ -4,13 +4,11 @@
 //! ranks, settings and labels may not.
 
 use super::super::Allowed;
-use super::super::comparability::{Facts, differences_between, facts};
-use super::super::evidence::evidence;
+use super::super::comparability::differences_between;
 use super::super::loaded_record::LoadedRecord;
 use super::document::{LeftOut, Lineage, Series, SeriesRun};
+use super::run_medians::{RowKey, RunMedians};
 use commgauge_base::error::Result;
-use commgauge_base::stats::median;
-use commgauge_model::record::line::EndStatus;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -25,32 +23,18 @@ pub struct HistoryInput {
     left_out: Vec<LeftOut>,
 }
 
-struct RunMedians {
-    path: String,
-    run_id: String,
-    started_at: String,
-    suite: String,
-    backend: String,
-    machine: String,
-    facts: Facts,
-    rows: Vec<(Series, Option<f64>)>,
-    rows_left_out: u32,
-}
-
 impl HistoryInput {
     /// Adds a record, or the reason why it is left out.
     pub fn add(&mut self, path: &Path, read: Result<LoadedRecord>) {
-        let reason = match read {
-            Ok(loaded) => match reason_to_exclude(&loaded) {
-                None => {
-                    self.runs.push(RunMedians::of(&loaded));
-                    return;
-                }
-                Some(reason) => reason,
-            },
-            Err(error) => error.to_string(),
-        };
-        self.left_out.push(LeftOut { path: path.display().to_string(), reason });
+        match read.map_err(|error| error.to_string()).and_then(|loaded| RunMedians::of(&loaded)) {
+            Ok(medians) => self.runs.push(medians),
+            Err(reason) => self.left_out.push(LeftOut { path: path.display().to_string(), reason }),
+        }
+    }
+
+    /// Adds a run whose medians were taken before.
+    pub fn add_medians(&mut self, medians: RunMedians) {
+        self.runs.push(medians);
     }
 
     /// The lineages, and what was left out. A run that occurs twice counts once.
@@ -84,74 +68,25 @@ fn moment(run: &RunMedians) -> (bool, Option<jiff::Timestamp>, String) {
     }
 }
 
-fn reason_to_exclude(loaded: &LoadedRecord) -> Option<String> {
-    let record = &loaded.record;
-    if record.header.backend.synthetic {
-        return Some("is synthetic: no data moved and no real time passed".to_owned());
-    }
-    if record.running {
-        return Some("is still being written".to_owned());
-    }
-    match &record.end {
-        Some(end) if end.status == EndStatus::Failed => Some("is of a run that failed".to_owned()),
-        _ => None,
-    }
-}
-
 fn is_same_lineage(first: &RunMedians, run: &RunMedians) -> bool {
     let unlike = |difference: &super::super::Difference| SAME_WITHIN_LINEAGE.contains(&difference.kind);
-    first.suite == run.suite && !differences_between(&first.facts, &run.facts).iter().any(unlike)
-}
-
-impl RunMedians {
-    fn of(loaded: &LoadedRecord) -> RunMedians {
-        let header = &loaded.record.header;
-        let (cases, _) = evidence(std::slice::from_ref(loaded));
-        let mut rows_left_out = 0;
-        let rows = cases.iter().map(|case| {
-            let counts = case.shortfalls.is_empty() && !case.corrupt && !case.unmeasured;
-            let seconds = median(&case.measured()).filter(|_| counts);
-            rows_left_out += u32::from(seconds.is_none());
-            let facts = case.facts;
-            let series = Series {
-                name: facts.name.clone(),
-                axis: facts.axis,
-                collective: facts.collective,
-                bytes_total: facts.bytes_total,
-                latency_seconds: Vec::new(),
-                changes: Vec::new(),
-            };
-            (series, seconds)
-        });
-        let rows = rows.collect();
-        RunMedians {
-            path: loaded.path.display().to_string(),
-            run_id: header.run_id.clone(),
-            started_at: header.started_at.clone(),
-            suite: header.suite.name.clone(),
-            backend: header.backend.name.clone(),
-            machine: header.backend.machine.clone().unwrap_or_default(),
-            facts: facts(loaded),
-            rows,
-            rows_left_out,
-        }
-    }
+    first.suite == run.suite && !differences_between(&first.facts.0, &run.facts.0).iter().any(unlike)
 }
 
 fn lineage(runs: Vec<RunMedians>) -> Lineage {
     let mut rows: Vec<Series> = Vec::new();
-    let mut index: BTreeMap<String, usize> = BTreeMap::new();
+    let mut index: BTreeMap<&str, usize> = BTreeMap::new();
     // The newest first, so that its order is that of the rows.
     for (run, taken) in runs.iter().enumerate().rev() {
-        for (series, seconds) in &taken.rows {
-            let at = *index.entry(series.name.clone()).or_insert_with(|| {
-                rows.push(Series { latency_seconds: vec![None; runs.len()], ..series.clone() });
+        for (row, seconds) in &taken.rows {
+            let at = *index.entry(&row.name).or_insert_with(|| {
+                rows.push(series(row, runs.len()));
                 rows.len() - 1
             });
             rows[at].latency_seconds[run] = *seconds;
         }
     }
-    let value = |kind, name: &str| runs.last().and_then(|run| run.facts.get(&(kind, name.to_owned())).cloned());
+    let value = |kind, name: &str| runs.last().and_then(|run| run.facts.0.get(&(kind, name.to_owned())).cloned());
     let place = format!(
         "{} ranks on {}, {}",
         value(Allowed::RankMap, "ranks").unwrap_or_default(),
@@ -174,6 +109,18 @@ fn lineage(runs: Vec<RunMedians>) -> Lineage {
     Lineage { suite, place, backend, machine, runs: series_runs, rows, events: Vec::new() }
 }
 
+/// A row without values yet.
+fn series(row: &RowKey, runs: usize) -> Series {
+    Series {
+        name: row.name.clone(),
+        axis: row.axis,
+        collective: row.collective,
+        bytes_total: row.bytes_total,
+        latency_seconds: vec![None; runs],
+        changes: Vec::new(),
+    }
+}
+
 fn shortened(hosts: &str) -> String {
     let names: Vec<&str> = hosts.split(", ").collect();
     match names.as_slice() {
@@ -183,7 +130,7 @@ fn shortened(hosts: &str) -> String {
 }
 
 fn describe_differences(before: &RunMedians, run: &RunMedians) -> Vec<String> {
-    differences_between(&before.facts, &run.facts)
+    differences_between(&before.facts.0, &run.facts.0)
         .into_iter()
         .map(|difference| format!("{}: {} before, {} now", difference.fact, difference.base, difference.new))
         .collect()

@@ -6,9 +6,11 @@
 mod change;
 mod document;
 mod gather;
+mod run_medians;
 
 pub use document::{Change, Event, FORMAT, History, LeftOut, Lineage, Series, SeriesRun, VERSION};
 pub use gather::HistoryInput;
+pub use run_medians::{RowKey, RunFacts, RunMedians};
 
 use super::most_severe;
 use super::percent::percent;

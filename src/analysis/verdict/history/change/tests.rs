@@ -106,3 +106,14 @@ fn noise_of_any_shape_raises_alarms_no_more_often_than_stated() {
         assert!((alarms as f64) <= most, "{shape:?}: {alarms} of {trials}");
     }
 }
+
+#[test]
+fn a_change_in_a_long_series_is_found_at_its_run_and_in_time() {
+    let mut rows = noise(20, 2000, 0.01, Shape::Normal, 8);
+    rows[3] = stepped(rows[3].clone(), 1234, 0.05);
+    // The newest runs are searched one by one.
+    rows[7] = stepped(rows[7].clone(), 1990, 0.08);
+    let found = changes(&rows, LEVEL, 0.03);
+    let changed: Vec<usize> = (0..20).filter(|row| !found.rows[*row].is_empty()).collect();
+    assert_eq!((changed, runs_of(&found, 3), runs_of(&found, 7)), (vec![3, 7], vec![1234], vec![1990]));
+}

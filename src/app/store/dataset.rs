@@ -1,0 +1,214 @@
+//! The Parquet dataset: a line for each row of a run, and one for each pair of ranks where pairs were measured.
+//!
+//! Every column is optional; an unknown value is null and never 0. Times are in seconds, rates in bytes per second, and the start of
+//! a run is a timestamp in UTC. Machine and month are in the names of the folders.
+
+use crate::report::{Pair, PairMeasure, PairsView, Row, Status, View};
+use commgauge_analysis::verdict::LoadedRecord;
+use commgauge_base::error::{Error, Result};
+use commgauge_model::record::Record;
+use parquet::basic::Compression;
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::errors::Result as Written;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+use std::sync::Arc;
+
+/// A run and its view.
+pub(super) struct Run<'a> {
+    record: &'a Record,
+    view: &'a View,
+    started_at: Option<i64>,
+    driver: Option<String>,
+}
+
+/// A column's name and its values.
+struct Column {
+    name: &'static str,
+    values: Values,
+}
+
+/// The values of a column, none where unknown.
+enum Values {
+    Text(Vec<Option<String>>),
+    Count(Vec<Option<i64>>),
+    Real(Vec<Option<f64>>),
+    /// Microseconds since 1970 in UTC.
+    Moment(Vec<Option<i64>>),
+}
+
+impl<'a> Run<'a> {
+    pub fn of(loaded: &'a LoadedRecord, view: &'a View) -> Run<'a> {
+        let record = &loaded.record;
+        let moment = record.header.started_at.parse::<jiff::Timestamp>().ok();
+        let devices = record.devices.iter().flat_map(|line| &line.devices);
+        let driver = devices.filter_map(|device| device.driver.clone()).next();
+        Run { record, view, started_at: moment.map(|moment| moment.as_microsecond()), driver }
+    }
+
+    /// What all lines of a run have in common.
+    fn common(&self, lines: usize) -> Vec<Column> {
+        let header = &self.record.header;
+        let same = |name, text: &str| Column { name, values: Values::Text(vec![Some(text.to_owned()); lines]) };
+        vec![
+            same("run_id", &header.run_id),
+            Column { name: "started_at", values: Values::Moment(vec![self.started_at; lines]) },
+            same("suite", &header.suite.name),
+            same("backend", &header.backend.name),
+            same("library", &header.backend.library),
+            Column { name: "driver", values: Values::Text(vec![self.driver.clone(); lines]) },
+            same("program_version", &header.program_version),
+            Column { name: "world_size", values: Values::Count(vec![Some(i64::from(header.world_size)); lines]) },
+        ]
+    }
+}
+
+/// The lines of all rows, as the content of a file.
+pub(super) fn rows(run: &Run) -> Result<Vec<u8>> {
+    let rows = &run.view.rows;
+    let text = |name, of: &dyn Fn(&Row) -> Option<String>| Column {
+        name,
+        values: Values::Text(rows.iter().map(of).collect()),
+    };
+    let count = |name, of: &dyn Fn(&Row) -> Option<u64>| Column {
+        name,
+        values: Values::Count(rows.iter().map(|row| of(row).map(|value| value as i64)).collect()),
+    };
+    let real =
+        |name, of: &dyn Fn(&Row) -> Option<f64>| Column { name, values: Values::Real(rows.iter().map(of).collect()) };
+    let mut columns = run.common(rows.len());
+    columns.extend([
+        text("case", &|row| Some(row.facts.name.clone())),
+        text("axis", &|row| Some(row.facts.axis.to_string())),
+        text("style", &|row| Some(row.facts.style.name().to_owned())),
+        text("collective", &|row| Some(row.facts.collective.name().to_owned())),
+        text("element_type", &|row| Some(row.facts.element_type.name().to_owned())),
+        text("placement", &|row| Some(row.facts.placement.to_string())),
+        text("cadence", &|row| Some(row.facts.cadence.name().to_owned())),
+        count("bytes_total", &|row| Some(row.facts.bytes_total.0)),
+        count("group_size", &|row| Some(u64::from(row.facts.group_size))),
+        count("groups", &|row| Some(u64::from(row.facts.groups))),
+        count("nodes_spanned", &|row| Some(u64::from(row.facts.locality.nodes_spanned))),
+        text("status", &|row| Some(row.status.label().to_lowercase())),
+        count("samples", &|row| Some(row.samples)),
+        count("replicates", &|row| Some(u64::from(row.replicates))),
+        real("latency_seconds_median", &|row| Some(row.latency?.median.0)),
+        real("latency_seconds_p99", &|row| Some(row.latency?.p99?.0)),
+        real("busbw_bytes_per_second", &|row| {
+            Some(row.busbw?.0).filter(|_| !matches!(row.status, Status::Wrong { .. }))
+        }),
+    ]);
+    let slowest: Vec<Option<(String, f64)>> =
+        rows.iter().enumerate().map(|(index, _)| run.slowest_host(index)).collect();
+    let host = |found: &Option<(String, f64)>| found.as_ref().map(|(host, _)| host.clone());
+    let share = |found: &Option<(String, f64)>| found.as_ref().map(|(_, share)| *share);
+    columns.push(Column { name: "slowest_host", values: Values::Text(slowest.iter().map(host).collect()) });
+    columns.push(Column { name: "slowest_host_share", values: Values::Real(slowest.iter().map(share).collect()) });
+    file(&columns)
+}
+
+impl Run<'_> {
+    /// The host whose ranks were slowest most often in a row, and in which share of the samples.
+    fn slowest_host(&self, row: usize) -> Option<(String, f64)> {
+        let mut samples_of_host = std::collections::BTreeMap::<&str, usize>::new();
+        let lines = self.record.cases.iter().filter(|line| line.case as usize == row);
+        for rank in lines.flat_map(|line| &line.samples.slowest_rank) {
+            let holds = |entry: &&commgauge_model::record::line::RankFacts| {
+                (entry.rank..entry.rank + entry.ranks).contains(rank)
+            };
+            if let Some(entry) = self.record.header.ranks.iter().find(holds) {
+                *samples_of_host.entry(&entry.host).or_default() += 1;
+            }
+        }
+        let all: usize = samples_of_host.values().sum();
+        let (host, samples) = samples_of_host.into_iter().max_by_key(|(_, samples)| *samples)?;
+        Some((host.to_owned(), samples as f64 / all as f64))
+    }
+}
+
+/// The lines of all pairs, where there are any.
+pub(super) fn pairs(run: &Run) -> Result<Option<Vec<u8>>> {
+    let Some(view) = &run.view.pairs else { return Ok(None) };
+    let host = |index: usize| view.ranks.get(index).map(|rank| rank.host.clone());
+    let rank = |index: usize| view.ranks.get(index).map(|rank| i64::from(rank.rank));
+    let mut columns = run.common(view.pairs.len());
+    columns.extend([
+        Column { name: "host_a", values: Values::Text(view.pairs.iter().map(|pair| host(pair.a)).collect()) },
+        Column { name: "host_b", values: Values::Text(view.pairs.iter().map(|pair| host(pair.b)).collect()) },
+        Column { name: "rank_a", values: Values::Count(view.pairs.iter().map(|pair| rank(pair.a)).collect()) },
+        Column { name: "rank_b", values: Values::Count(view.pairs.iter().map(|pair| rank(pair.b)).collect()) },
+        measured(view, "latency_seconds", PairMeasure::Latency),
+        measured(view, "one_way_bytes_per_second", PairMeasure::OneWay),
+        measured(view, "both_ways_bytes_per_second", PairMeasure::BothWays),
+    ]);
+    file(&columns).map(Some)
+}
+
+fn measured(view: &PairsView, name: &'static str, measure: PairMeasure) -> Column {
+    let value = |pair: &Pair| pair.values[measure as usize].map(|value| value.value);
+    Column { name, values: Values::Real(view.pairs.iter().map(value).collect()) }
+}
+
+/// A file with one group of lines.
+fn file(columns: &[Column]) -> Result<Vec<u8>> {
+    written(columns).map_err(|cause| Error::environment(format!("cannot write the dataset: {cause}")))
+}
+
+fn written(columns: &[Column]) -> Written<Vec<u8>> {
+    let fields: String = columns
+        .iter()
+        .map(|column| format!("  OPTIONAL {} {}{};\n", column.kind(), column.name, column.meaning()))
+        .collect();
+    let schema = Arc::new(parse_message_type(&format!("message commgauge {{\n{fields}}}"))?);
+    let properties = Arc::new(WriterProperties::builder().set_compression(Compression::SNAPPY).build());
+    let mut content = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut content, schema, properties)?;
+    let mut group = writer.next_row_group()?;
+    columns.iter().try_for_each(|column| column.write(&mut group))?;
+    group.close()?;
+    writer.close()?;
+    Ok(content)
+}
+
+impl Column {
+    fn kind(&self) -> &'static str {
+        match self.values {
+            Values::Text(_) => "BYTE_ARRAY",
+            Values::Count(_) | Values::Moment(_) => "INT64",
+            Values::Real(_) => "DOUBLE",
+        }
+    }
+
+    fn meaning(&self) -> &'static str {
+        match self.values {
+            Values::Text(_) => " (STRING)",
+            Values::Moment(_) => " (TIMESTAMP(MICROS,true))",
+            Values::Count(_) | Values::Real(_) => "",
+        }
+    }
+
+    fn write<W: std::io::Write + Send>(&self, group: &mut SerializedRowGroupWriter<W>) -> Written<()> {
+        let Some(mut column) = group.next_column()? else { return Ok(()) };
+        match &self.values {
+            Values::Text(values) => {
+                let known: Vec<ByteArray> = values.iter().flatten().map(|text| text.as_str().into()).collect();
+                column.typed::<ByteArrayType>().write_batch(&known, Some(&levels(values)), None)?;
+            }
+            Values::Count(values) | Values::Moment(values) => {
+                let known: Vec<i64> = values.iter().flatten().copied().collect();
+                column.typed::<Int64Type>().write_batch(&known, Some(&levels(values)), None)?;
+            }
+            Values::Real(values) => {
+                let known: Vec<f64> = values.iter().flatten().copied().collect();
+                column.typed::<DoubleType>().write_batch(&known, Some(&levels(values)), None)?;
+            }
+        }
+        column.close()
+    }
+}
+
+/// Parquet's definition levels: 1 where there is a value.
+fn levels<T>(values: &[Option<T>]) -> Vec<i16> {
+    values.iter().map(|value| i16::from(value.is_some())).collect()
+}

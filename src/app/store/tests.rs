@@ -1,0 +1,105 @@
+//! A store answers as a folder of records does, loses nothing, and can be made again.
+
+use super::*;
+use commgauge_analysis::verdict::history::{HistoryRule, history};
+use commgauge_analysis::verdict::testing::lines;
+use commgauge_model::record::{Journal, Line};
+
+const RULE: HistoryRule = HistoryRule { false_alarm_level: 0.05, relevant: 0.03 };
+
+/// Records of a row that is slower from the eighth night on.
+fn nights(folder: &Path, count: u32) -> Vec<PathBuf> {
+    (0..count).map(|night| record(folder, night, if night >= 7 { 1.2 } else { 1.0 })).collect()
+}
+
+fn record(folder: &Path, night: u32, slow: f64) -> PathBuf {
+    let scatter = |row: u32| 1.0 + f64::from((night * 7 + row * 5) % 11) * 0.001;
+    let rows = [vec![100.0 * scatter(0); 3], vec![200.0 * slow * scatter(1); 3]];
+    let mut lines = lines(&format!("run-{night:02}"), &rows);
+    if let Line::Header(header) = &mut lines[0] {
+        header.started_at = format!("2026-{:02}-{:02}T03:00:00+00:00", 1 + night / 28, night % 28 + 1);
+    }
+    let path = folder.join(format!("{night}.jsonl"));
+    let mut journal = Journal::create(&path).unwrap();
+    lines.iter().for_each(|line| journal.write(line).unwrap());
+    journal.finish().unwrap();
+    path
+}
+
+fn answer(input: HistoryInput) -> serde_json::Value {
+    let mut answer = serde_json::to_value(history(input, RULE)).unwrap();
+    // Where the records lie is what differs.
+    answer["lineages"].as_array_mut().unwrap().iter_mut().for_each(|lineage| {
+        lineage["runs"].as_array_mut().unwrap().iter_mut().for_each(|run| run["path"] = serde_json::Value::Null);
+    });
+    answer
+}
+
+#[test]
+fn a_store_answers_as_a_folder_of_records_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = nights(folder.path(), 12);
+    let mut store = Store::open_or_create(&folder.path().join("store")).unwrap();
+    let mut input = HistoryInput::default();
+    for path in &records {
+        assert_eq!(store.add(path).unwrap(), Added::New);
+        input.add(path, LoadedRecord::read(path));
+    }
+    assert_eq!(store.add(&records[0]).unwrap(), Added::Known);
+    let expected = answer(input);
+    assert_eq!(expected["lineages"][0]["events"].as_array().unwrap().len(), 1);
+    assert_eq!(answer(store.history_input(&RowFilter::default()).unwrap()), expected);
+    let one = RowFilter { case: Some("all_reduce/1".to_owned()), suite: None };
+    assert_eq!(answer(store.history_input(&one).unwrap())["lineages"][0]["rows"].as_array().unwrap().len(), 1);
+    let none = RowFilter { suite: Some("another".to_owned()), case: None };
+    assert_eq!(answer(store.history_input(&none).unwrap())["lineages"], serde_json::json!([]));
+}
+
+#[test]
+fn an_index_that_is_lost_or_half_written_is_made_again_of_the_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("store");
+    let mut store = Store::open_or_create(&place).unwrap();
+    nights(folder.path(), 8).iter().for_each(|path| assert_eq!(store.add(path).unwrap(), Added::New));
+    let before = answer(store.history_input(&RowFilter::default()).unwrap());
+    drop(store);
+    // A killed writer leaves a copy under another name, a file of the dataset, and nothing in the index.
+    let leftover = partition::files_below(&place.join("records"), "jsonl").unwrap()[0].with_file_name(".9.jsonl.7.tmp");
+    std::fs::write(&leftover, "half").unwrap();
+    std::fs::remove_file(place.join("index.sqlite")).unwrap();
+    assert_eq!(Store::open(&place).err().unwrap().exit_code(), 2);
+    assert_eq!(Store::rebuild(&place).unwrap(), (8, Vec::new()));
+    assert_eq!(answer(Store::open(&place).unwrap().history_input(&RowFilter::default()).unwrap()), before);
+    assert_eq!(partition::files_below(&place.join("dataset"), "parquet").unwrap().len(), 8);
+}
+
+#[test]
+fn what_has_no_say_or_is_another_record_of_a_run_is_refused_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open_or_create(&folder.path().join("store")).unwrap();
+    let known = record(folder.path(), 1, 1.0);
+    store.add(&known).unwrap();
+    std::fs::create_dir(folder.path().join("other")).unwrap();
+    let error = store.add(&record(&folder.path().join("other"), 1, 1.5)).unwrap_err();
+    assert!(error.exit_code() == 2 && error.to_string().contains("another record of the run run-01"), "{error}");
+    assert_eq!(store.add(&folder.path().join("gone.jsonl")).unwrap_err().exit_code(), 2);
+    assert_eq!(store.index.medians(&RowFilter::default()).unwrap().len(), 1);
+}
+
+#[test]
+fn two_writers_at_once_lose_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = nights(folder.path(), 20);
+    let place = folder.path().join("store");
+    std::thread::scope(|scope| {
+        for half in records.chunks(10) {
+            let place = &place;
+            scope.spawn(move || {
+                let mut store = Store::open_or_create(place).unwrap();
+                half.iter().for_each(|path| assert_eq!(store.add(path).unwrap(), Added::New));
+            });
+        }
+    });
+    let all = Store::open(&place).unwrap().index.medians(&RowFilter::default()).unwrap();
+    assert_eq!((all.len(), all.iter().map(|run| run.rows.len()).sum::<usize>()), (20, 40));
+}
