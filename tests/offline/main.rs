@@ -29,6 +29,7 @@ mod gpu_bundle;
 mod history;
 mod html;
 mod import;
+mod job_scripts;
 mod kubernetes;
 mod launchers;
 mod layers;

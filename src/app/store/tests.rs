@@ -2,7 +2,7 @@
 
 use super::*;
 use commgauge_analysis::verdict::history::{HistoryRule, history};
-use commgauge_analysis::verdict::testing::lines;
+use commgauge_analysis::verdict::testing::{lines, loaded};
 use commgauge_model::record::{Journal, Line};
 
 const RULE: HistoryRule = HistoryRule { false_alarm_level: 0.05, relevant: 0.03 };
@@ -102,4 +102,48 @@ fn two_writers_at_once_lose_nothing() {
     });
     let all = Store::open(&place).unwrap().index.medians(&RowFilter::default()).unwrap();
     assert_eq!((all.len(), all.iter().map(|run| run.rows.len()).sum::<usize>()), (20, 40));
+}
+
+#[test]
+#[ignore = "a minute: cargo test --release -p commgauge-app --lib -- --ignored ten_thousand --nocapture"]
+fn ten_thousand_runs_of_five_hundred_rows_are_asked_and_added_to_in_seconds() {
+    use commgauge_analysis::verdict::history::RunMedians;
+    use std::time::Instant;
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("store");
+    let mut store = Store::open_or_create(&place).unwrap();
+    let many = |run: usize| -> Vec<Vec<f64>> {
+        (0..500).map(|row| vec![100.0 + row as f64 * (1.0 + ((run * 7919 + row * 31) % 97) as f64 * 1e-4); 3]).collect()
+    };
+    let model = RunMedians::of(&loaded("m.jsonl", lines("model", &many(0)))).unwrap();
+    for run in 0..10_000 {
+        let mut medians = model.clone();
+        medians.run_id = format!("run-{run:05}");
+        // Twenty machines, five hundred nights.
+        medians.suite = format!("suite-{}", run % 20);
+        medians.started_at = jiff::Timestamp::from_second(1_700_000_000 + run as i64 * 3600).unwrap().to_string();
+        for (row, (_, seconds)) in medians.rows.iter_mut().enumerate() {
+            *seconds = seconds.map(|seconds| seconds * (1.0 + ((run * 7919 + row * 31) % 97) as f64 * 1e-4));
+        }
+        store.index.add(&medians, "none").unwrap();
+    }
+    let path = folder.path().join("new.jsonl");
+    let mut journal = Journal::create(&path).unwrap();
+    lines("new", &many(1)).iter().for_each(|line| journal.write(line).unwrap());
+    journal.finish().unwrap();
+    drop(store);
+    let timed = |name: &str, seconds: f64, work: &mut dyn FnMut()| {
+        let begun = Instant::now();
+        work();
+        let took = begun.elapsed().as_secs_f64();
+        eprintln!("{name}: {took:.2} s of {seconds} s");
+        assert!(took < seconds, "{name}");
+    };
+    timed("add", 1.0, &mut || drop(Store::open_or_create(&place).unwrap().add(&path).unwrap()));
+    let asked = |filter: RowFilter| history(Store::open(&place).unwrap().history_input(&filter).unwrap(), RULE);
+    let one = RowFilter { case: Some("world/all_reduce/499".to_owned()), suite: Some("suite-3".to_owned()) };
+    timed("one row", 1.0, &mut || assert_eq!(asked(one.clone()).lineages[0].runs.len(), 500));
+    timed("all rows", 30.0, &mut || assert_eq!(asked(RowFilter::default()).lineages.len(), 21));
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    eprintln!("{}", status.lines().find(|line| line.starts_with("VmHWM")).unwrap());
 }
