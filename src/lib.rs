@@ -9,8 +9,8 @@
 pub use commgauge_analysis::{cost, interop, machine_time, planner, verdict};
 pub use commgauge_app::{chart, cli, doctor, launch, report, store};
 pub use commgauge_base::{
-    collective, comma_separated, digest, element, error, geometry, host_clock, pattern, progress, random, rank_list,
-    sample, shared_memory, stats, units, variant,
+    collective, comma_separated, digest, element, error, geometry, host_clock, message, pattern, progress, random,
+    rank_list, sample, session_folder, shared_memory, stats, stop_signal, units, variant,
 };
 pub use commgauge_model::{config, layout, record, workload};
 #[cfg(feature = "mpi")]

@@ -1,5 +1,7 @@
 //! Flags in, exit code out: the command line, reports, the doctor, and the launch command.
 
+// Messages go through `message::eprintln`, which does not panic where standard error is closed.
+#![warn(clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 pub mod chart;

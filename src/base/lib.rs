@@ -1,5 +1,7 @@
 //! The ground: bytes, seconds and rates, errors, element types, collectives and what each rank sends and receives, statistics, test patterns.
 
+// Messages go through `message::eprintln`, which does not panic where standard error is closed.
+#![warn(clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "test-support")]
@@ -11,12 +13,15 @@ pub mod element;
 pub mod error;
 pub mod geometry;
 pub mod host_clock;
+pub mod message;
 pub mod pattern;
 pub mod progress;
 pub mod random;
 pub mod rank_list;
 pub mod sample;
+pub mod session_folder;
 pub mod shared_memory;
 pub mod stats;
+pub mod stop_signal;
 pub mod units;
 pub mod variant;

@@ -9,6 +9,15 @@ pub fn ranges(ranks: &[u32]) -> String {
     runs(ranks).map(|run| text(run, "-")).collect::<Vec<_>>().join(",")
 }
 
+/// The ranks of a list such as `0-3,8`, as [`ranges`] writes it; those before the first that is none.
+pub fn parse(list: &str) -> impl Iterator<Item = u32> {
+    let run = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
+    };
+    list.split(',').map_while(run).flatten()
+}
+
 /// Ascending ranks for a reader: `0-3, 8`; long lists end with their number.
 pub fn shortened(ranks: &[u32]) -> String {
     let mut shown: Vec<String> = runs(ranks).map(|run| text(run, if run.len() == 2 { ", " } else { "-" })).collect();
@@ -54,6 +63,7 @@ mod tests {
             (&all, "0-16383"),
         ] {
             assert_eq!(ranges(ranks), text);
+            assert!(parse(text).eq(ranks.iter().copied()), "{text}");
         }
     }
 

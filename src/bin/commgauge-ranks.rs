@@ -3,6 +3,7 @@
 
 use commgauge::cli::launched;
 use commgauge::cli::programs::{PairsRun, StepRun, SuiteRun, Sweep};
+use commgauge::message::eprintln;
 use std::process::exit;
 
 fn main() {

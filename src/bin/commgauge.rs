@@ -2,6 +2,7 @@
 
 use commgauge::cli::programs::Commgauge;
 use commgauge::cli::terminal;
+use commgauge::message::eprintln;
 use std::process::exit;
 
 fn main() {

@@ -186,7 +186,9 @@ pub fn signal(pid: u32, name: &str) {
 /// Sends a signal to a process that may be gone. By system call: a small machine has no program `kill`.
 fn try_signal(pid: u32, name: &str) -> rustix::io::Result<()> {
     let signal = match name {
+        "HUP" => Signal::HUP,
         "INT" => Signal::INT,
+        "QUIT" => Signal::QUIT,
         "TERM" => Signal::TERM,
         "KILL" => Signal::KILL,
         "STOP" => Signal::STOP,

@@ -9,6 +9,7 @@ mod calibrate;
 mod hangs;
 mod life;
 mod locate;
+mod out_of_reach;
 mod placement;
 mod runs;
 mod slurm;

@@ -264,7 +264,7 @@ fn a_run_takes_what_the_allocation_gives_and_refuses_more() {
     let job = "salloc --quiet -N2 --ntasks-per-node=2";
     let run = format!("{COMMGAUGE} run {} --dry-run", slurm.at("short.toml").display());
     let shown = slurm.ask(&format!("{job} {run}"), 60).ended_with(0).printed_error("4 ranks on 2 hosts (host[0-1])");
-    assert!(shown.stdout.starts_with("srun --ntasks=4 --kill-on-bad-exit=1 --mpi=pmix "), "{}", shown.stdout);
+    assert!(shown.stdout.starts_with("srun --ntasks=4 --kill-on-bad-exit=0 --wait=30 --mpi=pmix "), "{}", shown.stdout);
     let mpirun = slurm.ask(&format!("{job} {run} --launcher mpirun -n 2"), 60).ended_with(0);
     assert!(mpirun.stdout.starts_with("mpirun --allow-run-as-root -n 2 "), "{}", mpirun.stdout);
     mpirun.printed_error("2 of its 4 ranks");
@@ -303,6 +303,37 @@ fn the_launch_is_checked(slurm: &Slurm, job: &str) {
             "{line}"
         );
     }
+}
+
+#[test]
+fn a_hang_under_srun_is_a_hang_in_message_record_exit_code_and_job() {
+    let Some(slurm) = Slurm::up("slurm-hangs") else { return };
+    let job = "salloc --quiet -N2 --ntasks-per-node=2";
+    for (kind, rank, code) in
+        [("hang", 0, 5), ("loop", 3, 5), ("stop", 0, 5), ("stop", 2, 5), ("kill", 1, 6), ("exit", 2, 6)]
+    {
+        let record = slurm.at(&format!("{kind}-{rank}.jsonl"));
+        let flags = format!("--timeout 3 --record {} -- --inject-fault {rank}:{kind}:300", record.display());
+        let ran = slurm.ask(&format!("{job} {COMMGAUGE} run {} {flags}", slurm.at("long.toml").display()), 90);
+        let ran = ran.ended_with(code);
+        let read = lines(&record);
+        let hang = of_kind(&read, "hang").pop().unwrap_or_else(|| panic!("{kind}: no hang line: {}", ran.stderr));
+        assert_eq!(hang["suspects"], rank.to_string(), "{kind}: {hang}");
+        let end = read.last().expect("lines");
+        assert_eq!((&end["line"], &end["exit_code"]), (&"end".into(), &code.into()), "{kind}: {end}");
+        assert!(code == 6 || !ran.stderr.contains("out of memory"), "{kind}: {}", ran.stderr);
+    }
+    // The state of a job says why its run ended, and not what is missing because of it.
+    let environment = format!("COMMGAUGE_SUITE={}", slurm.at("long.toml").display());
+    let path = shipped("commgauge.sbatch");
+    let line = format!(
+        "{environment} sbatch --parsable --ntasks-per-node=2 --output={}/out-%j {} --timeout 3 -- --inject-fault 1:stop:300",
+        slurm.folder.path().display(),
+        path.display()
+    );
+    let job = slurm.ask(&line, 30).ended_with(0).stdout.trim().to_owned();
+    let (facts, out) = slurm.ended(&job, 120);
+    assert!(facts.contains("JobState=FAILED") && facts.contains("ExitCode=5:0"), "{facts}\n{out}");
 }
 
 #[test]

@@ -126,6 +126,45 @@ fn a_stopped_rank_that_the_launcher_wakes_on_termination_is_no_normal_end() {
     assert!(last["status"] == "interrupted" || last["status"] == "failed", "{last}");
 }
 
+#[test]
+fn without_its_watchdog_a_stopped_rank_still_ends_the_run_and_the_record_says_that_it_was_unwatched() {
+    let folder = tempfile::tempdir().unwrap();
+    let _alone = alone();
+    for (collector, words) in [("KILL", "is gone"), ("STOP", "does not answer")] {
+        let record = folder.path().join(format!("{collector}.jsonl"));
+        let suite = folder.path().join("calls.toml");
+        // Nothing but calls, whose deadline is the one that was asked for.
+        let text = "name = 'calls'\n[measure]\nreplicates = 4000\nwarm_up_iterations = 1\niterations = 20\n[[sweep]]\n\
+                    collectives = 'all_reduce'\nbytes = '64B'\ncadences = 'streaming'\n";
+        std::fs::write(&suite, text).unwrap();
+        let mut run = Command::new(COMMGAUGE);
+        run.env("NO_COLOR", "1").arg("run").arg(&suite).args(["-n", "4", "--timeout", "4", "--record"]).arg(&record);
+        let child = start(&mut run);
+        wait_until(60, "a case is measured", || count_so_far(&record, "case") >= 1);
+        let watchdog = watchdog_of(&pids(&record));
+        signal(watchdog, collector);
+        wait_until(60, "the record says so", || count_so_far(&record, "unwatched") == 1);
+        let ranks = pids(&record);
+        signal(ranks[2], "STOP");
+        // While buffers are filled and checked the deadline is two minutes.
+        let ran = ending(child, 200).ended_with(5).printed_error(words);
+        let end = lines(&record).pop().unwrap();
+        assert_eq!((&end["line"], &end["exit_code"]), (&"end".into(), &5.into()), "{collector}: {}", ran.stderr);
+        wait_until(5, "no rank runs", || still_running(&ranks).is_empty());
+        assert!(still_running(&[watchdog]).is_empty(), "{collector}");
+    }
+}
+
+/// The collector of these ranks: a child of one of them.
+fn watchdog_of(ranks: &[u32]) -> u32 {
+    let children = |pid: &u32| {
+        let of = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        of.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok()).collect::<String>()
+    };
+    let all: String = ranks.iter().map(children).collect();
+    all.split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("a watchdog")
+}
+
 /// The figures of docs/method/hangs.md: `scripts/watchdog-trials` runs it.
 #[test]
 #[ignore = "takes minutes: 20 launches of each fault"]

@@ -4,8 +4,8 @@
 use crate::common;
 
 use common::{
-    COMMGAUGE, Ran, SWEEP, Started, beside, count_so_far, ending, launcher, lines, pids, record_in, shared_memory_of,
-    signal, start, still_running, wait_until, words,
+    COMMGAUGE, FAMILY, Ran, SWEEP, Started, beside, count_so_far, ending, launcher, lines, of_kind, pids, record_in,
+    shared_memory_of, signal, start, still_running, wait_until, words,
 };
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,13 +14,26 @@ use std::process::{Command, Stdio};
 /// A sweep that would run for minutes.
 const LONG: &str = "name = \"long\"\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\ncase_budget = \"200ms\"\nreplicates = 40\n[[sweep]]\ncollectives = [\"all_reduce\", \"broadcast\"]\nbytes = [\"64B\", \"1KiB\"]\n";
 
+/// A sweep of seconds.
+const SHORT: &str = "name = 'short'\n[measure]\nreplicates = 3\nminimum_samples = 5\ncase_budget = '300ms'\n[[sweep]]\ncollectives = 'all_reduce'\nbytes = '64KiB'\ncadences = 'streaming'\n";
+
 /// `commgauge run` of a long suite.
 fn long_run(folder: &Path, record: &Path) -> Started {
+    start(&mut long_command(folder, record))
+}
+
+fn long_command(folder: &Path, record: &Path) -> Command {
     let suite = folder.join("long.toml");
     std::fs::write(&suite, LONG).unwrap();
-    let mut command = Command::new(COMMGAUGE);
+    // Processes that a script starts in the background ignore some signals.
+    let mut command = Command::new("env");
+    command
+        .args(["--default-signal=HUP,INT,QUIT", COMMGAUGE, "run"])
+        .arg(suite)
+        .args(["-n", "4", "--record"])
+        .arg(record);
     command.env("NO_COLOR", "1").stdin(Stdio::null()).current_dir(env!("CARGO_MANIFEST_DIR"));
-    start(command.arg("run").arg(suite).args(["-n", "4", "--record"]).arg(record))
+    command
 }
 
 /// Waits for the third case line.
@@ -58,6 +71,154 @@ fn ctrl_c_ends_commgauge_run_with_130_and_keeps_what_was_measured() {
     } else {
         assert!(ran.stdout.contains("cut off"), "{}", ran.stdout);
     }
+}
+
+#[test]
+fn a_hang_up_and_a_quit_end_commgauge_run_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let _beside = beside();
+    for (name, code) in [("HUP", 129), ("QUIT", 131)] {
+        let record = folder.path().join(format!("{name}.jsonl"));
+        let child = long_run(folder.path(), &record);
+        wait_for_cases(&record);
+        let ranks = pids(&record);
+        let shared = shared_memory_of(&ranks);
+        signal(child.id(), name);
+        ending(child, 15).ended_with(code).printed_error(&format!("stopped by SIG{name}"));
+        assert_reads_and_nothing_is_left(&record, &ranks, &shared);
+        let last = lines(&record).pop().unwrap();
+        assert_eq!((&last["line"], &last["status"]), (&"end".into(), &"interrupted".into()), "{name}");
+    }
+}
+
+#[test]
+fn nobody_reading_standard_error_ends_commgauge_run_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let _beside = beside();
+    let mut command = long_command(folder.path(), &record);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    wait_for_cases(&record);
+    let ranks = pids(&record);
+    let shared = shared_memory_of(&ranks);
+    drop(child.stderr.take());
+    let code = child.wait().expect("it is ours").code();
+    assert_eq!(code, Some(141), "as of a program that SIGPIPE ends");
+    assert_reads_and_nothing_is_left(&record, &ranks, &shared);
+    assert_eq!(lines(&record).pop().unwrap()["status"], "interrupted");
+}
+
+#[test]
+fn a_segmentation_fault_that_another_process_sends_ends_the_launch() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let _beside = beside();
+    let child = long_run(folder.path(), &record);
+    wait_for_cases(&record);
+    let ranks = pids(&record);
+    signal(ranks[1], "SEGV");
+    ending(child, 15).ended_with(6);
+    wait_until(3, "no rank runs", || still_running(&ranks).is_empty());
+    let last = lines(&record).pop().unwrap();
+    assert_eq!((&last["line"], &last["status"]), (&"end".into(), &"failed".into()), "{last}");
+}
+
+#[test]
+fn ranks_that_are_killed_at_once_are_all_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let _beside = beside();
+    let child = long_run(folder.path(), &record);
+    wait_for_cases(&record);
+    let ranks = pids(&record);
+    for rank in [1, 3] {
+        signal(ranks[rank], "KILL");
+    }
+    let ran = ending(child, 15).ended_with(6);
+    wait_until(3, "no rank runs", || still_running(&ranks).is_empty());
+    if FAMILY == "open-mpi" {
+        let read = lines(&record);
+        assert_eq!(of_kind(&read, "hang")[0]["suspects"], "1,3", "{}", ran.stderr);
+        for rank in [1, 3] {
+            assert!(ran.stderr.contains(&format!("rank {rank} (process {} on ", ranks[rank])), "{}", ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_launcher_that_is_stopped_before_its_ranks_finalise_is_ended_with_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let suite = folder.path().join("short.toml");
+    std::fs::write(&suite, SHORT).unwrap();
+    let _beside = beside();
+    let mut command = Command::new(COMMGAUGE);
+    command.arg("run").arg(&suite).args(["-n", "4", "--timeout", "4", "--record"]).arg(&record);
+    let child = start(command.env("NO_COLOR", "1").stdin(Stdio::null()));
+    wait_until(40, "the ranks are connected", || count_so_far(&record, "plan") == 1);
+    let (ranks, launcher) = (pids(&record), child_of(child.id()));
+    signal(launcher, "STOP");
+    let ran =
+        ending(child, 40).ended_with(5).printed_error("the launcher did not end within 15.0 s of the end of the run");
+    assert!(still_running(&ranks).is_empty(), "{}", ran.stderr);
+    assert_eq!(lines(&record).pop().unwrap()["status"], "complete", "what was measured is whole");
+    assert_eq!(session_folders(launcher), Vec::<String>::new());
+}
+
+/// The launcher that `commgauge run` has started.
+fn child_of(parent: u32) -> u32 {
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).expect("it runs");
+    children.split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("a launcher")
+}
+
+/// What a launcher of Open MPI keeps in the folder for temporary files.
+fn session_folders(launcher: u32) -> Vec<String> {
+    let entries = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten().map(|entry| entry.path());
+    let roots = entries.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ompi.")));
+    roots
+        .map(|root| root.join(format!("pid.{launcher}")))
+        .filter(|path| path.exists())
+        .map(|path| path.display().to_string())
+        .collect()
+}
+
+#[test]
+fn nothing_is_left_of_a_launcher_that_was_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let _beside = beside();
+    let child = long_run(folder.path(), &record);
+    wait_for_cases(&record);
+    let (ranks, launcher) = (pids(&record), child_of(child.id()));
+    let shared = shared_memory_of(&ranks);
+    signal(launcher, "KILL");
+    ending(child, 20).ended_with(6).printed_error("the launcher was ended by SIGKILL, and its ranks with it");
+    assert_reads_and_nothing_is_left(&record, &ranks, &shared);
+    assert_eq!(session_folders(launcher), Vec::<String>::new());
+}
+
+#[test]
+fn a_record_that_is_removed_meanwhile_is_kept_under_another_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let suite = folder.path().join("short.toml");
+    std::fs::write(&suite, SHORT).unwrap();
+    let _beside = beside();
+    let mut command = Command::new(COMMGAUGE);
+    command.arg("run").arg(&suite).args(["-n", "4", "--record"]).arg(&record);
+    let child = start(command.env("NO_COLOR", "1").stdin(Stdio::null()));
+    wait_until(40, "the record is begun", || count_so_far(&record, "plan") == 1);
+    std::fs::remove_file(&record).unwrap();
+    let kept = folder.path().join("run.kept.jsonl");
+    let ran = ending(child, 40).ended_with(6).printed_error(&format!(
+        "the record {} was removed while it was written; all of it is in {}",
+        record.display(),
+        kept.display()
+    ));
+    assert!(ran.stdout.contains("all_reduce"), "the summary is shown: {}", ran.stdout);
+    let read = lines(&kept);
+    assert_eq!((&read[0]["line"], &read.last().unwrap()["status"]), (&"header".into(), &"complete".into()));
+    assert!(!record.exists());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::published::published;
 use super::table_or_json::{AnswerArguments, print};
 use crate::doctor::{DOCTOR_FORMAT, DOCTOR_VERSION, DoctorDocument, Machine, examine};
 use commgauge_base::error::Result;
+use commgauge_base::message::eprintln;
 use commgauge_run::device_probe::{self, Probe};
 use serde_json::Value;
 use std::path::PathBuf;

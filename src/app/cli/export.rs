@@ -5,6 +5,7 @@ use commgauge_analysis::cost::{Fit, Place, PlaceQuery};
 use commgauge_analysis::interop::export::{AxisPlace, Export, ExportOptions, Target, export};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_model::layout::Locality;
 use serde_json::Value;
 use std::path::{Path, PathBuf};

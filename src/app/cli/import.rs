@@ -9,6 +9,7 @@ pub use arguments::{Foreign, ImportCommand};
 use bad_lines::{bad_line_text, unreadable};
 use commgauge_analysis::interop::record_lines;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_model::record::Journal;
 
 impl ImportCommand {

@@ -10,6 +10,7 @@ use crate::report::{SuspectsFormat, VerdictFormat, suspects_text, verdict_text};
 use commgauge_analysis::verdict::locate::{LocateOptions, Suspects, locate};
 use commgauge_analysis::verdict::{Allowed, Decision, GateRule, Verdict, most_severe};
 use commgauge_base::error::Result;
+use commgauge_base::message::eprintln;
 use commgauge_base::units::counted;
 use std::io::IsTerminal;
 use std::path::PathBuf;

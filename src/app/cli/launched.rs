@@ -13,6 +13,7 @@ use super::verdict_output::replace;
 use crate::report::{Format, View};
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_model::layout::Nodes;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{End, EndStatus};

@@ -7,6 +7,7 @@ use super::verdict_output::replace;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, ValueEnum};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_model::config::Shipped;
 use std::path::{Path, PathBuf};
 

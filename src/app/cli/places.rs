@@ -2,6 +2,7 @@
 
 use crate::report::visible;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_model::config::{Shipped, is_embedded};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};

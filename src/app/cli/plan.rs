@@ -15,6 +15,7 @@ use commgauge_analysis::planner::plan_document::{FORMAT, PlanDocument, PlannedLa
 use commgauge_analysis::planner::rates::Hidden;
 use commgauge_analysis::planner::search::{Found, Only, Priced, Question, probability_faster, search};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::{Model, Shipped, Table, Training};
 use commgauge_model::layout::MOST_RANKS;

@@ -8,6 +8,7 @@ use crate::report::document::{Column, optional, table, wrapped};
 use commgauge_analysis::cost::{Fit, Prediction, Predictor, Query, Status};
 use commgauge_base::comma_separated::CommaSeparated;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Seconds};
 use schemars::JsonSchema;

@@ -9,6 +9,7 @@ mod arguments;
 mod check_launch;
 mod combinations;
 mod commands;
+mod deadlines;
 mod in_process;
 mod launches;
 mod nodes;

@@ -2,6 +2,7 @@
 
 use super::table_or_json::print;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_model::config::{Shipped, is_embedded};
 use std::path::Path;
 

@@ -13,6 +13,7 @@ use super::table_or_json::AnswerArguments;
 use commgauge_analysis::verdict::locate::{Found, LocateOptions, Suspects, expected_suspects, locate};
 use commgauge_analysis::verdict::{Decision, GateRule, LoadedRecord, Metric, gate};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_base::stats::proportion_interval;
 use commgauge_model::config::machine::Fault;
 use commgauge_model::config::{Machine, Shipped};

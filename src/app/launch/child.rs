@@ -5,6 +5,7 @@
 use super::command::LaunchCommand;
 use super::leftovers::{MARK, end_leftovers, wait_for_watchdog};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::session_folder;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -12,8 +13,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How long a launch may take to stop before it is killed.
+/// How long a launch may take to stop before it is terminated.
 pub const GRACE: Duration = Duration::from_secs(5);
+/// How long a terminated launch may take to end before it is killed.
+const TERMINATION_GRACE: Duration = Duration::from_secs(3);
 /// Polling interval of the watcher, and the longest delay of a signal.
 const TICK: Duration = Duration::from_millis(50);
 /// Bytes at the end of the output that are retained to diagnose a failed launch.
@@ -27,6 +30,10 @@ pub trait Watch {
     fn output(&mut self, line: &str);
     /// A signal to forward, if one arrived since the last call.
     fn signal(&mut self) -> Option<i32>;
+    /// Why the launch should be over by now, if so; it is then terminated. A sentence without full stop.
+    fn overdue(&mut self) -> Option<String> {
+        None
+    }
 }
 
 /// How a launch ended.
@@ -38,6 +45,8 @@ pub struct Ending {
     pub signal: Option<i32>,
     /// The first signal that was forwarded.
     pub interrupted_by: Option<i32>,
+    /// Why the launcher was terminated, where it should have ended by itself.
+    pub overdue: Option<String>,
     /// The end of the output of launcher and ranks.
     pub output: String,
     /// Processes that outlived the launcher and had to be killed.
@@ -67,6 +76,7 @@ pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &m
     kill_group(&child, Signal::KILL);
     ending.leftovers_killed = end_leftovers(mark, Duration::from_secs(1));
     wait_for_watchdog(mark, GRACE);
+    session_folder::remove_left_by(child.id());
     while let Ok(line) = lines.recv_timeout(Duration::from_millis(200)) {
         forward(&line, &mut ending, watch);
     }
@@ -84,7 +94,7 @@ fn wait(
     ending: &mut Ending,
     watch: &mut dyn Watch,
 ) -> Result<ExitStatus> {
-    let mut deadline: Option<Instant> = None;
+    let mut pressure = Pressure::None;
     loop {
         let next = Instant::now() + TICK;
         loop {
@@ -104,18 +114,62 @@ fn wait(
         if let Some(number) = watch.signal() {
             let is_repeated = ending.interrupted_by.is_some();
             ending.interrupted_by.get_or_insert(number);
-            deadline.get_or_insert(Instant::now() + stop.grace);
-            kill_group(child, if is_repeated { Signal::KILL } else { forwarded(number, stop.signal) });
+            if is_repeated {
+                kill_group(child, Signal::KILL);
+            } else {
+                kill_group(child, forwarded(number, stop.signal));
+                pressure = pressure.max(Pressure::Asked(Instant::now() + stop.grace));
+            }
+        } else if pressure == Pressure::None
+            && let Some(why) = watch.overdue()
+        {
+            ending.overdue = Some(why);
+            pressure = Pressure::Asked(Instant::now());
         }
-        if deadline.is_some_and(|deadline| Instant::now() > deadline) {
-            kill_group(child, Signal::KILL);
-        }
+        pressure = pressure.advance(child);
         let status =
             child.try_wait().map_err(|cause| Error::environment(format!("cannot wait for the launcher: {cause}")));
         if let Some(status) = status? {
             return Ok(status);
         }
     }
+}
+
+/// How a launch that is to end is made to, and until when that may take.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Pressure {
+    None,
+    /// It was asked to stop in order.
+    Asked(Instant),
+    /// It was terminated, by which a launcher ends its ranks on all hosts.
+    Terminated(Instant),
+}
+
+impl Pressure {
+    fn advance(self, child: &Child) -> Pressure {
+        let now = Instant::now();
+        match self {
+            Pressure::Asked(until) if now >= until => {
+                kill_group(child, Signal::TERM);
+                // It would not notice. mpirun forwards the signal, so that it is sent in need only.
+                if is_stopped(child) {
+                    kill_group(child, Signal::CONT);
+                }
+                Pressure::Terminated(now + TERMINATION_GRACE)
+            }
+            Pressure::Terminated(until) if now >= until => {
+                kill_group(child, Signal::KILL);
+                self
+            }
+            _ => self,
+        }
+    }
+}
+
+/// Whether the launcher is stopped, by the state in `/proc/PID/stat` after the name in parentheses (proc(5)).
+fn is_stopped(child: &Child) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['T', 't']))
 }
 
 /// Signal that asks a launch to stop, and how long it may take.

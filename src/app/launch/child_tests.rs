@@ -9,6 +9,8 @@ struct Script {
     signals: Vec<(u32, i32)>,
     ticks: u32,
     lines: Vec<String>,
+    /// Ticks after the first line from which the launch is overdue.
+    overdue_after: Option<u32>,
 }
 
 impl Watch for Script {
@@ -17,6 +19,9 @@ impl Watch for Script {
     }
     fn output(&mut self, line: &str) {
         self.lines.push(line.to_owned());
+    }
+    fn overdue(&mut self) -> Option<String> {
+        self.overdue_after.is_some_and(|ticks| self.ticks >= ticks).then(|| "it is late".to_owned())
     }
     fn signal(&mut self) -> Option<i32> {
         let due = self.signals.iter().position(|(tick, _)| *tick <= self.ticks)?;
@@ -28,13 +33,16 @@ impl Watch for Script {
 const LONG_GRACE: Duration = Duration::from_secs(3);
 
 fn run(script: &str, mark: &str, signals: &[(u32, i32)]) -> (Ending, Vec<String>, Duration) {
+    watched(script, mark, Script { signals: signals.to_vec(), ticks: 0, lines: Vec::new(), overdue_after: None })
+}
+
+fn watched(script: &str, mark: &str, mut watch: Script) -> (Ending, Vec<String>, Duration) {
     let command = LaunchCommand {
         environment: vec![("GREETING".into(), "hello".into())],
         program: "sh".into(),
         arguments: vec!["-c".into(), script.into()],
         stop_signal: None,
     };
-    let mut watch = Script { signals: signals.to_vec(), ticks: 0, lines: Vec::new() };
     let start = Instant::now();
     let mark = format!("{mark}-{}", std::process::id());
     let ending = supervise(&command, &mark, LONG_GRACE, &mut watch).expect("it starts");
@@ -53,7 +61,7 @@ fn assert_gone(pid: &str) {
 fn a_program_that_is_not_there_is_named() {
     let command =
         LaunchCommand { environment: vec![], program: "/nowhere/mpirun".into(), arguments: vec![], stop_signal: None };
-    let mut watch = Script { signals: vec![], ticks: 0, lines: vec![] };
+    let mut watch = Script { signals: vec![], ticks: 0, lines: vec![], overdue_after: None };
     let error = supervise(&command, "none", GRACE, &mut watch).expect_err("not there");
     assert_eq!(error.exit_code(), 6);
     assert!(error.to_string().contains("/nowhere/mpirun"));
@@ -80,9 +88,23 @@ fn an_interrupted_launch_may_handle_the_signal() {
 
 #[test]
 fn a_launch_that_ignores_the_signal_is_killed_after_the_grace() {
-    let (ending, _, elapsed) = run("trap '' INT; echo ready; while :; do sleep 0.05; done", "deaf", &[(4, 2)]);
+    let (ending, _, elapsed) = run("trap '' INT TERM; echo ready; while :; do sleep 0.05; done", "deaf", &[(4, 2)]);
     assert_eq!((ending.signal, ending.interrupted_by), (Some(9), Some(2)));
     assert!(elapsed > LONG_GRACE && elapsed < 3 * LONG_GRACE, "{elapsed:?}");
+}
+
+#[test]
+fn an_overdue_launch_is_terminated_also_when_it_is_stopped_and_killed_if_it_goes_on() {
+    for (script, code, signal) in [
+        ("trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done", Some(3), None),
+        ("trap 'exit 3' TERM; echo ready; kill -STOP $$; sleep 60", Some(3), None),
+        ("trap '' TERM; echo ready; while :; do sleep 0.05; done", None, Some(9)),
+    ] {
+        let watch = Script { signals: Vec::new(), ticks: 0, lines: Vec::new(), overdue_after: Some(4) };
+        let (ending, _, _) = watched(script, "overdue", watch);
+        assert_eq!((ending.code, ending.signal), (code, signal), "{script}");
+        assert_eq!((ending.overdue.as_deref(), ending.interrupted_by), (Some("it is late"), None));
+    }
 }
 
 #[test]

@@ -240,14 +240,22 @@ fn bind(request: &Request, core_supply: CoreSupply, flag: &str, arguments: &mut 
     }
 }
 
-/// Without `--kill-on-bad-exit` the other ranks would wait for a failed one until the allocation ends.
+/// How long srun lets the other ranks run once a first one has ended: longer than the watchdog takes to find out who
+/// did, to write the end of the record and to end them.
+const SRUN_WAIT: &str = "--wait=30";
+
 fn slurm(
     request: &Request,
     core_supply: CoreSupply,
     arguments: &mut Vec<String>,
     environment: &mut Vec<(String, String)>,
 ) -> Result<()> {
-    push(arguments, &[&format!("--ntasks={}", request.ranks), "--kill-on-bad-exit=1"]);
+    // srun that kills at once takes the watchdog along, too. Without a watchdog, the other ranks would wait for a failed
+    // one until the allocation ends.
+    let is_watched = !request.program_arguments.iter().any(|word| word == "--no-watchdog");
+    let kills = if is_watched { ["--kill-on-bad-exit=0", SRUN_WAIT].as_slice() } else { &["--kill-on-bad-exit=1"] };
+    push(arguments, &[&format!("--ntasks={}", request.ranks)]);
+    push(arguments, kills);
     if let Some(mpi) = request.srun_mpi.as_deref().filter(|_| !is_set_by_user(request, &["mpi"])) {
         push(arguments, &[&format!("--mpi={mpi}")]);
     }

@@ -38,7 +38,7 @@ fn ranks_whose_library_has_threads_are_not_bound_to_single_cores() {
         (OpenMpi4, None, "mpirun -n 4 --bind-to none suite 'a b'"),
         (OpenMpi5, Some("a:2,b:2"), "mpirun -n 4 --host a:2,b:2 --bind-to none suite 'a b'"),
         (Mpich, None, "mpiexec -n 4 -bind-to none suite 'a b'"),
-        (Slurm, None, "srun --ntasks=4 --kill-on-bad-exit=1 --cpu-bind=none suite 'a b'"),
+        (Slurm, None, "srun --ntasks=4 --kill-on-bad-exit=0 --wait=30 --cpu-bind=none suite 'a b'"),
     ] {
         let request = Request { has_threads: true, hosts: hosts.map(str::to_owned), ..request(4, false) };
         assert_eq!(line(family, &request), expected);
@@ -83,10 +83,10 @@ fn every_launcher_gets_its_flags_for_root_and_oversubscription() {
         (Mpich, 8, true, MPICH_8),
         (IntelMpi, 4, true, "mpiexec -n 4 -bind-to core suite 'a b'"),
         (IntelMpi, 8, false, "mpiexec -n 8 -bind-to none suite 'a b'"),
-        (Slurm, 4, false, "srun --ntasks=4 --kill-on-bad-exit=1 --cpu-bind=cores suite 'a b'"),
-        (Slurm, 4, true, "srun --ntasks=4 --kill-on-bad-exit=1 --cpu-bind=cores suite 'a b'"),
-        (Slurm, 8, false, "srun --ntasks=8 --kill-on-bad-exit=1 --overcommit --cpu-bind=none suite 'a b'"),
-        (Slurm, 8, true, "srun --ntasks=8 --kill-on-bad-exit=1 --overcommit --cpu-bind=none suite 'a b'"),
+        (Slurm, 4, false, "srun --ntasks=4 --kill-on-bad-exit=0 --wait=30 --cpu-bind=cores suite 'a b'"),
+        (Slurm, 4, true, "srun --ntasks=4 --kill-on-bad-exit=0 --wait=30 --cpu-bind=cores suite 'a b'"),
+        (Slurm, 8, false, "srun --ntasks=8 --kill-on-bad-exit=0 --wait=30 --overcommit --cpu-bind=none suite 'a b'"),
+        (Slurm, 8, true, "srun --ntasks=8 --kill-on-bad-exit=0 --wait=30 --overcommit --cpu-bind=none suite 'a b'"),
     ] {
         assert_eq!(line(family, &request(ranks, root)), expected);
     }
@@ -104,10 +104,10 @@ fn a_launcher_that_cannot_bind_ranks_is_not_asked_to() {
 #[test]
 fn srun_gets_its_mpi_plugin_and_every_launcher_a_stop_signal_that_it_forwards() {
     let pmix = Request { srun_mpi: Some("pmix".into()), ..request(4, false) };
-    let expected = "srun --ntasks=4 --kill-on-bad-exit=1 --mpi=pmix --cpu-bind=cores suite 'a b'";
+    let expected = "srun --ntasks=4 --kill-on-bad-exit=0 --wait=30 --mpi=pmix --cpu-bind=cores suite 'a b'";
     assert_eq!(line(Family::Slurm, &pmix), expected);
     let own = Request { launcher_arguments: vec!["--mpi=none".into()], ..pmix };
-    let expected = "srun --ntasks=4 --kill-on-bad-exit=1 --cpu-bind=cores --mpi=none suite 'a b'";
+    let expected = "srun --ntasks=4 --kill-on-bad-exit=0 --wait=30 --cpu-bind=cores --mpi=none suite 'a b'";
     assert_eq!(line(Family::Slurm, &own), expected);
     for family in [Family::Slurm, Family::OpenMpi4, Family::OpenMpi5, Family::Mpich] {
         assert_eq!(build(&launcher(family), &own).expect("a command").stop_signal, Some(10));
@@ -129,8 +129,8 @@ fn hosts_that_the_user_names_keep_the_launchers_own_binding() {
         ),
         (
             Family::Slurm,
-            "srun --ntasks=4 --kill-on-bad-exit=1 --nodelist=a,b --ntasks-per-node=2 suite 'a b'",
-            "env 'SLURM_HOSTFILE=my hosts' srun --ntasks=4 --kill-on-bad-exit=1 --distribution=arbitrary suite 'a b'",
+            "srun --ntasks=4 --kill-on-bad-exit=0 --wait=30 --nodelist=a,b --ntasks-per-node=2 suite 'a b'",
+            "env 'SLURM_HOSTFILE=my hosts' srun --ntasks=4 --kill-on-bad-exit=0 --wait=30 --distribution=arbitrary suite 'a b'",
         ),
     ] {
         assert_eq!(line(family, &named), hosts);

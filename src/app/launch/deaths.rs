@@ -2,6 +2,11 @@
 //!
 //! Launchers wrap their sentences at different places, so the text is read word by word.
 
+use commgauge_base::rank_list;
+
+/// No launch has more.
+const MAX_RANKS: usize = 1 << 20;
+
 /// How a rank ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -23,6 +28,17 @@ pub struct Death {
     pub host: Option<String>,
     /// How it ended.
     pub cause: Cause,
+    /// Which ranks the launcher reports.
+    pub reported: Reported,
+}
+
+/// Which ranks a launcher reports when several end abnormally.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reported {
+    /// The first, because of which it ended the others.
+    First,
+    /// All, also those that were ended because of another.
+    All,
 }
 
 /// Every death that the launcher's output reports, in its order.
@@ -46,6 +62,7 @@ fn open_mpi_signal(words: &[&str]) -> Option<Death> {
         pid: pid.parse().ok().filter(|pid| *pid != 0),
         host: Some((*host).to_owned()),
         cause: Cause::Signal(signal.trim_end_matches('.').parse().ok()?),
+        reported: Reported::First,
     })
 }
 
@@ -53,7 +70,8 @@ fn open_mpi_signal(words: &[&str]) -> Option<Death> {
 fn open_mpi_exit(words: &[&str]) -> Option<Death> {
     let ["Process", "name:", name, "Exit", "code:", code, ..] = words else { return None };
     let rank = name.strip_suffix(']')?.rsplit(',').next()?.parse().ok()?;
-    Some(Death { rank: Some(rank), pid: None, host: None, cause: Cause::Exit(code.parse().ok()?) })
+    let cause = Cause::Exit(code.parse().ok()?);
+    Some(Death { rank: Some(rank), pid: None, host: None, cause, reported: Reported::First })
 }
 
 /// `= PID 10542 RUNNING AT vm = EXIT CODE: 9`, where the code is a signal if `(signal 9)` follows.
@@ -70,7 +88,7 @@ fn mpich(words: &[&str]) -> Option<Death> {
         Some(signal) if code == 9 => (None, Cause::Signal(signal)),
         _ => (pid.parse().ok(), Cause::Exit(code)),
     };
-    Some(Death { rank: None, pid, host: Some((*host).to_owned()), cause })
+    Some(Death { rank: None, pid, host: Some((*host).to_owned()), cause, reported: Reported::First })
 }
 
 /// `srun: error: node1: task 1: Killed`, `srun: error: node1: tasks 0,2-3: Exited with exit code 3`.
@@ -86,15 +104,17 @@ fn slurm(line: &str) -> Vec<Death> {
             "Terminated" => Cause::Signal(15),
             other => Cause::Exit(other.strip_prefix("Exited with exit code ")?.parse().ok()?),
         };
-        let death = |rank| Death { rank: Some(rank), pid: None, host: Some(host.to_owned()), cause };
-        Some(ranges(tasks)?.into_iter().map(death).collect())
+        let host = Some(host.to_owned());
+        let death = |rank| Death { rank: Some(rank), pid: None, host: host.clone(), cause, reported: Reported::All };
+        Some(ranks(tasks)?.into_iter().map(death).collect())
     };
     parse().unwrap_or_default()
 }
 
-/// The first rank of every range: `0,2-3` gives 0 and 2, which is enough to show where to look.
-fn ranges(text: &str) -> Option<Vec<u32>> {
-    text.split(',').map(|part| part.split('-').next()?.parse().ok()).collect()
+/// The ranks of a list such as `0,2-3`; none where it is something else.
+fn ranks(text: &str) -> Option<Vec<u32>> {
+    let ranks: Vec<u32> = rank_list::parse(text).take(MAX_RANKS).collect();
+    (!ranks.is_empty()).then_some(ranks)
 }
 
 #[cfg(test)]
@@ -144,7 +164,7 @@ Please see the FAQ page for debugging suggestions
 ";
 
     fn death(rank: Option<u32>, pid: Option<u32>, host: Option<&str>, cause: Cause) -> Death {
-        Death { rank, pid, host: host.map(str::to_owned), cause }
+        Death { rank, pid, host: host.map(str::to_owned), cause, reported: Reported::First }
     }
 
     #[test]
@@ -174,9 +194,11 @@ Please see the FAQ page for debugging suggestions
             ("srun: error: n1: task 1: Killed", vec![death(Some(1), None, Some("n1"), Signal(9))]),
             (
                 "srun: error: n1: tasks 0,2-3: Exited with exit code 3",
-                vec![death(Some(0), None, Some("n1"), Exit(3)), death(Some(2), None, Some("n1"), Exit(3))],
+                [0, 2, 3].map(|rank| death(Some(rank), None, Some("n1"), Exit(3))).into(),
             ),
         ] {
+            let reported = if text.starts_with("srun") { Reported::All } else { Reported::First };
+            let expected: Vec<Death> = expected.into_iter().map(|death| Death { reported, ..death }).collect();
             assert_eq!(deaths(text), expected, "{text}");
         }
     }

@@ -8,7 +8,8 @@ use super::family::{Family, Launcher};
 use super::host;
 use commgauge_base::error::{Error, Result};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::ToSocketAddrs;
+use std::io::ErrorKind;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,6 +17,10 @@ use std::time::{Duration, Instant};
 
 /// Hosts that are probed at the same time.
 const CONCURRENT_PROBES: usize = 64;
+/// Hosts that are probed for an answer of their network.
+const MAX_SILENT_PROBES: usize = 512;
+/// A port that is mostly open; if it is closed, its refusal is an answer as well.
+const SSH_PORT: u16 = 22;
 /// Pause between two probes of the same host.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Timeout of one probe by the remote shell.
@@ -104,6 +109,25 @@ pub fn wait_for_hosts(hosts: &[String], shell: Option<&[String]>, limit: Duratio
     }
 }
 
+/// The hosts whose address does not answer within the time: neither a connection nor its refusal comes back.
+pub fn silent_hosts(hosts: &[String], timeout: Duration) -> Vec<String> {
+    let probe = |host: &String| {
+        let Ok(addresses) = (host.as_str(), SSH_PORT).to_socket_addrs() else { return false };
+        let silent = |cause: std::io::Error| {
+            matches!(cause.kind(), ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
+        };
+        let mut answers = addresses.map(|address| TcpStream::connect_timeout(&address, timeout));
+        answers.all(|answer| answer.is_err_and(silent))
+    };
+    let probed = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            hosts.iter().take(MAX_SILENT_PROBES).map(|host| scope.spawn(move || probe(host))).collect();
+        // A probe does not panic; if it did, its host would not be blamed.
+        threads.into_iter().map(|thread| thread.join().unwrap_or(false)).collect::<Vec<bool>>()
+    });
+    hosts.iter().zip(probed).filter(|(_, silent)| *silent).map(|(host, _)| host.clone()).collect()
+}
+
 /// State shared by the probing threads.
 struct Probes {
     /// Hosts that are not ready, and why.
@@ -140,7 +164,7 @@ impl Probes {
 
 /// Checks that a host is ready; the error is the reason why not.
 fn check_host(name: &str, shell: Option<&[String]>, is_over: &AtomicBool) -> std::result::Result<(), String> {
-    let addresses = (name, 22).to_socket_addrs().map_err(|_| "its name is not known".to_owned())?;
+    let addresses = (name, SSH_PORT).to_socket_addrs().map_err(|_| "its name is not known".to_owned())?;
     let Some((program, words)) = shell.and_then(<[String]>::split_first) else { return Ok(()) };
     let is_loopback = addresses.into_iter().all(|address| address.ip().is_loopback());
     if name == host::name() || (is_loopback && name.starts_with("localhost")) {
@@ -204,6 +228,12 @@ mod tests {
         ] {
             assert_eq!(shell(family, line, set).as_deref(), expected, "{family:?} {line}");
         }
+    }
+
+    #[test]
+    fn a_host_that_refuses_a_connection_is_not_silent() {
+        let hosts = ["localhost", "127.0.0.1", "no-such-host.invalid"].map(str::to_owned);
+        assert_eq!(silent_hosts(&hosts, Duration::from_secs(5)), Vec::<String>::new());
     }
 
     #[test]

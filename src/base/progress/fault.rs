@@ -1,5 +1,6 @@
 //! Test faults: a rank that stops, dies, loops or hangs at a given call.
 
+use crate::message::eprintln;
 use rustix::process::{Signal, getpid, kill_process};
 use std::time::Duration;
 

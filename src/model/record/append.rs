@@ -11,19 +11,31 @@ use std::io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// Adds lines and an end line to a record without one, once its writer has released the lock. A truncated last line is
-/// removed. Returns false where there is no record, or where it already has an end line.
+/// The process that wrote a record so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writer {
+    /// It ends, or gives its right to write up, within this time.
+    Ending(Duration),
+    /// It is stopped with the lock in its hands. When it is woken, it finds the record longer than it left it.
+    Stopped,
+}
+
+/// Adds lines and an end line to a record without one, once its writer has released the lock or is stopped. A truncated
+/// last line is removed. Returns false where there is no record, or where it already has an end line.
 ///
 /// # Errors
 /// Where the writer does not release the lock in time, or the disk fails.
-pub fn append_missing_end(path: &Path, lines: &[Line], end: &End, patience: Duration) -> Result<bool> {
+pub fn append_missing_end(path: &Path, lines: &[Line], end: &End, writer: Writer) -> Result<bool> {
     let failed = |cause| path_error("end the record", path, &cause);
     let mut file = match OpenOptions::new().read(true).append(true).open(path) {
         Ok(file) => file,
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(false),
         Err(cause) => return Err(failed(cause)),
     };
-    lock(&file, path, patience)?;
+    match writer {
+        Writer::Ending(patience) => lock(&file, path, patience)?,
+        Writer::Stopped => {}
+    }
     let Some(mut whole) = complete_lines_without_end(&file).map_err(failed)? else { return Ok(false) };
     file.set_len(whole.bytes).map_err(failed)?;
     let unwritable = |cause| Error::environment(format!("cannot end the record {}: {cause}", path.display()));
@@ -77,7 +89,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
         std::fs::write(&path, text).unwrap();
-        let done = append_missing_end(&path, &[], &end(), Duration::ZERO).unwrap();
+        let done = append_missing_end(&path, &[], &end(), Writer::Ending(Duration::ZERO)).unwrap();
         (done, std::fs::read_to_string(&path).unwrap())
     }
 
@@ -103,7 +115,7 @@ mod tests {
             assert_eq!(conclude(text), (false, text.to_owned()));
         }
         let nowhere = Path::new("/nowhere/run.jsonl");
-        assert!(!append_missing_end(nowhere, &[], &end(), Duration::ZERO).unwrap());
+        assert!(!append_missing_end(nowhere, &[], &end(), Writer::Ending(Duration::ZERO)).unwrap());
     }
 
     #[test]
@@ -113,7 +125,8 @@ mod tests {
         std::fs::write(&path, SAMPLE.lines().next().unwrap().to_owned() + "\n").unwrap();
         let writer = File::open(&path).unwrap();
         writer.lock().unwrap();
-        let error = append_missing_end(&path, &[], &end(), Duration::from_millis(20)).unwrap_err();
+        let error = append_missing_end(&path, &[], &end(), Writer::Ending(Duration::from_millis(20))).unwrap_err();
         assert!(error.to_string().contains("still held"), "{error}");
+        assert!(append_missing_end(&path, &[], &end(), Writer::Stopped).unwrap(), "a stopped writer is not waited for");
     }
 }

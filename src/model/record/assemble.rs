@@ -40,6 +40,8 @@ pub(super) struct Assembly {
     /// Cases and replicates that were replaced by a longer measurement.
     replaced: HashSet<(u32, u32)>,
     hang: Option<HangLine>,
+    /// What is to be said of watchdogs that were lost.
+    unwatched: Vec<String>,
     resumes: Vec<ResumeLine>,
     lines: u64,
     /// The number of lines that the end line states and the number found, where they differ.
@@ -73,6 +75,7 @@ impl Assembly {
             }
             (Line::Resume(resume), _, _) => self.resume(*resume),
             (Line::Hang(hang), _, _) => self.hang = Some(*hang),
+            (Line::Unwatched(lost), _, _) => self.unwatched.push(lost.sentence()),
             (_, _, None) => return Err("the plan must come before clocks and cases".to_owned()),
             (Line::Clock(clock), _, _) => self.clocks.push(clock),
             (Line::Case(case), _, Some(plan)) => {
@@ -152,6 +155,7 @@ impl Assembly {
         if seal == Seal::Broken {
             warnings.push("the record was changed after it was written: its digest does not fit".to_owned());
         }
+        warnings.extend(self.unwatched);
         if let Some(hang) = &self.hang {
             warnings.push(hang.sentence());
         }

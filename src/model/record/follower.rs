@@ -1,7 +1,8 @@
 //! Follows a record while a run writes it: every poll returns the lines that were completed since the last one.
 //!
-//! It does not check that the lines belong together; [`super::Record`] does.
+//! It goes with a record that is renamed, or removed and kept under another name. It does not check that the lines belong together; [`super::Record`] does.
 
+use super::file_place::{FilePlace, kept_names, place_of};
 use super::{Line, path_error};
 use commgauge_base::error::{Error, Result};
 use std::fs::File;
@@ -16,12 +17,15 @@ pub struct Follower {
     /// Bytes of the complete lines returned so far. A truncated line that was removed again never counts.
     position: u64,
     lines: u64,
+    /// How many kept records there were beside it at first, which are those of other launches.
+    kept_before: usize,
 }
 
 impl Follower {
     /// Follows a file that may not exist yet.
     pub fn open(path: impl AsRef<Path>) -> Follower {
-        Follower { path: path.as_ref().to_owned(), file: None, position: 0, lines: 0 }
+        let kept_before = kept_names(path.as_ref()).take_while(|path| path.exists()).count();
+        Follower { path: path.as_ref().to_owned(), file: None, position: 0, lines: 0, kept_before }
     }
 
     /// Follows a file from the end of its complete lines.
@@ -44,6 +48,28 @@ impl Follower {
         }
     }
 
+    /// Where the record is by now.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Goes to the file in which a renamed or removed record goes on; the newest, if it was removed several times.
+    fn find_file(&mut self) {
+        let Some(file) = &self.file else { return };
+        match place_of(file, &self.path) {
+            FilePlace::There => {}
+            FilePlace::Renamed(path) => self.path = path,
+            FilePlace::Removed => {
+                let first = first_line(file);
+                let kept = kept_names(&self.path).take_while(|path| path.exists());
+                let kept = kept.filter_map(|path| File::open(&path).ok().map(|file| (path, file)));
+                if let Some((path, file)) = kept.filter(|(_, file)| first_line(file) == first).last() {
+                    (self.path, self.file) = (path, Some(file));
+                }
+            }
+        }
+    }
+
     /// The lines that were completed since the last poll; none while the file does not exist.
     ///
     /// # Errors
@@ -52,10 +78,19 @@ impl Follower {
         if self.file.is_none() {
             match File::open(&self.path) {
                 Ok(file) => self.file = Some(file),
-                Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+                Err(cause) if cause.kind() == ErrorKind::NotFound => {
+                    // It may have been removed before it was seen here.
+                    let kept = kept_names(&self.path).skip(self.kept_before).take_while(|path| path.exists()).last();
+                    match kept {
+                        Some(path) => self.path = path,
+                        None => return Ok(Vec::new()),
+                    }
+                    return self.poll();
+                }
                 Err(cause) => return Err(path_error("read the record", &self.path, &cause)),
             }
         }
+        self.find_file();
         let Some(file) = &mut self.file else { return Ok(Vec::new()) };
         let unreadable = |cause| path_error("read the record", &self.path, &cause);
         file.seek(SeekFrom::Start(self.position)).map_err(unreadable)?;
@@ -81,9 +116,17 @@ impl Follower {
     }
 }
 
+fn first_line(mut file: &File) -> Option<String> {
+    let mut line = String::new();
+    file.seek(SeekFrom::Start(0)).ok()?;
+    BufReader::new(file).read_line(&mut line).ok()?;
+    Some(line)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Journal;
     use std::io::Write;
 
     const END: &str = r#"{"line":"end","status":"complete","exit_code":0,"elapsed_seconds":1.5}"#;
@@ -133,5 +176,39 @@ mod tests {
         std::fs::write(&path, format!("{END}\nhello\n")).unwrap();
         let text = Follower::open(&path).poll().unwrap_err().to_string();
         assert!(text.contains("record.jsonl, line 2"), "{text}");
+    }
+
+    #[test]
+    fn a_record_that_is_removed_or_renamed_is_followed_to_where_it_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.jsonl");
+        let line: Line = serde_json::from_str(END).unwrap();
+        let mut journal = Journal::create(&path).unwrap();
+        let mut follower = Follower::open(&path);
+        journal.write(&line).unwrap();
+        assert_eq!(follower.poll().unwrap().len(), 1);
+        let renamed = folder.path().join("renamed.jsonl");
+        std::fs::rename(&path, &renamed).unwrap();
+        journal.write(&line).unwrap();
+        assert_eq!((follower.poll().unwrap().len(), follower.path()), (1, renamed.as_path()));
+        std::fs::remove_file(&renamed).unwrap();
+        assert_eq!(follower.poll().unwrap().len(), 0, "it goes on at the next write");
+        journal.write(&line).unwrap();
+        assert_eq!((follower.poll().unwrap().len(), follower.path()), (1, journal.path()));
+    }
+
+    #[test]
+    fn a_record_that_is_removed_before_it_is_seen_is_found_where_it_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.jsonl");
+        std::fs::write(folder.path().join("record.kept.jsonl"), "of an earlier launch").unwrap();
+        let mut follower = Follower::open(&path);
+        let line: Line = serde_json::from_str(END).unwrap();
+        let mut journal = Journal::create(&path).unwrap();
+        journal.write(&line).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(follower.poll().unwrap(), []);
+        journal.write(&line).unwrap();
+        assert_eq!((follower.poll().unwrap().len(), follower.path()), (2, journal.path()));
     }
 }

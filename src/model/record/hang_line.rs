@@ -30,6 +30,9 @@ pub struct HangLine {
     /// Where the first of these suspects are; where nobody stands out, the first ranks that work with a device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<RankPlace>,
+    /// Hosts of which nothing is heard at all, so that not their ranks are to be suspected but they or the links to them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreachable_hosts: Vec<String>,
     /// Counts of NCCL's RAS service, or why there are none; absent where NCCL was not at work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nccl_ras: Option<String>,
@@ -130,7 +133,11 @@ impl HangLine {
     /// What happened, in one sentence without full stop.
     pub fn sentence(&self) -> String {
         let of = format!("{} ({})", self.operation, self.activity.name);
+        if !self.unreachable_hosts.is_empty() {
+            return format!("no progress{}: {}; the others are at {of}", self.waited(), self.unreachable());
+        }
         match (self.reason, self.suspects.as_str()) {
+            (HangReason::Death, suspects) if self.ranks.len() == 1 => format!("{} died at {of}", self.named(suspects)),
             (HangReason::Death, suspects) => {
                 format!("{} died while the others were at {of}", self.named(suspects))
             }
@@ -165,6 +172,22 @@ impl HangLine {
         self.ranks.iter().find(has_first).map_or(HangState::EnteredNotFinished, |entry| entry.state)
     }
 
+    /// `host1 cannot be reached (the host or its link), with ranks 2-3`.
+    fn unreachable(&self) -> String {
+        let hosts: Vec<String> = self.unreachable_hosts.iter().map(|host| plain(host)).collect();
+        let of_them = |entry: &&RanksInState| {
+            entry.state == HangState::StoppedAnswering
+                && entry.hosts.iter().all(|host| self.unreachable_hosts.contains(host))
+        };
+        let several = |count: usize| if count == 1 { "" } else { "s" };
+        let ranks =
+            self.ranks.iter().find(of_them).map_or_else(String::new, |entry| {
+                format!(", with rank{} {}", several(entry.count as usize), entry.ranks)
+            });
+        let what = if hosts.len() == 1 { "the host or its link" } else { "the hosts or their links" };
+        format!("{} cannot be reached ({what}){ranks}", hosts.join(", "))
+    }
+
     fn waited(&self) -> String {
         self.deadline_seconds.map_or_else(String::new, |seconds| format!(" within {seconds}"))
     }
@@ -173,12 +196,15 @@ impl HangLine {
         let first = suspects.split([',', '-']).next().unwrap_or_default();
         let several = first != suspects;
         let entry = self.ranks.iter().find(|entry| entry.ranks == suspects);
-        // A host name may contain control characters, and this text reaches terminals.
-        let plain = |host: &String| host.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>();
         let hosts = entry
-            .map(|entry| entry.hosts.iter().map(plain).collect::<Vec<_>>().join(", "))
+            .map(|entry| entry.hosts.iter().map(|host| plain(host)).collect::<Vec<_>>().join(", "))
             .filter(|hosts| !hosts.is_empty());
         let place = hosts.map_or_else(String::new, |hosts| format!(" on {hosts}"));
         format!("rank{} {suspects}{place}", if several { "s" } else { "" })
     }
+}
+
+/// A host name may contain control characters, and this text reaches terminals.
+fn plain(host: &str) -> String {
+    host.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -2,8 +2,10 @@
 //!
 //! It does not interpret the lines; reading is in `reader` and `follower`.
 
+use super::file_place::{FilePlace, kept_names, place_of};
 use super::lock::{READERS, lock};
 use super::seal::Sealing;
+use super::write_access::{WriteAccess, wait_for_the_end};
 use super::{Line, path_error};
 use commgauge_base::error::{Error, Result};
 use std::fs::{File, OpenOptions};
@@ -25,6 +27,30 @@ pub struct Journal {
     sealing: Sealing,
     synced_at: Instant,
     dirty: bool,
+    access: WriteAccess,
+    moved: Option<Moved>,
+}
+
+/// What somebody did to a record while it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Its path until then.
+    pub from: PathBuf,
+    /// Its path from then on.
+    pub to: PathBuf,
+    /// Whether it was removed, so that `to` is a copy of what was written; else it was renamed.
+    pub was_removed: bool,
+}
+
+impl Moved {
+    /// What happened, in one sentence without full stop.
+    pub fn sentence(&self) -> String {
+        let (from, to) = (self.from.display(), self.to.display());
+        match self.was_removed {
+            true => format!("the record {from} was removed while it was written; all of it is in {to}"),
+            false => format!("the record {from} was renamed while it was written; it goes on in {to}"),
+        }
+    }
 }
 
 impl Journal {
@@ -34,30 +60,36 @@ impl Journal {
     /// # Errors
     /// A usage error with the problem of the path, or an environment error where the disk failed.
     pub fn create(path: &Path) -> Result<Journal> {
-        let file = OpenOptions::new()
-            .append(true)
-            .create_new(true)
-            .open(path)
-            .map_err(|cause| explain_refusal(path, &cause))?;
-        if let Err(error) = lock(&file, path, READERS) {
-            // The file is ours and empty; the error to report is that of the lock.
-            let _ = std::fs::remove_file(path);
-            return Err(error);
-        }
-        Ok(Journal::on(path, Box::new(file)))
+        Journal::on_file(path, create_file(path)?)
     }
 
     /// Appends after the complete lines of a file that the caller has locked.
-    pub(super) fn append_after(path: &Path, file: File, (lines, bytes): (u64, u64), sealing: Sealing) -> Journal {
-        let mut journal = Journal::on(path, Box::new(file));
+    ///
+    /// # Errors
+    /// Where the system has no more open files.
+    pub(super) fn append_after(
+        path: &Path,
+        file: File,
+        (lines, bytes): (u64, u64),
+        sealing: Sealing,
+    ) -> Result<Journal> {
+        let mut journal = Journal::on_file(path, file)?;
         (journal.lines, journal.bytes, journal.sealing) = (lines, bytes, sealing);
-        journal
+        Ok(journal)
+    }
+
+    fn on_file(path: &Path, file: File) -> Result<Journal> {
+        let access = WriteAccess::of(&file).map_err(|cause| path_error("write the record", path, &cause))?;
+        let mut journal = Journal::on(path, Box::new(file));
+        journal.access = access;
+        Ok(journal)
     }
 
     fn on(path: &Path, disk: Box<dyn Disk + Send>) -> Journal {
         let path = path.to_owned();
         let (sealing, synced_at) = (Sealing::default(), Instant::now());
-        Journal { path, disk, lines: 0, bytes: 0, torn: false, sealing, synced_at, dirty: false }
+        let (access, moved) = (WriteAccess::default(), None);
+        Journal { path, disk, lines: 0, bytes: 0, torn: false, sealing, synced_at, dirty: false, access, moved }
     }
 
     /// Where the record is.
@@ -70,16 +102,32 @@ impl Journal {
         self.lines
     }
 
+    /// The right to write, which another thread may give up for this process.
+    pub fn access(&self) -> WriteAccess {
+        self.access.clone()
+    }
+
+    /// What somebody did to the file, once after it was found.
+    pub fn take_moved(&mut self) -> Option<Moved> {
+        self.moved.take()
+    }
+
     /// Appends one line with one write, and syncs to disk at most once a second. The end line gets the digest of the whole
-    /// record.
+    /// record. If the file was removed, the record goes on in a copy beside it. Does not return where another process
+    /// has ended the record: then this one is being ended.
     ///
     /// # Errors
     /// Names the path and the lines that are safe. After a failed write the file is truncated to its last complete
     /// line, so that a later, shorter line (the end of the run) may still fit.
     pub fn write(&mut self, line: &Line) -> Result<()> {
+        self.access.clone().run(|locked| self.write_line(line, locked))
+    }
+
+    fn write_line(&mut self, line: &Line, locked: &mut Option<File>) -> Result<()> {
         if self.torn {
             return Err(self.failure("append to", "its last line is torn and could not be cut off"));
         }
+        self.find_file(locked)?;
         let mut text = self.text_of(line).map_err(|cause| self.failure("append to", cause))?;
         text.push(b'\n');
         if let Err(cause) = self.disk.write_all(&text) {
@@ -91,6 +139,38 @@ impl Journal {
         self.lines += 1;
         self.dirty = true;
         if self.synced_at.elapsed() >= SYNC_INTERVAL { self.sync() } else { Ok(()) }
+    }
+
+    /// Follows a file that was renamed, and replaces one that was removed.
+    fn find_file(&mut self, locked: &mut Option<File>) -> Result<()> {
+        if self.disk.length().is_some_and(|bytes| bytes > self.bytes) {
+            // This process was stopped meanwhile, and the record ended by another.
+            wait_for_the_end();
+        }
+        let (to, was_removed) = match self.disk.place(&self.path) {
+            FilePlace::There => return Ok(()),
+            FilePlace::Renamed(to) => (to, false),
+            FilePlace::Removed => (self.keep(locked)?, true),
+        };
+        let from = std::mem::replace(&mut self.path, to.clone());
+        self.moved = Some(Moved { from, to, was_removed });
+        Ok(())
+    }
+
+    /// Copies what was written of a removed file to a new one beside it.
+    fn keep(&mut self, locked: &mut Option<File>) -> Result<PathBuf> {
+        let text = self.disk.content(self.bytes).map_err(|cause| self.failure("keep", cause))?;
+        // The folder may be gone as well; where it cannot be made again, creating the file says so.
+        let _ = self.path.parent().map(std::fs::create_dir_all);
+        let Some(path) = kept_names(&self.path).find(|path| !path.exists()) else {
+            return Err(self.failure("keep", "every name for it is taken"));
+        };
+        let mut file = create_file(&path)?;
+        Write::write_all(&mut file, &text).map_err(|cause| self.failure("keep", cause))?;
+        *locked = file.try_clone().ok();
+        self.disk = Box::new(file);
+        self.dirty = true;
+        Ok(path)
     }
 
     fn text_of(&self, line: &Line) -> serde_json::Result<Vec<u8>> {
@@ -144,6 +224,10 @@ trait Disk {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
     fn cut(&mut self, bytes: u64) -> io::Result<()>;
     fn sync(&mut self) -> io::Result<()>;
+    /// Bytes of the file; none where that cannot be asked.
+    fn length(&self) -> Option<u64>;
+    fn place(&self, path: &Path) -> FilePlace;
+    fn content(&self, bytes: u64) -> io::Result<Vec<u8>>;
 }
 
 impl Disk for File {
@@ -158,6 +242,36 @@ impl Disk for File {
     fn sync(&mut self) -> io::Result<()> {
         self.sync_data()
     }
+
+    fn length(&self) -> Option<u64> {
+        self.metadata().ok().map(|facts| facts.len())
+    }
+
+    fn place(&self, path: &Path) -> FilePlace {
+        place_of(self, path)
+    }
+
+    fn content(&self, bytes: u64) -> io::Result<Vec<u8>> {
+        use std::os::unix::fs::FileExt;
+        let mut text = vec![0; bytes as usize];
+        self.read_exact_at(&mut text, 0)?;
+        Ok(text)
+    }
+}
+
+fn create_file(path: &Path) -> Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create_new(true)
+        .open(path)
+        .map_err(|cause| explain_refusal(path, &cause))?;
+    if let Err(error) = lock(&file, path, READERS) {
+        // The file is ours and empty; the error to report is that of the lock.
+        let _ = std::fs::remove_file(path);
+        return Err(error);
+    }
+    Ok(file)
 }
 
 fn explain_refusal(path: &Path, cause: &io::Error) -> Error {
@@ -203,139 +317,5 @@ impl serde_json::ser::Formatter for FiniteOnly {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::line::{End, EndStatus};
-    use super::*;
-    use commgauge_base::units::Seconds;
-    use std::fs::TryLockError;
-    use std::sync::{Arc, Mutex};
-
-    fn end(seconds: f64) -> Line {
-        let status = EndStatus::Complete;
-        Line::End(End {
-            status,
-            exit_code: 0,
-            error: None,
-            elapsed_seconds: Seconds(seconds),
-            lines_before: None,
-            sha256: None,
-        })
-    }
-
-    #[test]
-    fn a_place_that_cannot_be_written_is_refused_with_the_reason() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        std::fs::write(at("file"), "x").unwrap();
-        std::os::unix::fs::symlink(at("nowhere"), at("link")).unwrap();
-        for (path, reason) in [
-            (folder.path().to_owned(), "is a directory"),
-            (at("file"), "never overwritten"),
-            (at("link"), "symbolic link to nowhere"),
-            (at("missing/record.jsonl"), "does not exist; create it"),
-            (at("file/record.jsonl"), "is not a directory"),
-            (PathBuf::from("/sys/record.jsonl"), "/sys/record.jsonl"),
-        ] {
-            let error = Journal::create(&path).err().expect("refused");
-            assert_eq!(error.exit_code(), 2, "{error}");
-            assert!(error.to_string().contains(reason), "{error}");
-        }
-        assert_eq!(std::fs::read(at("file")).unwrap(), b"x");
-    }
-
-    #[test]
-    fn lines_are_in_the_file_as_soon_as_they_are_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("record.jsonl");
-        let mut journal = Journal::create(&path).unwrap();
-        for lines in 1..=3 {
-            journal.write(&end(1.0)).unwrap();
-            assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), lines);
-        }
-        journal.finish().unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 3);
-    }
-
-    #[test]
-    fn the_file_is_locked_while_the_journal_lives() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("record.jsonl");
-        let mut journal = Journal::create(&path).unwrap();
-        journal.write(&end(1.0)).unwrap();
-        let other = File::open(&path).unwrap();
-        assert!(matches!(other.try_lock_shared(), Err(TryLockError::WouldBlock)));
-        drop(journal);
-        assert!(other.try_lock_shared().is_ok());
-    }
-
-    #[test]
-    fn an_empty_journal_leaves_no_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("record.jsonl");
-        drop(Journal::create(&path).unwrap());
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn a_number_that_is_not_finite_is_refused_and_nothing_is_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("record.jsonl");
-        let mut journal = Journal::create(&path).unwrap();
-        journal.write(&end(1.0)).unwrap();
-        let error = journal.write(&end(f64::NAN)).unwrap_err();
-        assert!(error.to_string().contains("not finite"), "{error}");
-        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
-    }
-
-    /// A disk with room for `room` bytes, which writes what fits before it fails.
-    #[derive(Clone)]
-    struct SmallDisk {
-        content: Arc<Mutex<Vec<u8>>>,
-        room: usize,
-        can_cut: bool,
-    }
-
-    impl Disk for SmallDisk {
-        fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-            let mut content = self.content.lock().unwrap();
-            let fits = bytes.len().min(self.room - content.len());
-            content.extend(&bytes[..fits]);
-            if fits == bytes.len() { Ok(()) } else { Err(ErrorKind::StorageFull.into()) }
-        }
-
-        fn cut(&mut self, bytes: u64) -> io::Result<()> {
-            if !self.can_cut {
-                return Err(ErrorKind::InvalidInput.into());
-            }
-            self.content.lock().unwrap().truncate(bytes as usize);
-            Ok(())
-        }
-
-        fn sync(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn a_full_disk_keeps_the_earlier_lines_whole_and_says_so() {
-        let length = Sealing::default().seal(&finite_json(&end(1.0)).unwrap()).len() + 1;
-        let disk = SmallDisk { content: Arc::default(), room: 2 * length + 9, can_cut: true };
-        let mut journal = Journal::on(Path::new("/nowhere/record.jsonl"), Box::new(disk.clone()));
-        journal.write(&end(1.0)).unwrap();
-        journal.write(&end(2.0)).unwrap();
-        let error = journal.write(&end(3.0)).unwrap_err();
-        assert_eq!(error.exit_code(), 6);
-        let text = error.to_string();
-        assert!(text.contains("/nowhere/record.jsonl") && text.contains("the 2 lines before it are kept"), "{text}");
-        assert_eq!(disk.content.lock().unwrap().len(), 2 * length);
-    }
-
-    #[test]
-    fn after_a_torn_line_that_cannot_be_cut_off_nothing_is_appended() {
-        let disk = SmallDisk { content: Arc::default(), room: 9, can_cut: false };
-        let mut journal = Journal::on(Path::new("/nowhere/record.jsonl"), Box::new(disk.clone()));
-        assert!(journal.write(&end(1.0)).is_err());
-        assert!(journal.write(&end(1.0)).unwrap_err().to_string().contains("torn"));
-        assert_eq!(disk.content.lock().unwrap().len(), 9);
-    }
-}
+#[path = "journal_tests.rs"]
+mod tests;

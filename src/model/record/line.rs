@@ -17,6 +17,7 @@ use super::replay_line::ReplayLine;
 use super::resume_line::ResumeLine;
 pub use super::samples_line::{RankHistogram, Samples};
 pub use super::settings_line::Settings;
+use super::unwatched_line::UnwatchedLine;
 use crate::workload::{RankedStep, StepFacts};
 use commgauge_base::units::Seconds;
 use commgauge_base::variant::LibraryChoice;
@@ -54,6 +55,8 @@ pub enum Line {
     Product(Box<ProductLine>),
     /// What the watchdog saw when it ended the run.
     Hang(Box<HangLine>),
+    /// The watchdog of a host was lost.
+    Unwatched(UnwatchedLine),
     /// The devices of the ranks.
     Devices(Box<DevicesLine>),
     /// The devices before and after a case of a replicate.

@@ -17,6 +17,7 @@ pub use kinds::{Datatype, Operation};
 pub use nonblocking::{Message, Request};
 
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use mpi::ffi;
 use std::ffi::c_int;
 
@@ -59,6 +60,7 @@ pub struct Session {
 /// If MPI was initialised before.
 pub fn initialize() -> Result<Session> {
     abort_on_panic();
+    crash_by_signals();
     let started = mpi::initialize_with_threading(mpi::Threading::Funneled);
     let (universe, _) = started.ok_or_else(|| Error::environment("MPI was initialised before".to_owned()))?;
     // SAFETY: MPI is initialised; both handles are MPI's own constants. Communicators split off inherit the handler (MPI-3.1 8.3).
@@ -96,6 +98,16 @@ pub fn abort(exit_code: i32) -> ! {
 pub fn library_version() -> String {
     let text = mpi::environment::library_version().unwrap_or_else(|_| "unknown MPI".to_owned());
     text.lines().next().unwrap_or("unknown MPI").split(", package").next().unwrap_or_default().trim().to_owned()
+}
+
+/// Has SIGSEGV and SIGBUS end this process also when another process sends them. Rust's handler takes them for a fault
+/// of the running instruction and returns to repeat it, so that the first one from outside has no effect. MPI libraries
+/// install handlers of their own, which print a backtrace, only where there is none.
+fn crash_by_signals() {
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        // SAFETY: restores the default of the system, which runs no code of ours (signal(2)).
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
 }
 
 fn abort_on_panic() {

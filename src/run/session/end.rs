@@ -76,6 +76,7 @@ fn end_line(measured: &Result<Tally>, begun: Instant, limit: Option<Seconds>) ->
 mod tests {
     use super::*;
     use crate::session::listener::Listener;
+    use crate::watchdog::Watch;
     use crate::world::{Located, World};
     use commgauge_model::record::Journal;
 
@@ -138,7 +139,8 @@ mod tests {
     fn an_error_of_one_process_is_recorded_without_waiting_for_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
-        let journal = SharedJournal::new(&Busy, Some(Journal::create(&path).unwrap()), &Listener::default());
+        let journal =
+            SharedJournal::new(&Busy, Some(Journal::create(&path).unwrap()), &Listener::default(), &Watch::default());
         let failed = Err(Error::environment("MPI_Bcast failed"));
         let error = conclude(journal, failed, Instant::now(), None).unwrap_err();
         assert_eq!((error.exit_code(), error.is_shared()), (6, false));

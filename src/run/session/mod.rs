@@ -130,7 +130,7 @@ pub fn run(world: &dyn World, backend: &mut dyn Backend, request: &Request, sign
     let (journal, completed) = resume::open(world, backend, request, &ranks, &planned)?;
 
     let tally = completed.tally.clone();
-    let mut run = Run { world, request, ranks: &ranks, signals, completed, journal, tally };
+    let mut run = Run { world, request, ranks: &ranks, signals, completed, journal, tally, is_unwatched: false };
     let measured = measure(&mut run, backend, &planned, &replays);
     end::conclude(run.journal, measured.map(|()| run.tally), begun, signals.limit())
 }

@@ -47,7 +47,7 @@ pub(super) fn open<'a>(
     let is_first = world.process() == 0;
     let Some(resume) = request.resume else {
         let mine = is_first.then(|| Journal::create(&request.record)).transpose();
-        let mut journal = SharedJournal::new(world, agree(world, mine)?, &request.listener);
+        let mut journal = SharedJournal::new(world, agree(world, mine)?, &request.listener, &request.watch);
         journal.write(|| Line::Header(Box::new(header())))?;
         journal.write(|| Line::Plan(plan()))?;
         return Ok((journal, CompletedWork::default()));
@@ -67,7 +67,7 @@ pub(super) fn open<'a>(
     let reopened = agree(world, checked)?;
     // The file is not changed before this point: the launch matches.
     let journal = agree(world, reopened.map(Reopened::resume).transpose())?;
-    let mut journal = SharedJournal::new(world, journal, &request.listener);
+    let mut journal = SharedJournal::new(world, journal, &request.listener, &request.watch);
     let found = broadcast(world, mine)?;
     journal.write_all(|| {
         let line = found.line.map(|line| Line::Resume(Box::new(line)));

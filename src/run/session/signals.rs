@@ -3,6 +3,7 @@
 use super::time_limit::{Begun, TimeLimit};
 use crate::world::{Located, World};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::stop_signal::{StopSignal, stop_signals};
 use commgauge_base::units::Seconds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,22 +16,25 @@ pub struct Signals {
     limit: Option<TimeLimit>,
 }
 
+/// What all processes know after they asked each other.
+pub(super) struct Agreed {
+    /// The signal received by any process, or 0.
+    pub signal: i32,
+    /// A rank whose watchdog was lost.
+    pub unwatched: Option<u32>,
+}
+
 /// Work in progress, which fits into the time limit.
 pub(super) struct BegunWork(Option<Begun>);
 
 impl Signals {
-    /// Catches SIGINT, SIGTERM and SIGUSR1 from now on: the first one requests a stop in which the measured results are
-    /// recorded.
-    ///
-    /// SIGUSR1 counts as SIGTERM: it is the one that launchers forward, and that schedulers send before the time is
-    /// over.
+    /// Catches every stop signal from now on: the first one requests a stop in which the measured results are recorded.
     ///
     /// # Errors
     /// If the handlers cannot be installed.
     pub fn catch() -> Result<Signals> {
-        use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
         let signals = Signals::default();
-        for (signal, counts_as) in [(SIGINT, SIGINT), (SIGTERM, SIGTERM), (SIGUSR1, SIGTERM)] {
+        for StopSignal { number: signal, counts_as } in stop_signals() {
             signal_hook::flag::register(signal, Arc::clone(&signals.raised))
                 .and_then(|_| {
                     signal_hook::flag::register_usize(signal, Arc::clone(&signals.number), counts_as as usize)
@@ -56,12 +60,16 @@ impl Signals {
         Arc::clone(&self.number)
     }
 
-    /// The signal received by any process, or 0; the same everywhere.
-    pub(super) fn agreed(&self, world: &dyn World) -> Result<i32> {
-        let mine = self.number.load(Ordering::Relaxed) as f64;
-        let mut highest = [Located { value: mine, rank: world.process() as i32 }];
+    /// The signal received by any process, and a rank whose watchdog was lost; the same everywhere.
+    pub(super) fn agreed(&self, world: &dyn World, is_unwatched: bool) -> Result<Agreed> {
+        let rank = world.process() as i32;
+        let signal = self.number.load(Ordering::Relaxed) as f64;
+        let lost = f64::from(u8::from(is_unwatched));
+        let mut highest = [signal, lost].map(|value| Located { value, rank });
         world.all_max(&mut highest)?;
-        Ok(highest[0].value as i32)
+        let [signal, lost] = highest;
+        let unwatched = (lost.value > 0.0).then_some(lost.rank as u32);
+        Ok(Agreed { signal: signal.value as i32, unwatched })
     }
 
     /// Begins work with an estimated duration if it fits into the time limit; the same on every process.

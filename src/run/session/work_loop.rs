@@ -13,6 +13,7 @@ use crate::world::{World, agree};
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
 use commgauge_model::record::line::{Line, Outcome};
+use commgauge_model::record::unwatched_line::UnwatchedLine;
 
 /// Default number of repetitions of work that has no stop rule.
 const REPETITIONS: u32 = 50;
@@ -45,6 +46,8 @@ pub(super) struct Run<'a> {
     pub journal: SharedJournal<'a>,
     /// How the work came out so far.
     pub tally: Tally,
+    /// Whether the record says that a watchdog was lost.
+    pub is_unwatched: bool,
 }
 
 impl Run<'_> {
@@ -95,9 +98,15 @@ impl Run<'_> {
         if self.tally.signal == 0 { self.record(line) } else { Ok(()) }
     }
 
-    /// Stops the run if any process has received a signal.
+    /// Stops the run if any process has received a signal, and records if one is watched no more.
     pub(super) fn ask_for_signal(&mut self) -> Result<()> {
-        self.tally.signal = self.signals.agreed(self.world)?;
+        let agreed = self.signals.agreed(self.world, self.request.watch.is_lost())?;
+        self.tally.signal = agreed.signal;
+        if let Some(rank) = agreed.unwatched.filter(|_| !self.is_unwatched) {
+            self.is_unwatched = true;
+            let host = self.request.launch.hosts.get(rank as usize).cloned().unwrap_or_default();
+            self.journal.write(|| Line::Unwatched(UnwatchedLine { host, rank }))?;
+        }
         Ok(())
     }
 

@@ -9,6 +9,10 @@ use std::time::Duration;
 
 /// Deadline before and after the cases: starting many ranks takes time.
 pub const SETUP_DEADLINE: Duration = Duration::from_secs(120);
+/// Minimum deadline of the end of MPI, also where the user gave a shorter one for everything.
+const SHORTEST_END: Duration = Duration::from_secs(10);
+/// The same of another host, whose collector may be short of a processor for a while.
+const SHORTEST_OF_HOST: Duration = Duration::from_secs(5);
 /// Minimum deadline of a call or a wait.
 const SHORTEST: Duration = Duration::from_secs(30);
 /// Multiple of the expected or measured time of a call.
@@ -31,6 +35,16 @@ pub fn deadline_of_product(shape: &ProductShape) -> Duration {
 /// Deadline of a replay with this much computation per rank: other ranks may wait for all of it.
 pub fn deadline_of_replay(computing: Seconds) -> Duration {
     of_seconds(computing.0)
+}
+
+/// How long nothing may be heard of another host, whatever its ranks do: its collector does nothing but report.
+pub(super) fn deadline_of_host(timeout: Option<Duration>) -> Duration {
+    timeout.map_or(SHORTEST, |timeout| timeout.max(SHORTEST_OF_HOST))
+}
+
+/// Deadline of the end of MPI, given the user's deadline for everything.
+pub(super) fn deadline_of_end(timeout: Option<Duration>) -> Duration {
+    timeout.map_or(SETUP_DEADLINE, |timeout| timeout.max(SHORTEST_END))
 }
 
 /// Deadline once the time of a call is known.

@@ -1,8 +1,8 @@
 //! Messages of a watchdog to whoever looks.
 
-use std::io::Write;
+use commgauge_base::message::eprintln;
 
 /// Prints to standard error, which may be closed already.
 pub(super) fn print_message(text: &str) {
-    let _ = writeln!(std::io::stderr(), "commgauge: {text}");
+    eprintln!("commgauge: {text}");
 }

@@ -22,6 +22,7 @@ pub use watched::{WatchedCall, WatchedWorld};
 use crate::backend::Call;
 use crate::world::World;
 use commgauge_base::progress::Progress;
+use commgauge_model::record::{Journal, Moved};
 use reporter::Reporter;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,10 +89,35 @@ impl Watch {
         self.timeout
     }
 
+    /// Starts the last activity, the end of MPI, for which ranks wait for each other and for their launcher.
+    pub fn begin_end(&self) {
+        self.begin(|| Activity::named("MPI_Finalize", deadline::deadline_of_end(self.timeout)));
+    }
+
     /// Sets the name of this rank's device in reports.
     pub fn device(&self, name: &str) {
         if let Some(reporter) = &self.reporter {
             reporter.device(name);
+        }
+    }
+
+    /// Hands the right to write the record, which rank 0 has, to the watchdog, which needs it when it ends the run.
+    pub fn record(&self, journal: &Journal) {
+        if let Some(reporter) = &self.reporter {
+            reporter.record(journal.access(), journal.path());
+        }
+    }
+
+    /// Whether this rank's collector was lost, so that nobody would say who holds the others up.
+    pub fn is_lost(&self) -> bool {
+        self.reporter.as_ref().is_some_and(|reporter| reporter.is_unwatched())
+    }
+
+    /// Says that somebody removed or renamed the record.
+    pub fn record_moved(&self, moved: &Moved) {
+        message::print_message(&moved.sentence());
+        if let Some(reporter) = &self.reporter {
+            reporter.record_moved(moved);
         }
     }
 

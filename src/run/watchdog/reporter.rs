@@ -6,11 +6,16 @@ use super::message::print_message;
 use super::wire::{Frame, MAX_FRAME_BYTES, RankState};
 use commgauge_base::host_clock;
 use commgauge_base::progress::{Doing, Progress, Shown};
+use commgauge_base::units::Seconds;
+use commgauge_model::record::line::{End, EndStatus};
+use commgauge_model::record::{Moved, WriteAccess, Writer, append_missing_end};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Signal, getpid, kill_process};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +26,16 @@ pub(super) const HEARTBEAT: Duration = Duration::from_millis(400);
 const MAX_ACTIVITIES: usize = 64;
 /// How long rank 0 waits for the permission to record its run as complete.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a write of the record that is under way may take before the record is not given up.
+const GIVE_UP_PATIENCE: Duration = Duration::from_millis(500);
+/// A collector that was not heard of for this long does not watch: it beats every second.
+const COLLECTOR_SILENT_AFTER: Duration = Duration::from_secs(5);
+/// How long after its deadline an unwatched rank ends the launch; any but rank 0 twice as long.
+const OWN_MARGIN: Duration = Duration::from_secs(2);
+/// How long a launcher may take to end a rank that aborts.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Exit code of a run that was ended because a deadline had passed.
+const HANG: i32 = 5;
 /// Maximum number of ops of a replay whose names are stored.
 const MAX_OPS: usize = 4096;
 
@@ -36,6 +51,17 @@ pub(super) struct Reporter {
     run_state: Mutex<RunState>,
     changed: Condvar,
     signal: Arc<AtomicUsize>,
+    /// The record, on the rank that writes it.
+    record: Mutex<Option<OwnRecord>>,
+    /// Set once the collector was gone or silent for long.
+    is_unwatched: AtomicBool,
+}
+
+/// The record of a run, on the rank that writes it.
+#[derive(Clone)]
+struct OwnRecord {
+    access: WriteAccess,
+    path: PathBuf,
 }
 
 #[derive(Default)]
@@ -53,6 +79,8 @@ enum RunState {
     Concluded,
     /// It is being ended.
     Aborted,
+    /// It is being ended with this exit code, and its record is the collector's.
+    GivenUp(i32),
     /// The collector is gone.
     Unwatched,
     /// The rank has ended normally.
@@ -88,6 +116,8 @@ impl Reporter {
             run_state: Mutex::new(RunState::Watched),
             changed: Condvar::new(),
             signal,
+            record: Mutex::default(),
+            is_unwatched: AtomicBool::new(false),
         });
         let mut thread = WatchdogThread::new(Arc::clone(&reporter), incoming, end_launch);
         std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || thread.run())?;
@@ -118,6 +148,21 @@ impl Reporter {
         let _ = self.send(&[Frame::Device(self.rank, name.to_owned())]);
     }
 
+    pub(super) fn record(&self, access: WriteAccess, path: &Path) {
+        *locked(&self.record) = Some(OwnRecord { access, path: path.to_owned() });
+    }
+
+    pub(super) fn is_unwatched(&self) -> bool {
+        self.is_unwatched.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn record_moved(&self, moved: &Moved) {
+        if let Some(record) = locked(&self.record).as_mut() {
+            record.path.clone_from(&moved.to);
+        }
+        let _ = self.send(&[Frame::RecordMoved(moved.to.display().to_string())]);
+    }
+
     pub(super) fn conclude(&self) {
         if self.send(&[Frame::Conclude]).is_err() {
             return;
@@ -128,7 +173,7 @@ impl Reporter {
             match *run_state {
                 RunState::Concluded | RunState::Unwatched | RunState::Left => return,
                 // The run is being ended: this thread must not continue.
-                RunState::Aborted => loop {
+                RunState::Aborted | RunState::GivenUp(_) => loop {
                     run_state = self.changed.wait(run_state).unwrap_or_else(PoisonError::into_inner);
                 },
                 RunState::Watched => {}
@@ -198,6 +243,9 @@ struct WatchdogThread {
     last: Shown,
     since: Instant,
     beat: Instant,
+    begun: Instant,
+    /// When the collector was last heard of.
+    heard: Instant,
     /// The measuring thread's CPU time when its progress was first seen to stop; none while it makes progress.
     main_thread: Option<MainThread>,
 }
@@ -213,27 +261,97 @@ impl WatchdogThread {
             last,
             since: now,
             beat: now,
+            begun: now,
+            heard: now,
             main_thread: None,
         }
     }
 
     fn run(&mut self) {
-        while self.send_heartbeat().is_ok() && self.listen().is_ok() {}
+        while self.send_heartbeat().is_ok() && self.listen().is_ok() {
+            self.check_silence();
+        }
         let run_state = *locked(&self.reporter.run_state);
-        if run_state == RunState::Watched {
-            let rank = self.reporter.rank;
-            print_message(&format!("rank {rank}: the watchdog of this host is gone; the run goes on without it"));
-            self.reporter.set_run_state(RunState::Unwatched);
+        match run_state {
+            RunState::Watched => {
+                let rank = self.reporter.rank;
+                print_message(&format!("rank {rank}: the watchdog of this host is gone; the run goes on without it"));
+                self.reporter.set_run_state(RunState::Unwatched);
+                self.watch_alone();
+            }
+            RunState::GivenUp(code) => (self.end_launch)(code),
+            RunState::Concluded | RunState::Aborted | RunState::Unwatched | RunState::Left => {}
         }
     }
 
-    /// Sends a heartbeat, and all activities since the last.
-    fn send_heartbeat(&mut self) -> std::io::Result<()> {
+    /// Holds this rank to its own deadline, after its collector is gone.
+    fn watch_alone(&mut self) {
+        self.reporter.is_unwatched.store(true, Ordering::Relaxed);
+        while *locked(&self.reporter.run_state) == RunState::Unwatched {
+            std::thread::sleep(HEARTBEAT);
+            self.observe();
+            self.end_if_late("is gone");
+        }
+    }
+
+    /// A collector that is stopped accepts heartbeats, and does nothing.
+    fn check_silence(&mut self) {
+        let silent = self.heard.elapsed();
+        let is_watched = *locked(&self.reporter.run_state) == RunState::Watched;
+        if silent > COLLECTOR_SILENT_AFTER && is_watched {
+            if !self.reporter.is_unwatched.swap(true, Ordering::Relaxed) {
+                let rank = self.reporter.rank;
+                print_message(&format!(
+                    "rank {rank}: the watchdog of this host does not answer; the run goes on without it"
+                ));
+            }
+            self.end_if_late("does not answer");
+        }
+    }
+
+    /// Ends the launch if this rank has stayed where it is beyond its deadline and nobody else will: without the
+    /// collector, which knows all ranks, it cannot be said which of them holds the others up.
+    fn end_if_late(&self, collector: &str) {
+        let reporter = &self.reporter;
+        let deadline = reporter.progress.deadline();
+        // Rank 0 comes first, since it can end the record.
+        let margin = if reporter.rank == 0 { OWN_MARGIN } else { 2 * OWN_MARGIN };
+        if self.since.elapsed() <= deadline.saturating_add(margin) {
+            return;
+        }
+        let (rank, shown) = (reporter.rank, Seconds(deadline.as_secs_f64()));
+        let why = format!(
+            "no progress within {shown}: rank {rank} ends the launch by its own deadline, as the watchdog of its host {collector}, \
+             which could say who holds it up"
+        );
+        print_message(&why);
+        let record = locked(&reporter.record).clone();
+        if let Some(OwnRecord { access, path }) = record
+            && access.give_up(GIVE_UP_PATIENCE)
+        {
+            let elapsed_seconds = Seconds(self.begun.elapsed().as_secs_f64());
+            let (status, error) = (EndStatus::Failed, Some(why));
+            let end = End { status, exit_code: HANG, error, elapsed_seconds, lines_before: None, sha256: None };
+            if let Err(cause) = append_missing_end(&path, &[], &end, Writer::Ending(GIVE_UP_PATIENCE)) {
+                print_message(&cause.to_string());
+            }
+        }
+        // A launcher that is gone or stopped carries nothing out.
+        std::thread::spawn(|| {
+            std::thread::sleep(ABORT_TIMEOUT);
+            // There is no later moment at which this could be reported.
+            let _ = kill_process(getpid(), Signal::KILL);
+        });
+        (self.end_launch)(HANG);
+    }
+
+    /// Notes whether the rank has come further.
+    fn observe(&mut self) {
         let (now, shown) = (Instant::now(), self.reporter.progress.shown());
         // A process that was suspended as a whole, for example by a scheduler, did not stop by itself.
         let gap = now - self.beat;
         if gap > HEARTBEAT * 5 {
-            self.since += gap;
+            (self.since, self.heard) = (self.since + gap, self.heard + gap);
         }
         self.beat = now;
         if shown != self.last {
@@ -241,6 +359,11 @@ impl WatchdogThread {
         } else if self.main_thread.is_none() {
             self.main_thread = Some(MainThread::now());
         }
+    }
+
+    /// Sends a heartbeat, and all activities since the last.
+    fn send_heartbeat(&mut self) -> std::io::Result<()> {
+        self.observe();
         let mut frames: Vec<Frame> = locked(&self.reporter.activities)
             .unsent
             .drain(..)
@@ -248,8 +371,8 @@ impl WatchdogThread {
             .collect();
         frames.push(Frame::State(RankState {
             rank: self.reporter.rank,
-            shown,
-            stuck_milliseconds: milliseconds(now.saturating_duration_since(self.since)),
+            shown: self.last,
+            stuck_milliseconds: milliseconds(self.beat.saturating_duration_since(self.since)),
             deadline_milliseconds: milliseconds(self.reporter.progress.deadline()),
             silent_milliseconds: 0,
             signalled: self.reporter.signal.load(Ordering::Relaxed) != 0,
@@ -279,6 +402,7 @@ impl WatchdogThread {
             if count == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
+            self.heard = Instant::now();
             self.received.extend(&bytes[..count]);
             self.handle_frames()?;
         }
@@ -299,6 +423,13 @@ impl WatchdogThread {
                         Frame::Abort(code) => {
                             self.reporter.set_run_state(RunState::Aborted);
                             (self.end_launch)(code);
+                        }
+                        Frame::GiveUpRecord(code) => {
+                            self.reporter.set_run_state(RunState::GivenUp(code));
+                            let record = locked(&self.reporter.record).clone();
+                            if record.is_none_or(|record| record.access.give_up(GIVE_UP_PATIENCE)) {
+                                self.reporter.send(&[Frame::RecordGivenUp])?;
+                            }
                         }
                         Frame::Concluded => self.reporter.set_run_state(RunState::Concluded),
                         _ => {}

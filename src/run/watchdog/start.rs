@@ -2,7 +2,7 @@
 //! to the first.
 
 use super::collector::{Config, FirstAnswer, SecondAnswer};
-use super::deadline::SETUP_DEADLINE;
+use super::deadline::{SETUP_DEADLINE, deadline_of_host};
 use super::reporter::{EndLaunch, Reporter};
 use super::wire::{Hello, PeerKind, TOKEN_BYTES, Token};
 use super::{Activity, COLLECTOR_VARIABLE, LAUNCH_MARK, Watch};
@@ -144,6 +144,8 @@ fn config(setup: &Setup, nodes: &Nodes, me: u32, token: &Token) -> Config {
             0 => nodes.first_ranks.iter().map(|rank| setup.hosts[*rank as usize].clone()).collect(),
             _ => vec![setup.hosts[me as usize].clone()],
         },
+        first_host: setup.hosts[0].clone(),
+        host_deadline_milliseconds: deadline_of_host(setup.timeout).as_millis() as u64,
         local_ranks: (0..).zip(&nodes.node_of_rank).filter(|(_, on)| **on == node).map(|(rank, _)| rank).collect(),
         record: setup.record.clone(),
         backend: setup.backend.to_owned(),

@@ -6,7 +6,7 @@
 use commgauge_base::progress::Shown;
 
 /// Version of the protocol; both ends are of one launch, and mostly of one binary.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Bytes of the secret that only processes of this run know.
 pub const TOKEN_BYTES: usize = 32;
 /// Bytes of a greeting.
@@ -77,6 +77,14 @@ pub enum Frame {
     Device(u32, String),
     /// Up: rank 0 requests permission to record the run as complete.
     Conclude,
+    /// Up: rank 0 writes no more to the record, and has unlocked it.
+    RecordGivenUp,
+    /// Up: rank 0 writes the record under this path from now on.
+    RecordMoved(String),
+    /// Down: the sender is at work.
+    Beat,
+    /// Down: rank 0 is to give up the record, since the run is being ended with this exit code.
+    GiveUpRecord(i32),
     /// Down: all ranks are to describe their activity.
     Query,
     /// Down: all ranks are to end with this exit code.
@@ -159,8 +167,9 @@ impl Frame {
                 bytes.push(u8::from(*sleeps));
                 bytes.extend(cut(text).as_bytes());
             }
-            Frame::Abort(code) => bytes.extend(code.to_le_bytes()),
-            Frame::Conclude | Frame::Query | Frame::Concluded => {}
+            Frame::RecordMoved(text) => bytes.extend(cut(text).as_bytes()),
+            Frame::Abort(code) | Frame::GiveUpRecord(code) => bytes.extend(code.to_le_bytes()),
+            Frame::Conclude | Frame::Query | Frame::Concluded | Frame::RecordGivenUp | Frame::Beat => {}
         }
         let length = (bytes.len() - start - 3) as u16;
         bytes[start + 1..start + 3].copy_from_slice(&length.to_le_bytes());
@@ -175,9 +184,13 @@ impl Frame {
             Frame::Detail(..) => 5,
             Frame::Conclude => 6,
             Frame::Device(..) => 7,
+            Frame::RecordGivenUp => 8,
+            Frame::RecordMoved(_) => 9,
             Frame::Query => 16,
             Frame::Abort(_) => 17,
             Frame::Concluded => 18,
+            Frame::GiveUpRecord(_) => 19,
+            Frame::Beat => 20,
         }
     }
 
@@ -198,9 +211,13 @@ impl Frame {
             5 => Frame::Detail(rest.u32()?, rest.take()? != [0], rest.text()),
             6 => Frame::Conclude,
             7 => Frame::Device(rest.u32()?, rest.text()),
+            8 => Frame::RecordGivenUp,
+            9 => Frame::RecordMoved(rest.text()),
             16 => Frame::Query,
             17 => Frame::Abort(i32::from_le_bytes(rest.take()?)),
             18 => Frame::Concluded,
+            19 => Frame::GiveUpRecord(i32::from_le_bytes(rest.take()?)),
+            20 => Frame::Beat,
             _ => return Err(Malformed),
         };
         if rest.0.is_empty() { Ok(Some((frame, end))) } else { Err(Malformed) }
@@ -284,6 +301,10 @@ mod tests {
             Frame::Query,
             Frame::Abort(5),
             Frame::Concluded,
+            Frame::RecordGivenUp,
+            Frame::RecordMoved("a/b".into()),
+            Frame::GiveUpRecord(6),
+            Frame::Beat,
         ]
     }
 

@@ -129,6 +129,7 @@ fn groups_that_have_an_adapter_each_do_not_share() {
 
 /// Galvatron's own measurement of all_reduce on 2 nodes of 8 GPUs, all groups of a kind at once.
 #[test]
+#[expect(clippy::print_stderr, reason = "the harness catches it")]
 fn contention_explains_the_concurrent_groups_that_galvatron_measured() {
     let text = include_str!("../../../../tests/data/published/galvatron-2x8-concurrent-groups.csv");
     let rows: Vec<(f64, f64)> = text

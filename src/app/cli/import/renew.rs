@@ -4,6 +4,7 @@ use super::arguments::ImportCommand;
 use super::bad_lines::{bad_line_text, unreadable};
 use commgauge_analysis::interop::{Renewed, read_commgauge};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_model::record::{Journal, Line, Record};
 use std::path::{Path, PathBuf};
 

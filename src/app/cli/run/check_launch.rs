@@ -3,14 +3,16 @@
 use super::super::table_or_json::print_on;
 use super::arguments::RunArguments;
 use super::commands::Launched;
+use super::deadlines::Deadlines;
 use super::outcome;
 use super::progress::Progress;
 use crate::cli::table_or_json::json;
 use crate::cli::terminal::columns_of;
 use crate::cli::{launch_table, places};
-use crate::launch::{self, GRACE};
+use crate::launch::{self, GRACE, LauncherContext};
 use crate::report::Format;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_run::launch_check::LaunchReport;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -27,12 +29,13 @@ pub(super) fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> 
     arguments.extra.extend(["--check-launch".into(), "--launch-report".into(), places::text(&report)?]);
     let commands = Launched::new(&arguments, &record)?.commands(&arguments)?;
     eprintln!("+ {}", commands.shown.for_shell());
-    let mut progress = Progress::new(&record)?;
+    let in_slurm = LauncherContext::here().in_slurm;
+    let mut progress = Progress::new(&record, Deadlines::of(&arguments, &commands.started, in_slurm))?;
     let ending = launch::supervise(&commands.started, &places::new_run_id(), GRACE, &mut progress)?;
     let found = read(&report);
     let _ = std::fs::remove_file(&report);
     let Some(found) = found? else {
-        let verdict = outcome::conclude(&ending, &progress.finish().0);
+        let verdict = outcome::conclude(&ending, &progress.finish().state);
         verdict.sentences.iter().for_each(|sentence| eprintln!("commgauge: {sentence}"));
         return Ok(if verdict.exit_code == 0 { 6 } else { verdict.exit_code });
     };

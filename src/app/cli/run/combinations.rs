@@ -9,6 +9,7 @@ use super::launches::launch_one;
 use crate::cli::backend_name::Backend;
 use crate::report::{Combination, Format, View, combinations_text};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_model::record::Record;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -97,7 +98,7 @@ fn show(arguments: &RunArguments, views: &[(String, View)], out: &mut dyn Write)
     if arguments.output.format == Format::Table {
         return print_on(out, &format!("\n{text}"));
     }
-    eprint!("\n{text}");
+    eprintln!("\n{}", text.trim_end());
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use crate::cli::places;
 use crate::cli::suite::plan_text;
 use crate::cli::table_or_json::print_on;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_model::config::Machine;
 use commgauge_model::layout::Nodes;
 use commgauge_model::record::line::EndStatus;

@@ -2,19 +2,25 @@
 
 use super::arguments::RunArguments;
 use super::commands::{Commands, Launched};
-use super::progress::{Progress, Rows};
+use super::deadlines::Deadlines;
+use super::progress::{Followed, Progress, Rows};
 use super::resumed_launch::ResumedLaunch;
 use super::summary::summarise;
 use super::{allocation, outcome, resumable, wait_hosts};
 use crate::cli::live::write_above;
 use crate::cli::places;
 use crate::cli::table_or_json::print_on;
-use crate::launch::{self, Allocation, GRACE};
-use crate::report::{LiveRows, View};
-use commgauge_base::error::Result;
-use commgauge_model::record::Record;
+use crate::launch::{self, Allocation, GRACE, LauncherContext};
+use crate::report::View;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
+use commgauge_model::record::{Record, Writer, append_missing_end};
 use std::io::{IsTerminal, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long the record of ranks that are gone may still be locked.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) fn print_allocation(allocation: Option<&Allocation>, arguments: &RunArguments) {
     if let Some(allocation) = allocation {
@@ -44,9 +50,9 @@ pub(super) fn launch_one(arguments: &RunArguments, record: &Path, out: &mut dyn 
     let live =
         if arguments.sweep.is_some() { arguments.output.live_rows(std::io::stdout().is_terminal()) } else { None };
     let rows = live.map(|rows| Rows { rows, out: &mut *out });
-    let progress = Progress::new(record)?.with_rows(rows);
-    let result = follow((&commands, record), progress)?;
-    print_result(arguments, record, result, out)
+    let progress = Progress::new(record, deadlines(arguments, &commands))?.with_rows(rows);
+    let result = follow(arguments, &commands, progress)?;
+    print_result(arguments, result, out)
 }
 
 /// Resumes a run.
@@ -65,42 +71,63 @@ pub(super) fn resume_launch(
         return Ok(0);
     }
     wait_hosts::wait(&arguments)?;
-    let result = follow((&commands, path), Progress::resuming(path, record)?)?;
-    print_result(&arguments, path, result, out)
+    let progress = Progress::resuming(path, record, deadlines(&arguments, &commands))?;
+    let result = follow(&arguments, &commands, progress)?;
+    print_result(&arguments, result, out)
+}
+
+fn deadlines(arguments: &RunArguments, commands: &Commands) -> Deadlines {
+    Deadlines::of(arguments, &commands.started, LauncherContext::here().in_slurm)
 }
 
 /// Result of a supervised launch.
 struct LaunchResult {
     exit_code: i32,
-    /// Whether there is a record to show.
-    has_header: bool,
-    /// The rows that were printed during the run.
-    live: Option<LiveRows>,
+    followed: Followed,
 }
 
 /// Runs a launch to its end and reports its progress.
-fn follow((commands, record): (&Commands, &Path), mut progress: Progress) -> Result<LaunchResult> {
+fn follow(arguments: &RunArguments, commands: &Commands, mut progress: Progress) -> Result<LaunchResult> {
     eprintln!("+ {}", commands.shown.for_shell());
+    let started = Instant::now();
     let ending = launch::supervise(&commands.started, &places::new_run_id(), GRACE, &mut progress)?;
-    let (record_state, live) = progress.finish();
-    let verdict = outcome::conclude(&ending, &record_state);
+    let followed = progress.finish();
+    let verdict = outcome::conclude(&ending, &followed.state);
     for sentence in &verdict.sentences {
         eprintln!("commgauge: {sentence}");
     }
-    if record_state.can_be_resumed() {
-        eprintln!("commgauge: resume with: {}", resumable::command(record));
+    if ending.overdue.is_some() && followed.state.header.is_none() {
+        wait_hosts::unreachable(arguments).iter().for_each(|sentence| eprintln!("commgauge: {sentence}"));
     }
-    Ok(LaunchResult { exit_code: verdict.exit_code, has_header: record_state.header.is_some(), live })
+    if followed.state.header.is_some() && followed.state.end.is_none() {
+        let end = outcome::missing_end(&ending, verdict.exit_code, started.elapsed());
+        // A rank that still writes, on a host out of reach, keeps its record.
+        if let Err(cause) = append_missing_end(&followed.record, &[], &end, Writer::Ending(LOCK_TIMEOUT)) {
+            eprintln!("commgauge: {cause}");
+        }
+    }
+    if followed.state.can_be_resumed() {
+        eprintln!("commgauge: resume with: {}", resumable::command(&followed.record));
+    }
+    Ok(LaunchResult { exit_code: verdict.exit_code, followed })
 }
 
 /// Prints the results of a launch's record, and returns its exit code.
-fn print_result(arguments: &RunArguments, record: &Path, result: LaunchResult, out: &mut dyn Write) -> Result<i32> {
-    let exit_code = result.exit_code;
-    match result {
-        LaunchResult { has_header: false, .. } => {}
-        LaunchResult { live: None, .. } => summarise(arguments, record, out)?,
-        LaunchResult { live: Some(live), .. } => {
-            write_above(None, out, &live.finish(&View::new(&Record::read(record)?)));
+fn print_result(arguments: &RunArguments, result: LaunchResult, out: &mut dyn Write) -> Result<i32> {
+    let LaunchResult { exit_code, followed: Followed { record, state, live } } = result;
+    if state.header.is_none() {
+        return Ok(exit_code);
+    }
+    if !record.exists() {
+        return Err(Error::environment(format!(
+            "the record {} was removed, and nothing was written to it since; what it held is lost",
+            record.display()
+        )));
+    }
+    match live {
+        None => summarise(arguments, &record, out)?,
+        Some(live) => {
+            write_above(None, out, &live.finish(&View::new(&Record::read(&record)?)));
             eprintln!("record: {}", record.display());
         }
     }

@@ -3,9 +3,20 @@
 //! Launchers change the exit code of a rank, so the record takes precedence, and without its end line nothing is a
 //! success.
 
-use super::record_state::RecordState;
-use crate::launch::{Cause, Death, Ending, advice, deaths};
+use super::record_state::{Hang, RecordState};
+use crate::launch::{Cause, Death, Ending, Reported, advice, deaths};
+use commgauge_base::units::Seconds;
+use commgauge_model::record::hang_line::HangReason;
 use commgauge_model::record::line::{End, EndStatus, RankFacts};
+use std::time::Duration;
+
+/// Exit code of a run that was ended because a deadline had passed.
+const HANG: i32 = 5;
+
+/// Deaths that are described one by one.
+const MAX_DEATHS: usize = 4;
+/// Ranks in a list.
+const MAX_LISTED: usize = 8;
 
 /// Exit code and messages of a run.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,12 +34,22 @@ pub(super) fn conclude(ending: &Ending, record_state: &RecordState) -> Verdict {
         sentences.push(format!("stopped by {}; {}", signal_name(signal), measured(record_state)));
         128 + signal
     } else {
-        judge(ending, record_state, &mut sentences)
+        let exit_code = judge(ending, record_state, &mut sentences);
+        sentences.extend(ending.overdue.as_ref().map(|why| format!("{why}; it was terminated")));
+        exit_code
     };
     if ending.leftovers_killed > 0 {
         sentences.push(format!("{} processes outlived the launcher and were killed", ending.leftovers_killed));
     }
     Verdict { exit_code, sentences }
+}
+
+/// The end line of a record whose ranks and watchdog left none.
+pub(super) fn missing_end(ending: &Ending, exit_code: i32, elapsed: Duration) -> End {
+    let status = if ending.interrupted_by.is_some() { EndStatus::Interrupted } else { EndStatus::Failed };
+    let error = Some(format!("the ranks left no end line; {}", launcher_end(ending)));
+    let elapsed_seconds = Seconds(elapsed.as_secs_f64());
+    End { status, exit_code, error, elapsed_seconds, lines_before: None, sha256: None }
 }
 
 fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String>) -> i32 {
@@ -45,7 +66,9 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
         // nothing: the dead rank is the cause.
         Some(end) if end.exit_code != 0 && !(end.status == EndStatus::Interrupted && died_by_signal) => {
             sentences.extend(end.error.clone());
-            if end.status == EndStatus::Failed && died_by_signal {
+            // The deaths of ranks that were ended because one hung are a consequence.
+            let was_hung = record_state.hang.as_ref().is_some_and(|hang| hang.reason == HangReason::Deadline);
+            if end.status == EndStatus::Failed && died_by_signal && !was_hung {
                 sentences.push(measured(record_state));
                 describe_deaths(ending, record_state, sentences);
             }
@@ -53,6 +76,14 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
             if (1..=255).contains(&end.exit_code) { end.exit_code } else { 6 }
         }
         Some(end) if end.status == EndStatus::Complete && launcher_fine => 0,
+        Some(End { status: EndStatus::Complete, .. }) if ending.overdue.is_some() => {
+            sentences.push(format!("the run is complete; {}", measured(record_state)));
+            HANG
+        }
+        None if ending.overdue.is_some() => {
+            sentences.push(measured(record_state));
+            HANG
+        }
         Some(end) => {
             let status = format!("{:?}", end.status).to_lowercase();
             sentences.push(format!(
@@ -87,7 +118,8 @@ fn launcher_was_killed(ending: &Ending, end: &End) -> bool {
         EndStatus::Interrupted => true,
         _ => false,
     };
-    ending.signal.is_some() && ending.interrupted_by.is_none() && of_its_ranks && deaths(&ending.output).is_empty()
+    let by_others = ending.signal.is_some() && ending.interrupted_by.is_none() && ending.overdue.is_none();
+    by_others && of_its_ranks && deaths(&ending.output).is_empty()
 }
 
 fn signalled(death: &Death) -> bool {
@@ -112,31 +144,54 @@ fn launcher_end(ending: &Ending) -> String {
 
 fn describe_deaths(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String>) {
     let ranks = record_state.header.as_deref().unwrap_or_default();
-    for mut death in deaths(&ending.output) {
+    let suspects = match &record_state.hang {
+        Some(Hang { reason: HangReason::Death, suspects }) => suspects.as_slice(),
+        _ => &[],
+    };
+    let is_cause = |death: &Death| match death.reported {
+        Reported::First => true,
+        Reported::All => suspects.is_empty() || death.rank.is_some_and(|rank| suspects.contains(&rank)),
+    };
+    let causes: Vec<Death> = deaths(&ending.output).into_iter().filter(is_cause).collect();
+    for mut death in causes.iter().take(MAX_DEATHS).cloned() {
         // Without a rank it is MPICH, whose process may have been killed after the first death. For the system, a
         // crashing rank is gone only after its teardown; the watchdog noticed it before.
         if death.rank.is_none() {
-            match (record_state.died, &record_state.first_exit[..]) {
-                (Some(rank), _) => (death.rank, death.pid) = (Some(rank), None),
-                (None, []) => {}
-                (None, [pid]) => death.pid = Some(*pid),
-                (None, [..]) => {
-                    sentences.push(one_of_several(&record_state.first_exit, ranks));
+            match (suspects, &record_state.first_exit[..]) {
+                ([rank], _) => (death.rank, death.pid) = (Some(*rank), None),
+                ([], [pid]) => death.pid = Some(*pid),
+                ([], []) => {}
+                ([], several) => {
+                    let exited = ranks.iter().filter(|facts| several.contains(&facts.pid));
+                    sentences.push(format!("one of these ended badly, and the others with it: {}", listed(exited)));
                     continue;
                 }
+                // The watchdog's list says it.
+                _ => continue,
             }
         }
         sentences.push(describe(&death, ranks, &record_state.out_of_memory_kills));
     }
+    if causes.len() > MAX_DEATHS {
+        sentences.push(format!("and {} more", causes.len() - MAX_DEATHS));
+    }
+    let others = |facts: &&RankFacts| {
+        suspects.contains(&facts.rank) && !causes.iter().any(|death| death.rank == Some(facts.rank))
+    };
+    if suspects.len() > 1 && ranks.iter().any(|facts| others(&facts)) {
+        sentences.push(format!("died at the same time: {}", listed(ranks.iter().filter(others))));
+    }
     sentences.extend(advice(&ending.output).map(str::to_owned));
 }
 
-/// If several ranks had exited by the time of the first check, any of them may be the cause.
-fn one_of_several(exited: &[u32], ranks: &[RankFacts]) -> String {
-    let named = ranks.iter().filter(|facts| exited.contains(&facts.pid));
-    let list: Vec<String> =
-        named.map(|facts| format!("rank {} (process {} on {})", facts.rank, facts.pid, facts.host)).collect();
-    format!("one of these ended badly, and the others with it: {}", list.join(", "))
+/// `rank 1 (process 4711 on node-a), rank 3 (process 4713 on node-a)`; of many the first few.
+fn listed<'a>(ranks: impl Iterator<Item = &'a RankFacts>) -> String {
+    let mut list: Vec<String> =
+        ranks.map(|facts| format!("rank {} (process {} on {})", facts.rank, facts.pid, facts.host)).collect();
+    let more = list.len().saturating_sub(MAX_LISTED);
+    list.truncate(MAX_LISTED);
+    list.extend((more > 0).then(|| format!("and {more} more")));
+    list.join(", ")
 }
 
 /// `rank 1 (process 4711 on node-a) was killed by signal 9 (SIGKILL)`, completed from the record's rank map.
@@ -186,7 +241,6 @@ fn signal_name(signal: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use commgauge_base::units::Seconds;
 
     const OPEN_MPI: &str = "mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed).\n";
     const MPICH: &str = "=   PID 101 RUNNING AT vm\n=   EXIT CODE: 9\nEXIT STRING: Killed (signal 9)\n";
@@ -212,7 +266,7 @@ mod tests {
     }
 
     fn check(code: Option<i32>, interrupted_by: Option<i32>, output: &str, end: Option<End>) -> (i32, String) {
-        check_with(code, interrupted_by, output, end, (&[], None))
+        check_with(code, interrupted_by, output, end, (&[], &[]))
     }
 
     fn check_with(
@@ -220,10 +274,10 @@ mod tests {
         interrupted_by: Option<i32>,
         output: &str,
         end: Option<End>,
-        (first_exit, died): (&[u32], Option<u32>),
+        (first_exit, died): (&[u32], &[u32]),
     ) -> (i32, String) {
         let signal = code.is_none().then_some(9);
-        let ending = Ending { code, signal, interrupted_by, output: output.into(), leftovers_killed: 0 };
+        let ending = Ending { code, signal, interrupted_by, output: output.into(), ..Ending::default() };
         let record_state = RecordState {
             round: None,
             resumed: false,
@@ -233,7 +287,7 @@ mod tests {
             end,
             out_of_memory_kills: ("vm".to_owned(), u64::from(output.contains("no memory"))),
             first_exit: first_exit.to_vec(),
-            died,
+            hang: (!died.is_empty()).then(|| Hang { reason: HangReason::Death, suspects: died.to_vec() }),
         };
         let verdict = conclude(&ending, &record_state);
         (verdict.exit_code, verdict.sentences.join("\n"))
@@ -298,16 +352,16 @@ mod tests {
     #[test]
     fn the_process_that_mpich_names_yields_to_the_one_that_was_seen_to_end_first() {
         for (first_exit, died, expected) in [
-            (&[][..], None, "rank 1 (process 101 on vm.cluster) was killed"),
-            (&[100], None, "rank 0 (process 100 on vm.cluster) was killed"),
-            (&[100, 101], None, "one of these ended badly, and the others with it: rank 0 (process 100"),
+            (&[][..], &[][..], "rank 1 (process 101 on vm.cluster) was killed"),
+            (&[100], &[], "rank 0 (process 100 on vm.cluster) was killed"),
+            (&[100, 101], &[], "one of these ended badly, and the others with it: rank 0 (process 100"),
             // The watchdog is more reliable.
-            (&[101], Some(0), "rank 0 (process 100 on vm.cluster) was killed"),
+            (&[101], &[0], "rank 0 (process 100 on vm.cluster) was killed"),
         ] {
             let text = check_with(Some(9), None, MPICH, None, (first_exit, died)).1;
             assert!(text.contains(expected), "{text}");
         }
-        let text = check_with(Some(137), None, OPEN_MPI, None, (&[100], Some(0))).1;
+        let text = check_with(Some(137), None, OPEN_MPI, None, (&[100], &[0])).1;
         assert!(text.contains("rank 1 (process 101 on vm.cluster)"), "Open MPI knows: {text}");
     }
 
@@ -349,6 +403,38 @@ mod tests {
     fn a_signal_that_happens_to_have_the_number_of_a_family_is_not_taken_for_it() {
         let output = MPICH.replace("9", "7");
         assert_eq!(check(Some(7), None, &output, None).0, 6);
+    }
+
+    #[test]
+    fn ranks_that_the_launcher_ended_because_of_another_are_not_blamed() {
+        let output = "srun: error: vm: tasks 0-1: Killed\n";
+        let text = check_with(Some(9), None, output, end(EndStatus::Failed, 6), (&[], &[1])).1;
+        assert!(text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL"), "{text}");
+        assert!(!text.contains("rank 0"), "{text}");
+        let text = check_with(Some(9), None, output, end(EndStatus::Failed, 6), (&[], &[7])).1;
+        assert!(!text.contains("SIGKILL"), "the suspect ended by itself: {text}");
+        let text = check_with(Some(137), None, OPEN_MPI, end(EndStatus::Failed, 6), (&[], &[0, 1])).1;
+        assert!(text.ends_with("died at the same time: rank 0 (process 100 on vm.cluster)"), "{text}");
+        let hang = Some(Hang { reason: HangReason::Deadline, suspects: vec![1] });
+        let record_state = RecordState { hang, end: end(EndStatus::Failed, 5), ..RecordState::default() };
+        let ending = Ending { code: Some(5), output: output.into(), ..Ending::default() };
+        let verdict = conclude(&ending, &record_state);
+        assert_eq!((verdict.exit_code, verdict.sentences.len()), (5, 1), "{:?}", verdict.sentences);
+    }
+
+    #[test]
+    fn a_launch_that_was_overdue_counts_as_hung() {
+        let overdue = || Ending { overdue: Some("it is late".into()), signal: Some(15), ..Ending::default() };
+        for (end, words) in [
+            (None, "nothing was measured yet"),
+            (end(EndStatus::Complete, 0), "the run is complete"),
+            (end(EndStatus::Failed, 5), "data arrived wrong"),
+        ] {
+            let verdict = conclude(&overdue(), &RecordState { end, ..RecordState::default() });
+            assert_eq!(verdict.exit_code, 5, "{words}");
+            let text = verdict.sentences.join("\n");
+            assert!(text.contains(words) && text.ends_with("it is late; it was terminated"), "{text}");
+        }
     }
 
     #[test]

@@ -1,21 +1,24 @@
 //! Reports the progress of a launch from the growing record: a bar on a terminal, else a line for every tenth.
 
+use super::deadlines::Deadlines;
 use super::record_state::RecordState;
 use crate::cli::live::{new_bar, write_above};
 use crate::launch::{Watch, first_exit, host};
 use crate::report::LiveRows;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::{self, eprintln};
 use commgauge_base::shared_memory::Segments;
+use commgauge_base::stop_signal::{StopSignal, stop_signals};
+use commgauge_base::units::Seconds;
+use commgauge_model::record::line::EndStatus;
 use commgauge_model::record::{Follower, Line, Record};
 use indicatif::ProgressBar;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::SIGPIPE;
 use signal_hook::iterator::Signals;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
-
-/// Returns the lines that were added to the record since the last call.
-type Poll = Box<dyn FnMut() -> Result<Vec<Line>>>;
+use std::time::{Duration, Instant};
 
 /// Rows that are printed when they are done, and the output.
 pub(super) struct Rows<'a> {
@@ -23,9 +26,27 @@ pub(super) struct Rows<'a> {
     pub out: &'a mut dyn Write,
 }
 
+/// What a record was found to hold when its launch was over.
+pub(super) struct Followed {
+    /// The record, which may have been renamed meanwhile.
+    pub record: PathBuf,
+    /// What is known of it.
+    pub state: RecordState,
+    /// The rows that were printed.
+    pub live: Option<LiveRows>,
+}
+
 /// Progress of one launch.
 pub(super) struct Progress<'a> {
-    poll: Poll,
+    follower: Follower,
+    deadlines: Deadlines,
+    begun: Instant,
+    /// When the end line, or the report of a host that decided alone, was first seen.
+    over: Option<Instant>,
+    /// Whether an earlier launch into the record had left such a report.
+    had_lone_report: bool,
+    /// When the folder of the record was last searched for one.
+    searched: Instant,
     record_state: RecordState,
     /// The bar, where standard error is a terminal.
     bar: Option<ProgressBar>,
@@ -38,6 +59,8 @@ pub(super) struct Progress<'a> {
     /// Set after a read error of the record, which is reported once and does not end the launch.
     read_failed: bool,
     signals: Signals,
+    /// Whether the end of whoever reads our messages was reported, which ends the launch as a signal does.
+    is_reader_gone: bool,
     /// Reports which rank of this host exits first; available after the rank map was read.
     first_exit: Option<Receiver<Vec<u32>>>,
     /// Shared memory segments of the ranks.
@@ -48,12 +71,17 @@ pub(super) struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     /// Follows a record, which need not exist yet.
-    pub(super) fn new(record: &Path) -> Result<Self> {
-        let signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])
+    pub(super) fn new(record: &Path, deadlines: Deadlines) -> Result<Self> {
+        let signals = Signals::new(stop_signals().iter().map(|signal| signal.number))
             .map_err(|cause| Error::environment(format!("cannot wait for signals: {cause}")))?;
         let bar = std::io::stderr().is_terminal().then(new_bar);
         Ok(Self {
-            poll: follow(record),
+            follower: Follower::open(record),
+            deadlines,
+            begun: Instant::now(),
+            over: None,
+            had_lone_report: has_lone_report(record),
+            searched: Instant::now(),
             record_state: RecordState::default(),
             bar,
             rows: None,
@@ -61,6 +89,7 @@ impl<'a> Progress<'a> {
             round: 0,
             read_failed: false,
             signals,
+            is_reader_gone: false,
             first_exit: None,
             segments: Segments::default(),
             out_of_memory_kills: host::out_of_memory_kills(),
@@ -68,14 +97,14 @@ impl<'a> Progress<'a> {
     }
 
     /// Follows a record that a launch resumes, from its current end.
-    pub(super) fn resuming(path: &Path, record: &Record) -> Result<Self> {
-        let mut follower = Follower::from_end(path)?;
+    pub(super) fn resuming(path: &Path, record: &Record, deadlines: Deadlines) -> Result<Self> {
+        let follower = Follower::from_end(path)?;
         let record_state = RecordState::before(record);
         let tenths = record_state
             .planned
             .and_then(|planned| record_state.cases.saturating_mul(10).checked_div(planned))
             .unwrap_or(0);
-        Ok(Self { poll: Box::new(move || follower.poll()), record_state, tenths, ..Self::new(path)? })
+        Ok(Self { follower, record_state, tenths, ..Self::new(path, deadlines)? })
     }
 
     /// Sets the rows to print when they are done.
@@ -83,8 +112,8 @@ impl<'a> Progress<'a> {
         Self { rows, ..self }
     }
 
-    /// Clears the bar, removes shared memory of killed ranks, and returns the collected state and the printed rows.
-    pub(super) fn finish(mut self) -> (RecordState, Option<LiveRows>) {
+    /// Clears the bar, removes shared memory of killed ranks, and returns what the record was found to hold.
+    pub(super) fn finish(mut self) -> Followed {
         self.segments.remove_left();
         let kills = host::out_of_memory_kills().zip(self.out_of_memory_kills);
         self.record_state.out_of_memory_kills =
@@ -93,7 +122,11 @@ impl<'a> Progress<'a> {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        (self.record_state, self.rows.map(|rows| rows.rows))
+        Followed {
+            record: self.follower.path().to_owned(),
+            state: self.record_state,
+            live: self.rows.map(|rows| rows.rows),
+        }
     }
 
     fn take(&mut self, line: Line) {
@@ -136,7 +169,7 @@ impl Watch for Progress<'_> {
         if self.read_failed {
             return;
         }
-        match (self.poll)() {
+        match self.follower.poll() {
             Ok(lines) => lines.into_iter().for_each(|line| self.take(line)),
             Err(error) => {
                 self.read_failed = true;
@@ -160,9 +193,39 @@ impl Watch for Progress<'_> {
         }
     }
 
+    fn overdue(&mut self) -> Option<String> {
+        let now = Instant::now();
+        if self.record_state.end.is_none() && self.record_state.header.is_none() {
+            let limit = self.deadlines.start.filter(|limit| now - self.begun > *limit)?;
+            return Some(format!("the ranks did not come together within {}", Seconds(limit.as_secs_f64())));
+        }
+        if self.record_state.end.is_none() && self.over.is_none() && now - self.searched > SEARCH_INTERVAL {
+            self.searched = now;
+            if !self.had_lone_report && has_lone_report(self.follower.path()) {
+                self.over = Some(now);
+            }
+        }
+        let ended = self.record_state.end.as_ref().map(|end| end.status);
+        let limit = match ended {
+            None => self.over.map(|_| self.deadlines.failed)?,
+            Some(EndStatus::Failed) => self.deadlines.failed,
+            Some(_) => self.deadlines.ended,
+        };
+        let since = *self.over.get_or_insert(now);
+        let limit_shown = Seconds(limit.as_secs_f64());
+        (now - since > limit).then(|| format!("the launcher did not end within {limit_shown} of the end of the run"))
+    }
+
     fn signal(&mut self) -> Option<i32> {
-        // Schedulers send SIGUSR1 shortly before the end of the time limit, as they end a job by SIGTERM.
-        self.signals.pending().next().map(|number| if number == SIGUSR1 { SIGTERM } else { number })
+        if let Some(number) = self.signals.pending().next() {
+            let counts_as = |signal: &StopSignal| (signal.number == number).then_some(signal.counts_as);
+            return stop_signals().iter().find_map(counts_as);
+        }
+        if !self.is_reader_gone && message::is_unread() {
+            self.is_reader_gone = true;
+            return Some(SIGPIPE);
+        }
+        None
     }
 }
 
@@ -176,10 +239,17 @@ fn tenth(reported: &mut u64, cases: u64, planned: u64) -> Option<String> {
     Some(format!("{} % ({cases} of {planned} cases)", reached * 10))
 }
 
-/// The record's own reader; it waits for a record that does not exist yet.
-fn follow(record: &Path) -> Poll {
-    let mut follower = Follower::open(record);
-    Box::new(move || follower.poll())
+/// Interval of searching for reports of hosts that decided alone.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Whether the watchdog of a host that did not reach the first one has ended its ranks: it leaves a report beside the
+/// record.
+fn has_lone_report(record: &Path) -> bool {
+    let Some(stem) = record.file_stem() else { return false };
+    let prefix = format!("{}.hang.host-", stem.to_string_lossy());
+    let folder = record.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with(&prefix))
 }
 
 #[cfg(test)]
@@ -194,14 +264,14 @@ mod tests {
     fn a_record_is_followed_from_before_it_exists_and_through_half_written_lines() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("run.jsonl");
-        let mut poll = follow(&path);
-        assert_eq!(poll().expect("no file is no error"), []);
+        let mut follower = Follower::open(&path);
+        assert_eq!(follower.poll().expect("no file is no error"), []);
         let mut file = File::create(&path).expect("made");
         write!(file, "{PLAN}\n{}", &END[..20]).expect("written");
-        assert!(matches!(poll().expect("readable")[..], [Line::Plan(_)]));
-        assert_eq!(poll().expect("half a line is no error"), []);
+        assert!(matches!(follower.poll().expect("readable")[..], [Line::Plan(_)]));
+        assert_eq!(follower.poll().expect("half a line is no error"), []);
         writeln!(file, "{}", &END[20..]).expect("written");
-        assert!(matches!(poll().expect("readable")[..], [Line::End(_)]));
+        assert!(matches!(follower.poll().expect("readable")[..], [Line::End(_)]));
     }
 
     #[test]
@@ -209,7 +279,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("run.jsonl");
         std::fs::write(&path, "what\n").expect("written");
-        let error = follow(&path)().expect_err("no record");
+        let error = Follower::open(&path).poll().expect_err("no record");
         assert!(error.to_string().contains("run.jsonl"), "{error}");
     }
 

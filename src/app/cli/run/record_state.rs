@@ -1,5 +1,6 @@
 //! What is known of a record while its run writes it.
 
+use commgauge_base::rank_list;
 use commgauge_model::record::hang_line::HangReason;
 use commgauge_model::record::line::{End, EndStatus, RankFacts};
 use commgauge_model::record::{Line, Record};
@@ -23,8 +24,15 @@ pub(super) struct RecordState {
     pub(super) out_of_memory_kills: (String, u64),
     /// Processes of this host's ranks that exited first; several if their order is unknown.
     pub(super) first_exit: Vec<u32>,
-    /// The single rank whose death the watchdog reported.
-    pub(super) died: Option<u32>,
+    /// What the watchdog found, if it ended the run.
+    pub(super) hang: Option<Hang>,
+}
+
+/// Why the watchdog ended a run, and which ranks it suspects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hang {
+    pub(super) reason: HangReason,
+    pub(super) suspects: Vec<u32>,
 }
 
 impl RecordState {
@@ -46,15 +54,18 @@ impl RecordState {
             Line::Header(header) => self.header = Some(header.ranks),
             Line::Plan(plan) => self.planned = Some(plan.case_lines.saturating_add(plan.product_lines)),
             Line::Case(_) | Line::Product(_) => self.cases += 1,
-            Line::Hang(hang) if hang.reason == HangReason::Death => self.died = hang.suspects.parse().ok(),
+            Line::Hang(hang) => {
+                let suspects = rank_list::parse(&hang.suspects).collect();
+                self.hang = Some(Hang { reason: hang.reason, suspects });
+            }
             Line::Resume(resume) => self.header = Some(resume.ranks),
             Line::End(end) => self.end = Some(end),
             Line::PlanGrowth(growth) => {
                 self.planned = self.planned.map(|planned| planned.saturating_add(growth.case_lines));
                 self.round = Some((growth.round, growth.cases.len()));
             }
-            Line::Clock(_) | Line::Replay(_) | Line::Interference(_) | Line::Calibration(_) | Line::Hang(_) => {}
-            Line::Devices(_) | Line::DeviceReadings(_) => {}
+            Line::Clock(_) | Line::Replay(_) | Line::Interference(_) | Line::Calibration(_) => {}
+            Line::Devices(_) | Line::DeviceReadings(_) | Line::Unwatched(_) => {}
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::launch::quote;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_model::record::{Record, Seal};
 use std::path::Path;
 

@@ -10,6 +10,7 @@ use super::summary::summarise;
 use clap::Parser;
 use clap::error::ErrorKind;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_model::record::Record;
 use std::io::Write;
 use std::path::Path;

@@ -7,6 +7,7 @@ use crate::launch;
 use crate::report::screen::{self, CommandNames, Screen};
 use crate::report::{Format, View};
 use commgauge_base::error::Result;
+use commgauge_base::message::eprintln;
 use commgauge_model::record::Record;
 use std::io::{IsTerminal, Write};
 use std::path::Path;

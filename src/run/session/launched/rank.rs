@@ -2,7 +2,7 @@
 
 use super::description::Program;
 use crate::mpi_call;
-use crate::watchdog::{Activity, SETUP_DEADLINE, Watch};
+use crate::watchdog::Watch;
 use crate::world::{MpiWorld, World};
 use commgauge_base::error::{Error, Result};
 use commgauge_model::record::provenance;
@@ -46,7 +46,7 @@ impl Rank {
                 abort(&error, program)
             }
         };
-        watch.begin(|| Activity::named("MPI_Finalize", SETUP_DEADLINE));
+        watch.begin_end();
         drop(mpi);
         watch.leave(exit_code, &why);
         exit_code

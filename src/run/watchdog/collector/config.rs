@@ -18,6 +18,10 @@ pub struct Config {
     pub node_of_rank: Vec<u32>,
     /// Names of all hosts on the first collector, of its own host elsewhere.
     pub hosts: Vec<String>,
+    /// Name of the host of rank 0.
+    pub first_host: String,
+    /// How long nothing may be heard of another host, in milliseconds.
+    pub host_deadline_milliseconds: u64,
     /// The ranks on this host.
     pub local_ranks: Vec<u32>,
     /// The record of the run.

@@ -126,8 +126,8 @@ fn raise_file_limit() {
 /// Schedulers send stop signals to every process, but this one ends with its ranks: it must be able to report how they
 /// ended.
 fn ignore_signals() -> std::io::Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-    for signal in [SIGHUP, SIGINT, SIGTERM, SIGUSR1] {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
+    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1] {
         signal_hook::flag::register(signal, std::sync::Arc::default())?;
     }
     Ok(())

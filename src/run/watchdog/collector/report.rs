@@ -155,6 +155,7 @@ pub fn hang_line(
         suspects: ranges(&suspects),
         ranks: by_state(&blocked),
         places: described_ranks(&suspects, views).map(place).collect(),
+        unreachable_hosts: Vec::new(),
         nccl_ras,
         report,
     }

@@ -6,7 +6,7 @@ use super::super::wire::{Frame, Hello, PeerKind, RankState, Token};
 use super::config::Config;
 use super::connection::Connection;
 use super::process;
-use super::stage::{NO_ANSWER_AFTER, Stage};
+use super::stage::{DEATH_WINDOW, NO_ANSWER_AFTER, Outcome, Stage};
 use super::table::{Entry, RankStatus, RankTable};
 use commgauge_base::shared_memory::Segments;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,6 +20,8 @@ use std::time::{Duration, Instant, SystemTime};
 pub(super) const TICK: Duration = Duration::from_millis(200);
 /// Interval of reporting a host's ranks to the first collector.
 const STATES_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval of telling ranks and other hosts that this collector is at work.
+const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// With many connections each round checks all of them, so rounds are spaced out.
 const MANY_CONNECTIONS: usize = 64;
 const ROUND_PAUSE: Duration = Duration::from_millis(10);
@@ -32,8 +34,10 @@ const MAX_ACTIVITIES: usize = 64;
 
 pub(super) struct Peer {
     connection: Connection,
-    peer_kind: Option<PeerKind>,
+    pub(super) peer_kind: Option<PeerKind>,
     since: Instant,
+    /// When it was last heard of.
+    pub(super) heard: Instant,
 }
 
 /// A running collector.
@@ -42,6 +46,11 @@ pub struct Serving {
     token: Token,
     listeners: Vec<TcpListener>,
     pub(super) upstream: Option<Connection>,
+    /// When the first collector was last heard of; on the others.
+    pub(super) heard_first: Instant,
+    /// Whether this host decides alone because the first collector is out of reach.
+    pub(super) is_cut_off: bool,
+    beats_sent: Instant,
     pub(super) peers: Vec<Peer>,
     pub(super) table: RankTable,
     pub(super) activities: BTreeMap<u64, String>,
@@ -66,6 +75,12 @@ fn stamp(path: &Path) -> Option<(u64, SystemTime)> {
     Some((file.len(), file.modified().ok()?))
 }
 
+/// Whether the launcher asks ranks to end before it kills them: Open MPI's does, a second before, and srun waits as told.
+/// Hydra kills the others as soon as one has died.
+fn launcher_asks_first() -> bool {
+    ["OMPI_COMM_WORLD_SIZE", "SLURM_STEP_ID"].iter().any(|name| std::env::var_os(name).is_some())
+}
+
 impl Serving {
     pub(super) fn new(
         config: Config,
@@ -80,6 +95,7 @@ impl Serving {
             0 => RankTable::new(all, now),
             _ => RankTable::new(config.local_ranks.iter().copied(), now),
         };
+        let table = if launcher_asks_first() { table.with_death_window(DEATH_WINDOW) } else { table };
         let record_before = stamp(&config.record);
         Ok(Serving {
             config,
@@ -87,6 +103,9 @@ impl Serving {
             token,
             listeners,
             upstream,
+            heard_first: now,
+            is_cut_off: false,
+            beats_sent: now,
             peers: Vec::new(),
             table,
             activities: BTreeMap::new(),
@@ -141,7 +160,7 @@ impl Serving {
                     self.peers.remove(oldest);
                 }
                 if let Ok(connection) = Connection::of(stream) {
-                    self.peers.push(Peer { connection, peer_kind: None, since: now });
+                    self.peers.push(Peer { connection, peer_kind: None, since: now, heard: now });
                 }
             }
         }
@@ -153,7 +172,11 @@ impl Serving {
     pub(super) fn receive_from_peers(&mut self, now: Instant) {
         let mut at = 0;
         while at < self.peers.len() {
+            let before = self.peers[at].connection.incoming().len();
             let open = self.peers[at].connection.receive().is_ok();
+            if self.peers[at].connection.incoming().len() > before {
+                self.peers[at].heard = now;
+            }
             let valid = self.handle_input(at, now);
             let stranger = self.peers[at].peer_kind.is_none();
             let too_long = stranger && now - self.peers[at].since > GREETING_TIMEOUT;
@@ -245,7 +268,16 @@ impl Serving {
             Frame::Conclude if matches!(self.stage, Stage::Watching) => {
                 self.peers[at].connection.queue(&Frame::Concluded);
             }
-            Frame::Conclude | Frame::Query | Frame::Abort(_) | Frame::Concluded => {}
+            Frame::RecordGivenUp if self.peers[at].peer_kind == Some(PeerKind::Rank(0)) => {
+                if let Stage::TakingRecord { is_given_up, .. } = &mut self.stage {
+                    *is_given_up = true;
+                }
+            }
+            Frame::RecordMoved(path) if self.peers[at].peer_kind == Some(PeerKind::Rank(0)) => {
+                self.config.record = path.into();
+            }
+            Frame::Conclude | Frame::RecordGivenUp | Frame::RecordMoved(_) => {}
+            Frame::Query | Frame::Abort(_) | Frame::Concluded | Frame::GiveUpRecord(_) | Frame::Beat => {}
         }
     }
 
@@ -276,12 +308,16 @@ impl Serving {
 
     pub(super) fn receive_from_first(&mut self) {
         let Some(upstream) = &mut self.upstream else { return };
+        let before = upstream.incoming().len();
         let open = upstream.receive().is_ok();
+        if upstream.incoming().len() > before {
+            self.heard_first = Instant::now();
+        }
         loop {
             let Some(upstream) = &mut self.upstream else { return };
             match upstream.next_frame() {
                 Ok(Some(Frame::Query)) => self.send_to_all(&Frame::Query),
-                Ok(Some(Frame::Abort(code))) => self.end_all(None, code),
+                Ok(Some(Frame::Abort(code))) => self.end_all(Outcome { line: None, code }),
                 Ok(Some(_)) => {}
                 Ok(None) if open => return,
                 // From here on this host decides for its own ranks.
@@ -299,6 +335,20 @@ impl Serving {
     pub(super) fn send_to_all(&mut self, frame: &Frame) {
         for peer in self.peers.iter_mut().filter(|peer| peer.peer_kind.is_some()) {
             peer.connection.queue(frame);
+        }
+    }
+
+    pub(super) fn send_to_rank_0(&mut self, frame: &Frame) {
+        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.peer_kind == Some(PeerKind::Rank(0))) {
+            peer.connection.queue(frame);
+        }
+    }
+
+    /// Tells everybody that this collector is at work.
+    pub(super) fn send_beats(&mut self, now: Instant) {
+        if now - self.beats_sent >= BEAT_INTERVAL {
+            self.beats_sent = now;
+            self.send_to_all(&Frame::Beat);
         }
     }
 

@@ -8,6 +8,16 @@ use std::time::{Duration, Instant};
 /// A rank without a heartbeat for this long counts as not answering.
 pub(super) const NO_ANSWER_AFTER: Duration = Duration::from_millis(1_200);
 
+/// After a death: time to distinguish it from the ranks that the launcher ends because of it.
+pub(super) const DEATH_SETTLING_TIME: Duration = Duration::from_millis(100);
+
+/// How long after the first death others are deaths of their own, where the launcher asks ranks before it kills them.
+/// Open MPI 4 was seen to need 60 ms and more to end the others.
+pub(super) const DEATH_WINDOW: Duration = Duration::from_millis(30);
+
+/// A host or collector that was not heard of for this long cannot be reached.
+pub(super) const UNREACHABLE_AFTER: Duration = Duration::from_millis(2_500);
+
 /// Stages of a collector.
 pub(super) enum Stage {
     Watching,
@@ -18,11 +28,26 @@ pub(super) enum Stage {
         trigger: Trigger,
         ras: Option<RasQuery>,
     },
+    /// The reason is known. Rank 0 is asked for the record, so that its end is written before any launcher notices that
+    /// the run is over: some take this process along.
+    TakingRecord {
+        since: Instant,
+        outcome: Outcome,
+        is_given_up: bool,
+    },
     Ending {
         since: Instant,
-        line: Option<Box<HangLine>>,
-        code: i32,
+        outcome: Outcome,
     },
+}
+
+/// How a run is ended.
+#[derive(Clone)]
+pub(super) struct Outcome {
+    /// The reason; on the collector that decides.
+    pub(super) line: Option<Box<HangLine>>,
+    /// The exit code of every rank.
+    pub(super) code: i32,
 }
 
 /// A pending query to NCCL's service.

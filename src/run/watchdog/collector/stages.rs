@@ -1,22 +1,22 @@
 //! The stages from the first suspicion to the end of a launch: detecting, querying, reporting, ending.
 
 use super::super::message::print_message;
-use super::super::wire::Frame;
+use super::super::wire::{Frame, PeerKind};
 use super::report::{RankView, hang_line, short_text, whole_text};
 use super::serve::Serving;
-use super::stage::{NO_ANSWER_AFTER, RasQuery, Stage};
-use super::table::{RankStatus, Trigger};
+use super::stage::{DEATH_SETTLING_TIME, NO_ANSWER_AFTER, Outcome, RasQuery, Stage, UNREACHABLE_AFTER};
+use super::table::{Entry, RankStatus, Trigger};
 use super::{process, ras};
+use commgauge_base::error::Result;
+use commgauge_base::session_folder;
 use commgauge_base::units::Seconds;
-use commgauge_model::record::hang_line::{HangLine, HungActivity};
+use commgauge_model::record::hang_line::HungActivity;
 use commgauge_model::record::line::{End, EndStatus};
-use commgauge_model::record::{Line, append_missing_end};
+use commgauge_model::record::{Line, Writer, append_missing_end};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// After a death: time to distinguish it from the ranks that the launcher kills because of it.
-const DEATH_SETTLING_TIME: Duration = Duration::from_millis(100);
 /// How long answers are awaited.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(1_200);
 /// NCCL's service queries all its processes, and gives up silent ones after some seconds.
@@ -25,8 +25,13 @@ const RAS_TIMEOUT: Duration = Duration::from_millis(2_500);
 /// Ranks end themselves first, so that launchers see our exit code; then the stopped ones are killed, then all.
 const KILL_STOPPED_AFTER: Duration = Duration::from_millis(200);
 const KILL_ALL_AFTER: Duration = Duration::from_millis(1_000);
-/// How long the record's writer may take to exit.
-const RECORD_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long rank 0 may take to give up the record.
+const GIVE_UP_TIMEOUT: Duration = Duration::from_millis(700);
+/// How long a rank that has left may take to exit.
+const EXIT_TIMEOUT_OF_RANKS: Duration = Duration::from_secs(10);
+/// How long the record's writer may take to exit, and how long the lock may be held after it gave the record up.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl Serving {
     /// Advances the stage on the first collector, or on another one if the first is gone.
@@ -36,9 +41,11 @@ impl Serving {
         {
             ras_query.answer = ras_query.waiting.try_recv().ok();
         }
+        self.kill_lingering(now);
+        self.give_up_first(now);
         match &self.stage {
             Stage::Watching if self.upstream.is_some() => {}
-            Stage::Watching => match self.table.trigger(now) {
+            Stage::Watching => match self.trigger(now) {
                 Some(Trigger::Death { requested: false }) => self.stage = Stage::Settling(now),
                 // A rank that was asked to stop may end; the record shows what is missing.
                 Some(Trigger::Death { requested: true }) | None => {}
@@ -53,6 +60,10 @@ impl Serving {
                     self.report(now);
                 }
             }
+            Stage::TakingRecord { since, is_given_up, .. } => {
+                let waited = now - *since;
+                self.take_record(waited, *is_given_up);
+            }
             Stage::Ending { since, .. } => {
                 let waited = now - *since;
                 for entry in self.table.entries().iter().filter(|entry| entry.process.0 != 0) {
@@ -62,6 +73,56 @@ impl Serving {
                         process::kill(pid, start);
                     }
                 }
+            }
+        }
+    }
+
+    /// Decides alone for the ranks of this host when the first collector is out of reach for long, or for a while and it
+    /// is time to act.
+    fn give_up_first(&mut self, now: Instant) {
+        let silent = now.saturating_duration_since(self.heard_first);
+        let acts = || silent > self.host_deadline() || silent > UNREACHABLE_AFTER && self.table.trigger(now).is_some();
+        if self.upstream.is_some() && acts() {
+            self.upstream = None;
+            self.is_cut_off = true;
+        }
+    }
+
+    fn host_deadline(&self) -> Duration {
+        Duration::from_millis(self.config.host_deadline_milliseconds)
+    }
+
+    /// Reason to act: a rank, or a host of which nothing is heard.
+    fn trigger(&self, now: Instant) -> Option<Trigger> {
+        let lost = self.is_cut_off || self.silent_hosts(now, self.host_deadline()).next().is_some();
+        self.table.trigger(now).or_else(|| lost.then(|| Trigger::Deadline(self.host_deadline())))
+    }
+
+    /// The other hosts of which nothing was heard for this long.
+    fn silent_hosts(&self, now: Instant, silence: Duration) -> impl Iterator<Item = &String> {
+        let peers = self.peers.iter().filter(move |peer| now.saturating_duration_since(peer.heard) > silence);
+        peers.filter_map(|peer| match peer.peer_kind {
+            Some(PeerKind::Host(host)) => self.config.hosts.get(host as usize),
+            _ => None,
+        })
+    }
+
+    /// The hosts that cannot be reached, as far as this one is concerned.
+    fn unreachable_hosts(&self, now: Instant) -> Vec<String> {
+        if self.is_cut_off {
+            return vec![self.config.first_host.clone()];
+        }
+        let mut hosts: Vec<String> = self.silent_hosts(now, UNREACHABLE_AFTER).cloned().collect();
+        hosts.sort_unstable();
+        hosts
+    }
+
+    /// Kills ranks that have said that they end, and do not: nothing waits for them any more.
+    fn kill_lingering(&self, now: Instant) {
+        let has_left = |entry: &&Entry| matches!(entry.status, RankStatus::Left(_)) && entry.process.0 != 0;
+        for entry in self.table.entries().iter().filter(has_left) {
+            if entry.silent(now) > EXIT_TIMEOUT_OF_RANKS {
+                process::kill(entry.process.0, entry.process.1);
             }
         }
     }
@@ -76,6 +137,9 @@ impl Serving {
             self.stage = Stage::Querying { since: now, trigger, ras: None };
         }
         self.report(now);
+        if matches!(self.stage, Stage::TakingRecord { .. }) {
+            self.take_record(GIVE_UP_TIMEOUT, true);
+        }
     }
 
     fn query(&mut self, trigger: Trigger, now: Instant) {
@@ -109,7 +173,7 @@ impl Serving {
             return;
         }
         let Stage::Querying { trigger, ras, .. } = std::mem::replace(&mut self.stage, Stage::Watching) else { return };
-        if let (Trigger::Deadline(deadline), None) = (trigger, self.table.trigger(now)) {
+        if let (Trigger::Deadline(deadline), None) = (trigger, self.trigger(now)) {
             // A host without free processors was not heard from in time, for which no rank is to be suspected.
             let seconds = deadline.as_secs_f64();
             print_message(&format!(
@@ -150,6 +214,7 @@ impl Serving {
         let path = self.report_path();
         let shown_path = Some(path.display().to_string());
         let mut line = hang_line(trigger, &seen, activity, ras, shown_path);
+        line.unreachable_hosts = self.unreachable_hosts(now);
         let mut text = short_text(&line, &seen);
         match write_whole(&path, &whole_text(&line, &seen)) {
             Ok(()) => text.push_str(&format!("  every rank: {}", path.display())),
@@ -161,17 +226,55 @@ impl Serving {
         // In a separate thread: the reader of the output may be stuck as well.
         self.printing = Some(std::thread::spawn(move || print_message(text.trim_end())));
         let code = if matches!(trigger, Trigger::Deadline(_)) { 5 } else { 6 };
-        self.end_all(Some(Box::new(line)), code);
+        let outcome = Outcome { line: Some(Box::new(line)), code };
+        if !self.is_first() {
+            self.end_all(outcome);
+            return;
+        }
+        self.send_to_rank_0(&Frame::GiveUpRecord(code));
+        self.stage = Stage::TakingRecord { since: now, outcome, is_given_up: false };
     }
 
-    pub(super) fn end_all(&mut self, line: Option<Box<HangLine>>, code: i32) {
+    /// Ends the record as soon as rank 0 writes no more to it, then all ranks.
+    fn take_record(&mut self, waited: Duration, is_given_up: bool) {
+        let writer = match self.table.get_mut(0) {
+            Some(entry) if entry.status == RankStatus::Live && !is_given_up => match is_stopped_here(entry.process) {
+                true => Writer::Stopped,
+                false if waited < GIVE_UP_TIMEOUT => return,
+                // It holds the lock; what remains is to end it first.
+                false => Writer::Ending(Duration::ZERO),
+            },
+            _ => Writer::Ending(LOCK_TIMEOUT),
+        };
+        let Stage::TakingRecord { outcome, .. } = std::mem::replace(&mut self.stage, Stage::Watching) else { return };
+        // If this fails it is tried again, and reported, once rank 0 is gone.
+        let _ = self.end_record(&outcome, writer);
+        self.end_all(outcome);
+    }
+
+    pub(super) fn end_all(&mut self, outcome: Outcome) {
         if matches!(self.stage, Stage::Ending { .. }) {
             return;
         }
         self.note_segments_now();
-        self.send_to_all(&Frame::Abort(code));
+        self.send_to_all(&Frame::Abort(outcome.code));
         self.accepts_ranks = false;
-        self.stage = Stage::Ending { since: Instant::now(), line, code };
+        self.stage = Stage::Ending { since: Instant::now(), outcome };
+    }
+
+    fn end_record(&self, outcome: &Outcome, writer: Writer) -> Result<bool> {
+        let sentence = outcome.line.as_ref().map_or_else(String::new, |line| line.sentence());
+        let lines: Vec<Line> = outcome.line.iter().map(|line| Line::Hang(line.clone())).collect();
+        self.append_end((EndStatus::Failed, outcome.code, sentence), &lines, writer)
+    }
+
+    fn append_end(&self, (status, exit_code, error): Ended, lines: &[Line], writer: Writer) -> Result<bool> {
+        if !self.is_first() || !self.has_begun_its_record() {
+            return Ok(false);
+        }
+        let elapsed_seconds = Seconds(self.begun.elapsed().as_secs_f64());
+        let end = End { status, exit_code, error: Some(error), elapsed_seconds, lines_before: None, sha256: None };
+        append_missing_end(&self.config.record, lines, &end, writer)
     }
 
     /// Path next to the record; on a host that decides alone, with the host's name.
@@ -190,36 +293,40 @@ impl Serving {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        let ending = self.ending();
-        if ending.is_some() {
-            self.segments.remove_left();
-        }
-        if !self.is_first() || !self.has_begun_its_record() {
-            return;
-        }
-        let Some((status, exit_code, error, lines)) = ending else { return };
-        let elapsed_seconds = Seconds(self.begun.elapsed().as_secs_f64());
-        let end = End { status, exit_code, error: Some(error), elapsed_seconds, lines_before: None, sha256: None };
-        if let Err(cause) = append_missing_end(&self.config.record, &lines, &end, RECORD_TIMEOUT) {
+        let exited = Writer::Ending(EXIT_TIMEOUT);
+        let written = match (&self.stage, self.ended_by_ranks()) {
+            (Stage::Ending { outcome, .. } | Stage::TakingRecord { outcome, .. }, _) => {
+                self.segments.remove_left();
+                self.end_record(outcome, exited)
+            }
+            (_, Some(ended)) => {
+                self.segments.remove_left();
+                self.append_end(ended, &[], exited)
+            }
+            (_, None) => return,
+        };
+        if let Err(cause) = written {
             print_message(&cause.to_string());
+        }
+        let session = std::env::var_os("PMIX_SERVER_TMPDIR").map(PathBuf::from);
+        if let Some(launcher) = session.as_deref().and_then(session_folder::launcher_of) {
+            session_folder::remove_left_by(launcher);
         }
     }
 
-    /// Status of the end line, if the ranks could not have written it themselves.
-    fn ending(&self) -> Option<(EndStatus, i32, String, Vec<Line>)> {
-        if let Stage::Ending { line, code, .. } = &self.stage {
-            let sentence = line.as_ref().map_or_else(String::new, |line| line.sentence());
-            let lines = line.iter().map(|line| Line::Hang(line.clone())).collect();
-            return Some((EndStatus::Failed, *code, sentence, lines));
-        }
+    /// What the end line says of ranks that ended without one and that nobody ended.
+    fn ended_by_ranks(&self) -> Option<Ended> {
         if let Some((rank, code, why)) = &self.error {
-            return Some((EndStatus::Failed, *code, format!("rank {rank}: {why}"), Vec::new()));
+            return Some((EndStatus::Failed, *code, format!("rank {rank}: {why}")));
         }
         self.table.first_death()?;
         let text = "the ranks were signalled to stop and did not end; what was measured is kept".to_owned();
-        Some((EndStatus::Interrupted, 143, text, Vec::new()))
+        Some((EndStatus::Interrupted, 143, text))
     }
 }
+
+/// Status, exit code and reason of an end line.
+type Ended = (EndStatus, i32, String);
 
 fn is_stopped_here((pid, start): (u32, u64)) -> bool {
     pid != 0 && process::is_stopped(pid, start) == Some(true)

@@ -62,6 +62,8 @@ pub enum Trigger {
 pub struct RankTable {
     entries: Vec<Entry>,
     first_death: Option<Instant>,
+    /// How long after the first death others count as deaths of their own, and not as its consequences.
+    death_window: Duration,
     /// A rank reported an error before ending: ranks that close after it were ended with it.
     has_reported_error: bool,
 }
@@ -79,7 +81,14 @@ impl RankTable {
             device: None,
             sleeps: false,
         };
-        RankTable { entries: ranks.map(entry).collect(), first_death: None, has_reported_error: false }
+        let entries = ranks.map(entry).collect();
+        RankTable { entries, first_death: None, death_window: Duration::ZERO, has_reported_error: false }
+    }
+
+    /// The same under a launcher that asks ranks to end before it kills them, and so gives them this long.
+    #[must_use]
+    pub fn with_death_window(self, death_window: Duration) -> RankTable {
+        RankTable { death_window, ..self }
     }
 
     /// All entries.
@@ -102,16 +111,19 @@ impl RankTable {
         }
     }
 
-    /// A rank's connection closed. Those that close at the same time as the first are equally suspect.
+    /// A rank's connection closed. Those that close at the same time as the first, or before a launcher could have ended
+    /// them, are equally suspect.
     pub fn close(&mut self, rank: u32, now: Instant) {
-        let (first, has_reported_error) = (self.first_death.unwrap_or(now), self.has_reported_error);
+        let (first, window) = (self.first_death.unwrap_or(now), self.death_window);
+        let has_reported_error = self.has_reported_error;
         let Some(entry) = self.get_mut(rank) else { return };
         if matches!(entry.status, RankStatus::Expected | RankStatus::Live | RankStatus::Unwatched) {
             if has_reported_error {
                 entry.status = RankStatus::Dragged;
                 return;
             }
-            entry.status = if first == now { RankStatus::Died } else { RankStatus::Dragged };
+            let is_own = first == now || now - first <= window && !entry.state.signalled;
+            entry.status = if is_own { RankStatus::Died } else { RankStatus::Dragged };
             self.first_death = Some(first);
         }
     }
@@ -220,6 +232,20 @@ mod tests {
         assert_eq!(table.trigger(later), Some(Trigger::Death { requested: false }));
         table.record_heartbeat(state(2, 0), later);
         assert_eq!(table.entries()[2].status, RankStatus::Died, "nobody comes back");
+    }
+
+    #[test]
+    fn ranks_that_are_killed_at_once_all_died_where_the_launcher_asks_first() {
+        let begun = Instant::now();
+        let after = |milliseconds| begun + Duration::from_millis(milliseconds);
+        let mut table = RankTable::new(0..5, begun).with_death_window(Duration::from_millis(100));
+        (0..5).for_each(|rank| table.record_heartbeat(state(rank, 0), begun));
+        table.record_heartbeat(RankState { signalled: true, ..state(4, 0) }, begun);
+        for (rank, moment) in [(1, 0), (2, 40), (4, 50), (3, 101)] {
+            table.close(rank, after(moment));
+        }
+        let died = table.entries().iter().filter(|entry| entry.status == RankStatus::Died);
+        assert!(died.map(|entry| entry.rank).eq([1, 2]), "one had been asked to end, one came too late");
     }
 
     #[test]

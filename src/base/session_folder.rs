@@ -1,0 +1,71 @@
+//! The session folders that Open MPI's launcher keeps in the folder for temporary files, and leaves there when it is
+//! killed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Removes the session folder of a launcher of this host that is gone: `ompi.HOST.UID/pid.PID` of Open MPI 4,
+/// `prte.HOST.UID/dvm.PID` or `prte.HOST.PID.UID` of Open MPI 5.
+pub fn remove_left_by(launcher: u32) {
+    if !Path::new(&format!("/proc/{launcher}")).exists() {
+        // Folders of another user stay; who may not remove them did not start the launcher.
+        folders_of(launcher, &std::env::temp_dir()).iter().for_each(|folder| drop(fs::remove_dir_all(folder)));
+    }
+}
+
+/// The launcher whose session folder this is, as it tells its ranks in `PMIX_SERVER_TMPDIR`.
+pub fn launcher_of(folder: &Path) -> Option<u32> {
+    let name = folder.file_name()?.to_str()?;
+    name.strip_prefix("pid.").or_else(|| name.strip_prefix("dvm."))?.parse().ok()
+}
+
+fn folders_of(launcher: u32, temporary: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(temporary).into_iter().flatten().flatten().map(|entry| entry.path());
+    let named = |path: &PathBuf, prefix: &str| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix)) && path.is_dir()
+    };
+    let own = |path: PathBuf| {
+        let is_own_root = named(&path, "prte.")
+            && path.file_name().is_some_and(|name| name.to_string_lossy().contains(&format!(".{launcher}.")));
+        let inner = [format!("pid.{launcher}"), format!("dvm.{launcher}")].map(|name| path.join(name));
+        is_own_root.then_some(path).into_iter().chain(inner)
+    };
+    let roots = entries.filter(|path| named(path, "ompi.") || named(path, "prte."));
+    roots.flat_map(own).filter(|path| path.is_dir()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_folders_of_the_launcher_are_found() {
+        let folder = std::env::temp_dir().join(format!("commgauge-sessions-{}", std::process::id()));
+        let names = [
+            "ompi.vm.0/pid.12",
+            "ompi.vm.0/pid.123",
+            "prte.vm.0/dvm.12",
+            "prte.vm.12.0",
+            "prte.vm.7.0",
+            "other/pid.12",
+        ];
+        names.iter().for_each(|name| fs::create_dir_all(folder.join(name)).unwrap());
+        let mut found = folders_of(12, &folder);
+        found.sort();
+        let expected = ["ompi.vm.0/pid.12", "prte.vm.0/dvm.12", "prte.vm.12.0"].map(|name| folder.join(name));
+        assert_eq!(found, expected);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_session_folder_names_its_launcher() {
+        for (path, expected) in [
+            ("/tmp/ompi.vm.0/pid.12035", Some(12035)),
+            ("/tmp/prte.vm.0/dvm.7", Some(7)),
+            ("/tmp/slurmd/pmix.1.0", None),
+            ("/", None),
+        ] {
+            assert_eq!(launcher_of(Path::new(path)), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! A host that is cut off ends the run: in mid-run, and at its start. Its name is said, and the record has its end.
+//! Needs the launcher of the MPI that was built with, and the right to make namespaces; skipped without.
+
+use crate::common;
+
+use common::hosts::VirtualCluster;
+use common::{COMMGAUGE, Started, count_so_far, ending, lines, of_kind, start, wait_until};
+use std::path::Path;
+
+/// A suite that would run for minutes.
+const LONG: &str = "name = 'long'\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\n\
+                    case_budget = '200ms'\nreplicates = 400\n[[sweep]]\ncollectives = 'all_reduce'\nbytes = '64B'\n";
+
+/// `commgauge run` on `login`, with two ranks on each of two hosts.
+fn run(cluster: &VirtualCluster, folder: &Path, record: &Path) -> Started {
+    let suite = folder.join("long.toml");
+    std::fs::write(&suite, LONG).expect("written");
+    let mut command = cluster.on("login", COMMGAUGE);
+    command.arg("run").arg(&suite).args(["-n", "4", "--hosts", "host0:2,host1:2", "--timeout", "5", "--record"]);
+    command.arg(record).env("OMPI_MCA_mpi_yield_when_idle", "1");
+    start(&mut command)
+}
+
+#[test]
+fn a_host_that_is_cut_off_in_mid_run_is_named_and_ends_it() {
+    let Some(cluster) = VirtualCluster::up_for_ranks("cut-off", 2, "1gbit", &[]) else { return };
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    // First only the link between the hosts, so that the launcher reaches both; then the host's only cable.
+    for link in ["0-1", "1"] {
+        let record = folder.path().join(format!("cut-{link}.jsonl"));
+        let started = run(&cluster, folder.path(), &record);
+        wait_until(60, "two cases are measured", || count_so_far(&record, "case") >= 2);
+        cluster.link(link, "down");
+        let ran = ending(started, 30);
+        cluster.link(link, "up");
+        let ran = ran.ended_with(5).printed_error("host1 cannot be reached (the host or its link)");
+        let read = lines(&record);
+        let hang = of_kind(&read, "hang").pop().unwrap_or_else(|| panic!("no hang line: {}", ran.stderr));
+        assert_eq!(hang["unreachable_hosts"], serde_json::json!(["host1"]), "{link}");
+        let end = read.last().expect("lines");
+        assert_eq!((&end["line"], &end["exit_code"]), (&"end".into(), &5.into()), "{link}: {end}");
+        // The ranks of the other host were ended by its own watchdog, which could ask nobody.
+        let lone = record.with_extension("hang.host-1.txt");
+        wait_until(10, "host1 has decided alone", || lone.exists());
+        let text = std::fs::read_to_string(lone).expect("it reads");
+        assert!(text.contains("host0 cannot be reached (the host or its link)"), "{text}");
+    }
+}
+
+#[test]
+fn a_host_that_is_not_reached_at_the_start_is_named_at_the_deadline() {
+    let Some(cluster) = VirtualCluster::up_for_ranks("cut-start", 2, "1gbit", &[]) else { return };
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let record = folder.path().join("run.jsonl");
+    cluster.link("1", "down");
+    let ran = ending(run(&cluster, folder.path(), &record), 60).ended_with(5);
+    let ran = ran.printed_error("the ranks did not come together within 30.1 s; it was terminated");
+    ran.printed_error("host1 cannot be reached from here: the host or the link to it");
+    assert!(!record.exists());
+}
