@@ -9,8 +9,8 @@
 pub use commgauge_analysis::{cost, interop, machine_time, planner, verdict};
 pub use commgauge_app::{chart, cli, doctor, launch, report, store};
 pub use commgauge_base::{
-    collective, comma_separated, digest, element, error, geometry, host_clock, message, pattern, progress, random,
-    rank_list, sample, session_folder, shared_memory, stats, stop_signal, units, variant,
+    collective, comma_separated, digest, element, error, geometry, host_clock, input_file, message, pattern, progress,
+    random, rank_list, sample, session_folder, shared_memory, stats, stop_signal, units, variant, visible,
 };
 pub use commgauge_model::{config, layout, record, workload};
 #[cfg(feature = "mpi")]

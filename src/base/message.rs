@@ -1,7 +1,9 @@
 //! Messages on standard error that never panic: the reader of a pipe may be gone (`2>&1 | head -1`), a disk full.
 //!
 //! What follows from it is up to the program: `commgauge run` ends its launch, everything else goes on in silence.
+//! Control characters of names from elsewhere are written out, so that no file or host acts on the reader's terminal.
 
+use crate::visible::visible_lines;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt::Arguments;
 use std::io::Write;
@@ -10,7 +12,7 @@ pub use crate::eprintln;
 
 /// Prints a line on standard error with one write, so that lines of several ranks do not mix. Called by [`eprintln!`].
 pub fn print_line(text: Arguments<'_>) {
-    let line = format!("{text}\n");
+    let line = format!("{}\n", visible_lines(&text.to_string()));
     // There is nobody to tell.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }

@@ -1,13 +1,16 @@
 //! Everything that needs no launch: starts suites, shows models and records, prints schemas. Links no MPI.
 
 use commgauge::cli::programs::Commgauge;
-use commgauge::cli::terminal;
+use commgauge::cli::{terminal, usage_message};
 use commgauge::message::eprintln;
 use std::process::exit;
 
 fn main() {
     commgauge::name_commit();
-    let program = terminal::parse::<Commgauge>().unwrap_or_else(|message| message.exit());
+    let program = terminal::parse::<Commgauge>().unwrap_or_else(|message| {
+        usage_message::show(&message);
+        exit(message.exit_code())
+    });
     exit(program.execute().unwrap_or_else(|error| {
         eprintln!("commgauge: {error}");
         error.exit_code()

@@ -7,8 +7,9 @@ use commgauge::cli::ranks_file::parse_ranks;
 use commgauge::config::machine::{Fault, lint};
 use commgauge::config::{Machine, Model, Suite};
 use commgauge::cost::Fit;
-use commgauge::interop::{Imported, parse_csv, parse_imb, parse_nccl_tests, parse_osu, record_lines};
+use commgauge::interop::{Imported, Origin, parse_csv, parse_imb, parse_nccl_tests, parse_osu, record_lines};
 use commgauge::launch::parse_hosts;
+use commgauge::record::line::ForeignTool;
 use commgauge::record::{Line, Record};
 use commgauge::report::View;
 use std::path::{Path, PathBuf};
@@ -163,7 +164,7 @@ fn imported(answer: commgauge::error::Result<Imported>) {
         assert!(row.ranks > 0 && row.latency.0 > 0.0 && row.latency.0.is_finite(), "{row:?}");
     }
     assert!(imported.bad_lines.iter().all(|line| line.number > 0 && !line.problem.is_empty()));
-    let lines = record_lines("run", &[], &imported.rows, Vec::new());
+    let lines = record_lines("run", &Origin::of(ForeignTool::Csv, &[]), &imported.rows);
     Record::from_lines(lines).expect("imported lines make a record");
 }
 

@@ -6,6 +6,7 @@ use crate::common;
 
 use commgauge::progress::{Doing, Shown};
 use commgauge::watchdog::COLLECTOR_VARIABLE;
+use commgauge::watchdog::authentication::{self, Opener, Sealer};
 use commgauge::watchdog::collector::{Config, FirstAnswer};
 use commgauge::watchdog::wire::{Frame, Hello, PeerKind, RankState, Token};
 use common::{signal, wait_until};
@@ -75,10 +76,34 @@ impl Collector {
     }
 }
 
-fn greet(port: u16, peer_kind: PeerKind) -> TcpStream {
-    let mut stream = TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), PATIENCE).expect("it listens");
-    stream.write_all(&Hello { peer_kind, pid: 0, process_start: 0 }.encode(&TOKEN)).unwrap();
-    stream
+/// A connection that was greeted.
+struct Peer {
+    stream: TcpStream,
+    sealer: Sealer,
+    opener: Opener,
+    heard: Vec<u8>,
+}
+
+impl Peer {
+    fn greet(mut stream: TcpStream, peer_kind: PeerKind) -> Peer {
+        let hello = Hello { peer_kind, pid: 0, process_start: 0 };
+        let (sealer, opener) = authentication::greet(&mut stream, &hello, &TOKEN).expect("it answers");
+        Peer { stream, sealer, opener, heard: Vec::new() }
+    }
+
+    fn send(&mut self, frames: impl IntoIterator<Item = Frame>) {
+        let mut bytes = Vec::new();
+        frames.into_iter().for_each(|frame| self.sealer.seal(&frame, &mut bytes));
+        self.stream.write_all(&bytes).expect("it listens");
+    }
+}
+
+fn connect(port: u16) -> TcpStream {
+    TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), PATIENCE).expect("it listens")
+}
+
+fn greet(port: u16, peer_kind: PeerKind) -> Peer {
+    Peer::greet(connect(port), peer_kind)
 }
 
 fn state(rank: u32, step: u64, stuck: Duration, deadline: Duration) -> Frame {
@@ -93,30 +118,29 @@ fn state(rank: u32, step: u64, stuck: Duration, deadline: Duration) -> Frame {
 }
 
 /// The ranks of the first host have a connection each.
-fn streams_of_ranks(answer: &FirstAnswer) -> Vec<(TcpStream, Vec<u32>)> {
+fn streams_of_ranks(answer: &FirstAnswer) -> Vec<(Peer, Vec<u32>)> {
     (0..RANKS_PER_HOST).map(|rank| (greet(answer.port, PeerKind::Rank(rank)), vec![rank])).collect()
 }
 
-/// Those of the others one for each host.
-fn streams_of_all(answer: &FirstAnswer) -> Vec<(TcpStream, Vec<u32>)> {
+/// Those of the others one for each host; none is greeted yet.
+fn connections_of_all(answer: &FirstAnswer) -> Vec<(TcpStream, PeerKind, Vec<u32>)> {
+    let ranks = (0..RANKS_PER_HOST).map(|rank| (connect(answer.port), PeerKind::Rank(rank), vec![rank]));
     let others = (1..HOSTS).map(|host| {
         let ranks = (host * RANKS_PER_HOST..(host + 1) * RANKS_PER_HOST).collect();
-        (greet(answer.hosts_port, PeerKind::Host(host)), ranks)
+        (connect(answer.hosts_port), PeerKind::Host(host), ranks)
     });
-    streams_of_ranks(answer).into_iter().chain(others).collect()
+    ranks.chain(others).collect()
 }
 
 /// Sends a message of every rank over its connection, in one piece.
-fn send<const N: usize>(streams: &mut [(TcpStream, Vec<u32>)], frames: impl Fn(u32) -> [Frame; N]) {
-    for (stream, ranks) in streams {
-        let mut bytes = Vec::new();
-        ranks.iter().flat_map(|rank| frames(*rank)).for_each(|frame| frame.encode(&mut bytes));
-        stream.write_all(&bytes).expect("it listens");
+fn send<const N: usize>(streams: &mut [(Peer, Vec<u32>)], frames: impl Fn(u32) -> [Frame; N]) {
+    for (peer, ranks) in streams {
+        peer.send(ranks.iter().flat_map(|rank| frames(*rank)));
     }
 }
 
 /// Sends every rank's state: `steps` for the one that hangs, one more for the others once they are blocked.
-fn send_states(streams: &mut [(TcpStream, Vec<u32>)], steps: u64, stuck: Duration) {
+fn send_states(streams: &mut [(Peer, Vec<u32>)], steps: u64, stuck: Duration) {
     let waits = |rank| u64::from(!stuck.is_zero() && rank != HUNG);
     send(streams, |rank| [state(rank, steps + waits(rank), stuck, DEADLINE)]);
 }
@@ -127,19 +151,19 @@ fn detail(rank: u32, does: &str) -> Frame {
 }
 
 /// Reads until the collector sends this.
-fn read_until(stream: &mut TcpStream, wanted: &Frame) {
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let (mut heard, mut some) = (Vec::new(), [0; 64]);
+fn read_until(peer: &mut Peer, wanted: &Frame) {
+    peer.stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut some = [0; 64];
     loop {
-        let count = stream.read(&mut some).expect("an order");
-        assert!(count > 0, "the collector closed before it said {wanted:?}");
-        heard.extend(&some[..count]);
-        while let Ok(Some((frame, taken))) = Frame::decode(&heard) {
-            heard.drain(..taken);
+        while let Some((frame, taken)) = peer.opener.open(&peer.heard).expect("its frames are sealed") {
+            peer.heard.drain(..taken);
             if frame == *wanted {
                 return;
             }
         }
+        let count = peer.stream.read(&mut some).expect("an order");
+        assert!(count > 0, "the collector closed before it said {wanted:?}");
+        peer.heard.extend(&some[..count]);
     }
 }
 
@@ -158,12 +182,13 @@ fn sixteen_thousand_ranks_fit_into_200_megabytes_and_the_hung_one_is_named() {
     collector.begin();
     // All hosts connect at one time, at which no connection is accepted: the backlog must be large enough.
     signal(collector.child.id(), "STOP");
-    let mut streams = streams_of_all(&collector.answer);
+    let connections = connections_of_all(&collector.answer);
     signal(collector.child.id(), "CONT");
+    let mut streams: Vec<(Peer, Vec<u32>)> =
+        connections.into_iter().map(|(stream, kind, ranks)| (Peer::greet(stream, kind), ranks)).collect();
     drop(collector.child.stdin.take());
-    let mut activity = Vec::new();
-    Frame::Activity(1, r#"{"name":"case 1 of 1, replicate 0","collective":"all_reduce"}"#.into()).encode(&mut activity);
-    streams[0].0.write_all(&activity).unwrap();
+    let activity = r#"{"name":"case 1 of 1, replicate 0","collective":"all_reduce"}"#;
+    streams[0].0.send([Frame::Activity(1, activity.into())]);
     for steps in [200, 202, 204, 206, 208] {
         send_states(&mut streams, steps, Duration::ZERO);
     }
@@ -236,18 +261,36 @@ fn foreign_connections_are_closed_and_a_rank_still_connects() {
         let _ = stranger.write_all(word);
         strangers.push(stranger);
     }
-    let mut wrong = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let hello = Hello { peer_kind: PeerKind::Rank(0), pid: 0, process_start: 0 };
-    wrong.write_all(&hello.encode(&[8; 32])).unwrap();
-    wrong.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    assert!(matches!(wrong.read(&mut [0]), Ok(0) | Err(_)), "a wrong word opens nothing");
+    let closes = |mut stream: TcpStream, what: &str| {
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        assert!(rest.is_empty(), "{what}: {rest:?}");
+    };
+    let mut wrong = connect(port);
+    authentication::greet(&mut wrong, &hello, &[8; 32]).expect("a challenge");
+    closes(wrong, "a wrong secret opens nothing");
+    // What another connection said to its challenge is no answer to this one.
+    let mut repeated = connect(port);
+    let mut challenge = [0; 16];
+    repeated.read_exact(&mut challenge).expect("a challenge");
+    repeated.write_all(&hello.encode(&TOKEN, &[1; 16])).unwrap();
+    closes(repeated, "a greeting that was heard elsewhere");
     let mut rank = greet(port, PeerKind::Rank(3));
+    // A rank speaks of itself alone: the connection ends, and rank 5 has not left.
+    let mut liar = greet(port, PeerKind::Rank(4));
+    liar.send([Frame::Left(5, 0, String::new())]);
+    closes(liar.stream, "a rank that speaks of another");
     drop(collector.child.stdin.take());
-    // A frame that is none ends the connection of whoever sends it, as if it had died.
-    rank.write_all(&[99, 0xff, 0xff, 1, 2, 3]).unwrap();
-    rank.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    // A frame that is not sealed ends the connection of whoever sends it, as if it had died.
+    let mut bare = Vec::new();
+    Frame::Left(3, 0, String::new()).encode(&mut bare);
+    rank.stream.write_all(&bare).unwrap();
+    rank.stream.write_all(&[0; 64]).unwrap();
+    rank.stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut rest = Vec::new();
-    let _ = rank.read_to_end(&mut rest);
+    let _ = rank.stream.read_to_end(&mut rest);
     drop(strangers);
     let after = collector.peak_bytes();
     assert!(collector.child.wait().unwrap().success());

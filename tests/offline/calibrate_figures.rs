@@ -8,8 +8,9 @@
 use commgauge::cost::Measurements;
 use commgauge::cost::curve::{Cleaned, Interpolant, combined};
 use commgauge::cost::next_point::{Gap, interpolated, next_point};
-use commgauge::interop::{read_csv, record_lines};
+use commgauge::interop::{Origin, read_csv, record_lines};
 use commgauge::record::Record;
+use commgauge::record::line::ForeignTool;
 use commgauge::stats::{median, sorted};
 use std::path::Path;
 
@@ -33,7 +34,8 @@ fn curves(file: &str) -> Vec<Truth> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(file);
     let imported = read_csv(&path).expect("readable");
     let record =
-        Record::from_lines(record_lines("test", &[file.to_owned()], &imported.rows, Vec::new())).expect("a record");
+        Record::from_lines(record_lines("test", &Origin::of(ForeignTool::Csv, &[file.to_owned()]), &imported.rows))
+            .expect("a record");
     let measurements = Measurements::of([(file, &record)]).expect("of one machine");
     let truth = |measured: &commgauge::cost::Measured| -> Truth {
         measured.iter().map(|(bytes, times)| (*bytes, combined(times).expect("times"))).collect()

@@ -4,8 +4,9 @@
 
 use commgauge::cost::curve::{Cleaned, Interpolant, Shape, combined};
 use commgauge::cost::{CurveKey, Errors, FitOptions, Measurements, Predictor, Query, Regime, Status, fit};
-use commgauge::interop::{read_csv, record_lines};
+use commgauge::interop::{Origin, read_csv, record_lines};
 use commgauge::record::Record;
+use commgauge::record::line::ForeignTool;
 use commgauge::units::Bytes;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +22,7 @@ fn system(file: &str) -> (Measurements, Vec<Row>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nccl").join(file);
     let imported = read_csv(&path).expect("readable");
     assert!(imported.bad_lines.is_empty() && imported.rows.len() == 504, "{file}");
-    let lines = record_lines("test", &[file.to_owned()], &imported.rows, Vec::new());
+    let lines = record_lines("test", &Origin::of(ForeignTool::Csv, &[file.to_owned()]), &imported.rows);
     let record = Record::from_lines(lines).expect("a record");
     let rows = imported.rows.iter().map(|row| {
         let query = Query {

@@ -2,8 +2,9 @@
 
 use commgauge::collective::Collective;
 use commgauge::cost::{FitOptions, Labels, Measurements, Predictor, Query, Status, fit};
-use commgauge::interop::{read_csv, record_lines};
+use commgauge::interop::{Origin, read_csv, record_lines};
 use commgauge::record::Record;
+use commgauge::record::line::ForeignTool;
 use commgauge::units::Bytes;
 
 /// all_gather of 1 KiB to 16 MiB for each of these further columns, slower from line to line.
@@ -20,7 +21,7 @@ fn of_columns(heading: &str, columns: &[&str]) -> Measurements {
     std::fs::write(&path, text).unwrap();
     let imported = read_csv(&path).unwrap();
     assert!(imported.bad_lines.is_empty(), "{:?}", imported.bad_lines);
-    let record = Record::from_lines(record_lines("test", &[], &imported.rows, Vec::new())).unwrap();
+    let record = Record::from_lines(record_lines("test", &Origin::of(ForeignTool::Csv, &[]), &imported.rows)).unwrap();
     Measurements::of([("rows", &record)]).unwrap()
 }
 

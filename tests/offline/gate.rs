@@ -145,9 +145,12 @@ fn a_torn_edited_or_newer_record_never_passes_and_is_named() {
     ended(&gate("newer.jsonl", &newer), 2, "is a record of version 9");
     ended(&gate("none.jsonl", "size,count\n1,2\n"), 2, "is not a commgauge record");
     ended(&folder.run(&["gate", "nothing.jsonl", "--machine", "m.toml"]), 2, "nothing.jsonl");
-    // A report of an edited record says so, and ends with an error.
+    // A report of an edited record says so, and ends with an error; a comparison too.
     let report = folder.run(&["report", "edited.jsonl"]);
-    assert!(text(&report.stdout).contains("changed after it was written"), "{}", text(&report.stdout));
+    let shown = text(&report.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("the digest of line 4 does not fit"), "{shown}");
+    assert_eq!(report.status.code(), Some(7));
+    ended(&folder.run(&["compare", "edited.jsonl", "new.jsonl"]), 7, "the digest of line 4 does not fit");
 }
 
 #[test]

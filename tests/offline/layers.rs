@@ -21,6 +21,7 @@ const FLOORS: [(u32, &[&str]); 11] = [
             "error",
             "element",
             "host_clock",
+            "input_file",
             "message",
             "digest",
             "progress",
@@ -28,6 +29,7 @@ const FLOORS: [(u32, &[&str]); 11] = [
             "shared_memory",
             "stop_signal",
             "variant",
+            "visible",
             "random",
             "rank_list",
             "checkout",
@@ -59,7 +61,9 @@ const FLOORS: [(u32, &[&str]); 11] = [
 ];
 
 /// Imports between rooms of one floor, each with its reason. The arrows make no circle.
-const SIDEWAYS: [(&str, &str, &str); 7] = [
+const SIDEWAYS: [(&str, &str, &str); 9] = [
+    ("message", "visible", "a message holds names from files and hosts"),
+    ("progress", "message", "a rank that misbehaves on request says so"),
     ("geometry", "collective", "what each rank sends and receives follows from the collective"),
     ("pattern", "collective", "the expected result follows from the collective"),
     ("pattern", "geometry", "the pattern fills and checks the buffers that the geometry lays out"),
@@ -149,7 +153,8 @@ fn check_imports(path: &str, clean: &str) -> Vec<(usize, String)> {
     };
     let mut complaints = Vec::new();
     for (offset, segments) in imports(path, clean) {
-        let Some(room) = segments.first().filter(|room| *room != own) else { continue };
+        // A macro stands at the root of its crate, whatever room it is of.
+        let Some(room) = segments.first().filter(|room| *room != own && *room != "eprintln") else { continue };
         match floor_of(room) {
             None => complaints.push((offset, format!("imports `{room}`, which is no room"))),
             Some(other) if other > floor => {

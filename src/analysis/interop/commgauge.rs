@@ -5,6 +5,7 @@
 
 use super::imported::BadLine;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::input_file;
 use commgauge_model::record::{FORMAT, Line, Record, VERSION};
 use std::path::Path;
 
@@ -30,7 +31,8 @@ pub fn read(path: &Path) -> Result<Renewed> {
     if whole.as_ref().is_ok_and(|record| record.running) {
         return Err(Error::usage(format!("{}: the run is still going on; import it when it is done", path.display())));
     }
-    let text = std::fs::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.display())))?;
+    let text =
+        input_file::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.display())))?;
     let mut lines = numbered(&text);
     let header = lines.first_mut().and_then(|(_, line)| match line {
         Ok(Line::Header(header)) if header.format == FORMAT && (1..=VERSION).contains(&header.version) => Some(header),
@@ -42,6 +44,11 @@ pub fn read(path: &Path) -> Result<Renewed> {
         return Err(whole.err().unwrap_or_else(no_record));
     };
     let version = std::mem::replace(&mut header.version, VERSION);
+    // The copy gets digests of its own, which must not hide what those of the original say.
+    if let Ok(record) = &whole {
+        header.warnings.extend(record.seal.tampering());
+        header.notes.extend(record.seal.note());
+    }
     let (good, bad): (Vec<_>, Vec<_>) = lines.into_iter().partition(|(_, line)| line.is_ok());
     let mut bad_lines: Vec<BadLine> =
         bad.into_iter().filter_map(|(number, line)| Some(BadLine { number, problem: line.err()? })).collect();
@@ -129,9 +136,29 @@ mod tests {
     #[test]
     fn a_complete_record_is_unchanged() {
         let found = renewed(SAMPLE).unwrap();
-        let original: Vec<Line> = SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut original: Vec<Line> = SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let Line::Header(header) = &mut original[0] else { unreachable!() };
+        header
+            .notes
+            .push("the record was written by an older commgauge: it carries no digest that would show changes".into());
         assert_eq!((&found.lines, found.version, found.cut_off), (&original, VERSION, false));
         assert!(found.bad_lines.is_empty());
+    }
+
+    #[test]
+    fn the_copy_of_an_edited_record_says_that_it_was_edited() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.jsonl");
+        let mut journal = commgauge_model::record::Journal::create(&path).unwrap();
+        for line in SAMPLE.lines() {
+            journal.write(&serde_json::from_str(line).unwrap()).unwrap();
+        }
+        journal.finish().unwrap();
+        let whole = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, whole.replacen("\"seed\":", "\"seed\":1", 1)).unwrap();
+        let Line::Header(header) = &read(&path).unwrap().lines[0] else { panic!("no header") };
+        let last = header.warnings.last().map_or("", String::as_str);
+        assert!(last.contains("was changed after it was written: the digest of line 1"), "{last}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Torn and hostile files for the tests of the readers of text.
 
-use super::imported::{Imported, record_lines};
+use super::imported::{Imported, Origin, record_lines};
+use commgauge_model::record::line::ForeignTool;
 use proptest::prelude::*;
 
 /// Samples, truncated, with repeated lines, and with inserted bytes and words that often break readers of columns.
@@ -51,5 +52,5 @@ pub(super) fn assert_consistent(imported: &Imported) {
         assert!(row.ranks > 0 && row.latency.0 > 0.0 && row.latency.0.is_finite(), "{row:?}");
     }
     assert!(imported.bad_lines.iter().all(|line| line.number > 0 && !line.problem.is_empty()));
-    assert!(record_lines("run", &[], &imported.rows, Vec::new()).len() >= 3);
+    assert!(record_lines("run", &Origin::of(ForeignTool::Csv, &[]), &imported.rows).len() >= 3);
 }

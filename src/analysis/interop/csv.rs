@@ -7,6 +7,7 @@ use ::csv::{ReaderBuilder, StringRecord};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::input_file;
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::layout::Locality;
 use std::collections::BTreeMap;
@@ -22,7 +23,8 @@ const LONGEST_MICROSECONDS: f64 = 1e12;
 /// # Errors
 /// A usage error if the file cannot be read, or lacks a column.
 pub fn read(path: &Path) -> Result<Imported> {
-    let text = std::fs::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.display())))?;
+    let text =
+        input_file::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.display())))?;
     parse(&text, path)
 }
 

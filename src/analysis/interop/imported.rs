@@ -9,12 +9,13 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::record::line::{
-    BackendLine, CaseFacts, CaseLine, End, EndStatus, FORMAT, Header, Line, Outcome, Plan, Samples, Settings,
-    SuiteFacts, VERSION,
+    BackendLine, CaseFacts, CaseLine, End, EndStatus, FORMAT, ForeignTool, Header, Line, Outcome, Plan, RankFacts,
+    Samples, Settings, SuiteFacts, VERSION,
 };
 use commgauge_model::record::provenance;
+use commgauge_model::record::secrets::without_secrets;
 use commgauge_model::workload::Style;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One time reported by another tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,14 +73,53 @@ pub struct Imported {
     pub bad_lines: Vec<BadLine>,
     /// Remarks for the reader: how sizes were converted, what was assumed.
     pub notes: Vec<String>,
+    /// What speaks against the times: a run that was cut off, wrong data, means that hide a slow group.
+    pub warnings: Vec<String>,
+    /// The ranks of the largest run, where the tool names them.
+    pub ranks: Vec<ForeignRank>,
+    /// The settings of the runs, as the tool prints them.
+    pub settings: BTreeSet<String>,
+}
+
+/// A rank, as another tool names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignRank {
+    /// Its number.
+    pub rank: u32,
+    /// Its host.
+    pub host: String,
+    /// Its device; empty where the tool does not name it.
+    pub device: String,
+}
+
+/// Where the rows of a record come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Who measured.
+    pub tool: ForeignTool,
+    /// The files.
+    pub files: Vec<String>,
+    /// The ranks, where they are known.
+    pub ranks: Vec<ForeignRank>,
+    /// What speaks against the times.
+    pub warnings: Vec<String>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+}
+
+impl Origin {
+    /// Files of a tool of which nothing else is known.
+    pub fn of(tool: ForeignTool, files: &[String]) -> Origin {
+        Origin { tool, files: files.to_vec(), ranks: Vec::new(), warnings: Vec::new(), notes: Vec::new() }
+    }
 }
 
 /// The lines of a record of these rows. Rows of the same call, size and labels are replicates.
 ///
 /// A record has fields that other tools do not report: streaming cadence and out-of-place buffers are then assumed,
-/// and a warning says so; the sampling method and the processors stay empty. The times of calls with wrong data are
+/// and a note says so; the sampling method and the processors stay empty. The times of calls with wrong data are
 /// left out.
-pub fn record_lines(run_id: &str, files: &[String], rows: &[Row], mut warnings: Vec<String>) -> Vec<Line> {
+pub fn record_lines(run_id: &str, origin: &Origin, rows: &[Row]) -> Vec<Line> {
     let mut cases: Vec<(&Row, Vec<&Row>)> = Vec::new();
     let mut index_of: BTreeMap<String, usize> = BTreeMap::new();
     for row in rows {
@@ -89,12 +129,6 @@ pub fn record_lines(run_id: &str, files: &[String], rows: &[Row], mut warnings: 
         });
         cases[index].1.push(row);
     }
-    warnings.insert(
-        0,
-        "imported from another tool: times are taken as streaming and out of place where it does not say otherwise, \
-         data were not checked by commgauge"
-            .to_owned(),
-    );
     let replicates = cases.iter().map(|(_, rows)| rows.len()).max().unwrap_or(0) as u32;
     let plan = Plan {
         cases: cases.iter().map(|(row, _)| case_facts(row)).collect(),
@@ -104,7 +138,7 @@ pub fn record_lines(run_id: &str, files: &[String], rows: &[Row], mut warnings: 
         steps: Vec::new(),
         ranking: None,
     };
-    let mut lines = vec![Line::Header(Box::new(header(run_id, files, rows, replicates, warnings))), Line::Plan(plan)];
+    let mut lines = vec![Line::Header(Box::new(header(run_id, origin, rows, replicates))), Line::Plan(plan)];
     for (case, (first, rows)) in (0u32..).zip(&cases) {
         let line = |(replicate, row): (u32, &&Row)| Line::Case(Box::new(case_line(case, name(first), replicate, row)));
         lines.extend((0u32..).zip(rows).map(line));
@@ -122,7 +156,7 @@ pub fn record_lines(run_id: &str, files: &[String], rows: &[Row], mut warnings: 
 }
 
 /// Built from all parts, labels included, so that only rows that agree in everything but the time share one.
-fn name(row: &Row) -> String {
+pub fn name(row: &Row) -> String {
     let mut name = format!(
         "imported/{}/{}/{}-ranks/{}/{}",
         row.collective,
@@ -151,7 +185,7 @@ fn name(row: &Row) -> String {
     name
 }
 
-fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warnings: Vec<String>) -> Header {
+fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Header {
     let label = |name: &str| rows.first().and_then(|row| row.labels.get(name));
     let library = label("nccl_version").map_or_else(|| "unknown".to_owned(), |version| format!("NCCL {version}"));
     let synthetic = rows.iter().any(|row| row.known.synthetic);
@@ -163,17 +197,18 @@ fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warning
         program: "commgauge import".to_owned(),
         program_version: provenance::program_version().to_owned(),
         program_sha256: String::new(),
-        command_line: std::env::args().collect(),
+        command_line: without_secrets(&std::env::args().collect::<Vec<_>>()),
         launch_command: None,
         suite: SuiteFacts {
             name: "imported".to_owned(),
-            path: Some(files.join(", ")),
+            path: Some(origin.files.join(", ")),
             sha256: String::new(),
             model: None,
             layout: None,
         },
         backend: BackendLine {
             name: "imported".to_owned(),
+            measured_by: Some(origin.tool),
             synthetic,
             library,
             transport: None,
@@ -195,11 +230,33 @@ fn header(run_id: &str, files: &[String], rows: &[Row], replicates: u32, warning
             iterations: None,
             calls_like: None,
         },
-        ranks: Vec::new(),
+        ranks: ranks(&origin.ranks),
         environment: BTreeMap::new(),
-        warnings,
-        notes: Vec::new(),
+        warnings: origin.warnings.clone(),
+        notes: [origin.tool.label(), ASSUMED.to_owned()].into_iter().chain(origin.notes.iter().cloned()).collect(),
     }
+}
+
+const ASSUMED: &str = "times are taken as streaming and out of place where the tool does not say otherwise";
+
+/// The ranks without what only their own processes could tell.
+fn ranks(named: &[ForeignRank]) -> Vec<RankFacts> {
+    let unknown = || "unknown".to_owned();
+    let facts = named.iter().map(|rank| RankFacts {
+        rank: rank.rank,
+        ranks: 1,
+        host: rank.host.clone(),
+        node: 0,
+        pid: 0,
+        cores: unknown(),
+        numa_nodes: unknown(),
+        processor: unknown(),
+        kernel: unknown(),
+        device: Some(rank.device.clone()).filter(|device| !device.is_empty()),
+    });
+    let mut ranks: Vec<RankFacts> = facts.collect();
+    provenance::number_hosts(&mut ranks);
+    ranks
 }
 
 fn case_facts(row: &Row) -> CaseFacts {

@@ -4,6 +4,7 @@
 
 use super::imported::BadLine;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::input_file;
 use commgauge_base::units::Seconds;
 use std::path::Path;
 
@@ -37,7 +38,7 @@ pub(super) fn text_of(bytes: &[u8], path: &Path) -> Result<String> {
 
 /// The content of a file.
 pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.display())))
+    input_file::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.display())))
 }
 
 pub(super) fn log_lines(text: &str) -> impl Iterator<Item = LogLine<'_>> {

@@ -16,6 +16,9 @@ use commgauge_model::layout::Locality;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+/// The label of tests that do not measure MPI on host memory.
+const LIBRARY: &str = "osu_library";
+
 /// Reads a file. OSU does not print the number of ranks: it is taken from `ranks`, or from the command line if the
 /// file contains it; without either the rows of collectives cannot be read.
 ///
@@ -72,6 +75,8 @@ struct Block<'a> {
     title: LogLine<'a>,
     name: String,
     version: Option<String>,
+    /// What carries the messages out: `MPI`, `MPI-CUDA`, `NCCL`.
+    library: String,
     test: Option<Test>,
     ranks: Option<u32>,
     element_type: Option<std::result::Result<ElementType, String>>,
@@ -83,13 +88,23 @@ impl<'a> Block<'a> {
     /// `# OSU MPI-CUDA Reduce Latency Test v7.3`
     fn titled(title: LogLine<'a>, ranks: Option<u32>) -> Option<Self> {
         let words: Vec<&str> = title.text.trim_start_matches('#').split_whitespace().collect();
-        let (["OSU", _library, rest @ ..], true) = (words.as_slice(), title.text.starts_with('#')) else { return None };
+        let (["OSU", library, rest @ ..], true) = (words.as_slice(), title.text.starts_with('#')) else { return None };
         let version =
             rest.last().filter(|word| word.starts_with('v') && word.contains('.')).map(|word| (*word).to_owned());
         let name = rest[..rest.len() - usize::from(version.is_some())].join(" ");
         let test = test(&name);
         let (element_type, columns) = (None, Vec::new());
-        Some(Block { title, name, version, test, ranks, element_type, columns, rows_left_out: 0 })
+        Some(Block {
+            title,
+            name,
+            version,
+            library: (*library).to_owned(),
+            test,
+            ranks,
+            element_type,
+            columns,
+            rows_left_out: 0,
+        })
     }
 
     fn has_table(&self) -> bool {
@@ -123,6 +138,9 @@ impl<'a> Block<'a> {
         let (latency, statistic) = self.latency(test, block, &fields)?;
         let mut labels = BTreeMap::from([("tool".to_owned(), "osu".to_owned())]);
         labels.extend(self.version.iter().map(|version| ("tool_version".to_owned(), version.clone())));
+        if self.library != "MPI" {
+            labels.insert(LIBRARY.to_owned(), self.library.clone());
+        }
         labels.extend(statistic.map(|statistic| ("statistic".to_owned(), statistic.to_owned())));
         let verified = self.column(&["validation"], &fields).map(|_| 0);
         Ok(Row {

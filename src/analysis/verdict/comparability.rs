@@ -2,7 +2,7 @@
 
 use super::loaded_record::LoadedRecord;
 use commgauge_base::error::{Error, Result};
-use commgauge_model::record::line::{Header, RankFacts};
+use commgauge_model::record::line::{CaseFacts, ForeignTool, Header, RankFacts};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What may differ between two runs, if the user says so.
@@ -22,7 +22,7 @@ pub enum Allowed {
     Suite,
     /// How samples are taken: precision, checks, buffers, data seed.
     Settings,
-    /// What was forced upon the calls: algorithm, protocol, kind of buffers, thread blocks.
+    /// What was forced upon the calls: algorithm, protocol, kind of buffers, thread blocks; further columns of imported tables.
     Labels,
 }
 
@@ -118,6 +118,7 @@ pub(super) fn facts(loaded: &LoadedRecord) -> Facts {
         text(Hardware, "devices", distinct(ranks, |rank| rank.device.clone().unwrap_or_default())),
         text(Versions, "backend", header.backend.name.clone()),
         text(Versions, "synthetic", header.backend.synthetic.to_string()),
+        text(Versions, "measured by", header.backend.measured_by.map_or("commgauge", ForeignTool::name).to_owned()),
         text(Versions, "library", header.backend.library.clone()),
         text(Versions, "transport", header.backend.transport.clone().unwrap_or_default()),
         text(Versions, "program", format!("{} {}", header.program, header.program_version)),
@@ -138,7 +139,7 @@ pub(super) fn facts(loaded: &LoadedRecord) -> Facts {
     // Scheduler variables differ from job to job and do not affect the measurement.
     let steering = header.environment.iter().filter(|(name, _)| !name.starts_with("SLURM_"));
     facts.extend(steering.map(|(name, value)| ((Environment, name.clone()), value.clone())));
-    facts.extend(labels(loaded).into_iter().map(|(name, values)| ((Labels, name.to_owned()), values)));
+    facts.extend(labels(loaded).into_iter().map(|(name, values)| ((kind_of_label(name), name.to_owned()), values)));
     facts
 }
 
@@ -180,10 +181,33 @@ fn rank_map(header: &Header) -> String {
     shortened(&entries, " ")
 }
 
-/// The names of the rows, hashed; cadence, sizes and layouts are parts of names.
+/// Labels that name versions (`nccl_version`) are versions; the others were forced upon the calls, or come from a table.
+fn kind_of_label(name: &str) -> Allowed {
+    if name.ends_with("version") { Allowed::Versions } else { Allowed::Labels }
+}
+
+/// The name of a row without the labels that may differ.
+pub(super) fn identity(facts: &CaseFacts, allowed: &[Allowed]) -> String {
+    let mut parts: Vec<&str> = facts.name.split('/').collect();
+    for (name, value) in facts.labels.iter().filter(|(name, _)| allowed.contains(&kind_of_label(name))) {
+        let name = name.as_str();
+        let spelled = [
+            value.clone(),
+            format!("{name}={value}"),
+            format!("{}-{value}", name.replace('_', "-")),
+            value.replace(':', "-"),
+        ];
+        if let Some(at) = parts.iter().rposition(|part| spelled.iter().any(|text| text == part)) {
+            parts.remove(at);
+        }
+    }
+    parts.join("/")
+}
+
+/// The names of the rows without their labels, which are facts of their own, hashed; cadence, sizes and layouts are parts of names.
 fn rows(loaded: &LoadedRecord) -> String {
     let cases = &loaded.record.plan.cases;
-    let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+    let names: Vec<String> = cases.iter().map(|case| identity(case, &[Allowed::Versions, Allowed::Labels])).collect();
     format!("{} rows ({})", cases.len(), &commgauge_base::digest::sha256(names.join("\n"))[..12])
 }
 

@@ -1,33 +1,21 @@
 //! Is it slower than before? Every row that both runs have passes, fails, or is inconclusive.
 
-use super::comparability::ensure_comparable;
+use super::comparability::{ensure_comparable, identity};
+use super::compare_rule::CompareRule;
 use super::curve_change::{CurveChange, CurvePart};
 use super::curves::{self, Series};
 use super::document::{AgainstBase, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
 use super::evidence::{Evidence, evidence};
 use super::gate::{cap_decision, coverage, exit_code_of, undecided_row};
 use super::loaded_record::LoadedRecord;
+use super::noise_rows as noise;
 use super::percent::percent;
-use super::permutation::{Corrected, corrected, ways};
+use super::permutation::{Corrected, MAX_REPLICATES, corrected, fewest_for, ways};
 use super::{Allowed, Decision, Trouble, differences, most_severe};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{RankSums, median, sorted};
 use commgauge_base::units::three_digits;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// With more replicates the exact distributions take too long to compute, and add no precision.
-const MAX_REPLICATES: usize = 50;
-
-/// Thresholds of a comparison.
-#[derive(Clone, Debug)]
-pub struct CompareRule {
-    /// Upper bound on the probability of any false alarm over all rows.
-    pub false_alarm_level: f64,
-    /// The smallest relevant slowdown, as a share.
-    pub relevant_slowdown: f64,
-    /// Differences between the runs that are accepted.
-    pub allowed: Vec<Allowed>,
-}
 
 /// Compares runs with a baseline. Several records on one side count as replicates of each other.
 ///
@@ -35,8 +23,10 @@ pub struct CompareRule {
 /// A usage error where the runs are not comparable, one is given twice, or there are too many replicates for an exact test.
 pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) -> Result<Verdict> {
     ensure_comparable(&base.iter().chain(new).collect::<Vec<_>>(), &rule.allowed)?;
-    let ((old_cases, old_troubles), (new_cases, new_troubles)) = (evidence(base), evidence(new));
-    let replicates = |cases: &[Evidence]| cases.first().map_or(0, |case| case.seconds.len());
+    let ((mut old_cases, old_troubles), (mut new_cases, new_troubles)) = (evidence(base), evidence(new));
+    // Times are compared, and the verdict says who checked the data.
+    old_cases.iter_mut().chain(&mut new_cases).for_each(Evidence::accept_unchecked);
+    let replicates = |cases: &[Evidence]| cases.iter().map(|case| case.seconds.len()).max().unwrap_or(0);
     let counts = (replicates(&old_cases), replicates(&new_cases));
     if counts.0.max(counts.1) > MAX_REPLICATES {
         let (base, new) = counts;
@@ -44,14 +34,20 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
             "{base} and {new} replicates are too many for an exact test; at most {MAX_REPLICATES} of each"
         )));
     }
-    let by_name: BTreeMap<&str, &Evidence> = old_cases.iter().map(|case| (case.facts.name.as_str(), case)).collect();
+    let (old_names, new_names) = (identities(&old_cases, &rule.allowed), identities(&new_cases, &rule.allowed));
+    let by_name: BTreeMap<&str, &Evidence> = old_names.iter().map(String::as_str).zip(&old_cases).collect();
     let pairs: Vec<(&Evidence, Option<&Evidence>)> =
-        new_cases.iter().map(|case| (case, by_name.get(case.facts.name.as_str()).copied())).collect();
-    let series = curves::series(&pairs);
-    let (complete, permuted) = permute(&pairs, &series, counts.0);
+        new_cases.iter().zip(&new_names).map(|(case, name)| (case, by_name.get(name.as_str()).copied())).collect();
+    let is_reachable = 1.0 / ways(counts.0 + counts.1, counts.1) <= rule.false_alarm_level * (1.0 + 1e-9);
+    let by_noise = if is_reachable { None } else { noise::judged(&pairs, rule.false_alarm_level) };
+    let series = if by_noise.is_some() { Vec::new() } else { curves::series(&pairs) };
+    let (complete, permuted) = permute(&pairs, &series, counts);
     let mut ranks = RankSums::default();
     let rows: Vec<Row> = (pairs.iter().enumerate())
         .map(|(index, (case, old))| {
+            if let Some(by_noise) = &by_noise {
+                return noise::row(case, *old, by_noise[index], rule);
+            }
             let at = complete.binary_search(&index).ok();
             let p = at.map(|at| (permuted.p_slower[at], permuted.p_faster[at]));
             row(case, *old, p, rule, &mut ranks)
@@ -63,11 +59,18 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
         })
         .collect();
     let mut troubles = [old_troubles, new_troubles].concat();
-    troubles.extend(inconclusive_reasons(counts, &rows, rule));
+    troubles.extend(inconclusive_reasons((by_noise.is_none()).then_some(counts), &rows, rule));
     troubles.extend(worse_curves(&curves));
-    let names: BTreeSet<&str> = new_cases.iter().map(|case| case.facts.name.as_str()).collect();
-    let lost = old_cases.iter().filter(|old| !names.contains(old.facts.name.as_str())).count();
+    let names: BTreeSet<&str> = new_names.iter().map(String::as_str).collect();
+    let lost = old_names.iter().filter(|name| !names.contains(name.as_str())).count();
     let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
+    let compared = (base.first().zip(new.first()), lost);
+    let described = match &by_noise {
+        Some(by_noise) => noise::describe_rule(rule, counts, by_noise.iter().flatten().count()),
+        None => describe_rule(rule, counts, permuted.p_slower.len(), &permuted),
+    };
+    let described = described.into_iter().chain(what_else(compared.0, compared.1)).collect();
+    let judged_rows = by_noise.as_ref().map_or(complete.len(), |by_noise| by_noise.iter().flatten().count());
     let runs = base.iter().map(|loaded| loaded.run("base")).chain(new.iter().map(|loaded| loaded.run("new")));
     Ok(Verdict {
         format: FORMAT.to_owned(),
@@ -75,14 +78,14 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
         question: Question::Compare,
         decision: Decision::from_exit_code(exit_code),
         exit_code,
-        rule: describe_rule(rule, counts, permuted.p_slower.len(), lost, &permuted, base.first().zip(new.first())),
+        rule: described,
         runs: runs.collect(),
         machine: None,
         coverage: coverage(&rows, &new_cases),
         false_alarms: FalseAlarms {
             level: rule.false_alarm_level,
             over_all_rows: true,
-            rows: complete.len() as u32,
+            rows: judged_rows as u32,
             expected_at_most: rule.false_alarm_level,
         },
         troubles,
@@ -95,11 +98,15 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
 
 /// The indices of the rows that have every replicate on both sides, and the corrected probabilities of these rows, followed
 /// by those of the curves.
-fn permute(pairs: &[(&Evidence, Option<&Evidence>)], series: &[Series], base: usize) -> (Vec<usize>, Corrected) {
+fn permute(
+    pairs: &[(&Evidence, Option<&Evidence>)],
+    series: &[Series],
+    (base, new): (usize, usize),
+) -> (Vec<usize>, Corrected) {
     let mut complete = Vec::new();
     let mut logarithms = Vec::new();
     for (index, (case, old)) in pairs.iter().enumerate() {
-        let Some(old) = old else { continue };
+        let Some(old) = old.filter(|old| (old.seconds.len(), case.seconds.len()) == (base, new)) else { continue };
         let times: Option<Vec<f64>> =
             old.seconds.iter().chain(&case.seconds).map(|seconds| seconds.map(f64::ln)).collect();
         if let Some(times) = times {
@@ -195,20 +202,28 @@ fn decide(
     Decision::Inconclusive
 }
 
-/// The fewest replicates of each side with which the level can be reached at all.
-fn fewest_for(level: f64) -> usize {
-    (1..=MAX_REPLICATES).find(|count| 1.0 / ways(2 * count, *count) <= level).unwrap_or(MAX_REPLICATES)
+/// The names of rows without the labels that may differ, where that leaves them distinct.
+fn identities(cases: &[Evidence], allowed: &[Allowed]) -> Vec<String> {
+    let names: Vec<String> = cases.iter().map(|case| identity(case.facts, allowed)).collect();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    names.iter().for_each(|name| *counts.entry(name).or_default() += 1);
+    let unique = names.iter().zip(cases).map(|(name, case)| match counts[name.as_str()] {
+        1 => name.clone(),
+        _ => case.facts.name.clone(),
+    });
+    unique.collect()
 }
 
-/// Why the comparison as a whole is inconclusive.
-fn inconclusive_reasons((base, new): (usize, usize), rows: &[Row], rule: &CompareRule) -> Vec<Trouble> {
+/// Why the comparison as a whole is inconclusive. `permuted` are the replicates of a permutation test.
+fn inconclusive_reasons(permuted: Option<(usize, usize)>, rows: &[Row], rule: &CompareRule) -> Vec<Trouble> {
     let mut found = Vec::new();
-    let attainable = 1.0 / ways(base + new, new);
-    if attainable > rule.false_alarm_level * (1.0 + 1e-9) {
+    let attainable = |(base, new): (usize, usize)| 1.0 / ways(base + new, new);
+    let short = permuted.filter(|counts| attainable(*counts) > rule.false_alarm_level * (1.0 + 1e-9));
+    if let Some((base, new)) = short {
         found.push(format!(
             "with {base} and {new} replicates no probability below {} can be reached, so nothing can be shown to be slower; \
              {} of each are needed",
-            three_digits(attainable),
+            three_digits(attainable((base, new))),
             fewest_for(rule.false_alarm_level)
         ));
     }
@@ -233,17 +248,10 @@ fn worse_curves(curves: &[CurveChange]) -> Option<Trouble> {
     Some(Trouble { exit_code: 1, text: what })
 }
 
-fn describe_rule(
-    rule: &CompareRule,
-    (base, new): (usize, usize),
-    rows: usize,
-    lost: usize,
-    permuted: &Corrected,
-    firsts: Option<(&LoadedRecord, &LoadedRecord)>,
-) -> Vec<String> {
+fn describe_rule(rule: &CompareRule, (base, new): (usize, usize), rows: usize, permuted: &Corrected) -> Vec<String> {
     let (level, relevant) = (percent(rule.false_alarm_level), percent(rule.relevant_slowdown));
     let how = if permuted.exact { "all there are" } else { "drawn" };
-    let mut sentences = vec![
+    vec![
         format!(
             "a row fails where its slow-down is at least {relevant} and, corrected for {rows} rows and curves, would come about by \
              chance in at most {level} of cases: the chance of any false alarm over all rows; it passes where the upper \
@@ -258,8 +266,18 @@ fn describe_rule(
         ),
         "replicates of one run share its hour and its hosts; runs at different times say more (--more-base, --more-new)"
             .to_owned(),
-        "missing, unverified, synthetic and unreliable rows never pass".to_owned(),
-    ];
+    ]
+}
+
+/// What holds however it was decided.
+fn what_else(firsts: Option<(&LoadedRecord, &LoadedRecord)>, lost: usize) -> Vec<String> {
+    let by = |loaded: &LoadedRecord| loaded.record.header.backend.measured_by;
+    let is_foreign = firsts.is_some_and(|(base, new)| by(base).or(by(new)).is_some());
+    let mut sentences = vec![match is_foreign {
+        true => "missing, synthetic and unreliable rows never pass; what another tool did not check is compared all the same",
+        false => "missing, unverified, synthetic and unreliable rows never pass",
+    }
+    .to_owned()];
     if lost > 0 {
         sentences.push(format!("{lost} rows of the base are not in the new run and stay out"));
     }

@@ -81,15 +81,18 @@ fn a_record_with_any_of_500_bytes_flipped_never_passes() {
 fn a_number_that_was_edited_by_hand_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     let (path, whole) = (folder.path().join("r.jsonl"), good());
+    let without_digest = |line: &str| line.rsplit_once(",\"sha256\"").unwrap().0.to_owned() + "}\n";
+    let last = whole.lines().count();
     for (text, words, code) in [
-        (whole.replacen("[100000,", "[100001,", 1), "the record was changed after it was written", 7),
-        (whole.rsplit_once(",\"sha256\"").unwrap().0.to_owned() + "}\n", "the record carries no digest", 3),
+        (whole.replacen("[100000,", "[100001,", 1), "the digest of line 4 does not fit".to_owned(), 7),
+        (without_digest(&whole), format!("the digest of line {last} does not fit"), 7),
+        (whole.lines().map(without_digest).collect(), "the record carries no digest".to_owned(), 3),
     ] {
         assert_ne!(text, whole);
         std::fs::write(&path, text).unwrap();
         let verdict = gate(&[LoadedRecord::read(&path).unwrap()], Some(&machine("10GB/s")), &RULE).unwrap();
         assert_eq!(verdict.exit_code, code);
-        assert!(verdict.troubles[0].text.contains(words), "{:?}", verdict.troubles);
+        assert!(verdict.troubles[0].text.contains(&words), "{:?}", verdict.troubles);
     }
 }
 

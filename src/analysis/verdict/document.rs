@@ -6,6 +6,7 @@ use super::Decision;
 use super::curve_change::CurveChange;
 use super::finding::Finding;
 use commgauge_base::collective::{Collective, Placement};
+use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_model::layout::{Axis, Locality};
@@ -102,6 +103,9 @@ pub struct Run {
     pub world_size: u32,
     /// True where no data moved and no real time passed.
     pub synthetic: bool,
+    /// Who measured, where it was another tool, and what therefore is not ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_by: Option<String>,
 }
 
 /// What was judged and what not.
@@ -169,6 +173,8 @@ pub struct Row {
     pub locality: Locality,
     /// The call.
     pub collective: Collective,
+    /// Type of the elements.
+    pub element_type: ElementType,
     /// The size argument in the sense of nccl-tests.
     pub bytes_total: Bytes,
     /// Whether the result replaces the input.

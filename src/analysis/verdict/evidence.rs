@@ -9,7 +9,7 @@ use commgauge_base::collective::Collective;
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::Seconds;
-use commgauge_model::record::line::{CaseFacts, CaseLine, ClockMethod, ClockMoment, EndStatus, Outcome};
+use commgauge_model::record::line::{CaseFacts, CaseLine, ClockMethod, ClockMoment, EndStatus, ForeignTool, Outcome};
 use commgauge_model::record::{Record, Seal};
 
 /// With a larger share of excluded samples the remaining ones are unreliable too.
@@ -29,6 +29,8 @@ pub(super) struct Evidence<'a> {
     pub unmeasured: bool,
     /// True where wrong data was received.
     pub corrupt: bool,
+    /// The tool that measured without a check of the data, if any; it is among the shortfalls.
+    pub unchecked_by: Option<ForeignTool>,
 }
 
 impl Evidence<'_> {
@@ -40,6 +42,13 @@ impl Evidence<'_> {
     /// Ascending times with a transient slowdown removed; none where there was none.
     pub fn steady(&self) -> Option<Vec<f64>> {
         (self.steady_seconds != self.seconds).then(|| sorted(self.steady_seconds.iter().flatten().copied()))
+    }
+
+    /// Takes it for no shortfall that another tool did not check the data, where only times are compared.
+    pub fn accept_unchecked(&mut self) {
+        if let Some(tool) = self.unchecked_by {
+            self.shortfalls.retain(|shortfall| *shortfall != tool.unchecked());
+        }
     }
 
     fn add(&mut self, shortfall: String) {
@@ -60,6 +69,7 @@ pub(super) fn evidence(records: &[LoadedRecord]) -> (Vec<Evidence<'_>>, Vec<Trou
             shortfalls: Vec::new(),
             unmeasured: false,
             corrupt: false,
+            unchecked_by: None,
         })
         .collect();
     let mut troubles = Vec::new();
@@ -91,6 +101,10 @@ pub(super) fn evidence(records: &[LoadedRecord]) -> (Vec<Evidence<'_>>, Vec<Trou
 
 /// The transient slowdown of a record, if there was one.
 pub(super) fn transient_slowdown(record: &Record) -> Option<TransientSlowdown> {
+    // Other tools do not say when they measured what.
+    if record.header.backend.measured_by.is_some() {
+        return None;
+    }
     TransientSlowdown::of(record, |line| seconds_of(line, record.plan.cases.get(line.case as usize)?).0)
 }
 
@@ -101,9 +115,10 @@ fn add_record(
     transient_slowdown: Option<(&TransientSlowdown, u32)>,
 ) {
     let settings = &record.header.settings;
-    // With a shared time budget only the replicates that it sufficed for are expected.
-    let replicates = match settings.within_seconds {
-        Some(_) if !lines.is_empty() => lines.iter().map(|line| line.replicate).collect(),
+    // With a shared time budget only the replicates that it sufficed for are expected, and of logs only those that they hold.
+    let is_counted = settings.within_seconds.is_some() || record.header.backend.measured_by.is_some();
+    let replicates = match is_counted {
+        true if !lines.is_empty() => lines.iter().map(|line| line.replicate).collect(),
         _ => (0..settings.fewest_replicates()).collect::<Vec<_>>(),
     };
     for replicate in replicates {
@@ -148,7 +163,9 @@ fn add_line(case: &mut Evidence, record: &Record, line: &CaseLine) -> Option<f64
             // A barrier moves no data that could be checked.
             let nothing_to_check = case.facts.collective == Collective::Barrier && record.header.settings.verify;
             if !verified && !nothing_to_check {
-                case.add("not verified: data were not checked".to_owned());
+                case.unchecked_by = record.header.backend.measured_by;
+                let text = case.unchecked_by.map(ForeignTool::unchecked);
+                case.add(text.unwrap_or_else(|| "not verified: data were not checked".to_owned()));
             }
         }
         Outcome::Skipped { reason } => {
@@ -220,21 +237,25 @@ fn of_record(record: &Record, transient_slowdown: Option<TransientSlowdown>) -> 
             }
         }
     }
-    if record.seal == Seal::Absent && record.end.is_some() {
-        found.push((
+    match record.seal {
+        Seal::Absent if record.end.is_some() => found.push((
             3,
             "the record carries no digest, so nothing shows whether it was changed after it was written".to_owned(),
-        ));
+        )),
+        Seal::Unsealed(_) => found.extend(record.seal.note().map(|note| (3, note))),
+        Seal::Whole | Seal::EndOnly | Seal::Absent | Seal::Broken(_) => {}
     }
+    // Of the clocks and of the plan of another tool nothing is known.
+    let is_foreign = record.header.backend.measured_by.is_some();
     for (moment, name) in [(ClockMoment::Start, "start"), (ClockMoment::End, "end")] {
-        if !record.clocks.iter().any(|clock| clock.moment == moment) {
+        if !is_foreign && !record.clocks.iter().any(|clock| clock.moment == moment) {
             found.push((7, format!("the record does not say how the clocks agreed at its {name}")));
         }
     }
     let (cases, replicates) = (record.plan.cases.len() as u64, record.header.settings.fewest_replicates());
     if cases == 0 || replicates == 0 {
         found.push((7, "the record plans nothing to measure".to_owned()));
-    } else if record.plan.case_lines != cases.saturating_mul(u64::from(replicates)) {
+    } else if !is_foreign && record.plan.case_lines != cases.saturating_mul(u64::from(replicates)) {
         found.push((7, "the plan of the record contradicts itself in the number of case lines".to_owned()));
     }
     let outcomes = (record.cases.iter().map(|line| &line.outcome))

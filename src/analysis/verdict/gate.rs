@@ -134,6 +134,7 @@ pub(super) fn undecided_row(case: &Evidence) -> Row {
         groups: facts.groups,
         locality: facts.locality.clone(),
         collective: facts.collective,
+        element_type: facts.element_type,
         bytes_total: facts.bytes_total,
         placement: facts.placement,
         cadence: facts.cadence,

@@ -3,6 +3,7 @@
 use super::document::Run;
 use commgauge_base::error::Result;
 use commgauge_model::record::Record;
+use commgauge_model::record::line::ForeignTool;
 use std::path::{Path, PathBuf};
 
 /// A record and the file that it was read from.
@@ -35,6 +36,7 @@ impl LoadedRecord {
             library: header.backend.library.clone(),
             world_size: header.world_size,
             synthetic: header.backend.synthetic,
+            measured_by: header.backend.measured_by.map(ForeignTool::label),
         }
     }
 }

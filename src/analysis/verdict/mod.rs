@@ -6,7 +6,9 @@
 mod algorithm;
 mod comparability;
 mod compare;
+mod compare_rule;
 mod consistency;
+mod curve_noise;
 mod curves;
 mod decision;
 mod document;
@@ -17,6 +19,7 @@ pub mod history;
 mod learn;
 mod loaded_record;
 pub mod locate;
+mod noise_rows;
 mod percent;
 mod permutation;
 mod scope;
@@ -25,7 +28,8 @@ mod template;
 mod transient_slowdown;
 
 pub use comparability::{Allowed, Difference, differences, ensure_comparable};
-pub use compare::{CompareRule, compare};
+pub use compare::compare;
+pub use compare_rule::CompareRule;
 pub use consistency::{Consistency, ConsistencyRule, Timed, consistency};
 pub use curve_change::{CurveChange, CurvePart};
 pub use decision::{Decision, most_severe};

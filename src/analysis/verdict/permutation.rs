@@ -11,6 +11,8 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+/// With more replicates the exact distributions take too long to compute, and add no precision.
+pub(super) const MAX_REPLICATES: usize = 50;
 /// Up to this number all permutations are counted; beyond it, this many are drawn with a fixed seed.
 const MAX_EXACT_PERMUTATIONS: usize = 10_000;
 /// Upper bound on the multiplications of a comparison.
@@ -89,6 +91,11 @@ fn exchanges(all: usize, new: usize, rows: usize) -> (Vec<Vec<usize>>, bool) {
         indices[..new].to_vec()
     };
     ((0..drawn).map(draw).collect(), false)
+}
+
+/// The fewest replicates of each side with which the level can be reached at all.
+pub(super) fn fewest_for(level: f64) -> usize {
+    (1..=MAX_REPLICATES).find(|count| 1.0 / ways(2 * count, *count) <= level).unwrap_or(MAX_REPLICATES)
 }
 
 /// C(all, new).

@@ -7,7 +7,7 @@ use commgauge_base::stats::fewest_for_bound;
 use commgauge_base::units::counted;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{JudgedRuns, RequiredCoverage, Version};
-use commgauge_model::record::line::{CaseFacts, Header};
+use commgauge_model::record::line::{CaseFacts, ForeignTool, Header};
 use std::collections::{BTreeMap, HashSet};
 
 /// A run on other hardware or software than the file is about.
@@ -21,22 +21,48 @@ pub(super) fn mismatches(loaded: &LoadedRecord, machine: &Machine) -> Vec<Troubl
     let header = &loaded.record.header;
     let Some(judged) = machine.judged_runs.as_ref().filter(|_| !header.backend.synthetic) else { return Vec::new() };
     let (record, file) = (loaded.path.display(), machine.path.display());
-    let trouble = |text: String| Trouble { exit_code: OTHER_MACHINE, text: format!("{record}: {text} ({file})") };
-    [
-        backend(header, judged),
+    let trouble = |exit_code, text: String| Trouble { exit_code, text: format!("{record}: {text} ({file})") };
+    let other = [
+        backend(loaded, judged),
         devices(header, judged),
         node_size(header, judged),
         library(header, judged),
         transport(header, judged),
-    ]
-    .into_iter()
-    .flatten()
-    .map(trouble)
-    .collect()
+    ];
+    let other = other.into_iter().flatten().map(|text| trouble(OTHER_MACHINE, text));
+    other.chain(unknown(header, judged).into_iter().map(|text| trouble(INCONCLUSIVE, text))).collect()
 }
 
-fn backend(header: &Header, judged: &JudgedRuns) -> Option<String> {
-    let name = &header.backend.name;
+/// What the logs of another tool do not say, and the file asks for.
+fn unknown(header: &Header, judged: &JudgedRuns) -> Vec<String> {
+    let Some(tool) = header.backend.measured_by else { return Vec::new() };
+    let missing = |is_missing: bool, what: &str| is_missing.then(|| format!("the log of {} {what}", tool.name()));
+    let names_devices = !judged.devices.is_empty() || judged.devices_per_node.is_some();
+    let found = [
+        missing(names_devices && header.ranks.is_empty(), "does not name the devices that the machine file judges"),
+        missing(judged.library.is_some() && is_unknown_library(header), "does not name the library's version"),
+        missing(judged.transport.is_some() && header.backend.transport.is_none(), "does not name the transports"),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+/// Whether another tool measured and did not say with which library.
+fn is_unknown_library(header: &Header) -> bool {
+    header.backend.measured_by.is_some() && header.backend.library == "unknown"
+}
+
+/// What carried the calls out, also where another tool measured. Tests of OSU on devices are none of host memory.
+fn backend_name(loaded: &LoadedRecord) -> &str {
+    let header = &loaded.record.header;
+    let is_on_devices = || loaded.record.plan.cases.iter().any(|case| case.labels.contains_key("osu_library"));
+    match header.backend.measured_by.filter(|_| header.backend.name == "imported").and_then(ForeignTool::backend) {
+        Some(name) if name == "nccl" || !is_on_devices() => name,
+        _ => &header.backend.name,
+    }
+}
+
+fn backend(loaded: &LoadedRecord, judged: &JudgedRuns) -> Option<String> {
+    let name = backend_name(loaded);
     (*name != judged.backend)
         .then(|| format!("measured with the backend {name}; the machine file judges {}", judged.backend))
 }
@@ -77,6 +103,9 @@ fn node_size(header: &Header, judged: &JudgedRuns) -> Option<String> {
 
 fn library(header: &Header, judged: &JudgedRuns) -> Option<String> {
     let (found, name) = (header.backend.library.as_str(), judged.library.as_deref()?);
+    if is_unknown_library(header) {
+        return None;
+    }
     let Some(rest) = found.strip_prefix(name) else {
         return Some(format!("measured with {found}; the machine file judges {name}"));
     };
@@ -100,6 +129,7 @@ fn transport(header: &Header, judged: &JudgedRuns) -> Option<String> {
     let expected = judged.transport.as_deref()?;
     match header.backend.transport.as_deref() {
         Some(found) if found.contains(expected) => None,
+        None if header.backend.measured_by.is_some() => None,
         found => {
             Some(format!("transports are {}; the machine file judges {expected}", found.unwrap_or("not recorded")))
         }

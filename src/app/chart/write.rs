@@ -1,6 +1,7 @@
 //! SVG as text: escaping, portable number formatting, and the elements of charts. No layout.
 
 use super::style::STYLE;
+use commgauge_base::visible::is_control_or_format;
 use std::fmt::Write;
 
 /// Width of a character of the small type, on average and to be safe.
@@ -182,9 +183,7 @@ pub(super) fn escaped(text: &str) -> String {
 }
 
 fn acts(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+    is_control_or_format(c) || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
 /// Estimated width of a text.

@@ -175,7 +175,7 @@ impl LearnCommand {
         for left_out in &learned.left_out {
             text += &format!("left out: {left_out}\n");
         }
-        super::table_or_json::print(&visible_lines(&text))?;
+        super::table_or_json::print(&text)?;
         Ok(0)
     }
 
@@ -214,10 +214,6 @@ impl LinkArguments {
         );
         Machine::parse(&text, Path::new("the flags"))
     }
-}
-
-fn visible_lines(text: &str) -> String {
-    text.lines().map(|line| visible(line) + "\n").collect()
 }
 
 fn machine_name(text: &str) -> std::result::Result<String, String> {

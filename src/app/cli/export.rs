@@ -184,6 +184,6 @@ impl ExportCommand {
 
 fn read_base(path: &Path) -> Result<Value> {
     let wrong = |problem: String| Error::usage(format!("--base {}: {problem}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|cause| wrong(cause.to_string()))?;
+    let text = commgauge_base::input_file::read_to_string(path).map_err(|cause| wrong(cause.to_string()))?;
     serde_json::from_str(&text).map_err(|cause| wrong(format!("is not JSON: {cause}")))
 }

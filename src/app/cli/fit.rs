@@ -83,11 +83,16 @@ pub(super) fn schema() -> Value {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use commgauge_analysis::interop::{read_csv, record_lines};
+    use commgauge_analysis::interop::{Origin, read_csv, record_lines};
+    use commgauge_model::record::line::ForeignTool;
 
     pub(in crate::cli) fn h100() -> Fit {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl/h100_sxm-nccl-2.29.2.csv");
-        let lines = record_lines("test", &["h100.csv".to_owned()], &read_csv(&path).unwrap().rows, Vec::new());
+        let lines = record_lines(
+            "test",
+            &Origin::of(ForeignTool::Csv, &["h100.csv".to_owned()]),
+            &read_csv(&path).unwrap().rows,
+        );
         let record = Record::from_lines(lines).unwrap();
         cost::fit(
             &Measurements::of([("h100.jsonl", &record)]).unwrap(),

@@ -35,7 +35,7 @@ impl QueryInput {
 /// A usage error that names every line that cannot be parsed.
 pub(super) fn read_queries(path: &Path) -> Result<QueryInput> {
     let wrong = |problem: String| Error::usage(format!("--queries {}: {problem}", path.display()));
-    let file = std::fs::read(path).map_err(|cause| wrong(cause.to_string()))?;
+    let file = commgauge_base::input_file::read(path).map_err(|cause| wrong(cause.to_string()))?;
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(file.as_slice());
     let columns: Vec<String> =
         reader.headers().map_err(|cause| wrong(cause.to_string()))?.iter().map(str::to_owned).collect();

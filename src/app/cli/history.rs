@@ -4,7 +4,7 @@ use super::gate::confidence;
 use super::history_store::StoreCommand;
 use super::table_or_json::print;
 use super::terminal::columns;
-use super::verdict_output::{check_output, is_page, replace};
+use super::verdict_output::{check_output, check_text_output, is_page, replace};
 use crate::report::{HistoryFormat, history_text, plots};
 use crate::store::{RowFilter, Store};
 use commgauge_analysis::verdict::LoadedRecord;
@@ -82,7 +82,7 @@ impl HistoryCommand {
         }
         let input = match &self.store {
             Some(folder) => {
-                check_output(self.file(), &[])?;
+                self.check_output(&[])?;
                 let filter = RowFilter { case: self.case.clone(), suite: self.suite.clone() };
                 Store::open(folder)?.history_input(&filter)?
             }
@@ -107,7 +107,7 @@ impl HistoryCommand {
 
     fn of_files(&self) -> Result<HistoryInput> {
         let files = self.files()?;
-        check_output(self.file(), &files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+        self.check_output(&files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
         let bar = bar(files.len() as u64);
         let mut input = HistoryInput::default();
         for file in &files {
@@ -116,6 +116,11 @@ impl HistoryCommand {
         }
         bar.finish_and_clear();
         Ok(input)
+    }
+
+    fn check_output(&self, inputs: &[&Path]) -> Result<()> {
+        let check = if self.requested_format() == HistoryFormat::Html { check_output } else { check_text_output };
+        check(self.file(), inputs)
     }
 
     fn file(&self) -> Option<&Path> {

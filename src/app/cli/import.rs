@@ -7,7 +7,7 @@ mod renew;
 use super::places;
 pub use arguments::{Foreign, ImportCommand};
 use bad_lines::{bad_line_text, unreadable};
-use commgauge_analysis::interop::record_lines;
+use commgauge_analysis::interop::{joined, record_lines};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
 use commgauge_model::record::Journal;
@@ -21,26 +21,25 @@ impl ImportCommand {
         if self.from == Foreign::Commgauge {
             return renew::execute(self);
         }
-        let (mut rows, mut bad, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut read, mut bad) = (Vec::new(), Vec::new());
         for path in &self.files {
             let imported = self.from.read(path, self.ranks)?;
             bad.extend(imported.bad_lines.iter().map(|line| bad_line_text(path, line)));
-            notes.extend(imported.notes.iter().map(|note| format!("{}: {note}", path.display())));
-            rows.extend(imported.rows);
+            read.push((places::text(path)?, imported));
         }
+        let (mut origin, rows) = joined(self.from.tool()?, read);
         if !bad.is_empty() && !self.skip_bad_lines {
             return Err(unreadable(&bad, bad.len() + rows.len()));
         }
         if rows.is_empty() {
             return Err(Error::usage("the files hold no line that can be read, so there is nothing to import"));
         }
-        let files = self.files.iter().map(|path| places::text(path)).collect::<Result<Vec<_>>>()?;
-        let warnings: Vec<String> = bad.into_iter().map(|line| format!("left out: {line}")).collect();
-        let left_out = warnings.len();
-        notes.iter().for_each(|note| eprintln!("{note}"));
-        let warnings = warnings.into_iter().chain(notes).collect();
+        origin.notes.iter().for_each(|note| eprintln!("{note}"));
+        origin.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        let left_out = bad.len();
+        origin.warnings.splice(0..0, bad.into_iter().map(|line| format!("left out: {line}")));
         let mut journal = Journal::create(&self.output)?;
-        for line in record_lines(&places::new_run_id(), &files, &rows, warnings) {
+        for line in record_lines(&places::new_run_id(), &origin, &rows) {
             journal.write(&line)?;
         }
         journal.finish()?;

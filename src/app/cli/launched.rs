@@ -9,6 +9,7 @@ use super::programs::Work;
 use super::run::{exit_code_if_complete, resume_command, state};
 use super::table_or_json::{json, print};
 use super::terminal::{self, columns_of};
+use super::usage_message;
 use super::verdict_output::replace;
 use crate::report::{Format, View};
 use clap::Parser;
@@ -141,6 +142,5 @@ fn print_error_once(error: &Error) -> i32 {
 
 /// Prints help, version or a usage error on one rank only.
 fn print_usage_once(message: &clap::Error) -> i32 {
-    // A closed pipe is no reason to fail.
-    on_reporting_copy(message.exit_code(), || drop(message.print()))
+    on_reporting_copy(message.exit_code(), || usage_message::show(message))
 }

@@ -1,7 +1,7 @@
 //! `commgauge locate RECORD...`: finds the slow node, link, rail or leaf.
 
 use super::table_or_json::print;
-use super::verdict_output::{check_output, columns, read_all, replace};
+use super::verdict_output::{check_text_output, columns, read_all, replace};
 use crate::report::{SuspectsFormat, suspects_text};
 use commgauge_analysis::verdict::locate::{LocateOptions, Suspects, locate};
 use commgauge_base::error::Result;
@@ -47,7 +47,7 @@ impl LocateCommand {
     /// Finds suspects, writes the result, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
         let inputs: Vec<&Path> = self.records.iter().map(PathBuf::as_path).collect();
-        check_output(self.shown.file(), &inputs)?;
+        check_text_output(self.shown.file(), &inputs)?;
         let options = LocateOptions { nodes_per_leaf: self.nodes_per_leaf };
         self.shown.show(&locate(&read_all(&self.records)?, &options)?)
     }

@@ -27,7 +27,7 @@ pub(super) fn table(document: &ModelDocument, width: u16) -> String {
         let rows = document.inferred.iter().map(|one| vec![one.field.clone(), taken_as(&one.value), one.why.clone()]);
         out.push_str(&lines(rows.collect(), &["absent field", "taken as", "why"], &[], width));
     }
-    visible(&out)
+    out
 }
 
 fn lines(rows: Vec<Vec<String>>, headings: &[&str], right: &[usize], width: u16) -> String {
@@ -190,11 +190,6 @@ fn grouped(number: u64) -> String {
         out.push(digit);
     }
     out
-}
-
-/// Escapes names from files, which must not contain terminal control sequences.
-fn visible(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter }).collect()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Parses a mapping file: the rank at each position of the grid.
 
 use commgauge_base::error::{Error, Result};
+use commgauge_base::input_file;
 use commgauge_model::config::Place;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -87,7 +87,7 @@ fn words(line: &str) -> std::result::Result<Vec<&str>, String> {
 fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     let place = Place::flag("--rank-list");
     let failed = |cause: std::io::Error| place.wrong(format!("cannot read {}: {cause}", path.display()));
-    let file = File::open(path).map_err(failed)?;
+    let file = input_file::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {

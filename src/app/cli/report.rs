@@ -66,8 +66,12 @@ impl ReportCommand {
                 self.records.iter().chain(&self.base).chain(&self.machine).chain(&self.fit).chain(&self.selftest);
             check_output(Some(path), &inputs.map(PathBuf::as_path).collect::<Vec<_>>())?;
         }
-        match output.filter(|path| is_page(path) && self.shown.format == Default::default()) {
-            Some(path) => self.page(path),
+        match output.filter(|path| is_page(path)) {
+            Some(path) if self.shown.format == Default::default() => self.page(path),
+            Some(path) => Err(Error::usage(format!(
+                "--output {} is the name of a page, and --format asks for text; name another file, or leave --format out",
+                path.display()
+            ))),
             None => self.text(output),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::terminal::columns;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::{visible_json, visible_lines};
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
 
@@ -41,16 +42,22 @@ impl AnswerArguments {
 pub(crate) fn json(document: &impl Serialize) -> Result<String> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|cause| Error::environment(format!("cannot write the answer as JSON: {cause}")))?;
-    Ok(text + "\n")
+    Ok(visible_json(&text).into_owned() + "\n")
 }
 
-/// Writes to stdout. If the reader closes the pipe early (`| head`), writing stops without an error.
+/// Writes text without colours to stdout, with the control characters of names from elsewhere written out. If the reader closes
+/// the pipe early (`| head`), writing stops without an error.
 pub(crate) fn print(text: &str) -> Result<()> {
     print_on(&mut std::io::stdout().lock(), text)
 }
 
 /// The same for any writer in place of stdout.
 pub(crate) fn print_on(out: &mut dyn Write, text: &str) -> Result<()> {
+    print_drawn_on(out, &visible_lines(text))
+}
+
+/// The same for what a drawer has escaped and coloured.
+pub(crate) fn print_drawn_on(out: &mut dyn Write, text: &str) -> Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
             Err(Error::environment(format!("cannot write to stdout: {cause}")))

@@ -27,7 +27,7 @@ pub struct VerdictOutput {
 impl VerdictOutput {
     /// Rejects an output that would overwrite an input, or that cannot be a file.
     pub fn check(&self, inputs: &[&Path]) -> Result<()> {
-        check_output(self.file(), inputs)
+        check_text_output(self.file(), inputs)
     }
 
     /// Writes the verdict, and returns its exit code.
@@ -42,6 +42,18 @@ impl VerdictOutput {
 
     fn file(&self) -> Option<&Path> {
         self.output.as_deref().filter(|path| *path != Path::new("-"))
+    }
+}
+
+/// The same for text, which a browser would take for a page if its file were called one.
+pub(super) fn check_text_output(output: Option<&Path>, inputs: &[&Path]) -> Result<()> {
+    match output.filter(|path| is_page(path)) {
+        Some(path) => Err(Error::usage(format!(
+            "--output {} is the name of a page, and this is text; name another file, or write a page with `commgauge report` or \
+             `commgauge judge`",
+            path.display()
+        ))),
+        None => check_output(output, inputs),
     }
 }
 

@@ -37,6 +37,7 @@ fn suspects(host: &str) -> Suspects {
             library: "Open MPI 4.1.4".to_owned(),
             world_size: 512,
             synthetic: true,
+            measured_by: None,
         }],
         examined: Examined {
             nodes: 64,

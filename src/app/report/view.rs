@@ -64,6 +64,8 @@ pub struct View {
     pub end: Option<End>,
     /// True while the run is still running.
     pub running: bool,
+    /// True where the digests of the record do not fit its lines.
+    pub was_changed: bool,
 }
 
 impl View {
@@ -108,11 +110,12 @@ impl View {
             late,
             end: record.end.clone(),
             running: record.running,
+            was_changed: record.seal.tampering().is_some(),
         }
     }
 
     /// The exit code of the record, the most severe first: 4 for wrong data, then the failure of the run itself (5, 6
-    /// or 7) or 6 for a failed case, 7 where something planned was not measured, 0 where everything is complete and
+    /// or 7) or 6 for a failed case, 7 where something planned was not measured or the record was changed, 0 where everything is complete and
     /// correct. Skipped cases do not matter.
     pub fn exit_code(&self) -> i32 {
         let any = |wanted: fn(&Status) -> bool| self.rows.iter().any(|row| wanted(&row.status));
@@ -124,7 +127,7 @@ impl View {
         match ended {
             Some((EndStatus::Failed, code @ 5..=7)) => return code,
             _ if any(|status| matches!(status, Status::Failed(_))) || self.any_other_outcome(is_failed) => return 6,
-            Some((EndStatus::Complete, _)) => {}
+            Some((EndStatus::Complete, _)) if !self.was_changed => {}
             Some(_) | None => return 7,
         }
         let unmeasured = |row: &Row| match row.status {

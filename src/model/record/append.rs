@@ -4,6 +4,7 @@ use super::journal::finite_json;
 use super::line::End;
 use super::lock::lock;
 use super::reader::CompleteLines;
+use super::seal::END;
 use super::{Line, path_error};
 use commgauge_base::error::{Error, Result};
 use std::fs::{File, OpenOptions};
@@ -36,20 +37,19 @@ pub fn append_missing_end(path: &Path, lines: &[Line], end: &End, writer: Writer
         Writer::Ending(patience) => lock(&file, path, patience)?,
         Writer::Stopped => {}
     }
-    let Some(mut whole) = complete_lines_without_end(&file).map_err(failed)? else { return Ok(false) };
+    let Some(whole) = complete_lines_without_end(&file).map_err(failed)? else { return Ok(false) };
     file.set_len(whole.bytes).map_err(failed)?;
+    let lines_before = whole.chain.lines() + lines.len() as u64;
+    let mut sealing = whole.chain.into_sealing();
     let unwritable = |cause| Error::environment(format!("cannot end the record {}: {cause}", path.display()));
     let mut added = Vec::new();
     for line in lines {
-        let mut text = finite_json(line).map_err(unwritable)?;
-        text.push(b'\n');
-        whole.sealing.add(&text);
+        let text = sealing.seal(&finite_json(line).map_err(unwritable)?);
+        sealing.add(&text);
         added.extend(text);
     }
-    let lines_before = Some(whole.lines + lines.len() as u64);
-    let unsealed = Line::End(End { lines_before, sha256: None, ..end.clone() });
-    added.extend(whole.sealing.seal(&finite_json(&unsealed).map_err(unwritable)?));
-    added.push(b'\n');
+    let end = Line::End(End { lines_before: Some(lines_before), ..end.clone() });
+    added.extend(sealing.seal(&finite_json(&end).map_err(unwritable)?));
     file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(&added)).and_then(|()| file.sync_data()).map_err(failed)?;
     Ok(true)
 }
@@ -63,9 +63,9 @@ fn complete_lines_without_end(file: &File) -> std::io::Result<Option<CompleteLin
     loop {
         text.clear();
         if reader.read_until(b'\n', &mut text)? == 0 || text.last() != Some(&b'\n') {
-            return Ok((whole.lines > 0 && !ended).then_some(whole));
+            return Ok((whole.chain.lines() > 0 && !ended).then_some(whole));
         }
-        ended = text.starts_with(b"{\"line\":\"end\",");
+        ended = text.starts_with(END);
         whole.add(&text);
     }
 }
@@ -73,6 +73,7 @@ fn complete_lines_without_end(file: &File) -> std::io::Result<Option<CompleteLin
 #[cfg(test)]
 mod tests {
     use super::super::line::EndStatus;
+    use super::super::seal::sealed;
     use super::super::{Record, Seal};
     use super::*;
     use commgauge_base::units::Seconds;
@@ -97,7 +98,7 @@ mod tests {
     fn a_record_that_was_cut_off_anywhere_gets_an_honest_sealed_end() {
         let lines: Vec<&str> = SAMPLE.lines().collect();
         for (complete_lines, torn) in [(2, ""), (3, "{\"line\":\"cas"), (lines.len() - 1, "{")] {
-            let (done, text) = conclude(&format!("{}\n{torn}", lines[..complete_lines].join("\n")));
+            let (done, text) = conclude(&format!("{}{torn}", sealed(&lines[..complete_lines])));
             assert!(done);
             let record = Record::parse(text.as_bytes(), "run.jsonl").unwrap();
             let end = record.end.expect("an end");

@@ -152,9 +152,8 @@ impl Assembly {
         if let Some((written, found)) = self.lost {
             warnings.push(format!("the run wrote {written} lines before its end, the record holds {found} of them"));
         }
-        if seal == Seal::Broken {
-            warnings.push("the record was changed after it was written: its digest does not fit".to_owned());
-        }
+        warnings.extend(seal.tampering());
+        header.notes.extend(seal.note());
         warnings.extend(self.unwatched);
         if let Some(hang) = &self.hang {
             warnings.push(hang.sentence());

@@ -3,7 +3,9 @@
 //! It does not interpret the lines; reading is in `reader` and `follower`.
 
 use super::file_place::{FilePlace, kept_names, place_of};
+use super::line::End;
 use super::lock::{READERS, lock};
+use super::reader::CompleteLines;
 use super::seal::Sealing;
 use super::write_access::{WriteAccess, wait_for_the_end};
 use super::{Line, path_error};
@@ -67,14 +69,10 @@ impl Journal {
     ///
     /// # Errors
     /// Where the system has no more open files.
-    pub(super) fn append_after(
-        path: &Path,
-        file: File,
-        (lines, bytes): (u64, u64),
-        sealing: Sealing,
-    ) -> Result<Journal> {
+    pub(super) fn append_after(path: &Path, file: File, whole: CompleteLines) -> Result<Journal> {
         let mut journal = Journal::on_file(path, file)?;
-        (journal.lines, journal.bytes, journal.sealing) = (lines, bytes, sealing);
+        (journal.lines, journal.bytes) = (whole.chain.lines(), whole.bytes);
+        journal.sealing = whole.chain.into_sealing();
         Ok(journal)
     }
 
@@ -112,8 +110,8 @@ impl Journal {
         self.moved.take()
     }
 
-    /// Appends one line with one write, and syncs to disk at most once a second. The end line gets the digest of the whole
-    /// record. If the file was removed, the record goes on in a copy beside it. Does not return where another process
+    /// Appends one line with one write, and syncs to disk at most once a second. The line gets the digest of the
+    /// record up to it. If the file was removed, the record goes on in a copy beside it. Does not return where another process
     /// has ended the record: then this one is being ended.
     ///
     /// # Errors
@@ -128,8 +126,7 @@ impl Journal {
             return Err(self.failure("append to", "its last line is torn and could not be cut off"));
         }
         self.find_file(locked)?;
-        let mut text = self.text_of(line).map_err(|cause| self.failure("append to", cause))?;
-        text.push(b'\n');
+        let text = self.sealing.seal(&finite_json(line).map_err(|cause| self.failure("append to", cause))?);
         if let Err(cause) = self.disk.write_all(&text) {
             self.torn = self.disk.cut(self.bytes).is_err();
             return Err(self.failure("append to", cause));
@@ -171,16 +168,6 @@ impl Journal {
         self.disk = Box::new(file);
         self.dirty = true;
         Ok(path)
-    }
-
-    fn text_of(&self, line: &Line) -> serde_json::Result<Vec<u8>> {
-        match line {
-            Line::End(end) => {
-                let unsealed = Line::End(super::line::End { sha256: None, ..end.clone() });
-                Ok(self.sealing.seal(&finite_json(&unsealed)?))
-            }
-            other => finite_json(other),
-        }
     }
 
     /// Syncs every line to disk.
@@ -298,11 +285,16 @@ fn explain_refusal(path: &Path, cause: &io::Error) -> Error {
     Error::usage(format!("cannot create the record {shown}: {problem}"))
 }
 
-/// The line as JSON, refused where a number is not finite: it would become `null` and make the line unreadable.
+/// The line as JSON without its digest, refused where a number is not finite: it would become `null` and make the line unreadable.
 pub(super) fn finite_json(line: &Line) -> serde_json::Result<Vec<u8>> {
     use serde::Serialize;
     let mut text = Vec::with_capacity(4096);
-    line.serialize(&mut serde_json::Serializer::with_formatter(&mut text, FiniteOnly))?;
+    let mut serializer = serde_json::Serializer::with_formatter(&mut text, FiniteOnly);
+    match line {
+        // An end line that was read has its old digest.
+        Line::End(end) => Line::End(End { sha256: None, ..end.clone() }).serialize(&mut serializer)?,
+        other => other.serialize(&mut serializer)?,
+    }
     Ok(text)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Numbers carry their unit in their name; there is no NaN and no infinity, an unknown value is left out or null.
 
-pub use super::backend_line::BackendLine;
+pub use super::backend_line::{BackendLine, ForeignTool};
 use super::calibration_line::{CalibrationLine, PlanGrowth};
 pub use super::case_facts::{CaseFacts, StepUse};
 use super::device_line::{DeviceReadingsLine, DevicesLine};

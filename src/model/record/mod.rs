@@ -32,8 +32,10 @@ pub mod resume_line;
 mod samples_line;
 mod schema;
 mod seal;
+pub mod secrets;
 mod settings_line;
 pub mod unwatched_line;
+mod variables;
 mod write_access;
 
 pub use append::{Writer, append_missing_end};

@@ -1,43 +1,15 @@
 //! Where the numbers come from: host, process, processors and the allowed part of the environment.
 
 use super::rank_facts::RankFacts;
+use super::secrets::{HIDDEN, is_secret};
+pub use super::variables::is_launcher_internal;
+use super::variables::is_recorded;
 use commgauge_base::digest;
 use commgauge_base::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
-
-/// Prefixes of the environment variables that are recorded: those that control MPI, NCCL and the launcher. All others are
-/// left out, since an environment may contain secrets.
-const RECORDED_PREFIXES: [&str; 10] = [
-    "NCCL_",
-    "OMPI_MCA_",
-    "PRTE_MCA_",
-    "MPIR_CVAR_",
-    "I_MPI_",
-    "UCX_",
-    "FI_",
-    "SLURM_JOB_",
-    "SLURM_NTASKS",
-    "CUDA_VISIBLE_DEVICES",
-];
-
-/// Of those, variables that a launcher sets for its own processes, such as addresses and session folders.
-const INTERNAL_PREFIXES: [&str; 12] = [
-    "OMPI_MCA_orte_",
-    "OMPI_MCA_ess",
-    "OMPI_MCA_pmix",
-    "OMPI_MCA_shmem_RUNTIME",
-    "OMPI_MCA_initial_wdir",
-    "OMPI_MCA_mpi_oversubscribe",
-    "I_MPI_INFO_",
-    "I_MPI_INTERNAL_",
-    "I_MPI_PIN_INFO",
-    "I_MPI_PIN_MAPPING",
-    "I_MPI_HYDRA_",
-    "I_MPI_RETURN_",
-];
 
 /// The facts of a rank as its own process knows them; `node` is filled in once all ranks are gathered.
 pub fn rank_facts(rank: u32) -> RankFacts {
@@ -73,21 +45,13 @@ pub fn number_hosts(ranks: &mut [RankFacts]) {
     }
 }
 
-/// The recorded part of the environment.
+/// The recorded part of the environment. Of variables whose name says that they are secret, only that they are set.
 pub fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
         .filter(|(name, _)| is_recorded(name))
+        .map(|(name, value)| if is_secret(&name) { (name, HIDDEN.to_owned()) } else { (name, value) })
         .collect()
-}
-
-fn is_recorded(name: &str) -> bool {
-    RECORDED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !is_launcher_internal(name)
-}
-
-/// Whether a launcher sets the variable for its own processes only.
-pub fn is_launcher_internal(name: &str) -> bool {
-    INTERNAL_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// SHA-256 of the running program, in hexadecimal.
@@ -141,22 +105,5 @@ mod tests {
         let mut ranks = [on(0, "b"), on(1, "a"), on(2, "b")];
         number_hosts(&mut ranks);
         assert_eq!(ranks.map(|r| r.node), [0, 1, 0]);
-    }
-
-    #[test]
-    fn only_allowed_variables_are_recorded() {
-        for (name, recorded) in [
-            ("NCCL_ALGO", true),
-            ("OMPI_MCA_btl", true),
-            ("OMPI_MCA_orte_hnp_uri", false),
-            ("I_MPI_FABRICS", true),
-            ("I_MPI_PIN_INFO", false),
-            ("I_MPI_INFO_NP", false),
-            ("SLURM_JOB_ID", true),
-            ("AWS_SECRET_ACCESS_KEY", false),
-            ("PATH", false),
-        ] {
-            assert_eq!(is_recorded(name), recorded, "{name}");
-        }
     }
 }

@@ -6,11 +6,12 @@
 use super::assemble::Assembly;
 use super::contents::Record;
 use super::line::{CaseLine, EndStatus};
-use super::seal::{Seal, Sealing};
+use super::seal::{Chain, Seal};
 use super::{FORMAT, Line, VERSION, path_error};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::input_file;
 use serde::Deserialize;
-use std::fs::{File, TryLockError};
+use std::fs::TryLockError;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -43,7 +44,7 @@ impl Record {
     /// environment error where the disk failed.
     pub fn read(path: &Path) -> Result<Record> {
         let unreadable = |cause| path_error("read the record", path, &cause);
-        let file = File::open(path).map_err(unreadable)?;
+        let file = input_file::open(path).map_err(unreadable)?;
         // Checked before reading, so that an end line that is written meanwhile is seen.
         let running = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
         let _ = file.unlock();
@@ -95,7 +96,7 @@ impl Record {
     ) -> Result<(Record, CompleteLines)> {
         let unreadable = |cause| path_error("read the record", Path::new(name), &cause);
         let wrong = |text: String| Error::usage(format!("{name}{text}"));
-        let (mut assembly, mut whole_part, mut seal) = (Assembly::default(), CompleteLines::default(), Seal::Absent);
+        let (mut assembly, mut whole_part) = (Assembly::default(), CompleteLines::default());
         let (mut text, mut number, mut torn) = (Vec::new(), 0u64, false);
         if reader.fill_buf().map_err(unreadable)?.first().is_some_and(|byte| *byte != b'{') {
             return Err(wrong(" is not a commgauge record: its first line is not a JSON object".to_owned()));
@@ -117,13 +118,6 @@ impl Record {
             }
             match parse(&text) {
                 Ok(line) => {
-                    seal = match line {
-                        // A broken digest of an earlier launch stays broken.
-                        _ if seal == Seal::Broken => seal,
-                        Line::End(_) => whole_part.sealing.check(&text),
-                        Line::Resume(_) => Seal::Absent,
-                        _ => seal,
-                    };
                     each(&line);
                     assembly.add(line).map_err(|problem| wrong(format!(", line {number}: {problem}")))?;
                 }
@@ -134,7 +128,7 @@ impl Record {
                 whole_part.add(&text);
             }
         }
-        let record = assembly.finish(torn, running, seal).ok_or_else(|| match running {
+        let record = assembly.finish(torn, running, whole_part.chain.seal()).ok_or_else(|| match running {
             true => wrong(" has no complete line yet; the run that writes it has just begun".to_owned()),
             false => wrong(" holds no complete line of a record".to_owned()),
         })?;
@@ -145,8 +139,7 @@ impl Record {
 /// The complete lines of a file.
 #[derive(Default)]
 pub(super) struct CompleteLines {
-    pub sealing: Sealing,
-    pub lines: u64,
+    pub chain: Chain,
     pub bytes: u64,
     /// Whether the last of them lacks its line feed.
     pub lacks_line_feed: bool,
@@ -154,8 +147,7 @@ pub(super) struct CompleteLines {
 
 impl CompleteLines {
     pub fn add(&mut self, text: &[u8]) {
-        self.sealing.add(text);
-        self.lines += 1;
+        self.chain.add(text);
         self.bytes += text.len() as u64;
         self.lacks_line_feed = text.last() != Some(&b'\n');
     }

@@ -7,8 +7,9 @@ use super::journal::Journal;
 use super::line::Plan;
 use super::lock::{READERS, lock};
 use super::reader::CompleteLines;
-use super::{Line, Record, Seal, path_error};
+use super::{Line, Record, path_error};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::input_file::ensure_file;
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -34,6 +35,7 @@ pub struct Reopened {
 /// Where it is not a record, was changed after it was written, or is being written by another process.
 pub fn reopen(path: &Path) -> Result<Reopened> {
     let unusable = |cause| path_error("resume the record", path, &cause);
+    ensure_file(path).map_err(unusable)?;
     let file = OpenOptions::new().read(true).append(true).open(path).map_err(unusable)?;
     lock(&file, path, READERS)?;
     let (mut plan, mut growths) = (None, Vec::new());
@@ -44,10 +46,8 @@ pub fn reopen(path: &Path) -> Result<Reopened> {
     };
     let name = path.display().to_string();
     let (record, whole) = Record::read_lines(BufReader::new(&file), &name, false, &mut observe)?;
-    if record.seal == Seal::Broken {
-        return Err(Error::usage(format!(
-            "{name} was changed after it was written (its digest does not fit), so no run can continue it; start a new one"
-        )));
+    if let Some(problem) = record.seal.tampering() {
+        return Err(Error::usage(format!("{name}: {problem}, so no run can continue it; start a new one")));
     }
     let length = file.metadata().map_err(unusable)?.len();
     let torn_bytes = length.saturating_sub(whole.bytes);
@@ -67,18 +67,20 @@ impl Reopened {
         }
         if whole.lacks_line_feed {
             file.write_all(b"\n").map_err(failed)?;
-            whole.sealing.add(b"\n");
+            whole.chain.add_line_feed();
             whole.bytes += 1;
         }
         file.sync_all().map_err(failed)?;
-        Journal::append_after(&path, file, (whole.lines, whole.bytes), whole.sealing)
+        Journal::append_after(&path, file, whole)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Seal;
     use super::super::line::{CaseLine, End, EndStatus, StopReason};
     use super::super::resume_line::{Change, ResumeLine};
+    use super::super::seal::sealed;
     use super::*;
     use commgauge_base::units::Seconds;
 
@@ -104,7 +106,7 @@ mod tests {
     /// Resumes what is left of a record, adds lines and an end line, and reads it.
     fn resumed_with(path: &Path, lines: &[Line]) -> Record {
         let reopened = reopen(path).unwrap();
-        let before = reopened.whole.lines;
+        let before = reopened.whole.chain.lines();
         let mut journal = reopened.resume().unwrap();
         assert_eq!(journal.lines(), before);
         journal.write(&resume_line(Vec::new())).unwrap();
@@ -121,8 +123,8 @@ mod tests {
         let path = folder.path().join("run.jsonl");
         // The first few kinds of lines are enough, so that the test stays quick.
         let lines: Vec<&str> = SAMPLE.lines().take(5).collect();
-        let text = lines.join("\n") + "\n";
-        let header_length = lines[0].len();
+        let text = sealed(&lines);
+        let header_length = text.find('\n').unwrap();
         let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
         // Each cut costs a flush to disk: every byte near an end of a line, where the outcome changes, and every 23rd elsewhere.
         let is_near_an_end = |cut: &usize| ends.iter().any(|end| end.abs_diff(*cut) < 8);
@@ -146,7 +148,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
         let lines: Vec<&str> = SAMPLE.lines().take(5).collect();
-        std::fs::write(&path, lines.join("\n")).unwrap();
+        std::fs::write(&path, sealed(&lines).trim_end()).unwrap();
         let cases = Record::read(&path).unwrap().cases.len();
         assert_eq!(reopen(&path).unwrap().torn_bytes, 0);
         assert_eq!(resumed_with(&path, &[]).cases.len(), cases);
@@ -184,12 +186,32 @@ mod tests {
         let changed = whole.replacen("\"seed\":", "\"seed\":1", 1);
         std::fs::write(&path, &changed).unwrap();
         let error = reopen(&path).err().expect("changed");
-        assert!(error.exit_code() == 2 && error.to_string().contains("was changed after"), "{error}");
+        assert!(error.exit_code() == 2 && error.to_string().contains("the digest of line 1 does not fit"), "{error}");
         std::fs::write(&path, &whole).unwrap();
         resumed_with(&path, &[]);
         let resumed = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, resumed.replacen("\"seed\":", "\"seed\":1", 1)).unwrap();
-        assert_eq!(Record::read(&path).unwrap().seal, Seal::Broken);
+        assert_eq!(Record::read(&path).unwrap().seal, Seal::Broken(1));
+    }
+
+    #[test]
+    fn a_record_that_was_cut_off_and_edited_is_refused_with_the_line_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let lines: Vec<&str> = SAMPLE.lines().take(6).collect();
+        let text = sealed(&lines);
+        let edited = text.replacen("\"slowest_nanoseconds\":[", "\"slowest_nanoseconds\":[1", 1);
+        let line = edited.lines().zip(text.lines()).position(|(edited, line)| edited != line).unwrap() + 1;
+        std::fs::write(&path, &edited).unwrap();
+        let error = reopen(&path).err().expect("edited");
+        assert!(error.exit_code() == 2 && error.to_string().contains(&format!("of line {line} does not")), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), edited);
+        // Without any digest it looks as an older version wrote it: it can be resumed, and says so for ever.
+        std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+        let record = resumed_with(&path, &[]);
+        assert_eq!(record.seal, Seal::Unsealed(6));
+        let notes = record.header.notes.join("\n");
+        assert!(notes.contains("whether its first 6 lines were changed"), "{notes}");
     }
 
     #[test]

@@ -19,7 +19,22 @@ pub fn schema() -> Value {
             facts.insert("const".to_owned(), value);
         }
     }
+    if let Some(Value::Array(kinds)) = schema.get_mut("oneOf") {
+        for facts in kinds.iter_mut().filter_map(|kind| kind.get_mut("properties")?.as_object_mut()) {
+            facts.insert("sha256".to_owned(), digest());
+        }
+    }
     schema
+}
+
+/// The last key of every line, which the journal adds.
+fn digest() -> Value {
+    json!({
+        "description": "SHA-256 of every byte of the file before this key, in hexadecimal: a chain over all lines, by which a line \
+                        that was changed can be named. Always the last key; older versions have it in the end line alone.",
+        "pattern": "^[0-9a-f]{64}$",
+        "type": "string"
+    })
 }
 
 #[cfg(test)]
@@ -45,6 +60,9 @@ mod tests {
             let errors: Vec<String> = validator.iter_errors(&line).map(|error| error.to_string()).collect();
             assert!(errors.is_empty(), "line {}: {errors:?}", index + 1);
         }
+        assert!(!validator.is_valid(
+            &json!({"line": "end", "status": "complete", "exit_code": 0, "elapsed_seconds": 1, "sha256": "?"})
+        ));
         assert!(!validator.is_valid(&json!({"line": "poem"})));
         assert!(!validator.is_valid(&json!({"line": "end", "status": "complete"})), "the exit code is missing");
     }

@@ -1,82 +1,252 @@
-//! The digest that a record carries of itself: whether any byte was changed since it was written.
+//! The digests that a record carries of itself: whether any line was changed, taken out or put in since it was written.
 //!
-//! It detects accidents (an editor, a disk, a merge), not forgery: anyone who can write the file can also renew the digest.
+//! Every line ends with the SHA-256 of the file up to there, the digests of the earlier lines included: a chain from the header
+//! on. It detects accidents (an editor, a disk, a merge) and edits, not forgery: whoever has the program can write all digests
+//! anew.
 
 use commgauge_base::digest::hexadecimal;
 use sha2::{Digest, Sha256};
 
-/// The text before the digest in the last line; the digest and two characters follow.
+/// The text before the digest, which is always the last key of a line; the digest and two characters follow.
 const KEY: &[u8] = b",\"sha256\":\"";
 /// Hexadecimal digits of SHA-256.
 const DIGITS: usize = 64;
 
-/// Result of checking the digest of a record.
+/// What the digests of a record say of its lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seal {
-    /// The record is unchanged since it was written.
+    /// Every line is as it was written.
     Whole,
-    /// The record has no digest: it was cut off, or written by an older version.
+    /// Every line is as it was written, according to the digest of the end lines alone: an older version wrote the record.
+    EndOnly,
+    /// So many lines from the first on had no digest when the run was resumed: they may have been changed before.
+    Unsealed(u64),
+    /// No digest covers the last lines: an older version wrote the record.
     Absent,
-    /// The record was changed.
-    Broken,
+    /// The digest of this line, counted from 1, does not fit, or is missing: this line was changed, or one before it was taken
+    /// out or put in.
+    Broken(u64),
 }
 
-/// Computes the digest of a record line by line.
+impl Seal {
+    /// That the record was changed, and where, as a sentence; none where the digests fit.
+    pub fn tampering(self) -> Option<String> {
+        match self {
+            Seal::Broken(line) => Some(format!(
+                "the record was changed after it was written: the digest of line {line} does not fit (that line was changed, or \
+                 one before it was taken out or put in)"
+            )),
+            _ => None,
+        }
+    }
+
+    /// What a reader should know of an unbroken record that is less than whole, as a sentence.
+    pub fn note(self) -> Option<String> {
+        let older = "the record was written by an older commgauge";
+        match self {
+            Seal::Whole | Seal::Broken(_) => None,
+            Seal::EndOnly => Some(format!("{older}: one digest at its end covers it, and not each line")),
+            Seal::Absent => Some(format!("{older}: it carries no digest that would show changes")),
+            Seal::Unsealed(lines) => Some(format!(
+                "{older} and resumed by this one: nothing shows whether its first {lines} lines were changed before that"
+            )),
+        }
+    }
+}
+
+/// Writes the digests of a record.
 #[derive(Clone, Default)]
 pub(super) struct Sealing {
     digest: Sha256,
 }
 
 impl Sealing {
-    /// Adds the next line, including its line feed.
+    /// The text of a line (a JSON object without line feed) as it is written, with its digest and a line feed.
+    pub fn seal(&self, line: &[u8]) -> Vec<u8> {
+        let open = line.strip_suffix(b"}").unwrap_or(line);
+        let digest = hexadecimal(self.digest.clone().chain_update(open));
+        [open, KEY, digest.as_bytes(), b"\"}\n"].concat()
+    }
+
+    /// Adds a line that was written, with its line feed.
     pub fn add(&mut self, line: &[u8]) {
         self.digest.update(line);
     }
 
-    /// The text of the end line (without line feed) with the digest of everything before the key.
-    pub fn seal(&self, end: &[u8]) -> Vec<u8> {
-        let open = end.strip_suffix(b"}").unwrap_or(end);
-        [open, KEY, self.over(open).as_bytes(), b"\"}"].concat()
+    /// Adds a line that was read, and says whether its digest fits; none where it has no digest.
+    fn check(&mut self, line: &[u8]) -> Option<bool> {
+        let object = line.strip_suffix(b"\n").unwrap_or(line);
+        let open = object.len().checked_sub(KEY.len() + DIGITS + 2);
+        let digest = open.and_then(|open| object[open..].strip_prefix(KEY)?.strip_suffix(b"\"}"));
+        let (open, tail) = line.split_at(open.filter(|_| digest.is_some()).unwrap_or(line.len()));
+        self.digest.update(open);
+        let fits = digest.map(|digest| digest == hexadecimal(self.digest.clone()).as_bytes());
+        self.digest.update(tail);
+        fits
     }
+}
 
-    /// Checks the digest of an end line against the lines before it.
-    pub fn check(&self, end: &[u8]) -> Seal {
-        let end = end.strip_suffix(b"\n").unwrap_or(end);
-        let tail = KEY.len() + DIGITS + 2;
-        let Some((open, tail)) = end.len().checked_sub(tail).map(|at| end.split_at(at)) else { return Seal::Absent };
-        match tail.strip_prefix(KEY).and_then(|tail| tail.strip_suffix(b"\"}")) {
-            None => Seal::Absent,
-            Some(digest) if digest == self.over(open).as_bytes() => Seal::Whole,
-            Some(_) => Seal::Broken,
+/// Checks the digests of a record that is read, line by line.
+#[derive(Default)]
+pub(super) struct Chain {
+    sealing: Sealing,
+    lines: u64,
+    /// True from the first line on that carries a digest and is no end line: from there on all must.
+    is_chained: bool,
+    /// True where no digest covers the last line.
+    is_open: bool,
+    has_digest: bool,
+    starts_chained: bool,
+    unsealed: u64,
+    broken: Option<u64>,
+}
+
+impl Chain {
+    /// Adds the next line.
+    pub fn add(&mut self, line: &[u8]) {
+        let (is_end, is_resume) = (line.starts_with(END), line.starts_with(RESUME));
+        if is_resume && self.is_open {
+            self.unsealed = self.lines;
+        }
+        self.lines += 1;
+        match self.sealing.check(line) {
+            Some(fits) => {
+                self.broken = self.broken.or((!fits).then_some(self.lines));
+                self.starts_chained |= self.lines == 1;
+                self.is_chained |= !is_end;
+                (self.has_digest, self.is_open) = (true, false);
+            }
+            None if self.is_chained => self.broken = self.broken.or(Some(self.lines)),
+            None => self.is_open = true,
         }
     }
 
-    fn over(&self, open: &[u8]) -> String {
-        hexadecimal(self.digest.clone().chain_update(open))
+    /// Adds a line feed that the last line lacks.
+    pub fn add_line_feed(&mut self) {
+        self.sealing.add(b"\n");
+    }
+
+    /// Lines so far.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// What the digests say.
+    pub fn seal(&self) -> Seal {
+        match self.broken {
+            Some(line) => Seal::Broken(line),
+            None if self.unsealed > 0 => Seal::Unsealed(self.unsealed),
+            None if self.is_open || !self.has_digest => Seal::Absent,
+            None if self.starts_chained => Seal::Whole,
+            None => Seal::EndOnly,
+        }
+    }
+
+    /// Goes on writing where the record ends.
+    pub fn into_sealing(self) -> Sealing {
+        self.sealing
     }
 }
+
+/// Lines without digests, as a run writes them.
+#[cfg(test)]
+pub(super) fn sealed(lines: &[&str]) -> String {
+    let mut sealing = Sealing::default();
+    let sealed = lines.iter().map(|line| {
+        let text = sealing.seal(line.as_bytes());
+        sealing.add(&text);
+        String::from_utf8(text).unwrap()
+    });
+    sealed.collect()
+}
+
+/// How an end line begins, and a resume line.
+pub(super) const END: &[u8] = b"{\"line\":\"end\",";
+const RESUME: &[u8] = b"{\"line\":\"resume\",";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn lines_of(lines: &[&str]) -> Vec<Vec<u8>> {
+        sealed(lines).split_inclusive('\n').map(|line| line.as_bytes().to_vec()).collect()
+    }
+
+    fn seal_of(lines: &[Vec<u8>]) -> Seal {
+        let mut chain = Chain::default();
+        lines.iter().for_each(|line| chain.add(line));
+        chain.seal()
+    }
+
+    const LINES: [&str; 4] = [
+        r#"{"line":"header","a":1}"#,
+        r#"{"line":"case","b":2}"#,
+        r#"{"line":"case","b":3}"#,
+        r#"{"line":"end","c":4}"#,
+    ];
+
     #[test]
-    fn a_sealed_text_is_whole_and_no_byte_of_it_can_change() {
-        let mut sealing = Sealing::default();
-        sealing.add(b"{\"a\":1}\n");
-        let end = sealing.seal(b"{\"end\":2}");
-        // sha256sum of `{"a":1}`, line feed, `{"end":2`.
-        let text = String::from_utf8(end.clone()).unwrap();
-        assert!(text.starts_with("{\"end\":2,\"sha256\":\"") && text.ends_with("\"}"), "{text}");
-        assert_eq!(sealing.check(&end), Seal::Whole);
-        for at in 0..end.len() {
-            let mut other = end.clone();
-            other[at] ^= 1;
-            assert_ne!(sealing.check(&other), Seal::Whole, "byte {at}");
+    fn no_byte_of_any_line_can_change_and_the_line_is_named() {
+        let lines = lines_of(&LINES);
+        // sha256sum of `{"line":"header","a":1`.
+        let first = String::from_utf8(lines[0].clone()).unwrap();
+        let digest = commgauge_base::digest::sha256(r#"{"line":"header","a":1"#);
+        assert_eq!(first, format!("{{\"line\":\"header\",\"a\":1,\"sha256\":\"{digest}\"}}\n"));
+        assert_eq!(seal_of(&lines), Seal::Whole);
+        for index in 0..lines.len() {
+            for at in 0..lines[index].len() - 1 {
+                let mut harmed = lines.clone();
+                harmed[index][at] ^= 1;
+                let seal = seal_of(&harmed);
+                // A header whose key is spoiled looks like one without digest; the next line then does not fit.
+                let named = [Seal::Broken(index as u64 + 1), Seal::Broken(2)];
+                assert!(named[..1 + usize::from(index == 0)].contains(&seal), "line {index}, byte {at}: {seal:?}");
+            }
         }
-        assert_eq!(sealing.check(b"{\"end\":2}"), Seal::Absent);
-        assert_eq!(sealing.check(b"{}"), Seal::Absent);
-        sealing.add(b"one line more\n");
-        assert_eq!(sealing.check(&end), Seal::Broken);
+    }
+
+    #[test]
+    fn lines_that_are_taken_out_doubled_or_swapped_are_noticed_where_they_were() {
+        let lines = lines_of(&LINES);
+        let without = |at: usize| [&lines[..at], &lines[at + 1..]].concat();
+        assert_eq!(seal_of(&without(0)), Seal::Broken(1));
+        assert_eq!(seal_of(&without(1)), Seal::Broken(2));
+        let doubled = [&lines[..2], &lines[1..]].concat();
+        assert_eq!(seal_of(&doubled), Seal::Broken(3));
+        let swapped = [lines[0].clone(), lines[2].clone(), lines[1].clone(), lines[3].clone()];
+        assert_eq!(seal_of(&swapped), Seal::Broken(2));
+        assert_eq!(seal_of(&lines[..2]), Seal::Whole, "what is left of a record that was cut off is as it was written");
+    }
+
+    #[test]
+    fn a_line_without_digest_among_others_is_broken_and_old_records_are_told_from_new_ones() {
+        let new = lines_of(&LINES);
+        let plain = |line: &str| format!("{line}\n").into_bytes();
+        let mut stripped = new.clone();
+        stripped[2] = plain(LINES[2]);
+        assert_eq!(seal_of(&stripped), Seal::Broken(3));
+        let old: Vec<Vec<u8>> = LINES.iter().map(|line| plain(line)).collect();
+        assert_eq!(seal_of(&old), Seal::Absent);
+        // An older version wrote the digest of the end line alone.
+        let mut chain = Chain::default();
+        old[..3].iter().for_each(|line| chain.add(line));
+        let end = chain.sealing.seal(LINES[3].as_bytes());
+        let ended = [&old[..3], &[end]].concat();
+        assert_eq!(seal_of(&ended), Seal::EndOnly);
+        let mut changed = ended.clone();
+        changed[1][10] ^= 1;
+        assert_eq!(seal_of(&changed), Seal::Broken(4));
+        // Cut off and resumed: nothing covered its lines when they were read again.
+        let resume = r#"{"line":"resume","d":5}"#;
+        for (before, seal) in [(&old[..3], Seal::Unsealed(3)), (&ended[..], Seal::EndOnly), (&new[..3], Seal::Whole)] {
+            let mut chain = Chain::default();
+            before.iter().for_each(|line| chain.add(line));
+            let mut lines = before.to_vec();
+            for text in [resume, LINES[3]] {
+                lines.push(chain.sealing.seal(text.as_bytes()));
+                chain.add(&lines[lines.len() - 1].clone());
+            }
+            assert_eq!(seal_of(&lines), seal);
+        }
     }
 }

@@ -7,6 +7,7 @@ use commgauge_base::units::Bytes;
 use commgauge_model::layout::Locality;
 use commgauge_model::record::line::{BackendLine, CaseFacts, FORMAT, Header, Plan, Settings, StepUse, VERSION};
 use commgauge_model::record::provenance;
+use commgauge_model::record::secrets::without_secrets;
 use commgauge_model::workload::Use;
 
 /// Header, the first line of the record.
@@ -22,11 +23,12 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
         program: request.program.to_owned(),
         program_version: provenance::program_version().to_owned(),
         program_sha256: ranks.program_sha256.clone(),
-        command_line: std::env::args().collect(),
-        launch_command: request.launch_command.clone(),
+        command_line: without_secrets(&std::env::args().collect::<Vec<_>>()),
+        launch_command: request.launch_command.as_deref().map(without_secrets),
         suite: request.suite.clone(),
         backend: BackendLine {
             name: facts.name.to_owned(),
+            measured_by: None,
             synthetic: facts.synthetic,
             library: facts.library,
             transport: facts.transport,

@@ -6,16 +6,21 @@
 //! all ranks, writes a report, and ends all ranks. Continue with `collector`; `start` starts the watchdog.
 
 mod activity;
+pub mod authentication;
 pub mod collector;
 mod deadline;
+mod keyed_hash;
+mod marks;
 mod message;
 mod reporter;
 mod start;
+mod token;
 mod watched;
 pub mod wire;
 
 pub use activity::Activity;
 pub use deadline::{SETUP_DEADLINE, deadline_of_case, deadline_of_product, deadline_of_replay};
+pub use marks::{COLLECTOR_VARIABLE, LAUNCH_MARK};
 pub use start::{Setup, start};
 pub use watched::{WatchedCall, WatchedWorld};
 
@@ -26,12 +31,6 @@ use commgauge_model::record::{Journal, Moved};
 use reporter::Reporter;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Set in the environment of a collector process, to the marker of the launch if there is one.
-pub const COLLECTOR_VARIABLE: &str = "COMMGAUGE_COLLECTOR";
-
-/// Marks every process of a launch in its environment, except for the collectors.
-pub const LAUNCH_MARK: &str = "COMMGAUGE_LAUNCH";
 
 /// The watchdog of this process's rank; empty if it is disabled.
 #[derive(Clone, Debug, Default)]

@@ -2,6 +2,7 @@
 //! request.
 
 use super::activity::Activity;
+use super::authentication::{Opener, Sealer, Session};
 use super::message::print_message;
 use super::wire::{Frame, MAX_FRAME_BYTES, RankState};
 use commgauge_base::host_clock;
@@ -47,7 +48,7 @@ pub(super) struct Reporter {
     rank: u32,
     progress: Arc<Progress>,
     activities: Mutex<Activities>,
-    connection: Mutex<TcpStream>,
+    connection: Mutex<(TcpStream, Sealer)>,
     run_state: Mutex<RunState>,
     changed: Condvar,
     signal: Arc<AtomicUsize>,
@@ -103,7 +104,7 @@ impl Reporter {
     pub(super) fn start(
         rank: u32,
         progress: Progress,
-        connection: TcpStream,
+        (connection, (sealer, opener)): (TcpStream, Session),
         signal: Arc<AtomicUsize>,
         end_launch: EndLaunch,
     ) -> std::io::Result<Arc<Reporter>> {
@@ -112,14 +113,14 @@ impl Reporter {
             rank,
             progress: Arc::new(progress),
             activities: Mutex::default(),
-            connection: Mutex::new(connection),
+            connection: Mutex::new((connection, sealer)),
             run_state: Mutex::new(RunState::Watched),
             changed: Condvar::new(),
             signal,
             record: Mutex::default(),
             is_unwatched: AtomicBool::new(false),
         });
-        let mut thread = WatchdogThread::new(Arc::clone(&reporter), incoming, end_launch);
+        let mut thread = WatchdogThread::new(Arc::clone(&reporter), (incoming, opener), end_launch);
         std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || thread.run())?;
         Ok(reporter)
     }
@@ -204,8 +205,10 @@ impl Reporter {
 
     fn send(&self, frames: &[Frame]) -> std::io::Result<()> {
         let mut bytes = Vec::with_capacity(256);
-        frames.iter().for_each(|frame| frame.encode(&mut bytes));
-        locked(&self.connection).write_all(&bytes)
+        let mut connection = locked(&self.connection);
+        let (stream, sealer) = &mut *connection;
+        frames.iter().for_each(|frame| sealer.seal(frame, &mut bytes));
+        stream.write_all(&bytes)
     }
 
     /// Describes what the rank is doing.
@@ -238,6 +241,7 @@ impl Reporter {
 struct WatchdogThread {
     reporter: Arc<Reporter>,
     incoming: TcpStream,
+    opener: Opener,
     received: Vec<u8>,
     end_launch: EndLaunch,
     last: Shown,
@@ -251,11 +255,12 @@ struct WatchdogThread {
 }
 
 impl WatchdogThread {
-    fn new(reporter: Arc<Reporter>, incoming: TcpStream, end_launch: EndLaunch) -> WatchdogThread {
+    fn new(reporter: Arc<Reporter>, (incoming, opener): (TcpStream, Opener), end_launch: EndLaunch) -> WatchdogThread {
         let (now, last) = (Instant::now(), reporter.progress.shown());
         WatchdogThread {
             reporter,
             incoming,
+            opener,
             received: Vec::new(),
             end_launch,
             last,
@@ -410,7 +415,7 @@ impl WatchdogThread {
 
     fn handle_frames(&mut self) -> std::io::Result<()> {
         loop {
-            match Frame::decode(&self.received) {
+            match self.opener.open(&self.received) {
                 Ok(Some((frame, taken))) => {
                     self.received.drain(..taken);
                     match frame {

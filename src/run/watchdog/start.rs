@@ -1,6 +1,7 @@
 //! Starts the watchdog: one collector for each host, to which its ranks connect, and a connection from every collector
 //! to the first.
 
+use super::authentication::greet;
 use super::collector::{Config, FirstAnswer, SecondAnswer};
 use super::deadline::{SETUP_DEADLINE, deadline_of_host};
 use super::reporter::{EndLaunch, Reporter};
@@ -229,10 +230,11 @@ fn connect(setup: &Setup, rank: u32, port: u16, token: &Token) -> Result<Arc<Rep
         connection.set_write_timeout(Some(SEND_TIMEOUT))?;
         let pid = std::process::id();
         let process_start = super::collector::process_start(pid).unwrap_or(0);
-        connection.write_all(&Hello { peer_kind: PeerKind::Rank(rank), pid, process_start }.encode(token))?;
+        let hello = Hello { peer_kind: PeerKind::Rank(rank), pid, process_start };
+        let session = greet(&mut connection, &hello, token)?;
         let progress = Progress::with_fault(setup.fault.filter(|fault| fault.rank == rank));
         progress.set_deadline(SETUP_DEADLINE);
-        Reporter::start(rank, progress, connection, Arc::clone(&setup.signal), setup.end_launch)
+        Reporter::start(rank, progress, (connection, session), Arc::clone(&setup.signal), setup.end_launch)
     };
     begin().map_err(|cause| {
         let host = &setup.hosts[rank as usize];

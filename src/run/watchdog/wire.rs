@@ -1,25 +1,26 @@
-//! The watchdog's wire protocol over TCP: a greeting, then short frames. Only encoding and decoding, without I/O.
+//! The watchdog's wire protocol over TCP: a greeting, then short frames. Only encoding and decoding, without I/O; who may send
+//! them is in `authentication`.
 //!
 //! A frame is its kind (1 byte), the length of the rest (2 bytes), the rest; numbers are little-endian. Whatever an
 //! unknown peer sends costs at most the longest frame of memory and ends the connection.
 
+use super::keyed_hash::{Challenge, is_keyed_hash, keyed_hash};
+pub use super::token::{TOKEN_BYTES, Token};
 use commgauge_base::progress::Shown;
 
 /// Version of the protocol; both ends are of one launch, and mostly of one binary.
-pub const VERSION: u16 = 3;
-/// Bytes of the secret that only processes of this run know.
-pub const TOKEN_BYTES: usize = 32;
+pub const VERSION: u16 = 5;
 /// Bytes of a greeting.
-pub const HELLO_BYTES: usize = 4 + 2 + TOKEN_BYTES + 1 + 4 + 4 + 8;
+pub const HELLO_BYTES: usize = 4 + 2 + HASH_BYTES + 1 + 4 + 4 + 8;
+const HASH_BYTES: usize = 32;
 /// Maximum length of a frame.
 pub const MAX_FRAME_BYTES: usize = 3 + MAX_TEXT_BYTES + 16;
 /// Longer texts are cut.
 pub const MAX_TEXT_BYTES: usize = 1024;
 const MAGIC: [u8; 4] = *b"CGWD";
+/// Where the answer to the challenge stands in a greeting.
+const HASH_AT: usize = 4 + 2;
 const NONE: u32 = u32::MAX;
-
-/// The secret that keeps out unknown peers and other runs.
-pub type Token = [u8; TOKEN_BYTES];
 
 /// Kind of peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +99,8 @@ pub enum Frame {
 pub struct Malformed;
 
 impl Hello {
-    /// The bytes.
-    pub fn encode(&self, token: &Token) -> Vec<u8> {
+    /// The bytes, with the answer to a challenge.
+    pub fn encode(&self, token: &Token, challenge: &Challenge) -> Vec<u8> {
         let (kind, index) = match self.peer_kind {
             PeerKind::Rank(rank) => (0u8, rank),
             PeerKind::Host(host) => (1, host),
@@ -107,16 +108,18 @@ impl Hello {
         let mut bytes = Vec::with_capacity(HELLO_BYTES);
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
-        bytes.extend(token);
+        bytes.extend([0; HASH_BYTES]);
         bytes.push(kind);
         bytes.extend(index.to_le_bytes());
         bytes.extend(self.pid.to_le_bytes());
         bytes.extend(self.process_start.to_le_bytes());
+        let answer = keyed_hash(token, &[challenge, &bytes[..HASH_AT], &bytes[HASH_AT + HASH_BYTES..]]);
+        bytes[HASH_AT..HASH_AT + HASH_BYTES].copy_from_slice(&answer);
         bytes
     }
 
-    /// Decodes a greeting; `None` while bytes are missing. An invalid one is rejected at its first wrong byte.
-    pub fn decode(bytes: &[u8], token: &Token) -> Result<Option<Hello>, Malformed> {
+    /// Decodes a greeting; `None` while bytes are missing. What does not begin as one is rejected at its first wrong byte.
+    pub fn decode(bytes: &[u8], token: &Token, challenge: &Challenge) -> Result<Option<Hello>, Malformed> {
         let seen = bytes.len().min(MAGIC.len());
         if bytes[..seen] != MAGIC[..seen] {
             return Err(Malformed);
@@ -124,10 +127,8 @@ impl Hello {
         let Some(whole) = bytes.get(..HELLO_BYTES) else { return Ok(None) };
         let mut rest = Reader(&whole[MAGIC.len()..]);
         let version = u16::from_le_bytes(rest.take()?);
-        let theirs: Token = rest.take()?;
-        // Compares all bytes in constant time.
-        let different = theirs.iter().zip(token).fold(0, |all, (a, b)| all | (a ^ b));
-        if version != VERSION || different != 0 {
+        let answer: [u8; HASH_BYTES] = rest.take()?;
+        if version != VERSION || !is_keyed_hash(token, &[challenge, &whole[..HASH_AT], rest.0], &answer) {
             return Err(Malformed);
         }
         let [kind] = rest.take()?;
@@ -286,6 +287,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const CHALLENGE: Challenge = [9; 16];
+
     fn frames() -> Vec<Frame> {
         let shown = Shown { activity: 9, step: 7, calls: u64::MAX, doing: 3, peer: Some(0), group: 5 };
         let state = RankState { rank: 16_383, shown, stuck_milliseconds: 1, signalled: true, ..RankState::default() };
@@ -336,14 +339,14 @@ mod tests {
         other[31] = 8;
         for peer_kind in [PeerKind::Rank(3), PeerKind::Host(0)] {
             let hello = Hello { peer_kind, pid: 12, process_start: 34 };
-            let bytes = hello.encode(&token);
+            let bytes = hello.encode(&token, &CHALLENGE);
             assert_eq!(bytes.len(), HELLO_BYTES);
-            assert_eq!(Hello::decode(&bytes, &token), Ok(Some(hello)));
-            assert_eq!(Hello::decode(&bytes[..HELLO_BYTES - 1], &token), Ok(None));
-            assert_eq!(Hello::decode(&bytes, &other), Err(Malformed));
+            assert_eq!(Hello::decode(&bytes, &token, &CHALLENGE), Ok(Some(hello)));
+            assert_eq!(Hello::decode(&bytes[..HELLO_BYTES - 1], &token, &CHALLENGE), Ok(None));
+            assert_eq!(Hello::decode(&bytes, &other, &CHALLENGE), Err(Malformed));
         }
         for stranger in [&b"GET / HTTP/1.1\r\n"[..], b"\x16\x03\x01", b"CGWX", b"SSH"] {
-            assert_eq!(Hello::decode(stranger, &token), Err(Malformed));
+            assert_eq!(Hello::decode(stranger, &token, &CHALLENGE), Err(Malformed));
         }
     }
 
@@ -356,7 +359,7 @@ mod tests {
                 frame.encode(&mut again);
                 prop_assert!(again.len() <= MAX_FRAME_BYTES);
             }
-            let _ = Hello::decode(&bytes, &[0; TOKEN_BYTES]);
+            let _ = Hello::decode(&bytes, &[0; TOKEN_BYTES], &CHALLENGE);
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::cost::{CurveKey, FamilyKey, FitOptions, Measurements, Place, fit};
-use crate::interop::{read_csv, record_lines};
+use crate::interop::{Origin, read_csv, record_lines};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
 use commgauge_model::record::Record;
+use commgauge_model::record::line::ForeignTool;
 use serde_json::Value;
 
 const INSIDE: Place = Place { nodes_spanned: 1, concurrent_groups_per_node: 1, stride: 1 };
@@ -180,7 +181,7 @@ fn comma_separated_values_make_the_same_fit_again() {
     std::fs::write(&path, file(Target::Csv, &options(), "calibration.csv")).unwrap();
     let imported = read_csv(&path).unwrap();
     assert!(imported.bad_lines.is_empty(), "{:?}", imported.bad_lines);
-    let lines = record_lines("again", &["calibration.csv".to_owned()], &imported.rows, Vec::new());
+    let lines = record_lines("again", &Origin::of(ForeignTool::Csv, &["calibration.csv".to_owned()]), &imported.rows);
     let record = Record::from_lines(lines).unwrap();
     let again =
         fit(&Measurements::of([("again", &record)]).unwrap(), FitOptions { resamples: 0, ..FitOptions::default() })

@@ -1,5 +1,6 @@
 //! The ranks of a run of nccl-tests, from the lines under `# Using devices`: how many, in which groups, on which hosts.
 
+use crate::interop::imported::ForeignRank;
 use commgauge_model::layout::{Axis, Groups, Locality};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +32,13 @@ impl Device {
         let group = after("Group").and_then(|group| group.parse().ok()).unwrap_or(0);
         let model = words.get(device + 3..).unwrap_or_default().join(" ");
         Some(Device { rank, group, host: on.to_owned(), model })
+    }
+}
+
+impl Device {
+    /// The rank as records name it.
+    pub(super) fn as_rank(&self) -> ForeignRank {
+        ForeignRank { rank: self.rank, host: self.host.clone(), device: self.model.clone() }
     }
 }
 

@@ -81,10 +81,13 @@ pub(super) fn parse(text: &str, file: &str, path: &Path) -> Result<Imported> {
     if let Some(version) = document.version.filter(|version| *version > NEWEST) {
         imported.notes.push(format!("version {version} of nccl-tests' JSON is newer than the newest known, {NEWEST}"));
     }
-    let (facts, group) = (facts(&document, file), group(&document.config));
+    let devices = devices(&document.config);
+    imported.ranks = devices.iter().flatten().map(Device::as_rank).collect();
+    imported.settings.extend(document.args.get(1..).map(|words| words.join(" ")));
+    let (facts, group) = (facts(&document, file), devices.and_then(|devices| Group::of(&devices)));
     if group.as_ref().is_ok_and(|group| group.groups > 1) {
         imported
-            .notes
+            .warnings
             .push("times of runs with several groups are means over the groups: a slow one is not seen".to_owned());
     }
     for (index, result) in document.results.into_iter().enumerate() {
@@ -121,7 +124,7 @@ fn facts(document: &Document, file: &str) -> Facts {
 }
 
 /// All ranks: if an entry describes a whole process, its other ranks follow it on the same host and in its group.
-fn group(config: &Config) -> std::result::Result<Group, String> {
+fn devices(config: &Config) -> std::result::Result<Vec<Device>, String> {
     let per_process = config.nthreads.checked_mul(config.ngpus).filter(|ranks| (1..=4096).contains(ranks));
     let per_process = per_process.ok_or("config: nthreads x ngpus: accepted: from 1 to 4096")?;
     let processes: BTreeSet<(&str, i64)> = config.devices.iter().map(|entry| (&*entry.hostname, entry.pid)).collect();
@@ -138,7 +141,7 @@ fn group(config: &Config) -> std::result::Result<Group, String> {
             });
         }
     }
-    Group::of(&devices)
+    Ok(devices)
 }
 
 fn fields(result: Value) -> std::result::Result<Fields, String> {

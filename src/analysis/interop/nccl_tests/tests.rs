@@ -49,7 +49,7 @@ fn wrong_elements_and_log_lines_within_a_table_are_reported() {
     // Without a name: sum, no root, and a sixteenth of the bytes counted.
     assert!(imported.rows.iter().all(|row| row.collective == Collective::ReduceScatter && row.ranks == 16));
     assert_eq!(imported.rows[0].locality, locality_of(2, 8, 1, 1));
-    let notes = imported.notes.join("\n");
+    let notes = [imported.notes, imported.warnings].concat().join("\n");
     assert!(notes.contains("found wrong data in this run") && notes.contains("1 log lines of NCCL within"), "{notes}");
 }
 
@@ -69,7 +69,7 @@ fn consecutive_runs_have_separate_facts() {
     }
     let [hypercube] = imported.bad_lines.as_slice() else { panic!("{:?}", imported.bad_lines) };
     assert!(hypercube.problem.contains("`hypercube` measures no call"), "{hypercube:?}");
-    assert!(imported.notes.iter().any(|note| note.contains("means over the groups")), "{:?}", imported.notes);
+    assert!(imported.warnings.iter().any(|note| note.contains("means over the groups")), "{:?}", imported.warnings);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_run_without_its_footer_is_reported_as_cut_off() {
     let cut = &OLD[..OLD.find("# Out of bounds").unwrap() - 20];
     let imported = parse(cut, "x.txt");
     assert_eq!((imported.rows.len(), imported.bad_lines.len()), (8, 1));
-    let notes = imported.notes.join("\n");
+    let notes = imported.warnings.join("\n");
     assert!(notes.contains("its table has no foot") && notes.contains("ends within a line"), "{notes}");
 }
 

@@ -88,6 +88,9 @@ impl Reader<'_> {
             (Some((groups, ranks)), _) => Ok(self.told_group(groups, ranks)),
             (None, _) => Group::of(&self.run.devices),
         };
+        if self.run.devices.len() > self.imported.ranks.len() {
+            self.imported.ranks = self.run.devices.iter().map(Device::as_rank).collect();
+        }
         if let Ok(group) = &group {
             self.averaged_groups = self.averaged_groups.max(group.groups);
         }
@@ -146,7 +149,7 @@ impl Reader<'_> {
                     line.number,
                     count.trim_start_matches([' ', ':'])
                 );
-                self.imported.notes.push(note);
+                self.imported.warnings.push(note);
             }
         } else if comment.starts_with("Avg bus bandwidth") || comment.starts_with("Collective test concluded") {
             self.run = Run::default();
@@ -164,12 +167,13 @@ impl Reader<'_> {
     }
 
     fn cut_off(&mut self, line: LogLine) {
-        self.imported.notes.push(format!("the run before line {} was cut off: its table has no foot", line.number));
+        self.imported.warnings.push(format!("the run before line {} was cut off: its table has no foot", line.number));
     }
 
     /// `nThread 1 nGpus 1 minBytes 8 ... iters: 20 agg iters: 1 validation: 1 graph: 0`
     fn parameters(&mut self, comment: &str) {
         self.run.parameter_lines += 1;
+        self.imported.settings.insert(comment.split_whitespace().collect::<Vec<_>>().join(" "));
         let number = |name: &str| {
             let rest = comment.split(name).nth(1)?;
             rest.split_whitespace().next()?.parse::<u64>().ok()
@@ -199,15 +203,15 @@ impl Reader<'_> {
     }
 
     fn finish(mut self, text: &str) -> Imported {
-        let notes = &mut self.imported.notes;
+        let Imported { notes, warnings, .. } = &mut self.imported;
         if self.run.table.is_some() {
-            notes.push("the last run was cut off: its table has no foot".to_owned());
+            warnings.push("the last run was cut off: its table has no foot".to_owned());
             if !text.ends_with('\n') {
-                notes.push("the file ends within a line; its last row may be cut off".to_owned());
+                warnings.push("the file ends within a line; its last row may be cut off".to_owned());
             }
         }
         if self.averaged_groups > 1 {
-            notes
+            warnings
                 .push("times of runs with several groups are means over the groups: a slow one is not seen".to_owned());
         }
         if self.log_lines > 0 {

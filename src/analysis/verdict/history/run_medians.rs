@@ -107,6 +107,6 @@ fn reason_to_exclude(loaded: &LoadedRecord) -> Option<String> {
     }
     match &record.end {
         Some(end) if end.status == EndStatus::Failed => Some("is of a run that failed".to_owned()),
-        _ => None,
+        _ => record.seal.tampering(),
     }
 }

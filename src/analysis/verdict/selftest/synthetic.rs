@@ -113,6 +113,7 @@ fn header(run_id: &str, replicates: u32) -> Header {
         backend: BackendLine {
             nodes_per_leaf: None,
             name: "made up".to_owned(),
+            measured_by: None,
             synthetic: false,
             library: String::new(),
             transport: None,

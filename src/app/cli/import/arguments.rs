@@ -2,6 +2,7 @@
 
 use commgauge_analysis::interop::{Imported, read_csv, read_imb, read_nccl_tests, read_osu};
 use commgauge_base::error::{Error, Result};
+use commgauge_model::record::line::ForeignTool;
 use std::path::{Path, PathBuf};
 
 /// Turn what another tool measured into a record
@@ -47,15 +48,28 @@ pub enum Foreign {
 }
 
 impl Foreign {
+    /// The tool whose times a record then holds.
+    pub(super) fn tool(self) -> Result<ForeignTool> {
+        match self {
+            Foreign::NcclTests => Ok(ForeignTool::NcclTests),
+            Foreign::Osu => Ok(ForeignTool::Osu),
+            Foreign::Imb => Ok(ForeignTool::Imb),
+            Foreign::Csv => Ok(ForeignTool::Csv),
+            Foreign::Commgauge => Err(not_put_together()),
+        }
+    }
+
     pub(super) fn read(self, path: &Path, ranks: Option<u32>) -> Result<Imported> {
         match self {
-            Foreign::Commgauge => {
-                Err(Error::usage("--from commgauge: records are renewed one by one, not put together"))
-            }
+            Foreign::Commgauge => Err(not_put_together()),
             Foreign::NcclTests => read_nccl_tests(path),
             Foreign::Osu => read_osu(path, ranks),
             Foreign::Imb => read_imb(path),
             Foreign::Csv => read_csv(path),
         }
     }
+}
+
+fn not_put_together() -> Error {
+    Error::usage("--from commgauge: records are renewed one by one, not put together")
 }

@@ -103,6 +103,9 @@ impl ComputingFlags {
     fn measured(&self, path: &std::path::Path, element: ElementType) -> Result<Computing> {
         let record = Record::read(path)?;
         let file = path.display();
+        if let Some(problem) = record.seal.tampering() {
+            return Err(Error::usage(format!("--products {file}: {problem}")));
+        }
         let products = MeasuredProducts::new(&MeasuredProduct::all_of(&record), element).map_err(|error| {
             Error::usage(format!("--products {file}: {error} (--element-type says the type of the activations)"))
         })?;

@@ -19,7 +19,8 @@ pub(super) fn predicted_nodes(
     let launched = arguments.backend != Backend::Simulated;
     if let Some(file) = arguments.host_file.as_deref().filter(|_| launched) {
         places::check_file("--hostfile", file)?;
-        let text = std::fs::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
+        let text =
+            commgauge_base::input_file::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
         match launch::hosts_of_ranks(&file.display().to_string(), &text, arguments.ranks) {
             Ok(host_of_rank) => return Ok(Nodes::of_hosts(&host_of_rank)),
             // A form that only the launcher understands does not prevent the launch.

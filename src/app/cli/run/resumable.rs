@@ -3,7 +3,7 @@
 use crate::launch::quote;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
-use commgauge_model::record::{Record, Seal};
+use commgauge_model::record::Record;
 use std::path::Path;
 
 /// The command that resumes a record.
@@ -22,11 +22,8 @@ pub(crate) fn exit_code_if_complete(record: &Record, path: &Path) -> Result<Opti
             "--resume {path}: the run that writes it is still going on; wait for its end"
         )));
     }
-    if record.seal == Seal::Broken {
-        return Err(Error::usage(format!(
-            "--resume {path}: it was changed after it was written (its digest does not fit), so no run can continue it; \
-             start a new one"
-        )));
+    if let Some(problem) = record.seal.tampering() {
+        return Err(Error::usage(format!("--resume {path}: {problem}, so no run can continue it; start a new one")));
     }
     let Some(end) = record.end.as_ref().filter(|_| record.is_finished()) else { return Ok(None) };
     eprintln!("commgauge: {path} is complete: nothing is left to measure");

@@ -110,8 +110,8 @@ mod tests {
         running.running = true;
         assert!(exit_code_if_complete(&running, Path::new("r")).unwrap_err().to_string().contains("still going on"));
         let mut changed = sample();
-        changed.seal = Seal::Broken;
-        assert!(exit_code_if_complete(&changed, Path::new("r")).unwrap_err().to_string().contains("was changed"));
+        changed.seal = Seal::Broken(7);
+        assert!(exit_code_if_complete(&changed, Path::new("r")).unwrap_err().to_string().contains("of line 7"));
     }
 
     #[test]

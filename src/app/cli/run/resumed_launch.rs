@@ -3,6 +3,7 @@
 use crate::launch::LauncherPart;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::record::Record;
+use commgauge_model::record::secrets::HIDDEN;
 
 /// The launch of a resumed run.
 pub(super) struct ResumedLaunch {
@@ -43,13 +44,29 @@ pub(super) fn resumed(record: &Record, asked_ranks: Option<u32>) -> Result<Resum
             header.world_size
         ));
     }
-    let launch = header.launch_command.as_deref().unwrap_or_default();
+    let launch = revealed(header.launch_command.as_deref().unwrap_or_default(), |name| std::env::var(name).ok())?;
     Ok(ResumedLaunch {
         program: header.program.clone(),
         words: run_arguments(header.command_line.get(1..).unwrap_or_default()),
-        launcher: LauncherPart::of(launch, &header.program),
+        launcher: LauncherPart::of(&launch, &header.program),
         ranks: header.world_size,
     })
+}
+
+/// The words of a launch with the values that its record does not hold, which are taken from the environment.
+fn revealed(words: &[String], value_of: impl Fn(&str) -> Option<String>) -> Result<Vec<String>> {
+    let reveal = |(index, word): (usize, &String)| {
+        let Some(at) = word.find(HIDDEN) else { return Ok(word.clone()) };
+        let before = word[..at].strip_suffix('=').map(|before| before.rsplit([',', '=']).next().unwrap_or(before));
+        let name = before.or(index.checked_sub(1).map(|before| words[before].as_str())).unwrap_or_default();
+        value_of(name).map(|value| word.replacen(HIDDEN, &value, 1)).ok_or_else(|| {
+            Error::usage(format!(
+                "--resume: the run was launched with a value of {name}, which records do not hold; set {name} in the environment \
+                 of this command"
+            ))
+        })
+    };
+    words.iter().enumerate().map(reveal).collect()
 }
 
 /// The arguments of a launched program without those that apply to one launch only.
@@ -65,4 +82,19 @@ pub(super) fn run_arguments(words: &[String]) -> Vec<String> {
         }
     }
     retained
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hidden_value_of_the_launch_comes_from_the_environment_or_is_asked_for() {
+        let words: Vec<String> =
+            ["mpirun", "-x", "A_TOKEN=set (hidden)", "-genv", "B", "set (hidden)"].map(str::to_owned).into();
+        let found = revealed(&words, |name| Some(format!("<{name}>"))).unwrap();
+        assert_eq!(found.join(" "), "mpirun -x A_TOKEN=<A_TOKEN> -genv B <B>");
+        let error = revealed(&words, |_| None).unwrap_err().to_string();
+        assert!(error.contains("a value of A_TOKEN, which records do not hold"), "{error}");
+    }
 }

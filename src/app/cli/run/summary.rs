@@ -2,7 +2,7 @@
 
 use super::arguments::RunArguments;
 use crate::cli::places;
-use crate::cli::table_or_json::print_on;
+use crate::cli::table_or_json::print_drawn_on;
 use crate::launch;
 use crate::report::screen::{self, CommandNames, Screen};
 use crate::report::{Format, View};
@@ -29,5 +29,5 @@ pub(super) fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -
     }
     let path = launch::quote(&path.display().to_string());
     let screen = Screen::of(&record, &view, CommandNames { program: &places::program_as_typed(), record: &path });
-    print_on(out, &screen::text(&screen, output.columns(is_terminal), output.colors(is_terminal)))
+    print_drawn_on(out, &screen::text(&screen, output.columns(is_terminal), output.colors(is_terminal)))
 }

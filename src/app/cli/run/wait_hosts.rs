@@ -60,7 +60,7 @@ fn shell(arguments: &RunArguments) -> Result<Option<Vec<String>>> {
 
 /// The hosts of the file that get ranks, each once.
 fn hosts_of(file: &Path, ranks: u32) -> Result<Vec<String>> {
-    let text = std::fs::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
+    let text = commgauge_base::input_file::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
     let mut hosts = launch::hosts_of_ranks(&file.display().to_string(), &text, ranks)?;
     hosts.sort_unstable();
     hosts.dedup();

@@ -39,9 +39,11 @@ pub(in crate::report) fn troubles(verdict: &Verdict) -> Block {
     Block::marked(Mark::Alarm, troubles.map(|trouble| format!("{} (exit code {})", trouble.text, trouble.exit_code)))
 }
 
+/// By decision, and of equal ones the slowest against the base first.
 fn worst_first<'a>(rows: &[&'a Row]) -> Vec<&'a Row> {
     let mut rows = rows.to_vec();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.decision));
+    let slowdown = |row: &Row| row.against_base.as_ref().and_then(|against| against.slowdown).unwrap_or(f64::MIN);
+    rows.sort_by(|a, b| b.decision.cmp(&a.decision).then(slowdown(b).total_cmp(&slowdown(a))));
     rows
 }
 
@@ -57,7 +59,8 @@ fn explained(rows: &[&Row]) -> Vec<String> {
     let for_all = (!shared.is_empty()).then(|| format!("all {} rows: {}", rows.len(), shared.join("; ")));
     let own = rows.iter().filter_map(|row| {
         let own: Vec<String> = row.reasons.iter().filter(|reason| !shared.contains(reason)).cloned().collect();
-        (!own.is_empty()).then(|| format!("{}: {}", row.name, own.join("; ")))
+        let call = row.against_base.as_ref().map(|_| format!(" ({}, {})", row.element_type, row.bytes_total));
+        (!own.is_empty()).then(|| format!("{}{}: {}", row.name, call.unwrap_or_default(), own.join("; ")))
     });
     for_all.into_iter().chain(own).collect()
 }
@@ -94,7 +97,7 @@ fn origins(verdict: &Verdict) -> Vec<String> {
         format!(
             "{}: {}, run {} of {}, suite {}, {}, {} ranks",
             run.role, run.path, run.run_id, run.started_at, run.suite, run.library, run.world_size
-        )
+        ) + &run.measured_by.as_ref().map_or_else(String::new, |label| format!("; {label}"))
     };
     let machine = verdict.machine.iter().map(|machine| format!("machine: {machine}"));
     verdict.runs.iter().map(run).chain(machine).collect()
@@ -137,6 +140,7 @@ fn columns(question: Question) -> Vec<Column> {
             Column::left("source", 10),
         ],
         Question::Compare => vec![
+            Column::left("type", 4),
             Column::right("repl.", 5),
             Column::right("base", 0),
             Column::right("new", 2),
@@ -187,9 +191,12 @@ fn gate_cells(row: &Row) -> Vec<String> {
 }
 
 fn compare_cells(row: &Row) -> Vec<String> {
-    let Some(against) = &row.against_base else { return vec![optional(None::<String>); 7] };
+    let Some(against) = &row.against_base else {
+        return [vec![row.element_type.to_string()], vec![optional(None::<String>); 7]].concat();
+    };
     let p = |p: f64| format!("{p:.4}");
     vec![
+        row.element_type.to_string(),
         format!("{}/{}", against.replicates_base, row.replicates),
         optional(against.latency_seconds_base.map(Seconds)),
         optional(against.latency_seconds_new.map(Seconds)),

@@ -16,6 +16,7 @@ pub(super) use words::{coverage, thresholds, value};
 use super::document::{Terminal, escaped_markdown, markdown};
 use commgauge_analysis::verdict::Verdict;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::visible_json;
 use words::headline;
 
 /// How a verdict is written.
@@ -61,23 +62,7 @@ pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Res
 pub(super) fn json(document: &impl serde::Serialize) -> Result<String> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|cause| Error::environment(format!("cannot write the answer as JSON: {cause}")))?;
-    Ok(ascii_controls(&text) + "\n")
-}
-
-/// JSON does not escape bidirectional controls; inside its strings an escape is the same text.
-pub(super) fn ascii_controls(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    for c in json.chars() {
-        match c {
-            '\n' => out.push(c),
-            c if super::text::is_control_or_format(c) => {
-                let mut units = [0; 2];
-                c.encode_utf16(&mut units).iter().for_each(|unit| out += &format!("\\u{unit:04x}"));
-            }
-            c => out.push(c),
-        }
-    }
-    out
+    Ok(visible_json(&text).into_owned() + "\n")
 }
 
 #[cfg(test)]

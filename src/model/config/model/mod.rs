@@ -15,6 +15,7 @@ mod read;
 mod read_experts;
 #[cfg(test)]
 mod read_tests;
+mod unique_json;
 
 pub use family::Family;
 pub use mixture::Mixture;

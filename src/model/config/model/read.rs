@@ -6,7 +6,7 @@
 use super::check::{MOST_LAYERS, check};
 use super::family::Family;
 use super::fields::Fields;
-use super::{LatentAttention, Model, SlidingWindow};
+use super::{LatentAttention, Model, SlidingWindow, unique_json};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use serde_json::Value;
@@ -23,12 +23,11 @@ impl Model {
     /// Reads the text of a config.json; `file` is named in errors, `name` in tables.
     ///
     /// # Errors
-    /// Text that is not JSON (with line and column), a `model_type` that is not supported (with those that are), a missing
+    /// Text that is not JSON (with line and column), a key that stands twice (with its line), a `model_type` that is not supported (with those that are), a missing
     /// field (with every name it may have) and values that cannot be.
     pub fn read(file: &Path, name: &str, text: &str) -> Result<Model> {
-        let document: Value = serde_json::from_str(text).map_err(|cause| {
-            Error::usage(format!("{}:{}:{}: not JSON: {cause}", file.display(), cause.line(), cause.column()))
-        })?;
+        let document =
+            unique_json::parse(text).map_err(|problem| Error::usage(format!("{}:{problem}", file.display())))?;
         let Value::Object(root) = &document else {
             return Err(Error::config(file, "the file", "found no JSON object; accepted: a Hugging Face config.json"));
         };

@@ -3,7 +3,7 @@
 use super::embedded::embedded_text;
 use crate::config::document::Place;
 use commgauge_base::error::{Error, Result};
-use std::fs::File;
+use commgauge_base::input_file;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub fn read_text(file: &Path, place: &Place) -> Result<String> {
         return Ok(text.to_owned());
     }
     let mut bytes = Vec::new();
-    let read = File::open(file).and_then(|open| open.take(LONGEST_FILE_BYTES + 1).read_to_end(&mut bytes));
+    let read = input_file::open(file).and_then(|open| open.take(LONGEST_FILE_BYTES + 1).read_to_end(&mut bytes));
     match read {
         Ok(length) if length as u64 > LONGEST_FILE_BYTES => {
             Err(place.wrong(format!("{} is longer than 16 MiB; accepted: a file of text", file.display())))
@@ -25,6 +25,7 @@ pub fn read_text(file: &Path, place: &Place) -> Result<String> {
         Err(cause) => Err(match cause.kind() {
             ErrorKind::NotFound => place.wrong(format!("there is no file {}", file.display())),
             ErrorKind::IsADirectory => place.wrong(format!("{} is a folder", file.display())),
+            ErrorKind::InvalidInput => place.wrong(format!("{}: {cause}", file.display())),
             _ => Error::file("read", file, cause),
         }),
     }
@@ -33,7 +34,7 @@ pub fn read_text(file: &Path, place: &Place) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use std::fs::{self, File};
 
     #[test]
     fn a_file_that_is_not_text_is_refused_by_name() {

@@ -1,5 +1,6 @@
 //! A connection that never blocks and never uses more memory than a few frames, whatever the peer does.
 
+use super::super::authentication::{Session, TAG_BYTES};
 use super::super::wire::{Frame, MAX_FRAME_BYTES, Malformed};
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
@@ -15,13 +16,15 @@ pub(super) struct Connection {
     stream: TcpStream,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
+    /// Set once the greeting was sent, or accepted.
+    session: Option<Session>,
 }
 
 impl Connection {
     pub(super) fn of(stream: TcpStream) -> Result<Connection> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        Ok(Connection { stream, incoming: Vec::new(), outgoing: Vec::new() })
+        Ok(Connection { stream, incoming: Vec::new(), outgoing: Vec::new(), session: None })
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -62,17 +65,24 @@ impl Connection {
 
     /// The next complete frame.
     pub(super) fn next_frame(&mut self) -> std::result::Result<Option<Frame>, Malformed> {
-        let Some((frame, taken)) = Frame::decode(&self.incoming)? else { return Ok(None) };
+        let Some((_, opener)) = &mut self.session else { return Err(Malformed) };
+        let Some((frame, taken)) = opener.open(&self.incoming)? else { return Ok(None) };
         self.take(taken);
         Ok(Some(frame))
     }
 
-    /// Queues a frame. False if the other end has not received anything for so long that the buffer is full.
+    /// From here on frames are sealed and opened by this session.
+    pub(super) fn begin(&mut self, session: Session) {
+        self.session = Some(session);
+    }
+
+    /// Queues a frame. False if there was no greeting yet, or the other end has not received anything for so long that the buffer is full.
     pub(super) fn queue(&mut self, frame: &Frame) -> bool {
-        if self.outgoing.len() + MAX_FRAME_BYTES > MAX_OUTGOING_BYTES {
+        let Some((sealer, _)) = &mut self.session else { return false };
+        if self.outgoing.len() + MAX_FRAME_BYTES + TAG_BYTES > MAX_OUTGOING_BYTES {
             return false;
         }
-        frame.encode(&mut self.outgoing);
+        sealer.seal(frame, &mut self.outgoing);
         true
     }
 

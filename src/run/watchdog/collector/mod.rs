@@ -22,6 +22,8 @@ pub use process::process_start;
 pub use report::{BlockedRanks, RankView, hang_line, whole_text};
 pub use table::{RankStatus, RankTable, Trigger};
 
+use super::authentication::session_of_peer;
+use super::keyed_hash::CHALLENGE_BYTES;
 use super::message::print_message;
 use super::wire::{Frame, Hello, PeerKind, Token};
 use connection::Connection;
@@ -175,13 +177,20 @@ fn greet(stream: TcpStream, config: &Config, token: &Token) -> std::io::Result<C
     let pid = std::process::id();
     let hello = Hello { peer_kind: PeerKind::Host(config.node), pid, process_start: process_start(pid).unwrap_or(0) };
     let mut connection = Connection::of(stream)?;
-    connection.queue_bytes(&hello.encode(token));
-    connection.flush()?;
     let deadline = Instant::now() + CONNECT_TIMEOUT;
+    let mut greeted = false;
     while Instant::now() < deadline {
         connection.receive()?;
+        if let (false, Some(challenge)) = (greeted, connection.incoming().first_chunk::<CHALLENGE_BYTES>().copied()) {
+            connection.take(CHALLENGE_BYTES);
+            let bytes = hello.encode(token, &challenge);
+            connection.queue_bytes(&bytes);
+            connection.begin(session_of_peer(token, &challenge, &bytes));
+            connection.flush()?;
+            greeted = true;
+        }
         // The first collector sends this to every accepted peer; no answer is expected yet.
-        if let Ok(Some(Frame::Query)) = connection.next_frame() {
+        if greeted && matches!(connection.next_frame(), Ok(Some(Frame::Query))) {
             return Ok(connection);
         }
         std::thread::sleep(Duration::from_millis(5));

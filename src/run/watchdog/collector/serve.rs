@@ -1,8 +1,10 @@
 //! The collector's loop: receives from its ranks (and, on the first collector, from all hosts), notices missed
 //! deadlines, queries, reports, ends the run.
 
+use super::super::authentication::{challenge, session_of_collector};
+use super::super::keyed_hash::Challenge;
 use super::super::message::print_message;
-use super::super::wire::{Frame, Hello, PeerKind, RankState, Token};
+use super::super::wire::{Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token};
 use super::config::Config;
 use super::connection::Connection;
 use super::process;
@@ -35,6 +37,8 @@ const MAX_ACTIVITIES: usize = 64;
 pub(super) struct Peer {
     connection: Connection,
     pub(super) peer_kind: Option<PeerKind>,
+    /// What its greeting must answer.
+    challenge: Challenge,
     since: Instant,
     /// When it was last heard of.
     pub(super) heard: Instant,
@@ -159,8 +163,9 @@ impl Serving {
                 if let (Some(oldest), true) = (strangers.next(), strangers.count() + 1 >= most) {
                     self.peers.remove(oldest);
                 }
-                if let Ok(connection) = Connection::of(stream) {
-                    self.peers.push(Peer { connection, peer_kind: None, since: now, heard: now });
+                if let (Ok(mut connection), Ok(challenge)) = (Connection::of(stream), challenge()) {
+                    connection.queue_bytes(&challenge);
+                    self.peers.push(Peer { connection, peer_kind: None, challenge, since: now, heard: now });
                 }
             }
         }
@@ -196,9 +201,12 @@ impl Serving {
     /// Handles received data; false if it is malformed.
     fn handle_input(&mut self, at: usize, now: Instant) -> bool {
         if self.peers[at].peer_kind.is_none() {
-            match Hello::decode(self.peers[at].connection.incoming(), &self.token) {
+            let Peer { connection, challenge, .. } = &mut self.peers[at];
+            match Hello::decode(connection.incoming(), &self.token, challenge) {
                 Ok(Some(hello)) => {
-                    self.peers[at].connection.take(super::super::wire::HELLO_BYTES);
+                    let session = session_of_collector(&self.token, challenge, &connection.incoming()[..HELLO_BYTES]);
+                    connection.take(HELLO_BYTES);
+                    connection.begin(session);
                     if !self.accept_peer(at, hello, now) {
                         return false;
                     }
@@ -209,17 +217,37 @@ impl Serving {
         }
         loop {
             match self.peers[at].connection.next_frame() {
-                Ok(Some(frame)) => self.take(at, frame, now),
+                Ok(Some(frame)) if self.may_send(at, &frame) => self.take(at, frame, now),
+                Ok(Some(_)) => return false,
                 Ok(None) => return true,
                 Err(_) => return false,
             }
         }
     }
 
+    /// Whether a peer may say this: a rank speaks of itself alone, a host of its own ranks.
+    fn may_send(&self, at: usize, frame: &Frame) -> bool {
+        let about = match frame {
+            Frame::State(state) => state.rank,
+            Frame::Closed(rank) | Frame::Left(rank, ..) | Frame::Detail(rank, ..) | Frame::Device(rank, _) => *rank,
+            Frame::Conclude => 0,
+            _ => return true,
+        };
+        match self.peers[at].peer_kind {
+            Some(PeerKind::Rank(rank)) => rank == about,
+            Some(PeerKind::Host(host)) => self.config.node_of_rank.get(about as usize) == Some(&host),
+            None => false,
+        }
+    }
+
     fn accept_peer(&mut self, at: usize, hello: Hello, now: Instant) -> bool {
         let known = self.peers.iter().any(|peer| peer.peer_kind == Some(hello.peer_kind));
         match hello.peer_kind {
-            PeerKind::Rank(rank) if !known && self.config.local_ranks.binary_search(&rank).is_ok() => {
+            PeerKind::Rank(rank)
+                if !known
+                    && self.config.local_ranks.binary_search(&rank).is_ok()
+                    && !process::is_of_another_launch(hello.pid) =>
+            {
                 if let Some(entry) = self.table.get_mut(rank) {
                     entry.process = (hello.pid, hello.process_start);
                     (entry.status, entry.last_heartbeat) = (RankStatus::Live, now);

@@ -1,0 +1,67 @@
+//! Text from files, hosts and flags without the characters that act on a terminal.
+//!
+//! Control characters move the cursor and change colours, line breaks forge lines, bidirectional controls reorder what is read.
+
+use std::borrow::Cow;
+
+/// The text on one line: control characters, line breaks, bidirectional controls and zero-width characters are written out.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    escaped(text, is_control_or_format)
+}
+
+/// The same for a text of several lines: line feeds and tabs stay.
+pub fn visible_lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| is_control_or_format(c) && !matches!(c, '\n' | '\t'))
+}
+
+fn escaped(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    text.chars().for_each(|c| if acts(c) { shown.extend(c.escape_default()) } else { shown.push(c) });
+    Cow::Owned(shown)
+}
+
+/// The text of a JSON document without raw control and format characters; inside of strings an escape is the same text.
+pub fn visible_json(json: &str) -> Cow<'_, str> {
+    if !json.contains(|c| c != '\n' && is_control_or_format(c)) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if c == '\n' || !is_control_or_format(c) {
+            out.push(c);
+            continue;
+        }
+        let mut units = [0; 2];
+        c.encode_utf16(&mut units).iter().for_each(|unit| out += &format!("\\u{unit:04x}"));
+    }
+    Cow::Owned(out)
+}
+
+/// True for control and format characters, which are not visible themselves.
+pub fn is_control_or_format(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_control_character_is_passed_on() {
+        for (text, shown) in [
+            ("node-a", "node-a"),
+            ("naïve 東", "naïve 東"),
+            ("a\x1b[31mb", "a\\u{1b}[31mb"),
+            ("a\nb\tc\r", "a\\nb\\tc\\r"),
+            ("\u{9b}x\u{202e}y\u{200b}", "\\u{9b}x\\u{202e}y\\u{200b}"),
+        ] {
+            assert_eq!(visible(text), shown);
+        }
+        assert_eq!(visible_lines("a\nb\tc\r\x07"), "a\nb\tc\\r\\u{7}");
+        assert_eq!(visible_json("{\n\"a\": \"\u{9b}\u{202e}é\"}"), "{\n\"a\": \"\\u009b\\u202eé\"}");
+    }
+}

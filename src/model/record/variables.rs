@@ -1,0 +1,64 @@
+//! Which variables of the environment a record holds, by name.
+
+/// Prefixes of the environment variables that are recorded: those that control MPI, NCCL and the launcher. All others are
+/// left out, since an environment may contain secrets.
+const RECORDED_PREFIXES: [&str; 10] = [
+    "NCCL_",
+    "OMPI_MCA_",
+    "PRTE_MCA_",
+    "MPIR_CVAR_",
+    "I_MPI_",
+    "UCX_",
+    "FI_",
+    "SLURM_JOB_",
+    "SLURM_NTASKS",
+    "CUDA_VISIBLE_DEVICES",
+];
+
+/// Of those, variables that a launcher sets for its own processes, such as addresses and session folders.
+const INTERNAL_PREFIXES: [&str; 12] = [
+    "OMPI_MCA_orte_",
+    "OMPI_MCA_ess",
+    "OMPI_MCA_pmix",
+    "OMPI_MCA_shmem_RUNTIME",
+    "OMPI_MCA_initial_wdir",
+    "OMPI_MCA_mpi_oversubscribe",
+    "I_MPI_INFO_",
+    "I_MPI_INTERNAL_",
+    "I_MPI_PIN_INFO",
+    "I_MPI_PIN_MAPPING",
+    "I_MPI_HYDRA_",
+    "I_MPI_RETURN_",
+];
+
+/// Whether records hold the variable.
+pub(super) fn is_recorded(name: &str) -> bool {
+    RECORDED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !is_launcher_internal(name)
+}
+
+/// Whether a launcher sets the variable for its own processes only.
+pub fn is_launcher_internal(name: &str) -> bool {
+    INTERNAL_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_allowed_variables_are_recorded() {
+        for (name, recorded) in [
+            ("NCCL_ALGO", true),
+            ("OMPI_MCA_btl", true),
+            ("OMPI_MCA_orte_hnp_uri", false),
+            ("I_MPI_FABRICS", true),
+            ("I_MPI_PIN_INFO", false),
+            ("I_MPI_INFO_NP", false),
+            ("SLURM_JOB_ID", true),
+            ("AWS_SECRET_ACCESS_KEY", false),
+            ("PATH", false),
+        ] {
+            assert_eq!(is_recorded(name), recorded, "{name}");
+        }
+    }
+}

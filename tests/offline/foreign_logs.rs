@@ -1,0 +1,244 @@
+//! Logs of other tools in `gate` and `compare`, as a user has them: nccl-tests on GPUs, tables of two versions of NCCL. Needs nothing.
+
+use crate::offline::{commgauge, text};
+use commgauge::interop::{Origin, Row, parse_csv, record_lines};
+use commgauge::record::Record;
+use commgauge::record::line::ForeignTool;
+use commgauge::verdict::{CompareRule, LoadedRecord, compare};
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+/// A log of nccl-tests on one node of eight H100, whose times are stretched by `slow` and scatter with `seed`.
+fn log(slow: f64, seed: u32) -> String {
+    let mut text = "# nccl-tests version 2.17.1 nccl-headers=22703 nccl-library=22703\n# Collective test starting: all_reduce_perf\n\
+         # nThread 1 nGpus 8 minBytes 1048576 maxBytes 1073741824 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1 graph: 0\n\
+         #\n# Using devices\n"
+        .to_owned();
+    for rank in 0..8 {
+        text += &format!(
+            "#  Rank {rank:>2} Group  0 Pid   1887 on   worker-1 device {rank:>2} [0x8d] NVIDIA H100 80GB HBM3\n"
+        );
+    }
+    text += "#\n#                                                              out-of-place                       in-place          \n\
+             #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n\
+             #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       \n";
+    let mut state = u64::from(seed) * 2_654_435_761 + 1;
+    let mut noise = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        1.0 + 0.01 * ((state >> 40) as f64 / (1u64 << 24) as f64 - 0.5)
+    };
+    for power in 20..=30 {
+        let bytes = 1u64 << power;
+        // 400 GB/s of bus bandwidth, and 30 us.
+        let mut time = || (30.0 + bytes as f64 * 1.75 / 400e9 * 1e6) * slow * noise();
+        let (out, inside) = (time(), time());
+        text += &format!(
+            "{bytes:>12} {:>12}     float     sum      -1 {out:>8.2} 1.0 1.0 0 {inside:>8.2} 1.0 1.0 0\n",
+            bytes / 4
+        );
+    }
+    text + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 300.0 \n# Collective test concluded: all_reduce_perf\n"
+}
+
+const MACHINE: &str = "name = 'm'\nranks_per_node = 8\n[within_node]\nlatency = '3us'\nrate = '450GB/s'\n[between_nodes]\n\
+    latency = '5us'\nadapters_per_node = 8\nrate_per_adapter = '400GB/s'\n[applies_to]\nbackend = 'nccl'\ndevices = ['H100']\n\
+    devices_per_node = 8\nlibrary = 'NCCL'\nlibrary_from = '2.18'\n[coverage]\nexpectations = 1\n[[expect]]\ncollective = 'all_reduce'\n\
+    ranks = 8\nbytes = ['512MiB', '1GiB']\nfloor = '380GB/s'\nsource = 'a test'\ndate = '2026'\n";
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        let place = Place(tempfile::tempdir().expect("a folder"));
+        place.put("m.toml", MACHINE);
+        place
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        fs::write(self.0.path().join(name), text).expect("written");
+    }
+
+    fn run(&self, line: &str) -> Output {
+        commgauge(self.0.path(), &line.split(' ').collect::<Vec<_>>())
+    }
+
+    /// Imports logs of nccl-tests, and gates them.
+    fn gated(&self, logs: &[String]) -> Output {
+        let _ = fs::remove_file(self.0.path().join("r.jsonl"));
+        let names: Vec<String> = (0..logs.len()).map(|index| format!("{index}.txt")).collect();
+        names.iter().zip(logs).for_each(|(name, log)| self.put(name, log));
+        let import = self.run(&format!("import --from nccl-tests {} -o r.jsonl", names.join(" ")));
+        assert_eq!(import.status.code(), Some(0), "{}", text(&import.stderr));
+        self.run("gate r.jsonl --machine m.toml --width 200")
+    }
+}
+
+#[track_caller]
+fn ended(output: &Output, code: i32, words: &[&str]) {
+    let shown = text(&output.stdout) + &text(&output.stderr);
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(output.status.code(), Some(code), "{shown}");
+    words.iter().for_each(|words| assert!(shown.contains(words), "`{words}` is not in {shown}"));
+}
+
+#[test]
+fn several_logs_of_nccl_tests_pass_or_fail_a_gate_and_one_is_inconclusive() {
+    let place = Place::new();
+    let logs = |slow: f64| (0..6).map(|seed| log(slow, seed)).collect::<Vec<_>>();
+    let label = "measured by nccl-tests; data check and clocks not ours";
+    ended(&place.gated(&logs(1.0)), 0, &["gate: PASS", label, "NCCL 2.27.3"]);
+    ended(&place.gated(&logs(1.3)), 1, &["gate: FAIL", label]);
+    ended(&place.gated(&logs(1.0)[..1]), 3, &["gate: INCONCLUSIVE", label]);
+}
+
+#[test]
+fn logs_that_are_cut_unchecked_unlike_or_of_another_machine_never_pass_and_the_reason_is_named() {
+    let place = Place::new();
+    let logs = |change: &dyn Fn(&str) -> String| {
+        let mut logs: Vec<String> = (0..6).map(|seed| log(1.0, seed)).collect();
+        logs[5] = change(&logs[5]);
+        logs
+    };
+    let all = |change: &dyn Fn(&str) -> String| (0..6).map(|seed| change(&log(1.0, seed))).collect::<Vec<_>>();
+    for (what, logs, code, words) in [
+        ("cut", logs(&|log| log[..log.find(" 268435456").unwrap()].to_owned()), 3, "5.txt: the last run was cut off"),
+        (
+            "another command",
+            logs(&|log| log.replace(" iters: 20 agg", " iters: 100 agg")),
+            3,
+            "logs of different commands",
+        ),
+        ("another host", logs(&|log| log.replace("worker-1", "worker-2")), 3, "logs of different hosts or devices"),
+        (
+            "unchecked",
+            all(&|log| log.replace(" 1.0 0", " 1.0 N/A")),
+            3,
+            "nccl-tests did not check the data; run it with -c 1",
+        ),
+        ("wrong data", logs(&|log| log.replace("1.0 1.0 0\n", "1.0 1.0 7\n")), 6, "7 wrong elements"),
+        ("other devices", all(&|log| log.replace("H100 80GB HBM3", "A100-SXM4-80GB")), 7, "ran on NVIDIA A100"),
+        ("an old library", all(&|log| log.replace("library=22703", "library=21203")), 7, "NCCL 2.12.3"),
+        (
+            "no version",
+            all(&|log| log.lines().skip(1).collect::<Vec<_>>().join("\n")),
+            3,
+            "does not name the library's version",
+        ),
+        (
+            "four of eight devices",
+            all(&|log| {
+                log.lines()
+                    .filter(|line| !(4..8).any(|rank| line.contains(&format!("Rank {rank:>2} "))))
+                    .map(|line| line.to_owned() + "\n")
+                    .collect()
+            }),
+            7,
+            "worker-1 has 4 ranks",
+        ),
+    ] {
+        let output = place.gated(&logs);
+        let shown = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{what}: {shown}");
+        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(shown.contains(words), "{what}: `{words}` is not in {shown}");
+    }
+}
+
+fn data(name: &str) -> String {
+    format!("{}/tests/data/nccl/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The rows of a comparison as JSON.
+fn compared(place: &Place, flags: &str) -> (i32, serde_json::Value) {
+    let output = place.run(&format!("compare base.jsonl new.jsonl {flags} --format json"));
+    let json = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+    (output.status.code().expect("it ends"), json)
+}
+
+fn failed(json: &serde_json::Value) -> Vec<&str> {
+    let rows = json["rows"].as_array().expect("rows").iter();
+    rows.filter(|row| row["decision"] == "fail").filter_map(|row| row["name"].as_str()).collect()
+}
+
+#[test]
+fn rows_that_a_new_nccl_made_slow_are_named_and_a_planted_one_too() {
+    let place = Place::new();
+    place.run(&format!("import --from csv {} -o base.jsonl", data("b200_sxm-nccl-2.27.5.csv")));
+    place.run(&format!("import --from csv {} -o new.jsonl", data("b200_sxm-nccl-2.28.9.csv")));
+    ended(&place.run("compare base.jsonl new.jsonl"), 2, &["versions (nccl_version)", "use --allow versions"]);
+    for allowed in ["versions", "versions,labels"] {
+        let (code, json) = compared(&place, &format!("--allow {allowed}"));
+        assert_eq!(code, 1);
+        assert_eq!(json["coverage"]["rows_judged"], 504);
+        let slow = failed(&json);
+        assert!(
+            slow.iter().any(|name| name.contains("all_gather/float16/4-ranks") && name.contains("/524288")),
+            "{slow:?}"
+        );
+        // The other way round nothing became slower by as much.
+        let output = place.run(&format!("compare new.jsonl base.jsonl --allow {allowed}"));
+        assert_ne!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    }
+    let label = "measured by another tool; data check and clocks not ours";
+    let output = place.run("compare base.jsonl new.jsonl --allow versions --width 200");
+    ended(
+        &output,
+        1,
+        &[
+            label,
+            "are too few for a test of each row, so a row is judged by the noise",
+            "(float16, 512 KiB): slower by 23.4 %",
+        ],
+    );
+    let shown = text(&output.stdout);
+    let fails: Vec<&str> = shown.lines().filter(|line| line.starts_with("fail ")).collect();
+    assert!(fails[0].contains("512 KiB") && fails[0].contains("float16"), "the slowest comes first: {fails:?}");
+    let table = fs::read_to_string(data("b200_sxm-nccl-2.28.9.csv")).expect("read");
+    for (row, words) in [
+        ("b200_sxm,NVIDIA B200,2.28.9,all_reduce,half,8,8388608,72.54", "all_reduce/float16/8-ranks"),
+        ("b200_sxm,NVIDIA B200,2.28.9,all_gather,half,2,512,8.32", "all_gather/float16/2-ranks"),
+    ] {
+        let (key, time) = row.rsplit_once(',').expect("columns");
+        let planted = format!("{key},{:.2}", time.parse::<f64>().expect("a time") * 1.75);
+        assert!(table.contains(row));
+        place.put("planted.csv", &table.replace(row, &planted));
+        let _ = fs::remove_file(place.0.path().join("new.jsonl"));
+        place.run("import --from csv planted.csv -o new.jsonl");
+        let (code, json) = compared(&place, "--allow versions");
+        assert!(code == 1 && failed(&json).iter().any(|name| name.contains(words)), "{words}: {:?}", failed(&json));
+    }
+}
+
+#[test]
+fn pairs_of_equal_runs_raise_false_alarms_no_more_often_than_stated() {
+    // Three runs of three replicates on one host; every two replicates are a pair of equal runs, once in each order.
+    let mut runs: Vec<LoadedRecord> = Vec::new();
+    for run in 1..=3 {
+        let path = format!("{}/tests/data/host/open-mpi-4.1.4-run{run}.csv", env!("CARGO_MANIFEST_DIR"));
+        let imported = parse_csv(&fs::read(&path).expect("read"), Path::new(&path)).expect("a table");
+        for replicate in 0..3 {
+            let mut seen: HashMap<String, usize> = HashMap::new();
+            let is_wanted = |row: &&Row| {
+                let count = seen.entry(format!("{} {}", row.collective, row.bytes_total.0)).or_default();
+                *count += 1;
+                *count == replicate + 1
+            };
+            let rows: Vec<Row> = imported.rows.iter().filter(is_wanted).cloned().collect();
+            let lines = record_lines(&format!("{run}-{replicate}"), &Origin::of(ForeignTool::Csv, &[]), &rows);
+            runs.push(LoadedRecord { path: path.clone().into(), record: Record::from_lines(lines).expect("a record") });
+        }
+    }
+    let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: Vec::new() };
+    let (mut alarms, mut pairs) = (0, 0);
+    for (index, base) in runs.iter().enumerate() {
+        for new in runs.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, new)| new) {
+            let verdict = compare(std::slice::from_ref(base), std::slice::from_ref(new), &rule).expect("comparable");
+            alarms += usize::from(verdict.exit_code == 1);
+            pairs += 1;
+        }
+    }
+    assert_eq!(pairs, 72);
+    assert!(alarms as f64 <= 0.05 * f64::from(pairs), "{alarms} of {pairs} pairs of equal runs");
+}
