@@ -2,7 +2,7 @@
 //! longer than it may.
 
 use commgauge::config::{Machine, Model, Table, Training};
-use commgauge::planner::compute::Compute;
+use commgauge::planner::compute::{Compute, PUBLISHED};
 use commgauge::planner::rates::Published;
 use commgauge::planner::search::{Only, Question, search};
 use commgauge::units::Bytes;
@@ -25,7 +25,11 @@ fn question<'a>(
     gpus: u32,
     batch: u64,
 ) -> Question<'a> {
-    let flags = [("--sequence", "sequence", "8192".to_owned()), ("--global-batch", "global_batch", batch.to_string())];
+    let flags = [
+        ("--sequence", "sequence", "8192".to_owned()),
+        ("--global-batch", "global_batch", batch.to_string()),
+        ("--training", "sequence_parallel", "true".to_owned()),
+    ];
     Question {
         model,
         base: Training::read(Table::of_flags(flags)).expect("a training"),
@@ -45,7 +49,8 @@ fn main() -> ExitCode {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/machines/h100-nvswitch-ndr.toml");
     let machine = Machine::load(&path).expect("a machine");
     let model = Model::load("llama-3-405b").expect("a model");
-    let (compute, rates) = (Compute::constant(989e12, 0.5), Published::new(&machine));
+    let rates = Published::new(&machine);
+    let compute = PUBLISHED.compute(&machine.computing.expect("a GPU"));
     let mut late = false;
     for (gpus, batch, most) in LIMITS {
         let question = question(&model, &compute, &rates, gpus, batch);

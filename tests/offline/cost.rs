@@ -41,7 +41,6 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
         (&["import", "--from", "csv", "h100.csv", "-o", "h100.jsonl"], "h100.jsonl"),
         (&["import", "--from", "poem", "h100.csv", "-o", "r.jsonl"], "[possible values: nccl-tests, osu, imb, csv"),
         (&["fit", "h100.csv"], "is not a commgauge record"),
-        (&["fit", "one.jsonl"], "1 size measured, a curve needs two"),
         (&["fit", "h100.jsonl", "-o", "h100.jsonl"], "is a record; name another file"),
         (&["predict", "--fit", "h100.jsonl", "--queries", "q.csv"], "is not a commgauge fit"),
         (&["predict", "--fit", "newer.json", "--queries", "q.csv"], "version 99; this commgauge reads up to version 2"),
@@ -55,6 +54,38 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
         assert!(message.contains(expected) && out.is_empty(), "{arguments:?}: {message}\n{out}");
     }
     assert!(!at("r.jsonl").exists(), "nothing is written where a line cannot be read");
+}
+
+#[test]
+fn a_call_measured_at_one_size_answers_for_that_size_with_an_interval_from_its_replicates() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rows =
+        "all_reduce,8,33554432,bfloat16,300\nall_reduce,8,33554432,bfloat16,310\nall_reduce,8,33554432,bfloat16,305\n";
+    let csv = format!("collective,ranks,bytes_total,dtype,latency_us\n{rows}");
+    fs::write(folder.path().join("one.csv"), csv).expect("written");
+    let run = |arguments: &str| {
+        let output = commgauge(folder.path(), &arguments.split_whitespace().collect::<Vec<_>>());
+        (output.status.code(), text(&output.stdout))
+    };
+    assert_eq!(run("import --from csv one.csv -o one.jsonl").0, Some(0));
+    let (code, fitted) = run("fit one.jsonl -o one.json");
+    assert!(code == Some(0) && fitted.contains("1 size measured, a curve needs two"), "{fitted}");
+    let call = "predict --fit one.json --collective all_reduce --ranks 8 --format json --bytes";
+    let (code, answer) = run(&format!("{call} 32MiB"));
+    let document: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
+    let found = &document["predictions"][0];
+    let seconds = |end: &str| found[end].as_f64().expect("seconds");
+    assert_eq!((code, found["status"].as_str()), (Some(0), Some("measured")), "{answer}");
+    assert!(seconds("low") < 300e-6 && seconds("high") > 310e-6, "{answer}");
+    let (code, answer) = run(&format!("{call} 16MiB"));
+    assert!(code == Some(7) && answer.contains("only single sizes were measured: 32 MiB on 8 ranks"), "{answer}");
+    // Of a step, calls of that very size have a time; an axis without any has none, rather than more than nothing.
+    let step =
+        "rank --fit one.json --unknown-locality 1n --ranks-per-node 8 --model llama-3-8b --tp 8 --global-batch 8";
+    let (code, ranked) = run(&format!("{step} --sequence 4096"));
+    assert!(code == Some(0) && ranked.contains("4 measured, 3 REFUSED") && !ranked.contains("> 0.000"), "{ranked}");
+    let (code, ranked) = run(&format!("{step} --sequence 2048"));
+    assert!(code == Some(0) && ranked.contains("REFUSED") && !ranked.contains("0.000 ns"), "{ranked}");
 }
 
 #[test]

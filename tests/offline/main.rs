@@ -49,4 +49,5 @@ mod resume;
 mod selftest;
 mod setup;
 mod store;
+mod validate;
 mod worse;

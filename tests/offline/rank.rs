@@ -128,3 +128,29 @@ fn the_comma_separated_form_has_one_line_for_each_axis() {
     assert!(lines[1..].iter().all(|line| line.ends_with("false,false")) && lines.len() == 4, "{out}");
     assert!(lines.iter().any(|line| line.starts_with("tp,TP,8,0,1,1,1,")), "{out}");
 }
+
+#[test]
+fn the_step_is_priced_by_the_model_of_plan() {
+    let folder = fitted();
+    let step =
+        "--model llama-3-8b --tp 2 --dp 4 --sequence 4096 --global-batch 16 --sequence-parallel --data-style zero1";
+    let (code, out, message) = rank(folder.path(), &format!("{step} --machine machine.toml --format json"));
+    assert_eq!(code, Some(0), "{message}");
+    let document: Value = serde_json::from_str(&out).expect("JSON");
+    let price = &document["step"]["price"];
+    let seconds = |key: &str| price[key].as_f64().expect("seconds");
+    let plan = "plan --machine machine.toml --model llama-3-8b --gpus 8 --gpu-memory 80GB --global-batch 16 --sequence 4096 --only \
+                tp=2,cp=1,pp=1,dp=4,zero_stage=1,micro_batch=1,recompute=none,order=tp-cp-ep-dp-pp --format json";
+    let planned = commgauge(folder.path(), &plan.split_whitespace().collect::<Vec<_>>());
+    let planned: Value = serde_json::from_slice(&planned.stdout).expect("JSON");
+    let best = &planned["layouts"][0];
+    for key in ["step_seconds", "step_seconds_low", "step_seconds_high", "compute_seconds", "optimizer_seconds"] {
+        let expected = best[key].as_f64().expect("seconds");
+        assert!((seconds(key) / expected - 1.0).abs() < 1e-9, "{key}: {price} {best}");
+    }
+    let (_, table, _) = rank(folder.path(), &format!("{step} --machine machine.toml"));
+    assert!(table.contains("the step") && table.contains("95 of 100 such steps take"), "{table}");
+    let (_, table, _) =
+        rank(folder.path(), "--model llama-3-8b --tp 8 --serve decode --batch 8 --machine machine.toml");
+    assert!(!table.contains("95 of 100 such steps"), "{table}");
+}

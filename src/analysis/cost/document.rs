@@ -72,6 +72,28 @@ pub struct FamilyFit {
     pub held_out_group_sizes: Option<Errors>,
     /// By group size, ascending.
     pub curves: Vec<CurveFit>,
+    /// Calls that were measured at too few sizes for a curve: they answer for themselves alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lone: Vec<LoneCall>,
+}
+
+/// A call that was measured, and no curve through it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoneCall {
+    /// Ranks of a group.
+    pub ranks: u32,
+    /// The size argument in the sense of nccl-tests.
+    pub bytes_total: Bytes,
+    /// Time of a call, over all replicates.
+    pub seconds: Seconds,
+    /// Lower end of the interval that holds 95 of 100 further replicates; absent with fewer than two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<Seconds>,
+    /// Upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<Seconds>,
+    /// Measurements behind it.
+    pub replicates: u32,
 }
 
 /// Time against bytes on one group size.

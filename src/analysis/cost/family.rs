@@ -1,6 +1,6 @@
 //! Curves that differ only in the size of the group: the scaling form that suits them best, and its errors.
 
-use super::document::FamilyFit;
+use super::document::{FamilyFit, LoneCall};
 use super::errors::Errors;
 use super::fitted_curve::Fitted;
 use super::transfer::{self, Scaling};
@@ -11,17 +11,28 @@ use std::collections::BTreeMap;
 type Pairs = Vec<(f64, f64)>;
 
 /// The families of some curves, and the pairs behind their errors.
-pub(super) fn families(curves: Vec<(CurveKey, Fitted)>) -> Vec<(FamilyFit, Pairs)> {
-    let mut by_family: BTreeMap<FamilyKey, Vec<Fitted>> = BTreeMap::new();
+pub(super) fn families(curves: Vec<(CurveKey, Fitted)>, lone: Vec<(&CurveKey, LoneCall)>) -> Vec<(FamilyFit, Pairs)> {
+    let mut by_family: BTreeMap<FamilyKey, Members> = BTreeMap::new();
     for (key, fitted) in curves {
-        by_family.entry(key.family).or_default().push(fitted);
+        by_family.entry(key.family).or_default().curves.push(fitted);
     }
-    by_family.into_iter().map(|(key, curves)| family(key, curves)).collect()
+    for (key, call) in lone {
+        by_family.entry(key.family.clone()).or_default().lone.push(call);
+    }
+    by_family.into_iter().map(|(key, members)| family(key, members)).collect()
+}
+
+/// What was measured of a family.
+#[derive(Default)]
+struct Members {
+    curves: Vec<Fitted>,
+    lone: Vec<LoneCall>,
 }
 
 /// The form with the smallest mean error at the inner group sizes, each left out once; a ring where nothing can be left
 /// out.
-fn family(key: FamilyKey, curves: Vec<Fitted>) -> (FamilyFit, Pairs) {
+fn family(key: FamilyKey, members: Members) -> (FamilyFit, Pairs) {
+    let Members { curves, lone } = members;
     let tried = Scaling::ALL.into_iter().filter_map(|scaling| {
         let pairs = left_out_group_sizes(&curves, scaling);
         Some((Errors::of(pairs.iter().copied())?, scaling, pairs))
@@ -30,7 +41,7 @@ fn family(key: FamilyKey, curves: Vec<Fitted>) -> (FamilyFit, Pairs) {
     let (errors, scaling, pairs) =
         best.map_or((None, Scaling::Ring, Vec::new()), |(errors, scaling, pairs)| (Some(errors), scaling, pairs));
     let documents = curves.into_iter().map(|fitted| fitted.document).collect();
-    (FamilyFit { key, scaling, held_out_group_sizes: errors, curves: documents }, pairs)
+    (FamilyFit { key, scaling, held_out_group_sizes: errors, curves: documents, lone }, pairs)
 }
 
 fn left_out_group_sizes(curves: &[Fitted], scaling: Scaling) -> Pairs {

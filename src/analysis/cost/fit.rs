@@ -2,10 +2,10 @@
 
 use super::bootstrap::Intervals;
 use super::curve::{Cleaned, Curve, Envelope, Interpolant, OUTLIER, combined};
-use super::document::{Breakpoint, CurveFit, FORMAT, Fit, HeldOut, PointFit, RegimeErrors, VERSION};
+use super::document::{Breakpoint, CurveFit, FORMAT, Fit, HeldOut, LoneCall, PointFit, RegimeErrors, VERSION};
 use super::errors::{Errors, Regime};
 use super::fitted_curve::{Fitted, Pair};
-use super::{CurveKey, Measured, Measurements, bootstrap, both_ways, contention, family, interference, overlap};
+use super::{CurveKey, Measured, Measurements, bootstrap, both_ways, contention, family, interference, lone, overlap};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Rate, Seconds};
 use std::thread;
@@ -35,24 +35,28 @@ impl Default for FitOptions {
 /// Fits all curves.
 ///
 /// # Errors
-/// A usage error where there is nothing to fit: no curve has two sizes.
+/// A usage error where nothing was measured.
 pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
     let mut warnings = measurements.warnings.clone();
     let keyed: Vec<(&CurveKey, &Measured)> = measurements.curves.iter().collect();
+    let mut lone: Vec<(&CurveKey, LoneCall)> = Vec::new();
     let curves: Vec<(CurveKey, Fitted)> = fit_curves(&keyed, options)
         .into_iter()
         .zip(&keyed)
         .filter_map(|(fitted, (key, measured))| {
             warnings.extend(curve_warning(key, measured, fitted.as_ref()));
+            if fitted.is_none() {
+                lone.extend(lone::calls(key.ranks, measured).into_iter().map(|call| (*key, call)));
+            }
             Some(((*key).clone(), fitted?))
         })
         .collect();
-    if curves.is_empty() {
+    if curves.is_empty() && lone.is_empty() {
         let why = warnings.last().map_or_else(|| "the records hold no times".to_owned(), String::clone);
         return Err(Error::usage(format!("there is nothing to fit: {why}")));
     }
     let pairs: Vec<Pair> = curves.iter().flat_map(|(_, fitted)| fitted.left_out.iter().copied()).collect();
-    let families = family::families(curves);
+    let families = family::families(curves, lone);
     let left_out = families.iter().flat_map(|(_, pairs)| pairs.iter().copied());
     let held_out =
         HeldOut { sizes: errors_of(&pairs, None), regimes: by_regime(&pairs), group_sizes: Errors::of(left_out) };
@@ -187,13 +191,20 @@ fn by_regime(pairs: &[Pair]) -> Vec<RegimeErrors> {
     Regime::ALL.into_iter().filter_map(errors).collect()
 }
 
+fn counted(measured: &Measured) -> String {
+    if measured.len() == 1 { "1 size".to_owned() } else { format!("{} sizes", measured.len()) }
+}
+
 /// A warning about a curve, or why it could not be fitted.
 fn curve_warning(key: &CurveKey, measured: &Measured, fitted: Option<&Fitted>) -> Option<String> {
     let family = &key.family;
     let types = family.element_type.map_or_else(String::new, |element| format!(" of {element}"));
     let name = format!("{}{types} on {} ranks, locality {}", family.collective, key.ranks, family.place);
     let Some(fitted) = fitted else {
-        return Some(format!("{name}: {} size measured, a curve needs two", measured.len()));
+        return Some(format!(
+            "{name}: {} measured, a curve needs two: it answers for that size alone",
+            counted(measured)
+        ));
     };
     let errors = fitted.document.held_out_sizes;
     match (errors, fitted.document.untrusted, fitted.document.bytes_per_second) {

@@ -5,7 +5,7 @@
 use super::Labels;
 use super::contention::{Contention, SlowdownFactor};
 use super::curve::{Curve, Envelope, MAX_EXTRAPOLATION, Range};
-use super::document::{CurveFit, Fit};
+use super::document::{CurveFit, Fit, LoneCall};
 use super::errors::Regime;
 use super::transfer::{self, Scaling};
 use choose::Chosen;
@@ -103,10 +103,23 @@ impl Family<'_> {
     }
 
     fn predict(&self, query: &Query) -> Result<Prediction, String> {
-        match self.ranks.iter().position(|ranks| *ranks == query.ranks) {
-            Some(index) => self.measured(index, query),
-            None => self.transferred(query),
+        match (self.ranks.iter().position(|ranks| *ranks == query.ranks), self.lone(query.ranks, query.bytes_total)) {
+            (Some(index), _) => self.measured(index, query),
+            (None, Some(call)) => Ok(Prediction {
+                seconds: Some(call.seconds),
+                low: call.low,
+                high: call.high,
+                status: Status::Measured,
+                reason: None,
+                untrusted: false,
+            }),
+            (None, None) => self.transferred(query),
         }
+    }
+
+    /// The very call, measured, where no curve could be fitted.
+    fn lone(&self, ranks: u32, bytes_total: Bytes) -> Option<&LoneCall> {
+        self.fit.lone.iter().find(|call| call.ranks == ranks && call.bytes_total == bytes_total)
     }
 
     fn measured(&self, index: usize, query: &Query) -> Result<Prediction, String> {
@@ -123,6 +136,11 @@ impl Family<'_> {
     fn transferred(&self, query: &Query) -> Result<Prediction, String> {
         let measured = self.ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         let (a, b) = transfer::neighbours(&self.ranks, query.ranks).ok_or_else(|| match self.ranks.len() {
+            0 if !self.fit.lone.is_empty() => {
+                let one = |call: &LoneCall| format!("{} on {} ranks", call.bytes_total, call.ranks);
+                let all: Vec<String> = self.fit.lone.iter().map(one).collect();
+                format!("only single sizes were measured: {}", all.join(", "))
+            }
             0 => "the fit holds no usable curve of it".to_owned(),
             1 => format!("only groups of {measured} ranks were measured; other sizes need two that were"),
             _ => format!(

@@ -32,6 +32,8 @@ pub struct OpCost {
 /// On what ground the calls of an axis stand: how many ops, by the status of their answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Grounds {
+    /// This very call was measured, and too few sizes for a curve.
+    pub measured: u32,
     /// Measured sizes on both sides.
     pub interpolated: u32,
     /// Between measured group sizes.
@@ -72,6 +74,7 @@ pub struct AxisCost {
 impl Grounds {
     fn count(&mut self, call: &Prediction) {
         match call.status {
+            Status::Measured => self.measured += 1,
             Status::Interpolated => self.interpolated += 1,
             Status::Transferred => self.transferred += 1,
             Status::Extrapolated => self.extrapolated += 1,

@@ -15,7 +15,7 @@ pub struct Comparison {
     pub choices: Vec<(String, String, String)>,
     /// The parts of the step, the largest difference first.
     pub parts: Vec<PartDifference>,
-    /// Share of draws in which the first is faster; absent where calls have no known error.
+    /// Share of draws in which the first is faster.
     pub probability_first_is_faster: Option<f64>,
 }
 
@@ -50,7 +50,7 @@ impl Comparison {
         parts.sort_by(|a, b| b.difference_seconds().abs().total_cmp(&a.difference_seconds().abs()));
         let split = |layout: &PlannedLayout| -> Vec<(String, String)> {
             let pair = |text: &str| text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
-            layout.name().split(',').filter_map(pair).collect()
+            layout.name.split(',').filter_map(pair).collect()
         };
         let choices = split(&first)
             .into_iter()

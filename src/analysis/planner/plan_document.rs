@@ -1,8 +1,8 @@
 //! The plan as a document: the query, the number of layouts, and the best of them with the parts of their step. The
 //! published JSON Schema (`commgauge schema plan`) is made from these types.
 
-use super::price::Exposed;
-use super::search::{Found, Planned, Priced, Question};
+use super::price::{Exposed, SURE, StepPrice};
+use super::search::{Found, Planned, Priced, Question, WhatIf};
 use commgauge_model::config::step::Recompute;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,8 +11,6 @@ use serde::{Deserialize, Serialize};
 pub const FORMAT: &str = "commgauge-plan";
 /// The version that this program writes.
 pub const VERSION: u32 = 1;
-/// The probability from which an order is called sure.
-const SURE: f64 = 0.95;
 
 /// A plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -57,6 +55,9 @@ pub struct PlanDocument {
     pub order: OrderOfBest,
     /// The best layouts, best first.
     pub layouts: Vec<PlannedLayout>,
+    /// What a machine that differs in one thing would choose, where that was asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub what_if: Vec<WhatIf>,
     /// What a user should know of all of this, as sentences.
     pub notes: Vec<String>,
 }
@@ -75,8 +76,8 @@ pub struct Reason {
 pub struct OrderOfBest {
     /// What can be said.
     pub verdict: OrderVerdict,
-    /// Share of draws in which the first is faster, each call being off as far as predictions like it were; absent where calls
-    /// have no known error.
+    /// Share of draws in which the first is faster, each call being off as far as predictions like it were, and each step as far
+    /// as those of published runs; absent where there are no two.
     pub probability: Option<f64>,
     /// The second is slower by this share of the first.
     pub relative_difference: Option<f64>,
@@ -90,8 +91,6 @@ pub enum OrderVerdict {
     Sure,
     /// It is not: take either.
     Tie,
-    /// The errors of calls are not known.
-    Unknown,
     /// There are no two.
     Alone,
 }
@@ -99,6 +98,10 @@ pub enum OrderVerdict {
 /// A layout and what its step takes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedLayout {
+    /// The layout in the syntax of `--only`.
+    pub name: String,
+    /// GPUs.
+    pub gpus: u64,
     /// Tensor parallel.
     pub tp: u32,
     /// Context parallel.
@@ -129,10 +132,10 @@ pub struct PlannedLayout {
     pub fits: bool,
     /// The step: the sum of the parts that follow.
     pub step_seconds: f64,
-    /// Where all calls take the lower ends of their intervals; absent where they have none.
-    pub step_seconds_low: Option<f64>,
-    /// Where all calls take the upper ends.
-    pub step_seconds_high: Option<f64>,
+    /// Lower end of the interval that holds 95 of 100 steps: the errors of calls, of computing, and of what is not modelled.
+    pub step_seconds_low: f64,
+    /// Upper end.
+    pub step_seconds_high: f64,
     /// What the busiest stage computes.
     pub compute_seconds: f64,
     /// What its passes take longer because the host starts kernels no faster.
@@ -153,6 +156,8 @@ impl PlannedLayout {
         let Planned { degrees, .. } = &priced.layout;
         let (layout, price) = (&priced.layout, &priced.price);
         let mut own = PlannedLayout {
+            name: layout.name(),
+            gpus: degrees.world(),
             tp: degrees.tp,
             cp: degrees.cp,
             ep: degrees.ep,
@@ -187,37 +192,21 @@ impl PlannedLayout {
 
     /// Every part of the step with its name, computing first.
     pub fn parts(&self) -> Vec<(String, f64)> {
-        let mut parts = vec![("compute".to_owned(), self.compute_seconds)];
-        parts.push(("bubble".to_owned(), self.bubble_seconds));
-        let exposed = self.exposed_communication_seconds.values();
-        let names = Exposed::NAMES.iter().map(|name| format!("{name} exposed"));
-        parts.extend(names.zip(exposed));
-        parts.push(("optimizer".to_owned(), self.optimizer_seconds));
-        parts.push(("host".to_owned(), self.host_seconds));
-        parts
+        let price = StepPrice {
+            compute_seconds: self.compute_seconds,
+            host_seconds: self.host_seconds,
+            bubble_seconds: self.bubble_seconds,
+            exposed: self.exposed_communication_seconds,
+            optimizer_seconds: self.optimizer_seconds,
+            ..StepPrice::default()
+        };
+        price.parts()
     }
 
     /// The largest part beside computing.
     fn largest_loss(&self) -> (String, f64) {
         let parts = self.parts().into_iter().skip(1);
         parts.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
-    }
-
-    /// The layout in the syntax of `--only`.
-    pub fn name(&self) -> String {
-        format!(
-            "tp={},cp={},ep={},pp={},virtual_stages={},dp={},zero_stage={},micro_batch={},recompute={},order={}",
-            self.tp,
-            self.cp,
-            self.ep,
-            self.pp,
-            self.virtual_stages,
-            self.dp,
-            self.zero_stage,
-            self.micro_batch,
-            self.recompute,
-            self.order
-        )
     }
 }
 
@@ -229,10 +218,8 @@ impl OrderOfBest {
         };
         let difference = second.price.step_seconds / first.price.step_seconds - 1.0;
         let verdict = match probability {
-            _ if difference == 0.0 => OrderVerdict::Tie,
-            None => OrderVerdict::Unknown,
-            Some(probability) if probability >= SURE => OrderVerdict::Sure,
-            Some(_) => OrderVerdict::Tie,
+            Some(probability) if probability >= SURE && difference > 0.0 => OrderVerdict::Sure,
+            _ => OrderVerdict::Tie,
         };
         OrderOfBest { verdict, probability, relative_difference: difference.is_finite().then_some(difference) }
     }
@@ -273,6 +260,7 @@ impl PlanDocument {
             unpriced: reasons(&found.unpriced),
             order: OrderOfBest::of(&found.best, probability),
             layouts: found.best.iter().map(PlannedLayout::of).collect(),
+            what_if: Vec::new(),
             notes: Vec::new(),
         }
     }

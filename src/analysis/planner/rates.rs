@@ -8,6 +8,7 @@ mod hidden;
 mod nearest;
 mod observed;
 mod published;
+mod scaled;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ pub use fitted::Fitted;
 pub use hidden::Hidden;
 pub use observed::{Observed, ObservedCall};
 pub use published::Published;
+pub use scaled::Scaled;
 
 use crate::cost::{Coefficient, Prediction};
 use commgauge_base::collective::Collective;

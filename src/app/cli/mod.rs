@@ -2,6 +2,7 @@
 
 pub mod backend_name;
 pub mod compare;
+mod computing;
 mod degrees;
 pub mod doctor;
 pub mod expect;

@@ -1,28 +1,33 @@
 //! `commgauge plan`: divides the machines among the parallelisms, based on a fit or on published rates. Needs no
 //! launch.
 
-mod computing;
+mod configurations;
 mod only;
+mod training;
 
+use super::computing::{Computing, ComputingFlags};
 use super::places::report_resolved_file;
 use super::published::published;
 use super::rates::RatesFlags;
 use super::table_or_json::{json, print};
 use super::terminal::columns;
 use crate::report::plan::{csv, explain_text, text};
+use crate::report::plan_page;
 use commgauge_analysis::planner::explain::Comparison;
 use commgauge_analysis::planner::plan_document::{FORMAT, PlanDocument, PlannedLayout, VERSION};
 use commgauge_analysis::planner::rates::Hidden;
-use commgauge_analysis::planner::search::{Found, Only, Priced, Question, probability_faster, search};
+use commgauge_analysis::planner::search::{
+    Found, Only, Priced, Question, not_beaten, pareto, probability_faster, search, what_if,
+};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::{Model, Shipped, Table, Training};
 use commgauge_model::layout::MOST_RANKS;
-use computing::{Computing, ComputingFlags};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
+use training::TrainingChoice;
 
 /// Note for a fit without such coefficients.
 const NO_HIDDEN_DATA: &str =
@@ -39,9 +44,10 @@ pub struct PlanCommand {
     #[arg(long, value_name = "MODEL")]
     model: String,
 
-    /// All GPUs
-    #[arg(long, visible_alias = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
-    gpus: u32,
+    /// All GPUs; several numbers with commas for --pareto
+    #[arg(long, visible_alias = "ranks", value_name = "N", required = true, value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
+    gpus: Vec<u32>,
 
     /// GPUs of each node, neighbours in world rank [default: those of the machine file]
     #[arg(long, value_name = "N")]
@@ -65,14 +71,36 @@ pub struct PlanCommand {
     #[command(flatten)]
     computing: ComputingFlags,
 
-    /// Only layouts with these, such as tp=8,pp=8,dp=1,micro_batch=1,zero_stage=1,recompute=none,order=tp-pp-dp; where none of
-    /// them fits into memory, they are priced all the same
+    /// Type of parameters and activations, and so of the matrix products [default: bfloat16]
+    #[arg(long, value_name = "TYPE")]
+    element_type: Option<String>,
+
+    /// Choices of the training that the planner does not make, such as sequence_parallel=false or
+    /// gradient_element_type=bfloat16: any other key of [training]; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = training::choice)]
+    training: Vec<TrainingChoice>,
+
+    /// Only layouts with these, such as tp=4|8,pp=8,dp=1,micro_batch=1,zero_stage=0|1,recompute=none,order=tp-pp-dp; where none
+    /// of them fits into memory, they are priced all the same
     #[arg(long, value_name = "LIST", value_parser = only::parse, conflicts_with = "explain")]
     only: Option<Only>,
 
     /// Compare the best of two sets of layouts line by line, each written as for --only
     #[arg(long, num_args = 2, value_names = ["A", "B"], value_parser = only::parse)]
     explain: Option<Vec<Only>>,
+
+    /// Price these configurations instead of searching: a file with a line for each, written as for --only; of a line that leaves
+    /// several, the fastest
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "explain"])]
+    configurations: Option<PathBuf>,
+
+    /// List the layouts that no other beats in time, memory and GPUs alike
+    #[arg(long, conflicts_with_all = ["configurations", "explain"])]
+    pareto: bool,
+
+    /// Say what machines would choose whose links are slower or faster, or whose memory is smaller or larger
+    #[arg(long, conflicts_with = "explain")]
+    what_if: bool,
 
     /// Plan on curves whose held-out error is over 10 % too
     #[arg(long)]
@@ -101,6 +129,8 @@ pub enum PlanFormat {
     Json,
     /// One line for each layout
     Csv,
+    /// A page to be sent, as one file without scripts
+    Html,
 }
 
 fn bytes(text: &str) -> std::result::Result<Bytes, String> {
@@ -122,13 +152,13 @@ impl PlanCommand {
         };
         let source = self.rates.read()?;
         let rates = source.rates();
-        let computing = self.computing.read(base.activation_element_type)?;
+        let computing = self.computing.read(base.activation_element_type, source.machine())?;
         let question = |only: Only, wanted: u32| -> Result<Question<'_>> {
             Ok(Question {
                 model: &model,
                 base: base.clone(),
                 global_batch,
-                gpus: self.gpus,
+                gpus: self.gpus.first().copied().unwrap_or(1),
                 ranks_per_node: source.ranks_per_node(self.ranks_per_node)?,
                 gpu_memory: self.gpu_memory,
                 compute: &computing.compute,
@@ -143,7 +173,7 @@ impl PlanCommand {
         }
         let question = question(self.only.clone().unwrap_or_default(), self.top)?;
         let started = Instant::now();
-        let found = search(&question);
+        let found = self.found(&question)?;
         self.check_found(&question, &found)?;
         let probability = match found.best.as_slice() {
             [first, second, ..] => probability_faster(&question, &first.layout, &second.layout)?,
@@ -153,15 +183,40 @@ impl PlanCommand {
         let mut document = PlanDocument::new(&question, &found, computing.ground.clone(), elapsed, probability);
         document.synthetic |= computing.synthetic;
         document.notes = self.notes(&question, &found, &computing)?;
+        if self.what_if {
+            document.what_if = what_if(&question, &found.best[0]);
+        }
         print(&match self.format {
             PlanFormat::Table => text(&document, columns(self.width)),
             PlanFormat::Json => json(&document)?,
             PlanFormat::Csv => csv(&document)?,
+            PlanFormat::Html => plan_page(&document)?,
         })?;
         if self.format == PlanFormat::Csv && (document.synthetic || !document.calibrated) {
             eprintln!("{}", if document.synthetic { "SYNTHETIC: no real time passed" } else { "NOT CALIBRATED" });
         }
         Ok(0)
+    }
+
+    /// The layouts of a search, of a list or of a file.
+    fn found(&self, question: &Question) -> Result<Found> {
+        if let Some(path) = &self.configurations {
+            return configurations::priced(question, path);
+        }
+        if self.pareto {
+            let of = |gpus: &u32| pareto(&Question { gpus: *gpus, ..question.clone() });
+            let mut all: Vec<Found> = self.gpus.iter().map(of).collect();
+            let mut found = all.remove(0);
+            all.into_iter().for_each(|other| found.add(other));
+            found.best = not_beaten(found.best);
+            return Ok(found);
+        }
+        match self.gpus.len() {
+            1 => Ok(search(question)),
+            several => {
+                Err(Error::usage(format!("--gpus: found {several} numbers; accepted: one, or several with --pareto")))
+            }
+        }
     }
 
     fn explain(&self, first: &Question, second: &Question, computing: &Computing) -> Result<i32> {
@@ -182,8 +237,10 @@ impl PlanCommand {
         print(&match self.format {
             PlanFormat::Table => mark.to_owned() + &explain_text(&comparison, columns(self.width)),
             PlanFormat::Json => json(&comparison)?,
-            PlanFormat::Csv => {
-                return Err(Error::usage("--format csv cannot be combined with --explain; accepted: table, json"));
+            PlanFormat::Csv | PlanFormat::Html => {
+                return Err(Error::usage(
+                    "--explain can be written as a table or as json; accepted: --format table, json",
+                ));
             }
         })?;
         Ok(0)
@@ -240,7 +297,11 @@ impl PlanCommand {
             ("--sequence", "sequence", self.sequence.clone()),
             ("--global-batch", "global_batch", self.global_batch.clone()),
         ];
-        if let Some(element) = &self.computing.element_type {
+        if !self.training.iter().any(|choice| choice.key == "sequence_parallel") {
+            flags.push(("--training", "sequence_parallel", "true".to_owned()));
+        }
+        flags.extend(self.training.iter().map(|choice| ("--training", choice.key, choice.value.clone())));
+        if let Some(element) = &self.element_type {
             flags.push(("--element-type", "activation_element_type", element.clone()));
             flags.push(("--element-type", "parameter_element_type", element.clone()));
         }

@@ -1,13 +1,14 @@
 //! `commgauge rank`: ranks the parallelisms of a layout by cost, based on a fit or on published rates, without a
 //! launch.
 
+use super::computing::ComputingFlags;
 use super::places::report_resolved_file;
 use super::published::published;
 use super::rates::RatesFlags;
 use super::step::StepFlags;
 use super::table_or_json::{json, print};
 use super::terminal::columns;
-use crate::report::rank::{FORMAT, RankDocument, VERSION, csv, text};
+use crate::report::rank::{FORMAT, RankDocument, StepDocument, VERSION, csv, text};
 use commgauge_analysis::planner::rank::RankOptions;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::config::Shipped;
@@ -21,7 +22,7 @@ use std::path::Path;
 /// commgauge rank --fit fit.json --model llama-3-70b --tp 8 --pp 4 --dp 4 --sequence 8192 --global-batch 512 --ranks-per-node 8
 ///
 /// Shows whether TP > DP > PP holds here by each measure, at how many tokens of a replica that turns round, and what moving each
-/// axis into or out of the node would change. Probabilities are shares of resamples from the intervals of the predictions.
+/// axis into or out of the node would change, and what the step takes by the model of `plan`. Probabilities are shares of resamples from the intervals of the predictions.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RankCommand {
     #[command(flatten)]
@@ -37,6 +38,9 @@ pub struct RankCommand {
     /// Ranks on each node, neighbours in world rank [default: those of the machine file]
     #[arg(long, value_name = "N", help_heading = "Rates")]
     ranks_per_node: Option<u32>,
+
+    #[command(flatten)]
+    computing: ComputingFlags,
 
     /// Resamples behind the probabilities
     #[arg(long, default_value_t = RankOptions::default().resamples, value_name = "N",
@@ -95,7 +99,15 @@ impl RankCommand {
         let source = self.rates.read()?;
         let ranks_per_node = source.ranks_per_node(self.ranks_per_node)?;
         let options = RankOptions { resamples: self.resamples, seed: self.seed };
-        RankDocument::new(step, ranks_per_node, source.rates().as_ref(), options)
+        let rates = source.rates();
+        let mut document = RankDocument::new(step, ranks_per_node, rates.as_ref(), options)?;
+        if let Step::Training(training) = step {
+            let computing = self.computing.read(training.activation(), source.machine())?;
+            document.synthetic |= computing.synthetic;
+            document.step =
+                StepDocument::of(step, ranks_per_node, rates.as_ref(), &computing.compute, &computing.ground);
+        }
+        Ok(document)
     }
 }
 

@@ -44,7 +44,7 @@ pub use combinations::{Combination, combinations_text};
 pub use contention::Contention;
 pub use fit::fit_text;
 pub use history::{HistoryFormat, history_text, plots};
-pub use html::{HtmlInput, HtmlRun, html};
+pub use html::{HtmlInput, HtmlRun, html, plan_page};
 pub use interference::CallInterference;
 pub use late::Late;
 pub use live::LiveRows;

@@ -6,6 +6,7 @@ mod table;
 mod tests;
 
 pub use explain::text as explain_text;
+pub(in crate::report) use table::blocks;
 pub use table::text;
 
 use commgauge_analysis::planner::plan_document::{PlanDocument, PlannedLayout};
@@ -53,8 +54,8 @@ fn columns<'a>() -> Vec<Column<LayoutRow<'a>>> {
         Column::new("memory_bytes", |row| row.layout.memory_bytes.to_string()),
         Column::new("fits", |row| row.layout.fits.to_string()),
         Column::new("step_seconds", |row| number(row.layout.step_seconds)),
-        Column::new("step_seconds_low", |row| row.layout.step_seconds_low.map_or_else(String::new, number)),
-        Column::new("step_seconds_high", |row| row.layout.step_seconds_high.map_or_else(String::new, number)),
+        Column::new("step_seconds_low", |row| number(row.layout.step_seconds_low)),
+        Column::new("step_seconds_high", |row| number(row.layout.step_seconds_high)),
         Column::new("compute_seconds", |row| number(row.layout.compute_seconds)),
         Column::new("host_seconds", |row| number(row.layout.host_seconds)),
         Column::new("bubble_seconds", |row| number(row.layout.bubble_seconds)),

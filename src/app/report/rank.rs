@@ -10,6 +10,8 @@ pub use csv::csv;
 pub use text::text;
 
 use commgauge_analysis::planner::communication::Grounds;
+use commgauge_analysis::planner::compute::Compute;
+use commgauge_analysis::planner::price::{StepPrice, price};
 use commgauge_analysis::planner::rank::{Change, Flip, Move, Order, RankOptions, Ranked, RankedAxis};
 use commgauge_analysis::planner::rates::Rates;
 use commgauge_base::error::Result;
@@ -65,6 +67,35 @@ pub struct RankDocument {
     pub flips: Vec<FlipDocument>,
     /// What another order of the axes would change.
     pub moves: MovesDocument,
+    /// The step of a training, by the model that `plan` has; absent for serving.
+    pub step: Option<StepDocument>,
+}
+
+/// A step, priced as `plan` does.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct StepDocument {
+    /// Where the times of computing come from.
+    pub computing: String,
+    /// What it takes; absent where a call has no time.
+    pub price: Option<StepPrice>,
+    /// Why it has no price.
+    pub reason: Option<String>,
+}
+
+impl StepDocument {
+    /// The price of a training's step; nothing for serving.
+    pub fn of(
+        step: &Step,
+        ranks_per_node: u32,
+        rates: &dyn Rates,
+        compute: &Compute,
+        computing: &str,
+    ) -> Option<StepDocument> {
+        let Step::Training(training) = step else { return None };
+        let priced = price(training, compute, rates, ranks_per_node);
+        let reason = priced.as_ref().err().map(ToString::to_string);
+        Some(StepDocument { computing: computing.to_owned(), price: priced.ok(), reason })
+    }
 }
 
 /// An axis.
@@ -232,6 +263,7 @@ impl RankDocument {
                 moves: moves.moves.into_iter().map(moved).collect(),
                 reason: moves.reason,
             },
+            step: None,
         })
     }
 }

@@ -29,6 +29,8 @@ pub struct Query {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
+    /// This very call was measured, and too few sizes for a curve.
+    Measured,
     /// The group size was measured, and sizes on both sides.
     Interpolated,
     /// Outside the measured sizes or group sizes.
@@ -43,6 +45,7 @@ impl Status {
     /// The name in files and tables.
     pub fn name(self) -> &'static str {
         match self {
+            Status::Measured => "measured",
             Status::Interpolated => "interpolated",
             Status::Extrapolated => "extrapolated",
             Status::Transferred => "transferred",

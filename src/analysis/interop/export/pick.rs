@@ -110,7 +110,10 @@ impl<'a> Curves<'a> {
     /// Seconds of a call of a size inside the measured ones.
     pub fn seconds(&self, found: &Found, bytes: u64) -> Option<f64> {
         let answer = self.predictor.predict_by(found.index, found.curve.ranks, Bytes(bytes));
-        answer.seconds.filter(|_| answer.status == Status::Interpolated).map(|seconds| seconds.0)
+        answer
+            .seconds
+            .filter(|_| matches!(answer.status, Status::Measured | Status::Interpolated))
+            .map(|seconds| seconds.0)
     }
 
     /// Bus bandwidth of large calls in bytes per second, and the size that it was read at.

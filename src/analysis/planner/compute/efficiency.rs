@@ -1,5 +1,4 @@
-//! Share of its peak that a GPU reaches in a matrix product: given, from a saturating formula, or from measured
-//! products.
+//! Share of its peak that a GPU reaches in a matrix product: from a saturating formula, or from measured products.
 
 use super::Product;
 use commgauge_base::element::ElementType;
@@ -10,8 +9,6 @@ use serde::{Deserialize, Serialize};
 /// Source of the speed of products.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Efficiency {
-    /// One share of the peak for all products and everything else that is computed, set by the user.
-    Whole(f64),
     /// Products that are larger reach more.
     Saturating(Saturation),
     /// Products that were measured, on one machine.
@@ -91,15 +88,9 @@ impl Efficiency {
     pub(super) fn seconds(&self, product: &Product, peak_flops_per_second: f64) -> f64 {
         let flops = product.flops();
         match self {
-            Efficiency::Whole(share) => flops / (peak_flops_per_second * share),
             Efficiency::Saturating(form) => flops / (peak_flops_per_second * form.share(product)),
             Efficiency::Measured(measured) => flops / flops_per_second_at(measured.products(), product),
         }
-    }
-
-    /// Whether everything that is computed is in the share.
-    pub(super) fn covers_everything(&self) -> bool {
-        matches!(self, Efficiency::Whole(_))
     }
 }
 

@@ -5,6 +5,7 @@
 mod efficiency;
 mod measured;
 mod product;
+mod published;
 mod speed;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ mod work;
 
 pub use efficiency::{Efficiency, MeasuredProduct, MeasuredProducts, Saturation};
 pub use product::Product;
+pub use published::{Constants, PUBLISHED};
 pub use speed::{ChunkCompute, Compute, StageCompute};
 pub use work::Work;
 
@@ -24,15 +26,16 @@ use commgauge_model::workload::step::TrainingStep;
 const OPTIMIZER_MOVES: f64 = 2.5;
 
 impl Compute {
-    /// All products at one share of the peak, and everything else included in that share, as set by `--peak-tflops`
-    /// and `--efficiency`. The optimizer takes no time until `memory_rate` is set.
-    pub fn constant(peak_flops_per_second: f64, efficiency: f64) -> Compute {
+    /// All products at one share of the peak, and nothing else: the simplest rival of a model of steps.
+    pub fn constant(peak_flops_per_second: f64, share: f64) -> Compute {
         Compute {
             peak_flops_per_second,
-            efficiency: Efficiency::Whole(efficiency),
+            peak_8_bits: None,
+            efficiency: Efficiency::Saturating(Saturation { best: share, half_width: 0.0 }),
             memory_rate: Rate(f64::INFINITY),
             seconds_per_kernel: Seconds(0.0),
             fused_attention: true,
+            lost_beside_calls: 0.0,
         }
     }
 

@@ -15,11 +15,18 @@ pub struct Product {
     pub has_weights: bool,
     /// Whether it is recomputed under selective recomputation.
     pub in_attention: bool,
+    /// Whether training in 8 bits computes it in them: the linear layers of blocks.
+    pub in_8_bits: bool,
 }
 
 impl Product {
     pub(super) fn linear(m: u64, n: u64, k: u64) -> Product {
-        Product { m, n, k, count: 1.0, has_weights: true, in_attention: false }
+        Product { m, n, k, count: 1.0, has_weights: true, in_attention: false, in_8_bits: false }
+    }
+
+    /// A linear layer of a block.
+    pub(super) fn of_block(m: u64, n: u64, k: u64) -> Product {
+        Product { in_8_bits: true, ..Product::linear(m, n, k) }
     }
 
     /// Floating-point operations of all of them.

@@ -1,6 +1,7 @@
 //! How fast a rank computes, and what its passes and its optimizer take.
 
 use super::efficiency::Efficiency;
+use super::product::Product;
 use commgauge_base::units::{Rate, Seconds};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct Compute {
     /// Peak of dense matrix products in the type of the activations, floating-point operations per second.
     pub peak_flops_per_second: f64,
+    /// The same for the linear layers of blocks where they are computed in 8 bits.
+    pub peak_8_bits: Option<f64>,
     /// Share of the peak that products reach.
     pub efficiency: Efficiency,
     /// Rate of kernels that only move data, reading and writing together.
@@ -18,6 +21,15 @@ pub struct Compute {
     pub seconds_per_kernel: Seconds,
     /// Attention in one kernel that stores no matrix of tokens by tokens; it skips what a causal mask hides.
     pub fused_attention: bool,
+    /// Share of its speed that computing loses while a call runs beside it.
+    pub lost_beside_calls: f64,
+}
+
+impl Compute {
+    /// The peak that a product could reach.
+    pub(super) fn peak_of(&self, product: &Product) -> f64 {
+        self.peak_8_bits.filter(|_| product.in_8_bits).unwrap_or(self.peak_flops_per_second)
+    }
 }
 
 /// The passes of one micro-batch through one chunk of a stage.

@@ -114,7 +114,7 @@ fn context_parallelism_divides_tokens_and_not_their_context() {
 #[test]
 fn larger_products_reach_more_of_the_peak() {
     let form = Efficiency::Saturating(Saturation { best: 0.8, half_width: 100.0 });
-    let product = |m, n, k| Product { m, n, k, count: 2.0, has_weights: true, in_attention: false };
+    let product = |m, n, k| Product { m, n, k, count: 2.0, has_weights: true, in_attention: false, in_8_bits: false };
     // 300/400 of 0.8, 100/200 and 900/1000.
     let expected = 2.0 * 2.0 * 300.0 * 100.0 * 900.0 / (1e9 * 0.8 * 0.75 * 0.5 * 0.9);
     close(form.seconds(&product(300, 100, 900), 1e9), expected, "saturating");
@@ -132,7 +132,8 @@ fn a_measured_product_uses_its_own_time_and_others_are_interpolated() {
     let list = [measured(256, 1e12), measured(1024, 4e12), measured(65_536, 5e12)];
     let form = Efficiency::Measured(MeasuredProducts::new(&list, ElementType::Bfloat16).unwrap());
     let speed = |m: u64| {
-        let product = Product { m, n: 1024, k: 1024, count: 1.0, has_weights: true, in_attention: false };
+        let product =
+            Product { m, n: 1024, k: 1024, count: 1.0, has_weights: true, in_attention: false, in_8_bits: false };
         product.flops() / form.seconds(&product, 1.0)
     };
     close(speed(256), 1e12, "measured");
@@ -144,13 +145,7 @@ fn a_measured_product_uses_its_own_time_and_others_are_interpolated() {
 
 /// A GPU whose memory moves a byte in a second, and that computes in no time.
 fn moving() -> Compute {
-    Compute {
-        peak_flops_per_second: f64::INFINITY,
-        efficiency: Efficiency::Saturating(Saturation { best: 1.0, half_width: 0.0 }),
-        memory_rate: Rate(1.0),
-        seconds_per_kernel: Seconds(0.0),
-        fused_attention: false,
-    }
+    Compute { memory_rate: Rate(1.0), fused_attention: false, ..Compute::constant(f64::INFINITY, 1.0) }
 }
 
 #[test]

@@ -34,12 +34,10 @@ const KERNELS_OF_LAYER: f64 = 34.0;
 impl Work {
     /// The seconds of the passes.
     pub(super) fn seconds(&self, compute: &Compute) -> ChunkCompute {
-        let moved = |bytes: f64| {
-            if compute.efficiency.covers_everything() { 0.0 } else { bytes / compute.memory_rate.0 }
-        };
+        let moved = |bytes: f64| bytes / compute.memory_rate.0;
         let of = |wanted: &dyn Fn(&Product) -> bool| -> f64 {
             let products = self.products.iter().filter(|product| wanted(product));
-            products.map(|product| compute.efficiency.seconds(product, compute.peak_flops_per_second)).sum()
+            products.map(|product| compute.efficiency.seconds(product, compute.peak_of(product))).sum()
         };
         let floor = |passes: f64| passes * self.kernels * compute.seconds_per_kernel.0;
         let all = moved(self.moved_bytes + self.moved_bytes_in_attention);
@@ -75,7 +73,8 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, fused_attention: bool) -
     // A fused kernel skips what the causal mask hides, about half.
     let heads = (model.heads / t * step.training.micro_batch) as f64 * if fused_attention { 0.5 } else { 1.0 };
     let rows = step.training.sequence / u64::from(step.layout.degrees.cp);
-    let attention = |n, k| Product { m: rows, n, k, count: heads, has_weights: false, in_attention: true };
+    let attention =
+        |n, k| Product { m: rows, n, k, count: heads, has_weights: false, in_attention: true, in_8_bits: false };
     products.extend([attention(keys, head), attention(value, keys)]);
     feed_forward(step, layer, t, n, &mut products);
 
@@ -121,21 +120,21 @@ fn projections(model: &Model, t: u64, n: u64, products: &mut Vec<Product>) {
         None => {
             let queries = heads * model.head_dimension;
             let keys_and_values = 2 * (model.kv_heads / t).max(1) * model.head_dimension;
-            products.push(Product::linear(n, queries + keys_and_values, h));
-            products.push(Product::linear(n, h, queries));
+            products.push(Product::of_block(n, queries + keys_and_values, h));
+            products.push(Product::of_block(n, h, queries));
         }
         Some(LatentAttention { query_rank, kv_rank, plain_dimension, rotary_dimension, value_dimension }) => {
             let queries = heads * model.head_dimension;
             match query_rank {
                 Some(rank) => {
-                    products.push(Product::linear(n, *rank, h));
-                    products.push(Product::linear(n, queries, *rank));
+                    products.push(Product::of_block(n, *rank, h));
+                    products.push(Product::of_block(n, queries, *rank));
                 }
-                None => products.push(Product::linear(n, queries, h)),
+                None => products.push(Product::of_block(n, queries, h)),
             }
-            products.push(Product::linear(n, kv_rank + rotary_dimension, h));
-            products.push(Product::linear(n, heads * (plain_dimension + value_dimension), *kv_rank));
-            products.push(Product::linear(n, h, heads * value_dimension));
+            products.push(Product::of_block(n, kv_rank + rotary_dimension, h));
+            products.push(Product::of_block(n, heads * (plain_dimension + value_dimension), *kv_rank));
+            products.push(Product::of_block(n, h, heads * value_dimension));
         }
     }
 }
@@ -146,7 +145,7 @@ fn feed_forward(step: &TrainingStep, layer: u32, t: u64, n: u64, products: &mut 
     let first = if model.family.gated() { 2 } else { 1 };
     let mut both = |rows: u64, width: u64, count: f64| {
         for (n, k) in [(first * width, h), (h, width)] {
-            products.push(Product { count, ..Product::linear(rows, n, k) });
+            products.push(Product { count, ..Product::of_block(rows, n, k) });
         }
     };
     match &model.mixture {

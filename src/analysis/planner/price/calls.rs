@@ -2,11 +2,12 @@
 
 use super::passes::{Loads, Once, Passes, Timed, count_in_chunk};
 use super::unpriced::Unpriced;
+use super::work::{Hides, StageWork};
 use crate::cost::{Coefficient, Status};
 use crate::planner::compute::{Compute, StageCompute};
 use crate::planner::rates::{RatedCall, Rates};
 use commgauge_base::units::Seconds;
-use commgauge_model::config::step::{Recompute, ScheduleKind};
+use commgauge_model::config::step::ScheduleKind;
 use commgauge_model::layout::{Axis, Layout, Locality};
 use commgauge_model::workload::Op;
 use commgauge_model::workload::step::TrainingStep;
@@ -30,14 +31,6 @@ struct StageKind {
     ops: Vec<Op>,
 }
 
-/// Computing of stages of a kind.
-#[derive(Clone, Debug)]
-pub(super) struct StageWork {
-    compute: StageCompute,
-    /// Attention in a forward pass through each chunk; empty if it hides no call.
-    attention: Vec<f64>,
-}
-
 /// Predicted time of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
@@ -46,7 +39,6 @@ pub(super) struct Answer {
     /// Ends of the interval; the same as `seconds` if there is none.
     pub low: f64,
     pub high: f64,
-    has_interval: bool,
     untrusted: bool,
 }
 
@@ -89,7 +81,11 @@ impl PreparedStep {
             ops.into_iter().partition(|op| matches!(op.when, When::Boundary { .. }));
         for op in between {
             let forward = matches!(op.when, When::Boundary { pass: Pass::Forward, .. });
-            self.messages[usize::from(!forward)].get_or_insert(op);
+            let known = &mut self.messages[usize::from(!forward)];
+            // Of messages in the steady state and while the pipeline fills, the former are most.
+            if known.as_ref().is_none_or(|known| known.overlap.is_exposed()) {
+                *known = Some(op);
+            }
         }
         self.kinds.push(StageKind { stage, ops: own });
     }
@@ -135,12 +131,11 @@ impl PreparedStep {
 
     /// Computing of stages of every kind.
     pub(super) fn work(&self, step: &TrainingStep, compute: &Compute) -> Vec<StageWork> {
-        let hides = |kind: &StageKind| kind.ops.iter().any(|op| op.overlap == Overlap::Attention);
-        let work = |kind: &StageKind| StageWork {
-            compute: compute.stage(step, kind.stage),
-            attention: if hides(kind) { attention(step, kind.stage, compute) } else { Vec::new() },
+        let hides = |kind: &StageKind| match kind.ops.iter().any(|op| op.overlap == Overlap::Attention) {
+            true => Hides::Calls,
+            false => Hides::Nothing,
         };
-        self.kinds.iter().map(work).collect()
+        self.kinds.iter().map(|kind| StageWork::of(step, kind.stage, compute, hides(kind))).collect()
     }
 
     /// The passes of every kind of stage.
@@ -155,7 +150,7 @@ impl PreparedStep {
         each.map(|((kind, answers), work)| {
             let timed = kind.ops.iter().zip(answers);
             let calls: Vec<Timed> = timed.map(|(op, answer)| Timed { op, seconds: seconds(answer) }).collect();
-            Passes::of(step, kind.stage, &calls, &work.compute, &work.attention)
+            Passes::of(step, kind.stage, &calls, work)
         })
         .collect()
     }
@@ -172,7 +167,9 @@ impl PreparedStep {
             let distance = |work: &StageWork| (m * of(&work.compute) - all).abs();
             distance(a.1).total_cmp(&distance(b.1))
         });
-        nearest.map_or(0.0, |(kind, _)| (all - m * of(&free.stage(step, kind.stage))).clamp(0.0, all))
+        let host = nearest.map_or(0.0, |(kind, _)| (all - m * of(&free.stage(step, kind.stage))).clamp(0.0, all));
+        // Less is rounding.
+        if host > 1e-9 * all { host } else { 0.0 }
     }
 }
 
@@ -195,7 +192,13 @@ impl FirstStage {
     }
 
     /// Their times in the layout of a step, and those of a message; nothing where the rates refuse one.
-    pub fn once(&self, layout: &Layout, rates: &dyn Rates, ranks_per_node: u32) -> Option<(Once, f64)> {
+    pub fn once(
+        &self,
+        layout: &Layout,
+        compute: &Compute,
+        rates: &dyn Rates,
+        ranks_per_node: u32,
+    ) -> Option<(Once, f64)> {
         let mut timed = Vec::with_capacity(self.ops.len());
         let mut message = 0.0;
         let mut places: Vec<(Axis, u32, Locality)> = Vec::new();
@@ -211,7 +214,7 @@ impl FirstStage {
                 _ => timed.push(Timed { op, seconds: answer.seconds }),
             }
         }
-        Some((Once::of(timed.into_iter()), message))
+        Some((Once::of(timed.into_iter(), compute.lost_beside_calls), message))
     }
 }
 
@@ -269,9 +272,7 @@ impl LayerLoads {
                 let answer = Answer::of(op, RatedCall::of(op, *ranks, &locality), rates, &self.layout)?;
                 calls.push((op, *pass, count * answer.seconds));
             }
-            let compute = work.compute.chunks.first().copied().unwrap_or_default();
-            let attention = work.attention.first().copied().unwrap_or(0.0);
-            loads.push(Loads::of(compute, attention, calls.into_iter()));
+            loads.push(Loads::of(work.of_chunk(0), calls.into_iter()));
         }
         Ok(loads)
     }
@@ -292,14 +293,6 @@ fn shape_of(step: &TrainingStep, stage: u32) -> Vec<usize> {
         shape.extend([layers.len(), experts, windows, usize::from(layers.contains(&0))]);
     }
     shape
-}
-
-/// Seconds of attention in a forward pass through each chunk: just what selective recomputation repeats.
-fn attention(step: &TrainingStep, stage: u32, compute: &Compute) -> Vec<f64> {
-    let mut training = step.training.clone();
-    training.tensor.recompute = Recompute::Selective;
-    let selective = TrainingStep { training: &training, ..step.clone() };
-    compute.stage(&selective, stage).chunks.iter().map(|chunk| chunk.recompute.0).collect()
 }
 
 impl Answer {
@@ -327,7 +320,7 @@ impl Answer {
         let [seconds, low, high] = [seconds, low, high].map(|alone| alone * slower);
         // Published rates have no interval and are not calibrated; an untrusted curve has one.
         let untrusted = prediction.untrusted && interval.is_some();
-        Ok(Answer { call, seconds, low, high, has_interval: interval.is_some(), untrusted })
+        Ok(Answer { call, seconds, low, high, untrusted })
     }
 
     /// Multiplies the time by a slowdown of at least 1, since concurrent calls speed nothing up.
@@ -349,11 +342,6 @@ impl Answers {
     /// The answers, in the order of the calls.
     pub fn all(&self) -> impl Iterator<Item = &Answer> {
         self.kinds.iter().flatten().chain(self.messages.iter().flatten())
-    }
-
-    /// Whether every call has an interval.
-    pub fn has_intervals(&self) -> bool {
-        self.all().all(|answer| answer.has_interval)
     }
 
     /// Calls from curves that are not to be trusted, each ground once.

@@ -1,20 +1,19 @@
 //! Alternative times of a step, given the known errors of predictions of its calls: one time for each draw.
 //!
 //! Calls that are read from the same curve have the same error factor, in all layouts, so that a draw of two layouts
-//! is a fair comparison. Factors are lognormal, an interval being 1.96 standard deviations to either side.
+//! is a fair comparison. Factors are lognormal. A call without an interval is exact.
 
 use super::calls::{Answer, PreparedStep};
+use super::step_error::deviation;
 use super::{Pricer, StepInputs};
 use crate::planner::compute::Compute;
 use crate::planner::rates::{RatedCall, Rates};
 use commgauge_base::random::{normal, split_mix};
+use commgauge_base::stats::Interval;
 use commgauge_model::workload::step::TrainingStep;
 
-/// Standard deviations from the middle to an end of a 95 % interval.
-const DEVIATIONS_TO_END: f64 = 1.96;
-
 impl Pricer {
-    /// The step's seconds in this many draws; none if a call has no interval or no prediction.
+    /// The step's seconds in this many draws; none if a call has no prediction.
     pub fn draws(
         &self,
         prepared: &PreparedStep,
@@ -23,7 +22,7 @@ impl Pricer {
         (rates, ranks_per_node): (&dyn Rates, u32),
         count: u32,
     ) -> Option<Vec<f64>> {
-        let answers = prepared.query(step, rates, ranks_per_node).ok().filter(super::calls::Answers::has_intervals)?;
+        let answers = prepared.query(step, rates, ranks_per_node).ok()?;
         let work = prepared.work(step, compute);
         let inputs = StepInputs { prepared, step, answers: &answers, work: &work };
         let drawn = |draw: u32| {
@@ -35,11 +34,11 @@ impl Pricer {
 
 /// The time of a call in a draw.
 fn seconds(answer: &Answer, draw: u32) -> f64 {
-    if answer.low <= 0.0 {
+    if answer.low <= 0.0 || answer.low >= answer.high {
         return answer.seconds;
     }
-    let deviation = (answer.high / answer.low).ln() / (2.0 * DEVIATIONS_TO_END);
-    answer.seconds * (deviation * deviate(curve(&answer.call), draw)).exp()
+    let spread = deviation(Interval { low: answer.low, high: answer.high });
+    answer.seconds * (spread * deviate(curve(&answer.call), draw)).exp()
 }
 
 /// A number for the curve that a call is read from.

@@ -9,21 +9,28 @@ mod draws;
 mod exposed;
 mod once;
 mod passes;
+mod step_error;
 #[cfg(test)]
 mod tests;
 mod timeline;
 mod unpriced;
+mod work;
 
 pub use calls::PreparedStep;
 pub(in crate::planner) use calls::{FirstStage, LayerLoads};
 pub use exposed::Exposed;
 pub(in crate::planner) use once::PricedOnce;
 pub(in crate::planner) use passes::{ChunkPasses, Loads, Once};
+pub(in crate::planner) use step_error::Residual;
+pub use step_error::{PUBLISHED_ERROR, SURE, StepError};
 pub use unpriced::Unpriced;
+pub(in crate::planner) use work::ChunkWork;
+use work::StageWork;
 
 use crate::planner::compute::Compute;
 use crate::planner::rates::Rates;
 use calls::Answers;
+use commgauge_base::stats::Interval;
 use commgauge_model::workload::step::TrainingStep;
 use passes::Passes;
 use schemars::JsonSchema;
@@ -45,12 +52,23 @@ pub struct StepPrice {
     pub exposed: Exposed,
     /// The update of the parameters.
     pub optimizer_seconds: f64,
-    /// Where every call takes the lower end of its interval; absent where a call has none.
-    pub step_seconds_low: Option<f64>,
-    /// Where every call takes the upper end.
-    pub step_seconds_high: Option<f64>,
+    /// Lower end of the interval that holds 95 of 100 steps: the errors of calls, of computing, and of what is not modelled.
+    pub step_seconds_low: f64,
+    /// Upper end.
+    pub step_seconds_high: f64,
     /// Calls from curves that are not to be trusted, each once.
     pub untrusted: Vec<String>,
+}
+
+impl StepPrice {
+    /// Every part of the step with its name, computing first.
+    pub fn parts(&self) -> Vec<(String, f64)> {
+        let mut parts = vec![("compute".to_owned(), self.compute_seconds), ("bubble".to_owned(), self.bubble_seconds)];
+        let names = Exposed::NAMES.iter().map(|name| format!("{name} exposed"));
+        parts.extend(names.zip(self.exposed.values()));
+        parts.extend([("optimizer".to_owned(), self.optimizer_seconds), ("host".to_owned(), self.host_seconds)]);
+        parts
+    }
 }
 
 /// The price of a step on nodes of this many ranks each, neighbours in world rank.
@@ -93,7 +111,7 @@ struct StepInputs<'a> {
     prepared: &'a PreparedStep,
     step: &'a TrainingStep<'a>,
     answers: &'a Answers,
-    work: &'a [calls::StageWork],
+    work: &'a [StageWork],
 }
 
 impl Pricer {
@@ -114,10 +132,13 @@ impl Pricer {
         let inputs = StepInputs { prepared, step, answers: &answers, work: &work };
         let mut price = self.parts(&inputs, &|answer| answer.seconds, true)?;
         price.untrusted = answers.untrusted(rates);
-        if answers.has_intervals() {
-            price.step_seconds_low = Some(self.parts(&inputs, &|answer| answer.low, false)?.step_seconds);
-            price.step_seconds_high = Some(self.parts(&inputs, &|answer| answer.high, false)?.step_seconds);
-        }
+        // Calls without an interval count as exact: the errors of published runs hold those of published rates.
+        let calls = Interval {
+            low: self.parts(&inputs, &|answer| answer.low, false)?.step_seconds,
+            high: self.parts(&inputs, &|answer| answer.high, false)?.step_seconds,
+        };
+        let interval = PUBLISHED_ERROR.around(price.step_seconds, calls);
+        (price.step_seconds_low, price.step_seconds_high) = (interval.low, interval.high);
         let host = prepared.host_share(step, compute, &work, price.compute_seconds);
         price.host_seconds = host;
         price.compute_seconds -= host;

@@ -3,8 +3,9 @@
 //! The calls and the computing of a step do not depend on the order of its axes, and if all calls take equally long in
 //! two orders the steps do. So each is computed once.
 
-use super::calls::{Answers, PreparedStep, StageWork};
+use super::calls::{Answers, PreparedStep};
 use super::unpriced::Unpriced;
+use super::work::StageWork;
 use super::{Pricer, StepInputs};
 use crate::planner::compute::Compute;
 use crate::planner::rates::Rates;

@@ -2,10 +2,11 @@
 //!
 //! An overlapped call costs the time by which it exceeds what hides it: on tp the gradient product that runs beside
 //! it, on a ring of cp attention, on dp the whole pass. Calls that are hidden by the same thing run one after another.
-//! The slowdown of computing during a call is not counted.
+//! What computing loses while a call runs beside it counts to the call.
 
 use super::exposed::Exposed;
-use crate::planner::compute::{ChunkCompute, StageCompute};
+use super::work::{ChunkWork, StageWork};
+use crate::planner::compute::ChunkCompute;
 use commgauge_base::units::Seconds;
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::step::TrainingStep;
@@ -50,23 +51,24 @@ pub(in crate::planner) struct ChunkPasses {
 }
 
 impl Passes {
-    /// Passes of a stage with these calls. `attention` are the seconds of attention in a forward pass through each
-    /// chunk.
-    pub fn of(step: &TrainingStep, stage: u32, calls: &[Timed], compute: &StageCompute, attention: &[f64]) -> Passes {
+    /// Passes of a stage with these calls.
+    pub fn of(step: &TrainingStep, stage: u32, calls: &[Timed], work: &StageWork) -> Passes {
         let chunks: Vec<ChunkPasses> = (0..step.stages.chunks())
             .map(|chunk| {
-                let own = compute.chunks.get(chunk as usize).copied().unwrap_or_default();
-                let attention = attention.get(chunk as usize).copied().unwrap_or(0.0);
+                let work = work.of_chunk(chunk as usize);
                 let count = |call: &Timed| count_in_chunk(step, (stage, chunk), &call.op.when);
                 let calls = calls.iter().filter_map(|call| {
                     let (pass, count) = count(call)?;
                     Some((call.op, pass, call.seconds * count))
                 });
-                Loads::of(own, attention, calls).passes()
+                Loads::of(work, calls).passes()
             })
             .collect();
-        let mut passes = Passes { chunks, optimizer: compute.optimizer.0, ..Passes::default() };
-        passes.add_calls_of_step(calls);
+        let mut passes = Passes { chunks, optimizer: work.compute.optimizer.0, ..Passes::default() };
+        let once = Once::of(calls.iter().copied(), work.lost_beside_calls);
+        passes.before = once.before(passes.forward());
+        passes.after = once.after(passes.backward());
+        passes.last = once.last;
         passes
     }
 
@@ -79,14 +81,6 @@ impl Passes {
     pub fn backward(&self) -> f64 {
         self.chunks.iter().map(|chunk| chunk.backward).sum()
     }
-
-    /// Calls that occur once in a step.
-    fn add_calls_of_step(&mut self, calls: &[Timed]) {
-        let once = Once::of(calls.iter().copied());
-        self.before = once.before(self.forward());
-        self.after = once.after(self.backward());
-        self.last = once.last;
-    }
 }
 
 /// The calls of a stage that occur once in a step, before the hidden part is known.
@@ -98,11 +92,12 @@ pub(in crate::planner) struct Once {
     beside_last: Hidden,
     /// Exposed time for which all stages wait together.
     pub last: Exposed,
+    lost_beside_calls: f64,
 }
 
 impl Once {
-    pub(super) fn of<'a>(calls: impl Iterator<Item = Timed<'a>>) -> Once {
-        let mut once = Once::default();
+    pub(super) fn of<'a>(calls: impl Iterator<Item = Timed<'a>>, lost_beside_calls: f64) -> Once {
+        let mut once = Once { lost_beside_calls, ..Once::default() };
         for call in calls {
             let When::Step { moment, calls } = call.op.when else { continue };
             let seconds = call.seconds * calls as f64;
@@ -123,12 +118,12 @@ impl Once {
 
     /// Exposed time before the first forward pass, which takes `forward` seconds.
     pub fn before(&self, forward: f64) -> Exposed {
-        self.before.plus(self.beside_first.beyond(forward))
+        self.before.plus(self.beside_first.beside(forward, self.lost_beside_calls))
     }
 
     /// Exposed time after the last backward pass, which takes `backward` seconds.
     pub fn after(&self, backward: f64) -> Exposed {
-        self.after.plus(self.beside_last.beyond(backward))
+        self.after.plus(self.beside_last.beside(backward, self.lost_beside_calls))
     }
 }
 
@@ -136,8 +131,7 @@ impl Once {
 /// their chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::planner) struct Loads {
-    compute: ChunkCompute,
-    attention: f64,
+    work: ChunkWork,
     exposed_forward: Exposed,
     exposed_backward: Exposed,
     /// Beside the weight gradient, the input gradient, attention forward, attention again and attention backward.
@@ -149,8 +143,8 @@ pub(in crate::planner) struct Loads {
 impl Loads {
     /// Passes of a chunk with this computing time and these calls, each with its number in the passes of a
     /// micro-batch.
-    pub fn of<'a>(compute: ChunkCompute, attention: f64, calls: impl Iterator<Item = (&'a Op, Pass, f64)>) -> Loads {
-        let mut loads = Loads { compute, attention, ..Loads::default() };
+    pub fn of<'a>(work: ChunkWork, calls: impl Iterator<Item = (&'a Op, Pass, f64)>) -> Loads {
+        let mut loads = Loads { work, ..Loads::default() };
         for (op, pass, seconds) in calls {
             let forward = pass == Pass::Forward;
             match op.overlap {
@@ -171,11 +165,13 @@ impl Loads {
     /// Adds `count` times these loads.
     pub fn plus(&mut self, other: &Loads, count: f64) {
         let add = |sum: &mut Seconds, more: Seconds| sum.0 += count * more.0;
-        add(&mut self.compute.forward, other.compute.forward);
-        add(&mut self.compute.recompute, other.compute.recompute);
-        add(&mut self.compute.input_gradient, other.compute.input_gradient);
-        add(&mut self.compute.weight_gradient, other.compute.weight_gradient);
-        self.attention += count * other.attention;
+        let (own, more) = (&mut self.work.compute, &other.work.compute);
+        add(&mut own.forward, more.forward);
+        add(&mut own.recompute, more.recompute);
+        add(&mut own.input_gradient, more.input_gradient);
+        add(&mut own.weight_gradient, more.weight_gradient);
+        self.work.attention += count * other.work.attention;
+        self.work.lost_beside_calls = other.work.lost_beside_calls;
         self.exposed_forward = self.exposed_forward.plus(other.exposed_forward.times(count));
         self.exposed_backward = self.exposed_backward.plus(other.exposed_backward.times(count));
         let hidden = self.beside.iter_mut().chain(&mut self.beside_pass);
@@ -186,14 +182,9 @@ impl Loads {
 
     /// The exposed rest of all calls after hiding as much as possible.
     pub fn passes(&self) -> ChunkPasses {
-        let compute = self.compute;
-        let windows = [
-            compute.weight_gradient.0,
-            compute.input_gradient.0,
-            self.attention,
-            self.attention,
-            ATTENTION_BACKWARD * self.attention,
-        ];
+        let ChunkWork { compute, attention, lost_beside_calls } = self.work;
+        let windows =
+            [compute.weight_gradient.0, compute.input_gradient.0, attention, attention, ATTENTION_BACKWARD * attention];
         let mut own = ChunkPasses {
             compute,
             exposed_forward: self.exposed_forward,
@@ -203,12 +194,12 @@ impl Loads {
         };
         for (index, (hidden, window)) in self.beside.iter().zip(windows).enumerate() {
             let pass = if index == 2 { &mut own.exposed_forward } else { &mut own.exposed_backward };
-            *pass = pass.plus(hidden.beyond(window));
+            *pass = pass.plus(hidden.beside(window, lost_beside_calls));
         }
         let forward = compute.forward.0 + own.exposed_forward.total();
         let backward = compute.backward().0 + own.exposed_backward.total();
-        own.exposed_forward = own.exposed_forward.plus(self.beside_pass[0].beyond(forward));
-        own.exposed_backward = own.exposed_backward.plus(self.beside_pass[1].beyond(backward));
+        own.exposed_forward = own.exposed_forward.plus(self.beside_pass[0].beside(forward, lost_beside_calls));
+        own.exposed_backward = own.exposed_backward.plus(self.beside_pass[1].beside(backward, lost_beside_calls));
         own.forward = compute.forward.0 + own.exposed_forward.total();
         own.backward = compute.backward().0 + own.exposed_backward.total();
         own
@@ -244,9 +235,13 @@ impl Hidden {
         *self.0.of_op(op) += seconds;
     }
 
-    /// The part that exceeds the window, divided in the same proportions.
-    fn beyond(&self, window: f64) -> Exposed {
+    /// The part that exceeds the window, and what the computing in it loses meanwhile, divided in the same proportions.
+    fn beside(&self, window: f64, lost_beside_calls: f64) -> Exposed {
         let total = self.0.total();
-        if total <= window || total <= 0.0 { Exposed::default() } else { self.0.times((total - window) / total) }
+        if total <= 0.0 {
+            return Exposed::default();
+        }
+        let hidden = total.min(window);
+        self.0.times((total - hidden + lost_beside_calls * hidden) / total)
     }
 }

@@ -52,7 +52,8 @@ impl<'a> Fitted<'a> {
             let kind = Kind { collective: of.key.collective, element_type: of.key.element_type };
             let mut ranks: Vec<u32> = of.curves.iter().map(|curve| curve.ranks).collect();
             ranks.sort_unstable();
-            let candidate = Candidate { family, place: of.key.place, ranks, labels: of.key.labels.clone() };
+            let (lone, labels) = (of.lone.clone(), of.key.labels.clone());
+            let candidate = Candidate { family, place: of.key.place, ranks, lone, labels };
             candidates.entry((kind, of.key.cadence)).or_default().push(candidate);
             let known = elements.entry(kind.collective).or_default();
             known.extend(kind.element_type.filter(|element| !known.contains(element)));
@@ -95,7 +96,8 @@ impl<'a> Fitted<'a> {
             other.nodes_spanned == 0 && self.unknown.as_ref().is_some_and(|stated| place.matches_query(stated))
         };
         let one = |index: usize| Source::One { index, ranks: ranks_for(&candidates[index], call) };
-        let answers = |index: &usize| self.answers(&candidates[*index], ranks_for(&candidates[*index], call));
+        let answers =
+            |index: &usize| candidates[*index].answers(ranks_for(&candidates[*index], call), call.bytes_total);
         let same = |index: &usize| {
             let other = candidates[*index].place;
             (other == place && place.nodes_spanned > 0) || user_stated(&other)
@@ -115,11 +117,6 @@ impl<'a> Fitted<'a> {
             return Some((one(index), false));
         }
         between(candidates, call, place).map(|source| (source, false))
-    }
-
-    /// Whether a family has the group size, or two others to extrapolate from.
-    fn answers(&self, candidate: &Candidate, ranks: u32) -> bool {
-        candidate.ranks.contains(&ranks) || transfer::neighbours(&candidate.ranks, ranks).is_some()
     }
 
     fn read(&self, chosen: &Chosen, call: &RatedCall) -> Prediction {
@@ -198,7 +195,8 @@ impl Chosen<'_> {
 }
 
 fn describe(family: &crate::cost::FamilyFit) -> String {
-    let ranks: Vec<String> = family.curves.iter().map(|curve| curve.ranks.to_string()).collect();
+    let lone = family.lone.iter().map(|call| format!("{} (at {})", call.ranks, call.bytes_total));
+    let ranks: Vec<String> = family.curves.iter().map(|curve| curve.ranks.to_string()).chain(lone).collect();
     format!("{} of {} ranks at {}", family.key.collective, ranks.join(", "), family.key.place)
 }
 
@@ -207,7 +205,9 @@ fn ranks_for(candidate: &Candidate, call: &RatedCall) -> u32 {
     if !is_message(call.collective) {
         return call.ranks;
     }
-    candidate.ranks.iter().copied().min_by_key(|ranks| ranks.abs_diff(call.ranks)).unwrap_or(call.ranks)
+    let lone = candidate.lone.iter().filter(|lone| lone.bytes_total == call.bytes_total).map(|lone| lone.ranks);
+    let measured = candidate.ranks.iter().copied().chain(lone);
+    measured.min_by_key(|ranks| ranks.abs_diff(call.ranks)).unwrap_or(call.ranks)
 }
 
 /// Two numbers of hosts with as many ranks on each as the call has, next to its own.

@@ -10,9 +10,11 @@
 //!
 //! Everything but the same call in the same place is marked as extrapolated.
 
-use crate::cost::{Labels, Place};
+use crate::cost::transfer;
+use crate::cost::{Labels, LoneCall, Place};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
+use commgauge_base::units::Bytes;
 
 /// The kind of call of a curve, without its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,8 +32,18 @@ pub(super) struct Candidate {
     pub place: Place,
     /// Group sizes that were measured, ascending.
     pub ranks: Vec<u32>,
+    /// Ranks and sizes that were measured without a curve.
+    pub lone: Vec<LoneCall>,
     /// Labels that distinguish it from other families of the same kind and place.
     pub labels: Labels,
+}
+
+impl Candidate {
+    /// Whether the family has the group size, two others to extrapolate from, or this very call.
+    pub(super) fn answers(&self, ranks: u32, bytes_total: Bytes) -> bool {
+        let is_it = |call: &LoneCall| call.ranks == ranks && call.bytes_total == bytes_total;
+        self.ranks.contains(&ranks) || transfer::neighbours(&self.ranks, ranks).is_some() || self.lone.iter().any(is_it)
+    }
 }
 
 /// Defaults of labels that a call does not state, as in nccl-tests.

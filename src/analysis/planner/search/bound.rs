@@ -8,7 +8,7 @@ use super::composition::{Busy, Composition, of_each_kind};
 use super::question::Question;
 use super::space::{IN_LAYERS, Places, Shape};
 use super::trainings::Trainings;
-use crate::planner::price::{FirstStage, LayerLoads, Loads, Once};
+use crate::planner::price::{ChunkWork, FirstStage, LayerLoads, Loads, Once};
 use commgauge_model::config::Training;
 use commgauge_model::config::step::{PipelineChoices, ScheduleKind};
 use commgauge_model::layout::{DEFAULT_ORDER, Degrees, Layout};
@@ -126,7 +126,8 @@ impl Bounds {
         }
         let first = self.first_stages.get(&key)?.as_ref();
         let layout = &shape.orders[order].layout;
-        let known = first.and_then(|first| first.once(layout, question.rates, question.ranks_per_node));
+        let known =
+            first.and_then(|first| first.once(layout, question.compute, question.rates, question.ranks_per_node));
         self.once.insert(full, known);
         known
     }
@@ -166,7 +167,9 @@ impl Layers {
         let dp = (1..=carved).find(|dp| (stage * dp).is_multiple_of(carved)).and_then(|dp| u32::try_from(dp).ok())?;
         // The pipeline is in no group that is requested, so that its degree may stay 1.
         let layout = Layout::new(Degrees { dp, pp: 1, ..*d }, &DEFAULT_ORDER).ok()?;
-        let training = question.training(Choices { zero_stage: 0, virtual_stages: 1, ..choices });
+        let mut training = question.training(Choices { zero_stage: 0, virtual_stages: 1, ..choices });
+        // Between layers of a stage there are no messages whose parts would be gathered.
+        training.pipeline.scatter_gather = false;
         let pipeline = PipelineChoices {
             schedule: ScheduleKind::OneForwardOneBackward,
             virtual_stages: 1,
@@ -183,7 +186,7 @@ impl Layers {
             TrainingStep::of_checked_parts(question.model, &self.training, self.layout.clone(), self.stages.clone(), 1);
         let of = |layer: usize| {
             let compute = question.compute.chunk(&step, layer as u32, 0);
-            Loads::of(compute, 0.0, std::iter::empty())
+            Loads::of(ChunkWork { compute, ..ChunkWork::default() }, std::iter::empty())
         };
         of_each_kind(kinds).into_iter().map(of).collect()
     }

@@ -2,14 +2,14 @@
 
 use super::planned::Planned;
 use super::question::Question;
-use crate::planner::price::{PreparedStep, Pricer};
+use crate::planner::price::{PUBLISHED_ERROR, PreparedStep, Pricer};
 use commgauge_base::error::{Error, Result};
 
 /// Draws of both layouts.
 const DRAWS: u32 = 100;
 
-/// The share of draws in which the first layout is the faster one, each call varying by the known error of predictions
-/// like it; none if that is unknown.
+/// The share of draws in which the first layout is the faster one: calls vary by the known error of predictions like them, and
+/// each step by that of steps of published runs; none if a call has no time.
 ///
 /// # Errors
 /// A layout that does not fit the question.
@@ -18,12 +18,7 @@ pub fn probability_faster(question: &Question, first: &Planned, second: &Planned
     let (Some(first), Some(second)) = (draws(question, &pricer, first)?, draws(question, &pricer, second)?) else {
         return Ok(None);
     };
-    let share = |a: f64, b: f64| match a.total_cmp(&b) {
-        std::cmp::Ordering::Less => 1.0,
-        std::cmp::Ordering::Equal => 0.5,
-        std::cmp::Ordering::Greater => 0.0,
-    };
-    let sum: f64 = first.iter().zip(&second).map(|(a, b)| share(*a, *b)).sum();
+    let sum: f64 = first.iter().zip(&second).map(|(a, b)| PUBLISHED_ERROR.probability_faster(*a, *b)).sum();
     Ok(Some(sum / first.len().max(1) as f64))
 }
 

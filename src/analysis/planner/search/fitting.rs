@@ -4,6 +4,7 @@
 //! recomputation, so each is computed once and every pair is a sum.
 
 use super::choices::Choices;
+use super::only::accepts;
 use super::question::Question;
 use super::space::{Shape, Space, divisors};
 use super::trainings::Trainings;
@@ -77,18 +78,17 @@ impl<'a> Context<'a> {
         let replica = self.question.global_batch / u64::from(degrees.dp);
         let zeros: Vec<u8> = (0..4)
             .filter(|zero| *zero == 0 || u64::from(degrees.dp) * u64::from(degrees.cp) > 1)
-            .filter(|zero| only.zero_stage.is_none_or(|only| only == *zero))
+            .filter(|zero| accepts(&only.zero_stage, zero))
             .collect();
         // In order of stages, equal stages once: a later one never has more micro-batches in flight.
         let stages = self.first_of_each_kind();
         let Some(training) = self.trainings.get(self.choices(0, 1, Recompute::None)) else { return };
         let mut step = self.question.step(self.shape, 0, training, self.stages);
         let states: Vec<Vec<u64>> = zeros.iter().map(|zero| self.states(&mut step, *zero, &stages)).collect();
-        let recomputes: Vec<Recompute> =
-            RECOMPUTE.into_iter().filter(|what| only.recompute.is_none_or(|only| only == *what)).collect();
+        let recomputes: Vec<Recompute> = RECOMPUTE.into_iter().filter(|what| accepts(&only.recompute, what)).collect();
         let mut full = false;
         for micro_batch in divisors(replica) {
-            if only.micro_batch.is_some_and(|only| only != micro_batch) {
+            if !accepts(&only.micro_batch, &micro_batch) {
                 continue;
             }
             let in_groups = (replica / micro_batch).is_multiple_of(u64::from(degrees.pp));

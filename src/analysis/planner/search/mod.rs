@@ -5,11 +5,13 @@
 //! the waiting of its layers, finally with its price. A layout that leaves the queue with a price is faster than
 //! everything still queued, so the answer is the same as if every layout had been priced; a test checks that.
 
+mod alternatives;
 mod bound;
 mod certainty;
 mod choices;
 mod composition;
 mod fitting;
+mod only;
 mod planned;
 mod prices;
 mod question;
@@ -18,9 +20,11 @@ mod space;
 mod tests;
 mod trainings;
 
+pub use alternatives::{WhatIf, not_beaten, pareto, what_if};
 pub use certainty::probability_faster;
+pub use only::Only;
 pub use planned::{Planned, Priced};
-pub use question::{Only, Question};
+pub use question::Question;
 
 use crate::planner::price::Once;
 use bound::Bounds;
@@ -51,6 +55,18 @@ pub struct Found {
     pub best: Vec<Priced>,
     /// The layout that needs least memory.
     pub nearest: Option<Planned>,
+}
+
+impl Found {
+    /// Adds what was found by another search.
+    pub fn add(&mut self, other: Found) {
+        self.considered = self.considered.saturating_add(other.considered);
+        self.feasible = self.feasible.saturating_add(other.feasible);
+        self.priced += other.priced;
+        self.unpriced.extend(other.unpriced);
+        self.best.extend(other.best);
+        self.nearest = self.nearest.take().or(other.nearest);
+    }
 }
 
 /// The best layouts.

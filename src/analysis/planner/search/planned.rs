@@ -1,9 +1,10 @@
 //! A layout as the planner answers with it, and the price of its step.
 
+use super::only::Only;
 use crate::planner::price::StepPrice;
 use commgauge_base::units::Bytes;
-use commgauge_model::config::step::Recompute;
-use commgauge_model::layout::Degrees;
+use commgauge_model::config::step::{Recompute, parse_order};
+use commgauge_model::layout::{Axis, Degrees};
 
 /// A layout, completely.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +29,35 @@ pub struct Planned {
     pub memory: Bytes,
     /// Whether that is within the limit.
     pub fits: bool,
+}
+
+impl Planned {
+    /// The layout in the syntax of `--only`.
+    pub fn name(&self) -> String {
+        let Degrees { tp, cp, ep, pp, dp, .. } = self.degrees;
+        format!(
+            "tp={tp},cp={cp},ep={ep},pp={pp},virtual_stages={},dp={dp},zero_stage={},micro_batch={},recompute={},order={}",
+            self.virtual_stages, self.zero_stage, self.micro_batch, self.recompute, self.order
+        )
+    }
+
+    /// Only this layout.
+    pub(super) fn only(&self) -> Only {
+        let Degrees { tp, cp, ep, pp, dp, .. } = self.degrees;
+        let order = parse_order(&self.order).unwrap_or_default();
+        Only {
+            tp: vec![tp],
+            cp: vec![cp],
+            ep: vec![ep],
+            pp: vec![pp],
+            virtual_stages: vec![self.virtual_stages],
+            dp: vec![dp],
+            zero_stage: vec![self.zero_stage],
+            micro_batch: vec![self.micro_batch],
+            recompute: vec![self.recompute],
+            order: vec![order.into_iter().filter_map(Axis::named).collect()],
+        }
+    }
 }
 
 /// A layout and the price of its step.

@@ -1,17 +1,19 @@
 //! Input of the planner: a model, GPUs, a batch, and the parts of the layout that are fixed.
 
 use super::choices::Choices;
+use super::only::{Only, accepts};
 use super::planned::Planned;
 use crate::planner::compute::{Compute, Product};
 use crate::planner::rates::Rates;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
-use commgauge_model::config::step::{DataStyle, PipelineChoices, Recompute, ScheduleKind, parse_order};
+use commgauge_model::config::step::{DataStyle, PipelineChoices, ScheduleKind, parse_order};
 use commgauge_model::config::{Model, Training};
 use commgauge_model::layout::{Axis, Degrees, Layout};
 use commgauge_model::workload::step::TrainingStep;
 
 /// A question to the planner.
+#[derive(Clone)]
 pub struct Question<'a> {
     /// The model.
     pub model: &'a Model,
@@ -64,8 +66,12 @@ impl Question<'_> {
         self.with_step(planned, |step| Ok(self.compute.products(step)))
     }
 
-    /// Sequence parallelism wherever it divides evenly: it never needs more memory, and experts require it.
+    /// Sequence parallelism wherever it divides evenly, unless the training does without: it never needs more memory, and
+    /// experts require it.
     pub(super) fn sequence_parallel(&self, degrees: &Degrees) -> bool {
+        if !self.base.tensor.sequence_parallel {
+            return false;
+        }
         let (tp, cp) = (u64::from(degrees.tp), u64::from(degrees.cp));
         let s = self.base.sequence;
         tp > 1 && s.is_multiple_of(cp) && (s / cp).is_multiple_of(tp)
@@ -74,7 +80,7 @@ impl Question<'_> {
     /// Chunks on each rank that the layers could be cut into.
     pub(super) fn virtual_stages(&self, pp: u32) -> Vec<u32> {
         let most = if pp == 1 { 1 } else { self.model.layers / pp.max(1) };
-        (1..=most).filter(|v| self.only.virtual_stages.is_none_or(|only| only == *v)).collect()
+        (1..=most).filter(|v| accepts(&self.only.virtual_stages, v)).collect()
     }
 
     /// The pipeline with this many chunks on each rank.
@@ -94,59 +100,9 @@ impl Question<'_> {
             0 => DataStyle::Ddp,
             1 => DataStyle::Zero1,
             2 => DataStyle::Zero2,
+            _ if self.base.data.style == DataStyle::Zero3 => DataStyle::Zero3,
             _ => DataStyle::Fsdp,
         };
         training
-    }
-}
-
-/// The fixed parts of a layout; `None` is free.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Only {
-    /// Tensor parallel.
-    pub tp: Option<u32>,
-    /// Context parallel.
-    pub cp: Option<u32>,
-    /// Expert parallel.
-    pub ep: Option<u32>,
-    /// Pipeline parallel.
-    pub pp: Option<u32>,
-    /// Chunks on each rank.
-    pub virtual_stages: Option<u32>,
-    /// Data parallel.
-    pub dp: Option<u32>,
-    /// 0 to 3.
-    pub zero_stage: Option<u8>,
-    /// Samples of a micro-batch.
-    pub micro_batch: Option<u64>,
-    /// What is computed again.
-    pub recompute: Option<Recompute>,
-    /// The axes, the fastest varying first.
-    pub order: Option<Vec<Axis>>,
-}
-
-impl Only {
-    /// Whether anything is given.
-    pub fn is_anything(&self) -> bool {
-        *self != Only::default()
-    }
-
-    /// Whether degrees are as given.
-    pub(super) fn allows(&self, degrees: &Degrees) -> bool {
-        let is = |only: Option<u32>, degree: u32| only.is_none_or(|only| only == degree);
-        is(self.tp, degrees.tp)
-            && is(self.cp, degrees.cp)
-            && is(self.ep, degrees.ep)
-            && is(self.pp, degrees.pp)
-            && is(self.dp, degrees.dp)
-    }
-
-    /// Whether an order of the axes above degree 1 matches the given one; axes of degree 1 may be anywhere in the
-    /// given one.
-    pub(super) fn order_is(&self, order: &[Axis]) -> bool {
-        self.order.as_ref().is_none_or(|only| {
-            let given: Vec<Axis> = only.iter().copied().filter(|axis| order.contains(axis)).collect();
-            given == order
-        })
     }
 }

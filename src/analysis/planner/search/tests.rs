@@ -32,6 +32,7 @@ fn training(sequence: u64, global_batch: u64) -> Training {
     Training::read(Table::of_flags([
         ("--sequence", "sequence", sequence.to_string()),
         ("--global-batch", "global_batch", global_batch.to_string()),
+        ("--training", "sequence_parallel", "true".to_owned()),
     ]))
     .unwrap()
 }
@@ -72,6 +73,8 @@ impl Rates for Uneven<'_> {
 
 struct World {
     uneven: bool,
+    /// Without sequence parallelism, and with messages in parts.
+    in_parts: bool,
     model: Model,
     machine: Machine,
     compute: Compute,
@@ -86,6 +89,7 @@ impl World {
     fn new(name: &str, layers: u32, gpus: u32) -> World {
         World {
             uneven: false,
+            in_parts: false,
             model: model(name, layers),
             machine: machine(100.0, 5.0),
             compute: Compute::constant(100e12, 0.5),
@@ -108,9 +112,12 @@ impl World {
     }
 
     fn question<'a>(&'a self, rates: &'a dyn Rates) -> Question<'a> {
+        let mut base = training(2048, self.batch);
+        base.tensor.sequence_parallel = !self.in_parts;
+        base.pipeline.scatter_gather = self.in_parts;
         Question {
             model: &self.model,
-            base: training(2048, self.batch),
+            base,
             global_batch: self.batch,
             gpus: self.gpus,
             ranks_per_node: 4,
@@ -223,6 +230,7 @@ fn what_is_found_is_what_pricing_every_layout_finds() {
     ] {
         let mut world = World::new(name, layers, gpus);
         (world.memory, world.batch, world.uneven) = (memory, 8, uneven);
+        world.in_parts = name == "llama-3-8b" && memory < 20e9;
         if name == "gpt2" {
             world.batch = u64::from(gpus);
         }
@@ -275,7 +283,7 @@ fn without_a_fitting_layout_the_nearest_is_named_and_a_named_layout_is_still_pri
     assert!(found.best.is_empty() && found.feasible == 0 && found.considered > 0);
     let nearest = found.nearest.unwrap();
     assert!(!nearest.fits && nearest.memory > Bytes(1_000_000_000));
-    world.only = Only { tp: Some(2), dp: Some(4), micro_batch: Some(1), ..Only::default() };
+    world.only = Only { tp: vec![2], dp: vec![4], micro_batch: vec![1], ..Only::default() };
     let found = world.found();
     assert!(!found.best.is_empty() && found.best.iter().all(|best| !best.layout.fits && best.layout.degrees.tp == 2));
 }
@@ -284,11 +292,11 @@ fn without_a_fitting_layout_the_nearest_is_named_and_a_named_layout_is_still_pri
 fn given_parts_of_the_layout_are_respected() {
     let mut world = World::new("llama-3-8b", 4, 8);
     world.only = Only {
-        tp: Some(2),
-        pp: Some(2),
-        zero_stage: Some(1),
-        recompute: Some(Recompute::Full),
-        order: Some(vec![Axis::Tp, Axis::Pp, Axis::Dp]),
+        tp: vec![2],
+        pp: vec![2],
+        zero_stage: vec![1],
+        recompute: vec![Recompute::Full],
+        order: vec![vec![Axis::Tp, Axis::Pp, Axis::Dp]],
         ..Only::default()
     };
     let found = world.found();

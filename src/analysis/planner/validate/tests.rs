@@ -1,6 +1,7 @@
-//! The accuracy that the cost model must retain.
+//! The accuracy that the step model must retain.
 
 use super::*;
+use crate::planner::price::PUBLISHED_ERROR;
 use std::sync::LazyLock;
 
 /// Replayed once for all tests.
@@ -14,7 +15,7 @@ fn set(name: &str) -> &'static SetResult {
 fn an_unknown_set_is_refused_with_the_known_ones() {
     let error = validate(&["vtrain".to_owned(), "table-6".to_owned()]).unwrap_err();
     assert_eq!(error.exit_code(), 2);
-    let expected = "--set: found `table-6`; accepted: megatron-table-1, megatron-sp-table-5, vtrain";
+    let expected = "--set: found `table-6`; accepted: megatron-table-1, megatron-table-2, megatron-sp-table-5, vtrain";
     assert_eq!(error.to_string(), expected);
 }
 
@@ -22,7 +23,6 @@ fn an_unknown_set_is_refused_with_the_known_ones() {
 #[test]
 fn table_5_of_megatron_sp_comes_out_within_3_6_percent_and_8_8_at_worst() {
     let set = set("megatron-sp-table-5");
-    assert_eq!(set.runs.len(), 8);
     for errors in [&set.fitted, &set.left_out] {
         assert!(errors.mean_percent <= 3.6 && errors.max_percent <= 8.8, "{errors:?}");
     }
@@ -31,33 +31,40 @@ fn table_5_of_megatron_sp_comes_out_within_3_6_percent_and_8_8_at_worst() {
 }
 
 #[test]
-fn table_1_of_megatron_comes_out_within_5_percent_with_the_model_left_out() {
+fn table_1_of_megatron_comes_out_within_4_percent_with_the_model_left_out() {
     let set = set("megatron-table-1");
-    assert_eq!(set.runs.len(), 10);
-    assert!(set.left_out.mean_percent <= 5.0 && set.left_out.max_percent <= 12.0, "{:?}", set.left_out);
+    assert!(set.left_out.mean_percent <= 4.0 && set.left_out.max_percent <= 12.0, "{:?}", set.left_out);
     assert!(set.kendall_tau.unwrap() > 0.95);
 }
 
-/// vTrain itself prints 14.73 % for runs over several nodes; a constant share of the peak 17.5 %.
+/// vTrain itself prints 14.73 % for runs over several nodes.
 #[test]
-fn the_runs_of_vtrain_are_predicted_within_15_percent_with_the_model_left_out_and_regret_below_5_percent() {
+fn the_109_runs_of_vtrain_are_predicted_within_8_percent_with_the_model_left_out() {
     let set = set("vtrain");
-    assert_eq!((set.runs.len(), set.choices.len()), (41, 2));
-    assert!(set.left_out.mean_percent < 15.0, "{:?}", set.left_out);
+    assert!(set.left_out.mean_percent <= 8.0, "{:?}", set.left_out);
     for choice in &set.choices {
-        assert!(choice.top_1_regret_percent <= 5.0 && choice.kendall_tau.unwrap() > 0.5, "{choice:?}");
+        assert!(choice.top_1_regret_percent <= 5.0 && choice.kendall_tau.unwrap() > 0.4, "{choice:?}");
     }
+}
+
+/// ZeRO-3 of 2021 gathered and reduced slower than its links allow; with four samples for each GPU it is predicted to win.
+#[test]
+fn of_six_choices_of_table_2_the_four_with_fewest_samples_for_each_gpu_are_right() {
+    let set = set("megatron-table-2");
+    let of = |variant: &str| set.runs.iter().filter(|run| run.variant == variant).collect::<Vec<_>>();
+    let (zero, ptd) = (of("zero-3"), of("ptd"));
+    assert!(ptd.iter().all(|run| run.error_percent.abs() < 12.0), "{ptd:?}");
+    let samples_per_gpu = |run: &RunResult| run.global_batch as f64 / run.gpus as f64 / run.predicted_seconds;
+    let right: Vec<bool> =
+        zero.iter().zip(&ptd).map(|(zero, ptd)| samples_per_gpu(zero) < samples_per_gpu(ptd)).collect();
+    assert_eq!(right, [false, true, true, false, true, true]);
 }
 
 #[test]
 fn a_constant_share_of_the_peak_is_the_worse_planner_in_every_set() {
     for set in &ALL.sets {
-        assert!(
-            set.left_out.mean_percent < 0.75 * set.constant_share.mean_percent,
-            "{}: {:?}",
-            set.name,
-            set.constant_share
-        );
+        let (own, rival) = (set.left_out.mean_percent, set.constant_share.mean_percent);
+        assert!(own < 0.9 * rival, "{}: {own} against {rival}", set.name);
     }
 }
 
@@ -66,32 +73,52 @@ fn every_run_lists_its_parts_and_was_left_out_of_its_own_fit() {
     for set in &ALL.sets {
         assert!(set.share_of_peak > fit::SHARES[0] && set.share_of_peak < fit::SHARES[3], "{}", set.name);
         for run in &set.runs {
-            assert!((run.parts.total() / run.predicted_seconds - 1.0).abs() < 1e-9, "{run:?}");
-            assert!(
-                run.parts.compute_seconds > 0.0 && run.parts.bubble_seconds >= 0.0 && run.parts.host_seconds >= 0.0
-            );
-            assert_ne!(run.left_out_share_of_peak, set.share_of_peak, "{run:?}");
+            let parts = &run.parts;
+            let sum = parts.compute_seconds + parts.host_seconds + parts.bubble_seconds + parts.optimizer_seconds;
+            assert!(((sum + parts.exposed.total()) / run.predicted_seconds - 1.0).abs() < 1e-9, "{run:?}");
+            assert!(run.left_out_share_of_peak != set.share_of_peak, "{run:?}");
         }
     }
 }
 
 #[test]
-fn memory_is_that_of_the_figure_and_what_the_figure_leaves_out() {
-    assert_eq!(ALL.memory.len(), 8);
-    for result in &ALL.memory {
-        assert_eq!(result.activations_gibibytes, result.published_activations_gibibytes, "{}", result.model);
-        assert!(result.state_error_percent > 0.0 && result.state_error_percent < 12.0, "{result:?}");
-        assert!(result.total_gibibytes > result.state_gibibytes + result.activations_gibibytes);
-        // The result of the paper: without its savings no model fits into 80 GB, with them all do.
-        assert_eq!(
-            result.total_gibibytes < 80e9 / f64::from(1 << 30),
-            result.variant == "sp + selective",
-            "{result:?}"
-        );
+fn intervals_cover_what_they_promise_and_plans_use_the_errors_that_were_found() {
+    let coverage = ALL.coverage.unwrap();
+    assert_eq!(coverage.runs, 139);
+    assert!((0.90..=0.99).contains(&coverage.within), "{coverage:?}");
+    assert!(coverage.sure_pairs > 400 && coverage.sure_right > 0.93, "{coverage:?}");
+    let (found, used) = (coverage.error, PUBLISHED_ERROR);
+    for (found, used) in [(found.low, used.low), (found.high, used.high), (found.of_a_layout, used.of_a_layout)] {
+        assert!((found / used - 1.0).abs() < 0.05, "{:?} was found, {PUBLISHED_ERROR:?} is used", coverage.error);
+    }
+    for run in ALL.sets.iter().flat_map(|set| &set.runs) {
+        assert!(run.low_seconds.unwrap() < run.left_out_seconds && run.left_out_seconds < run.high_seconds.unwrap());
     }
 }
 
 #[test]
-fn validation_is_deterministic() {
-    assert_eq!(validate(&["megatron-sp-table-5".to_owned()]).unwrap().sets[0], *set("megatron-sp-table-5"));
+fn memory_of_the_first_stage_is_that_of_the_figure() {
+    assert_eq!(ALL.memory.len(), 8);
+    for result in &ALL.memory {
+        assert!(result.activations_error_percent.abs() < 0.1, "{result:?}");
+        assert!((0.0..12.0).contains(&result.state_error_percent), "{result:?}");
+    }
+}
+
+#[test]
+fn times_that_no_gpu_reaches_or_in_another_unit_are_refused_with_row_and_column() {
+    let machine = SetName::Vtrain.machine().unwrap();
+    let rates = Published::new(&machine);
+    let site = Site { gpu: machine.computing.unwrap(), rates: &rates, ranks_per_node: 8 };
+    let heading = "model,tp,dp,sequence,global_batch,recompute,step_seconds,step_milliseconds\n";
+    let row = |time: &str| format!("megatron-3.6b,4,16,2048,512,full,{time}\n");
+    let of =
+        |text: &str| validate_runs("runs.csv", &read_runs(&(heading.to_owned() + text), "runs.csv").unwrap(), site);
+    let good = row("4.5,") + &row(",4600");
+    assert!(of(&good).unwrap().sets[0].fitted.mean_percent < 15.0);
+    let message = |text: &str| of(text).unwrap_err().to_string();
+    let fast = message(&(good.clone() + &row("0.45,")));
+    assert!(fast.contains("line 4: step_seconds: 0.45 s would be") && fast.contains("more than its peak"), "{fast}");
+    let slow = message(&(good.clone() + &row(",4600000")));
+    assert!(slow.contains("line 4: step_milliseconds: 4600 s would be") && slow.contains("another unit?"), "{slow}");
 }

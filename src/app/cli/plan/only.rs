@@ -1,7 +1,7 @@
-//! Parses `tp=8,pp=8,order=tp-pp-dp`: the given part of a layout.
+//! Parses `tp=4|8,pp=8,order=tp-pp-dp`: the given part of a layout.
 
 use commgauge_analysis::planner::search::Only;
-use commgauge_model::config::step::{Recompute, parse_order};
+use commgauge_model::config::step::parse_order;
 use commgauge_model::layout::Axis;
 
 const KEYS: [&str; 10] =
@@ -20,27 +20,17 @@ pub fn parse(text: &str) -> Result<Only, String> {
             return Err(format!("names {key} twice"));
         }
         seen.push(key);
-        let degree = || match value.parse::<u32>() {
-            Ok(degree) if degree > 0 => Ok(Some(degree)),
-            _ => Err(format!("{key}: found `{value}`; accepted: a whole number from 1")),
-        };
         match key {
-            "tp" => only.tp = degree()?,
-            "cp" => only.cp = degree()?,
-            "ep" => only.ep = degree()?,
-            "pp" => only.pp = degree()?,
-            "virtual_stages" => only.virtual_stages = degree()?,
-            "dp" => only.dp = degree()?,
-            "micro_batch" => only.micro_batch = degree()?.map(u64::from),
-            "zero_stage" => {
-                let stage = value.parse::<u8>().ok().filter(|stage| *stage <= 3);
-                only.zero_stage = Some(stage.ok_or_else(|| format!("zero_stage: found `{value}`; accepted: 0 to 3"))?);
-            }
-            "recompute" => only.recompute = Some(value.parse::<Recompute>()?),
-            "order" => {
-                let order = parse_order(value)?;
-                only.order = Some(order.into_iter().filter_map(Axis::named).collect());
-            }
+            "tp" => only.tp = values(key, value, whole)?,
+            "cp" => only.cp = values(key, value, whole)?,
+            "ep" => only.ep = values(key, value, whole)?,
+            "pp" => only.pp = values(key, value, whole)?,
+            "virtual_stages" => only.virtual_stages = values(key, value, whole)?,
+            "dp" => only.dp = values(key, value, whole)?,
+            "micro_batch" => only.micro_batch = values(key, value, |text| whole(text).map(u64::from))?,
+            "zero_stage" => only.zero_stage = values(key, value, zero_stage)?,
+            "recompute" => only.recompute = values(key, value, str::parse)?,
+            "order" => only.order = values(key, value, axes)?,
             _ => {
                 let nearest =
                     KEYS.iter().max_by(|a, b| strsim::jaro_winkler(key, a).total_cmp(&strsim::jaro_winkler(key, b)));
@@ -52,9 +42,28 @@ pub fn parse(text: &str) -> Result<Only, String> {
     Ok(only)
 }
 
+/// Values with bars between, such as `0|1`.
+fn values<T>(key: &str, text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    text.split('|').map(|one| read(one.trim()).map_err(|problem| format!("{key}: {problem}"))).collect()
+}
+
+fn whole(text: &str) -> Result<u32, String> {
+    let accepted = || format!("found `{text}`; accepted: a whole number from 1, or several such as 1|2");
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(accepted)
+}
+
+fn zero_stage(text: &str) -> Result<u8, String> {
+    text.parse().ok().filter(|stage| *stage <= 3).ok_or_else(|| format!("found `{text}`; accepted: 0 to 3"))
+}
+
+fn axes(text: &str) -> Result<Vec<Axis>, String> {
+    Ok(parse_order(text)?.into_iter().filter_map(Axis::named).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use commgauge_model::config::step::Recompute;
 
     #[test]
     fn invalid_choices_are_refused_with_the_valid_ones() {
@@ -75,7 +84,15 @@ mod tests {
     #[test]
     fn a_whole_layout_reads_back() {
         let only = parse("tp=8,cp=1,pp=16,dp=128,zero_stage=1,micro_batch=1,recompute=none,order=tp-cp-pp-dp").unwrap();
-        assert_eq!((only.tp, only.pp, only.ep, only.zero_stage), (Some(8), Some(16), None, Some(1)));
-        assert_eq!(only.order.unwrap(), [Axis::Tp, Axis::Cp, Axis::Pp, Axis::Dp]);
+        assert_eq!((only.tp, only.pp, only.ep, only.zero_stage), (vec![8], vec![16], vec![], vec![1]));
+        assert_eq!(only.order, [[Axis::Tp, Axis::Cp, Axis::Pp, Axis::Dp]]);
+    }
+
+    #[test]
+    fn several_values_of_a_key_are_all_accepted() {
+        let only = parse("zero_stage=0|1,tp=4|8,recompute=none|full").unwrap();
+        assert_eq!((only.zero_stage, only.tp), (vec![0, 1], vec![4, 8]));
+        assert_eq!(only.recompute, [Recompute::None, Recompute::Full]);
+        assert!(parse("tp=4|x").unwrap_err().contains("tp: found `x`"));
     }
 }

@@ -51,6 +51,9 @@ pub struct StepFlags {
     /// One all_reduce for both sums of the loss
     #[arg(long, help_heading = "Tensor parallelism")]
     pub fused_cross_entropy: bool,
+    /// Calls of the backward pass wait for the gradient products of their layer, instead of running beside them
+    #[arg(long, help_heading = "Tensor parallelism")]
+    pub no_overlap_tensor: bool,
 
     /// What is shared out: ddp, zero1, zero2, zero3, fsdp, hsdp
     #[arg(long, value_name = "STYLE", help_heading = "Data parallelism")]
@@ -73,6 +76,9 @@ pub struct StepFlags {
     /// FSDP keeps parameters between forward and backward
     #[arg(long, help_heading = "Data parallelism")]
     pub no_reshard_after_forward: bool,
+    /// Parameters are gathered when they are needed, not while the unit before computes (zero3, fsdp, hsdp)
+    #[arg(long, help_heading = "Data parallelism")]
+    pub no_prefetch_parameters: bool,
     /// Groups of shards that hold the same (HSDP, or distributed-optimizer instances)
     #[arg(long, value_name = "N", help_heading = "Data parallelism")]
     pub replicas_of_shards: Option<String>,
@@ -200,9 +206,11 @@ impl StepFlags {
             ("--sequence-parallel", "sequence_parallel", &truth(self.sequence_parallel, true)),
             ("--fused-cross-entropy", "fused_cross_entropy", &truth(self.fused_cross_entropy, true)),
         ];
-        let switches: [Given; 3] = [
+        let switches: [Given; 5] = [
             ("--scatter-gather", "scatter_gather", &truth(self.scatter_gather, true)),
+            ("--no-overlap-tensor", "overlap_tensor", &truth(self.no_overlap_tensor, false)),
             ("--no-overlap-gradients", "overlap_gradients", &truth(self.no_overlap_gradients, false)),
+            ("--no-prefetch-parameters", "prefetch_parameters", &truth(self.no_prefetch_parameters, false)),
             ("--no-reshard-after-forward", "reshard_after_forward", &truth(self.no_reshard_after_forward, false)),
         ];
         Training::read(Table::of_flags(present(&given).chain(present(&switches))))

@@ -24,8 +24,20 @@ mod verdict;
 pub use input::{HtmlInput, HtmlRun};
 
 use super::view::View;
+use commgauge_analysis::planner::plan_document::PlanDocument;
 use commgauge_base::error::Result;
 use page::{Page, Section};
+
+/// A plan as the text of a file.
+///
+/// # Errors
+/// An environment error where the page cannot be written.
+pub fn plan_page(plan: &PlanDocument) -> Result<String> {
+    let title = format!("A plan for {}", plan.model);
+    let subtitle = format!("{} GPUs, {} samples of {} tokens a step", plan.gpus, plan.global_batch, plan.sequence);
+    let section = Section::new("plan", "Layouts", &super::plan::blocks(plan));
+    Page::new(&title, &subtitle, plan.synthetic, vec![section], "commgauge plan").text()
+}
 
 /// The report as the text of a file.
 ///

@@ -62,8 +62,6 @@ fn answer(c: &Comparison) -> String {
             let percent = 100.0 * share.max(1.0 - share);
             format!("{faster} is faster{why}, in {percent:.0} of 100 draws.")
         }
-        None => format!(
-            "{faster} is faster{why}. How sure that is cannot be determined: the errors of these times are not known."
-        ),
+        None => format!("{faster} is faster{why}."),
     }
 }

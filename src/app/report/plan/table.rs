@@ -1,15 +1,52 @@
 //! The plan for people: its basis, the best layouts, the breakdown of the first, and the certainty of the order.
 
-use crate::report::document::{Block, Column, Mark, Table, Terminal, percent};
+use crate::report::document::{Block, Column, Mark, Table, Terminal, optional, percent};
 use commgauge_analysis::planner::plan_document::{OrderVerdict, PlanDocument, PlannedLayout};
 use commgauge_base::units::{Bytes, Seconds};
 
 /// The plan in so many columns.
 pub fn text(document: &PlanDocument, width: u16) -> String {
+    Terminal::plain(width).draw(&blocks(document))
+}
+
+/// The plan, whatever it is written for.
+pub(in crate::report) fn blocks(document: &PlanDocument) -> Vec<Block> {
     let mut blocks = vec![Block::marked(Mark::Close, head(document)), Block::Table(layouts(document))];
     blocks.extend(document.layouts.first().map(|best| Block::Table(breakdown(best))));
     blocks.push(Block::apart(Mark::Flush, sentences(document)));
-    Terminal::plain(width).draw(&blocks)
+    if !document.what_if.is_empty() {
+        blocks.push(Block::text("what another machine would choose"));
+        blocks.push(Block::Table(what_if(document)));
+    }
+    blocks
+}
+
+/// The choices of machines that differ in one thing.
+fn what_if(document: &PlanDocument) -> Table {
+    const COLUMNS: [Column; 5] = [
+        Column::left("if", 0),
+        Column::left("then", 0),
+        Column::right("step", 0),
+        Column::right("of today's choice", 1),
+        Column::left("layout", 2),
+    ];
+    let seconds = |seconds: Option<f64>| optional(seconds.map(Seconds));
+    let rows = document.what_if.iter().map(|other| {
+        let then = match (&other.layout, other.same_choice) {
+            (None, _) => "nothing fits",
+            (_, true) => "the same",
+            _ => "another",
+        };
+        let layout = other.layout.clone().filter(|_| !other.same_choice);
+        vec![
+            other.change.clone(),
+            then.to_owned(),
+            seconds(other.step_seconds),
+            seconds(other.todays_step_seconds),
+            layout.unwrap_or_default(),
+        ]
+    });
+    Table::new("", &COLUMNS, rows)
 }
 
 /// A byte count in decimal GB, as memory of GPUs is given.
@@ -45,8 +82,9 @@ fn head(document: &PlanDocument) -> Vec<String> {
 }
 
 fn layouts(document: &PlanDocument) -> Table {
-    const COLUMNS: [Column; 16] = [
+    const COLUMNS: [Column; 17] = [
         Column::right("step", 0),
+        Column::right("GPUs", 7),
         Column::right("tp", 0),
         Column::right("cp", 0),
         Column::right("ep", 5),
@@ -67,6 +105,7 @@ fn layouts(document: &PlanDocument) -> Table {
     let rows = document.layouts.iter().map(|layout| {
         vec![
             Seconds(layout.step_seconds).to_string(),
+            layout.gpus.to_string(),
             layout.tp.to_string(),
             layout.cp.to_string(),
             layout.ep.to_string(),
@@ -104,10 +143,13 @@ fn breakdown(layout: &PlannedLayout) -> Table {
 fn sentences(document: &PlanDocument) -> Vec<String> {
     let mut all = vec![order(document)];
     if let Some(best) = document.layouts.first() {
-        if let (Some(low), Some(high)) = (best.step_seconds_low, best.step_seconds_high) {
-            all.push(format!("The step of the best lies between {} and {}.", Seconds(low), Seconds(high)));
-        }
-        all.push(format!("The best again: --only {}", best.name()));
+        all.push(format!(
+            "95 of 100 such steps take {} to {}: the errors of calls, of computing and of what is not modelled, as published runs \
+             show them (`commgauge validate`).",
+            Seconds(best.step_seconds_low),
+            Seconds(best.step_seconds_high)
+        ));
+        all.push(format!("The best again: --only {}", best.name));
         let unused = document.gpu_memory_bytes.saturating_sub(best.memory_bytes);
         if best.fits {
             let unused = Bytes(unused);
@@ -143,9 +185,5 @@ fn order(document: &PlanDocument) -> String {
         OrderVerdict::Tie => {
             format!("A tie: the runner-up takes {difference} longer, but the best is faster in {percent} draws only.")
         }
-        OrderVerdict::Unknown => format!(
-            "The runner-up takes {difference} longer. How sure that order is cannot be determined: the errors of these times are \
-             not known."
-        ),
     }
 }

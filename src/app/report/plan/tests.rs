@@ -7,6 +7,10 @@ use commgauge_model::config::step::Recompute;
 
 fn layout(tp: u32, bubble: f64) -> PlannedLayout {
     PlannedLayout {
+        name: format!(
+            "tp={tp},cp=1,ep=1,pp=4,virtual_stages=2,dp=8,zero_stage=1,micro_batch=2,recompute=selective,order=tp-cp-ep-dp-pp"
+        ),
+        gpus: 256,
         tp,
         cp: 1,
         ep: 1,
@@ -22,8 +26,8 @@ fn layout(tp: u32, bubble: f64) -> PlannedLayout {
         memory_bytes: 61_500_000_000,
         fits: tp < 8,
         step_seconds: 10.0 + bubble,
-        step_seconds_low: Some(9.0),
-        step_seconds_high: Some(12.0),
+        step_seconds_low: 9.0,
+        step_seconds_high: 12.0,
         compute_seconds: 8.0,
         host_seconds: 0.0,
         bubble_seconds: bubble,
@@ -55,6 +59,7 @@ fn document() -> PlanDocument {
         unpriced: vec![Reason { reason: "reduce_scatter was not measured".to_owned(), count: 12 }],
         order: OrderOfBest { verdict: OrderVerdict::Tie, probability: Some(0.7), relative_difference: Some(0.05) },
         layouts: vec![layout(4, 0.5), layout(8, 1.0)],
+        what_if: Vec::new(),
         notes: Vec::new(),
     }
 }

@@ -22,6 +22,7 @@ fn document(d: &RankDocument) -> Vec<Block> {
     blocks.push(Block::apart(Mark::None, [head, format!("times from {}", d.rates)]));
     if d.axes.is_empty() {
         blocks.push(Block::text("Nothing is communicated: no group has more than one rank."));
+        blocks.extend(step(d));
         return blocks;
     }
     blocks.extend([Block::text("per step, on the rank that the axis loads most"), Block::Table(axes(d))]);
@@ -34,7 +35,29 @@ fn document(d: &RankDocument) -> Vec<Block> {
         blocks.extend([Block::text(equal), Block::Table(flips(d))]);
     }
     blocks.extend(moves(d));
+    blocks.extend(step(d));
     blocks
+}
+
+/// The step as `plan` prices it: what it is made of.
+fn step(document: &RankDocument) -> Vec<Block> {
+    const COLUMNS: [Column; 3] = [Column::left("the step", 0), Column::right("time", 0), Column::right("share", 0)];
+    let Some(step) = &document.step else { return Vec::new() };
+    let ground = format!("computing: {}", step.computing);
+    let Some(price) = &step.price else {
+        let reason = step.reason.as_deref().unwrap_or("a call has no time");
+        return vec![Block::apart(Mark::None, [format!("the step has no price: {reason}"), ground])];
+    };
+    let row = |name: &str, seconds: f64| {
+        vec![name.to_owned(), Seconds(seconds).to_string(), percent(seconds / price.step_seconds, 1)]
+    };
+    let parts = price.parts();
+    let mut rows: Vec<_> =
+        parts.iter().filter(|(_, seconds)| *seconds > 0.0).map(|(name, seconds)| row(name, *seconds)).collect();
+    rows.push(row("step", price.step_seconds));
+    let (low, high) = (Seconds(price.step_seconds_low), Seconds(price.step_seconds_high));
+    let interval = format!("95 of 100 such steps take {low} to {high}, as published runs did (`commgauge validate`)");
+    vec![Block::Table(Table::new("", &COLUMNS, rows)), Block::list([interval, ground])]
 }
 
 fn axes(document: &RankDocument) -> Table {
@@ -54,6 +77,7 @@ fn axes(document: &RankDocument) -> Table {
     let row = |axis: &AxisDocument| {
         let g = &axis.grounds;
         let kinds = [
+            (g.measured, "measured"),
             (g.interpolated, "interpolated"),
             (g.transferred, "transferred"),
             (g.extrapolated, "extrapolated"),
@@ -70,23 +94,28 @@ fn axes(document: &RankDocument) -> Table {
             gigabytes(axis.payload_bytes_per_step),
             gigabytes(axis.wire_bytes_per_step),
             known(axis, axis.seconds_per_step.value),
-            between(axis.seconds_per_step),
+            ends(axis, axis.seconds_per_step),
             known(axis, axis.exposed_seconds_per_step.value),
-            between(axis.exposed_seconds_per_step),
+            ends(axis, axis.exposed_seconds_per_step),
             reasons.join(", "),
         ]
     };
     Table::new("", &COLUMNS, document.axes.iter().map(row))
 }
 
-/// Seconds, with a sign where calls without a time are missing.
+/// Seconds, with a sign where calls without a time are missing; nothing where all are.
 fn known(axis: &AxisDocument, value: f64) -> String {
-    let missing = if axis.grounds.refused > 0 { "> " } else { "" };
-    format!("{missing}{}", Seconds(value))
+    match (axis.grounds.refused, value > 0.0) {
+        (0, _) => Seconds(value).to_string(),
+        (_, true) => format!("> {}", Seconds(value)),
+        (_, false) => optional(None::<String>),
+    }
 }
 
-fn between(quantity: Quantity) -> String {
-    let ends = quantity.low.zip(quantity.high);
+/// The interval of seconds; nothing where no call has a time.
+fn ends(axis: &AxisDocument, quantity: Quantity) -> String {
+    let known = |_: &(f64, f64)| axis.grounds.refused == 0 || quantity.value > 0.0;
+    let ends = quantity.low.zip(quantity.high).filter(known);
     optional(ends.map(|(low, high)| format!("{} .. {}", Seconds(low), Seconds(high))))
 }
 

@@ -25,6 +25,8 @@ pub struct Machine {
     pub within_node: NodeLinks,
     /// Links between nodes.
     pub between_nodes: Network,
+    /// What one GPU computes, where the file says it.
+    pub computing: Option<Computing>,
     /// Variation of simulated times. Without the table there is none.
     pub noise: Noise,
     /// Injected faults.
@@ -63,6 +65,17 @@ pub struct Network {
     pub rate_per_adapter: Rate,
     /// True if the rate is a guess for rehearsals: it is used in simulations, but bounds nothing.
     pub assumed: bool,
+}
+
+/// What one GPU computes, by its data sheet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Computing {
+    /// Peak of dense matrix products of 16-bit floats, operations per second.
+    pub peak_flops_per_second: f64,
+    /// The same of 8-bit floats, where the GPU has them.
+    pub peak_fp8_flops_per_second: Option<f64>,
+    /// Bytes per second to and from its memory, both together.
+    pub memory_rate: Rate,
 }
 
 /// Variation of simulated times from call to call.

@@ -14,7 +14,7 @@ mod number;
 mod read;
 mod scope;
 
-pub use description::{Machine, Network, NodeLinks, Noise};
+pub use description::{Computing, Machine, Network, NodeLinks, Noise};
 pub use expectation::{Expectation, Limit};
 pub use fault::Fault;
 pub use lint::{Finding, lint};

@@ -1,21 +1,22 @@
 //! From the text of a machine file to a checked machine.
 
-use super::description::{Machine, Network, NodeLinks, Noise};
+use super::description::{Computing, Machine, Network, NodeLinks, Noise};
 use super::expect::expectations;
 use super::fault::fault;
 use super::number::{count, positive, rate, short};
 use super::scope::{judged_runs, required_coverage};
-use crate::config::document::Table;
+use crate::config::document::{Item, Table};
 use commgauge_base::error::Result;
 use std::path::Path;
 
-const FILE_KEYS: [&str; 11] = [
+const FILE_KEYS: [&str; 12] = [
     "name",
     "cloud",
     "ranks_per_node",
     "hosts_per_node",
     "within_node",
     "between_nodes",
+    "computing",
     "noise",
     "faults",
     "applies_to",
@@ -24,6 +25,9 @@ const FILE_KEYS: [&str; 11] = [
 ];
 const NODE_KEYS: [&str; 4] = ["latency", "rate", "rate_per_peer", "assumed"];
 const NETWORK_KEYS: [&str; 5] = ["latency", "adapters_per_node", "rate_per_adapter", "assumed", "nodes_per_leaf"];
+const COMPUTING_KEYS: [&str; 3] = ["peak_tflops", "peak_tflops_fp8", "memory_rate"];
+/// More than any GPU computes, in 10^12 operations a second.
+const MOST_TFLOPS: f64 = 1e6;
 const NOISE_KEYS: [&str; 4] = ["relative_sigma", "outlier_probability", "outlier_factor", "arrival_jitter"];
 
 /// More than any node has, of ranks or of adapters.
@@ -45,6 +49,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
         hosts_per_node: 1,
         within_node: node_links(table(&mut file, "within_node", &NODE_KEYS)?)?,
         between_nodes: network(table(&mut file, "between_nodes", &NETWORK_KEYS)?)?,
+        computing: file.take("computing").map(|item| computing(item.table()?)).transpose()?,
         noise: match file.take("noise") {
             Some(item) => noise(item.table()?)?,
             None => Noise::default(),
@@ -90,6 +95,16 @@ fn network(mut table: Table) -> Result<Network> {
             None => None,
         },
         assumed: assumed(&mut table)?,
+    })
+}
+
+fn computing(mut table: Table) -> Result<Computing> {
+    table.only(&COMPUTING_KEYS)?;
+    let flops = |item: Item| -> Result<f64> { Ok(1e12 * item.number_within(1e-3..=MOST_TFLOPS)?) };
+    Ok(Computing {
+        peak_flops_per_second: flops(table.require("peak_tflops", "10^12 operations a second, such as 989")?)?,
+        peak_fp8_flops_per_second: table.take("peak_tflops_fp8").map(flops).transpose()?,
+        memory_rate: rate(&mut table, "memory_rate")?,
     })
 }
 

@@ -59,6 +59,8 @@ pub struct TensorChoices {
     pub linears: Linears,
     /// One all_reduce for both sums of the loss.
     pub fused_cross_entropy: bool,
+    /// Calls of the backward pass run beside the gradient products of their layer.
+    pub overlap_calls: bool,
 }
 
 /// Choices of data parallelism.
@@ -78,6 +80,8 @@ pub struct DataChoices {
     pub overlap_gradients: bool,
     /// Parameters are released after the forward pass and gathered again for the backward pass (FSDP).
     pub reshard_after_forward: bool,
+    /// Parameters of a unit are gathered while the unit before computes.
+    pub prefetch_parameters: bool,
     /// Number of groups of shards with equal content (HSDP, or distributed-optimizer instances); 1 without
     /// replication.
     pub replicas_of_shards: u32,
@@ -180,6 +184,7 @@ fn read_tensor(table: &mut Table) -> Result<TensorChoices> {
         recompute: parsed_or(table, "recompute", Recompute::None, str::parse)?,
         linears: parsed_or(table, "linears", Linears::Pair, str::parse)?,
         fused_cross_entropy: truth_or(table, "fused_cross_entropy", false)?,
+        overlap_calls: truth_or(table, "overlap_tensor", true)?,
     })
 }
 
@@ -193,6 +198,7 @@ fn read_data(table: &mut Table) -> Result<DataChoices> {
         bucket_parameters: table.take("bucket_parameters").map(|item| item.whole(1..=1 << 40)).transpose()?,
         overlap_gradients: truth_or(table, "overlap_gradients", true)?,
         reshard_after_forward: truth_or(table, "reshard_after_forward", true)?,
+        prefetch_parameters: truth_or(table, "prefetch_parameters", true)?,
         replicas_of_shards: replicas.as_ref().map(Item::count).transpose()?.unwrap_or(1),
         replicas_place: replicas.map_or_else(|| table.place.clone(), |item| item.place),
     })

@@ -24,7 +24,7 @@ impl<'a> TrainingStep<'a> {
     }
 
     /// As [`TrainingStep::new`], for callers that run the schedule anyway: the rules of the schedule are checked, but
-    /// its messages are not counted; every stage has one each way.
+    /// its messages are counted as those of 1F1B.
     ///
     /// # Errors
     /// As there.
@@ -45,7 +45,7 @@ impl<'a> TrainingStep<'a> {
         let micro_batches = micro_batches(training, layout.degrees.dp)?;
         Messages::check(&training.pipeline, &stages, micro_batches)
             .map_err(|problem| training.pipeline.place.wrong(problem))?;
-        let messages = vec![Messages::ONE_EACH; stages.count() as usize];
+        let messages = Messages::of_each_micro_batch(&stages, micro_batches);
         let step = TrainingStep { model, training, layout, stages, micro_batches, messages };
         check::training(&step, place)?;
         Ok(step)

@@ -24,8 +24,14 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// One each way, hidden: enough to derive the size of a message.
-    pub(super) const ONE_EACH: Messages = Messages { forward: 1, forward_exposed: 0, backward: 1, backward_exposed: 0 };
+    /// As many of every stage as 1F1B and its interleaved form send, all hidden: enough to derive the size of a message, and
+    /// how many a stage receives of each micro-batch.
+    pub(super) fn of_each_micro_batch(stages: &Stages, micro_batches: u64) -> Vec<Messages> {
+        let (last, chunks) = (stages.count().saturating_sub(1), u64::from(stages.chunks()));
+        let sends = |is_end: bool| micro_batches * (chunks - u64::from(is_end));
+        let of = |stage| Messages { forward: sends(stage == last), backward: sends(stage == 0), ..Messages::default() };
+        (0..=last).map(of).collect()
+    }
 
     /// Whether the numbers satisfy the schedule's rules.
     ///

@@ -6,6 +6,7 @@ use super::stages::Stages;
 use super::training::TrainingStep;
 use crate::config::{LayoutTable, Model};
 use crate::layout::{Axis, Layout};
+use crate::workload::when::Overlap;
 use crate::workload::{Op, style};
 use commgauge_base::error::Result;
 
@@ -119,6 +120,10 @@ impl TrainingStep<'_> {
     pub fn ops_of_stage(&self, stage: u32) -> Result<Vec<Op>> {
         let mut ops = style::training_ops(self, stage)?;
         ops.retain(|op| self.layout.group_size(op.axis) > 1 && op.when.count_per_step(self.micro_batches) != Some(0));
+        if !self.training.tensor.overlap_calls {
+            let beside_products = |op: &&mut Op| matches!(op.overlap, Overlap::WeightGradient | Overlap::InputGradient);
+            ops.iter_mut().filter(beside_products).for_each(|op| op.overlap = Overlap::Exposed);
+        }
         Ok(ops)
     }
 }

@@ -35,7 +35,7 @@ impl<'a> TrainingStep<'a> {
         stages: Stages,
         micro_batches: u64,
     ) -> TrainingStep<'a> {
-        let messages = vec![Messages::ONE_EACH; stages.count() as usize];
+        let messages = Messages::of_each_micro_batch(&stages, micro_batches);
         TrainingStep { model, training, layout, stages, micro_batches, messages }
     }
 

@@ -163,7 +163,8 @@ impl Sharded<'_> {
             Pass::Forward | Pass::Recompute => stages.has_input(self.stage),
             Pass::Backward | Pass::WeightGradient => stages.has_output(self.stage),
         };
-        if self.unit.layers.is_none() && first { Overlap::Exposed } else { Overlap::Prefetch }
+        let waits = self.unit.layers.is_none() && first || !self.step.training.data.prefetch_parameters;
+        if waits { Overlap::Exposed } else { Overlap::Prefetch }
     }
 
     fn why(&self, symbol: &str, element_bytes: u64, bytes: u64, what: &str) -> String {

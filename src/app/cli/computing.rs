@@ -1,17 +1,20 @@
-//! Computing rate of the GPUs of a plan, from flags: a peak and a share of it, or measured matrix products.
+//! What GPUs compute, from flags: the peaks of a machine file or of flags with the constants of published runs, or measured
+//! matrix products.
 
-use commgauge_analysis::planner::compute::{Compute, Efficiency, MeasuredProduct, MeasuredProducts, Product};
+use commgauge_analysis::planner::compute::{
+    Compute, Constants, Efficiency, MeasuredProduct, MeasuredProducts, PUBLISHED, Product,
+};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Rate, Seconds, three_digits};
+use commgauge_model::config::Machine;
+use commgauge_model::config::machine::Computing as Gpu;
 use commgauge_model::record::Record;
 use std::path::PathBuf;
 
-/// Dense bfloat16 products of an H100 SXM (NVIDIA H100 data sheet, without sparsity).
-const DEFAULT_PEAK_TFLOPS: f64 = 989.0;
-/// Share of the peak that large models reach: 400 of 989 TFLOP/s (arXiv 2407.21783 table 4), including waiting;
-/// products alone reach more.
-const DEFAULT_EFFICIENCY: f64 = 0.5;
+/// An H100 SXM (NVIDIA H100 data sheet, without sparsity), where no machine file says what GPU it is.
+const ASSUMED: Gpu =
+    Gpu { peak_flops_per_second: 989e12, peak_fp8_flops_per_second: Some(1979e12), memory_rate: Rate(3350e9) };
 /// Maximum number of shapes that a note lists.
 const MAX_SHAPES: usize = 12;
 
@@ -19,12 +22,17 @@ const MAX_SHAPES: usize = 12;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Computing")]
 pub(super) struct ComputingFlags {
-    /// Peak of dense matrix products of one GPU, 10^12 operations a second [default: 989, an H100 in bfloat16; with
-    /// --efficiency measured the fastest product that was measured]
+    /// Peak of dense matrix products of one GPU, 10^12 operations a second [default: that of the machine file, else 989, an H100
+    /// in bfloat16; with --efficiency measured the fastest product that was measured]
     #[arg(long, value_name = "TFLOPS", value_parser = positive)]
     peak_tflops: Option<f64>,
 
-    /// Share of the peak that computing reaches, or `measured` for that of the products of --products [default: 0.5]
+    /// What a GPU's memory moves, such as 3.35TB/s [default: that of the machine file, else of an H100]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    memory_rate: Option<Rate>,
+
+    /// Share of the peak that the largest matrix products reach, or `measured` for the products of --products [default: 0.79, as
+    /// in published runs]
     #[arg(long, value_name = "SHARE|measured", value_parser = share)]
     efficiency: Option<Share>,
 
@@ -32,9 +40,13 @@ pub(super) struct ComputingFlags {
     #[arg(long, value_name = "RECORD")]
     products: Option<PathBuf>,
 
-    /// Type of parameters and activations, and so of the matrix products [default: bfloat16]
-    #[arg(long, value_name = "TYPE")]
-    pub(super) element_type: Option<String>,
+    /// Linear layers are computed in 8 bits, the rest in 16
+    #[arg(long)]
+    fp8_linears: bool,
+
+    /// Attention is several kernels that store a matrix of tokens by tokens, instead of one that does not
+    #[arg(long)]
+    unfused_attention: bool,
 }
 
 /// Share of the peak that products reach.
@@ -44,7 +56,7 @@ enum Share {
     Measured,
 }
 
-/// Computing rate of the GPUs, and its source.
+/// What the GPUs compute, and its source.
 pub(super) struct Computing {
     /// Compute model for pricing.
     pub compute: Compute,
@@ -64,43 +76,88 @@ fn share(text: &str) -> std::result::Result<Share, String> {
     positive(text).ok().filter(|share| *share <= 1.0).map(Share::Of).ok_or_else(wrong)
 }
 
+fn rate(text: &str) -> std::result::Result<Rate, String> {
+    commgauge_base::units::parse_rate(text)
+}
+
 impl ComputingFlags {
-    /// The computing rate that the flags give for a training with activations of this type.
+    /// What the flags and a machine file say of a training with activations of this type.
     ///
     /// # Errors
-    /// A record that cannot be read or has no products of the type; conflicting flags.
-    pub fn read(&self, element: ElementType) -> Result<Computing> {
-        match (self.efficiency, &self.products) {
-            (Some(Share::Measured), Some(path)) => self.measured(path, element),
+    /// A record that cannot be read or has no products of the type; conflicting flags; 8 bits where no peak is known.
+    pub fn read(&self, element: ElementType, machine: Option<&Machine>) -> Result<Computing> {
+        let mut computing = match (self.efficiency, &self.products) {
+            (Some(Share::Measured), Some(path)) => self.measured(path, element, machine),
             (Some(Share::Measured), None) => Err(Error::usage(
                 "--efficiency measured: --products is missing; accepted: a record with matrix products, such as \
                  `commgauge run compute` writes",
             )),
             (_, Some(_)) => Err(Error::usage("--products is for --efficiency measured; give both or none")),
-            (share, None) => Ok(self.assumed(share)),
+            (share, None) => Ok(self.published(share, machine)),
+        }?;
+        if self.fp8_linears {
+            let missing = || {
+                Error::usage(
+                    "--fp8-linears: the peak in 8 bits is not known; name a machine file with `peak_tflops_fp8`, and leave out \
+                     --peak-tflops and --products",
+                )
+            };
+            let own = self.peak_tflops.is_none() && self.products.is_none();
+            let peak = self.gpu(machine).peak_fp8_flops_per_second.filter(|_| own).ok_or_else(missing)?;
+            computing.compute.peak_8_bits = Some(peak);
+            computing.ground +=
+                &format!("; linear layers in 8 bits, at a peak of {} TFLOP/s", three_digits(peak / 1e12));
+        }
+        computing.compute.fused_attention = !self.unfused_attention;
+        Ok(computing)
+    }
+
+    /// The GPU of the machine file, or the assumed one, with what flags say instead.
+    pub fn gpu(&self, machine: Option<&Machine>) -> Gpu {
+        let named = machine.and_then(|machine| machine.computing).unwrap_or(ASSUMED);
+        Gpu {
+            peak_flops_per_second: self.peak_tflops.map_or(named.peak_flops_per_second, |peak| peak * 1e12),
+            memory_rate: self.memory_rate.unwrap_or(named.memory_rate),
+            ..named
         }
     }
 
-    fn assumed(&self, efficiency: Option<Share>) -> Computing {
+    fn published(&self, efficiency: Option<Share>, machine: Option<&Machine>) -> Computing {
         let given = efficiency.and_then(|share| if let Share::Of(share) = share { Some(share) } else { None });
-        let (peak, share) = (self.peak_tflops.unwrap_or(DEFAULT_PEAK_TFLOPS), given.unwrap_or(DEFAULT_EFFICIENCY));
-        let assumed = |given: Option<f64>| if given.is_some() { "given" } else { "assumed" };
+        let constants = Constants { share_of_peak: given.unwrap_or(PUBLISHED.share_of_peak), ..PUBLISHED };
+        let gpu = self.gpu(machine);
+        let named = machine.filter(|machine| machine.computing.is_some()).map(|machine| machine.name.as_str());
         let mut notes = Vec::new();
-        if self.peak_tflops.is_none() || given.is_none() {
+        if named.is_none() && (self.peak_tflops.is_none() || self.memory_rate.is_none()) {
             notes.push(
-                "Computing is assumed: give --peak-tflops and --efficiency for your GPU, or the share of communication is wrong."
+                "Computing is assumed to be that of an H100: name a machine file with [computing], or give --peak-tflops and \
+                 --memory-rate, or the share of communication is wrong."
                     .to_owned(),
             );
         }
+        let source = |given: bool| if given { "given" } else { named.unwrap_or("an H100, assumed") };
         Computing {
-            compute: Compute::constant(peak * 1e12, share),
-            ground: format!("{peak} TFLOP/s ({}) x {share} ({})", assumed(self.peak_tflops), assumed(given)),
+            ground: format!(
+                "products up to {} ({}) of {} TFLOP/s ({}), half of that at a width of {}; other kernels at {} of {} ({}), {} to \
+                 start one; {:.0} % slower beside calls. Constants of published runs (`commgauge validate`), not measured here",
+                constants.share_of_peak,
+                if given.is_some() { "given" } else { "published" },
+                three_digits(gpu.peak_flops_per_second / 1e12),
+                source(self.peak_tflops.is_some()),
+                constants.half_width,
+                constants.share_of_memory_rate,
+                gpu.memory_rate,
+                source(self.memory_rate.is_some()),
+                Seconds(constants.seconds_per_kernel),
+                100.0 * constants.lost_beside_calls,
+            ),
+            compute: constants.compute(&gpu),
             notes,
             synthetic: false,
         }
     }
 
-    fn measured(&self, path: &std::path::Path, element: ElementType) -> Result<Computing> {
+    fn measured(&self, path: &std::path::Path, element: ElementType, machine: Option<&Machine>) -> Result<Computing> {
         let record = Record::read(path)?;
         let file = path.display();
         if let Some(problem) = record.seal.tampering() {
@@ -131,24 +188,30 @@ impl ComputingFlags {
             three_digits(slowest / 1e12),
             three_digits(fastest / 1e12)
         );
-        Ok(Computing {
-            notes: vec![shapes(&record, &products), ONLY_PRODUCTS.to_owned()],
-            compute: Compute {
-                peak_flops_per_second: peak,
-                efficiency: Efficiency::Measured(products),
-                memory_rate: Rate(f64::INFINITY),
-                seconds_per_kernel: Seconds(0.0),
-                fused_attention: true,
-            },
-            ground,
-            synthetic: record.header.backend.synthetic,
-        })
+        let mut notes = vec![shapes(&record, &products)];
+        let known = self.memory_rate.is_some() || machine.is_some_and(|machine| machine.computing.is_some());
+        let mut compute = PUBLISHED.compute(&self.gpu(machine));
+        if known {
+            notes.push(format!(
+                "Matrix products are measured; other kernels move {} of {}, take {} to start and lose {:.0} % beside calls, as in \
+                 published runs.",
+                PUBLISHED.share_of_memory_rate,
+                self.gpu(machine).memory_rate,
+                Seconds(PUBLISHED.seconds_per_kernel),
+                100.0 * PUBLISHED.lost_beside_calls
+            ));
+        } else {
+            (compute.memory_rate, compute.seconds_per_kernel) = (Rate(f64::INFINITY), Seconds(0.0));
+            notes.push(ONLY_PRODUCTS.to_owned());
+        }
+        (compute.peak_flops_per_second, compute.efficiency) = (peak, Efficiency::Measured(products));
+        Ok(Computing { notes, compute, ground, synthetic: record.header.backend.synthetic })
     }
 }
 
 /// Work that is missing from measured products.
 const ONLY_PRODUCTS: &str = "Measured computing is that of matrix products alone: norms, softmax and the optimizer count as nothing, \
-     so that a real step takes longer.";
+     so that a real step takes longer. Name a machine file with [computing], or give --memory-rate.";
 
 /// The measured shapes and the device.
 fn shapes(record: &Record, products: &MeasuredProducts) -> String {

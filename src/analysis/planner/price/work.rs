@@ -1,0 +1,67 @@
+//! Computing of stages of a kind, and what calls can hide beside.
+
+use crate::planner::compute::{ChunkCompute, Compute, StageCompute};
+use commgauge_model::config::step::Recompute;
+use commgauge_model::workload::step::TrainingStep;
+
+/// Computing of stages of a kind.
+#[derive(Clone, Debug)]
+pub(super) struct StageWork {
+    /// The passes and the optimizer.
+    pub compute: StageCompute,
+    /// Attention in a forward pass through each chunk; empty if it hides no call.
+    attention: Vec<f64>,
+    /// Share of its speed that computing loses while a call runs beside it.
+    pub lost_beside_calls: f64,
+}
+
+/// Computing of a chunk in a micro-batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(in crate::planner) struct ChunkWork {
+    /// Its passes.
+    pub compute: ChunkCompute,
+    /// Seconds of attention in a forward pass.
+    pub attention: f64,
+    /// Share of its speed that computing loses while a call runs beside it.
+    pub lost_beside_calls: f64,
+}
+
+impl StageWork {
+    /// Of a stage; `hides` says whether attention hides a call.
+    pub fn of(step: &TrainingStep, stage: u32, compute: &Compute, attention_hides: Hides) -> StageWork {
+        StageWork {
+            compute: compute.stage(step, stage),
+            attention: match attention_hides {
+                Hides::Calls => attention(step, stage, compute),
+                Hides::Nothing => Vec::new(),
+            },
+            lost_beside_calls: compute.lost_beside_calls,
+        }
+    }
+
+    /// Of one of its chunks.
+    pub fn of_chunk(&self, chunk: usize) -> ChunkWork {
+        ChunkWork {
+            compute: self.compute.chunks.get(chunk).copied().unwrap_or_default(),
+            attention: self.attention.get(chunk).copied().unwrap_or(0.0),
+            lost_beside_calls: self.lost_beside_calls,
+        }
+    }
+}
+
+/// Whether attention hides calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hides {
+    /// A ring's.
+    Calls,
+    /// None.
+    Nothing,
+}
+
+/// Seconds of attention in a forward pass through each chunk: just what selective recomputation repeats.
+fn attention(step: &TrainingStep, stage: u32, compute: &Compute) -> Vec<f64> {
+    let mut training = step.training.clone();
+    training.tensor.recompute = Recompute::Selective;
+    let selective = TrainingStep { training: &training, ..step.clone() };
+    compute.stage(&selective, stage).chunks.iter().map(|chunk| chunk.recompute.0).collect()
+}

@@ -1,0 +1,188 @@
+//! What a validation comes to, as a document. The published JSON Schema (`commgauge schema validation`) is made from these types.
+
+use super::memory::MemoryResult;
+use super::score::{ErrorSummary, Pair, kendall_tau, top_1_regret_percent};
+use crate::planner::compute::Constants;
+use crate::planner::price::{StepError, StepPrice};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Name of the JSON document.
+pub const FORMAT: &str = "commgauge-validation";
+/// Version of the JSON document.
+pub const VERSION: u32 = 2;
+
+/// What came of all sets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Validation {
+    /// `commgauge-validation`.
+    pub format: String,
+    /// Version of this document.
+    pub version: u32,
+    /// The constants of every plan; the share of the peak is fitted anew for each set.
+    pub constants: Constants,
+    /// The sets of runs.
+    pub sets: Vec<SetResult>,
+    /// How often a run lay within the interval that the errors of other models give; absent with a single model.
+    pub coverage: Option<Coverage>,
+    /// Memory of the first stage, where it was published.
+    pub memory: Vec<MemoryResult>,
+}
+
+/// How far intervals and orders held, every run judged by the errors of other models than its own.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Coverage {
+    /// Runs that have an interval.
+    pub runs: usize,
+    /// Share of them that lay within it.
+    pub within: f64,
+    /// Pairs of runs of one question, of which one was predicted to be faster in at least 95 of 100 draws.
+    pub sure_pairs: usize,
+    /// Share of them in which it was.
+    pub sure_right: f64,
+    /// The errors of all runs, as plans use them.
+    pub error: StepError,
+}
+
+/// What a set is called.
+pub(super) struct SetNames<'a> {
+    pub name: &'a str,
+    pub source: &'a str,
+    pub machine: &'a str,
+}
+
+/// What came of one set of runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SetResult {
+    /// Its name, as `--set` takes it; `runs` for a user's own.
+    pub name: String,
+    /// Where the runs were published, or the user's file.
+    pub source: String,
+    /// Where the times of calls come from.
+    pub machine: String,
+    /// Share of the peak, fitted on all runs of the set.
+    pub share_of_peak: f64,
+    /// Errors with that.
+    pub fitted: ErrorSummary,
+    /// Errors where the share was fitted without the model of each run.
+    pub left_out: ErrorSummary,
+    /// Errors of the simplest rival, model left out: products at one share of the peak, and nothing else.
+    pub constant_share: ErrorSummary,
+    /// Kendall's tau-b of all runs, left-out predictions against measurements.
+    pub kendall_tau: Option<f64>,
+    /// The runs, in the order in which they were published.
+    pub runs: Vec<RunResult>,
+    /// Runs of one model, which are the choices that somebody had.
+    pub choices: Vec<ChoiceResult>,
+}
+
+/// One run, predicted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunResult {
+    /// The model.
+    pub model: String,
+    /// What tells the run from others of its model beside the layout; empty where nothing does.
+    pub variant: String,
+    /// GPUs.
+    pub gpus: u64,
+    /// Tensor parallel.
+    pub tp: u32,
+    /// Context parallel.
+    pub cp: u32,
+    /// Expert parallel.
+    pub ep: u32,
+    /// Pipeline parallel.
+    pub pp: u32,
+    /// Data parallel.
+    pub dp: u32,
+    /// Model chunks on each rank.
+    pub virtual_stages: u32,
+    /// Samples of a micro-batch.
+    pub micro_batch: u64,
+    /// Samples of a step.
+    pub global_batch: u64,
+    /// Seconds of a step, as measured.
+    pub measured_seconds: f64,
+    /// Seconds with the share fitted on the whole set.
+    pub predicted_seconds: f64,
+    /// Percent by which that is too long.
+    pub error_percent: f64,
+    /// Seconds with the share fitted without this model.
+    pub left_out_seconds: f64,
+    /// Percent by which that is too long.
+    pub left_out_error_percent: f64,
+    /// That share.
+    pub left_out_share_of_peak: f64,
+    /// Lower end of the interval around the left-out seconds, by the errors of other models; absent with a single model.
+    pub low_seconds: Option<f64>,
+    /// Upper end.
+    pub high_seconds: Option<f64>,
+    /// What the predicted seconds are made of.
+    pub parts: StepPrice,
+}
+
+/// All runs of one model and one batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChoiceResult {
+    /// The model.
+    pub model: String,
+    /// GPUs.
+    pub gpus: u64,
+    /// Its runs.
+    pub runs: usize,
+    /// Kendall's tau-b of left-out predictions and measurements.
+    pub kendall_tau: Option<f64>,
+    /// Percent by which the run predicted to be the fastest takes longer than the one that was.
+    pub top_1_regret_percent: f64,
+}
+
+impl SetResult {
+    pub(super) fn of(names: &SetNames, share: f64, runs: Vec<RunResult>, constant_share: ErrorSummary) -> SetResult {
+        let fitted: Vec<Pair> = runs.iter().map(|run| (run.predicted_seconds, run.measured_seconds)).collect();
+        let left_out: Vec<Pair> = runs.iter().map(RunResult::left_out).collect();
+        SetResult {
+            name: names.name.to_owned(),
+            source: names.source.to_owned(),
+            machine: names.machine.to_owned(),
+            share_of_peak: share,
+            fitted: ErrorSummary::of(&fitted),
+            left_out: ErrorSummary::of(&left_out),
+            constant_share,
+            kendall_tau: kendall_tau(&left_out),
+            choices: choices(&runs),
+            runs,
+        }
+    }
+}
+
+impl RunResult {
+    pub(super) fn left_out(&self) -> Pair {
+        (self.left_out_seconds, self.measured_seconds)
+    }
+
+    /// What somebody could choose between: one model, one batch, the same GPUs.
+    pub(super) fn question(&self) -> (&str, u64, u64) {
+        (&self.model, self.gpus, self.global_batch)
+    }
+}
+
+/// Questions with several runs, in order of appearance.
+fn choices(runs: &[RunResult]) -> Vec<ChoiceResult> {
+    let mut questions: Vec<(&str, u64, u64)> = Vec::new();
+    for run in runs {
+        if !questions.contains(&run.question()) {
+            questions.push(run.question());
+        }
+    }
+    let answer = |question: (&str, u64, u64)| {
+        let pairs: Vec<Pair> = runs.iter().filter(|run| run.question() == question).map(RunResult::left_out).collect();
+        (pairs.len() > 1).then(|| ChoiceResult {
+            model: question.0.to_owned(),
+            gpus: question.1,
+            runs: pairs.len(),
+            kendall_tau: kendall_tau(&pairs),
+            top_1_regret_percent: top_1_regret_percent(&pairs).unwrap_or(0.0),
+        })
+    };
+    questions.into_iter().filter_map(answer).collect()
+}

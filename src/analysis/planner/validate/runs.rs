@@ -1,0 +1,279 @@
+//! Training runs as a CSV file: one row each, its layout, the keys of `[training]`, and what a step took. Users' files and the
+//! published sets are read alike.
+
+use commgauge_base::error::{Error, Result};
+use commgauge_model::config::step::Recompute;
+use commgauge_model::config::{Model, Place, Table, Training};
+use commgauge_model::layout::{DEFAULT_ORDER, Degrees, Layout};
+use commgauge_model::workload::step::TrainingStep;
+
+/// Keys of `[training]` that a column may have.
+pub const TRAINING: [&str; 27] = [
+    "sequence",
+    "micro_batch",
+    "global_batch",
+    "recompute",
+    "sequence_parallel",
+    "overlap_tensor",
+    "linears",
+    "fused_cross_entropy",
+    "data_style",
+    "overlap_gradients",
+    "prefetch_parameters",
+    "reshard_after_forward",
+    "replicas_of_shards",
+    "bucket_rule",
+    "bucket_parameters",
+    "schedule",
+    "virtual_stages",
+    "stage_layers",
+    "scatter_gather",
+    "context_style",
+    "context_inner",
+    "dispatcher",
+    "capacity_factor",
+    "dispatch_element_type",
+    "activation_element_type",
+    "parameter_element_type",
+    "gradient_element_type",
+];
+/// Columns with a time, and the seconds in their unit. Every row has one of them.
+const TIMES: [(&str, f64); 2] = [("step_seconds", 1.0), ("step_milliseconds", 1e-3)];
+/// The other columns.
+const OTHERS: [&str; 9] = ["model", "variant", "gpus", "tp", "cp", "ep", "pp", "dp", "fused_attention"];
+
+/// The columns of a template, each with its values in two rows.
+const TEMPLATE: [[&str; 3]; 16] = [
+    ["model", "llama-3-8b", "path/to/config.json"],
+    ["variant", "", "no overlap"],
+    ["gpus", "64", "128"],
+    ["tp", "4", "8"],
+    ["cp", "1", "1"],
+    ["ep", "1", "1"],
+    ["pp", "1", "2"],
+    ["dp", "16", "8"],
+    ["virtual_stages", "1", "2"],
+    ["sequence", "8192", "4096"],
+    ["micro_batch", "1", "2"],
+    ["global_batch", "128", "256"],
+    ["data_style", "zero1", "ddp"],
+    ["recompute", "none", "full"],
+    ["sequence_parallel", "true", "true"],
+    ["step_seconds", "4.31", "9.87"],
+];
+
+/// A run with the time that its steps took.
+#[derive(Clone, Debug)]
+pub struct MeasuredRun {
+    /// The file and the line of its row.
+    pub place: String,
+    /// What tells it from others of its model beside the layout; may be empty.
+    pub variant: String,
+    /// Its model.
+    pub model: Model,
+    /// Samples of a step.
+    pub global_batch: u64,
+    /// Whether attention was one kernel that stores no matrix of tokens by tokens.
+    pub fused_attention: bool,
+    /// Seconds of a step.
+    pub measured_seconds: f64,
+    /// The column that they stand in.
+    pub time_column: &'static str,
+    training: Training,
+    layout: Layout,
+}
+
+impl MeasuredRun {
+    /// Its step.
+    ///
+    /// # Errors
+    /// A layout that the model cannot be divided by.
+    pub fn step(&self) -> Result<TrainingStep<'_>> {
+        TrainingStep::new(&self.model, &self.training, self.layout.clone(), &Place::flag(&self.place))
+    }
+
+    /// The same run with nothing recomputed, and without sequence parallelism.
+    pub(super) fn without_recomputation(&self) -> MeasuredRun {
+        let mut run = self.clone();
+        run.training.tensor.recompute = Recompute::None;
+        run.training.tensor.sequence_parallel = false;
+        run
+    }
+
+    /// A complaint that names the row and a column.
+    pub fn wrong(&self, column: &str, problem: &str) -> Error {
+        Error::usage(format!("{}: {column}: {problem}", self.place))
+    }
+}
+
+/// The runs of a file, in its order; `file` is for messages.
+///
+/// # Errors
+/// Names the line and the column: a column that is not known, a value that is not accepted, degrees that do not multiply to
+/// the GPUs, two columns with times in one row.
+pub fn read_runs(text: &str, file: &str) -> Result<Vec<MeasuredRun>> {
+    let rows = Rows::of(text, file)?;
+    for column in &rows.heading {
+        let known = || TRAINING.iter().chain(&OTHERS).copied().chain(TIMES.map(|(name, _)| name));
+        if !known().any(|name| name == column) {
+            let known: Vec<&str> = known().collect();
+            return Err(Error::usage(format!(
+                "{file}: line 1: found column `{column}`; accepted: {}; `commgauge validate --template` prints a file to begin with",
+                known.join(", ")
+            )));
+        }
+    }
+    let runs: Vec<MeasuredRun> = rows.rows.iter().map(run).collect::<Result<_>>()?;
+    if runs.is_empty() { Err(Error::usage(format!("{file}: there is no run in it"))) } else { Ok(runs) }
+}
+
+/// A file to begin with.
+pub fn template() -> String {
+    let line = |line: usize| TEMPLATE.iter().map(|column| column[line]).collect::<Vec<_>>().join(",") + "\n";
+    (0..3).map(line).collect()
+}
+
+fn run(row: &Row) -> Result<MeasuredRun> {
+    let given = TRAINING.iter().filter_map(|key| Some((*key, *key, row.text(key)?.to_owned())));
+    let training = Training::read(Table::of_flags(given)).map_err(|error| row.says(&error))?;
+    let commgauge_model::config::Batch::Global(global_batch, _) = training.batch else {
+        return Err(row.wrong("global_batch", "is missing"));
+    };
+    let degree = |key: &str| -> Result<u32> { row.count(key).map(|degree| degree.unwrap_or(1)) };
+    let (tp, cp, ep, dp, pp) = (degree("tp")?, degree("cp")?, degree("ep")?, degree("dp")?, degree("pp")?);
+    let degrees = Degrees { tp, cp, ep, dp, pp, etp: if ep == 1 { tp } else { 1 } };
+    if let Some(gpus) = row.count("gpus")?.filter(|gpus| u64::from(*gpus) != degrees.world()) {
+        return Err(row.wrong("gpus", &format!("found {gpus}; {} make {}", degrees.name(), degrees.world())));
+    }
+    let fused_attention = match row.text("fused_attention") {
+        None | Some("true") => true,
+        Some("false") => false,
+        Some(other) => return Err(row.wrong("fused_attention", &format!("found `{other}`; accepted: true, false"))),
+    };
+    let (time_column, measured_seconds) = row.time()?;
+    let name = row.text("model").ok_or_else(|| row.wrong("model", "is missing"))?;
+    let run = MeasuredRun {
+        place: row.place.clone(),
+        variant: row.text("variant").unwrap_or_default().to_owned(),
+        model: Model::load(name).map_err(|error| row.says(&error))?,
+        global_batch,
+        fused_attention,
+        measured_seconds,
+        time_column,
+        training,
+        layout: Layout::new(degrees, &DEFAULT_ORDER).map_err(|error| row.says(&error))?,
+    };
+    run.step().map_err(|error| row.says(&error))?;
+    Ok(run)
+}
+
+/// The rows of a file with a heading.
+pub(super) struct Rows {
+    heading: Vec<String>,
+    pub rows: Vec<Row>,
+}
+
+/// A row.
+pub(super) struct Row {
+    place: String,
+    fields: Vec<(String, String)>,
+}
+
+impl Rows {
+    pub(super) fn of(text: &str, file: &str) -> Result<Rows> {
+        let wrong = |cause: ::csv::Error| Error::usage(format!("{file}: {cause}"));
+        let mut reader = ::csv::ReaderBuilder::new().trim(::csv::Trim::All).from_reader(text.as_bytes());
+        let heading: Vec<String> = reader.headers().map_err(wrong)?.iter().map(str::to_owned).collect();
+        let mut rows = Vec::new();
+        for record in reader.records() {
+            let record = record.map_err(wrong)?;
+            let line = record.position().map_or(0, ::csv::Position::line);
+            let fields = heading.iter().zip(&record).map(|(name, value)| (name.clone(), value.to_owned()));
+            rows.push(Row { place: format!("{file}: line {line}"), fields: fields.collect() });
+        }
+        Ok(Rows { heading, rows })
+    }
+}
+
+impl Row {
+    fn wrong(&self, column: &str, problem: &str) -> Error {
+        Error::usage(format!("{}: {column}: {problem}", self.place))
+    }
+
+    fn says(&self, error: &Error) -> Error {
+        Error::usage(format!("{}: {error}", self.place))
+    }
+
+    /// The text of a column, unless it is empty or missing.
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        let (_, text) = self.fields.iter().find(|(name, _)| name == key)?;
+        Some(text.as_str()).filter(|text| !text.is_empty())
+    }
+
+    /// A number above 0, if the column has one.
+    pub(super) fn number(&self, key: &str) -> Result<Option<f64>> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
+        let accepted = || self.wrong(key, &format!("found `{text}`; accepted: a number above 0, without a unit"));
+        number.map(Some).ok_or_else(accepted)
+    }
+
+    fn count(&self, key: &str) -> Result<Option<u32>> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        let accepted = || self.wrong(key, &format!("found `{text}`; accepted: a whole number from 1 on"));
+        text.parse().ok().filter(|count| *count > 0).map(Some).ok_or_else(accepted)
+    }
+
+    /// The time of a step, and the column that it stands in.
+    fn time(&self) -> Result<(&'static str, f64)> {
+        let mut times = Vec::new();
+        for (column, unit) in TIMES {
+            times.extend(self.number(column)?.map(|number| (column, number * unit)));
+        }
+        match times[..] {
+            [time] => Ok(time),
+            [] => Err(self.wrong(TIMES[0].0, &format!("is missing, and so is {}", TIMES[1].0))),
+            _ => Err(self.wrong(TIMES[1].0, &format!("stands beside {}; give one of them", TIMES[0].0))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADING: &str = "model,gpus,tp,dp,sequence,micro_batch,global_batch,step_seconds,step_milliseconds\n";
+
+    #[test]
+    fn the_template_reads_as_two_runs_once_it_names_a_model() {
+        let text = template().replace("path/to/config.json", "llama-2-7b");
+        let runs = read_runs(&text, "runs.csv").unwrap();
+        assert_eq!((runs.len(), runs[1].variant.as_str(), runs[1].global_batch), (2, "no overlap", 256));
+        assert_eq!(runs[0].step().unwrap().layout.degrees.world(), 64);
+    }
+
+    #[test]
+    fn an_invalid_file_is_reported_with_the_line_and_the_column() {
+        for (row, expected) in [
+            ("llama-3-8b,8,2,4,2048,1,8,,", "runs.csv: line 2: step_seconds: is missing, and so is step_milliseconds"),
+            ("llama-3-8b,8,2,4,2048,1,8,1,1000", "line 2: step_milliseconds: stands beside step_seconds"),
+            (
+                "llama-3-8b,8,2,4,2048,1,8,1.5s,",
+                "line 2: step_seconds: found `1.5s`; accepted: a number above 0, without",
+            ),
+            ("llama-3-8b,8,2,8,2048,1,8,1,", "line 2: gpus: found 8; tp 2"),
+            ("llama-3-8b,8,0,4,2048,1,8,1,", "line 2: tp: found `0`; accepted: a whole number from 1 on"),
+            ("llama-3-8b,8,2,4,2048,1,7,1,", "line 2: "),
+            ("llama-4-8b,8,2,4,2048,1,8,1,", "line 2: "),
+            (",8,2,4,2048,1,8,1,", "line 2: model: is missing"),
+            ("llama-3-8b,8,2,4,two,1,8,1,", "line 2: sequence: "),
+        ] {
+            let error = read_runs(&format!("{HEADING}{row}\n"), "runs.csv").unwrap_err();
+            assert!(error.to_string().contains(expected) && error.exit_code() == 2, "{row}: {error}");
+        }
+        let error = read_runs("model,recomputation\n", "runs.csv").unwrap_err();
+        assert!(error.to_string().contains("found column `recomputation`; accepted: sequence, "), "{error}");
+        assert!(read_runs(HEADING, "runs.csv").unwrap_err().to_string().contains("no run in it"));
+        assert!(read_runs("model\na,b\n", "runs.csv").is_err());
+    }
+}
