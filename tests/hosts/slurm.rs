@@ -313,7 +313,7 @@ fn a_hang_under_srun_is_a_hang_in_message_record_exit_code_and_job() {
         [("hang", 0, 5), ("loop", 3, 5), ("stop", 0, 5), ("stop", 2, 5), ("kill", 1, 6), ("exit", 2, 6)]
     {
         let record = slurm.at(&format!("{kind}-{rank}.jsonl"));
-        let flags = format!("--timeout 3 --record {} -- --inject-fault {rank}:{kind}:300", record.display());
+        let flags = format!("--timeout 3 --record {} -- --inject-fault {rank}:{kind}:20", record.display());
         let ran = slurm.ask(&format!("{job} {COMMGAUGE} run {} {flags}", slurm.at("long.toml").display()), 90);
         let ran = ran.ended_with(code);
         let read = lines(&record);
@@ -327,7 +327,7 @@ fn a_hang_under_srun_is_a_hang_in_message_record_exit_code_and_job() {
     let environment = format!("COMMGAUGE_SUITE={}", slurm.at("long.toml").display());
     let path = shipped("commgauge.sbatch");
     let line = format!(
-        "{environment} sbatch --parsable --ntasks-per-node=2 --output={}/out-%j {} --timeout 3 -- --inject-fault 1:stop:300",
+        "{environment} sbatch --parsable --ntasks-per-node=2 --output={}/out-%j {} --timeout 3 -- --inject-fault 1:stop:20",
         slurm.folder.path().display(),
         path.display()
     );

@@ -134,7 +134,7 @@ fn without_its_watchdog_a_stopped_rank_still_ends_the_run_and_the_record_says_th
         let record = folder.path().join(format!("{collector}.jsonl"));
         let suite = folder.path().join("calls.toml");
         // Nothing but calls, whose deadline is the one that was asked for.
-        let text = "name = 'calls'\n[measure]\nreplicates = 4000\nwarm_up_iterations = 1\niterations = 20\n[[sweep]]\n\
+        let text = "name = 'calls'\n[measure]\nreplicates = 1000\nwarm_up_iterations = 1\niterations = 20_000\n[[sweep]]\n\
                     collectives = 'all_reduce'\nbytes = '64B'\ncadences = 'streaming'\n";
         std::fs::write(&suite, text).unwrap();
         let mut run = Command::new(COMMGAUGE);

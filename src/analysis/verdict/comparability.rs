@@ -186,8 +186,20 @@ fn kind_of_label(name: &str) -> Allowed {
     if name.ends_with("version") { Allowed::Versions } else { Allowed::Labels }
 }
 
+/// The names of rows without the labels that may differ, where that leaves them distinct.
+pub(super) fn identities<'a>(cases: impl Iterator<Item = &'a CaseFacts> + Clone, allowed: &[Allowed]) -> Vec<String> {
+    let names: Vec<String> = cases.clone().map(|facts| identity(facts, allowed)).collect();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    names.iter().for_each(|name| *counts.entry(name).or_default() += 1);
+    let unique = names.iter().zip(cases).map(|(name, facts)| match counts[name.as_str()] {
+        1 => name.clone(),
+        _ => facts.name.clone(),
+    });
+    unique.collect()
+}
+
 /// The name of a row without the labels that may differ.
-pub(super) fn identity(facts: &CaseFacts, allowed: &[Allowed]) -> String {
+fn identity(facts: &CaseFacts, allowed: &[Allowed]) -> String {
     let mut parts: Vec<&str> = facts.name.split('/').collect();
     for (name, value) in facts.labels.iter().filter(|(name, _)| allowed.contains(&kind_of_label(name))) {
         let name = name.as_str();
@@ -207,7 +219,7 @@ pub(super) fn identity(facts: &CaseFacts, allowed: &[Allowed]) -> String {
 /// The names of the rows without their labels, which are facts of their own, hashed; cadence, sizes and layouts are parts of names.
 fn rows(loaded: &LoadedRecord) -> String {
     let cases = &loaded.record.plan.cases;
-    let names: Vec<String> = cases.iter().map(|case| identity(case, &[Allowed::Versions, Allowed::Labels])).collect();
+    let names = identities(cases.iter(), &[Allowed::Versions, Allowed::Labels]);
     format!("{} rows ({})", cases.len(), &commgauge_base::digest::sha256(names.join("\n"))[..12])
 }
 

@@ -1,6 +1,6 @@
 //! Is it slower than before? Every row that both runs have passes, fails, or is inconclusive.
 
-use super::comparability::{ensure_comparable, identity};
+use super::comparability::{ensure_comparable, identities};
 use super::compare_rule::CompareRule;
 use super::curve_change::{CurveChange, CurvePart};
 use super::curves::{self, Series};
@@ -11,7 +11,7 @@ use super::loaded_record::LoadedRecord;
 use super::noise_rows as noise;
 use super::percent::percent;
 use super::permutation::{Corrected, MAX_REPLICATES, corrected, fewest_for, ways};
-use super::{Allowed, Decision, Trouble, differences, most_severe};
+use super::{Decision, Trouble, differences, most_severe};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{RankSums, median, sorted};
 use commgauge_base::units::three_digits;
@@ -34,7 +34,8 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
             "{base} and {new} replicates are too many for an exact test; at most {MAX_REPLICATES} of each"
         )));
     }
-    let (old_names, new_names) = (identities(&old_cases, &rule.allowed), identities(&new_cases, &rule.allowed));
+    let names = |cases: &[Evidence]| identities(cases.iter().map(|case| case.facts), &rule.allowed);
+    let (old_names, new_names) = (names(&old_cases), names(&new_cases));
     let by_name: BTreeMap<&str, &Evidence> = old_names.iter().map(String::as_str).zip(&old_cases).collect();
     let pairs: Vec<(&Evidence, Option<&Evidence>)> =
         new_cases.iter().zip(&new_names).map(|(case, name)| (case, by_name.get(name.as_str()).copied())).collect();
@@ -200,18 +201,6 @@ fn decide(
     };
     row.reasons.insert(0, format!("{may}, and {} would matter; {advice}", percent(relevant)));
     Decision::Inconclusive
-}
-
-/// The names of rows without the labels that may differ, where that leaves them distinct.
-fn identities(cases: &[Evidence], allowed: &[Allowed]) -> Vec<String> {
-    let names: Vec<String> = cases.iter().map(|case| identity(case.facts, allowed)).collect();
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    names.iter().for_each(|name| *counts.entry(name).or_default() += 1);
-    let unique = names.iter().zip(cases).map(|(name, case)| match counts[name.as_str()] {
-        1 => name.clone(),
-        _ => case.facts.name.clone(),
-    });
-    unique.collect()
 }
 
 /// Why the comparison as a whole is inconclusive. `permuted` are the replicates of a permutation test.

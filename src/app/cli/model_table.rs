@@ -5,6 +5,7 @@
 use super::model_document::{Kind, LayerKind, ModelDocument, Shape};
 use crate::report::document::GAP;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use commgauge_base::visible::visible_lines;
 use commgauge_model::config::{LatentAttention, Mixture};
 use serde_json::Value;
 use std::fmt::Write;
@@ -27,7 +28,7 @@ pub(super) fn table(document: &ModelDocument, width: u16) -> String {
         let rows = document.inferred.iter().map(|one| vec![one.field.clone(), taken_as(&one.value), one.why.clone()]);
         out.push_str(&lines(rows.collect(), &["absent field", "taken as", "why"], &[], width));
     }
-    out
+    visible_lines(&out).into_owned()
 }
 
 fn lines(rows: Vec<Vec<String>>, headings: &[&str], right: &[usize], width: u16) -> String {

@@ -3,19 +3,20 @@
 
 use super::activity::Activity;
 use super::authentication::{Opener, Sealer, Session};
+use super::main_thread::MainThread;
 use super::message::print_message;
+use super::own_record::OwnRecord;
 use super::wire::{Frame, MAX_FRAME_BYTES, RankState};
 use commgauge_base::host_clock;
 use commgauge_base::progress::{Doing, Progress, Shown};
 use commgauge_base::units::Seconds;
-use commgauge_model::record::line::{End, EndStatus};
-use commgauge_model::record::{Moved, WriteAccess, Writer, append_missing_end};
+use commgauge_model::record::{Moved, WriteAccess};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,8 +28,6 @@ pub(super) const HEARTBEAT: Duration = Duration::from_millis(400);
 const MAX_ACTIVITIES: usize = 64;
 /// How long rank 0 waits for the permission to record its run as complete.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a write of the record that is under way may take before the record is not given up.
-const GIVE_UP_PATIENCE: Duration = Duration::from_millis(500);
 /// A collector that was not heard of for this long does not watch: it beats every second.
 const COLLECTOR_SILENT_AFTER: Duration = Duration::from_secs(5);
 /// How long after its deadline an unwatched rank ends the launch; any but rank 0 twice as long.
@@ -56,13 +55,6 @@ pub(super) struct Reporter {
     record: Mutex<Option<OwnRecord>>,
     /// Set once the collector was gone or silent for long.
     is_unwatched: AtomicBool,
-}
-
-/// The record of a run, on the rank that writes it.
-#[derive(Clone)]
-struct OwnRecord {
-    access: WriteAccess,
-    path: PathBuf,
 }
 
 #[derive(Default)]
@@ -150,7 +142,7 @@ impl Reporter {
     }
 
     pub(super) fn record(&self, access: WriteAccess, path: &Path) {
-        *locked(&self.record) = Some(OwnRecord { access, path: path.to_owned() });
+        *locked(&self.record) = Some(OwnRecord::new(access, path));
     }
 
     pub(super) fn is_unwatched(&self) -> bool {
@@ -159,7 +151,7 @@ impl Reporter {
 
     pub(super) fn record_moved(&self, moved: &Moved) {
         if let Some(record) = locked(&self.record).as_mut() {
-            record.path.clone_from(&moved.to);
+            record.move_to(&moved.to);
         }
         let _ = self.send(&[Frame::RecordMoved(moved.to.display().to_string())]);
     }
@@ -331,15 +323,8 @@ impl WatchdogThread {
         );
         print_message(&why);
         let record = locked(&reporter.record).clone();
-        if let Some(OwnRecord { access, path }) = record
-            && access.give_up(GIVE_UP_PATIENCE)
-        {
-            let elapsed_seconds = Seconds(self.begun.elapsed().as_secs_f64());
-            let (status, error) = (EndStatus::Failed, Some(why));
-            let end = End { status, exit_code: HANG, error, elapsed_seconds, lines_before: None, sha256: None };
-            if let Err(cause) = append_missing_end(&path, &[], &end, Writer::Ending(GIVE_UP_PATIENCE)) {
-                print_message(&cause.to_string());
-            }
+        if let Some(Err(cause)) = record.map(|record| record.end(HANG, why, self.begun.elapsed())) {
+            print_message(&cause.to_string());
         }
         // A launcher that is gone or stopped carries nothing out.
         std::thread::spawn(|| {
@@ -432,7 +417,7 @@ impl WatchdogThread {
                         Frame::GiveUpRecord(code) => {
                             self.reporter.set_run_state(RunState::GivenUp(code));
                             let record = locked(&self.reporter.record).clone();
-                            if record.is_none_or(|record| record.access.give_up(GIVE_UP_PATIENCE)) {
+                            if record.is_none_or(|record| record.give_up()) {
                                 self.reporter.send(&[Frame::RecordGivenUp])?;
                             }
                         }
@@ -455,61 +440,4 @@ fn next_heartbeat(now_nanoseconds: u64) -> u64 {
 
 fn milliseconds(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
-}
-
-/// CPU time of the measuring thread when its progress was first seen to stop.
-struct MainThread {
-    ticks: u64,
-    at_nanoseconds: u64,
-}
-
-impl MainThread {
-    fn now() -> MainThread {
-        MainThread { ticks: read_stat().map_or(0, |stat| stat.1), at_nanoseconds: host_clock::now_nanoseconds() }
-    }
-
-    /// Whether it has slept since then, and a description of its activity.
-    fn since(&self) -> (bool, String) {
-        let Some((state, ticks)) = read_stat() else { return (false, "its thread cannot be seen".to_owned()) };
-        let elapsed = host_clock::now_nanoseconds().saturating_sub(self.at_nanoseconds).max(1) as f64;
-        // The kernel counts in hundredths of a second.
-        let busy = (ticks.saturating_sub(self.ticks) as f64 * 1e7 / elapsed * 100.0).min(100.0);
-        let words = match state {
-            'D' => format!("its thread waits inside the kernel (state D), {busy:.0} % busy"),
-            'S' => format!("its thread sleeps, {busy:.0} % busy"),
-            'R' => format!("its thread runs, {busy:.0} % busy"),
-            other => format!("its thread is in state {other}, {busy:.0} % busy"),
-        };
-        (matches!(state, 'S' | 'D') && busy < 5.0, words)
-    }
-}
-
-/// State and CPU ticks of the main thread of this process.
-fn read_stat() -> Option<(char, u64)> {
-    let pid = std::process::id();
-    parse_stat(&std::fs::read_to_string(format!("/proc/self/task/{pid}/stat")).ok()?)
-}
-
-/// The program name is in parentheses, and may contain any character.
-fn parse_stat(text: &str) -> Option<(char, u64)> {
-    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
-    let state = fields.next()?.chars().next()?;
-    let mut ticks = fields.skip(10).map_while(|field| field.parse::<u64>().ok());
-    Some((state, ticks.next()? + ticks.next()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn state_and_ticks_are_read_behind_whatever_the_program_is_called() {
-        let rest = "R 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15";
-        for name in ["(a)", "(a b)", "(a) b) R )"] {
-            assert_eq!(parse_stat(&format!("7 {name} {rest}")), Some(('R', 23)), "{name}");
-        }
-        assert_eq!(parse_stat("7 (a) R 1"), None);
-        assert_eq!(parse_stat(""), None);
-        assert!(read_stat().is_some());
-    }
 }

@@ -186,12 +186,14 @@ fn moves(document: &RankDocument) -> Vec<Block> {
         Column::right("faster", 3),
     ];
     let m = &document.moves;
-    let head = format!(
-        "another order of the axes, against {} with {} (exposed {}) of all axes together",
-        m.order,
-        Seconds(m.seconds_per_step.value),
-        Seconds(m.exposed_seconds_per_step.value)
-    );
+    let now = [m.seconds_per_step, m.exposed_seconds_per_step].map(|quantity| Seconds(quantity.value));
+    let head = match m.reason.is_some() && now[0].0 <= 0.0 {
+        true => format!("another order of the axes than {}", m.order),
+        false => format!(
+            "another order of the axes, against {} with {} (exposed {}) of all axes together",
+            m.order, now[0], now[1]
+        ),
+    };
     let head = Block::apart(Mark::None, [head]);
     if let Some(reason) = &m.reason {
         return vec![head, Block::apart(Mark::None, [format!("none is compared: {reason}")])];

@@ -59,7 +59,7 @@ fn reasons_that_all_rows_share_are_printed_once() {
     let text = verdict_text(&verdict, VerdictFormat::Table, 140).unwrap();
     assert!(text.contains("all 4 rows: not verified: data were not checked\n"), "{text}");
     assert_eq!(text.matches("not verified: ").count(), 1, "{text}");
-    assert!(text.contains("world/all_reduce/0: slower by 29.3 %\n"), "{text}");
+    assert!(text.contains("world/all_reduce/0 (float32, 1 MiB): slower by 29.3 %\n"), "{text}");
 }
 
 #[test]

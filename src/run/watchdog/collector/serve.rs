@@ -8,7 +8,7 @@ use super::super::wire::{Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token};
 use super::config::Config;
 use super::connection::Connection;
 use super::process;
-use super::stage::{DEATH_WINDOW, NO_ANSWER_AFTER, Outcome, Stage};
+use super::stage::{BEAT_INTERVAL, DEATH_WINDOW, NO_ANSWER_AFTER, Outcome, Stage, launcher_asks_first};
 use super::table::{Entry, RankStatus, RankTable};
 use commgauge_base::shared_memory::Segments;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -22,8 +22,6 @@ use std::time::{Duration, Instant, SystemTime};
 pub(super) const TICK: Duration = Duration::from_millis(200);
 /// Interval of reporting a host's ranks to the first collector.
 const STATES_INTERVAL: Duration = Duration::from_millis(500);
-/// Interval of telling ranks and other hosts that this collector is at work.
-const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// With many connections each round checks all of them, so rounds are spaced out.
 const MANY_CONNECTIONS: usize = 64;
 const ROUND_PAUSE: Duration = Duration::from_millis(10);
@@ -77,12 +75,6 @@ pub struct Serving {
 fn stamp(path: &Path) -> Option<(u64, SystemTime)> {
     let file = std::fs::metadata(path).ok()?;
     Some((file.len(), file.modified().ok()?))
-}
-
-/// Whether the launcher asks ranks to end before it kills them: Open MPI's does, a second before, and srun waits as told.
-/// Hydra kills the others as soon as one has died.
-fn launcher_asks_first() -> bool {
-    ["OMPI_COMM_WORLD_SIZE", "SLURM_STEP_ID"].iter().any(|name| std::env::var_os(name).is_some())
 }
 
 impl Serving {
@@ -230,7 +222,7 @@ impl Serving {
         let about = match frame {
             Frame::State(state) => state.rank,
             Frame::Closed(rank) | Frame::Left(rank, ..) | Frame::Detail(rank, ..) | Frame::Device(rank, _) => *rank,
-            Frame::Conclude => 0,
+            Frame::Conclude | Frame::RecordGivenUp | Frame::RecordMoved(_) => 0,
             _ => return true,
         };
         match self.peers[at].peer_kind {
@@ -377,6 +369,7 @@ impl Serving {
         if now - self.beats_sent >= BEAT_INTERVAL {
             self.beats_sent = now;
             self.send_to_all(&Frame::Beat);
+            self.send_up(&Frame::Beat);
         }
     }
 

@@ -1,0 +1,193 @@
+//! The exit code and the messages that follow from launcher and record.
+
+use super::*;
+
+const OPEN_MPI: &str = "mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed).\n";
+const MPICH: &str = "=   PID 101 RUNNING AT vm\n=   EXIT CODE: 9\nEXIT STRING: Killed (signal 9)\n";
+
+fn rank(rank: u32) -> RankFacts {
+    RankFacts {
+        rank,
+        ranks: 1,
+        host: "vm.cluster".into(),
+        node: 0,
+        pid: 100 + rank,
+        cores: "0".into(),
+        numa_nodes: "0".into(),
+        processor: "cpu".into(),
+        kernel: "Linux".into(),
+        device: None,
+    }
+}
+
+fn end(status: EndStatus, exit_code: i32) -> Option<End> {
+    let error = (exit_code != 0).then(|| "rank 3: data arrived wrong".to_owned());
+    Some(End { status, exit_code, error, elapsed_seconds: Seconds(1.0), lines_before: None, sha256: None })
+}
+
+fn check(code: Option<i32>, interrupted_by: Option<i32>, output: &str, end: Option<End>) -> (i32, String) {
+    check_with(code, interrupted_by, output, end, (&[], &[]))
+}
+
+fn check_with(
+    code: Option<i32>,
+    interrupted_by: Option<i32>,
+    output: &str,
+    end: Option<End>,
+    (first_exit, died): (&[u32], &[u32]),
+) -> (i32, String) {
+    let signal = code.is_none().then_some(9);
+    let ending = Ending { code, signal, interrupted_by, output: output.into(), ..Ending::default() };
+    let record_state = RecordState {
+        round: None,
+        resumed: false,
+        header: Some(vec![rank(0), rank(1)]),
+        planned: Some(80),
+        cases: 12,
+        end,
+        out_of_memory_kills: ("vm".to_owned(), u64::from(output.contains("no memory"))),
+        first_exit: first_exit.to_vec(),
+        hang: (!died.is_empty()).then(|| Hang { reason: HangReason::Death, suspects: died.to_vec() }),
+    };
+    let verdict = conclude(&ending, &record_state);
+    (verdict.exit_code, verdict.sentences.join("\n"))
+}
+
+#[test]
+fn without_an_end_line_nothing_is_a_success() {
+    for (code, expected) in
+        [(Some(0), 6), (Some(1), 6), (Some(2), 2), (Some(4), 4), (Some(5), 5), (Some(7), 7), (None, 6)]
+    {
+        let (exit_code, text) = check(code, None, "", None);
+        assert_eq!(exit_code, expected, "{text}");
+        assert!(text.contains("no end line; 12 of 80 measured cases are kept"), "{text}");
+    }
+}
+
+#[test]
+fn the_record_takes_precedence_over_the_launcher() {
+    let complete = || end(EndStatus::Complete, 0);
+    for (code, end, expected, words) in [
+        (Some(0), complete(), 0, ""),
+        (Some(139), complete(), 6, "the record ends as complete, but the launcher ended with status 139"),
+        (Some(1), end(EndStatus::Failed, 4), 4, "data arrived wrong"),
+        (Some(0), end(EndStatus::Failed, 256), 6, "data arrived wrong"),
+        (Some(0), end(EndStatus::Interrupted, 0), 6, "ends as interrupted"),
+        (Some(1), end(EndStatus::Interrupted, 143), 143, "data arrived wrong"),
+    ] {
+        let (exit_code, text) = check(code, None, "", end);
+        assert_eq!(exit_code, expected, "{text}");
+        assert!(text.contains(words), "{text}");
+    }
+    assert_eq!(check(Some(0), None, "", complete()).1, "");
+}
+
+#[test]
+fn a_dead_rank_is_named_with_its_process_and_host() {
+    for output in [OPEN_MPI, MPICH] {
+        let (exit_code, text) = check(Some(9), None, output, None);
+        assert_eq!(exit_code, 6);
+        assert!(text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL"), "{text}");
+    }
+}
+
+#[test]
+fn a_rank_that_died_during_oom_kills_on_its_host_is_reported_with_them() {
+    let text = check(Some(9), None, &format!("{OPEN_MPI}no memory"), None).1;
+    assert!(text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL; vm ran out of memory"), "{text}");
+    // An OOM kill on another host does not explain this rank's death.
+    let text =
+        check(Some(9), None, &format!("{} no memory", OPEN_MPI.replace("rank 1", "rank 7").replace("vm", "b")), None).1;
+    assert!(text.contains("may have run out of memory"), "{text}");
+}
+
+#[test]
+fn the_process_that_mpich_names_yields_to_the_one_that_was_seen_to_end_first() {
+    for (first_exit, died, expected) in [
+        (&[][..], &[][..], "rank 1 (process 101 on vm.cluster) was killed"),
+        (&[100], &[], "rank 0 (process 100 on vm.cluster) was killed"),
+        (&[100, 101], &[], "one of these ended badly, and the others with it: rank 0 (process 100"),
+        // The watchdog is more reliable.
+        (&[101], &[0], "rank 0 (process 100 on vm.cluster) was killed"),
+    ] {
+        let text = check_with(Some(9), None, MPICH, None, (first_exit, died)).1;
+        assert!(text.contains(expected), "{text}");
+    }
+    let text = check_with(Some(137), None, OPEN_MPI, None, (&[100], &[0])).1;
+    assert!(text.contains("rank 1 (process 101 on vm.cluster)"), "Open MPI knows: {text}");
+}
+
+#[test]
+fn ranks_that_were_stopped_because_another_died_are_no_interruption() {
+    let (exit_code, text) = check(Some(137), None, OPEN_MPI, end(EndStatus::Interrupted, 143));
+    assert_eq!(exit_code, 6);
+    assert!(text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL"), "{text}");
+}
+
+#[test]
+fn a_killed_launcher_is_reported_before_its_ranks() {
+    let failed = |code| end(EndStatus::Failed, code);
+    for (interrupted_by, output, end, expected, begins) in [
+        (None, "", failed(6), 6, "the launcher was ended by SIGKILL, and its ranks with it; 12 of 80 measured cases"),
+        (None, "", end(EndStatus::Interrupted, 143), 6, "the launcher was ended by SIGKILL, and its ranks with it"),
+        // The launcher was still alive when the rank died.
+        (None, OPEN_MPI, failed(6), 6, "rank 3: data arrived wrong"),
+        // Errors that the ranks found themselves.
+        (None, "", failed(4), 4, "rank 3: data arrived wrong"),
+        (None, "", failed(5), 5, "rank 3: data arrived wrong"),
+        // Interrupted through us.
+        (Some(15), "", failed(6), 143, "stopped by SIGTERM"),
+    ] {
+        let (exit_code, text) = check(None, interrupted_by, output, end);
+        assert_eq!(exit_code, expected, "{text}");
+        assert!(text.starts_with(begins), "{text}");
+    }
+    assert!(check(None, None, "", failed(6)).1.ends_with("after that the record says: rank 3: data arrived wrong"));
+}
+
+#[test]
+fn a_signal_that_happens_to_have_the_number_of_a_family_is_not_taken_for_it() {
+    let output = MPICH.replace("9", "7");
+    assert_eq!(check(Some(7), None, &output, None).0, 6);
+}
+
+#[test]
+fn ranks_that_the_launcher_ended_because_of_another_are_not_blamed() {
+    let output = "srun: error: vm: tasks 0-1: Killed\n";
+    let text = check_with(Some(9), None, output, end(EndStatus::Failed, 6), (&[], &[1])).1;
+    assert!(text.contains("rank 1 (process 101 on vm.cluster) was killed by SIGKILL"), "{text}");
+    assert!(!text.contains("rank 0"), "{text}");
+    let text = check_with(Some(9), None, output, end(EndStatus::Failed, 6), (&[], &[7])).1;
+    assert!(!text.contains("SIGKILL"), "the suspect ended by itself: {text}");
+    let text = check_with(Some(137), None, OPEN_MPI, end(EndStatus::Failed, 6), (&[], &[0, 1])).1;
+    assert!(text.ends_with("died at the same time: rank 0 (process 100 on vm.cluster)"), "{text}");
+    let hang = Some(Hang { reason: HangReason::Deadline, suspects: vec![1] });
+    let record_state = RecordState { hang, end: end(EndStatus::Failed, 5), ..RecordState::default() };
+    let ending = Ending { code: Some(5), output: output.into(), ..Ending::default() };
+    let verdict = conclude(&ending, &record_state);
+    assert_eq!((verdict.exit_code, verdict.sentences.len()), (5, 1), "{:?}", verdict.sentences);
+}
+
+#[test]
+fn a_launch_that_was_overdue_counts_as_hung() {
+    let overdue = || Ending { overdue: Some("it is late".into()), signal: Some(15), ..Ending::default() };
+    for (end, words) in [
+        (None, "nothing was measured yet"),
+        (end(EndStatus::Complete, 0), "the run is complete"),
+        (end(EndStatus::Failed, 5), "data arrived wrong"),
+    ] {
+        let verdict = conclude(&overdue(), &RecordState { end, ..RecordState::default() });
+        assert_eq!(verdict.exit_code, 5, "{words}");
+        let text = verdict.sentences.join("\n");
+        assert!(text.contains(words) && text.ends_with("it is late; it was terminated"), "{text}");
+    }
+}
+
+#[test]
+fn an_interrupted_run_reports_its_measured_cases() {
+    for (signal, expected) in [(2, 130), (15, 143)] {
+        let (exit_code, text) = check(Some(1), Some(signal), "", end(EndStatus::Interrupted, 130));
+        assert_eq!(exit_code, expected);
+        assert!(text.contains("12 of 80 measured cases are kept"), "{text}");
+    }
+}

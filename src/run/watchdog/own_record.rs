@@ -1,0 +1,44 @@
+//! The record of a run on the rank that writes it, as the watchdog needs it: to give it up, or to end it.
+
+use commgauge_base::error::Result;
+use commgauge_base::units::Seconds;
+use commgauge_model::record::line::{End, EndStatus};
+use commgauge_model::record::{WriteAccess, Writer, append_missing_end};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a write that is under way may take before the record is not given up.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The record that this process writes.
+#[derive(Clone)]
+pub(super) struct OwnRecord {
+    access: WriteAccess,
+    path: PathBuf,
+}
+
+impl OwnRecord {
+    pub(super) fn new(access: WriteAccess, path: &Path) -> OwnRecord {
+        OwnRecord { access, path: path.to_owned() }
+    }
+
+    pub(super) fn move_to(&mut self, path: &Path) {
+        path.clone_into(&mut self.path);
+    }
+
+    /// Has this process write no more; false if a write takes too long.
+    pub(super) fn give_up(&self) -> bool {
+        self.access.give_up(PATIENCE)
+    }
+
+    /// Ends the record, after which this process writes no more.
+    pub(super) fn end(&self, exit_code: i32, why: String, elapsed: Duration) -> Result<bool> {
+        if !self.give_up() {
+            return Ok(false);
+        }
+        let elapsed_seconds = Seconds(elapsed.as_secs_f64());
+        let (status, error) = (EndStatus::Failed, Some(why));
+        let end = End { status, exit_code, error, elapsed_seconds, lines_before: None, sha256: None };
+        append_missing_end(&self.path, &[], &end, Writer::Ending(PATIENCE))
+    }
+}
