@@ -1,8 +1,10 @@
 //! The history of a fleet in a folder: records, an index of their medians, and a dataset for other programs.
 //!
-//!     DIR/records/machine=M/month=2026-11/RUN.jsonl      the truth
-//!     DIR/index.sqlite                                   medians and facts of every run, made of the records
-//!     DIR/dataset/rows/machine=M/month=2026-11/RUN.parquet, and pairs/ beside rows/
+//! ```text
+//! DIR/records/machine=M/month=2026-11/RUN.jsonl      the truth
+//! DIR/index.sqlite                                   medians and facts of every run, made of the records
+//! DIR/dataset/rows/machine=M/month=2026-11/RUN.parquet, and pairs/ beside rows/
+//! ```
 //!
 //! A record is added whole or not at all: files are written under other names and renamed, and the index, of which readers
 //! learn what there is, comes last in one transaction. What a killed writer leaves is replaced when the record is added again.
