@@ -8,7 +8,7 @@ use super::timekeeping::Timekeeping;
 use super::work_loop::{Run, WorkItem};
 use crate::backend::{Backend, DeviceState};
 use crate::measure::{CaseResult, DEFAULT_COMPLETION_DEADLINE, MeasureContext, RankTimes, measure_case};
-use crate::watchdog::{Activity, SETUP_DEADLINE, deadline_of_case};
+use crate::watchdog::Activity;
 use crate::world::{Located, World};
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
@@ -60,16 +60,16 @@ impl CaseWork<'_, '_> {
             Ok(geometry) => geometry,
             Err(reason) => return without_numbers(Outcome::Skipped { reason: reason.clone() }),
         };
-        let deadline = request.watch.timeout().unwrap_or_else(|| deadline_of_case(self.case()));
+        let deadlines = request.watch.deadlines_of(self.case());
         let settings = self.settings.at(self.case().op.bytes_total);
-        let context = self.context(run, backend, &settings, deadline);
-        request.watch.begin(|| self.activity(run, deadline));
+        let context = self.context(run, backend, &settings, deadlines.call);
+        request.watch.begin(|| self.activity(run, deadlines.preparation));
         let binding = binding(request, self.case(), geometry);
         if let Some(reason) = common_skip_reason(world, backend.skip_reason(&binding))? {
             return without_numbers(Outcome::Skipped { reason });
         }
         let mut call = match run.bound(backend.bind(&binding))? {
-            Ok(call) => request.watch.call(call, deadline),
+            Ok(call) => request.watch.call(call, deadlines),
             Err(failed) => return without_numbers(failed),
         };
         let result = measure_case(&context, call.as_mut(), self.case())?;
@@ -105,8 +105,6 @@ impl CaseWork<'_, '_> {
     fn activity(&self, run: &Run, deadline: Duration) -> Activity {
         let (number, of) = (self.index_in_plan() + 1, self.cases.indices().end);
         let name = format!("case {number} of {of}, replicate {}", self.slot.replicate);
-        // All ranks allocate and fill their buffers first.
-        let deadline = deadline.max(SETUP_DEADLINE);
         let case = self.case();
         Activity::case(name, case, run.request.plan.groups_of(case), run.world.process(), deadline)
     }

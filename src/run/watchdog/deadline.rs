@@ -13,6 +13,8 @@ pub const SETUP_DEADLINE: Duration = Duration::from_secs(120);
 const SHORTEST_END: Duration = Duration::from_secs(10);
 /// The same of another host, whose collector may be short of a processor for a while.
 const SHORTEST_OF_HOST: Duration = Duration::from_secs(5);
+/// What preparing a case takes whatever its size: as many buffers as fill the caches, connections, code on a device.
+const PREPARATION: Duration = Duration::from_secs(5);
 /// Minimum deadline of a call or a wait.
 const SHORTEST: Duration = Duration::from_secs(30);
 /// Multiple of the expected or measured time of a call.
@@ -21,9 +23,22 @@ const FACTOR: f64 = 20.0;
 const CAUTIOUS_BYTES_PER_SECOND: f64 = 0.5e9;
 const CAUTIOUS_OPERATIONS_PER_SECOND: f64 = 1e9;
 
-/// Deadline of a case before its first measurement: filling its buffers and its first call.
+/// Deadline of a call of a case before its time is known.
 pub fn deadline_of_case(case: &Case) -> Duration {
-    of_seconds(case.op.bytes_total.0 as f64 * f64::from(case.variant.calls_at_once()) / CAUTIOUS_BYTES_PER_SECOND)
+    of_seconds(seconds_to_move(case))
+}
+
+/// Deadline of allocating, filling and checking the buffers of a case and of its first call, for which ranks wait for each other. With
+/// a deadline of the user's own for everything there is time for the bytes on top of that.
+pub fn deadline_of_preparation(case: &Case, timeout: Option<Duration>) -> Duration {
+    match timeout {
+        None => deadline_of_case(case).max(SETUP_DEADLINE),
+        Some(timeout) => timeout + PREPARATION + at_most(FACTOR * seconds_to_move(case)),
+    }
+}
+
+fn seconds_to_move(case: &Case) -> f64 {
+    case.op.bytes_total.0 as f64 * f64::from(case.variant.calls_at_once()) / CAUTIOUS_BYTES_PER_SECOND
 }
 
 /// Deadline of a matrix product.
@@ -53,7 +68,12 @@ pub(super) fn deadline_as_measured(call: Duration) -> Duration {
 }
 
 fn of_seconds(expected: f64) -> Duration {
-    SHORTEST.max(Duration::from_secs_f64((FACTOR * expected).clamp(0.0, 1e6)))
+    SHORTEST.max(at_most(FACTOR * expected))
+}
+
+/// So many seconds, and no more than a duration can hold.
+fn at_most(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.clamp(0.0, 1e6))
 }
 
 #[cfg(test)]

@@ -21,15 +21,16 @@ mod watched;
 pub mod wire;
 
 pub use activity::Activity;
-pub use deadline::{SETUP_DEADLINE, deadline_of_case, deadline_of_product, deadline_of_replay};
+pub use deadline::{SETUP_DEADLINE, deadline_of_product, deadline_of_replay};
 pub use marks::{COLLECTOR_VARIABLE, LAUNCH_MARK};
 pub use start::{Setup, start};
-pub use watched::{WatchedCall, WatchedWorld};
+pub use watched::{CaseDeadlines, WatchedCall, WatchedWorld};
 
 use crate::backend::Call;
 use crate::world::World;
 use commgauge_base::progress::Progress;
 use commgauge_model::record::{Journal, Moved};
+use commgauge_model::workload::Case;
 use reporter::Reporter;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,12 +70,18 @@ impl Watch {
         WatchedWorld::new(world, self.progress())
     }
 
-    /// Wraps a bound call with progress reports. `deadline` applies until the time of the call is known.
-    pub fn call<'b>(&self, call: Box<dyn Call + 'b>, deadline: Duration) -> Box<dyn Call + 'b> {
+    /// The deadlines of a case: the user's own, or what its bytes take at most.
+    pub fn deadlines_of(&self, case: &Case) -> CaseDeadlines {
+        let call = self.timeout.unwrap_or_else(|| deadline::deadline_of_case(case));
+        CaseDeadlines { call, preparation: deadline::deadline_of_preparation(case, self.timeout) }
+    }
+
+    /// Wraps a bound call with progress reports.
+    pub fn call<'b>(&self, call: Box<dyn Call + 'b>, deadlines: CaseDeadlines) -> Box<dyn Call + 'b> {
         match &self.reporter {
             Some(reporter) => {
                 let fixed = self.timeout.is_some();
-                Box::new(watched::WatchedCall::new(call, reporter.progress(), deadline, fixed))
+                Box::new(watched::WatchedCall::new(call, reporter.progress(), deadlines, fixed))
             }
             None => call,
         }

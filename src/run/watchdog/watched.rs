@@ -1,7 +1,7 @@
 //! Wrappers of calls and of the control plane that store their progress in a cell. The wrapped implementations are
 //! unchanged.
 
-use super::deadline::{SETUP_DEADLINE, deadline_as_measured};
+use super::deadline::deadline_as_measured;
 use crate::backend::{Call, Marks, Mismatch};
 use crate::world::{Located, World};
 use commgauge_base::error::Result;
@@ -11,6 +11,15 @@ use commgauge_base::variant::LibraryChoice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How long the ranks may stay in one step of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CaseDeadlines {
+    /// In a call, until its time is known.
+    pub call: Duration,
+    /// In allocating, filling and checking buffers, and in the first call.
+    pub preparation: Duration,
+}
+
 /// A call that reports its progress.
 pub struct WatchedCall<'b> {
     call: Box<dyn Call + 'b>,
@@ -19,8 +28,10 @@ pub struct WatchedCall<'b> {
     blocks: bool,
     /// Set if the user gave a deadline, which is then not adapted.
     fixed: bool,
-    /// Deadline of a call; filling and checking whole buffers have longer ones.
+    /// Deadline of a call.
     deadline: Duration,
+    /// Deadline of filling and checking whole buffers.
+    preparation: Duration,
     /// Set if the next call has to restore its deadline.
     relaxed: bool,
     begun: Instant,
@@ -28,15 +39,16 @@ pub struct WatchedCall<'b> {
 }
 
 impl<'b> WatchedCall<'b> {
-    /// Wraps a call with a deadline; if `fixed`, the deadline is not adapted to the measured times.
-    pub fn new(call: Box<dyn Call + 'b>, progress: Arc<Progress>, deadline: Duration, fixed: bool) -> Self {
-        let blocks = call.blocks();
-        WatchedCall { call, progress, blocks, fixed, deadline, relaxed: true, begun: Instant::now(), calls: 0 }
+    /// Wraps a call with its deadlines; if `fixed`, that of the call is not adapted to the measured times.
+    pub fn new(call: Box<dyn Call + 'b>, progress: Arc<Progress>, deadlines: CaseDeadlines, fixed: bool) -> Self {
+        let CaseDeadlines { call: deadline, preparation } = deadlines;
+        let (blocks, begun) = (call.blocks(), Instant::now());
+        WatchedCall { call, progress, blocks, fixed, deadline, preparation, relaxed: true, begun, calls: 0 }
     }
 
     /// Computation may take longer on some ranks, for which the others then wait.
     fn relax(&mut self) {
-        self.progress.set_deadline(self.deadline.max(SETUP_DEADLINE));
+        self.progress.set_deadline(self.deadline.max(self.preparation));
         self.relaxed = true;
     }
 }
@@ -266,7 +278,8 @@ mod tests {
             let progress = Arc::new(Progress::default());
             progress.begin(0, Duration::from_secs(99));
             let looking = ProbingCall { progress: Arc::clone(&progress), blocks, seen: Vec::new() };
-            let mut call = WatchedCall::new(Box::new(looking), Arc::clone(&progress), Duration::from_secs(99), false);
+            let deadlines = CaseDeadlines { call: Duration::from_secs(99), preparation: Duration::from_secs(120) };
+            let mut call = WatchedCall::new(Box::new(looking), Arc::clone(&progress), deadlines, false);
             call.reserve_marks(2);
             (0..3).for_each(|_| call.enqueue().unwrap());
             call.complete(Duration::ZERO).unwrap();

@@ -67,17 +67,8 @@ impl StepError {
 
     /// Probability that the first of two layouts of a model is faster, if these are their predicted seconds.
     pub fn probability_faster(&self, first: f64, second: f64) -> f64 {
-        normal_below((second / first).ln() / (self.of_a_layout * 2f64.sqrt()))
+        commgauge_base::stats::normal_below((second / first).ln() / (self.of_a_layout * 2f64.sqrt()))
     }
-}
-
-/// Probability that a standard normal number is below this one, within 1e-7 (Abramowitz and Stegun, 26.2.17).
-fn normal_below(deviate: f64) -> f64 {
-    const TERMS: [f64; 5] = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
-    let t = 1.0 / (1.0 + 0.231_641_9 * deviate.abs());
-    let density = (-0.5 * deviate * deviate).exp() / (2.0 * std::f64::consts::PI).sqrt();
-    let above = density * TERMS.iter().rev().fold(0.0, |sum, term| (sum + term) * t);
-    if deviate >= 0.0 { 1.0 - above } else { above }
 }
 
 /// The logarithm of a factor's standard deviation, of an interval that covers 95 of 100.

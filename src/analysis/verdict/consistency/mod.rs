@@ -162,7 +162,7 @@ fn troubles_of(found: &Consistency, cases: &[Evidence], rule: ConsistencyRule) -
         add(3, "synthetic: the simulation is compared with the rules, not a machine".to_owned());
     }
     let replicates = cases.first().map_or(0, |case| case.seconds.len());
-    let attainable = RankSums::default().attainable(replicates, replicates) * found.comparisons as f64;
+    let attainable = RankSums::attainable(replicates, replicates) * found.comparisons as f64;
     if !found.findings.is_empty() && certain == 0 && attainable > rule.false_alarm_level {
         add(
             3,
