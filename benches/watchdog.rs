@@ -12,7 +12,7 @@ use commgauge::layout::{Axis, Groups};
 use commgauge::measure::stream;
 use commgauge::mpi_call;
 use commgauge::stats::{median, sorted};
-use commgauge::watchdog::{self, Activity, COLLECTOR_VARIABLE, SETUP_DEADLINE, Setup, Watch};
+use commgauge::watchdog::{self, Activity, COLLECTOR_VARIABLE, CaseDeadlines, SETUP_DEADLINE, Setup, Watch};
 use commgauge::workload::{Op, Style};
 use commgauge::world::{Located, MpiWorld, World};
 use std::io::Write;
@@ -164,7 +164,7 @@ fn measure(world: &dyn World, watch: &Watch, call: &mut MpiCall, seconds: u64) -
             let kind = (turn + rows.len()) % 3;
             let mut lent: Box<dyn Call + '_> = Box::new(Lent(call));
             if kind == 0 {
-                lent = watch.call(lent, SETUP_DEADLINE);
+                lent = watch.call(lent, CaseDeadlines { call: SETUP_DEADLINE, preparation: SETUP_DEADLINE });
             }
             lent.reserve_marks(SAMPLES as usize + 1);
             world.barrier()?;

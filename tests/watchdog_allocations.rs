@@ -8,7 +8,7 @@ use commgauge::backend::{Call, Marks, Mismatch};
 use commgauge::error::Result;
 use commgauge::measure::stream;
 use commgauge::progress::Progress;
-use commgauge::watchdog::WatchedCall;
+use commgauge::watchdog::{CaseDeadlines, WatchedCall};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,7 +49,9 @@ impl Call for Nothing {
 #[test]
 fn a_watched_call_allocates_nothing_in_the_timed_loop() {
     let progress = Arc::new(Progress::default());
-    let mut call = WatchedCall::new(Box::new(Nothing), Arc::clone(&progress), Duration::from_secs(1), false);
+    let second = Duration::from_secs(1);
+    let deadlines = CaseDeadlines { call: second, preparation: second };
+    let mut call = WatchedCall::new(Box::new(Nothing), Arc::clone(&progress), deadlines, false);
     call.reserve_marks(101);
     let before = ALLOCATIONS.get();
     stream(&mut call, 100, 1_000, Duration::from_secs(1)).unwrap();

@@ -59,13 +59,14 @@ fn uneven(rows: &[Row]) -> Option<String> {
         curve_of.entry(name.clone()).or_insert_with(|| self::name(&curve));
         *counts.entry(name).or_default() += 1;
     }
-    let mut ends: BTreeMap<&str, ((usize, &str), (usize, &str))> = BTreeMap::new();
+    let mut rows_of_curve: BTreeMap<&str, Vec<(usize, &str)>> = BTreeMap::new();
     for (name, count) in &counts {
-        let own = (*count, name.as_str());
-        let (fewest, most) = ends.entry(curve_of[name].as_str()).or_insert((own, own));
-        (*fewest, *most) = ((*fewest).min(own), (*most).max(own));
+        rows_of_curve.entry(curve_of[name].as_str()).or_default().push((*count, name.as_str()));
     }
-    ends.into_values().find(|(fewest, most)| fewest.0 < most.0).map(|((few, rare), (many, often))| {
-        format!("{rare} is there {few} times and {often} {many} times: a log was cut off, or is of another command")
+    rows_of_curve.into_values().find_map(|rows| {
+        let ((few, rare), (many, often)) = (rows.iter().min()?, rows.iter().max()?);
+        (few < many).then(|| {
+            format!("{rare} is there {few} times and {often} {many} times: a log was cut off, or is of another command")
+        })
     })
 }

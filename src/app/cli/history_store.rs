@@ -2,6 +2,7 @@
 
 use crate::store::{Added, Store};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_base::units::counted;
 use std::path::PathBuf;
 

@@ -3,6 +3,7 @@
 use super::*;
 use commgauge_analysis::verdict::history::{HistoryRule, history};
 use commgauge_analysis::verdict::testing::{lines, loaded};
+use commgauge_base::message::eprintln;
 use commgauge_model::record::{Journal, Line};
 
 const RULE: HistoryRule = HistoryRule { false_alarm_level: 0.05, relevant: 0.03 };
