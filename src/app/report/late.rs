@@ -61,7 +61,8 @@ fn clock_residual(record: &Record) -> Option<Seconds> {
     record.clocks.iter().map(|clock| clock.residual_nanoseconds).max().map(Seconds::from_nanoseconds)
 }
 
-fn host_of(record: &Record, rank: u32) -> String {
+/// The host of a rank, by the rank map of the record.
+pub(crate) fn host_of(record: &Record, rank: u32) -> String {
     let holds = |first: u32, ranks: u32| rank >= first && u64::from(rank) < u64::from(first) + u64::from(ranks);
     let entry = record.header.ranks.iter().find(|entry| holds(entry.rank, entry.ranks));
     entry.map_or_else(|| "unknown host".to_owned(), |entry| entry.host.clone())

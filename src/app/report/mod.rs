@@ -47,6 +47,7 @@ pub use history::{HistoryFormat, history_text, plots};
 pub use html::{HtmlInput, HtmlRun, html, plan_page};
 pub use interference::CallInterference;
 pub use late::Late;
+pub(crate) use late::host_of;
 pub use live::LiveRows;
 pub use locate::{SuspectsFormat, suspects_text};
 pub use pairs::{Measure as PairMeasure, Pair, PairsView};

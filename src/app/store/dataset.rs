@@ -3,7 +3,7 @@
 //! Every column is optional; an unknown value is null and never 0. Times are in seconds, rates in bytes per second, and the start of
 //! a run is a timestamp in UTC. Machine and month are in the names of the folders.
 
-use crate::report::{Pair, PairMeasure, PairsView, Row, Status, View};
+use crate::report::{Pair, PairMeasure, PairsView, Row, Status, View, host_of};
 use commgauge_analysis::verdict::LoadedRecord;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::record::Record;
@@ -13,6 +13,7 @@ use parquet::errors::Result as Written;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A run and its view.
@@ -99,8 +100,7 @@ pub(super) fn rows(run: &Run) -> Result<Vec<u8>> {
             Some(row.busbw?.0).filter(|_| !matches!(row.status, Status::Wrong { .. }))
         }),
     ]);
-    let slowest: Vec<Option<(String, f64)>> =
-        rows.iter().enumerate().map(|(index, _)| run.slowest_host(index)).collect();
+    let slowest = run.slowest_hosts();
     let host = |found: &Option<(String, f64)>| found.as_ref().map(|(host, _)| host.clone());
     let share = |found: &Option<(String, f64)>| found.as_ref().map(|(_, share)| *share);
     columns.push(Column { name: "slowest_host", values: Values::Text(slowest.iter().map(host).collect()) });
@@ -109,21 +109,25 @@ pub(super) fn rows(run: &Run) -> Result<Vec<u8>> {
 }
 
 impl Run<'_> {
-    /// The host whose ranks were slowest most often in a row, and in which share of the samples.
-    fn slowest_host(&self, row: usize) -> Option<(String, f64)> {
-        let mut samples_of_host = std::collections::BTreeMap::<&str, usize>::new();
-        let lines = self.record.cases.iter().filter(|line| line.case as usize == row);
-        for rank in lines.flat_map(|line| &line.samples.slowest_rank) {
-            let holds = |entry: &&commgauge_model::record::line::RankFacts| {
-                (entry.rank..entry.rank + entry.ranks).contains(rank)
-            };
-            if let Some(entry) = self.record.header.ranks.iter().find(holds) {
-                *samples_of_host.entry(&entry.host).or_default() += 1;
+    /// For each row the host whose ranks were slowest most often, and in which share of the samples.
+    fn slowest_hosts(&self) -> Vec<Option<(String, f64)>> {
+        let mut samples_of_rank = vec![BTreeMap::<u32, usize>::new(); self.view.rows.len()];
+        for line in &self.record.cases {
+            if let Some(of_rank) = samples_of_rank.get_mut(line.case as usize) {
+                line.samples.slowest_rank.iter().for_each(|rank| *of_rank.entry(*rank).or_default() += 1);
             }
         }
-        let all: usize = samples_of_host.values().sum();
+        samples_of_rank.into_iter().map(|of_rank| self.slowest_host(of_rank)).collect()
+    }
+
+    fn slowest_host(&self, samples_of_rank: BTreeMap<u32, usize>) -> Option<(String, f64)> {
+        let all: usize = samples_of_rank.values().sum();
+        let mut samples_of_host = BTreeMap::<String, usize>::new();
+        for (rank, samples) in samples_of_rank {
+            *samples_of_host.entry(host_of(self.record, rank)).or_default() += samples;
+        }
         let (host, samples) = samples_of_host.into_iter().max_by_key(|(_, samples)| *samples)?;
-        Some((host.to_owned(), samples as f64 / all as f64))
+        Some((host, samples as f64 / all as f64))
     }
 }
 

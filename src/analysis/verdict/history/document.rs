@@ -65,6 +65,13 @@ impl Lineage {
     }
 }
 
+impl Series {
+    /// The last change, where the row is slower since.
+    pub fn slower_since(&self) -> Option<&Change> {
+        self.changes.last().filter(|change| change.slowdown > 0.0)
+    }
+}
+
 impl SeriesRun {
     /// In what it differs from the run before it, as a sentence.
     pub fn what_else_changed(&self) -> String {

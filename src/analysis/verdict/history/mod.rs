@@ -44,7 +44,7 @@ pub fn history(input: HistoryInput, rule: HistoryRule) -> History {
         })
         .collect();
     let mut exit_codes: Vec<i32> = Vec::new();
-    if lineages.iter().flat_map(|lineage| &lineage.rows).any(is_worse_now) {
+    if lineages.iter().flat_map(|lineage| &lineage.rows).any(|row| row.slower_since().is_some()) {
         exit_codes.push(1);
     }
     if !lineages.iter().any(|lineage| lineage.runs.len() >= 2 * change::MIN_RUNS) {
@@ -58,11 +58,6 @@ pub fn history(input: HistoryInput, rule: HistoryRule) -> History {
         lineages,
         left_out,
     }
-}
-
-/// Whether the last change of a row was a slowdown.
-fn is_worse_now(row: &Series) -> bool {
-    row.changes.last().is_some_and(|change| change.slowdown > 0.0)
 }
 
 fn changes_of_row(row: &[Option<f64>], points: &[change::ChangePoint]) -> Vec<Change> {

@@ -32,7 +32,7 @@ pub(super) fn text(history: &History) -> Result<String> {
 /// The answer in large letters, and the changes of each place.
 fn answer(history: &History) -> Vec<Block> {
     let rows = || history.lineages.iter().flat_map(|lineage| &lineage.rows);
-    let slower = rows().filter(|row| row.changes.last().is_some_and(|change| change.slowdown > 0.0)).count();
+    let slower = rows().filter(|row| row.slower_since().is_some()).count();
     let (tone, answer) = match history.exit_code {
         0 => (Tone::Good, "no row is slower".to_owned()),
         1 => (Tone::Bad, format!("{} slower", counted(slower, "row"))),
