@@ -1,4 +1,5 @@
-//! The index: medians and facts of every run in one SQLite file. Several programs may write at once; each waits for the others.
+//! The index: medians and facts of every run in one SQLite file. Several programs may write at once; each waits for the others. SQLite's
+//! write-ahead log is not used: it needs memory that all programs share, and stores lie on network file systems.
 
 use commgauge_analysis::verdict::history::{RowKey, RunFacts, RunMedians};
 use commgauge_base::collective::Collective;
@@ -46,24 +47,15 @@ impl Index {
         let refused = |cause: rusqlite::Error| Error::environment(format!("the index {}: {cause}", path.display()));
         let mut connection = Connection::open(path).map_err(refused)?;
         connection.busy_timeout(PATIENCE).map_err(refused)?;
-        connection.pragma_update(None, "journal_mode", "WAL").map_err(refused)?;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(refused)?;
-        let version: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(refused)?;
-        match version {
-            0 => {
-                transaction.execute_batch(TABLES).map_err(refused)?;
-                transaction.pragma_update(None, "user_version", VERSION).map_err(refused)?;
-            }
-            VERSION => {}
-            other => {
-                return Err(Error::usage(format!(
-                    "{} is an index of version {other}, this program knows {VERSION}; `commgauge history rebuild --store DIR` makes it \
-                     again from the records",
-                    path.display()
-                )));
-            }
+        make_tables(&mut connection).map_err(refused)?;
+        let version = version_of(&connection).map_err(refused)?;
+        if version != VERSION {
+            return Err(Error::usage(format!(
+                "{} is an index of version {version}, this program knows {VERSION}; `commgauge history rebuild --store DIR` makes it \
+                 again from the records",
+                path.display()
+            )));
         }
-        transaction.commit().map_err(refused)?;
         Ok(Index { connection, path: path.to_owned() })
     }
 
@@ -87,6 +79,24 @@ impl Index {
     fn checked<T>(&self, answer: rusqlite::Result<T>) -> Result<T> {
         answer.map_err(|cause| Error::environment(format!("the index {}: {cause}", self.path.display())))
     }
+}
+
+fn version_of(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+/// In a file that has none. Only then does opening an index need the right to write.
+fn make_tables(connection: &mut Connection) -> rusqlite::Result<()> {
+    if version_of(connection)? != 0 {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another program may have made them meanwhile.
+    if version_of(&transaction)? == 0 {
+        transaction.execute_batch(TABLES)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
+    }
+    transaction.commit()
 }
 
 fn add(connection: &mut Connection, medians: &RunMedians, digest: &str) -> rusqlite::Result<()> {

@@ -117,7 +117,7 @@ impl Store {
     /// Where a folder cannot be read or written.
     pub fn rebuild(folder: &Path) -> Result<(usize, Vec<String>)> {
         let records = partition::files_below(&folder.join("records"), "jsonl")?;
-        for name in ["index.sqlite", "index.sqlite-wal", "index.sqlite-shm"] {
+        for name in ["index.sqlite", "index.sqlite-journal"] {
             partition::remove(&folder.join(name))?;
         }
         partition::remove(&folder.join("dataset"))?;

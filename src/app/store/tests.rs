@@ -88,12 +88,12 @@ fn what_has_no_say_or_is_another_record_of_a_run_is_refused_and_changes_nothing(
 }
 
 #[test]
-fn two_writers_at_once_lose_nothing() {
+fn writers_that_begin_a_store_at_once_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let records = nights(folder.path(), 20);
     let place = folder.path().join("store");
     std::thread::scope(|scope| {
-        for half in records.chunks(10) {
+        for half in records.chunks(5) {
             let place = &place;
             scope.spawn(move || {
                 let mut store = Store::open_or_create(place).unwrap();
