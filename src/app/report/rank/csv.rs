@@ -1,6 +1,6 @@
 //! The axes of a ranking as CSV: one line for each, in base units, with how sure it is.
 
-use super::{AxisDocument, RankDocument};
+use super::documents::{AxisDocument, RankDocument};
 use commgauge_base::comma_separated::{Column, comma_separated};
 use commgauge_base::error::Result;
 

@@ -1,8 +1,10 @@
 //! What a ranking looks like at 80 and 140 columns and as CSV; the words that must not be missed.
 
 use super::*;
+use commgauge_analysis::planner::rank::RankOptions;
 use commgauge_analysis::planner::rates::Published;
 use commgauge_model::config::{LayoutTable, Machine, Suite};
+use commgauge_model::workload::step::Step;
 use std::path::Path;
 
 fn document() -> RankDocument {

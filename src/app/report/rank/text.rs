@@ -1,6 +1,6 @@
 //! A ranking for people: the axes, the orders and the rule, where they flip, and the effect of moving an axis.
 
-use super::{AxisDocument, FlipDocument, MoveDocument, Quantity, RankDocument, RankingDocument};
+use super::documents::{AxisDocument, FlipDocument, MoveDocument, Quantity, RankDocument, RankingDocument};
 use crate::report::document::{Block, Column, Mark, Table, Terminal, gigabytes, optional, percent};
 use commgauge_base::units::Seconds;
 
