@@ -6,7 +6,7 @@
 //! compared with and are left out of the judgement, though not out of what is measured. Run with `--nocapture` for the table. Needs nothing.
 
 use commgauge::cost::Measurements;
-use commgauge::cost::curve::{Cleaned, Interpolant, combined};
+use commgauge::cost::curve::{Cleaned, Interpolant, Point, combined};
 use commgauge::cost::next_point::{Gap, interpolated, next_point};
 use commgauge::interop::{Origin, read_csv, record_lines};
 use commgauge::record::Record;
@@ -43,12 +43,16 @@ fn curves(file: &str) -> Vec<Truth> {
     measurements.curves.values().map(truth).collect()
 }
 
+fn points_of(truth: &Truth) -> Vec<Point> {
+    truth.iter().map(|(bytes, seconds)| Point::new(*bytes as f64, *seconds)).collect()
+}
+
 /// What a calibration measures until it is sure: indices of sizes.
 fn chosen(truth: &Truth, until_error: f64) -> Vec<usize> {
     let mut measured = even(truth, START);
     let mut last_error = None;
     loop {
-        let points: Truth = measured.iter().map(|index| truth[*index]).collect();
+        let points = points_of(&measured.iter().map(|index| truth[*index]).collect::<Truth>());
         let index_of = |bytes: u64| truth.iter().position(|point| point.0 == bytes).expect("a size of the data");
         let middle = |gap: &Gap| {
             let (low, high) = (index_of(gap.low), index_of(gap.high));
@@ -57,7 +61,7 @@ fn chosen(truth: &Truth, until_error: f64) -> Vec<usize> {
         let Some((_, next)) = next_point(&points, last_error, until_error, middle) else { return measured };
         let next = next as usize;
         let (bytes, seconds) = truth[next];
-        last_error = interpolated(&points, bytes).map(|predicted| (predicted / seconds - 1.0).abs());
+        last_error = interpolated(&points, bytes as f64).map(|predicted| (predicted / seconds - 1.0).abs());
         measured.insert(measured.partition_point(|index| *index < next), next);
     }
 }
@@ -69,10 +73,9 @@ fn even(truth: &Truth, sizes: usize) -> Vec<usize> {
 }
 
 fn worst_error(truth: &Truth, measured: &[usize]) -> f64 {
-    let as_floats = |points: &[(u64, f64)]| points.iter().map(|(b, s)| (*b as f64, *s)).collect::<Vec<_>>();
-    let outliers = Cleaned::of(&as_floats(truth)).outliers;
+    let outliers = Cleaned::of(&points_of(truth)).outliers;
     let points: Truth = measured.iter().map(|index| truth[*index]).collect();
-    let curve = Interpolant::new(&Cleaned::of(&as_floats(&points)).points);
+    let curve = Interpolant::new(&Cleaned::of(&points_of(&points)).points);
     let judged = (0..)
         .zip(truth)
         .filter(|(index, (bytes, _))| !measured.contains(index) && !outliers.contains(&(*bytes as f64)));

@@ -2,8 +2,8 @@
 //!
 //! Run with `--nocapture` for the tables. Needs nothing.
 
-use commgauge::cost::curve::{Cleaned, Interpolant, Shape, combined};
-use commgauge::cost::{CurveKey, Errors, FitOptions, Measurements, Predictor, Query, Regime, Status, fit};
+use commgauge::cost::curve::{Cleaned, Interpolant, Point, Shape, combined};
+use commgauge::cost::{CurveKey, Errors, FitOptions, Measured, Measurements, Predictor, Query, Regime, Status, fit};
 use commgauge::interop::{Origin, read_csv, record_lines};
 use commgauge::record::Record;
 use commgauge::record::line::ForeignTool;
@@ -43,21 +43,27 @@ fn is_left_out(bytes: u64) -> bool {
     bytes.ilog2().is_multiple_of(2)
 }
 
+/// One point for each size.
+fn points_of(measured: &Measured) -> Vec<Point> {
+    measured.iter().map(|(bytes, times)| Point::new(*bytes as f64, combined(times).expect("times"))).collect()
+}
+
 /// Straight line by least squares: intercept and slope.
-fn line(points: &[(f64, f64)]) -> (f64, f64) {
+fn line(points: &[Point]) -> (f64, f64) {
     let n = points.len() as f64;
-    let (mx, my) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
-    let slope = points.iter().map(|p| (p.0 - mx) * (p.1 - my)).sum::<f64>()
-        / points.iter().map(|p| (p.0 - mx).powi(2)).sum::<f64>();
+    let (mx, my) = (points.iter().map(|p| p.bytes).sum::<f64>() / n, points.iter().map(|p| p.seconds).sum::<f64>() / n);
+    let slope = points.iter().map(|p| (p.bytes - mx) * (p.seconds - my)).sum::<f64>()
+        / points.iter().map(|p| (p.bytes - mx).powi(2)).sum::<f64>();
     (my - slope * mx, slope)
 }
 
 /// alpha + beta bytes with the least squares in log time (Gauss-Newton from the relative fit).
-fn log_line(points: &[(f64, f64)]) -> (f64, f64) {
-    let (mut alpha, mut beta) = (points[0].1, points[points.len() - 1].1 / points[points.len() - 1].0);
+fn log_line(points: &[Point]) -> (f64, f64) {
+    let (first, last) = (points[0], points[points.len() - 1]);
+    let (mut alpha, mut beta) = (first.seconds, last.seconds / last.bytes);
     for _ in 0..200 {
         let (mut aa, mut ab, mut bb, mut ra, mut rb) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        for (x, y) in points {
+        for Point { bytes: x, seconds: y } in points {
             // In the logarithms of alpha and beta, so that both stay above zero.
             let model = alpha + beta * x;
             let (da, db, r) = (alpha / model, beta * x / model, (y / model).ln());
@@ -74,10 +80,11 @@ fn log_line(points: &[(f64, f64)]) -> (f64, f64) {
     (alpha, beta)
 }
 
-fn log_log(points: &[(f64, f64)], bytes: f64) -> f64 {
-    let next = points.partition_point(|p| p.0 < bytes).clamp(1, points.len() - 1);
-    let ((x0, y0), (x1, y1)) = (points[next - 1], points[next]);
-    (y0.ln() + (y1 / y0).ln() * (bytes / x0).ln() / (x1 / x0).ln()).exp()
+fn log_log(points: &[Point], bytes: f64) -> f64 {
+    let next = points.partition_point(|p| p.bytes < bytes).clamp(1, points.len() - 1);
+    let (low, high) = (points[next - 1], points[next]);
+    let way = (bytes / low.bytes).ln() / (high.bytes / low.bytes).ln();
+    (low.seconds.ln() + (high.seconds / low.seconds).ln() * way).exp()
 }
 
 fn message(name: &str, errors: &Errors) -> String {
@@ -103,9 +110,9 @@ fn sizes_that_were_left_out_are_predicted_better_than_by_lines_and_by_interpolat
     let mut by_regime: BTreeMap<Regime, Vec<(f64, f64)>> = BTreeMap::new();
     for file in FILES {
         let (mut measurements, rows) = system(file);
-        let mut kept: BTreeMap<&(String, u32), Vec<(f64, f64)>> = BTreeMap::new();
+        let mut kept: BTreeMap<&(String, u32), Vec<Point>> = BTreeMap::new();
         for (curve, query, seconds) in rows.iter().filter(|row| !is_left_out(row.1.bytes_total.0)) {
-            kept.entry(curve).or_default().push((query.bytes_total.0 as f64, *seconds));
+            kept.entry(curve).or_default().push(Point::new(query.bytes_total.0 as f64, *seconds));
         }
         let lines: BTreeMap<_, _> = kept.iter().map(|(key, points)| (*key, (line(points), log_line(points)))).collect();
         measurements.retain(|_, bytes| !is_left_out(bytes));
@@ -174,15 +181,14 @@ fn the_other_half_of_the_sizes_is_predicted_better_than_by_interpolation_too() {
     for file in FILES {
         let (measurements, _) = system(file);
         for measured in measurements.curves.values() {
-            let points: Vec<(f64, f64)> =
-                measured.iter().map(|(bytes, times)| (*bytes as f64, combined(times).expect("times"))).collect();
+            let points = points_of(measured);
             let is_out = |index: usize| index.is_multiple_of(2) && index > 0 && index + 1 < points.len();
-            let part = |out: bool| -> Vec<(f64, f64)> {
+            let part = |out: bool| -> Vec<Point> {
                 points.iter().enumerate().filter(|(index, _)| is_out(*index) == out).map(|(_, p)| *p).collect()
             };
             let kept = part(false);
             let curve = Interpolant::new(&Cleaned::of(&kept).points);
-            for (bytes, seconds) in part(true) {
+            for Point { bytes, seconds } in part(true) {
                 own.push((curve.seconds(bytes), seconds));
                 interpolated.push((log_log(&kept, bytes), seconds));
             }
@@ -195,12 +201,15 @@ fn the_other_half_of_the_sizes_is_predicted_better_than_by_interpolation_too() {
 }
 
 /// A curve through some sizes, and sizes between them with their times.
-type Trial = (Vec<(f64, f64)>, Vec<(f64, f64)>);
+struct Trial {
+    kept: Vec<Point>,
+    out: Vec<Point>,
+}
 
 fn relative_errors(trials: &[Trial], shape: Shape) -> Vec<(f64, f64)> {
-    let of_one = |(kept, out): &Trial| {
+    let of_one = |Trial { kept, out }: &Trial| {
         let curve = Interpolant::shaped(kept, shape);
-        out.iter().map(|(bytes, seconds)| (curve.seconds(*bytes), *seconds)).collect::<Vec<_>>()
+        out.iter().map(|point| (curve.seconds(point.bytes), point.seconds)).collect::<Vec<_>>()
     };
     trials.iter().flat_map(of_one).collect()
 }
@@ -214,23 +223,22 @@ fn constants_chosen_on_half_of_the_sizes_predict_the_other_half_almost_as_well()
         let (mut measurements, rows) = system(file);
         measurements.retain(|_, bytes| !is_left_out(bytes));
         for (key, measured) in &measurements.curves {
-            let points: Vec<(f64, f64)> =
-                measured.iter().map(|(bytes, times)| (*bytes as f64, combined(times).expect("times"))).collect();
+            let points = points_of(measured);
             let is_mine = |query: &Query| {
                 let own_type = key.family.element_type.is_none() || key.family.element_type == query.element_type;
                 query.collective == key.family.collective && query.ranks == key.ranks && own_type
             };
             let out = rows.iter().filter(|(_, query, _)| is_left_out(query.bytes_total.0) && is_mine(query));
-            outer.push((
-                Cleaned::of(&points).points,
-                out.map(|(_, query, seconds)| (query.bytes_total.0 as f64, *seconds)).collect(),
-            ));
+            outer.push(Trial {
+                kept: Cleaned::of(&points).points,
+                out: out.map(|(_, query, seconds)| Point::new(query.bytes_total.0 as f64, *seconds)).collect(),
+            });
             for phase in [0, 1] {
                 let is_out = |index: usize| index % 2 == phase && index > 0 && index + 1 < points.len();
                 let part = |out: bool| {
                     points.iter().enumerate().filter(|(i, _)| is_out(*i) == out).map(|(_, p)| *p).collect::<Vec<_>>()
                 };
-                inner.push((Cleaned::of(&part(false)).points, part(true)));
+                inner.push(Trial { kept: Cleaned::of(&part(false)).points, out: part(true) });
             }
         }
     }

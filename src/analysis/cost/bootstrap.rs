@@ -5,7 +5,7 @@
 
 use super::Measured;
 use super::coefficient::{middle_95, pick};
-use super::curve::{Cleaned, Envelope, combined};
+use super::curve::{Cleaned, Envelope, Point, combined};
 use super::document::IntervalsFrom;
 use commgauge_base::stats::Interval;
 use rand::SeedableRng;
@@ -39,24 +39,25 @@ pub(super) fn intervals(
     let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
     let replicated = measured.values().filter(|values| values.len() >= MIN_REPLICATES).count();
     let from = if 2 * replicated >= measured.len() { IntervalsFrom::Replicates } else { IntervalsFrom::Residuals };
-    let residuals: Vec<f64> = cleaned.points.iter().map(|(bytes, t)| (t / fitted.seconds(*bytes)).ln()).collect();
+    let residuals: Vec<f64> = cleaned.points.iter().map(|at| (at.seconds / fitted.seconds(at.bytes)).ln()).collect();
     // Residuals of a fit are smaller than the errors, by the degrees of freedom of the lines.
     let freedom = cleaned.points.len().saturating_sub(2 * fitted.lines().len()).max(1);
     let widened = (cleaned.points.len() as f64 / freedom as f64).sqrt();
     let (mut alphas, mut betas) = (Vec::new(), Vec::new());
     let mut breakpoints: Vec<Vec<f64>> = vec![Vec::new(); fitted.breakpoints().len()];
     for _ in 0..resamples {
-        let points: Vec<(f64, f64)> = match from {
+        let points: Vec<Point> = match from {
             IntervalsFrom::Replicates => {
                 let drawn = measured.iter().filter_map(|(bytes, values)| {
                     let sample: Vec<f64> = values.iter().map(|_| *pick(values, &mut random)).collect();
-                    Some((*bytes as f64, combined(&sample)?))
+                    Some(Point::new(*bytes as f64, combined(&sample)?))
                 });
                 Cleaned::of(&drawn.collect::<Vec<_>>()).points
             }
             IntervalsFrom::Residuals => {
-                let moved = |(bytes, _): &(f64, f64)| {
-                    (*bytes, fitted.seconds(*bytes) * (widened * pick(&residuals, &mut random)).exp())
+                let moved = |at: &Point| {
+                    let factor = (widened * pick(&residuals, &mut random)).exp();
+                    Point::new(at.bytes, fitted.seconds(at.bytes) * factor)
                 };
                 cleaned.points.iter().map(moved).collect()
             }

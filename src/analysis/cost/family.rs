@@ -1,5 +1,6 @@
 //! Curves that differ only in the size of the group: the scaling form that suits them best, and its errors.
 
+use super::curve::Point;
 use super::document::{FamilyFit, LoneCall};
 use super::errors::Errors;
 use super::fitted_curve::Fitted;
@@ -49,7 +50,7 @@ fn left_out_group_sizes(curves: &[Fitted], scaling: Scaling) -> Pairs {
     for around in curves.windows(3) {
         let [below, out, above] = around else { continue };
         let measured = (below.document.ranks, above.document.ranks);
-        pairs.extend(out.points.iter().map(|&(bytes, seconds)| {
+        pairs.extend(out.points.iter().map(|&Point { bytes, seconds }| {
             let predicted = transfer::seconds(scaling, measured, out.document.ranks, bytes, |which, bytes| {
                 [below, above][which].curve.seconds(bytes)
             });

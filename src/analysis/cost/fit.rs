@@ -1,10 +1,10 @@
 //! From measurements to a fit: every curve with its intervals and its held-out errors, then every family.
 
 use super::bootstrap::Intervals;
-use super::curve::{Cleaned, Curve, Envelope, Interpolant, OUTLIER, combined};
+use super::curve::{Cleaned, Curve, Envelope, Interpolant, OUTLIER, Point, combined};
 use super::document::{Breakpoint, CurveFit, FORMAT, Fit, HeldOut, LoneCall, PointFit, RegimeErrors, VERSION};
 use super::errors::{Errors, Regime};
-use super::fitted_curve::{Fitted, Pair};
+use super::fitted_curve::{Fitted, LeftOut};
 use super::{CurveKey, Measured, Measurements, bootstrap, both_ways, contention, family, interference, lone, overlap};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Rate, Seconds};
@@ -55,7 +55,7 @@ pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
         let why = warnings.last().map_or_else(|| "the records hold no times".to_owned(), String::clone);
         return Err(Error::usage(format!("there is nothing to fit: {why}")));
     }
-    let pairs: Vec<Pair> = curves.iter().flat_map(|(_, fitted)| fitted.left_out.iter().copied()).collect();
+    let pairs: Vec<LeftOut> = curves.iter().flat_map(|(_, fitted)| fitted.left_out.iter().copied()).collect();
     let families = family::families(curves, lone);
     let left_out = families.iter().flat_map(|(_, pairs)| pairs.iter().copied());
     let held_out =
@@ -92,8 +92,8 @@ fn fit_curves(keyed: &[(&CurveKey, &Measured)], options: FitOptions) -> Vec<Opti
 }
 
 fn fit_curve(key: &CurveKey, measured: &Measured, options: FitOptions) -> Option<Fitted> {
-    let combine = |(bytes, values): (&u64, &Vec<f64>)| Some((*bytes as f64, combined(values)?));
-    let points: Vec<(f64, f64)> = measured.iter().filter_map(combine).collect();
+    let combine = |(bytes, values): (&u64, &Vec<f64>)| Some(Point::new(*bytes as f64, combined(values)?));
+    let points: Vec<Point> = measured.iter().filter_map(combine).collect();
     let (curve, cleaned) = Curve::of(&points)?;
     let limits = curve.envelope().limits();
     let intervals = bootstrap::intervals(measured, &cleaned, curve.envelope(), options.resamples);
@@ -132,25 +132,29 @@ fn breakpoints(envelope: &Envelope, intervals: Option<&Intervals>) -> Vec<Breakp
     envelope.breakpoints().into_iter().enumerate().map(one).collect()
 }
 
-fn point_fits(measured: &Measured, points: &[(f64, f64)], cleaned: &Cleaned, left_out: &[Pair]) -> Vec<PointFit> {
-    let on_curve = |bytes: f64| cleaned.points.iter().find(|point| point.0 == bytes).map(|point| Seconds(point.1));
+fn point_fits(measured: &Measured, points: &[Point], cleaned: &Cleaned, left_out: &[LeftOut]) -> Vec<PointFit> {
+    let on_curve =
+        |bytes: f64| cleaned.points.iter().find(|point| point.bytes == bytes).map(|point| Seconds(point.seconds));
     points
         .iter()
         .zip(measured)
-        .map(|(&(bytes, seconds), (total, replicates))| PointFit {
+        .map(|(&Point { bytes, seconds }, (total, replicates))| PointFit {
             bytes_total: Bytes(*total),
             measured_seconds: Seconds(seconds),
             curve_seconds: on_curve(bytes),
             replicates: replicates.len() as u32,
             replicates_disturbed: replicates.iter().filter(|own| **own > seconds * (1.0 + OUTLIER)).count() as u32,
-            left_out_error: left_out.iter().find(|pair| pair.0 == bytes).map(|pair| pair.1 / pair.2 - 1.0),
+            left_out_error: left_out
+                .iter()
+                .find(|left_out| left_out.bytes == bytes)
+                .map(|left_out| left_out.predicted_seconds / left_out.measured_seconds - 1.0),
             outlier: cleaned.outliers.contains(&bytes),
         })
         .collect()
 }
 
 /// Predicts every inner size from the others, leaving every second one out, in two turns.
-fn left_out_sizes(points: &[(f64, f64)]) -> Vec<Pair> {
+fn left_out_sizes(points: &[Point]) -> Vec<LeftOut> {
     if points.len() < MIN_SIZES_FOR_HOLDOUT {
         return Vec::new();
     }
@@ -161,32 +165,38 @@ fn left_out_sizes(points: &[(f64, f64)]) -> Vec<Pair> {
             points.iter().enumerate().filter(move |(index, _)| is_out(*index) == out).map(|(_, point)| *point)
         };
         let curve = Interpolant::new(&Cleaned::of(&part(false).collect::<Vec<_>>()).points);
-        pairs.extend(part(true).map(|(bytes, seconds)| (bytes, curve.seconds(bytes), seconds)));
+        pairs.extend(part(true).map(|Point { bytes, seconds }| LeftOut {
+            bytes,
+            predicted_seconds: curve.seconds(bytes),
+            measured_seconds: seconds,
+        }));
     }
     pairs
 }
 
 /// Leaves two sizes out at either end and predicts them.
-fn extrapolation_error(points: &[(f64, f64)]) -> Option<f64> {
+fn extrapolation_error(points: &[Point]) -> Option<f64> {
     if points.len() < MIN_SIZES_FOR_EXTRAPOLATION {
         return None;
     }
     let (head, rest) = points.split_at(2);
     let (most, tail) = points.split_at(points.len() - 2);
-    let error = |remaining: &[(f64, f64)], out: &[(f64, f64)]| {
+    let error = |remaining: &[Point], out: &[Point]| {
         let cleaned = Cleaned::of(remaining).points;
         let curve = Curve::new(&cleaned, Envelope::of(&cleaned)?)?;
-        out.iter().map(|(bytes, seconds)| (curve.seconds(*bytes) / seconds - 1.0).abs()).reduce(f64::max)
+        out.iter().map(|point| (curve.seconds(point.bytes) / point.seconds - 1.0).abs()).reduce(f64::max)
     };
     Some(error(rest, head)?.max(error(most, tail)?))
 }
 
-fn errors_of(pairs: &[Pair], regime: Option<Regime>) -> Option<Errors> {
+fn errors_of(pairs: &[LeftOut], regime: Option<Regime>) -> Option<Errors> {
     let wanted = |bytes: f64| regime.is_none_or(|regime| Regime::of(Bytes(bytes as u64)) == regime);
-    Errors::of(pairs.iter().filter(|pair| wanted(pair.0)).map(|pair| (pair.1, pair.2)))
+    Errors::of(
+        pairs.iter().filter(|pair| wanted(pair.bytes)).map(|pair| (pair.predicted_seconds, pair.measured_seconds)),
+    )
 }
 
-fn by_regime(pairs: &[Pair]) -> Vec<RegimeErrors> {
+fn by_regime(pairs: &[LeftOut]) -> Vec<RegimeErrors> {
     let errors = |regime| Some(RegimeErrors { regime, errors: errors_of(pairs, Some(regime))? });
     Regime::ALL.into_iter().filter_map(errors).collect()
 }

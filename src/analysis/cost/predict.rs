@@ -4,7 +4,7 @@
 
 use super::Labels;
 use super::contention::{Contention, SlowdownFactor};
-use super::curve::{Curve, Envelope, MAX_EXTRAPOLATION, Range};
+use super::curve::{Curve, Envelope, MAX_EXTRAPOLATION, Point, Range};
 use super::document::{CurveFit, Fit, LoneCall};
 use super::errors::Regime;
 use super::transfer::{self, Scaling};
@@ -80,9 +80,12 @@ impl<'a> Predictor<'a> {
 }
 
 fn curve_of(fit: &CurveFit) -> Option<Curve> {
-    let on_curve = fit.points.iter().filter_map(|point| Some((point.bytes_total.0 as f64, point.curve_seconds?.0)));
-    let sound = |pair: &[(f64, f64)]| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1 && pair[0].1 > 0.0;
-    let points: Vec<(f64, f64)> = on_curve.collect();
+    let on_curve = fit.points.iter().filter_map(|fit| Some(Point::new(fit.bytes_total.0 as f64, fit.curve_seconds?.0)));
+    let sound = |pair: &[Point]| {
+        let [low, high] = pair else { return false };
+        low.bytes < high.bytes && low.seconds <= high.seconds && low.seconds > 0.0
+    };
+    let points: Vec<Point> = on_curve.collect();
     points.windows(2).all(sound).then(|| Curve::new(&points, Envelope::from_lines(fit.envelope.clone())?))?
 }
 

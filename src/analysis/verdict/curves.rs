@@ -5,7 +5,7 @@
 
 use super::curve_change::{CurveChange, CurvePart};
 use super::evidence::Evidence;
-use crate::cost::curve::Envelope;
+use crate::cost::curve::{Envelope, Point};
 use commgauge_base::stats::{RankSums, median, sorted};
 use commgauge_model::record::line::CaseFacts;
 use std::collections::BTreeMap;
@@ -46,13 +46,15 @@ fn of_curve(name: &str, mut points: Vec<(u64, Vec<f64>)>) -> Vec<Series> {
     points.dedup_by_key(|(bytes, _)| *bytes);
     let every = points.len().div_ceil(MAX_SIZES).max(1);
     let points: Vec<(u64, Vec<f64>)> = points.into_iter().step_by(every).collect();
-    let middle: Option<Vec<(f64, f64)>> =
-        points.iter().map(|(bytes, times)| Some((*bytes as f64, median(&sorted(times.iter().copied()))?))).collect();
+    let typical =
+        |(bytes, times): &(u64, Vec<f64>)| Some(Point::new(*bytes as f64, median(&sorted(times.iter().copied()))?));
+    let middle: Option<Vec<Point>> = points.iter().map(typical).collect();
     let Some(middle) = middle.filter(|points| points.len() >= MIN_SIZES) else { return Vec::new() };
     let Some(envelope) = Envelope::of(&middle) else { return Vec::new() };
     let limits: Option<Vec<_>> = (0..points[0].1.len())
         .map(|replicate| {
-            let own: Vec<(f64, f64)> = points.iter().map(|(bytes, times)| (*bytes as f64, times[replicate])).collect();
+            let own: Vec<Point> =
+                points.iter().map(|(bytes, times)| Point::new(*bytes as f64, times[replicate])).collect();
             Some(envelope.refitted(&own)?.limits())
         })
         .collect();
@@ -66,8 +68,8 @@ fn of_curve(name: &str, mut points: Vec<(u64, Vec<f64>)>) -> Vec<Series> {
     let whole = envelope.limits();
     let alphas = limits.iter().map(|line| line.alpha_seconds).collect();
     let betas = limits.iter().map(|line| line.beta_seconds_per_byte).collect();
-    let latency = of(CurvePart::Latency, whole.alpha_seconds / first.1, alphas);
-    let bandwidth = of(CurvePart::Bandwidth, whole.beta_seconds_per_byte * last.0 / last.1, betas);
+    let latency = of(CurvePart::Latency, whole.alpha_seconds / first.seconds, alphas);
+    let bandwidth = of(CurvePart::Bandwidth, whole.beta_seconds_per_byte * last.bytes / last.seconds, betas);
     latency.into_iter().chain(bandwidth).collect()
 }
 

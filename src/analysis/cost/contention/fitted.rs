@@ -1,7 +1,7 @@
 //! Fits contention exponents, with intervals and errors, to curves that differ in the number of concurrent groups.
 
 use super::super::coefficient::{Coefficient, middle_95, pick};
-use super::super::curve::{Cleaned, Envelope, combined};
+use super::super::curve::{Cleaned, Envelope, Point, combined};
 use super::super::errors::Errors;
 use super::super::sharing::{Observation, Sharing};
 use super::super::{CurveKey, FitOptions, Measured, Measurements};
@@ -132,7 +132,7 @@ fn add_cells<'a>(cells: &mut Vec<Cell<'a>>, curve: usize, by_groups: &ByGroups<'
     if by_groups.len() < 2 {
         return fewest;
     }
-    let points = alone.iter().filter_map(|(bytes, times)| Some((*bytes as f64, combined(times)?)));
+    let points = alone.iter().filter_map(|(bytes, times)| Some(Point::new(*bytes as f64, combined(times)?)));
     let Some(envelope) = Envelope::of(&Cleaned::of(&points.collect::<Vec<_>>()).points) else { return fewest };
     for (&groups, &beside) in by_groups.iter().skip(1) {
         let more = load(groups, adapters) / load(fewest, adapters);

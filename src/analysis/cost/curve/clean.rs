@@ -2,6 +2,7 @@
 //!
 //! Removed outliers are listed.
 
+use super::point::Point;
 use commgauge_base::stats::{median, sorted};
 
 /// A time that exceeds that of a larger size by more than this is an outlier: more bytes cannot take less time, and
@@ -21,8 +22,8 @@ pub fn combined(seconds: &[f64]) -> Option<f64> {
 /// Measured points after cleaning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cleaned {
-    /// Bytes and seconds, both ascending.
-    pub points: Vec<(f64, f64)>,
+    /// Ascending in bytes and in seconds.
+    pub points: Vec<Point>,
     /// Bytes of the points that are outliers.
     pub outliers: Vec<f64>,
 }
@@ -30,23 +31,23 @@ pub struct Cleaned {
 impl Cleaned {
     /// Cleans points that ascend in bytes. The outermost points always stay, with a corrected time where they are outliers, so
     /// that the range of the curve equals the measured range.
-    pub fn of(points: &[(f64, f64)]) -> Cleaned {
+    pub fn of(points: &[Point]) -> Cleaned {
         let mut least_from_here = vec![f64::INFINITY; points.len()];
         let mut least = f64::INFINITY;
-        for (index, (_, seconds)) in points.iter().enumerate().rev() {
-            least = least.min(*seconds);
+        for (index, point) in points.iter().enumerate().rev() {
+            least = least.min(point.seconds);
             least_from_here[index] = least;
         }
         let (mut left, mut outliers) = (Vec::with_capacity(points.len()), Vec::new());
-        for (index, &(bytes, seconds)) in points.iter().enumerate() {
-            let disturbed = seconds > least_from_here[index] * (1.0 + OUTLIER);
+        for (index, point) in points.iter().enumerate() {
+            let disturbed = point.seconds > least_from_here[index] * (1.0 + OUTLIER);
             if disturbed {
-                outliers.push(bytes);
+                outliers.push(point.bytes);
             }
             if !disturbed {
-                left.push((bytes, seconds));
+                left.push(*point);
             } else if index == 0 {
-                left.push((bytes, least_from_here[index]));
+                left.push(Point::new(point.bytes, least_from_here[index]));
             }
         }
         Cleaned { points: never_falling(&left), outliers }
@@ -55,10 +56,10 @@ impl Cleaned {
 
 /// The closest monotonic curve in log time: neighbours that fall are pooled (Ayer et al., "An empirical
 /// distribution function for sampling with incomplete information", Ann. Math. Statist. 26, 1955).
-fn never_falling(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+fn never_falling(points: &[Point]) -> Vec<Point> {
     let mut blocks: Vec<(f64, usize)> = Vec::with_capacity(points.len());
-    for (_, seconds) in points {
-        blocks.push((seconds.ln(), 1));
+    for point in points {
+        blocks.push((point.seconds.ln(), 1));
         while let [.., (before, many), (after, more)] = blocks[..] {
             if before <= after {
                 break;
@@ -69,14 +70,16 @@ fn never_falling(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
         }
     }
     let levels = blocks.iter().flat_map(|(level, count)| std::iter::repeat_n((*level, *count > 1), *count));
-    let level = |(&(bytes, seconds), (level, pooled)): (&(f64, f64), (f64, bool))| {
-        (bytes, if pooled { level.exp() } else { seconds })
-    };
-    points.iter().zip(levels).map(level).collect()
+    points
+        .iter()
+        .zip(levels)
+        .map(|(point, (level, pooled))| if pooled { Point::new(point.bytes, level.exp()) } else { *point })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::point::points;
     use super::*;
 
     #[test]
@@ -94,18 +97,18 @@ mod tests {
 
     #[test]
     fn a_slow_outlier_is_listed_and_does_not_bend_the_curve() {
-        let cleaned = Cleaned::of(&[(1.0, 5.0), (2.0, 17.0), (4.0, 5.2), (8.0, 5.1), (16.0, 9.0)]);
+        let cleaned = Cleaned::of(&points(&[(1.0, 5.0), (2.0, 17.0), (4.0, 5.2), (8.0, 5.1), (16.0, 9.0)]));
         assert_eq!(cleaned.outliers, [2.0]);
         assert_eq!(cleaned.points.len(), 4);
-        assert_eq!(cleaned.points[1].1, cleaned.points[2].1, "a fall within the noise is levelled");
-        assert!((cleaned.points[1].1 - (5.2f64 * 5.1).sqrt()).abs() < 1e-12);
+        assert_eq!(cleaned.points[1].seconds, cleaned.points[2].seconds, "a fall within the noise is levelled");
+        assert!((cleaned.points[1].seconds - (5.2f64 * 5.1).sqrt()).abs() < 1e-12);
     }
 
     #[test]
     fn the_outermost_sizes_stay() {
-        let cleaned = Cleaned::of(&[(1.0, 50.0), (2.0, 5.0), (4.0, 6.0)]);
-        assert_eq!(cleaned.points.first(), Some(&(1.0, 5.0)));
+        let cleaned = Cleaned::of(&points(&[(1.0, 50.0), (2.0, 5.0), (4.0, 6.0)]));
+        assert_eq!(cleaned.points.first(), Some(&Point::new(1.0, 5.0)));
         assert_eq!(cleaned.outliers, [1.0]);
-        assert_eq!(cleaned.points.last(), Some(&(4.0, 6.0)));
+        assert_eq!(cleaned.points.last(), Some(&Point::new(4.0, 6.0)));
     }
 }

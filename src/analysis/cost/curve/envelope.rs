@@ -4,6 +4,7 @@
 //! Fitted by minimising a robust loss of the error in log time; starts and steps are fixed, so that the same points
 //! always give the same lines.
 
+use super::point::Point;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,9 +39,9 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// The envelope of points (bytes, seconds) in ascending bytes, with as many lines as leave the smallest error on
+    /// The envelope of points in ascending bytes, with as many lines as leave the smallest error on
     /// points that were left out. `None` for fewer than two points.
-    pub fn of(points: &[(f64, f64)]) -> Option<Envelope> {
+    pub fn of(points: &[Point]) -> Option<Envelope> {
         let mut best: Option<(f64, usize)> = None;
         for lines in 1..=MAX_LINES.min(points.len() / 3) {
             let Some(error) = left_out_error(points, lines) else { break };
@@ -52,7 +53,7 @@ impl Envelope {
     }
 
     /// The envelope with at most so many lines.
-    pub fn with(points: &[(f64, f64)], lines: usize) -> Option<Envelope> {
+    pub fn with(points: &[Point], lines: usize) -> Option<Envelope> {
         if points.len() < 2 {
             return None;
         }
@@ -67,7 +68,7 @@ impl Envelope {
     }
 
     /// A refit to other points, starting from these lines.
-    pub fn refitted(&self, points: &[(f64, f64)]) -> Option<Envelope> {
+    pub fn refitted(&self, points: &[Point]) -> Option<Envelope> {
         descend(points, self.lines.clone()).map(|(_, envelope)| envelope)
     }
 
@@ -119,7 +120,7 @@ fn crossing(steep: Line, flat: Line) -> f64 {
 }
 
 /// Mean absolute error in log time of the inner points, each half of them left out once.
-fn left_out_error(points: &[(f64, f64)], lines: usize) -> Option<f64> {
+fn left_out_error(points: &[Point], lines: usize) -> Option<f64> {
     let mut errors = Vec::new();
     for phase in [1, 0] {
         let is_left_out = |index: usize| index % 2 == phase && index > 0 && index + 1 < points.len();
@@ -127,25 +128,26 @@ fn left_out_error(points: &[(f64, f64)], lines: usize) -> Option<f64> {
             points.iter().enumerate().filter(|(index, _)| !is_left_out(*index)).map(|(_, point)| *point).collect();
         let envelope = Envelope::with(&remaining, lines)?;
         let out = points.iter().enumerate().filter(|(index, _)| is_left_out(*index));
-        errors.extend(out.map(|(_, (bytes, seconds))| (envelope.seconds(*bytes) / seconds).ln().abs()));
+        errors.extend(out.map(|(_, point)| (envelope.seconds(point.bytes) / point.seconds).ln().abs()));
     }
     (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
 }
 
 /// Several starting points: the points divided into runs of equal, growing or shrinking length.
-fn starts(points: &[(f64, f64)], lines: usize) -> Vec<Vec<Line>> {
+fn starts(points: &[Point], lines: usize) -> Vec<Vec<Line>> {
     let bends: &[f64] = if lines == 1 { &[1.0] } else { &[1.0, 0.5, 0.7, 1.4, 2.0] };
     let start = |bend: &f64| {
         let bound = |part: usize| ((part as f64 / lines as f64).powf(*bend) * points.len() as f64).round() as usize;
         let runs = (0..lines).map(|part| &points[bound(part)..bound(part + 1)]);
         let fewest = fewest_points(lines);
-        runs.filter_map(|run| fit_line(run.iter().map(|point| (*point, 1.0)), fewest)).collect::<Vec<_>>()
+        runs.filter_map(|run| fit_line(run.iter().map(|point| Weighted { point: *point, weight: 1.0 }), fewest))
+            .collect::<Vec<_>>()
     };
     bends.iter().map(start).filter(|start| !start.is_empty()).collect()
 }
 
 /// Assigns every point to its least line and refits each line to its points, until nothing improves.
-fn descend(points: &[(f64, f64)], mut lines: Vec<Line>) -> Option<(f64, Envelope)> {
+fn descend(points: &[Point], mut lines: Vec<Line>) -> Option<(f64, Envelope)> {
     let mut best: Option<(f64, Vec<Line>)> = None;
     for _ in 0..ROUNDS {
         let loss = loss(points, &lines);
@@ -156,10 +158,10 @@ fn descend(points: &[(f64, f64)], mut lines: Vec<Line>) -> Option<(f64, Envelope
         let fewest = fewest_points(lines.len());
         lines = (0..lines.len())
             .filter_map(|own| {
-                let mine = points.iter().filter(|(bytes, _)| least_line(&lines, *bytes) == own);
-                let weighted = mine.map(|&(bytes, seconds)| {
-                    let error = (lines[own].seconds(bytes) / seconds).ln() / SOFT;
-                    ((bytes, seconds), 1.0 / (1.0 + error * error).sqrt())
+                let mine = points.iter().filter(|point| least_line(&lines, point.bytes) == own);
+                let weighted = mine.map(|point| {
+                    let error = (lines[own].seconds(point.bytes) / point.seconds).ln() / SOFT;
+                    Weighted { point: *point, weight: 1.0 / (1.0 + error * error).sqrt() }
                 });
                 fit_line(weighted, fewest)
             })
@@ -178,9 +180,9 @@ fn least_line(lines: &[Line], bytes: f64) -> usize {
     (0..lines.len()).min_by(by_cost).unwrap_or(0)
 }
 
-fn loss(points: &[(f64, f64)], lines: &[Line]) -> f64 {
-    let soft = |(bytes, seconds): &(f64, f64)| {
-        let error = (lines[least_line(lines, *bytes)].seconds(*bytes) / seconds).ln() / SOFT;
+fn loss(points: &[Point], lines: &[Line]) -> f64 {
+    let soft = |point: &Point| {
+        let error = (lines[least_line(lines, point.bytes)].seconds(point.bytes) / point.seconds).ln() / SOFT;
         (1.0 + error * error).sqrt() - 1.0
     };
     points.iter().map(soft).sum()
@@ -191,10 +193,16 @@ fn fewest_points(lines: usize) -> usize {
     if lines == 1 { 2 } else { 3 }
 }
 
+/// A point that counts more or less in a fit.
+struct Weighted {
+    point: Point,
+    weight: f64,
+}
+
 /// Weighted least squares of the relative error, alpha and beta not negative. `None` with fewer points than that.
-fn fit_line(points: impl Iterator<Item = ((f64, f64), f64)>, fewest: usize) -> Option<Line> {
+fn fit_line(points: impl Iterator<Item = Weighted>, fewest: usize) -> Option<Line> {
     let (mut ww, mut wx, mut xx, mut wy, mut xy, mut count) = (0.0, 0.0, 0.0, 0.0, 0.0, 0);
-    for ((bytes, seconds), weight) in points {
+    for Weighted { point: Point { bytes, seconds }, weight } in points {
         // Each row is divided by its time: (alpha + beta bytes) / seconds should be 1.
         let (one, size) = (1.0 / seconds, bytes / seconds);
         ww += weight * one * one;
@@ -223,6 +231,7 @@ fn fit_line(points: impl Iterator<Item = ((f64, f64), f64)>, fewest: usize) -> O
 
 #[cfg(test)]
 mod tests {
+    use super::super::point::points;
     use super::*;
 
     const TRUE: [Line; 2] = [
@@ -230,21 +239,21 @@ mod tests {
         Line { alpha_seconds: 40e-6, beta_seconds_per_byte: 1.0 / 200e9 },
     ];
 
-    fn points(lines: &[Line], count: i32) -> Vec<(f64, f64)> {
+    fn on_lines(lines: &[Line], count: i32) -> Vec<Point> {
         let envelope = Envelope { lines: lines.to_vec() };
-        (0..count).map(|step| 512.0 * 2f64.powi(step)).map(|bytes| (bytes, envelope.seconds(bytes))).collect()
+        (0..count).map(|step| 512.0 * 2f64.powi(step)).map(|bytes| Point::new(bytes, envelope.seconds(bytes))).collect()
     }
 
     #[test]
     fn too_few_points_give_none_and_two_give_their_line() {
-        assert!(Envelope::of(&[]).is_none() && Envelope::of(&[(1.0, 1.0)]).is_none());
-        let line = Envelope::of(&[(100.0, 2.0), (300.0, 4.0)]).unwrap().limits();
+        assert!(Envelope::of(&[]).is_none() && Envelope::of(&[Point::new(1.0, 1.0)]).is_none());
+        let line = Envelope::of(&points(&[(100.0, 2.0), (300.0, 4.0)])).unwrap().limits();
         assert!((line.alpha_seconds - 1.0).abs() < 1e-9 && (line.beta_seconds_per_byte - 0.01).abs() < 1e-9);
     }
 
     #[test]
     fn the_true_lines_are_found() {
-        let envelope = Envelope::of(&points(&TRUE, 21)).unwrap();
+        let envelope = Envelope::of(&on_lines(&TRUE, 21)).unwrap();
         let limits = envelope.limits();
         assert!((limits.alpha_seconds / 8e-6 - 1.0).abs() < 0.01, "{envelope:?}");
         assert!((limits.beta_seconds_per_byte * 200e9 - 1.0).abs() < 0.01, "{envelope:?}");
@@ -263,8 +272,8 @@ mod tests {
 
     #[test]
     fn an_outlier_of_five_times_hardly_moves_the_lines() {
-        let mut disturbed = points(&TRUE, 21);
-        disturbed[4].1 *= 5.0;
+        let mut disturbed = on_lines(&TRUE, 21);
+        disturbed[4].seconds *= 5.0;
         let limits = Envelope::with(&disturbed, 2).unwrap().limits();
         assert!((limits.alpha_seconds / 8e-6 - 1.0).abs() < 0.05, "{limits:?}");
         assert!((limits.beta_seconds_per_byte * 200e9 - 1.0).abs() < 0.02, "{limits:?}");
@@ -272,7 +281,7 @@ mod tests {
 
     #[test]
     fn equal_times_give_a_flat_line() {
-        let limits = Envelope::of(&[(1.0, 3.0), (2.0, 3.0), (4.0, 3.0), (8.0, 3.0)]).unwrap().limits();
+        let limits = Envelope::of(&points(&[(1.0, 3.0), (2.0, 3.0), (4.0, 3.0), (8.0, 3.0)])).unwrap().limits();
         assert!((limits.alpha_seconds - 3.0).abs() < 1e-9 && limits.beta_seconds_per_byte.abs() < 1e-9);
     }
 }

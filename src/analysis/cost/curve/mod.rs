@@ -5,10 +5,12 @@
 mod clean;
 mod envelope;
 mod interpolate;
+mod point;
 
 pub use clean::{Cleaned, OUTLIER, combined};
 pub use envelope::{Envelope, Line};
 pub use interpolate::{Interpolant, Shape};
+pub use point::Point;
 
 /// Factor beyond the largest measured size up to which a curve answers.
 pub const MAX_EXTRAPOLATION: f64 = 64.0;
@@ -29,19 +31,19 @@ pub enum Range {
 pub struct Curve {
     inside: Interpolant,
     envelope: Envelope,
-    first: (f64, f64),
-    last: (f64, f64),
+    first: Point,
+    last: Point,
 }
 
 impl Curve {
-    /// The curve through cleaned points (bytes and seconds, ascending, at least two), with this envelope outside.
-    pub fn new(points: &[(f64, f64)], envelope: Envelope) -> Option<Curve> {
+    /// The curve through cleaned points (ascending, at least two), with this envelope outside.
+    pub fn new(points: &[Point], envelope: Envelope) -> Option<Curve> {
         let (first, last) = (*points.first()?, *points.last()?);
         (points.len() >= 2).then(|| Curve { inside: Interpolant::new(points), envelope, first, last })
     }
 
     /// The curve of measured points, and which of them are outliers.
-    pub fn of(points: &[(f64, f64)]) -> Option<(Curve, Cleaned)> {
+    pub fn of(points: &[Point]) -> Option<(Curve, Cleaned)> {
         let cleaned = Cleaned::of(points);
         let curve = Curve::new(&cleaned.points, Envelope::of(&cleaned.points)?)?;
         Some((curve, cleaned))
@@ -50,8 +52,8 @@ impl Curve {
     /// Position of a size.
     pub fn range(&self, bytes: f64) -> Range {
         match bytes {
-            bytes if bytes >= self.first.0 && bytes <= self.last.0 => Range::Inside,
-            bytes if bytes <= self.last.0 * MAX_EXTRAPOLATION => Range::Beyond,
+            bytes if bytes >= self.first.bytes && bytes <= self.last.bytes => Range::Inside,
+            bytes if bytes <= self.last.bytes * MAX_EXTRAPOLATION => Range::Beyond,
             _ => Range::TooFar,
         }
     }
@@ -59,10 +61,10 @@ impl Curve {
     /// Seconds for a call of `bytes`, at any size. Outside the measured sizes the envelope, scaled to pass through the
     /// outermost measured point.
     pub fn seconds(&self, bytes: f64) -> f64 {
-        let scaled = |end: (f64, f64)| end.1 * self.envelope.seconds(bytes) / self.envelope.seconds(end.0);
-        if bytes < self.first.0 {
+        let scaled = |end: Point| end.seconds * self.envelope.seconds(bytes) / self.envelope.seconds(end.bytes);
+        if bytes < self.first.bytes {
             scaled(self.first)
-        } else if bytes > self.last.0 {
+        } else if bytes > self.last.bytes {
             scaled(self.last)
         } else {
             self.inside.seconds(bytes)

@@ -12,7 +12,7 @@
 //! in an interval was 0.34 times the disagreement (correlation 0.7 to 0.75 on each of the four systems; with the height of the
 //! interval alone it was 0.48 to 0.58, with its width 0.53 to 0.65).
 
-use super::curve::{Cleaned, Interpolant};
+use super::curve::{Cleaned, Interpolant, Point};
 
 /// Expected error in log time for each unit of disagreement in log time.
 const OF_DISAGREEMENT: f64 = 0.35;
@@ -49,7 +49,7 @@ impl Gap {
 /// in every such interval, and so was the error of the prediction of the last measured size. Without such a prediction the
 /// error of the curve is unknown.
 pub fn next_point(
-    points: &[(u64, f64)],
+    points: &[Point],
     last_error: Option<f64>,
     until_error: f64,
     split: impl Fn(&Gap) -> Option<u64>,
@@ -60,55 +60,49 @@ pub fn next_point(
     (!is_sure).then_some(least_sure)
 }
 
-/// Every interval of a curve through measured points: bytes and seconds, ascending in bytes, both above zero.
-pub fn gaps(points: &[(u64, f64)]) -> Vec<Gap> {
-    let as_measured: Vec<(f64, f64)> = points.iter().map(|(bytes, seconds)| (*bytes as f64, *seconds)).collect();
-    let cleaned = Cleaned::of(&as_measured).points;
+/// Every interval of a curve through measured points, ascending in bytes, bytes and seconds above zero.
+pub fn gaps(points: &[Point]) -> Vec<Gap> {
+    let cleaned = Cleaned::of(points).points;
     let curve = Interpolant::new(&cleaned);
-    let gap = |pair: &[(u64, f64)]| {
-        let (low, high) = (pair[0].0, pair[1].0);
-        let doublings = (high as f64 / low as f64).log2();
-        let (disagreement, height) = disagreement(&cleaned, &curve, (low as f64 * high as f64).sqrt());
+    let gap = |pair: &[Point]| {
+        let (low, high) = (pair[0].bytes, pair[1].bytes);
+        let doublings = (high / low).log2();
+        let (disagreement, height) = disagreement(&cleaned, &curve, (low * high).sqrt());
         let expected_error = OF_DISAGREEMENT * (disagreement + OF_DOUBLING * doublings).min(height);
-        Gap { low, high, expected_error }
+        Gap { low: low as u64, high: high as u64, expected_error }
     };
     points.windows(2).map(gap).collect()
 }
 
 /// Interpolated seconds for a size between the points; `None` outside, and without two points.
-pub fn interpolated(points: &[(u64, f64)], bytes: u64) -> Option<f64> {
+pub fn interpolated(points: &[Point], bytes: f64) -> Option<f64> {
     let (first, last) = (points.first()?, points.last()?);
-    let inside = points.len() >= 2 && (first.0..=last.0).contains(&bytes);
-    let as_measured: Vec<(f64, f64)> = points.iter().map(|(bytes, seconds)| (*bytes as f64, *seconds)).collect();
-    inside.then(|| Interpolant::new(&Cleaned::of(&as_measured).points).seconds(bytes as f64))
+    let inside = points.len() >= 2 && (first.bytes..=last.bytes).contains(&bytes);
+    inside.then(|| Interpolant::new(&Cleaned::of(points).points).seconds(bytes))
 }
 
 /// The largest distance in log time between any two candidates in the interval of the cleaned curve in which `bytes`
 /// lie, and the interval's height in log time. Outliers do not bound intervals: they are treated as not measured.
-fn disagreement(cleaned: &[(f64, f64)], curve: &Interpolant, bytes: f64) -> (f64, f64) {
-    let index = cleaned.partition_point(|point| point.0 <= bytes).saturating_sub(1);
+fn disagreement(cleaned: &[Point], curve: &Interpolant, bytes: f64) -> (f64, f64) {
+    let index = cleaned.partition_point(|point| point.bytes <= bytes).saturating_sub(1);
     let (Some(&left), Some(&right)) = (cleaned.get(index), cleaned.get(index + 1)) else { return (0.0, 0.0) };
     let before = index.checked_sub(1).and_then(|before| cleaned.get(before));
     let after = cleaned.get(index + 2);
     let spread = |place: &f64| {
-        let at = left.0 * (right.0 / left.0).powf(*place);
+        let at = left.bytes * (right.bytes / left.bytes).powf(*place);
         let candidates = [
             Some(curve.seconds(at)),
-            Some(on_line(left, right, at)),
-            before.map(|before| on_line(*before, left, at)),
-            after.map(|after| on_line(right, *after, at)),
+            Some(left.line_through(right, at)),
+            before.map(|before| before.line_through(left, at)),
+            after.map(|after| right.line_through(*after, at)),
         ];
         // Times are monotonic, so candidates are clamped to the values at the two ends.
-        let logs = candidates.into_iter().flatten().map(|seconds| seconds.clamp(left.1, right.1).ln());
+        let logs = candidates.into_iter().flatten().map(|seconds| seconds.clamp(left.seconds, right.seconds).ln());
         let (low, high) =
             logs.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), log| (low.min(log), high.max(log)));
         high - low
     };
-    (PLACES.iter().map(spread).fold(0.0, f64::max), (right.1 / left.1).ln())
-}
-
-fn on_line(one: (f64, f64), other: (f64, f64), bytes: f64) -> f64 {
-    one.1 + (other.1 - one.1) * (bytes - one.0) / (other.0 - one.0)
+    (PLACES.iter().map(spread).fold(0.0, f64::max), (right.seconds / left.seconds).ln())
 }
 
 #[cfg(test)]

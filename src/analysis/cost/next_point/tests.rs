@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn measured(sizes: &[u64], seconds: impl Fn(f64) -> f64) -> Vec<(u64, f64)> {
-    sizes.iter().map(|bytes| (*bytes, seconds(*bytes as f64))).collect()
+fn measured(sizes: &[u64], seconds: impl Fn(f64) -> f64) -> Vec<Point> {
+    sizes.iter().map(|bytes| Point::new(*bytes as f64, seconds(*bytes as f64))).collect()
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn the_interval_of_a_protocol_switch_is_the_least_certain() {
 fn an_interval_next_to_an_outlier_is_as_uncertain_as_without_it() {
     let line = |bytes: f64| 1e-5 + bytes * 1e-9;
     let mut points = measured(&[1 << 10, 1 << 14, 1 << 18, 1 << 22], line);
-    points[1].1 *= 50.0;
+    points[1].seconds *= 50.0;
     let found = gaps(&points);
     assert_eq!(found.len(), 3, "every measured size is an end");
     let without = gaps(&[points[0], points[2], points[3]]);
@@ -55,10 +55,10 @@ fn the_middle_is_a_size_that_divides_or_none() {
 #[test]
 fn a_prediction_is_given_inside_only() {
     let points = measured(&[100, 10_000], |bytes| bytes * 1e-9);
-    assert!((interpolated(&points, 1_000).unwrap() - 1e-6).abs() < 1e-12);
-    assert_eq!(interpolated(&points, 99), None);
-    assert_eq!(interpolated(&points, 10_001), None);
-    assert_eq!(interpolated(&points[..1], 100), None);
+    assert!((interpolated(&points, 1_000.0).unwrap() - 1e-6).abs() < 1e-12);
+    assert_eq!(interpolated(&points, 99.0), None);
+    assert_eq!(interpolated(&points, 10_001.0), None);
+    assert_eq!(interpolated(&points[..1], 100.0), None);
 }
 
 #[test]

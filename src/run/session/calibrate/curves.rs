@@ -4,7 +4,7 @@
 use super::super::facts::case_facts;
 use super::super::preflight;
 use super::super::request::Request;
-use commgauge_analysis::cost::curve::combined;
+use commgauge_analysis::cost::curve::{Point, combined};
 use commgauge_analysis::cost::next_point::{Gap, gaps, interpolated, next_point};
 use commgauge_analysis::cost::seconds_of_call;
 use commgauge_base::error::{Error, Result};
@@ -156,8 +156,9 @@ impl CurveState {
         self.case.with_bytes(Bytes(bytes)).name()
     }
 
-    fn points(&self) -> Vec<(u64, f64)> {
-        self.seconds.iter().filter_map(|(bytes, replicates)| Some((*bytes, combined(replicates)?))).collect()
+    fn points(&self) -> Vec<Point> {
+        let point = |(bytes, replicates): (&u64, &Vec<f64>)| Some(Point::new(*bytes as f64, combined(replicates)?));
+        self.seconds.iter().filter_map(point).collect()
     }
 
     /// Expected error of the curve at its least precise size.
@@ -180,7 +181,7 @@ impl CurveState {
                 above: Bytes(gap.low),
                 below: Bytes(gap.high),
                 expected_error: gap.expected_error,
-                predicted_seconds: Seconds(interpolated(&points, bytes)?),
+                predicted_seconds: Seconds(interpolated(&points, bytes as f64)?),
             },
         })
     }
