@@ -134,7 +134,7 @@ fn unsupported_cases_are_skipped_with_a_reason_and_the_rest_is_measured() {
 }
 
 #[test]
-fn rows_of_different_variants_are_never_the_same_row_of_a_comparison() {
+fn rows_of_different_variants_are_the_same_row_of_a_comparison_only_where_labels_are_allowed_to_differ() {
     let folder = tempfile::tempdir().unwrap();
     let mut records = Vec::new();
     for submit in ["stream", "graph"] {
@@ -143,7 +143,12 @@ fn rows_of_different_variants_are_never_the_same_row_of_a_comparison() {
         Ran::of(&mut nccl(2, SWEEP, &flags, &record), 60).ended_with(0);
         records.push(record);
     }
-    for (more, code, words) in [(None, 2, "are not alike"), (Some("--allow=suite,labels"), 3, "no row in common")] {
+    let trials = [
+        (None, 2, "are not alike"),
+        (Some("--allow=suite"), 2, "use --allow labels"),
+        (Some("--allow=suite,labels"), 3, "allowed to differ: labels (submit)"),
+    ];
+    for (more, code, words) in trials {
         let output = Command::new(COMMGAUGE).arg("compare").args(&records).args(more).output().unwrap();
         let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.code(), Some(code), "{said}");

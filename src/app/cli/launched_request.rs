@@ -67,7 +67,7 @@ fn nccl_launch(arguments: &NcclArguments) -> NcclLaunch {
         options: nccl::Options {
             library: arguments.nccl_library.clone(),
             cublas: arguments.cublas_library.clone(),
-            ctas: (arguments.min_ctas, arguments.only_max_ctas()),
+            ctas: nccl::CtaLimits { least: arguments.min_ctas, most: arguments.only_max_ctas() },
             buffers: arguments.only_buffers(),
             deadlines: nccl::Deadlines::default(),
         },

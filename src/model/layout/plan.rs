@@ -203,9 +203,12 @@ impl Layout {
 
     /// Groups whose members differ in the axes of `members` only.
     fn grid(&self, grid: Grid, members: &[Axis]) -> Vec<Vec<u32>> {
-        let shape = |inside: bool| -> Vec<(u32, u32)> {
+        let shape = |inside: bool| -> Vec<Extent> {
             let chosen = self.order.iter().filter(|axis| members.contains(axis) == inside);
-            let shape = |axis| (grid.degree(&self.degrees, axis), grid.stride(&self.degrees, &self.order, axis));
+            let shape = |axis| Extent {
+                degree: grid.degree(&self.degrees, axis),
+                stride: grid.stride(&self.degrees, &self.order, axis),
+            };
             chosen.map(|axis| shape(*axis)).collect()
         };
         let members = positions(&shape(true));
@@ -226,9 +229,15 @@ impl Layout {
     }
 }
 
-/// Positions of a grid of these degrees and strides, the first axis varying fastest.
-fn positions(shape: &[(u32, u32)]) -> Vec<u32> {
-    shape.iter().fold(vec![0], |offsets, (degree, stride)| {
+/// An axis of a grid: its degree, and how far neighbours along it lie apart.
+struct Extent {
+    degree: u32,
+    stride: u32,
+}
+
+/// Positions of a grid of these axes, the first varying fastest.
+fn positions(shape: &[Extent]) -> Vec<u32> {
+    shape.iter().fold(vec![0], |offsets, Extent { degree, stride }| {
         (0..*degree).flat_map(|i| offsets.iter().map(move |offset| offset + i * stride)).collect()
     })
 }

@@ -126,6 +126,15 @@ fn settings(found: &mut Found, before: &Settings, now: &Settings) {
 /// A fact of a rank.
 type Fact = fn(&RankFacts) -> &str;
 
+/// Neighbouring ranks with the same fact before, and the same now.
+#[derive(Clone, Copy)]
+struct ChangedRanks<'a> {
+    first: u32,
+    last: u32,
+    before: &'a str,
+    now: &'a str,
+}
+
 /// Rank by rank; neighbours with the same change share a row.
 fn ranks(found: &mut Found, before: &[RankFacts], now: &[RankFacts]) {
     let facts: [(&str, Fact); 6] = [
@@ -137,14 +146,14 @@ fn ranks(found: &mut Found, before: &[RankFacts], now: &[RankFacts]) {
         ("device", |facts| facts.device.as_deref().unwrap_or("none")),
     ];
     for (name, of) in facts {
-        let mut run: Option<(u32, u32, &str, &str)> = None;
+        let mut run: Option<ChangedRanks> = None;
         for (old, new) in before.iter().zip(now) {
-            let (then, here, last) = (of(old), of(new), old.rank + old.ranks.saturating_sub(1));
+            let (before, now, last) = (of(old), of(new), old.rank + old.ranks.saturating_sub(1));
             run = match run {
-                Some((first, _, a, b)) if (a, b) == (then, here) => Some((first, last, a, b)),
+                Some(run) if run.before == before && run.now == now => Some(ChangedRanks { last, ..run }),
                 ended => {
                     ended.into_iter().for_each(|run| push_ranks(found, name, run));
-                    Some((old.rank, last, then, here))
+                    Some(ChangedRanks { first: old.rank, last, before, now })
                 }
             };
         }
@@ -152,9 +161,10 @@ fn ranks(found: &mut Found, before: &[RankFacts], now: &[RankFacts]) {
     }
 }
 
-fn push_ranks(found: &mut Found, name: &str, (first, last, then, here): (u32, u32, &str, &str)) {
+fn push_ranks(found: &mut Found, name: &str, run: ChangedRanks) {
+    let ChangedRanks { first, last, before, now } = run;
     let of = if first == last { format!("rank {first}") } else { format!("ranks {first}-{last}") };
-    found.compare(&format!("{name} of {of}"), then, here);
+    found.compare(&format!("{name} of {of}"), before, now);
 }
 
 fn environment(found: &mut Found, before: &Header, now: &Header) {

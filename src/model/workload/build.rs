@@ -237,8 +237,8 @@ impl Planner {
         for (label, groups) in pair_rounds(&players, pairs.one_at_a_time) {
             self.groups.push(groups);
             self.labels.push(label.clone());
-            let messages = (pairs.latency_bytes, pairs.bandwidth_bytes);
-            self.cases.extend(cases_of_a_round(self.groups.len() - 1, &label, messages));
+            let (latency, bandwidth) = (pairs.latency_bytes, pairs.bandwidth_bytes);
+            self.cases.extend(cases_of_a_round(self.groups.len() - 1, &label, latency, bandwidth));
         }
         Ok(())
     }

@@ -54,8 +54,8 @@ impl WorkPlan {
         let alone: Vec<Vec<u32>> = (0..world_size).step_by(stride as usize).map(|rank| vec![rank]).collect();
         for (label, groups) in pair_rounds(&alone, request.one_at_a_time) {
             plan.groups.push(groups);
-            let messages = (request.latency_bytes, request.bandwidth_bytes);
-            plan.cases.extend(cases_of_a_round(plan.groups.len() - 1, &label, messages));
+            let (latency, bandwidth) = (request.latency_bytes, request.bandwidth_bytes);
+            plan.cases.extend(cases_of_a_round(plan.groups.len() - 1, &label, latency, bandwidth));
         }
         Ok(plan)
     }
@@ -95,7 +95,8 @@ pub(super) fn pair_rounds(players: &[Vec<u32>], one_at_a_time: bool) -> Vec<(Str
 pub(super) fn cases_of_a_round(
     groups: usize,
     label: &str,
-    (latency, bandwidth): (Bytes, Bytes),
+    latency: Bytes,
+    bandwidth: Bytes,
 ) -> [Case; CASES_OF_A_ROUND] {
     let calls =
         [(Collective::PingPong, latency), (Collective::PingPong, bandwidth), (Collective::Bidirectional, bandwidth)];

@@ -59,17 +59,17 @@ impl Regions {
         placement: fn(Collective) -> Placement,
     ) -> Result<Regions> {
         let mut regions = Regions::default();
-        let lengths: Vec<(u64, u64)> =
+        let lengths: Vec<Lengths> =
             (0..program.slots.len()).map(|slot| lengths(program, slot, &place, placement)).collect::<Result<_>>()?;
         let mut shared: HashMap<u64, u64> = HashMap::new();
-        for (send, _) in &lengths {
+        for Lengths { send, .. } in &lengths {
             let next = &mut regions.send_bytes;
             let offset = *shared.entry(*send).or_insert_with(|| advance(next, *send));
             regions.send.push(Region { offset, bytes: *send });
         }
         let shares = shares(program, &lengths);
         let mut offsets: HashMap<(u64, usize), u64> = HashMap::new();
-        for ((_, receive), share) in lengths.iter().zip(shares) {
+        for (Lengths { receive, .. }, share) in lengths.iter().zip(shares) {
             let next = &mut regions.receive_bytes;
             let offset = *offsets.entry((*receive, share)).or_insert_with(|| advance(next, *receive));
             regions.receive.push(Region { offset, bytes: *receive });
@@ -85,18 +85,24 @@ fn advance(next: &mut u64, bytes: u64) -> u64 {
 }
 
 /// Bytes that a slot reads and writes.
+#[derive(Clone, Copy)]
+struct Lengths {
+    send: u64,
+    receive: u64,
+}
+
 fn lengths<'a>(
     program: &ReplayProgram,
     slot: usize,
     place: &impl Fn(usize) -> Option<(&'a [u32], u32)>,
     placement: fn(Collective) -> Placement,
-) -> Result<(u64, u64)> {
+) -> Result<Lengths> {
     let slot = &program.slots[slot];
     let op = program.op_of(slot);
     let geometry = &program.geometries[slot.op as usize];
     match slot.movement {
-        Movement::Send { .. } => Ok((geometry.bytes_total.0, 0)),
-        Movement::Receive { .. } => Ok((0, geometry.bytes_total.0)),
+        Movement::Send { .. } => Ok(Lengths { send: geometry.bytes_total.0, receive: 0 }),
+        Movement::Receive { .. } => Ok(Lengths { send: 0, receive: geometry.bytes_total.0 }),
         Movement::Together => {
             let (group, me) = place(program.groups[slot.op as usize]).ok_or_else(|| {
                 Error::usage(format!("a rank of stage {} is in no group of {}", program.stage, op.axis))
@@ -104,25 +110,25 @@ fn lengths<'a>(
             let placement = placement(op.collective);
             let view = View { collective: op.collective, placement, geometry, group, me, root: op.root };
             let (send, receive) = view.buffer_elements();
-            Ok((send * geometry.element_bytes, receive * geometry.element_bytes))
+            Ok(Lengths { send: send * geometry.element_bytes, receive: receive * geometry.element_bytes })
         }
     }
 }
 
 /// For each slot the number of its buffer among those of the same length: the lowest that no concurrently active slot
 /// has. A slot uses its buffer for the whole program.
-fn shares(program: &ReplayProgram, lengths: &[(u64, u64)]) -> Vec<usize> {
+fn shares(program: &ReplayProgram, lengths: &[Lengths]) -> Vec<usize> {
     let slots = program.slots.len();
     let mut beside: Vec<Vec<u32>> = vec![Vec::new(); slots];
     let mut under_way: Vec<u32> = Vec::new();
     for action in &program.actions {
         match action {
             Action::Start { slot } => {
-                if lengths[*slot as usize].1 == 0 {
+                if lengths[*slot as usize].receive == 0 {
                     continue;
                 }
                 for other in &under_way {
-                    if lengths[*other as usize].1 == lengths[*slot as usize].1 {
+                    if lengths[*other as usize].receive == lengths[*slot as usize].receive {
                         insert(&mut beside[*slot as usize], *other);
                         insert(&mut beside[*other as usize], *slot);
                     }

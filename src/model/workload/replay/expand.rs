@@ -2,7 +2,7 @@
 
 use super::emit::Emitter;
 use super::layer_calls::LayerCalls;
-use super::spread::Spread;
+use super::spread::{Repeated, Spread};
 use super::timetable::{TimetableEvent, Transfer};
 use super::{Movement, ReplayProgram};
 use crate::config::step::Recompute;
@@ -37,6 +37,13 @@ pub(super) struct Expansion<'a> {
 }
 
 /// Calls spread over the layers of a few events of the step.
+/// The computing of a layer in one pass.
+#[derive(Clone, Copy)]
+struct Computed {
+    pass: Pass,
+    nanoseconds: u64,
+}
+
 #[derive(Default)]
 struct InStep {
     events: Vec<usize>,
@@ -51,7 +58,8 @@ impl<'a> Expansion<'a> {
         step: &'a TrainingStep<'a>,
         stage: u32,
         events: &'a [TimetableEvent],
-        (ops, own_ops): (&'a [Op], usize),
+        ops: &'a [Op],
+        own_ops: usize,
         received: &'a HashMap<(u32, bool), usize>,
         forward_nanoseconds: u64,
     ) -> Expansion<'a> {
@@ -105,7 +113,7 @@ impl<'a> Expansion<'a> {
         match event.pass {
             SchedulePass::Forward => {
                 self.at_end(&event, Pass::Forward, End::Input);
-                self.layers(index, &[(Pass::Forward, self.forward_nanoseconds)]);
+                self.layers(index, &[Computed { pass: Pass::Forward, nanoseconds: self.forward_nanoseconds }]);
                 self.at_end(&event, Pass::Forward, End::Output);
             }
             SchedulePass::Backward => {
@@ -114,10 +122,12 @@ impl<'a> Expansion<'a> {
                 self.at_end(&event, Pass::Backward, End::Output);
                 self.at_end(&event, Pass::WeightGradient, End::Output);
                 let forward = self.forward_nanoseconds;
-                self.layers(
-                    index,
-                    &[(Pass::Recompute, self.again()), (Pass::Backward, forward), (Pass::WeightGradient, forward)],
-                );
+                let passes = [
+                    self.again(),
+                    Computed { pass: Pass::Backward, nanoseconds: forward },
+                    Computed { pass: Pass::WeightGradient, nanoseconds: forward },
+                ];
+                self.layers(index, &passes);
                 self.at_end(&event, Pass::Backward, End::Input);
                 self.at_end(&event, Pass::WeightGradient, End::Input);
             }
@@ -125,35 +135,40 @@ impl<'a> Expansion<'a> {
                 self.at_end(&event, Pass::Recompute, End::Input);
                 self.at_end(&event, Pass::Recompute, End::Output);
                 self.at_end(&event, Pass::Backward, End::Output);
-                self.layers(index, &[(Pass::Recompute, self.again()), (Pass::Backward, self.forward_nanoseconds)]);
+                let backward = Computed { pass: Pass::Backward, nanoseconds: self.forward_nanoseconds };
+                self.layers(index, &[self.again(), backward]);
                 self.at_end(&event, Pass::Backward, End::Input);
             }
             SchedulePass::WeightGradient => {
                 self.at_end(&event, Pass::WeightGradient, End::Output);
-                self.layers(index, &[(Pass::WeightGradient, self.forward_nanoseconds)]);
+                let weights = Computed { pass: Pass::WeightGradient, nanoseconds: self.forward_nanoseconds };
+                self.layers(index, &[weights]);
                 self.at_end(&event, Pass::WeightGradient, End::Input);
             }
         }
         self.send(&event);
     }
 
-    /// Nanoseconds of computing a layer again.
-    fn again(&self) -> u64 {
-        match self.step.training.tensor.recompute {
+    /// Computing a layer again.
+    fn again(&self) -> Computed {
+        let nanoseconds = match self.step.training.tensor.recompute {
             Recompute::Full => self.forward_nanoseconds,
             Recompute::None | Recompute::Selective => 0,
-        }
+        };
+        Computed { pass: Pass::Recompute, nanoseconds }
     }
 
     /// The layers of an event in their order, each with its passes, and what is spread over them.
-    fn layers(&mut self, index: usize, passes: &[(Pass, u64)]) {
+    fn layers(&mut self, index: usize, passes: &[Computed]) {
         let event = self.events[index];
         let mut layers = self.step.stages.layers_of_chunk(self.stage, event.chunk).to_vec();
         if event.pass != SchedulePass::Forward {
             layers.reverse();
         }
-        let calls: Vec<Vec<LayerCalls>> =
-            layers.iter().map(|layer| passes.iter().map(|(pass, _)| self.calls_of(*pass, *layer)).collect()).collect();
+        let calls: Vec<Vec<LayerCalls>> = layers
+            .iter()
+            .map(|layer| passes.iter().map(|computed| self.calls_of(computed.pass, *layer)).collect())
+            .collect();
         let ahead = |unit: usize| calls.get(unit).into_iter().flatten().flat_map(|calls| calls.ahead.iter().copied());
         let units = layers.len().max(1);
         let mut whole = self.whole(index, units);
@@ -165,8 +180,8 @@ impl<'a> Expansion<'a> {
                 self.emit.wait(slot);
             }
             fetched.extend(ahead(unit + 1).map(|op| self.emit.start(op, Movement::Together)));
-            for (calls, pass) in calls.get(unit).into_iter().flatten().zip(passes) {
-                self.layer(calls, *pass);
+            for (calls, computed) in calls.get(unit).into_iter().flatten().zip(passes) {
+                self.layer(calls, *computed);
             }
             for slot in std::mem::take(&mut behind) {
                 self.emit.wait(slot);
@@ -191,7 +206,8 @@ impl<'a> Expansion<'a> {
     }
 
     /// One layer in one pass: its computing in equal stretches around its calls.
-    fn layer(&mut self, calls: &LayerCalls, (pass, nanoseconds): (Pass, u64)) {
+    fn layer(&mut self, calls: &LayerCalls, computed: Computed) {
+        let Computed { pass, nanoseconds } = computed;
         let stretch = nanoseconds / (calls.within.len() as u64 + 1);
         for (op, hidden) in &calls.within {
             self.emit.compute(pass, stretch);
@@ -251,8 +267,8 @@ impl<'a> Expansion<'a> {
             match op.overlap {
                 _ if !here(pass) => {}
                 Overlap::Exposed => whole.exposed.extend(std::iter::repeat_n(index, calls as usize)),
-                _ if forward => ahead.push((index, calls)),
-                _ => behind.push((index, calls)),
+                _ if forward => ahead.push(Repeated { op: index, count: calls }),
+                _ => behind.push(Repeated { op: index, count: calls }),
             }
         }
         whole.ahead = Spread::by_axis(self.ops, &ahead, units);
@@ -322,16 +338,16 @@ impl<'a> Expansion<'a> {
     /// The ops of a moment, each repeated by its count.
     fn of_step(&self, moment: Moment, exposed: bool) -> Vec<usize> {
         let mut found = Vec::new();
-        for (index, calls) in self.calls_of_step(moment, exposed) {
-            found.extend(std::iter::repeat_n(index, calls as usize));
+        for calls in self.calls_of_step(moment, exposed) {
+            found.extend(calls.each());
         }
         found
     }
 
-    fn calls_of_step(&self, moment: Moment, exposed: bool) -> Vec<(usize, u64)> {
+    fn calls_of_step(&self, moment: Moment, exposed: bool) -> Vec<Repeated> {
         let of = |(index, op): (usize, &Op)| match op.when {
             When::Step { moment: when, calls } if when == moment && op.overlap.is_exposed() == exposed => {
-                Some((index, calls))
+                Some(Repeated { op: index, count: calls })
             }
             _ => None,
         };

@@ -151,7 +151,7 @@ fn program_of(
         slots: Vec::new(),
         actions: Vec::new(),
     };
-    Expansion::new(step, stage, events, (&all, own.len()), &received, forward_nanoseconds).write(&mut program);
+    Expansion::new(step, stage, events, &all, own.len(), &received, forward_nanoseconds).write(&mut program);
     as_listed(step, &program)?;
     Ok(program)
 }

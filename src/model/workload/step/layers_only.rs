@@ -9,34 +9,40 @@ use crate::workload::{Op, Style};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
 
+/// Bytes of an axis, or a share of them.
+struct AxisSum {
+    axis: Axis,
+    bytes: f64,
+}
+
 /// Wire bytes of a step by axis: means over the stages, for pp those of the stage that sends most.
 ///
 /// # Errors
 /// As [`Step::ops_of_stage`], and totals that pass 64 bits.
 pub fn wire_bytes_of_layers(step: &Step) -> Result<Vec<(Axis, Bytes)>> {
     let stages = step.stages().count();
-    let mut sums: Vec<(Axis, f64)> = Vec::new();
+    let mut sums: Vec<AxisSum> = Vec::new();
     for stage in 0..stages {
-        let mut of_stage: Vec<(Axis, f64)> = Vec::new();
+        let mut of_stage: Vec<AxisSum> = Vec::new();
         for op in step.ops_of_stage(stage)? {
             let bytes = wire_bytes(step, &op)? * share_of_layers(step, stage, &op);
             add(&mut of_stage, op.axis, bytes);
         }
-        for (axis, bytes) in of_stage {
-            match (axis, sums.iter_mut().find(|(known, _)| *known == axis)) {
-                (Axis::Pp, Some((_, most))) => *most = most.max(bytes),
-                (Axis::Pp, None) => sums.push((axis, bytes)),
+        for AxisSum { axis, bytes } in of_stage {
+            match (axis, sums.iter_mut().find(|known| known.axis == axis)) {
+                (Axis::Pp, Some(most)) => most.bytes = most.bytes.max(bytes),
+                (Axis::Pp, None) => sums.push(AxisSum { axis, bytes }),
                 _ => add(&mut sums, axis, bytes / f64::from(stages)),
             }
         }
     }
-    Ok(sums.into_iter().filter(|(_, bytes)| *bytes > 0.0).map(|(axis, bytes)| (axis, Bytes(bytes as u64))).collect())
+    Ok(sums.into_iter().filter(|sum| sum.bytes > 0.0).map(|sum| (sum.axis, Bytes(sum.bytes as u64))).collect())
 }
 
-fn add(sums: &mut Vec<(Axis, f64)>, axis: Axis, bytes: f64) {
-    match sums.iter_mut().find(|(known, _)| *known == axis) {
-        Some((_, sum)) => *sum += bytes,
-        None => sums.push((axis, bytes)),
+fn add(sums: &mut Vec<AxisSum>, axis: Axis, bytes: f64) {
+    match sums.iter_mut().find(|known| known.axis == axis) {
+        Some(sum) => sum.bytes += bytes,
+        None => sums.push(AxisSum { axis, bytes }),
     }
 }
 

@@ -32,12 +32,13 @@ pub struct AxisTotals {
 
 impl StepOps {
     pub(super) fn busiest(step: &Step, wanted: impl Fn(Style) -> bool) -> Result<StepOps> {
-        let mut best: Vec<(AxisTotals, Vec<Op>)> = Vec::new();
+        let mut best: Vec<AxisOps> = Vec::new();
         for stage in 0..step.stages().count() {
-            for (totals, ops) in by_axis(step, stage, &wanted)? {
-                match best.iter_mut().find(|(known, _)| known.axis == totals.axis) {
-                    None => best.push((totals, ops)),
-                    Some(known) if totals.wire_bytes_per_step > known.0.wire_bytes_per_step => *known = (totals, ops),
+            for axis in by_axis(step, stage, &wanted)? {
+                let totals = &axis.totals;
+                match best.iter_mut().find(|known| known.totals.axis == totals.axis) {
+                    None => best.push(axis),
+                    Some(known) if totals.wire_bytes_per_step > known.totals.wire_bytes_per_step => *known = axis,
                     Some(_) => {}
                 }
             }
@@ -57,14 +58,20 @@ impl StepOps {
         Ok(StepOps::of(by_axis(step, stage, &wanted)?))
     }
 
-    fn of(by_axis: Vec<(AxisTotals, Vec<Op>)>) -> StepOps {
-        let (axes, ops): (Vec<_>, Vec<_>) = by_axis.into_iter().unzip();
+    fn of(by_axis: Vec<AxisOps>) -> StepOps {
+        let (axes, ops): (Vec<_>, Vec<_>) = by_axis.into_iter().map(|axis| (axis.totals, axis.ops)).unzip();
         StepOps { ops: ops.concat(), axes }
     }
 }
 
+/// The ops of one axis with their totals.
+struct AxisOps {
+    totals: AxisTotals,
+    ops: Vec<Op>,
+}
+
 /// The ops of a stage, axis by axis, with their totals.
-fn by_axis(step: &Step, stage: u32, wanted: &impl Fn(Style) -> bool) -> Result<Vec<(AxisTotals, Vec<Op>)>> {
+fn by_axis(step: &Step, stage: u32, wanted: &impl Fn(Style) -> bool) -> Result<Vec<AxisOps>> {
     let mut axes: Vec<(Axis, Vec<Op>)> = Vec::new();
     for op in step.ops_of_stage(stage)?.into_iter().filter(|op| wanted(op.style)) {
         match axes.iter_mut().find(|(axis, _)| *axis == op.axis) {
@@ -72,7 +79,7 @@ fn by_axis(step: &Step, stage: u32, wanted: &impl Fn(Style) -> bool) -> Result<V
             None => axes.push((op.axis, vec![op])),
         }
     }
-    axes.into_iter().map(|(axis, ops)| Ok((AxisTotals::of(step, stage, axis, &ops)?, ops))).collect()
+    axes.into_iter().map(|(axis, ops)| Ok(AxisOps { totals: AxisTotals::of(step, stage, axis, &ops)?, ops })).collect()
 }
 
 impl AxisTotals {

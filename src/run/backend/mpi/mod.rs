@@ -181,9 +181,11 @@ impl Backend for MpiBackend {
         let yields_while_waiting = self.yields_while_waiting();
         self.send.reserve(regions.send_bytes as usize)?;
         self.receive.reserve(regions.receive_bytes as usize)?;
-        let arenas = (&mut self.send, &mut self.receive);
         let rank = self.world.rank();
-        Ok(Box::new(MpiReplayer::new(binding, rank, &regions, &self.communicators, arenas, yields_while_waiting)?))
+        let (send, receive) = (&mut self.send, &mut self.receive);
+        let replayer =
+            MpiReplayer::new(binding, rank, &regions, &self.communicators, send, receive, yields_while_waiting)?;
+        Ok(Box::new(replayer))
     }
 
     fn now_nanoseconds(&self) -> u64 {

@@ -47,7 +47,8 @@ impl<'b> MpiReplayer<'b> {
         rank: u32,
         regions: &Regions,
         communicators: &HashMap<usize, Option<Communicator>>,
-        (send, receive): (&'b mut Arena, &'b mut Arena),
+        send: &'b mut Arena,
+        receive: &'b mut Arena,
         yields_while_waiting: bool,
     ) -> Result<MpiReplayer<'b>> {
         let program = program_of(binding, rank)?;
@@ -63,7 +64,7 @@ impl<'b> MpiReplayer<'b> {
             let communicator = communicators.get(&(binding.first_groups_number + groups)).and_then(Option::as_ref);
             let communicator = communicator.ok_or_else(unconnected)?;
             let (group, me) = place(groups).ok_or_else(unconnected)?;
-            let mut call = prepare(program, slot, communicator, (group, me), binding.seed)?;
+            let mut call = prepare(program, slot, communicator, group, me, binding.seed)?;
             call.at_once = at_once[index];
             let (send, receive) = (regions.send[index].offset as usize, regions.receive[index].offset as usize);
             call.offsets = Offsets { send, receive };

@@ -40,7 +40,8 @@ pub(super) fn prepare(
     program: &ReplayProgram,
     slot: &Slot,
     communicator: &Communicator,
-    (group, me): (&[u32], u32),
+    group: &[u32],
+    me: u32,
     seed: u64,
 ) -> Result<SlotCall> {
     let op = program.op_of(slot);

@@ -49,6 +49,15 @@ pub const UNDEFINED: c_int = c_int::MIN;
 const CONFIG_MAGIC: c_uint = 0xcafe_beef;
 const CONFIG_VERSION: c_uint = 2_18_00;
 
+/// Limits to the thread blocks that NCCL's kernels take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CtaLimits {
+    /// Fewest, where limited.
+    pub least: Option<u32>,
+    /// Most, where limited.
+    pub most: Option<u32>,
+}
+
 impl Config {
     /// A communicator whose calls return when the work is on the stream.
     ///
@@ -57,7 +66,9 @@ impl Config {
     ///
     /// With limits to the thread blocks of its kernels (`minCTAs`, `maxCTAs`). A most that is not given would be less than any least to
     /// NCCL (`src/init.cc`, `parseCommConfig`), which brings down what is more than it has.
-    pub fn blocking((least_ctas, most_ctas): (Option<c_int>, Option<c_int>)) -> Config {
+    pub fn blocking(limits: CtaLimits) -> Config {
+        let number = |blocks: u32| c_int::try_from(blocks).unwrap_or(c_int::MAX);
+        let (least_ctas, most_ctas) = (limits.least.map(number), limits.most.map(number));
         let all = if least_ctas.is_some() { c_int::MAX } else { UNDEFINED };
         Config {
             size: size_of::<Config>(),
@@ -154,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_configuration_is_laid_out_as_in_the_header_of_2_18() {
-        let config = Config::blocking((None, None));
+        let config = Config::blocking(CtaLimits::default());
         assert_eq!((size_of::<Config>(), config.size), (48, 48));
         assert_eq!(std::mem::offset_of!(Config, network), 32);
         assert_eq!((config.magic, config.version), (0xcafe_beef, 21_800));
@@ -162,13 +173,13 @@ mod tests {
 
     #[test]
     fn a_least_number_of_blocks_alone_is_not_more_than_the_most() {
-        let blocks = |limits| {
-            let config = Config::blocking(limits);
+        let blocks = |least, most| {
+            let config = Config::blocking(CtaLimits { least, most });
             (config.least_ctas, config.most_ctas)
         };
-        assert_eq!(blocks((None, None)), (UNDEFINED, UNDEFINED));
-        assert_eq!(blocks((Some(8), None)), (8, c_int::MAX));
-        assert_eq!(blocks((None, Some(4))), (UNDEFINED, 4));
+        assert_eq!(blocks(None, None), (UNDEFINED, UNDEFINED));
+        assert_eq!(blocks(Some(8), None), (8, c_int::MAX));
+        assert_eq!(blocks(None, Some(4)), (UNDEFINED, 4));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! NCCL communicators, created and destroyed within a deadline; otherwise the launch ends with an error that names the
 //! step.
 
-use super::abi::{Code, Config, IN_PROGRESS, NO_COLOR, RawCommunicator, SUCCESS, SYMMETRIC, UniqueId};
+use super::abi::{Code, Config, CtaLimits, IN_PROGRESS, NO_COLOR, RawCommunicator, SUCCESS, SYMMETRIC, UniqueId};
 use super::device::Device;
 use super::library::Library;
 use commgauge_base::error::{Error, Kind, Result};
@@ -29,8 +29,8 @@ pub struct Maker {
     pub device: Arc<Device>,
     /// Host, rank and device, for error messages.
     pub place: String,
-    /// Fewest and most thread blocks that its kernels may take, where limited.
-    pub ctas: (Option<c_int>, Option<c_int>),
+    /// Limits to the thread blocks of its kernels.
+    pub ctas: CtaLimits,
     /// Time limit for creating or destroying one.
     pub deadline: Duration,
 }
@@ -126,7 +126,7 @@ impl Maker {
 
     /// Whether all its communicators have this limit to thread blocks.
     pub fn limits_to(&self, blocks: u32) -> bool {
-        self.ctas.1.is_some_and(|most| i64::from(most) == i64::from(blocks))
+        self.ctas.most == Some(blocks)
     }
 
     fn config(&self) -> SendConfig {

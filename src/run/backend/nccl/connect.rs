@@ -6,7 +6,6 @@ use super::unique_id::read_id;
 use crate::backend::Binding;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::layout::Groups;
-use std::ffi::c_int;
 use std::rc::Rc;
 
 impl NcclBackend {
@@ -31,14 +30,14 @@ impl NcclBackend {
         if self.maker.limits_to(blocks) || self.limited.contains_key(&key) {
             return Ok(());
         }
-        let usual = self.maker.ctas.1.replace(blocks as c_int);
+        let usual = self.maker.ctas.most.replace(blocks);
         let place = binding.groups.place_of(self.world.rank());
         let made = if self.maker.library.call.split.is_some() {
             self.split_off(place)
         } else {
             self.init_groups(binding.groups, place)
         };
-        self.maker.ctas.1 = usual;
+        self.maker.ctas.most = usual;
         self.limited.insert(key, made?.map(Rc::new));
         Ok(())
     }

@@ -280,20 +280,29 @@ pub(super) fn kernel(module: CUmodule, name: &CStr) -> Result<CUfunction> {
     Ok(function)
 }
 
-/// Launches a kernel on one-dimensional blocks.
+/// One-dimensional blocks, and the dynamic shared memory of each.
+#[derive(Clone, Copy)]
+pub(super) struct Grid {
+    pub blocks: u32,
+    pub threads: u32,
+    pub shared_bytes: u32,
+}
+
+/// Launches a kernel.
 ///
 /// # Safety
 /// The parameters are those of the kernel, in order, and what they point to outlives its run.
 #[inline]
 pub(super) unsafe fn launch(
     function: CUfunction,
-    (blocks, threads, shared_bytes): (u32, u32, u32),
+    grid: Grid,
     stream: CUstream,
     parameters: &mut [*mut c_void],
 ) -> Result<()> {
     // SAFETY: promised by the caller; the driver copies the parameters before it returns.
     let code = unsafe {
         let parameters = parameters.as_mut_ptr();
+        let Grid { blocks, threads, shared_bytes } = grid;
         sys::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, parameters, null_mut())
     };
     check(code, "cuLaunchKernel")

@@ -1,6 +1,7 @@
 //! Environment variables that must be set before NCCL is loaded: requested algorithms, and settings for ranks on one
 //! GPU.
 
+use super::abi::CtaLimits;
 use super::log::Log;
 use commgauge_base::error::{Error, Result};
 use rustix::fs::FileType;
@@ -20,7 +21,7 @@ pub(super) const QUEUES: (&str, usize) = ("CUDA_DEVICE_MAX_CONNECTIONS", 32);
 /// because the environment would override what cases request.
 pub(super) const SHARING_CTAS: u32 = 4;
 
-/// Fewest and most thread blocks set by the environment, which overrides the configuration of every communicator
+/// Limits set by the environment, which overrides the configuration of every communicator
 /// (NCCL, `src/init.cc`, `envConfigOverride`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ForcedCtas {
@@ -36,8 +37,8 @@ impl ForcedCtas {
     }
 
     /// Why requested limits would not take effect; none if they do.
-    pub fn conflict_with(&self, (least, most): (Option<u32>, Option<u32>)) -> Option<String> {
-        let limits = [("NCCL_MIN_CTAS", self.least, least), ("NCCL_MAX_CTAS", self.most, most)];
+    pub fn conflict_with(&self, limits: CtaLimits) -> Option<String> {
+        let limits = [("NCCL_MIN_CTAS", self.least, limits.least), ("NCCL_MAX_CTAS", self.most, limits.most)];
         limits.into_iter().find_map(|(name, forced, requested)| {
             let (forced, requested) = (forced?, requested?);
             (forced != i64::from(requested)).then(|| {
@@ -129,10 +130,10 @@ mod tests {
     #[test]
     fn limits_that_the_environment_overrides_are_named() {
         let forced = ForcedCtas { least: None, most: Some(4) };
-        for accepted in [(None, None), (Some(8), None), (None, Some(4))] {
-            assert_eq!(forced.conflict_with(accepted), None);
+        for (least, most) in [(None, None), (Some(8), None), (None, Some(4))] {
+            assert_eq!(forced.conflict_with(CtaLimits { least, most }), None);
         }
-        let message = forced.conflict_with((Some(1), Some(8))).expect("8 is not 4");
+        let message = forced.conflict_with(CtaLimits { least: Some(1), most: Some(8) }).expect("8 is not 4");
         assert_eq!(message, "8 is requested, and the environment has NCCL_MAX_CTAS=4, which NCCL puts above it");
     }
 }

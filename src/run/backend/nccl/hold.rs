@@ -62,9 +62,9 @@ impl Hold {
             return Ok(false);
         }
         self.ticket = self.ticket.wrapping_add(1);
-        let addresses = (self.word_on_device, self.late_on_device);
+        let (word, late) = (self.word_on_device, self.late_on_device);
         // SAFETY: both words are this value's, which lives as long as the backend.
-        unsafe { kernels.hold_for_flag(addresses, self.ticket, LONGEST_HOLD_NANOSECONDS, stream)? };
+        unsafe { kernels.hold_for_flag(word, late, self.ticket, LONGEST_HOLD_NANOSECONDS, stream)? };
         self.pending = Some((start_nanoseconds, now));
         Ok(true)
     }

@@ -1,7 +1,7 @@
 //! The kernels of `kernels/`, loaded from the embedded PTX: fill, verify, occupy, hold, flush.
 
 use super::device::Device;
-use super::driver::{self, CUdeviceptr, CUfunction, CUstream};
+use super::driver::{self, CUdeviceptr, CUfunction, CUstream, Grid};
 use commgauge_base::error::{Error, Result};
 use std::ffi::{CString, c_int, c_void};
 use std::ptr::null_mut;
@@ -16,16 +16,22 @@ const WIDTHS: [u64; 4] = [1, 2, 4, 8];
 
 /// The loaded kernels. Those that walk over elements are there for each width of an element.
 pub(super) struct Kernels {
-    fill_moved: [CUfunction; 4],
-    fill_column: [CUfunction; 4],
-    verify_moved: [CUfunction; 4],
-    verify_column: [CUfunction; 4],
+    fill: Walkers,
+    verify: Walkers,
     occupy: CUfunction,
     hold_for_flag: CUfunction,
     multiprocessors: u32,
     /// Dynamic shared memory by which no two occupying blocks share a multiprocessor.
     occupying_bytes: u32,
 }
+
+/// The kernels that walk over elements for one purpose, by kind of content and width of an element.
+struct Walkers {
+    moved: [CUfunction; 4],
+    column: [CUfunction; 4],
+}
+
+const ONE_THREAD: Grid = Grid { blocks: 1, threads: 1, shared_bytes: 0 };
 
 /// Content of a stretch of elements, to be written or verified.
 #[derive(Clone, Copy, Debug)]
@@ -58,10 +64,8 @@ impl Kernels {
             Ok(functions)
         };
         let kernels = Kernels {
-            fill_moved: each("fill_moved")?,
-            fill_column: each("fill_column")?,
-            verify_moved: each("verify_moved")?,
-            verify_column: each("verify_column")?,
+            fill: Walkers { moved: each("fill_moved")?, column: each("fill_column")? },
+            verify: Walkers { moved: each("verify_moved")?, column: each("verify_column")? },
             occupy: named("occupy".to_owned())?,
             hold_for_flag: named("hold_for_flag".to_owned())?,
             multiprocessors: device.multiprocessors,
@@ -85,9 +89,7 @@ impl Kernels {
     ) -> Result<()> {
         let mut complement = if complement { u64::MAX } else { 0 };
         // SAFETY: promised by the caller.
-        unsafe {
-            self.walk((&self.fill_moved, &self.fill_column), stretch, seed, content, &raw mut complement as P, stream)
-        }
+        unsafe { self.walk(&self.fill, stretch, seed, content, &raw mut complement as P, stream) }
     }
 
     /// Compares elements; `found` is two numbers in device memory, 0 and all ones before: wrong ones, and the first of them.
@@ -103,16 +105,14 @@ impl Kernels {
         stream: CUstream,
     ) -> Result<()> {
         // SAFETY: promised by the caller.
-        unsafe {
-            self.walk((&self.verify_moved, &self.verify_column), stretch, seed, content, &raw mut found as P, stream)
-        }
+        unsafe { self.walk(&self.verify, stretch, seed, content, &raw mut found as P, stream) }
     }
 
     /// # Safety
     /// As [`Kernels::fill`]; `last` points to the last parameter of the kernel, eight bytes.
     unsafe fn walk(
         &self,
-        (moved, column): (&[CUfunction; 4], &[CUfunction; 4]),
+        walkers: &Walkers,
         stretch: Stretch,
         mut seed: u64,
         content: Content,
@@ -125,20 +125,25 @@ impl Kernels {
         }
         let width = WIDTHS.iter().position(|width| *width == element_bytes).unwrap_or(0);
         let blocks = elements.div_ceil(u64::from(THREADS)).min(u64::from(self.multiprocessors) * 8) as u32;
-        let grid = (blocks, THREADS, 0);
+        let grid = Grid { blocks, threads: THREADS, shared_bytes: 0 };
         let (address, elements, seed) = (&raw mut address as P, &raw mut elements as P, &raw mut seed as P);
         // SAFETY: parameters as in kernels/README.md, alive until the launch returns; the memory is promised by the caller.
         unsafe {
             match content {
                 Content::Moved { mut rank, mut first } => {
                     let (rank, first) = (&raw mut rank as P, &raw mut first as P);
-                    driver::launch(moved[width], grid, stream, &mut [address, elements, seed, rank, first, last])
+                    driver::launch(
+                        walkers.moved[width],
+                        grid,
+                        stream,
+                        &mut [address, elements, seed, rank, first, last],
+                    )
                 }
                 Content::Column { address: mut numbers, mut length, mut first } => {
                     let (numbers, length) = (&raw mut numbers as P, &raw mut length as P);
                     let first = &raw mut first as P;
                     let mut parameters = [address, elements, seed, numbers, length, first, last];
-                    driver::launch(column[width], grid, stream, &mut parameters)
+                    driver::launch(walkers.column[width], grid, stream, &mut parameters)
                 }
             }
         }
@@ -150,7 +155,8 @@ impl Kernels {
         let (turns, mut nanoseconds) = turns(nanoseconds, self.multiprocessors);
         let (mut side_by_side, mut sink) = (u64::from(self.multiprocessors) * u64::from(THREADS), 0u64);
         let mut parameters = [&raw mut nanoseconds as P, &raw mut side_by_side as P, &raw mut sink as P];
-        let grid = (turns * self.multiprocessors, THREADS, self.occupying_bytes);
+        let blocks = turns * self.multiprocessors;
+        let grid = Grid { blocks, threads: THREADS, shared_bytes: self.occupying_bytes };
         // SAFETY: parameters as in kernels/README.md; the sink may be null.
         unsafe { driver::launch(self.occupy, grid, stream, &mut parameters) }
     }
@@ -161,7 +167,8 @@ impl Kernels {
     /// `flag` is memory shared by host and device, `late` device memory, both four bytes that outlive the wait.
     pub unsafe fn hold_for_flag(
         &self,
-        (mut flag, mut late): (CUdeviceptr, CUdeviceptr),
+        mut flag: CUdeviceptr,
+        mut late: CUdeviceptr,
         mut value: u32,
         mut most_nanoseconds: u64,
         stream: CUstream,
@@ -169,7 +176,7 @@ impl Kernels {
         let most = &raw mut most_nanoseconds as P;
         let mut parameters = [&raw mut flag as P, &raw mut value as P, most, &raw mut late as P];
         // SAFETY: promised by the caller.
-        unsafe { driver::launch(self.hold_for_flag, (1, 1, 0), stream, &mut parameters) }
+        unsafe { driver::launch(self.hold_for_flag, ONE_THREAD, stream, &mut parameters) }
     }
 }
 

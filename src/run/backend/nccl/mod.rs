@@ -36,6 +36,7 @@ mod unique_id;
 mod window_check;
 mod windows;
 
+pub use abi::CtaLimits;
 pub use device::Placing;
 pub use environment::Environment;
 pub use library::Library;
@@ -182,7 +183,7 @@ impl Backend for NcclBackend {
             library,
             driver: self.driver,
             capability: device.capability,
-            least_ctas: self.maker.ctas.0.and_then(|least| u32::try_from(least).ok()),
+            least_ctas: self.maker.ctas.least,
             forced_ctas: self.forced_ctas,
         };
         if let Some(reason) = capabilities.skip_reason(binding) {

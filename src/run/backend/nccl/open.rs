@@ -1,6 +1,7 @@
 //! From options to a backend: driver, device, library, kernels, and the facts on which all ranks must agree before
 //! timing.
 
+use super::abi::CtaLimits;
 use super::clock::DeviceClock;
 use super::communicator::{self, Maker};
 use super::data::Scratch;
@@ -41,8 +42,8 @@ pub struct Options {
     pub library: Option<PathBuf>,
     /// The file of cuBLAS; without it that of the driver's CUDA.
     pub cublas: Option<PathBuf>,
-    /// Fewest and most thread blocks that NCCL's kernels may take in all cases.
-    pub ctas: (Option<u32>, Option<u32>),
+    /// Limits to thread blocks in all cases.
+    pub ctas: CtaLimits,
     /// Kinds of buffers that NCCL must support, because no other is requested.
     pub buffers: Buffers,
     /// Time limits of everything that may hang.
@@ -168,9 +169,9 @@ impl Opened {
         let library = *library;
         // The same on all ranks, including those with a device for themselves, or their numbers of channels would
         // differ.
-        let sharing = environment::SHARING_CTAS.max(options.ctas.0.unwrap_or(0));
-        let most = options.ctas.1.or(placing.share_gpu.then_some(sharing));
-        let ctas = (options.ctas.0.map(|few| few as i32), most.map(|many| many as i32));
+        let sharing = environment::SHARING_CTAS.max(options.ctas.least.unwrap_or(0));
+        let most = options.ctas.most.or(placing.share_gpu.then_some(sharing));
+        let ctas = CtaLimits { least: options.ctas.least, most };
         let deadline = options.deadlines.communicator.unwrap_or(communicator::DEADLINE);
         let mut cold =
             [Located { value: (device.cache_bytes / u64::from(ranks_on_device)) as f64, rank: world.rank() as i32 }];

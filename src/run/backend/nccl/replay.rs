@@ -134,8 +134,8 @@ impl<'b> NcclReplayer<'b> {
         backend.scratch.clear();
         let mut slots = Vec::with_capacity(program.slots.len());
         for (index, slot) in program.slots.iter().enumerate() {
-            let at = place(program.groups[slot.op as usize]).ok_or_else(|| unconnected(slot))?;
-            let mut call = prepare(backend, binding, program, slot, at)?;
+            let (group, me) = place(program.groups[slot.op as usize]).ok_or_else(|| unconnected(slot))?;
+            let mut call = prepare(backend, binding, program, slot, group, me)?;
             call.send_offset = regions.send[index].offset;
             call.receive_offset = regions.receive[index].offset;
             slots.push(call);
@@ -275,7 +275,8 @@ fn prepare(
     binding: &ReplayBinding,
     program: &ReplayProgram,
     slot: &Slot,
-    (group, me): (&[u32], u32),
+    group: &[u32],
+    me: u32,
 ) -> Result<SlotCall> {
     let op = program.op_of(slot);
     let geometry = &program.geometries[slot.op as usize];
@@ -304,11 +305,8 @@ fn prepare(
             let prepared = Prepared::new(library, &view, op.element, operation)?;
             let offset = result_offset(&view);
             let data = Data::new(&view, op.element, reduce_op, offset, binding.seed, &mut backend.scratch);
-            let communicator = backend.communicator(
-                binding.first_groups_number + axis,
-                op.axis,
-                backend.maker.ctas.1.map(|blocks| blocks as u32),
-            )?;
+            let communicator =
+                backend.communicator(binding.first_groups_number + axis, op.axis, backend.maker.ctas.most)?;
             let crossing = crossing_bytes(op, geometry, me);
             return Ok(call(prepared, data, communicator, backend.axis_streams[axis], crossing, false));
         }

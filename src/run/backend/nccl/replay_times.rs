@@ -35,7 +35,15 @@ impl EventSpan {
 }
 
 /// Room for the times of calls under way, by axis.
-pub(super) struct Intervals(Vec<(usize, u64, u64)>);
+pub(super) struct Intervals(Vec<Interval>);
+
+/// A time in which a call of an axis was under way, in nanoseconds since the replay began. Ordered by axis, then by time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Interval {
+    axis: usize,
+    begin: u64,
+    end: u64,
+}
 
 impl Intervals {
     pub fn with_room(spans: usize) -> Intervals {
@@ -52,7 +60,7 @@ impl Intervals {
                 SpanKind::Waiting { axis } => times.axes[axis].waiting_nanoseconds += took()?,
                 SpanKind::UnderWay { axis } => {
                     let begin = driver::nanoseconds_between(first, span.begin)? as u64;
-                    self.0.push((axis, begin, begin + took()?));
+                    self.0.push(Interval { axis, begin, end: begin + took()? });
                 }
             }
         }
@@ -66,10 +74,10 @@ impl Intervals {
 }
 
 /// By axis, the total length of the union of the sorted intervals.
-fn unions(sorted: &[(usize, u64, u64)]) -> [u64; Axis::ALL.len()] {
+fn unions(sorted: &[Interval]) -> [u64; Axis::ALL.len()] {
     let mut lengths = [0; Axis::ALL.len()];
     let mut until = (usize::MAX, 0);
-    for (axis, begin, end) in sorted {
+    for Interval { axis, begin, end } in sorted {
         let covered = if until.0 == *axis { until.1 } else { 0 };
         lengths[*axis] += end.saturating_sub(covered.max(*begin));
         until = (*axis, covered.max(*end));
@@ -83,7 +91,8 @@ mod tests {
 
     #[test]
     fn calls_of_one_axis_that_overlap_count_once_and_those_of_others_apart() {
-        let sorted = [(0, 10, 20), (0, 15, 18), (0, 19, 30), (0, 50, 60), (2, 0, 5), (2, 12, 13)];
+        let sorted = [(0, 10, 20), (0, 15, 18), (0, 19, 30), (0, 50, 60), (2, 0, 5), (2, 12, 13)]
+            .map(|(axis, begin, end)| Interval { axis, begin, end });
         let lengths = unions(&sorted);
         assert_eq!((lengths[0], lengths[1], lengths[2]), (30, 0, 6));
     }

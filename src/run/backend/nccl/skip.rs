@@ -1,5 +1,6 @@
 //! Cases that NCCL, its version, the driver or the device cannot execute, with the reason as a sentence.
 
+use super::abi::CtaLimits;
 use super::environment::ForcedCtas;
 use super::graph;
 use super::library::{Library, Version};
@@ -59,7 +60,7 @@ impl Capabilities<'_> {
             }
             Buffers::Registered | Buffers::Symmetric => {}
         }
-        if let Some(reason) = self.forced_ctas.conflict_with((None, variant.max_ctas)) {
+        if let Some(reason) = self.forced_ctas.conflict_with(CtaLimits { least: None, most: variant.max_ctas }) {
             return Some(format!("of thread blocks at most {reason}"));
         }
         if let (Some(most), Some(least)) =

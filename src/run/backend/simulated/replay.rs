@@ -44,7 +44,7 @@ pub(super) struct SimulatedReplayer<'b> {
     /// By rank and axis: collectives that were started.
     turns: Vec<u32>,
     runnable: Vec<u32>,
-    messages: HashMap<(u32, u32, u32), VecDeque<End>>,
+    messages: HashMap<Route, VecDeque<End>>,
 }
 
 /// The groups of one axis.
@@ -70,6 +70,14 @@ struct GroupState {
 struct Gathering {
     latest: u64,
     arrived: Vec<(u32, u32)>,
+}
+
+/// The way of messages: from rank to rank, and which of those between the two.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Route {
+    from: u32,
+    to: u32,
+    stream: u32,
 }
 
 /// One end of a message whose other end has not arrived.
@@ -198,12 +206,17 @@ impl<'b> SimulatedReplayer<'b> {
             Movement::Together => self.join(program, rank, index),
             Movement::Send { to, stream } => {
                 let to = self.peer(rank, to)?;
-                self.match_message((rank, to, stream), End { rank, slot: index, at: clock, sends: true }, program, op)
+                self.match_message(
+                    Route { from: rank, to, stream },
+                    End { rank, slot: index, at: clock, sends: true },
+                    program,
+                    op,
+                )
             }
             Movement::Receive { from, stream } => {
                 let from = self.peer(rank, from)?;
                 self.match_message(
-                    (from, rank, stream),
+                    Route { from, to: rank, stream },
                     End { rank, slot: index, at: clock, sends: false },
                     program,
                     op,
@@ -255,14 +268,14 @@ impl<'b> SimulatedReplayer<'b> {
         Ok(())
     }
 
-    fn match_message(&mut self, key: (u32, u32, u32), end: End, program: &ReplayProgram, op: usize) -> Result<()> {
-        let queue = self.messages.entry(key).or_default();
+    fn match_message(&mut self, route: Route, end: End, program: &ReplayProgram, op: usize) -> Result<()> {
+        let queue = self.messages.entry(route).or_default();
         let Some(other) = queue.pop_front_if(|other| other.sends != end.sends) else {
             queue.push_back(end);
             return Ok(());
         };
         let bytes = program.geometries[op].bytes_total.0 as f64;
-        let hop = self.hop(key.0, key.1);
+        let hop = self.hop(route.from, route.to);
         let at = later(other.at.max(end.at), nanoseconds(message_seconds(hop, bytes)), self.noise.factor());
         self.done(other.rank, other.slot, at);
         self.done(end.rank, end.slot, at);

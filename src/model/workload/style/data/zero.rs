@@ -34,6 +34,13 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
     ops
 }
 
+/// What a bucket holds: the symbol of its element's size in formulas, and the type.
+#[derive(Clone, Copy)]
+struct Carried {
+    symbol: &'static str,
+    element: ElementType,
+}
+
 struct Bucketed<'a> {
     step: &'a TrainingStep<'a>,
     stage: u32,
@@ -101,23 +108,24 @@ impl Bucketed<'_> {
         self.op(Collective::AllGather, self.parameters(), run, when, Overlap::Exposed, source)
     }
 
-    fn gradients(&self) -> (&'static str, ElementType) {
-        ("Eg", self.step.training.data.gradient_element_type)
+    fn gradients(&self) -> Carried {
+        Carried { symbol: "Eg", element: self.step.training.data.gradient_element_type }
     }
 
-    fn parameters(&self) -> (&'static str, ElementType) {
-        ("Ep", self.step.training.data.parameter_element_type)
+    fn parameters(&self) -> Carried {
+        Carried { symbol: "Ep", element: self.step.training.data.parameter_element_type }
     }
 
     fn op(
         &self,
         collective: Collective,
-        (symbol, element): (&str, ElementType),
+        carried: Carried,
         run: &Run,
         when: When,
         overlap: Overlap,
         source: &str,
     ) -> Op {
+        let Carried { symbol, element } = carried;
         let bytes = element.size() * run.elements;
         let which = if run.last { "the last bucket".to_owned() } else { format!("{} of the buckets", run.buckets) };
         let why = format!(

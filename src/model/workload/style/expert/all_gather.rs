@@ -5,7 +5,7 @@
 //! routing. The routing map is a byte for each token and expert; results are reduced in the type of the probabilities,
 //! assumed to be float32.
 
-use super::layer::{Call, ExpertLayer};
+use super::layer::{Call, ExpertLayer, Factor};
 use crate::workload::Op;
 use crate::workload::when::Pass;
 use Collective::{AllGather, ReduceScatter};
@@ -16,8 +16,14 @@ use commgauge_base::error::Result;
 
 pub(super) fn ops(layer: &ExpertLayer) -> Result<Vec<Op>> {
     let (activation, axis) = (layer.step.activation(), layer.axis_of_all());
-    let tokens = [("N", layer.tokens), ("e", layer.ep), ("etp", layer.etp), ("h", layer.hidden)];
-    let choices = [("N", layer.tokens), ("e", layer.ep), ("etp", layer.etp), ("experts", layer.mixture.experts)];
+    let tokens =
+        [Factor("N", layer.tokens), Factor("e", layer.ep), Factor("etp", layer.etp), Factor("h", layer.hidden)];
+    let choices = [
+        Factor("N", layer.tokens),
+        Factor("e", layer.ep),
+        Factor("etp", layer.etp),
+        Factor("experts", layer.mixture.experts),
+    ];
     let mut ops = Vec::new();
     for pass in layer.forward_passes() {
         let op = |collective, element, what, factors: &[_]| {

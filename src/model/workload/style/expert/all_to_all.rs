@@ -6,7 +6,7 @@
 //! the probabilities, assumed to be float32 (`--moe-router-dtype fp32`, which its documentation recommends). Every
 //! call of the forward pass has its mirror image in the backward pass, except the counts, which are stored.
 
-use super::layer::{Call, ExpertLayer};
+use super::layer::{Call, ExpertLayer, Factor, Way};
 use crate::layout::Axis;
 use crate::workload::Op;
 use crate::workload::when::Pass;
@@ -47,20 +47,21 @@ fn forward(layer: &ExpertLayer, parts: &Parts, pass: Pass) -> Result<Vec<Op>> {
                all wait for it (Megatron-LM core/transformer/moe/token_dispatcher.py, preprocess)",
     };
     let experts = layer.mixture.experts;
-    let mut ops = vec![layer.op(counts, &[("etp", layer.etp), ("e", layer.ep), ("experts", experts)])?];
+    let mut ops =
+        vec![layer.op(counts, &[Factor("etp", layer.etp), Factor("e", layer.ep), Factor("experts", experts)])?];
     let dispatch = call(
         parts.dispatched,
         "dispatch, tokens to their experts (Megatron-LM core/transformer/moe/token_dispatcher.py, dispatch_all_to_all)",
     );
-    ops.push(layer.exchange(dispatch, ("h", layer.hidden), false)?);
+    ops.push(layer.exchange(dispatch, Factor("h", layer.hidden), Way::ToExperts)?);
     if let Some(scales) = parts.scales {
-        ops.push(layer.exchange(call(Float32, SCALES), ("h/128", scales), false)?);
+        ops.push(layer.exchange(call(Float32, SCALES), Factor("h/128", scales), Way::ToExperts)?);
     }
     let probabilities = call(
         Float32,
         "dispatch of the probabilities (Megatron-LM core/transformer/moe/token_dispatcher.py, dispatch_all_to_all)",
     );
-    ops.push(layer.exchange(probabilities, ("1", 1), false)?);
+    ops.push(layer.exchange(probabilities, Factor("1", 1), Way::ToExperts)?);
     if layer.etp > 1 {
         ops.extend(forward_within_experts(layer, parts, pass)?);
     }
@@ -69,7 +70,7 @@ fn forward(layer: &ExpertLayer, parts: &Parts, pass: Pass) -> Result<Vec<Op>> {
         "combine, results to where the tokens came from, never in 8 bits (Megatron-LM core/transformer/moe/token_dispatcher.py, \
          combine_all_to_all; arXiv 2412.19437 section 3.3.3)",
     );
-    ops.push(layer.exchange(combine, ("h", layer.hidden), true)?);
+    ops.push(layer.exchange(combine, Factor("h", layer.hidden), Way::Back)?);
     Ok(ops)
 }
 
@@ -78,7 +79,7 @@ const SCALES: &str = "one scale for each 128 elements in 8 bits, beside the toke
 fn forward_within_experts(layer: &ExpertLayer, parts: &Parts, pass: Pass) -> Result<Vec<Op>> {
     let gather = |element, what| Call { pass, axis: Axis::Etp, collective: Collective::AllGather, element, what };
     let received = layer.received_copies();
-    let of = |name, elements| [("etp", layer.etp), ("received", received), (name, elements)];
+    let of = |name, elements| [Factor("etp", layer.etp), Factor("received", received), Factor(name, elements)];
     let tokens = gather(
         parts.dispatched,
         "each part of an expert gets the tokens of all (token_dispatcher.py, dispatch_postprocess)",
@@ -107,9 +108,9 @@ fn backward(layer: &ExpertLayer, parts: &Parts) -> Result<Vec<Op>> {
         parts.dispatched,
         "combine backward, gradients of the results to the experts, in the type of dispatch (arXiv 2412.19437 section 3.3.3)",
     );
-    let mut ops = vec![layer.exchange(combine, ("h", layer.hidden), false)?];
+    let mut ops = vec![layer.exchange(combine, Factor("h", layer.hidden), Way::ToExperts)?];
     if let Some(scales) = parts.scales {
-        ops.push(layer.exchange(call(Float32, SCALES), ("h/128", scales), false)?);
+        ops.push(layer.exchange(call(Float32, SCALES), Factor("h/128", scales), Way::ToExperts)?);
     }
     if layer.etp > 1 {
         ops.extend(backward_within_experts(layer)?);
@@ -118,16 +119,16 @@ fn backward(layer: &ExpertLayer, parts: &Parts) -> Result<Vec<Op>> {
         layer.step.activation(),
         "dispatch backward, gradients of the tokens to where they came from, never in 8 bits (arXiv 2412.19437 section 3.3.3)",
     );
-    ops.push(layer.exchange(dispatch, ("h", layer.hidden), true)?);
+    ops.push(layer.exchange(dispatch, Factor("h", layer.hidden), Way::Back)?);
     let probabilities = call(Float32, "gradients of the probabilities to where they came from (token_dispatcher.py)");
-    ops.push(layer.exchange(probabilities, ("1", 1), true)?);
+    ops.push(layer.exchange(probabilities, Factor("1", 1), Way::Back)?);
     Ok(ops)
 }
 
 fn backward_within_experts(layer: &ExpertLayer) -> Result<Vec<Op>> {
     let call = |collective, element, what| Call { pass: Pass::Backward, axis: Axis::Etp, collective, element, what };
     let received = layer.received_copies();
-    let of = |name, elements| [("etp", layer.etp), ("received", received), (name, elements)];
+    let of = |name, elements| [Factor("etp", layer.etp), Factor("received", received), Factor(name, elements)];
     use Collective::{AllGather, ReduceScatter};
     let gradients = call(AllGather, Float32, "backward of the sum over the parts of an expert");
     let tokens = call(ReduceScatter, layer.step.activation(), "backward of the gather of tokens");

@@ -30,6 +30,17 @@ pub(super) struct ExpertLayer<'a> {
     pub etp: u64,
 }
 
+/// A factor of a number of elements: its symbol in formulas, and its value.
+#[derive(Clone, Copy)]
+pub(super) struct Factor(pub &'static str, pub u64);
+
+/// Which way tokens go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    ToExperts,
+    Back,
+}
+
 /// One call before its size: the common properties of the list of calls.
 pub(super) struct Call {
     pub pass: Pass,
@@ -74,9 +85,9 @@ impl<'a> ExpertLayer<'a> {
         }
     }
 
-    /// A call with a buffer of this many bytes, given as factors with their names: `[("N", 4096), ("h", 7168)]`. The
+    /// A call with a buffer of this many bytes, given as factors, such as `N` = 4096 and `h` = 7168. The
     /// bytes of an element are added.
-    pub(super) fn op(&self, call: Call, factors: &[(&str, u64)]) -> Result<Op> {
+    pub(super) fn op(&self, call: Call, factors: &[Factor]) -> Result<Op> {
         let Call { pass, axis, collective, element, what } = call;
         let (bytes, formula) = self.bytes(element, factors)?;
         Ok(Op {
@@ -86,11 +97,11 @@ impl<'a> ExpertLayer<'a> {
         })
     }
 
-    /// An all_to_all_v of this many elements for each copy of a token, to the experts or back.
-    pub(super) fn exchange(&self, call: Call, (name, elements_per_copy): (&str, u64), back: bool) -> Result<Op> {
+    /// An all_to_all_v of this many elements for each copy of a token.
+    pub(super) fn exchange(&self, call: Call, elements_per_copy: Factor, way: Way) -> Result<Op> {
         let k = self.mixture.experts_per_token;
-        let op = self.op(call, &[("N", self.tokens), ("K", k), (name, elements_per_copy)])?;
-        let splits = self.splits(elements_per_copy, back);
+        let op = self.op(call, &[Factor("N", self.tokens), Factor("K", k), elements_per_copy])?;
+        let splits = self.splits(elements_per_copy.1, way);
         let e = self.ep;
         let mut op = Op { splits, overlap: self.overlap(), ..op };
         let busiest = op.wire_bytes(e as u32, 1).unwrap_or(0);
@@ -118,9 +129,9 @@ impl<'a> ExpertLayer<'a> {
             ElementType::Uint8,
             Bytes(copies),
             self.ep as u32,
-            &self.splits(1, false),
+            &self.splits(1, Way::ToExperts),
         );
-        match (self.splits(1, false), geometry) {
+        match (self.splits(1, Way::ToExperts), geometry) {
             (Splits::Routed(_), Ok(geometry)) => {
                 (0..self.ep as u32).map(|rank| geometry.receive_elements(rank, 0)).max().unwrap_or(copies)
             }
@@ -128,13 +139,13 @@ impl<'a> ExpertLayer<'a> {
         }
     }
 
-    fn splits(&self, elements_per_token: u64, back: bool) -> Splits {
+    fn splits(&self, elements_per_token: u64, way: Way) -> Splits {
         let choices = &self.step.training.expert;
         let drops = choices.capacity_factor.is_some_and(|factor| factor < 1.0);
         if choices.routing == Routing::Uniform && !drops {
             return Splits::Equal;
         }
-        Splits::Routed(routed(self.step.training, self.mixture, elements_per_token, back))
+        Splits::Routed(routed(self.step.training, self.mixture, elements_per_token, way == Way::Back))
     }
 
     /// Only a schedule that pairs micro-batches hides the exchange.
@@ -143,10 +154,10 @@ impl<'a> ExpertLayer<'a> {
         if pairs && self.step.stages.count() > 1 { Overlap::SteadyState } else { Overlap::Exposed }
     }
 
-    fn bytes(&self, element: ElementType, factors: &[(&str, u64)]) -> Result<(u64, String)> {
+    fn bytes(&self, element: ElementType, factors: &[Factor]) -> Result<(u64, String)> {
         let size = element.size();
-        let product = factors.iter().try_fold(u128::from(size), |product, (_, factor)| {
-            product.checked_mul(u128::from(*factor)).filter(|bytes| *bytes < MOST_BYTES)
+        let product = factors.iter().try_fold(u128::from(size), |product, factor| {
+            product.checked_mul(u128::from(factor.1)).filter(|bytes| *bytes < MOST_BYTES)
         });
         let together = product.and_then(|bytes| bytes.checked_mul(u128::from(self.ep) * u128::from(self.etp)));
         let Some(bytes) = product.filter(|_| together.is_some_and(|together| together < MOST_BYTES)) else {
@@ -155,8 +166,8 @@ impl<'a> ExpertLayer<'a> {
                 self.mixture.experts_per_token, self.hidden
             )));
         };
-        let names: Vec<_> = factors.iter().map(|(name, _)| *name).collect();
-        let numbers: Vec<_> = factors.iter().map(|(_, factor)| factor.to_string()).collect();
+        let names: Vec<_> = factors.iter().map(|factor| factor.0).collect();
+        let numbers: Vec<_> = factors.iter().map(|factor| factor.1.to_string()).collect();
         let formula = format!("{}*E = {}*{size} B = {bytes} B", names.join("*"), numbers.join("*"));
         Ok((bytes as u64, formula))
     }
