@@ -83,7 +83,7 @@ pub struct DeviceSpread {
     /// Temperature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_celsius: Option<(f64, f64)>,
-    /// Why any of them was held back, by name.
+    /// Why any of them was throttled, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub throttle_reasons: Vec<String>,
 }
