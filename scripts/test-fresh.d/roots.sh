@@ -49,7 +49,7 @@ copy_root() { # FROM TO
     cp -a --reflink=auto "$1" "$2"
     cp /etc/resolv.conf "$2/etc/resolv.conf"
     # As every installed machine has it, and debootstrap leaves out.
-    printf '127.0.0.1 localhost\n' >"$2/etc/hosts"
+    printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$2/etc/hosts"
 }
 
 # What leads astray: a clang that was unpacked without its libclang, libclang-cpp, MPICH as the only MPI. python3 and git are not there

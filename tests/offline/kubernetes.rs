@@ -152,7 +152,7 @@ fn played(run: i32, judge: i32) -> String {
 /// reaches once `up` is there. The launcher of MPI is a script that notes that it was called.
 fn waiting(folder: &Path, shim: &Path, seconds: &str) -> Command {
     let version =
-        if common::FAMILY == "open-mpi" { "mpirun (Open MPI) 4.1.4" } else { "HYDRA build details: Version: 4.0" };
+        if common::FAMILY == "open-mpi" { "mpirun (Open MPI) 4.1.4" } else { "HYDRA build details:\n    Version: 4.0.2" };
     for (name, line) in [
         ("ssh", "[ -e up ]".to_owned()),
         ("mpirun", format!("if [ \"$1\" = --version ]; then echo '{version}'; else ls >launched; fi")),

@@ -4,7 +4,7 @@
 
 use super::published::published;
 use commgauge_base::element::ElementType;
-use commgauge_model::config::{Inferred, LatentAttention, Mixture, Model};
+use commgauge_model::config::{Indexer, Inferred, LatentAttention, Mixture, Model, QueryKeyNorm};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -135,6 +135,12 @@ pub struct Shape {
     pub experts: Option<Mixture>,
     /// Multi-head latent attention.
     pub latent_attention: Option<LatentAttention>,
+    /// Norms of queries and keys.
+    pub query_key_norm: QueryKeyNorm,
+    /// Bias on the output projection to the vocabulary.
+    pub output_projection_bias: bool,
+    /// What chooses the tokens of sparse attention.
+    pub indexer: Option<Indexer>,
 }
 
 impl ModelDocument {
@@ -187,6 +193,9 @@ impl Shape {
             prediction_layers: model.prediction_layers,
             experts: model.mixture.clone(),
             latent_attention: model.latent_attention.clone(),
+            query_key_norm: model.query_key_norm,
+            output_projection_bias: model.output_projection_bias,
+            indexer: model.indexer,
         }
     }
 }
@@ -215,7 +224,7 @@ fn kinds(model: &Model) -> Vec<LayerKind> {
 
 fn layer_kind(model: &Model, kind: Kind, ranges: Vec<[u32; 2]>) -> LayerKind {
     let first = ranges.first().map_or(0, |range| range[0]);
-    let (attention, norms) = (model.attention_parameters(1), 2 * model.norm_parameters());
+    let (attention, norms) = (model.attention_parameters(1), model.layer_norm_parameters());
     let parameters = model.layer_parameters(first, 1);
     let of_experts = |parameters: u64| if kind == Kind::Experts { parameters } else { 0 };
     LayerKind {

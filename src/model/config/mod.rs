@@ -20,7 +20,7 @@ mod suite_work;
 
 pub use document::{Place, Table};
 pub use machine::{Expectation, Limit, Machine};
-pub use model::{Family, Inferred, LatentAttention, Mixture, Model, SlidingWindow};
+pub use model::{Family, Indexer, Inferred, LatentAttention, Mixture, Model, QueryKeyNorm, SlidingWindow};
 pub use peer::Peer;
 pub use settings::{ROUNDS_WITHIN, RunSettings};
 pub use shipped::{Shipped, is_embedded, published, read_text};

@@ -4,6 +4,7 @@
 //! parameters.
 
 mod check;
+mod facts;
 mod family;
 mod fields;
 pub(in crate::config) mod find;
@@ -15,6 +16,7 @@ mod read;
 mod read_experts;
 #[cfg(test)]
 mod read_tests;
+mod read_windows;
 mod unique_json;
 
 pub use family::Family;
@@ -61,6 +63,10 @@ pub struct Model {
     /// Attention and feed-forward read the same input and are added together, so that tensor parallelism may reduce both
     /// at once (GPT-J's form of a layer).
     pub parallel_residual: bool,
+    /// Norms of queries and keys.
+    pub query_key_norm: QueryKeyNorm,
+    /// Bias on the output projection to the vocabulary.
+    pub output_projection_bias: bool,
     /// Name of the activation function, if the file has one. Whether the feed-forward is gated follows from the
     /// family.
     pub activation: Option<String>,
@@ -72,6 +78,8 @@ pub struct Model {
     pub mixture: Option<Mixture>,
     /// Low-rank attention, where the model has it.
     pub latent_attention: Option<LatentAttention>,
+    /// Which tokens latent attention looks at is chosen by an indexer, where the model has one.
+    pub indexer: Option<Indexer>,
     /// Further layers that predict tokens beyond the next one (`num_nextn_predict_layers`); not among `layers`.
     pub prediction_layers: u32,
     /// What a suite changed, such as `num_hidden_layers 2 of 32`; part of the name that is shown.
@@ -102,6 +110,29 @@ pub struct LatentAttention {
     pub rotary_dimension: u64,
     /// Width of a value head.
     pub value_dimension: u64,
+}
+
+/// Chooses the tokens of sparse attention (DeepSeek-V3.2-Exp; transformers, `models/deepseek_v32`, `DeepseekV32Indexer`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Indexer {
+    /// Its heads.
+    pub heads: u64,
+    /// Width of a head.
+    pub head_dimension: u64,
+    /// Tokens that it keeps.
+    pub tokens: u64,
+}
+
+/// Norms of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QueryKeyNorm {
+    /// There are none.
+    None,
+    /// As wide as a head, the same for all heads.
+    EachHead,
+    /// As wide as all heads together.
+    AllHeads,
 }
 
 /// A field that the file leaves out.

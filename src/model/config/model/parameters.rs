@@ -7,7 +7,7 @@
 //! Only parameters that training updates by gradients are counted. DeepSeek's `e_score_correction_bias`, one number
 //! for each expert, is updated by a separate rule and not counted.
 
-use super::{LatentAttention, Mixture, Model};
+use super::{Indexer, LatentAttention, Mixture, Model, QueryKeyNorm};
 
 impl Model {
     /// All parameters, without the layers that predict further tokens.
@@ -31,7 +31,8 @@ impl Model {
 
     /// Parameters of the output projection; 0 where it shares the word embedding.
     pub fn output_projection_parameters(&self) -> u64 {
-        if self.tied_embeddings { 0 } else { self.vocabulary * self.hidden }
+        let bias = if self.output_projection_bias { self.vocabulary } else { 0 };
+        bias + if self.tied_embeddings { 0 } else { self.vocabulary * self.hidden }
     }
 
     /// Parameters of the layers that predict further tokens, which [`Model::parameters`] leaves out. Each is one more
@@ -61,7 +62,7 @@ impl Model {
             }
             _ => self.dense_feed_forward_parameters(tensor_parallel),
         };
-        self.attention_parameters(tensor_parallel) + feed_forward + 2 * self.norm_parameters()
+        self.attention_parameters(tensor_parallel) + feed_forward + self.layer_norm_parameters()
     }
 
     /// Parameters of one layer that take part in the computation of one token.
@@ -89,10 +90,30 @@ impl Model {
         of_layers + words + self.position_parameters() + behind
     }
 
-    /// One norm as wide as the residual stream: a weight, and in the GPT families a bias. Every layer has two, and one
-    /// follows the last layer. Never divided.
+    /// One norm as wide as the residual stream: a weight, and in the GPT families a bias. One follows the last layer. Never
+    /// divided.
     pub fn norm_parameters(&self) -> u64 {
-        if self.family.has_norm_bias() { 2 * self.hidden } else { self.hidden }
+        if self.family.facts().norm_bias { 2 * self.hidden } else { self.hidden }
+    }
+
+    /// The norms of a layer as wide as the residual stream: two in most families. Never divided.
+    pub fn layer_norm_parameters(&self) -> u64 {
+        self.norms_per_layer() * self.norm_parameters()
+    }
+
+    /// Norms as wide as the residual stream in each layer.
+    pub fn norms_per_layer(&self) -> u64 {
+        self.family.facts().norms_per_layer
+    }
+
+    /// The norms of queries and of keys of a layer on one of `tensor_parallel` ranks. A norm over all heads is divided as the heads are.
+    pub fn query_key_norm_parameters(&self, tensor_parallel: u64) -> [u64; 2] {
+        match self.query_key_norm {
+            QueryKeyNorm::None => [0; 2],
+            QueryKeyNorm::EachHead => [self.head_dimension; 2],
+            QueryKeyNorm::AllHeads => [self.heads / tensor_parallel, (self.kv_heads / tensor_parallel).max(1)]
+                .map(|heads| heads * self.head_dimension),
+        }
     }
 
     /// Attention of one layer on one of `tensor_parallel` ranks: projections, their biases, norms of queries and keys,
@@ -145,8 +166,8 @@ impl Model {
         let keys_and_values = 2 * (self.kv_heads / t).max(1) * self.head_dimension;
         let biases = if self.query_key_value_bias { queries + keys_and_values } else { 0 }
             + if self.attention_output_bias { self.hidden } else { 0 };
-        let norms = if self.family.has_query_key_norm() { 2 * self.head_dimension } else { 0 };
-        let sinks = if self.family.has_attention_sinks() { self.heads / t } else { 0 };
+        let norms: u64 = self.query_key_norm_parameters(t).iter().sum();
+        let sinks = if self.family.facts().attention_sinks { self.heads / t } else { 0 };
         self.hidden * (2 * queries + keys_and_values) + biases + norms + sinks
     }
 
@@ -163,7 +184,16 @@ impl Model {
         // Only the projections down to the ranks have the bias, never those up from them.
         let biases = if self.query_key_value_bias { latent.query_rank.unwrap_or(0) + compressed_width } else { 0 }
             + if self.attention_output_bias { h } else { 0 };
-        queries + compressed + expanded + heads * latent.value_dimension * h + biases
+        let indexer = self.indexer_parameters();
+        queries + compressed + expanded + heads * latent.value_dimension * h + biases + indexer
+    }
+
+    /// The projections of the indexer of a layer, whole on every rank, and its norm of a weight and a bias; 0 without one.
+    pub fn indexer_parameters(&self) -> u64 {
+        let query_rank = self.latent_attention.as_ref().and_then(|latent| latent.query_rank).unwrap_or(0);
+        self.indexer.map_or(0, |Indexer { heads, head_dimension, .. }| {
+            query_rank * heads * head_dimension + self.hidden * (head_dimension + heads) + 2 * head_dimension
+        })
     }
 
     fn feed_forward_parameters(&self, width: u64, t: u64) -> u64 {

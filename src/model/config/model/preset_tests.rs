@@ -1,6 +1,6 @@
 //! The shipped models against the numbers of parameters that their makers published.
 
-use super::Model;
+use super::{Family, Model};
 use crate::config::Shipped;
 use std::path::Path;
 
@@ -194,4 +194,21 @@ fn every_shipped_model_is_in_the_list_with_its_source() {
         let total = shipped(name).parameters() as f64 * 1e-9;
         assert!(row.contains(&format!("| {total:.3} |")), "{row}: {total:.3}");
     }
+}
+
+#[test]
+fn the_defaults_of_every_class_of_transformers_have_as_many_parameters_as_it_counts() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/transformers");
+    let counts: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.join("parameters.json")).unwrap()).unwrap();
+    let counts = counts["parameters"].as_object().unwrap();
+    for (name, expected) in counts {
+        let file = folder.join(name).join("config.json");
+        let model = Model::read(&file, name, &std::fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(Some(model.parameters()), expected.as_u64(), "{name}");
+    }
+    let known = |family: &Family| counts.keys().any(|name| name.trim_end_matches("_text") == family.model_type());
+    // Kimi-K2's class is not part of transformers; it has the layers of DeepSeek-V3.
+    let missing: Vec<_> = Family::ALL.into_iter().filter(|family| !known(family)).collect();
+    assert_eq!(missing, [Family::KimiK2]);
 }

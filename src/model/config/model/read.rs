@@ -1,12 +1,12 @@
 //! Reads a Hugging Face config.json unchanged: the names of every field, and the meaning of an absent one.
 //!
-//! Experts are in `read_experts`. `fields` looks up fields, `family` has the properties of a family that no field
+//! Experts are in `read_experts`, windows of attention in `read_windows`. `fields` looks up fields, `family` has the properties of a family that no field
 //! states, `check` the invalid combinations of values.
 
 use super::check::{MOST_LAYERS, check};
 use super::family::Family;
 use super::fields::Fields;
-use super::{LatentAttention, Model, SlidingWindow, unique_json};
+use super::{Indexer, LatentAttention, Model, QueryKeyNorm, unique_json};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use serde_json::Value;
@@ -80,11 +80,17 @@ impl Fields<'_> {
             attention_output_bias,
             feed_forward_bias: self.feed_forward_bias(family)?,
             parallel_residual: self.parallel_residual(family)?,
+            query_key_norm: self.query_key_norm(family)?,
+            output_projection_bias: self.truth(&["lm_head_bias"])?.unwrap_or(false),
             activation: self.activation()?,
             element: self.element()?,
             sliding_window: self.sliding_window(family, layers)?,
-            mixture: if family.has_experts() { Some(self.mixture(family, feed_forward)?) } else { None },
+            mixture: match family.facts().experts {
+                Some(experts) => Some(self.mixture(family, experts, layers)?),
+                None => None,
+            },
             latent_attention,
+            indexer: self.indexer(family)?,
             prediction_layers: self.optional_from_zero(&["num_nextn_predict_layers"])?.unwrap_or(0) as u32,
             overrides: Vec::new(),
             inferred: Vec::new(),
@@ -101,13 +107,15 @@ impl Fields<'_> {
     }
 
     fn feed_forward(&self, family: Family, hidden: u64) -> Result<u64> {
-        match self.optional(FEED_FORWARD)? {
+        // Llama 4 has one width for its dense layers and another for its experts.
+        let named = if family == Family::Llama4 { &["intermediate_size_mlp"] } else { FEED_FORWARD };
+        match self.optional(named)? {
             Some(width) => Ok(width),
-            None if family.widens_four_times() => {
+            None if family.facts().widens_four_times => {
                 let why = format!("4 x n_embd {hidden}, the rule of {}", family.model_type());
                 Ok(self.infer("n_inner", 4 * hidden, why))
             }
-            None => Err(self.missing(FEED_FORWARD)),
+            None => Err(self.missing(named)),
         }
     }
 
@@ -128,7 +136,7 @@ impl Fields<'_> {
         if let Some(latent) = latent {
             return Ok(latent.plain_dimension + latent.rotary_dimension);
         }
-        match (self.optional(&["head_dim"])?, family.fixed_head_dimension()) {
+        match (self.optional(&["head_dim"])?, family.facts().head_dimension) {
             (Some(dimension), _) => Ok(dimension),
             (None, Some(fixed)) => Ok(self.infer("head_dim", fixed, format!("the default of {}", family.model_type()))),
             (None, None) if hidden.is_multiple_of(heads) => {
@@ -146,7 +154,7 @@ impl Fields<'_> {
         match self.first_anywhere(&[name]) {
             Some((_, value)) => self.truth_of(name, value),
             None => {
-                let default = family.ties_embeddings_by_default();
+                let default = family.facts().ties_embeddings;
                 Ok(self.infer(name, default, format!("the default of {}", family.model_type())))
             }
         }
@@ -154,12 +162,15 @@ impl Fields<'_> {
 
     /// Biases on queries, keys and values, and on the output.
     fn attention_bias(&self, family: Family) -> Result<(bool, bool)> {
+        let taken = family.facts().attention_bias;
         if let Some(stated) = self.truth(&["attention_bias", "qkv_bias"])? {
             // GPT-2's output projection has its bias in any case: its files have no such field.
-            let output = family == Family::Gpt2 || (stated && family.output_follows_attention_bias());
+            let output = match self.truth(&["attention_out_bias"])? {
+                Some(output) => output,
+                None => family == Family::Gpt2 || (stated && taken.output_follows),
+            };
             return Ok((stated, output));
         }
-        let taken = family.attention_bias();
         let field = if family == Family::Qwen2Moe { "qkv_bias" } else { "attention_bias" };
         Ok((self.infer(field, taken.query_key_value, taken.why), taken.output))
     }
@@ -169,7 +180,7 @@ impl Fields<'_> {
         Ok(match stated {
             Some(stated) => stated,
             None if family == Family::Llama => self.infer("mlp_bias", false, "the default of llama"),
-            None => family.has_feed_forward_bias(),
+            None => family.facts().feed_forward_bias,
         })
     }
 
@@ -178,12 +189,23 @@ impl Fields<'_> {
         Ok(match self.truth(&[name])? {
             Some(stated) => stated,
             None if family == Family::GptNeox => self.infer(name, true, "the default of gpt_neox"),
-            None => false,
+            None => family.facts().parallel_residual,
+        })
+    }
+
+    fn query_key_norm(&self, family: Family) -> Result<QueryKeyNorm> {
+        Ok(match (family, self.truth(&["use_qk_norm"])?) {
+            // Its norm of queries and keys has no parameters.
+            (Family::Llama4, _) => QueryKeyNorm::None,
+            (Family::Glm4Moe, Some(true)) => QueryKeyNorm::EachHead,
+            _ => family.facts().query_key_norm,
         })
     }
 
     fn activation(&self) -> Result<Option<String>> {
-        let Some((name, value)) = self.first(&["hidden_act", "activation_function"]) else { return Ok(None) };
+        let Some((name, value)) = self.first(&["hidden_act", "activation_function", "hidden_activation"]) else {
+            return Ok(None);
+        };
         match value.as_str() {
             Some(text) => Ok(Some(text.to_owned())),
             None => Err(self.wrong(name, format!("found {value}; accepted: a text such as \"silu\""))),
@@ -201,58 +223,14 @@ impl Fields<'_> {
         text.trim_start_matches("torch.").parse().map(Some).map_err(|problem| self.wrong(name, problem))
     }
 
-    fn sliding_window(&self, family: Family, layers: u32) -> Result<Option<SlidingWindow>> {
-        // Qwen files contain a width even if it is not in use.
-        if self.truth(&["use_sliding_window"])? == Some(false) {
-            return Ok(None);
-        }
-        let Some(tokens) = self.optional(&["sliding_window"])? else { return Ok(None) };
-        let qwen = matches!(family, Family::Qwen2 | Family::Qwen2Moe | Family::Qwen3 | Family::Qwen3Moe);
-        let windowed: Vec<u32> = match self.first(&["layer_types"]) {
-            Some((name, value)) => self.listed_windows(name, value, layers)?,
-            // Qwen's own rule: the first `max_window_layers` attend to everything.
-            None if qwen => {
-                if self.truth(&["use_sliding_window"])? != Some(true) {
-                    self.infer("use_sliding_window", false, format!("the default of {}", family.model_type()));
-                    return Ok(None);
-                }
-                (self.optional_from_zero(&["max_window_layers"])?.unwrap_or(0) as u32..layers).collect()
-            }
-            None if family == Family::GptOss => {
-                self.infer("layer_types", "sliding, full, sliding, ...", "the default of gpt_oss");
-                (0..layers).step_by(2).collect()
-            }
-            None => (0..layers).collect(),
-        };
-        Ok(Some(SlidingWindow { tokens, layers: windowed }).filter(|window| !window.layers.is_empty()))
-    }
-
-    fn listed_windows(&self, name: &str, value: &Value, layers: u32) -> Result<Vec<u32>> {
-        let accepted = "accepted: a list of \"sliding_attention\" and \"full_attention\"";
-        let listed = value.as_array().ok_or_else(|| self.wrong(name, format!("found {value}; {accepted}")))?;
-        if listed.len() as u64 != u64::from(layers) {
-            let problem = format!("names {} layers, num_hidden_layers is {layers}; they must agree", listed.len());
-            return Err(self.wrong(name, problem));
-        }
-        let mut windowed = Vec::new();
-        for (layer, kind) in (0..layers).zip(listed) {
-            match kind.as_str() {
-                Some("sliding_attention") => windowed.push(layer),
-                Some("full_attention") => {}
-                _ => return Err(self.wrong(name, format!("found {kind} for layer {layer}; {accepted}"))),
-            }
-        }
-        Ok(windowed)
-    }
-
     fn latent_attention(&self, family: Family) -> Result<Option<LatentAttention>> {
-        if family != Family::DeepseekV3 {
+        if !family.has_latent_attention() {
             return Ok(None);
         }
         let query_rank = match self.optional(&["q_lora_rank"])? {
             Some(rank) => Some(rank),
             None if self.is_absent("q_lora_rank") => {
-                Some(self.infer("q_lora_rank", 1536, "absent: the default of deepseek_v3"))
+                Some(self.infer("q_lora_rank", 1536, format!("absent: the default of {}", family.model_type())))
             }
             None => {
                 self.infer("q_lora_rank", Value::Null, "null: queries are not compressed");
@@ -265,6 +243,17 @@ impl Fields<'_> {
             plain_dimension: self.need(&["qk_nope_head_dim"])?,
             rotary_dimension: self.need(&["qk_rope_head_dim"])?,
             value_dimension: self.need(&["v_head_dim"])?,
+        }))
+    }
+
+    fn indexer(&self, family: Family) -> Result<Option<Indexer>> {
+        if family != Family::DeepseekV32 {
+            return Ok(None);
+        }
+        Ok(Some(Indexer {
+            heads: self.need(&["index_n_heads"])?,
+            head_dimension: self.need(&["index_head_dim"])?,
+            tokens: self.need(&["index_topk"])?,
         }))
     }
 }

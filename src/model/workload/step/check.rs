@@ -3,7 +3,7 @@
 use super::divisibility::must_divide;
 use super::{ServingStep, TrainingStep, experts};
 use crate::config::step::Linears;
-use crate::config::{Model, Place};
+use crate::config::{Model, Place, QueryKeyNorm};
 use crate::layout::Degrees;
 use commgauge_base::error::Result;
 
@@ -147,5 +147,25 @@ fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result::Result<()
             model.name
         ));
     }
+    undivided_attention(model, degrees)?;
     experts::shape(model, degrees)
+}
+
+/// Axes that would need calls which no list here has.
+fn undivided_attention(model: &Model, degrees: &Degrees) -> std::result::Result<(), String> {
+    if degrees.tp > 1 && model.query_key_norm == QueryKeyNorm::AllHeads {
+        return Err(format!(
+            "the norms of queries and keys of {} span all heads, and with tp = {} their sums cross the ranks, which frameworks do in \
+             different ways and no list here has; accepted: tp = 1",
+            model.name, degrees.tp
+        ));
+    }
+    if degrees.cp > 1 && model.indexer.is_some() {
+        return Err(format!(
+            "the sparse attention of {} looks at tokens that an indexer chooses among all, and what cp = {} sends for that no list here \
+             has; accepted: cp = 1",
+            model.name, degrees.cp
+        ));
+    }
+    Ok(())
 }

@@ -47,7 +47,7 @@ impl TrainingStep<'_> {
         }
         let model = self.model;
         let dense = model.attention_parameters(t)
-            + 2 * model.norm_parameters()
+            + model.layer_norm_parameters()
             + model.router_parameters()
             + model.shared_expert_parameters(t);
         let one = model.one_expert_parameters(u64::from(self.layout.degrees.etp));

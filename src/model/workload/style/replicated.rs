@@ -5,7 +5,7 @@
 //! attention the projections to the compressed width. Without sequence parallelism every rank has the whole gradient
 //! of all of these except the norms of queries and keys, which see only the rank's own heads.
 
-use crate::config::Model;
+use crate::config::{Model, QueryKeyNorm};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{Moment, Overlap, When};
@@ -18,7 +18,8 @@ pub(super) fn op(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
     let layers: Vec<u32> = step.stages.layers_stored(stage).collect();
     let (parameters, what) = if step.training.tensor.sequence_parallel {
         let norm = model.norm_parameters();
-        let in_layers: u64 = layers.iter().map(|layer| 2 * norm + beside_norms(model, *layer)).sum();
+        let in_layers: u64 =
+            layers.iter().map(|layer| model.layer_norm_parameters() + beside_norms(model, *layer)).sum();
         let behind = if step.stages.has_output(stage) { norm } else { 0 };
         let what = format!("{in_layers} in {} layers, {behind} behind the last: norms{}", layers.len(), beside(model));
         (in_layers + behind, what)
@@ -42,13 +43,14 @@ pub(super) fn op(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
     })
 }
 
-/// Parameters of one layer, apart from its two norms, that are marked `sequence_parallel`.
+/// Parameters of one layer, apart from its norms, that are marked `sequence_parallel`.
 fn beside_norms(model: &Model, layer: u32) -> u64 {
     let h = model.hidden;
     let attention = match &model.latent_attention {
         Some(latent) => {
             let queries = latent.query_rank.map_or(0, |rank| h * rank + rank);
-            queries + h * (latent.kv_rank + latent.rotary_dimension) + latent.kv_rank
+            let indexer = model.indexer_parameters();
+            queries + h * (latent.kv_rank + latent.rotary_dimension) + latent.kv_rank + indexer
         }
         None => query_key_norms(model),
     };
@@ -75,6 +77,10 @@ fn beside(model: &Model) -> String {
     .collect()
 }
 
+/// Norms over all heads are divided, as the heads are.
 fn query_key_norms(model: &Model) -> u64 {
-    if model.family.has_query_key_norm() { 2 * model.head_dimension } else { 0 }
+    match model.query_key_norm {
+        QueryKeyNorm::EachHead => 2 * model.head_dimension,
+        QueryKeyNorm::None | QueryKeyNorm::AllHeads => 0,
+    }
 }

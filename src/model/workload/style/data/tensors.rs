@@ -78,7 +78,7 @@ fn of_layer(step: &TrainingStep, layer: u32, order: Order, list: &mut Vec<Tensor
     let counted: u64 = list[before..].iter().map(|tensor| tensor.elements).sum();
     let others = (model.attention_parameters(t) + model.norm_parameters()).saturating_sub(counted);
     list.push(dense(others));
-    list.extend(norm(model));
+    (1..model.norms_per_layer()).for_each(|_| list.extend(norm(model)));
     match &model.mixture {
         Some(mixture) if model.has_experts_in(layer) => {
             let router = model.hidden * mixture.experts;
@@ -115,9 +115,7 @@ fn inputs_of_attention(model: &Model, t: u64, order: Order) -> Vec<u64> {
         }
         Order::PyTorch => [queries, keys, keys].iter().flat_map(|width| [width * model.hidden, bias(*width)]).collect(),
     };
-    if model.family.has_query_key_norm() {
-        list.extend([model.head_dimension; 2]);
-    }
+    list.extend(model.query_key_norm_parameters(t).into_iter().filter(|width| *width > 0));
     list
 }
 

@@ -1,0 +1,272 @@
+//! What is true of an architecture and stated by no field of config.json, or only where it differs from the class's default.
+//!
+//! Sources: the configuration and modelling classes of Hugging Face transformers, one folder for each `model_type`; Kimi-K2's are
+//! DeepSeek-V3's. A new family is a row here and a member of `Family`.
+
+use super::QueryKeyNorm;
+use super::family::Family;
+
+/// The properties of a family.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    pub model_type: &'static str,
+    /// Default of an absent `tie_word_embeddings`.
+    pub ties_embeddings: bool,
+    /// Three feed-forward matrices instead of two.
+    pub gated: bool,
+    pub learned_positions: bool,
+    /// Norms of a weight and a bias, where most have a weight only.
+    pub norm_bias: bool,
+    /// Norms as wide as the residual stream in each layer.
+    pub norms_per_layer: u64,
+    pub query_key_norm: QueryKeyNorm,
+    /// A learned number for each query head that takes attention away from all tokens.
+    pub attention_sinks: bool,
+    pub experts: Option<ExpertFacts>,
+    /// Width of a head where the file leaves it out and it does not follow from the hidden width.
+    pub head_dimension: Option<u64>,
+    /// An inner width that is null or absent is four times the hidden width (`n_inner`).
+    pub widens_four_times: bool,
+    /// A bias on every feed-forward projection, those of experts and the router too.
+    pub feed_forward_bias: bool,
+    pub attention_bias: AttentionBias,
+    /// One norm feeds attention and feed-forward, which are added together, whether a field says so or not.
+    pub parallel_residual: bool,
+    /// Every how many layers attend to everything, where the file has a window and no `layer_types`.
+    pub full_attention_step: Option<u32>,
+}
+
+/// Biases of attention if the file does not state them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AttentionBias {
+    /// On queries, keys and values.
+    pub query_key_value: bool,
+    /// On the output.
+    pub output: bool,
+    /// Whether a bias requested by the file applies to the output projection too.
+    pub output_follows: bool,
+    /// Why.
+    pub why: &'static str,
+}
+
+/// Experts of a family.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExpertFacts {
+    /// The file's one inner width is that of the experts.
+    pub of_feed_forward_width: bool,
+    /// Default of an absent number of shared experts; `None` where the field is needed or there are none.
+    pub shared: Option<u64>,
+    /// Default of an absent number of dense layers at the front.
+    pub first_dense: u64,
+    /// A gate that weighs what the shared expert gives.
+    pub shared_gate: bool,
+}
+
+const NO_BIAS: AttentionBias =
+    AttentionBias { query_key_value: false, output: false, output_follows: true, why: "the family's default" };
+const ALL_BIASED: AttentionBias = AttentionBias { query_key_value: true, output: true, ..NO_BIAS };
+const EXPERTS: ExpertFacts =
+    ExpertFacts { of_feed_forward_width: false, shared: None, first_dense: 0, shared_gate: false };
+const EXPERTS_ALONE: Option<ExpertFacts> = Some(ExpertFacts { of_feed_forward_width: true, ..EXPERTS });
+
+const LLAMA: Facts = Facts {
+    model_type: "llama",
+    ties_embeddings: false,
+    gated: true,
+    learned_positions: false,
+    norm_bias: false,
+    norms_per_layer: 2,
+    query_key_norm: QueryKeyNorm::None,
+    attention_sinks: false,
+    experts: None,
+    head_dimension: None,
+    widens_four_times: false,
+    feed_forward_bias: false,
+    attention_bias: AttentionBias { why: "the default of llama", ..NO_BIAS },
+    parallel_residual: false,
+    full_attention_step: None,
+};
+
+const QWEN2: Facts = Facts {
+    model_type: "qwen2",
+    attention_bias: AttentionBias {
+        query_key_value: true,
+        output: false,
+        output_follows: false,
+        why: "qwen2 has biases on queries, keys and values, none on the output",
+    },
+    ..LLAMA
+};
+
+const QWEN3: Facts = Facts {
+    model_type: "qwen3",
+    query_key_norm: QueryKeyNorm::EachHead,
+    head_dimension: Some(128),
+    attention_bias: AttentionBias { why: "the default of qwen3", ..NO_BIAS },
+    ..LLAMA
+};
+
+const DEEPSEEK_V3: Facts = Facts {
+    model_type: "deepseek_v3",
+    experts: Some(ExpertFacts { shared: Some(1), first_dense: 3, ..EXPERTS }),
+    attention_bias: AttentionBias { why: "the default of deepseek_v3", ..NO_BIAS },
+    ..LLAMA
+};
+
+/// The properties of a family.
+pub(super) fn facts(family: Family) -> Facts {
+    match family {
+        Family::Llama => LLAMA,
+        Family::Llama4 => Facts {
+            model_type: "llama4",
+            head_dimension: Some(128),
+            experts: EXPERTS_ALONE,
+            attention_bias: AttentionBias { why: "the default of llama4", ..NO_BIAS },
+            full_attention_step: Some(4),
+            ..LLAMA
+        },
+        Family::Mistral => Facts {
+            model_type: "mistral",
+            attention_bias: AttentionBias { why: "mistral has none; its files have no field for them", ..NO_BIAS },
+            ..LLAMA
+        },
+        Family::Mixtral => Facts {
+            model_type: "mixtral",
+            experts: EXPERTS_ALONE,
+            attention_bias: AttentionBias { why: "mixtral has none; its files have no field for them", ..NO_BIAS },
+            ..LLAMA
+        },
+        Family::Qwen2 => QWEN2,
+        Family::Qwen25Vl => Facts { model_type: "qwen2_5_vl", ..QWEN2 },
+        Family::Qwen2Moe => Facts {
+            model_type: "qwen2_moe",
+            experts: Some(ExpertFacts { shared_gate: true, ..EXPERTS }),
+            attention_bias: AttentionBias {
+                why: "the default of qwen2_moe; none on the output",
+                ..QWEN2.attention_bias
+            },
+            ..LLAMA
+        },
+        Family::Qwen3 => QWEN3,
+        Family::Qwen3Vl => Facts { model_type: "qwen3_vl", ..QWEN3 },
+        Family::Qwen3Moe => Facts {
+            model_type: "qwen3_moe",
+            experts: Some(EXPERTS),
+            head_dimension: None,
+            attention_bias: AttentionBias { why: "the default of qwen3_moe", ..NO_BIAS },
+            ..QWEN3
+        },
+        Family::Qwen3VlMoe => {
+            Facts { model_type: "qwen3_vl_moe", experts: Some(EXPERTS), head_dimension: None, ..QWEN3 }
+        }
+        Family::DeepseekV2 => Facts {
+            model_type: "deepseek_v2",
+            experts: Some(ExpertFacts { shared: Some(2), ..EXPERTS }),
+            attention_bias: AttentionBias { why: "the default of deepseek_v2", ..NO_BIAS },
+            ..LLAMA
+        },
+        Family::DeepseekV3 => DEEPSEEK_V3,
+        Family::DeepseekV32 => Facts { model_type: "deepseek_v32", ..DEEPSEEK_V3 },
+        Family::KimiK2 => Facts { model_type: "kimi_k2", ..DEEPSEEK_V3 },
+        Family::Glm4Moe => Facts {
+            model_type: "glm4_moe",
+            experts: Some(ExpertFacts { shared: Some(1), first_dense: 1, ..EXPERTS }),
+            attention_bias: AttentionBias { output_follows: false, why: "the default of glm4_moe", ..NO_BIAS },
+            ..LLAMA
+        },
+        Family::MinimaxM2 => Facts {
+            model_type: "minimax_m2",
+            query_key_norm: QueryKeyNorm::AllHeads,
+            head_dimension: Some(128),
+            experts: EXPERTS_ALONE,
+            attention_bias: AttentionBias { why: "minimax_m2 has none; its files have no field for them", ..NO_BIAS },
+            ..LLAMA
+        },
+        Family::Gpt2 => Facts {
+            model_type: "gpt2",
+            ties_embeddings: true,
+            gated: false,
+            learned_positions: true,
+            norm_bias: true,
+            widens_four_times: true,
+            feed_forward_bias: true,
+            attention_bias: AttentionBias {
+                why: "gpt2 has biases everywhere; its files have no field for them",
+                ..ALL_BIASED
+            },
+            ..LLAMA
+        },
+        Family::GptNeox => Facts {
+            model_type: "gpt_neox",
+            gated: false,
+            norm_bias: true,
+            feed_forward_bias: true,
+            attention_bias: AttentionBias { why: "the default of gpt_neox; on the output too", ..ALL_BIASED },
+            ..LLAMA
+        },
+        Family::GptOss => Facts {
+            model_type: "gpt_oss",
+            attention_sinks: true,
+            experts: EXPERTS_ALONE,
+            head_dimension: Some(64),
+            feed_forward_bias: true,
+            attention_bias: AttentionBias { why: "the default of gpt_oss; on the output too", ..ALL_BIASED },
+            full_attention_step: Some(2),
+            ..LLAMA
+        },
+        Family::Phi3 => Facts {
+            model_type: "phi3",
+            attention_bias: AttentionBias { why: "phi3 has none; its files have no field for them", ..NO_BIAS },
+            ..LLAMA
+        },
+        Family::Phimoe => Facts {
+            model_type: "phimoe",
+            norm_bias: true,
+            experts: EXPERTS_ALONE,
+            attention_bias: AttentionBias { why: "the default of phimoe", ..NO_BIAS },
+            ..LLAMA
+        },
+        Family::Gemma3 => Facts {
+            model_type: "gemma3",
+            ties_embeddings: true,
+            norms_per_layer: 4,
+            query_key_norm: QueryKeyNorm::EachHead,
+            head_dimension: Some(256),
+            attention_bias: AttentionBias { why: "the default of gemma3", ..NO_BIAS },
+            full_attention_step: Some(6),
+            ..LLAMA
+        },
+        Family::Olmo3 => Facts {
+            model_type: "olmo3",
+            query_key_norm: QueryKeyNorm::AllHeads,
+            attention_bias: AttentionBias { why: "the default of olmo3", ..NO_BIAS },
+            full_attention_step: Some(4),
+            ..LLAMA
+        },
+        Family::SeedOss => Facts {
+            model_type: "seed_oss",
+            head_dimension: Some(128),
+            attention_bias: AttentionBias {
+                query_key_value: true,
+                output_follows: false,
+                why: "the default of seed_oss; none on the output",
+                ..NO_BIAS
+            },
+            ..LLAMA
+        },
+        Family::Granite => Facts {
+            model_type: "granite",
+            attention_bias: AttentionBias { why: "the default of granite", ..NO_BIAS },
+            ..LLAMA
+        },
+        Family::Cohere2 => Facts {
+            model_type: "cohere2",
+            ties_embeddings: true,
+            norms_per_layer: 1,
+            parallel_residual: true,
+            attention_bias: AttentionBias { why: "the default of cohere2", ..NO_BIAS },
+            full_attention_step: Some(4),
+            ..LLAMA
+        },
+    }
+}
