@@ -151,8 +151,11 @@ fn played(run: i32, judge: i32) -> String {
 /// The real `commgauge` under the launcher's command, whose workers' names are known from when on `named` is there, and which `ssh`
 /// reaches once `up` is there. The launcher of MPI is a script that notes that it was called.
 fn waiting(folder: &Path, shim: &Path, seconds: &str) -> Command {
-    let version =
-        if common::FAMILY == "open-mpi" { "mpirun (Open MPI) 4.1.4" } else { "HYDRA build details:\n    Version: 4.0.2" };
+    let version = if common::FAMILY == "open-mpi" {
+        "mpirun (Open MPI) 4.1.4"
+    } else {
+        "HYDRA build details:\n    Version: 4.0.2"
+    };
     for (name, line) in [
         ("ssh", "[ -e up ]".to_owned()),
         ("mpirun", format!("if [ \"$1\" = --version ]; then echo '{version}'; else ls >launched; fi")),

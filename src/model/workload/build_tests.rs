@@ -64,6 +64,26 @@ fn degrees_that_do_not_fit_are_refused_with_the_nearest_that_do() {
 }
 
 #[test]
+fn axes_whose_calls_no_list_has_are_refused_for_the_architectures_that_need_them() {
+    for (kind, layout, expected) in [
+        ("olmo3", "tp = 2", "span all heads, and with tp = 2 their sums cross the ranks"),
+        ("minimax_m2", "tp = 2", "accepted: tp = 1"),
+        ("deepseek_v32", "cp = 2", "and what cp = 2 sends for that no list here has; accepted: cp = 1"),
+    ] {
+        let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/transformers").join(kind);
+        let config = config.join("config.json");
+        let training = "[training]\nsequence = 2048\nmicro_batches = 2\n[layout]";
+        let plan = |layout: &str| {
+            let suite = suite(&format!("[model]\nconfig = {:?}\n{training}\n{layout}\n", config.display()));
+            WorkPlan::from_suite(&suite, 2)
+        };
+        let error = plan(layout).unwrap_err();
+        assert!(error.to_string().contains(expected) && error.exit_code() == 2, "{kind} {layout}: {error}");
+        assert!(!plan("dp = 2").unwrap().cases.is_empty(), "{kind}");
+    }
+}
+
+#[test]
 fn layouts_with_different_groups_of_one_axis_get_separate_cases() {
     let text = "[model]\npreset = 'llama-2-7b'\n[training]\nsequence = 512\nmicro_batches = 2\n[[layout]]\ntp = 2\n[[layout]]\ntp = 4\nstyles = ['tensor']\n";
     let plan = WorkPlan::from_suite(&suite(text), 8).unwrap();
