@@ -70,7 +70,7 @@ pub(super) fn arrivals(records: &[LoadedRecord], places: &Places) -> Arrivals {
         );
         let suspect = SuspectKind::LateRank { rank, node };
         found.late =
-            Some((Finding { suspect, slower: 0.0, strength: spread / least, intermittent: false, evidence }, late));
+            Some((Finding { suspect, slower: 0.0, strength: spread / least, intermittent: false, inside: false, evidence }, late));
     }
     found
 }
