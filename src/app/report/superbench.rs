@@ -57,5 +57,7 @@ fn node(view: &View) -> String {
 
 /// A name without what separates benchmark and metric.
 fn plain(name: &str) -> String {
-    name.chars().map(|letter| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '_' }).collect()
+    name.chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '_' })
+        .collect()
 }

@@ -52,7 +52,9 @@ impl PairsTable {
         let inside = table.take("inside_nodes");
         let inside_nodes = inside.as_ref().map_or(Ok(false), Item::truth)?;
         if let Some(item) = inside.filter(|_| inside_nodes && (one_at_a_time || between == Between::Ranks)) {
-            return Err(item.wrong("pairs of all ranks include those inside nodes, and those inside nodes meet all at once"));
+            return Err(
+                item.wrong("pairs of all ranks include those inside nodes, and those inside nodes meet all at once")
+            );
         }
         let place = table.place.clone();
         table.finish()?;

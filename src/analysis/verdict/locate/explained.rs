@@ -56,7 +56,9 @@ fn is_part_of(finding: &Finding, other: &Finding) -> bool {
     match &finding.suspect {
         SuspectKind::Node { node } => match &other.suspect {
             SuspectKind::Leaf { nodes, .. } => nodes.contains(node) && finding.intermittent,
-            SuspectKind::Device { node: own, .. } | SuspectKind::NvLink { node: own, .. } => own == node && finding.inside,
+            SuspectKind::Device { node: own, .. } | SuspectKind::NvLink { node: own, .. } => {
+                own == node && finding.inside
+            }
             _ => false,
         },
         SuspectKind::Adapter { node, local_rank } | SuspectKind::Cable { node, local_rank } => {

@@ -59,7 +59,8 @@ impl InsideMatrix {
         let locals = places.ranks_on.iter().copied().max().unwrap_or(0) as usize;
         let lines: Vec<&PairLine> = lines.iter().filter(|line| line.measure == measure).collect();
         let replicates = lines.iter().map(|line| line.replicate + 1).max().unwrap_or(0);
-        let mut by_replicate = vec![vec![vec![f64::NAN; locals * locals.saturating_sub(1) / 2]; places.nodes()]; replicates];
+        let mut by_replicate =
+            vec![vec![vec![f64::NAN; locals * locals.saturating_sub(1) / 2]; places.nodes()]; replicates];
         let mut any = false;
         for line in lines {
             for value in line.values(places).filter(|value| value.nodes[0] == value.nodes[1]) {
@@ -92,7 +93,8 @@ impl InsideMatrix {
     /// Excess of the pairs of a device with the others of its node.
     fn with_others(&self, node: usize, local: usize) -> impl Iterator<Item = f64> + '_ {
         let others = (0..self.locals).filter(move |other| *other != local);
-        others.map(move |other| self.excess[node][index(self.locals, [local.min(other), local.max(other)])])
+        others
+            .map(move |other| self.excess[node][index(self.locals, [local.min(other), local.max(other)])])
             .filter(|excess| !excess.is_nan())
     }
 
@@ -131,7 +133,10 @@ impl InsideMatrix {
             if nearly_all((of_node.len(), self.locals)) {
                 let evidence = format!(
                     "{} of {} devices inside {} take {} longer with each other than on other nodes",
-                    of_node.len(), self.locals, places.name(node), percent(slower - usual.middle)
+                    of_node.len(),
+                    self.locals,
+                    places.name(node),
+                    percent(slower - usual.middle)
                 );
                 found.push(self.finding(SuspectKind::Node { node: node as u32 }, slower, &usual, &evidence));
                 continue;
@@ -139,7 +144,8 @@ impl InsideMatrix {
             for ((node, local), slower) in of_node.iter().copied() {
                 let evidence = format!(
                     "local rank {local} takes {} longer with most others inside {} than on other nodes",
-                    percent(slower - usual.middle), places.name(node)
+                    percent(slower - usual.middle),
+                    places.name(node)
                 );
                 let suspect = SuspectKind::NvLink { node: node as u32, local_rank: local as u32, peer: None };
                 found.push(self.finding(suspect, slower, &usual, &evidence));
@@ -167,7 +173,10 @@ impl InsideMatrix {
             }
             let evidence = format!(
                 "local ranks {} and {} take {} longer with each other inside {} than on other nodes; both are normal with others",
-                pair[0], pair[1], percent(slower - usual.middle), places.name(node)
+                pair[0],
+                pair[1],
+                percent(slower - usual.middle),
+                places.name(node)
             );
             let [local_rank, peer] = pair.map(|local| local as u32);
             let suspect = SuspectKind::NvLink { node: node as u32, local_rank, peer: Some(peer) };

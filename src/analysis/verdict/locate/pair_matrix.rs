@@ -45,8 +45,7 @@ impl PairMatrices {
         let rails = lines.iter().any(|line| between_nodes(line, places).any(|value| equal(&value)));
         let is_kept = |value: &PairValue| !rails || equal(value);
         let local = |value: &PairValue| if rails { value.locals[0] } else { 0 };
-        let lines: Vec<&PairLine> =
-            lines.iter().filter(|line| between_nodes(line, places).next().is_some()).collect();
+        let lines: Vec<&PairLine> = lines.iter().filter(|line| between_nodes(line, places).next().is_some()).collect();
         let highest = |line: &&PairLine| between_nodes(line, places).filter(is_kept).map(|value| local(&value)).max();
         let locals = lines.iter().filter_map(highest).max().map_or(0, |most| most + 1);
         let replicates = lines.iter().map(|line| line.replicate + 1).max().unwrap_or(0);

@@ -217,7 +217,8 @@ fn outcomes(fleet: &Fleet, kind: Kind, count: usize, seeds: std::ops::Range<u64>
             let outcome = Outcome::of(kind, &suspects, rehearsal.machine(), fleet.nodes);
             if !outcome.named || outcome.wrong {
                 let planted: Vec<String> = rehearsal.machine().faults.iter().map(Fault::to_string).collect();
-                let found: Vec<String> = suspects.suspects.iter().map(|s| format!("{}: {}", s.name, s.evidence[0])).collect();
+                let found: Vec<String> =
+                    suspects.suspects.iter().map(|s| format!("{}: {}", s.name, s.evidence[0])).collect();
                 eprintln!("  seed {seed}: {} -> {} {:?}", planted.join(" "), found.join("; "), suspects.slow_whiles);
             }
             outcome
@@ -275,7 +276,9 @@ fn faults_are_named_as_often_as_the_documentation_says() {
     let is_wanted = |kind: &Kind| wanted.is_empty() || format!("{kind:?}") == wanted;
     let mut failed = Vec::new();
     eprintln!("| kind | nodes | faults | runs | all named | wrong | nothing |\n|---|---|---|---|---|---|---|");
-    for (kinds, count, least) in [(&[Kind::Nothing][..], 0, 0.0), (&Kind::SINGLE[..], 1, 0.98), (&Kind::DOUBLE[..], 2, 0.9)] {
+    for (kinds, count, least) in
+        [(&[Kind::Nothing][..], 0, 0.0), (&Kind::SINGLE[..], 1, 0.98), (&Kind::DOUBLE[..], 2, 0.9)]
+    {
         for kind in kinds.iter().copied().filter(is_wanted) {
             let (named, wrong) = measured(&fleet, kind, count, seeds.clone());
             if named < least || (kind == Kind::Nothing && wrong > 0.01) {

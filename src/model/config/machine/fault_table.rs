@@ -183,7 +183,10 @@ mod tests {
             ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nwindow = '1s'", "needs `probability` too"),
             ("kind = 'leaf'\nleaf = 1\nrate_factor = 0.5\nprobability = 0.5\nwindow = '120m'", "from 1us to 1h"),
             ("kind = 'corrupt'\nrank = 1\nprobability = 0.5\nwindow = '2s'", "faults[0].window: unknown key"),
-            ("kind = 'neighbour'\nnode = 1\nrate_factor = 0.5\nprobability = 0.1", "faults[0].probability: unknown key"),
+            (
+                "kind = 'neighbour'\nnode = 1\nrate_factor = 0.5\nprobability = 0.1",
+                "faults[0].probability: unknown key",
+            ),
             (
                 "kind = 'cable'\nnode = 1\nadapter = 0\ndirection = 'out'\nrate_factor = 0.5",
                 "faults[0].direction: found `out`; accepted: send, receive",

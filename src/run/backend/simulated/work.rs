@@ -53,7 +53,11 @@ impl Work {
                     let forth = message_seconds(messages.forth(message), message_bytes);
                     let back = message_seconds(messages.back(message), message_bytes);
                     // In turn, as many go forth as back.
-                    if messages_in_turn > 1 { (forth + back) * f64::from(messages_in_turn) / 2.0 } else { forth.max(back) }
+                    if messages_in_turn > 1 {
+                        (forth + back) * f64::from(messages_in_turn) / 2.0
+                    } else {
+                        forth.max(back)
+                    }
                 };
                 Work::Pairs { nanoseconds_of_slot: messages.nanoseconds(seconds) }
             }
@@ -150,10 +154,8 @@ impl<'a> Messages<'a> {
         if from == to {
             return fleet.within(sender, receiver);
         }
-        let out =
-            fleet.adapter_share(from, leaving[from as usize]) * fleet.adapter_factor(sender, Direction::Send);
-        let into =
-            fleet.adapter_share(to, entering[to as usize]) * fleet.adapter_factor(receiver, Direction::Receive);
+        let out = fleet.adapter_share(from, leaving[from as usize]) * fleet.adapter_factor(sender, Direction::Send);
+        let into = fleet.adapter_share(to, entering[to as usize]) * fleet.adapter_factor(receiver, Direction::Receive);
         Hop {
             latency_seconds: fleet.machine.between_nodes.latency.0,
             rate: out.min(into) * fleet.link_factor(&[from.min(to), from.max(to)]) * message.scale_factor,
