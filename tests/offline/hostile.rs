@@ -137,6 +137,7 @@ const COMMANDS: &[&str] = &[
     "report a.jsonl --format imb",
     "report a.jsonl --format junit",
     "report a.jsonl --format prometheus",
+    "report a.jsonl --format superbench",
     "report @.jsonl",
     "report broken.jsonl",
     "model config.json",

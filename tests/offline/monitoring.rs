@@ -286,3 +286,66 @@ fn systemd_takes_the_units() {
     let ran = command.output().expect("it runs");
     assert!(ran.status.success(), "{}{}", text(&ran.stdout), text(&ran.stderr));
 }
+
+/// Python with the packages that scripts/fetch-readers puts aside, in a folder of its own; none where a package is missing.
+fn python(test: &str, package: &str, folder: &Path, words: &[&str]) -> Option<Output> {
+    let packages = Path::new(ROOT).join("target/tools/readers");
+    let command = |words: &[&str]| {
+        let mut command = Command::new("python3");
+        command.env("PYTHONPATH", &packages).env("HOME", folder).current_dir(folder).args(words);
+        command.stdin(Stdio::null()).output().ok()
+    };
+    if !command(&["-c", &format!("import {package}")]).is_some_and(|ran| ran.status.success()) {
+        common::skipped(test, &format!("python3 has no {package}; scripts/fetch-readers gets it"));
+        return None;
+    }
+    command(words)
+}
+
+#[test]
+fn reframe_lists_the_check_measures_with_it_and_fails_by_its_verdict() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let check = monitoring("reframe_commgauge.py").display().to_string();
+    let program = format!("program={}", common::COMMGAUGE);
+    let reframe = |words: &[&str]| {
+        let call = "import sys; from reframe.frontend.cli import main; sys.exit(main())";
+        let words = [&["-c", call, "-c", &check, "--system=generic"], words].concat();
+        python("the ReFrame check", "reframe", folder.path(), &words).map(|ran| (ran.status.code(), text(&ran.stdout)))
+    };
+    let Some((code, listed)) = reframe(&["--list"]) else { return };
+    assert!(code == Some(0) && listed.contains("Found 1 check(s)"), "{listed}");
+    let run = ["-S", &program, "-S", "suite=smoke", "-S", "ranks=8", "-r"];
+    let simulated = "flags=--backend simulated --machine h100-nvswitch-ndr";
+    let (code, ran) = reframe(&[&run[..], &["-S", simulated]].concat()).expect("it is there");
+    assert!(code == Some(0) && ran.contains("Ran 1/1 test case(s)"), "{ran}");
+    assert!(ran.contains("_latency: ") && ran.contains("_busbw: ") && ran.contains(" GB/s"), "{ran}");
+    // A simulated run never passes, so that its verdict is another one than the check accepts.
+    let judged = [&run[..], &["-S", "machine=h100-nvswitch-ndr", "-S", "flags=--backend simulated"]].concat();
+    let (code, judged) = reframe(&judged).expect("it is there");
+    assert!(code == Some(1) && judged.contains("commgauge judge ended with"), "{judged}");
+}
+
+#[test]
+fn the_dashboard_has_no_key_and_no_value_that_grafanas_own_types_do_not_know() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let script = r"
+import json, sys
+from grafana_foundation_sdk.cog import plugins
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
+plugins.register_default_plugins()
+ours = json.load(open(sys.argv[1]))
+theirs = json.loads(JSONEncoder().encode(Dashboard.from_json(ours)))
+def lost(a, b, path):
+    if isinstance(a, dict) and isinstance(b, dict):
+        return [x for key in a for x in (lost(a[key], b[key], path + '.' + key) if key in b else [path + '.' + key])]
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        return [x for number, (one, other) in enumerate(zip(a, b)) for x in lost(one, other, f'{path}[{number}]')]
+    return [] if a == b else [path]
+print(len(ours['panels']), *lost(ours, theirs, ''))
+";
+    let dashboard = monitoring("grafana-dashboard.json").display().to_string();
+    let words = ["-c", script, &dashboard];
+    let Some(ran) = python("Grafana's types", "grafana_foundation_sdk", folder.path(), &words) else { return };
+    assert_eq!(text(&ran.stdout).trim(), "9", "{}", text(&ran.stderr));
+}

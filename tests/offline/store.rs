@@ -3,10 +3,13 @@
 use crate::common;
 use crate::offline::{commgauge, text};
 use crate::qualified::as_measured;
+use crate::records::{Made, write};
 use commgauge::config::Machine;
+use commgauge::record::Line;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
 
 const PAGE: &str = include_str!("../../docs/guide/history-store.md");
 const NIGHTS: u32 = 10;
@@ -62,6 +65,62 @@ fn a_store_says_at_which_run_rows_changed_and_what_else_changed_there() {
     let rebuilt = commgauge(folder.path(), &["history", "rebuild", "--store", "fleet"]);
     assert!(text(&rebuilt.stderr).contains("made again of 10 runs"), "{}", text(&rebuilt.stderr));
     assert_eq!(text(&commgauge(folder.path(), &["history", "--store", "fleet", "--width", "140"]).stdout), out);
+}
+
+/// Records of healthy nights, by name.
+fn nights(folder: &Path, count: usize) -> Vec<String> {
+    (0..count)
+        .map(|night| {
+            let mut lines = Made::steady(&format!("night-{night:02}"), 200, 3, night as u64 + 1).lines();
+            let Line::Header(header) = &mut lines[0] else { unreachable!() };
+            header.started_at = format!("2026-11-{:02}T03:00:00+00:00", night % 28 + 1);
+            let name = format!("{night}.jsonl");
+            write(&folder.join(&name), &lines);
+            name
+        })
+        .collect()
+}
+
+/// The runs that `commgauge history` knows of a store.
+fn runs_in(folder: &Path) -> usize {
+    let shown = commgauge(folder, &["history", "--store", "fleet", "--format", "json"]);
+    let document: serde_json::Value = serde_json::from_slice(&shown.stdout)
+        .unwrap_or_else(|cause| panic!("the store does not read: {cause}: {}", text(&shown.stderr)));
+    let lineages = document["lineages"].as_array().expect("lineages");
+    lineages.iter().map(|lineage| lineage["runs"].as_array().expect("runs").len()).sum()
+}
+
+#[test]
+fn a_store_whose_writer_is_killed_at_any_moment_reads_and_has_whole_runs_alone() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let at = folder.path();
+    let records = nights(at, 41);
+    // Something to read whatever the first kill leaves.
+    added(at, &records[0]);
+    let begun = Instant::now();
+    added(at, &records[1]);
+    let one = begun.elapsed();
+    let mut known = 2;
+    for (trial, two) in records[1..].chunks_exact(2).enumerate() {
+        let mut command = Command::new(common::COMMGAUGE);
+        command.args(["history", "add"]).args(two).args(["--store", "fleet"]).current_dir(at);
+        let mut writer = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+        // Spread over the time that the two records take, in no order; a quiet machine need not be as slow as the first one was.
+        std::thread::sleep(one * 2 * (trial as u32 * 7 % 20) / 20);
+        let _ = writer.kill();
+        writer.wait().expect("it ends");
+        let now = runs_in(at);
+        assert!((known..=known + 2).contains(&now), "trial {trial}: {now} runs after {known}");
+        known = now;
+    }
+    // Nothing that was cut off stands in the way, and nothing is there twice.
+    for record in &records {
+        added(at, record);
+    }
+    assert_eq!(runs_in(at), records.len());
+    let rebuilt = commgauge(at, &["history", "rebuild", "--store", "fleet"]);
+    assert!(text(&rebuilt.stderr).contains("made again of 41 runs"), "{}", text(&rebuilt.stderr));
+    assert_eq!(runs_in(at), records.len());
 }
 
 /// The blocks of the page in a language.

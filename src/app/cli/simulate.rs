@@ -3,6 +3,8 @@
 //! Unlike `run --backend simulated` it makes few calls of each case and has no stop rule, so that it can be repeated
 //! with many seeds.
 
+#[cfg(test)]
+mod attribution_tests;
 mod document;
 
 pub(super) use document::schema;

@@ -39,7 +39,9 @@ fn suspects(host: &str) -> Suspects {
             synthetic: true,
             measured_by: None,
         }],
+        slow_whiles: Vec::new(),
         examined: Examined {
+            inside_pairs: 0,
             nodes: 64,
             hosts: vec![host.to_owned()],
             local_ranks: 8,

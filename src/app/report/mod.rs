@@ -32,6 +32,7 @@ mod row;
 pub mod screen;
 mod section;
 mod step;
+mod superbench;
 mod table;
 mod test_report;
 mod text;
@@ -87,6 +88,8 @@ pub enum Format {
     Junit,
     /// A text file for the collector of Prometheus' node exporter.
     Prometheus,
+    /// A line of SuperBench's results-summary.jsonl: one flat JSON object, times in microseconds and rates in GB/s.
+    Superbench,
     /// The columns of nccl-tests, for programs that read those; holds the streaming cases only, because nccl-tests
     /// measures no others.
     NcclTests,
@@ -110,6 +113,7 @@ pub fn render(view: &View, format: Format, width: u16, color: bool, out: &mut dy
         Format::Markdown => table::page(view),
         Format::Junit => junit::text(view)?,
         Format::Prometheus => prometheus::text(view),
+        Format::Superbench => superbench::text(view)?,
         Format::NcclTests => Peer::NcclTests.text(view),
         Format::Osu => Peer::Osu.text(view),
         Format::Imb => Peer::Imb.text(view),

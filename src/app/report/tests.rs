@@ -6,8 +6,16 @@ use commgauge_model::record::{Line, Record};
 
 const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
 
-const EVERY: [Format; 7] =
-    [Format::Table, Format::Json, Format::Csv, Format::Markdown, Format::Junit, Format::Prometheus, Format::NcclTests];
+const EVERY: [Format; 8] = [
+    Format::Table,
+    Format::Json,
+    Format::Csv,
+    Format::Markdown,
+    Format::Junit,
+    Format::Prometheus,
+    Format::Superbench,
+    Format::NcclTests,
+];
 
 fn sample_lines() -> Vec<Line> {
     SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -36,6 +44,7 @@ fn every_format_of_the_sample_is_as_published() {
         ("markdown", Format::Markdown),
         ("junit", Format::Junit),
         ("prometheus", Format::Prometheus),
+        ("superbench", Format::Superbench),
         ("nccl_tests", Format::NcclTests),
     ] {
         let narrow = rendered(&record, format, 80, false);
@@ -325,6 +334,25 @@ fn the_columns_of_nccl_tests_are_where_that_tool_puts_them() {
 }
 
 #[test]
+fn a_line_of_superbench_is_flat_and_keeps_wrong_and_synthetic_numbers_away_from_rules_of_measured_ones() {
+    let line = rendered(&sample(), Format::Superbench, 80, false);
+    assert_eq!(line.lines().count(), 1, "{line}");
+    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&line).unwrap();
+    let (node, metrics): (Vec<_>, Vec<_>) = object.iter().partition(|(name, _)| *name == "node");
+    assert!(node[0].1.is_string() && metrics.iter().all(|(_, value)| value.is_number()), "{line}");
+    assert!(metrics.iter().all(|(name, _)| name.split_once('/').is_some_and(|(_, metric)| !metric.contains('/'))));
+    let wrong = metrics.iter().find(|(name, _)| name.ends_with("/rows_wrong")).unwrap().1;
+    assert!(wrong.as_f64() > Some(0.0), "{line}");
+    let with_numbers = metrics.iter().filter(|(name, _)| name.ends_with("_time")).count();
+    let view = View::new(&sample());
+    assert_eq!(with_numbers, view.rows.iter().filter(|row| row.latency.is_some()).count());
+    let mut synthetic = sample();
+    synthetic.header.backend.synthetic = true;
+    let line = rendered(&synthetic, Format::Superbench, 80, false);
+    assert!(line.contains("commgauge-synthetic:") && !line.contains("commgauge:"), "{line}");
+}
+
+#[test]
 fn live_rows_equal_those_of_the_report() {
     let content = |text: &str| -> Vec<String> {
         let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -345,7 +373,7 @@ fn live_rows_equal_those_of_the_report() {
         // The sample was not measured in row order, so notes have other numbers; nothing is missing or duplicated.
         assert_eq!(sorted(&written.concat()).len(), sorted(&whole).len(), "{}\n{whole}", written.concat());
     }
-    for format in [Format::Json, Format::Csv, Format::Markdown, Format::Junit, Format::Prometheus] {
+    for format in [Format::Json, Format::Csv, Format::Markdown, Format::Junit, Format::Prometheus, Format::Superbench] {
         assert!(LiveRows::new(format, 100, false).is_none(), "{format:?} is one document");
     }
 }

@@ -14,6 +14,8 @@ pub struct PairsTable {
     pub place: Place,
     /// What the pairs consist of.
     pub between: Between,
+    /// Every two ranks of each node too, all nodes at once.
+    pub inside_nodes: bool,
     /// Message whose one-way time is the latency.
     pub latency_bytes: Bytes,
     /// Message whose rate is the bandwidth.
@@ -47,9 +49,16 @@ impl PairsTable {
             )));
         }
         let one_at_a_time = table.take("one_at_a_time").map_or(Ok(false), |item| item.truth())?;
+        let inside = table.take("inside_nodes");
+        let inside_nodes = inside.as_ref().map_or(Ok(false), Item::truth)?;
+        if let Some(item) = inside.filter(|_| inside_nodes && (one_at_a_time || between == Between::Ranks)) {
+            return Err(
+                item.wrong("pairs of all ranks include those inside nodes, and those inside nodes meet all at once")
+            );
+        }
         let place = table.place.clone();
         table.finish()?;
-        Ok(PairsTable { place, between, latency_bytes, bandwidth_bytes, one_at_a_time })
+        Ok(PairsTable { place, between, inside_nodes, latency_bytes, bandwidth_bytes, one_at_a_time })
     }
 }
 

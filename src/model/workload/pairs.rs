@@ -91,6 +91,20 @@ pub(super) fn pair_rounds(players: &[Vec<u32>], one_at_a_time: bool) -> Vec<(Str
     found
 }
 
+/// The rounds that cover every pair of ranks inside every node, each with its label; all nodes at once.
+pub(super) fn inside_rounds(nodes: &[Vec<u32>]) -> Vec<(String, Groups)> {
+    let rounds_of_node: Vec<Vec<Vec<[usize; 2]>>> = nodes.iter().map(|ranks| rounds(ranks.len())).collect();
+    let most = rounds_of_node.iter().map(Vec::len).max().unwrap_or(0);
+    let round = |number: usize| {
+        let of_node = nodes.iter().zip(&rounds_of_node).flat_map(|(ranks, rounds)| {
+            let pairs = rounds.get(number).into_iter().flatten();
+            pairs.map(|[one, other]| vec![ranks[*one], ranks[*other]])
+        });
+        (format!("inside-{number}"), Groups { axis: Axis::Pair, groups: of_node.collect() })
+    };
+    (0..most).map(round).collect()
+}
+
 /// The cases of a round whose groups have this number in the plan: latency, one way, both ways.
 pub(super) fn cases_of_a_round(
     groups: usize,

@@ -21,6 +21,7 @@ pub(super) struct Planned<'a> {
 }
 
 /// The ranks of the launch and their hosts.
+#[derive(Clone)]
 pub(super) struct Ranks {
     pub facts: Vec<RankFacts>,
     pub host_of_rank: Vec<u32>,

@@ -14,6 +14,8 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{Histogram, median, percentile, sorted};
 use commgauge_base::units::Seconds;
+use commgauge_model::config::Machine;
+use commgauge_model::config::machine::Fault;
 use commgauge_model::layout::{Axis, Groups};
 use commgauge_model::record::line::{
     CaseFacts, CaseLine, ClockLine, ClockMethod, ClockMoment, End, EndStatus, Line, Outcome, PairTimes, RankHistogram,
@@ -29,6 +31,7 @@ const LEAD: u64 = 1_000_000;
 /// A plan that can be rehearsed repeatedly.
 pub struct Rehearsal<'a> {
     request: &'a Request,
+    machine: Machine,
     ranks: Ranks,
 }
 
@@ -38,8 +41,20 @@ impl<'a> Rehearsal<'a> {
     /// # Errors
     /// If the request names no machine, or the machine lacks the target of a fault.
     pub fn new(request: &'a Request) -> Result<Rehearsal<'a>> {
-        let backend = backend(request, request.settings.seed)?;
-        Ok(Rehearsal { request, ranks: preflight::ranks(&SoloWorld, &backend, request)? })
+        let machine = request.machine.clone().ok_or_else(|| Error::usage("a rehearsal needs a machine file"))?;
+        let backend = SimulatedBackend::new(&machine, request.world_size, request.settings.seed)?;
+        Ok(Rehearsal { request, machine, ranks: preflight::ranks(&SoloWorld, &backend, request)? })
+    }
+
+    /// The same with other faults.
+    pub fn with_faults(&self, faults: Vec<Fault>) -> Rehearsal<'a> {
+        let machine = Machine { faults, ..self.machine.clone() };
+        Rehearsal { request: self.request, machine, ranks: self.ranks.clone() }
+    }
+
+    /// The machine with its faults.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
     }
 
     /// What a record of the plan would say of its cases, without carrying any out.
@@ -51,9 +66,13 @@ impl<'a> Rehearsal<'a> {
     /// virtual clock.
     ///
     /// # Errors
-    /// If the plan has calls that the simulation does not support.
+    /// If the plan has calls that the simulation does not support, or the machine lacks the target of a fault.
     pub fn lines(&self, seed: u64) -> Result<(Vec<Line>, Seconds)> {
-        let mut backend = backend(self.request, seed)?;
+        let mut backend = SimulatedBackend::new(&self.machine, self.request.world_size, seed)?;
+        // Fresh communicators of each replicate would be placed as the first ones.
+        for (number, groups) in self.request.plan.groups.iter().enumerate() {
+            backend.connect(number, groups)?;
+        }
         let planned = preflight::plan(&self.ranks, self.request);
         let mut header = facts::header(&backend, self.request, &self.ranks);
         header.run_id = format!("{}-{seed}", header.run_id);
@@ -64,14 +83,10 @@ impl<'a> Rehearsal<'a> {
             Line::Clock(clock(ClockMoment::Start)),
         ];
         for replicate in 0..self.request.settings.replicates {
-            for (number, groups) in self.request.plan.groups.iter().enumerate() {
-                backend.connect(number, groups)?;
-            }
             for (index, case) in planned.iter().enumerate() {
                 let line = self.case_line(&mut backend, case, index as u32, replicate)?;
                 lines.push(Line::Case(Box::new(line)));
             }
-            backend.disconnect()?;
         }
         lines.push(Line::Clock(clock(ClockMoment::End)));
         let elapsed = Seconds::from_nanoseconds(backend.now_nanoseconds());
@@ -136,14 +151,14 @@ impl<'a> Rehearsal<'a> {
     }
 
     /// One histogram for each node.
-    fn histograms(&self, taken: &[Taken], groups: &Groups) -> Result<Vec<RankHistogram>> {
+    fn histograms(&self, taken: &Taken, groups: &Groups) -> Result<Vec<RankHistogram>> {
         let mut ranks = groups.groups.concat();
         ranks.sort_unstable();
         let node_of = |rank: u32| self.ranks.host_of_rank[rank as usize];
         let of_node = |ranks: &[u32]| {
             let mut histogram = Histogram::new();
-            for taken in taken {
-                ranks.iter().for_each(|rank| histogram.record(taken.of(*rank)));
+            for call in 0..taken.calls {
+                ranks.iter().for_each(|rank| histogram.record(taken.of(call, *rank)));
             }
             Ok(RankHistogram {
                 rank: ranks[0],
@@ -155,28 +170,34 @@ impl<'a> Rehearsal<'a> {
     }
 }
 
-fn backend(request: &Request, seed: u64) -> Result<SimulatedBackend> {
-    let machine = request.machine.as_ref().ok_or_else(|| Error::usage("a rehearsal needs a machine file"))?;
-    SimulatedBackend::new(machine, request.world_size, seed)
-}
-
-/// When every rank began and ended a call.
+/// When every rank began and ended each call.
 struct Taken {
-    begins: Vec<u64>,
-    ends: Vec<u64>,
+    ranks: usize,
+    calls: usize,
+    /// Readings of all ranks, one after another.
+    readings: Vec<u64>,
+    /// Readings from the beginning of a call to that of the next; a call ends one reading after it begins.
+    readings_per_call: usize,
 }
 
 impl Taken {
-    fn of(&self, rank: u32) -> u64 {
-        self.ends[rank as usize].saturating_sub(self.begins[rank as usize])
+    /// The readings at which a call began.
+    fn begins(&self, call: usize) -> &[u64] {
+        &self.readings[call * self.readings_per_call * self.ranks..][..self.ranks]
+    }
+
+    /// Those at which it ended.
+    fn ends(&self, call: usize) -> &[u64] {
+        &self.readings[(call * self.readings_per_call + 1) * self.ranks..][..self.ranks]
+    }
+
+    /// How long a call took a rank.
+    fn of(&self, call: usize, rank: u32) -> u64 {
+        self.ends(call)[rank as usize].saturating_sub(self.begins(call)[rank as usize])
     }
 }
 
-fn row(marks: &Marks, mark: usize) -> Vec<u64> {
-    (0..marks.local_ranks).map(|rank| marks.at(mark, rank)).collect()
-}
-
-fn streaming(call: &mut dyn Call) -> Result<Vec<Taken>> {
+fn streaming(call: &mut dyn Call) -> Result<Taken> {
     call.reserve_marks(CALLS + 1);
     call.mark();
     for _ in 0..CALLS {
@@ -186,12 +207,12 @@ fn streaming(call: &mut dyn Call) -> Result<Vec<Taken>> {
     let mut marks = Marks::default();
     call.complete(Duration::from_secs(1))?;
     call.read_marks(&mut marks);
-    Ok((0..CALLS).map(|index| Taken { begins: row(&marks, index), ends: row(&marks, index + 1) }).collect())
+    Ok(Taken { ranks: marks.local_ranks, calls: CALLS, readings: marks.nanoseconds, readings_per_call: 1 })
 }
 
-fn isolated(call: &mut dyn Call, mut now: u64) -> Result<Vec<Taken>> {
+fn isolated(call: &mut dyn Call, mut now: u64) -> Result<Taken> {
     let mut marks = Marks::default();
-    let mut taken = Vec::with_capacity(CALLS);
+    let mut readings = Vec::new();
     for _ in 0..CALLS {
         call.reserve_marks(2);
         call.hold_until(now.saturating_add(LEAD));
@@ -201,23 +222,23 @@ fn isolated(call: &mut dyn Call, mut now: u64) -> Result<Vec<Taken>> {
         call.complete(Duration::from_secs(1))?;
         call.read_marks(&mut marks);
         now = marks.nanoseconds.iter().copied().max().unwrap_or(now);
-        taken.push(Taken { begins: row(&marks, 0), ends: row(&marks, 1) });
+        readings.extend_from_slice(&marks.nanoseconds);
     }
-    Ok(taken)
+    Ok(Taken { ranks: marks.local_ranks, calls: CALLS, readings, readings_per_call: 2 })
 }
 
-fn samples(taken: &[Taken], groups: &Groups, cadence: Cadence) -> Samples {
+fn samples(taken: &Taken, groups: &Groups, cadence: Cadence) -> Samples {
     let mut samples = Samples::default();
     let ranks = || groups.groups.iter().flatten().copied();
-    for taken in taken {
-        let slowest = ranks().max_by_key(|rank| taken.of(*rank)).unwrap_or(0);
-        samples.slowest_nanoseconds.push(taken.of(slowest));
+    for call in 0..taken.calls {
+        let slowest = ranks().max_by_key(|rank| taken.of(call, *rank)).unwrap_or(0);
+        samples.slowest_nanoseconds.push(taken.of(call, slowest));
         samples.slowest_rank.push(slowest);
         if cadence == Cadence::Isolated {
-            let begin = |rank: u32| taken.begins[rank as usize];
+            let begin = |rank: u32| taken.begins(call)[rank as usize];
             let last = ranks().max_by_key(|rank| begin(*rank)).unwrap_or(0);
             let first = ranks().map(begin).min().unwrap_or(0);
-            let end = ranks().map(|rank| taken.ends[rank as usize]).max().unwrap_or(0);
+            let end = ranks().map(|rank| taken.ends(call)[rank as usize]).max().unwrap_or(0);
             samples.last_rank.push(last);
             samples.arrival_spread_nanoseconds.push(begin(last) - first);
             samples.transfer_nanoseconds.push(end.saturating_sub(begin(last)));
@@ -226,11 +247,11 @@ fn samples(taken: &[Taken], groups: &Groups, cadence: Cadence) -> Samples {
     samples
 }
 
-fn pair_times(taken: &[Taken], groups: &Groups) -> PairTimes {
+fn pair_times(taken: &Taken, groups: &Groups) -> PairTimes {
     let mut columns = PairTimes::default();
     for pair in &groups.groups {
         let &[a, b] = pair.as_slice() else { continue };
-        let times = sorted(taken.iter().map(|taken| taken.of(a).max(taken.of(b)) as f64));
+        let times = sorted((0..taken.calls).map(|call| taken.of(call, a).max(taken.of(call, b)) as f64));
         let whole = |time: Option<f64>| time.map_or(0, |time| time as u64);
         columns.rank_a.push(a);
         columns.rank_b.push(b);

@@ -1,6 +1,7 @@
 //! All data and intermediate results of a search for suspects.
 
 use super::groups::Growth;
+use super::inside_pairs::InsidePairs;
 use super::late::Arrivals;
 use super::pair_matrix::PairMatrices;
 use super::places::Places;
@@ -9,6 +10,7 @@ use super::places::Places;
 pub(super) struct Analysis {
     pub(super) places: Places,
     pub(super) pair_matrices: PairMatrices,
+    pub(super) inside_pairs: InsidePairs,
     pub(super) growths: Vec<Growth>,
     /// Histograms covered ranks of several nodes.
     pub(super) coarse: bool,

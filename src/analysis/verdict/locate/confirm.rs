@@ -6,7 +6,7 @@
 
 use super::document::SuspectKind;
 use super::explain::{Finding, MIN_EXCESS_OF_MANY, MIN_EXCESS_OF_PATH, Search, nearly_all, percent};
-use super::pair_matrix::Measure;
+use super::pair_lines::Measure;
 use super::places::Places;
 use super::suspect_name::name;
 

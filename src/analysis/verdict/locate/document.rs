@@ -33,6 +33,9 @@ pub struct Suspects {
     pub examined: Examined,
     /// The accused, the strongest evidence first.
     pub suspects: Vec<Suspect>,
+    /// Whiles in which not one suspect but the whole machine was slow, as sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slow_whiles: Vec<String>,
     /// What the data cannot tell, as sentences.
     pub cannot_tell: Vec<String>,
     /// Warnings about the records as a whole, with the exit code that each asks for.
@@ -59,6 +62,9 @@ pub struct Examined {
     pub node_pairs_measured: u64,
     /// Nodes whose inner collectives were measured.
     pub nodes_measured_inside: u32,
+    /// Pairs of devices inside nodes that were compared with those of other nodes.
+    #[serde(default)]
+    pub inside_pairs: u64,
     /// Numbers of nodes that groups of growing size spanned, ascending.
     pub group_nodes: Vec<u32>,
     /// Cases with a common start, from which late ranks show.
@@ -124,6 +130,32 @@ pub enum SuspectKind {
         /// The local rank that uses it.
         local_rank: u32,
     },
+    /// The cable or port of an adapter, in one direction: both ways at once it is as slow as a slow adapter, back and forth half
+    /// as much.
+    Cable {
+        /// The node.
+        node: u32,
+        /// The local rank that uses it.
+        local_rank: u32,
+    },
+    /// One device of a node: slow with the others inside, and with other nodes.
+    Device {
+        /// The node.
+        node: u32,
+        /// The local rank that drives it.
+        local_rank: u32,
+    },
+    /// Links inside a node (NVLink or what takes its place): of one device to all others, or between two devices.
+    #[serde(rename = "nvlink")]
+    NvLink {
+        /// The node.
+        node: u32,
+        /// The local rank that drives the device.
+        local_rank: u32,
+        /// That of the other end, where those with others are well.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        peer: Option<u32>,
+    },
     /// A rail: the same local rank is slow on all nodes.
     Rail {
         /// The local rank.
@@ -157,6 +189,9 @@ impl SuspectKind {
             SuspectKind::Node { .. } => "node",
             SuspectKind::Link { .. } => "link",
             SuspectKind::Adapter { .. } => "adapter",
+            SuspectKind::Cable { .. } => "cable",
+            SuspectKind::Device { .. } => "device",
+            SuspectKind::NvLink { .. } => "nvlink",
             SuspectKind::Rail { .. } => "rail",
             SuspectKind::Leaf { .. } => "leaf",
             SuspectKind::OnlyAtScale { .. } => "only at scale",
@@ -167,8 +202,11 @@ impl SuspectKind {
     /// What an operator should do about it.
     pub fn action(&self) -> &'static str {
         match self {
-            SuspectKind::Node { .. } | SuspectKind::Adapter { .. } => "suspect-node",
-            SuspectKind::Link { .. } => "suspect-link",
+            SuspectKind::Node { .. }
+            | SuspectKind::Adapter { .. }
+            | SuspectKind::Device { .. }
+            | SuspectKind::NvLink { .. } => "suspect-node",
+            SuspectKind::Link { .. } | SuspectKind::Cable { .. } => "suspect-link",
             SuspectKind::Rail { .. } => "suspect-rail",
             SuspectKind::Leaf { .. } => "suspect-leaf",
             SuspectKind::OnlyAtScale { .. } | SuspectKind::LateRank { .. } => "environment",

@@ -5,7 +5,8 @@
 //! not make all its partners look bad. A rail is judged within each pair, so that slow nodes do not count.
 
 use super::document::{MIN_MEMBERS, SuspectKind};
-use super::pair_matrix::{Measure, PairMatrix};
+use super::pair_lines::Measure;
+use super::pair_matrix::PairMatrix;
 use super::places::Places;
 use commgauge_base::stats::{OddRule, Usual, low_median};
 
@@ -32,6 +33,8 @@ pub(super) struct Finding {
     pub slower: f64,
     pub strength: f64,
     pub intermittent: bool,
+    /// From times inside nodes alone.
+    pub inside: bool,
     pub evidence: String,
 }
 
@@ -53,6 +56,8 @@ pub(super) struct Search<'a> {
     /// Local ranks whose rail is a suspect.
     slow_locals: Vec<bool>,
     slow_adapters: Vec<(usize, usize)>,
+    /// For each node and local rank, how much longer it takes than its neighbours; empty with fewer than two local ranks.
+    pub excess_of_adapter: Vec<Vec<f64>>,
 }
 
 impl<'a> Search<'a> {
@@ -66,6 +71,7 @@ impl<'a> Search<'a> {
             usual: [0.0; 2],
             slow_locals: vec![false; matrix.locals],
             slow_adapters: Vec::new(),
+            excess_of_adapter: Vec::new(),
         };
         search.usual = [false, true].map(|across| {
             let of_node = |node| {
@@ -132,7 +138,7 @@ impl<'a> Search<'a> {
         let strength = usual.strength(slower);
         let slower = slower - usual.middle;
         let text = format!("{}: {evidence}", self.measure.name());
-        self.findings.push(Finding { suspect, slower, strength, intermittent, evidence: text });
+        self.findings.push(Finding { suspect, slower, strength, intermittent, inside: false, evidence: text });
     }
 
     /// Finds local ranks that are slower than their neighbours, on all nodes (rail) or on one (adapter).
@@ -176,9 +182,8 @@ impl<'a> Search<'a> {
             .collect();
         let scores: Vec<f64> = adapters.iter().map(|(node, local)| of_adapter[*node][*local]).collect();
         // With two nodes the end of a slow path that causes it cannot be determined.
-        let Some(usual) = rule(scores.len(), MIN_EXCESS_OF_MANY).usual(&scores).filter(|_| matrix.nodes > 2) else {
-            return;
-        };
+        let usual = rule(scores.len(), MIN_EXCESS_OF_MANY).usual(&scores).filter(|_| matrix.nodes > 2);
+        let Some(usual) = usual else { return };
         for ((node, local), slower) in
             adapters.into_iter().zip(scores).filter(|(_, slower)| usual.strength(*slower) > 1.0)
         {
@@ -190,6 +195,7 @@ impl<'a> Search<'a> {
             );
             self.add(SuspectKind::Adapter { node: node as u32, local_rank: local as u32 }, slower, &usual, evidence);
         }
+        self.excess_of_adapter = of_adapter;
     }
 
     /// Finds leaf switches whose nodes are slow with nodes behind other leaves.

@@ -113,6 +113,7 @@ impl Growth {
                 slower: excess,
                 strength: usual.strength(slower),
                 intermittent: false,
+                inside: true,
                 evidence: format!(
                     "inside {}: {} takes {} longer than on other nodes",
                     places.name(node),
@@ -146,6 +147,7 @@ impl Growth {
                     slower: excess,
                     strength: excess / MIN_GROWTH,
                     intermittent: false,
+                    inside: false,
                     evidence: format!(
                         "{} takes {} longer on {nodes} nodes than its growth from {nodes_a} to {nodes_b} nodes allows, while groups of {nodes_b} are normal",
                         self.call, percent(excess)

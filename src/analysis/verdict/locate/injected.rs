@@ -55,6 +55,17 @@ fn of_fault(fault: &Fault, machine: &Machine, nodes: u32) -> Vec<SuspectKind> {
         Fault::Adapter { node, adapter, .. } => {
             locals(adapter).map(|local_rank| SuspectKind::Adapter { node, local_rank }).collect()
         }
+        Fault::Cable { node, adapter, .. } => {
+            locals(adapter).map(|local_rank| SuspectKind::Cable { node, local_rank }).collect()
+        }
+        Fault::Device { node, device, .. } => vec![SuspectKind::Device { node, local_rank: device }],
+        Fault::NvLink { node, device, peer: None, .. } => {
+            vec![SuspectKind::NvLink { node, local_rank: device, peer: None }]
+        }
+        Fault::NvLink { node, device, peer: Some(peer), .. } => {
+            vec![SuspectKind::NvLink { node, local_rank: device.min(peer), peer: Some(device.max(peer)) }]
+        }
+        Fault::Neighbour { node, .. } => vec![SuspectKind::Node { node }],
         Fault::Leaf { leaf, .. } => {
             let each = machine.between_nodes.nodes_per_leaf.unwrap_or(1);
             let first = leaf.saturating_mul(each);
@@ -66,6 +77,8 @@ fn of_fault(fault: &Fault, machine: &Machine, nodes: u32) -> Vec<SuspectKind> {
         }
         Fault::Rank { rank, .. } => vec![SuspectKind::LateRank { rank, node: rank / machine.ranks_per_node }],
         Fault::Corrupt { .. } => Vec::new(),
+        // The whole network for a while is no suspect.
+        Fault::While { ref fault, .. } if matches!(**fault, Fault::Scale { .. }) => Vec::new(),
         Fault::Intermittent { ref fault, .. } | Fault::While { ref fault, .. } => of_fault(fault, machine, nodes),
     }
 }

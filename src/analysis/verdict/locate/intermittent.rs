@@ -36,6 +36,7 @@ pub(super) fn intermittent(search: &mut Search) -> usize {
             slower: excess,
             strength: excess / allowed,
             intermittent: true,
+            inside: false,
             evidence: format!(
                 "{}: slow in {} of {all} meetings, with {partners} other nodes, by {}; normal in the others",
                 search.measure.name(),
@@ -59,6 +60,7 @@ pub(super) fn intermittent(search: &mut Search) -> usize {
             slower: excess,
             strength: excess / allowed,
             intermittent: true,
+            inside: false,
             evidence: format!(
                 "{}: slow in {} of {replicates} replicates, by {}",
                 search.measure.name(),

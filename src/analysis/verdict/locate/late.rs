@@ -69,8 +69,10 @@ pub(super) fn arrivals(records: &[LoadedRecord], places: &Places) -> Arrivals {
             Seconds(residual as f64 * 1e-9)
         );
         let suspect = SuspectKind::LateRank { rank, node };
-        found.late =
-            Some((Finding { suspect, slower: 0.0, strength: spread / least, intermittent: false, evidence }, late));
+        found.late = Some((
+            Finding { suspect, slower: 0.0, strength: spread / least, intermittent: false, inside: false, evidence },
+            late,
+        ));
     }
     found
 }

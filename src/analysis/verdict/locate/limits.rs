@@ -24,6 +24,7 @@ pub(super) fn examined(analysis: &Analysis) -> Examined {
         node_pairs: (places.nodes() as u64 * (places.nodes() as u64).saturating_sub(1)) / 2,
         node_pairs_measured: pair_matrices.measured,
         nodes_measured_inside: analysis.nodes_inside,
+        inside_pairs: analysis.inside_pairs.compared,
         group_nodes,
         isolated_cases: analysis.arrivals.cases,
         replicates: pair_matrices.replicates as u32,
@@ -57,6 +58,8 @@ pub(super) fn cannot_tell(analysis: &Analysis) -> Vec<String> {
             "{} nodes were measured inside: the outlier among them cannot be determined",
             analysis.nodes_inside
         ));
+    } else if analysis.inside_pairs.compared == 0 {
+        texts.push("no pairs of devices inside the nodes were measured: which device or link of a node that is slow inside cannot be determined; `inside_nodes` in [pairs] lets them meet".to_owned());
     }
     let sizes = analysis.growths.iter().map(|growth| growth.levels.len()).max().unwrap_or(0);
     if sizes < 3 {
@@ -121,7 +124,7 @@ fn limits_of_pairs(analysis: &Analysis) -> Vec<String> {
         ));
     }
     texts.push(
-        "messages go there and back: whether a suspect node is slow in sending or in receiving cannot be determined"
+        "messages go there and back: whether a suspect is slow in sending or in receiving cannot be determined"
             .to_owned(),
     );
     texts

@@ -6,11 +6,15 @@ mod analysis;
 mod confirm;
 mod document;
 mod explain;
+mod explained;
 mod groups;
 mod injected;
+mod inside_pairs;
 mod intermittent;
 mod late;
 mod limits;
+mod one_direction;
+mod pair_lines;
 mod pair_matrix;
 mod places;
 mod suspect_name;
@@ -26,6 +30,8 @@ use super::{Trouble, evidence, most_severe};
 use analysis::Analysis;
 use commgauge_base::error::Result;
 use explain::{Finding, Search};
+use explained::{narrowed, slows_down, unexplained};
+use inside_pairs::InsidePairs;
 use pair_matrix::PairMatrices;
 use places::Places;
 
@@ -42,16 +48,33 @@ pub struct LocateOptions {
 /// A usage error where records do not belong together.
 pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspects> {
     let places = Places::of(records, options.nodes_per_leaf)?;
-    let pair_matrices = PairMatrices::of(records, &places);
+    let lines = pair_lines::pair_lines(records);
+    let pair_matrices = PairMatrices::of(records, &lines, &places);
+    let inside_pairs = InsidePairs::of(&lines, &places);
     let (growths, coarse) = groups::growths(records, &places);
     let arrivals = late::arrivals(records, &places);
     let (nodes_inside, all_sizes, slow_once, unconfirmed) = (0, true, 0, Vec::new());
-    let mut analysis =
-        Analysis { places, pair_matrices, growths, coarse, arrivals, nodes_inside, all_sizes, slow_once, unconfirmed };
+    let mut analysis = Analysis {
+        places,
+        pair_matrices,
+        inside_pairs,
+        growths,
+        coarse,
+        arrivals,
+        nodes_inside,
+        all_sizes,
+        slow_once,
+        unconfirmed,
+    };
     let findings = findings(&mut analysis);
     let mut suspects = wording::suspects(&findings, &analysis);
     suspects.sort_by(|one, other| other.strength.total_cmp(&one.strength));
-    let troubles = troubles(records, &analysis);
+    let whiles: Vec<String> = slow_whiles(records);
+    // A while in which a suspect was slow is its own, and not the machine's.
+    let is_own = suspects.iter().any(|suspect| suspect.intermittent);
+    let (own_whiles, slow_whiles) = if is_own { (whiles, Vec::new()) } else { (Vec::new(), whiles) };
+    let mut troubles = troubles(records, &analysis);
+    troubles.retain(|trouble| !own_whiles.iter().any(|own| trouble.text.contains(own)));
     let suspected = i32::from(!suspects.is_empty());
     let undecided = if limits::undecided(&analysis).is_some() || !analysis.unconfirmed.is_empty() { 3 } else { 0 };
     let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain([suspected, undecided]));
@@ -65,6 +88,7 @@ pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspe
         runs: records.iter().map(|loaded| loaded.run("looked at")).collect(),
         examined: limits::examined(&analysis),
         suspects,
+        slow_whiles,
         cannot_tell: limits::cannot_tell(&analysis),
         troubles,
         rule: wording::rule(&analysis),
@@ -77,17 +101,19 @@ fn findings(analysis: &mut Analysis) -> Vec<Finding> {
     for (measure, matrix) in &analysis.pair_matrices.measures {
         let mut search = Search::new(*measure, matrix, &analysis.places);
         search.run();
-        if *measure != pair_matrix::Measure::Tail {
+        if *measure != pair_lines::Measure::Tail {
             analysis.slow_once += intermittent::intermittent(&mut search);
         }
         searches.push(search);
     }
+    let one_direction: Vec<SuspectKind> = cables(&searches);
     let (mut found, unconfirmed) = confirm::confirmed(searches, &analysis.places);
     analysis.unconfirmed = unconfirmed;
+    found.extend(std::mem::take(&mut analysis.inside_pairs.findings));
     for growth in &analysis.growths {
         analysis.nodes_inside = analysis.nodes_inside.max(growth.inside(&analysis.places, &mut found));
     }
-    let mut found = unexplained(found);
+    let mut found = unexplained(narrowed(found, &one_direction));
     let suspected: Vec<SuspectKind> = found.iter().map(|finding| finding.suspect.clone()).collect();
     let is_suspected = |members: &[usize]| suspected.iter().any(|suspect| slows_down(suspect, members));
     for growth in &analysis.growths {
@@ -97,52 +123,22 @@ fn findings(analysis: &mut Analysis) -> Vec<Finding> {
     found
 }
 
-/// Whether a suspect slows these nodes down when they work together.
-fn slows_down(suspect: &SuspectKind, members: &[usize]) -> bool {
-    let there = |node: &u32| members.contains(&(*node as usize));
-    match suspect {
-        SuspectKind::Node { node } | SuspectKind::Adapter { node, .. } => there(node),
-        SuspectKind::Link { nodes, .. } => nodes.iter().all(there),
-        SuspectKind::Leaf { nodes, .. } => nodes.iter().any(there),
-        // It slows all groups alike, so their growth can still be checked.
-        SuspectKind::Rail { .. } | SuspectKind::OnlyAtScale { .. } | SuspectKind::LateRank { .. } => false,
-    }
+/// The adapters of suspects that are slow in one direction only, as cables.
+fn cables(searches: &[Search]) -> Vec<SuspectKind> {
+    let suspects = searches.iter().flat_map(|search| &search.findings).map(|finding| &finding.suspect);
+    let adapters = suspects.filter_map(|suspect| match suspect {
+        SuspectKind::Adapter { node, local_rank } => Some((*node, *local_rank)),
+        _ => None,
+    });
+    adapters
+        .filter(|(node, local)| one_direction::is_one_direction(searches, *node as usize, *local as usize))
+        .map(|(node, local_rank)| SuspectKind::Cable { node, local_rank })
+        .collect()
 }
 
-/// Removes findings that a larger one explains, and intermittent findings about suspects that are always slow.
-fn unexplained(all: Vec<Finding>) -> Vec<Finding> {
-    let explains = |other: &Finding, finding: &Finding| {
-        let node_in = |node: u32| match &other.suspect {
-            SuspectKind::Node { node: suspected } => *suspected == node,
-            SuspectKind::Leaf { nodes, .. } => nodes.contains(&node),
-            _ => false,
-        };
-        let firm = !other.intermittent || finding.intermittent;
-        let larger = match (&finding.suspect, &other.suspect) {
-            (SuspectKind::Node { node }, SuspectKind::Leaf { nodes, .. }) => {
-                nodes.contains(node) && finding.intermittent
-            }
-            (SuspectKind::Adapter { node, .. }, SuspectKind::Node { .. } | SuspectKind::Leaf { .. }) => node_in(*node),
-            (SuspectKind::Adapter { local_rank, .. }, SuspectKind::Rail { local_rank: rail }) => local_rank == rail,
-            (SuspectKind::Link { nodes, .. }, SuspectKind::Node { .. } | SuspectKind::Leaf { .. }) => {
-                nodes.iter().any(|node| node_in(*node))
-            }
-            (SuspectKind::Link { nodes, local_rank: Some(local) }, SuspectKind::Adapter { node, local_rank }) => {
-                local == local_rank && nodes.contains(node)
-            }
-            (SuspectKind::Link { local_rank: Some(local), .. }, SuspectKind::Rail { local_rank }) => {
-                local == local_rank
-            }
-            (
-                SuspectKind::Link { nodes, local_rank: Some(_) },
-                SuspectKind::Link { nodes: whole, local_rank: None },
-            ) => nodes == whole,
-            _ => false,
-        };
-        let same = finding.suspect == other.suspect && finding.intermittent && !other.intermittent;
-        same || (larger && firm)
-    };
-    all.iter().filter(|finding| !all.iter().any(|other| explains(other, finding))).cloned().collect()
+/// Whiles in which runs were slow, as sentences.
+fn slow_whiles(records: &[LoadedRecord]) -> Vec<String> {
+    records.iter().filter_map(|loaded| evidence::transient_slowdown(&loaded.record)).map(|found| found.text).collect()
 }
 
 /// Warnings about the records as a whole.

@@ -3,38 +3,10 @@
 //! Values are natural logarithms of the time of a message: 0.1 more is about 10 % slower.
 
 use super::super::loaded_record::LoadedRecord;
+use super::pair_lines::{Measure, PairLine, PairValue, is_pairs};
 use super::places::Places;
-use commgauge_base::collective::Collective;
 use commgauge_base::stats::low_median;
-use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome};
-use commgauge_model::workload::Style;
 use std::collections::BTreeSet;
-
-/// What is measured between two nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Measure {
-    /// A small message.
-    Latency,
-    /// A large message in a ping-pong.
-    OneWay,
-    /// Large messages in both directions at once.
-    BothWays,
-    /// How much longer the slowest tenth of large messages takes than their median.
-    Tail,
-}
-
-impl Measure {
-    pub(super) const ALL: [Measure; 4] = [Measure::Latency, Measure::OneWay, Measure::BothWays, Measure::Tail];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Measure::Latency => "latency",
-            Measure::OneWay => "one way",
-            Measure::BothWays => "both ways",
-            Measure::Tail => "slowest tenth",
-        }
-    }
-}
 
 /// One measure between all nodes.
 #[derive(Clone, Debug)]
@@ -64,38 +36,28 @@ pub(super) struct PairMatrices {
     pub one_at_a_time: bool,
 }
 
-/// A measurement of one line: nodes, local ranks, and the logarithms of median and tail.
-struct Value {
-    nodes: [usize; 2],
-    locals: [usize; 2],
-    middle: f64,
-    tail: f64,
-}
-
 impl PairMatrices {
-    /// Reads the rounds of all records; corrupt and failed rounds are left out.
-    pub(super) fn of(records: &[LoadedRecord], places: &Places) -> PairMatrices {
+    /// Reads the rounds between nodes of all records.
+    pub(super) fn of(records: &[LoadedRecord], lines: &[PairLine], places: &Places) -> PairMatrices {
         let nodes = places.nodes();
-        let lines: Vec<(usize, Measure, Vec<Value>)> = lines(records, places);
         // Pairs of equal local ranks use the same rail. Where all ranks were paired with all, only those are used.
-        let equal = |value: &Value| value.locals[0] == value.locals[1];
-        let rails = lines.iter().any(|(_, _, values)| values.iter().any(equal));
-        let is_kept = |value: &&Value| !rails || equal(value);
-        let local = |value: &Value| if rails { value.locals[0] } else { 0 };
-        let all = || lines.iter().flat_map(|(_, _, values)| values).filter(is_kept);
-        let locals = all().map(local).max().map_or(0, |most| most + 1);
-        let replicates = lines.iter().map(|(replicate, ..)| replicate + 1).max().unwrap_or(0);
+        let equal = |value: &PairValue| value.locals[0] == value.locals[1];
+        let rails = lines.iter().any(|line| between_nodes(line, places).any(|value| equal(&value)));
+        let is_kept = |value: &PairValue| !rails || equal(value);
+        let local = |value: &PairValue| if rails { value.locals[0] } else { 0 };
+        let lines: Vec<&PairLine> = lines.iter().filter(|line| between_nodes(line, places).next().is_some()).collect();
+        let highest = |line: &&PairLine| between_nodes(line, places).filter(is_kept).map(|value| local(&value)).max();
+        let locals = lines.iter().filter_map(highest).max().map_or(0, |most| most + 1);
+        let replicates = lines.iter().map(|line| line.replicate + 1).max().unwrap_or(0);
         let mut measures = Vec::new();
         for measure in Measure::ALL {
             let mut matrix = PairMatrix::empty(nodes, locals, replicates);
-            for (replicate, of, values) in &lines {
-                let tail = measure == Measure::Tail && *of == Measure::OneWay;
-                if *of != measure && !tail {
-                    continue;
-                }
-                for value in values.iter().filter(is_kept) {
-                    let logarithm = if tail { value.tail } else { value.middle };
-                    matrix.by_replicate[*replicate][pair(nodes, value.nodes) * locals + local(value)] = logarithm;
+            let tail = measure == Measure::Tail;
+            let source = if tail { Measure::OneWay } else { measure };
+            for line in lines.iter().filter(|line| line.measure == source) {
+                for value in between_nodes(line, places).filter(is_kept) {
+                    let cell = pair(nodes, value.nodes) * locals + local(&value);
+                    matrix.by_replicate[line.replicate][cell] = if tail { value.tail() } else { value.middle() };
                 }
             }
             matrix.compute_medians();
@@ -116,58 +78,9 @@ impl PairMatrices {
     }
 }
 
-fn is_pairs(facts: &CaseFacts) -> bool {
-    facts.style == Style::Pairs && matches!(facts.collective, Collective::PingPong | Collective::Bidirectional)
-}
-
-/// Every valid line of a round: its replicate (numbered over all records), measure and values.
-fn lines(records: &[LoadedRecord], places: &Places) -> Vec<(usize, Measure, Vec<Value>)> {
-    let mut found = Vec::new();
-    let mut before = 0;
-    for LoadedRecord { record, .. } in records {
-        let rounds = || record.plan.cases.iter().filter(|facts| is_pairs(facts));
-        let ping_pongs = rounds().filter(|facts| facts.collective == Collective::PingPong);
-        let latency_bytes = ping_pongs.map(|facts| facts.bytes_total).min();
-        for line in &record.cases {
-            let Some(facts) = record.plan.cases.get(line.case as usize).filter(|facts| is_pairs(facts)) else {
-                continue;
-            };
-            let measure = match facts.collective {
-                Collective::Bidirectional => Measure::BothWays,
-                _ if Some(facts.bytes_total) == latency_bytes => Measure::Latency,
-                _ => Measure::OneWay,
-            };
-            if matches!(line.outcome, Outcome::Measured { .. }) {
-                found.push((before + line.replicate as usize, measure, values(line, facts, places)));
-            }
-        }
-        before += record.header.settings.replicates as usize;
-    }
-    found
-}
-
-fn values(line: &CaseLine, facts: &CaseFacts, places: &Places) -> Vec<Value> {
-    let messages = f64::from(line.calls_per_sample.max(1)) * f64::from(facts.transfers_per_call.max(1));
-    let Some(pairs) = &line.pairs else { return Vec::new() };
-    let ranks = pairs.rank_a.iter().zip(&pairs.rank_b);
-    let times = pairs.median_nanoseconds.iter().zip(&pairs.p90_nanoseconds);
-    let value = |((a, b), (median, p90)): ((&u32, &u32), (&u64, &u64))| {
-        let place = |rank: u32| {
-            let rank = rank as usize;
-            Some((*places.node_of.get(rank)? as usize, *places.local_of.get(rank)? as usize))
-        };
-        let (mut one, mut other) = (place(*a)?, place(*b)?);
-        if one.0 == other.0 || *median == 0 {
-            return None;
-        }
-        if one.0 > other.0 {
-            (one, other) = (other, one);
-        }
-        let tail = if *p90 >= *median { (*p90 as f64 / *median as f64).ln() } else { f64::NAN };
-        let middle = (*median as f64 / messages).ln();
-        Some(Value { nodes: [one.0, other.0], locals: [one.1, other.1], middle, tail })
-    };
-    ranks.zip(times).filter_map(value).collect()
+/// The times of the pairs of a line whose ends are on different nodes.
+fn between_nodes<'a>(line: &'a PairLine, places: &'a Places) -> impl Iterator<Item = PairValue> + 'a {
+    line.values(places).filter(|value| value.nodes[0] != value.nodes[1])
 }
 
 /// The pairs of nodes that should have been measured: all of them, since the rounds of a record form a round-robin tournament.

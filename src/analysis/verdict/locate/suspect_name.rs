@@ -12,6 +12,16 @@ pub(super) fn name(suspect: &SuspectKind, places: &Places) -> String {
             format!("path of local rank {local} between {} and {}", of(*a), of(*b))
         }
         SuspectKind::Adapter { node, local_rank } => format!("adapter of local rank {local_rank} of {}", of(*node)),
+        SuspectKind::Cable { node, local_rank } => {
+            format!("cable of local rank {local_rank} of {}, in one direction", of(*node))
+        }
+        SuspectKind::Device { node, local_rank } => format!("device of local rank {local_rank} of {}", of(*node)),
+        SuspectKind::NvLink { node, local_rank, peer: None } => {
+            format!("links of local rank {local_rank} inside {}", of(*node))
+        }
+        SuspectKind::NvLink { node, local_rank, peer: Some(peer) } => {
+            format!("link between local ranks {local_rank} and {peer} inside {}", of(*node))
+        }
         SuspectKind::Rail { local_rank } => {
             format!("rail {local_rank}, the adapters of local rank {local_rank} on all nodes")
         }

@@ -1,7 +1,9 @@
 //! Suspects on small fleets, where half of the values can be bad: matrices with a known fault.
 
 use super::explain::{Finding, Search};
-use super::pair_matrix::{Measure, PairMatrix};
+use super::explained::unexplained;
+use super::pair_lines::Measure;
+use super::pair_matrix::PairMatrix;
 use super::places::Places;
 use super::*;
 use rand::{RngExt, SeedableRng};
@@ -154,6 +156,7 @@ fn a_suspect_explains_its_slow_links_and_constant_evidence_outweighs_intermitten
         slower: 0.5,
         strength: 2.0,
         intermittent,
+        inside: false,
         evidence: String::new(),
     };
     let node = SuspectKind::Node { node: 3 };

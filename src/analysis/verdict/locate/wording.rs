@@ -5,7 +5,7 @@ use super::confirm::FEW_NODES;
 use super::document::{MIN_MEMBERS, Suspect, SuspectKind};
 use super::explain::{FALSE_ALARM_PROBABILITY, Finding};
 use super::limits;
-use super::pair_matrix::Measure;
+use super::pair_lines::Measure;
 use super::places::Places;
 use super::suspect_name::name;
 
@@ -60,6 +60,15 @@ fn next_step(suspect: &SuspectKind, places: &Places) -> String {
         SuspectKind::Adapter { node, .. } => format!(
             "commgauge run --pairs {} -- --one-at-a-time  # every rank with every rank: does it stay with the adapter?",
             launch(&others(&[*node], 1), places, None)
+        ),
+        SuspectKind::Cable { node, local_rank } => format!(
+            "commgauge run --pairs {} -- --one-at-a-time  # swap the cable of local rank {local_rank} with a neighbour's: does it stay with \
+             the cable?",
+            launch(&others(&[*node], MIN_MEMBERS - 1), places, None)
+        ),
+        SuspectKind::Device { node, .. } | SuspectKind::NvLink { node, .. } => format!(
+            "commgauge run --pairs {} -- --one-at-a-time  # every device with every other: which links are slow?",
+            launch(&[*node], places, None)
         ),
         SuspectKind::Rail { .. } => format!(
             "commgauge run --pairs {}  # every rank with every rank: which paths cross the rail?",
@@ -126,6 +135,13 @@ pub(super) fn rule(analysis: &Analysis) -> Vec<String> {
         "what explains most is suspected first: rails and adapters within each pair, then leaves, nodes, and last single paths; \
          what a suspect explains makes nothing else a suspect"
             .to_owned(),
+        "inside nodes a pair of devices is compared with the same pair on other nodes, by bandwidth; slow links of a device and a slow \
+         adapter of it together are the device"
+            .to_owned(),
+        format!(
+            "a slow adapter is a cable in one direction where, of a call that takes r times as long both ways at once, one way back and \
+             forth takes (1 + r) / 2 times as long and not r, on {FEW_NODES} nodes and more"
+        ),
         "only at scale: groups that take 10 % longer in every replicate than a straight line through two smaller sizes, and \
          that contain no suspect"
             .to_owned(),

@@ -29,7 +29,9 @@ impl LiveRows {
             Format::NcclTests => Box::new(PeerForm::new(Peer::NcclTests)),
             Format::Osu => Box::new(PeerForm::new(Peer::Osu)),
             Format::Imb => Box::new(PeerForm::new(Peer::Imb)),
-            Format::Json | Format::Csv | Format::Markdown | Format::Junit | Format::Prometheus => return None,
+            Format::Json | Format::Csv | Format::Markdown | Format::Junit | Format::Prometheus | Format::Superbench => {
+                return None;
+            }
         };
         Some(LiveRows { form, run: None })
     }

@@ -1,13 +1,14 @@
 //! A fault in the words of the command line, such as `node:17:rate=0.6`.
 
-use super::fault::{FEWEST_TOGETHER, Fault, LONGEST_WINDOW, is_rate_factor, is_while};
+use super::fault::{Direction, FEWEST_TOGETHER, Fault, LONGEST_WINDOW, is_rate_factor, is_while};
 use commgauge_base::units::{Seconds, parse_seconds};
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
 /// The accepted forms, with an example of each.
 const ACCEPTED: &str = "accepted: node:17:rate=0.6, link:3-9:rate=0.5, rail:2:rate=0.5, adapter:17.2:rate=0.5, \
-     leaf:1:rate=0.5, scale:32:rate=0.5, rank:5:delay=2ms, corrupt:5:probability=0.1, and any but the last now and then: \
+     leaf:1:rate=0.5, scale:32:rate=0.5, cable:17.2.send:rate=0.5, device:17.2:rate=0.5, nvlink:17.2:rate=0.5, \
+     nvlink:17.2-5:rate=0.5, rank:5:delay=2ms, neighbour:17:rate=0.5, corrupt:5:probability=0.1, and any but the last two now and then: \
      intermittent:0.2:node:17:rate=0.6 from call to call, intermittent:0.2/5s:node:17:rate=0.6 for 5 s each time; \
      or once: while:10s-25s:node:17:rate=0.6";
 
@@ -50,12 +51,40 @@ fn one(kind: &str, which: &str, how: &str) -> Result<Fault, String> {
             Fault::Link { nodes, rate_factor: rate(how)? }
         }
         "adapter" => {
-            let found = || format!("found `{which}` where NODE.ADAPTER is one adapter of one node");
-            let (node, adapter) = which.split_once('.').ok_or_else(found)?;
+            let [node, adapter] = split(which, '.', "NODE.ADAPTER is one adapter of one node")?;
             Fault::Adapter { node: index(node)?, adapter: index(adapter)?, rate_factor: rate(how)? }
         }
+        "cable" => {
+            let form = "NODE.ADAPTER.send or NODE.ADAPTER.receive is one direction of one adapter";
+            let [node, rest] = split(which, '.', form)?;
+            let [adapter, direction] = split(rest, '.', form)?;
+            let direction = Direction::named(direction).ok_or_else(|| format!("found `{which}` where {form}"))?;
+            Fault::Cable { node: index(node)?, adapter: index(adapter)?, direction, rate_factor: rate(how)? }
+        }
+        "device" => {
+            let [node, device] = split(which, '.', "NODE.DEVICE is one device of one node")?;
+            Fault::Device { node: index(node)?, device: index(device)?, rate_factor: rate(how)? }
+        }
+        "nvlink" => {
+            let [node, devices] = split(which, '.', "NODE.DEVICE or NODE.DEVICE-DEVICE is links inside a node")?;
+            let (device, peer) = match devices.split_once('-') {
+                None => (index(devices)?, None),
+                Some((device, peer)) => (index(device)?, Some(index(peer)?)),
+            };
+            if Some(device) == peer {
+                return Err(format!("found `{which}`; a link joins two different devices"));
+            }
+            Fault::NvLink { node: index(node)?, device, peer, rate_factor: rate(how)? }
+        }
+        "neighbour" => Fault::Neighbour { node: index(which)?, rate_factor: rate(how)? },
         other => return Err(format!("there is no kind `{other}`")),
     })
+}
+
+/// The two parts of a text around a letter; `form` says what they are.
+fn split<'a>(text: &'a str, letter: char, form: &str) -> Result<[&'a str; 2], String> {
+    let parts = text.split_once(letter).ok_or_else(|| format!("found `{text}` where {form}"))?;
+    Ok([parts.0, parts.1])
 }
 
 fn intermittent(text: &str) -> Result<Fault, String> {
@@ -87,7 +116,7 @@ fn for_a_while(text: &str) -> Result<Fault, String> {
 /// A fault of a kind that can be intermittent.
 fn transient(fault: &str) -> Result<Box<Fault>, String> {
     let (kind, rest) = fault.split_once(':').ok_or_else(|| format!("found `{fault}` where a fault is"))?;
-    if ["intermittent", "while", "corrupt"].contains(&kind) {
+    if ["intermittent", "while", "corrupt", "neighbour"].contains(&kind) {
         return Err(format!("`{kind}` cannot come and go"));
     }
     let (which, how) = rest.split_once(':').ok_or_else(|| format!("`{rest}` lacks how bad it is"))?;
@@ -137,6 +166,17 @@ impl Display for Fault {
             Fault::Corrupt { rank, probability } => write!(f, "corrupt:{rank}:probability={probability}"),
             Fault::Rail { rail, rate_factor } => write!(f, "rail:{rail}:rate={rate_factor}"),
             Fault::Adapter { node, adapter, rate_factor } => write!(f, "adapter:{node}.{adapter}:rate={rate_factor}"),
+            Fault::Cable { node, adapter, direction, rate_factor } => {
+                write!(f, "cable:{node}.{adapter}.{}:rate={rate_factor}", direction.name())
+            }
+            Fault::Device { node, device, rate_factor } => write!(f, "device:{node}.{device}:rate={rate_factor}"),
+            Fault::NvLink { node, device, peer: None, rate_factor } => {
+                write!(f, "nvlink:{node}.{device}:rate={rate_factor}")
+            }
+            Fault::NvLink { node, device, peer: Some(peer), rate_factor } => {
+                write!(f, "nvlink:{node}.{device}-{peer}:rate={rate_factor}")
+            }
+            Fault::Neighbour { node, rate_factor } => write!(f, "neighbour:{node}:rate={rate_factor}"),
             Fault::Leaf { leaf, rate_factor } => write!(f, "leaf:{leaf}:rate={rate_factor}"),
             Fault::Scale { from_nodes, rate_factor } => write!(f, "scale:{from_nodes}:rate={rate_factor}"),
             Fault::Intermittent { fault, probability, window: None } => write!(f, "intermittent:{probability}:{fault}"),
@@ -165,6 +205,11 @@ mod tests {
             ("link:3:rate=0.5", "found `3` where A-B is two nodes"),
             ("link:3-3:rate=0.5", "a link joins two different nodes"),
             ("adapter:3:rate=0.5", "NODE.ADAPTER"),
+            ("cable:3:rate=0.5", "NODE.ADAPTER.send"),
+            ("cable:3.1.out:rate=0.5", "found `3.1.out` where"),
+            ("device:3:rate=0.5", "NODE.DEVICE is one device"),
+            ("nvlink:3.1-1:rate=0.5", "a link joins two different devices"),
+            ("while:1s-2s:neighbour:1:rate=0.5", "`neighbour` cannot come and go"),
             ("scale:1:rate=0.5", "at least 2 work together"),
             ("rank:5:delay=2", "found `2`"),
             ("rank:5:delay=2s", "found a delay of 2.00 s"),
@@ -190,6 +235,11 @@ mod tests {
             "link:3-9:rate=0.5",
             "rail:2:rate=0.5",
             "adapter:17.2:rate=0.5",
+            "cable:17.2.receive:rate=0.5",
+            "device:17.2:rate=0.5",
+            "nvlink:17.2:rate=0.5",
+            "nvlink:17.2-5:rate=0.5",
+            "neighbour:17:rate=0.5",
             "leaf:1:rate=0.5",
             "scale:32:rate=0.5",
             "rank:5:delay=2000us",

@@ -8,6 +8,7 @@ mod description;
 mod expect;
 mod expectation;
 mod fault;
+mod fault_table;
 mod fault_text;
 mod lint;
 mod number;
@@ -16,7 +17,7 @@ mod scope;
 
 pub use description::{Computing, Machine, Network, NodeLinks, Noise};
 pub use expectation::{Expectation, Limit};
-pub use fault::Fault;
+pub use fault::{Direction, Fault};
 pub use lint::{Finding, lint};
 pub use scope::{JudgedRuns, RequiredCoverage, Version};
 

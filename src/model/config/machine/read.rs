@@ -2,7 +2,7 @@
 
 use super::description::{Computing, Machine, Network, NodeLinks, Noise};
 use super::expect::expectations;
-use super::fault::fault;
+use super::fault_table::fault;
 use super::number::{count, positive, rate, short};
 use super::scope::{judged_runs, required_coverage};
 use crate::config::document::{Item, Table};

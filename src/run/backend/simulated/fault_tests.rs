@@ -67,6 +67,10 @@ fn a_fault_slows_what_it_is_about_and_nothing_else() {
         ("rail:1:rate=0.5", 1, &[1, 3, 5, 7][..]),
         ("adapter:2.1:rate=0.5", 1, &[3]),
         ("node:3:rate=0.5", 1, &[2, 3]),
+        ("device:3.1:rate=0.5", 1, &[3]),
+        ("cable:2.1.send:rate=0.5", 1, &[3]),
+        ("cable:3.1.send:rate=0.5", 1, &[3]),
+        ("nvlink:3.1:rate=0.5", 1, &[]),
         ("leaf:1:rate=0.5", 1, &[2, 3]),
         // Nodes 0-3, 2-5, 4-7, 6-1: two of them have an end behind leaf 1.
         ("leaf:1:rate=0.5", 3, &[0, 1, 2, 3]),
@@ -79,6 +83,45 @@ fn a_fault_slows_what_it_is_about_and_nothing_else() {
         let expected: Vec<u64> = (0..8).map(|pair| if slow.contains(&pair) { 2_005_000 } else { 1_005_000 }).collect();
         assert_eq!(found, expected, "{fault}, partners {shift} apart");
     }
+}
+
+#[test]
+fn one_slow_direction_of_a_cable_costs_half_as_much_where_messages_go_back_and_forth() {
+    let excess = |fault: &str, collective| {
+        let time = |faults: &[&str]| times(&machine(faults), &pairs(1), collective, 1)[0][2];
+        time(&[fault]) - time(&[])
+    };
+    for fault in ["cable:2.0.send:rate=0.5", "cable:2.0.receive:rate=0.5", "cable:3.0.receive:rate=0.5"] {
+        assert_eq!(excess(fault, Collective::PingPong), 1_000_000, "{fault}");
+        assert_eq!(excess(fault, Collective::Bidirectional), 1_000_000, "{fault}");
+    }
+    assert_eq!(excess("adapter:2.0:rate=0.5", Collective::PingPong), 2_000_000);
+}
+
+#[test]
+fn links_inside_a_node_slow_its_pairs_and_collectives_and_not_the_network() {
+    let inside = |fault: &str, collective| times(&machine(&[fault]), &Nodes::filled(16, 2).inside(), collective, 1);
+    for (fault, slow) in [
+        ("nvlink:3.1:rate=0.5", &[3][..]),
+        ("nvlink:3.0-1:rate=0.5", &[3]),
+        ("device:3.1:rate=0.5", &[3]),
+        ("adapter:3.1:rate=0.5", &[]),
+    ] {
+        // 1 us and 1 MB at 10 GB/s.
+        let expected: Vec<u64> = (0..8).map(|node| if slow.contains(&node) { 201_000 } else { 101_000 }).collect();
+        assert_eq!(inside(fault, Collective::Bidirectional)[0], expected, "{fault}");
+        let time = &inside(fault, Collective::AllReduce)[0];
+        assert_eq!(time[3] > time[2], slow.contains(&3), "{fault}");
+    }
+}
+
+#[test]
+fn a_neighbour_takes_the_network_of_its_node_in_bursts_and_leaves_the_inside_alone() {
+    let calls = times(&machine(&["neighbour:2:rate=0.5"]), &pairs(1), Collective::Bidirectional, 2000);
+    let slow = |pair: usize| calls.iter().filter(|groups| groups[pair] > 1_005_000).count();
+    assert!((300..900).contains(&slow(2)) && slow(0) == 0, "{} and {}", slow(2), slow(0));
+    let inside = times(&machine(&["neighbour:2:rate=0.5"]), &Nodes::filled(16, 2).inside(), Collective::AllReduce, 500);
+    assert!(inside.iter().all(|nodes| nodes[2] == nodes[1]));
 }
 
 #[test]
@@ -122,6 +165,10 @@ fn faults_of_what_is_not_there_are_refused() {
     for (fault, words) in [
         ("rail:2:rate=0.5", "faults[0].rail: found 2; with 16 ranks the last adapter is 1"),
         ("adapter:8.0:rate=0.5", "faults[0].node: found 8"),
+        ("device:1.2:rate=0.5", "faults[0].device: found 2; with 16 ranks the last device of a node is 1"),
+        ("nvlink:1.0-2:rate=0.5", "faults[0].peer: found 2"),
+        ("cable:1.2.send:rate=0.5", "faults[0].adapter: found 2"),
+        ("neighbour:8:rate=0.5", "faults[0].node: found 8"),
         ("leaf:4:rate=0.5", "faults[0].leaf: found 4; with 16 ranks the last leaf is 3"),
         ("intermittent:0.5:link:0-8:rate=0.5", "faults[0].nodes: found 8"),
     ] {

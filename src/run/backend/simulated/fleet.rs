@@ -3,7 +3,7 @@
 use commgauge_analysis::machine_time::Hop;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::config::Machine;
-use commgauge_model::config::machine::Fault;
+use commgauge_model::config::machine::{Direction, Fault};
 
 /// More ranks than any machine has; a slip of the keyboard must not take all memory.
 const MOST_RANKS: u32 = 1 << 20;
@@ -21,23 +21,46 @@ pub(super) struct Fleet {
     pub corrupt: Vec<(u32, f64)>,
     /// Intermittent faults.
     pub intermittent: Vec<Intermittent>,
-    rate_factor_of_node: Vec<f64>,
-    /// Factor of leaf switches on the network rate of each node.
-    network_factor_of_node: Vec<f64>,
+    pub rate_factor_of_node: Vec<f64>,
+    /// Factor of leaf switches and other jobs on the network rate of each node.
+    pub network_factor_of_node: Vec<f64>,
     /// Factor of each adapter index, on all nodes.
-    rail_factors: Vec<f64>,
-    /// Adapters of one node that are slow: node, adapter, share that is left.
-    slow_adapters: Vec<(u32, u32, f64)>,
+    pub rail_factors: Vec<f64>,
+    /// Adapters of one node that are slow.
+    pub slow_adapters: Vec<SlowAdapter>,
+    /// Devices that are slow inside their node and to the network: rank, share that is left.
+    pub slow_devices: Vec<(u32, f64)>,
+    /// Links inside a node that are slow.
+    pub slow_inner_links: Vec<SlowInnerLink>,
     /// Slow paths: both nodes, the lower first, and the share of the rate that is left.
-    slow_links: Vec<([u32; 2], f64)>,
+    pub slow_links: Vec<([u32; 2], f64)>,
     /// Fewest nodes of a group from which it is slow, and the share that is left.
-    slow_together: Vec<(u32, f64)>,
+    pub slow_together: Vec<(u32, f64)>,
+}
+
+/// A slow adapter, or one direction of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlowAdapter {
+    pub node: u32,
+    pub adapter: u32,
+    /// None where both directions are slow.
+    pub direction: Option<Direction>,
+    pub factor: f64,
+}
+
+/// Slow links inside a node, between ranks of the world.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlowInnerLink {
+    pub rank: u32,
+    /// None where all links of the rank's device are slow.
+    pub peer: Option<u32>,
+    pub factor: f64,
 }
 
 /// An intermittent fault.
 #[derive(Clone, Debug)]
 pub(super) struct Intermittent {
-    fault: Fault,
+    pub fault: Fault,
     pub recurrence: Recurrence,
 }
 
@@ -71,6 +94,8 @@ impl Fleet {
             network_factor_of_node: vec![1.0; nodes],
             rail_factors: vec![1.0; machine.between_nodes.adapters_per_node as usize],
             slow_adapters: Vec::new(),
+            slow_devices: Vec::new(),
+            slow_inner_links: Vec::new(),
             slow_links: Vec::new(),
             slow_together: Vec::new(),
         };
@@ -93,73 +118,11 @@ impl Fleet {
         let mut fleet = Fleet { intermittent: Vec::new(), ..self.clone() };
         for (bit, intermittent) in self.intermittent.iter().enumerate() {
             if present >> bit & 1 == 1 {
-                fleet.apply_fault(&intermittent.fault);
+                fleet.slow_down(&intermittent.fault);
             }
         }
         fleet.delays.sort_unstable();
         fleet
-    }
-
-    /// Refuses faults of nodes, adapters or ranks that do not exist.
-    fn check(&self, index: usize, fault: &Fault) -> Result<()> {
-        let (nodes, adapters) = (self.nodes(), self.rail_factors.len() as u32);
-        let wrong =
-            |key: &str, problem| Err(Error::config(&self.machine.path, &format!("faults[{index}].{key}"), problem));
-        let exists = |key: &str, found: u32, total: u32, what: &str| {
-            if found < total {
-                return Ok(());
-            }
-            wrong(key, format!("found {found}; with {} ranks the last {what} is {}", self.ranks, total - 1))
-        };
-        match *fault {
-            Fault::Rank { rank, .. } | Fault::Corrupt { rank, .. } => exists("rank", rank, self.ranks, "rank"),
-            Fault::Node { node, .. } => exists("node", node, nodes, "node"),
-            Fault::Link { nodes: [one, other], .. } => {
-                exists("nodes", one, nodes, "node")?;
-                exists("nodes", other, nodes, "node")
-            }
-            Fault::Rail { rail, .. } => exists("rail", rail, adapters, "adapter"),
-            Fault::Adapter { node, adapter, .. } => {
-                exists("node", node, nodes, "node")?;
-                exists("adapter", adapter, adapters, "adapter")
-            }
-            Fault::Leaf { leaf, .. } => match self.machine.between_nodes.nodes_per_leaf {
-                Some(each) => exists("leaf", leaf, nodes.div_ceil(each), "leaf"),
-                None => wrong("leaf", "a leaf needs between_nodes.nodes_per_leaf, which this file lacks".to_owned()),
-            },
-            Fault::Scale { from_nodes, .. } => exists("from_nodes", from_nodes - 1, nodes, "node"),
-            Fault::Intermittent { ref fault, .. } | Fault::While { ref fault, .. } => self.check(index, fault),
-        }
-    }
-
-    fn apply_fault(&mut self, fault: &Fault) {
-        match *fault {
-            Fault::Rank { rank, delay } => self.delays.push((rank, delay.as_nanoseconds())),
-            Fault::Corrupt { rank, probability } => self.corrupt.push((rank, probability)),
-            Fault::Node { node, rate_factor } => self.rate_factor_of_node[node as usize] *= rate_factor,
-            Fault::Link { nodes: [one, other], rate_factor } => {
-                self.slow_links.push(([one.min(other), one.max(other)], rate_factor));
-            }
-            Fault::Rail { rail, rate_factor } => self.rail_factors[rail as usize] *= rate_factor,
-            Fault::Adapter { node, adapter, rate_factor } => self.slow_adapters.push((node, adapter, rate_factor)),
-            Fault::Leaf { leaf, rate_factor } => {
-                let each = self.machine.between_nodes.nodes_per_leaf.unwrap_or(1) as usize;
-                let behind = self.network_factor_of_node.chunks_mut(each).nth(leaf as usize);
-                behind.into_iter().flatten().for_each(|factor| *factor *= rate_factor);
-            }
-            Fault::Scale { from_nodes, rate_factor } => self.slow_together.push((from_nodes, rate_factor)),
-            Fault::Intermittent { ref fault, probability, window } => self.intermittent.push(Intermittent {
-                fault: (**fault).clone(),
-                recurrence: match window {
-                    None => Recurrence::ByCall(probability),
-                    Some(window) => Recurrence::ByWindow(probability, window.as_nanoseconds().max(1)),
-                },
-            }),
-            Fault::While { ref fault, from, until } => self.intermittent.push(Intermittent {
-                fault: (**fault).clone(),
-                recurrence: Recurrence::Once(from.as_nanoseconds(), until.as_nanoseconds()),
-            }),
-        }
     }
 
     pub(super) fn nodes(&self) -> u32 {
@@ -170,12 +133,24 @@ impl Fleet {
         rank / self.machine.ranks_per_node
     }
 
-    /// The way between ranks of a node.
-    pub(super) fn within(&self, node: u32) -> Hop {
-        Hop {
-            latency_seconds: self.machine.within_node.latency.0,
-            rate: self.machine.within_node.rate.0 * self.rate_factor_of_node[node as usize],
+    /// The way between two ranks of a node.
+    pub(super) fn within(&self, sender: u32, receiver: u32) -> Hop {
+        let ends = [sender.min(receiver), sender.max(receiver)];
+        Hop { latency_seconds: self.machine.within_node.latency.0, rate: self.rate_within(&ends) }
+    }
+
+    /// The rate of the slowest link among ranks of one node, in ascending order.
+    pub(super) fn rate_within(&self, ranks: &[u32]) -> f64 {
+        let node = ranks.first().map_or(0, |rank| self.node_of(*rank));
+        let rate = self.machine.within_node.rate.0 * self.rate_factor_of_node[node as usize];
+        if self.slow_devices.is_empty() && self.slow_inner_links.is_empty() {
+            return rate;
         }
+        let takes_part = |rank: &u32| ranks.binary_search(rank).is_ok();
+        let devices = self.slow_devices.iter().filter(|(rank, _)| takes_part(rank)).map(|(_, factor)| *factor);
+        let links = self.slow_inner_links.iter();
+        let links = links.filter(|link| takes_part(&link.rank) && link.peer.as_ref().is_none_or(takes_part));
+        rate * devices.chain(links.map(|link| link.factor)).fold(1.0, f64::min)
     }
 
     /// The rate into or out of a node for one rank while `ranks_at_work` ranks of the node use the network, with all
@@ -185,10 +160,11 @@ impl Fleet {
         self.machine.adapter_rate_per_rank(ranks_at_work).0 * factor
     }
 
-    /// Factor on the rate of the adapters of a rank.
-    pub(super) fn adapter_factor(&self, rank: u32) -> f64 {
+    /// Factor on the rate of a rank to or from the network: of its adapters and its device.
+    pub(super) fn adapter_factor(&self, rank: u32, direction: Direction) -> f64 {
+        let device = || self.slow_devices.iter().filter(|(slow, _)| *slow == rank).map(|(_, factor)| factor).product();
         if self.slow_adapters.is_empty() && self.rail_factors.iter().all(|factor| *factor == 1.0) {
-            return 1.0;
+            return device();
         }
         let (node, local) = (self.node_of(rank), u64::from(rank % self.machine.ranks_per_node));
         let (adapters, ranks) = (self.rail_factors.len() as u64, u64::from(self.machine.ranks_per_node));
@@ -196,11 +172,15 @@ impl Fleet {
         let first = local * adapters / ranks;
         let own = first..(first + 1).max((local + 1) * adapters / ranks);
         let factor = |adapter: u64| {
-            let alone = self.slow_adapters.iter().filter(|slow| (slow.0, u64::from(slow.1)) == (node, adapter));
-            alone.fold(self.rail_factors[adapter as usize], |factor, slow| factor * slow.2)
+            let concerns = |slow: &&SlowAdapter| {
+                (slow.node, u64::from(slow.adapter)) == (node, adapter)
+                    && slow.direction.is_none_or(|slow| slow == direction)
+            };
+            let alone = self.slow_adapters.iter().filter(concerns);
+            alone.fold(self.rail_factors[adapter as usize], |factor, slow| factor * slow.factor)
         };
         let count = (own.end - own.start) as f64;
-        own.map(factor).sum::<f64>() / count
+        own.map(factor).sum::<f64>() / count * device()
     }
 
     /// Factor by which slow paths reduce the rate of a group on these nodes (in ascending order).

@@ -10,6 +10,7 @@ mod fault_states;
 #[cfg(test)]
 mod fault_tests;
 mod fleet;
+mod fleet_faults;
 mod noise;
 mod placing;
 mod replay;

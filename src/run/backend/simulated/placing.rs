@@ -5,6 +5,7 @@
 use super::fleet::Fleet;
 use commgauge_analysis::machine_time::{Hop, Paths, Shape};
 use commgauge_base::error::{Error, Result};
+use commgauge_model::config::machine::Direction;
 use commgauge_model::layout::{Axis, Groups};
 use std::ops::Range;
 
@@ -97,18 +98,22 @@ struct TouchedNodes {
     ranks: Vec<u32>,
     /// Factor of the worst adapter that the group uses on each node.
     adapter_factors: Vec<f64>,
+    /// Rate of the slowest link that the group uses inside each node.
+    rates_within: Vec<f64>,
 }
 
 impl TouchedNodes {
     fn of(members: &[u32], fleet: &Fleet) -> TouchedNodes {
-        let mut sorted: Vec<(u32, f64)> =
-            members.iter().map(|rank| (fleet.node_of(*rank), fleet.adapter_factor(*rank))).collect();
-        sorted.sort_unstable_by_key(|(node, _)| *node);
-        let runs = || sorted.chunk_by(|a, b| a.0 == b.0);
+        let mut sorted = members.to_vec();
+        sorted.sort_unstable();
+        let runs = || sorted.chunk_by(|a, b| fleet.node_of(*a) == fleet.node_of(*b));
+        // A collective sends and receives at the same time.
+        let factor = |rank: &u32| Direction::ALL.map(|direction| fleet.adapter_factor(*rank, direction));
         TouchedNodes {
-            nodes: runs().map(|run| run[0].0).collect(),
+            nodes: runs().map(|run| fleet.node_of(run[0])).collect(),
             ranks: runs().map(|run| run.len() as u32).collect(),
-            adapter_factors: runs().map(|run| run.iter().map(|(_, factor)| *factor).fold(1.0, f64::min)).collect(),
+            adapter_factors: runs().map(|run| run.iter().flat_map(factor).fold(1.0, f64::min)).collect(),
+            rates_within: runs().map(|run| fleet.rate_within(run)).collect(),
         }
     }
 
@@ -123,7 +128,7 @@ impl TouchedNodes {
 
     /// The slowest of each kind, since all ranks of a group end together.
     fn paths(&self, fleet: &Fleet, ranks_at_work: &[u32]) -> Paths {
-        let within = self.nodes.iter().map(|node| fleet.within(*node).rate).fold(f64::INFINITY, f64::min);
+        let within = self.rates_within.iter().copied().fold(f64::INFINITY, f64::min);
         let shared = fleet.link_factor(&self.nodes) * fleet.scale_factor(self.nodes.len() as u32);
         let slowest = |rate: &dyn Fn(u32, f64, f64) -> f64| {
             let members = self.nodes.iter().zip(&self.ranks).zip(&self.adapter_factors);

@@ -16,6 +16,7 @@ use crate::backend::{AxisBytes, Mismatch, RankTimes, ReplayBinding, Replayer};
 use commgauge_analysis::machine_time::{Hop, message_seconds};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
+use commgauge_model::config::machine::Direction;
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::replay::{Action, Movement, ReplayPlan, ReplayProgram};
 use std::cell::Cell;
@@ -284,11 +285,13 @@ impl<'b> SimulatedReplayer<'b> {
 
     /// The path of a message; messages that leave or enter a node at the same time share its adapters.
     fn hop(&self, from: u32, to: u32) -> Hop {
-        let (out_factor, into_factor) = (self.fleet.adapter_factor(from), self.fleet.adapter_factor(to));
-        let (from, to) = (self.fleet.node_of(from), self.fleet.node_of(to));
+        let (sender, receiver) = (from, to);
+        let (from, to) = (self.fleet.node_of(sender), self.fleet.node_of(receiver));
         if from == to {
-            return self.fleet.within(from);
+            return self.fleet.within(sender, receiver);
         }
+        let out_factor = self.fleet.adapter_factor(sender, Direction::Send);
+        let into_factor = self.fleet.adapter_factor(receiver, Direction::Receive);
         let at_work = |node: u32| self.pipelines.map_or(1, |axis| self.axes[axis].ranks_at_work[node as usize]).max(1);
         let out = self.fleet.adapter_share(from, at_work(from)) * out_factor;
         let into = self.fleet.adapter_share(to, at_work(to)) * into_factor;

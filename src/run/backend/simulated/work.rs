@@ -5,6 +5,7 @@ use super::placing::Placed;
 use commgauge_analysis::machine_time::{Hop, Motion, Volume, collective_seconds, message_seconds};
 use commgauge_base::collective::Collective;
 use commgauge_base::geometry::Geometry;
+use commgauge_model::config::machine::Direction;
 use std::ops::Range;
 
 /// Eleven days. Absurd sizes over absurd links end here instead of beyond the clock.
@@ -38,14 +39,27 @@ impl Work {
                     next if next < slots.end => Some(next),
                     _ => wraps.then_some(slots.start),
                 };
-                Work::Neighbours { nanoseconds_of_slot: messages(placed, fleet, message_bytes, 1, next), wraps }
+                let messages = Messages::new(placed, fleet, next);
+                let seconds = |message: Message| message_seconds(messages.forth(message), message_bytes);
+                Work::Neighbours { nanoseconds_of_slot: messages.nanoseconds(seconds), wraps }
             }
             Motion::Pairs { messages_in_turn } => {
                 let partner = |slots: &Range<usize>, slot: usize| {
                     let half = slots.len() / 2;
                     (slot - slots.start < half).then_some(slot + half)
                 };
-                Work::Pairs { nanoseconds_of_slot: messages(placed, fleet, message_bytes, messages_in_turn, partner) }
+                let messages = Messages::new(placed, fleet, partner);
+                let seconds = |message: Message| {
+                    let forth = message_seconds(messages.forth(message), message_bytes);
+                    let back = message_seconds(messages.back(message), message_bytes);
+                    // In turn, as many go forth as back.
+                    if messages_in_turn > 1 {
+                        (forth + back) * f64::from(messages_in_turn) / 2.0
+                    } else {
+                        forth.max(back)
+                    }
+                };
+                Work::Pairs { nanoseconds_of_slot: messages.nanoseconds(seconds) }
             }
         }
     }
@@ -77,46 +91,79 @@ fn volume(collective: Collective, geometry: &Geometry, node_of_member: &[u32], r
     }
 }
 
-/// Times of the messages that slots send to the slots that `receiver` names. Those that leave a node at the same time share
-/// its adapters, and so do those that enter it.
-fn messages(
-    placed: &Placed,
-    fleet: &Fleet,
-    bytes: f64,
-    in_turn: u32,
-    receiver: impl Fn(&Range<usize>, usize) -> Option<usize>,
-) -> Vec<f64> {
-    let node = &placed.node_of_slot;
-    let pairs = || {
-        let of_group = |slots: Range<usize>| slots.clone().map(move |slot| (slots.clone(), slot));
-        placed.slots().flat_map(of_group).map(|(slots, slot)| (slot, receiver(&slots, slot)))
-    };
-    let mut leaving = vec![0; fleet.nodes() as usize];
-    let mut entering = leaving.clone();
-    for (slot, receiver) in pairs() {
-        if let Some(receiver) = receiver.filter(|receiver| node[*receiver] != node[slot]) {
-            leaving[node[slot] as usize] += 1;
-            entering[node[receiver] as usize] += 1;
+/// The messages that slots send to others at the same time: those that leave a node share its adapters, and so do those that
+/// enter it.
+struct Messages<'a> {
+    placed: &'a Placed,
+    fleet: &'a Fleet,
+    /// The message of each slot, if it sends one.
+    of_slot: Vec<Option<Message>>,
+    /// For each node, the messages that leave it, and those that enter it.
+    leaving: Vec<u32>,
+    entering: Vec<u32>,
+}
+
+/// A message between slots.
+#[derive(Clone, Copy)]
+struct Message {
+    sender: usize,
+    receiver: usize,
+    /// Share of the rate that is left to groups of so many nodes.
+    scale_factor: f64,
+}
+
+impl<'a> Messages<'a> {
+    fn new(
+        placed: &'a Placed,
+        fleet: &'a Fleet,
+        receiver: impl Fn(&Range<usize>, usize) -> Option<usize>,
+    ) -> Messages<'a> {
+        let node = &placed.node_of_slot;
+        let mut leaving = vec![0; fleet.nodes() as usize];
+        let mut entering = leaving.clone();
+        let mut of_slot = Vec::with_capacity(node.len());
+        for (slots, (shape, _)) in placed.slots().zip(&placed.shapes) {
+            let scale_factor = fleet.scale_factor(shape.nodes);
+            for sender in slots.clone() {
+                let message = receiver(&slots, sender).map(|receiver| Message { sender, receiver, scale_factor });
+                of_slot.push(message);
+                if let Some(Message { receiver, .. }) = message.filter(|sent| node[sent.receiver] != node[sender]) {
+                    leaving[node[sender] as usize] += 1;
+                    entering[node[receiver] as usize] += 1;
+                }
+            }
         }
+        Messages { placed, fleet, of_slot, leaving, entering }
     }
-    let hop = |sender: usize, receiver: usize, together: f64| {
-        let (from, to) = (node[sender], node[receiver]);
+
+    /// The way of a message.
+    fn forth(&self, message: Message) -> Hop {
+        self.hop(message, &self.leaving, &self.entering)
+    }
+
+    /// The way of its answer, while all others are answered too.
+    fn back(&self, message: Message) -> Hop {
+        let Message { sender, receiver, .. } = message;
+        self.hop(Message { sender: receiver, receiver: sender, ..message }, &self.entering, &self.leaving)
+    }
+
+    fn hop(&self, message: Message, leaving: &[u32], entering: &[u32]) -> Hop {
+        let (fleet, slots) = (self.fleet, [message.sender, message.receiver]);
+        let [sender, receiver] = slots.map(|slot| self.placed.rank_of_slot[slot]);
+        let [from, to] = slots.map(|slot| self.placed.node_of_slot[slot]);
         if from == to {
-            return fleet.within(from);
+            return fleet.within(sender, receiver);
         }
-        let factor = |slot: usize| fleet.adapter_factor(placed.rank_of_slot[slot]);
-        let out = fleet.adapter_share(from, leaving[from as usize]) * factor(sender);
-        let into = fleet.adapter_share(to, entering[to as usize]) * factor(receiver);
+        let out = fleet.adapter_share(from, leaving[from as usize]) * fleet.adapter_factor(sender, Direction::Send);
+        let into = fleet.adapter_share(to, entering[to as usize]) * fleet.adapter_factor(receiver, Direction::Receive);
         Hop {
             latency_seconds: fleet.machine.between_nodes.latency.0,
-            rate: out.min(into) * fleet.link_factor(&[from.min(to), from.max(to)]) * together,
+            rate: out.min(into) * fleet.link_factor(&[from.min(to), from.max(to)]) * message.scale_factor,
         }
-    };
-    let spans = placed.slots().zip(&placed.shapes);
-    let together = spans.flat_map(|(slots, (shape, _))| slots.map(|_| fleet.scale_factor(shape.nodes)));
-    let seconds = |slot: usize, receiver: Option<usize>, together: f64| match receiver {
-        Some(receiver) => f64::from(in_turn) * message_seconds(hop(slot, receiver, together), bytes),
-        None => 0.0,
-    };
-    pairs().zip(together).map(|((slot, receiver), together)| nanoseconds(seconds(slot, receiver, together))).collect()
+    }
+
+    /// For each slot the nanoseconds of its message; of slots that send none a moment.
+    fn nanoseconds(&self, seconds: impl Fn(Message) -> f64) -> Vec<f64> {
+        self.of_slot.iter().map(|message| nanoseconds(message.map_or(0.0, &seconds))).collect()
+    }
 }
