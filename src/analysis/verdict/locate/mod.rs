@@ -25,6 +25,7 @@ use super::loaded_record::LoadedRecord;
 use super::{Trouble, evidence, most_severe};
 use analysis::Analysis;
 use commgauge_base::error::Result;
+use commgauge_base::visible::ShownPath;
 use explain::{Finding, Search};
 use pair_matrix::PairMatrices;
 use places::Places;
@@ -149,7 +150,7 @@ fn unexplained(all: Vec<Finding>) -> Vec<Finding> {
 fn troubles(records: &[LoadedRecord], analysis: &Analysis) -> Vec<Trouble> {
     let mut troubles = Vec::new();
     for loaded in records {
-        let name = loaded.path.display();
+        let name = loaded.path.shown();
         // For each record separately, since several may have different plans.
         let (_, of_record) = evidence::evidence(std::slice::from_ref(loaded));
         let warnings = loaded.record.header.warnings.iter().map(|warning| (3, format!("unreliable: {warning}")));
