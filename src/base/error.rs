@@ -2,6 +2,7 @@
 //!
 //! Every text says what was found, where (file and key, or host, rank and call), and what would be valid.
 
+use crate::visible::ShownPath;
 use std::path::Path;
 
 /// A result whose error is one pointer wide, so that it costs nothing in a timed loop.
@@ -49,7 +50,7 @@ impl Error {
 
     /// A wrong value in a file: names file and key, what was found, what would be accepted.
     pub fn config(file: &Path, key: &str, problem: impl std::fmt::Display) -> Self {
-        Kind::Usage(format!("{}: {key}: {problem}", file.display())).into()
+        Kind::Usage(format!("{}: {key}: {problem}", file.shown())).into()
     }
 
     /// A failing machine, library or disk.
@@ -59,7 +60,7 @@ impl Error {
 
     /// A file that cannot be read or written.
     pub fn file(action: &str, path: &Path, cause: impl std::fmt::Display) -> Self {
-        Kind::Environment(format!("cannot {action} {}: {cause}", path.display())).into()
+        Kind::Environment(format!("cannot {action} {}: {cause}", path.shown())).into()
     }
 
     /// Ranks that differ but must agree.

@@ -3,6 +3,29 @@
 //! Control characters move the cursor and change colours, line breaks forge lines, bidirectional controls reorder what is read.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// Paths in messages. `Path::display` passes line feeds on, with which the name of a file could forge a line.
+pub trait ShownPath {
+    /// The path on one line, as [`visible`].
+    fn shown(&self) -> Cow<'_, str>;
+}
+
+impl ShownPath for OsStr {
+    fn shown(&self) -> Cow<'_, str> {
+        match self.to_string_lossy() {
+            Cow::Borrowed(text) => visible(text),
+            Cow::Owned(text) => Cow::Owned(visible(&text).into_owned()),
+        }
+    }
+}
+
+impl ShownPath for Path {
+    fn shown(&self) -> Cow<'_, str> {
+        self.as_os_str().shown()
+    }
+}
 
 /// The text on one line: control characters, line breaks, bidirectional controls and zero-width characters are written out.
 pub fn visible(text: &str) -> Cow<'_, str> {
@@ -61,6 +84,7 @@ mod tests {
         ] {
             assert_eq!(visible(text), shown);
         }
+        assert_eq!(Path::new("run\ncommgauge: all is well.jsonl").shown(), "run\\ncommgauge: all is well.jsonl");
         assert_eq!(visible_lines("a\nb\tc\r\x07"), "a\nb\tc\\r\\u{7}");
         assert_eq!(visible_json("{\n\"a\": \"\u{9b}\u{202e}é\"}"), "{\n\"a\": \"\\u009b\\u202eé\"}");
     }

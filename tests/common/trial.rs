@@ -22,7 +22,7 @@ pub struct Trial {
     pub report_seconds: f64,
     pub gone_seconds: f64,
     pub report: String,
-    /// Shared memory that was not there before.
+    /// Shared memory and session folders of a launcher that were not there before.
     pub left: Vec<PathBuf>,
 }
 
@@ -39,9 +39,14 @@ impl Trial {
 
 /// A sweep of four ranks of which one misbehaves in its second case.
 pub fn sweep(record: &Path, fault: &str) -> Command {
+    sweep_of("all_reduce", record, fault)
+}
+
+/// The same of another collective.
+pub fn sweep_of(collective: &str, record: &Path, fault: &str) -> Command {
     let mut command = launcher(4);
-    let flags = "all_reduce -b 64 -e 64 -n 10 -w 2 --cadence streaming --warm-buffers --replicates 9 --timeout 2 --inject-fault";
-    command.arg(SWEEP).args(words(flags)).arg(fault).arg("--record").arg(record);
+    let flags = "-b 64 -e 64 -n 10 -w 2 --cadence streaming --warm-buffers --replicates 9 --timeout 2 --inject-fault";
+    command.args([SWEEP, collective]).args(words(flags)).arg(fault).arg("--record").arg(record);
     command
 }
 
@@ -51,6 +56,7 @@ pub fn trial(mut command: Command, record: &Path, dies: bool) -> Trial {
     let name = format!("COMMGAUGE_TRIAL={}", record.display());
     command.env("COMMGAUGE_TRIAL", record).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the launcher starts");
+    let launcher = child.id();
     let stream = child.stderr.take().expect("it is piped");
     let reader = std::thread::spawn(move || {
         let (mut text, mut fault) = (String::new(), None);
@@ -96,8 +102,15 @@ pub fn trial(mut command: Command, record: &Path, dies: bool) -> Trial {
         report_seconds: since(report),
         gone_seconds: gone.duration_since(fault).as_secs_f64() - allowed.as_secs_f64(),
         report: std::fs::read_to_string(&path).expect("the report reads"),
-        left: left_since(&before),
+        left: left_since(&before).into_iter().chain(session_folders_of(launcher)).collect(),
     }
+}
+
+/// What a launcher of Open MPI keeps in the folder for temporary files.
+pub fn session_folders_of(launcher: u32) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten().map(|entry| entry.path());
+    let roots = entries.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ompi.")));
+    roots.map(|root| root.join(format!("pid.{launcher}"))).filter(|path| path.exists()).collect()
 }
 
 /// Segments of MPI libraries in shared memory.

@@ -336,6 +336,63 @@ fn a_hang_under_srun_is_a_hang_in_message_record_exit_code_and_job() {
     assert!(facts.contains("JobState=FAILED") && facts.contains("ExitCode=5:0"), "{facts}\n{out}");
 }
 
+/// `scripts/watchdog-trials slurm` runs it.
+#[test]
+#[ignore = "takes minutes: 30 launches"]
+fn trials_of_a_stopped_leaf_and_of_four_ranks_that_are_killed_at_once_under_srun() {
+    let Some(slurm) = Slurm::up("slurm-trials") else { return };
+    let trials = std::env::var("TRIALS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
+    for collective in ["broadcast", "reduce"] {
+        let suite = slurm.at(&format!("{collective}.toml"));
+        fs::write(&suite, LONG.replace("['all_reduce', 'all_gather']", &format!("'{collective}'"))).unwrap();
+        for index in 0..trials {
+            let record = slurm.at(&format!("{collective}-{index}.jsonl"));
+            let flags = format!("--timeout 3 --record {} -- --inject-fault 3:stop:20", record.display());
+            let line = format!("salloc --quiet -N2 --ntasks-per-node=2 {COMMGAUGE} run {} {flags}", suite.display());
+            let ran = slurm.ask(&line, 90).ended_with(5);
+            let read = lines(&record);
+            assert_eq!(of_kind(&read, "hang")[0]["suspects"], "3", "{collective} {index}: {}", ran.stderr);
+            assert_eq!(end_of(&record).1, 5, "{collective} {index}");
+            eprintln!("srun: leaf of {collective} stopped: {index}: {:.1} s from the start", ran.elapsed.as_secs_f64());
+        }
+    }
+    let killed = std::env::var("TRIALS_KILLED").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
+    let named = (0..killed).filter(|index| four_killed_are_named(&slurm, *index)).count();
+    eprintln!("srun: four ranks killed at once: {named} of {killed} named all four and nobody else");
+    assert_eq!(named, killed);
+}
+
+fn four_killed_are_named(slurm: &Slurm, index: usize) -> bool {
+    let record = slurm.at(&format!("killed-{index}.jsonl"));
+    let suite = slurm.at("long.toml");
+    let line = format!(
+        "salloc --quiet -N2 --ntasks-per-node=3 {COMMGAUGE} run {} --record {}",
+        suite.display(),
+        record.display()
+    );
+    let child = start(slurm.cluster.on("login", "sh").args(["-c", &line]));
+    wait_until(60, "the job measures", || count_so_far(&record, "case") > 2);
+    let victims: Vec<u32> = (1..5).map(|rank| process_of(&record, rank)).collect();
+    victims.iter().for_each(|victim| common::signal(*victim, "KILL"));
+    let ran = ending(child, 60);
+    let suspects = of_kind(&lines(&record), "hang").pop().map(|hang| hang["suspects"].clone());
+    eprintln!("srun: killed 1-4: {index}: {suspects:?}, exit {:?}", ran.code);
+    ran.code == Some(6) && suspects == Some("1-4".into())
+}
+
+/// The process of a rank as this machine numbers it, of which the virtual hosts see another number.
+fn process_of(record: &Path, rank: u32) -> u32 {
+    let (record, rank) = (record.to_string_lossy(), format!("SLURM_PROCID={rank}"));
+    let mut processes =
+        fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let has = |pid: u32, file: &str, wanted: &str| {
+        let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        bytes.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes())
+    };
+    // A collector has no arguments.
+    processes.find(|pid| has(*pid, "cmdline", &record) && has(*pid, "environ", &rank)).expect("a rank")
+}
+
 #[test]
 fn slurm_ends_by_its_own_pid_files_and_comes_again() {
     let Some(slurm) = Slurm::up("slurm-life") else { return };

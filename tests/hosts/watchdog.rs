@@ -1,4 +1,4 @@
-//! A collector with 16,384 ranks on 2,048 hosts, over real connections: its memory stays small, and it names the one
+//! A collector with 16,384 ranks on 2,048 hosts, and one with 4,096 ranks of its own host, over real connections: its memory stays small, and it names the one
 //! that hangs. One process simulates the other hosts, and reports how long their ranks have made no progress, so that
 //! the clock of a busy machine does not count. Foreign connections to its port have no effect.
 
@@ -34,7 +34,11 @@ struct Collector {
 
 impl Collector {
     fn start(hosts: u32, record: std::path::PathBuf) -> Collector {
-        let config = Config {
+        Collector::of_config(Collector::config(hosts, record), Command::new(PROGRAM))
+    }
+
+    fn config(hosts: u32, record: std::path::PathBuf) -> Config {
+        Config {
             token: TOKEN,
             node: 0,
             nodes: hosts,
@@ -46,8 +50,11 @@ impl Collector {
             local_ranks: (0..RANKS_PER_HOST).collect(),
             record,
             backend: "mpi".into(),
-        };
-        let mut child = Command::new(PROGRAM)
+        }
+    }
+
+    fn of_config(config: Config, mut program: Command) -> Collector {
+        let mut child = program
             .env(COLLECTOR_VARIABLE, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -211,6 +218,113 @@ fn sixteen_thousand_ranks_fit_into_200_megabytes_and_the_hung_one_is_named() {
     read_until(&mut streams[2_000].0, &Frame::Abort(5));
     drop(streams);
     assert!(collector.child.wait().unwrap().success());
+}
+
+/// Ranks of one host, each with a connection of its own.
+const CROWD: u32 = 4_096;
+const HUNG_OF_CROWD: u32 = 3_333;
+/// Processes that play them.
+const PLAYERS: u32 = 8;
+/// Port, first rank.
+const PLAYED: &str = "COMMGAUGE_TEST_PLAYED";
+
+#[test]
+fn four_thousand_ranks_of_one_host_connect_at_one_time_and_the_hung_one_is_named() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|most| most < u64::from(CROWD) + 100) {
+        common::skipped("watchdog of 4,096 ranks on a host", "this system allows too few open files");
+        return;
+    }
+    let _alone = common::alone();
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config {
+        node_of_rank: vec![0; CROWD as usize],
+        local_ranks: (0..CROWD).collect(),
+        ..Collector::config(1, folder.path().join("run.jsonl"))
+    };
+    // As a login shell leaves it on most systems.
+    let mut program = Command::new("sh");
+    program.args(["-c", "ulimit -Sn 1024; exec \"$0\"", PROGRAM]);
+    let mut collector = Collector::of_config(config, program);
+    collector.begin();
+    let begun = Instant::now();
+    let players: Vec<Child> =
+        (0..PLAYERS).map(|player| play(collector.answer.port, player * (CROWD / PLAYERS))).collect();
+    // As soon as all are connected they may be gone; each player says so.
+    let players: Vec<Child> = players.into_iter().map(wait_for_connections).collect();
+    let connected = begun.elapsed().as_secs_f64();
+    drop(collector.child.stdin.take());
+    let report = folder.path().join("run.hang.txt");
+    wait_until(60, "a report", || report.exists());
+    let peak = collector.peak_bytes();
+    let said = format!("hosts_watchdog: {CROWD} ranks connected in {connected:.2} s, peak {} MB\n", peak / 1_000_000);
+    let _ = std::io::stderr().write_all(said.as_bytes());
+    for player in players {
+        let output = player.wait_with_output().expect("it is ours");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    assert!(collector.child.wait().unwrap().success());
+    let text = std::fs::read_to_string(&report).unwrap();
+    let begins = format!("no progress within 60.0 s: rank {HUNG_OF_CROWD} on node-0 never entered all_reduce");
+    assert!(text.starts_with(&begins), "{}", &text[..300]);
+    assert_eq!(text.lines().filter(|line| line.ends_with("its thread runs, 99 % busy")).count(), CROWD as usize + 1);
+    assert!(peak < 100_000_000, "{peak} bytes");
+}
+
+/// Starts this program again, to play the ranks from this one on.
+fn play(port: u16, first: u32) -> Child {
+    let own = std::env::current_exe().expect("a path");
+    let mut player = Command::new(own);
+    player.args(["--exact", "watchdog::plays_a_part_of_four_thousand_ranks", "--ignored", "--nocapture"]);
+    player
+        .env(PLAYED, format!("{port} {first}"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts")
+}
+
+fn wait_for_connections(mut player: Child) -> Child {
+    let mut output = BufReader::new(player.stdout.take().expect("piped"));
+    let mut line = String::new();
+    while !line.contains("connected") {
+        line.clear();
+        assert!(output.read_line(&mut line).expect("it prints") > 0, "a player ended before its ranks were connected");
+    }
+    // The rest is read at its end.
+    player.stdout = Some(output.into_inner());
+    player
+}
+
+#[test]
+#[ignore = "is started by the test of 4,096 ranks"]
+fn plays_a_part_of_four_thousand_ranks() {
+    let Some(played) = std::env::var(PLAYED).ok() else { return };
+    let (port, first) = played.split_once(' ').expect("a port and a rank");
+    let (port, first): (u16, u32) = (port.parse().expect("a port"), first.parse().expect("a rank"));
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let ranks = first..first + CROWD / PLAYERS;
+    let mut streams: Vec<(Peer, Vec<u32>)> =
+        ranks.map(|rank| (greet(port, PeerKind::Rank(rank)), vec![rank])).collect();
+    if first == 0 {
+        let activity = r#"{"name":"case 1 of 1, replicate 0","collective":"all_reduce"}"#;
+        streams[0].0.send([Frame::Activity(1, activity.into())]);
+    }
+    println!("connected");
+    let states = |streams: &mut [_], stuck: Duration| {
+        send(streams, |rank| [state(rank, 210 + u64::from(rank != HUNG_OF_CROWD), stuck, DEADLINE)]);
+    };
+    states(&mut streams, Duration::ZERO);
+    states(&mut streams, DEADLINE + Duration::from_secs(1));
+    for (peer, ranks) in &mut streams {
+        read_until(peer, &Frame::Query);
+        peer.send(ranks.iter().map(|rank| detail(*rank, "its thread runs, 99 % busy")));
+    }
+    for (peer, _) in &mut streams {
+        read_until(peer, &Frame::Abort(5));
+    }
 }
 
 #[test]

@@ -9,8 +9,9 @@ use common::{
     still_running, wait_until, words,
 };
 use serde_json::Value;
+use std::path::Path;
 use std::process::Command;
-use trial::{Trial, sweep, trial};
+use trial::{Trial, sweep, sweep_of, trial};
 
 /// Fault, state of the suspect, exit code of the record's end.
 const FAULTS: [(&str, &str, i64); 5] = [
@@ -127,32 +128,102 @@ fn a_stopped_rank_that_the_launcher_wakes_on_termination_is_no_normal_end() {
 }
 
 #[test]
+fn a_rank_that_spins_outside_of_the_call_is_told_from_one_that_spins_inside_by_state_and_stack() {
+    let folder = tempfile::tempdir().unwrap();
+    let _alone = alone();
+    for (kind, state, suspects) in [("loop", "never_entered", "2"), ("loop-inside", "entered_not_finished", "")] {
+        let record = folder.path().join(format!("{kind}.jsonl"));
+        let trial = trial(sweep(&record, &format!("2:{kind}:40")), &record, false);
+        let hang = trial.hang();
+        assert_eq!((trial.code, &hang["suspects"]), (Some(5), &suspects.into()), "{kind}: {hang}");
+        let of_state = hang["ranks"].as_array().unwrap().iter().find(|of| of["state"] == state);
+        let ranks = of_state.and_then(|of| of["ranks"].as_str()).unwrap_or_default();
+        assert!(ranks == "2" || ranks == "0-3", "{kind}: {hang}");
+        let Some(stack) = stack_of(hang, 2) else { panic!("{kind}: no stack: {hang}") };
+        if let Some(why) = stack.strip_prefix("not known: ") {
+            common::skipped("the stack of a rank", why);
+            continue;
+        }
+        assert!(stack.contains("loop_for_ever"), "{kind}: {stack}");
+        assert_eq!(stack.contains("instead_of_entering"), kind == "loop", "{kind}: {stack}");
+        assert!(trial.report.contains(&format!("stack of rank 2: {stack}")), "{kind}: {}", trial.report);
+        // The others are in the library.
+        let waits = kind == "loop" || stack_of(hang, 0).is_some_and(|stack| stack.contains("MPI_Allreduce"));
+        assert!(waits, "{kind}: {hang}");
+    }
+}
+
+/// The functions of a rank in a report.
+fn stack_of(hang: &Value, rank: u32) -> Option<&str> {
+    let place = hang["places"].as_array()?.iter().find(|place| place["rank"] == rank)?;
+    place["stack"].as_str()
+}
+
+#[test]
 fn without_its_watchdog_a_stopped_rank_still_ends_the_run_and_the_record_says_that_it_was_unwatched() {
     let folder = tempfile::tempdir().unwrap();
     let _alone = alone();
-    for (collector, words) in [("KILL", "is gone"), ("STOP", "does not answer")] {
-        let record = folder.path().join(format!("{collector}.jsonl"));
-        let suite = folder.path().join("calls.toml");
-        // Nothing but calls, whose deadline is the one that was asked for.
-        let text = "name = 'calls'\n[measure]\nreplicates = 1000\nwarm_up_iterations = 1\niterations = 20_000\n[[sweep]]\n\
-                    collectives = 'all_reduce'\nbytes = '64B'\ncadences = 'streaming'\n";
-        std::fs::write(&suite, text).unwrap();
-        let mut run = Command::new(COMMGAUGE);
-        run.env("NO_COLOR", "1").arg("run").arg(&suite).args(["-n", "4", "--timeout", "4", "--record"]).arg(&record);
-        let child = start(&mut run);
-        wait_until(60, "a case is measured", || count_so_far(&record, "case") >= 1);
-        let watchdog = watchdog_of(&pids(&record));
-        signal(watchdog, collector);
-        wait_until(60, "the record says so", || count_so_far(&record, "unwatched") == 1);
-        let ranks = pids(&record);
-        signal(ranks[2], "STOP");
-        // While buffers are filled and checked the deadline is two minutes.
-        let ran = ending(child, 200).ended_with(5).printed_error(words);
-        let end = lines(&record).pop().unwrap();
-        assert_eq!((&end["line"], &end["exit_code"]), (&"end".into(), &5.into()), "{collector}: {}", ran.stderr);
-        wait_until(5, "no rank runs", || still_running(&ranks).is_empty());
-        assert!(still_running(&[watchdog]).is_empty(), "{collector}");
-    }
+    lose(folder.path(), "KILL", 2, "is gone");
+    lose(folder.path(), "STOP", 2, "does not answer");
+}
+
+#[test]
+fn a_rank_that_stops_right_after_its_watchdog_ends_the_run_also_where_it_writes_the_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let _alone = alone();
+    lose_both(folder.path(), 1);
+    lose_both(folder.path(), 0);
+}
+
+/// A run of nothing but calls, whose deadline is the one that was asked for, of which a case is measured, and its watchdog.
+fn watched_run(folder: &Path, record: &Path) -> (common::Started, u32) {
+    let suite = folder.join("calls.toml");
+    let text = "name = 'calls'\n[measure]\nreplicates = 1000\nwarm_up_iterations = 1\niterations = 20_000\n[[sweep]]\n\
+                collectives = 'all_reduce'\nbytes = '64B'\ncadences = 'streaming'\n";
+    std::fs::write(&suite, text).unwrap();
+    let mut run = Command::new(COMMGAUGE);
+    run.env("NO_COLOR", "1").arg("run").arg(&suite).args(["-n", "4", "--timeout", "4", "--record"]).arg(record);
+    let child = start(&mut run);
+    wait_until(60, "a case is measured", || count_so_far(record, "case") >= 1);
+    let watchdog = watchdog_of(&pids(record));
+    (child, watchdog)
+}
+
+/// The record says that the watchdog is lost before the rank is stopped.
+fn lose(folder: &Path, collector: &str, rank: usize, words: &str) {
+    let record = folder.join(format!("{collector}.jsonl"));
+    let (child, watchdog) = watched_run(folder, &record);
+    signal(watchdog, collector);
+    wait_until(60, "the record says so", || count_so_far(&record, "unwatched") == 1);
+    let ranks = pids(&record);
+    signal(ranks[rank], "STOP");
+    let ran = ending(child, 60).ended_with(5).printed_error(words);
+    ended_unwatched(&record, &ranks, watchdog, &ran.stderr);
+}
+
+/// Nothing is measured between the loss of the watchdog and that of the rank.
+fn lose_both(folder: &Path, rank: usize) {
+    let record = folder.join(format!("both-{rank}.jsonl"));
+    let (child, watchdog) = watched_run(folder, &record);
+    let ranks = pids(&record);
+    signal(ranks[rank], "STOP");
+    signal(watchdog, "KILL");
+    let ran = ending(child, 60).ended_with(5).printed_error("ends the launch by its own deadline");
+    ended_unwatched(&record, &ranks, watchdog, &ran.stderr);
+}
+
+#[track_caller]
+fn ended_unwatched(record: &Path, ranks: &[u32], watchdog: u32, stderr: &str) {
+    let read = lines(record);
+    assert_eq!(of_kind(&read, "unwatched").len(), 1, "{stderr}");
+    let end = read.last().unwrap();
+    assert_eq!((&end["line"], &end["exit_code"]), (&"end".into(), &5.into()), "{end}: {stderr}");
+    assert!(end["error"].as_str().is_some_and(|why| why.contains("by its own deadline")), "{end}");
+    wait_until(5, "no rank runs", || still_running(ranks).is_empty());
+    assert!(still_running(&[watchdog]).is_empty());
+    let report = Command::new(COMMGAUGE).arg("report").arg(record).output().unwrap();
+    let shown = String::from_utf8_lossy(&report.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("from then on the run was unwatched"), "{shown}");
 }
 
 /// The collector of these ranks: a child of one of them.
@@ -163,6 +234,35 @@ fn watchdog_of(ranks: &[u32]) -> u32 {
     };
     let all: String = ranks.iter().map(children).collect();
     all.split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("a watchdog")
+}
+
+/// A rank to which nobody waits to send, and which sends to nobody that waits, holds the others up later than in its call.
+/// `scripts/watchdog-trials` runs it.
+#[test]
+#[ignore = "takes minutes: 5 launches of each collective"]
+fn trials_of_a_stopped_leaf_of_a_tree() {
+    let folder = tempfile::tempdir().unwrap();
+    let trials = std::env::var("TRIALS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
+    let _alone = alone();
+    for collective in ["broadcast", "reduce", "all_reduce"] {
+        let mut gone = Vec::new();
+        for index in 0..trials {
+            let record = folder.path().join(format!("{collective}-{index}.jsonl"));
+            let trial = trial(sweep_of(collective, &record, "3:stop:40"), &record, false);
+            let hang = trial.hang();
+            assert_eq!(
+                (trial.code, &hang["suspects"]),
+                (Some(5), &"3".into()),
+                "{collective} {index}: {}",
+                trial.stderr
+            );
+            assert_eq!((&trial.end()["line"], &trial.end()["exit_code"]), (&"end".into(), &5.into()), "{collective}");
+            assert!(trial.gone_seconds < 10.0 && trial.left.is_empty(), "{collective} {index}: {trial:?}");
+            gone.push(trial.gone_seconds);
+        }
+        let worst = gone.iter().copied().fold(f64::MIN, f64::max);
+        eprintln!("{FAMILY}: leaf of {collective} stopped: {trials} of {trials}, all gone after {worst:.1} s at most");
+    }
 }
 
 /// The figures of docs/method/hangs.md: `scripts/watchdog-trials` runs it.

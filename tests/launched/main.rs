@@ -24,6 +24,7 @@ mod refusals;
 mod resume;
 mod routed;
 mod run;
+mod soak;
 mod step;
 mod stops;
 mod sweep;

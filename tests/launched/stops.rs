@@ -2,13 +2,14 @@
 //! and leaves nothing behind. Needs the launcher of the MPI that was built with.
 
 use crate::common;
+use crate::trial::session_folders_of;
 
 use common::{
     COMMGAUGE, FAMILY, Ran, SWEEP, Started, beside, count_so_far, ending, launcher, lines, of_kind, pids, record_in,
     shared_memory_of, signal, start, still_running, wait_until, words,
 };
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// A sweep that would run for minutes.
@@ -19,10 +20,10 @@ const SHORT: &str = "name = 'short'\n[measure]\nreplicates = 3\nminimum_samples 
 
 /// `commgauge run` of a long suite.
 fn long_run(folder: &Path, record: &Path) -> Started {
-    start(&mut long_command(folder, record))
+    start(&mut long_command(folder, record, 4))
 }
 
-fn long_command(folder: &Path, record: &Path) -> Command {
+fn long_command(folder: &Path, record: &Path, ranks: u32) -> Command {
     let suite = folder.join("long.toml");
     std::fs::write(&suite, LONG).unwrap();
     // Processes that a script starts in the background ignore some signals.
@@ -30,7 +31,7 @@ fn long_command(folder: &Path, record: &Path) -> Command {
     command
         .args(["--default-signal=HUP,INT,QUIT", COMMGAUGE, "run"])
         .arg(suite)
-        .args(["-n", "4", "--record"])
+        .args(["-n", &ranks.to_string(), "--record"])
         .arg(record);
     command.env("NO_COLOR", "1").stdin(Stdio::null()).current_dir(env!("CARGO_MANIFEST_DIR"));
     command
@@ -96,7 +97,7 @@ fn nobody_reading_standard_error_ends_commgauge_run_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let _beside = beside();
-    let mut command = long_command(folder.path(), &record);
+    let mut command = long_command(folder.path(), &record, 4);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
     wait_for_cases(&record);
     let ranks = pids(&record);
@@ -124,24 +125,41 @@ fn a_segmentation_fault_that_another_process_sends_ends_the_launch() {
 }
 
 #[test]
-fn ranks_that_are_killed_at_once_are_all_named() {
+fn ranks_that_are_killed_at_once_are_all_named_in_one_list_and_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
-    let record = record_in(&folder);
     let _beside = beside();
-    let child = long_run(folder.path(), &record);
-    wait_for_cases(&record);
-    let ranks = pids(&record);
-    for rank in [1, 3] {
-        signal(ranks[rank], "KILL");
+    kill_at_once(folder.path(), "two", 4, &[1, 3], "1,3");
+    kill_at_once(folder.path(), "four", 6, &[1, 2, 3, 4], "1-4");
+}
+
+/// `scripts/watchdog-trials` runs it.
+#[test]
+#[ignore = "takes minutes: 20 launches"]
+fn twenty_trials_of_four_ranks_that_are_killed_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let trials = std::env::var("TRIALS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
+    let _alone = common::alone();
+    for index in 0..trials {
+        kill_at_once(folder.path(), &format!("trial-{index}"), 6, &[1, 2, 3, 4], "1-4");
     }
+    eprintln!("{FAMILY}: four ranks killed at once: {trials} of {trials} named all four and nobody else");
+}
+
+fn kill_at_once(folder: &Path, name: &str, ranks: u32, victims: &[usize], suspects: &str) {
+    let record = folder.join(format!("{name}.jsonl"));
+    let child = start(&mut long_command(folder, &record, ranks));
+    wait_for_cases(&record);
+    let processes = pids(&record);
+    victims.iter().for_each(|rank| signal(processes[*rank], "KILL"));
     let ran = ending(child, 15).ended_with(6);
-    wait_until(3, "no rank runs", || still_running(&ranks).is_empty());
-    if FAMILY == "open-mpi" {
-        let read = lines(&record);
-        assert_eq!(of_kind(&read, "hang")[0]["suspects"], "1,3", "{}", ran.stderr);
-        for rank in [1, 3] {
-            assert!(ran.stderr.contains(&format!("rank {rank} (process {} on ", ranks[rank])), "{}", ran.stderr);
-        }
+    wait_until(3, "no rank runs", || still_running(&processes).is_empty());
+    let read = lines(&record);
+    assert_eq!(of_kind(&read, "hang")[0]["suspects"], suspects, "{name}: {}", ran.stderr);
+    let list = ran.stderr.lines().find(|line| line.contains(" ranks died at the same time: "));
+    let list = list.unwrap_or_else(|| panic!("{name}: no list: {}", ran.stderr));
+    for (rank, process) in processes.iter().enumerate() {
+        let is_named = list.contains(&format!("rank {rank} (process {process} on "));
+        assert_eq!(is_named, victims.contains(&rank), "{name}: rank {rank}: {}", ran.stderr);
     }
 }
 
@@ -162,24 +180,13 @@ fn a_launcher_that_is_stopped_before_its_ranks_finalise_is_ended_with_them() {
         ending(child, 40).ended_with(5).printed_error("the launcher did not end within 15.0 s of the end of the run");
     assert!(still_running(&ranks).is_empty(), "{}", ran.stderr);
     assert_eq!(lines(&record).pop().unwrap()["status"], "complete", "what was measured is whole");
-    assert_eq!(session_folders(launcher), Vec::<String>::new());
+    assert_eq!(session_folders_of(launcher), Vec::<PathBuf>::new());
 }
 
 /// The launcher that `commgauge run` has started.
 fn child_of(parent: u32) -> u32 {
     let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).expect("it runs");
     children.split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("a launcher")
-}
-
-/// What a launcher of Open MPI keeps in the folder for temporary files.
-fn session_folders(launcher: u32) -> Vec<String> {
-    let entries = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten().map(|entry| entry.path());
-    let roots = entries.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ompi.")));
-    roots
-        .map(|root| root.join(format!("pid.{launcher}")))
-        .filter(|path| path.exists())
-        .map(|path| path.display().to_string())
-        .collect()
 }
 
 #[test]
@@ -194,7 +201,7 @@ fn nothing_is_left_of_a_launcher_that_was_killed() {
     signal(launcher, "KILL");
     ending(child, 20).ended_with(6).printed_error("the launcher was ended by SIGKILL, and its ranks with it");
     assert_reads_and_nothing_is_left(&record, &ranks, &shared);
-    assert_eq!(session_folders(launcher), Vec::<String>::new());
+    assert_eq!(session_folders_of(launcher), Vec::<PathBuf>::new());
 }
 
 #[test]

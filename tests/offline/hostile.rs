@@ -210,6 +210,32 @@ fn no_command_passes_a_control_character_of_a_name_to_the_terminal() {
 }
 
 #[test]
+fn a_line_feed_in_a_name_begins_no_line_of_what_any_command_prints() {
+    const NAME: &str = "x\nFORGED";
+    let folder = tempfile::tempdir().expect("a folder");
+    fill(folder.path());
+    write(&folder.path().join(format!("{NAME}.jsonl")), &hostile_record("d", 4));
+    fs::write(folder.path().join(format!("{NAME}.txt")), "no record\n").expect("written");
+    fs::create_dir(folder.path().join(NAME)).expect("a folder");
+    let mut forged = Vec::new();
+    let mut arrived = 0;
+    for line in COMMANDS {
+        let owned: Vec<String> = line.split(' ').map(|word| word.replace('@', NAME)).collect();
+        let words: Vec<&str> = owned.iter().map(String::as_str).collect();
+        let output = commgauge(folder.path(), &words);
+        for (stream, bytes) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
+            let text = String::from_utf8_lossy(bytes);
+            arrived += usize::from(text.contains("x\\nFORGED") || text.contains("x\\012FORGED"));
+            if text.lines().any(|line| line.starts_with("FORGED")) {
+                forged.push(format!("commgauge {line}: {stream}: {text}"));
+            }
+        }
+    }
+    assert!(forged.is_empty(), "{}", forged.join("\n"));
+    assert!(arrived > 10, "names arrive in what is printed, written out: {arrived}");
+}
+
+#[test]
 fn text_is_not_written_under_the_name_of_a_page() {
     let folder = tempfile::tempdir().expect("a folder");
     fill(folder.path());

@@ -61,7 +61,8 @@ const FLOORS: [(u32, &[&str]); 11] = [
 ];
 
 /// Imports between rooms of one floor, each with its reason. The arrows make no circle.
-const SIDEWAYS: [(&str, &str, &str); 9] = [
+const SIDEWAYS: [(&str, &str, &str); 10] = [
+    ("error", "visible", "an error names files"),
     ("message", "visible", "a message holds names from files and hosts"),
     ("progress", "message", "a rank that misbehaves on request says so"),
     ("geometry", "collective", "what each rank sends and receives follows from the collective"),

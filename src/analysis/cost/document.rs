@@ -6,6 +6,7 @@ use super::transfer::Scaling;
 use super::{Contention, Errors, FamilyKey, Interference, Overlap, Regime};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Rate, Seconds};
+use commgauge_base::visible::ShownPath;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -232,7 +233,7 @@ impl Fit {
     /// A usage error that names the file and what is wrong with it.
     pub fn read(path: &Path) -> Result<Fit> {
         let text = std::fs::read_to_string(path)
-            .map_err(|cause| Error::usage(format!("{}: cannot read the fit: {cause}", path.display())))?;
+            .map_err(|cause| Error::usage(format!("{}: cannot read the fit: {cause}", path.shown())))?;
         Fit::parse(&text, path)
     }
 
@@ -246,7 +247,7 @@ impl Fit {
             format: Option<String>,
             version: Option<u64>,
         }
-        let wrong = |problem: String| Error::usage(format!("{}: {problem}", path.display()));
+        let wrong = |problem: String| Error::usage(format!("{}: {problem}", path.shown()));
         let begin: Begin =
             serde_json::from_str(text).map_err(|cause| wrong(format!("is not a commgauge fit: {cause}")))?;
         match (begin.format.as_deref(), begin.version) {

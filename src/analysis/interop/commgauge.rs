@@ -6,6 +6,7 @@
 use super::imported::BadLine;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::input_file;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::record::{FORMAT, Line, Record, VERSION};
 use std::path::Path;
 
@@ -29,10 +30,10 @@ pub struct Renewed {
 pub fn read(path: &Path) -> Result<Renewed> {
     let whole = Record::read(path);
     if whole.as_ref().is_ok_and(|record| record.running) {
-        return Err(Error::usage(format!("{}: the run is still going on; import it when it is done", path.display())));
+        return Err(Error::usage(format!("{}: the run is still going on; import it when it is done", path.shown())));
     }
     let text =
-        input_file::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.display())))?;
+        input_file::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.shown())))?;
     let mut lines = numbered(&text);
     let header = lines.first_mut().and_then(|(_, line)| match line {
         Ok(Line::Header(header)) if header.format == FORMAT && (1..=VERSION).contains(&header.version) => Some(header),
@@ -40,7 +41,7 @@ pub fn read(path: &Path) -> Result<Renewed> {
     });
     let Some(header) = header else {
         // The error of the reader describes the first line best.
-        let no_record = || Error::usage(format!("{}: is not a commgauge record", path.display()));
+        let no_record = || Error::usage(format!("{}: is not a commgauge record", path.shown()));
         return Err(whole.err().unwrap_or_else(no_record));
     };
     let version = std::mem::replace(&mut header.version, VERSION);

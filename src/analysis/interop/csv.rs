@@ -9,6 +9,7 @@ use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::input_file;
 use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::visible::ShownPath;
 use commgauge_model::layout::Locality;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +25,7 @@ const LONGEST_MICROSECONDS: f64 = 1e12;
 /// A usage error if the file cannot be read, or lacks a column.
 pub fn read(path: &Path) -> Result<Imported> {
     let text =
-        input_file::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.display())))?;
+        input_file::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.shown())))?;
     parse(&text, path)
 }
 
@@ -34,7 +35,7 @@ pub fn read(path: &Path) -> Result<Imported> {
 /// As [`read`].
 pub fn parse(text: &[u8], path: &Path) -> Result<Imported> {
     let mut reader = ReaderBuilder::new().flexible(true).trim(::csv::Trim::All).from_reader(text);
-    let wrong = |problem: String| Error::usage(format!("{}: {problem}", path.display()));
+    let wrong = |problem: String| Error::usage(format!("{}: {problem}", path.shown()));
     let columns = reader.headers().map_err(|cause| wrong(format!("line 1: {cause}")))?.clone();
     if let Some(missing) = REQUIRED.iter().find(|name| !columns.iter().any(|column| column == **name)) {
         return Err(wrong(format!(

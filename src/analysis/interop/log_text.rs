@@ -6,6 +6,7 @@ use super::imported::BadLine;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::input_file;
 use commgauge_base::units::Seconds;
+use commgauge_base::visible::ShownPath;
 use std::path::Path;
 
 /// Ten days; what is above it is a slip of units.
@@ -31,14 +32,14 @@ impl LogLine<'_> {
 /// The text of a file; bytes that are not UTF-8 are replaced, since they occur only in names of hosts and devices.
 pub(super) fn text_of(bytes: &[u8], path: &Path) -> Result<String> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
-        return Err(Error::usage(format!("{} is text in UTF-16; convert it to UTF-8", path.display())));
+        return Err(Error::usage(format!("{} is text in UTF-16; convert it to UTF-8", path.shown())));
     }
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
 /// The content of a file.
 pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>> {
-    input_file::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.display())))
+    input_file::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.shown())))
 }
 
 pub(super) fn log_lines(text: &str) -> impl Iterator<Item = LogLine<'_>> {
@@ -118,7 +119,7 @@ pub(super) fn expect_writer(path: &Path, text: &str, wanted: Writer, name: &str)
         || "nor of another tool that commgauge knows (nccl-tests, osu, imb, csv)".to_owned(),
         |writer| format!("it seems to be written by {}", writer.describe()),
     );
-    Err(Error::usage(format!("{} holds no output of {name}: {origin}", path.display())))
+    Err(Error::usage(format!("{} holds no output of {name}: {origin}", path.shown())))
 }
 
 /// Lines outside of every table, which are not read but counted.

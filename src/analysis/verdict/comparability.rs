@@ -2,6 +2,7 @@
 
 use super::loaded_record::LoadedRecord;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use commgauge_model::record::line::{CaseFacts, ForeignTool, Header, RankFacts};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,8 +99,8 @@ pub(super) fn ensure_alike(base: &LoadedRecord, new: &LoadedRecord, allowed: &[A
         .collect();
     Err(Error::usage(format!(
         "{} and {} are not alike, so a difference in speed would say nothing:\n{}\nIf that is intended, use --allow {}",
-        base.path.display(),
-        new.path.display(),
+        base.path.shown(),
+        new.path.shown(),
         lines.join("\n"),
         kinds.join(",")
     )))
@@ -232,7 +233,7 @@ pub fn ensure_comparable(records: &[&LoadedRecord], allowed: &[Allowed]) -> Resu
     for (index, other) in records.iter().enumerate() {
         let id = &other.record.header.run_id;
         if let Some(twin) = records[..index].iter().find(|twin| twin.record.header.run_id == *id) {
-            let (a, b) = (twin.path.display(), other.path.display());
+            let (a, b) = (twin.path.shown(), other.path.shown());
             return Err(Error::usage(format!("{a} and {b} are the same run ({id}); it counts once")));
         }
     }

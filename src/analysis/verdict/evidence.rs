@@ -9,6 +9,7 @@ use commgauge_base::collective::Collective;
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::Seconds;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockMethod, ClockMoment, EndStatus, ForeignTool, Outcome};
 use commgauge_model::record::{Record, Seal};
 
@@ -84,7 +85,7 @@ pub(super) fn evidence(records: &[LoadedRecord]) -> (Vec<Evidence<'_>>, Vec<Trou
         for (index, (case, lines)) in cases.iter_mut().zip(lines).enumerate() {
             add_record(case, record, &lines, transient_slowdown.as_ref().map(|found| (found, index as u32)));
         }
-        let trouble = |(exit_code, text)| Trouble { exit_code, text: format!("{}: {text}", path.display()) };
+        let trouble = |(exit_code, text)| Trouble { exit_code, text: format!("{}: {text}", path.shown()) };
         troubles.extend(of_record(record, transient_slowdown).into_iter().map(trouble));
     }
     // A case that ran once can always run: a skipped replicate then counts as missing.

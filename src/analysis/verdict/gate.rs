@@ -9,6 +9,7 @@ use super::scope::Judged;
 use super::{Allowed, Decision, Trouble, most_severe, scope, template};
 use commgauge_base::error::Result;
 use commgauge_base::stats::fewest_for_bound;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use std::collections::HashSet;
 use std::path::Path;
@@ -66,7 +67,7 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
         exit_code,
         rule: describe_rule(rule, coverage.rows_judged),
         runs: records.iter().map(|loaded| loaded.run("judged")).collect(),
-        machine: machine.map(|machine| format!("{} ({})", machine.name, machine.path.display())),
+        machine: machine.map(|machine| format!("{} ({})", machine.name, machine.path.shown())),
         false_alarms: FalseAlarms {
             level: 1.0 - rule.confidence,
             over_all_rows: false,
@@ -196,12 +197,12 @@ fn nothing_expected(machine: Option<&Machine>) -> String {
     match machine {
         None => "no machine file was given, so nothing is expected of any row; fill in the template".to_owned(),
         Some(machine) if machine.expectations.is_empty() => {
-            format!("{} expects nothing: it has no [[expect]]; fill in the template", machine.path.display())
+            format!("{} expects nothing: it has no [[expect]]; fill in the template", machine.path.shown())
         }
         Some(machine) => format!(
             "none of the {} expectations of {} is about a row of the record; fill in the template",
             machine.expectations.len(),
-            machine.path.display()
+            machine.path.shown()
         ),
     }
 }

@@ -13,6 +13,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::{Rate, Seconds};
+use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -83,7 +84,7 @@ pub fn learn(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> Res
         for case in cases.iter().filter(|case| case.facts.group_size > 1) {
             let (kind, is_rate, values) = values(case);
             if let (Some(why), false) = (case.shortfalls.first(), is_skipped(case)) {
-                let run = loaded.path.display();
+                let run = loaded.path.shown();
                 excluded.entry(kind).or_insert_with(|| format!("{}: {why} (in {run})", case.facts.name));
                 continue;
             }
@@ -100,7 +101,7 @@ pub fn learn(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> Res
 /// Refuses records that are synthetic, unreliable, wrong or incomplete.
 fn refuse_unhealthy(loaded: &LoadedRecord, found: &[Trouble]) -> Result<()> {
     let refused = |code: i32, why: &str| {
-        let text = format!("nothing is learned from {}: {why}", loaded.path.display());
+        let text = format!("nothing is learned from {}: {why}", loaded.path.shown());
         // An inconclusive record is a poor choice of the user, not a failure of the machine.
         Err(Error::from_exit_code(if code == 3 { 2 } else { code }, text))
     };

@@ -5,6 +5,7 @@ use super::expected::Expected;
 use super::{LoadedRecord, Trouble};
 use commgauge_base::stats::fewest_for_bound;
 use commgauge_base::units::counted;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{JudgedRuns, RequiredCoverage, Version};
 use commgauge_model::record::line::{CaseFacts, ForeignTool, Header};
@@ -20,7 +21,7 @@ const INCONCLUSIVE: i32 = 3;
 pub(super) fn mismatches(loaded: &LoadedRecord, machine: &Machine) -> Vec<Trouble> {
     let header = &loaded.record.header;
     let Some(judged) = machine.judged_runs.as_ref().filter(|_| !header.backend.synthetic) else { return Vec::new() };
-    let (record, file) = (loaded.path.display(), machine.path.display());
+    let (record, file) = (loaded.path.shown(), machine.path.shown());
     let trouble = |exit_code, text: String| Trouble { exit_code, text: format!("{record}: {text} ({file})") };
     let other = [
         backend(loaded, judged),
@@ -147,7 +148,7 @@ pub(super) struct Judged<'a> {
 /// What is missing for a run to pass.
 pub(super) fn shortfalls(machine: &Machine, judged: &Judged) -> Vec<Trouble> {
     let texts = missing(machine, judged).into_iter();
-    texts.map(|text| Trouble { exit_code: INCONCLUSIVE, text: format!("{}: {text}", machine.path.display()) }).collect()
+    texts.map(|text| Trouble { exit_code: INCONCLUSIVE, text: format!("{}: {text}", machine.path.shown()) }).collect()
 }
 
 /// The same as sentences without the file.

@@ -7,6 +7,7 @@ use commgauge_analysis::planner::compute::{
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Rate, Seconds, three_digits};
+use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::Computing as Gpu;
 use commgauge_model::record::Record;
@@ -159,7 +160,7 @@ impl ComputingFlags {
 
     fn measured(&self, path: &std::path::Path, element: ElementType, machine: Option<&Machine>) -> Result<Computing> {
         let record = Record::read(path)?;
-        let file = path.display();
+        let file = path.shown();
         if let Some(problem) = record.seal.tampering() {
             return Err(Error::usage(format!("--products {file}: {problem}")));
         }

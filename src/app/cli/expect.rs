@@ -5,6 +5,7 @@ use crate::report::visible;
 use clap::Subcommand;
 use commgauge_analysis::verdict::{Allowed, LearnRule, learn};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{Finding, lint};
 use std::path::{Path, PathBuf};
@@ -170,7 +171,7 @@ impl LearnCommand {
         };
         let learned = learn(&read_all(&self.records)?, &links, &rule)?;
         replace(&self.output, &learned.text)?;
-        let shown = self.output.display();
+        let shown = self.output.shown();
         let mut text = format!("{shown}: {} expectations from {} runs\n", learned.expectations, self.records.len());
         for left_out in &learned.left_out {
             text += &format!("left out: {left_out}\n");
@@ -180,7 +181,7 @@ impl LearnCommand {
     }
 
     fn check_output(&self) -> Result<()> {
-        let (path, shown) = (&self.output, self.output.display());
+        let (path, shown) = (&self.output, self.output.shown());
         if path.is_dir() {
             return Err(Error::usage(format!("--output {shown} is a folder; name a file in it")));
         }

@@ -6,6 +6,7 @@ use commgauge_analysis::interop::export::{AxisPlace, Export, ExportOptions, Targ
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::layout::Locality;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -117,7 +118,7 @@ impl ExportCommand {
         if fit.synthetic && !self.allow_synthetic {
             return Err(Error::usage(format!(
                 "{}: the fit is synthetic, of records without real times; --allow-synthetic exports it, marked, for a rehearsal",
-                self.fit.display()
+                self.fit.shown()
             )));
         }
         let options = ExportOptions {
@@ -153,7 +154,7 @@ impl ExportCommand {
 
     /// Checks the output path: a folder for formats of several files, a file for the others; never an input.
     fn check_output(&self, target: Target) -> Result<()> {
-        let path = self.output.display();
+        let path = self.output.shown();
         if target.is_folder() && self.output.exists() && !self.output.is_dir() {
             return Err(Error::usage(format!("--output {path} is a file; {} writes a folder", self.planner_name())));
         }
@@ -176,14 +177,14 @@ impl ExportCommand {
         for (name, text) in &done.files {
             let path = if target.is_folder() { self.output.join(name) } else { self.output.clone() };
             replace(&path, text)?;
-            eprintln!("{}", path.display());
+            eprintln!("{}", path.shown());
         }
         Ok(())
     }
 }
 
 fn read_base(path: &Path) -> Result<Value> {
-    let wrong = |problem: String| Error::usage(format!("--base {}: {problem}", path.display()));
+    let wrong = |problem: String| Error::usage(format!("--base {}: {problem}", path.shown()));
     let text = commgauge_base::input_file::read_to_string(path).map_err(|cause| wrong(cause.to_string()))?;
     serde_json::from_str(&text).map_err(|cause| wrong(format!("is not JSON: {cause}")))
 }

@@ -8,6 +8,7 @@ use super::verdict_output::replace;
 use crate::report::fit_text as text;
 use commgauge_analysis::cost::{self, FORMAT, Fit, FitOptions, Measurements, VERSION};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use commgauge_model::record::Record;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -69,7 +70,7 @@ impl FitCommand {
     fn write(&self, path: &Path, fit: &Fit) -> Result<()> {
         let same = |a: &Path, b: &Path| a.canonicalize().ok().zip(b.canonicalize().ok()).is_some_and(|(a, b)| a == b);
         if self.records.iter().any(|record| same(record, path)) {
-            return Err(Error::usage(format!("--output {} is a record; name another file", path.display())));
+            return Err(Error::usage(format!("--output {} is a record; name another file", path.shown())));
         }
         replace(path, &json(fit)?)
     }

@@ -6,6 +6,7 @@ use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Svg, Unit};
 use commgauge_analysis::cost::{CurveFit, FamilyFit, Fit, Predictor};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
+use commgauge_base::visible::ShownPath;
 use std::path::Path;
 
 /// Points per doubling of the size at which a curve is drawn.
@@ -17,7 +18,7 @@ const WIDTH: f64 = 640.0;
 /// Writes one file for each family.
 pub(super) fn write(folder: &Path, fit: &Fit) -> Result<()> {
     std::fs::create_dir_all(folder)
-        .map_err(|cause| Error::usage(format!("--plots: cannot make {}: {cause}", folder.display())))?;
+        .map_err(|cause| Error::usage(format!("--plots: cannot make {}: {cause}", folder.shown())))?;
     let predictor = Predictor::new(fit);
     for (index, family) in fit.families.iter().enumerate() {
         let path = folder.join(format!("{}.svg", name(index, family)));

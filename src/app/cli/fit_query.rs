@@ -4,6 +4,7 @@
 use commgauge_analysis::cost::Query;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
+use commgauge_base::visible::ShownPath;
 use std::path::Path;
 
 const REQUIRED: [&str; 3] = ["collective", "ranks", "bytes_total"];
@@ -34,7 +35,7 @@ impl QueryInput {
 /// # Errors
 /// A usage error that names every line that cannot be parsed.
 pub(super) fn read_queries(path: &Path) -> Result<QueryInput> {
-    let wrong = |problem: String| Error::usage(format!("--queries {}: {problem}", path.display()));
+    let wrong = |problem: String| Error::usage(format!("--queries {}: {problem}", path.shown()));
     let file = commgauge_base::input_file::read(path).map_err(|cause| wrong(cause.to_string()))?;
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(file.as_slice());
     let columns: Vec<String> =

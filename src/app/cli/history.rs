@@ -10,6 +10,7 @@ use crate::store::{RowFilter, Store};
 use commgauge_analysis::verdict::LoadedRecord;
 use commgauge_analysis::verdict::history::{HistoryInput, HistoryRule, history};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 
@@ -92,7 +93,7 @@ impl HistoryCommand {
         let history = history(input, rule);
         if let Some(folder) = &self.plots {
             std::fs::create_dir_all(folder)
-                .map_err(|cause| Error::usage(format!("--plots: cannot make {}: {cause}", folder.display())))?;
+                .map_err(|cause| Error::usage(format!("--plots: cannot make {}: {cause}", folder.shown())))?;
             for (name, picture) in plots(&history, self.all) {
                 replace(&folder.join(name), &picture.standalone())?;
             }
@@ -144,7 +145,7 @@ impl HistoryCommand {
             } else if place.is_file() {
                 files.push(place.clone());
             } else {
-                return Err(Error::usage(format!("{} is no folder and no file", place.display())));
+                return Err(Error::usage(format!("{} is no folder and no file", place.shown())));
             }
         }
         if files.is_empty() {

@@ -4,6 +4,7 @@ use crate::store::{Added, Store};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
 use commgauge_base::units::counted;
+use commgauge_base::visible::ShownPath;
 use std::path::PathBuf;
 
 /// What keeps a store.
@@ -60,7 +61,7 @@ impl AddArguments {
             }
         }
         let known = if known == 0 { String::new() } else { format!(", {} there already", counted(known, "run")) };
-        eprintln!("commgauge: {} added to {}{known}", counted(new, "run"), self.store.display());
+        eprintln!("commgauge: {} added to {}{known}", counted(new, "run"), self.store.shown());
         let mut failed = failed.into_iter();
         let Some(first) = failed.next() else { return Ok(0) };
         failed.for_each(|error| eprintln!("commgauge: {error}"));
@@ -71,10 +72,10 @@ impl AddArguments {
 impl RebuildArguments {
     fn rebuild(&self) -> Result<i32> {
         if !self.store.join("records").is_dir() {
-            return Err(Error::usage(format!("--store {}: there is no folder records in it", self.store.display())));
+            return Err(Error::usage(format!("--store {}: there is no folder records in it", self.store.shown())));
         }
         let (added, left_out) = Store::rebuild(&self.store)?;
-        eprintln!("commgauge: index and dataset of {} made again of {}", self.store.display(), counted(added, "run"));
+        eprintln!("commgauge: index and dataset of {} made again of {}", self.store.shown(), counted(added, "run"));
         left_out.iter().for_each(|reason| eprintln!("commgauge: left out: {reason}"));
         Ok(0)
     }

@@ -10,6 +10,7 @@ use bad_lines::{bad_line_text, unreadable};
 use commgauge_analysis::interop::{joined, record_lines};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::record::Journal;
 
 impl ImportCommand {
@@ -44,7 +45,7 @@ impl ImportCommand {
         }
         journal.finish()?;
         let skipped = if left_out == 0 { String::new() } else { format!(", {left_out} lines left out") };
-        eprintln!("{} times in {}{skipped}", rows.len(), self.output.display());
+        eprintln!("{} times in {}{skipped}", rows.len(), self.output.shown());
         Ok(0)
     }
 }

@@ -12,6 +12,7 @@ use commgauge_analysis::verdict::{Allowed, Decision, GateRule, Verdict, most_sev
 use commgauge_base::error::Result;
 use commgauge_base::message::eprintln;
 use commgauge_base::units::counted;
+use commgauge_base::visible::ShownPath;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
@@ -79,7 +80,7 @@ impl JudgeCommand {
             allow: self.allow.clone(),
         }
         .execute()?;
-        eprintln!("commgauge: page: {}", page.display());
+        eprintln!("commgauge: page: {}", page.shown());
         Ok(())
     }
 }

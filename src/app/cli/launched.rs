@@ -15,6 +15,7 @@ use crate::report::{Format, View};
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::layout::Nodes;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{End, EndStatus};
@@ -103,7 +104,7 @@ impl<W: Work> Program for LaunchedProgram<'_, W> {
             Some(live) => write_above(None, out, &live.finish(&view)),
             None => self.arguments().output.show_on(&view, false, out)?,
         }
-        eprintln!("record: {}", request.record.display());
+        eprintln!("record: {}", request.record.shown());
         if let Some(end) = end.filter(|end| end.status != EndStatus::Complete) {
             eprintln!("commgauge: {}", end.error.as_deref().unwrap_or("the run did not end"));
             eprintln!("commgauge: resume with: {}", resume_command(&request.record));

@@ -8,6 +8,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, ValueEnum};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Shipped;
 use std::path::{Path, PathBuf};
 
@@ -74,14 +75,14 @@ impl ManCommand {
             return Ok(0);
         };
         if !folder.is_dir() {
-            return Err(Error::usage(format!("--output {}: there is no such folder; make it first", folder.display())));
+            return Err(Error::usage(format!("--output {}: there is no such folder; make it first", folder.shown())));
         }
         let programs = self.program.as_ref().map_or(ProgramName::value_variants(), std::slice::from_ref);
         let pages = programs.iter().map(|program| pages(definition_of(*program))).collect::<Result<Vec<_>>>()?.concat();
         for (name, text) in &pages {
             replace(&folder.join(name), text)?;
         }
-        eprintln!("{} man pages in {}", pages.len(), folder.display());
+        eprintln!("{} man pages in {}", pages.len(), folder.shown());
         Ok(0)
     }
 }

@@ -3,6 +3,7 @@
 use crate::report::visible;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::config::{Shipped, is_embedded};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -47,10 +48,10 @@ pub(crate) fn record_path(requested: Option<&Path>) -> Result<PathBuf> {
         _ => Path::new("."),
     };
     if path.is_dir() || path.file_name().is_none() {
-        return Err(Error::usage(format!("--record {}: this is a folder; name a file in it", path.display())));
+        return Err(Error::usage(format!("--record {}: this is a folder; name a file in it", path.shown())));
     }
     if !folder.is_dir() {
-        return Err(Error::usage(format!("--record {}: there is no folder {}", path.display(), folder.display())));
+        return Err(Error::usage(format!("--record {}: there is no folder {}", path.shown(), folder.shown())));
     }
     Ok(path.to_owned())
 }
@@ -60,7 +61,7 @@ pub(crate) fn refuse_existing(path: &Path) -> Result<()> {
     if path.exists() {
         return Err(Error::usage(format!(
             "--record {}: this file exists, and a record is never written over; name another",
-            path.display()
+            path.shown()
         )));
     }
     Ok(())
@@ -88,8 +89,8 @@ pub(crate) fn numbered(path: &Path, launches: u32) -> Vec<PathBuf> {
 pub(crate) fn check_file(what: &str, path: &Path) -> Result<()> {
     match fs::metadata(path) {
         Ok(facts) if facts.is_file() => Ok(()),
-        Ok(_) => Err(Error::usage(format!("{what} {}: this is not a file", path.display()))),
-        Err(cause) => Err(Error::usage(format!("{what} {}: {cause}", path.display()))),
+        Ok(_) => Err(Error::usage(format!("{what} {}: this is not a file", path.shown()))),
+        Err(cause) => Err(Error::usage(format!("{what} {}: {cause}", path.shown()))),
     }
 }
 
@@ -110,7 +111,7 @@ fn resolved_file(kind: Shipped, requested: &Path) -> Option<String> {
 
 /// A path as an argument of a command, which the record stores as text.
 pub(crate) fn text(path: &Path) -> Result<String> {
-    let refuse = || Error::usage(format!("{}: this path is not UTF-8, which the record cannot hold", path.display()));
+    let refuse = || Error::usage(format!("{}: this path is not UTF-8, which the record cannot hold", path.shown()));
     path.to_str().map(str::to_owned).ok_or_else(refuse)
 }
 

@@ -2,6 +2,7 @@
 
 use commgauge_base::error::{Error, Result};
 use commgauge_base::input_file;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Place;
 use std::io::Read;
 use std::path::Path;
@@ -25,7 +26,7 @@ pub fn read_ranks(path: &Path, world: u32) -> Result<Vec<u32>> {
 pub fn parse_ranks(bytes: &[u8], path: &Path, world: u32) -> Result<Vec<u32>> {
     let text = text_of(bytes, path)?;
     let rule = format!("each of the ranks 0 to {} once", world.saturating_sub(1));
-    let wrong = |line: usize, problem: String| Error::usage(format!("{}:{line}: {problem}; {rule}", path.display()));
+    let wrong = |line: usize, problem: String| Error::usage(format!("{}:{line}: {problem}; {rule}", path.shown()));
     let mut ranks = Vec::with_capacity(world as usize);
     // Line on which each rank was named; 0 for none yet.
     let mut named_on = vec![0; world as usize];
@@ -86,12 +87,12 @@ fn words(line: &str) -> std::result::Result<Vec<&str>, String> {
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     let place = Place::flag("--rank-list");
-    let failed = |cause: std::io::Error| place.wrong(format!("cannot read {}: {cause}", path.display()));
+    let failed = |cause: std::io::Error| place.wrong(format!("cannot read {}: {cause}", path.shown()));
     let file = input_file::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(place.wrong(format!("{} is larger than any list of ranks, 64 MiB", path.display())));
+        return Err(place.wrong(format!("{} is larger than any list of ranks, 64 MiB", path.shown())));
     }
     Ok(bytes)
 }
@@ -100,7 +101,7 @@ fn text_of<'a>(bytes: &'a [u8], path: &Path) -> Result<&'a str> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        Error::usage(format!("{}:{line}: not text in UTF-8; accepted: ranks and comments", path.display()))
+        Error::usage(format!("{}:{line}: not text in UTF-8; accepted: ranks and comments", path.shown()))
     })?;
     // Some editors write a byte order mark.
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))

@@ -11,6 +11,7 @@ use commgauge_analysis::verdict::{
     differences, ensure_comparable, most_severe,
 };
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use std::path::{Path, PathBuf};
 
 /// Fitting more cases would take too long for a report.
@@ -70,7 +71,7 @@ impl ReportCommand {
             Some(path) if self.shown.format == Default::default() => self.page(path),
             Some(path) => Err(Error::usage(format!(
                 "--output {} is the name of a page, and --format asks for text; name another file, or leave --format out",
-                path.display()
+                path.shown()
             ))),
             None => self.text(output),
         }

@@ -21,6 +21,7 @@ mod resume;
 mod resumed_launch;
 mod summary;
 mod sweep_flags;
+mod unwatched;
 mod wait_hosts;
 mod work;
 

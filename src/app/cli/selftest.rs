@@ -6,6 +6,7 @@ use crate::report::document::{Column, optional, percent, table as plain};
 use crate::report::{visible, wrap};
 use commgauge_analysis::verdict::{Counted, Decision, LoadedRecord, SelfTest, SelfTestRule, TrialKind, selftest};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use std::path::{Path, PathBuf};
 
 /// Measure the false-alarm rate and the power of the rules of gate and compare
@@ -68,7 +69,7 @@ impl SelfTestCommand {
 
 /// The records of a folder, and the read errors as sentences.
 fn read_folder(folder: &Path) -> Result<(Vec<LoadedRecord>, Vec<String>)> {
-    let refused = |cause: std::io::Error| Error::usage(format!("--records: cannot read {}: {cause}", folder.display()));
+    let refused = |cause: std::io::Error| Error::usage(format!("--records: cannot read {}: {cause}", folder.shown()));
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(refused)? {
         let path = entry.map_err(refused)?.path();
@@ -77,7 +78,7 @@ fn read_folder(folder: &Path) -> Result<(Vec<LoadedRecord>, Vec<String>)> {
         }
     }
     if paths.is_empty() {
-        return Err(Error::usage(format!("--records: no records (*.jsonl) in {}", folder.display())));
+        return Err(Error::usage(format!("--records: no records (*.jsonl) in {}", folder.shown())));
     }
     paths.sort();
     let (mut records, mut left_out) = (Vec::new(), Vec::new());

@@ -17,6 +17,7 @@ use commgauge_analysis::verdict::{Decision, GateRule, LoadedRecord, Metric, gate
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
 use commgauge_base::stats::proportion_interval;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::config::machine::Fault;
 use commgauge_model::config::{Machine, Shipped};
 use commgauge_model::layout::{Axis, Nodes};
@@ -100,7 +101,7 @@ impl SimulateCommand {
         };
         self.shown.show(&document, |width| document::text(&document, width))?;
         if let Some(path) = &self.output {
-            eprintln!("record: {}", path.display());
+            eprintln!("record: {}", path.shown());
         }
         Ok(0)
     }

@@ -5,6 +5,7 @@ use super::terminal::columns_of;
 use crate::report::{VerdictFormat, verdict_text};
 use commgauge_analysis::verdict::{LoadedRecord, Verdict};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -51,7 +52,7 @@ pub(super) fn check_text_output(output: Option<&Path>, inputs: &[&Path]) -> Resu
         Some(path) => Err(Error::usage(format!(
             "--output {} is the name of a page, and this is text; name another file, or write a page with `commgauge report` or \
              `commgauge judge`",
-            path.display()
+            path.shown()
         ))),
         None => check_output(output, inputs),
     }
@@ -61,11 +62,11 @@ pub(super) fn check_text_output(output: Option<&Path>, inputs: &[&Path]) -> Resu
 pub(super) fn check_output(output: Option<&Path>, inputs: &[&Path]) -> Result<()> {
     let Some(path) = output else { return Ok(()) };
     if path.is_dir() {
-        return Err(Error::usage(format!("--output {} is a folder; name a file in it", path.display())));
+        return Err(Error::usage(format!("--output {} is a folder; name a file in it", path.shown())));
     }
     let whole = |path: &Path| path.canonicalize().ok();
     match inputs.iter().find(|input| whole(input).is_some() && whole(input) == whole(path)) {
-        Some(_) => Err(Error::usage(format!("--output {} is one of the inputs; name another file", path.display()))),
+        Some(_) => Err(Error::usage(format!("--output {} is one of the inputs; name another file", path.shown()))),
         None => Ok(()),
     }
 }
@@ -91,7 +92,7 @@ pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<LoadedRecord>> {
 /// Writes a temporary file, flushes it to disk and renames it: a concurrent reader sees either the old text or the new
 /// one.
 pub(super) fn replace(path: &Path, text: &str) -> Result<()> {
-    let refused = |cause| Error::usage(format!("cannot write {}: {cause}", path.display()));
+    let refused = |cause| Error::usage(format!("cannot write {}: {cause}", path.shown()));
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
     let temporary = PathBuf::from(temporary);

@@ -4,6 +4,7 @@
 use super::document::{Finding, Part, Section, State};
 use super::system::{Query, Response, System};
 use crate::launch::{self, LauncherContext};
+use commgauge_base::visible::ShownPath;
 
 /// Programs that a launcher starts.
 const PROGRAMS: [&str; 4] = ["commgauge-suite", "commgauge-sweep", "commgauge-step", "commgauge-pairs"];
@@ -66,7 +67,7 @@ fn programs(system: &dyn System) -> Finding {
     let folder = system.programs();
     let missing: Vec<&str> =
         PROGRAMS.into_iter().filter(|name| !system.exists(&folder.join(name).to_string_lossy())).collect();
-    let place = folder.display();
+    let place = folder.shown();
     match missing[..] {
         [] => Finding::new("programs", State::Fine, format!("all four launched programs are in {place}")),
         _ => {

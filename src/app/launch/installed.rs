@@ -7,6 +7,7 @@ use super::family::{Family, Flavor};
 use super::find::{LauncherContext, find, probe};
 use super::packaged::{only_flavor, own, packaged};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use std::path::{Path, PathBuf};
 
 /// Path of the launched program of this name that fits the launcher.
@@ -54,7 +55,7 @@ fn program_from(own: &Path, name: &str, family: Family, of_path: &dyn Fn() -> Op
     } else {
         "install the package anew, or name a launcher of another MPI with --launcher"
     };
-    Err(Error::environment(format!("no {name} beside commgauge: looked for {}; {advice}", program.display())))
+    Err(Error::environment(format!("no {name} beside commgauge: looked for {}; {advice}", program.shown())))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Quotes words so that a shell reads them back unchanged. Only POSIX quoting is used, so any shell works.
+//! Quotes words so that a shell reads them back unchanged. Only POSIX quoting is used, so any shell works. A word with control
+//! characters is written as a call of printf: a line feed in the name of a file would begin a line of its own.
 
 /// The word, in single quotes if it has characters that are special to a shell.
 pub fn quote(word: &str) -> String {
@@ -6,7 +7,21 @@ pub fn quote(word: &str) -> String {
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
     }
+    // What a shell puts in place of a command ends before its last line feeds.
+    if word.contains(|c: char| c.is_ascii_control()) && !word.ends_with('\n') {
+        return format!("\"$(printf -- '{}')\"", word.chars().map(for_printf).collect::<String>());
+    }
     format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// A character of a format of printf(1), in single quotes.
+fn for_printf(c: char) -> String {
+    match c {
+        '\\' | '\'' => format!("\\{:03o}", u32::from(c)),
+        '%' => "%%".to_owned(),
+        c if c.is_ascii_control() => format!("\\{:03o}", u32::from(c)),
+        c => c.to_string(),
+    }
 }
 
 /// Quotes the first word of a command, in which an `=` would make it an assignment.
@@ -37,6 +52,7 @@ mod tests {
             ("a:2,b:2", "a:2,b:2"),
             ("", "''"),
             ("my suite.toml", "'my suite.toml'"),
+            ("a\nb 5%.toml", r#""$(printf -- 'a\012b 5%%.toml')""#),
             ("it's", r"'it'\''s'"),
             ("$HOME", "'$HOME'"),
             ("~/x", "'~/x'"),

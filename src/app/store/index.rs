@@ -5,6 +5,7 @@ use commgauge_analysis::verdict::history::{RowKey, RunFacts, RunMedians};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::layout::Axis;
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 use std::collections::HashMap;
@@ -44,7 +45,7 @@ pub(super) struct Index {
 
 impl Index {
     pub fn open_or_create(path: &Path) -> Result<Index> {
-        let refused = |cause: rusqlite::Error| Error::environment(format!("the index {}: {cause}", path.display()));
+        let refused = |cause: rusqlite::Error| Error::environment(format!("the index {}: {cause}", path.shown()));
         let mut connection = Connection::open(path).map_err(refused)?;
         connection.busy_timeout(PATIENCE).map_err(refused)?;
         make_tables(&mut connection).map_err(refused)?;
@@ -53,7 +54,7 @@ impl Index {
             return Err(Error::usage(format!(
                 "{} is an index of version {version}, this program knows {VERSION}; `commgauge history rebuild --store DIR` makes it \
                  again from the records",
-                path.display()
+                path.shown()
             )));
         }
         Ok(Index { connection, path: path.to_owned() })
@@ -77,7 +78,7 @@ impl Index {
     }
 
     fn checked<T>(&self, answer: rusqlite::Result<T>) -> Result<T> {
-        answer.map_err(|cause| Error::environment(format!("the index {}: {cause}", self.path.display())))
+        answer.map_err(|cause| Error::environment(format!("the index {}: {cause}", self.path.shown())))
     }
 }
 

@@ -21,6 +21,7 @@ use crate::report::View;
 use commgauge_analysis::verdict::LoadedRecord;
 use commgauge_analysis::verdict::history::{HistoryInput, RunMedians};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use index::Index;
 use partition::Partition;
 use std::fs;
@@ -48,7 +49,7 @@ impl Store {
     /// Where the folder cannot be made, or holds an index of another version.
     pub fn open_or_create(folder: &Path) -> Result<Store> {
         fs::create_dir_all(folder)
-            .map_err(|cause| Error::usage(format!("--store: cannot make {}: {cause}", folder.display())))?;
+            .map_err(|cause| Error::usage(format!("--store: cannot make {}: {cause}", folder.shown())))?;
         Ok(Store { folder: folder.to_owned(), index: Index::open_or_create(&folder.join("index.sqlite"))? })
     }
 
@@ -62,7 +63,7 @@ impl Store {
             return Err(Error::usage(format!(
                 "--store {}: there is no index.sqlite in it; `commgauge history add RECORD --store {0}` makes a store, `commgauge \
                  history rebuild --store {0}` makes the index of its records again",
-                folder.display()
+                folder.shown()
             )));
         }
         Ok(Store { folder: folder.to_owned(), index: Index::open_or_create(&file)? })
@@ -82,7 +83,7 @@ impl Store {
             Some(_) => {
                 return Err(Error::usage(format!(
                     "{}: the store has another record of the run {run_id}; remove that one and `commgauge history rebuild`",
-                    record.display()
+                    record.shown()
                 )));
             }
             None => {}
@@ -97,9 +98,8 @@ impl Store {
     }
 
     fn index_record(&mut self, loaded: &LoadedRecord, partition: &Partition, copy: &Path, digest: &str) -> Result<()> {
-        let mut medians = RunMedians::of(loaded).map_err(|reason| {
-            Error::usage(format!("{}: {reason}; it has no say in a history", loaded.path.display()))
-        })?;
+        let mut medians = RunMedians::of(loaded)
+            .map_err(|reason| Error::usage(format!("{}: {reason}; it has no say in a history", loaded.path.shown())))?;
         medians.path = copy.display().to_string();
         let view = View::new(&loaded.record);
         let run = dataset::Run::of(loaded, &view);

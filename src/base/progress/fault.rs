@@ -22,8 +22,10 @@ pub enum FaultKind {
     Hang,
     /// Loops forever instead of entering.
     Loop,
-    /// Enters and never finishes.
+    /// Enters, sleeps and never finishes.
     NeverFinish,
+    /// Enters, loops and never finishes.
+    LoopInside,
     /// Stops its whole process, as SIGSTOP does.
     Stop,
     /// Is killed, as by SIGKILL.
@@ -34,10 +36,11 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind with its name.
-    pub const ALL: [(&'static str, FaultKind); 6] = [
+    pub const ALL: [(&'static str, FaultKind); 7] = [
         ("hang", FaultKind::Hang),
         ("loop", FaultKind::Loop),
         ("never-finish", FaultKind::NeverFinish),
+        ("loop-inside", FaultKind::LoopInside),
         ("stop", FaultKind::Stop),
         ("kill", FaultKind::Kill),
         ("exit", FaultKind::Exit),
@@ -67,25 +70,34 @@ impl Fault {
         eprintln!("commgauge: rank {} misbehaves now, as requested by --inject-fault", self.rank);
         match self.kind {
             FaultKind::Hang => sleep_for_ever(),
-            FaultKind::Loop => loop {
-                std::hint::spin_loop();
-            },
+            FaultKind::Loop => loop_for_ever(),
             // A failure to signal itself is ignored.
             FaultKind::Stop => drop(kill_process(getpid(), Signal::STOP)),
             FaultKind::Kill => drop(kill_process(getpid(), Signal::KILL)),
             FaultKind::Exit => std::process::exit(0),
-            FaultKind::NeverFinish => {}
+            FaultKind::NeverFinish | FaultKind::LoopInside => {}
         }
     }
 
     #[cold]
     pub(super) fn inside(&self) {
-        if self.kind == FaultKind::NeverFinish {
-            sleep_for_ever();
+        match self.kind {
+            FaultKind::NeverFinish => sleep_for_ever(),
+            FaultKind::LoopInside => loop_for_ever(),
+            _ => {}
         }
     }
 }
 
+/// A function of its own, by whose name a stack shows it.
+#[inline(never)]
+fn loop_for_ever() -> ! {
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+#[inline(never)]
 fn sleep_for_ever() -> ! {
     loop {
         std::thread::sleep(Duration::from_secs(3600));

@@ -7,6 +7,7 @@ use super::reader::CompleteLines;
 use super::seal::END;
 use super::{Line, path_error};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -41,7 +42,7 @@ pub fn append_missing_end(path: &Path, lines: &[Line], end: &End, writer: Writer
     file.set_len(whole.bytes).map_err(failed)?;
     let lines_before = whole.chain.lines() + lines.len() as u64;
     let mut sealing = whole.chain.into_sealing();
-    let unwritable = |cause| Error::environment(format!("cannot end the record {}: {cause}", path.display()));
+    let unwritable = |cause| Error::environment(format!("cannot end the record {}: {cause}", path.shown()));
     let mut added = Vec::new();
     for line in lines {
         let text = sealing.seal(&finite_json(line).map_err(unwritable)?);

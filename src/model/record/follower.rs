@@ -5,6 +5,7 @@
 use super::file_place::{FilePlace, kept_names, place_of};
 use super::{Line, path_error};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -103,11 +104,7 @@ impl Follower {
                 return Ok(lines);
             }
             let line = serde_json::from_slice(&text).map_err(|cause| {
-                Error::usage(format!(
-                    "{}, line {}: not a line of a record: {cause}",
-                    self.path.display(),
-                    self.lines + 1
-                ))
+                Error::usage(format!("{}, line {}: not a line of a record: {cause}", self.path.shown(), self.lines + 1))
             })?;
             lines.push(line);
             self.position += text.len() as u64;

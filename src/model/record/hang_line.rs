@@ -27,7 +27,8 @@ pub struct HangLine {
     pub suspects: String,
     /// Every rank, by what it did; the ranges of all entries together are all ranks.
     pub ranks: Vec<RanksInState>,
-    /// Where the first of these suspects are; where nobody stands out, the first ranks that work with a device.
+    /// Where the first of these suspects are; where nobody stands out, the first ranks that work with a device, and those whose
+    /// functions are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<RankPlace>,
     /// Hosts of which nothing is heard at all, so that not their ranks are to be suspected but they or the links to them.
@@ -94,6 +95,10 @@ pub struct RankPlace {
     /// The device that it works with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// The functions that its measuring thread was in, innermost first and with ` < ` between them, or why they are not known;
+    /// absent where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack: Option<String>,
 }
 
 /// Where a rank stood when the watchdog fired.

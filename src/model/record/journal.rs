@@ -10,6 +10,7 @@ use super::seal::Sealing;
 use super::write_access::{WriteAccess, wait_for_the_end};
 use super::{Line, path_error};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ pub struct Moved {
 impl Moved {
     /// What happened, in one sentence without full stop.
     pub fn sentence(&self) -> String {
-        let (from, to) = (self.from.display(), self.to.display());
+        let (from, to) = (self.from.shown(), self.to.shown());
         match self.was_removed {
             true => format!("the record {from} was removed while it was written; all of it is in {to}"),
             false => format!("the record {from} was renamed while it was written; it goes on in {to}"),
@@ -191,7 +192,7 @@ impl Journal {
             1 => "the line before it is kept".to_owned(),
             lines => format!("the {lines} lines before it are kept"),
         };
-        Error::environment(format!("cannot {action} the record {}: {cause}; {kept}", self.path.display()))
+        Error::environment(format!("cannot {action} the record {}: {cause}; {kept}", self.path.shown()))
     }
 }
 
@@ -262,7 +263,7 @@ fn create_file(path: &Path) -> Result<File> {
 }
 
 fn explain_refusal(path: &Path, cause: &io::Error) -> Error {
-    let shown = path.display();
+    let shown = path.shown();
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -274,11 +275,11 @@ fn explain_refusal(path: &Path, cause: &io::Error) -> Error {
     } else if cause.kind() == ErrorKind::AlreadyExists {
         "it exists already and records are never overwritten; name another file".to_owned()
     } else if !parent.exists() {
-        format!("the directory {} does not exist; create it or name another", parent.display())
+        format!("the directory {} does not exist; create it or name another", parent.shown())
     } else if !parent.is_dir() {
-        format!("{} is not a directory", parent.display())
+        format!("{} is not a directory", parent.shown())
     } else if cause.kind() == ErrorKind::NotFound {
-        format!("the directory {} takes no files", parent.display())
+        format!("the directory {} takes no files", parent.shown())
     } else {
         return path_error("create the record", path, cause);
     };

@@ -4,6 +4,7 @@
 //! and a running record looks like one that was cut off.
 
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -26,7 +27,7 @@ pub(super) fn lock(file: &File, path: &Path, patience: Duration) -> Result<()> {
             Err(TryLockError::Error(cause)) => return Err(Error::file("lock the record", path, cause)),
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(BETWEEN_TRIES),
             Err(TryLockError::WouldBlock) => {
-                let shown = path.display();
+                let shown = path.shown();
                 return Err(Error::environment(format!("the record {shown} is still held by another process")));
             }
         }

@@ -50,6 +50,7 @@ pub use seal::Seal;
 pub use write_access::WriteAccess;
 
 use commgauge_base::error::Error;
+use commgauge_base::visible::ShownPath;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -58,7 +59,7 @@ fn path_error(action: &str, path: &Path, cause: &std::io::Error) -> Error {
     use ErrorKind::*;
     match cause.kind() {
         NotFound | PermissionDenied | AlreadyExists | IsADirectory | NotADirectory | ReadOnlyFilesystem
-        | InvalidFilename | InvalidInput => Error::usage(format!("cannot {action} {}: {cause}", path.display())),
+        | InvalidFilename | InvalidInput => Error::usage(format!("cannot {action} {}: {cause}", path.shown())),
         _ => Error::file(action, path, cause),
     }
 }

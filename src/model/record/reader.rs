@@ -10,6 +10,7 @@ use super::seal::{Chain, Seal};
 use super::{FORMAT, Line, VERSION, path_error};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::input_file;
+use commgauge_base::visible::ShownPath;
 use serde::Deserialize;
 use std::fs::TryLockError;
 use std::io::{BufRead, BufReader, Read};
@@ -48,7 +49,7 @@ impl Record {
         // Checked before reading, so that an end line that is written meanwhile is seen.
         let running = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
         let _ = file.unlock();
-        Record::from_reader(BufReader::new(file), &path.display().to_string(), running)
+        Record::from_reader(BufReader::new(file), &path.shown(), running)
     }
 
     /// Reads the bytes of a record that is no longer written; `name` is used in messages.

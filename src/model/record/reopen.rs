@@ -10,6 +10,7 @@ use super::reader::CompleteLines;
 use super::{Line, Record, path_error};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::input_file::ensure_file;
+use commgauge_base::visible::ShownPath;
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -44,7 +45,7 @@ pub fn reopen(path: &Path) -> Result<Reopened> {
         Line::PlanGrowth(growth) => growths.push(growth.as_ref().clone()),
         _ => {}
     };
-    let name = path.display().to_string();
+    let name = path.shown().into_owned();
     let (record, whole) = Record::read_lines(BufReader::new(&file), &name, false, &mut observe)?;
     if let Some(problem) = record.seal.tampering() {
         return Err(Error::usage(format!("{name}: {problem}, so no run can continue it; start a new one")));

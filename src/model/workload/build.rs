@@ -11,6 +11,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::Variant;
+use commgauge_base::visible::ShownPath;
 use std::collections::HashMap;
 
 impl WorkPlan {
@@ -49,7 +50,7 @@ impl WorkPlan {
         }
         let products = products::of(&suite.compute)?;
         if planner.cases.is_empty() && products.is_empty() {
-            let path = suite.path.display();
+            let path = suite.path.shown();
             return Err(Error::usage(format!(
                 "{path}: on {world_size} ranks of {} nodes there is nothing to run in this suite",
                 nodes.count()

@@ -10,6 +10,7 @@ use super::request::{Request, Resume};
 use crate::backend::Backend;
 use crate::world::{World, agree};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use commgauge_model::record::line::{Header, Line, Plan, RankFacts};
 use commgauge_model::record::resume_line::{Change, ResumeLine};
 use commgauge_model::record::{Journal, Reopened, changes, ensure_same_plan, reopen, table_of_changes};
@@ -95,7 +96,7 @@ fn broadcast(world: &dyn World, mine: Option<Found>) -> Result<Found> {
 /// Opens the record if this launch may resume it, and lists the differences.
 fn checked(request: &Request, resume: Resume, now: &FirstLines) -> Result<(Reopened, Vec<Change>)> {
     let reopened = reopen(&request.record)?;
-    let name = request.record.display();
+    let name = request.record.shown();
     if reopened.record.is_finished() {
         return Err(Error::usage(format!("{name} is complete: nothing is left to measure")));
     }

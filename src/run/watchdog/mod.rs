@@ -22,7 +22,7 @@ pub mod wire;
 
 pub use activity::Activity;
 pub use deadline::{SETUP_DEADLINE, deadline_of_product, deadline_of_replay};
-pub use marks::{COLLECTOR_VARIABLE, LAUNCH_MARK};
+pub use marks::{COLLECTOR_VARIABLE, LAUNCH_MARK, LOST_COLLECTOR, OWN_DEADLINE};
 pub use start::{Setup, start};
 pub use watched::{CaseDeadlines, WatchedCall, WatchedWorld};
 

@@ -3,7 +3,8 @@
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
 use commgauge_model::record::line::{End, EndStatus};
-use commgauge_model::record::{WriteAccess, Writer, append_missing_end};
+use commgauge_model::record::unwatched_line::{UnwatchedLine, has_unwatched_line};
+use commgauge_model::record::{Line, WriteAccess, Writer, append_missing_end};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -31,14 +32,16 @@ impl OwnRecord {
         self.access.give_up(PATIENCE)
     }
 
-    /// Ends the record, after which this process writes no more.
-    pub(super) fn end(&self, exit_code: i32, why: String, elapsed: Duration) -> Result<bool> {
+    /// Ends the record of a run whose watchdog was lost, after which this process writes no more. The loss is recorded too, unless
+    /// the run had time for that before.
+    pub(super) fn end(&self, exit_code: i32, why: String, lost: UnwatchedLine, elapsed: Duration) -> Result<bool> {
         if !self.give_up() {
             return Ok(false);
         }
+        let lines = if has_unwatched_line(&self.path) { Vec::new() } else { vec![Line::Unwatched(lost)] };
         let elapsed_seconds = Seconds(elapsed.as_secs_f64());
         let (status, error) = (EndStatus::Failed, Some(why));
         let end = End { status, exit_code, error, elapsed_seconds, lines_before: None, sha256: None };
-        append_missing_end(&self.path, &[], &end, Writer::Ending(PATIENCE))
+        append_missing_end(&self.path, &lines, &end, Writer::Ending(PATIENCE))
     }
 }

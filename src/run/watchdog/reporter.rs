@@ -4,12 +4,14 @@
 use super::activity::Activity;
 use super::authentication::{Opener, Sealer, Session};
 use super::main_thread::MainThread;
+use super::marks::{LOST_COLLECTOR, OWN_DEADLINE};
 use super::message::print_message;
 use super::own_record::OwnRecord;
 use super::wire::{Frame, MAX_FRAME_BYTES, RankState};
 use commgauge_base::host_clock;
 use commgauge_base::progress::{Doing, Progress, Shown};
 use commgauge_base::units::Seconds;
+use commgauge_model::record::unwatched_line::UnwatchedLine;
 use commgauge_model::record::{Moved, WriteAccess};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process};
@@ -45,6 +47,7 @@ pub type EndLaunch = fn(i32) -> !;
 /// State shared by this thread and the measuring thread.
 pub(super) struct Reporter {
     rank: u32,
+    host: String,
     progress: Arc<Progress>,
     activities: Mutex<Activities>,
     connection: Mutex<(TcpStream, Sealer)>,
@@ -95,6 +98,7 @@ impl Reporter {
     /// Starts the thread. `signal` is the number of the received stop signal, or 0.
     pub(super) fn start(
         rank: u32,
+        host: &str,
         progress: Progress,
         (connection, (sealer, opener)): (TcpStream, Session),
         signal: Arc<AtomicUsize>,
@@ -103,6 +107,7 @@ impl Reporter {
         let incoming = connection.try_clone()?;
         let reporter = Arc::new(Reporter {
             rank,
+            host: host.to_owned(),
             progress: Arc::new(progress),
             activities: Mutex::default(),
             connection: Mutex::new((connection, sealer)),
@@ -272,7 +277,7 @@ impl WatchdogThread {
         match run_state {
             RunState::Watched => {
                 let rank = self.reporter.rank;
-                print_message(&format!("rank {rank}: the watchdog of this host is gone; the run goes on without it"));
+                print_message(&format!("rank {rank}{LOST_COLLECTOR}is gone; the run goes on without it"));
                 self.reporter.set_run_state(RunState::Unwatched);
                 self.watch_alone();
             }
@@ -298,9 +303,7 @@ impl WatchdogThread {
         if silent > COLLECTOR_SILENT_AFTER && is_watched {
             if !self.reporter.is_unwatched.swap(true, Ordering::Relaxed) {
                 let rank = self.reporter.rank;
-                print_message(&format!(
-                    "rank {rank}: the watchdog of this host does not answer; the run goes on without it"
-                ));
+                print_message(&format!("rank {rank}{LOST_COLLECTOR}does not answer; the run goes on without it"));
             }
             self.end_if_late("does not answer");
         }
@@ -318,12 +321,13 @@ impl WatchdogThread {
         }
         let (rank, shown) = (reporter.rank, Seconds(deadline.as_secs_f64()));
         let why = format!(
-            "no progress within {shown}: rank {rank} ends the launch by its own deadline, as the watchdog of its host {collector}, \
-             which could say who holds it up"
+            "no progress within {shown}: rank {rank}{OWN_DEADLINE}, as the watchdog of its host {collector}, which could say who \
+             holds it up"
         );
         print_message(&why);
         let record = locked(&reporter.record).clone();
-        if let Some(Err(cause)) = record.map(|record| record.end(HANG, why, self.begun.elapsed())) {
+        let lost = UnwatchedLine { host: reporter.host.clone(), rank };
+        if let Some(Err(cause)) = record.map(|record| record.end(HANG, why, lost, self.begun.elapsed())) {
             print_message(&cause.to_string());
         }
         // A launcher that is gone or stopped carries nothing out.

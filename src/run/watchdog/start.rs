@@ -234,7 +234,8 @@ fn connect(setup: &Setup, rank: u32, port: u16, token: &Token) -> Result<Arc<Rep
         let session = greet(&mut connection, &hello, token)?;
         let progress = Progress::with_fault(setup.fault.filter(|fault| fault.rank == rank));
         progress.set_deadline(SETUP_DEADLINE);
-        Reporter::start(rank, progress, (connection, session), Arc::clone(&setup.signal), setup.end_launch)
+        let host = &setup.hosts[rank as usize];
+        Reporter::start(rank, host, progress, (connection, session), Arc::clone(&setup.signal), setup.end_launch)
     };
     begin().map_err(|cause| {
         let host = &setup.hosts[rank as usize];

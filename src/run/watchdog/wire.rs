@@ -9,7 +9,7 @@ pub use super::token::{TOKEN_BYTES, Token};
 use commgauge_base::progress::Shown;
 
 /// Version of the protocol; both ends are of one launch, and mostly of one binary.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 /// Bytes of a greeting.
 pub const HELLO_BYTES: usize = 4 + 2 + HASH_BYTES + 1 + 4 + 4 + 8;
 const HASH_BYTES: usize = 32;
@@ -76,6 +76,8 @@ pub enum Frame {
     Detail(u32, bool, String),
     /// Up: the device of a rank.
     Device(u32, String),
+    /// Up: the functions that a rank is in, innermost first, or why they are not known.
+    Stack(u32, String),
     /// Up: rank 0 requests permission to record the run as complete.
     Conclude,
     /// Up: rank 0 writes no more to the record, and has unlocked it.
@@ -88,6 +90,8 @@ pub enum Frame {
     GiveUpRecord(i32),
     /// Down: all ranks are to describe their activity.
     Query,
+    /// Down: a host is to look at the stack of this rank of its own.
+    ShowStack(u32),
     /// Down: all ranks are to end with this exit code.
     Abort(i32),
     /// Down: permission granted; from now on no lateness leads to an abort.
@@ -149,7 +153,7 @@ impl Frame {
         bytes.extend([self.kind(), 0, 0]);
         match self {
             Frame::State(state) => encode_state(state, bytes),
-            Frame::Closed(rank) => bytes.extend(rank.to_le_bytes()),
+            Frame::Closed(rank) | Frame::ShowStack(rank) => bytes.extend(rank.to_le_bytes()),
             Frame::Left(rank, code, text) => {
                 bytes.extend(rank.to_le_bytes());
                 bytes.extend(code.to_le_bytes());
@@ -159,7 +163,7 @@ impl Frame {
                 bytes.extend(number.to_le_bytes());
                 bytes.extend(cut(text).as_bytes());
             }
-            Frame::Device(rank, text) => {
+            Frame::Device(rank, text) | Frame::Stack(rank, text) => {
                 bytes.extend(rank.to_le_bytes());
                 bytes.extend(cut(text).as_bytes());
             }
@@ -187,11 +191,13 @@ impl Frame {
             Frame::Device(..) => 7,
             Frame::RecordGivenUp => 8,
             Frame::RecordMoved(_) => 9,
+            Frame::Stack(..) => 10,
             Frame::Query => 16,
             Frame::Abort(_) => 17,
             Frame::Concluded => 18,
             Frame::GiveUpRecord(_) => 19,
             Frame::Beat => 20,
+            Frame::ShowStack(_) => 21,
         }
     }
 
@@ -214,11 +220,13 @@ impl Frame {
             7 => Frame::Device(rest.u32()?, rest.text()),
             8 => Frame::RecordGivenUp,
             9 => Frame::RecordMoved(rest.text()),
+            10 => Frame::Stack(rest.u32()?, rest.text()),
             16 => Frame::Query,
             17 => Frame::Abort(i32::from_le_bytes(rest.take()?)),
             18 => Frame::Concluded,
             19 => Frame::GiveUpRecord(i32::from_le_bytes(rest.take()?)),
             20 => Frame::Beat,
+            21 => Frame::ShowStack(rest.u32()?),
             _ => return Err(Malformed),
         };
         if rest.0.is_empty() { Ok(Some((frame, end))) } else { Err(Malformed) }
@@ -308,6 +316,8 @@ mod tests {
             Frame::RecordMoved("a/b".into()),
             Frame::GiveUpRecord(6),
             Frame::Beat,
+            Frame::Stack(9, "main".into()),
+            Frame::ShowStack(9),
         ]
     }
 

@@ -12,6 +12,7 @@ use crate::interop::log_text::microseconds;
 use commgauge_base::collective::Placement;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
+use commgauge_base::visible::ShownPath;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -75,7 +76,7 @@ struct Measured {
 pub(super) fn parse(text: &str, file: &str, path: &Path) -> Result<Imported> {
     let document: Document = serde_json::from_str(text).map_err(|cause| {
         let corrupted = if cause.is_eof() { "it ends too early: the run was cut off; " } else { "" };
-        Error::usage(format!("{}: {corrupted}no JSON of nccl-tests: {cause}", path.display()))
+        Error::usage(format!("{}: {corrupted}no JSON of nccl-tests: {cause}", path.shown()))
     })?;
     let mut imported = Imported::default();
     if let Some(version) = document.version.filter(|version| *version > NEWEST) {

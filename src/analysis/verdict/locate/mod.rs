@@ -29,6 +29,7 @@ use super::loaded_record::LoadedRecord;
 use super::{Trouble, evidence, most_severe};
 use analysis::Analysis;
 use commgauge_base::error::Result;
+use commgauge_base::visible::ShownPath;
 use explain::{Finding, Search};
 use explained::{narrowed, slows_down, unexplained};
 use inside_pairs::InsidePairs;
@@ -145,7 +146,7 @@ fn slow_whiles(records: &[LoadedRecord]) -> Vec<String> {
 fn troubles(records: &[LoadedRecord], analysis: &Analysis) -> Vec<Trouble> {
     let mut troubles = Vec::new();
     for loaded in records {
-        let name = loaded.path.display();
+        let name = loaded.path.shown();
         // For each record separately, since several may have different plans.
         let (_, of_record) = evidence::evidence(std::slice::from_ref(loaded));
         let warnings = loaded.record.header.warnings.iter().map(|warning| (3, format!("unreliable: {warning}")));

@@ -2,6 +2,7 @@
 
 use super::super::loaded_record::LoadedRecord;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use commgauge_model::record::line::RankFacts;
 
 /// Where the ranks of a run are.
@@ -31,12 +32,12 @@ impl Places {
         for (index, other) in others.iter().enumerate() {
             let header = &other.record.header;
             if let Some(twin) = records[..=index].iter().find(|twin| twin.record.header.run_id == header.run_id) {
-                let (a, b) = (twin.path.display(), other.path.display());
+                let (a, b) = (twin.path.shown(), other.path.shown());
                 return Err(Error::usage(format!("{a} and {b} are the same run ({}); it counts once", header.run_id)));
             }
             let theirs = Places::of_ranks(&header.ranks, header.world_size);
             if (&theirs.hosts, &theirs.node_of) != (&places.hosts, &places.node_of) {
-                let (a, b) = (first.path.display(), other.path.display());
+                let (a, b) = (first.path.shown(), other.path.shown());
                 return Err(Error::usage(format!(
                     "{a} and {b} have their ranks on different hosts; look at them one by one"
                 )));

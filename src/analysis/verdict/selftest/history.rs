@@ -6,6 +6,7 @@
 use super::super::loaded_record::LoadedRecord;
 use super::super::{CompareRule, compare, differences};
 use super::counted::{Counted, counted};
+use commgauge_base::visible::ShownPath;
 use commgauge_model::record::{Line, Record};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,10 +49,10 @@ pub(super) fn history(mut records: Vec<LoadedRecord>, mut left_out: Vec<String>,
     for (index, base) in records.iter().enumerate() {
         let next = records[index + 1..].iter().find(|next| differences(base, next).is_empty());
         if let Some(next) = next {
-            count(base, next, &format!("{} and {}", base.path.display(), next.path.display()), &mut runs);
+            count(base, next, &format!("{} and {}", base.path.shown(), next.path.shown()), &mut runs);
         }
         if let Some((first, second)) = split(base) {
-            count(&first, &second, &format!("the halves of {}", base.path.display()), &mut halves);
+            count(&first, &second, &format!("the halves of {}", base.path.shown()), &mut halves);
         }
     }
     History {

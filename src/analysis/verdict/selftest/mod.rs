@@ -14,6 +14,7 @@ pub use noise::Noise;
 use super::loaded_record::LoadedRecord;
 use super::{CompareRule, Decision, GateRule, compare, gate};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use counted::{CONFIDENCE, counted};
 use noise::Noise as Kind;
 use rand::SeedableRng;
@@ -137,7 +138,7 @@ impl SelfTest {
     /// # Errors
     /// A usage error that names the file and what is wrong with it.
     pub fn read(path: &Path) -> Result<SelfTest> {
-        let wrong = |problem: String| Error::usage(format!("{}: {problem}", path.display()));
+        let wrong = |problem: String| Error::usage(format!("{}: {problem}", path.shown()));
         let text =
             std::fs::read_to_string(path).map_err(|cause| wrong(format!("cannot read the self-test: {cause}")))?;
         let tried: SelfTest = serde_json::from_str(&text)

@@ -2,6 +2,7 @@
 
 use commgauge_analysis::interop::BadLine;
 use commgauge_base::error::Error;
+use commgauge_base::visible::ShownPath;
 use std::path::Path;
 
 /// Maximum number of bad lines that an error lists.
@@ -22,5 +23,5 @@ pub(super) fn unreadable(bad: &[String], all: usize) -> Error {
 }
 
 pub(super) fn bad_line_text(path: &Path, line: &BadLine) -> String {
-    format!("{}:{}: {}", path.display(), line.number, line.problem)
+    format!("{}:{}: {}", path.shown(), line.number, line.problem)
 }

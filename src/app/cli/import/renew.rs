@@ -5,6 +5,7 @@ use super::bad_lines::{bad_line_text, unreadable};
 use commgauge_analysis::interop::{Renewed, read_commgauge};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::record::{Journal, Line, Record};
 use std::path::{Path, PathBuf};
 
@@ -39,17 +40,17 @@ fn outputs(command: &ImportCommand) -> Result<Vec<PathBuf>> {
     }
     if command.output.is_file() {
         let problem = "is a file; several records go into a folder";
-        return Err(Error::usage(format!("--output {}: {problem}", command.output.display())));
+        return Err(Error::usage(format!("--output {}: {problem}", command.output.shown())));
     }
     let mut outputs: Vec<PathBuf> = Vec::new();
     for path in &command.files {
-        let name = path.file_name().ok_or_else(|| Error::usage(format!("{}: is no file", path.display())))?;
+        let name = path.file_name().ok_or_else(|| Error::usage(format!("{}: is no file", path.shown())))?;
         let output = command.output.join(name);
         if outputs.contains(&output) {
-            return Err(Error::usage(format!("two records are called {}; rename one", name.display())));
+            return Err(Error::usage(format!("two records are called {}; rename one", name.shown())));
         }
         if output.exists() {
-            return Err(Error::usage(format!("{} exists, and a record is never written over", output.display())));
+            return Err(Error::usage(format!("{} exists, and a record is never written over", output.shown())));
         }
         outputs.push(output);
     }
@@ -70,6 +71,6 @@ fn write(path: &Path, record: Renewed, output: &Path) -> Result<()> {
     journal.finish()?;
     let left_out = if bad_lines.is_empty() { String::new() } else { format!(", {} lines left out", bad_lines.len()) };
     let cut = if cut_off { "; the run did not end, and the record says so" } else { "" };
-    eprintln!("{}: version {version}, {} case lines{left_out}{cut}", output.display(), whole.cases.len());
+    eprintln!("{}: version {version}, {} case lines{left_out}{cut}", output.shown(), whole.cases.len());
     Ok(())
 }

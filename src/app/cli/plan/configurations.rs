@@ -3,6 +3,7 @@
 use super::only;
 use commgauge_analysis::planner::search::{Found, Question, search};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use std::path::Path;
 
 /// The fastest layout of every line, ordered by time.
@@ -10,7 +11,7 @@ use std::path::Path;
 /// # Errors
 /// A file that cannot be read or is empty; a line that cannot be parsed, or that leaves no layout with a price.
 pub(super) fn priced(question: &Question, path: &Path) -> Result<Found> {
-    let file = path.display();
+    let file = path.shown();
     let text = std::fs::read_to_string(path)
         .map_err(|cause| Error::usage(format!("--configurations {file}: cannot be read: {cause}")))?;
     let mut all = Found::default();

@@ -13,6 +13,7 @@ use crate::launch::{self, GRACE, LauncherContext};
 use crate::report::Format;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
+use commgauge_base::visible::ShownPath;
 use commgauge_run::launch_check::LaunchReport;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -53,7 +54,7 @@ fn read(path: &Path) -> Result<Option<LaunchReport>> {
     match std::fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes)
             .map(Some)
-            .map_err(|cause| Error::environment(format!("{}: not the report of a launch: {cause}", path.display()))),
+            .map_err(|cause| Error::environment(format!("{}: not the report of a launch: {cause}", path.shown()))),
         Err(_) => Ok(None),
     }
 }

@@ -6,7 +6,7 @@ use super::deadlines::Deadlines;
 use super::progress::{Followed, Progress, Rows};
 use super::resumed_launch::ResumedLaunch;
 use super::summary::summarise;
-use super::{allocation, outcome, resumable, wait_hosts};
+use super::{allocation, outcome, resumable, unwatched, wait_hosts};
 use crate::cli::live::write_above;
 use crate::cli::places;
 use crate::cli::table_or_json::print_on;
@@ -14,6 +14,7 @@ use crate::launch::{self, Allocation, GRACE, LauncherContext};
 use crate::report::View;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::record::{Record, Writer, append_missing_end};
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -101,8 +102,9 @@ fn follow(arguments: &RunArguments, commands: &Commands, mut progress: Progress)
     }
     if followed.state.header.is_some() && followed.state.end.is_none() {
         let end = outcome::missing_end(&ending, verdict.exit_code, started.elapsed());
+        let lines = Vec::from_iter(unwatched::missing_line(&ending.output, &followed.state));
         // A rank that still writes, on a host out of reach, keeps its record.
-        if let Err(cause) = append_missing_end(&followed.record, &[], &end, Writer::Ending(LOCK_TIMEOUT)) {
+        if let Err(cause) = append_missing_end(&followed.record, &lines, &end, Writer::Ending(LOCK_TIMEOUT)) {
             eprintln!("commgauge: {cause}");
         }
     }
@@ -121,14 +123,14 @@ fn print_result(arguments: &RunArguments, result: LaunchResult, out: &mut dyn Wr
     if !record.exists() {
         return Err(Error::environment(format!(
             "the record {} was removed, and nothing was written to it since; what it held is lost",
-            record.display()
+            record.shown()
         )));
     }
     match live {
         None => summarise(arguments, &record, out)?,
         Some(live) => {
             write_above(None, out, &live.finish(&View::new(&Record::read(&record)?)));
-            eprintln!("record: {}", record.display());
+            eprintln!("record: {}", record.shown());
         }
     }
     Ok(exit_code)

@@ -5,6 +5,7 @@ use crate::cli::backend_name::Backend;
 use crate::cli::places;
 use crate::launch::{self, Allocation};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use commgauge_model::layout::Nodes;
 
@@ -21,7 +22,7 @@ pub(super) fn predicted_nodes(
         places::check_file("--hostfile", file)?;
         let text =
             commgauge_base::input_file::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
-        match launch::hosts_of_ranks(&file.display().to_string(), &text, arguments.ranks) {
+        match launch::hosts_of_ranks(&file.shown(), &text, arguments.ranks) {
             Ok(host_of_rank) => return Ok(Nodes::of_hosts(&host_of_rank)),
             // A form that only the launcher understands does not prevent the launch.
             Err(cause) if arguments.dry_run => return Err(cause),

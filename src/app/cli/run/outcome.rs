@@ -4,6 +4,7 @@
 //! success.
 
 use super::record_state::{Hang, RecordState};
+use super::unwatched::own_deadline;
 use crate::launch::{Cause, Death, Ending, Reported, advice, deaths};
 use commgauge_base::units::Seconds;
 use commgauge_model::record::hang_line::HangReason;
@@ -47,7 +48,9 @@ pub(super) fn conclude(ending: &Ending, record_state: &RecordState) -> Verdict {
 /// The end line of a record whose ranks and watchdog left none.
 pub(super) fn missing_end(ending: &Ending, exit_code: i32, elapsed: Duration) -> End {
     let status = if ending.interrupted_by.is_some() { EndStatus::Interrupted } else { EndStatus::Failed };
-    let error = Some(format!("the ranks left no end line; {}", launcher_end(ending)));
+    let error = own_deadline(&ending.output)
+        .map_or_else(|| format!("the ranks left no end line; {}", launcher_end(ending)), str::to_owned);
+    let error = Some(error);
     let elapsed_seconds = Seconds(elapsed.as_secs_f64());
     End { status, exit_code, error, elapsed_seconds, lines_before: None, sha256: None }
 }
@@ -104,6 +107,7 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
             match ending.code {
                 // The exit codes of our own programs are passed on if they ended by MPI_Abort.
                 Some(code @ (2 | 4 | 5 | 7)) if !died_by_signal => code,
+                _ if own_deadline(&ending.output).is_some() => HANG,
                 _ => 6,
             }
         }
@@ -152,22 +156,29 @@ fn describe_deaths(ending: &Ending, record_state: &RecordState, sentences: &mut 
         Reported::First => true,
         Reported::All => suspects.is_empty() || death.rank.is_some_and(|rank| suspects.contains(&rank)),
     };
-    let causes: Vec<Death> = deaths(&ending.output).into_iter().filter(is_cause).collect();
+    let mut causes: Vec<Death> = deaths(&ending.output).into_iter().filter(is_cause).collect();
+    let known: Vec<&RankFacts> = ranks.iter().filter(|facts| suspects.contains(&facts.rank)).collect();
+    if suspects.len() > 1 && !known.is_empty() {
+        sentences.push(died_together(&known, &causes, &record_state.out_of_memory_kills));
+        // Of MPICH no rank is known, which then is one of the list.
+        causes.retain(|death| death.rank.is_some_and(|rank| !suspects.contains(&rank)));
+    }
     for mut death in causes.iter().take(MAX_DEATHS).cloned() {
         // Without a rank it is MPICH, whose process may have been killed after the first death. For the system, a
         // crashing rank is gone only after its teardown; the watchdog noticed it before.
         if death.rank.is_none() {
             match (suspects, &record_state.first_exit[..]) {
                 ([rank], _) => (death.rank, death.pid) = (Some(*rank), None),
-                ([], [pid]) => death.pid = Some(*pid),
-                ([], []) => {}
-                ([], several) => {
-                    let exited = ranks.iter().filter(|facts| several.contains(&facts.pid));
-                    sentences.push(format!("one of these ended badly, and the others with it: {}", listed(exited)));
+                (_, [pid]) => death.pid = Some(*pid),
+                (_, []) => {}
+                (_, several) => {
+                    let exited: Vec<&RankFacts> = ranks.iter().filter(|facts| several.contains(&facts.pid)).collect();
+                    sentences.push(format!(
+                        "one of these ended badly, and the others with it: {}",
+                        listed(exited.into_iter().map(named))
+                    ));
                     continue;
                 }
-                // The watchdog's list says it.
-                _ => continue,
             }
         }
         sentences.push(describe(&death, ranks, &record_state.out_of_memory_kills));
@@ -175,27 +186,44 @@ fn describe_deaths(ending: &Ending, record_state: &RecordState, sentences: &mut 
     if causes.len() > MAX_DEATHS {
         sentences.push(format!("and {} more", causes.len() - MAX_DEATHS));
     }
-    let others = |facts: &&RankFacts| {
-        suspects.contains(&facts.rank) && !causes.iter().any(|death| death.rank == Some(facts.rank))
-    };
-    if suspects.len() > 1 && ranks.iter().any(|facts| others(&facts)) {
-        sentences.push(format!("died at the same time: {}", listed(ranks.iter().filter(others))));
-    }
     sentences.extend(advice(&ending.output).map(str::to_owned));
 }
 
+/// One list of ranks that died at one time, with the causes that the launcher names.
+fn died_together(victims: &[&RankFacts], causes: &[Death], kills: &(String, u64)) -> String {
+    let cause_of = |facts: &RankFacts| causes.iter().find(|death| death.rank == Some(facts.rank)).map(|of| of.cause);
+    let with_cause = |facts: &&RankFacts| match cause_of(facts) {
+        Some(Cause::Signal(signal)) => format!("{}, killed by {})", opened(facts), signal_name(signal)),
+        Some(Cause::Exit(code)) => format!("{}, exit code {code})", opened(facts)),
+        None => named(facts),
+    };
+    let list = listed(victims.iter().map(with_cause));
+    let killed = victims.iter().find(|facts| cause_of(facts) == Some(Cause::Signal(9)));
+    let why = killed.map_or_else(String::new, |facts| out_of_memory(Some(&facts.host), kills));
+    format!("{} ranks died at the same time: {list}{why}", victims.len())
+}
+
 /// `rank 1 (process 4711 on node-a), rank 3 (process 4713 on node-a)`; of many the first few.
-fn listed<'a>(ranks: impl Iterator<Item = &'a RankFacts>) -> String {
-    let mut list: Vec<String> =
-        ranks.map(|facts| format!("rank {} (process {} on {})", facts.rank, facts.pid, facts.host)).collect();
+fn listed(all: impl Iterator<Item = String>) -> String {
+    let mut list: Vec<String> = all.collect();
     let more = list.len().saturating_sub(MAX_LISTED);
     list.truncate(MAX_LISTED);
     list.extend((more > 0).then(|| format!("and {more} more")));
     list.join(", ")
 }
 
+/// `rank 1 (process 4711 on node-a)`.
+fn named(facts: &RankFacts) -> String {
+    format!("{})", opened(facts))
+}
+
+/// The same without its last parenthesis.
+fn opened(facts: &RankFacts) -> String {
+    format!("rank {} (process {} on {}", facts.rank, facts.pid, facts.host)
+}
+
 /// `rank 1 (process 4711 on node-a) was killed by signal 9 (SIGKILL)`, completed from the record's rank map.
-fn describe(death: &Death, ranks: &[RankFacts], (here, kills): &(String, u64)) -> String {
+fn describe(death: &Death, ranks: &[RankFacts], kills: &(String, u64)) -> String {
     let facts = ranks.iter().find(|facts| match (death.rank, death.pid) {
         (Some(rank), _) => facts.rank == rank,
         (None, Some(pid)) => facts.pid == pid && death.host.as_ref().is_none_or(|host| same_host(host, &facts.host)),
@@ -212,18 +240,21 @@ fn describe(death: &Death, ranks: &[RankFacts], (here, kills): &(String, u64)) -
         (None, None) => String::new(),
     };
     match death.cause {
-        Cause::Signal(9) if *kills > 0 && host.is_some_and(|host| same_host(host, here)) => format!(
-            "{rank_text}{place} was killed by SIGKILL; {here} ran out of memory meanwhile: the system killed {kills} of its processes \
-             for that (see dmesg). Take smaller sizes or fewer ranks on a host, or raise the limit of the container or job"
-        ),
-        Cause::Signal(9) => {
-            format!(
-                "{rank_text}{place} was killed by SIGKILL; if no person did that, the host may have run out of memory (see dmesg)"
-            )
-        }
+        Cause::Signal(9) => format!("{rank_text}{place} was killed by SIGKILL{}", out_of_memory(host, kills)),
         Cause::Signal(signal) => format!("{rank_text}{place} was killed by {}", signal_name(signal)),
         Cause::Exit(code) => format!("{rank_text}{place} ended with exit code {code}"),
     }
+}
+
+/// What a rank that was killed by SIGKILL on this host may have died of.
+fn out_of_memory(host: Option<&str>, (here, kills): &(String, u64)) -> String {
+    if *kills > 0 && host.is_some_and(|host| same_host(host, here)) {
+        return format!(
+            "; {here} ran out of memory meanwhile: the system killed {kills} of its processes for that (see dmesg). Take smaller \
+             sizes or fewer ranks on a host, or raise the limit of the container or job"
+        );
+    }
+    "; if no person did that, the host may have run out of memory (see dmesg)".to_owned()
 }
 
 /// Launchers and hosts may differ in whether a name includes its domain.

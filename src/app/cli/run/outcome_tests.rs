@@ -48,6 +48,7 @@ fn check_with(
         out_of_memory_kills: ("vm".to_owned(), u64::from(output.contains("no memory"))),
         first_exit: first_exit.to_vec(),
         hang: (!died.is_empty()).then(|| Hang { reason: HangReason::Death, suspects: died.to_vec() }),
+        is_unwatched: false,
     };
     let verdict = conclude(&ending, &record_state);
     (verdict.exit_code, verdict.sentences.join("\n"))
@@ -159,13 +160,31 @@ fn ranks_that_the_launcher_ended_because_of_another_are_not_blamed() {
     assert!(!text.contains("rank 0"), "{text}");
     let text = check_with(Some(9), None, output, end(EndStatus::Failed, 6), (&[], &[7])).1;
     assert!(!text.contains("SIGKILL"), "the suspect ended by itself: {text}");
-    let text = check_with(Some(137), None, OPEN_MPI, end(EndStatus::Failed, 6), (&[], &[0, 1])).1;
-    assert!(text.ends_with("died at the same time: rank 0 (process 100 on vm.cluster)"), "{text}");
     let hang = Some(Hang { reason: HangReason::Deadline, suspects: vec![1] });
     let record_state = RecordState { hang, end: end(EndStatus::Failed, 5), ..RecordState::default() };
     let ending = Ending { code: Some(5), output: output.into(), ..Ending::default() };
     let verdict = conclude(&ending, &record_state);
     assert_eq!((verdict.exit_code, verdict.sentences.len()), (5, 1), "{:?}", verdict.sentences);
+}
+
+#[test]
+fn ranks_that_died_together_are_one_list_with_the_causes_that_are_known() {
+    for (output, list) in [
+        (
+            OPEN_MPI,
+            "rank 0 (process 100 on vm.cluster), rank 1 (process 101 on vm.cluster, killed by SIGKILL); if no person",
+        ),
+        (
+            "srun: error: vm: tasks 0-1: Killed\n",
+            "rank 0 (process 100 on vm.cluster, killed by SIGKILL), rank 1 (process 101 on vm.cluster, killed by SIGKILL); if",
+        ),
+        // Its launcher names a process that it may have killed itself.
+        (MPICH, "rank 0 (process 100 on vm.cluster), rank 1 (process 101 on vm.cluster)"),
+    ] {
+        let text = check_with(Some(137), None, output, end(EndStatus::Failed, 6), (&[100], &[0, 1])).1;
+        assert!(text.contains(&format!("\n2 ranks died at the same time: {list}")), "{text}");
+        assert_eq!(text.matches("rank 1 (").count(), 1, "each once: {text}");
+    }
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub(super) struct RecordState {
     pub(super) first_exit: Vec<u32>,
     /// What the watchdog found, if it ended the run.
     pub(super) hang: Option<Hang>,
+    /// Whether the record says that a watchdog was lost.
+    pub(super) is_unwatched: bool,
 }
 
 /// Why the watchdog ended a run, and which ranks it suspects.
@@ -65,7 +67,8 @@ impl RecordState {
                 self.round = Some((growth.round, growth.cases.len()));
             }
             Line::Clock(_) | Line::Replay(_) | Line::Interference(_) | Line::Calibration(_) => {}
-            Line::Devices(_) | Line::DeviceReadings(_) | Line::Unwatched(_) => {}
+            Line::Devices(_) | Line::DeviceReadings(_) => {}
+            Line::Unwatched(_) => self.is_unwatched = true,
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::launch::quote;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::record::Record;
 use std::path::Path;
 
@@ -16,7 +17,7 @@ pub(crate) fn command(record: &Path) -> String {
 /// # Errors
 /// If the record cannot be resumed.
 pub(crate) fn exit_code_if_complete(record: &Record, path: &Path) -> Result<Option<i32>> {
-    let path = path.display();
+    let path = path.shown();
     if record.running {
         return Err(Error::usage(format!(
             "--resume {path}: the run that writes it is still going on; wait for its end"
@@ -35,7 +36,7 @@ pub(crate) fn state(record: &Record, path: &Path) -> Vec<String> {
     let planned = record.plan.case_lines.saturating_add(record.plan.product_lines);
     // With a budget for all cases there may be more lines than planned.
     let there = record.measured_lines().min(planned);
-    let shown = path.display();
+    let shown = path.shown();
     let mut sentences = vec![format!("{shown} holds {there} of {planned} measured cases; the rest is measured now")];
     if record.torn {
         sentences.push("its last line is torn and will be cut off; that case is measured again".to_owned());

@@ -11,6 +11,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::record::Record;
 use std::io::Write;
 use std::path::Path;
@@ -33,7 +34,7 @@ pub(super) fn run(arguments: &RunArguments, path: &Path, out: &mut dyn Write) ->
         }
         "simulated" => run_simulated(&original_arguments(&record, arguments, path)?, out),
         other => {
-            let path = path.display();
+            let path = path.shown();
             Err(Error::usage(format!("--resume {path}: its backend is {other}, which commgauge cannot run")))
         }
     }
@@ -48,7 +49,7 @@ enum Recorded {
 /// The arguments of the `commgauge run` that wrote a simulated record, to resume it.
 fn original_arguments(record: &Record, now: &RunArguments, path: &Path) -> Result<RunArguments> {
     let unknown = |cause: &dyn std::fmt::Display| {
-        Error::usage(format!("--resume {}: its command line is none of `commgauge run`: {cause}", path.display()))
+        Error::usage(format!("--resume {}: its command line is none of `commgauge run`: {cause}", path.shown()))
     };
     let Recorded::Run(then) =
         Recorded::try_parse_from(&record.header.command_line).map_err(|cause| match cause.kind() {

@@ -8,6 +8,7 @@ use crate::report::screen::{self, CommandNames, Screen};
 use crate::report::{Format, View};
 use commgauge_base::error::Result;
 use commgauge_base::message::eprintln;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::record::Record;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -15,7 +16,7 @@ use std::path::Path;
 /// Prints a summary of a record on one screen, the whole table, or the format of `--format`.
 pub(super) fn summarise(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Result<()> {
     show(arguments, record, out)?;
-    eprintln!("record: {}", record.display());
+    eprintln!("record: {}", record.shown());
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use super::arguments::RunArguments;
 use crate::launch::{self, LauncherContext};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
+use commgauge_base::visible::ShownPath;
 use std::path::Path;
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ fn shell(arguments: &RunArguments) -> Result<Option<Vec<String>>> {
 /// The hosts of the file that get ranks, each once.
 fn hosts_of(file: &Path, ranks: u32) -> Result<Vec<String>> {
     let text = commgauge_base::input_file::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
-    let mut hosts = launch::hosts_of_ranks(&file.display().to_string(), &text, ranks)?;
+    let mut hosts = launch::hosts_of_ranks(&file.shown(), &text, ranks)?;
     hosts.sort_unstable();
     hosts.dedup();
     Ok(hosts)

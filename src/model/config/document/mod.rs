@@ -6,6 +6,7 @@
 mod values;
 
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -65,7 +66,7 @@ impl Place {
 
 impl Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.source.display(), self.key)
+        write!(f, "{}: {}", self.source.shown(), self.key)
     }
 }
 

@@ -4,6 +4,7 @@
 use super::description::Machine;
 use super::{Expectation, Limit};
 use commgauge_base::units::{Bytes, Rate, Seconds};
+use commgauge_base::visible::ShownPath;
 
 /// Tolerance, as a share: limits of equal rows that differ by more disagree, and a larger message may be faster by at
 /// most this much.
@@ -42,8 +43,8 @@ pub fn lint(machines: &[Machine], today: &str) -> Vec<Finding> {
             beside(machine, other, &mut found);
             beside(other, machine, &mut found);
             if machine.name == other.name {
-                let text = format!("is named {} as {} is", machine.name, other.path.display());
-                found.push(Finding { grave: true, place: machine.path.display().to_string(), text });
+                let text = format!("is named {} as {} is", machine.name, other.path.shown());
+                found.push(Finding { grave: true, place: machine.path.shown().into_owned(), text });
             }
         }
     }
@@ -185,7 +186,7 @@ fn links(machine: &Machine, expected: &Expectation) -> Option<(f64, f64)> {
 fn advice(machine: &Machine, today: &str, found: &mut Vec<Finding>) {
     let all = &machine.expectations;
     let mut report = |text: String| {
-        found.push(Finding { grave: false, place: machine.path.display().to_string(), text });
+        found.push(Finding { grave: false, place: machine.path.shown().into_owned(), text });
     };
     if all.is_empty() {
         return report("expects nothing; it can bound and simulate, but gates nothing".to_owned());

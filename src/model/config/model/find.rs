@@ -4,6 +4,7 @@ use super::super::shipped::{CONFIG, Shipped, is_embedded, read_text};
 use super::Model;
 use crate::config::document::Place;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use std::path::{Path, PathBuf};
 
 impl Model {
@@ -47,7 +48,7 @@ pub(in crate::config) fn preset_file(suite: &Path, name: &str) -> std::result::R
         if is_embedded(&folder.to_string_lossy()) {
             unknown
         } else {
-            format!("{unknown} Nor is it in {}", folder.display())
+            format!("{unknown} Nor is it in {}", folder.shown())
         }
     })
 }

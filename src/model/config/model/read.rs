@@ -9,6 +9,7 @@ use super::fields::Fields;
 use super::{Indexer, LatentAttention, Model, QueryKeyNorm, unique_json};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use serde_json::Value;
 use std::path::Path;
 
@@ -27,7 +28,7 @@ impl Model {
     /// field (with every name it may have) and values that cannot be.
     pub fn read(file: &Path, name: &str, text: &str) -> Result<Model> {
         let document =
-            unique_json::parse(text).map_err(|problem| Error::usage(format!("{}:{problem}", file.display())))?;
+            unique_json::parse(text).map_err(|problem| Error::usage(format!("{}:{problem}", file.shown())))?;
         let Value::Object(root) = &document else {
             return Err(Error::config(file, "the file", "found no JSON object; accepted: a Hugging Face config.json"));
         };

@@ -10,6 +10,7 @@ mod text;
 pub use text::read_text;
 
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 pub use embedded::is_embedded;
 use embedded::{EMBEDDED, EMBEDDED_ROOT, embedded_text};
 use std::fs;
@@ -93,10 +94,10 @@ impl Shipped {
 
     /// That there is none of this path or name, and what may have been meant.
     pub fn unknown(self, requested: &Path) -> String {
-        let (noun, shown) = (self.noun(), requested.display());
+        let (noun, shown) = (self.noun(), requested.shown());
         let searched = match bare(requested) {
             Some(name) => {
-                let files: Vec<String> = self.files_here(name).iter().map(|file| file.display().to_string()).collect();
+                let files: Vec<String> = self.files_here(name).iter().map(|file| file.shown().into_owned()).collect();
                 format!("there is no {noun} `{shown}`: no {} here, and none is embedded", files.join(", no "))
             }
             None => format!("there is no file `{shown}`; accepted: a path, or the name of a {noun}"),

@@ -4,6 +4,7 @@ use super::embedded::embedded_text;
 use crate::config::document::Place;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::input_file;
+use commgauge_base::visible::ShownPath;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
@@ -19,13 +20,13 @@ pub fn read_text(file: &Path, place: &Place) -> Result<String> {
     let read = input_file::open(file).and_then(|open| open.take(LONGEST_FILE_BYTES + 1).read_to_end(&mut bytes));
     match read {
         Ok(length) if length as u64 > LONGEST_FILE_BYTES => {
-            Err(place.wrong(format!("{} is longer than 16 MiB; accepted: a file of text", file.display())))
+            Err(place.wrong(format!("{} is longer than 16 MiB; accepted: a file of text", file.shown())))
         }
-        Ok(_) => String::from_utf8(bytes).map_err(|_| place.wrong(format!("{} is not text in UTF-8", file.display()))),
+        Ok(_) => String::from_utf8(bytes).map_err(|_| place.wrong(format!("{} is not text in UTF-8", file.shown()))),
         Err(cause) => Err(match cause.kind() {
-            ErrorKind::NotFound => place.wrong(format!("there is no file {}", file.display())),
-            ErrorKind::IsADirectory => place.wrong(format!("{} is a folder", file.display())),
-            ErrorKind::InvalidInput => place.wrong(format!("{}: {cause}", file.display())),
+            ErrorKind::NotFound => place.wrong(format!("there is no file {}", file.shown())),
+            ErrorKind::IsADirectory => place.wrong(format!("{} is a folder", file.shown())),
+            ErrorKind::InvalidInput => place.wrong(format!("{}: {cause}", file.shown())),
             _ => Error::file("read", file, cause),
         }),
     }

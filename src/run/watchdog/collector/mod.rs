@@ -8,11 +8,14 @@
 mod addresses;
 mod config;
 mod connection;
+mod deaths;
 mod process;
 mod ras;
 mod report;
 mod run;
 mod serve;
+mod stack;
+mod stacks;
 mod stage;
 mod stages;
 mod table;
@@ -35,7 +38,7 @@ use std::time::{Duration, Instant};
 
 /// Timeout for connecting to one address of the first collector.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Minimum listen backlog besides the connections of hosts.
+/// Listen backlog besides the expected connections.
 const MIN_BACKLOG: i32 = 128;
 
 /// Ports and addresses of a collector.
@@ -88,13 +91,14 @@ fn begin() -> Result<Serving, Box<dyn std::error::Error>> {
     input.read_line(&mut line)?;
     let config: Config = serde_json::from_str(&line)?;
     let token = config.token;
+    raise_file_limit();
     let for_ranks = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    rustix::net::listen(&for_ranks, backlog(config.local_ranks.len()))?;
     let mut answer = FirstAnswer { port: for_ranks.local_addr()?.port(), ..FirstAnswer::default() };
     let for_hosts = if config.node == 0 && config.nodes > 1 { Some(listen_to_hosts(config.nodes)?) } else { None };
     if let Some(listener) = &for_hosts {
         answer.hosts_port = listener.local_addr()?.port();
         answer.addresses = addresses::of_this_host();
-        raise_file_limit();
     }
     reply(&answer)?;
     line.clear();
@@ -106,17 +110,20 @@ fn begin() -> Result<Serving, Box<dyn std::error::Error>> {
     Ok(Serving::new(config, token, listeners, upstream?)?)
 }
 
-/// Listens on all addresses, of both families if the system has both. All hosts connect at the same time: those beyond
-/// the backlog would retry after a second, all at the same time again, and most of them in vain.
+/// Room for this many peers that connect at the same time: those beyond it would retry after a second, all at the same time
+/// again, and most of them in vain. The system caps it at its own maximum (net.core.somaxconn, 4096 by default).
+fn backlog(peers: usize) -> i32 {
+    i32::try_from(peers).unwrap_or(i32::MAX).saturating_add(MIN_BACKLOG)
+}
+
+/// Listens on all addresses, of both families if the system has both.
 fn listen_to_hosts(hosts: u32) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))?;
-    // The system caps the backlog at its own maximum (net.core.somaxconn, 4096 by default).
-    let room = i32::try_from(hosts).unwrap_or(i32::MAX).saturating_add(MIN_BACKLOG);
-    rustix::net::listen(&listener, room)?;
+    rustix::net::listen(&listener, backlog(hosts as usize))?;
     Ok(listener)
 }
 
-/// A connection for each of many hosts needs more file descriptors than the usual soft limit; where the system refuses,
+/// A connection for each of many ranks or hosts needs more file descriptors than the usual soft limit; where the system refuses,
 /// the first failing connection is reported.
 fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};

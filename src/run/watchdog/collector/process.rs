@@ -1,18 +1,58 @@
 //! State of a process of this host according to the operating system, and killing it.
 
 use super::super::marks::{COLLECTOR_VARIABLE, LAUNCH_MARK};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
 use std::os::unix::fs::MetadataExt;
+
+/// Variable by which launchers of MPICH tell a rank its connection to them.
+const LAUNCHER_CHANNEL: &str = "PMI_FD";
+/// A process that has begun to end (`PF_EXITING` of the kernel, in field 9 of proc_pid_stat(5)).
+const EXITING: u64 = 0x4;
+/// SIGKILL among pending signals: bit 8 stands for signal 9.
+const KILL_PENDING: u64 = 1 << 8;
 
 /// Start time of a process, in clock ticks since boot: together with the pid it identifies a process uniquely.
 pub fn process_start(pid: u32) -> Option<u64> {
-    read(pid).map(|stat| stat.1)
+    read(pid).map(|stat| stat.start)
 }
 
 /// Whether exactly this process is stopped, by a signal or a debugger. `None` if it is gone.
 pub(super) fn is_stopped(pid: u32, start: u64) -> Option<bool> {
-    let (state, began) = read(pid)?;
-    (began == start && !matches!(state, 'Z' | 'X')).then_some(matches!(state, 'T' | 't'))
+    let stat = read(pid).filter(|stat| stat.start == start && !stat.is_zombie())?;
+    Some(matches!(stat.state, 'T' | 't'))
+}
+
+/// Whether exactly this process is on its way out: it is gone, it has begun to exit, or SIGKILL is on its way to one of its
+/// threads. It may take long to be gone after that, since it needs a processor and gives its memory back first.
+pub(super) fn is_dying((pid, start): (u32, u64)) -> bool {
+    match read(pid).filter(|stat| stat.start == start) {
+        Some(stat) => stat.is_zombie() || stat.flags & EXITING != 0 || is_being_killed(pid),
+        None => true,
+    }
+}
+
+/// A signal that ends a process is pending on each of its threads until that thread has seen it.
+fn is_being_killed(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let statuses = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok());
+    statuses.into_iter().any(|status| pending_signals(&status).is_some_and(|pending| pending & KILL_PENDING != 0))
+}
+
+/// The signals that wait for a thread, from its `/proc/PID/status` (proc_pid_status(5)).
+fn pending_signals(status: &str) -> Option<u64> {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigPnd:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
+}
+
+/// A copy of the connection by which a rank under a launcher of MPICH is known to it. As long as a copy is open, the launcher
+/// does not see that the rank has died, and so does not kill the others before it was seen which are dying by themselves.
+/// None under other launchers, and where the system keeps processes from each other's files.
+pub(super) fn launcher_channel(pid: u32) -> Option<OwnedFd> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let number: i32 = String::from_utf8(variable(&environment, LAUNCHER_CHANNEL)?).ok()?.parse().ok()?;
+    let process = pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()?;
+    pidfd_getfd(process, number, PidfdGetfdFlags::empty()).ok()
 }
 
 /// Whether a process is known to be none of this launch: it runs another program, or carries the mark of another launch. Such a
@@ -42,15 +82,30 @@ pub(super) fn kill(pid: u32, start: u64) {
     }
 }
 
-fn read(pid: u32) -> Option<(char, u64)> {
+/// What the system says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    state: char,
+    flags: u64,
+    start: u64,
+}
+
+impl Stat {
+    fn is_zombie(self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
+fn read(pid: u32) -> Option<Stat> {
     parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// State and start time: fields 3 and 22 (proc(5)), after the name in parentheses.
-fn parse(text: &str) -> Option<(char, u64)> {
+/// State, flags and start time: fields 3, 9 and 22 (proc_pid_stat(5)), after the name in parentheses.
+fn parse(text: &str) -> Option<Stat> {
     let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
-    Some((state, fields.nth(18)?.parse().ok()?))
+    let flags = fields.nth(5)?.parse().ok()?;
+    Some(Stat { state, flags, start: fields.nth(12)?.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -94,7 +149,32 @@ mod tests {
     #[test]
     fn fields_are_counted_behind_whatever_the_program_is_called() {
         let rest = "T 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23";
-        assert_eq!(parse(&format!("1 (a) b) {rest}")), Some(('T', 22)));
+        assert_eq!(parse(&format!("1 (a) b) {rest}")), Some(Stat { state: 'T', flags: 9, start: 22 }));
         assert_eq!(parse("1 (a) T 4"), None);
+        assert_eq!(pending_signals("Name:\ta\nSigPnd:\t0000000000000100\nShdPnd:\t0\n"), Some(KILL_PENDING));
+        assert_eq!(pending_signals("Name:\ta\n"), None);
+    }
+
+    #[test]
+    fn a_killed_process_is_dying_also_before_it_is_gone() {
+        let mut children = [(); 3].map(|()| Command::new("sleep").arg("30").spawn().expect("it starts"));
+        let processes: Vec<(u32, u64)> =
+            children.iter().map(|child| (child.id(), process_start(child.id()).expect("it runs"))).collect();
+        assert!(!processes.iter().any(|process| is_dying(*process)));
+        // A stopped process that is killed needs a processor before it can end.
+        kill_process(Pid::from_child(&children[0]), Signal::STOP).expect("ours");
+        for child in &children[..2] {
+            kill_process(Pid::from_child(child), Signal::KILL).expect("ours");
+        }
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        // Between taking the signal and beginning to exit, a thread shows neither for an instant.
+        while processes.iter().filter(|process| is_dying(**process)).count() < 2 {
+            assert!(std::time::Instant::now() < deadline, "both were killed");
+        }
+        assert!(!is_dying(processes[2]));
+        assert!(is_dying((processes[2].0, processes[2].1 + 1)), "another process of the same number");
+        children[2].kill().expect("ours");
+        children.iter_mut().for_each(|child| drop(child.wait().expect("it ends")));
+        assert!(processes.iter().all(|process| is_dying(*process)));
     }
 }

@@ -207,7 +207,7 @@ fn described_ranks<'s, 'a>(suspects: &[u32], views: &'s [RankView<'a>]) -> impl 
 
 fn place(view: &RankView) -> RankPlace {
     let device = view.entry.device.as_deref().map(str::to_owned);
-    RankPlace { rank: view.entry.rank, host: view.host.to_owned(), device }
+    RankPlace { rank: view.entry.rank, host: view.host.to_owned(), device, stack: None }
 }
 
 /// Text for the terminal: the summary, the states, and the suspects one by one.

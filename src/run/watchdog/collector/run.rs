@@ -24,6 +24,7 @@ impl Serving {
             self.accept(now);
             self.receive_from_peers(now);
             self.receive_from_first();
+            self.pass_stacks_on();
             self.advance(now);
             self.report_states(now);
             self.send_beats(now);

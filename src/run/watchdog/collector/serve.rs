@@ -3,15 +3,16 @@
 
 use super::super::authentication::{challenge, session_of_collector};
 use super::super::keyed_hash::Challenge;
-use super::super::message::print_message;
 use super::super::wire::{Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token};
 use super::config::Config;
 use super::connection::Connection;
 use super::process;
+use super::stacks::Stacks;
 use super::stage::{BEAT_INTERVAL, DEATH_WINDOW, NO_ANSWER_AFTER, Outcome, Stage, launcher_asks_first};
 use super::table::{Entry, RankStatus, RankTable};
 use commgauge_base::shared_memory::Segments;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::Path;
@@ -33,13 +34,15 @@ const SEGMENT_SCAN_INTERVAL: Duration = Duration::from_secs(30);
 const MAX_ACTIVITIES: usize = 64;
 
 pub(super) struct Peer {
-    connection: Connection,
+    pub(super) connection: Connection,
     pub(super) peer_kind: Option<PeerKind>,
     /// What its greeting must answer.
     challenge: Challenge,
     since: Instant,
     /// When it was last heard of.
     pub(super) heard: Instant,
+    /// Keeps the launcher of a rank from seeing its death before this process did; only under some launchers.
+    pub(super) launcher_channel: Option<OwnedFd>,
 }
 
 /// A running collector.
@@ -69,6 +72,7 @@ pub struct Serving {
     pub(super) segments: Segments,
     segments_scanned: Option<Instant>,
     pub(super) printing: Option<JoinHandle<()>>,
+    pub(super) stacks: Stacks,
 }
 
 /// Length and modification time of a file; none if it does not exist.
@@ -113,6 +117,7 @@ impl Serving {
             segments: Segments::default(),
             segments_scanned: None,
             printing: None,
+            stacks: Stacks::default(),
         })
     }
 
@@ -157,7 +162,15 @@ impl Serving {
                 }
                 if let (Ok(mut connection), Ok(challenge)) = (Connection::of(stream), challenge()) {
                     connection.queue_bytes(&challenge);
-                    self.peers.push(Peer { connection, peer_kind: None, challenge, since: now, heard: now });
+                    let launcher_channel = None;
+                    self.peers.push(Peer {
+                        connection,
+                        peer_kind: None,
+                        challenge,
+                        since: now,
+                        heard: now,
+                        launcher_channel,
+                    });
                 }
             }
         }
@@ -222,6 +235,7 @@ impl Serving {
         let about = match frame {
             Frame::State(state) => state.rank,
             Frame::Closed(rank) | Frame::Left(rank, ..) | Frame::Detail(rank, ..) | Frame::Device(rank, _) => *rank,
+            Frame::Stack(rank, _) => *rank,
             Frame::Conclude | Frame::RecordGivenUp | Frame::RecordMoved(_) => 0,
             _ => return true,
         };
@@ -245,6 +259,7 @@ impl Serving {
                     (entry.status, entry.last_heartbeat) = (RankStatus::Live, now);
                     entry.state.deadline_milliseconds = u32::MAX;
                 }
+                self.peers[at].launcher_channel = process::launcher_channel(hello.pid);
             }
             PeerKind::Host(host) if !known && self.is_first() && host > 0 && host < self.config.nodes => {
                 // This confirms to a host that it was accepted; no answer is expected.
@@ -297,32 +312,9 @@ impl Serving {
                 self.config.record = path.into();
             }
             Frame::Conclude | Frame::RecordGivenUp | Frame::RecordMoved(_) => {}
+            Frame::Stack(rank, text) => self.stacks.keep(rank, text),
             Frame::Query | Frame::Abort(_) | Frame::Concluded | Frame::GiveUpRecord(_) | Frame::Beat => {}
-        }
-    }
-
-    fn lose_rank(&mut self, rank: u32, now: Instant) {
-        let left = self.table.get_mut(rank).is_none_or(|entry| matches!(entry.status, RankStatus::Left(_)));
-        if !left {
-            self.table.close(rank, now);
-            // Its last known state is sent first.
-            self.send_states(now, Some(rank));
-            self.send_up(&Frame::Closed(rank));
-        }
-    }
-
-    fn lose_host(&mut self, host: u32) {
-        let ranks = (0..).zip(&self.config.node_of_rank).filter(|(_, node)| **node == host).map(|(rank, _)| rank);
-        let mut lost = 0;
-        for rank in ranks.collect::<Vec<u32>>() {
-            if let Some(entry) = self.table.get_mut(rank).filter(|entry| entry.status == RankStatus::Live) {
-                entry.status = RankStatus::Unwatched;
-                lost += 1;
-            }
-        }
-        if lost > 0 && matches!(self.stage, Stage::Watching) {
-            let name = self.config.hosts.get(host as usize).map_or("?", String::as_str);
-            print_message(&format!("the watchdog of host {name} is gone; its {lost} ranks are no longer watched"));
+            Frame::ShowStack(_) => {}
         }
     }
 
@@ -338,6 +330,7 @@ impl Serving {
             match upstream.next_frame() {
                 Ok(Some(Frame::Query)) => self.send_to_all(&Frame::Query),
                 Ok(Some(Frame::Abort(code))) => self.end_all(Outcome { line: None, code }),
+                Ok(Some(Frame::ShowStack(rank))) => self.look_at_stacks(&[rank]),
                 Ok(Some(_)) => {}
                 Ok(None) if open => return,
                 // From here on this host decides for its own ranks.
@@ -346,7 +339,7 @@ impl Serving {
         }
     }
 
-    fn send_up(&mut self, frame: &Frame) {
+    pub(super) fn send_up(&mut self, frame: &Frame) {
         if let Some(upstream) = &mut self.upstream {
             upstream.queue(frame);
         }
@@ -398,11 +391,11 @@ impl Serving {
         pids.into_iter().for_each(|pid| self.segments.note(pid));
     }
 
-    fn local(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn local(&self) -> impl Iterator<Item = &Entry> {
         self.table.entries().iter().filter(|entry| entry.process.0 != 0)
     }
 
-    fn send_states(&mut self, now: Instant, only: Option<u32>) {
+    pub(super) fn send_states(&mut self, now: Instant, only: Option<u32>) {
         let Some(upstream) = &mut self.upstream else { return };
         for entry in self.table.entries() {
             let wanted = only.map_or(entry.status == RankStatus::Live, |rank| rank == entry.rank);

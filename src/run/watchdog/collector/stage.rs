@@ -37,7 +37,13 @@ pub(super) enum Stage {
         trigger: Trigger,
         ras: Option<RasQuery>,
     },
-    /// The reason is known. Rank 0 is asked for the record, so that its end is written before any launcher notices that
+    /// The reason is known and reported. The stacks of the ranks that hold the others up are looked at, before these are ended.
+    Stacks {
+        since: Instant,
+        outcome: Outcome,
+        wanted: Vec<u32>,
+    },
+    /// Rank 0 is asked for the record, so that its end is written before any launcher notices that
     /// the run is over: some take this process along.
     TakingRecord {
         since: Instant,

@@ -4,12 +4,14 @@ use super::super::message::print_message;
 use super::super::wire::{Frame, PeerKind};
 use super::report::{RankView, hang_line, short_text, whole_text};
 use super::serve::Serving;
+use super::stacks::STACKS_TIMEOUT;
 use super::stage::{DEATH_SETTLING_TIME, NO_ANSWER_AFTER, Outcome, RasQuery, Stage, UNREACHABLE_AFTER};
 use super::table::{Entry, RankStatus, Trigger};
 use super::{process, ras};
 use commgauge_base::error::Result;
 use commgauge_base::session_folder;
 use commgauge_base::units::Seconds;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::record::hang_line::HungActivity;
 use commgauge_model::record::line::{End, EndStatus};
 use commgauge_model::record::{Line, Writer, append_missing_end};
@@ -58,6 +60,11 @@ impl Serving {
                 let ras_is_done = ras.as_ref().is_none_or(|ras| ras.answer.is_some());
                 if (ras_is_done && self.all_have_answered()) || now - *since > timeout {
                     self.report(now);
+                }
+            }
+            Stage::Stacks { since, wanted, .. } => {
+                if self.stacks.has_all(wanted) || now - *since > STACKS_TIMEOUT {
+                    self.report_stacks(now);
                 }
             }
             Stage::TakingRecord { since, is_given_up, .. } => {
@@ -137,6 +144,7 @@ impl Serving {
             self.stage = Stage::Querying { since: now, trigger, ras: None };
         }
         self.report(now);
+        self.report_stacks(now);
         if matches!(self.stage, Stage::TakingRecord { .. }) {
             self.take_record(GIVE_UP_TIMEOUT, true);
         }
@@ -217,9 +225,9 @@ impl Serving {
         line.unreachable_hosts = self.unreachable_hosts(now);
         let mut text = short_text(&line, &seen);
         match write_whole(&path, &whole_text(&line, &seen)) {
-            Ok(()) => text.push_str(&format!("  every rank: {}", path.display())),
+            Ok(()) => text.push_str(&format!("  every rank: {}", path.shown())),
             Err(cause) => {
-                text.push_str(&format!("  the whole report could not be written to {}: {cause}", path.display()));
+                text.push_str(&format!("  the whole report could not be written to {}: {cause}", path.shown()));
                 line.report = None;
             }
         }
@@ -227,11 +235,20 @@ impl Serving {
         self.printing = Some(std::thread::spawn(move || print_message(text.trim_end())));
         let code = if matches!(trigger, Trigger::Deadline(_)) { 5 } else { 6 };
         let outcome = Outcome { line: Some(Box::new(line)), code };
+        let wanted = self.ask_for_stacks(&outcome);
+        self.stage = Stage::Stacks { since: now, outcome, wanted };
+        if self.stacks.has_none() {
+            self.report_stacks(now);
+        }
+    }
+
+    /// Begins to end a run whose report is complete: with its record, on the collector that has one.
+    pub(super) fn begin_ending(&mut self, outcome: Outcome, now: Instant) {
         if !self.is_first() {
             self.end_all(outcome);
             return;
         }
-        self.send_to_rank_0(&Frame::GiveUpRecord(code));
+        self.send_to_rank_0(&Frame::GiveUpRecord(outcome.code));
         self.stage = Stage::TakingRecord { since: now, outcome, is_given_up: false };
     }
 
@@ -278,7 +295,7 @@ impl Serving {
     }
 
     /// Path next to the record; on a host that decides alone, with the host's name.
-    fn report_path(&self) -> PathBuf {
+    pub(super) fn report_path(&self) -> PathBuf {
         match self.is_first() {
             true => self.config.record.with_extension("hang.txt"),
             false => self.config.record.with_extension(format!("hang.host-{}.txt", self.config.node)),

@@ -1,0 +1,183 @@
+//! The functions in which a rank's measuring thread is, from whichever of eu-stack and gdb is installed. Bounded in time and in
+//! bytes, and never needed: a system without them, or one that keeps processes from looking at each other, gives none.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Instant;
+
+/// Functions that are shown, innermost first.
+const MAX_FUNCTIONS: usize = 24;
+/// Bytes of all of them, so that they fit into one message.
+pub(super) const MAX_BYTES: usize = 1000;
+/// Bytes of the tool's output that are read.
+const MAX_OUTPUT_BYTES: usize = 64 << 10;
+/// Stands before the stack of a process in the output for several.
+const MARK: &str = "commgauge: process ";
+/// What stands outside of the program's own functions.
+const RUNTIME: &str = "__rust_begin_short_backtrace";
+
+/// What a tool printed until it ended, or until it was ended at the deadline.
+struct Output {
+    tool: &'static str,
+    text: String,
+    is_whole: bool,
+}
+
+/// The functions of each process's first thread, innermost first: `poll < wait_for_message < MPI_Allreduce < main`, or why there
+/// are none. Returns soon after the deadline at the latest.
+pub(super) fn functions_of(pids: &[u32], deadline: Instant) -> Vec<Result<String, String>> {
+    let found = with_eu_stack(pids, deadline).or_else(|| with_gdb(pids, deadline));
+    found.unwrap_or_else(|| vec![Err("neither eu-stack nor gdb is installed".to_owned()); pids.len()])
+}
+
+/// The lighter tool; none where it is not installed.
+fn with_eu_stack(pids: &[u32], deadline: Instant) -> Option<Vec<Result<String, String>>> {
+    let of = |pid: &u32| Some(read(&run("eu-stack", &["-1", "-p", &pid.to_string()].map(String::from), deadline)?));
+    pids.iter().map(of).collect()
+}
+
+/// One for all, since reading the names of the functions is what takes long.
+fn with_gdb(pids: &[u32], deadline: Instant) -> Option<Vec<Result<String, String>>> {
+    // Nothing is to be fetched over the network, and nothing of other people's files carried out.
+    let mut words = ["--nx", "--batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off"]
+        .map(String::from)
+        .to_vec();
+    let backtrace = format!("thread apply 1 -q backtrace {MAX_FUNCTIONS}");
+    for pid in pids {
+        let commands =
+            [format!("attach {pid}"), format!("echo \\n{MARK}{pid}\\n"), backtrace.clone(), "detach".to_owned()];
+        words.extend(commands.into_iter().flat_map(|command| ["-ex".to_owned(), command]));
+    }
+    let Output { tool, text, is_whole } = run("gdb", &words, deadline)?;
+    let of = |pid: &u32| {
+        let begin = format!("\n{MARK}{pid}\n");
+        let part = text.split_once(&begin).map_or("", |(_, rest)| rest.split(MARK).next().unwrap_or(rest));
+        read(&Output { tool, text: part.to_owned(), is_whole })
+    };
+    Some(pids.iter().map(of).collect())
+}
+
+fn read(output: &Output) -> Result<String, String> {
+    match (functions(&output.text), output.is_whole) {
+        (functions, _) if !functions.is_empty() => Ok(functions),
+        (_, true) => Err(format!("{} could not look at the process", output.tool)),
+        (_, false) => Err(format!("{} did not show it in time", output.tool)),
+    }
+}
+
+/// Runs a tool until it ends or the deadline has passed; none where it cannot be started.
+fn run(tool: &'static str, words: &[String], deadline: Instant) -> Option<Output> {
+    let mut command = Command::new(tool);
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+    let mut child = command.spawn().ok()?;
+    let mut stream = child.stdout.take()?;
+    let (sender, printed) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        // The receiver is gone after the deadline.
+        while let Ok(count @ 1..) = stream.read(&mut bytes)
+            && sender.send(bytes[..count].to_vec()).is_ok()
+        {}
+    });
+    let (mut bytes, mut is_whole) = (Vec::new(), false);
+    while bytes.len() < MAX_OUTPUT_BYTES && !is_whole {
+        match printed.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(more) => bytes.extend(more),
+            Err(RecvTimeoutError::Disconnected) => is_whole = true,
+            Err(RecvTimeoutError::Timeout) => break,
+        }
+    }
+    // It may have ended already. With it the system lets go of the process that it looked at.
+    let _ = child.kill();
+    let _ = child.wait();
+    Some(Output { tool, text: String::from_utf8_lossy(&bytes).into_owned(), is_whole })
+}
+
+/// The functions in the output of either tool: lines such as `#1  0x00007f in poll () from /lib/libc.so.6` and
+/// `#1  0x00007f3a PMPI_Allreduce`.
+fn functions(output: &str) -> String {
+    // A tool that attaches shows the innermost function before the list; the list begins with its last `#0`.
+    let list = output.rfind("#0 ").map_or("", |at| &output[at..]);
+    let mut shown = String::new();
+    for name in list.lines().filter_map(function).take(MAX_FUNCTIONS) {
+        if shown.len() + name.len() + 8 > MAX_BYTES {
+            shown.push_str(" < ...");
+            break;
+        }
+        if !shown.is_empty() {
+            shown.push_str(" < ");
+        }
+        shown.push_str(&name);
+        if name == "main" || name.starts_with(RUNTIME) {
+            break;
+        }
+    }
+    shown
+}
+
+fn function(line: &str) -> Option<String> {
+    let rest = line.strip_prefix('#')?.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
+    let rest = match rest.strip_prefix("0x") {
+        Some(address) => address.split_once(' ').map_or("??", |(_, rest)| rest.trim_start()),
+        None => rest,
+    };
+    let rest = rest.strip_prefix("in ").unwrap_or(rest);
+    let name = rest.split(" (").next().unwrap_or(rest).trim();
+    let library = rest.rsplit_once(" from ").and_then(|(_, path)| path.trim().rsplit('/').next());
+    Some(match (name, library) {
+        ("" | "??", Some(library)) => format!("?? of {library}"),
+        ("", None) => "??".to_owned(),
+        (name, _) => without_hash(name).to_owned(),
+    })
+}
+
+/// Names of Rust's older mangling end with `::h` and a hash in hexadecimal.
+fn without_hash(name: &str) -> &str {
+    let is_hash = |hash: &str| hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name.rsplit_once("::h").filter(|(_, hash)| is_hash(hash)).map_or(name, |(rest, _)| rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_functions_of_either_tool_are_read_innermost_first() {
+        let gdb = "[Thread debugging using libthread_db enabled]\n0x00007f in ?? () from /lib/x.so\n[Switching to thread 1]\n\
+            #0  0x00007f12 in clock_nanosleep () from /lib/x86_64-linux-gnu/libc.so.6\n\
+            #1  commgauge_base::progress::fault::sleep_for_ever::h66d77e199b6599a2 () at src/base/progress/fault.rs:90\n\
+            #2  0x000055 in <commgauge_run::measure::A as B>::call (self=0x1)\n\
+            #3  0x00007f in ?? () from /usr/lib/libmpi.so.40\n#4  0x0000 in main ()\n";
+        let eu_stack = "PID 7 - process\nTID 7:\n#0  0x00007f clock_nanosleep\n#1  0x01\n#2  0x000055 main\n#3  0x02\n";
+        for (output, expected) in [
+            (
+                gdb,
+                "clock_nanosleep < commgauge_base::progress::fault::sleep_for_ever < <commgauge_run::measure::A as B>::call < \
+                 ?? of libmpi.so.40 < main",
+            ),
+            (eu_stack, "clock_nanosleep < ?? < main"),
+            ("ptrace: Operation not permitted.\n", ""),
+        ] {
+            assert_eq!(functions(output), expected);
+        }
+        let long = format!("#0  0x1 in g ()\n{}", format!("#1  0x1 in {} ()\n", "f".repeat(400)).repeat(9));
+        assert!(functions(&long).len() <= MAX_BYTES && functions(&long).ends_with("f < ..."));
+    }
+
+    #[test]
+    fn a_tool_that_does_not_end_is_ended_at_the_deadline_and_what_it_printed_is_used() {
+        let begun = Instant::now();
+        let script = "echo '#0  0x1 in poll ()'; exec sleep 60";
+        let output =
+            run("sh", &["-c".to_owned(), script.to_owned()], begun + Duration::from_millis(500)).expect("a shell");
+        assert!(!output.is_whole && begun.elapsed() < Duration::from_secs(30));
+        assert_eq!(read(&output), Ok("poll".to_owned()));
+        let nothing = |is_whole| read(&Output { tool: "gdb", text: String::new(), is_whole });
+        assert_eq!(nothing(false), Err("gdb did not show it in time".to_owned()));
+        assert_eq!(nothing(true), Err("gdb could not look at the process".to_owned()));
+        assert!(run("no-such-tool", &[], begun).is_none());
+    }
+}

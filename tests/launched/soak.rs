@@ -1,0 +1,20 @@
+//! The short form of `scripts/soak`: a run that goes on and on needs no more than at its beginning. Needs the launcher of the MPI
+//! that was built with.
+
+use crate::common;
+
+use common::{COMMGAUGE, alone, ending, start};
+use std::process::Command;
+
+#[test]
+fn a_run_that_goes_on_takes_no_more_memory_files_or_bytes_of_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let _alone = alone();
+    let mut soak = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/soak"));
+    soak.args(["--seconds", "30", "--program", COMMGAUGE, "--folder"]).arg(folder.path().join("soak"));
+    let ran = ending(start(&mut soak), 90).ended_with(0);
+    for (role, count) in [("rank", 4), ("collector", 1), ("run ", 1), ("record", 1)] {
+        let flat = ran.stdout.lines().filter(|line| line.starts_with(role) && line.contains(": flat"));
+        assert_eq!(flat.count(), count, "{role}: {}", ran.stdout);
+    }
+}
