@@ -1,5 +1,5 @@
 // What is wrong with a page as it lies: wider than its window, texts that overlap, texts that leave their picture, texts
-// that are hard to read, requests. Tests only; the page itself has no script.
+// that are hard to read, requests. Tests only.
 (() => {
   const wrong = [];
   const root = document.documentElement;

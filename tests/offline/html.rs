@@ -82,7 +82,7 @@ date = "2026-01-01"
 /// What a test-only script finds in the page; it writes into the title, which the page's own policy would not let it.
 const PROBE: &str = include_str!("../common/probe.js");
 
-fn browser() -> Option<&'static str> {
+pub fn browser() -> Option<&'static str> {
     let runs = |name: &&str| Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success());
     let found = BROWSERS.into_iter().find(|name| runs(name));
     if found.is_none() {
@@ -92,7 +92,7 @@ fn browser() -> Option<&'static str> {
 }
 
 /// Opens a page and returns the browser's output: the page after loading, and its log.
-fn open(browser: &str, page: &Path, folder: &Path, more: &[&str]) -> (String, String) {
+pub fn open(browser: &str, page: &Path, folder: &Path, more: &[&str]) -> (String, String) {
     let (out, err) = (folder.join("dom.html"), folder.join("log.txt"));
     let file = |path: &Path| File::create(path).expect("a file for the browser's words");
     let profile = format!("--user-data-dir={}", folder.join("profile").display());
@@ -124,11 +124,15 @@ fn open(browser: &str, page: &Path, folder: &Path, more: &[&str]) -> (String, St
 fn probed(page: &str, on_paper: bool) -> String {
     let (before, rest) = page.split_once("<meta http-equiv=\"Content-Security-Policy\"").expect("a policy");
     let after = rest.split_once('>').expect("its end").1;
-    let whole = format!("{before}{after}").replace("</body>", &format!("<script>{PROBE}</script></body>"));
+    let whole = format!("{before}{after}").replace("</body>", &(probe() + "</body>"));
     if !on_paper {
         return whole;
     }
     whole.replace("@media print", "@media all").replace("@media (prefers-color-scheme:dark)", "@media not all")
+}
+
+fn probe() -> String {
+    format!("<script>{PROBE}</script>")
 }
 
 /// A page around it with the requested width: browser windows cannot be as narrow as a telephone.
@@ -172,9 +176,20 @@ fn a_browser_shows_the_page_without_a_message_a_request_or_an_overlap() {
     let Pages { folder, page } = pages();
     let at = folder.path();
     let html = std::fs::read_to_string(&page).expect("the page");
-    for section in
-        ["verdict", "suspects", "provenance", "model", "curves", "consistency", "pairs", "late", "cost", "base", "rows"]
-    {
+    for section in [
+        "answer",
+        "verdict",
+        "suspects",
+        "provenance",
+        "model",
+        "curves",
+        "consistency",
+        "pairs",
+        "late",
+        "cost",
+        "base",
+        "rows",
+    ] {
         assert!(html.contains(&format!("<section id=\"{section}\"")), "{section}");
     }
     let (dom, log) = open(browser, &page, at, &[]);
@@ -214,6 +229,33 @@ fn the_probe_sees_what_is_wrong() {
     for complaint in ["wider than the page", "overlap", "leaves its picture", "contrast"] {
         assert!(dom.contains(complaint), "{complaint}: {dom}");
     }
+}
+
+#[test]
+fn a_printed_page_shows_every_table_and_a_page_without_scripts_reads() {
+    let Some(browser) = browser() else { return };
+    let Pages { folder, page } = pages();
+    let at = folder.path();
+    let html = std::fs::read_to_string(&page).expect("the page");
+    let closed = html.matches("<details").count();
+    assert!(closed > 5, "there is something to open");
+    // What a browser does before it prints, without a printer.
+    let printing = "<script>dispatchEvent(new Event('beforeprint'));\
+        document.title=`OPEN ${document.querySelectorAll('details[open]').length} END`</script></body>";
+    std::fs::write(at.join("printing.html"), probed(&html, false).replace(&probe(), "").replace("</body>", printing))
+        .expect("a copy");
+    let (dom, log) = open(browser, &at.join("printing.html"), at, &[]);
+    assert!(dom.contains(&format!("OPEN {closed} END")), "all of {closed} are open on paper: {log}");
+    // Without scripts style alone opens them.
+    let heights = "<script>document.title=`CLOSED ${[...document.querySelectorAll('details>.scroll,details>.folded')]\
+        .filter(part=>!part.offsetHeight).length} END`</script></body>";
+    let (before, rest) = html.split_once("<script>").expect("its script");
+    let without = format!("{before}{}", rest.split_once("</script>").expect("its end").1);
+    assert!(!without.contains("class=\"tools\""), "a page without scripts has no controls that do nothing");
+    let on_paper = probed(&without, true).replace(&probe(), "").replace("</body>", heights);
+    std::fs::write(at.join("paper.html"), on_paper).expect("a copy");
+    let (dom, log) = open(browser, &at.join("paper.html"), at, &[]);
+    assert!(dom.contains("CLOSED 0 END"), "{log}");
 }
 
 /// The figures of large records; with `--release --nocapture` under a clock they show how long a page takes.

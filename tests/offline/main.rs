@@ -30,6 +30,7 @@ mod gpu_bundle;
 mod history;
 mod hostile;
 mod html;
+mod html_many_rows;
 mod import;
 mod job_scripts;
 mod kubernetes;

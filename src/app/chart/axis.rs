@@ -89,6 +89,13 @@ impl Axis {
             Spacing::Log if self.unit == Unit::Bytes => {
                 let ticks = powers(2.0, scale.low, scale.high, most);
                 scale.ticks = ticks.into_iter().map(|value| (value, Bytes(value.round() as u64).to_string())).collect();
+                // Less than a factor of two holds no two powers of two: round steps of the unit.
+                if scale.ticks.len() < 2 {
+                    let (unit, name) = self.largest_unit(scale.high);
+                    let values = steps(scale.low / unit, scale.high / unit, most.min(4));
+                    let ticks = values.into_iter().filter(|value| *value > 0.0);
+                    scale.ticks = ticks.map(|value| (value * unit, format!("{} {name}", plain(value)))).collect();
+                }
             }
             Spacing::Log => {
                 let ticks = decades(scale.low, scale.high, most);
@@ -121,6 +128,15 @@ impl Axis {
         };
         // Values slightly below one still use the unit: 0.5 GB/s, not 500 MB/s, next to 0.9.
         units.iter().copied().find(|(unit, _)| largest >= *unit).unwrap_or(units[units.len() - 1])
+    }
+
+    /// A value as a sentence has it: by its custom tick where there are such, else with its unit.
+    pub(super) fn named(&self, value: f64) -> String {
+        match self.ticks.iter().find(|(at, _)| *at == value) {
+            Some((_, name)) => name.clone(),
+            None if !self.ticks.is_empty() => format!("{} {}", self.title, plain(value)),
+            None => self.shown(value),
+        }
     }
 
     /// A value with its unit.

@@ -2,6 +2,7 @@
 
 use super::axis::Axis;
 use super::frame::{self, Key, LINE};
+use super::summary;
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
 
 /// Maximum length of a label.
@@ -48,7 +49,7 @@ impl Bars {
 
     /// The picture.
     pub fn draw(&self) -> Svg {
-        let mut canvas = Canvas::new(&self.title, &self.description);
+        let mut canvas = Canvas::new(&self.title, &self.summary());
         let mut top = frame::title(&mut canvas, &self.title, self.width);
         let entries: Vec<(Key, String)> = match self.parts.len() {
             0 | 1 => Vec::new(),
@@ -93,6 +94,11 @@ impl Bars {
         }
         canvas.path("cg-axis", &Path::polyline([(left, top - 3.0), (left, self.bottom(top))]));
         canvas.finish(self.width, self.bottom(top) + 2.0)
+    }
+
+    fn summary(&self) -> String {
+        let bars: Vec<String> = self.bars.iter().map(|bar| format!("{} {}", bar.label, self.note(bar))).collect();
+        summary::joined(&self.description, (!bars.is_empty()).then(|| bars.join("; ")))
     }
 
     fn bottom(&self, top: f64) -> f64 {

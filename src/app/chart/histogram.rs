@@ -2,6 +2,7 @@
 
 use super::axis::{Axis, Unit};
 use super::frame::{self, Room};
+use super::summary;
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
 
 /// Bins per factor of ten.
@@ -64,7 +65,7 @@ impl Histogram {
 
     /// The picture.
     pub fn draw(&self) -> Svg {
-        let mut canvas = Canvas::new(&self.title, &self.description);
+        let mut canvas = Canvas::new(&self.title, &self.summary());
         let mut top = frame::title(&mut canvas, &self.title, self.width);
         top += self.legend(&mut canvas, top);
         let labels: Vec<String> = self.rows.iter().map(|row| cut(&row.label, 22)).collect();
@@ -101,6 +102,16 @@ impl Histogram {
         }
         frame::horizontal(&mut canvas, &axis, &scale, room);
         canvas.finish(self.width, room.bottom + frame::foot(&axis))
+    }
+
+    fn summary(&self) -> String {
+        let axis = Axis::log("", Unit::Seconds);
+        let marks = |row: &HistogramRow| {
+            let marks: Vec<String> =
+                row.marks.iter().map(|mark| format!("{} {}", mark.name, axis.shown(mark.at))).collect();
+            marks.join(", ")
+        };
+        summary::joined(&self.description, self.rows.iter().map(|row| format!("{}: {}", row.label, marks(row))))
     }
 
     fn names(&self) -> Vec<&'static str> {

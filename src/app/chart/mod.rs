@@ -26,6 +26,7 @@ mod histogram;
 mod plot;
 mod point_shape;
 mod style;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod write;

@@ -1,8 +1,9 @@
 //! Points, curves, bands and lines over two axes: measurements against size, residuals, histories with change points.
 
-use super::axis::{Axis, Scale};
+use super::axis::{Axis, Scale, Spacing};
 use super::frame::{self, Key, Room};
 use super::point_shape::PointShape;
+use super::summary;
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
 
 /// Number of colours and shapes of series; further series reuse them.
@@ -124,9 +125,20 @@ impl Plot {
         }
     }
 
+    /// The same with a logarithmic vertical axis where its values span a factor of ten or more and are all positive: on a
+    /// linear one the small ones could not be told apart.
+    pub fn log_over_decades(mut self) -> Plot {
+        let values = || self.series.iter().flat_map(|series| &series.points).map(|point| point.y);
+        let (low, high) = values().fold((f64::INFINITY, 0.0f64), |(low, high), y| (low.min(y), high.max(y)));
+        if low > 0.0 && high >= 10.0 * low {
+            self.y.spacing = Spacing::Log;
+        }
+        self
+    }
+
     /// The picture.
     pub fn draw(&self) -> Svg {
-        let mut canvas = Canvas::new(&self.title, &self.description);
+        let mut canvas = Canvas::new(&self.title, &summary::of_plot(self));
         let mut top = frame::title(&mut canvas, &self.title, self.width);
         top += frame::legend(&mut canvas, &self.legend(), top, self.width);
         top += if self.y.title.is_empty() && self.y.ticks.is_empty() { 8.0 } else { 20.0 };

@@ -39,7 +39,16 @@ fn heat_map(text: &str) -> HeatMap {
         vec![Cell::Wrong, Cell::NotMeasured, Cell::Nothing],
     ];
     let labels = vec![text.into(), "b".into(), "c".into()];
-    HeatMap { title: text.into(), description: text.into(), reference: text.into(), labels, cells, begins: vec![1] }
+    let hovers = vec![vec![text.into(); 3]; 3];
+    HeatMap {
+        title: text.into(),
+        description: text.into(),
+        reference: text.into(),
+        labels,
+        cells,
+        hovers,
+        begins: vec![1],
+    }
 }
 
 fn all(text: &str) -> Vec<Svg> {
@@ -125,17 +134,71 @@ fn a_large_matrix_is_gathered_and_keeps_its_worst_cells() {
     let mut cells = vec![vec![Cell::Percent(100.0); size]; size];
     cells[7][99] = Cell::Percent(40.0);
     cells[129][0] = Cell::Wrong;
-    let labels = (0..size).map(|index| format!("h{index}")).collect();
+    let labels: Vec<String> = (0..size).map(|index| format!("h{index}")).collect();
+    let hovers = labels.iter().map(|one| labels.iter().map(|other| format!("{one}, {other}")).collect()).collect();
     let map = HeatMap {
         title: String::new(),
         description: String::new(),
         reference: "expected".into(),
         labels,
         cells,
+        hovers,
         begins: Vec::new(),
     };
     let (gathered, block) = map.gathered(64);
     assert_eq!((block, gathered.labels.len()), (3, 44));
     assert_eq!((gathered.cells[2][33], gathered.cells[43][0]), (Cell::Percent(40.0), Cell::Wrong));
     assert_eq!(gathered.labels[2], "h6 … h8");
+    assert_eq!(gathered.hovers[2][33], "h7, h99", "the pair that the cell stands for");
+}
+
+#[test]
+fn every_cell_shows_its_value_on_hover_and_up_to_16_rows_in_the_cell() {
+    for (size, class) in [(16, "cg-on cg-mid"), (32, "cg-on cg-small cg-mid")] {
+        let cells = vec![vec![Cell::Percent(97.0); size]; size];
+        let labels: Vec<String> = (0..size).map(|index| format!("h{index}")).collect();
+        let hovers = vec![vec!["h1, h2: 24.1 GB/s".to_owned(); size]; size];
+        let (title, reference) = ("one way".to_owned(), "the median".to_owned());
+        let description = String::new();
+        let svg = HeatMap { title, description, reference, labels, cells, hovers, begins: Vec::new() }.draw();
+        let text = svg.inline();
+        let squares = text.matches("<title>h1, h2: 24.1 GB/s, 97 % of the median</title>").count();
+        assert_eq!(squares, size * size, "{text}");
+        assert!(text.matches(&format!("class=\"{class}\">97</text>")).count() >= size * size, "{text}");
+        assert!(!text.contains("class=\"cg-h4\"><path"), "a healthy machine is calm");
+        assert!(svg.summary().contains("cells are within 90 to 110 % of the median"), "{}", svg.summary());
+    }
+}
+
+#[test]
+fn every_picture_says_its_numbers_in_words() {
+    let summary = plot("measured").draw().summary().to_owned();
+    assert!(summary.contains(" at 1 KiB"), "{summary}");
+    assert!(bars("a").draw().summary().contains("a a"), "the label with its note");
+    let text = histogram("64 MiB").draw();
+    assert!(text.summary().contains("64 MiB: p50 10 us, max 300 us"), "{}", text.summary());
+    for svg in all("a") {
+        assert!(svg.inline().contains(&format!("<desc>{}</desc>", svg.summary())), "{}", svg.inline());
+    }
+}
+
+#[test]
+fn sizes_within_a_factor_of_two_still_have_ticks_in_binary_units() {
+    let mut series = Series::new("measured");
+    series.points = (0..5).map(|step| Point::at(f64::from((1 << 20) + step * 65536), 1e-4)).collect();
+    let axes = (Axis::log("bytes_total", Unit::Bytes), Axis::linear("time", Unit::Seconds));
+    let text = Plot { series: vec![series], ..Plot::new("", axes.0, axes.1) }.draw().inline();
+    assert!(text.contains(">1 MiB<") && text.contains(">1.1 MiB<"), "{text}");
+}
+
+#[test]
+fn rates_over_decades_are_logarithmic_and_others_begin_at_zero() {
+    let of = |low: f64| {
+        let mut series = Series::new("measured");
+        series.points = vec![Point::at(1024.0, low), Point::at(1048576.0, 2e11)];
+        let axes = (Axis::log("bytes_total", Unit::Bytes), Axis::linear("bus bandwidth", Unit::BytesPerSecond));
+        Plot { series: vec![series], ..Plot::new("", axes.0, axes.1) }.log_over_decades().draw().inline()
+    };
+    assert!(of(1e8).contains(">1 GB/s<") && of(1e8).contains(">100 GB/s<"), "{}", of(1e8));
+    assert!(of(1e11).contains(">0<") && of(1e11).contains("bus bandwidth, GB/s"), "{}", of(1e11));
 }

@@ -14,9 +14,15 @@ pub struct Svg {
     body: String,
     width: f64,
     height: f64,
+    summary: String,
 }
 
 impl Svg {
+    /// What the picture shows, in sentences with its numbers; the picture has the same for screen readers.
+    pub fn summary(&self) -> &str {
+        &self.summary
+    }
+
     /// For a page whose style sheet has [`STYLE`].
     pub fn inline(&self) -> String {
         format!("{}>{}</svg>", self.open, self.body)
@@ -28,7 +34,8 @@ impl Svg {
         let nested = |svg: &Svg, y: f64| format!("<svg y=\"{}\"{}", number(y), &svg.inline()[4..]);
         let (w, h) = (number(width), number(height));
         let open = format!(r#"<svg class="cg" viewBox="0 0 {w} {h}" width="{w}" height="{h}""#);
-        Svg { open, body: nested(self, 0.0) + &nested(below, self.height), width, height }
+        let summary = [self.summary(), below.summary()].join(" ").trim().to_owned();
+        Svg { open, body: nested(self, 0.0) + &nested(below, self.height), width, height, summary }
     }
 
     /// A file of its own, with its style sheet.
@@ -43,6 +50,7 @@ impl Svg {
 #[derive(Debug, Default)]
 pub(super) struct Canvas {
     body: String,
+    summary: String,
 }
 
 /// Horizontal alignment of a text.
@@ -54,13 +62,13 @@ pub(super) enum Anchor {
 }
 
 impl Canvas {
-    /// A canvas with title and description for screen readers.
-    pub fn new(title: &str, description: &str) -> Canvas {
+    /// A canvas with a title and the picture in sentences, for screen readers.
+    pub fn new(title: &str, summary: &str) -> Canvas {
         let mut body = format!("<title>{}</title>", escaped(title));
-        if !description.is_empty() {
-            body += &format!("<desc>{}</desc>", escaped(description));
+        if !summary.is_empty() {
+            body += &format!("<desc>{}</desc>", escaped(summary));
         }
-        Canvas { body }
+        Canvas { body, summary: summary.to_owned() }
     }
 
     pub fn finish(self, width: f64, height: f64) -> Svg {
@@ -70,6 +78,7 @@ impl Canvas {
             body: self.body,
             width,
             height,
+            summary: self.summary,
         }
     }
 
@@ -94,6 +103,20 @@ impl Canvas {
         let (x, y, width, height) = (number(x), number(y), number(width.max(0.0)), number(height.max(0.0)));
         let _ =
             write!(self.body, "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>");
+    }
+
+    /// Begins a group of elements of the same class.
+    pub fn begin_group(&mut self, class: &str) {
+        let _ = write!(self.body, "<g class=\"{class}\">");
+    }
+
+    pub fn end_group(&mut self) {
+        self.body += "</g>";
+    }
+
+    /// A path of the class of its group, with a text that a browser shows on hover.
+    pub fn path_with_hover(&mut self, path: &Path, hover: &str) {
+        let _ = write!(self.body, "<path d=\"{}\"><title>{}</title></path>", path.text, escaped(hover));
     }
 
     /// A path, unless it is empty.

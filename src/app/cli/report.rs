@@ -138,6 +138,7 @@ impl ReportCommand {
         let page = html(&HtmlInput {
             runs: &runs,
             base: &base,
+            machine: self.machine.as_ref().map(|machine| machine.display().to_string()),
             verdict: verdict.as_ref(),
             comparison: comparison.as_ref(),
             consistency: consistent.as_ref().map_err(Clone::clone),

@@ -101,7 +101,7 @@ pub(super) fn held_out(fit: &Fit) -> Option<Table> {
 }
 
 /// Labels that distinguish a curve from others of the same call.
-fn labels(key: &FamilyKey) -> String {
+pub(super) fn labels(key: &FamilyKey) -> String {
     let words: Vec<String> =
         key.labels.iter().map(|(name, text)| format!("{} {}", name.escape_debug(), text.escape_debug())).collect();
     if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }

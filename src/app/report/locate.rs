@@ -124,7 +124,7 @@ fn row(number: usize, suspect: &Suspect) -> Row {
 }
 
 /// How much slower or later, with its unit.
-fn by(suspect: &Suspect) -> String {
+pub(super) fn by(suspect: &Suspect) -> String {
     match (suspect.slower_by, suspect.late_seconds) {
         (_, Some(late)) => Seconds(late).to_string(),
         (slower, None) => optional(slower.map(|slower| format!("+{}", share(slower)))),

@@ -132,7 +132,7 @@ impl Section {
 }
 
 /// The colour of a row's status.
-fn tone(row: &Row) -> Tone {
+pub(super) fn tone(row: &Row) -> Tone {
     match row.status {
         Status::Wrong { .. } | Status::Failed(_) => Tone::Bad,
         Status::Missing | Status::Skipped(_) => Tone::Unsure,

@@ -98,7 +98,7 @@ impl Notes {
     }
 
     /// Numbers of the notes for all rows.
-    fn numbers_of(&mut self, rows: &[Row]) -> Vec<Option<usize>> {
+    pub(super) fn numbers_of(&mut self, rows: &[Row]) -> Vec<Option<usize>> {
         rows.iter().map(|row| self.number_of(row)).collect()
     }
 }

@@ -114,6 +114,16 @@ impl View {
         }
     }
 
+    /// The warnings after which a complete run is not simply good: without the remark on the clocks, which every run with common
+    /// starts has, and without that of a simulation, which says so itself.
+    pub fn serious_warnings(&self) -> impl Iterator<Item = &String> {
+        let remark = clock_remark(&self.clocks, &self.rows);
+        let is_synthetic = self.header.backend.synthetic;
+        let is_serious =
+            move |text: &&String| remark.as_ref() != Some(*text) && !(is_synthetic && text.starts_with("synthetic"));
+        self.warnings.iter().filter(is_serious)
+    }
+
     /// The exit code of the record, the most severe first: 4 for wrong data, then the failure of the run itself (5, 6
     /// or 7) or 6 for a failed case, 7 where something planned was not measured or the record was changed, 0 where everything is complete and
     /// correct. Skipped cases do not matter.
@@ -300,6 +310,15 @@ fn clock_warning(clocks: &[ClockLine], rows: &[Row]) -> Option<String> {
         return Some(
             "isolated samples started after a barrier, not on a common clock; no rank is named as late".to_owned(),
         );
+    }
+    clock_remark(clocks, rows)
+}
+
+/// How well the clocks agree, where they do.
+fn clock_remark(clocks: &[ClockLine], rows: &[Row]) -> Option<String> {
+    let isolated = rows.iter().any(|row| row.facts.cadence == Cadence::Isolated && row.samples > 0);
+    if !isolated || clocks.iter().any(|clock| clock.method == ClockMethod::Barrier) {
+        return None;
     }
     let residual = Seconds::from_nanoseconds(clocks.iter().map(|clock| clock.residual_nanoseconds).max()?);
     Some(format!("the ranks' clocks agree to {residual}; no smaller difference between ranks is reported"))

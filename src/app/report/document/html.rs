@@ -1,60 +1,107 @@
-//! Documents as parts of an HTML page: every text escaped, long tables cut and collapsed. The page itself is elsewhere.
+//! Documents as parts of an HTML page: every text escaped, no two headings alike. Tables are in `html_table`, the page itself is
+//! elsewhere.
 
-use super::table::{Row, Table, Tone};
+use super::html_table;
+use super::table::Tone;
 use super::{Badge, Block, Figure, Folded};
 use crate::report::text::visible;
+use std::collections::HashSet;
 use std::fmt::Write;
 
-/// Maximum number of rows of a table; further ones are only counted.
-const MAX_ROWS: usize = 1_000;
-
-/// The document, in a section of a page whose heading is of level 2.
-pub fn html(blocks: &[Block]) -> String {
-    blocks.iter().map(drawn).collect()
+/// Writes the sections of one page.
+#[derive(Debug, Default)]
+pub struct Html {
+    /// Headings, summaries and captions so far.
+    used: HashSet<String>,
+    /// The headings that what is written now stands under.
+    under: Vec<String>,
 }
 
-fn drawn(block: &Block) -> String {
-    match block {
-        Block::Heading(heading) => {
-            let level = heading.level + 1;
-            format!("<h{level}>{}</h{level}>\n", escaped(heading.text.trim_end_matches(':')))
+/// The document, in a section of a page whose heading is of level 2.
+#[cfg(test)]
+pub fn html(blocks: &[Block]) -> String {
+    Html::default().section("", blocks)
+}
+
+impl Html {
+    /// A section below its title, which is of level 2.
+    pub fn section(&mut self, title: &str, blocks: &[Block]) -> String {
+        self.used.insert(title.to_owned());
+        self.under = vec![title.to_owned()];
+        self.all(blocks)
+    }
+
+    fn all(&mut self, blocks: &[Block]) -> String {
+        blocks.iter().map(|block| self.drawn(block)).collect()
+    }
+
+    /// A heading that the page does not have yet: the same name below two headings gets that of its heading.
+    fn unlike(&mut self, text: &str) -> String {
+        let under = self.under.last().filter(|under| !under.is_empty() && *under != text);
+        let below = under.map(|under| format!("{text} ({under})"));
+        let numbered = (2..).map(|number| format!("{text} ({number})"));
+        let mut names = std::iter::once(text.to_owned()).chain(below).chain(numbered);
+        // There is always a number that is not used yet.
+        let name = names.find(|name| !self.used.contains(name)).unwrap_or_default();
+        self.used.insert(name.clone());
+        name
+    }
+
+    fn drawn(&mut self, block: &Block) -> String {
+        match block {
+            Block::Heading(heading) => {
+                let level = heading.level + 1;
+                let text = self.unlike(heading.text.trim_end_matches(':'));
+                self.under.truncate(1);
+                self.under.push(text.clone());
+                format!("<h{level}>{}</h{level}>\n", escaped(&text))
+            }
+            Block::Paragraph(text) => element("p", "", text),
+            Block::Strong(text) => format!("<p><strong>{}</strong></p>\n", escaped(text)),
+            Block::Alarm(text) => element("p", "alarm", text),
+            Block::Absent(text) => element("p", "absent", text),
+            Block::List(list) if list.items.is_empty() => String::new(),
+            Block::List(list) => {
+                let items: String = list.on_page().map(|item| format!("<li>{}</li>", escaped(&item))).collect();
+                format!("<ul class=\"sentences\">{items}</ul>\n")
+            }
+            Block::Command(text) => command(&escaped(text)),
+            Block::Toml(text) => command(&text.lines().map(|line| escaped(line) + "\n").collect::<String>()),
+            Block::Facts(facts) => {
+                let one = |(label, text): &(String, String)| {
+                    format!("<div><dt>{}</dt><dd>{}</dd></div>", escaped(label), escaped(text))
+                };
+                format!("<dl>{}</dl>\n", facts.iter().map(one).collect::<String>())
+            }
+            Block::Table(table) => {
+                let title = self.unlike(table.title.trim_end_matches(':'));
+                let drawn = html_table::drawn(table, &title);
+                match table.folded {
+                    true => format!("<details><summary>{}</summary>{drawn}</details>\n", escaped(&title)),
+                    false => drawn + "\n",
+                }
+            }
+            Block::Charts(figures) => charts(figures),
+            Block::Badges(badges) => {
+                format!("<div class=\"badges\">{}</div>\n", badges.iter().map(badge).collect::<String>())
+            }
+            Block::Folded(Folded { summary, blocks }) => {
+                let summary = self.unlike(summary);
+                let around = std::mem::replace(&mut self.under, vec![summary.clone()]);
+                let inner = self.all(blocks);
+                self.under = around;
+                format!(
+                    "<details class=\"group\"><summary>{}</summary><div class=\"folded\">\n{inner}</div></details>\n",
+                    escaped(&summary)
+                )
+            }
+            Block::Narrow(_) => String::new(),
         }
-        Block::Paragraph(text) => element("p", "", text),
-        Block::Strong(text) => format!("<p><strong>{}</strong></p>\n", escaped(text)),
-        Block::Alarm(text) => element("p", "alarm", text),
-        Block::Absent(text) => element("p", "absent", text),
-        Block::List(list) if list.items.is_empty() => String::new(),
-        Block::List(list) => {
-            let items: String = list.on_page().map(|item| format!("<li>{}</li>", escaped(&item))).collect();
-            format!("<ul class=\"sentences\">{items}</ul>\n")
-        }
-        Block::Command(text) => command(&escaped(text)),
-        Block::Toml(text) => command(&text.lines().map(|line| escaped(line) + "\n").collect::<String>()),
-        Block::Facts(facts) => {
-            let one = |(label, text): &(String, String)| {
-                format!("<div><dt>{}</dt><dd>{}</dd></div>", escaped(label), escaped(text))
-            };
-            format!("<dl>{}</dl>\n", facts.iter().map(one).collect::<String>())
-        }
-        Block::Table(table) if table.folded => {
-            format!("<details><summary>{}</summary>{}</details>\n", escaped(&table.title), self::table(table))
-        }
-        Block::Table(table) => self::table(table) + "\n",
-        Block::Charts(figures) => charts(figures),
-        Block::Badges(badges) => {
-            format!("<div class=\"badges\">{}</div>\n", badges.iter().map(badge).collect::<String>())
-        }
-        Block::Folded(Folded { summary, blocks }) => format!(
-            "<details class=\"group\"><summary>{}</summary><div class=\"folded\">\n{}</div></details>\n",
-            escaped(summary),
-            html(blocks)
-        ),
-        Block::Narrow(_) => String::new(),
     }
 }
 
 /// A text without control characters, and without the characters of markup.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in visible(text).chars() {
         match c {
@@ -74,7 +121,7 @@ fn element(name: &str, class: &str, text: &str) -> String {
 }
 
 /// An attribute; none where its value is empty.
-fn attribute(name: &str, value: &str) -> String {
+pub(super) fn attribute(name: &str, value: &str) -> String {
     if value.is_empty() { String::new() } else { format!(" {name}=\"{value}\"") }
 }
 
@@ -97,6 +144,7 @@ fn badge(badge: &Badge) -> String {
     )
 }
 
+/// Each picture with its numbers in words below it, folded, as it has them for screen readers.
 fn charts(figures: &[Figure]) -> String {
     let single = if figures.len() == 1 { " single" } else { "" };
     let mut out = format!("<div class=\"charts{single}\">");
@@ -105,61 +153,13 @@ fn charts(figures: &[Figure]) -> String {
             true => ("wide", format!(" tabindex=\"0\" role=\"region\" aria-label=\"{}\"", escaped(&figure.name))),
             false => ("", String::new()),
         };
+        let (class, svg, words) = (attribute("class", class), figure.svg.inline(), escaped(figure.svg.summary()));
         // Writing to a string cannot fail.
-        let _ = write!(
-            out,
-            "<figure{}><div class=\"scroll\"{reachable}>{}</div></figure>",
-            attribute("class", class),
-            figure.svg.inline()
-        );
+        let _ = write!(out, "<figure{class}><div class=\"scroll\"{reachable}>{svg}</div>");
+        if !words.is_empty() {
+            let _ = write!(out, "<figcaption>{words}</figcaption>");
+        }
+        out += "</figure>";
     }
     out + "</div>\n"
-}
-
-fn table(table: &Table) -> String {
-    let title = escaped(&table.title);
-    let class = |index: usize| {
-        let is_number = table.columns.get(index).is_some_and(|column| column.is_number());
-        if is_number { " class=\"n\"" } else { "" }
-    };
-    let mut out = format!(
-        "<div class=\"scroll table\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table>\n<caption>{title}</caption>\n<thead><tr>"
-    );
-    for (index, column) in table.columns.iter().enumerate() {
-        // Writing to a string cannot fail.
-        let _ = write!(out, "<th scope=\"col\"{}>{}</th>", class(index), escaped(&column.heading_on_page()));
-    }
-    out += "</tr></thead>\n<tbody>";
-    for row in first_rows(&table.rows) {
-        let _ = write!(out, "<tr{}>", attribute("class", row_class(row.tone)));
-        for (index, cell) in row.cells.iter().enumerate() {
-            let _ = write!(out, "<td{}>{}</td>", class(index), escaped(cell));
-        }
-        out += "</tr>\n";
-    }
-    out += "</tbody></table></div>";
-    let cut = (table.rows.len() > MAX_ROWS)
-        .then(|| format!("{MAX_ROWS} of {} rows, those that stand out first; {}", table.rows.len(), table.elsewhere));
-    for note in cut.iter().chain([&table.note]).filter(|note| !note.is_empty()) {
-        let _ = write!(out, "<p class=\"note\">{}</p>", escaped(note));
-    }
-    out
-}
-
-/// All rows; of very many, those that stand out come first and the last ones are left out.
-fn first_rows(rows: &[Row]) -> Vec<&Row> {
-    if rows.len() <= MAX_ROWS {
-        return rows.iter().collect();
-    }
-    let (standing_out, plain): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| !row_class(row.tone).is_empty());
-    standing_out.into_iter().chain(plain).take(MAX_ROWS).collect()
-}
-
-/// The class of a row; rows that are as they should be have none.
-fn row_class(tone: Tone) -> &'static str {
-    match tone {
-        Tone::Bad => "bad",
-        Tone::Unsure => "unsure",
-        Tone::Plain | Tone::Good | Tone::Synthetic => "",
-    }
 }

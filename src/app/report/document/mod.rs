@@ -5,6 +5,7 @@
 
 mod format;
 mod html;
+mod html_table;
 mod markdown;
 mod table;
 mod terminal;
@@ -15,7 +16,9 @@ pub use format::{
     gigabytes, gigabytes_per_second, optional, percent, range, seconds_between, seconds_range, share, signed_bounds,
     signed_percent,
 };
-pub use html::html;
+pub use html::Html;
+#[cfg(test)]
+use html::html;
 pub use markdown::{escaped as escaped_markdown, markdown};
 pub use table::{Column, Row, Table, Tone};
 pub(super) use terminal::widths;

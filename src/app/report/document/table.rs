@@ -145,6 +145,32 @@ impl Table {
         self
     }
 
+    /// The same without the columns that say the same in every row; what they say goes into the note. Columns of a status stay,
+    /// and so does a table of one row.
+    pub fn without_columns_that_agree(mut self) -> Table {
+        let Some((first, others)) = self.rows.split_first().filter(|(_, others)| !others.is_empty()) else {
+            return self;
+        };
+        let cell = |row: &Row, at: usize| row.cells.get(at).cloned().unwrap_or_default();
+        let differs = |at: usize| others.iter().any(|row| row.cells.get(at) != first.cells.get(at));
+        let kept: Vec<bool> =
+            self.columns.iter().enumerate().map(|(at, column)| column.is_status() || differs(at)).collect();
+        let agreed =
+            |at: usize| (!kept[at]).then(|| format!("{} {}", self.columns[at].heading_on_page(), cell(first, at)));
+        let agreed: Vec<String> = (0..self.columns.len()).filter_map(agreed).collect();
+        if !agreed.is_empty() {
+            let separator = if self.note.is_empty() { "" } else { " " };
+            self.note += &format!("{separator}The same in all rows: {}.", agreed.join("; "));
+        }
+        let mut keep = kept.iter();
+        self.columns.retain(|_| keep.next().is_none_or(|kept| *kept));
+        for row in &mut self.rows {
+            let mut keep = kept.iter();
+            row.cells.retain(|_| keep.next().is_none_or(|kept| *kept));
+        }
+        self
+    }
+
     /// The same, below the part before it.
     pub fn below(self) -> Table {
         Table { level: 3, ..self }

@@ -142,13 +142,58 @@ fn only_the_cells_of_a_status_have_the_colour_of_their_row() {
 }
 
 #[test]
-fn a_page_cuts_very_long_tables_and_keeps_the_rows_that_stand_out() {
-    let mut rows: Vec<Row> = (0..1500).map(|row| vec![row.to_string()].into()).collect();
+fn a_page_has_every_row_and_those_that_stand_out_first() {
+    let mut rows: Vec<Row> = (0..1500).map(|row| vec![row.to_string(), "<b>".to_owned()].into()).collect();
     rows[1400].tone = Tone::Bad;
-    let table = Table::new("many", &COLUMNS[..1], rows).whole_in("the CSV has every row").folded();
+    let table = Table::new("many", &COLUMNS[..2], rows).whole_in("the CSV has every row").folded();
     let page = html(&[Block::Table(table.clone())]);
-    assert!(page.contains("1000 of 1500 rows, those that stand out first; the CSV has every row"));
-    assert!(page.contains("<tr class=\"bad\"><td>1400</td>") && !page.contains("<td>1399</td>"));
-    assert!(page.starts_with("<details><summary>many</summary>") && page.matches("<tr").count() == 1001);
+    assert!(page.starts_with("<details><summary>many</summary>") && page.matches("<tr").count() == 251, "{page}");
+    assert!(page.contains("<tbody><tr class=\"bad\"><td>1400</td>"), "{page}");
+    assert!(page.contains("<summary>1250 more rows, as text</summary><pre>\tname\tcount\n"), "{page}");
+    for row in (0..1500).filter(|row| *row != 1400) {
+        let as_row = page.contains(&format!("<tr><td>{row}</td><td class=\"n\">&lt;b&gt;</td>"));
+        assert!(as_row != page.contains(&format!("\n\t{row}\t&lt;b&gt;\n")), "row {row} is there once");
+    }
+    assert!(!page.contains("the CSV has every row"), "nothing is left out");
     assert_eq!(markdown(&[Block::Table(table)]).lines().count(), 1500 + 5);
+}
+
+#[test]
+fn what_a_page_has_no_room_for_is_said_before_the_rows() {
+    let rows = (0..12_001).map(|row| vec![row.to_string()]);
+    let table = Table::new("many", &COLUMNS[..1], rows).whole_in("the CSV has every row");
+    let page = html(&[Block::Table(table)]);
+    let alarm = "<p class=\"alarm\">12000 of 12001 rows, those that stand out first; the CSV has every row</p>";
+    assert!(page.starts_with(alarm), "{}", &page[..200]);
+    assert!(page.contains("\t11999\n") && !page.contains("12000\n"));
+}
+
+#[test]
+fn no_two_headings_of_a_page_are_alike() {
+    let table = || Block::Table(Table::new("per step:", &COLUMNS[..1], [cells(&["x"])]));
+    let fold = || Block::folded("a step", vec![Block::heading("time"), table(), table()]);
+    let mut page = Html::default();
+    let text =
+        page.section("one", &[Block::heading("time"), table(), fold(), fold()]) + &page.section("two", &[table()]);
+    let mut heads: Vec<&str> = Vec::new();
+    for tag in ["h3", "summary", "caption"] {
+        let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
+        heads.extend(text.split(&open).skip(1).filter_map(|rest| Some(rest.split_once(&close)?.0)));
+    }
+    let different: std::collections::HashSet<&&str> = heads.iter().collect();
+    assert_eq!(heads.len(), different.len(), "{heads:?}");
+    for expected in ["time (a step)", "per step (time (a step))", "a step (one)", "per step (two)"] {
+        assert!(heads.contains(&expected), "{expected} in {heads:?}");
+    }
+}
+
+#[test]
+fn columns_that_agree_are_said_once() {
+    let table = || Table::new("", &COLUMNS, [cells(&["one", "1", "x"]), cells(&["two", "1", "x"])]).noted("A note.");
+    let shorter = table().without_columns_that_agree();
+    assert_eq!(shorter.columns, COLUMNS[..1]);
+    assert_eq!(shorter.rows[1].cells, ["two"]);
+    assert_eq!(shorter.note, "A note. The same in all rows: count 1; remark x.");
+    let one = Table { rows: table().rows[..1].to_vec(), ..table() };
+    assert_eq!(one.clone().without_columns_that_agree(), one);
 }

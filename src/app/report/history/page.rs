@@ -12,12 +12,12 @@ use commgauge_base::units::counted;
 const MAX_PICTURES: usize = 24;
 
 pub(super) fn text(history: &History) -> Result<String> {
-    let mut sections = vec![Section::new("answer", "What changed", &answer(history))];
-    sections.push(Section::new("pictures", "Rows that changed", &pictures(history)));
-    sections.push(Section::new("rows", "All rows", &all_rows(history)));
-    sections.push(Section::new("decided", "How it was decided", &[Block::list(&history.rule)]));
+    let mut sections = vec![Section::new("answer", "What changed", answer(history))];
+    sections.push(Section::new("pictures", "Rows that changed", pictures(history)));
+    sections.push(Section::new("rows", "All rows", all_rows(history)));
+    sections.push(Section::new("decided", "How it was decided", vec![Block::list(&history.rule)]));
     if !history.left_out.is_empty() {
-        sections.push(Section::new("left-out", "Left out", &left_out(history)));
+        sections.push(Section::new("left-out", "Left out", left_out(history)));
     }
     let runs: Vec<_> = history.lineages.iter().flat_map(|lineage| &lineage.runs).collect();
     let span = match (runs.iter().map(|run| &run.started_at).min(), runs.iter().map(|run| &run.started_at).max()) {

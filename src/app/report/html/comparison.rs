@@ -1,6 +1,7 @@
 //! The comparison with the base, row by row with intervals.
 
 use super::input::HtmlInput;
+use super::verdict::without_many_passes;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Unit};
 use crate::report::document::{Block, Figure};
 use crate::report::verdict::{curves, rows};
@@ -21,7 +22,9 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         vec![Block::list(&verdict.rule), Block::Charts(vec![Figure::new("Slow-down", plot(verdict).draw())])];
     blocks.extend(curves(&verdict.curves));
     let all: Vec<&Row> = verdict.rows.iter().collect();
-    blocks.push(Block::Table(rows(verdict.question, "Rows against the base, the worst first", &all).folded()));
+    let (shown, note) = without_many_passes(&all);
+    let title = "Rows against the base, the worst first";
+    blocks.push(Block::Table(rows(verdict.question, title, &shown).noted(note).folded()));
     blocks
 }
 

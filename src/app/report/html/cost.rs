@@ -5,7 +5,7 @@ use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Unit};
 use crate::report::document::{Block, Column, Figure, Row, Table, Tone, optional};
 use crate::report::{calibration, fit};
 use commgauge_analysis::cost::{CurveFit, FamilyFit, Predictor, Query};
-use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::units::{Bytes, Seconds, counted};
 
 /// Curves with charts; further ones are in the table only.
 const MAX_CURVES: usize = 6;
@@ -13,6 +13,8 @@ const MAX_CURVES: usize = 6;
 const MAX_OPEN: usize = 2;
 /// Factor by which a curve is drawn beyond the measured sizes.
 const BEYOND: f64 = 8.0;
+/// Measured sizes in the pictures and the table of a curve.
+const MAX_POINTS: usize = 200;
 /// Number of points of a drawn curve.
 const PLACES: usize = 48;
 
@@ -40,13 +42,21 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let all = curves.len();
     curves.retain(|(_, curve)| curve.points.len() >= 3);
     for (index, (family, curve)) in curves.iter().take(MAX_CURVES).enumerate() {
-        let name =
-            format!("{}, {} ranks, {}, {}", family.key.collective, curve.ranks, family.key.place, family.key.cadence);
+        let name = name(family, curve);
+        let all = curve.points.len();
+        let curve = &thinned(curve);
+        let left_out = all - curve.points.len();
         let charts = Block::Charts(vec![
             Figure::new("Cost curve", curve_plot(&name, &predictor, family, curve).draw()),
             Figure::new("Residuals", residuals(&name, curve).draw()),
         ]);
-        let shown = vec![charts, Block::Table(points(&name, curve))];
+        let mut shown = vec![charts, Block::Table(points(&name, curve))];
+        if left_out > 0 {
+            shown.push(Block::text(format!(
+                "For want of room {} between these are left out of the pictures and the table here; `commgauge fit` writes them all.",
+                counted(left_out, "size")
+            )));
+        }
         if index < MAX_OPEN {
             blocks.push(Block::heading(&name));
             blocks.extend(shown);
@@ -67,6 +77,27 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         }
     }
     blocks
+}
+
+/// What distinguishes a curve from every other one.
+fn name(family: &FamilyFit, curve: &CurveFit) -> String {
+    let key = &family.key;
+    let element_type = key.element_type.map_or_else(String::new, |element_type| format!(", {element_type}"));
+    let (collective, ranks, place, cadence) = (key.collective, curve.ranks, &key.place, key.cadence);
+    format!("Cost of {collective}, {ranks} ranks, {place}{element_type}, {cadence}{}", fit::labels(key))
+}
+
+/// The curve with every n-th of very many points, and with its ends and outliers.
+fn thinned(curve: &CurveFit) -> CurveFit {
+    let all = curve.points.len();
+    let step = all.div_ceil(MAX_POINTS).max(1);
+    let mut thin = curve.clone();
+    let mut index = 0;
+    thin.points.retain(|point| {
+        index += 1;
+        (index - 1) % step == 0 || index == all || point.outlier
+    });
+    thin
 }
 
 fn curve_plot(name: &str, predictor: &Predictor, family: &FamilyFit, curve: &CurveFit) -> Plot {

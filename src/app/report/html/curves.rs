@@ -8,14 +8,19 @@ use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Unit};
 use crate::report::document::{self, Block, Column, Figure, Table, Tone, optional, percent, range};
 use crate::report::row::Row;
 use commgauge_analysis::verdict::Metric;
+use commgauge_base::units::counted;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Groups with charts; further ones are in the table only.
 const MAX_GROUPS: usize = 16;
 /// Groups whose charts are open initially.
 const MAX_OPEN: usize = 3;
-/// Points of a curve.
+/// Points of a curve; a picture shows no more of them apart.
 const MAX_POINTS: usize = 400;
+/// Points of all curves with charts together, which keeps a page of very many sizes small.
+const POINTS_OF_A_PAGE: usize = 1_200;
+/// Points that a curve has in any case.
+const MIN_POINTS: usize = 24;
 /// Curves of a chart.
 const MAX_CURVES: usize = 6;
 
@@ -43,12 +48,23 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         let sources: Vec<&str> = expected.into_iter().collect();
         blocks.push(Block::text(format!("Expected: {}.", sources.join("; "))));
     }
-    let mut picked: Vec<&Group> = groups.iter().collect();
     // Groups with the most sizes are the most informative.
-    picked.sort_by_key(|group| std::cmp::Reverse(group.curves.iter().map(|curve| curve.rows.len()).max()));
-    let shown: BTreeSet<&str> = picked.iter().take(MAX_GROUPS).map(|group| group.name.as_str()).collect();
-    for (index, group) in groups.iter().filter(|group| shown.contains(group.name.as_str())).enumerate() {
-        let charts = of_group(input, group, &limits);
+    let mut picked: Vec<(usize, Group)> = groups.into_iter().enumerate().collect();
+    picked.sort_by_key(|(_, group)| std::cmp::Reverse(group.curves.iter().map(|curve| curve.rows.len()).max()));
+    let more = picked.len().saturating_sub(MAX_GROUPS);
+    picked.truncate(MAX_GROUPS);
+    picked.sort_by_key(|(place, _)| *place);
+    let curves = picked.iter().map(|(_, group)| group.curves.len()).sum::<usize>().max(1);
+    let points = (POINTS_OF_A_PAGE / curves).clamp(MIN_POINTS, MAX_POINTS);
+    for (index, (_, mut group)) in picked.into_iter().enumerate() {
+        let left_out = group.thin(points);
+        let mut charts = of_group(input, &group, &limits);
+        if left_out > 0 {
+            charts.push(Block::text(format!(
+                "For want of room {} between these are left out of the pictures and tables here; All rows has them.",
+                counted(left_out, "row")
+            )));
+        }
         if index < MAX_OPEN {
             blocks.push(Block::heading(&group.name));
             blocks.extend(charts);
@@ -56,10 +72,9 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
             blocks.push(Block::folded(&group.name, charts));
         }
     }
-    let more = groups.len() - shown.len();
     if more > 0 {
         blocks.push(Block::text(format!(
-            "{} more of three sizes and more without a chart here; all rows are in the table below and in --format csv.",
+            "{} more of three sizes and more without a chart here; their rows are among all rows below.",
             kinds(more)
         )));
     }
@@ -96,7 +111,8 @@ fn bandwidth(group: &Group, limits: &Limits) -> Plot {
         let bytes = row.facts.bytes_accounted.0 as f64 * row.facts.bus_factor?;
         (seconds > 0.0 && bytes > 0.0).then(|| bytes / seconds)
     };
-    let mut plot = plot(group, "Bus bandwidth", Axis::linear("bus bandwidth", Unit::BytesPerSecond), &of);
+    let rate = Axis::linear("bus bandwidth", Unit::BytesPerSecond);
+    let mut plot = plot(group, "Bus bandwidth", rate, &of).log_over_decades();
     let limit = |row: &Row, (metric, limit): (Metric, f64)| match metric {
         Metric::BusBandwidthBytesPerSecond => Some(limit),
         Metric::LatencySeconds => of(row, limit),
@@ -122,15 +138,14 @@ fn latency(group: &Group, limits: &Limits) -> Plot {
 
 fn plot(group: &Group, title: &str, y: Axis, of: &dyn Fn(&Row, f64) -> Option<f64>) -> Plot {
     let mut plot = Plot::new(title, Axis::log("bytes_total", Unit::Bytes), y);
-    plot.description = format!("{title} of {} against bytes; the numbers are in the table below.", group.name);
+    plot.description = format!("{title} of {} against size.", group.name);
     plot.series = group.curves.iter().take(MAX_CURVES).map(|curve| series(curve, of)).collect();
     plot
 }
 
 fn series(curve: &Curve, of: &dyn Fn(&Row, f64) -> Option<f64>) -> Series {
     let mut series = Series::new(&curve.name);
-    // The number of points of a chart is limited; all sizes are in the tables.
-    for (_, row) in curve.rows.iter().step_by(curve.rows.len().div_ceil(MAX_POINTS).max(1)) {
+    for (_, row) in &curve.rows {
         let Some(latency) = row.latency else { continue };
         let x = row.facts.bytes_total.0 as f64;
         let Some(y) = of(row, latency.median.0) else { continue };

@@ -22,6 +22,24 @@ pub(super) struct Group<'a> {
     pub curves: Vec<Curve<'a>>,
 }
 
+impl Group<'_> {
+    /// Leaves about `most` rows in each curve: its ends, every n-th between, and those that did not measure what they should.
+    /// Returns the number of rows that are left out.
+    pub fn thin(&mut self, most: usize) -> usize {
+        let mut left_out = 0;
+        for curve in &mut self.curves {
+            let (all, mut index) = (curve.rows.len(), 0);
+            let step = all.div_ceil(most.max(1));
+            curve.rows.retain(|(_, row)| {
+                index += 1;
+                (index - 1) % step == 0 || index == all || row.status.reason().is_some()
+            });
+            left_out += all - curve.rows.len();
+        }
+        left_out
+    }
+}
+
 /// One run's rows of a group in one placement, by size.
 pub(super) struct Curve<'a> {
     /// Index of the run; those of the base come after the records.

@@ -26,6 +26,8 @@ pub struct HtmlInput<'a> {
     pub runs: &'a [HtmlRun<'a>],
     /// The base of a comparison; empty without one.
     pub base: &'a [HtmlRun<'a>],
+    /// The machine file or its name, as it was given.
+    pub machine: Option<String>,
     /// The verdict against the expectations of a machine file, if there is one.
     pub verdict: Option<&'a Verdict>,
     /// The verdict against the base.

@@ -1,23 +1,24 @@
-//! The 100 % reference for pairs of ranks: the expectation of the machine file, else the bound of its links, else the median of
-//! the same locality. All pairs of a measure and locality have the same kind, so that the cells of a picture are comparable.
+//! What pairs of ranks are held against beside the median of their locality: the expectation of the machine file, else the bound of
+//! its links. All pairs of a measure and locality have the same kind. A machine that is slow everywhere is calm in a picture that
+//! is relative to its own median; these shares show it.
 
 use super::input::HtmlRun;
+use crate::report::document::optional;
 use crate::report::pairs::{Measure, Pair, PairLocality, PairsView};
 use commgauge_analysis::verdict::{Metric, Verdict};
+use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::Bytes;
 use commgauge_model::record::line::CaseFacts;
 use commgauge_model::workload::Style;
 use std::collections::{BTreeMap, HashMap};
 
-/// Kind of reference.
+/// What a pair can be held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// The limit that the machine file sets.
     Expected,
     /// What the links of the machine file allow.
     Bound,
-    /// The median of the same locality.
-    Median,
 }
 
 /// Which measure and which two ranks, the lower first.
@@ -25,7 +26,7 @@ type Key = (usize, u32, u32);
 
 /// The references of a run's pairs.
 pub(super) struct References {
-    kinds: [[Kind; 3]; 2],
+    kinds: [[Option<Kind>; 3]; 2],
     expected: HashMap<Key, f64>,
     bounds: HashMap<Key, f64>,
 }
@@ -38,8 +39,7 @@ impl References {
             .filter_map(|row| Some((row.name.as_str(), row.against_limit.as_ref()?)))
             .map(|(name, limit)| (name, (limit.metric, limit.limit)))
             .collect();
-        let mut references =
-            References { kinds: [[Kind::Median; 3]; 2], expected: HashMap::new(), bounds: HashMap::new() };
+        let mut references = References { kinds: [[None; 3]; 2], expected: HashMap::new(), bounds: HashMap::new() };
         let node_of: HashMap<u32, u32> = view.ranks.iter().map(|rank| (rank.rank, rank.node)).collect();
         for line in &run.record.cases {
             let facts = run.record.plan.cases.get(line.case as usize).filter(|facts| facts.style == Style::Pairs);
@@ -67,90 +67,57 @@ impl References {
     }
 
     /// The first kind that every pair has.
-    fn kind(&self, view: &PairsView, locality: PairLocality, measure: Measure) -> Kind {
+    fn kind(&self, view: &PairsView, locality: PairLocality, measure: Measure) -> Option<Kind> {
         let with_value =
             || view.pairs.iter().filter(|pair| pair.locality == locality && pair.values[measure as usize].is_some());
         let all_in = |known: &HashMap<Key, f64>| {
             with_value().next().is_some() && with_value().all(|pair| known.contains_key(&key(view, pair, measure)))
         };
         match () {
-            () if all_in(&self.expected) => Kind::Expected,
-            () if all_in(&self.bounds) => Kind::Bound,
-            () => Kind::Median,
+            () if all_in(&self.expected) => Some(Kind::Expected),
+            () if all_in(&self.bounds) => Some(Kind::Bound),
+            () => None,
         }
     }
 
     fn reference(&self, view: &PairsView, pair: &Pair, measure: Measure) -> Option<f64> {
-        match self.kinds[pair.locality as usize][measure as usize] {
-            Kind::Expected => self.expected.get(&key(view, pair, measure)).copied(),
-            Kind::Bound => self.bounds.get(&key(view, pair, measure)).copied(),
-            Kind::Median => view.middles[pair.locality as usize][measure as usize].map(|middle| middle.median),
-        }
+        let known = match self.kinds[pair.locality as usize][measure as usize]? {
+            Kind::Expected => &self.expected,
+            Kind::Bound => &self.bounds,
+        };
+        known.get(&key(view, pair, measure)).copied()
     }
 
-    /// The value of a pair in per cent of its reference; less is worse.
-    pub fn percent(&self, view: &PairsView, pair: &Pair, measure: Measure) -> Option<f64> {
+    /// The value of a pair in per cent of its reference, less is worse, with what that is: `85 % of what is expected`.
+    pub fn share(&self, view: &PairsView, pair: &Pair, measure: Measure) -> Option<String> {
+        let kind = self.kinds[pair.locality as usize][measure as usize]?;
+        Some(format!("{:.0} % of {}", self.percent(view, pair, measure)?, kind.name()))
+    }
+
+    fn percent(&self, view: &PairsView, pair: &Pair, measure: Measure) -> Option<f64> {
         let value = pair.values[measure as usize]?.value;
         let reference = self.reference(view, pair, measure)?;
         Some(measure.goodness(100.0 * value / reference)).filter(|percent| percent.is_finite())
     }
 
-    /// For the legend of a picture.
-    pub fn short(&self, view: &PairsView, measure: Measure) -> String {
-        let kinds = self.kinds_there(view, measure);
-        match kinds.iter().all(|(_, kind)| Some(kind) == kinds.first().map(|(_, kind)| kind)) {
-            true => kinds.first().map_or(Kind::Median, |(_, kind)| *kind).short().to_owned(),
-            false => "reference".to_owned(),
-        }
-    }
-
-    /// For the sentence above a picture.
-    pub fn description(&self, view: &PairsView, measure: Measure) -> String {
-        let kinds = self.kinds_there(view, measure);
-        let description: Vec<String> = match kinds.as_slice() {
-            [(_, one)] => vec![one.description().to_owned()],
-            several => {
-                several.iter().map(|(locality, kind)| format!("on the {locality} {}", kind.description())).collect()
-            }
-        };
-        description.join(", ").replace("on the different hosts", "between hosts")
-    }
-
-    /// For a table: the number with its kind, where it is the same for all pairs.
+    /// For a table: the median of the pairs' shares and what they are shares of, with its number where that is the same for all.
     pub fn cell(&self, view: &PairsView, locality: PairLocality, measure: Measure) -> String {
+        let pairs = || view.pairs.iter().filter(|pair| pair.locality == locality);
+        let shares = sorted(pairs().filter_map(|pair| self.percent(view, pair, measure)));
         let kind = self.kinds[locality as usize][measure as usize];
-        let of_locality = view.pairs.iter().filter(|pair| pair.locality == locality);
-        let mut values = of_locality.filter_map(|pair| self.reference(view, pair, measure));
-        let first = values.next();
-        match first.filter(|first| kind != Kind::Median && values.all(|value| value == *first)) {
-            Some(value) => format!("{}, {}", measure.shown(value), kind.short()),
-            None => kind.short().to_owned(),
-        }
-    }
-
-    fn kinds_there(&self, view: &PairsView, measure: Measure) -> Vec<(PairLocality, Kind)> {
-        let there = |locality: &PairLocality| view.middles[*locality as usize][measure as usize].is_some();
-        let all = PairLocality::ALL.into_iter().filter(there);
-        all.map(|locality| (locality, self.kinds[locality as usize][measure as usize])).collect()
+        let Some((kind, share)) = kind.zip(median(&shares)) else { return optional(None::<String>) };
+        let mut values = pairs().filter_map(|pair| self.reference(view, pair, measure));
+        let first = values.next().filter(|first| values.all(|value| value == *first));
+        let number = first.map_or_else(String::new, |value| format!(", {}", measure.shown(value)));
+        format!("{share:.0} % of {}{number}", kind.name())
     }
 }
 
 impl Kind {
-    fn short(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
-            Kind::Expected => "expected",
+            Kind::Expected => "what is expected",
             Kind::Bound => "the bound of the links",
-            Kind::Median => "the median",
-        }
-    }
-
-    fn description(self) -> &'static str {
-        match self {
-            Kind::Expected => "what the machine file expects",
-            Kind::Bound => "what the links of the machine file allow, which nothing reaches in full",
-            Kind::Median => {
-                "the median of all pairs of the same locality, because no machine file says what to expect of them"
-            }
         }
     }
 }
@@ -197,39 +164,33 @@ mod tests {
     }
 
     #[test]
-    fn without_a_bound_or_an_expectation_pairs_are_compared_with_the_median_of_their_locality() {
+    fn without_a_bound_or_an_expectation_pairs_have_no_share_but_that_of_the_median() {
         let (view, references) = with_bounds(|_| false, 2);
         for measure in Measure::ALL {
-            assert_eq!(references.short(&view, measure), "the median");
-            let mut percents: Vec<f64> =
-                view.pairs.iter().filter_map(|pair| references.percent(&view, pair, measure)).collect();
-            percents.sort_by(f64::total_cmp);
-            assert!((percents[percents.len() / 2] - 100.0).abs() < 1.5, "{measure:?}");
+            assert!(view.pairs.iter().all(|pair| references.share(&view, pair, measure).is_none()), "{measure:?}");
+            assert_eq!(references.cell(&view, PairLocality::DifferentHosts, measure), "-");
         }
     }
 
     #[test]
     fn a_bound_applies_to_the_pairs_on_its_links_and_never_to_latency() {
         let (view, references) = with_bounds(|_| true, 2);
-        assert_eq!(references.short(&view, Measure::Latency), "the median");
-        assert_eq!(references.short(&view, Measure::OneWay), "reference", "two kinds in one picture");
-        let description = references.description(&view, Measure::OneWay);
-        assert!(
-            description.contains("on the same host the median") && description.contains("between hosts what the links"),
-            "{description}"
-        );
-        let cell = references.cell(&view, PairLocality::DifferentHosts, Measure::OneWay);
-        assert_eq!(cell, "2.00 GB/s, the bound of the links");
         let across = view.pairs.iter().find(|pair| pair.locality == PairLocality::DifferentHosts).unwrap();
+        let within = view.pairs.iter().find(|pair| pair.locality == PairLocality::SameHost).unwrap();
         let value = across.values[Measure::OneWay as usize].unwrap().value;
-        assert_eq!(references.percent(&view, across, Measure::OneWay), Some(100.0 * value / 2e9));
+        let share = format!("{:.0} % of the bound of the links", 100.0 * value / 2e9);
+        assert_eq!(references.share(&view, across, Measure::OneWay), Some(share.clone()));
+        assert_eq!(references.share(&view, across, Measure::Latency), None);
+        assert_eq!(references.share(&view, within, Measure::OneWay), None, "that link is not between hosts");
+        let cell = references.cell(&view, PairLocality::DifferentHosts, Measure::OneWay);
+        assert!(cell.ends_with(" % of the bound of the links, 2.00 GB/s"), "{cell}");
     }
 
     #[test]
-    fn where_one_round_has_no_bound_all_pairs_are_compared_with_the_median() {
+    fn where_one_round_has_no_bound_no_pair_has_a_share() {
         let (view, references) = with_bounds(|facts| !facts.name.starts_with("pair/round-0/"), 2);
         let mixed = PairLocality::ALL.map(|locality| references.cell(&view, locality, Measure::BothWays));
-        assert_eq!(mixed, ["the median", "the median"]);
+        assert_eq!(mixed, ["-", "-"]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Pairs of ranks as heat maps, in per cent of what is expected of them, of the links' bound or of the median of the same
-//! locality, by rank or, where there are many, by host. The reference is defined in `pair_reference`.
+//! Pairs of ranks as heat maps in per cent of the median of their locality, so that a healthy machine is calm: by rank or, where
+//! there are many, by host. One measure is open, the worst; the others are folded. What else pairs are held against is in
+//! `pair_reference`.
 
 use super::input::HtmlRun;
 use super::pair_reference::References;
@@ -27,25 +28,24 @@ pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
     let references = References::of(run, view, verdict);
     let mut blocks = vec![Block::text(view.sentence()), Block::text(how_to_read(view))];
     let cells = pairs::measured(view).map(|(locality, measure)| references.cell(view, locality, measure));
-    let column = Column::left("100 % in the picture", Column::PAGES_ONLY);
+    let column = Column::left("the median pair reaches", Column::PAGES_ONLY);
     blocks.push(Block::Table(pairs::localities(view).with_column(column, cells)));
     let rows = members(view);
     let spoilt = spoilt_pairs(run);
-    for measure in Measure::ALL {
-        let by_host = rows.len() < view.ranks.len();
+    let worst = worst_measure(view);
+    for measure in std::iter::once(worst).chain(Measure::ALL.into_iter().filter(|measure| *measure != worst)) {
         let (map, block) = heat_map(view, measure, &rows, &spoilt, &references).gathered(MAX_ROWS);
-        let name = map.title.clone();
-        blocks.push(Block::heading(heading(view, measure)));
-        let mut description = format!("100 % is {}.", references.description(view, measure));
-        if by_host {
-            description += " Rows and columns are hosts; a cell is the worst pair of ranks of the two.";
-        }
+        let mut picture = Vec::new();
         if block > 1 {
-            description +=
-                &format!(" One row stands for {block} neighbouring hosts, and a cell for the worst of theirs.");
+            let text = format!("One row stands for {block} neighbouring hosts, and a cell for the worst of theirs.");
+            picture.push(Block::text(text));
         }
-        blocks.push(Block::text(description));
-        blocks.push(Block::Charts(vec![Figure::wide(&name, map.draw())]));
+        let name = map.title.clone();
+        picture.push(Block::Charts(vec![Figure::wide(&name, map.draw())]));
+        match measure == worst {
+            true => blocks.extend([vec![Block::heading(heading(view, measure))], picture].concat()),
+            false => blocks.push(Block::folded(heading(view, measure), picture)),
+        }
     }
     blocks.push(Block::Table(pairs::standings(view)));
     blocks.push(Block::Table(pairs::pairs(view)));
@@ -55,10 +55,22 @@ pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
 fn how_to_read(view: &PairsView) -> String {
     let several =
         if view.host_count() > 1 { " Same host and different hosts are each compared with their own." } else { "" };
+    let by_host = match members(view).len() < view.ranks.len() {
+        true => " Rows and columns are hosts; a cell is the worst pair of ranks of the two.",
+        false => "",
+    };
     format!(
-        "Less than 100 % is worse, also for latency; the colours mean the same in every report.{several} A slow row is a rank or host \
-         that is slow with everybody, a single slow cell a path."
+        "100 % is the median of all pairs of the same locality. Less is worse, also for latency; grey is as the others, and the \
+         colours mean the same in every report.{several}{by_host} A slow row is a rank or host that is slow with everybody, a single \
+         slow cell a path."
     )
+}
+
+/// The measure of the slowest pair; without one the rate of one direction, else what there is.
+fn worst_measure(view: &PairsView) -> Measure {
+    let first = view.slow.first().map(|slow| slow.measure);
+    let has = |measure: &Measure| view.middles.iter().any(|locality| locality[*measure as usize].is_some());
+    first.unwrap_or_else(|| [Measure::OneWay, Measure::BothWays].into_iter().find(has).unwrap_or(Measure::Latency))
 }
 
 fn heading(view: &PairsView, measure: Measure) -> String {
@@ -117,28 +129,33 @@ fn heat_map(
             cells[index][index] = Cell::Nothing;
         }
     }
-    let mut keep = |a: usize, b: usize, cell: Cell| {
-        let worse = cells[a][b].worse(cell);
-        (cells[a][b], cells[b][a]) = (worse, worse);
-    };
+    let mut hovers = vec![vec![String::new(); members.len()]; members.len()];
+    let few = members.len() <= MAX_RANKS;
     for pair in &view.pairs {
         let (a, b) = (member_of[pair.a], member_of[pair.b]);
-        if let Some(percent) = references.percent(view, pair, measure) {
-            keep(a, b, Cell::Percent(percent));
-        } else if let Some(cell) = spoilt.get(&(view.ranks[pair.a].rank, view.ranks[pair.b].rank)) {
-            keep(a, b, *cell);
+        let value = pair.values[measure as usize];
+        let spoilt = spoilt.get(&(view.ranks[pair.a].rank, view.ranks[pair.b].rank)).copied();
+        let Some(cell) = value.map(|value| Cell::Percent(measure.goodness(value.percent))).or(spoilt) else { continue };
+        if cells[a][b].worse(cell) == cells[a][b] {
+            continue;
         }
+        let shown = value.map_or_else(String::new, |value| format!(": {}", measure.shown(value.value)));
+        let share = references.share(view, pair, measure).filter(|_| few);
+        let share = share.map_or_else(String::new, |share| format!(", {share}"));
+        let hover = format!("{}, {}{shown}{share}", members[a].label, members[b].label);
+        (cells[a][b], cells[b][a]) = (cell, cell);
+        (hovers[a][b], hovers[b][a]) = (hover.clone(), hover);
     }
     let begins = (1..members.len())
         .filter(|index| members[*index].node != members[index - 1].node && members.len() == view.ranks.len());
     let begins = begins.collect();
-    let reference = references.short(view, measure);
+    let reference = "the median".to_owned();
     let title = format!("{}, % of {reference}", measure.name());
     let slow = view.slow.iter().filter(|slow| slow.measure == measure).count();
     let description =
         format!("{}; {}. The worst pairs are in the table below.", view.sentence(), counted(slow, "slow pair"));
     let labels = members.iter().map(|member| member.label.clone()).collect();
-    HeatMap { title, description, reference, labels, cells, begins }
+    HeatMap { title, description, reference, labels, cells, hovers, begins }
 }
 
 /// Pairs of rounds that failed or received wrong data.

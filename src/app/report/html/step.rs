@@ -27,7 +27,10 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
             .whole_in("`commgauge report --format json` has every step");
         blocks.push(Block::Table(table));
     }
+    let names: Vec<String> = steps.iter().map(|(name, _)| name.clone()).collect();
     for (index, (name, shown)) in steps.into_iter().enumerate() {
+        let is_alone = names.iter().filter(|other| **other == name).count() == 1;
+        let name = if is_alone { name } else { format!("{name}, step {} of {}", index + 1, names.len()) };
         if index == 0 {
             blocks.push(Block::heading(name));
             blocks.extend(shown);

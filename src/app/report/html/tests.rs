@@ -2,16 +2,27 @@
 
 use super::*;
 use commgauge_analysis::cost::{FitOptions, Measurements, fit};
-use commgauge_analysis::verdict::{ConsistencyRule, GateRule, LoadedRecord, consistency, gate};
+use commgauge_analysis::verdict::{
+    AgainstLimit, ConsistencyRule, Decision, GateRule, LoadedRecord, Metric, Verdict, consistency, gate,
+};
 use commgauge_model::record::Record;
+use commgauge_model::record::line::{CaseFacts, EndStatus};
 use serde_json::Value;
 
 const SAMPLE: &str = include_str!("../../../../tests/data/sample-record.jsonl");
 const HOSTILE: &str = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\"'&amp;{{7*7}}\u{202e}\u{7}";
 
-fn page(record: &Record) -> String {
+fn gate_of(record: &Record) -> Verdict {
     let loaded = [LoadedRecord { path: "a<b>.jsonl".into(), record: record.clone() }];
-    let verdict = gate(&loaded, None, &GateRule { confidence: 0.95, allowed: Vec::new() }).unwrap();
+    gate(&loaded, None, &GateRule { confidence: 0.95, allowed: Vec::new() }).unwrap()
+}
+
+fn page(record: &Record) -> String {
+    page_judged(record, Some(&gate_of(record)))
+}
+
+fn page_judged(record: &Record, verdict: Option<&Verdict>) -> String {
+    let loaded = [LoadedRecord { path: "a<b>.jsonl".into(), record: record.clone() }];
     let consistent = consistency(&loaded, ConsistencyRule::default(), &[]);
     let fitted = Measurements::of([("a<b>.jsonl", record)])
         .and_then(|all| fit(&all, FitOptions { resamples: 0, ..FitOptions::default() }));
@@ -19,7 +30,8 @@ fn page(record: &Record) -> String {
     html(&HtmlInput {
         runs: &runs,
         base: &[],
-        verdict: Some(&verdict),
+        machine: None,
+        verdict,
         comparison: None,
         consistency: consistent.as_ref().map_err(ToString::to_string),
         selftest: None,
@@ -70,12 +82,20 @@ fn texts(value: &Value, path: String, found: &mut Vec<String>) {
     }
 }
 
+/// The page without its script, of which a test compares the hash.
+fn without_script(text: &str) -> String {
+    let (before, rest) = text.split_once("<script>").expect("a script");
+    let (script, after) = rest.split_once("</script>").expect("its end");
+    assert_eq!(script, include_str!("../../../../reports/templates/report.js"));
+    format!("{before}{after}")
+}
+
 #[test]
 fn nothing_hostile_in_any_text_of_a_record_gets_through() {
     let mut lines = sample_lines();
     let poisoned: usize = lines.iter_mut().map(poison).sum();
     assert!(poisoned > 40, "{poisoned} texts are hostile");
-    let text = page(&record(&lines));
+    let text = without_script(&page(&record(&lines)));
     for forbidden in ["<img", "<script", "</script", "onerror=alert(1)>", "49", "\u{202e}", "\u{7}", "a<b>", "<looked>"]
     {
         let harmless = forbidden == "49";
@@ -86,8 +106,8 @@ fn nothing_hostile_in_any_text_of_a_record_gets_through() {
 }
 
 #[test]
-fn a_page_requests_nothing_and_runs_no_script() {
-    let text = page(&record(&sample_lines()));
+fn a_page_requests_nothing_and_runs_no_script_but_its_own() {
+    let text = without_script(&page(&record(&sample_lines())));
     for forbidden in
         ["<script", " onclick", " onload", "javascript:", "http://", "https://", "@import", "url(", " style="]
     {
@@ -99,13 +119,15 @@ fn a_page_requests_nothing_and_runs_no_script() {
 }
 
 #[test]
-fn the_policy_allows_the_very_style_sheet_of_the_page() {
+fn the_policy_allows_the_very_style_sheet_and_script_of_the_page() {
     use base64::Engine;
     use sha2::Digest;
     let text = page(&record(&sample_lines()));
-    let style = text.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
-    let hash = base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(style));
-    assert!(text.contains(&format!("'sha256-{hash}'")), "{hash}");
+    for (kind, tag) in [("style-src", "style"), ("script-src", "script")] {
+        let inside = text.split_once(&format!("<{tag}>")).unwrap().1.split_once(&format!("</{tag}>")).unwrap().0;
+        let hash = base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(inside));
+        assert!(text.contains(&format!("{kind} 'sha256-{hash}';")), "{tag} {hash}");
+    }
 }
 
 #[test]
@@ -152,14 +174,103 @@ fn an_empty_record_still_makes_a_page() {
 }
 
 #[test]
-fn many_rows_are_capped_and_counted() {
+fn every_row_is_on_the_page() {
     let mut many = record(&sample_lines());
     let facts = many.plan.cases[0].clone();
     many.cases.clear();
-    many.plan.cases = vec![facts; 1_500];
+    many.plan.cases = (0..1_500).map(|row| CaseFacts { name: format!("row-{row}!"), ..facts.clone() }).collect();
     let text = page(&many);
-    assert!(text.contains("1000 of 1500 rows"), "the rest is counted");
-    assert!(text.contains("--format csv` has every row"));
+    let rows = text.split_once("<section id=\"rows\"").unwrap().1;
+    for row in 0..1_500 {
+        assert_eq!(rows.matches(&format!("row-{row}!")).count(), 1, "row {row}");
+    }
+    assert!(rows.contains("1250 more rows, as text") && rows.contains("The same in all rows: axis "), "{rows}");
+}
+
+/// A complete run whose rows are as they should be.
+fn complete() -> Record {
+    use crate::report::step::tests::{USUAL, record};
+    let mut record = record(&USUAL);
+    if let Some(end) = &mut record.end {
+        (end.status, end.error, end.exit_code) = (EndStatus::Complete, None, 0);
+    }
+    record.header.warnings.clear();
+    assert_eq!(View::new(&record).exit_code(), 0);
+    record
+}
+
+#[test]
+fn the_first_screen_has_the_rows_that_failed_with_what_was_measured_and_required_and_the_next_command() {
+    let record = complete();
+    let mut verdict = gate_of(&record);
+    let limit = |metric, limit: f64, median: f64| AgainstLimit {
+        metric,
+        limit,
+        median: Some(median),
+        lower_bound: None,
+        upper_bound: None,
+        place: "m.toml:1".into(),
+        source: "<nobody>".into(),
+        date: "2026".into(),
+        algorithm: None,
+        version: None,
+    };
+    let limits = [
+        (Decision::Pass, limit(Metric::LatencySeconds, 1e-3, 1e-4)),
+        (Decision::Fail, limit(Metric::LatencySeconds, 1e-3, 1.2e-3)),
+        (Decision::Fail, limit(Metric::BusBandwidthBytesPerSecond, 240e9, 60e9)),
+    ];
+    for (row, (decision, limit)) in verdict.rows.iter_mut().zip(limits) {
+        row.decision = Some(decision);
+        row.reasons = vec!["6 of 6 replicates are beyond the limit".into()];
+        row.against_limit = Some(limit);
+    }
+    (verdict.exit_code, verdict.troubles) = (1, Vec::new());
+    let text = page_judged(&record, Some(&verdict));
+    assert!(text.contains("<title>FAIL: 2 rows failed · "), "the tab says it: {text}");
+    let (first, _) = text.split_once("<nav").expect("the first screen ends with the list of sections");
+    let (names, at) = (&verdict.rows, |part: &str| first.find(part).unwrap_or_else(|| panic!("{part} in {first}")));
+    assert!(at(&names[2].name) < at(&names[1].name), "the worst first");
+    assert!(!first.contains(&format!("<td>{}</td>", names[0].name)), "what passed is not there");
+    for cells in [
+        "<td class=\"n\">60.0 GB/s</td><td class=\"n\">≥ 240 GB/s</td><td class=\"n\">-75.0 %</td>",
+        "<td class=\"n\">1.20 ms</td><td class=\"n\">≤ 1.00 ms</td><td class=\"n\">+20.0 %</td>",
+        "<dt>why</dt><dd>6 of 6 replicates are beyond the limit</dd>",
+        "<pre class=\"command\"><code>commgauge ",
+        "<div class=\"badge bad\">",
+    ] {
+        at(cells);
+    }
+}
+
+#[test]
+fn a_complete_run_is_green_only_without_warnings() {
+    let green = |text: &str| text.contains("<div class=\"badge good\"><p class=\"what\">Was everything measured?");
+    let mut run = complete();
+    let text = page_judged(&run, None);
+    assert!(green(&text) && text.contains("COMPLETE, NOT JUDGED"), "{text}");
+    run.header.warnings.push("8 ranks on 4 cores".into());
+    let text = page_judged(&run, None);
+    assert!(!green(&text) && text.contains("COMPLETE, WITH WARNINGS"), "{text}");
+    let (first, _) = text.split_once("<nav").unwrap();
+    assert!(first.contains("<div class=\"badge unsure\">") && first.contains("<dd>8 ranks on 4 cores</dd>"), "{first}");
+    assert!(first.contains("1 warning"), "{first}");
+}
+
+#[test]
+fn no_two_headings_of_a_page_with_steps_are_alike() {
+    let text = page(&complete());
+    let mut heads: Vec<&str> = Vec::new();
+    for (open, close) in [("<h3>", "</h3>"), ("<summary>", "</summary>"), ("<caption>", "</caption>")] {
+        let mut of_kind: Vec<&str> =
+            text.split(open).skip(1).filter_map(|rest| Some(rest.split_once(close)?.0)).collect();
+        let all = of_kind.len();
+        of_kind.sort_unstable();
+        of_kind.dedup();
+        assert_eq!(of_kind.len(), all, "{of_kind:?}");
+        heads.extend(of_kind);
+    }
+    assert!(heads.len() > 12, "{heads:?}");
 }
 
 #[test]
@@ -189,6 +300,7 @@ fn a_comparison_shows_curves_and_how_many_false_alarms_are_to_be_expected() {
     let text = html(&HtmlInput {
         runs: &runs,
         base: &old,
+        machine: None,
         verdict: None,
         comparison: Some(&verdict),
         consistency: Err("not asked".into()),

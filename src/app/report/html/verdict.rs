@@ -5,8 +5,11 @@ use crate::report::document::{Badge, Block, Tone};
 use crate::report::verdict::{coverage, rows, thresholds, tone, troubles};
 use crate::report::view::View;
 use commgauge_analysis::verdict::locate::Suspects;
-use commgauge_analysis::verdict::{Question, Row, Verdict};
+use commgauge_analysis::verdict::{Decision, Question, Row, Verdict};
 use commgauge_base::units::{counted, three_digits};
+
+/// Judged rows up to which those that passed are listed with the others.
+const MAX_PASSED: usize = 200;
 
 /// The section.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
@@ -28,7 +31,8 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         let machine = verdict.machine.as_deref().unwrap_or("no machine file");
         if !judged.is_empty() {
             let title = format!("Judged rows, against {machine}");
-            blocks.push(Block::Table(rows(verdict.question, title, &judged)));
+            let (shown, note) = without_many_passes(&judged);
+            blocks.push(Block::Table(rows(verdict.question, title, &shown).noted(note)));
         }
     }
     let judging: Vec<&Verdict> = input.verdict.into_iter().chain(input.comparison).collect();
@@ -53,6 +57,16 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let sentences: Vec<String> = input.runs.iter().map(|run| run.view.summary()).chain(pairs).collect();
     blocks.push(Block::list(sentences));
     blocks
+}
+
+/// All rows; of very many only those that did not pass, and a sentence on where the others are.
+pub(super) fn without_many_passes<'a>(rows: &[&'a Row]) -> (Vec<&'a Row>, String) {
+    let passed = rows.iter().filter(|row| matches!(row.decision, Some(Decision::Pass) | None)).count();
+    if rows.len() <= MAX_PASSED {
+        return (rows.to_vec(), String::new());
+    }
+    let others = rows.iter().filter(|row| !matches!(row.decision, Some(Decision::Pass) | None)).copied().collect();
+    (others, format!("{passed} rows that did not fail are not repeated here: All rows has the verdict on each."))
 }
 
 /// Upper bound on the false alarms of the verdict on a healthy machine.
@@ -113,17 +127,21 @@ fn badge(question: &str, verdict: &Verdict) -> Badge {
 
 fn measured(name: &str, view: &View, several: bool) -> Badge {
     let code = view.exit_code();
+    let warnings = view.serious_warnings().count();
     let (tone, answer) = match code {
+        0 if warnings > 0 => (Tone::Unsure, "COMPLETE, WITH WARNINGS"),
+        0 if view.header.backend.synthetic => (Tone::Plain, "COMPLETE, SYNTHETIC"),
         0 => (Tone::Good, "COMPLETE"),
         4 => (Tone::Bad, "WRONG DATA"),
         5 | 6 => (Tone::Bad, "FAILED"),
         _ if view.running => (Tone::Unsure, "STILL RUNNING"),
         _ => (Tone::Unsure, "INCOMPLETE"),
     };
+    let warned = if warnings > 0 { format!("; {}", counted(warnings, "warning")) } else { String::new() };
     let question =
         if several { format!("Was everything measured? {name}") } else { "Was everything measured?".to_owned() };
     let short = view.rows.iter().filter(|row| row.is_incomplete()).count();
     let lacking = if short > 0 { format!("; {} without all replicates", counted(short, "row")) } else { String::new() };
-    let detail = format!("{}{lacking} (exit code {code})", view.summary());
+    let detail = format!("{}{lacking}{warned} (exit code {code})", view.summary());
     Badge { tone, question, answer: answer.to_owned(), detail }
 }

@@ -31,7 +31,8 @@ fn first_of(view: &View, what: &str, wanted: fn(&Status) -> bool) -> Option<Stri
     Some(format!("{what} {cases}: {}: {reason}", first.facts.name))
 }
 
-fn ending(view: &View) -> Option<String> {
+/// How a run ended other than complete.
+pub(in crate::report) fn ending(view: &View) -> Option<String> {
     let Some(end) = &view.end else {
         let text =
             if view.running { "the run is still going on" } else { "the record has no end: the run was cut off" };

@@ -8,6 +8,7 @@ mod json;
 pub(super) mod tests;
 mod text;
 
+pub(super) use alarms::ending;
 pub use costs::{Costs, FamilyCost};
 pub(super) use json::JsonCosts;
 pub(super) use text::document;

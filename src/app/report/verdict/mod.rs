@@ -11,7 +11,7 @@ mod words;
 
 pub(super) use curves::document as curves;
 pub(super) use document::{findings, rows, tone, troubles};
-pub(super) use words::{coverage, thresholds, value};
+pub(super) use words::{coverage, decision, thresholds, value};
 
 use super::document::{Terminal, escaped_markdown, markdown};
 use commgauge_analysis::verdict::Verdict;

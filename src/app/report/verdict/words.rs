@@ -40,7 +40,7 @@ pub(in crate::report) fn coverage(verdict: &Verdict) -> Vec<String> {
 }
 
 /// A row's decision in a word.
-pub(super) fn decision(row: &Row) -> &'static str {
+pub(in crate::report) fn decision(row: &Row) -> &'static str {
     row.decision.map_or("not judged", |decision| decision.name())
 }
 

@@ -1,0 +1,103 @@
+// Tables that can be searched and sorted, with the rows that follow them as text; and everything open on paper. The page reads
+// without it, and it asks for nothing.
+(() => {
+'use strict';
+const PAGE = 250, FEW = 10;
+const units = {KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40, MB: 1e6, GB: 1e9, ns: 1e-9, us: 1e-6, ms: 1e-3,
+  'kB/s': 1e3, 'MB/s': 1e6, 'GB/s': 1e9, 'TB/s': 1e12};
+const words = new Intl.Collator('en', {numeric: true}).compare;
+// The first number of a cell in base units; cells without one come last.
+const number = text => {
+  const found = /(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?:\.\.[-+\d.]+)?\s*([A-Za-z/]*)/.exec(text);
+  return found ? found[1] * (units[found[2]] || 1) : NaN;
+};
+const numbers = (a, b) => isNaN(a) ? (isNaN(b) ? 0 : 1) : isNaN(b) ? -1 : a - b;
+const make = (name, properties) => Object.assign(document.createElement(name), properties);
+const onPaper = [];
+
+const serve = box => {
+  const table = box.querySelector('table'), body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
+  const more = box.nextElementSibling && box.nextElementSibling.matches('details.more') ? box.nextElementSibling : null;
+  const lines = more ? more.querySelector('pre').textContent.trimEnd().split('\n').slice(1) : [];
+  const total = body.rows.length + lines.length;
+  if (total < 2) return;
+  let rows, found, first = 0, column = -1, way = 1;
+  const read = () => {
+    if (rows) return;
+    rows = [...body.rows].map(tr => ({tr, cells: [...tr.cells].map(cell => cell.textContent)}));
+    for (const line of lines) { const [tone, ...cells] = line.split('\t'); rows.push({tone, cells}); }
+    rows.forEach((row, at) => { row.at = at; row.text = row.cells.join('\n').toLowerCase(); });
+    found = rows;
+  };
+  const drawn = row => {
+    if (row.tr) return row.tr;
+    row.tr = make('tr', {className: row.tone});
+    row.cells.forEach((text, at) => row.tr.append(make('td', {className: heads[at].className, textContent: text})));
+    return row.tr;
+  };
+  const tools = make('p', {className: 'tools'}), count = make('span');
+  const search = make('input', {type: 'search', placeholder: 'all words, in any column'});
+  const label = make('label', {textContent: 'Search '});
+  const before = make('button', {type: 'button', textContent: 'Previous'}), after = make('button', {type: 'button', textContent: 'Next'});
+  count.setAttribute('role', 'status');
+  const say = () => {
+    const all = found ? found.length : total, last = Math.min(first + PAGE, all);
+    const of = all < total ? `${all} of ${total} rows match` : `${total} rows`;
+    count.textContent = all > PAGE ? `${of}; shown: ${first + 1} to ${last}` : of;
+    before.hidden = after.hidden = all <= PAGE;
+    before.disabled = first === 0;
+    after.disabled = last === all;
+  };
+  const show = all => { body.replaceChildren(...(all ? found : found.slice(first, first + PAGE)).map(drawn)); say(); };
+  const find = () => {
+    read();
+    const wanted = search.value.toLowerCase().split(/\s+/).filter(word => word);
+    found = rows.filter(row => wanted.every(word => row.text.includes(word)));
+    if (column >= 0) {
+      const isNumber = heads[column].classList.contains('n'), compare = isNumber ? numbers : words;
+      for (const row of found) row.key = isNumber ? number(row.cells[column] || '') : row.cells[column] || '';
+      // What has no number stays last in both directions.
+      found.sort((a, b) => (isNumber && (isNaN(a.key) || isNaN(b.key)) ? 1 : way) * compare(a.key, b.key) || a.at - b.at);
+    }
+    first = 0;
+    show();
+  };
+  heads.forEach((head, at) => {
+    const button = make('button', {type: 'button', className: 'sort'});
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener('click', () => {
+      way = column === at ? -way : 1;
+      column = at;
+      heads.forEach(other => other.removeAttribute('aria-sort'));
+      head.setAttribute('aria-sort', way > 0 ? 'ascending' : 'descending');
+      find();
+    });
+  });
+  search.addEventListener('input', find);
+  before.addEventListener('click', () => { read(); first -= PAGE; show(); });
+  after.addEventListener('click', () => { read(); first += PAGE; show(); });
+  if (total > FEW) {
+    label.append(search);
+    tools.append(label, ' ', count, ' ', before, ' ', after);
+    box.before(tools);
+    say();
+  }
+  if (more) {
+    more.remove();
+    onPaper.push(whole => { read(); show(whole); });
+  }
+};
+document.querySelectorAll('.scroll.table').forEach(serve);
+
+let opened = [];
+addEventListener('beforeprint', () => {
+  onPaper.forEach(show => show(true));
+  opened = [...document.querySelectorAll('details:not([open])')];
+  opened.forEach(part => { part.open = true; });
+});
+addEventListener('afterprint', () => {
+  opened.forEach(part => { part.open = false; });
+  onPaper.forEach(show => show(false));
+});
+})();

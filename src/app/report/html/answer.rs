@@ -1,0 +1,259 @@
+//! The first screen: the answer, the rows that failed with what was measured and what was required, who is suspected, and the
+//! command to run next. Everything in it stands below in full.
+
+use super::input::HtmlInput;
+use super::next_command::next_command;
+use crate::report::document::{Badge, Block, Column, Row, Table, Tone, optional, signed_percent};
+use crate::report::locate::by;
+use crate::report::row::Status;
+use crate::report::screen::ending;
+use crate::report::verdict::{tone, value};
+use commgauge_analysis::verdict::locate::Suspects;
+use commgauge_analysis::verdict::{AgainstBase, AgainstLimit, Decision, Metric, Verdict, most_severe};
+use commgauge_base::units::{Seconds, counted};
+
+/// Rows, suspects and warnings each on the first screen; the sections below have all.
+const MAX_ROWS: usize = 5;
+const MAX_SENTENCES: usize = 3;
+
+/// The answer of a page.
+pub(super) struct Answer {
+    /// In a few words, such as `FAIL: 3 rows failed, 1 suspect`.
+    pub words: String,
+    /// The heading of the first section.
+    pub heading: &'static str,
+    /// The section.
+    pub blocks: Vec<Block>,
+}
+
+/// A row that did not pass.
+struct NotPassed {
+    name: String,
+    measured: String,
+    threshold: String,
+    off_by: String,
+    /// How bad it is, the greater the worse; only for the order.
+    badness: f64,
+    reasons: Vec<String>,
+    tone: Tone,
+}
+
+impl Answer {
+    /// The answer to the questions of a page.
+    pub fn of(input: &HtmlInput) -> Answer {
+        let code = overall(input);
+        let mut failed = failed(input);
+        let undecided = if failed.is_empty() { judged(input, Decision::Inconclusive) } else { Vec::new() };
+        let warnings: Vec<&String> = input.runs.iter().flat_map(|run| run.view.serious_warnings()).collect();
+        let suspects = input.suspects.as_ref().map_or(0, |suspects| suspects.suspects.len());
+        let counts = [(failed.len(), "row"), (suspects, "suspect"), (warnings.len(), "warning")];
+        let counts = counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| match what {
+            "row" => format!("{} failed", counted(count, what)),
+            _ => counted(count, what),
+        });
+        let counts: Vec<String> = counts.collect();
+        let word = word(input, code);
+        let words = if counts.is_empty() { word.to_owned() } else { format!("{word}: {}", counts.join(", ")) };
+        let tone = match code {
+            0 if !warnings.is_empty() => Tone::Unsure,
+            0 if input.verdict.is_none() && input.comparison.is_none() => Tone::Plain,
+            0 => Tone::Good,
+            3 | 7 if failed.is_empty() => Tone::Unsure,
+            _ => Tone::Bad,
+        };
+        let heading = match code {
+            0 => "Nothing failed",
+            3 | 7 if failed.is_empty() => "What is not decided, and why",
+            _ => "What failed, and why",
+        };
+        failed.extend(undecided);
+        let badge = Badge { tone, question: "The whole".to_owned(), answer: words.clone(), detail: detail(input) };
+        let mut blocks = vec![Block::Badges(vec![badge])];
+        blocks.extend(rows(&failed));
+        blocks.extend(facts(input, &failed, &warnings));
+        blocks.extend(next_command(input, code).map(Block::Command));
+        Answer { words, heading, blocks }
+    }
+}
+
+/// The exit code of everything together; a search for suspects that had too little to search in does not count.
+fn overall(input: &HtmlInput) -> i32 {
+    let verdicts = input.verdict.iter().chain(&input.comparison).map(|verdict| verdict.exit_code);
+    let counts = |suspects: &&Suspects| suspects.exit_code != 3 || suspects.examined.can_name_a_node();
+    let suspects = input.suspects.as_ref().ok().copied().filter(counts).map(|suspects| suspects.exit_code);
+    most_severe(verdicts.chain(suspects).chain(input.runs.iter().map(|run| run.view.exit_code())))
+}
+
+fn word(input: &HtmlInput, code: i32) -> &'static str {
+    let is_judged = input.verdict.is_some() || input.comparison.is_some();
+    let failed = input.verdict.iter().chain(&input.comparison).any(|verdict| verdict.exit_code == 1);
+    match code {
+        0 if is_judged => "PASS",
+        0 => "COMPLETE, NOT JUDGED",
+        1 if failed => "FAIL",
+        1 => "SUSPECT FOUND",
+        3 => "INCONCLUSIVE",
+        4 => "WRONG DATA",
+        5 | 6 => "RUN FAILED",
+        _ if input.runs.iter().any(|run| run.view.running) => "STILL RUNNING",
+        _ => "INCOMPLETE",
+    }
+}
+
+/// What the answer rests on.
+fn detail(input: &HtmlInput) -> String {
+    let judged = |verdict: &&Verdict| {
+        let c = &verdict.coverage;
+        let (passed, failed, unsure) = (c.rows_passed, c.rows_failed, c.rows_inconclusive);
+        let against = if verdict.question.name() == "gate" { "what is expected" } else { "the base" };
+        format!("against {against} {passed} rows passed, {failed} failed, {unsure} inconclusive")
+    };
+    let verdicts = input.verdict.iter().chain(&input.comparison).map(judged);
+    let runs = input.runs.iter().map(|run| run.view.summary());
+    verdicts.chain(runs).collect::<Vec<_>>().join("; ")
+}
+
+/// Rows with wrong data first, then those that failed, then those that missed a threshold by most.
+fn failed(input: &HtmlInput) -> Vec<NotPassed> {
+    let rows = input.runs.iter().flat_map(|run| &run.view.rows);
+    let broken = rows.filter_map(|row| {
+        let badness = match row.status {
+            Status::Wrong { .. } => f64::INFINITY,
+            Status::Failed(_) => f64::MAX,
+            _ => return None,
+        };
+        Some(NotPassed {
+            name: row.facts.name.clone(),
+            measured: row.status.label().to_owned(),
+            threshold: optional(None::<String>),
+            off_by: optional(None::<String>),
+            badness,
+            reasons: row.status.reason().map(str::to_owned).into_iter().collect(),
+            tone: Tone::Bad,
+        })
+    });
+    let mut failed: Vec<NotPassed> = broken.collect();
+    for one in [judged(input, Decision::Error), judged(input, Decision::Fail)].into_iter().flatten() {
+        // Of a row that is broken the verdict says it once more.
+        if !failed.iter().any(|known| known.name == one.name && known.badness >= f64::MAX) {
+            failed.push(one);
+        }
+    }
+    failed.sort_by(|a, b| b.badness.total_cmp(&a.badness));
+    failed
+}
+
+fn judged(input: &HtmlInput, decision: Decision) -> Vec<NotPassed> {
+    let rows = input.verdict.iter().chain(&input.comparison).flat_map(|verdict| &verdict.rows);
+    let rows = rows.filter(|row| row.decision == Some(decision));
+    let of_row = rows.map(|row| {
+        let Held { measured, threshold, off_by } = match (&row.against_limit, &row.against_base) {
+            (Some(limit), _) => Held::against_limit(limit),
+            (None, Some(base)) => Held::against_base(base),
+            (None, None) => Held::default(),
+        };
+        NotPassed {
+            name: row.name.clone(),
+            measured: optional(measured),
+            threshold: optional(threshold),
+            off_by: optional(off_by.map(signed_percent)),
+            badness: off_by.map_or(0.0, f64::abs),
+            reasons: row.reasons.clone(),
+            tone: tone(row.decision),
+        }
+    });
+    of_row.collect()
+}
+
+/// What was measured, held against what was required.
+#[derive(Default)]
+struct Held {
+    measured: Option<String>,
+    threshold: Option<String>,
+    /// Share by which the first is more than the second.
+    off_by: Option<f64>,
+}
+
+impl Held {
+    fn against_limit(limit: &AgainstLimit) -> Held {
+        let sign = if limit.metric == Metric::LatencySeconds { "≤" } else { "≥" };
+        let shown = |number| value(limit.metric, number);
+        Held {
+            measured: limit.median.map(shown),
+            threshold: Some(format!("{sign} {}", shown(limit.limit))),
+            off_by: limit.median.filter(|_| limit.limit > 0.0).map(|median| median / limit.limit - 1.0),
+        }
+    }
+
+    fn against_base(base: &AgainstBase) -> Held {
+        Held {
+            measured: base.latency_seconds_new.map(|seconds| Seconds(seconds).to_string()),
+            threshold: base.latency_seconds_base.map(|seconds| format!("{} in the base", Seconds(seconds))),
+            off_by: base.slowdown,
+        }
+    }
+}
+
+fn rows(rows: &[NotPassed]) -> Option<Block> {
+    const COLUMNS: [Column; 4] = [
+        Column::left("row", 0),
+        Column::right("measured", 0),
+        Column::right("threshold", 0),
+        Column::right("off by", 0),
+    ];
+    let first = rows.first()?;
+    let title = if first.tone == Tone::Bad { "Rows that failed, the worst first" } else { "Rows that are not decided" };
+    let cells = |row: &NotPassed| {
+        let cells = [&row.name, &row.measured, &row.threshold, &row.off_by].map(Clone::clone).to_vec();
+        Row::toned(row.tone, cells)
+    };
+    let table = Table::new(title, &COLUMNS, rows.iter().take(MAX_ROWS).map(cells));
+    Some(Block::Table(match rows.len().saturating_sub(MAX_ROWS) {
+        0 => table,
+        more => table.noted(format!("And {more} more: see the sections below, where every row can be searched for.")),
+    }))
+}
+
+/// Why, who, and what to be careful about.
+fn facts(input: &HtmlInput, rows: &[NotPassed], warnings: &[&String]) -> Option<Block> {
+    let troubles = input.verdict.iter().chain(&input.comparison).flat_map(|verdict| &verdict.troubles);
+    let ends = input.runs.iter().filter_map(|run| ending(&run.view));
+    let mut why: Vec<String> = ends.chain(troubles.map(|trouble| trouble.text.clone())).chain(reasons(rows)).collect();
+    why.dedup();
+    let suspects = input.suspects.as_ref().ok().into_iter().flat_map(|suspects| &suspects.suspects);
+    let suspects = suspects.map(|suspect| {
+        let when = if suspect.intermittent { "now and then" } else { "always" };
+        let evidence = suspect.evidence.first().map_or_else(String::new, |evidence| format!("; {evidence}"));
+        format!("{}, by {}, {when}{evidence}", suspect.name, by(suspect))
+    });
+    let warnings = warnings.iter().map(|warning| (*warning).clone()).collect();
+    let facts = [said("why", why), said("suspect", suspects.collect()), said("warning", warnings)].concat();
+    (!facts.is_empty()).then_some(Block::Facts(facts))
+}
+
+/// The first of these sentences, and how many there are more.
+fn said(label: &str, sentences: Vec<String>) -> Vec<(String, String)> {
+    let more = sentences.len().saturating_sub(MAX_SENTENCES);
+    let more = (more > 0).then(|| format!("and {more} more, below"));
+    let first = sentences.into_iter().take(MAX_SENTENCES).chain(more);
+    first.enumerate().map(|(index, text)| (if index == 0 { label.to_owned() } else { String::new() }, text)).collect()
+}
+
+/// The reasons of the rows, each once with how many rows it is about.
+fn reasons(rows: &[NotPassed]) -> Vec<String> {
+    let mut reasons: Vec<(&String, usize, &str)> = Vec::new();
+    for row in rows {
+        for reason in &row.reasons {
+            match reasons.iter_mut().find(|(known, ..)| *known == reason) {
+                Some((_, count, _)) => *count += 1,
+                None => reasons.push((reason, 1, &row.name)),
+            }
+        }
+    }
+    let sentence = |(reason, count, name): (&String, usize, &str)| match count {
+        1 => format!("{name}: {reason}"),
+        all if all == rows.len() => reason.clone(),
+        some => format!("{reason} ({} of {} rows)", some, rows.len()),
+    };
+    reasons.into_iter().map(sentence).collect()
+}
