@@ -147,10 +147,10 @@ fn judged(input: &HtmlInput, decision: Decision) -> Vec<NotPassed> {
     let rows = input.verdict.iter().chain(&input.comparison).flat_map(|verdict| &verdict.rows);
     let rows = rows.filter(|row| row.decision == Some(decision));
     let of_row = rows.map(|row| {
-        let Held { measured, threshold, off_by } = match (&row.against_limit, &row.against_base) {
-            (Some(limit), _) => Held::against_limit(limit),
-            (None, Some(base)) => Held::against_base(base),
-            (None, None) => Held::default(),
+        let Deviation { measured, threshold, off_by } = match (&row.against_limit, &row.against_base) {
+            (Some(limit), _) => Deviation::from_limit(limit),
+            (None, Some(base)) => Deviation::from_base(base),
+            (None, None) => Deviation::default(),
         };
         NotPassed {
             name: row.name.clone(),
@@ -165,28 +165,28 @@ fn judged(input: &HtmlInput, decision: Decision) -> Vec<NotPassed> {
     of_row.collect()
 }
 
-/// What was measured, held against what was required.
+/// What was measured, and what was required.
 #[derive(Default)]
-struct Held {
+struct Deviation {
     measured: Option<String>,
     threshold: Option<String>,
     /// Share by which the first is more than the second.
     off_by: Option<f64>,
 }
 
-impl Held {
-    fn against_limit(limit: &AgainstLimit) -> Held {
+impl Deviation {
+    fn from_limit(limit: &AgainstLimit) -> Deviation {
         let sign = if limit.metric == Metric::LatencySeconds { "≤" } else { "≥" };
         let shown = |number| value(limit.metric, number);
-        Held {
+        Deviation {
             measured: limit.median.map(shown),
             threshold: Some(format!("{sign} {}", shown(limit.limit))),
             off_by: limit.median.filter(|_| limit.limit > 0.0).map(|median| median / limit.limit - 1.0),
         }
     }
 
-    fn against_base(base: &AgainstBase) -> Held {
-        Held {
+    fn from_base(base: &AgainstBase) -> Deviation {
+        Deviation {
             measured: base.latency_seconds_new.map(|seconds| Seconds(seconds).to_string()),
             threshold: base.latency_seconds_base.map(|seconds| format!("{} in the base", Seconds(seconds))),
             off_by: base.slowdown,
