@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// How long the stacks of all ranks together may take.
-pub(super) const STACKS_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const STACKS_TIMEOUT: Duration = Duration::from_secs(5);
 /// A host that looks at a stack ends so long before that.
 const MARGIN: Duration = Duration::from_millis(500);
 /// Ranks whose stack is looked at.
