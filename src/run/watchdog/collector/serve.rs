@@ -7,7 +7,7 @@ use super::super::wire::{Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token};
 use super::config::Config;
 use super::connection::Connection;
 use super::process;
-use super::stacks::Stacks;
+use super::stack_answers::Stacks;
 use super::stage::{BEAT_INTERVAL, DEATH_WINDOW, NO_ANSWER_AFTER, Outcome, Stage, launcher_asks_first};
 use super::table::{Entry, RankStatus, RankTable};
 use commgauge_base::shared_memory::Segments;
