@@ -12,7 +12,7 @@ fn main() {
         exit(message.exit_code())
     });
     exit(program.execute().unwrap_or_else(|error| {
-        eprintln!("commgauge: {error}");
+        eprintln!("commgauge: {}", usage_message::written_out(error.to_string()));
         error.exit_code()
     }))
 }

@@ -153,6 +153,25 @@ fn a_rank_that_spins_outside_of_the_call_is_told_from_one_that_spins_inside_by_s
     }
 }
 
+#[test]
+fn the_stack_of_a_rank_is_in_report_record_and_output_whatever_tool_shows_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let tool = folder.path().join("eu-stack");
+    let shows = "#!/bin/sh\necho \"TID $3:\"; echo '#0  0x00007f poll'; echo \"#1  0x000001 of_process_$3\"\n";
+    std::fs::write(&tool, shows).unwrap();
+    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let record = record_in(&folder);
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+    let mut command = sweep(&record, "2:loop:40");
+    command.env("PATH", path);
+    let _alone = alone();
+    let trial = trial(command, &record, false);
+    let expected = format!("poll < of_process_{}", pids(&record)[2]);
+    assert_eq!(stack_of(trial.hang(), 2), Some(expected.as_str()), "{}", trial.stderr);
+    assert!(trial.report.contains(&format!("stack of rank 2: {expected}")), "{}", trial.report);
+}
+
 /// The functions of a rank in a report.
 fn stack_of(hang: &Value, rank: u32) -> Option<&str> {
     let place = hang["places"].as_array()?.iter().find(|place| place["rank"] == rank)?;
@@ -280,7 +299,7 @@ fn twenty_trials_of_each_fault() {
             let rank = index % 4;
             let trial = trial(sweep(&record, &format!("{rank}:{kind}:40")), &record, code == 6);
             check(&format!("{kind} {index}"), rank, state, code, &trial);
-            assert!(trial.gone_seconds < 5.0 && trial.report_seconds < 5.0, "{kind} {index}: {trial:?}");
+            assert!(trial.gone_seconds < 8.0 && trial.report_seconds < 8.0, "{kind} {index}: {trial:?}");
             eprintln!("{FAMILY}: {kind} {index}: gone after {:.2} s", trial.gone_seconds);
             report.push(trial.report_seconds);
             gone.push(trial.gone_seconds);

@@ -153,6 +153,10 @@ fn kill_at_once(folder: &Path, name: &str, ranks: u32, victims: &[usize], suspec
     victims.iter().for_each(|rank| signal(processes[*rank], "KILL"));
     let ran = ending(child, 15).ended_with(6);
     wait_until(3, "no rank runs", || still_running(&processes).is_empty());
+    // The launcher of MPICH kills the others as soon as one is gone; who was first is then not always known.
+    if FAMILY != "open-mpi" {
+        return;
+    }
     let read = lines(&record);
     assert_eq!(of_kind(&read, "hang")[0]["suspects"], suspects, "{name}: {}", ran.stderr);
     let list = ran.stderr.lines().find(|line| line.contains(" ranks died at the same time: "));

@@ -138,7 +138,7 @@ fn on_reporting_copy(exit_code: i32, print: impl FnOnce()) -> i32 {
 
 /// Reports an error that every copy of the program found before MPI started.
 fn print_error_once(error: &Error) -> i32 {
-    on_reporting_copy(error.exit_code(), || eprintln!("commgauge: {error}"))
+    on_reporting_copy(error.exit_code(), || eprintln!("commgauge: {}", usage_message::written_out(error.to_string())))
 }
 
 /// Prints help, version or a usage error on one rank only.

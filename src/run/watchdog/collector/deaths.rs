@@ -5,7 +5,7 @@
 //! first that closes the system is asked which others are dying at that moment.
 
 use super::super::message::print_message;
-use super::super::wire::{Frame, PeerKind};
+use super::super::wire::Frame;
 use super::process;
 use super::serve::Serving;
 use super::stage::{Stage, launcher_asks_first};
@@ -33,8 +33,8 @@ impl Serving {
         self.send_up(&Frame::Closed(rank));
     }
 
-    /// The ranks of this host that are dying while the first one has died. None where the launcher may have killed them: it
-    /// kills all, so that it has not begun where some go on.
+    /// The ranks of this host that are dying while the first one has died. None where the launcher may have killed them: it kills
+    /// all, so that it has not begun where some go on; and some ask ranks to end long before they kill them.
     fn dying_beside(&self, first: u32) -> Vec<u32> {
         let others = self.local().filter(|entry| entry.status == RankStatus::Live && entry.rank != first);
         let others: Vec<LocalRank> = others.map(|entry| (entry.rank, entry.process)).collect();
@@ -43,14 +43,8 @@ impl Serving {
         // Again, as a launcher that was at work meanwhile is through with all by now.
         let (late, alive): (Vec<LocalRank>, Vec<LocalRank>) = alive.into_iter().partition(is_dying);
         dying.extend(late);
-        let is_own = !alive.is_empty() || launcher_asks_first() || self.hides_deaths();
+        let is_own = !alive.is_empty() || launcher_asks_first();
         dying.into_iter().filter(|_| is_own).map(|(rank, _)| rank).collect()
-    }
-
-    /// Whether the launcher does not see the deaths of ranks before this process does.
-    fn hides_deaths(&self) -> bool {
-        let mut ranks = self.peers.iter().filter(|peer| matches!(peer.peer_kind, Some(PeerKind::Rank(_))));
-        ranks.all(|peer| peer.launcher_channel.is_some())
     }
 
     /// Notes that nothing is heard any more of the collector of another host.

@@ -15,6 +15,7 @@ mod report;
 mod run;
 mod serve;
 mod stack;
+mod stack_answers;
 mod stacks;
 mod stage;
 mod stages;

@@ -1,12 +1,9 @@
 //! State of a process of this host according to the operating system, and killing it.
 
 use super::super::marks::{COLLECTOR_VARIABLE, LAUNCH_MARK};
-use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::MetadataExt;
 
-/// Variable by which launchers of MPICH tell a rank its connection to them.
-const LAUNCHER_CHANNEL: &str = "PMI_FD";
 /// A process that has begun to end (`PF_EXITING` of the kernel, in field 9 of proc_pid_stat(5)).
 const EXITING: u64 = 0x4;
 /// SIGKILL among pending signals: bit 8 stands for signal 9.
@@ -43,16 +40,6 @@ fn is_being_killed(pid: u32) -> bool {
 fn pending_signals(status: &str) -> Option<u64> {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigPnd:"))?;
     u64::from_str_radix(mask.trim(), 16).ok()
-}
-
-/// A copy of the connection by which a rank under a launcher of MPICH is known to it. As long as a copy is open, the launcher
-/// does not see that the rank has died, and so does not kill the others before it was seen which are dying by themselves.
-/// None under other launchers, and where the system keeps processes from each other's files.
-pub(super) fn launcher_channel(pid: u32) -> Option<OwnedFd> {
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let number: i32 = String::from_utf8(variable(&environment, LAUNCHER_CHANNEL)?).ok()?.parse().ok()?;
-    let process = pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()?;
-    pidfd_getfd(process, number, PidfdGetfdFlags::empty()).ok()
 }
 
 /// Whether a process is known to be none of this launch: it runs another program, or carries the mark of another launch. Such a

@@ -7,12 +7,11 @@ use super::super::wire::{Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token};
 use super::config::Config;
 use super::connection::Connection;
 use super::process;
-use super::stacks::Stacks;
+use super::stack_answers::Stacks;
 use super::stage::{BEAT_INTERVAL, DEATH_WINDOW, NO_ANSWER_AFTER, Outcome, Stage, launcher_asks_first};
 use super::table::{Entry, RankStatus, RankTable};
 use commgauge_base::shared_memory::Segments;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::Path;
@@ -41,8 +40,6 @@ pub(super) struct Peer {
     since: Instant,
     /// When it was last heard of.
     pub(super) heard: Instant,
-    /// Keeps the launcher of a rank from seeing its death before this process did; only under some launchers.
-    pub(super) launcher_channel: Option<OwnedFd>,
 }
 
 /// A running collector.
@@ -162,15 +159,7 @@ impl Serving {
                 }
                 if let (Ok(mut connection), Ok(challenge)) = (Connection::of(stream), challenge()) {
                     connection.queue_bytes(&challenge);
-                    let launcher_channel = None;
-                    self.peers.push(Peer {
-                        connection,
-                        peer_kind: None,
-                        challenge,
-                        since: now,
-                        heard: now,
-                        launcher_channel,
-                    });
+                    self.peers.push(Peer { connection, peer_kind: None, challenge, since: now, heard: now });
                 }
             }
         }
@@ -259,7 +248,6 @@ impl Serving {
                     (entry.status, entry.last_heartbeat) = (RankStatus::Live, now);
                     entry.state.deadline_milliseconds = u32::MAX;
                 }
-                self.peers[at].launcher_channel = process::launcher_channel(hello.pid);
             }
             PeerKind::Host(host) if !known && self.is_first() && host > 0 && host < self.config.nodes => {
                 // This confirms to a host that it was accepted; no answer is expected.

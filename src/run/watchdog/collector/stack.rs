@@ -171,9 +171,8 @@ mod tests {
     fn a_tool_that_does_not_end_is_ended_at_the_deadline_and_what_it_printed_is_used() {
         let begun = Instant::now();
         let script = "echo '#0  0x1 in poll ()'; exec sleep 60";
-        let output =
-            run("sh", &["-c".to_owned(), script.to_owned()], begun + Duration::from_millis(500)).expect("a shell");
-        assert!(!output.is_whole && begun.elapsed() < Duration::from_secs(30));
+        let output = run("sh", &["-c".to_owned(), script.to_owned()], begun + Duration::from_secs(5)).expect("a shell");
+        assert!(!output.is_whole && begun.elapsed() < Duration::from_secs(50));
         assert_eq!(read(&output), Ok("poll".to_owned()));
         let nothing = |is_whole| read(&Output { tool: "gdb", text: String::new(), is_whole });
         assert_eq!(nothing(false), Err("gdb did not show it in time".to_owned()));

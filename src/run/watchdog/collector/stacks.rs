@@ -10,51 +10,17 @@ use super::table::RankStatus;
 use commgauge_base::rank_list;
 use commgauge_base::visible::visible;
 use commgauge_model::record::hang_line::{HangLine, HangReason, HangState, RankPlace};
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// How long the stacks of all ranks together may take.
-pub(super) const STACKS_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const STACKS_TIMEOUT: Duration = Duration::from_secs(5);
 /// A host that looks at a stack ends so long before that.
 const MARGIN: Duration = Duration::from_millis(500);
 /// Ranks whose stack is looked at.
 const MAX_STACKS: usize = 4;
-
-/// The stacks that are known so far, by rank.
-pub(super) struct Stacks {
-    found: BTreeMap<u32, String>,
-    /// Of how many ranks they were asked for.
-    asked: usize,
-    sender: Sender<(u32, String)>,
-    waiting: Receiver<(u32, String)>,
-}
-
-impl Default for Stacks {
-    fn default() -> Stacks {
-        let (sender, waiting) = channel();
-        Stacks { found: BTreeMap::new(), asked: 0, sender, waiting }
-    }
-}
-
-impl Stacks {
-    pub(super) fn keep(&mut self, rank: u32, text: String) {
-        // A host may speak of its own ranks alone, so that there cannot be more than ranks.
-        self.found.insert(rank, text);
-    }
-
-    pub(super) fn has_all(&self, wanted: &[u32]) -> bool {
-        wanted.iter().all(|rank| self.found.contains_key(rank))
-    }
-
-    /// Whether nobody was asked for any.
-    pub(super) fn has_none(&self) -> bool {
-        self.asked == 0
-    }
-}
 
 impl Serving {
     /// Has the hosts of the suspects look at their stacks; returns the ranks.
