@@ -3,6 +3,9 @@
 use super::document::SuspectKind;
 use super::explain::Finding;
 
+/// A link that is slow by chance is slower than its node by less than this factor, of the logarithms.
+const MOST_BY_CHANCE: f64 = 1.5;
+
 /// Replaces adapters by what is known better: the cable where one direction is slow, the device where it is slow inside its node too.
 pub(super) fn narrowed(found: Vec<Finding>, cables: &[SuspectKind]) -> Vec<Finding> {
     let suspected: Vec<SuspectKind> =
@@ -31,11 +34,21 @@ pub(super) fn narrowed(found: Vec<Finding>, cables: &[SuspectKind]) -> Vec<Findi
 /// Removes findings that a larger one explains, and intermittent findings about suspects that are always slow.
 pub(super) fn unexplained(all: Vec<Finding>) -> Vec<Finding> {
     let explains = |other: &Finding, finding: &Finding| {
-        let firm = !other.intermittent || finding.intermittent;
+        let firm = !other.intermittent || finding.intermittent || is_by_chance(finding, other);
         let same = finding.suspect == other.suspect && finding.intermittent && !other.intermittent;
         same || (firm && is_part_of(finding, other))
     };
     all.iter().filter(|finding| !all.iter().any(|other| explains(other, finding))).cloned().collect()
+}
+
+/// Whether a link that was slow in every replicate is one that a node which comes and goes met slow each time by chance: of dozens of
+/// links there is nearly always one. A link that is much slower than its node has a fault of its own.
+fn is_by_chance(finding: &Finding, other: &Finding) -> bool {
+    let of_node = matches!(
+        (&finding.suspect, &other.suspect),
+        (SuspectKind::Link { nodes, .. }, SuspectKind::Node { node }) if nodes.contains(node)
+    );
+    of_node && finding.slower < MOST_BY_CHANCE * other.slower
 }
 
 /// Whether the slowness of one suspect makes another one look slow.

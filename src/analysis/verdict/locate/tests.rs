@@ -170,3 +170,22 @@ fn a_suspect_explains_its_slow_links_and_constant_evidence_outweighs_intermitten
     let left: Vec<SuspectKind> = unexplained(all).into_iter().map(|finding| finding.suspect).collect();
     assert_eq!(left, [node, SuspectKind::Link { nodes: [1, 2], local_rank: None }]);
 }
+
+#[test]
+fn a_link_that_met_a_node_that_comes_and_goes_is_suspected_only_where_it_is_much_slower() {
+    let finding = |suspect, slower, intermittent| Finding {
+        suspect,
+        slower,
+        strength: 2.0,
+        intermittent,
+        inside: false,
+        evidence: String::new(),
+    };
+    let (node, link) = (SuspectKind::Node { node: 3 }, SuspectKind::Link { nodes: [1, 3], local_rank: None });
+    let left = |slower| -> Vec<SuspectKind> {
+        let all = vec![finding(node.clone(), 0.4, true), finding(link.clone(), slower, false)];
+        unexplained(all).into_iter().map(|finding| finding.suspect).collect()
+    };
+    assert_eq!(left(0.42), [node.clone()]);
+    assert_eq!(left(0.9), [node.clone(), link.clone()]);
+}
