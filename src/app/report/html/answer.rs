@@ -67,11 +67,13 @@ impl Answer {
             _ => "What failed, and why",
         };
         failed.extend(undecided);
-        let badge = Badge { tone, question: "The whole".to_owned(), answer: words.clone(), detail: detail(input) };
+        let badge = Badge { tone, question: "Overall".to_owned(), answer: words.clone(), detail: detail(input) };
         let mut blocks = vec![Block::Badges(vec![badge])];
         blocks.extend(rows(&failed));
         blocks.extend(facts(input, &failed, &warnings));
-        blocks.extend(next_command(input, code).map(Block::Command));
+        if let Some(command) = next_command(input, code) {
+            blocks.extend([Block::text("Run next:"), Block::Command(command)]);
+        }
         Answer { words, heading, blocks }
     }
 }
