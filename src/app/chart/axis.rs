@@ -130,11 +130,11 @@ impl Axis {
         units.iter().copied().find(|(unit, _)| largest >= *unit).unwrap_or(units[units.len() - 1])
     }
 
-    /// A value as a sentence has it: by its custom tick where there are such, else with its unit.
+    /// A value as a sentence has it: by its custom tick, or its place among them counted from one; else with its unit.
     pub(super) fn named(&self, value: f64) -> String {
         match self.ticks.iter().find(|(at, _)| *at == value) {
             Some((_, name)) => name.clone(),
-            None if !self.ticks.is_empty() => format!("{} {}", self.title, plain(value)),
+            None if !self.ticks.is_empty() => format!("{} {}", self.title, plain(value + 1.0)),
             None => self.shown(value),
         }
     }

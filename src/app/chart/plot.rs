@@ -138,7 +138,7 @@ impl Plot {
 
     /// The picture.
     pub fn draw(&self) -> Svg {
-        let mut canvas = Canvas::new(&self.title, &summary::of_plot(self));
+        let mut canvas = Canvas::new(&self.title, &self.summary());
         let mut top = frame::title(&mut canvas, &self.title, self.width);
         top += frame::legend(&mut canvas, &self.legend(), top, self.width);
         top += if self.y.title.is_empty() && self.y.ticks.is_empty() { 8.0 } else { 20.0 };
@@ -156,6 +156,22 @@ impl Plot {
         self.draw_changes(&mut canvas, &xs, room);
         frame::horizontal(&mut canvas, &self.x, &xs, room);
         canvas.finish(self.width, room.bottom + frame::foot(&self.x))
+    }
+
+    /// Each series by its ends and extremes; then reference lines and changes.
+    fn summary(&self) -> String {
+        let at = |(x, y): (f64, f64)| format!("{} at {}", self.y.shown(y), self.x.named(x));
+        let drawn = |point: &&Point| self.x.takes(point.x) && self.y.takes(point.y);
+        let series = self.series.iter().take(COLORS).filter_map(|series| {
+            let points: Vec<(f64, f64)> = series.points.iter().filter(drawn).map(|point| (point.x, point.y)).collect();
+            let crossed = series.points.iter().filter(drawn).filter(|point| point.crossed).count();
+            let crossed = if crossed > 0 { format!("; {crossed} crossed out") } else { String::new() };
+            Some(summary::named(&series.name, &(summary::course(&points, at)? + &crossed)))
+        });
+        let lines = self.lines.iter().filter(|line| !line.name.is_empty());
+        let lines = lines.filter_map(|line| Some(summary::named(&line.name, &summary::course(&line.points, at)?)));
+        let changes = self.changes.iter().map(|change| format!("Change: {}", change.label));
+        summary::joined(&self.description, series.chain(lines).chain(changes))
     }
 
     fn all_x(&self) -> impl Iterator<Item = f64> {

@@ -129,7 +129,7 @@ pub enum PlanFormat {
     Json,
     /// One line for each layout
     Csv,
-    /// A page to be sent, as one file without scripts
+    /// A page to be sent, as one file that asks for nothing
     Html,
 }
 

@@ -2,9 +2,9 @@
 //! elsewhere.
 
 use super::html_table;
+use super::markup::{attribute, escaped};
 use super::table::Tone;
 use super::{Badge, Block, Figure, Folded};
-use crate::report::text::visible;
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -35,9 +35,12 @@ impl Html {
         blocks.iter().map(|block| self.drawn(block)).collect()
     }
 
-    /// A heading that the page does not have yet: the same name below two headings gets that of its heading.
+    /// A heading that the page does not have yet: the same name below two headings gets that of its heading, and a table without
+    /// a title is called by it.
     fn unlike(&mut self, text: &str) -> String {
         let under = self.under.last().filter(|under| !under.is_empty() && *under != text);
+        let named = under.filter(|_| text.is_empty()).map(|under| format!("Table: {under}"));
+        let text = named.as_deref().unwrap_or(text);
         let below = under.map(|under| format!("{text} ({under})"));
         let numbered = (2..).map(|number| format!("{text} ({number})"));
         let mut names = std::iter::once(text.to_owned()).chain(below).chain(numbered);
@@ -100,29 +103,8 @@ impl Html {
     }
 }
 
-/// A text without control characters, and without the characters of markup.
-pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in visible(text).chars() {
-        match c {
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '&' => out += "&amp;",
-            '"' => out += "&quot;",
-            '\'' => out += "&#39;",
-            c => out.push(c),
-        }
-    }
-    out
-}
-
 fn element(name: &str, class: &str, text: &str) -> String {
     format!("<{name}{}>{}</{name}>\n", attribute("class", class), escaped(text))
-}
-
-/// An attribute; none where its value is empty.
-pub(super) fn attribute(name: &str, value: &str) -> String {
-    if value.is_empty() { String::new() } else { format!(" {name}=\"{value}\"") }
 }
 
 fn command(escaped: &str) -> String {

@@ -2,7 +2,7 @@
 //! each, which costs a browser nothing until somebody looks. The script of the page takes the lines for further rows; without
 //! it they can be read and copied as they are.
 
-use super::html::{attribute, escaped};
+use super::markup::{attribute, escaped};
 use super::table::{Row, Table, Tone};
 use std::fmt::Write;
 

@@ -7,6 +7,7 @@ mod format;
 mod html;
 mod html_table;
 mod markdown;
+mod markup;
 mod table;
 mod terminal;
 #[cfg(test)]

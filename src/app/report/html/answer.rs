@@ -67,11 +67,13 @@ impl Answer {
             _ => "What failed, and why",
         };
         failed.extend(undecided);
-        let badge = Badge { tone, question: "The whole".to_owned(), answer: words.clone(), detail: detail(input) };
+        let badge = Badge { tone, question: "Overall".to_owned(), answer: words.clone(), detail: detail(input) };
         let mut blocks = vec![Block::Badges(vec![badge])];
         blocks.extend(rows(&failed));
         blocks.extend(facts(input, &failed, &warnings));
-        blocks.extend(next_command(input, code).map(Block::Command));
+        if let Some(command) = next_command(input, code) {
+            blocks.extend([Block::text("Run next:"), Block::Command(command)]);
+        }
         Answer { words, heading, blocks }
     }
 }
@@ -220,6 +222,10 @@ fn facts(input: &HtmlInput, rows: &[NotPassed], warnings: &[&String]) -> Option<
     let ends = input.runs.iter().filter_map(|run| ending(&run.view));
     let mut why: Vec<String> = ends.chain(troubles.map(|trouble| trouble.text.clone())).chain(reasons(rows)).collect();
     why.dedup();
+    // A search that had something to search in and still cannot tell.
+    let searched = input.suspects.as_ref().ok().filter(|found| found.suspects.is_empty() && found.exit_code != 0);
+    let searched = searched.filter(|found| found.examined.can_name_a_node());
+    why.extend(searched.map(|found| found.answer.clone()));
     let suspects = input.suspects.as_ref().ok().into_iter().flat_map(|suspects| &suspects.suspects);
     let suspects = suspects.map(|suspect| {
         let when = if suspect.intermittent { "now and then" } else { "always" };

@@ -135,7 +135,8 @@ fn heat_map(
         let (a, b) = (member_of[pair.a], member_of[pair.b]);
         let value = pair.values[measure as usize];
         let spoilt = spoilt.get(&(view.ranks[pair.a].rank, view.ranks[pair.b].rank)).copied();
-        let Some(cell) = value.map(|value| Cell::Percent(measure.goodness(value.percent))).or(spoilt) else { continue };
+        let percent = value.map(|value| measure.goodness(value.percent)).filter(|percent| percent.is_finite());
+        let Some(cell) = percent.map(Cell::Percent).or(spoilt) else { continue };
         if cells[a][b].worse(cell) == cells[a][b] {
             continue;
         }
