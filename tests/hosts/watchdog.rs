@@ -312,7 +312,7 @@ fn plays_a_part_of_four_thousand_ranks() {
         let activity = r#"{"name":"case 1 of 1, replicate 0","collective":"all_reduce"}"#;
         streams[0].0.send([Frame::Activity(1, activity.into())]);
     }
-    println!("connected");
+    std::io::stdout().write_all(b"connected\n").expect("its reader lives");
     let states = |streams: &mut [_], stuck: Duration| {
         send(streams, |rank| [state(rank, 210 + u64::from(rank != HUNG_OF_CROWD), stuck, DEADLINE)]);
     };

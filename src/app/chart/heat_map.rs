@@ -120,8 +120,8 @@ impl HeatMap {
         let rows = self.labels.len();
         let numbered = rows <= MAX_SIZE_WITH_NUMBERS;
         let side = match rows {
-            ..=MAX_SIZE_WITH_LARGE_NUMBERS => 32.0,
-            ..=MAX_SIZE_WITH_NUMBERS => 24.0,
+            _ if rows <= MAX_SIZE_WITH_LARGE_NUMBERS => 32.0,
+            _ if numbered => 24.0,
             _ => 13.0,
         };
         let labels: Vec<String> = self.labels.iter().map(|label| cut(label, MAX_LABEL_CHARS)).collect();

@@ -188,7 +188,7 @@ fn sizes_within_a_factor_of_two_still_have_ticks_in_binary_units() {
     series.points = (0..5).map(|step| Point::at(f64::from((1 << 20) + step * 65536), 1e-4)).collect();
     let axes = (Axis::log("bytes_total", Unit::Bytes), Axis::linear("time", Unit::Seconds));
     let text = Plot { series: vec![series], ..Plot::new("", axes.0, axes.1) }.draw().inline();
-    assert!(text.contains(">1 MiB<") && text.contains(">1.1 MiB<"), "{text}");
+    assert!(text.contains(">1 MiB<") && text.contains(">1.2 MiB<"), "{text}");
 }
 
 #[test]

@@ -231,11 +231,13 @@ impl Planner {
             Between::Ranks => (0..nodes.ranks()).map(|rank| vec![rank]).collect(),
         };
         let inside = if pairs.inside_nodes { nodes.ranks_of().to_vec() } else { Vec::new() };
-        let inside_cases = cases_of(inside.iter().map(Vec::len).max().unwrap_or(0), false);
+        let largest = inside.iter().map(Vec::len).max().unwrap_or(0);
+        let inside_cases = cases_of(largest, false);
         // Counted before anything is made.
         let cases = cases_of(players.len(), pairs.one_at_a_time) + inside_cases + self.cases.len() as u64;
         sweep::refuse(cases > MOST_CASES as u64, &pairs.place, || {
-            format!("with all pairs of {} the run has {cases} cases, more than {MOST_CASES}", players.len())
+            let inside = if largest > 0 { format!(" and of the {largest} ranks of a node") } else { String::new() };
+            format!("with all pairs of {}{inside} the run has {cases} cases, more than {MOST_CASES}", players.len())
         })?;
         for (label, groups) in inside_rounds(&inside).into_iter().chain(pair_rounds(&players, pairs.one_at_a_time)) {
             self.groups.push(groups);

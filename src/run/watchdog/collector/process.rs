@@ -161,7 +161,9 @@ mod tests {
         assert!(!is_dying(processes[2]));
         assert!(is_dying((processes[2].0, processes[2].1 + 1)), "another process of the same number");
         children[2].kill().expect("ours");
-        children.iter_mut().for_each(|child| drop(child.wait().expect("it ends")));
+        for child in &mut children {
+            child.wait().expect("it ends");
+        }
         assert!(processes.iter().all(|process| is_dying(*process)));
     }
 }
