@@ -1,7 +1,5 @@
 //! The supported architectures. What no field of config.json states of them is in `facts`.
 
-use super::facts::{Facts, facts};
-
 /// Architectures whose config.json is understood, by `model_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it all")]
@@ -66,44 +64,4 @@ impl Family {
         Family::Granite,
         Family::Cohere2,
     ];
-
-    /// What config.json does not state.
-    pub(super) fn facts(self) -> Facts {
-        facts(self)
-    }
-
-    /// The `model_type` of config.json; the text part of a multimodal model has `_text` behind it.
-    pub fn model_type(self) -> &'static str {
-        self.facts().model_type
-    }
-
-    /// Three feed-forward matrices (gate, up, down) instead of two. A property of the architecture: `hidden_act` only names
-    /// the function, and a gpt2 with `silu` still has two matrices.
-    pub fn gated(self) -> bool {
-        self.facts().gated
-    }
-
-    /// Positions as a learned table, as GPT-2 and GPT-3 have them.
-    pub fn has_learned_positions(self) -> bool {
-        self.facts().learned_positions
-    }
-
-    /// Qwen's files state a window even if it is not in use, and have a rule of their own for which layers have it.
-    pub(super) fn is_qwen(self) -> bool {
-        matches!(
-            self,
-            Family::Qwen2
-                | Family::Qwen2Moe
-                | Family::Qwen25Vl
-                | Family::Qwen3
-                | Family::Qwen3Moe
-                | Family::Qwen3Vl
-                | Family::Qwen3VlMoe
-        )
-    }
-
-    /// Multi-head latent attention (arXiv 2405.04434).
-    pub(super) fn has_latent_attention(self) -> bool {
-        matches!(self, Family::DeepseekV2 | Family::DeepseekV3 | Family::DeepseekV32 | Family::KimiK2)
-    }
 }
