@@ -1,4 +1,4 @@
-//! What pairs of ranks are held against beside the median of their locality: the expectation of the machine file, else the bound of
+//! What pairs of ranks are compared with beside the median of their locality: the expectation of the machine file, else the bound of
 //! its links. All pairs of a measure and locality have the same kind. A machine that is slow everywhere is calm in a picture that
 //! is relative to its own median; these shares show it.
 
@@ -12,7 +12,7 @@ use commgauge_model::record::line::CaseFacts;
 use commgauge_model::workload::Style;
 use std::collections::{BTreeMap, HashMap};
 
-/// What a pair can be held against.
+/// What a pair can be compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// The limit that the machine file sets.

@@ -1,5 +1,5 @@
 //! Pairs of ranks as heat maps in per cent of the median of their locality, so that a healthy machine is calm: by rank or, where
-//! there are many, by host. One measure is open, the worst; the others are folded. What else pairs are held against is in
+//! there are many, by host. One measure is open, the worst; the others are folded. What else pairs are compared with is in
 //! `pair_reference`.
 
 use super::input::HtmlRun;
