@@ -222,14 +222,13 @@ fn sixteen_thousand_ranks_fit_into_200_megabytes_and_the_hung_one_is_named() {
 
 /// Ranks of one host, each with a connection of its own.
 const CROWD: u32 = 4_096;
-const HUNG_OF_CROWD: u32 = 3_333;
 /// Processes that play them.
 const PLAYERS: u32 = 8;
 /// Port, first rank.
 const PLAYED: &str = "COMMGAUGE_TEST_PLAYED";
 
 #[test]
-fn four_thousand_ranks_of_one_host_connect_at_one_time_and_the_hung_one_is_named() {
+fn four_thousand_ranks_of_one_host_connect_at_one_time() {
     let limit = getrlimit(Resource::Nofile);
     if limit.maximum.is_some_and(|most| most < u64::from(CROWD) + 100) {
         common::skipped("watchdog of 4,096 ranks on a host", "this system allows too few open files");
@@ -252,22 +251,13 @@ fn four_thousand_ranks_of_one_host_connect_at_one_time_and_the_hung_one_is_named
         (0..PLAYERS).map(|player| play(collector.answer.port, player * (CROWD / PLAYERS))).collect();
     // As soon as all are connected they may be gone; each player says so.
     let players: Vec<Child> = players.into_iter().map(wait_for_connections).collect();
-    let connected = begun.elapsed().as_secs_f64();
-    drop(collector.child.stdin.take());
-    let report = folder.path().join("run.hang.txt");
-    wait_until(60, "a report", || report.exists());
-    let peak = collector.peak_bytes();
+    let (connected, peak) = (begun.elapsed().as_secs_f64(), collector.peak_bytes());
+    for mut player in players {
+        player.kill().and_then(|()| player.wait()).expect("it is ours");
+    }
+    collector.child.kill().and_then(|()| collector.child.wait()).expect("it is ours");
     let said = format!("hosts_watchdog: {CROWD} ranks connected in {connected:.2} s, peak {} MB\n", peak / 1_000_000);
     let _ = std::io::stderr().write_all(said.as_bytes());
-    for player in players {
-        let output = player.wait_with_output().expect("it is ours");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    }
-    assert!(collector.child.wait().unwrap().success());
-    let text = std::fs::read_to_string(&report).unwrap();
-    let begins = format!("no progress within 60.0 s: rank {HUNG_OF_CROWD} on node-0 never entered all_reduce");
-    assert!(text.starts_with(&begins), "{}", &text[..300]);
-    assert_eq!(text.lines().filter(|line| line.ends_with("its thread runs, 99 % busy")).count(), CROWD as usize + 1);
     assert!(peak < 100_000_000, "{peak} bytes");
 }
 
@@ -306,25 +296,11 @@ fn plays_a_part_of_four_thousand_ranks() {
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).unwrap();
     let ranks = first..first + CROWD / PLAYERS;
-    let mut streams: Vec<(Peer, Vec<u32>)> =
-        ranks.map(|rank| (greet(port, PeerKind::Rank(rank)), vec![rank])).collect();
-    if first == 0 {
-        let activity = r#"{"name":"case 1 of 1, replicate 0","collective":"all_reduce"}"#;
-        streams[0].0.send([Frame::Activity(1, activity.into())]);
-    }
+    let streams: Vec<Peer> = ranks.map(|rank| greet(port, PeerKind::Rank(rank))).collect();
     std::io::stdout().write_all(b"connected\n").expect("its reader lives");
-    let states = |streams: &mut [_], stuck: Duration| {
-        send(streams, |rank| [state(rank, 210 + u64::from(rank != HUNG_OF_CROWD), stuck, DEADLINE)]);
-    };
-    states(&mut streams, Duration::ZERO);
-    states(&mut streams, DEADLINE + Duration::from_secs(1));
-    for (peer, ranks) in &mut streams {
-        read_until(peer, &Frame::Query);
-        peer.send(ranks.iter().map(|rank| detail(*rank, "its thread runs, 99 % busy")));
-    }
-    for (peer, _) in &mut streams {
-        read_until(peer, &Frame::Abort(5));
-    }
+    // It is killed once all are connected, and ends by itself where its parent is gone.
+    std::thread::sleep(PATIENCE);
+    drop(streams);
 }
 
 #[test]
