@@ -92,28 +92,37 @@ fn commgauge_run_starts_it_and_hands_on_its_flags() {
 fn four_hosts_with_one_link_at_a_quarter_show_exactly_that_pair() {
     let Some(cluster) = VirtualCluster::up_for_ranks("pairs", 4, "200mbit", &["1-3=50mbit"]) else { return };
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let record = record_in(&folder);
+    common::in_three_attempts(|attempt| slow_link_is_found(&cluster, &folder.path().join(format!("{attempt}.jsonl"))));
+}
+
+/// What is wrong with what was found: other work on the machine can slow a link for a while.
+fn slow_link_is_found(cluster: &VirtualCluster, record: &Path) -> Result<(), String> {
     let mut command = cluster.command(4, 1, PAIRS);
     command
         .arg("--record")
-        .arg(&record)
+        .arg(record)
         .args(words("--bandwidth-bytes 512K -n 6 -w 1 --replicates 2 --warm-buffers --quiet"));
     {
         let _alone = alone();
         let output = command.output().expect("bash is there");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    let report = report(&record);
+    let report = report(record);
     let pairs = &report["pairs"];
     let slow: BTreeSet<(u64, u64)> = pairs["slow"].as_array().unwrap().iter().map(ranks_of).collect();
-    assert_eq!(slow, BTreeSet::from([(1, 3)]), "{pairs:#}");
+    if slow != BTreeSet::from([(1, 3)]) {
+        return Err(format!("{slow:?}: {pairs:#}"));
+    }
     for pair in pairs["pairs"].as_array().unwrap() {
         assert_eq!(pair["locality"], "different_hosts");
         let percent = pair["bandwidth_percent_of_locality_median"].as_f64().unwrap();
         let expected = if ranks_of(pair) == (1, 3) { 18.0..35.0 } else { 70.0..130.0 };
-        assert!(expected.contains(&percent), "{pair:#}");
+        if !expected.contains(&percent) {
+            return Err(format!("{pair:#}"));
+        }
     }
     let finding =
         report["findings"].as_array().unwrap().iter().find(|text| text.as_str().unwrap().contains("ranks 1 and 3"));
     assert!(finding.is_some_and(|text| text.as_str().unwrap().contains("on host1 and host3")), "{report:#}");
+    Ok(())
 }

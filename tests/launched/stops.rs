@@ -128,8 +128,11 @@ fn a_segmentation_fault_that_another_process_sends_ends_the_launch() {
 fn ranks_that_are_killed_at_once_are_all_named_in_one_list_and_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
     let _beside = beside();
-    kill_at_once(folder.path(), "two", 4, &[1, 3], "1,3");
-    kill_at_once(folder.path(), "four", 6, &[1, 2, 3, 4], "1-4");
+    // On a busy machine the launcher may have killed all before the first one is noticed.
+    let two = |attempt| kill_at_once(folder.path(), &format!("two-{attempt}"), 4, &[1, 3], "1,3");
+    common::in_three_attempts(two);
+    let four = |attempt| kill_at_once(folder.path(), &format!("four-{attempt}"), 6, &[1, 2, 3, 4], "1-4");
+    common::in_three_attempts(four);
 }
 
 /// `scripts/watchdog-trials` runs it.
@@ -140,12 +143,13 @@ fn twenty_trials_of_four_ranks_that_are_killed_at_once() {
     let trials = std::env::var("TRIALS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
     let _alone = common::alone();
     for index in 0..trials {
-        kill_at_once(folder.path(), &format!("trial-{index}"), 6, &[1, 2, 3, 4], "1-4");
+        kill_at_once(folder.path(), &format!("trial-{index}"), 6, &[1, 2, 3, 4], "1-4").unwrap();
     }
     eprintln!("{FAMILY}: four ranks killed at once: {trials} of {trials} named all four and nobody else");
 }
 
-fn kill_at_once(folder: &Path, name: &str, ranks: u32, victims: &[usize], suspects: &str) {
+/// Who was named, where that is not who was killed.
+fn kill_at_once(folder: &Path, name: &str, ranks: u32, victims: &[usize], suspects: &str) -> Result<(), String> {
     let record = folder.join(format!("{name}.jsonl"));
     let child = start(&mut long_command(folder, &record, ranks));
     wait_for_cases(&record);
@@ -155,16 +159,20 @@ fn kill_at_once(folder: &Path, name: &str, ranks: u32, victims: &[usize], suspec
     wait_until(3, "no rank runs", || still_running(&processes).is_empty());
     // The launcher of MPICH kills the others as soon as one is gone; who was first is then not always known.
     if FAMILY != "open-mpi" {
-        return;
+        return Ok(());
     }
     let read = lines(&record);
-    assert_eq!(of_kind(&read, "hang")[0]["suspects"], suspects, "{name}: {}", ran.stderr);
+    let named = &of_kind(&read, "hang")[0]["suspects"];
+    if *named != suspects {
+        return Err(format!("{name}: {named}: {}", ran.stderr));
+    }
     let list = ran.stderr.lines().find(|line| line.contains(" ranks died at the same time: "));
     let list = list.unwrap_or_else(|| panic!("{name}: no list: {}", ran.stderr));
     for (rank, process) in processes.iter().enumerate() {
         let is_named = list.contains(&format!("rank {rank} (process {process} on "));
         assert_eq!(is_named, victims.contains(&rank), "{name}: rank {rank}: {}", ran.stderr);
     }
+    Ok(())
 }
 
 #[test]
