@@ -204,12 +204,13 @@ fn a_launch_that_is_not_as_the_run_was_is_refused_with_a_table_unless_that_is_al
         command.arg(SWEEP).args(words(flags)).args(words(more)).arg("--resume").arg(&record);
         command
     };
-    let changed = ("UCX_TLS", "tcp");
+    // Another value, and the same transports: over UCX's TCP MPICH 4.0 does not always come out of MPI_Finalize.
+    let changed = ("UCX_TLS", "all");
     let ran = Ran::of(&mut again("", changed), 40).ended_with(7);
     let ran = ran.printed_error("this launch is not as the run that wrote").printed_error("--allow-changed");
     let table: Vec<&str> = ran.stderr.lines().filter(|line| line.starts_with("  ")).collect();
     assert_eq!(table[0].split_whitespace().collect::<Vec<_>>(), ["what", "in", "the", "record", "now"], "{table:?}");
-    assert_eq!(table[1].split_whitespace().collect::<Vec<_>>(), ["transport", "none", "UCX_TLS=tcp"], "{table:?}");
+    assert_eq!(table[1].split_whitespace().collect::<Vec<_>>(), ["transport", "none", "UCX_TLS=all"], "{table:?}");
     Ran::of(&mut again("--precision 5%", ("A", "b")), 40).ended_with(7).printed_error("precision");
     Ran::of(&mut again("--cadence isolated --allow-changed", ("A", "b")), 40)
         .ended_with(7)
@@ -217,7 +218,7 @@ fn a_launch_that_is_not_as_the_run_was_is_refused_with_a_table_unless_that_is_al
     assert_eq!(std::fs::read_to_string(&record).unwrap(), cut, "refused, so untouched");
     let ran = Ran::of(&mut again("--allow-changed", changed), 40).ended_with(0);
     let output_text = words(&ran.stdout).join(" ");
-    assert!(output_text.contains("transport was none, is UCX_TLS=tcp"), "{output_text}");
+    assert!(output_text.contains("transport was none, is UCX_TLS=all"), "{output_text}");
     assert_whole(&record);
     let resume = &of_kind(&lines(&record), "resume")[0].clone();
     assert_eq!(
