@@ -128,11 +128,8 @@ fn a_segmentation_fault_that_another_process_sends_ends_the_launch() {
 fn ranks_that_are_killed_at_once_are_all_named_in_one_list_and_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
     let _beside = beside();
-    // On a busy machine the launcher may have killed all before the first one is noticed.
-    let two = |attempt| kill_at_once(folder.path(), &format!("two-{attempt}"), 4, &[1, 3], "1,3");
-    common::in_three_attempts(two);
-    let four = |attempt| kill_at_once(folder.path(), &format!("four-{attempt}"), 6, &[1, 2, 3, 4], "1-4");
-    common::in_three_attempts(four);
+    kill_at_once(folder.path(), "two", 4, &[1, 3], "1,3");
+    kill_at_once(folder.path(), "four", 6, &[1, 2, 3, 4], "1-4");
 }
 
 /// `scripts/watchdog-trials` runs it.
@@ -142,14 +139,18 @@ fn twenty_trials_of_four_ranks_that_are_killed_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let trials = std::env::var("TRIALS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
     let _alone = common::alone();
+    let mut unsure = 0;
     for index in 0..trials {
-        kill_at_once(folder.path(), &format!("trial-{index}"), 6, &[1, 2, 3, 4], "1-4").unwrap();
+        unsure += u32::from(!kill_at_once(folder.path(), &format!("trial-{index}"), 6, &[1, 2, 3, 4], "1-4"));
     }
-    eprintln!("{FAMILY}: four ranks killed at once: {trials} of {trials} named all four and nobody else");
+    eprintln!(
+        "{FAMILY}: four ranks killed at once: {trials} of {trials} named all four, and nobody else but for {unsure}"
+    );
 }
 
-/// Who was named, where that is not who was killed.
-fn kill_at_once(folder: &Path, name: &str, ranks: u32, victims: &[usize], suspects: &str) -> Result<(), String> {
+/// Whether exactly those who were killed are named. On a busy machine the launcher may have ended all before the first one is
+/// noticed, and then it is said that some may not have died by themselves.
+fn kill_at_once(folder: &Path, name: &str, ranks: u32, victims: &[usize], suspects: &str) -> bool {
     let record = folder.join(format!("{name}.jsonl"));
     let child = start(&mut long_command(folder, &record, ranks));
     wait_for_cases(&record);
@@ -159,20 +160,21 @@ fn kill_at_once(folder: &Path, name: &str, ranks: u32, victims: &[usize], suspec
     wait_until(3, "no rank runs", || still_running(&processes).is_empty());
     // The launcher of MPICH kills the others as soon as one is gone; who was first is then not always known.
     if FAMILY != "open-mpi" {
-        return Ok(());
+        return true;
     }
     let read = lines(&record);
-    let named = &of_kind(&read, "hang")[0]["suspects"];
-    if *named != suspects {
-        return Err(format!("{name}: {named}: {}", ran.stderr));
-    }
-    let list = ran.stderr.lines().find(|line| line.contains(" ranks died at the same time: "));
+    let hang = of_kind(&read, "hang")[0];
+    let is_sure = hang["launcher_may_have_ended_some"] != true;
+    assert!(!is_sure || hang["suspects"] == suspects, "{name}: {hang}: {}", ran.stderr);
+    let words =
+        if is_sure { " ranks died at the same time: " } else { " ranks died at the same time, some of them perhaps" };
+    let list = ran.stderr.lines().find(|line| line.contains(words));
     let list = list.unwrap_or_else(|| panic!("{name}: no list: {}", ran.stderr));
     for (rank, process) in processes.iter().enumerate() {
         let is_named = list.contains(&format!("rank {rank} (process {process} on "));
-        assert_eq!(is_named, victims.contains(&rank), "{name}: rank {rank}: {}", ran.stderr);
+        assert!(is_named == victims.contains(&rank) || is_named && !is_sure, "{name}: rank {rank}: {}", ran.stderr);
     }
-    Ok(())
+    is_sure
 }
 
 #[test]

@@ -25,6 +25,10 @@ pub struct HangLine {
     pub group_ranks: Option<String>,
     /// Who holds the others up, as ranges; empty where all have entered and nobody stands out.
     pub suspects: String,
+    /// Whether the launcher may have ended some of these because another one died: nothing was left that tells. Only of the host
+    /// whose watchdog decides.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub launcher_may_have_ended_some: bool,
     /// Every rank, by what it did; the ranges of all entries together are all ranks.
     pub ranks: Vec<RanksInState>,
     /// Where the first of these suspects are; where nobody stands out, the first ranks that work with a device, and those whose
@@ -142,9 +146,14 @@ impl HangLine {
             return format!("no progress{}: {}; the others are at {of}", self.waited(), self.unreachable());
         }
         match (self.reason, self.suspects.as_str()) {
-            (HangReason::Death, suspects) if self.ranks.len() == 1 => format!("{} died at {of}", self.named(suspects)),
             (HangReason::Death, suspects) => {
-                format!("{} died while the others were at {of}", self.named(suspects))
+                let while_others = if self.ranks.len() == 1 { "at" } else { "while the others were at" };
+                let some = if self.launcher_may_have_ended_some {
+                    ", or were ended by the launcher after one of them"
+                } else {
+                    ""
+                };
+                format!("{} died{some} {while_others} {of}", self.named(suspects))
             }
             (HangReason::Deadline, "") => {
                 let through = self.ranks.iter().find(|entry| entry.state == HangState::Finished);

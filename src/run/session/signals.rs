@@ -1,6 +1,7 @@
 //! Reasons for a run to stop early: signals, noticed between batches and agreed on between cases, and the time limit.
 
 use super::time_limit::{Begun, TimeLimit};
+use crate::watchdog::keep_mark_when_asked_to_end;
 use crate::world::{Located, World};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stop_signal::{StopSignal, stop_signals};
@@ -41,6 +42,8 @@ impl Signals {
                 })
                 .map_err(|cause| Error::environment(format!("cannot catch signal {signal}: {cause}")))?;
         }
+        keep_mark_when_asked_to_end()
+            .map_err(|cause| Error::environment(format!("cannot catch the signal to end: {cause}")))?;
         Ok(signals)
     }
 

@@ -6,6 +6,7 @@
 //! all ranks, writes a report, and ends all ranks. Continue with `collector`; `start` starts the watchdog.
 
 mod activity;
+mod asked_to_end;
 pub mod authentication;
 pub mod collector;
 mod deadline;
@@ -21,6 +22,7 @@ mod watched;
 pub mod wire;
 
 pub use activity::Activity;
+pub use asked_to_end::keep_mark_when_asked_to_end;
 pub use deadline::{SETUP_DEADLINE, deadline_of_product, deadline_of_replay};
 pub use marks::{COLLECTOR_VARIABLE, LAUNCH_MARK, LOST_COLLECTOR, OWN_DEADLINE};
 pub use start::{Setup, start};

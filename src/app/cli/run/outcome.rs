@@ -3,7 +3,7 @@
 //! Launchers change the exit code of a rank, so the record takes precedence, and without its end line nothing is a
 //! success.
 
-use super::record_state::{Hang, RecordState};
+use super::record_state::{OutOfMemoryKills, RecordState};
 use super::unwatched::own_deadline;
 use crate::launch::{Cause, Death, Ending, Reported, advice, deaths};
 use commgauge_base::units::Seconds;
@@ -148,10 +148,8 @@ fn launcher_end(ending: &Ending) -> String {
 
 fn describe_deaths(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String>) {
     let ranks = record_state.header.as_deref().unwrap_or_default();
-    let suspects = match &record_state.hang {
-        Some(Hang { reason: HangReason::Death, suspects }) => suspects.as_slice(),
-        _ => &[],
-    };
+    let hang = record_state.hang.as_ref().filter(|hang| hang.reason == HangReason::Death);
+    let suspects = hang.map_or(&[][..], |hang| hang.suspects.as_slice());
     let is_cause = |death: &Death| match death.reported {
         Reported::First => true,
         Reported::All => suspects.is_empty() || death.rank.is_some_and(|rank| suspects.contains(&rank)),
@@ -159,7 +157,8 @@ fn describe_deaths(ending: &Ending, record_state: &RecordState, sentences: &mut 
     let mut causes: Vec<Death> = deaths(&ending.output).into_iter().filter(is_cause).collect();
     let known: Vec<&RankFacts> = ranks.iter().filter(|facts| suspects.contains(&facts.rank)).collect();
     if suspects.len() > 1 && !known.is_empty() {
-        sentences.push(died_together(&known, &causes, &record_state.out_of_memory_kills));
+        let is_sure = hang.is_none_or(|hang| !hang.launcher_may_have_ended_some);
+        sentences.push(died_together(&known, is_sure, &causes, &record_state.out_of_memory_kills));
         // Of MPICH no rank is known, which then is one of the list.
         causes.retain(|death| death.rank.is_some_and(|rank| !suspects.contains(&rank)));
     }
@@ -175,7 +174,7 @@ fn describe_deaths(ending: &Ending, record_state: &RecordState, sentences: &mut 
                     let exited: Vec<&RankFacts> = ranks.iter().filter(|facts| several.contains(&facts.pid)).collect();
                     sentences.push(format!(
                         "one of these ended badly, and the others with it: {}",
-                        listed(exited.into_iter().map(named))
+                        listed(exited.into_iter().map(|facts| named(facts, "")))
                     ));
                     continue;
                 }
@@ -189,18 +188,20 @@ fn describe_deaths(ending: &Ending, record_state: &RecordState, sentences: &mut 
     sentences.extend(advice(&ending.output).map(str::to_owned));
 }
 
-/// One list of ranks that died at one time, with the causes that the launcher names.
-fn died_together(victims: &[&RankFacts], causes: &[Death], kills: &(String, u64)) -> String {
+/// One list of ranks that died at one time, with the causes that the launcher names. Where it is not sure that all died by
+/// themselves, it says so.
+fn died_together(victims: &[&RankFacts], is_sure: bool, causes: &[Death], kills: &OutOfMemoryKills) -> String {
     let cause_of = |facts: &RankFacts| causes.iter().find(|death| death.rank == Some(facts.rank)).map(|of| of.cause);
     let with_cause = |facts: &&RankFacts| match cause_of(facts) {
-        Some(Cause::Signal(signal)) => format!("{}, killed by {})", opened(facts), signal_name(signal)),
-        Some(Cause::Exit(code)) => format!("{}, exit code {code})", opened(facts)),
-        None => named(facts),
+        Some(Cause::Signal(signal)) => named(facts, &format!(", killed by {}", signal_name(signal))),
+        Some(Cause::Exit(code)) => named(facts, &format!(", exit code {code}")),
+        None => named(facts, ""),
     };
     let list = listed(victims.iter().map(with_cause));
     let killed = victims.iter().find(|facts| cause_of(facts) == Some(Cause::Signal(9)));
     let why = killed.map_or_else(String::new, |facts| out_of_memory(Some(&facts.host), kills));
-    format!("{} ranks died at the same time: {list}{why}", victims.len())
+    let perhaps = if is_sure { "" } else { ", some of them perhaps ended by the launcher after one had died" };
+    format!("{} ranks died at the same time{perhaps}: {list}{why}", victims.len())
 }
 
 /// `rank 1 (process 4711 on node-a), rank 3 (process 4713 on node-a)`; of many the first few.
@@ -212,18 +213,13 @@ fn listed(all: impl Iterator<Item = String>) -> String {
     list.join(", ")
 }
 
-/// `rank 1 (process 4711 on node-a)`.
-fn named(facts: &RankFacts) -> String {
-    format!("{})", opened(facts))
-}
-
-/// The same without its last parenthesis.
-fn opened(facts: &RankFacts) -> String {
-    format!("rank {} (process {} on {}", facts.rank, facts.pid, facts.host)
+/// `rank 1 (process 4711 on node-a, killed by SIGKILL)`, with a cause as it stands behind the host, or none.
+fn named(facts: &RankFacts, cause: &str) -> String {
+    format!("rank {} (process {} on {}{cause})", facts.rank, facts.pid, facts.host)
 }
 
 /// `rank 1 (process 4711 on node-a) was killed by signal 9 (SIGKILL)`, completed from the record's rank map.
-fn describe(death: &Death, ranks: &[RankFacts], kills: &(String, u64)) -> String {
+fn describe(death: &Death, ranks: &[RankFacts], kills: &OutOfMemoryKills) -> String {
     let facts = ranks.iter().find(|facts| match (death.rank, death.pid) {
         (Some(rank), _) => facts.rank == rank,
         (None, Some(pid)) => facts.pid == pid && death.host.as_ref().is_none_or(|host| same_host(host, &facts.host)),
@@ -247,10 +243,11 @@ fn describe(death: &Death, ranks: &[RankFacts], kills: &(String, u64)) -> String
 }
 
 /// What a rank that was killed by SIGKILL on this host may have died of.
-fn out_of_memory(host: Option<&str>, (here, kills): &(String, u64)) -> String {
-    if *kills > 0 && host.is_some_and(|host| same_host(host, here)) {
+fn out_of_memory(host: Option<&str>, kills: &OutOfMemoryKills) -> String {
+    let OutOfMemoryKills { host: here, processes } = kills;
+    if *processes > 0 && host.is_some_and(|host| same_host(host, here)) {
         return format!(
-            "; {here} ran out of memory meanwhile: the system killed {kills} of its processes for that (see dmesg). Take smaller \
+            "; {here} ran out of memory meanwhile: the system killed {processes} of its processes for that (see dmesg). Take smaller \
              sizes or fewer ranks on a host, or raise the limit of the container or job"
         );
     }

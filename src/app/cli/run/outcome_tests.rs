@@ -1,5 +1,6 @@
 //! The exit code and the messages that follow from launcher and record.
 
+use super::super::record_state::Hang;
 use super::*;
 
 const OPEN_MPI: &str = "mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed).\n";
@@ -29,6 +30,10 @@ fn check(code: Option<i32>, interrupted_by: Option<i32>, output: &str, end: Opti
     check_with(code, interrupted_by, output, end, (&[], &[]))
 }
 
+fn hang(reason: HangReason, suspects: &[u32]) -> Hang {
+    Hang { reason, suspects: suspects.to_vec(), launcher_may_have_ended_some: false }
+}
+
 fn check_with(
     code: Option<i32>,
     interrupted_by: Option<i32>,
@@ -45,9 +50,12 @@ fn check_with(
         planned: Some(80),
         cases: 12,
         end,
-        out_of_memory_kills: ("vm".to_owned(), u64::from(output.contains("no memory"))),
+        out_of_memory_kills: OutOfMemoryKills {
+            host: "vm".to_owned(),
+            processes: u64::from(output.contains("no memory")),
+        },
         first_exit: first_exit.to_vec(),
-        hang: (!died.is_empty()).then(|| Hang { reason: HangReason::Death, suspects: died.to_vec() }),
+        hang: (!died.is_empty()).then(|| hang(HangReason::Death, died)),
         is_unwatched: false,
     };
     let verdict = conclude(&ending, &record_state);
@@ -160,7 +168,7 @@ fn ranks_that_the_launcher_ended_because_of_another_are_not_blamed() {
     assert!(!text.contains("rank 0"), "{text}");
     let text = check_with(Some(9), None, output, end(EndStatus::Failed, 6), (&[], &[7])).1;
     assert!(!text.contains("SIGKILL"), "the suspect ended by itself: {text}");
-    let hang = Some(Hang { reason: HangReason::Deadline, suspects: vec![1] });
+    let hang = Some(hang(HangReason::Deadline, &[1]));
     let record_state = RecordState { hang, end: end(EndStatus::Failed, 5), ..RecordState::default() };
     let ending = Ending { code: Some(5), output: output.into(), ..Ending::default() };
     let verdict = conclude(&ending, &record_state);
@@ -185,6 +193,17 @@ fn ranks_that_died_together_are_one_list_with_the_causes_that_are_known() {
         assert!(text.contains(&format!("\n2 ranks died at the same time: {list}")), "{text}");
         assert_eq!(text.matches("rank 1 (").count(), 1, "each once: {text}");
     }
+}
+
+#[test]
+fn where_the_launcher_may_have_ended_some_of_a_list_it_says_so() {
+    let hang = Some(Hang { launcher_may_have_ended_some: true, ..hang(HangReason::Death, &[0, 1]) });
+    let header = Some(vec![rank(0), rank(1)]);
+    let record_state = RecordState { hang, header, end: end(EndStatus::Failed, 6), ..RecordState::default() };
+    let ending = Ending { code: Some(137), output: OPEN_MPI.into(), ..Ending::default() };
+    let text = conclude(&ending, &record_state).sentences.join("\n");
+    let list = "2 ranks died at the same time, some of them perhaps ended by the launcher after one had died: rank 0 (";
+    assert!(text.contains(list), "{text}");
 }
 
 #[test]

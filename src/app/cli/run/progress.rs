@@ -1,7 +1,7 @@
 //! Reports the progress of a launch from the growing record: a bar on a terminal, else a line for every tenth.
 
 use super::deadlines::Deadlines;
-use super::record_state::RecordState;
+use super::record_state::{OutOfMemoryKills, RecordState};
 use crate::cli::live::{new_bar, write_above};
 use crate::launch::{Watch, first_exit, host};
 use crate::report::LiveRows;
@@ -116,8 +116,8 @@ impl<'a> Progress<'a> {
     pub(super) fn finish(mut self) -> Followed {
         self.segments.remove_left();
         let kills = host::out_of_memory_kills().zip(self.out_of_memory_kills);
-        self.record_state.out_of_memory_kills =
-            (host::name(), kills.map_or(0, |(now, before)| now.saturating_sub(before)));
+        let processes = kills.map_or(0, |(now, before)| now.saturating_sub(before));
+        self.record_state.out_of_memory_kills = OutOfMemoryKills { host: host::name(), processes };
         self.record_state.first_exit = self.first_exit.and_then(|exited| exited.try_recv().ok()).unwrap_or_default();
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -5,6 +5,13 @@ use commgauge_model::record::hang_line::HangReason;
 use commgauge_model::record::line::{End, EndStatus, RankFacts};
 use commgauge_model::record::{Line, Record};
 
+/// Processes of a host that the system has killed for want of memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OutOfMemoryKills {
+    pub(super) host: String,
+    pub(super) processes: u64,
+}
+
 /// State collected from the record while it grew.
 #[derive(Debug, Default)]
 pub(super) struct RecordState {
@@ -20,8 +27,8 @@ pub(super) struct RecordState {
     pub(super) end: Option<End>,
     /// Whether the launch resumes a record; its resume line then contains the rank map.
     pub(super) resumed: bool,
-    /// This host, and how many of its processes the OOM killer has ended since the launch began.
-    pub(super) out_of_memory_kills: (String, u64),
+    /// What the system has killed for want of memory since the launch began.
+    pub(super) out_of_memory_kills: OutOfMemoryKills,
     /// Processes of this host's ranks that exited first; several if their order is unknown.
     pub(super) first_exit: Vec<u32>,
     /// What the watchdog found, if it ended the run.
@@ -35,6 +42,7 @@ pub(super) struct RecordState {
 pub(super) struct Hang {
     pub(super) reason: HangReason,
     pub(super) suspects: Vec<u32>,
+    pub(super) launcher_may_have_ended_some: bool,
 }
 
 impl RecordState {
@@ -58,7 +66,8 @@ impl RecordState {
             Line::Case(_) | Line::Product(_) => self.cases += 1,
             Line::Hang(hang) => {
                 let suspects = rank_list::parse(&hang.suspects).collect();
-                self.hang = Some(Hang { reason: hang.reason, suspects });
+                let launcher_may_have_ended_some = hang.launcher_may_have_ended_some;
+                self.hang = Some(Hang { reason: hang.reason, suspects, launcher_may_have_ended_some });
             }
             Line::Resume(resume) => self.header = Some(resume.ranks),
             Line::End(end) => self.end = Some(end),

@@ -45,8 +45,8 @@ pub(super) struct AttentionBias {
     pub output: bool,
     /// Whether a bias requested by the file applies to the output projection too.
     pub output_follows: bool,
-    /// Why.
-    pub why: &'static str,
+    /// Why; where nothing is said it is the default of the class.
+    pub why: Option<&'static str>,
 }
 
 /// Experts of a family.
@@ -62,8 +62,7 @@ pub(super) struct ExpertFacts {
     pub shared_gate: bool,
 }
 
-const NO_BIAS: AttentionBias =
-    AttentionBias { query_key_value: false, output: false, output_follows: true, why: "the family's default" };
+const NO_BIAS: AttentionBias = AttentionBias { query_key_value: false, output: false, output_follows: true, why: None };
 const ALL_BIASED: AttentionBias = AttentionBias { query_key_value: true, output: true, ..NO_BIAS };
 const EXPERTS: ExpertFacts =
     ExpertFacts { of_feed_forward_width: false, shared: None, first_dense: 0, shared_gate: false };
@@ -82,8 +81,8 @@ const LLAMA: Facts = Facts {
     head_dimension: None,
     widens_four_times: false,
     feed_forward_bias: false,
-    attention_bias: AttentionBias { why: "the default of llama", ..NO_BIAS },
     parallel_residual: false,
+    attention_bias: NO_BIAS,
     full_attention_step: None,
 };
 
@@ -93,23 +92,17 @@ const QWEN2: Facts = Facts {
         query_key_value: true,
         output: false,
         output_follows: false,
-        why: "qwen2 has biases on queries, keys and values, none on the output",
+        why: Some("qwen2 has biases on queries, keys and values, none on the output"),
     },
     ..LLAMA
 };
 
-const QWEN3: Facts = Facts {
-    model_type: "qwen3",
-    query_key_norm: QueryKeyNorm::EachHead,
-    head_dimension: Some(128),
-    attention_bias: AttentionBias { why: "the default of qwen3", ..NO_BIAS },
-    ..LLAMA
-};
+const QWEN3: Facts =
+    Facts { model_type: "qwen3", query_key_norm: QueryKeyNorm::EachHead, head_dimension: Some(128), ..LLAMA };
 
 const DEEPSEEK_V3: Facts = Facts {
     model_type: "deepseek_v3",
     experts: Some(ExpertFacts { shared: Some(1), first_dense: 3, ..EXPERTS }),
-    attention_bias: AttentionBias { why: "the default of deepseek_v3", ..NO_BIAS },
     ..LLAMA
 };
 
@@ -120,19 +113,24 @@ fn facts(family: Family) -> Facts {
             model_type: "llama4",
             head_dimension: Some(128),
             experts: EXPERTS_ALONE,
-            attention_bias: AttentionBias { why: "the default of llama4", ..NO_BIAS },
             full_attention_step: Some(4),
             ..LLAMA
         },
         Family::Mistral => Facts {
             model_type: "mistral",
-            attention_bias: AttentionBias { why: "mistral has none; its files have no field for them", ..NO_BIAS },
+            attention_bias: AttentionBias {
+                why: Some("mistral has none; its files have no field for them"),
+                ..NO_BIAS
+            },
             ..LLAMA
         },
         Family::Mixtral => Facts {
             model_type: "mixtral",
             experts: EXPERTS_ALONE,
-            attention_bias: AttentionBias { why: "mixtral has none; its files have no field for them", ..NO_BIAS },
+            attention_bias: AttentionBias {
+                why: Some("mixtral has none; its files have no field for them"),
+                ..NO_BIAS
+            },
             ..LLAMA
         },
         Family::Qwen2 => QWEN2,
@@ -141,36 +139,27 @@ fn facts(family: Family) -> Facts {
             model_type: "qwen2_moe",
             experts: Some(ExpertFacts { shared_gate: true, ..EXPERTS }),
             attention_bias: AttentionBias {
-                why: "the default of qwen2_moe; none on the output",
+                why: Some("the default of qwen2_moe; none on the output"),
                 ..QWEN2.attention_bias
             },
             ..LLAMA
         },
         Family::Qwen3 => QWEN3,
         Family::Qwen3Vl => Facts { model_type: "qwen3_vl", ..QWEN3 },
-        Family::Qwen3Moe => Facts {
-            model_type: "qwen3_moe",
-            experts: Some(EXPERTS),
-            head_dimension: None,
-            attention_bias: AttentionBias { why: "the default of qwen3_moe", ..NO_BIAS },
-            ..QWEN3
-        },
+        Family::Qwen3Moe => Facts { model_type: "qwen3_moe", experts: Some(EXPERTS), head_dimension: None, ..QWEN3 },
         Family::Qwen3VlMoe => {
             Facts { model_type: "qwen3_vl_moe", experts: Some(EXPERTS), head_dimension: None, ..QWEN3 }
         }
-        Family::DeepseekV2 => Facts {
-            model_type: "deepseek_v2",
-            experts: Some(ExpertFacts { shared: Some(2), ..EXPERTS }),
-            attention_bias: AttentionBias { why: "the default of deepseek_v2", ..NO_BIAS },
-            ..LLAMA
-        },
+        Family::DeepseekV2 => {
+            Facts { model_type: "deepseek_v2", experts: Some(ExpertFacts { shared: Some(2), ..EXPERTS }), ..LLAMA }
+        }
         Family::DeepseekV3 => DEEPSEEK_V3,
         Family::DeepseekV32 => Facts { model_type: "deepseek_v32", ..DEEPSEEK_V3 },
         Family::KimiK2 => Facts { model_type: "kimi_k2", ..DEEPSEEK_V3 },
         Family::Glm4Moe => Facts {
             model_type: "glm4_moe",
             experts: Some(ExpertFacts { shared: Some(1), first_dense: 1, ..EXPERTS }),
-            attention_bias: AttentionBias { output_follows: false, why: "the default of glm4_moe", ..NO_BIAS },
+            attention_bias: AttentionBias { output_follows: false, ..NO_BIAS },
             ..LLAMA
         },
         Family::MinimaxM2 => Facts {
@@ -178,7 +167,10 @@ fn facts(family: Family) -> Facts {
             query_key_norm: QueryKeyNorm::AllHeads,
             head_dimension: Some(128),
             experts: EXPERTS_ALONE,
-            attention_bias: AttentionBias { why: "minimax_m2 has none; its files have no field for them", ..NO_BIAS },
+            attention_bias: AttentionBias {
+                why: Some("minimax_m2 has none; its files have no field for them"),
+                ..NO_BIAS
+            },
             ..LLAMA
         },
         Family::Gpt2 => Facts {
@@ -190,7 +182,7 @@ fn facts(family: Family) -> Facts {
             widens_four_times: true,
             feed_forward_bias: true,
             attention_bias: AttentionBias {
-                why: "gpt2 has biases everywhere; its files have no field for them",
+                why: Some("gpt2 has biases everywhere; its files have no field for them"),
                 ..ALL_BIASED
             },
             ..LLAMA
@@ -200,7 +192,7 @@ fn facts(family: Family) -> Facts {
             gated: false,
             norm_bias: true,
             feed_forward_bias: true,
-            attention_bias: AttentionBias { why: "the default of gpt_neox; on the output too", ..ALL_BIASED },
+            attention_bias: AttentionBias { why: Some("the default of gpt_neox; on the output too"), ..ALL_BIASED },
             ..LLAMA
         },
         Family::GptOss => Facts {
@@ -209,61 +201,45 @@ fn facts(family: Family) -> Facts {
             experts: EXPERTS_ALONE,
             head_dimension: Some(64),
             feed_forward_bias: true,
-            attention_bias: AttentionBias { why: "the default of gpt_oss; on the output too", ..ALL_BIASED },
+            attention_bias: AttentionBias { why: Some("the default of gpt_oss; on the output too"), ..ALL_BIASED },
             full_attention_step: Some(2),
             ..LLAMA
         },
         Family::Phi3 => Facts {
             model_type: "phi3",
-            attention_bias: AttentionBias { why: "phi3 has none; its files have no field for them", ..NO_BIAS },
+            attention_bias: AttentionBias { why: Some("phi3 has none; its files have no field for them"), ..NO_BIAS },
             ..LLAMA
         },
-        Family::Phimoe => Facts {
-            model_type: "phimoe",
-            norm_bias: true,
-            experts: EXPERTS_ALONE,
-            attention_bias: AttentionBias { why: "the default of phimoe", ..NO_BIAS },
-            ..LLAMA
-        },
+        Family::Phimoe => Facts { model_type: "phimoe", norm_bias: true, experts: EXPERTS_ALONE, ..LLAMA },
         Family::Gemma3 => Facts {
             model_type: "gemma3",
             ties_embeddings: true,
             norms_per_layer: 4,
             query_key_norm: QueryKeyNorm::EachHead,
             head_dimension: Some(256),
-            attention_bias: AttentionBias { why: "the default of gemma3", ..NO_BIAS },
             full_attention_step: Some(6),
             ..LLAMA
         },
-        Family::Olmo3 => Facts {
-            model_type: "olmo3",
-            query_key_norm: QueryKeyNorm::AllHeads,
-            attention_bias: AttentionBias { why: "the default of olmo3", ..NO_BIAS },
-            full_attention_step: Some(4),
-            ..LLAMA
-        },
+        Family::Olmo3 => {
+            Facts { model_type: "olmo3", query_key_norm: QueryKeyNorm::AllHeads, full_attention_step: Some(4), ..LLAMA }
+        }
         Family::SeedOss => Facts {
             model_type: "seed_oss",
             head_dimension: Some(128),
             attention_bias: AttentionBias {
                 query_key_value: true,
                 output_follows: false,
-                why: "the default of seed_oss; none on the output",
+                why: Some("the default of seed_oss; none on the output"),
                 ..NO_BIAS
             },
             ..LLAMA
         },
-        Family::Granite => Facts {
-            model_type: "granite",
-            attention_bias: AttentionBias { why: "the default of granite", ..NO_BIAS },
-            ..LLAMA
-        },
+        Family::Granite => Facts { model_type: "granite", ..LLAMA },
         Family::Cohere2 => Facts {
             model_type: "cohere2",
             ties_embeddings: true,
             norms_per_layer: 1,
             parallel_residual: true,
-            attention_bias: AttentionBias { why: "the default of cohere2", ..NO_BIAS },
             full_attention_step: Some(4),
             ..LLAMA
         },

@@ -173,7 +173,8 @@ impl Fields<'_> {
             return Ok((stated, output));
         }
         let field = if family == Family::Qwen2Moe { "qkv_bias" } else { "attention_bias" };
-        Ok((self.infer(field, taken.query_key_value, taken.why), taken.output))
+        let why = taken.why.map_or_else(|| format!("the default of {}", family.model_type()), str::to_owned);
+        Ok((self.infer(field, taken.query_key_value, why), taken.output))
     }
 
     fn feed_forward_bias(&self, family: Family) -> Result<bool> {

@@ -23,13 +23,13 @@ impl Fleet {
         };
         match *fault {
             Fault::Rank { rank, .. } | Fault::Corrupt { rank, .. } => exists("rank", rank, self.ranks, "rank"),
-            Fault::Node { node, .. } => exists("node", node, nodes, "node"),
+            Fault::Node { node, .. } | Fault::Neighbour { node, .. } => exists("node", node, nodes, "node"),
             Fault::Link { nodes: [one, other], .. } => {
                 exists("nodes", one, nodes, "node")?;
                 exists("nodes", other, nodes, "node")
             }
             Fault::Rail { rail, .. } => exists("rail", rail, adapters, "adapter"),
-            Fault::Adapter { node, adapter, .. } => {
+            Fault::Adapter { node, adapter, .. } | Fault::Cable { node, adapter, .. } => {
                 exists("node", node, nodes, "node")?;
                 exists("adapter", adapter, adapters, "adapter")
             }
@@ -37,10 +37,6 @@ impl Fleet {
                 Some(each) => exists("leaf", leaf, nodes.div_ceil(each), "leaf"),
                 None => wrong("leaf", "a leaf needs between_nodes.nodes_per_leaf, which this file lacks".to_owned()),
             },
-            Fault::Cable { node, adapter, .. } => {
-                exists("node", node, nodes, "node")?;
-                exists("adapter", adapter, adapters, "adapter")
-            }
             Fault::Device { node, device, .. } => {
                 exists("node", node, nodes, "node")?;
                 exists("device", device, self.machine.ranks_per_node, "device of a node")
@@ -50,7 +46,6 @@ impl Fleet {
                 exists("device", device, self.machine.ranks_per_node, "device of a node")?;
                 exists("peer", peer.unwrap_or(0), self.machine.ranks_per_node, "device of a node")
             }
-            Fault::Neighbour { node, .. } => exists("node", node, nodes, "node"),
             Fault::Scale { from_nodes, .. } => exists("from_nodes", from_nodes - 1, nodes, "node"),
             Fault::Intermittent { ref fault, .. } | Fault::While { ref fault, .. } => self.check(index, fault),
         }

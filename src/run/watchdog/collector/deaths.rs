@@ -2,18 +2,43 @@
 //!
 //! A killed process needs a processor, and gives its memory back, before its connection closes: on a busy machine those that
 //! were killed at one time close tens of milliseconds apart, by which time a launcher has killed the others as well. So at the
-//! first that closes the system is asked which others are dying at that moment.
+//! first that closes the system is asked what became of each of them.
 
 use super::super::message::print_message;
 use super::super::wire::Frame;
-use super::process;
+use super::process::{self, Fate};
 use super::serve::Serving;
 use super::stage::{Stage, launcher_asks_first};
 use super::table::RankStatus;
 use std::time::Instant;
 
-/// A rank of this host and its process.
-type LocalRank = (u32, (u32, u64));
+/// The ranks of one host at the moment at which the first death is noticed.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Deaths {
+    /// They died by themselves.
+    own: Vec<u32>,
+    /// Of some of these it is not known whether the launcher ended them.
+    is_unsure: bool,
+}
+
+impl Deaths {
+    /// `first` is the rank whose closed connection was noticed. A launcher that asks ranks to end asks all of them before it
+    /// kills the first, and waits for those it has killed when it is through: so one that was not asked died by itself, and of
+    /// one that is gone that is known as long as another rank shows how far the launcher is. A launcher that does not ask kills
+    /// all, so that it has not begun where some go on.
+    fn of(first: u32, fates: &[(u32, Fate)], launcher_asks_first: bool) -> Deaths {
+        let any = |wanted: Fate| fates.iter().any(|(_, fate)| *fate == wanted);
+        let of_fates = fates.iter().filter(|(_, fate)| matches!(fate, Fate::Dying | Fate::Gone)).map(|(rank, _)| *rank);
+        let own: Vec<u32> = of_fates.collect();
+        let has_begun = !launcher_asks_first && !any(Fate::Running);
+        if own.is_empty() || has_begun {
+            return Deaths { own: vec![first], is_unsure: false };
+        }
+        let shows_how_far_it_is = any(Fate::Running) || any(Fate::AskedToEnd);
+        let is_unsure = own.len() > 1 && any(Fate::Gone) && !shows_how_far_it_is;
+        Deaths { own, is_unsure }
+    }
+}
 
 impl Serving {
     /// Notes that the connection of a rank of this host closed without a farewell, and which others are dying with it.
@@ -21,9 +46,31 @@ impl Serving {
         if self.table.get_mut(rank).is_none_or(|entry| matches!(entry.status, RankStatus::Left(_))) {
             return;
         }
-        let with_it = if self.table.first_death().is_none() { self.dying_beside(rank) } else { Vec::new() };
+        if self.table.first_death().is_some() {
+            self.fates_now(Some(rank));
+            self.close_rank(rank, now);
+            return;
+        }
+        let fates = self.fates_now(None);
+        let deaths = Deaths::of(rank, &fates, launcher_asks_first());
+        self.launcher_may_have_ended_some = deaths.is_unsure;
+        deaths.own.into_iter().for_each(|rank| self.close_rank(rank, now));
         self.close_rank(rank, now);
-        with_it.into_iter().for_each(|rank| self.close_rank(rank, now));
+    }
+
+    /// What became of one rank of this host, or of all, noting which were asked to end.
+    fn fates_now(&mut self, only: Option<u32>) -> Vec<(u32, Fate)> {
+        let is_meant = |rank: u32| only.is_none_or(|only| only == rank);
+        let open = self.local().filter(|entry| entry.status == RankStatus::Live && is_meant(entry.rank));
+        let mut fates: Vec<(u32, Fate)> = open.map(|entry| (entry.rank, process::fate(entry.process))).collect();
+        for (rank, fate) in &mut fates {
+            let Some(entry) = self.table.get_mut(*rank) else { continue };
+            entry.state.signalled |= *fate == Fate::AskedToEnd;
+            if entry.state.signalled {
+                *fate = Fate::AskedToEnd;
+            }
+        }
+        fates
     }
 
     fn close_rank(&mut self, rank: u32, now: Instant) {
@@ -31,20 +78,6 @@ impl Serving {
         // Its last known state is sent first.
         self.send_states(now, Some(rank));
         self.send_up(&Frame::Closed(rank));
-    }
-
-    /// The ranks of this host that are dying while the first one has died. None where the launcher may have killed them: it kills
-    /// all, so that it has not begun where some go on; and some ask ranks to end long before they kill them.
-    fn dying_beside(&self, first: u32) -> Vec<u32> {
-        let others = self.local().filter(|entry| entry.status == RankStatus::Live && entry.rank != first);
-        let others: Vec<LocalRank> = others.map(|entry| (entry.rank, entry.process)).collect();
-        let is_dying = |rank: &LocalRank| process::is_dying(rank.1);
-        let (mut dying, alive): (Vec<LocalRank>, Vec<LocalRank>) = others.into_iter().partition(is_dying);
-        // Again, as a launcher that was at work meanwhile is through with all by now.
-        let (late, alive): (Vec<LocalRank>, Vec<LocalRank>) = alive.into_iter().partition(is_dying);
-        dying.extend(late);
-        let is_own = !alive.is_empty() || launcher_asks_first();
-        dying.into_iter().filter(|_| is_own).map(|(rank, _)| rank).collect()
     }
 
     /// Notes that nothing is heard any more of the collector of another host.
@@ -60,6 +93,29 @@ impl Serving {
         if lost > 0 && matches!(self.stage, Stage::Watching) {
             let name = self.config.hosts.get(host as usize).map_or("?", String::as_str);
             print_message(&format!("the watchdog of host {name} is gone; its {lost} ranks are no longer watched"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Fate::{AskedToEnd, Dying, Gone, Running};
+    use super::*;
+
+    #[test]
+    fn who_died_by_itself_is_told_by_who_was_asked_to_end_and_by_who_goes_on() {
+        for (what, fates, asks_first, own, is_unsure) in [
+            ("others go on", [Running, Gone, Dying, Running], true, vec![1, 2], false),
+            ("the launcher has asked the others", [AskedToEnd, Gone, Dying, AskedToEnd], true, vec![1, 2], false),
+            ("all were killed at once", [Dying, Dying, Dying, Dying], true, vec![0, 1, 2, 3], false),
+            ("nothing is left that tells", [Gone, Gone, Dying, Gone], true, vec![0, 1, 2, 3], true),
+            ("all were asked", [AskedToEnd; 4], true, vec![1], false),
+            ("one that fell out of its connection goes on", [Running; 4], true, vec![1], false),
+            ("one that does not ask has not begun", [Running, Gone, Dying, Running], false, vec![1, 2], false),
+            ("one that does not ask is through", [Gone, Gone, Dying, Dying], false, vec![1], false),
+        ] {
+            let fates: Vec<(u32, Fate)> = (0..).zip(fates).collect();
+            assert_eq!(Deaths::of(1, &fates, asks_first), Deaths { own, is_unsure }, "{what}");
         }
     }
 }

@@ -1,13 +1,25 @@
 //! State of a process of this host according to the operating system, and killing it.
 
+use super::super::asked_to_end::{signals, was_asked_to_end};
 use super::super::marks::{COLLECTOR_VARIABLE, LAUNCH_MARK};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::MetadataExt;
 
 /// A process that has begun to end (`PF_EXITING` of the kernel, in field 9 of proc_pid_stat(5)).
 const EXITING: u64 = 0x4;
-/// SIGKILL among pending signals: bit 8 stands for signal 9.
-const KILL_PENDING: u64 = 1 << 8;
+/// SIGKILL in a mask of signals: bit 8 stands for signal 9.
+const KILL: u64 = 1 << 8;
+
+/// What became of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Running,
+    /// SIGTERM has reached it while it ran, and it may be dying by now. No signal reaches one that is dying.
+    AskedToEnd,
+    /// It is on its way out, and nobody had asked it to end.
+    Dying,
+    Gone,
+}
 
 /// Start time of a process, in clock ticks since boot: together with the pid it identifies a process uniquely.
 pub fn process_start(pid: u32) -> Option<u64> {
@@ -20,26 +32,25 @@ pub(super) fn is_stopped(pid: u32, start: u64) -> Option<bool> {
     Some(matches!(stat.state, 'T' | 't'))
 }
 
-/// Whether exactly this process is on its way out: it is gone, it has begun to exit, or SIGKILL is on its way to one of its
-/// threads. It may take long to be gone after that, since it needs a processor and gives its memory back first.
-pub(super) fn is_dying((pid, start): (u32, u64)) -> bool {
-    match read(pid).filter(|stat| stat.start == start) {
-        Some(stat) => stat.is_zombie() || stat.flags & EXITING != 0 || is_being_killed(pid),
-        None => true,
+/// What became of exactly this process. One on its way out has begun to exit, or SIGKILL is on its way to one of its threads; it
+/// may take long to be gone after that, since it needs a processor and gives its memory back first.
+pub(super) fn fate((pid, start): (u32, u64)) -> Fate {
+    let Some(stat) = read(pid).filter(|stat| stat.start == start) else { return Fate::Gone };
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    if was_asked_to_end(&status) {
+        return Fate::AskedToEnd;
+    }
+    match stat.is_zombie() || stat.flags & EXITING != 0 || is_being_killed(pid) {
+        true => Fate::Dying,
+        false => Fate::Running,
     }
 }
 
 /// A signal that ends a process is pending on each of its threads until that thread has seen it.
 fn is_being_killed(pid: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let statuses = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok());
-    statuses.into_iter().any(|status| pending_signals(&status).is_some_and(|pending| pending & KILL_PENDING != 0))
-}
-
-/// The signals that wait for a thread, from its `/proc/PID/status` (proc_pid_status(5)).
-fn pending_signals(status: &str) -> Option<u64> {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigPnd:"))?;
-    u64::from_str_radix(mask.trim(), 16).ok()
+    let mut statuses = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok());
+    statuses.any(|status| signals(&status, "SigPnd:") & KILL != 0)
 }
 
 /// Whether a process is known to be none of this launch: it runs another program, or carries the mark of another launch. Such a
@@ -138,8 +149,6 @@ mod tests {
         let rest = "T 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23";
         assert_eq!(parse(&format!("1 (a) b) {rest}")), Some(Stat { state: 'T', flags: 9, start: 22 }));
         assert_eq!(parse("1 (a) T 4"), None);
-        assert_eq!(pending_signals("Name:\ta\nSigPnd:\t0000000000000100\nShdPnd:\t0\n"), Some(KILL_PENDING));
-        assert_eq!(pending_signals("Name:\ta\n"), None);
     }
 
     #[test]
@@ -147,6 +156,7 @@ mod tests {
         let mut children = [(); 3].map(|()| Command::new("sleep").arg("30").spawn().expect("it starts"));
         let processes: Vec<(u32, u64)> =
             children.iter().map(|child| (child.id(), process_start(child.id()).expect("it runs"))).collect();
+        let is_dying = |process: (u32, u64)| matches!(fate(process), Fate::Dying | Fate::Gone);
         assert!(!processes.iter().any(|process| is_dying(*process)));
         // A stopped process that is killed needs a processor before it can end.
         kill_process(Pid::from_child(&children[0]), Signal::STOP).expect("ours");
@@ -165,5 +175,29 @@ mod tests {
             child.wait().expect("it ends");
         }
         assert!(processes.iter().all(|process| is_dying(*process)));
+    }
+
+    #[test]
+    fn one_that_was_asked_to_end_before_it_was_killed_is_told_from_one_that_was_only_killed() {
+        let mut children = [(); 2].map(|()| Command::new("sleep").arg("30").spawn().expect("it starts"));
+        let processes = [0, 1].map(|at| (children[at].id(), process_start(children[at].id()).expect("it runs")));
+        let signal = |at: usize, signal| kill_process(Pid::from_child(&children[at]), signal).expect("ours");
+        // What is stopped handles nothing before it is killed, as what finds no processor.
+        signal(0, Signal::STOP);
+        signal(0, Signal::TERM);
+        assert_eq!(fate(processes[0]), Fate::AskedToEnd, "while it lives");
+        signal(0, Signal::KILL);
+        // In the other order, as by a launcher that ends the rest.
+        signal(1, Signal::KILL);
+        signal(1, Signal::TERM);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while !processes.iter().all(|process| read(process.0).is_some_and(Stat::is_zombie)) {
+            assert!(std::time::Instant::now() < deadline, "both were killed");
+        }
+        assert_eq!(processes.map(fate), [Fate::AskedToEnd, Fate::Dying]);
+        for child in &mut children {
+            child.wait().expect("it ends");
+        }
+        assert_eq!(processes.map(fate), [Fate::Gone, Fate::Gone]);
     }
 }

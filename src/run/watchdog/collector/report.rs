@@ -153,6 +153,7 @@ pub fn hang_line(
         sequence,
         group_ranks,
         suspects: ranges(&suspects),
+        launcher_may_have_ended_some: false,
         ranks: by_state(&blocked),
         places: described_ranks(&suspects, views).map(place).collect(),
         unreachable_hosts: Vec::new(),

@@ -52,6 +52,8 @@ pub struct Serving {
     pub(super) heard_first: Instant,
     /// Whether this host decides alone because the first collector is out of reach.
     pub(super) is_cut_off: bool,
+    /// Whether the launcher may have ended some of the ranks that died first.
+    pub(super) launcher_may_have_ended_some: bool,
     beats_sent: Instant,
     pub(super) peers: Vec<Peer>,
     pub(super) table: RankTable,
@@ -102,6 +104,7 @@ impl Serving {
             upstream,
             heard_first: now,
             is_cut_off: false,
+            launcher_may_have_ended_some: false,
             beats_sent: now,
             peers: Vec::new(),
             table,

@@ -6,8 +6,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 /// The stacks that are known so far, by rank.
 pub(super) struct Stacks {
     pub(super) found: BTreeMap<u32, String>,
-    /// Of how many ranks they were asked for.
-    pub(super) asked: usize,
     pub(super) sender: Sender<(u32, String)>,
     pub(super) waiting: Receiver<(u32, String)>,
 }
@@ -15,7 +13,7 @@ pub(super) struct Stacks {
 impl Default for Stacks {
     fn default() -> Stacks {
         let (sender, waiting) = channel();
-        Stacks { found: BTreeMap::new(), asked: 0, sender, waiting }
+        Stacks { found: BTreeMap::new(), sender, waiting }
     }
 }
 
@@ -27,10 +25,5 @@ impl Stacks {
 
     pub(super) fn has_all(&self, wanted: &[u32]) -> bool {
         wanted.iter().all(|rank| self.found.contains_key(rank))
-    }
-
-    /// Whether nobody was asked for any.
-    pub(super) fn has_none(&self) -> bool {
-        self.asked == 0
     }
 }

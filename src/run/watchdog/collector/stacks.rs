@@ -36,7 +36,6 @@ impl Serving {
             let peer = self.peers.iter_mut().find(|peer| peer.peer_kind == host.map(PeerKind::Host));
             peer.map(|peer| peer.connection.queue(&Frame::ShowStack(rank)));
         }
-        self.stacks.asked = wanted.len();
         wanted
     }
 

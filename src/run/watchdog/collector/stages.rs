@@ -223,6 +223,7 @@ impl Serving {
         let shown_path = Some(path.display().to_string());
         let mut line = hang_line(trigger, &seen, activity, ras, shown_path);
         line.unreachable_hosts = self.unreachable_hosts(now);
+        line.launcher_may_have_ended_some = self.launcher_may_have_ended_some;
         let mut text = short_text(&line, &seen);
         match write_whole(&path, &whole_text(&line, &seen)) {
             Ok(()) => text.push_str(&format!("  every rank: {}", path.shown())),
@@ -236,8 +237,9 @@ impl Serving {
         let code = if matches!(trigger, Trigger::Deadline(_)) { 5 } else { 6 };
         let outcome = Outcome { line: Some(Box::new(line)), code };
         let wanted = self.ask_for_stacks(&outcome);
+        let nothing_to_wait_for = wanted.is_empty();
         self.stage = Stage::Stacks { since: now, outcome, wanted };
-        if self.stacks.has_none() {
+        if nothing_to_wait_for {
             self.report_stacks(now);
         }
     }

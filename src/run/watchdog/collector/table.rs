@@ -114,6 +114,7 @@ impl RankTable {
     /// A rank's connection closed. Those that close at the same time as the first, or before a launcher could have ended
     /// them, are equally suspect.
     pub fn close(&mut self, rank: u32, now: Instant) {
+        let is_first = self.first_death.is_none();
         let (first, window) = (self.first_death.unwrap_or(now), self.death_window);
         let has_reported_error = self.has_reported_error;
         let Some(entry) = self.get_mut(rank) else { return };
@@ -122,7 +123,7 @@ impl RankTable {
                 entry.status = RankStatus::Dragged;
                 return;
             }
-            let is_own = first == now || now - first <= window && !entry.state.signalled;
+            let is_own = is_first || now - first <= window && !entry.state.signalled;
             entry.status = if is_own { RankStatus::Died } else { RankStatus::Dragged };
             self.first_death = Some(first);
         }
