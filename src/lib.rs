@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-pub use commgauge_analysis::{cost, interop, machine_time, planner, verdict};
+pub use commgauge_analysis::{cost, interop, machine_time, planner, trace, verdict};
 pub use commgauge_app::{chart, cli, doctor, launch, report, store};
 pub use commgauge_base::{
     collective, comma_separated, digest, element, error, geometry, host_clock, input_file, message, pattern, progress,

@@ -8,4 +8,5 @@ pub mod cost;
 pub mod interop;
 pub mod machine_time;
 pub mod planner;
+pub mod trace;
 pub mod verdict;

@@ -176,6 +176,7 @@ macro_rules! parsers {
 }
 
 parsers! {
+    trace "trace"
     suite "suite"
     model "model"
     machine "machine"

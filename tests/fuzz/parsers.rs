@@ -12,6 +12,7 @@ use commgauge::launch::parse_hosts;
 use commgauge::record::line::ForeignTool;
 use commgauge::record::{Line, Record};
 use commgauge::report::View;
+use commgauge::trace::{TracedPlaces, counted_calls, late_ranks, read_traces};
 use std::path::{Path, PathBuf};
 
 /// A parser under test.
@@ -25,7 +26,8 @@ pub struct Parser {
 }
 
 /// All of them.
-pub const PARSERS: [Parser; 13] = [
+pub const PARSERS: [Parser; 14] = [
+    Parser { name: "trace", read: trace, samples: &[("tests/data/traces", "")] },
     Parser { name: "suite", read: suite, samples: &[("suites", ".toml")] },
     Parser { name: "model", read: model, samples: &[("suites/models", "config.json")] },
     Parser { name: "machine", read: machine, samples: &[("suites/machines", ".toml")] },
@@ -99,6 +101,17 @@ fn text(input: &[u8]) -> Option<&str> {
 /// Errors are made to text too: making one may break as well.
 fn check_error<T>(answer: commgauge::error::Result<T>) -> Option<T> {
     answer.map_err(|error| assert!(!error.to_string().is_empty() && error.exit_code() > 0)).ok()
+}
+
+fn trace(bytes: &[u8]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("rank0");
+    std::fs::write(&path, bytes).expect("written");
+    let Ok(trace) = read_traces(&[path]) else { return };
+    let places = TracedPlaces::new(&trace, None);
+    let counted = counted_calls(&trace, &places, 1);
+    assert!(counted.len() <= trace.calls.len() && late_ranks(&trace, &places).len() <= trace.groups.len());
+    assert!(counted.iter().all(|call| call.calls_per_step >= 1.0));
 }
 
 fn suite(input: &[u8]) {

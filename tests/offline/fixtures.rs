@@ -80,6 +80,9 @@ pub fn make(name: &str, folder: &Path) {
             data("nccl/h100_sxm-nccl-2.29.2.csv", "nccl.csv");
             write("calls.csv", "collective,dtype,ranks,bytes_total\nall_reduce,half,8,1048576\n");
         }
+        "traces" => {
+            (0..4).for_each(|rank| data(&format!("traces/fr_trace_rank_{rank}"), &format!("fr_trace_rank_{rank}")));
+        }
         "foreign" => {
             data("foreign/nccl-tests-2.11-all_reduce.txt", "run1.txt");
             data("foreign/nccl-tests-2.20-per-iteration.txt", "run2.txt");

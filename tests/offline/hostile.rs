@@ -63,6 +63,17 @@ fn fill(folder: &Path) {
     );
     put("family.json", &format!("{{\"model_type\": \"{}\"}}", "\\u001b[2J\\u009b31m\\u202e"));
     put("twice.json", "{\"\\u001b[2J\": 1, \"\\u001b[2J\": 2}");
+    let call = |name: &str| {
+        format!(
+            "{{\"record_id\": 0, \"process_group\": [\"{escaped}\", \"\"], \"profiling_name\": \"{name}\", \"input_sizes\": [[4]], \
+             \"input_dtypes\": [\"Float\"], \"output_sizes\": [[4]], \"output_dtypes\": [\"Float\"]}}",
+            escaped = "\\u001b[2J\\u202e"
+        )
+    };
+    put(
+        "rank0.json",
+        &format!("{{\"version\": \"2\", \"entries\": [{}, {}]}}", call("nccl:all_reduce"), call("\\u001b[2Jx")),
+    );
     put("fit.json", &format!("{{\"format\": \"{}\"}}", "\\u001b[2J"));
     put(
         "log.txt",
@@ -103,6 +114,10 @@ const COMMANDS: &[&str] = &[
     "run --@",
     "ops @ --tp 2",
     "ops config.json --tp 2",
+    "trace rank0.json",
+    "trace rank0.json --ops fit.json",
+    "trace rank0.json -o @.toml",
+    "trace @.txt",
     "gate a.jsonl b.jsonl --machine machine.toml",
     "gate a.jsonl --machine @",
     "gate a.jsonl --machine hostile.toml",

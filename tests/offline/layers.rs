@@ -54,7 +54,7 @@ const FLOORS: [(u32, &[&str]); 11] = [
     (5, &["machine_time", "workload"]),
     (6, &["backend", "record"]),
     (7, &["measure", "cost", "launch_check", "watchdog"]),
-    (8, &["session", "launch", "planner", "verdict", "interop"]),
+    (8, &["session", "launch", "planner", "verdict", "interop", "trace"]),
     (9, &["report", "doctor"]),
     (10, &["store"]),
     (11, &["cli", "bin"]),

@@ -50,5 +50,6 @@ mod resume;
 mod selftest;
 mod setup;
 mod store;
+mod trace;
 mod validate;
 mod worse;

@@ -67,6 +67,12 @@ impl DegreeFlags {
         LayoutTable::read(Table::of_flags(given))
     }
 
+    /// Whether any of them was given.
+    pub fn are_given(&self) -> bool {
+        let texts = [&self.tp, &self.cp, &self.dp, &self.pp, &self.ep, &self.etp, &self.order];
+        texts.into_iter().any(Option::is_some) || self.rank_list.is_some()
+    }
+
     /// The equivalent suite table on that many ranks, with placed ranks.
     ///
     /// # Errors

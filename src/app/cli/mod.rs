@@ -58,6 +58,7 @@ mod sweep;
 mod sweep_plan;
 mod table_or_json;
 pub mod terminal;
+pub mod trace;
 pub mod usage_message;
 pub mod validate;
 mod verdict_output;

@@ -59,6 +59,8 @@ pub enum Document {
     Doctor,
     /// What `commgauge report --format json` prints
     Report,
+    /// What `commgauge trace --format json` prints
+    Trace,
 }
 
 impl Document {
@@ -89,6 +91,7 @@ impl Document {
             Document::Rehearsal => super::simulate::schema(),
             Document::List => super::list::schema(),
             Document::Doctor => super::doctor::schema(),
+            Document::Trace => super::trace::schema(),
             Document::Report => {
                 use crate::report::json_document::{FORMAT, SCHEMA_VERSION, schema};
                 published(schema(), FORMAT, SCHEMA_VERSION, "What commgauge report --format json prints")

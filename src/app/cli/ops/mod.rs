@@ -54,7 +54,7 @@ impl OpsCommand {
         Ok(0)
     }
 
-    fn document(&self) -> Result<OpsDocument> {
+    pub(super) fn document(&self) -> Result<OpsDocument> {
         let ranks = self.ranks()?;
         let table = self.step.table(ranks)?;
         let steps = Step::all_of(&table, ranks)?;

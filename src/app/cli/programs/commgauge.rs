@@ -24,6 +24,7 @@ use super::super::schema::SchemaCommand;
 use super::super::selftest::SelfTestCommand;
 use super::super::show::ShowCommand;
 use super::super::simulate::SimulateCommand;
+use super::super::trace::TraceCommand;
 use super::super::validate::ValidateCommand;
 use clap::{Parser, Subcommand};
 use commgauge_model::record::provenance::program_version;
@@ -47,6 +48,8 @@ pub enum Command {
     Run(RunArguments),
     /// List every call of a training or serving step, and why
     Ops(Box<OpsCommand>),
+    /// Show what a job really called, from its traces, against the list of its step
+    Trace(Box<TraceCommand>),
     /// Judge a finished run: thresholds, suspects and the page in one
     Judge(JudgeCommand),
     /// Compare a record with what a machine file expects

@@ -26,6 +26,7 @@ impl Commgauge {
             Command::Layout(command) => command.execute(),
             Command::Import(command) => command.execute(),
             Command::Fit(command) => command.execute(),
+            Command::Trace(command) => command.execute(),
             Command::Export(command) => command.execute(),
             Command::Predict(command) => command.execute(),
             Command::Rank(command) => command.execute(),

@@ -1,0 +1,202 @@
+//! The calls of a trace held against the list of a step.
+
+use super::call::CallKind;
+use super::places::{GroupPlace, TracedPlaces};
+use super::read::Trace;
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
+use commgauge_base::units::Bytes;
+use commgauge_model::layout::{Axis, Degrees, Layout};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Counts that differ by less of a call in a step are the same: a trace may begin or end within a step.
+const SAME_COUNT: f64 = 0.5;
+
+/// A step as `commgauge ops --format json` lists it, as far as it is compared.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ExpectedStep {
+    /// Always `commgauge-ops`.
+    pub format: String,
+    /// Name of the model.
+    pub model: String,
+    /// The degrees of the layout.
+    pub degrees: Degrees,
+    /// The calls.
+    pub ops: Vec<ExpectedOp>,
+}
+
+/// A call of a listed step.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ExpectedOp {
+    /// The axis whose groups carry it out.
+    pub axis: Axis,
+    /// The call.
+    pub collective: Collective,
+    /// Type of the elements.
+    pub element_type: ElementType,
+    /// The pipeline stage whose ranks it is counted on.
+    pub stage: u32,
+    /// The size argument in the sense of nccl-tests.
+    pub bytes_total: Bytes,
+    /// Calls of a rank in a step.
+    pub count_per_step: u64,
+}
+
+/// How a call of the trace and one of the list compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// The same call, as often.
+    Same,
+    /// The same call, more or less often.
+    Count,
+    /// The same call of another size or type.
+    Size,
+    /// In the list, and not in the trace.
+    Missing,
+    /// In the trace, and not in the list.
+    Extra,
+    /// In the list, for ranks of which the trace has none.
+    NotTraced,
+}
+
+impl Difference {
+    /// The name in tables and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Difference::Same => "same",
+            Difference::Count => "other count",
+            Difference::Size => "other size",
+            Difference::Missing => "missing",
+            Difference::Extra => "extra",
+            Difference::NotTraced => "not traced",
+        }
+    }
+}
+
+/// Size, type and count of a call on one of both sides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OneSide {
+    /// Type of the elements; none of a barrier.
+    pub element: Option<ElementType>,
+    /// The size argument in the sense of nccl-tests.
+    pub bytes_total: Bytes,
+    /// Calls of a rank in a step.
+    pub calls_per_step: f64,
+}
+
+/// A call of the list, of the trace, or of both.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compared {
+    /// Where its groups are.
+    pub place: GroupPlace,
+    /// The call.
+    pub kind: CallKind,
+    /// As listed.
+    pub expected: Option<OneSide>,
+    /// As traced.
+    pub traced: Option<OneSide>,
+    /// How both compare.
+    pub difference: Difference,
+}
+
+type Sized = (Option<ElementType>, Bytes);
+
+/// The calls of one kind at one place: as listed and as traced.
+#[derive(Default)]
+struct Calls {
+    expected: BTreeMap<Sized, f64>,
+    traced: BTreeMap<Sized, f64>,
+    is_traced: bool,
+}
+
+/// Holds a trace of that many steps against a listed step on its layout.
+pub fn compare(
+    trace: &Trace,
+    places: &TracedPlaces,
+    steps: u64,
+    expected: &ExpectedStep,
+    layout: &Layout,
+) -> Vec<Compared> {
+    let mut all: BTreeMap<(GroupPlace, CallKind), Calls> = BTreeMap::new();
+    for op in &expected.ops {
+        let place = GroupPlace::Axis(places.named(op.axis));
+        let calls = all.entry((place, kind_of(op.collective))).or_default();
+        *calls.expected.entry(sized(op)).or_default() += op.count_per_step as f64;
+        calls.is_traced |= trace.ranks.iter().any(|rank| layout.stage_of(*rank) == op.stage);
+    }
+    for ((place, kind, sized), count) in most_per_rank(trace, places) {
+        all.entry((place, kind)).or_default().traced.insert(sized, count as f64 / steps as f64);
+    }
+    let compared = |((place, kind), calls): ((GroupPlace, CallKind), Calls)| calls.compared(&place, kind);
+    all.into_iter().flat_map(compared).collect()
+}
+
+impl Calls {
+    fn compared(mut self, place: &GroupPlace, kind: CallKind) -> Vec<Compared> {
+        let mut rows = Vec::new();
+        let row = |expected: Option<OneSide>, traced: Option<OneSide>, difference| Compared {
+            place: place.clone(),
+            kind,
+            expected,
+            traced,
+            difference,
+        };
+        let (mut missing, mut extra) = (Vec::new(), Vec::new());
+        for (sized, expected) in std::mem::take(&mut self.expected) {
+            let expected = one_side(sized, expected);
+            match self.traced.remove(&sized).map(|count| one_side(sized, count)) {
+                Some(traced) => {
+                    let is_same = (traced.calls_per_step - expected.calls_per_step).abs() < SAME_COUNT;
+                    rows.push(row(
+                        Some(expected),
+                        Some(traced),
+                        if is_same { Difference::Same } else { Difference::Count },
+                    ));
+                }
+                None => missing.push(expected),
+            }
+        }
+        extra.extend(self.traced.into_iter().map(|(sized, count)| one_side(sized, count)));
+        let pairs = missing.len().min(extra.len());
+        let absent = if self.is_traced { Difference::Missing } else { Difference::NotTraced };
+        let unpaired = missing.split_off(pairs).into_iter().map(|side| row(Some(side), None, absent));
+        let unlisted: Vec<OneSide> = extra.split_off(pairs);
+        rows.extend(missing.into_iter().zip(extra).map(|(one, other)| row(Some(one), Some(other), Difference::Size)));
+        rows.extend(unpaired);
+        rows.extend(unlisted.into_iter().map(|side| row(None, Some(side), Difference::Extra)));
+        rows
+    }
+}
+
+fn one_side((element, bytes_total): Sized, calls_per_step: f64) -> OneSide {
+    OneSide { element, bytes_total, calls_per_step }
+}
+
+fn sized(op: &ExpectedOp) -> Sized {
+    let is_barrier = op.collective == Collective::Barrier;
+    ((!is_barrier).then_some(op.element_type), op.bytes_total)
+}
+
+/// The kind under which a job calls a listed one: messages one by one, and calls of uneven shares under the name of even ones.
+fn kind_of(collective: Collective) -> CallKind {
+    match collective {
+        Collective::SendRecv | Collective::SendRecvChain | Collective::PingPong | Collective::Bidirectional => {
+            CallKind::Send
+        }
+        Collective::AllGatherV => CallKind::Collective(Collective::AllGather),
+        Collective::ReduceScatterV => CallKind::Collective(Collective::ReduceScatter),
+        Collective::AllToAllV => CallKind::Collective(Collective::AllToAll),
+        even => CallKind::Collective(even),
+    }
+}
+
+/// Calls of the rank with the most of each; what is received was sent, and is counted there.
+fn most_per_rank(trace: &Trace, places: &TracedPlaces) -> BTreeMap<(GroupPlace, CallKind, Sized), u64> {
+    let mut per_rank: BTreeMap<(GroupPlace, CallKind, Sized), BTreeMap<u32, u64>> = BTreeMap::new();
+    for call in trace.calls.iter().filter(|call| call.kind != CallKind::Receive) {
+        let key = (places.of(call.group).clone(), call.kind, (call.element, call.bytes_total));
+        *per_rank.entry(key).or_default().entry(call.rank).or_default() += 1;
+    }
+    per_rank.into_iter().map(|(key, ranks)| (key, ranks.values().copied().max().unwrap_or(0))).collect()
+}

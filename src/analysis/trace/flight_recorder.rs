@@ -1,0 +1,141 @@
+//! Dumps of PyTorch's flight recorder: the last calls of each rank (torch/csrc/distributed/c10d/FlightRecorder.hpp), as JSON or as
+//! the pickle that a job writes when it hangs (`TORCH_NCCL_DEBUG_INFO_TEMP_FILE`).
+
+use super::call::{CallKind, Elements, Named, element_of_torch, named};
+use super::pickle;
+use super::trace_file::{FileCall, FileGroup, FileTrace, listed_ranks};
+use commgauge_base::collective::Collective;
+use commgauge_base::units::{Bytes, Seconds};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+#[derive(Debug, Deserialize)]
+struct Dump {
+    #[serde(default)]
+    pg_config: BTreeMap<String, GroupConfig>,
+    #[serde(default)]
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+struct GroupConfig {
+    ranks: String,
+}
+
+/// A call. Sizes are those of the tensors, of which there may be several.
+#[derive(Debug, Deserialize)]
+struct Entry {
+    record_id: u64,
+    process_group: (String, String),
+    profiling_name: String,
+    #[serde(default)]
+    input_sizes: Vec<Vec<u64>>,
+    #[serde(default)]
+    input_dtypes: Vec<String>,
+    #[serde(default)]
+    output_sizes: Vec<Vec<u64>>,
+    #[serde(default)]
+    output_dtypes: Vec<String>,
+    #[serde(default)]
+    time_created_ns: u64,
+    #[serde(default)]
+    duration_ms: Option<f64>,
+}
+
+/// Whether these are the first bytes of a pickle (protocol 2 and newer).
+pub(super) fn is_pickle(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x80, 2..=5, ..])
+}
+
+/// Reads a pickle.
+pub(super) fn read_pickle(bytes: &[u8]) -> Result<FileTrace, String> {
+    let dump = pickle::read(bytes).and_then(|value| serde_json::from_value(value).map_err(|cause| cause.to_string()));
+    dump.map(calls_of).map_err(|cause| format!("is no whole dump of a flight recorder: {cause}"))
+}
+
+/// Reads JSON.
+pub(super) fn read_json(bytes: &[u8]) -> Result<FileTrace, String> {
+    serde_json::from_slice(bytes)
+        .map(calls_of)
+        .map_err(|cause| format!("is no whole dump of a flight recorder: {cause}"))
+}
+
+fn calls_of(dump: Dump) -> FileTrace {
+    let mut file = FileTrace::default();
+    // The recorder is a ring: what came before its oldest entry is overwritten.
+    if let Some(first) = dump.entries.iter().map(|entry| entry.record_id).min().filter(|first| *first > 0) {
+        file.notes.push(format!("the recorder had overwritten its first {first} calls, which are not counted"));
+    }
+    for entry in &dump.entries {
+        let kind = match named(&entry.profiling_name) {
+            Named::Call(kind) => kind,
+            Named::NoCall => continue,
+            Named::Unknown => {
+                file.skip_unknown(&entry.profiling_name);
+                continue;
+            }
+        };
+        let dtype = entry.input_dtypes.first().or(entry.output_dtypes.first());
+        let is_barrier = kind == CallKind::Collective(Collective::Barrier);
+        // A barrier of gloo has no tensor, that of NCCL one of which nothing depends.
+        let element = if is_barrier { None } else { dtype.and_then(|dtype| element_of_torch(dtype)) };
+        let elements = Elements { sent: count(&entry.input_sizes), received: count(&entry.output_sizes) };
+        let bytes_total = match element {
+            Some(element) => elements.bytes_total(kind, element),
+            None => is_barrier.then_some(Bytes(0)),
+        };
+        let Some(bytes_total) = bytes_total else {
+            file.skip_unknown(&format!("{} of {}", entry.profiling_name, dtype.map_or("no type", |dtype| dtype)));
+            continue;
+        };
+        let name = entry.process_group.0.clone();
+        let ranks = dump.pg_config.get(&name).and_then(|config| listed_ranks(&config.ranks));
+        let size = ranks.as_ref().map(|ranks| ranks.len() as u32).or(size_by_shapes(kind, elements));
+        let group = file.group(FileGroup { name, size, ranks });
+        file.calls.push(FileCall {
+            rank: None,
+            kind,
+            element,
+            bytes_total,
+            group,
+            begin: (entry.time_created_ns > 0).then_some(Seconds(entry.time_created_ns as f64 / 1e9)),
+            duration: entry.duration_ms.map(|milliseconds| Seconds(milliseconds / 1e3)),
+        });
+    }
+    file
+}
+
+fn count(sizes: &[Vec<u64>]) -> u64 {
+    sizes.iter().map(|sizes| sizes.iter().product::<u64>()).fold(0, u64::saturating_add)
+}
+
+/// How many ranks collect or share out blocks of these sizes.
+fn size_by_shapes(kind: CallKind, elements: Elements) -> Option<u32> {
+    let (whole, block) = match kind {
+        CallKind::Collective(Collective::AllGather) => (elements.received, elements.sent),
+        CallKind::Collective(Collective::ReduceScatter) => (elements.sent, elements.received),
+        _ => return None,
+    };
+    (block > 0 && whole.is_multiple_of(block)).then(|| u32::try_from(whole / block).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_have_their_sizes_groups_and_what_was_overwritten_is_said() {
+        let text = r#"{"version": "2.10", "pg_config": {"7": {"name": "7", "desc": "tp", "ranks": "[2, 3]"}},
+            "pg_status": {}, "entries": [
+            {"record_id": 5, "process_group": ["7", "tp"], "profiling_name": "nccl:_all_gather_base", "input_sizes": [[16, 64]],
+             "input_dtypes": ["BFloat16"], "output_sizes": [[32, 64]], "output_dtypes": ["BFloat16"],
+             "time_created_ns": 2000000000, "duration_ms": 0.5, "state": "completed", "pg_id": 1, "is_p2p": false},
+            {"record_id": 6, "process_group": ["7", "tp"], "profiling_name": "nccl:fancy"}]}"#;
+        let file = read_json(text.as_bytes()).unwrap();
+        let call = &file.calls[0];
+        assert_eq!((call.bytes_total.0, call.duration, call.begin), (4096, Some(Seconds(0.0005)), Some(Seconds(2.0))));
+        assert_eq!(file.groups, [FileGroup { name: "7".into(), size: Some(2), ranks: Some(vec![2, 3]) }]);
+        assert!(file.notes[0].contains("its first 5 calls"), "{:?}", file.notes);
+        assert_eq!(file.unknown.get("nccl:fancy"), Some(&1));
+    }
+}

@@ -1,0 +1,218 @@
+//! Pickles of plain data: dictionaries, lists, tuples, texts, numbers. Whatever would call something is refused.
+//!
+//! PyTorch's own pickler (torch/csrc/jit/serialization/pickler.cpp) refers again and again to dictionaries and lists that it has written
+//! once, which serde-pickle takes for recursion; the opcodes are those of CPython's Lib/pickletools.py.
+
+use serde_json::{Map, Number, Value};
+use std::collections::HashMap;
+
+/// Values in all, references to earlier ones included, as a multiple of the bytes of a file: a few bytes could otherwise refer to each other
+/// until memory is full.
+const MOST_VALUES_PER_BYTE: usize = 8;
+
+/// Reads a pickle; keys that are no texts become texts.
+pub(super) fn read(bytes: &[u8]) -> Result<Value, String> {
+    let values_left = bytes.len().saturating_mul(MOST_VALUES_PER_BYTE);
+    Machine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), values_left }.run()
+}
+
+/// The state of reading: a stack of values, marks in it, and values that are referred to again.
+struct Machine<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    stack: Vec<Value>,
+    marks: Vec<usize>,
+    memo: HashMap<u64, Value>,
+    values_left: usize,
+}
+
+impl Machine<'_> {
+    fn run(mut self) -> Result<Value, String> {
+        loop {
+            let begun = self.at;
+            let opcode = self.take(1)?[0];
+            if opcode == b'.' {
+                return self.pop();
+            }
+            self.step(opcode).map_err(|problem| format!("{problem} (byte {begun})"))?;
+        }
+    }
+
+    fn step(&mut self, opcode: u8) -> Result<(), String> {
+        match opcode {
+            0x80 => drop(self.take(1)?),
+            0x95 => drop(self.take(8)?),
+            b'(' => self.marks.push(self.stack.len()),
+            b'}' => self.push(Value::Object(Map::new()))?,
+            b']' | b')' => self.push(Value::Array(Vec::new()))?,
+            b'N' => self.push(Value::Null)?,
+            0x88 => self.push(Value::Bool(true))?,
+            0x89 => self.push(Value::Bool(false))?,
+            b'K' => self.push_number(1)?,
+            b'M' => self.push_number(2)?,
+            b'J' => {
+                let bytes = self.take(4)?.try_into().expect("four");
+                self.push(i32::from_le_bytes(bytes).into())?;
+            }
+            0x8a => self.push_long()?,
+            b'G' => {
+                let float = f64::from_be_bytes(self.take(8)?.try_into().expect("eight"));
+                self.push(Number::from_f64(float).map_or(Value::Null, Value::Number))?;
+            }
+            b'X' => self.push_text(4)?,
+            0x8c => self.push_text(1)?,
+            0x8d => self.push_text(8)?,
+            b's' => self.add_items(2)?,
+            b'u' => self.since_mark().and_then(|count| self.add_items(count))?,
+            b'a' => self.append(1)?,
+            b'e' => self.since_mark().and_then(|count| self.append(count))?,
+            0x85..=0x87 => self.tuple(usize::from(opcode - 0x84))?,
+            b't' => self.since_mark().and_then(|count| self.tuple(count))?,
+            b'q' => self.number(1).and_then(|at| self.remember(at))?,
+            b'r' => self.number(4).and_then(|at| self.remember(at))?,
+            0x94 => self.remember(self.memo.len() as u64)?,
+            b'h' => self.number(1).and_then(|at| self.recall(at))?,
+            b'j' => self.number(4).and_then(|at| self.recall(at))?,
+            other => return Err(format!("it is more than plain data: opcode {other:#04x}")),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, count: usize) -> Result<&[u8], String> {
+        let end = self.at.checked_add(count).filter(|end| *end <= self.bytes.len()).ok_or("it is cut off")?;
+        let taken = &self.bytes[self.at..end];
+        self.at = end;
+        Ok(taken)
+    }
+
+    /// A number of that many bytes, the lowest first.
+    fn number(&mut self, bytes: usize) -> Result<u64, String> {
+        Ok(self.take(bytes)?.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    fn push(&mut self, value: Value) -> Result<(), String> {
+        self.values_left = self.values_left.checked_sub(1).ok_or("it refers to itself too often")?;
+        self.stack.push(value);
+        Ok(())
+    }
+
+    fn push_number(&mut self, bytes: usize) -> Result<(), String> {
+        let number = self.number(bytes)?;
+        self.push(number.into())
+    }
+
+    /// A whole number of up to eight bytes in two's complement.
+    fn push_long(&mut self) -> Result<(), String> {
+        let length = self.number(1)? as usize;
+        let bytes = self.take(length)?;
+        if length > 8 {
+            return Err("a number has more than 64 bits".to_owned());
+        }
+        let sign = if bytes.last().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
+        let mut whole = [sign; 8];
+        whole[..length].copy_from_slice(bytes);
+        self.push(i64::from_le_bytes(whole).into())
+    }
+
+    fn push_text(&mut self, bytes_of_length: usize) -> Result<(), String> {
+        let length = self.number(bytes_of_length)? as usize;
+        let text = String::from_utf8_lossy(self.take(length)?).into_owned();
+        self.push(Value::String(text))
+    }
+
+    fn pop(&mut self) -> Result<Value, String> {
+        self.stack.pop().ok_or_else(|| "a value is missing".to_owned())
+    }
+
+    fn since_mark(&mut self) -> Result<usize, String> {
+        let mark = self.marks.pop().ok_or("a mark is missing")?;
+        self.stack.len().checked_sub(mark).ok_or_else(|| "a mark is behind its values".to_owned())
+    }
+
+    fn last(&mut self, count: usize) -> Result<Vec<Value>, String> {
+        let at = self.stack.len().checked_sub(count).ok_or("a value is missing")?;
+        Ok(self.stack.split_off(at))
+    }
+
+    fn add_items(&mut self, count: usize) -> Result<(), String> {
+        let mut items = self.last(count)?.into_iter();
+        let Some(Value::Object(object)) = self.stack.last_mut() else {
+            return Err("items are added to no dictionary".to_owned());
+        };
+        while let (Some(key), Some(value)) = (items.next(), items.next()) {
+            let key = match key {
+                Value::String(text) => text,
+                other => other.to_string(),
+            };
+            object.insert(key, value);
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, count: usize) -> Result<(), String> {
+        let values = self.last(count)?;
+        let Some(Value::Array(array)) = self.stack.last_mut() else {
+            return Err("values are added to no list".to_owned());
+        };
+        array.extend(values);
+        Ok(())
+    }
+
+    fn tuple(&mut self, count: usize) -> Result<(), String> {
+        let values = self.last(count)?;
+        self.push(Value::Array(values))
+    }
+
+    fn remember(&mut self, at: u64) -> Result<(), String> {
+        let value = self.stack.last().ok_or("a value is missing")?.clone();
+        self.values_left = self.values_left.checked_sub(count(&value)).ok_or("it refers to itself too often")?;
+        self.memo.insert(at, value);
+        Ok(())
+    }
+
+    fn recall(&mut self, at: u64) -> Result<(), String> {
+        let value = self.memo.get(&at).ok_or("it refers to what is not there")?.clone();
+        self.values_left = self.values_left.checked_sub(count(&value)).ok_or("it refers to itself too often")?;
+        self.push(value)
+    }
+}
+
+/// Values in a value, itself included.
+fn count(value: &Value) -> usize {
+    match value {
+        Value::Array(values) => 1 + values.iter().map(count).sum::<usize>(),
+        Value::Object(object) => 1 + object.values().map(count).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn plain_data_is_read_and_nothing_else() {
+        // pickle.dumps({"a": [1, -2, 70000, 2**40, True, None, 0.5], 3: ("x", "x")}, protocol=4)
+        let pickle = b"\x80\x04\x95\x3f\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x01a\x94]\x94(K\x01J\xfe\xff\xff\xffJp\x11\x01\x00\x8a\x06\
+            \x00\x00\x00\x00\x00\x01\x88NG?\xe0\x00\x00\x00\x00\x00\x00eK\x03\x8c\x01x\x94h\x03\x86\x94u.";
+        let expected = json!({"a": [1, -2, 70000, 1_u64 << 40, true, null, 0.5], "3": ["x", "x"]});
+        assert_eq!(read(pickle), Ok(expected));
+        // pickle.dumps(print, protocol=2)
+        let calls = read(b"\x80\x02c__builtin__\nprint\nq\x00.").unwrap_err();
+        assert!(calls.contains("more than plain data: opcode 0x63 (byte 2)"), "{calls}");
+        for end in 0..pickle.len() {
+            assert!(read(&pickle[..end]).is_err(), "cut off after {end} bytes");
+        }
+    }
+
+    #[test]
+    fn a_few_bytes_that_refer_to_each_other_do_not_fill_the_memory() {
+        let mut laughs = b"\x80\x02]q\x00".to_vec();
+        for _ in 0..40 {
+            laughs.extend(b"h\x00h\x00\x86q\x00");
+        }
+        laughs.push(b'.');
+        assert!(read(&laughs).unwrap_err().contains("too often"));
+    }
+}

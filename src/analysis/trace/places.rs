@@ -1,0 +1,105 @@
+//! Which axis of a layout the groups of a trace are, by their ranks.
+
+use super::read::{Trace, TracedGroup};
+use commgauge_model::layout::{Axis, Layout};
+use std::collections::HashMap;
+
+/// Axes by which a group is named, where several have the same ranks: the first.
+const AXES: [Axis; 15] = [
+    Axis::Tp,
+    Axis::Cp,
+    Axis::Ep,
+    Axis::Dp,
+    Axis::Pp,
+    Axis::Etp,
+    Axis::Edp,
+    Axis::DpCp,
+    Axis::Mp,
+    Axis::EtpEp,
+    Axis::DpShard,
+    Axis::DpReplicate,
+    Axis::CpInner,
+    Axis::CpOuter,
+    Axis::World,
+];
+
+/// Where a group stands.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GroupPlace {
+    /// A group of this axis.
+    Axis(Axis),
+    /// A group of no axis of the layout, or there is no layout: how many ranks it has, and how far apart.
+    Shape(String),
+}
+
+impl GroupPlace {
+    /// The name in tables.
+    pub fn name(&self) -> &str {
+        match self {
+            GroupPlace::Axis(axis) => axis.name(),
+            GroupPlace::Shape(shape) => shape,
+        }
+    }
+}
+
+/// The places of all groups of a trace.
+#[derive(Clone, Debug)]
+pub struct TracedPlaces {
+    places: Vec<GroupPlace>,
+    first_of: HashMap<Axis, Axis>,
+}
+
+impl TracedPlaces {
+    /// The groups of a trace in a layout, or by their shapes alone.
+    pub fn new(trace: &Trace, layout: Option<&Layout>) -> TracedPlaces {
+        let mut axis_of: HashMap<Vec<u32>, Axis> = HashMap::new();
+        let mut first_of: HashMap<Axis, Axis> = HashMap::new();
+        let axes = AXES.iter().filter_map(|axis| layout.map(|layout| (*axis, layout)));
+        for (axis, layout) in axes.filter(|(axis, layout)| layout.group_size(*axis) > 1) {
+            for group in layout.groups(axis).groups {
+                let first = *axis_of.entry(sorted(&group)).or_insert(axis);
+                first_of.entry(axis).or_insert(first);
+            }
+        }
+        let place = |group: &TracedGroup| match group.ranks.as_ref().and_then(|ranks| axis_of.get(&sorted(ranks))) {
+            Some(axis) => GroupPlace::Axis(*axis),
+            None => GroupPlace::Shape(shape(group, trace.world)),
+        };
+        TracedPlaces { places: trace.groups.iter().map(place).collect(), first_of }
+    }
+
+    /// The place of a group by its index in the trace.
+    pub fn of(&self, group: usize) -> &GroupPlace {
+        &self.places[group]
+    }
+
+    /// The axis by which the groups of this one are named, where another has the same ranks.
+    pub fn named(&self, axis: Axis) -> Axis {
+        self.first_of.get(&axis).copied().unwrap_or(axis)
+    }
+}
+
+fn sorted(ranks: &[u32]) -> Vec<u32> {
+    let mut ranks = ranks.to_vec();
+    ranks.sort_unstable();
+    ranks
+}
+
+fn shape(group: &TracedGroup, world: Option<u32>) -> String {
+    let Some(ranks) = &group.ranks else {
+        return match (group.size, group.name.as_str()) {
+            (Some(size), name) => format!("{size} ranks ({name})"),
+            (None, "") => "unknown group".to_owned(),
+            (None, name) => format!("group {name}"),
+        };
+    };
+    if world == Some(ranks.len() as u32) {
+        return Axis::World.name().to_owned();
+    }
+    let ranks = sorted(ranks);
+    let stride = ranks.get(1).map_or(0, |second| second - ranks[0]);
+    match ranks.windows(2).all(|pair| pair[1] - pair[0] == stride) {
+        true if ranks.len() > 1 => format!("{} ranks, stride {stride}", ranks.len()),
+        _ => format!("{} ranks", ranks.len()),
+    }
+}

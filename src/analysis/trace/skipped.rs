@@ -1,0 +1,44 @@
+//! What of the files of a job was skipped, each reason once.
+
+use super::trace_file::FileTrace;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Names of unknown calls that a note lists.
+const NAMED_UNKNOWN: usize = 4;
+
+/// Reasons with the files that have them, and calls that are not known.
+#[derive(Debug, Default)]
+pub(super) struct Skipped {
+    files_of_note: BTreeMap<String, Vec<String>>,
+    unknown: BTreeMap<String, u64>,
+}
+
+impl Skipped {
+    pub(super) fn add(&mut self, path: &Path, file: &FileTrace) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for note in &file.notes {
+            self.files_of_note.entry(note.clone()).or_default().push(name.clone());
+        }
+        for (call, count) in &file.unknown {
+            *self.unknown.entry(call.clone()).or_default() += count;
+        }
+    }
+
+    /// As sentences.
+    pub(super) fn notes(self) -> Vec<String> {
+        let of_files = |(note, files): (String, Vec<String>)| match &files[..] {
+            [file] => format!("{file}: {note}"),
+            _ => format!("{} and {} more: {note}", files[0], files.len() - 1),
+        };
+        let mut notes: Vec<String> = self.files_of_note.into_iter().map(of_files).collect();
+        if !self.unknown.is_empty() {
+            let count: u64 = self.unknown.values().sum();
+            let mut names: Vec<&str> = self.unknown.keys().map(String::as_str).collect();
+            let more = if names.len() > NAMED_UNKNOWN { ", ..." } else { "" };
+            names.truncate(NAMED_UNKNOWN);
+            notes.push(format!("{count} calls of a kind that is not known were skipped: {}{more}", names.join(", ")));
+        }
+        notes
+    }
+}

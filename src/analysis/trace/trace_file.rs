@@ -1,0 +1,107 @@
+//! One file of a trace, whatever left it: its calls, and what of it could not be used.
+
+use super::call::CallKind;
+use commgauge_base::element::ElementType;
+use commgauge_base::units::{Bytes, Seconds};
+use std::collections::BTreeMap;
+
+/// What left a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TraceFormat {
+    /// PyTorch's profiler (Kineto), exported as a Chrome trace.
+    Kineto,
+    /// A dump of PyTorch's flight recorder, as JSON or as a pickle.
+    FlightRecorder,
+    /// `NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=INIT,COLL`.
+    NcclLog,
+}
+
+impl TraceFormat {
+    /// The name in texts.
+    pub fn name(self) -> &'static str {
+        match self {
+            TraceFormat::Kineto => "PyTorch profiler",
+            TraceFormat::FlightRecorder => "flight recorder",
+            TraceFormat::NcclLog => "NCCL log",
+        }
+    }
+}
+
+/// A call with its group as the file names it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct FileCall {
+    /// Absent where the file is of one rank.
+    pub rank: Option<u32>,
+    pub kind: CallKind,
+    pub element: Option<ElementType>,
+    pub bytes_total: Bytes,
+    /// Index in the file's groups.
+    pub group: usize,
+    /// On the clock of the rank's host.
+    pub begin: Option<Seconds>,
+    pub duration: Option<Seconds>,
+}
+
+/// A group of ranks as a file knows it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct FileGroup {
+    pub name: String,
+    pub size: Option<u32>,
+    /// World ranks in the group's order, where the file says them.
+    pub ranks: Option<Vec<u32>>,
+}
+
+/// What a file held.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct FileTrace {
+    pub rank: Option<u32>,
+    pub world: Option<u32>,
+    pub host: Option<String>,
+    pub groups: Vec<FileGroup>,
+    pub calls: Vec<FileCall>,
+    /// Steps that the job marked.
+    pub steps: Option<u64>,
+    /// Names of events that are calls of a kind that is not known, and how often each came.
+    pub unknown: BTreeMap<String, u64>,
+    /// Sentences about what was skipped.
+    pub notes: Vec<String>,
+}
+
+impl FileTrace {
+    /// The index of a group, which is added where it is new. Of one without ranks only some calls say how large it is.
+    pub(super) fn group(&mut self, group: FileGroup) -> usize {
+        match self.groups.iter().position(|known| known.name == group.name && known.ranks == group.ranks) {
+            Some(at) => {
+                self.groups[at].size = self.groups[at].size.or(group.size);
+                at
+            }
+            None => {
+                self.groups.push(group);
+                self.groups.len() - 1
+            }
+        }
+    }
+
+    pub(super) fn skip_unknown(&mut self, name: &str) {
+        *self.unknown.entry(name.to_owned()).or_default() += 1;
+    }
+}
+
+/// The ranks in `[0, 1, 2]`, as PyTorch writes a list. Long ones are cut (`[0, 1, ..., 7]`), and then nothing is known.
+pub(super) fn listed_ranks(text: &str) -> Option<Vec<u32>> {
+    let inner = text.trim().strip_prefix('[')?.strip_suffix(']')?;
+    inner.split(',').map(|rank| rank.trim().parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_ranks_is_read_whole_or_not_at_all() {
+        assert_eq!(listed_ranks("[0, 2, 5]"), Some(vec![0, 2, 5]));
+        for text in ["[0, 1, ..., 7]", "", "[]", "0, 1", "[0, -1]"] {
+            assert_eq!(listed_ranks(text), None, "{text}");
+        }
+    }
+}

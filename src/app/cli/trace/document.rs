@@ -1,0 +1,201 @@
+//! The calls of a job as a document: plain data for JSON, with a published schema.
+
+use crate::cli::published::published;
+use commgauge_analysis::cost::{Fit, Predictor, Query};
+use commgauge_analysis::trace::{CallKind, Compared, CountedCall, Difference, LateRank, OneSide, Trace};
+use commgauge_base::element::ElementType;
+use commgauge_base::rank_list::ranges;
+use commgauge_base::units::{Bytes, Seconds};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Name of the format.
+const FORMAT: &str = "commgauge-trace";
+/// Incremented when a field is removed or changes its meaning.
+const VERSION: u32 = 1;
+
+/// What a job called.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TraceDocument {
+    /// Always `commgauge-trace`.
+    pub format: &'static str,
+    /// Version of the format.
+    pub version: u32,
+    /// What left the files.
+    pub sources: Vec<&'static str>,
+    /// Ranks whose calls are known, as ranges such as `0-3,8`.
+    pub ranks: String,
+    /// Ranks of the job, where a file says it.
+    pub job_ranks: Option<u32>,
+    /// Steps by which counts are divided.
+    pub steps: u64,
+    /// The calls.
+    pub calls: Vec<TracedCallLine>,
+    /// Each call held against the list of a step, where one was given.
+    pub comparison: Option<Vec<ComparedLine>>,
+    /// Ranks that came last into most calls of their group, those that were waited for longest first.
+    pub late_ranks: Vec<LateRankLine>,
+    /// What was skipped, and why.
+    pub notes: Vec<String>,
+}
+
+/// A call of a step.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TracedCallLine {
+    /// The axis of the layout whose groups these are, or their shape.
+    pub place: String,
+    /// The call: a collective, `send` or `receive`.
+    pub call: &'static str,
+    /// Type of the elements; none of a barrier.
+    pub element_type: Option<ElementType>,
+    /// The size argument in the sense of nccl-tests; of a message its size.
+    pub bytes_total: Bytes,
+    /// Ranks of a group, where they are known.
+    pub group_size: Option<u32>,
+    /// Groups in which it was seen.
+    pub groups: u64,
+    /// Ranks that called it.
+    pub ranks: u64,
+    /// Calls of the rank with the most, in a step.
+    pub calls_per_step: f64,
+    /// Median time, where the trace has times; waiting for late ranks is in it.
+    pub seconds_median: Option<Seconds>,
+    /// 95th percentile.
+    pub seconds_p95: Option<Seconds>,
+    /// What the fit predicts, where one was given and covers it.
+    pub predicted_seconds: Option<Seconds>,
+    /// Why the fit does not say it.
+    pub not_predicted_because: Option<String>,
+}
+
+/// A call of the list, of the trace, or of both.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ComparedLine {
+    /// The axis of the layout whose groups these are, or their shape.
+    pub place: String,
+    /// The call.
+    pub call: &'static str,
+    /// `same`, `other count`, `other size`, `missing` (in the list alone), `extra` (in the trace alone), or `not traced` (no rank
+    /// that should call it is in the trace).
+    pub difference: &'static str,
+    /// As listed.
+    pub expected: Option<SideLine>,
+    /// As traced.
+    pub traced: Option<SideLine>,
+}
+
+/// Size, type and count of a call.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SideLine {
+    /// Type of the elements; none of a barrier.
+    pub element_type: Option<ElementType>,
+    /// The size argument in the sense of nccl-tests.
+    pub bytes_total: Bytes,
+    /// Calls of a rank in a step.
+    pub calls_per_step: f64,
+}
+
+/// A rank for which others waited.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LateRankLine {
+    /// The rank.
+    pub rank: u32,
+    /// The axis of the layout whose group this is, or its shape.
+    pub place: String,
+    /// The ranks of the group.
+    pub group_ranks: String,
+    /// Calls that were looked at.
+    pub calls: u64,
+    /// In how many of them it came last and others waited.
+    pub late: u64,
+    /// Median of how long the first to come waited in these.
+    pub waited_seconds_median: Seconds,
+}
+
+/// The JSON Schema of the document.
+pub fn schema() -> Value {
+    let title = "What commgauge trace --format json prints";
+    published(schemars::schema_for!(TraceDocument).to_value(), FORMAT, VERSION, title)
+}
+
+impl TraceDocument {
+    pub(super) fn new(
+        trace: &Trace,
+        steps: u64,
+        calls: &[CountedCall],
+        compared: Option<&[Compared]>,
+        late: &[LateRank],
+        fit: Option<&Fit>,
+    ) -> TraceDocument {
+        let predictor = fit.map(Predictor::new);
+        TraceDocument {
+            format: FORMAT,
+            version: VERSION,
+            sources: trace.formats.iter().map(|format| format.name()).collect(),
+            ranks: ranges(&trace.ranks.iter().copied().collect::<Vec<u32>>()),
+            job_ranks: trace.world,
+            steps,
+            calls: calls.iter().map(|call| call_line(call, predictor.as_ref())).collect(),
+            comparison: compared.map(|compared| compared.iter().map(compared_line).collect()),
+            late_ranks: late.iter().map(late_line).collect(),
+            notes: trace.notes.clone(),
+        }
+    }
+
+    /// Whether a comparison was made and found a difference.
+    pub(super) fn differs(&self) -> bool {
+        let same = [Difference::Same.name(), Difference::NotTraced.name()];
+        self.comparison.iter().flatten().any(|line| !same.contains(&line.difference))
+    }
+}
+
+fn call_line(call: &CountedCall, predictor: Option<&Predictor>) -> TracedCallLine {
+    let prediction = predictor.and_then(|predictor| Some(predictor.predict(&query(call)?)));
+    TracedCallLine {
+        place: call.place.name().to_owned(),
+        call: call.kind.name(),
+        element_type: call.element,
+        bytes_total: call.bytes_total,
+        group_size: call.group_size,
+        groups: call.groups,
+        ranks: call.ranks,
+        calls_per_step: call.calls_per_step,
+        seconds_median: call.seconds_median,
+        seconds_p95: call.seconds_p95,
+        predicted_seconds: prediction.as_ref().and_then(|prediction| prediction.seconds),
+        not_predicted_because: prediction.and_then(|of| of.reason.filter(|_| of.seconds.is_none())),
+    }
+}
+
+/// A message between two ranks is not asked for: its time on one side is mostly waiting for the other.
+fn query(call: &CountedCall) -> Option<Query> {
+    let CallKind::Collective(collective) = call.kind else { return None };
+    let (ranks, bytes_total) = (call.group_size?, call.bytes_total);
+    Some(Query { collective, ranks, bytes_total, element_type: call.element, locality: None, cadence: None })
+}
+
+fn compared_line(compared: &Compared) -> ComparedLine {
+    ComparedLine {
+        place: compared.place.name().to_owned(),
+        call: compared.kind.name(),
+        difference: compared.difference.name(),
+        expected: compared.expected.map(side_line),
+        traced: compared.traced.map(side_line),
+    }
+}
+
+fn side_line(side: OneSide) -> SideLine {
+    SideLine { element_type: side.element, bytes_total: side.bytes_total, calls_per_step: side.calls_per_step }
+}
+
+fn late_line(late: &LateRank) -> LateRankLine {
+    LateRankLine {
+        rank: late.rank,
+        place: late.place.name().to_owned(),
+        group_ranks: ranges(&late.group),
+        calls: late.calls,
+        late: late.late,
+        waited_seconds_median: late.waited_seconds_median,
+    }
+}

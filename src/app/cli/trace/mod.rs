@@ -1,0 +1,151 @@
+//! `commgauge trace`: what a job really called, by axis, held against the list of a step and against a fit, and as a suite.
+
+mod document;
+mod suite;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use document::{TraceDocument, schema};
+
+use super::degrees::DegreeFlags;
+use super::table_or_json::AnswerArguments;
+use super::verdict_output::replace;
+use commgauge_analysis::cost::Fit;
+use commgauge_analysis::trace::{ExpectedStep, Trace, TracedPlaces, compare, counted_calls, late_ranks, read_traces};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::input_file;
+use commgauge_base::message::eprintln;
+use commgauge_base::visible::ShownPath;
+use commgauge_model::layout::{DEFAULT_ORDER, Layout};
+use std::path::{Path, PathBuf};
+
+/// Exit code where the trace is not what the list of the step says.
+const DIFFERS: i32 = 1;
+
+/// Show what a job really called: from traces of PyTorch's profiler, its flight recorder, or NCCL's log
+///
+/// commgauge trace trace-rank*.json.gz --tp 8 --dp 4
+///
+/// commgauge ops --model llama-3-8b --tp 8 --dp 4 ... --format json > step.json; commgauge trace trace-rank*.json.gz --ops step.json
+///
+/// With --ops every call is held against the list of a step: what is missing, extra, or of another size or count, and the exit
+/// code is then 1 where anything differs. With --fit times are held against what the fit predicts.
+#[derive(Clone, Debug, clap::Args)]
+pub struct TraceCommand {
+    /// Files of one job, one of each rank, also gzipped: Chrome traces of PyTorch's profiler, dumps of its flight recorder (JSON or
+    /// pickle), logs of NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,COLL (of any number of ranks)
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// How the job divides the model, by which groups are named; with --ops its degrees
+    #[command(flatten)]
+    degrees: DegreeFlags,
+
+    /// Steps that the trace holds [default: those that the job marked (ProfilerStep), else 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    steps: Option<u64>,
+
+    /// Hold the calls against this list of a step, from `commgauge ops --format json`
+    #[arg(long, value_name = "FILE")]
+    ops: Option<PathBuf>,
+
+    /// Hold the times against this fit, from `commgauge fit -o`
+    #[arg(long, value_name = "FILE")]
+    fit: Option<PathBuf>,
+
+    /// Write a suite that measures exactly these calls
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// How the answer is shown.
+    #[command(flatten)]
+    shown: AnswerArguments,
+}
+
+impl TraceCommand {
+    /// Reads the files and prints what is in them.
+    pub fn execute(&self) -> Result<i32> {
+        let expected = self.ops.as_deref().map(read_expected).transpose()?;
+        let fit = self.fit.as_deref().map(Fit::read).transpose()?;
+        let trace = read_traces(&self.files)?;
+        if trace.calls.is_empty() {
+            let notes = trace.notes.iter().map(|note| format!("\n  {note}")).collect::<String>();
+            return Err(Error::usage(format!("the files hold no call that is known{notes}")));
+        }
+        let layout = self.layout(&trace, expected.as_ref())?;
+        let document = self.document(&trace, layout.as_ref(), expected.as_ref(), fit.as_ref())?;
+        self.shown.show(&document, |width| text::text(&document, width))?;
+        Ok(if document.differs() { DIFFERS } else { 0 })
+    }
+
+    /// What is printed; writes the suite as well.
+    fn document(
+        &self,
+        trace: &Trace,
+        layout: Option<&Layout>,
+        expected: Option<&ExpectedStep>,
+        fit: Option<&Fit>,
+    ) -> Result<TraceDocument> {
+        let steps = self.steps.or(trace.steps).unwrap_or(1);
+        let places = TracedPlaces::new(trace, layout);
+        let calls = counted_calls(trace, &places, steps);
+        if let Some(path) = &self.output {
+            let written = suite::suite(&calls, layout, self.files.len())?;
+            written.left_out.iter().for_each(|note| eprintln!("left out of the suite: {note}"));
+            replace(path, &written.text)?;
+            eprintln!("{} cases in {}", written.cases, path.shown());
+        }
+        let against = expected.zip(layout);
+        let compared = against.map(|(expected, layout)| compare(trace, &places, steps, expected, layout));
+        let late = late_ranks(trace, &places);
+        Ok(TraceDocument::new(trace, steps, &calls, compared.as_deref(), &late, fit))
+    }
+
+    /// The layout of the flags, or else of the list of the step.
+    fn layout(&self, trace: &Trace, expected: Option<&ExpectedStep>) -> Result<Option<Layout>> {
+        let layout = match (self.degrees.are_given(), expected) {
+            (true, _) => {
+                let ranks = trace.world.or(trace.ranks.last().map(|rank| rank + 1)).unwrap_or(1);
+                Some(self.degrees.layout(Some(ranks))?)
+            }
+            (false, Some(expected)) => Some(Layout::new(expected.degrees, &DEFAULT_ORDER)?),
+            (false, None) => None,
+        };
+        if let (Some(layout), Some(expected)) = (&layout, expected)
+            && layout.degrees != expected.degrees
+        {
+            return Err(Error::usage(format!(
+                "the flags say {}, and the list of --ops is of {}; accepted: the same degrees",
+                layout.degrees.name(),
+                expected.degrees.name()
+            )));
+        }
+        if let (Some(layout), Some(world)) = (&layout, trace.world)
+            && layout.degrees.world() != u64::from(world)
+        {
+            return Err(Error::usage(format!(
+                "{} is of {} ranks, and the job had {world}; accepted: the degrees of the job",
+                layout.degrees.name(),
+                layout.degrees.world()
+            )));
+        }
+        Ok(layout)
+    }
+}
+
+fn read_expected(path: &Path) -> Result<ExpectedStep> {
+    let text = input_file::read_to_string(path)
+        .map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.shown())))?;
+    let wrong = |problem: String| {
+        Error::usage(format!(
+            "{} is no list of a step: {problem}; accepted: what `commgauge ops --format json` prints",
+            path.shown()
+        ))
+    };
+    let step: ExpectedStep = serde_json::from_str(&text).map_err(|cause| wrong(cause.to_string()))?;
+    match step.format.as_str() {
+        "commgauge-ops" => Ok(step),
+        other => Err(wrong(format!("its format is `{other}`"))),
+    }
+}

@@ -1,0 +1,97 @@
+//! `commgauge trace` of what a real job of PyTorch on gloo left: what it called is in tests/data/traces/job.py.
+
+use crate::offline;
+
+use offline::{commgauge, text};
+use serde_json::Value;
+use std::path::Path;
+
+fn data(name: &str) -> String {
+    format!("{}/tests/data/traces/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn traced(files: &[String], more: &[&str]) -> Value {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut arguments = vec!["trace", "--format", "json"];
+    arguments.extend(files.iter().map(String::as_str));
+    arguments.extend(more);
+    let output = commgauge(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("a document")
+}
+
+/// Call, type, bytes and calls of a rank in a step, in no order.
+fn calls(document: &Value) -> Vec<(String, String, u64, f64)> {
+    let lines = document["calls"].as_array().expect("calls");
+    let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let mut calls: Vec<(String, String, u64, f64)> = lines
+        .iter()
+        .map(|line| {
+            let (bytes, count) = (line["bytes_total"].as_u64().unwrap(), line["calls_per_step"].as_f64().unwrap());
+            (word(&line["call"]), word(&line["element_type"]), bytes, count)
+        })
+        .collect();
+    calls.sort_by(|one, other| one.partial_cmp(other).expect("finite"));
+    calls
+}
+
+/// What job.py calls in a step, on the rank with the most of each. A message has 128 x 32 floats.
+fn expected(all_gather_bytes: u64) -> Vec<(String, String, u64, f64)> {
+    [
+        ("all_gather", "bfloat16", all_gather_bytes, 2.0),
+        ("all_reduce", "bfloat16", 64 * 32 * 2, 2.0),
+        ("all_reduce", "float32", 4000, 1.0),
+        ("barrier", "-", 0, 1.0),
+        ("broadcast", "float32", 16, 1.0),
+        ("receive", "float32", 128 * 32 * 4, 1.0),
+        ("send", "float32", 128 * 32 * 4, 1.0),
+    ]
+    .map(|(call, element, bytes, count)| (call.to_owned(), element.to_owned(), bytes, count))
+    .to_vec()
+}
+
+#[test]
+fn every_call_of_a_real_job_is_found_in_its_flight_recorder_as_pickle_and_as_json() {
+    let pickles: Vec<String> = (0..4).map(|rank| data(&format!("fr_trace_rank_{rank}"))).collect();
+    let document = traced(&pickles, &["--steps", "2"]);
+    let mut found = calls(&document);
+    // Each group of two has calls of its own, as gloo does not say that they are the same axis.
+    found.dedup();
+    let mut expected = expected(2 * 64 * 32 * 2);
+    // gloo's recorder leaves messages out.
+    expected.retain(|(call, ..)| call != "send" && call != "receive");
+    assert_eq!(found, expected, "{document:#}");
+    assert_eq!((&document["ranks"], &document["sources"][0]), (&"0-3".into(), &"flight recorder".into()));
+    let one = |file: &str| calls(&traced(&[data(file)], &["--steps", "2"]));
+    assert_eq!(one("fr_json_rank_0.json"), one("fr_trace_rank_0"));
+}
+
+#[test]
+fn every_call_of_a_real_job_is_found_in_the_traces_of_its_profiler_with_its_times() {
+    let traces: Vec<String> = (0..4).map(|rank| data(&format!("kineto-rank{rank}.json.gz"))).collect();
+    let document = traced(&traces, &["--steps", "2"]);
+    // gloo's events have what a rank passes in, and no group from which the whole would follow.
+    assert_eq!(calls(&document), expected(64 * 32 * 2), "{document:#}");
+    assert!(document["calls"].as_array().unwrap().iter().all(|line| line["seconds_median"].as_f64().unwrap() > 0.0));
+    assert_eq!(document["job_ranks"], 4);
+    assert!(document["notes"][0].as_str().unwrap().contains("do not say in which group"), "{}", document["notes"]);
+    let some = traced(&traces[..2], &[]);
+    assert!(some["notes"].to_string().contains("of 4 ranks 2 are not in the files: 2-3"), "{}", some["notes"]);
+}
+
+#[test]
+fn the_terminal_shows_it_in_80_columns_and_what_is_no_trace_ends_with_2() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pickles: Vec<String> = (0..4).map(|rank| data(&format!("fr_trace_rank_{rank}"))).collect();
+    let mut arguments = vec!["trace", "--steps", "2", "--width", "80"];
+    arguments.extend(pickles.iter().map(String::as_str));
+    let output = commgauge(folder.path(), &arguments);
+    insta::assert_snapshot!("trace_80_columns", text(&output.stdout));
+    for (name, content) in [("rank0.json", &b"{\"entries\": 5}"[..]), ("rank0", b"\x80\x04\x95"), ("rank0.txt", b"")] {
+        std::fs::write(folder.path().join(name), content).expect("written");
+        let output = commgauge(folder.path(), &["trace", name]);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(name) && said.lines().count() <= 3, "{name}: {said}");
+    }
+    assert!(Path::new(&data("job.py")).exists(), "what it called is there to read");
+}
