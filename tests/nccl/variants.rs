@@ -147,11 +147,11 @@ fn registered_are_the_buffers_of_every_rank_whatever_each_needs_and_had_before()
     let record = record_in(&folder);
     // Of scatter the root alone sends, of gather and reduce it alone receives.
     let flags = format!(
-        "all_reduce scatter gather reduce broadcast -b 1K -e 16K -f 16 --placement out --cadence streaming --buffers registered {QUICKLY}"
+        "all_reduce scatter gather reduce -b 1K -e 16K -f 16 --placement out --cadence streaming --buffers registered {QUICKLY}"
     );
     Ran::of(&mut nccl(3, SWEEP, &flags, &record), 120).ended_with(0);
     let cases = by_name(&record);
-    assert_eq!(cases.len(), 10);
+    assert_eq!(cases.len(), 8);
     assert!(cases.values().all(|case| case.1["outcome"]["verified"] == true), "{cases:?}");
 }
 
