@@ -22,8 +22,8 @@ const TRIAL_MARKS: usize = 33;
 pub struct SampleLength {
     /// Calls in one sample.
     pub calls: u32,
-    /// The shortest sample in which neither a mark nor the clock's resolution counts.
-    pub least_nanoseconds: f64,
+    /// Below this length a mark or the clock's resolution is more than a hundredth of a sample.
+    pub doubtful_below_nanoseconds: f64,
     /// Time that a mark adds to a sample.
     pub mark_nanoseconds: f64,
 }
@@ -33,14 +33,14 @@ impl SampleLength {
     /// calls can make them too short.
     pub fn warning(&self, valid_nanoseconds: &[f64]) -> Option<String> {
         let middle = median(&sorted(valid_nanoseconds.iter().copied()))?;
-        (middle < self.least_nanoseconds).then(|| {
+        (middle < self.doubtful_below_nanoseconds).then(|| {
             format!(
                 "the requested calls make samples of {}, too short for this clock and its marks (a mark takes {}): times may be too \
                  long by {:.1} %; samples of {} need more calls (-n)",
                 Seconds(middle * 1e-9),
                 Seconds(self.mark_nanoseconds * 1e-9),
                 100.0 * self.mark_nanoseconds / middle.max(1.0),
-                Seconds(self.least_nanoseconds * 1e-9),
+                Seconds(self.doubtful_below_nanoseconds * 1e-9),
             )
         })
     }
@@ -80,7 +80,8 @@ pub fn choose_calls_per_sample(
         sample_nanoseconds = median(&sorted(batch.samples.iter().map(|sample| sample.slowest_nanoseconds as f64)));
     }
     let calls = fixed.map_or(calls as u32, |total| least_divisor(total, calls as u32));
-    Ok(SampleLength { calls, least_nanoseconds: wanted, mark_nanoseconds: mark_cost })
+    let doubtful_below_nanoseconds = RESOLUTIONS_PER_SAMPLE * resolution.max(mark_cost);
+    Ok(SampleLength { calls, doubtful_below_nanoseconds, mark_nanoseconds: mark_cost })
 }
 
 /// The number of calls to try next; 0 if the last number suffices.
@@ -170,11 +171,11 @@ mod tests {
 
     #[test]
     fn samples_that_are_shorter_than_clock_and_marks_allow_are_named_with_what_a_mark_adds() {
-        let length = SampleLength { calls: 20, least_nanoseconds: 50_000.0, mark_nanoseconds: 1_200.0 };
-        assert_eq!(length.warning(&[50_000.0, 60_000.0, 70_000.0]), None);
+        let length = SampleLength { calls: 20, doubtful_below_nanoseconds: 120_000.0, mark_nanoseconds: 1_200.0 };
+        assert_eq!(length.warning(&[110_000.0, 120_000.0, 130_000.0]), None);
         assert_eq!(length.warning(&[]), None);
         let warning = length.warning(&[40_000.0, 40_000.0]).unwrap();
-        for words in ["samples of 40.0 us", "a mark takes 1.20 us", "too long by 3.0 %", "50.0 us need more calls (-n)"]
+        for words in ["samples of 40.0 us", "a mark takes 1.20 us", "too long by 3.0 %", "120 us need more calls (-n)"]
         {
             assert!(warning.contains(words), "`{words}` is not in {warning}");
         }
