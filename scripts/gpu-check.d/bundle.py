@@ -30,6 +30,11 @@ def other_nccls():
     return [f"{folder}/libnccl.so.2" for folder in folders if os.path.exists(f"{folder}/libnccl.so.2")]
 
 
+def runs_on(arch, capability):
+    """Whether code for an architecture runs on a device: of the same major version, and not newer (CUDA, "Binary Compatibility")."""
+    return arch // 10 == capability // 10 and arch <= capability
+
+
 def misfits(folder, environment, gpus):
     """Why the bundle's NCCL cannot run on this host; nothing where another is used, or the check came in no bundle."""
     try:
@@ -44,7 +49,7 @@ def misfits(folder, environment, gpus):
         findings.append(f"NCCL of the bundle was built with CUDA {facts['cuda']}, and the driver serves CUDA {gpus['cuda'] // 1000}."
                     f"{gpus['cuda'] % 1000 // 10}: pack one with --cuda 12, {other}")
     for number, gpu in enumerate(gpus["devices"]):
-        if gpu["capability"] != facts["arch"]:
+        if not runs_on(facts["arch"], gpu["capability"]):
             findings.append(f"device {number} has compute capability {gpu['capability'] / 10}, and NCCL of the bundle has code for "
                         f"{facts['arch'] / 10} alone: pack one with --arch {gpu['capability']}, {other}")
             break

@@ -31,7 +31,7 @@ def data(record, ranks):
 def variants(record):
     """The same calls from streams and graphs, alone and in groups, on every kind of buffers."""
     seen = {(name, value) for case in planned(record) for name, value in case.get("labels", {}).items()}
-    kinds = {"registered buffers": ("buffers", "registered"), "symmetric buffers": ("buffers", "symmetric")}
+    kinds = {"allocated buffers": ("buffers", "allocated"), "registered buffers": ("buffers", "registered"), "symmetric buffers": ("buffers", "symmetric")}
     findings = [(7, f"no case has {words}") for words, label in kinds.items() if label not in seen]
     findings += [(7, f"no case has the label {name}") for name in ("submit", "aggregate") if name not in {label for label, _ in seen}]
     return times(record) + findings
@@ -94,11 +94,13 @@ def planned(record):
     return next((line["cases"] for line in record if line["line"] == "plan"), [])
 
 
-def medians(record):
-    """Seconds of each call, by its size argument, over all samples that count."""
+def medians(record, placement="out_of_place"):
+    """Seconds of each call of a placement, by its size argument, over all samples that count."""
     cases, samples = planned(record), {}
     for line in record:
         if line["line"] != "case" or line["outcome"]["status"] != "measured":
+            continue
+        if cases[line["case"]]["placement"] != placement:
             continue
         excluded = {index for index, _ in line["samples"].get("excluded", [])}
         each = [nanoseconds * 1e-9 / line["calls_per_sample"]

@@ -1,5 +1,7 @@
-"""One rank of torch.distributed: all_reduce of float32 back to back, out of nothing but torch; rank 0 prints seconds for each size."""
+"""One rank of torch.distributed: all_reduce of float32 back to back, out of nothing but torch; rank 0 prints seconds for each size.
+Every call has another part of memory, as ours have, so that none finds its data in the cache."""
 
+import itertools
 import os
 
 import torch
@@ -7,15 +9,18 @@ import torch.distributed as dist
 
 SIZES = [65536 * 4**power for power in range(7)]
 WARM_UP, CALLS, BATCHES = 5, 20, 5
+# Far beyond the cache of any GPU.
+MEMORY = 1 << 29
 
 
 def main():
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl")
     for size in SIZES:
-        tensor = torch.ones(size // 4, device="cuda")
-        for _ in range(WARM_UP):
-            dist.all_reduce(tensor)
+        parts = torch.ones(MEMORY // 4, device="cuda").split(size // 4)
+        for part in parts[:WARM_UP]:
+            dist.all_reduce(part)
+        turn = itertools.cycle(parts)
         seconds = []
         for _ in range(BATCHES):
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -23,7 +28,7 @@ def main():
             dist.barrier()
             begin.record()
             for _ in range(CALLS):
-                dist.all_reduce(tensor)
+                dist.all_reduce(next(turn))
             end.record()
             torch.cuda.synchronize()
             seconds.append(begin.elapsed_time(end) * 1e-3 / CALLS)
@@ -31,7 +36,7 @@ def main():
         dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
         if dist.get_rank() == 0:
             print("commgauge-peer", size, slowest.item(), flush=True)
-        del tensor
+        del parts, turn
     if dist.get_rank() == 0:
         # LD_LIBRARY_PATH may have put another in the way of its own.
         with open("/proc/self/maps") as maps:

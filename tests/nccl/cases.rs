@@ -289,19 +289,83 @@ const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_attention_
     "intermediate_size": 128, "vocab_size": 256, "max_position_embeddings": 512}"#;
 
 #[test]
+fn calls_of_several_communicators_at_once_have_one_order_or_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("config.json");
+    std::fs::write(&model, TINY).unwrap();
+    let how = "--pp 2 --sequence 16 --micro-batches 2 --replay --replay-repetitions 1 --forward-per-layer 20us";
+    let flags = format!("--model {} {how} {QUICKLY}", model.display());
+    for (version, code) in [("2.25.1", 6), ("2.26.2", 0)] {
+        let record = folder.path().join(format!("{version}.jsonl"));
+        Ran::of(with_nccl(&mut nccl(2, 2, STEP, &flags, &record), 2, version), 60).ended_with(code);
+        let lines = lines(&record);
+        assert_eq!(lines[0]["environment"]["NCCL_LAUNCH_ORDER_IMPLICIT"], "1");
+        let outcome = &of_kind(&lines, "replay")[0]["outcome"];
+        let reason = outcome["reason"].as_str().unwrap_or_default();
+        assert_eq!(
+            reason.contains("need NCCL 2.26 (NCCL_LAUNCH_ORDER_IMPLICIT), found 2.25.1"),
+            code == 6,
+            "{outcome}"
+        );
+    }
+    let mut command = nccl(2, 2, STEP, &flags, &folder.path().join("never.jsonl"));
+    Ran::of(command.env("NCCL_LAUNCH_ORDER_IMPLICIT", "0"), 60)
+        .ended_with(2)
+        .printed_error("the environment has NCCL_LAUNCH_ORDER_IMPLICIT=0");
+    let mut command =
+        nccl(2, 2, SWEEP, &format!("all_reduce -b 1K -e 1K {QUICKLY}"), &folder.path().join("sweep.jsonl"));
+    Ran::of(&mut command, 60).ended_with(0);
+    let alone = &lines(&folder.path().join("sweep.jsonl"))[0]["environment"]["NCCL_LAUNCH_ORDER_IMPLICIT"];
+    assert!(alone.is_null(), "it would add to the time of single calls: {alone}");
+}
+
+#[test]
+fn ranks_that_each_see_some_of_the_devices_of_a_host_take_one_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    // As Slurm's --gpu-bind=closest does on a host of two sockets.
+    let choose = "rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; if [ $rank -lt 2 ]; then seen=0,1; else seen=2,3; fi; \
+                  CUDA_VISIBLE_DEVICES=$seen exec \"$@\"";
+    let mut command = launcher(4);
+    command.args(["sh", "-c", choose, "sh", SWEEP]);
+    command.args(words(&format!("all_reduce -b 1K -e 1K --placement out {QUICKLY}")));
+    command.args(["--backend", "nccl", "--quiet", "--record"]).arg(&record);
+    Ran::of(with_doubles(&mut command, 4), 60).ended_with(0);
+    let (_, cases, header) = read(&record);
+    assert_eq!(cases[0]["outcome"]["verified"], true, "{}", cases[0]);
+    let devices = header["ranks"].as_array().unwrap().iter().map(|rank| rank["device"].as_str().unwrap().to_owned());
+    assert_eq!(devices.collect::<BTreeSet<_>>().len(), 4, "{header}");
+}
+
+#[test]
+fn gpus_of_every_generation_that_nccl_serves_load_the_kernels_and_check_data() {
+    for capability in ["60", "70", "75", "120"] {
+        let folder = tempfile::tempdir().unwrap();
+        let record = record_in(&folder);
+        let flags = format!("all_reduce -b 1K -e 1K --placement out {QUICKLY}");
+        let mut command = nccl(2, 2, SWEEP, &flags, &record);
+        Ran::of(command.env("COMMGAUGE_DOUBLE_CAPABILITY", capability), 60).ended_with(0);
+        let (_, cases, _) = read(&record);
+        assert_eq!(cases[0]["outcome"]["verified"], true, "{capability}: {}", cases[0]);
+    }
+}
+
+#[test]
 fn a_step_whose_streams_would_share_queues_to_the_device_is_not_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let (record, model) = (record_in(&folder), folder.path().join("config.json"));
     std::fs::write(&model, TINY).unwrap();
     let how = "--pp 2 --sequence 16 --micro-batches 2 --replay --replay-repetitions 1 --forward-per-layer 20us";
-    let mut command = nccl(2, 2, STEP, &format!("--model {} {how} {QUICKLY}", model.display()), &record);
-    Ran::of(command.env("CUDA_DEVICE_MAX_CONNECTIONS", "1"), 60).ended_with(6);
-    let lines = lines(&record);
-    let reason = of_kind(&lines, "replay")[0]["outcome"]["reason"].as_str().unwrap_or_default().to_owned();
-    assert!(
-        reason.contains("and 1 queues to the device") && reason.contains("set CUDA_DEVICE_MAX_CONNECTIONS=32"),
-        "{reason}"
-    );
+    // Five streams of ours, and eight of NCCL's communicators: of all ranks, of the axis, of two channels.
+    for queues in ["1", "12"] {
+        let mut command = nccl(2, 2, STEP, &format!("--model {} {how} {QUICKLY}", model.display()), &record);
+        Ran::of(command.env("CUDA_DEVICE_MAX_CONNECTIONS", queues), 60).ended_with(6);
+        let lines = lines(&record);
+        let reason = of_kind(&lines, "replay")[0]["outcome"]["reason"].as_str().unwrap_or_default().to_owned();
+        let counted = format!("there are {queues} queues to the device");
+        assert!(reason.contains(&counted) && reason.contains("set CUDA_DEVICE_MAX_CONNECTIONS=32"), "{reason}");
+        std::fs::remove_file(&record).unwrap();
+    }
 }
 
 #[test]

@@ -20,11 +20,11 @@ const SUITES: [(&str, &str); 5] = [
     ("times", "collectives = ['all_reduce']\nbytes = ['1003B']\n"),
     (
         "variants",
-        "collectives = ['all_reduce']\nbytes = ['1003B']\nbuffers = ['plain', 'registered', 'symmetric']\n\
+        "collectives = ['all_reduce']\nbytes = ['1003B']\nbuffers = ['plain', 'allocated', 'registered', 'symmetric']\n\
          submit = ['stream', 'graph']\naggregate = [1, 4]\n",
     ),
     ("copy", "collectives = ['all_reduce']\nbytes = ['64KiB']\nplacements = ['out-of-place']\n"),
-    ("peers", "collectives = ['all_reduce']\nbytes = ['64KiB']\nplacements = ['out-of-place']\n"),
+    ("peers", "collectives = ['all_reduce']\nbytes = ['64KiB']\nplacements = ['in-place', 'out-of-place']\n"),
 ];
 
 /// The programs beside the check that are played: what they are called, and what they do.
@@ -97,6 +97,7 @@ fn what_stand_ins_carried_out_is_whole_and_does_not_pass() {
     }
     // The time model of the stand-in.
     assert_says(&report, &["65536 B: ring simple x4"]);
+    assert_says(&report, &["nccl-tests was not built with MPI"]);
     for peer in ["nccl-tests", "torch.distributed"] {
         assert_says(&report, &[&format!("| comparison with {peer} | ok |"), "65536 B: ours / theirs"]);
     }
@@ -173,6 +174,87 @@ fn a_bundle_for_other_gpus_or_a_newer_driver_is_refused_before_anything_runs() {
         &said,
         &["was built with CUDA 13, and the driver serves CUDA 12.8", "compute capability 9.0", "--arch 90"],
     );
+}
+
+/// What a few lines of Python say that use the files of the check.
+fn python_says(lines: &str) -> Option<String> {
+    let mut command = Command::new("python3");
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/gpu-check.d");
+    command.args(["-B", "-c", &format!("import sys; sys.path.insert(0, sys.argv[1])\n{lines}")]).arg(files);
+    let Ok(output) = command.output() else {
+        skipped("gpu_check", "there is no python3");
+        return None;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn a_bundle_runs_on_newer_gpus_of_the_same_generation() {
+    let pairs = "[(80, 80), (80, 86), (80, 89), (86, 80), (80, 90), (90, 90), (100, 103)]";
+    let Some(said) = python_says(&format!("import bundle; print([bundle.runs_on(*pair) for pair in {pairs}])")) else {
+        return;
+    };
+    assert_eq!(said.trim(), "[True, True, True, False, False, True, True]");
+}
+
+#[test]
+fn data_are_checked_on_all_gpus_unless_other_ranks_are_asked_for() {
+    for (ranks, expected) in [(None, "1 2 4 8"), (Some("2"), "2")] {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, log) = (folder.path().join("commgauge"), folder.path().join("log"));
+        // Only how it is started counts here.
+        let text = format!("#!/bin/sh\necho \"$@\" >>{}\nexit 6\n", log.display());
+        std::fs::write(&program, text).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/gpu-check"));
+        command.arg("--commgauge").arg(&program).arg("--report").arg(folder.path().join("report"));
+        if let Some(ranks) = ranks {
+            command.args(["--ranks", ranks]);
+        }
+        if Command::new("python3").arg("--version").output().is_err() {
+            return skipped("gpu_check", "there is no python3");
+        }
+        Ran::of(with_doubles(&mut command, 8).env("PATH", "/usr/bin:/bin"), 60);
+        let started = std::fs::read_to_string(&log).unwrap();
+        for suite in ["data.toml", "times.toml"] {
+            let runs = started.lines().filter(|line| line.contains(suite));
+            let ranks: Vec<&str> = runs.filter_map(|line| line.split(" -n ").nth(1)?.split(' ').next()).collect();
+            assert_eq!(ranks.join(" "), expected, "{suite}: {started}");
+        }
+    }
+}
+
+#[test]
+fn other_tools_are_compared_like_with_like() {
+    let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/gpu-check/peers.toml");
+    let suite = std::fs::read_to_string(suite).unwrap();
+    // nccl-tests moves to other buffers with every call, and torch reduces in place.
+    assert!(suite.contains("warm_buffers = false") && suite.contains("\"in-place\", \"out-of-place\""), "{suite}");
+    let folder = tempfile::tempdir().unwrap();
+    for (name, linked) in [("all_reduce_perf", "libc.so.6"), ("all_reduce_perf_mpi", "libmpi.so.40")] {
+        let text = format!("#!/bin/sh\n# {linked}\n");
+        std::fs::write(folder.path().join(name), text).unwrap();
+        std::fs::set_permissions(folder.path().join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let lines = format!(
+        "import peers, pathlib\nfolder = pathlib.Path({:?})\nprint(*peers.commands(peers.tests_program(folder), 8, '/bin/mpirun'), sep='\\n')\n\
+         (folder / 'all_reduce_perf_mpi').unlink()\nprint(*peers.commands(peers.tests_program(folder), 8, '/bin/mpirun'), sep='\\n')\n",
+        folder.path()
+    );
+    let Some(said) = python_says(&lines) else { return };
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 4, "{said}");
+    for line in &lines[..2] {
+        assert!(line.contains("'/bin/mpirun'") && line.contains("'-t', '1'"), "one process for each GPU: {line}");
+    }
+    for line in &lines[2..] {
+        assert!(!line.contains("mpirun") && line.contains("'-t', '8'"), "{line}");
+    }
+    // So many calls that starting the first one does not count.
+    for (line, calls) in lines.iter().zip(["1000", "100", "1000", "100"]) {
+        assert!(line.contains(&format!("'-n', '{calls}'")), "{line}");
+    }
 }
 
 #[test]

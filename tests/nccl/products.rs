@@ -71,6 +71,23 @@ fn products_of_a_model_come_out_right_on_gpus_in_every_type_and_serve_a_plan() {
 }
 
 #[test]
+fn the_time_of_a_product_is_without_the_time_that_the_host_takes_to_launch_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let _beside = beside();
+    let slow = "slow_host call=gemm microseconds=50000";
+    ending(products(folder.path(), "run", "'float32'", "", slow, true), 60).ended_with(0);
+    let written = lines(&record);
+    let measured = of_kind(&written, "product");
+    assert!(!measured.is_empty());
+    for line in measured {
+        let times = line["slowest_nanoseconds"].as_array().unwrap();
+        let least = times.iter().filter_map(|time| time.as_u64()).min().unwrap();
+        assert!(least < 50_000_000, "a launch of 50 ms is in {line}");
+    }
+}
+
+#[test]
 fn what_goes_wrong_in_products_on_gpus_or_is_missing_is_named_and_has_its_code() {
     let folder = tempfile::tempdir().unwrap();
     let _beside = beside();

@@ -103,6 +103,58 @@ fn graphs_on_cold_buffers_and_isolated_starts_come_out_verified_and_a_wrong_byte
     assert_eq!((&case["outcome"]["status"], &case["outcome"]["rank"]), (&"corrupt".into(), &1.into()));
 }
 
+#[test]
+fn allocated_buffers_are_of_nccl_and_not_registered_so_that_graphs_are_those_of_nccl_tests() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    for (buffers, registered_for_graphs) in [("plain", false), ("allocated", true)] {
+        let flags = format!(
+            "all_reduce -b 1K -e 1K --placement out --cadence streaming --submit graph:2 --buffers {buffers} {QUICKLY}"
+        );
+        let mut command = nccl(2, SWEEP, &flags, &record);
+        // Nothing that was registered by hand would be registered.
+        command.env("NCCL_LOCAL_REGISTER", "0").env("NCCL_DEBUG", "WARN");
+        let ran = Ran::of(&mut command, 60).ended_with(0);
+        let (name, (_, line)) = by_name(&record).into_iter().next().unwrap();
+        assert_eq!(line["outcome"]["verified"], true, "{name}: {line}");
+        assert_eq!(name.contains("allocated"), registered_for_graphs, "{name}");
+        let said = ran.stderr.contains("the buffers of all_reduce are registered for a graph");
+        assert_eq!(said, registered_for_graphs, "{buffers}: {}", ran.stderr);
+        std::fs::remove_file(&record).unwrap();
+    }
+    let mut command = nccl(2, SWEEP, &format!("all_reduce -b 1K -e 1K --buffers allocated {QUICKLY}"), &record);
+    Ran::of(with_nccl(&mut command, 2, "2.18.1"), 60).ended_with(2).printed_error("ncclMemAlloc needs NCCL 2.19");
+}
+
+#[test]
+fn all_pairs_of_ranks_take_one_communicator_however_many_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, flags, most) in [("plain", "", "1"), ("limited", "--max-ctas any,2", "2")] {
+        let record = folder.path().join(format!("{name}.jsonl"));
+        let mut command =
+            nccl(5, PAIRS, &format!("--bandwidth-bytes 1K -n 2 -w 0 --replicates 2 --warm-buffers {flags}"), &record);
+        command.env("COMMGAUGE_DOUBLE_COMMUNICATORS", most);
+        Ran::of(&mut command, 120).ended_with(0);
+        let cases = by_name(&record);
+        assert!(cases.len() >= 5 * 3, "{}", cases.len());
+        assert!(cases.values().all(|case| case.1["outcome"]["verified"] == true), "{cases:?}");
+    }
+}
+
+#[test]
+fn registered_are_the_buffers_of_every_rank_whatever_each_needs_and_had_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    // Of scatter the root alone sends, of gather and reduce it alone receives.
+    let flags = format!(
+        "all_reduce scatter gather reduce -b 1K -e 16K -f 16 --placement out --cadence streaming --buffers registered {QUICKLY}"
+    );
+    Ran::of(&mut nccl(3, SWEEP, &flags, &record), 120).ended_with(0);
+    let cases = by_name(&record);
+    assert_eq!(cases.len(), 8);
+    assert!(cases.values().all(|case| case.1["outcome"]["verified"] == true), "{cases:?}");
+}
+
 /// A suite in variants, for two backends.
 const SUITE_OF_VARIANTS: &str = "[measure]\nminimum_samples = 1\nmaximum_samples = 1\ncase_budget = \"1ms\"\nreplicates = 1\n\
     cadences = [\"streaming\"]\n[[sweep]]\ncollectives = [\"all_reduce\"]\nbytes = \"1KiB\"\nplacements = [\"in-place\"]\n\

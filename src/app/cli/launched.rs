@@ -37,7 +37,7 @@ pub fn run<W: Work + Parser>(name: &'static str) -> i32 {
         Ok(work) => work,
         Err(message) => return print_usage_once(&message),
     };
-    let launch = launched_request::launch(work.launched(), begun);
+    let launch = launched_request::launch(&work, begun);
     let mut program = LaunchedProgram { name, work: &work, live: None };
     launch.and_then(|launch| session::launch(&launch, &mut program)).unwrap_or_else(|error| print_error_once(&error))
 }

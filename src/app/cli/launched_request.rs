@@ -19,7 +19,8 @@ use std::time::Instant;
 ///
 /// # Errors
 /// Flags that contradict each other or the backend.
-pub(super) fn launch(arguments: &LaunchedArguments, begun: Instant) -> Result<Launch> {
+pub(super) fn launch<W: Work>(work: &W, begun: Instant) -> Result<Launch> {
+    let arguments = work.launched();
     let is_nccl = arguments.backend == Backend::Nccl;
     arguments.nccl.check(is_nccl)?;
     if arguments.no_watchdog && arguments.timeout.is_some() && !is_nccl {
@@ -29,7 +30,7 @@ pub(super) fn launch(arguments: &LaunchedArguments, begun: Instant) -> Result<La
     }
     Ok(Launch {
         begun,
-        backend: backend(arguments)?,
+        backend: backend(work)?,
         expected_ranks: arguments.expect_ranks,
         only_check: arguments.check_launch,
         allow_mixed: arguments.allow_mixed,
@@ -46,22 +47,24 @@ pub(super) fn launch(arguments: &LaunchedArguments, begun: Instant) -> Result<La
     })
 }
 
-fn backend(arguments: &LaunchedArguments) -> Result<LaunchedBackend> {
-    match arguments.backend {
+fn backend<W: Work>(work: &W) -> Result<LaunchedBackend> {
+    match work.launched().backend {
         Backend::Mpi => Ok(LaunchedBackend::Mpi),
-        Backend::Nccl => Ok(LaunchedBackend::Nccl(Box::new(nccl_launch(&arguments.nccl)))),
+        Backend::Nccl => Ok(LaunchedBackend::Nccl(Box::new(nccl_launch(work)))),
         Backend::Simulated => Err(Error::usage(
             "--backend simulated plays all ranks in one process and needs no launcher: commgauge run SUITE --backend simulated -n RANKS",
         )),
     }
 }
 
-fn nccl_launch(arguments: &NcclArguments) -> NcclLaunch {
+fn nccl_launch<W: Work>(work: &W) -> NcclLaunch {
+    let arguments: &NcclArguments = &work.launched().nccl;
     NcclLaunch {
         environment: nccl::Environment {
             share_gpu: arguments.share_gpu,
             algorithm: arguments.algorithm.and_then(Algorithm::name),
             protocol: arguments.protocol.and_then(Protocol::name),
+            calls_overlap: work.calls_overlap(),
             record_algorithm: arguments.record_algorithm,
         },
         options: nccl::Options {
@@ -69,6 +72,7 @@ fn nccl_launch(arguments: &NcclArguments) -> NcclLaunch {
             cublas: arguments.cublas_library.clone(),
             ctas: nccl::CtaLimits { least: arguments.min_ctas, most: arguments.only_max_ctas() },
             buffers: arguments.only_buffers(),
+            stays_on_processors: arguments.no_numa_binding,
             deadlines: nccl::Deadlines::default(),
         },
         device_map: arguments.device_map.clone(),

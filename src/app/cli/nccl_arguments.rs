@@ -25,6 +25,10 @@ pub struct NcclArguments {
     /// Let ranks share a GPU (NCCL 2.30 or newer): data is carried for real, times say nothing about a network, and the record says so
     #[arg(long)]
     pub share_gpu: bool,
+    /// Leave ranks on the processors on which they were started; without it a rank that may run on several NUMA nodes keeps to that of its
+    /// GPU
+    #[arg(long)]
+    pub no_numa_binding: bool,
     /// Force one algorithm for every call that has it (NCCL_ALGO); any leaves it to NCCL
     #[arg(long, value_enum, value_name = "NAME")]
     pub algorithm: Option<Algorithm>,
@@ -35,8 +39,8 @@ pub struct NcclArguments {
     /// makes short calls longer, so that the times of such a launch count as unreliable
     #[arg(long)]
     pub record_algorithm: bool,
-    /// How buffers are registered with NCCL, a list with commas: plain (nothing), registered (that they will be used: ncclCommRegister),
-    /// symmetric (laid out alike on all ranks: ncclMemAlloc, ncclCommWindowRegister; NCCL 2.27) [default: plain]
+    /// Kinds of buffers, a list with commas: plain (cuMemAlloc), allocated (ncclMemAlloc, as nccl-tests has them), registered (the same,
+    /// and ncclCommRegister), symmetric (the same as windows alike on all ranks: ncclCommWindowRegister; NCCL 2.27) [default: plain]
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     pub buffers: Vec<Buffers>,
     /// How calls get to the device, a list with commas: stream, graph (captured in a CUDA graph of 20 calls when streaming, of one when
@@ -175,6 +179,7 @@ impl NcclArguments {
         let given = [
             ("--device-map", self.device_map.is_some()),
             ("--share-gpu", self.share_gpu),
+            ("--no-numa-binding", self.no_numa_binding),
             ("--algorithm", self.algorithm.is_some()),
             ("--protocol", self.protocol.is_some()),
             ("--record-algorithm", self.record_algorithm),
@@ -221,7 +226,7 @@ mod tests {
             ("--max-ctas 0", "1 to 64 thread blocks, or any"),
             ("--submit graphs", "stream, graph, or graph:CALLS"),
             ("--aggregate 1,65", "1 to 64 calls"),
-            ("--buffers pinned", "plain, registered, symmetric"),
+            ("--buffers pinned", "plain, allocated, registered, symmetric"),
         ] {
             let error = parse(line).expect_err(line);
             assert!(error.contains(words), "{error}");

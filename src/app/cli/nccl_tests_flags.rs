@@ -63,7 +63,12 @@ const TABLE: [Foreign; 20] = [
         &["0"],
         "--cadence isolated has each call start after all ranks are there, and times it by itself",
     ),
-    foreign('G', "cudagraph", &["0"], "--submit graph:CALLS captures calls in a CUDA graph, with --backend nccl"),
+    foreign(
+        'G',
+        "cudagraph",
+        &["0"],
+        "--submit graph:CALLS --buffers allocated captures calls in a CUDA graph, with --backend nccl",
+    ),
     foreign('R', "local_register", &["0"], "--buffers registered (-R 1) or symmetric (-R 2), with --backend nccl"),
     foreign('D', "device_implementation", &["0"], "calls are those of NCCL's host interface"),
     foreign(

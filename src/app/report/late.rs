@@ -1,6 +1,6 @@
 //! Late ranks: the rank that the others of an isolated case waited for, and for how long.
 //!
-//! A rank is named only with synchronised clocks, if it is late by more than their residual, and last in a clear majority of
+//! A rank is named only with synchronised clocks, if it is late by more than their residual and what the clocks of devices may be off, and last in a clear majority of
 //! the samples. Otherwise no rank is named.
 
 use super::row::valid_samples;
@@ -28,12 +28,13 @@ pub struct Late {
 pub(super) fn late_rank(record: &Record, lines: &[&CaseLine], cadence: Cadence) -> Option<Late> {
     let residual = clock_residual(record)?;
     let mut spreads: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    let mut samples = 0;
+    let (mut samples, mut clock_error) = (0, 0);
     for line in lines {
         let known = !line.samples.last_rank.is_empty() && !line.samples.arrival_spread_nanoseconds.is_empty();
         if cadence != Cadence::Isolated || !known || !matches!(line.outcome, Outcome::Measured { .. }) {
             continue;
         }
+        clock_error = clock_error.max(line.samples.clock_error_nanoseconds);
         for index in valid_samples(line) {
             let spread = Seconds::from_nanoseconds(line.samples.arrival_spread_nanoseconds[index]);
             spreads.entry(line.samples.last_rank[index]).or_default().push(spread.0);
@@ -44,8 +45,14 @@ pub(super) fn late_rank(record: &Record, lines: &[&CaseLine], cadence: Cadence) 
     let times = sorted(times);
     let share = times.len() as f64 / f64::from(samples);
     let spread = Seconds(median(&times)?);
-    let named = share > clear_majority(record.header.world_size) && spread > residual;
+    let named =
+        share > clear_majority(record.header.world_size) && spread.0 > residual.0 + arrival_error(clock_error).0;
     named.then(|| Late { rank, host: host_of(record, rank), share, spread })
+}
+
+/// By how much the difference of two arrivals may be off, if each of them may be so much.
+pub(super) fn arrival_error(clock_error_nanoseconds: u64) -> Seconds {
+    Seconds::from_nanoseconds(2 * clock_error_nanoseconds)
 }
 
 /// Of two ranks one is last in half of the samples by chance, so the threshold is higher.

@@ -21,13 +21,15 @@ pub const MOST_CTAS: u32 = 64;
 /// The labels by which variants are distinguished in records, in the order in which tables show them.
 pub const LABELS: [&str; 7] = ["algorithm", "protocol", "buffers", "submit", "aggregate", "min_ctas", "max_ctas"];
 
-/// How buffers are registered with the library before they are used.
+/// Who allocates buffers, and how they are registered with the library before they are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Buffers {
-    /// Nothing.
+    /// Memory of the driver, not registered.
     #[default]
     Plain,
-    /// That they will be used: `ncclCommRegister`.
+    /// Memory of `ncclMemAlloc`, not registered by us; NCCL itself registers it for calls in graphs.
+    Allocated,
+    /// Memory of `ncclMemAlloc` of which is said that it will be used: `ncclCommRegister`.
     Registered,
     /// Registered as symmetric on all ranks: memory of `ncclMemAlloc`, `ncclCommWindowRegister`.
     Symmetric,
@@ -186,12 +188,13 @@ pub fn shown(labels: &BTreeMap<String, String>) -> String {
 
 impl Buffers {
     /// Every kind.
-    pub const ALL: [Buffers; 3] = [Buffers::Plain, Buffers::Registered, Buffers::Symmetric];
+    pub const ALL: [Buffers; 4] = [Buffers::Plain, Buffers::Allocated, Buffers::Registered, Buffers::Symmetric];
 
     /// The name in files, flags and labels.
     pub fn name(self) -> &'static str {
         match self {
             Buffers::Plain => "plain",
+            Buffers::Allocated => "allocated",
             Buffers::Registered => "registered",
             Buffers::Symmetric => "symmetric",
         }
@@ -209,7 +212,7 @@ impl FromStr for Buffers {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Buffers::ALL.into_iter().find(|buffers| buffers.name() == text);
-        found.ok_or_else(|| format!("found buffers `{text}`; accepted: plain, registered, symmetric"))
+        found.ok_or_else(|| format!("found buffers `{text}`; accepted: plain, allocated, registered, symmetric"))
     }
 }
 
@@ -262,7 +265,7 @@ mod tests {
     #[test]
     fn invalid_variants_are_refused_with_the_valid_ones() {
         for (error, words) in [
-            ("pinned".parse::<Buffers>().unwrap_err(), "plain, registered, symmetric"),
+            ("pinned".parse::<Buffers>().unwrap_err(), "plain, allocated, registered, symmetric"),
             ("graph:0".parse::<Submit>().unwrap_err(), "stream, graph, or graph:CALLS with 1 to 1024"),
             ("graf".parse::<Submit>().unwrap_err(), "found `graf`"),
             (parse_aggregate("65").unwrap_err(), "1 to 64 calls"),

@@ -290,6 +290,7 @@ fn check_case(case: &CaseLine, plan: &Plan) -> Result<(), String> {
         transfer_nanoseconds,
         last_rank,
         excluded,
+        clock_error_nanoseconds: _,
     } = &case.samples;
     let samples = slowest_nanoseconds.len();
     let optional = [arrival_spread_nanoseconds.len(), transfer_nanoseconds.len(), last_rank.len()];

@@ -24,6 +24,14 @@ pub struct Samples {
     /// Samples that do not count: index and reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "doubtful")]
     pub excluded: Vec<(u32, ExclusionReason)>,
+    /// By how much the times of a rank may be off on the clock of its host, in whole batches of samples: the largest of all ranks and
+    /// batches of isolated starts on devices, whose own clocks are compared anew for each batch. 0 where marks are readings of the host's.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub clock_error_nanoseconds: u64,
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 /// A mergeable histogram of own times.

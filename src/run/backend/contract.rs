@@ -234,6 +234,12 @@ pub trait Call {
         false
     }
 
+    /// By how much all marks since `reserve_marks` may be off on this process's clock, in nanoseconds; 0 where they are readings
+    /// of it.
+    fn clock_error_nanoseconds(&self) -> u64 {
+        0
+    }
+
     /// Waits until all that was enqueued is done, at most for `deadline`; errors that happened meanwhile surface here.
     fn complete(&mut self, deadline: Duration) -> Result<()>;
 

@@ -16,6 +16,8 @@ pub struct Batch {
     pub(crate) idle: Vec<bool>,
     /// Buffer for the reduction over processes.
     pub(crate) located: Vec<Located>,
+    /// By how much all times of some rank may be off on the clock of its host, the most of all ranks; of isolated batches.
+    pub(crate) clock_error_nanoseconds: u64,
     /// The samples.
     pub samples: Vec<Sample>,
 }

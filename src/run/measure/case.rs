@@ -106,10 +106,11 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
 
     let mut batch = Batch::default();
     let warm = warm_up(context, call, &mut batch)?;
-    let calls_per_sample = match case.cadence {
-        Cadence::Streaming => choose_calls_per_sample(context, call, warm.call_nanoseconds, &mut batch)?,
-        Cadence::Isolated => 1,
+    let length = match case.cadence {
+        Cadence::Streaming => Some(choose_calls_per_sample(context, call, warm.call_nanoseconds, &mut batch)?),
+        Cadence::Isolated => None,
     };
+    let calls_per_sample = length.map_or(1, |length| length.calls);
     let sample_seconds = warm.call_nanoseconds.map(|call| call * 1e-9 * f64::from(calls_per_sample));
     // Per-pair costs are known only if each rank has its own statistics.
     let in_pairs = case.op.axis == Axis::Pair;
@@ -128,6 +129,9 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
         false => (sampled.own_times.gather(context.world)?, Vec::new()),
     };
     let mut warnings = sampled.warnings;
+    if context.settings.fixed_iterations.is_some() {
+        warnings.extend(length.and_then(|length| length.warning(&sampled.valid)));
+    }
     if warm.still_falling {
         warnings.push(format!(
             "times were still falling after {} iterations of warm-up; the first samples may be too long",

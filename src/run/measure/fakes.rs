@@ -130,6 +130,8 @@ pub(crate) struct FakeCall<'a> {
     pub(crate) calls: u64,
     /// Cost of reading the clock, in nanoseconds.
     pub(crate) mark_cost: u64,
+    /// Error of the clock of its marks.
+    pub(crate) clock_error: u64,
     /// Delay in nanoseconds before this process starts waiting.
     pub(crate) wait_overhead: u64,
     /// Data is wrong from this call on.
@@ -161,6 +163,7 @@ impl<'a> FakeCall<'a> {
             marks: Vec::new(),
             calls: 0,
             mark_cost: 0,
+            clock_error: 0,
             wait_overhead: 0,
             corrupt_from: None,
             fills_and_checks: (0, 0),

@@ -76,6 +76,7 @@ pub fn isolated_batch(
         missed[0] = Located { value: if in_time { VALID } else { MISSED_START }, rank };
     }
     batch.read(call, 2);
+    batch.clock_error_nanoseconds = call.clock_error_nanoseconds();
     reduce(context, &starts, batch)
 }
 
@@ -104,7 +105,8 @@ fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -
     let iterations = starts.len();
     let mut located = std::mem::take(&mut batch.located);
     located.clear();
-    located.resize(4 * iterations, Located { value: VALID, rank: first_rank as i32 });
+    located.resize(4 * iterations + 1, Located { value: VALID, rank: first_rank as i32 });
+    located[4 * iterations].value = batch.clock_error_nanoseconds as f64;
     for (index, (start, missed)) in starts.iter().enumerate() {
         let since = |local: &u64| (i128::from(context.clock.to_common(*local)) - i128::from(*start)) as f64;
         let (arrivals, ends) = batch.begin_and_end(index);
@@ -121,6 +123,7 @@ fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -
         };
     }
     context.world.all_max(&mut located)?;
+    batch.clock_error_nanoseconds = located[4 * iterations].value as u64;
     batch.samples.clear();
     batch.samples.extend((0..iterations).map(|index| {
         let [end, last, first, exclusion] = [0, 1, 2, 3].map(|column| located[column * iterations + index]);
@@ -173,6 +176,20 @@ mod tests {
                 });
             });
         }
+    }
+
+    #[test]
+    fn the_worst_clock_of_a_device_bounds_what_is_known_of_arrivals() {
+        on_threads(3, |world| {
+            let me = world.process();
+            with_context(world, me..me + 1, |context| {
+                let mut call = FakeCall::together(world, me..me + 1, |_, _| 30_000);
+                call.clock_error = if me == 1 { 4_000 } else { 700 };
+                let mut batch = Batch::default();
+                isolated_batch(context, &mut call, 4, &mut Lead::default(), &mut batch).unwrap();
+                assert_eq!(batch.clock_error_nanoseconds, 4_000);
+            });
+        });
     }
 
     #[test]

@@ -120,6 +120,10 @@ impl Sampled {
             return;
         }
         self.valid.extend(batch.valid_times());
+        if cadence == Cadence::Isolated {
+            let error = &mut self.columns.clock_error_nanoseconds;
+            *error = (*error).max(batch.clock_error_nanoseconds);
+        }
         for sample in &batch.samples {
             if let Some(exclusion) = sample.exclusion {
                 self.columns.excluded.push((self.taken, exclusion));

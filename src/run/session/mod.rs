@@ -86,7 +86,7 @@ fn check_and_run(
     let hosts = check::hosts(world)?;
     // What goes wrong on one rank is reported after the check, which may know the cause.
     let request = program.request(&Nodes::of_hosts(&hosts.hosts));
-    let opened = OpenedBackend::open(launch, &hosts.hosts, world.process());
+    let opened = OpenedBackend::open(launch, &hosts.hosts, world);
     let report = check::compare(launch, world, &hosts, request.as_ref().ok(), opened.as_ref().ok())?;
     if !launch.only_check {
         check::refuse(world, report.as_ref(), program)?;

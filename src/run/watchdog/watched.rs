@@ -99,6 +99,14 @@ impl Call for WatchedCall<'_> {
         self.call.hold_until(start_nanoseconds)
     }
 
+    fn started_late(&self) -> bool {
+        self.call.started_late()
+    }
+
+    fn clock_error_nanoseconds(&self) -> u64 {
+        self.call.clock_error_nanoseconds()
+    }
+
     fn complete(&mut self, deadline: Duration) -> Result<()> {
         self.call.complete(deadline)?;
         self.progress.finish();
@@ -247,6 +255,12 @@ mod tests {
         fn hold_until(&mut self, _: u64) -> bool {
             true
         }
+        fn started_late(&self) -> bool {
+            true
+        }
+        fn clock_error_nanoseconds(&self) -> u64 {
+            700
+        }
         fn complete(&mut self, _: Duration) -> Result<()> {
             assert_eq!(self.progress.shown().step % 2, u64::from(!self.blocks), "a stream is inside until it is done");
             Ok(())
@@ -286,6 +300,10 @@ mod tests {
             let mut marks = Marks::default();
             call.read_marks(&mut marks);
             assert_eq!(marks.nanoseconds, [1, 2, 3]);
+            assert!(
+                call.started_late() && call.clock_error_nanoseconds() == 700,
+                "what the call says of its start is passed on"
+            );
             assert_eq!((progress.shown().step, progress.shown().calls), (last_step, 3));
             assert_eq!(progress.deadline(), Duration::from_secs(30), "as measured, and never short");
         }

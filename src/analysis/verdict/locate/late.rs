@@ -32,7 +32,7 @@ pub(super) fn arrivals(records: &[LoadedRecord], places: &Places) -> Arrivals {
     let mut found = Arrivals::default();
     let mut spreads: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     let mut transfers = Vec::new();
-    let (mut samples, mut residual) = (0usize, 0u64);
+    let (mut samples, mut residual, mut clock_error) = (0usize, 0u64, 0u64);
     for LoadedRecord { record, .. } in records {
         let isolated = record.plan.cases.iter().filter(|facts| facts.cadence == Cadence::Isolated).count() as u32;
         if isolated == 0 {
@@ -45,6 +45,7 @@ pub(super) fn arrivals(records: &[LoadedRecord], places: &Places) -> Arrivals {
         }
         residual = residual.max(record.clocks.iter().map(|clock| clock.residual_nanoseconds).max().unwrap_or(0));
         for line in record.cases.iter().filter(|line| matches!(line.outcome, Outcome::Measured { .. })) {
+            clock_error = clock_error.max(line.samples.clock_error_nanoseconds);
             let excluded: Vec<usize> = line.samples.excluded.iter().map(|(index, _)| *index as usize).collect();
             let arrivals = line.samples.last_rank.iter().zip(&line.samples.arrival_spread_nanoseconds);
             for (_, (rank, spread)) in arrivals.enumerate().filter(|(index, _)| !excluded.contains(index)) {
@@ -59,14 +60,16 @@ pub(super) fn arrivals(records: &[LoadedRecord], places: &Places) -> Arrivals {
     let spread = low_median(times).unwrap_or(0.0);
     let call = low_median(transfers).unwrap_or(0.0);
     let majority = if places.node_of.len() > 2 { CLEAR_MAJORITY } else { CLEAR_MAJORITY_OF_TWO };
-    let least = (residual as f64).max(MIN_LATENESS_SHARE * call).max(1.0);
+    // Each of the two arrivals may be off by the error of its device's clock.
+    let agreement = (residual + 2 * clock_error) as f64;
+    let least = agreement.max(MIN_LATENESS_SHARE * call).max(1.0);
     if share > majority && spread > least {
         let node = places.node_of.get(rank as usize).copied().unwrap_or(0);
         let late = Seconds(spread * 1e-9);
         let evidence = format!(
             "arrivals: last in {:.0} % of {samples} common starts, {late} after the first (median); the clocks agree to {}",
             100.0 * share,
-            Seconds(residual as f64 * 1e-9)
+            Seconds(agreement * 1e-9)
         );
         let suspect = SuspectKind::LateRank { rank, node };
         found.late = Some((

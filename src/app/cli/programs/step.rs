@@ -32,6 +32,10 @@ impl Work for StepRun {
         self.step.work(world_size)
     }
 
+    fn calls_overlap(&self) -> bool {
+        self.step.calls_overlap()
+    }
+
     fn interference(&self, world_size: u32) -> Result<Option<Interference>> {
         self.step.interference(world_size)
     }

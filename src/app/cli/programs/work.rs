@@ -22,6 +22,10 @@ pub trait Work {
     fn shows_rows(&self) -> bool {
         false
     }
+    /// Whether calls of several groups of a rank are under way at once.
+    fn calls_overlap(&self) -> bool {
+        false
+    }
     /// Two calls to be measured concurrently, in addition.
     fn interference(&self, _world_size: u32) -> Result<Option<Interference>> {
         Ok(None)

@@ -90,6 +90,11 @@ impl StepArguments {
         Ok((plan, settings, facts))
     }
 
+    /// Whether calls of several groups of a rank are under way at once.
+    pub fn calls_overlap(&self) -> bool {
+        self.replay || !self.interfere.is_empty()
+    }
+
     /// The calls of two axes to be measured concurrently, if any.
     ///
     /// # Errors

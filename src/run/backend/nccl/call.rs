@@ -4,12 +4,13 @@ use super::abi;
 use super::communicator::Communicator;
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent};
+use super::first_call::FirstCall;
 use super::graph::Graph;
 use super::graphs::Graphs;
 use super::log::Log;
 use super::multiplied::Multiplied;
 use super::prepared::{Prepared, result_offset};
-use super::state::NcclBackend;
+use super::state::{Members, NcclBackend};
 use crate::backend::mpi::Rotation;
 use crate::backend::{Binding, Call, Marks, Mismatch};
 use commgauge_base::collective::{Collective, ReduceOp};
@@ -21,6 +22,7 @@ use commgauge_base::units::Seconds;
 use commgauge_base::variant::LibraryChoice;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Time limit for writing and poisoning whole buffers, equal to that of the watchdog.
@@ -35,7 +37,7 @@ pub(super) struct NcclCall<'b> {
     communicator: Rc<Communicator>,
     /// The operation of the call, if it had to be created.
     _multiplied: Option<Multiplied>,
-    prepared: Prepared,
+    prepared: Arc<Prepared>,
     /// Through copies of the buffers; each copy is of all calls of a group.
     rotation: Rotation,
     /// Calls in a group, and bytes from the buffers of one to those of the next.
@@ -44,6 +46,8 @@ pub(super) struct NcclCall<'b> {
     graphs: Option<Graphs>,
     data: Data,
     has_data: bool,
+    /// Whether the call was made once.
+    is_connected: bool,
     /// Marks that were recorded of those that there is room for.
     marked: usize,
     /// The first error of calls that cannot return one.
@@ -64,7 +68,8 @@ impl<'b> NcclCall<'b> {
         let op = binding.op;
         let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
         let variant = binding.variant;
-        let communicator = backend.communicator(binding.groups_number, binding.groups.axis, variant.max_ctas)?;
+        let members = Members::of_calls(binding);
+        let communicator = backend.communicator(members, binding.groups.axis, variant.max_ctas)?;
         let multiplied = match reduce_op {
             Some(ReduceOp::PreMulSum) => {
                 Some(Multiplied::new(backend.maker.library, communicator.clone(), op.element, multiplier(view.me))?)
@@ -77,6 +82,10 @@ impl<'b> NcclCall<'b> {
         let data = Data::new(view, op.element, reduce_op, offset, seed, &mut backend.scratch);
         backend.scratch.upload(backend.stream)?;
         let prepared = Prepared::new(backend.maker.library, view, op.element, operation)?;
+        let prepared = match members {
+            Members::World => prepared.among_all_ranks(view.group),
+            Members::Groups(_) => prepared,
+        };
         let what = format!(
             "{} of {} {}, {}",
             op.collective,
@@ -88,7 +97,7 @@ impl<'b> NcclCall<'b> {
             backend,
             communicator,
             _multiplied: multiplied,
-            prepared,
+            prepared: Arc::new(prepared),
             aggregate: u64::from(variant.aggregate),
             // Whole cache lines; at least as long as `rotation` assumed.
             stride_bytes: rotation.stride_bytes / u64::from(variant.aggregate) / CACHE_LINE * CACHE_LINE,
@@ -96,6 +105,7 @@ impl<'b> NcclCall<'b> {
             rotation,
             data,
             has_data: op.collective != Collective::Barrier,
+            is_connected: false,
             marked: 0,
             first_error: RefCell::new(None),
             what,
@@ -139,31 +149,34 @@ impl<'b> NcclCall<'b> {
             // SAFETY: both arenas belong to the backend, which is borrowed for as long as this call exists, and were
             // reserved for all copies of the buffers; the stream is the backend's and is waited for before they are
             // released.
-            return unsafe { self.prepared.issue(send, receive, &self.communicator, stream) };
+            return unsafe { self.prepared.issue(send, receive, self.communicator.raw(), stream) };
         }
         self.prepared.grouped(|| {
             (0..self.aggregate).map(|call| call * self.stride_bytes).try_for_each(|on| {
                 // SAFETY: as above; each call of the group has its part of the copy.
-                unsafe { self.prepared.issue(send + on, receive + on, &self.communicator, stream) }
+                unsafe { self.prepared.issue(send + on, receive + on, self.communicator.raw(), stream) }
             })
         })
     }
 
-    /// Makes the call once without capturing: NCCL connects at the first call, which allocates and sets memory.
-    fn connect_before_capture(&mut self) -> Result<()> {
-        let Some(graphs) = &mut self.graphs else { return Ok(()) };
-        if std::mem::replace(&mut graphs.is_connected, true) {
+    /// Makes the call once, alone: NCCL connects at the first call of a kind, waits for the other ranks meanwhile, and allocates
+    /// and sets memory, which nothing that is held or captured could bear.
+    fn connect(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.is_connected, true) {
             return Ok(());
         }
-        let issued = self.issue_on(self.rotation.upcoming());
-        issued.map_err(|error| self.with_place(&error))?;
+        let offset = self.rotation.upcoming() * self.rotation.stride_bytes;
+        let (send, receive) = (self.backend.send.address() + offset, self.backend.receive.address() + offset);
+        // SAFETY: as in `issue_on`; after a hang the process ends, and its memory is freed by the driver alone.
+        let first = unsafe { FirstCall::new(&self.prepared, send, receive, self.backend.stream.cast()) };
+        let made = first.make(&self.backend.maker, &self.communicator, &self.what);
+        made.inspect_err(|_| self.abort())?;
         self.wait(self.backend.maker.deadline)
     }
 
     /// Captures the graphs of the timed loop, unless they are there.
     fn capture(&mut self) -> Result<()> {
         let Some(Graphs { calls, wanted, .. }) = self.graphs else { return Ok(()) };
-        self.connect_before_capture()?;
         while self.graphs.as_ref().is_some_and(|graphs| graphs.captured.len() < wanted) {
             let stream = self.backend.stream;
             let graph = Graph::capture(stream, || (0..calls).try_for_each(|_| self.issue()))?;
@@ -213,7 +226,7 @@ impl Call for NcclCall<'_> {
     }
 
     fn fill(&mut self) -> Result<()> {
-        self.connect_before_capture()?;
+        self.connect()?;
         for place in self.places(self.rotation.upcoming()) {
             self.data.poison_outputs(place, self.tools())?;
             // After the poison: in place the two overlap.
@@ -235,7 +248,6 @@ impl Call for NcclCall<'_> {
         if self.graphs.is_none() {
             return self.enqueue();
         }
-        self.connect_before_capture()?;
         let stream = self.backend.stream;
         let launched = Graph::capture(stream, || self.issue()).and_then(|graph| graph.launch(stream).map(|()| graph));
         let last_copy = self.rotation.last_used();
@@ -256,8 +268,8 @@ impl Call for NcclCall<'_> {
                 Err(error) => return self.record_error(Err(error)),
             }
         }
-        let captured = self.capture();
-        self.record_error(captured);
+        let ready = self.connect().and_then(|()| self.capture());
+        self.record_error(ready);
         let anchored = self.backend.clock.anchor(self.backend.stream);
         self.record_error(anchored);
     }
@@ -273,8 +285,9 @@ impl Call for NcclCall<'_> {
     }
 
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
-        let backend = &mut *self.backend;
-        match backend.hold.until(start_nanoseconds, &backend.kernels, backend.stream) {
+        let NcclBackend { hold, kernels, stream, .. } = &*self.backend;
+        let held = hold.borrow_mut().until(start_nanoseconds, kernels, *stream);
+        match held {
             Ok(in_time) => in_time,
             Err(error) => {
                 self.record_error(Err(error));
@@ -284,11 +297,15 @@ impl Call for NcclCall<'_> {
     }
 
     fn started_late(&self) -> bool {
-        self.backend.hold.started_late()
+        self.backend.hold.borrow().started_late()
+    }
+
+    fn clock_error_nanoseconds(&self) -> u64 {
+        self.backend.clock.error_nanoseconds()
     }
 
     fn complete(&mut self, deadline: Duration) -> Result<()> {
-        self.backend.hold.release();
+        self.backend.hold.borrow_mut().release();
         if let Some(error) = self.first_error.borrow_mut().take() {
             return Err(self.with_place(&error));
         }
@@ -341,7 +358,7 @@ impl Call for NcclCall<'_> {
     }
 
     fn abort(&mut self) {
-        self.backend.hold.release_now();
+        self.backend.hold.borrow_mut().release_now();
         // A communicator can be destroyed only after the graphs that contain its calls (NCCL, `src/init.cc`,
         // `commDestroySync`).
         if let Some(graphs) = &mut self.graphs {
@@ -355,6 +372,6 @@ impl Call for NcclCall<'_> {
 impl Drop for NcclCall<'_> {
     /// A stream that is still blocked would keep the device busy until the hold kernel times out.
     fn drop(&mut self) {
-        self.backend.hold.release_now();
+        self.backend.hold.borrow_mut().release_now();
     }
 }

@@ -6,6 +6,7 @@
 
 use super::channel::{Channel, Route};
 use super::driver;
+use super::first_call::FirstCall;
 use super::memory::Arena;
 use super::prepared::Prepared;
 use super::state::NcclBackend;
@@ -13,6 +14,7 @@ use super::unique_id::read_id;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use std::rc::Rc;
+use std::sync::Arc;
 
 impl NcclBackend {
     /// Opens the channels of all ranks that are not open yet. Called by all ranks, each with the routes on which it sends.
@@ -52,7 +54,9 @@ impl NcclBackend {
         let message = Prepared::message(self.maker.library, ElementType::Uint8, 1, u32::from(sends), sends);
         let (address, stream) = (byte.address(), channel.stream);
         // SAFETY: the byte is device memory that is given back only after the stream is done.
-        unsafe { message.issue(address, address, &channel.communicator, stream.cast())? };
+        let first = unsafe { FirstCall::new(&Arc::new(message), address, address, stream.cast()) };
+        let what = format!("message from rank {} to rank {}", route.from, route.to);
+        first.make(&self.maker, &channel.communicator, &what)?;
         self.wait_for(&[stream], std::slice::from_ref(&channel.communicator), self.maker.deadline)?;
         byte.release()?;
         self.channels.insert(route, channel);

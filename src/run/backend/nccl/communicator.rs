@@ -40,6 +40,8 @@ pub struct Communicator {
     library: &'static Library,
     /// The handle; null after an abort.
     raw: Cell<RawCommunicator>,
+    /// Whether anything was called on it: until then it has no buffers.
+    is_used: Cell<bool>,
 }
 
 /// A handle on its way from the thread that waits.
@@ -165,7 +167,7 @@ impl Maker {
     }
 
     fn communicator(&self, handle: Handle) -> Communicator {
-        Communicator { library: self.library, raw: Cell::new(handle.0) }
+        Communicator { library: self.library, raw: Cell::new(handle.0), is_used: Cell::new(false) }
     }
 
     /// Runs a call that waits for other ranks, at most for the deadline.
@@ -175,6 +177,27 @@ impl Maker {
         deadline: Duration,
         work: impl FnOnce() -> (Code, Handle) + Send + 'static,
     ) -> Result<Handle> {
+        let place = &self.place;
+        match self.in_time(call, deadline, work)? {
+            (SUCCESS, handle) => Ok(handle),
+            (IN_PROGRESS, _) => Err(Error::environment(format!(
+                "{place}: {call} does not block: NCCL_COMM_BLOCKING=0 is in a file that NCCL reads (/etc/nccl.conf, ~/.nccl.conf), and \
+                 calls would be enqueued after their times were taken; take it out, or set NCCL_COMM_BLOCKING=1"
+            ))),
+            (code, _) => {
+                let cause = self.library.failure(code, call);
+                Err(Error::environment(format!("{place}: {cause}")))
+            }
+        }
+    }
+
+    /// Does work that waits for other ranks in a thread of its own, at most for the deadline; after it the work goes on unheard.
+    pub(super) fn in_time<T: Send + 'static>(
+        &self,
+        call: &str,
+        deadline: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
         let (sender, receiver) = channel();
         let device = self.device.clone();
         std::thread::spawn(move || {
@@ -184,16 +207,7 @@ impl Maker {
         });
         let place = &self.place;
         match receiver.recv_timeout(deadline) {
-            Ok(Ok((SUCCESS, handle))) => Ok(handle),
-            Ok(Ok((IN_PROGRESS, _))) => Err(Error::environment(format!(
-                "{place}: {call} does not block: NCCL_COMM_BLOCKING=0 is in a file that NCCL reads (/etc/nccl.conf, ~/.nccl.conf), and \
-                 calls would be enqueued after their times were taken; take it out, or set NCCL_COMM_BLOCKING=1"
-            ))),
-            Ok(Ok((code, _))) => {
-                let cause = self.library.failure(code, call);
-                Err(Error::environment(format!("{place}: {cause}")))
-            }
-            Ok(Err(error)) => Err(error),
+            Ok(result) => result,
             Err(_) => Err(Error::from(Kind::Hang(format!(
                 "{place}: {call} did not end within {} s: a rank that belongs to it did not come, or cannot be \
                  reached (NCCL_DEBUG=INFO shows more); a longer --timeout waits longer",
@@ -211,6 +225,16 @@ unsafe impl Send for SendConfig {}
 impl Communicator {
     fn take(&self) -> Handle {
         Handle(self.raw.replace(null_mut()))
+    }
+
+    /// Notes that something was called on it.
+    pub fn note_use(&self) {
+        self.is_used.set(true);
+    }
+
+    /// Whether something was called on it.
+    pub fn is_used(&self) -> bool {
+        self.is_used.get()
     }
 
     /// The handle; null after an abort.

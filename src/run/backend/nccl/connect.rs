@@ -1,60 +1,87 @@
-//! The communicators of groups: one over all ranks in every replicate, from which those of each set of groups are split off.
+//! The communicators of groups: one over all ranks in every replicate, from which those of each set of groups are split off, and which
+//! carries the messages of pairs itself.
 
 use super::communicator::Communicator;
-use super::state::NcclBackend;
+use super::state::{Members, NcclBackend};
 use super::unique_id::read_id;
 use crate::backend::Binding;
-use commgauge_base::error::{Error, Result};
-use commgauge_model::layout::Groups;
+use commgauge_base::error::Result;
+use commgauge_model::layout::{Axis, Groups};
 use std::rc::Rc;
 
 impl NcclBackend {
     /// Creates the communicators of groups. Called by all ranks.
     pub(super) fn connect_groups(&mut self, number: usize, groups: &Groups) -> Result<()> {
-        let place = groups.place_of(self.world.rank());
-        let fresh = if self.maker.library.call.split.is_some() {
-            self.split_off(place)?
-        } else {
-            self.init_groups(groups, place)?
-        };
-        match self.communicators.insert(number, fresh.map(Rc::new)).flatten() {
+        if groups.axis == Axis::Pair {
+            return self.connect_world();
+        }
+        if self.maker.library.call.split.is_some() {
+            self.connect_world()?;
+        }
+        let fresh = self.create(groups)?;
+        let before = self.communicators.borrow_mut().insert(number, fresh.map(Rc::new));
+        match before.flatten() {
             Some(old) => self.maker.destroy(&old),
             None => Ok(()),
+        }
+    }
+
+    /// Creates the communicators of pairs if the calls of a binding need them, once in a replicate. Called by all ranks.
+    pub(super) fn connect_pairs(&self, binding: &Binding) -> Result<()> {
+        let Members::Groups(number) = Members::of_calls(binding) else { return Ok(()) };
+        if binding.groups.axis != Axis::Pair || self.communicators.borrow().contains_key(&number) {
+            return Ok(());
+        }
+        let fresh = self.create(binding.groups)?;
+        self.communicators.borrow_mut().insert(number, fresh.map(Rc::new));
+        Ok(())
+    }
+
+    /// Creates the communicator of all ranks, once in a replicate. Called by all ranks.
+    fn connect_world(&mut self) -> Result<()> {
+        if self.base.is_some() {
+            return Ok(());
+        }
+        let mut id = if self.world.rank() == 0 { self.maker.unique_id()?.0.to_vec() } else { Vec::new() };
+        self.world.broadcast_bytes(&mut id)?;
+        let base = self.maker.init(read_id(&id)?, self.world.ranks(), self.world.rank())?;
+        self.base = Some(Rc::new(base));
+        Ok(())
+    }
+
+    /// Creates the communicators of groups with the present limit to thread blocks.
+    fn create(&self, groups: &Groups) -> Result<Option<Communicator>> {
+        let place = groups.place_of(self.world.rank());
+        match &self.base {
+            Some(base) if self.maker.library.call.split.is_some() => self.split_off(base, place),
+            _ => self.init_groups(groups, place),
         }
     }
 
     /// Creates the communicator of a case that limits thread blocks, once in a replicate. Called by all ranks.
     pub(super) fn limit(&mut self, binding: &Binding) -> Result<()> {
         let Some(blocks) = binding.variant.max_ctas else { return Ok(()) };
-        let key = (binding.groups_number, blocks);
+        let members = Members::of_calls(binding);
+        let key = (members, blocks);
         if self.maker.limits_to(blocks) || self.limited.contains_key(&key) {
             return Ok(());
         }
         let usual = self.maker.ctas.most.replace(blocks);
-        let place = binding.groups.place_of(self.world.rank());
-        let made = if self.maker.library.call.split.is_some() {
-            self.split_off(place)
-        } else {
-            self.init_groups(binding.groups, place)
+        let made = match members {
+            Members::World => self.create(&Groups::world(self.world.ranks())),
+            Members::Groups(_) => self.create(binding.groups),
         };
         self.maker.ctas.most = usual;
         self.limited.insert(key, made?.map(Rc::new));
         Ok(())
     }
 
-    fn split_off(&mut self, place: Option<(usize, u32)>) -> Result<Option<Communicator>> {
-        if self.base.is_none() {
-            let mine = if self.world.rank() == 0 { self.maker.unique_id()?.0.to_vec() } else { Vec::new() };
-            let mut id = mine;
-            self.world.broadcast_bytes(&mut id)?;
-            self.base = Some(self.maker.init(read_id(&id)?, self.world.ranks(), self.world.rank())?);
-        }
-        let base = self.base.as_ref().ok_or_else(|| Error::environment("no communicator of all ranks"))?;
+    fn split_off(&self, base: &Communicator, place: Option<(usize, u32)>) -> Result<Option<Communicator>> {
         self.maker.split(base, place.map(|(group, _)| group as u32), place.map_or(self.world.rank(), |(_, me)| me))
     }
 
     /// Used without ncclCommSplit: the first rank of each group creates an id, and all ids are sent to all ranks.
-    fn init_groups(&mut self, groups: &Groups, place: Option<(usize, u32)>) -> Result<Option<Communicator>> {
+    fn init_groups(&self, groups: &Groups, place: Option<(usize, u32)>) -> Result<Option<Communicator>> {
         let mine = match place {
             Some((_, 0)) => self.maker.unique_id()?.0.to_vec(),
             _ => Vec::new(),
@@ -74,14 +101,12 @@ impl NcclBackend {
         self.end_registration()?;
         self.windows.forget();
         self.close_channels()?;
-        let mut numbers: Vec<usize> = self.communicators.keys().copied().collect();
-        numbers.sort_unstable();
-        for number in numbers {
-            if let Some(communicator) = self.communicators.remove(&number).flatten() {
-                self.maker.destroy(&communicator)?;
-            }
+        let mut connected: Vec<_> = self.communicators.take().into_iter().collect();
+        connected.sort_unstable_by_key(|(number, _)| *number);
+        for communicator in connected.into_iter().filter_map(|(_, communicator)| communicator) {
+            self.maker.destroy(&communicator)?;
         }
-        let mut limited: Vec<(usize, u32)> = self.limited.keys().copied().collect();
+        let mut limited: Vec<(Members, u32)> = self.limited.keys().copied().collect();
         limited.sort_unstable();
         for key in limited {
             if let Some(communicator) = self.limited.remove(&key).flatten() {

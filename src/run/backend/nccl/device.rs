@@ -1,75 +1,12 @@
-//! One GPU: which one a rank uses, its properties, and its primary context.
+//! One GPU: its properties, and its primary context.
 
 use super::driver::{self, check};
-use commgauge_base::error::{Error, Result};
+use super::driver_calls as calls;
+use commgauge_base::error::Result;
 use cudarc::driver::sys;
 use std::ffi::{c_char, c_int};
 use std::fmt;
 use std::ptr::null_mut;
-
-/// Place of a rank on its host, and the devices that it was assigned.
-#[derive(Clone, Debug, Default)]
-pub struct Placing {
-    /// Rank among those of this host.
-    pub local_rank: u32,
-    /// Ranks of this host.
-    pub ranks_on_host: u32,
-    /// Name of the host.
-    pub host: String,
-    /// Device of each rank of a host, in order.
-    pub device_map: Option<Vec<u32>>,
-    /// Whether ranks may share a device.
-    pub share_gpu: bool,
-}
-
-impl Placing {
-    /// The number of this rank's device among `devices`.
-    ///
-    /// # Errors
-    /// Where there are too few, or the map names one that is not there.
-    pub fn device(&self, devices: u32) -> Result<u32> {
-        self.device_among(devices, std::env::var("CUDA_VISIBLE_DEVICES").ok())
-    }
-
-    fn device_among(&self, devices: u32, shown: Option<String>) -> Result<u32> {
-        let Placing { local_rank, ranks_on_host, host, .. } = self;
-        let visible = shown.as_ref().map(|list| format!(" (CUDA_VISIBLE_DEVICES={list})")).unwrap_or_default();
-        let there = match devices {
-            1 => "there is one device, number 0".to_owned(),
-            many => format!("there are {many} devices, 0 to {}", many - 1),
-        };
-        if let Some(map) = &self.device_map {
-            let Some(device) = map.get(*local_rank as usize) else {
-                return Err(Error::usage(format!(
-                    "--device-map names devices for {} ranks; host {host} has {ranks_on_host} ranks",
-                    map.len()
-                )));
-            };
-            if *device >= devices {
-                return Err(Error::usage(format!(
-                    "--device-map: device {device} is not on host {host}{visible}; {there}"
-                )));
-            }
-            return Ok(*device);
-        }
-        if self.share_gpu {
-            return Ok(local_rank % devices);
-        }
-        // Slurm (--gpus-per-task) and wrapper scripts show each rank only its own device. Whether two ranks share one
-        // is found by comparing the device UUIDs of all ranks.
-        if devices == 1 && shown.is_some() {
-            return Ok(0);
-        }
-        if *ranks_on_host > devices {
-            let plural = if devices == 1 { "" } else { "s" };
-            return Err(Error::usage(format!(
-                "host {host} has {ranks_on_host} ranks and {devices} CUDA device{plural}{visible}; start one rank for each device, or \
-                 let ranks share them with --share-gpu (NCCL 2.30 or newer), which is marked in the record"
-            )));
-        }
-        Ok(*local_rank)
-    }
-}
 
 /// An opened device.
 pub struct Device {
@@ -104,8 +41,8 @@ impl Device {
         let (mut device, mut context) = (0, null_mut());
         // SAFETY: both handles are ours; the driver was started.
         unsafe {
-            check(sys::cuDeviceGet(&mut device, number as c_int), "cuDeviceGet")?;
-            check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "cuDevicePrimaryCtxRetain")?;
+            check(calls::cuDeviceGet(&mut device, number as c_int), "cuDeviceGet")?;
+            check(calls::cuDevicePrimaryCtxRetain(&mut context, device), "cuDevicePrimaryCtxRetain")?;
         }
         use sys::CUdevice_attribute as Attribute;
         let attribute = |which| attribute(device, which);
@@ -136,7 +73,7 @@ impl Device {
     /// Makes its context current in this thread.
     pub fn make_current(&self) -> Result<()> {
         // SAFETY: the context was retained and is never released.
-        check(unsafe { sys::cuCtxSetCurrent(self.context) }, "cuCtxSetCurrent")
+        check(unsafe { calls::cuCtxSetCurrent(self.context) }, "cuCtxSetCurrent")
     }
 
     /// Bytes that are free on it.
@@ -154,23 +91,25 @@ impl fmt::Display for Device {
 fn attribute(device: sys::CUdevice, which: sys::CUdevice_attribute) -> Result<u32> {
     let mut value = 0;
     // SAFETY: the int is ours.
-    check(unsafe { sys::cuDeviceGetAttribute(&mut value, which, device) }, "cuDeviceGetAttribute")?;
+    check(unsafe { calls::cuDeviceGetAttribute(&mut value, which, device) }, "cuDeviceGetAttribute")?;
     Ok(u32::try_from(value).unwrap_or(0))
 }
 
-fn name(device: sys::CUdevice) -> Result<String> {
+/// Product name.
+pub(super) fn name(device: sys::CUdevice) -> Result<String> {
     let mut text = [0u8; 256];
     // SAFETY: the text has room for 256 characters with the zero.
-    check(unsafe { sys::cuDeviceGetName(text.as_mut_ptr().cast::<c_char>(), 256, device) }, "cuDeviceGetName")?;
+    check(unsafe { calls::cuDeviceGetName(text.as_mut_ptr().cast::<c_char>(), 256, device) }, "cuDeviceGetName")?;
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
     Ok(String::from_utf8_lossy(&text[..end]).into_owned())
 }
 
-fn uuid(device: sys::CUdevice, name: &str) -> Result<String> {
+/// Unique name, as NVML writes it.
+pub(super) fn uuid(device: sys::CUdevice, name: &str) -> Result<String> {
     // SAFETY: all zeroes are a valid name; the call writes its 16 bytes.
     let uuid = unsafe {
         let mut uuid: sys::CUuuid = std::mem::zeroed();
-        check(sys::cuDeviceGetUuid_v2(&mut uuid, device), "cuDeviceGetUuid")?;
+        check(calls::cuDeviceGetUuid_v2(&mut uuid, device), "cuDeviceGetUuid")?;
         uuid
     };
     let digits: String = uuid.bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect();
@@ -195,33 +134,5 @@ mod tests {
         {
             assert_eq!(kind(name), expected, "{name}");
         }
-    }
-
-    fn placing(local_rank: u32, ranks_on_host: u32) -> Placing {
-        Placing { local_rank, ranks_on_host, host: "a".into(), ..Placing::default() }
-    }
-
-    #[test]
-    fn more_ranks_than_devices_and_maps_that_do_not_fit_say_what_is_there() {
-        let map = |map: &[u32], local_rank| Placing { device_map: Some(map.to_vec()), ..placing(local_rank, 2) };
-        for (placing, devices, words) in [
-            (placing(0, 4), 2, "host a has 4 ranks and 2 CUDA devices"),
-            (placing(1, 2), 1, "--share-gpu"),
-            (map(&[0], 1), 4, "--device-map names devices for 1 ranks; host a has 2 ranks"),
-            (map(&[0, 4], 1), 4, "--device-map: device 4 is not on host a; there are 4 devices, 0 to 3"),
-            (map(&[0, 1], 1), 1, "there is one device, number 0"),
-        ] {
-            let error = placing.device_among(devices, None).expect_err(words);
-            assert_eq!(error.exit_code(), 2);
-            assert!(error.to_string().contains(words), "{error}");
-        }
-    }
-
-    #[test]
-    fn ranks_take_the_device_of_their_place_on_the_host_or_of_the_map() {
-        assert_eq!(placing(1, 2).device_among(2, None).unwrap(), 1);
-        assert_eq!(Placing { device_map: Some(vec![3, 1]), ..placing(0, 2) }.device_among(4, None).unwrap(), 3);
-        assert_eq!(Placing { share_gpu: true, ..placing(5, 6) }.device_among(4, None).unwrap(), 1);
-        assert_eq!(placing(3, 8).device_among(1, Some("3".into())).unwrap(), 0, "the one that it was shown");
     }
 }

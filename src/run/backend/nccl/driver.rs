@@ -2,6 +2,7 @@
 //!
 //! The driver's own functions, not the runtime's: pointers are addresses, and the primary context is the one that NCCL uses too.
 
+use super::driver_calls as calls;
 use super::library::file_of;
 use crate::device_probe::advice;
 use commgauge_base::error::{Error, Result};
@@ -17,8 +18,8 @@ const NO_DRIVER: &str =
 
 /// Turns a result into an error that names the call.
 #[inline(always)]
-pub(super) fn check(code: sys::CUresult, call: &'static str) -> Result<()> {
-    if code == sys::CUresult::CUDA_SUCCESS { Ok(()) } else { Err(failure(code as c_int, call)) }
+pub(super) fn check(code: calls::Code, call: &'static str) -> Result<()> {
+    if code == calls::SUCCESS { Ok(()) } else { Err(failure(code, call)) }
 }
 
 /// A code as any number, as newer drivers have newer ones.
@@ -69,7 +70,7 @@ pub(super) fn start() -> Result<u32> {
     let mut devices = 0;
     let counted = match started {
         // SAFETY: the int is ours.
-        0 => unsafe { sys::cuDeviceGetCount(&mut devices) as c_int },
+        0 => unsafe { calls::cuDeviceGetCount(&mut devices) },
         refused => refused,
     };
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").map(|list| format!(" (CUDA_VISIBLE_DEVICES={list})"));
@@ -93,7 +94,7 @@ pub(super) fn file() -> String {
 pub(super) fn version() -> Result<(i32, i32)> {
     let mut version = 0;
     // SAFETY: the int is ours.
-    check(unsafe { sys::cuDriverGetVersion(&mut version) }, "cuDriverGetVersion")?;
+    check(unsafe { calls::cuDriverGetVersion(&mut version) }, "cuDriverGetVersion")?;
     Ok((version / 1000, version % 1000 / 10))
 }
 
@@ -101,7 +102,7 @@ pub(super) fn version() -> Result<(i32, i32)> {
 pub(super) fn allocate(bytes: usize) -> Result<CUdeviceptr> {
     let mut address = 0;
     // SAFETY: the address is ours. Not from a pool, so that it may be registered with NCCL.
-    check(unsafe { sys::cuMemAlloc_v2(&mut address, bytes) }, "cuMemAlloc")?;
+    check(unsafe { calls::cuMemAlloc_v2(&mut address, bytes) }, "cuMemAlloc")?;
     Ok(address)
 }
 
@@ -111,14 +112,14 @@ pub(super) fn allocate(bytes: usize) -> Result<CUdeviceptr> {
 /// The address is from [`allocate`], and nothing enqueued uses it.
 pub(super) unsafe fn free(address: CUdeviceptr) -> Result<()> {
     // SAFETY: promised by the caller.
-    check(unsafe { sys::cuMemFree_v2(address) }, "cuMemFree")
+    check(unsafe { calls::cuMemFree_v2(address) }, "cuMemFree")
 }
 
 /// Free and all bytes of the current device.
 pub(super) fn memory() -> Result<(u64, u64)> {
     let (mut free, mut total) = (0, 0);
     // SAFETY: both are ours.
-    check(unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) }, "cuMemGetInfo")?;
+    check(unsafe { calls::cuMemGetInfo_v2(&mut free, &mut total) }, "cuMemGetInfo")?;
     Ok((free as u64, total as u64))
 }
 
@@ -132,7 +133,7 @@ pub(super) unsafe fn copy_to_device(to: CUdeviceptr, from: &[u8], stream: CUstre
     }
     // SAFETY: the slice is read before the stream is synchronised below; room is promised by the caller.
     unsafe {
-        check(sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream), "cuMemcpyHtoDAsync")?;
+        check(calls::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream), "cuMemcpyHtoDAsync")?;
     }
     synchronize(stream)
 }
@@ -147,7 +148,7 @@ pub(super) unsafe fn copy_to_host(to: &mut [u8], from: CUdeviceptr, stream: CUst
     }
     // SAFETY: the slice is written before the stream is synchronised below; the source is promised by the caller.
     unsafe {
-        check(sys::cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, to.len(), stream), "cuMemcpyDtoHAsync")?;
+        check(calls::cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, to.len(), stream), "cuMemcpyDtoHAsync")?;
     }
     synchronize(stream)
 }
@@ -155,7 +156,7 @@ pub(super) unsafe fn copy_to_host(to: &mut [u8], from: CUdeviceptr, stream: CUst
 /// Waits for all that is on a stream.
 pub(super) fn synchronize(stream: CUstream) -> Result<()> {
     // SAFETY: the stream lives.
-    check(unsafe { sys::cuStreamSynchronize(stream) }, "cuStreamSynchronize")
+    check(unsafe { calls::cuStreamSynchronize(stream) }, "cuStreamSynchronize")
 }
 
 /// A stream for calls: it does not synchronise with other streams, and its kernels are scheduled before those of a
@@ -176,7 +177,7 @@ pub(super) fn create_computing_stream() -> Result<CUstream> {
 fn priorities() -> Result<(c_int, c_int)> {
     let (mut least, mut greatest) = (0, 0);
     // SAFETY: both are ours.
-    check(unsafe { sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest) }, "cuCtxGetStreamPriorityRange")?;
+    check(unsafe { calls::cuCtxGetStreamPriorityRange(&mut least, &mut greatest) }, "cuCtxGetStreamPriorityRange")?;
     Ok((least, greatest))
 }
 
@@ -184,22 +185,22 @@ fn create_stream_of(priority: c_int) -> Result<CUstream> {
     let mut stream = null_mut();
     let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;
     // SAFETY: the handle is ours.
-    check(unsafe { sys::cuStreamCreateWithPriority(&mut stream, flags, priority) }, "cuStreamCreateWithPriority")?;
+    check(unsafe { calls::cuStreamCreateWithPriority(&mut stream, flags, priority) }, "cuStreamCreateWithPriority")?;
     Ok(stream)
 }
 
 /// Destroys a stream; work that is already on it still completes.
 pub(super) fn destroy_stream(stream: CUstream) {
     // SAFETY: the handle is ours and not used again (CUDA driver API, 6.18).
-    let _ = unsafe { sys::cuStreamDestroy_v2(stream) };
+    let _ = unsafe { calls::cuStreamDestroy_v2(stream) };
 }
 
 /// Whether all that is on a stream is done.
 #[inline]
 pub(super) fn is_done(stream: CUstream) -> Result<bool> {
     // SAFETY: the stream lives.
-    match unsafe { sys::cuStreamQuery(stream) } {
-        sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+    match unsafe { calls::cuStreamQuery(stream) } {
+        calls::NOT_READY => Ok(false),
         code => check(code, "cuStreamQuery").map(|()| true),
     }
 }
@@ -209,29 +210,29 @@ pub(super) fn create_event() -> Result<CUevent> {
     let mut event = null_mut();
     let flags = sys::CUevent_flags::CU_EVENT_DEFAULT as c_uint;
     // SAFETY: the handle is ours.
-    check(unsafe { sys::cuEventCreate(&mut event, flags) }, "cuEventCreate")?;
+    check(unsafe { calls::cuEventCreate(&mut event, flags) }, "cuEventCreate")?;
     Ok(event)
 }
 
 /// Destroys an event.
 pub(super) fn destroy_event(event: CUevent) {
     // SAFETY: the handle is ours and not used again.
-    let _ = unsafe { sys::cuEventDestroy_v2(event) };
+    let _ = unsafe { calls::cuEventDestroy_v2(event) };
 }
 
 /// Records an event on a stream.
 #[inline(always)]
 pub(super) fn record(event: CUevent, stream: CUstream) -> Result<()> {
     // SAFETY: both live.
-    check(unsafe { sys::cuEventRecord(event, stream) }, "cuEventRecord")
+    check(unsafe { calls::cuEventRecord(event, stream) }, "cuEventRecord")
 }
 
 /// Whether the device has reached an event.
 #[inline]
 pub(super) fn is_recorded(event: CUevent) -> Result<bool> {
     // SAFETY: the event lives.
-    match unsafe { sys::cuEventQuery(event) } {
-        sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+    match unsafe { calls::cuEventQuery(event) } {
+        calls::NOT_READY => Ok(false),
         code => check(code, "cuEventQuery").map(|()| true),
     }
 }
@@ -240,14 +241,14 @@ pub(super) fn is_recorded(event: CUevent) -> Result<bool> {
 #[inline]
 pub(super) fn wait_for(stream: CUstream, event: CUevent) -> Result<()> {
     // SAFETY: both live; no flags.
-    check(unsafe { sys::cuStreamWaitEvent(stream, event, 0) }, "cuStreamWaitEvent")
+    check(unsafe { calls::cuStreamWaitEvent(stream, event, 0) }, "cuStreamWaitEvent")
 }
 
 /// Nanoseconds from one event that the device has reached to a later one.
 pub(super) fn nanoseconds_between(first: CUevent, second: CUevent) -> Result<f64> {
     let mut milliseconds = 0f32;
     // SAFETY: both events exist and were reached; the output is a local variable.
-    check(unsafe { sys::cuEventElapsedTime(&mut milliseconds, first, second) }, "cuEventElapsedTime")?;
+    check(unsafe { calls::cuEventElapsedTime(&mut milliseconds, first, second) }, "cuEventElapsedTime")?;
     Ok(f64::from(milliseconds) * 1e6)
 }
 
@@ -258,8 +259,8 @@ pub(super) fn allocate_shared(bytes: usize) -> Result<(*mut c_void, CUdeviceptr)
     const FLAGS: c_uint = 1 | 2;
     // SAFETY: both addresses are local; the second call uses the result of the first.
     unsafe {
-        check(sys::cuMemHostAlloc(&mut here, bytes, FLAGS), "cuMemHostAlloc")?;
-        check(sys::cuMemHostGetDevicePointer_v2(&mut there, here, 0), "cuMemHostGetDevicePointer")?;
+        check(calls::cuMemHostAlloc(&mut here, bytes, FLAGS), "cuMemHostAlloc")?;
+        check(calls::cuMemHostGetDevicePointer_v2(&mut there, here, 0), "cuMemHostGetDevicePointer")?;
     }
     Ok((here, there))
 }
@@ -268,7 +269,7 @@ pub(super) fn allocate_shared(bytes: usize) -> Result<(*mut c_void, CUdeviceptr)
 pub(super) fn load_module(ptx: &CStr) -> Result<CUmodule> {
     let mut module = null_mut();
     // SAFETY: the handle is ours; the text ends with a zero (CUDA driver API, 6.10).
-    check(unsafe { sys::cuModuleLoadData(&mut module, ptx.as_ptr().cast()) }, "cuModuleLoadData")?;
+    check(unsafe { calls::cuModuleLoadData(&mut module, ptx.as_ptr().cast()) }, "cuModuleLoadData")?;
     Ok(module)
 }
 
@@ -276,7 +277,7 @@ pub(super) fn load_module(ptx: &CStr) -> Result<CUmodule> {
 pub(super) fn kernel(module: CUmodule, name: &CStr) -> Result<CUfunction> {
     let mut function = null_mut();
     // SAFETY: the module lives, the handle is ours.
-    check(unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) }, "cuModuleGetFunction")?;
+    check(unsafe { calls::cuModuleGetFunction(&mut function, module, name.as_ptr()) }, "cuModuleGetFunction")?;
     Ok(function)
 }
 
@@ -303,7 +304,7 @@ pub(super) unsafe fn launch(
     let code = unsafe {
         let parameters = parameters.as_mut_ptr();
         let Grid { blocks, threads, shared_bytes } = grid;
-        sys::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, parameters, null_mut())
+        calls::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, parameters, null_mut())
     };
     check(code, "cuLaunchKernel")
 }
@@ -312,5 +313,5 @@ pub(super) unsafe fn launch(
 pub(super) fn allow_shared_bytes(function: CUfunction, bytes: c_int) -> Result<()> {
     let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     // SAFETY: the function lives.
-    check(unsafe { sys::cuFuncSetAttribute(function, attribute, bytes) }, "cuFuncSetAttribute")
+    check(unsafe { calls::cuFuncSetAttribute(function, attribute, bytes) }, "cuFuncSetAttribute")
 }

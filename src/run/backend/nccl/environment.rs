@@ -2,6 +2,7 @@
 //! GPU.
 
 use super::abi::CtaLimits;
+use super::library::Version;
 use super::log::Log;
 use commgauge_base::error::{Error, Result};
 use rustix::fs::FileType;
@@ -15,6 +16,12 @@ pub(super) const SHARING: [(&str, &str); 2] = [("NCCL_MULTI_RANK_GPU_ENABLE", "1
 /// The variable for the number of device queues, and the maximum, which is 8 by default (CUDA programming guide, "CUDA
 /// Environment Variables").
 pub(super) const QUEUES: (&str, usize) = ("CUDA_DEVICE_MAX_CONNECTIONS", 32);
+
+/// The variable by which NCCL starts the kernels of all communicators of a device in the order of the calls (NCCL user guide,
+/// "NCCL_LAUNCH_ORDER_IMPLICIT"), and the first version that knows it. It adds to the time of every call, so that it is set only where calls
+/// of several communicators are under way at once.
+pub(super) const ORDER: (&str, &str) = ("NCCL_LAUNCH_ORDER_IMPLICIT", "1");
+pub(super) const ORDERS_FROM: Version = Version(2, 26, 0);
 
 /// Thread blocks of NCCL's kernels on shared GPUs unless the user sets a limit: few enough that the kernels of all
 /// ranks are resident together (otherwise the resident ones would wait forever for the others). Set per communicator,
@@ -57,6 +64,8 @@ pub struct Environment {
     pub algorithm: Option<&'static str>,
     /// The protocol to take for every call, as NCCL writes it.
     pub protocol: Option<&'static str>,
+    /// Calls of several communicators are under way at once.
+    pub calls_overlap: bool,
     /// Make NCCL log its choice for every call.
     pub record_algorithm: bool,
 }
@@ -93,6 +102,18 @@ impl Environment {
         // also share its queues, and the first rank would use all of them (NVIDIA MPS, "CUDA_DEVICE_MAX_CONNECTIONS").
         if !self.share_gpu && env::var_os(QUEUES.0).is_none() {
             set(QUEUES.0, OsStr::new(&QUEUES.1.to_string()));
+        }
+        if self.calls_overlap {
+            match env::var(ORDER.0) {
+                Ok(set) if set.trim() != ORDER.1 => {
+                    return Err(Error::usage(format!(
+                        "the environment has {}={set}: calls of several communicators at once (--replay, --interfere) may then wait for one \
+                         another for ever; leave it out",
+                        ORDER.0
+                    )));
+                }
+                _ => set(ORDER.0, OsStr::new(ORDER.1)),
+            }
         }
         if !self.record_algorithm {
             keep_log_from_standard_output();

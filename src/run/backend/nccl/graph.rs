@@ -4,6 +4,7 @@
 //! invalidate the capture (CUDA driver API, 6.18, `cuThreadExchangeStreamCaptureMode`).
 
 use super::driver::{CUstream, check};
+use super::driver_calls as calls;
 use commgauge_base::error::{Error, Result};
 use cudarc::driver::sys;
 use std::ptr::null_mut;
@@ -22,12 +23,12 @@ impl Graph {
     pub fn capture(stream: CUstream, enqueue: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream lives.
-        check(unsafe { sys::cuStreamBeginCapture_v2(stream, mode) }, "cuStreamBeginCapture")?;
+        check(unsafe { calls::cuStreamBeginCapture_v2(stream, mode) }, "cuStreamBeginCapture")?;
         let enqueued = enqueue();
         let mut graph = null_mut();
         // SAFETY: the stream is capturing since the call above; the handle is a local variable. Needed after an error
         // too, or the stream would keep capturing.
-        let ended = check(unsafe { sys::cuStreamEndCapture(stream, &mut graph) }, "cuStreamEndCapture");
+        let ended = check(unsafe { calls::cuStreamEndCapture(stream, &mut graph) }, "cuStreamEndCapture");
         enqueued.and(ended)?;
         if graph.is_null() {
             return Err(Error::environment("cuStreamEndCapture gave no graph"));
@@ -36,8 +37,8 @@ impl Graph {
         // SAFETY: the graph was just made, the handle is ours, no flags; the graph is not used afterwards, which the executable survives
         // (CUDA driver API, 6.20).
         let instantiated = unsafe {
-            let code = sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0);
-            let _ = sys::cuGraphDestroy(graph);
+            let code = calls::cuGraphInstantiateWithFlags(&mut executable, graph, 0);
+            let _ = calls::cuGraphDestroy(graph);
             check(code, "cuGraphInstantiate")
         };
         instantiated.map(|()| Graph { executable })
@@ -47,19 +48,19 @@ impl Graph {
     #[inline(always)]
     pub fn launch(&self, stream: CUstream) -> Result<()> {
         // SAFETY: the graph lives and so does the stream.
-        check(unsafe { sys::cuGraphLaunch(self.executable, stream) }, "cuGraphLaunch")
+        check(unsafe { calls::cuGraphLaunch(self.executable, stream) }, "cuGraphLaunch")
     }
 
     /// Uploads it to the device, so that the first launch takes no longer than the others.
     pub fn upload(&self, stream: CUstream) -> Result<()> {
         // SAFETY: as above.
-        check(unsafe { sys::cuGraphUpload(self.executable, stream) }, "cuGraphUpload")
+        check(unsafe { calls::cuGraphUpload(self.executable, stream) }, "cuGraphUpload")
     }
 }
 
 impl Drop for Graph {
     fn drop(&mut self) {
         // SAFETY: the handle is ours and not used again; one that still runs is freed when it is done (CUDA driver API, 6.20).
-        let _ = unsafe { sys::cuGraphExecDestroy(self.executable) };
+        let _ = unsafe { calls::cuGraphExecDestroy(self.executable) };
     }
 }

@@ -30,22 +30,12 @@ pub(super) struct Graphs {
     /// The one whose data are checked.
     pub(super) once: Option<Graph>,
     pub(super) last_copy: u64,
-    /// The call was made outside of a capture.
-    pub(super) is_connected: bool,
 }
 
 impl Graphs {
     pub(super) fn of(calls: u32, copies: u64) -> Graphs {
         let wanted = copies.div_ceil(u64::from(calls)).clamp(1, MOST_GRAPHS) as usize;
-        Graphs {
-            calls,
-            wanted,
-            captured: Vec::with_capacity(wanted),
-            next: 0,
-            once: None,
-            last_copy: 0,
-            is_connected: false,
-        }
+        Graphs { calls, wanted, captured: Vec::with_capacity(wanted), next: 0, once: None, last_copy: 0 }
     }
 
     #[inline]

@@ -61,12 +61,24 @@ impl Hold {
             self.enqueue_nanoseconds -= self.enqueue_nanoseconds / 16;
             return Ok(false);
         }
+        self.block(kernels, stream)?;
+        self.pending = Some((start_nanoseconds, now));
+        Ok(true)
+    }
+
+    /// Blocks the stream until [`Hold::release_now`].
+    pub fn until_released(&mut self, kernels: &Kernels, stream: CUstream) -> Result<()> {
+        let now = host_clock::now_nanoseconds();
+        self.block(kernels, stream)?;
+        self.pending = Some((now, now));
+        Ok(())
+    }
+
+    fn block(&mut self, kernels: &Kernels, stream: CUstream) -> Result<()> {
         self.ticket = self.ticket.wrapping_add(1);
         let (word, late) = (self.word_on_device, self.late_on_device);
         // SAFETY: both words are this value's, which lives as long as the backend.
-        unsafe { kernels.hold_for_flag(word, late, self.ticket, LONGEST_HOLD_NANOSECONDS, stream)? };
-        self.pending = Some((start_nanoseconds, now));
-        Ok(true)
+        unsafe { kernels.hold_for_flag(word, late, self.ticket, LONGEST_HOLD_NANOSECONDS, stream) }
     }
 
     /// Releases the stream at the agreed time, if it is blocked.
@@ -82,7 +94,7 @@ impl Hold {
         self.write();
     }
 
-    /// Releases the stream at once after an error.
+    /// Releases the stream at once, if it is blocked.
     pub fn release_now(&mut self) {
         if self.pending.take().is_some() {
             self.write();

@@ -14,7 +14,8 @@ const THREADS: u32 = 256;
 const TURN_NANOSECONDS: u64 = 100_000;
 const WIDTHS: [u64; 4] = [1, 2, 4, 8];
 
-/// The loaded kernels. Those that walk over elements are there for each width of an element.
+/// The loaded kernels, as handles of a module that stays loaded. Those that walk over elements are there for each width of an element.
+#[derive(Clone, Copy)]
 pub(super) struct Kernels {
     fill: Walkers,
     verify: Walkers,
@@ -26,6 +27,7 @@ pub(super) struct Kernels {
 }
 
 /// The kernels that walk over elements for one purpose, by kind of content and width of an element.
+#[derive(Clone, Copy)]
 struct Walkers {
     moved: [CUfunction; 4],
     column: [CUfunction; 4],

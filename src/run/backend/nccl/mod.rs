@@ -14,7 +14,9 @@ mod cublas;
 mod data;
 mod device;
 mod driver;
+mod driver_calls;
 mod environment;
+mod first_call;
 mod graph;
 mod graphs;
 mod hold;
@@ -23,12 +25,15 @@ mod library;
 mod log;
 mod memory;
 mod multiplied;
+mod near_device;
 mod open;
+mod placing;
 mod prepared;
 mod product;
 mod readings;
 mod registration;
 mod replay;
+mod replay_limits;
 mod replay_times;
 mod skip;
 mod state;
@@ -37,11 +42,11 @@ mod window_check;
 mod windows;
 
 pub use abi::CtaLimits;
-pub use device::Placing;
 pub use environment::Environment;
 pub use library::Library;
 pub use log::Log;
 pub use open::{Deadlines, DeviceFacts, Opened, Options};
+pub use placing::{Placing, visible_devices};
 pub use state::NcclBackend;
 
 use super::mpi::{IdleCall, Rotation};
@@ -64,12 +69,23 @@ use product::{DeviceProduct, ProductContext};
 use registration::Registration;
 use replay::{NcclReplayer, placement};
 use skip::Capabilities;
+use state::Members;
 use std::ops::Range;
 
-/// Memory that stays free for what NCCL allocates itself when it connects: a part of the device's, which for eight ranks with multicast is
-/// more than a gibibyte of eighty, and never less than this.
+/// Memory that stays free for what NCCL allocates itself: a part of the device's, and never less than this.
 const HEADROOM_BYTES: u64 = 256 << 20;
 const HEADROOM_DIVISOR: u64 = 32;
+/// Part of the device's memory that a communicator takes when something is first called on it: of eighty gibibytes more than one, as
+/// NCCL has for eight ranks with multicast.
+const BUFFERS_DIVISOR: u64 = 64;
+/// More of them are not used in a run before their memory is known.
+const MOST_UNUSED: u64 = 8;
+
+/// Bytes that stay free on a device of so many, while some communicators have no buffers yet.
+fn headroom(device_bytes: u64, unused_communicators: usize) -> u64 {
+    let unused = (unused_communicators as u64).min(MOST_UNUSED);
+    HEADROOM_BYTES.max(device_bytes / HEADROOM_DIVISOR) + unused * (device_bytes / BUFFERS_DIVISOR)
+}
 
 impl NcclBackend {
     /// Buffer regions of the calls of a replay.
@@ -97,8 +113,9 @@ impl NcclBackend {
             self.send.reserve_exactly(rotation.bytes())?;
             self.receive.reserve_exactly(rotation.bytes())?;
         } else {
-            // NCCL has no barrier; the call used instead moves one byte.
-            let all = binding.op.collective == Collective::Barrier;
+            // NCCL has no barrier; the call used instead moves one byte. Registered are both buffers on every rank: what NCCL does where
+            // some ranks have registered theirs and others not is undefined (NCCL user guide, "User Buffer Registration").
+            let all = binding.op.collective == Collective::Barrier || buffers == Buffers::Registered;
             self.send.reserve(if send > 0 || all { rotation.bytes() } else { 0 })?;
             self.receive.reserve(if receive > 0 || all { rotation.bytes() } else { 0 })?;
         }
@@ -107,7 +124,8 @@ impl NcclBackend {
 
     /// Registers the first bytes of the buffers with NCCL.
     fn register(&mut self, binding: &Binding, bytes: u64) -> Result<()> {
-        let communicator = self.communicator(binding.groups_number, binding.groups.axis, binding.variant.max_ctas)?;
+        let members = Members::of_calls(binding);
+        let communicator = self.communicator(members, binding.groups.axis, binding.variant.max_ctas)?;
         let (buffers, arenas) = (binding.variant.buffers, [&self.send, &self.receive]);
         self.registration = Some(Registration::begin(&self.maker, communicator, buffers, arenas, bytes)?);
         if buffers == Buffers::Symmetric {
@@ -128,7 +146,8 @@ impl NcclBackend {
     /// Device memory that is available beyond what is already allocated.
     fn free_bytes(&self) -> u64 {
         let whole = driver::memory().map_or(0, |(_, total)| total);
-        let headroom = HEADROOM_BYTES.max(whole / HEADROOM_DIVISOR) * u64::from(self.ranks_on_device);
+        let unused = self.live_communicators().iter().filter(|communicator| !communicator.is_used()).count();
+        let headroom = headroom(whole, unused) * u64::from(self.ranks_on_device);
         self.maker.device.free_bytes().saturating_sub(headroom) / u64::from(self.ranks_on_device)
     }
 }
@@ -163,7 +182,7 @@ impl Backend for NcclBackend {
         let needed = binding.view(self.world.rank()).map(|view| {
             let rotation = self.rotation(binding, &view);
             let (send, receive) = view.buffer_elements();
-            let all = binding.variant.buffers == Buffers::Symmetric;
+            let all = matches!(binding.variant.buffers, Buffers::Registered | Buffers::Symmetric);
             [send, receive].into_iter().filter(|elements| all || *elements > 0).count() as u64 * rotation.bytes()
         });
         Bytes(needed.unwrap_or(0))
@@ -199,6 +218,7 @@ impl Backend for NcclBackend {
     }
 
     fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
+        self.connect_pairs(binding)?;
         let prepared = self.limit(binding).and_then(|()| self.take_buffers(binding));
         // Windows are created by all ranks together: if one had no memory, the others would wait for it.
         let all_have_buffers = binding.variant.buffers != Buffers::Symmetric || self.all_succeeded(prepared.is_ok())?;
@@ -208,7 +228,8 @@ impl Backend for NcclBackend {
                 self.yields_while_waiting,
             )));
         };
-        if binding.variant.buffers != Buffers::Plain && all_have_buffers {
+        let registers = matches!(binding.variant.buffers, Buffers::Registered | Buffers::Symmetric);
+        if registers && all_have_buffers {
             self.register(binding, rotation.bytes())?;
         }
         Ok(Box::new(NcclCall::new(self, binding, &view, rotation)?))
@@ -243,6 +264,7 @@ impl Backend for NcclBackend {
         let context = ProductContext {
             library,
             kernels: &self.kernels,
+            hold: &self.hold,
             stream: self.stream,
             rank: self.world.rank(),
             place: &self.maker.place,
@@ -261,5 +283,21 @@ impl Backend for NcclBackend {
 
     fn clock_resolution_nanoseconds(&self) -> u64 {
         EVENT_RESOLUTION_NANOSECONDS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_stays_free_for_every_communicator_that_has_no_buffers_yet() {
+        let device = 80 << 30;
+        let alone = headroom(device, 0);
+        assert_eq!(alone, 2560 << 20);
+        for (unused, more) in [(1, 1280), (3, 3 * 1280), (8, 8 * 1280), (100, 8 * 1280)] {
+            assert_eq!(headroom(device, unused) - alone, more << 20, "{unused}");
+        }
+        assert_eq!(headroom(1 << 30, 2), (256 + 2 * 16) << 20);
     }
 }

@@ -5,17 +5,18 @@ use super::abi::CtaLimits;
 use super::clock::DeviceClock;
 use super::communicator::{self, Maker};
 use super::data::Scratch;
-use super::device::{Device, Placing};
+use super::device::Device;
 use super::environment::ForcedCtas;
 use super::hold::Hold;
 use super::kernels::Kernels;
 use super::library::{Library, Version};
 use super::log::Log;
 use super::memory::Arena;
+use super::placing::Placing;
 use super::readings::NvmlReader;
 use super::state::NcclBackend;
 use super::windows::Windows;
-use super::{driver, environment, prepared};
+use super::{driver, environment, near_device, prepared};
 use crate::backend::BackendFacts;
 use crate::backend::mpi::host;
 use crate::mpi_call;
@@ -23,8 +24,10 @@ use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Located;
 use commgauge_base::variant::Buffers;
+use std::cell::RefCell;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +49,8 @@ pub struct Options {
     pub ctas: CtaLimits,
     /// Kinds of buffers that NCCL must support, because no other is requested.
     pub buffers: Buffers,
+    /// Whether ranks stay on the processors on which they were started, instead of those nearest to their GPU.
+    pub stays_on_processors: bool,
     /// Time limits of everything that may hang.
     pub deadlines: Deadlines,
 }
@@ -67,6 +72,8 @@ pub struct Opened {
     driver_version: (i32, i32),
     driver_file: String,
     forced_ctas: ForcedCtas,
+    /// The processors to which the rank was bound, if it was.
+    processors: Option<String>,
 }
 
 /// Facts that a rank exchanges about its device before it is used.
@@ -97,6 +104,9 @@ impl Opened {
         let library = Library::load(options.library.as_deref()).map_err(needs)?;
         match options.buffers {
             Buffers::Plain => {}
+            Buffers::Allocated => {
+                library.newer(library.call.memory_allocate, "ncclMemAlloc").map(drop).map_err(needs)?;
+            }
             Buffers::Registered => library.newer(library.call.register, "ncclCommRegister").map(drop).map_err(needs)?,
             Buffers::Symmetric => {
                 library.newer(library.call.window_register, "ncclCommWindowRegister").map(drop).map_err(needs)?;
@@ -111,9 +121,14 @@ impl Opened {
             return Err(needs(Error::usage(text)));
         }
         let device = Device::open(placing.device(devices)?).map_err(needs)?;
+        // Before anything is allocated that should lie near the device.
+        let processors = match options.stays_on_processors {
+            true => None,
+            false => near_device::bind_near(Path::new(near_device::SYSFS), &device.pci, placing.ranks_on_host),
+        };
         let kernels = Kernels::load(&device).map_err(needs)?;
         let driver_version = driver::version().map_err(needs)?;
-        Ok(Opened { device, library, kernels, driver_version, driver_file: driver::file(), forced_ctas })
+        Ok(Opened { device, library, kernels, driver_version, driver_file: driver::file(), forced_ctas, processors })
     }
 
     /// The device in words, for reports.
@@ -186,7 +201,7 @@ impl Opened {
             maker: Maker { library, device: Arc::new(self.device), place, ctas, deadline },
             replay_deadline: options.deadlines.replay,
             base: None,
-            communicators: HashMap::new(),
+            communicators: RefCell::default(),
             limited: HashMap::new(),
             kernels: self.kernels,
             stream,
@@ -202,7 +217,7 @@ impl Opened {
             computing_stream: None,
             channels: HashMap::new(),
             clock,
-            hold: Hold::new()?,
+            hold: Rc::new(RefCell::new(Hold::new()?)),
             ranks_on_device,
             cold_bytes,
             driver: self.driver_version,
@@ -222,6 +237,12 @@ impl Opened {
             if let Some(how) = prepared::decomposition(library, collective) {
                 notes.push(format!("{collective} is {how}"));
             }
+        }
+        if let Some(processors) = &self.processors {
+            notes.push(format!(
+                "ranks keep to the processors nearest to their GPUs ({processors} for that of rank 0); --no-numa-binding leaves them where \
+                 they were started"
+            ));
         }
         if library.call.split.is_none() {
             notes.push("communicators of groups from unique ids: ncclCommSplit needs NCCL 2.18".to_owned());

@@ -4,7 +4,6 @@
 //! [`Prepared::how`] names them.
 
 use super::abi::{self, RawStream};
-use super::communicator::Communicator;
 use super::library::Library;
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
@@ -116,6 +115,14 @@ impl Prepared {
         })
     }
 
+    /// The same messages on a communicator of all ranks, where those of the group have their world ranks.
+    pub fn among_all_ranks(mut self, group: &[u32]) -> Prepared {
+        if let Kind::Group(pieces) | Kind::Turns(pieces) = &mut self.call {
+            pieces.iter_mut().for_each(|piece| piece.peer = group[piece.peer as usize] as c_int);
+        }
+        self
+    }
+
     /// A message of elements to a rank of a communicator, or from it.
     pub fn message(library: &'static Library, element: ElementType, count: u64, peer: u32, sends: bool) -> Prepared {
         let what = if sends { Part::Send } else { Part::Receive };
@@ -143,9 +150,15 @@ impl Prepared {
     /// `send` and `receive` are device memory with room for [`View::buffer_elements`] elements (a barrier needs one
     /// byte to receive), alive until the stream has passed the call; the communicator is that of the view's group.
     #[inline]
-    pub unsafe fn issue(&self, send: u64, receive: u64, communicator: &Communicator, stream: RawStream) -> Result<()> {
+    pub unsafe fn issue(
+        &self,
+        send: u64,
+        receive: u64,
+        communicator: abi::RawCommunicator,
+        stream: RawStream,
+    ) -> Result<()> {
         let (library, call) = (self.library, &self.library.call);
-        let (kind, op, root, comm) = (self.datatype, self.operation, self.root, communicator.raw());
+        let (kind, op, root, comm) = (self.datatype, self.operation, self.root, communicator);
         let at = |base: u64, elements: usize| (base as usize + elements * self.element_bytes) as *mut c_void;
         let from = if self.in_place { receive } else { send };
         // SAFETY: the caller guarantees buffers, communicator and stream; counts come from the same geometry as the

@@ -3,6 +3,7 @@
 
 use super::cublas::{self, Arithmetic, Cublas, Handle, Matrices};
 use super::driver::{self, CUevent, CUstream};
+use super::hold::Hold;
 use super::kernels::{Content, Kernels, Stretch};
 use super::memory::Arena;
 use crate::backend::{Mismatch, Product};
@@ -12,8 +13,9 @@ use commgauge_base::pattern::{self, encode};
 use commgauge_model::workload::ProductShape;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Number of distinct values of a matrix: enough that its rows look random, as power and clocks of a device depend on
@@ -31,6 +33,7 @@ const CAUTIOUS_OPERATIONS_PER_SECOND: f64 = 0.5e9;
 pub(super) struct ProductContext<'a> {
     pub library: &'static Cublas,
     pub kernels: &'a Kernels,
+    pub hold: &'a Rc<RefCell<Hold>>,
     pub stream: CUstream,
     pub rank: u32,
     /// For errors.
@@ -48,6 +51,10 @@ pub(super) struct DeviceProduct {
     shape: ProductShape,
     stream: CUstream,
     events: [CUevent; 2],
+    kernels: Kernels,
+    hold: Rc<RefCell<Hold>>,
+    /// Whether the first product was carried out, for which cuBLAS loads kernels and reserves memory.
+    is_loaded: bool,
     /// Small whole numbers, of which the elements of each matrix are.
     numbers: [Vec<i8>; 2],
     deadline: Duration,
@@ -95,6 +102,9 @@ impl DeviceProduct {
             shape: shape.clone(),
             stream: context.stream,
             events: [driver::create_event()?, driver::create_event()?],
+            kernels: *context.kernels,
+            hold: context.hold.clone(),
+            is_loaded: false,
             numbers,
             deadline: context.deadline.unwrap_or(DEFAULT_TIMEOUT + cautious),
             rank: context.rank,
@@ -119,16 +129,31 @@ impl DeviceProduct {
         Ok(())
     }
 
-    fn run_once(&self) -> Result<u64> {
+    /// The stream is held until the product is enqueued: otherwise the device would wait for the host between the first event
+    /// and the product, which for small ones is as long as the product. Not for the first one: loading kernels and reserving
+    /// memory may wait for the device.
+    fn run_once(&mut self) -> Result<u64> {
+        let [begin, end] = self.events;
+        if self.is_loaded {
+            self.hold.borrow_mut().until_released(&self.kernels, self.stream)?;
+        }
+        let enqueued = self.enqueue();
+        // Also after an error, or nothing on the device would end for a long time.
+        self.hold.borrow_mut().release_now();
+        enqueued?;
+        self.wait()?;
+        self.is_loaded = true;
+        Ok(driver::nanoseconds_between(begin, end)?.round() as u64)
+    }
+
+    fn enqueue(&self) -> Result<()> {
         let [begin, end] = self.events;
         driver::record(begin, self.stream)?;
         if let Some(handle) = &self.handle {
-            // SAFETY: the matrices were reserved for this shape and live as long as this; the stream is waited for below.
+            // SAFETY: the matrices were reserved for this shape and live as long as this; the stream is waited for by the caller.
             unsafe { handle.multiply(&self.matrices, self.arithmetic)? };
         }
-        driver::record(end, self.stream)?;
-        self.wait()?;
-        Ok(driver::nanoseconds_between(begin, end)?.round() as u64)
+        driver::record(end, self.stream)
     }
 
     /// Compares one element; if it differs, the expected and the actual value.

@@ -23,8 +23,8 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    /// Registers the first bytes of some memory. Called by all ranks of the communicator; for windows, with the same
-    /// number of bytes of memory that has the same length on all of them.
+    /// Registers the first bytes of some memory. Called by all ranks of the communicator with the same number of bytes, which every
+    /// arena has; for windows, of memory that has the same length on all of them.
     ///
     /// # Errors
     /// Also if NCCL accepts the memory but does not register it.
@@ -36,7 +36,7 @@ impl Registration {
         bytes: u64,
     ) -> Result<Registration> {
         let mut registration = Registration { library: maker.library, communicator, buffers, handles: Vec::new() };
-        for arena in arenas.into_iter().filter(|arena| arena.len() >= bytes) {
+        for arena in arenas {
             match registration.one(maker, arena.address(), bytes as usize) {
                 Ok(handle) => registration.handles.extend(handle),
                 Err(error) => {
@@ -51,7 +51,7 @@ impl Registration {
 
     fn one(&self, maker: &Maker, address: u64, bytes: usize) -> Result<Option<*mut c_void>> {
         match self.buffers {
-            Buffers::Plain => Ok(None),
+            Buffers::Plain | Buffers::Allocated => Ok(None),
             Buffers::Registered => {
                 let register = self.library.newer(self.library.call.register, "ncclCommRegister")?;
                 let mut handle = null_mut();

@@ -10,9 +10,11 @@ use super::communicator::Communicator;
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
 use super::environment::QUEUES;
+use super::first_call::FirstCall;
 use super::prepared::{Prepared, result_offset};
+use super::replay_limits::{refuse_shared_queues, refuse_unordered};
 use super::replay_times::{EventSpan, Intervals};
-use super::state::NcclBackend;
+use super::state::{Members, NcclBackend};
 use crate::backend::counted::{CallBytes, Counted, by_axis, crossing_bytes};
 use crate::backend::replay_place::{place, program_of};
 use crate::backend::{AxisBytes, Mismatch, RankTimes, ReplayBinding, Replayer};
@@ -49,11 +51,13 @@ pub(super) struct NcclReplayer<'b> {
     deadline: Duration,
     times: [RankTimes; 1],
     progress: Arc<Progress>,
+    /// Whether every call was made once.
+    is_connected: bool,
 }
 
 /// A slot, ready to be started.
 struct SlotCall {
-    prepared: Prepared,
+    prepared: Arc<Prepared>,
     data: Data,
     communicator: Rc<Communicator>,
     stream: CUstream,
@@ -70,20 +74,12 @@ pub(super) fn placement(collective: Collective) -> Placement {
     if collective == Collective::AllToAll { Placement::OutOfPlace } else { placement_of(collective) }
 }
 
-/// The driver's default, used when ranks share GPUs.
-const USUAL_QUEUES: usize = 8;
-
-/// Refuses to wait for a deadlock: streams beyond the device's queues share one, and a call there waits for those before it.
-fn refuse_shared_queues(streams: usize, queues: Option<String>) -> Result<()> {
-    let queues = queues.and_then(|text| text.trim().parse().ok()).unwrap_or(USUAL_QUEUES);
-    if streams <= queues || queues >= QUEUES.1 {
-        return Ok(());
-    }
-    Err(Error::usage(format!(
-        "this step has {streams} streams and {queues} queues to the device: calls would wait for one another, and may for ever; \
-         set {}={}, or leave it out unless ranks share GPUs",
-        QUEUES.0, QUEUES.1
-    )))
+/// The communicators of calls, each once.
+fn communicators_of(slots: &[SlotCall]) -> Vec<Rc<Communicator>> {
+    let mut communicators: Vec<Rc<Communicator>> = slots.iter().map(|slot| slot.communicator.clone()).collect();
+    communicators.sort_unstable_by_key(Rc::as_ptr);
+    communicators.dedup_by_key(|communicator| Rc::as_ptr(communicator));
+    communicators
 }
 
 /// Events that a run of a program records.
@@ -144,16 +140,15 @@ impl<'b> NcclReplayer<'b> {
         let mut streams: Vec<CUstream> = slots.iter().map(|slot| slot.stream).collect();
         streams.sort_unstable();
         streams.dedup();
-        refuse_shared_queues(streams.len() + 1, std::env::var(QUEUES.0).ok())?;
-        let mut communicators: Vec<Rc<Communicator>> = slots.iter().map(|slot| slot.communicator.clone()).collect();
-        communicators.sort_unstable_by_key(Rc::as_ptr);
-        communicators.dedup_by_key(|communicator| Rc::as_ptr(communicator));
-        let deadline =
-            backend.replay_deadline.unwrap_or(DEADLINE + 4 * Duration::from_nanos(program.compute_nanoseconds()));
         let computing = match backend.computing_stream {
             Some(stream) => stream,
             None => *backend.computing_stream.insert(driver::create_computing_stream()?),
         };
+        let communicators = communicators_of(&slots);
+        refuse_shared_queues(backend.streams_on_device(), std::env::var(QUEUES.0).ok())?;
+        refuse_unordered(communicators.len(), backend.maker.library.version)?;
+        let deadline =
+            backend.replay_deadline.unwrap_or(DEADLINE + 4 * Duration::from_nanos(program.compute_nanoseconds()));
         Ok(NcclReplayer {
             backend,
             program,
@@ -168,7 +163,33 @@ impl<'b> NcclReplayer<'b> {
             deadline,
             times: [RankTimes::default()],
             progress: Arc::default(),
+            is_connected: false,
         })
+    }
+
+    /// Makes every call once, one after another in an order that all ranks share: NCCL connects at the first call of a kind and waits for
+    /// the other ranks in it, which in the middle of a program may be waiting for something else.
+    fn connect(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.is_connected, true) {
+            return Ok(());
+        }
+        for slot in self.program.slots_to_check() {
+            let call = &self.slots[slot];
+            let (send, receive) = self.addresses(call);
+            // SAFETY: as in `issue`; after a hang the process ends, and its memory is freed by the driver alone.
+            let first = unsafe { FirstCall::new(&call.prepared, send, receive, call.stream.cast()) };
+            let what = format!("call of {}", self.program.op_of(&self.program.slots[slot]).collective);
+            let made = first.make(&self.backend.maker, &call.communicator, &what);
+            let own = std::slice::from_ref(&call.communicator);
+            let deadline = self.backend.maker.deadline;
+            let waited = made.and_then(|()| self.backend.wait_for(&[call.stream], own, deadline));
+            waited.map_err(|error| self.abort_all(&error))?;
+        }
+        Ok(())
+    }
+
+    fn addresses(&self, call: &SlotCall) -> (u64, u64) {
+        (self.backend.send.address() + call.send_offset, self.backend.receive.address() + call.receive_offset)
     }
 
     /// Enqueues everything; `next` is the first event that is free.
@@ -218,12 +239,11 @@ impl<'b> NcclReplayer<'b> {
     #[inline]
     fn issue(&self, slot: usize) -> Result<()> {
         let call = &self.slots[slot];
-        let send = self.backend.send.address() + call.send_offset;
-        let receive = self.backend.receive.address() + call.receive_offset;
+        let (send, receive) = self.addresses(call);
         // SAFETY: the arenas contain all regions and belong to the backend, which is borrowed; regions that are
         // written to are shared only by slots that are never active together; the streams are waited for before
         // anything is freed.
-        unsafe { call.prepared.issue(send, receive, &call.communicator, call.stream.cast()) }
+        unsafe { call.prepared.issue(send, receive, call.communicator.raw(), call.stream.cast()) }
     }
 
     /// Executes one slot alone, on known data, and checks the result.
@@ -285,7 +305,7 @@ fn prepare(
     let elements = geometry.bytes_total.0 / geometry.element_bytes;
     let rank = group[me as usize];
     let call = |prepared, data, communicator, stream, crossing, receives_message| SlotCall {
-        prepared,
+        prepared: Arc::new(prepared),
         data,
         communicator,
         stream,
@@ -305,8 +325,11 @@ fn prepare(
             let prepared = Prepared::new(library, &view, op.element, operation)?;
             let offset = result_offset(&view);
             let data = Data::new(&view, op.element, reduce_op, offset, binding.seed, &mut backend.scratch);
-            let communicator =
-                backend.communicator(binding.first_groups_number + axis, op.axis, backend.maker.ctas.most)?;
+            let communicator = backend.communicator(
+                Members::Groups(binding.first_groups_number + axis),
+                op.axis,
+                backend.maker.ctas.most,
+            )?;
             let crossing = crossing_bytes(op, geometry, me);
             return Ok(call(prepared, data, communicator, backend.axis_streams[axis], crossing, false));
         }
@@ -324,6 +347,7 @@ fn prepare(
 impl Replayer for NcclReplayer<'_> {
     /// Collectives in the order in which the program has them, then the messages from stage to stage in one order for all ranks.
     fn check(&mut self) -> Result<Option<Mismatch>> {
+        self.connect()?;
         let mut first_wrong = None;
         for slot in self.program.slots_to_check() {
             self.progress.begin_action(Doing::op(self.slots[slot].op as u32, true));
@@ -339,6 +363,7 @@ impl Replayer for NcclReplayer<'_> {
     }
 
     fn run(&mut self) -> Result<()> {
+        self.connect()?;
         self.progress.enter(Doing::REPLAY);
         self.run_once().map_err(|error| self.abort_all(&error))?;
         self.progress.finish();
@@ -355,31 +380,5 @@ impl Replayer for NcclReplayer<'_> {
 
     fn moved(&self, _: usize) -> Result<Vec<AxisBytes>> {
         by_axis(self.program, &self.counted)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_step_with_more_streams_than_the_device_has_queues_is_refused_and_both_are_named() {
-        for (streams, queues, refused) in [
-            (3, Some("1"), true),
-            (9, Some("8"), true),
-            (8, Some("8"), false),
-            (40, Some("32"), false),
-            (9, None, true),
-            (8, None, false),
-        ] {
-            let abort_all =
-                refuse_shared_queues(streams, queues.map(str::to_owned)).err().map(|error| error.to_string());
-            assert_eq!(abort_all.is_some(), refused, "{streams}, {queues:?}");
-            assert!(
-                abort_all.is_none_or(
-                    |text| text.contains("this step has") && text.contains("CUDA_DEVICE_MAX_CONNECTIONS=32")
-                )
-            );
-        }
     }
 }

@@ -52,13 +52,14 @@ impl Capabilities<'_> {
         match variant.buffers {
             Buffers::Plain => {}
             _ if collective == Collective::Barrier => return Some("a barrier has no buffers".to_owned()),
+            Buffers::Allocated if call.memory_allocate.is_none() => return needs("allocated", "ncclMemAlloc", "2.19"),
             Buffers::Registered if call.register.is_none() || call.memory_allocate.is_none() => {
                 return needs("registered", "ncclCommRegister", "2.19");
             }
             Buffers::Symmetric if call.window_register.is_none() => {
                 return needs("symmetric", "ncclCommWindowRegister", "2.27");
             }
-            Buffers::Registered | Buffers::Symmetric => {}
+            Buffers::Allocated | Buffers::Registered | Buffers::Symmetric => {}
         }
         if let Some(reason) = self.forced_ctas.conflict_with(CtaLimits { least: None, most: variant.max_ctas }) {
             return Some(format!("of thread blocks at most {reason}"));

@@ -18,11 +18,14 @@ use super::windows::Windows;
 use super::{driver, graphs};
 use crate::backend::{BackendFacts, Binding};
 use crate::mpi_call;
+use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::host_clock;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::sample::Located;
+use commgauge_base::variant::Buffers;
 use commgauge_model::layout::Axis;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -33,11 +36,11 @@ pub struct NcclBackend {
     pub(super) world: mpi_call::Communicator,
     pub(super) maker: Maker,
     /// All ranks, from which groups are split off; made anew in every replicate.
-    pub(super) base: Option<Communicator>,
-    /// By number; `None` where this rank is in none of the groups.
-    pub(super) communicators: HashMap<usize, Option<Rc<Communicator>>>,
-    /// The same with a limit to thread blocks, by number and limit.
-    pub(super) limited: HashMap<(usize, u32), Option<Rc<Communicator>>>,
+    pub(super) base: Option<Rc<Communicator>>,
+    /// By number; `None` where this rank is in none of the groups. Those of pairs are created when a call needs them.
+    pub(super) communicators: RefCell<HashMap<usize, Option<Rc<Communicator>>>>,
+    /// The same with a limit to thread blocks, by members and limit.
+    pub(super) limited: HashMap<(Members, u32), Option<Rc<Communicator>>>,
     pub(super) kernels: Kernels,
     pub(super) stream: CUstream,
     pub(super) send: Arena,
@@ -57,7 +60,8 @@ pub struct NcclBackend {
     /// For the messages of replays.
     pub(super) channels: HashMap<Route, Channel>,
     pub(super) clock: DeviceClock,
-    pub(super) hold: Hold,
+    /// Shared with products, which hold the stream too.
+    pub(super) hold: Rc<RefCell<Hold>>,
     /// Time limit of a call of a replay and of the replay itself, if the user sets one.
     pub(super) replay_deadline: Option<Duration>,
     /// Ranks that have this rank's device, this one with them.
@@ -78,6 +82,42 @@ pub struct NcclBackend {
     pub(super) cublas: (Option<PathBuf>, Option<&'static Cublas>),
 }
 
+/// Streams on this rank's device, each of which takes one of its queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Streams {
+    /// Of this backend.
+    pub own: usize,
+    /// Of NCCL's communicators.
+    pub of_nccl: usize,
+}
+
+/// Streams that NCCL creates for each communicator: for its device's work and for its host's (`deviceStream` and
+/// `hostStream` in its `src/init.cc`).
+const STREAMS_OF_A_COMMUNICATOR: usize = 2;
+
+/// Whose ranks a communicator has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Members {
+    /// All ranks.
+    World,
+    /// Those of this rank's group, by the number of the groups.
+    Groups(usize),
+}
+
+impl Members {
+    /// Messages between the two ranks of a pair go over the communicator of all ranks: every round of pairs would have a
+    /// communicator of its own otherwise, each with memory, threads and connections, as many as there are ranks.
+    /// Windows are made by all ranks of a communicator, and some are in no pair.
+    pub fn of_calls(binding: &Binding) -> Members {
+        let messages =
+            matches!(binding.op.collective, Collective::PingPong | Collective::Bidirectional | Collective::SendRecv);
+        match binding.groups.axis {
+            Axis::Pair if messages && binding.variant.buffers != Buffers::Symmetric => Members::World,
+            _ => Members::Groups(binding.groups_number),
+        }
+    }
+}
+
 /// Between two looks at what happened in the background while waiting.
 const NANOSECONDS_BETWEEN_POLLS: u64 = 200_000;
 
@@ -88,14 +128,32 @@ impl NcclBackend {
         graphs::rotation(binding.largest_buffer_bytes(view), cold, binding.variant)
     }
 
-    /// The communicator of this rank's group, with a limit to thread blocks or without.
-    pub(super) fn communicator(&self, number: usize, axis: Axis, max_ctas: Option<u32>) -> Result<Rc<Communicator>> {
-        let connected = match max_ctas {
-            Some(blocks) if !self.maker.limits_to(blocks) => self.limited.get(&(number, blocks)),
-            _ => self.communicators.get(&number),
+    /// The communicator with these members, with a limit to thread blocks or without.
+    pub(super) fn communicator(&self, members: Members, axis: Axis, max_ctas: Option<u32>) -> Result<Rc<Communicator>> {
+        let connected = match (max_ctas, members) {
+            (Some(blocks), _) if !self.maker.limits_to(blocks) => {
+                self.limited.get(&(members, blocks)).cloned().flatten()
+            }
+            (_, Members::World) => self.base.clone(),
+            (_, Members::Groups(number)) => self.communicators.borrow().get(&number).cloned().flatten(),
         };
-        let connected = connected.and_then(Option::as_ref).cloned();
         connected.ok_or_else(|| Error::environment(format!("axis {axis} was not connected before its first call")))
+    }
+
+    /// Communicators of groups and of all ranks that exist now.
+    pub(super) fn live_communicators(&self) -> Vec<Rc<Communicator>> {
+        let split = self.communicators.borrow();
+        let split = split.values().chain(self.limited.values()).flatten();
+        self.base.iter().chain(split).cloned().collect()
+    }
+
+    /// Streams that exist now.
+    pub(super) fn streams_on_device(&self) -> Streams {
+        let communicators = self.live_communicators().len() + self.channels.len();
+        let computing = usize::from(self.computing_stream.is_some());
+        // The one of single calls, one for each axis of a replay and for each channel, and that of the computing.
+        let own = 1 + self.axis_streams.len() + self.channels.len() + computing;
+        Streams { own, of_nccl: STREAMS_OF_A_COMMUNICATOR * communicators }
     }
 
     /// Whether a step succeeded on all ranks. Called by all of them.

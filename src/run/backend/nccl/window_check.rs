@@ -5,7 +5,7 @@ use super::communicator::Communicator;
 use super::driver;
 use super::library::Version;
 use super::memory::Arena;
-use super::state::NcclBackend;
+use super::state::{Members, NcclBackend};
 use super::windows::{NO_WINDOWS, TRIED_BYTES};
 use crate::backend::Binding;
 use commgauge_base::collective::Collective;
@@ -62,6 +62,7 @@ impl NcclBackend {
 
     /// Creates a window and deregisters it; true on ranks that are in no group.
     fn try_window(&self, binding: &Binding) -> Result<bool> {
+        self.connect_pairs(binding)?;
         let place = binding.groups.place_of(self.world.rank());
         let mut memory = Arena::default();
         let taken = match place {
@@ -70,7 +71,7 @@ impl NcclBackend {
         };
         let all_have_memory = self.all_succeeded(taken.is_ok())?;
         let Some((group, _)) = place.filter(|_| all_have_memory) else { return memory.release().map(|()| true) };
-        let communicator = self.communicator(binding.groups_number, binding.groups.axis, None)?;
+        let communicator = self.communicator(Members::Groups(binding.groups_number), binding.groups.axis, None)?;
         // SAFETY: the memory is given back after the window.
         let window = unsafe { self.maker.register_window(&communicator, memory.address(), TRIED_BYTES as usize)? };
         let mut is_made = window.is_some();

@@ -3,8 +3,9 @@
 use super::description::{Launch, LaunchedBackend};
 use crate::backend::Backend;
 use crate::backend::mpi::MpiBackend;
-use crate::backend::nccl::{DeviceFacts, Log, Opened, Options, Placing};
+use crate::backend::nccl::{DeviceFacts, Log, Opened, Options, Placing, visible_devices};
 use crate::watchdog::Watch;
+use crate::world::World;
 use commgauge_base::error::Result;
 
 /// What a rank needs for its backend, found but not used yet.
@@ -33,13 +34,25 @@ pub fn prepare_environment(launch: &Launch) -> Result<Option<Log>> {
     }
 }
 
+/// Unique names of the devices that each rank sees. Collective.
+fn seen_by_all(world: &dyn World) -> Result<Vec<Vec<String>>> {
+    let mut all = world.gather(visible_devices().join("\n").as_bytes())?.join(&b'\0');
+    world.broadcast(&mut all)?;
+    let names = |rank: &str| rank.lines().map(str::to_owned).collect();
+    Ok(String::from_utf8_lossy(&all).split('\0').map(names).collect())
+}
+
 impl OpenedBackend {
-    /// Opens the device of a rank, if the backend needs one. Not collective: ranks agree on the result later.
-    pub fn open(launch: &Launch, hosts: &[String], rank: u32) -> Result<OpenedBackend> {
-        let me = rank as usize;
+    /// Opens the device of a rank, if the backend needs one. Collective in what devices the ranks see; they agree on the result
+    /// later.
+    pub fn open(launch: &Launch, hosts: &[String], world: &dyn World) -> Result<OpenedBackend> {
+        let me = world.process() as usize;
         let ranks_on_host = hosts.iter().filter(|host| **host == hosts[me]).count() as u32;
         let LaunchedBackend::Nccl(nccl) = &launch.backend else { return Ok(OpenedBackend::Mpi { ranks_on_host }) };
+        let seen = seen_by_all(world)?;
+        let on_this_host = |(host, seen): (&String, Vec<String>)| (*host == hosts[me]).then_some(seen);
         let placing = Placing {
+            visible: hosts.iter().zip(seen).filter_map(on_this_host).collect(),
             local_rank: hosts[..me].iter().filter(|host| **host == hosts[me]).count() as u32,
             ranks_on_host,
             host: hosts[me].clone(),

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 const NOT_INITIALIZED: c_int = 1;
 const INVALID_VALUE: c_int = 7;
@@ -120,6 +121,9 @@ pub unsafe extern "C" fn cublasGemmEx(
         let number = PRODUCTS.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(fault) = fault(Kind::Error, number) {
             return Err(fault.code);
+        }
+        if let Some(fault) = fault(Kind::SlowHost, number) {
+            std::thread::sleep(Duration::from_micros(fault.microseconds));
         }
         if left_type != right_type || left_type != result_type || algorithm != -1 {
             return Err(NOT_SUPPORTED);

@@ -35,6 +35,19 @@ pub extern "C" fn ncclMemFree(address: usize) -> c_int {
     code_of(driver::free(address))
 }
 
+/// Whether NCCL allocated the memory of a buffer, which alone it registers for calls in graphs.
+pub fn is_of_nccl(address: usize) -> bool {
+    allocation(address, "").is_ok()
+}
+
+/// Whether the memory around a buffer is registered with a communicator, or a window of it.
+pub fn is_registered(communicator: &Communicator, address: usize) -> bool {
+    let allocated = ALLOCATED.lock().unwrap();
+    let around = allocated.iter().find(|(start, bytes)| (**start..**start + **bytes).contains(&address));
+    let registered = communicator.registered.lock().unwrap();
+    around.is_some_and(|(start, _)| registered.values().any(|(known, _)| known == start))
+}
+
 /// The length of what NCCL allocated around a buffer. Of other memory it registers nothing, without a word, or cannot make a window.
 fn allocation(address: usize, what: &str) -> Answer<usize> {
     let allocated = ALLOCATED.lock().unwrap();

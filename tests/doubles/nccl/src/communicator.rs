@@ -4,7 +4,7 @@ use crate::driver;
 use crate::op::Connection;
 use crate::operator::Made;
 use crate::result::{
-    Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, Trouble, UNHANDLED_CUDA_ERROR, VERSION, trouble,
+    Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, SYSTEM_ERROR, Trouble, UNHANDLED_CUDA_ERROR, VERSION, trouble,
 };
 use crate::segment::{self, Segment};
 use settings::{Kind, SETTINGS};
@@ -18,6 +18,8 @@ static COMMUNICATORS: LazyLock<Mutex<HashMap<usize, Arc<Communicator>>>> = LazyL
 static NEXT: AtomicUsize = AtomicUsize::new(0x10);
 /// Communicators that this process began to make.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
+/// Those that live: each has threads, descriptors and memory, of which there are so many.
+static ALIVE: AtomicU64 = AtomicU64::new(0);
 
 pub struct Communicator {
     pub rank: u32,
@@ -33,6 +35,8 @@ pub struct Communicator {
     pub in_graphs: AtomicU32,
     /// Messages of a simulated group are still queued.
     pub has_left_over: AtomicBool,
+    /// For the device and for the host, as NCCL has them: nothing is enqueued there, and each takes a queue to the device.
+    streams: [usize; 2],
     uuid: [u8; 16],
     segment: OnceLock<Segment>,
     /// 0, in progress, or the asynchronous error.
@@ -40,6 +44,25 @@ pub struct Communicator {
     aborted: AtomicBool,
     turns: Mutex<Turns>,
     turned: Condvar,
+}
+
+/// Counts one more that lives, unless there are too many. The last of a stream's work may hold one that was destroyed a moment longer.
+fn take_place() -> bool {
+    for _ in 0..200 {
+        if ALIVE.fetch_add(1, Ordering::SeqCst) < SETTINGS.communicators {
+            return true;
+        }
+        ALIVE.fetch_sub(1, Ordering::SeqCst);
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    false
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        ALIVE.fetch_sub(1, Ordering::SeqCst);
+        self.streams.into_iter().for_each(driver::destroy_stream);
+    }
 }
 
 /// Calls get a number when they are made, and run in that order on whatever streams they are.
@@ -85,6 +108,11 @@ impl Communicator {
     /// One that is not connected yet.
     pub fn new(rank: u32, ranks: u32, blocking: bool) -> Answer<Arc<Communicator>> {
         let (device, uuid) = driver::current_device()?;
+        let streams = [driver::create_stream()?, driver::create_stream()?];
+        if !take_place() {
+            streams.into_iter().for_each(driver::destroy_stream);
+            return trouble(SYSTEM_ERROR, format!("more than {} communicators at one time", SETTINGS.communicators));
+        }
         Ok(Arc::new(Communicator {
             rank,
             ranks,
@@ -95,6 +123,7 @@ impl Communicator {
             connected: Mutex::default(),
             in_graphs: AtomicU32::new(0),
             has_left_over: AtomicBool::new(false),
+            streams,
             uuid,
             segment: OnceLock::new(),
             state: AtomicI32::new(IN_PROGRESS),
@@ -141,10 +170,31 @@ impl Communicator {
         }
     }
 
+    /// The host waits until all ranks are in the same first call, which must agree in whether send and receive buffer are registered:
+    /// what NCCL does otherwise is undefined.
+    pub fn meet_on_the_host(&self, registered: [bool; 2]) {
+        let number = self.issue();
+        self.in_turn(number, || {
+            let said = crate::split::all_say(self, &registered.map(u8::from));
+            let agreed = said.and_then(|said| match said.iter().all(|theirs| *theirs == said[0]) {
+                true => Ok(()),
+                false => trouble(INVALID_USAGE, "some ranks have registered the buffers of a call and others not"),
+            });
+            if let Err(trouble) = agreed {
+                self.set_asynchronous_error(&trouble);
+            }
+        });
+    }
+
+    /// The host waits until the communicator is aborted.
+    pub fn hang(&self) -> Answer {
+        self.wait_while(|| true)
+    }
+
     fn wait_while(&self, waits: impl Fn() -> bool) -> Answer {
         while waits() {
             if self.is_aborted() {
-                return trouble(INVALID_USAGE, "the communicator was aborted while it was made");
+                return trouble(INVALID_USAGE, "the communicator was aborted while it connected");
             }
             std::thread::sleep(Duration::from_micros(200));
         }

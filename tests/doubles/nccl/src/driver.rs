@@ -52,6 +52,8 @@ driver! {
     cuEventCreate(event: *mut usize, flags: c_uint);
     cuEventRecord(event: usize, stream: usize);
     cuEventDestroy_v2(event: usize);
+    cuStreamCreateWithPriority(stream: *mut usize, flags: c_uint, priority: c_int);
+    cuStreamDestroy_v2(stream: usize);
     cuMemAlloc_v2(address: *mut usize, bytes: usize);
     cuMemFree_v2(address: usize);
     cuMemGetAddressRange_v2(start: *mut usize, bytes: *mut usize, address: usize);
@@ -105,6 +107,17 @@ pub fn wait_for_stream(waiting: usize, other: usize) -> Answer {
         cuStreamWaitEvent(waiting, event, 0)?;
         cuEventDestroy_v2(event)
     }
+}
+
+/// A stream that does not synchronise with others.
+pub fn create_stream() -> Answer<usize> {
+    let mut stream = 0;
+    unsafe { cuStreamCreateWithPriority(&mut stream, 1, 0)? };
+    Ok(stream)
+}
+
+pub fn destroy_stream(stream: usize) {
+    let _ = unsafe { cuStreamDestroy_v2(stream) };
 }
 
 pub fn allocate(bytes: usize) -> Answer<usize> {

@@ -1,5 +1,6 @@
 //! The calls of one group on one communicator, executed in the thread of a stream, with injected faults.
 
+use crate::buffers;
 use crate::communicator::Communicator;
 use crate::driver;
 use crate::exchange::Exchange;
@@ -56,6 +57,7 @@ impl Planned {
             Kind::Hang,
             Kind::Corrupt,
             Kind::OpenGroup,
+            Kind::ConnectHang,
         ];
         Ok(Planned { call, faults: kinds.into_iter().filter_map(fault).collect() })
     }
@@ -76,6 +78,9 @@ impl Job {
     pub fn enqueue(mut self, stream: usize) -> Answer {
         let captured = driver::is_capturing(stream)?;
         self.connect(captured)?;
+        if captured {
+            self.register_for_graph();
+        }
         self.number = if captured { None } else { Some(self.communicator.issue()) };
         let (function, number): (unsafe extern "C" fn(*mut c_void), _) =
             if captured { (run_captured, None) } else { (run_once, self.number) };
@@ -96,19 +101,43 @@ impl Job {
         })
     }
 
-    /// NCCL connects what a call needs when it is first called. Within a capture that allocates and sets memory, which may spoil it.
+    /// NCCL connects what a call needs when it is first called, and the host waits there for the other ranks. Within a capture that
+    /// allocates and sets memory, which may spoil it.
     fn connect(&self, captured: bool) -> Answer {
-        let mut connected = self.communicator.connected.lock().unwrap();
-        for call in self.calls.iter().map(|planned| &planned.call) {
+        for planned in &self.calls {
+            let call = &planned.call;
+            let is_new = {
+                let mut connected = self.communicator.connected.lock().unwrap();
+                if captured { !connected.contains(&call.connection()) } else { connected.insert(call.connection()) }
+            };
+            if is_new && planned.fault(Kind::ConnectHang).is_some() {
+                self.communicator.hang()?;
+            }
             if !captured {
-                connected.insert(call.connection());
-            } else if !connected.contains(&call.connection()) {
+                // A message connects two ranks, of which the other may come from within another call.
+                if is_new && cfg!(since_2_22) && !call.is_made_of_messages() {
+                    let registered =
+                        [call.send, call.receive].map(|buffer| buffers::is_registered(&self.communicator, buffer));
+                    self.communicator.meet_on_the_host(registered);
+                }
+            } else if is_new {
                 let what =
                     format!("{} of {} bytes is captured before it was ever called", call.kind.name(), call.bytes());
                 return trouble(UNHANDLED_CUDA_ERROR, format!("{what}: it would be connected within the capture"));
             }
         }
         Ok(())
+    }
+
+    /// NCCL registers buffers of calls in graphs by itself, of its own memory alone (`ncclRegisterCollBuffers` in its
+    /// src/register/coll_reg.cc). Nothing becomes faster here; the log shows it.
+    fn register_for_graph(&self) {
+        let is_registered = |call: &Call| buffers::is_of_nccl(call.send) && buffers::is_of_nccl(call.receive);
+        for call in self.calls.iter().map(|planned| &planned.call).filter(|call| is_registered(call)) {
+            if std::env::var_os("NCCL_DEBUG").is_some() {
+                eprintln!("commgauge double: the buffers of {} are registered for a graph", call.kind.name());
+            }
+        }
     }
 
     fn run(&self) {

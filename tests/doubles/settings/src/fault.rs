@@ -9,6 +9,8 @@ pub enum Kind {
     Hang,
     /// The op begins later, by `microseconds`.
     Slow,
+    /// The call takes the host `microseconds` longer before anything is enqueued.
+    SlowHost,
     /// One bit of what the op wrote is turned over.
     Corrupt,
     /// The device is lost: every call of the driver fails from here on with `code`.
@@ -25,15 +27,18 @@ pub enum Kind {
     Exit,
     /// From this op on the group that this thread is in stays open: what was called in it never begins.
     OpenGroup,
+    /// The call connects and never returns to the host, until its communicator is aborted.
+    ConnectHang,
     /// Making a communicator never ends; counted by `communicator`.
     InitHang,
     /// Making a communicator fails with `code`; counted by `communicator`.
     InitError,
 }
 
-const KINDS: [(&str, Kind, i32); 12] = [
+const KINDS: [(&str, Kind, i32); 14] = [
     ("hang", Kind::Hang, 0),
     ("slow", Kind::Slow, 0),
+    ("slow_host", Kind::SlowHost, 0),
     ("corrupt", Kind::Corrupt, 0),
     // CUDA_ERROR_LAUNCH_FAILED, which stays.
     ("lost", Kind::Lost, 719),
@@ -46,6 +51,7 @@ const KINDS: [(&str, Kind, i32); 12] = [
     ("kill", Kind::Kill, 9),
     ("exit", Kind::Exit, 0),
     ("open_group", Kind::OpenGroup, 0),
+    ("connect_hang", Kind::ConnectHang, 0),
     ("init_hang", Kind::InitHang, 0),
     // ncclSystemError.
     ("init_error", Kind::InitError, 2),

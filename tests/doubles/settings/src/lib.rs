@@ -18,6 +18,8 @@ pub struct Settings {
     pub models: Vec<String>,
     /// Compute capability, times ten.
     pub capability: u32,
+    /// Most communicators of a process at one time.
+    pub communicators: u64,
     /// The injected faults.
     pub faults: Vec<Fault>,
     /// Rank of this process in its launch, if the launcher sets it.
@@ -34,6 +36,7 @@ pub static SETTINGS: LazyLock<Settings> = LazyLock::new(|| Settings {
     models: text("COMMGAUGE_DOUBLE_MODELS")
         .map_or_else(Vec::new, |list| list.split(',').map(|word| word.trim().to_owned()).collect()),
     capability: number("COMMGAUGE_DOUBLE_CAPABILITY").unwrap_or(90) as u32,
+    communicators: number("COMMGAUGE_DOUBLE_COMMUNICATORS").unwrap_or(100),
     faults: parse(&text("COMMGAUGE_DOUBLE_FAULTS").unwrap_or_default()).unwrap_or_else(|cause| stop(&cause)),
     process_rank: ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"]
         .into_iter()
