@@ -8,7 +8,8 @@ use commgauge_model::layout::{DEFAULT_ORDER, Degrees, Layout};
 use commgauge_model::workload::step::TrainingStep;
 
 /// Keys of `[training]` that a column may have.
-pub const TRAINING: [&str; 27] = [
+pub const TRAINING: [&str; 37] = [
+    "framework",
     "sequence",
     "micro_batch",
     "global_batch",
@@ -16,11 +17,18 @@ pub const TRAINING: [&str; 27] = [
     "sequence_parallel",
     "overlap_tensor",
     "linears",
+    "tensor_style",
+    "vocabulary_style",
+    "vocabulary_padding",
     "fused_cross_entropy",
     "data_style",
     "overlap_gradients",
     "prefetch_parameters",
     "reshard_after_forward",
+    "reshard_after_backward",
+    "unit_rule",
+    "gradient_reduction",
+    "replica_reduction",
     "replicas_of_shards",
     "bucket_rule",
     "bucket_parameters",
@@ -33,6 +41,8 @@ pub const TRAINING: [&str; 27] = [
     "dispatcher",
     "capacity_factor",
     "dispatch_element_type",
+    "router_element_type",
+    "context_gradient_element_type",
     "activation_element_type",
     "parameter_element_type",
     "gradient_element_type",

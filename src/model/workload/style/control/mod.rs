@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::config::step::DataStyle;
+use crate::config::step::{DataStyle, SmallCall};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{Moment, Overlap, When};
@@ -85,7 +85,10 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         let what = format!("sum of losses and number of tokens, for the mean loss ({train_step})");
         ops.push(all_reduce(replicas, ReduceOp::Sum, Float32, 2, &what));
     }
-    Ok(ops)
+    use SmallCall::{Loss, Norm, Overflow, Status, Tokens};
+    let kinds = [Tokens, Tokens, Overflow, Norm, Status, Status, Loss];
+    let wanted = &step.training.small_calls;
+    Ok(ops.into_iter().zip(kinds).filter(|(_, kind)| wanted.contains(kind)).map(|(op, _)| op).collect())
 }
 
 /// The ranks that together have every gradient once: those of one replica if all replicas have the same gradients, all

@@ -3,10 +3,12 @@
 //!
 //! Learned positions need no calls: only the first stage of a decoder has them, so that their group has one rank.
 
+mod gathered;
 #[cfg(test)]
 mod tests;
 
 use super::product::product;
+use crate::config::step::{TensorStyle, VocabularyStyle};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{End, Moment, Overlap, Pass, When};
@@ -19,12 +21,18 @@ use commgauge_base::error::Result;
 pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     let mut ops = Vec::new();
     if step.layout.degrees.tp > 1 {
-        if step.stages.has_input(stage) {
-            ops.extend(embedding(step));
-        }
-        if step.stages.has_output(stage) {
-            ops.extend(output_projection(step));
-            ops.extend(cross_entropy(step)?);
+        match step.training.vocabulary.style {
+            VocabularyStyle::Parallel => {
+                if step.stages.has_input(stage) {
+                    ops.extend(embedding(step));
+                }
+                if step.stages.has_output(stage) {
+                    ops.extend(output_projection(step));
+                    ops.extend(cross_entropy(step)?);
+                }
+            }
+            VocabularyStyle::Gathered if step.stages.has_output(stage) => ops.extend(gathered::ops(step)?),
+            VocabularyStyle::Gathered => {}
         }
     }
     ops.extend(shared_embedding(step, stage)?);
@@ -64,11 +72,12 @@ fn output_projection(step: &TrainingStep) -> Vec<Op> {
         return vec![call(AllReduce, Pass::Backward, Overlap::WeightGradient, gradient)];
     }
     let again = "input of the output projection, stored in parts and gathered again beside the input gradient";
-    vec![
-        call(AllGather, Pass::Forward, Overlap::Exposed, "input of the output projection"),
-        call(AllGather, Pass::Backward, Overlap::InputGradient, again),
-        call(ReduceScatter, Pass::Backward, Overlap::WeightGradient, gradient),
-    ]
+    let mut ops = vec![call(AllGather, Pass::Forward, Overlap::Exposed, "input of the output projection")];
+    if step.training.tensor.style == TensorStyle::Megatron {
+        ops.push(call(AllGather, Pass::Backward, Overlap::InputGradient, again));
+    }
+    ops.push(call(ReduceScatter, Pass::Backward, Overlap::WeightGradient, gradient));
+    ops
 }
 
 /// A call on the activations of a micro-batch.
@@ -151,7 +160,7 @@ fn shared_embedding(step: &TrainingStep, stage: u32) -> Result<Option<Op>> {
     }
     let (t, h, element) =
         (u64::from(step.layout.degrees.tp), step.model.hidden, step.training.data.gradient_element_type);
-    let padded = step.model.padded_vocabulary(t);
+    let padded = step.padded_vocabulary();
     let bytes = product("gradient of the word embedding", &[element.size(), padded / t, h])?;
     Ok(Some(Op {
         when: When::Step { moment: Moment::AfterBackward, calls: 1 },
