@@ -55,7 +55,7 @@ choice! {
     VocabularyStyle, "vocabulary style" {
         /// All three by vocabulary.
         Parallel = "parallel",
-        /// The output projection alone, whose logits are gathered (Hugging Face).
+        /// Embedding and output projection, whose logits are gathered (Hugging Face).
         Gathered = "gathered",
     }
 }
@@ -79,6 +79,8 @@ choice! {
         Tokens = "tokens",
         /// Whether a gradient overflowed.
         Overflow = "overflow",
+        /// The same as a byte (DeepSpeed).
+        OverflowByte = "overflow_byte",
         /// The gradient norm.
         Norm = "norm",
         /// Whether all were updated, and the norm for the log.
@@ -98,6 +100,12 @@ choice! {
         /// Every rank of tp has all tokens already, and results are all-reduced.
         AllReduce = "all_reduce",
     }
+}
+
+impl SmallCall {
+    /// Those of Megatron-LM's training loop with all that it may do.
+    pub const DEFAULT: [SmallCall; 5] =
+        [SmallCall::Tokens, SmallCall::Overflow, SmallCall::Norm, SmallCall::Status, SmallCall::Loss];
 }
 
 impl VocabularyPadding {

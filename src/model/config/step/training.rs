@@ -182,7 +182,7 @@ impl Training {
         let small_calls = match table.take("small_calls") {
             Some(item) if item.is_text("none") => Vec::new(),
             Some(item) => item.items()?.iter().map(|item| item.parsed(str::parse)).collect::<Result<_>>()?,
-            None => SmallCall::ALL.to_vec(),
+            None => SmallCall::DEFAULT.to_vec(),
         };
         let training = Training {
             framework,

@@ -4,7 +4,6 @@
 //! The splits are those of `config::Model`; `stages` assigns layers to stages.
 
 use super::TrainingStep;
-use crate::config::step::VocabularyStyle;
 
 /// Parameters on one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,9 +74,6 @@ impl TrainingStep<'_> {
 
     /// The rank's share of the word embedding, its vocabulary padded.
     pub fn word_embedding_parameters(&self) -> u64 {
-        if self.training.vocabulary.style == VocabularyStyle::Gathered {
-            return self.padded_vocabulary() * self.model.hidden;
-        }
         let t = u64::from(self.layout.degrees.tp);
         self.padded_vocabulary() / t * self.model.hidden
     }
@@ -90,8 +86,7 @@ impl TrainingStep<'_> {
     /// The rank's share of the output projection. If it is tied to the word embedding, it is a separate copy when the
     /// embedding is on another stage.
     pub fn head_parameters(&self, stage: u32) -> u64 {
-        let divided = self.padded_vocabulary() / u64::from(self.layout.degrees.tp) * self.model.hidden;
-        if self.model.tied_embeddings && self.stages.has_input(stage) { 0 } else { divided }
+        if self.model.tied_embeddings && self.stages.has_input(stage) { 0 } else { self.word_embedding_parameters() }
     }
 
     /// Formula of the parameters on a rank of a stage, with numbers.

@@ -88,7 +88,11 @@ pub(super) const DEEPSPEED: Facts = Facts {
         ),
         Default::new("parameter_element_type", "bfloat16", "runtime/zero/stage_1_and_2.py bit16_groups_flat"),
         Default::new("vocabulary_padding", "even", "no padding of its own"),
-        Default::new("small_calls", "norm", "runtime/zero/stage_1_and_2.py scaled_global_norm; bf16 scales no loss"),
+        Default::new(
+            "small_calls",
+            "overflow_byte,norm",
+            "runtime/zero/stage_1_and_2.py has_overflow, scaled_global_norm",
+        ),
     ],
     limits: &[Limit { key: "data_style", accepted: &["ddp", "zero1", "zero2", "zero3"] }],
     unused: &[
@@ -217,7 +221,7 @@ pub(super) const HUGGING_FACE: Facts = Facts {
         Default::new(
             "vocabulary_style",
             "gathered",
-            "transformers/models/llama/modeling_llama.py _tp_plan lm_head colwise_gather_output",
+            "transformers/models/llama/modeling_llama.py _tp_plan lm_head colwise_gather_output, distributed/mixin.py embed_tokens",
         ),
         Default::new("vocabulary_padding", "even", "no padding of its own"),
         Default::new("small_calls", "norm", "transformers/training_args.py max_grad_norm"),

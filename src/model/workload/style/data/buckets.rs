@@ -61,6 +61,8 @@ pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Buckets {
     let sharded = data.style != DataStyle::Ddp;
     let order = match data.bucket_rule {
         BucketRule::Megatron => Order::Megatron,
+        // Only stage 2 reduces gradients as they come.
+        BucketRule::DeepSpeed if data.style != DataStyle::Zero2 => Order::Definition,
         BucketRule::PyTorch | BucketRule::DeepSpeed => Order::PyTorch,
     };
     let chunks: Vec<Vec<Tensor>> = (0..step.stages.chunks())

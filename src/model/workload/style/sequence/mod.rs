@@ -40,7 +40,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         }
         Some(_) => latent_attention(step, stage)?,
     };
-    ops.extend(replicated::op(step, stage, Style::Sequence));
+    ops.extend(replicated::ops(step, stage, Style::Sequence));
     Ok(ops)
 }
 

@@ -31,7 +31,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         Linears::Column => alone::column(step, stage)?,
         Linears::Row => alone::row(step, stage)?,
     };
-    ops.extend(replicated::op(step, stage, Style::Tensor));
+    ops.extend(replicated::ops(step, stage, Style::Tensor));
     Ok(ops)
 }
 

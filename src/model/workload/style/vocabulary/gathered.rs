@@ -1,7 +1,6 @@
-//! Output projections that divide the vocabulary and gather the logits, so that every rank has the whole loss; the word
-//! embedding is whole on every rank and sends nothing.
+//! Output projections that divide the vocabulary and gather the logits, so that every rank has the whole loss.
 //!
-//! Hugging Face transformers `_tp_plan`: `lm_head` is `colwise_gather_output`, and embeddings are not in the plan.
+//! Hugging Face transformers `_tp_plan`: `lm_head` is `colwise_gather_output`.
 
 use super::{activations, one_in};
 use crate::layout::Axis;
@@ -16,7 +15,7 @@ use commgauge_base::error::Result;
 pub(super) fn ops(step: &TrainingStep) -> Result<Vec<Op>> {
     let (element, tokens, padded) = (step.activation(), step.tokens_per_micro_batch(), step.padded_vocabulary());
     let bytes = product("logits", &[element.size(), tokens, padded])?;
-    let source = "transformers integrations/tensor_parallel.py, arXiv 1909.08053 section 3";
+    let source = "transformers distributed/tensor_parallel.py, arXiv 1909.08053 section 3";
     let logits = Op {
         when: When::MicroBatch { pass: Pass::Forward, end: End::Output, calls: 1, one_in: one_in(step) },
         why: format!(

@@ -21,18 +21,16 @@ use commgauge_base::error::Result;
 pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     let mut ops = Vec::new();
     if step.layout.degrees.tp > 1 {
+        if step.stages.has_input(stage) {
+            ops.extend(embedding(step));
+        }
         match step.training.vocabulary.style {
+            _ if !step.stages.has_output(stage) => {}
             VocabularyStyle::Parallel => {
-                if step.stages.has_input(stage) {
-                    ops.extend(embedding(step));
-                }
-                if step.stages.has_output(stage) {
-                    ops.extend(output_projection(step));
-                    ops.extend(cross_entropy(step)?);
-                }
+                ops.extend(output_projection(step));
+                ops.extend(cross_entropy(step)?);
             }
-            VocabularyStyle::Gathered if step.stages.has_output(stage) => ops.extend(gathered::ops(step)?),
-            VocabularyStyle::Gathered => {}
+            VocabularyStyle::Gathered => ops.extend(gathered::ops(step)?),
         }
     }
     ops.extend(shared_embedding(step, stage)?);
