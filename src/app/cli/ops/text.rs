@@ -43,7 +43,7 @@ fn defaults(choices: &FrameworkChoices, width: u16) -> String {
     }
     let mut out = wrapped(&format!("defaults of {name} ({version}), each to be set by its own flag or key:"), width);
     for default in &choices.defaults {
-        out += &wrapped(&format!("  {} = {} ({})", default.key, default.value, default.source), width);
+        out += &wrapped(&format!("{} = {} ({})", default.key, default.value, default.source), width);
     }
     out
 }
