@@ -2,7 +2,7 @@
 //!
 //! Hugging Face transformers `_tp_plan`: `lm_head` is `colwise_gather_output`.
 
-use super::{activations, one_in};
+use super::calls::{activations, one_in};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::style::product::product;

@@ -3,6 +3,7 @@
 //!
 //! Learned positions need no calls: only the first stage of a decoder has them, so that their group has one rank.
 
+mod calls;
 mod gathered;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{End, Moment, Overlap, Pass, When};
 use crate::workload::{Op, Style};
+use calls::{activations, counted, one_in};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
@@ -76,34 +78,6 @@ fn output_projection(step: &TrainingStep) -> Vec<Op> {
     }
     ops.push(call(ReduceScatter, Pass::Backward, Overlap::WeightGradient, gradient));
     ops
-}
-
-/// A call on the activations of a micro-batch.
-fn activations(
-    step: &TrainingStep,
-    collective: Collective,
-    pass: Pass,
-    end: End,
-    overlap: Overlap,
-    what: &str,
-    source: &str,
-) -> Op {
-    let (bytes, formula) = step.activation_bytes();
-    Op {
-        when: When::MicroBatch { pass, end, calls: 1, one_in: one_in(step) },
-        overlap,
-        why: format!("{formula}: {what}{} ({source})", counted(step)),
-        ..Op::new(Style::Vocabulary, Axis::Tp, collective, step.activation(), bytes)
-    }
-}
-
-/// With mirrored stages every second micro-batch enters at the other end.
-fn one_in(step: &TrainingStep) -> u64 {
-    if step.stages.mirrored() { 2 } else { 1 }
-}
-
-fn counted(step: &TrainingStep) -> &'static str {
-    if step.stages.mirrored() { "; every second micro-batch goes through the other end" } else { "" }
 }
 
 /// Each rank has the logits of its part of the vocabulary: the largest, the predicted one and the sum of exponentials are
