@@ -9,7 +9,6 @@ use commgauge_model::workload::step::TrainingStep;
 
 /// Keys of `[training]` that a column may have.
 pub const TRAINING: [&str; 37] = [
-    "framework",
     "sequence",
     "micro_batch",
     "global_batch",
@@ -46,6 +45,7 @@ pub const TRAINING: [&str; 37] = [
     "activation_element_type",
     "parameter_element_type",
     "gradient_element_type",
+    "framework",
 ];
 /// Columns with a time, and the seconds in their unit. Every row has one of them.
 const TIMES: [(&str, f64); 2] = [("step_seconds", 1.0), ("step_milliseconds", 1e-3)];
