@@ -24,7 +24,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32, style: Style) -> Vec<Op> {
 /// PyTorch's DTensor: the gradient of every norm alone, in every micro-batch.
 fn one_by_one(step: &TrainingStep, stage: u32, style: Style) -> Vec<Op> {
     let (model, element) = (step.model, step.activation());
-    let (norm, norms) = (model.norm_parameters(), u64::from(model.norms_per_layer()));
+    let (norm, norms) = (model.norm_parameters(), model.norms_per_layer());
     let bytes = element.size() * norm;
     let op = |when, which: &str| Op {
         when,
