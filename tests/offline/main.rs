@@ -25,6 +25,7 @@ mod export;
 mod faults;
 mod fixtures;
 mod foreign_logs;
+mod frameworks;
 mod gate;
 mod gpu_bundle;
 mod history;

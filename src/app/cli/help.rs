@@ -45,6 +45,7 @@ const SHORT: [(&str, &[&str]); 8] = [
             "data-style",
             "schedule",
             "serve",
+            "framework",
             "format",
         ],
     ),

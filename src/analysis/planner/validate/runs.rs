@@ -8,7 +8,7 @@ use commgauge_model::layout::{DEFAULT_ORDER, Degrees, Layout};
 use commgauge_model::workload::step::TrainingStep;
 
 /// Keys of `[training]` that a column may have.
-pub const TRAINING: [&str; 27] = [
+pub const TRAINING: [&str; 37] = [
     "sequence",
     "micro_batch",
     "global_batch",
@@ -16,11 +16,18 @@ pub const TRAINING: [&str; 27] = [
     "sequence_parallel",
     "overlap_tensor",
     "linears",
+    "tensor_style",
+    "vocabulary_style",
+    "vocabulary_padding",
     "fused_cross_entropy",
     "data_style",
     "overlap_gradients",
     "prefetch_parameters",
     "reshard_after_forward",
+    "reshard_after_backward",
+    "unit_rule",
+    "gradient_reduction",
+    "replica_reduction",
     "replicas_of_shards",
     "bucket_rule",
     "bucket_parameters",
@@ -33,9 +40,12 @@ pub const TRAINING: [&str; 27] = [
     "dispatcher",
     "capacity_factor",
     "dispatch_element_type",
+    "router_element_type",
+    "context_gradient_element_type",
     "activation_element_type",
     "parameter_element_type",
     "gradient_element_type",
+    "framework",
 ];
 /// Columns with a time, and the seconds in their unit. Every row has one of them.
 const TIMES: [(&str, f64); 2] = [("step_seconds", 1.0), ("step_milliseconds", 1e-3)];

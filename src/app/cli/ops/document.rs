@@ -6,6 +6,7 @@ use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Splits;
 use commgauge_base::units::Bytes;
+use commgauge_model::config::step::FrameworkChoices;
 use commgauge_model::layout::{Axis, Degrees};
 use commgauge_model::workload::step::{AxisTotals, Step, StepOps, wire_bytes_of_layers};
 use commgauge_model::workload::when::When;
@@ -41,6 +42,9 @@ pub struct OpsDocument {
     pub micro_batches: u64,
     /// Tokens of one replica in a step.
     pub tokens_per_replica: u64,
+    /// The framework whose defaults hold, and the choices that it made because no flag or key did; absent where none was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub framework: Option<FrameworkChoices>,
     /// How layers were shared out to stages, where not evenly.
     pub stage_layers: Option<String>,
     /// The ops. Those of one axis are what a rank of the axis's busiest stage performs, or one of the stage requested.
@@ -144,6 +148,7 @@ impl OpsDocument {
             ranks: degrees.world(),
             micro_batches: step.micro_batches(),
             tokens_per_replica: step.tokens_per_replica(),
+            framework: step.framework().cloned(),
             stage_layers: Some(step.stages().rule.clone()).filter(|rule| !rule.is_empty()),
             layers_alone_wire_bytes_per_step: wire_bytes_of_layers(step)?
                 .into_iter()

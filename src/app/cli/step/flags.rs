@@ -4,7 +4,7 @@
 use crate::cli::degrees::DegreeFlags;
 use clap::Args;
 use commgauge_base::error::Result;
-use commgauge_model::config::step::ModelWork;
+use commgauge_model::config::step::{ModelWork, Work};
 use commgauge_model::config::{LayoutTable, Model, Place, Serving, Table, Training};
 use commgauge_model::workload::step::ranks_of;
 use std::sync::Arc;
@@ -38,10 +38,18 @@ pub struct StepFlags {
     /// Type of activations on the wire: bf16 (default), fp16, fp32
     #[arg(long, value_name = "TYPE", help_heading = "Step")]
     pub activation_type: Option<String>,
+    /// Take the defaults of a framework, each still to be set by its own flag: megatron, deepspeed, fsdp1, fsdp2, torchtitan, hf or
+    /// ddp; to serve vllm, sglang or trt-llm
+    #[arg(long, value_name = "NAME", help_heading = "Step")]
+    pub framework: Option<String>,
+    /// Small calls around the optimizer, a list with commas, or none: tokens, overflow, overflow_byte, norm, status,
+    /// loss [default: all but overflow_byte]
+    #[arg(long, value_name = "LIST", help_heading = "Step")]
+    pub small_calls: Option<String>,
 
     /// Megatron-LM's sequence parallelism
-    #[arg(long, help_heading = "Tensor parallelism")]
-    pub sequence_parallel: bool,
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Tensor parallelism")]
+    pub sequence_parallel: Option<String>,
     /// What the backward pass computes again: none, selective, full
     #[arg(long, value_name = "WHAT", help_heading = "Tensor parallelism")]
     pub recompute: Option<String>,
@@ -49,11 +57,21 @@ pub struct StepFlags {
     #[arg(long, value_name = "HOW", help_heading = "Tensor parallelism")]
     pub linears: Option<String>,
     /// One all_reduce for both sums of the loss
-    #[arg(long, help_heading = "Tensor parallelism")]
-    pub fused_cross_entropy: bool,
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Tensor parallelism")]
+    pub fused_cross_entropy: Option<String>,
     /// Calls of the backward pass wait for the gradient products of their layer, instead of running beside them
-    #[arg(long, help_heading = "Tensor parallelism")]
-    pub no_overlap_tensor: bool,
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Tensor parallelism")]
+    pub no_overlap_tensor: Option<String>,
+    /// Who divides the linears: megatron (default; q, k and v are one), dtensor (each alone; with sequence parallelism inputs are
+    /// stored whole)
+    #[arg(long, value_name = "STYLE", help_heading = "Tensor parallelism")]
+    pub tensor_style: Option<String>,
+    /// How embedding and output projection are divided: parallel (default), gathered (the logits are)
+    #[arg(long, value_name = "STYLE", help_heading = "Tensor parallelism")]
+    pub vocabulary_style: Option<String>,
+    /// What the vocabulary is padded to: megatron (default, 128 x tp), vllm (64), even
+    #[arg(long, value_name = "RULE", help_heading = "Tensor parallelism")]
+    pub vocabulary_padding: Option<String>,
 
     /// What is shared out: ddp, zero1, zero2, zero3, fsdp, hsdp
     #[arg(long, value_name = "STYLE", help_heading = "Data parallelism")]
@@ -64,21 +82,33 @@ pub struct StepFlags {
     /// Type of gathered parameters: bf16 (default), fp16, fp32, fp8_e4m3
     #[arg(long, value_name = "TYPE", help_heading = "Data parallelism")]
     pub param_type: Option<String>,
-    /// How gradients are cut: megatron (default), pytorch
+    /// How gradients are cut: megatron (default), pytorch, deepspeed
     #[arg(long, value_name = "RULE", help_heading = "Data parallelism")]
     pub bucket_rule: Option<String>,
     /// Parameters in a bucket, instead of a rule
     #[arg(long, value_name = "N", help_heading = "Data parallelism")]
     pub bucket_parameters: Option<String>,
     /// Reduce gradients in one go after the last backward pass
-    #[arg(long, help_heading = "Data parallelism")]
-    pub no_overlap_gradients: bool,
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Data parallelism")]
+    pub no_overlap_gradients: Option<String>,
     /// FSDP keeps parameters between forward and backward
-    #[arg(long, help_heading = "Data parallelism")]
-    pub no_reshard_after_forward: bool,
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Data parallelism")]
+    pub no_reshard_after_forward: Option<String>,
+    /// What FSDP kept after forward is released after the backward pass of every micro-batch, and gathered for the next
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Data parallelism")]
+    pub reshard_after_backward: Option<String>,
+    /// What is gathered together (zero3, fsdp, hsdp): layers (default), root_kept, ends_apart
+    #[arg(long, value_name = "RULE", help_heading = "Data parallelism")]
+    pub unit_rule: Option<String>,
+    /// How zero1 and zero2 reduce gradients: reduce_scatter (default), all_reduce
+    #[arg(long, value_name = "HOW", help_heading = "Data parallelism")]
+    pub gradient_reduction: Option<String>,
+    /// How often groups of shards add up their gradients (hsdp): step (default), micro_batch
+    #[arg(long, value_name = "WHEN", help_heading = "Data parallelism")]
+    pub replica_reduction: Option<String>,
     /// Parameters are gathered when they are needed, not while the unit before computes (zero3, fsdp, hsdp)
-    #[arg(long, help_heading = "Data parallelism")]
-    pub no_prefetch_parameters: bool,
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Data parallelism")]
+    pub no_prefetch_parameters: Option<String>,
     /// Groups of shards that hold the same (HSDP, or distributed-optimizer instances)
     #[arg(long, value_name = "N", help_heading = "Data parallelism")]
     pub replicas_of_shards: Option<String>,
@@ -92,11 +122,11 @@ pub struct StepFlags {
     /// Layers of each stage (or chunk), a list with commas
     #[arg(long, value_name = "LIST", help_heading = "Pipeline parallelism")]
     pub stage_layers: Option<String>,
-    /// Each rank of tp sends its part only, and the receivers gather
-    #[arg(long, help_heading = "Pipeline parallelism")]
-    pub scatter_gather: bool,
+    /// Each rank of tp sends its part only, and the receivers gather; also to serve
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Pipeline parallelism")]
+    pub scatter_gather: Option<String>,
 
-    /// How keys and values travel: ring (default), all_gather, all_to_all, hybrid
+    /// How keys and values travel: ring (default), all_gather, all_to_all, hybrid, pytorch
     #[arg(long, value_name = "STYLE", help_heading = "Context parallelism")]
     pub context_style: Option<String>,
     /// Ranks of the inner all_to_all of the hybrid form
@@ -106,7 +136,7 @@ pub struct StepFlags {
     #[arg(long, value_name = "TYPE", help_heading = "Context parallelism")]
     pub context_grad_type: Option<String>,
 
-    /// How tokens reach their experts: all_to_all (default), all_gather
+    /// How tokens reach their experts: all_to_all (default), all_gather; to serve also all_reduce
     #[arg(long, value_name = "HOW", help_heading = "Expert parallelism")]
     pub dispatcher: Option<String>,
     /// How tokens choose experts: uniform (default), random, zipf:EXPONENT, hot:SHARE
@@ -121,6 +151,9 @@ pub struct StepFlags {
     /// Type of tokens on their way to the experts, such as fp8_e4m3 [default: that of activations]
     #[arg(long, value_name = "TYPE", help_heading = "Expert parallelism")]
     pub dispatch_type: Option<String>,
+    /// Type of the probabilities of choices, and of sums over the parts of an expert: fp32 (default), bf16, fp16, activations
+    #[arg(long, value_name = "TYPE", help_heading = "Expert parallelism")]
+    pub router_type: Option<String>,
 
     /// Serve requests instead of training: prefill, decode, or both with a comma
     #[arg(long, value_name = "PHASES", help_heading = "Serving")]
@@ -134,10 +167,10 @@ pub struct StepFlags {
     /// Tokens that are there when a further one is decoded [default: those of the prompt]
     #[arg(long, value_name = "TOKENS", help_heading = "Serving")]
     pub context_tokens: Option<String>,
+    /// Tensors from stage to stage: 1 (default), 2 where the residual is apart
+    #[arg(long, value_name = "N", help_heading = "Serving")]
+    pub boundary_tensors: Option<String>,
 }
-
-/// A flag, the corresponding key of a suite, and the given value.
-type Given<'a> = (&'static str, &'static str, &'a Option<String>);
 
 impl StepFlags {
     /// The layout on that many ranks with its work, as a suite would define it.
@@ -147,8 +180,8 @@ impl StepFlags {
     pub fn table(&self, world: u32) -> Result<LayoutTable> {
         let mut table = self.degrees.table_on(world)?;
         let (training, serving) = match &self.serve {
-            None => (Some(self.training()?), None),
-            Some(_) => (None, Some(self.serving()?)),
+            None => (Some(Training::read(Table::of_flags(self.given(Work::Training)?))?), None),
+            Some(_) => (None, Some(Serving::read(Table::of_flags(self.given(Work::Serving)?))?)),
         };
         let mut model = Model::load(&self.model)?;
         if let Some(layers) = &self.layers {
@@ -176,64 +209,4 @@ impl StepFlags {
         table.dp = table.dp.or(Some(1));
         ranks_of(&table).map(|ranks| ranks.unwrap_or(1))
     }
-
-    fn training(&self) -> Result<Training> {
-        let given: [Given; 26] = [
-            ("--sequence", "sequence", &self.sequence),
-            ("--micro-batch", "micro_batch", &self.micro_batch),
-            ("--global-batch", "global_batch", &self.global_batch),
-            ("--micro-batches", "micro_batches", &self.micro_batches),
-            ("--activation-type", "activation_element_type", &self.activation_type),
-            ("--recompute", "recompute", &self.recompute),
-            ("--linears", "linears", &self.linears),
-            ("--data-style", "data_style", &self.data_style),
-            ("--grad-type", "gradient_element_type", &self.grad_type),
-            ("--param-type", "parameter_element_type", &self.param_type),
-            ("--bucket-rule", "bucket_rule", &self.bucket_rule),
-            ("--bucket-parameters", "bucket_parameters", &self.bucket_parameters),
-            ("--replicas-of-shards", "replicas_of_shards", &self.replicas_of_shards),
-            ("--schedule", "schedule", &self.schedule),
-            ("--virtual-stages", "virtual_stages", &self.virtual_stages),
-            ("--stage-layers", "stage_layers", &self.stage_layers),
-            ("--context-style", "context_style", &self.context_style),
-            ("--context-inner", "context_inner", &self.context_inner),
-            ("--context-grad-type", "context_gradient_element_type", &self.context_grad_type),
-            ("--dispatcher", "dispatcher", &self.dispatcher),
-            ("--routing", "routing", &self.routing),
-            ("--routing-seed", "routing_seed", &self.routing_seed),
-            ("--capacity-factor", "capacity_factor", &self.capacity_factor),
-            ("--dispatch-type", "dispatch_element_type", &self.dispatch_type),
-            ("--sequence-parallel", "sequence_parallel", &truth(self.sequence_parallel, true)),
-            ("--fused-cross-entropy", "fused_cross_entropy", &truth(self.fused_cross_entropy, true)),
-        ];
-        let switches: [Given; 5] = [
-            ("--scatter-gather", "scatter_gather", &truth(self.scatter_gather, true)),
-            ("--no-overlap-tensor", "overlap_tensor", &truth(self.no_overlap_tensor, false)),
-            ("--no-overlap-gradients", "overlap_gradients", &truth(self.no_overlap_gradients, false)),
-            ("--no-prefetch-parameters", "prefetch_parameters", &truth(self.no_prefetch_parameters, false)),
-            ("--no-reshard-after-forward", "reshard_after_forward", &truth(self.no_reshard_after_forward, false)),
-        ];
-        Training::read(Table::of_flags(present(&given).chain(present(&switches))))
-    }
-
-    fn serving(&self) -> Result<Serving> {
-        let given: [Given; 6] = [
-            ("--serve", "phases", &self.serve),
-            ("--batch", "batch", &self.batch),
-            ("--prompt-tokens", "prompt_tokens", &self.prompt_tokens),
-            ("--context-tokens", "context_tokens", &self.context_tokens),
-            ("--micro-batches", "micro_batches", &self.micro_batches),
-            ("--activation-type", "activation_element_type", &self.activation_type),
-        ];
-        Serving::read(Table::of_flags(present(&given)))
-    }
-}
-
-/// The flags that were given.
-fn present<'a>(given: &'a [Given]) -> impl Iterator<Item = (&'static str, &'static str, String)> + 'a {
-    given.iter().filter_map(|(flag, key, text)| Some((*flag, *key, (*text).clone()?)))
-}
-
-fn truth(given: bool, meaning: bool) -> Option<String> {
-    given.then(|| meaning.to_string())
 }

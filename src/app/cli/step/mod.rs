@@ -3,6 +3,7 @@
 
 mod arguments;
 mod flags;
+mod given;
 pub(super) mod style_name;
 
 pub use arguments::StepArguments;

@@ -101,6 +101,22 @@ impl Table {
         self.take(key).ok_or_else(|| self.place.wrong(format!("`{key}` is missing; accepted: {accepted}")))
     }
 
+    /// Gives a key that the file does not have a value, at the place of what brings it; the file's own value stays. True
+    /// where the key had none.
+    pub fn default_to(&mut self, key: &str, text: &str, place: &Place) -> bool {
+        let missing = !self.entries.contains_key(key);
+        if missing {
+            let value = value_of_flag(text.to_owned());
+            self.entries.insert(key.to_owned(), Item { place: place.clone(), value });
+        }
+        missing
+    }
+
+    /// The value of a key without taking it.
+    pub fn peek(&self, key: &str) -> Option<&Item> {
+        self.entries.get(key)
+    }
+
     /// The tables of a list `[[key]]`, or the single table of that name; none where it is left out.
     pub fn tables(&mut self, key: &'static str) -> Result<Vec<Table>> {
         match self.take(key) {

@@ -33,7 +33,7 @@ macro_rules! choice {
         impl std::str::FromStr for $name {
             type Err = String;
 
-            fn from_str(text: &str) -> Result<Self, String> {
+            fn from_str(text: &str) -> std::result::Result<Self, String> {
                 $name::ALL.iter().copied().find(|choice| choice.name() == text).ok_or_else(|| {
                     let names: Vec<_> = $name::ALL.iter().map(|choice| choice.name()).collect();
                     format!("found {} `{text}`; accepted: {}", $what, names.join(", "))
@@ -42,6 +42,7 @@ macro_rules! choice {
         }
     };
 }
+pub(super) use choice;
 
 choice! {
     /// What the backward pass computes again instead of keeping it.
@@ -92,6 +93,8 @@ choice! {
         Megatron = "megatron",
         /// 25 MiB of gradients, a first bucket of 1 MiB (PyTorch's DistributedDataParallel).
         PyTorch = "pytorch",
+        /// 500e6 parameters, closed before the tensor that would pass them (DeepSpeed's `reduce_bucket_size`).
+        DeepSpeed = "deepspeed",
     }
 }
 
@@ -138,6 +141,8 @@ choice! {
         AllToAll = "all_to_all",
         /// all_to_all in inner groups, a ring over the outer ones.
         Hybrid = "hybrid",
+        /// Keys and values are gathered, and their gradients go round a ring (PyTorch's `context_parallel`).
+        PyTorch = "pytorch",
     }
 }
 

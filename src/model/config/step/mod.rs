@@ -2,11 +2,20 @@
 //! a suite, and the equivalent flags.
 
 mod choices;
+mod framework;
+mod framework_choices;
 mod layout_table;
 mod serving;
 mod training;
 
 pub use choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
+pub use framework::{Framework, FrameworkChoices, FrameworkDefault, Work};
+pub use framework_choices::{
+    GradientReduction, ReplicaReduction, ServingDispatcher, SmallCall, TensorStyle, UnitRule, VocabularyPadding,
+    VocabularyStyle,
+};
 pub use layout_table::{LayoutTable, MOST_RANKS, ModelWork, STYLES, parse_order};
 pub use serving::Serving;
-pub use training::{Batch, ContextChoices, DataChoices, ExpertChoices, PipelineChoices, TensorChoices, Training};
+pub use training::{
+    Batch, ContextChoices, DataChoices, ExpertChoices, PipelineChoices, TensorChoices, Training, VocabularyChoices,
+};

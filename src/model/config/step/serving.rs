@@ -1,5 +1,8 @@
 //! Reads what a serving model does: how many requests at a time, how long, and which of its two phases.
 
+use super::framework::{self, FrameworkChoices, Work};
+use super::framework_choices::{ServingDispatcher, VocabularyPadding};
+use super::training::{parsed_or, truth_or};
 use crate::config::document::{Place, Table};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
@@ -20,6 +23,16 @@ pub struct Serving {
     pub micro_batches: u64,
     /// Type of activations on the wire.
     pub activation_element_type: ElementType,
+    /// The framework whose defaults hold, and what it decided.
+    pub framework: Option<FrameworkChoices>,
+    /// How tokens reach their experts.
+    pub dispatcher: ServingDispatcher,
+    /// Each rank of a tensor-parallel group sends its part to the next stage only, and the receivers gather.
+    pub scatter_gather: bool,
+    /// Tensors of the width of the hidden state that pass from stage to stage: 2 where the residual is apart.
+    pub boundary_tensors: u64,
+    /// What the vocabulary is padded to.
+    pub vocabulary_padding: VocabularyPadding,
     /// Whether the prompt is worked on.
     pub prefill: bool,
     /// Whether tokens are decoded.
@@ -31,6 +44,7 @@ impl Serving {
     pub fn read(mut table: Table) -> Result<Serving> {
         let largest = u64::from(u32::MAX);
         let place = table.place.clone();
+        let framework = framework::apply(&mut table, Work::Serving)?;
         let batch = table.require("batch", "requests at a time, such as 16")?.whole(1..=largest)?;
         let prompt_tokens =
             table.take("prompt_tokens").map(|item| item.whole(1..=largest)).transpose()?.unwrap_or(1024);
@@ -61,8 +75,17 @@ impl Serving {
                 }
             }
         }
+        let dispatcher = parsed_or(&mut table, "dispatcher", ServingDispatcher::AllToAll, str::parse)?;
+        let scatter_gather = truth_or(&mut table, "scatter_gather", false)?;
+        let boundary_tensors = table.take("boundary_tensors").map(|item| item.whole(1..=2)).transpose()?.unwrap_or(1);
+        let vocabulary_padding = parsed_or(&mut table, "vocabulary_padding", VocabularyPadding::Megatron, str::parse)?;
         table.finish()?;
         Ok(Serving {
+            framework,
+            dispatcher,
+            scatter_gather,
+            boundary_tensors,
+            vocabulary_padding,
             place,
             batch,
             prompt_tokens,

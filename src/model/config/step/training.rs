@@ -1,6 +1,10 @@
 //! Reads what one training step is: its batch, and the choices of every style that change the bytes on the wire.
 
 use super::choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
+use super::framework::{self, FrameworkChoices, Work};
+use super::framework_choices::{
+    GradientReduction, ReplicaReduction, SmallCall, TensorStyle, UnitRule, VocabularyPadding, VocabularyStyle,
+};
 use crate::config::document::{Item, Place, Table};
 use crate::config::suite_sweep::parse_placement;
 use commgauge_base::collective::Placement;
@@ -27,8 +31,12 @@ pub struct Training {
     pub activation_element_type: ElementType,
     /// Placements of the model's collectives, if they support them.
     pub placements: Vec<Placement>,
+    /// The framework whose defaults hold, and what it decided.
+    pub framework: Option<FrameworkChoices>,
     /// Choices of tensor and sequence parallelism.
     pub tensor: TensorChoices,
+    /// Choices of embedding, output projection and loss.
+    pub vocabulary: VocabularyChoices,
     /// Choices of data parallelism.
     pub data: DataChoices,
     /// Choices of pipeline parallelism.
@@ -37,6 +45,8 @@ pub struct Training {
     pub context: ContextChoices,
     /// Choices of expert parallelism.
     pub expert: ExpertChoices,
+    /// Small calls around the optimizer.
+    pub small_calls: Vec<SmallCall>,
 }
 
 /// How many samples a step has.
@@ -61,6 +71,17 @@ pub struct TensorChoices {
     pub fused_cross_entropy: bool,
     /// Calls of the backward pass run beside the gradient products of their layer.
     pub overlap_calls: bool,
+    /// Who divides the linears.
+    pub style: TensorStyle,
+}
+
+/// Choices of embedding, output projection and loss.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VocabularyChoices {
+    /// What is divided by vocabulary.
+    pub style: VocabularyStyle,
+    /// What the vocabulary is padded to.
+    pub padding: VocabularyPadding,
 }
 
 /// Choices of data parallelism.
@@ -80,6 +101,14 @@ pub struct DataChoices {
     pub overlap_gradients: bool,
     /// Parameters are released after the forward pass and gathered again for the backward pass (FSDP).
     pub reshard_after_forward: bool,
+    /// Parameters that stayed gathered after the forward pass are released after the backward pass of each micro-batch (FSDP).
+    pub reshard_after_backward: bool,
+    /// What is gathered together (ZeRO-3, FSDP, HSDP).
+    pub unit_rule: UnitRule,
+    /// How gradients are reduced (ZeRO-1, ZeRO-2).
+    pub gradient_reduction: GradientReduction,
+    /// How often groups of shards add up their gradients (HSDP).
+    pub replica_reduction: ReplicaReduction,
     /// Parameters of a unit are gathered while the unit before computes.
     pub prefetch_parameters: bool,
     /// Number of groups of shards with equal content (HSDP, or distributed-optimizer instances); 1 without
@@ -130,6 +159,8 @@ pub struct ExpertChoices {
     pub capacity_factor: Option<f64>,
     /// Type of tokens on their way to the experts.
     pub dispatch_element_type: ElementType,
+    /// Type of the probabilities of choices, and of sums over the parts of an expert.
+    pub router_element_type: ElementType,
     /// Place of the choices.
     pub place: Place,
 }
@@ -138,6 +169,7 @@ impl Training {
     /// Reads the `[training]` table, or the equivalent flags.
     pub fn read(mut table: Table) -> Result<Training> {
         let place = table.place.clone();
+        let framework = framework::apply(&mut table, Work::Training)?;
         let sequence = table.require("sequence", "tokens of one sample, such as 4096")?;
         let micro_batch = table.take("micro_batch").map(|item| item.whole(1..=LARGEST)).transpose()?.unwrap_or(1);
         let batch = read_batch(&mut table)?;
@@ -147,7 +179,14 @@ impl Training {
             Some(item) => item.items()?.iter().map(|item| item.parsed(parse_placement)).collect::<Result<_>>()?,
             None => vec![Placement::InPlace],
         };
+        let small_calls = match table.take("small_calls") {
+            Some(item) if item.is_text("none") => Vec::new(),
+            Some(item) => item.items()?.iter().map(|item| item.parsed(str::parse)).collect::<Result<_>>()?,
+            None => SmallCall::DEFAULT.to_vec(),
+        };
         let training = Training {
+            framework,
+            small_calls,
             sequence: sequence.whole(1..=LARGEST)?,
             sequence_place: sequence.place,
             micro_batch,
@@ -155,6 +194,10 @@ impl Training {
             activation_element_type,
             placements,
             tensor: read_tensor(&mut table)?,
+            vocabulary: VocabularyChoices {
+                style: parsed_or(&mut table, "vocabulary_style", VocabularyStyle::Parallel, str::parse)?,
+                padding: parsed_or(&mut table, "vocabulary_padding", VocabularyPadding::Megatron, str::parse)?,
+            },
             data: read_data(&mut table)?,
             pipeline: read_pipeline(&mut table)?,
             context: read_context(&mut table, activation_element_type)?,
@@ -185,6 +228,7 @@ fn read_tensor(table: &mut Table) -> Result<TensorChoices> {
         linears: parsed_or(table, "linears", Linears::Pair, str::parse)?,
         fused_cross_entropy: truth_or(table, "fused_cross_entropy", false)?,
         overlap_calls: truth_or(table, "overlap_tensor", true)?,
+        style: parsed_or(table, "tensor_style", TensorStyle::Megatron, str::parse)?,
     })
 }
 
@@ -198,6 +242,10 @@ fn read_data(table: &mut Table) -> Result<DataChoices> {
         bucket_parameters: table.take("bucket_parameters").map(|item| item.whole(1..=1 << 40)).transpose()?,
         overlap_gradients: truth_or(table, "overlap_gradients", true)?,
         reshard_after_forward: truth_or(table, "reshard_after_forward", true)?,
+        reshard_after_backward: truth_or(table, "reshard_after_backward", false)?,
+        unit_rule: parsed_or(table, "unit_rule", UnitRule::Layers, str::parse)?,
+        gradient_reduction: parsed_or(table, "gradient_reduction", GradientReduction::ReduceScatter, str::parse)?,
+        replica_reduction: parsed_or(table, "replica_reduction", ReplicaReduction::Step, str::parse)?,
         prefetch_parameters: truth_or(table, "prefetch_parameters", true)?,
         replicas_of_shards: replicas.as_ref().map(Item::count).transpose()?.unwrap_or(1),
         replicas_place: replicas.map_or_else(|| table.place.clone(), |item| item.place),
@@ -224,12 +272,16 @@ fn read_pipeline(table: &mut Table) -> Result<PipelineChoices> {
 }
 
 fn read_context(table: &mut Table, activations: ElementType) -> Result<ContextChoices> {
-    let style = table.take("context_style");
+    let written = table.take("context_style");
+    let place = written.as_ref().map_or_else(|| table.place.clone(), |item| item.place.clone());
+    let style = written.map(|item| item.parsed(str::parse)).transpose()?.unwrap_or(ContextStyle::Ring);
+    // torch/distributed/tensor/experimental/_context_parallel/_attention.py adds up gradients in float32.
+    let gradients = if style == ContextStyle::PyTorch { ElementType::Float32 } else { activations };
     Ok(ContextChoices {
-        place: style.as_ref().map_or_else(|| table.place.clone(), |item| item.place.clone()),
-        style: style.map(|item| item.parsed(str::parse)).transpose()?.unwrap_or(ContextStyle::Ring),
+        place,
+        style,
         inner: table.take("context_inner").map(|item| item.count()).transpose()?.unwrap_or(1),
-        gradient_element_type: parsed_or(table, "context_gradient_element_type", activations, parse_reducible_float)?,
+        gradient_element_type: parsed_or(table, "context_gradient_element_type", gradients, parse_reducible_float)?,
     })
 }
 
@@ -242,14 +294,19 @@ fn read_expert(table: &mut Table, activations: ElementType) -> Result<ExpertChoi
         routing_seed: table.take("routing_seed").map(|item| item.whole(0..=LARGEST)).transpose()?.unwrap_or(1),
         capacity_factor: table.take("capacity_factor").map(|item| item.fraction(0.0, 1e6)).transpose()?,
         dispatch_element_type: parsed_or(table, "dispatch_element_type", activations, parse_float)?,
+        router_element_type: match table.take("router_element_type") {
+            Some(item) if item.is_text("activations") => activations,
+            Some(item) => item.parsed(parse_reducible_float)?,
+            None => ElementType::Float32,
+        },
     })
 }
 
-fn truth_or(table: &mut Table, key: &'static str, default: bool) -> Result<bool> {
+pub(super) fn truth_or(table: &mut Table, key: &'static str, default: bool) -> Result<bool> {
     table.take(key).map_or(Ok(default), |item| item.truth())
 }
 
-fn parsed_or<T>(
+pub(super) fn parsed_or<T>(
     table: &mut Table,
     key: &'static str,
     default: T,

@@ -2,7 +2,7 @@
 
 use super::divisibility::must_divide;
 use super::{ServingStep, TrainingStep, experts};
-use crate::config::step::Linears;
+use crate::config::step::{Linears, ServingDispatcher};
 use crate::config::{Model, Place, QueryKeyNorm};
 use crate::layout::Degrees;
 use commgauge_base::error::Result;
@@ -102,6 +102,13 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
         return Err(format!(
             "cp = {}, but a model that serves keeps the keys and values of a request on the ranks of its heads; accepted: cp = 1",
             d.cp
+        ));
+    }
+    if step.serving.dispatcher == ServingDispatcher::AllReduce && d.ep > d.tp {
+        return Err(format!(
+            "dispatcher all_reduce with ep = {} and tp = {}: only the ranks of tp have the same tokens; accepted: ep up to tp, or \
+             dispatcher all_gather or all_to_all",
+            d.ep, d.tp
         ));
     }
     let etp = if d.ep == 1 { d.tp } else { 1 };

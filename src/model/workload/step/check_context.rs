@@ -28,7 +28,7 @@ pub(super) fn check(step: &TrainingStep) -> Result<()> {
     let exchanging = match style {
         ContextStyle::AllToAll => c,
         ContextStyle::Hybrid => u64::from(training.context.inner),
-        ContextStyle::Ring | ContextStyle::AllGather => return Ok(()),
+        ContextStyle::Ring | ContextStyle::AllGather | ContextStyle::PyTorch => return Ok(()),
     };
     check_heads(step, exchanging)
 }

@@ -1,7 +1,7 @@
 //! Whether the choices of data parallelism are consistent with each other and with the layout.
 
 use super::TrainingStep;
-use crate::config::step::DataStyle;
+use crate::config::step::{DataStyle, GradientReduction, ReplicaReduction, UnitRule};
 use crate::layout::Axis;
 use commgauge_base::error::Result;
 
@@ -38,6 +38,7 @@ pub(super) fn check(step: &TrainingStep) -> Result<()> {
         let problem = format!("reshard_after_forward = false with data_style {style}; accepted: with fsdp and hsdp");
         return Err(step.training.place.wrong(problem));
     }
+    unused(step)?;
     let every_micro_batch = !matches!(style, DataStyle::Ddp | DataStyle::Zero1);
     if step.stages.mirrored() && every_micro_batch {
         let schedule = step.training.pipeline.schedule;
@@ -45,6 +46,27 @@ pub(super) fn check(step: &TrainingStep) -> Result<()> {
             "schedule {schedule} holds every layer twice and passes each micro-batch through one of them, which data_style {style} \
              is not offered for; accepted: data_style ddp or zero1, or schedule dualpipe-v"
         )));
+    }
+    Ok(())
+}
+
+/// Choices that change nothing with this style.
+fn unused(step: &TrainingStep) -> Result<()> {
+    use DataStyle::{Fsdp, Hsdp, Zero1, Zero2, Zero3};
+    let data = &step.training.data;
+    let refused = |key: &str, value: &str, accepted: &str| {
+        let problem =
+            format!("{key} = {value} changes nothing with data_style {}; accepted: with {accepted}", data.style);
+        Err(step.training.place.wrong(problem))
+    };
+    if data.unit_rule != UnitRule::Layers && !matches!(data.style, Zero3 | Fsdp | Hsdp) {
+        return refused("unit_rule", data.unit_rule.name(), "zero3, fsdp and hsdp");
+    }
+    if data.gradient_reduction != GradientReduction::ReduceScatter && !matches!(data.style, Zero1 | Zero2) {
+        return refused("gradient_reduction", data.gradient_reduction.name(), "zero1 and zero2");
+    }
+    if data.replica_reduction != ReplicaReduction::Step && data.style != Hsdp {
+        return refused("replica_reduction", data.replica_reduction.name(), "hsdp");
     }
     Ok(())
 }

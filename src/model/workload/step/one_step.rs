@@ -4,6 +4,7 @@ use super::place::layout_on;
 use super::serving::{Phase, ServingStep};
 use super::stages::Stages;
 use super::training::TrainingStep;
+use crate::config::step::FrameworkChoices;
 use crate::config::{LayoutTable, Model};
 use crate::layout::{Axis, Layout};
 use crate::workload::when::Overlap;
@@ -73,6 +74,14 @@ impl<'a> Step<'a> {
         match self {
             Step::Training(_) => "training",
             Step::Serving(step) => step.phase.name(),
+        }
+    }
+
+    /// The framework whose defaults hold, and what it decided.
+    pub fn framework(&self) -> Option<&'a FrameworkChoices> {
+        match self {
+            Step::Training(step) => step.training.framework.as_ref(),
+            Step::Serving(step) => step.serving.framework.as_ref(),
         }
     }
 

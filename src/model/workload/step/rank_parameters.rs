@@ -56,12 +56,15 @@ impl TrainingStep<'_> {
 
     /// Parameters before the first layer and behind the last one, on the stages that have them.
     pub fn rank_end_parameters(&self, stage: u32) -> RankParameters {
-        let input = self
-            .stages
-            .has_input(stage)
-            .then(|| self.word_embedding_parameters() + self.position_embedding_parameters());
         let output = self.stages.has_output(stage).then(|| self.head_parameters(stage) + self.model.norm_parameters());
-        RankParameters { dense: input.unwrap_or(0) + output.unwrap_or(0), experts: 0 }
+        RankParameters { dense: self.input_parameters(stage).dense + output.unwrap_or(0), experts: 0 }
+    }
+
+    /// Those before the first layer.
+    pub fn input_parameters(&self, stage: u32) -> RankParameters {
+        let has_input = self.stages.has_input(stage);
+        let input = has_input.then(|| self.word_embedding_parameters() + self.position_embedding_parameters());
+        RankParameters { dense: input.unwrap_or(0), experts: 0 }
     }
 
     /// Routed experts of one layer on a rank.
@@ -72,7 +75,7 @@ impl TrainingStep<'_> {
     /// The rank's share of the word embedding, its vocabulary padded.
     pub fn word_embedding_parameters(&self) -> u64 {
         let t = u64::from(self.layout.degrees.tp);
-        self.model.padded_vocabulary(t) / t * self.model.hidden
+        self.padded_vocabulary() / t * self.model.hidden
     }
 
     /// Learned positions, whole on every rank.
@@ -90,7 +93,7 @@ impl TrainingStep<'_> {
     pub fn rank_parameters_formula(&self, stage: u32) -> String {
         let (layers, ends) = (self.rank_layer_parameters(stage), self.rank_end_parameters(stage));
         let [t, p, _, _, e] = self.degrees();
-        let (words, padded) = (self.model.vocabulary, self.model.padded_vocabulary(t));
+        let (words, padded) = (self.model.vocabulary, self.padded_vocabulary());
         let mut text = format!("P_r = {} of {} layers", layers.dense, self.stages.layers_stored(stage).count());
         if ends.dense > 0 {
             text += &format!(" + {} of embedding, head and last norm", ends.dense);

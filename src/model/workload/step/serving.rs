@@ -4,7 +4,7 @@
 
 use super::stages::Stages;
 use crate::config::Model;
-use crate::config::step::Serving;
+use crate::config::step::{Serving, ServingDispatcher};
 use crate::layout::Layout;
 
 /// The phase of serving.
@@ -42,6 +42,20 @@ pub struct ServingStep<'a> {
 }
 
 impl ServingStep<'_> {
+    /// Words of the vocabulary with their padding.
+    pub fn padded_vocabulary(&self) -> u64 {
+        self.serving.vocabulary_padding.padded(self.model.vocabulary, u64::from(self.layout.degrees.tp))
+    }
+
+    /// Whether ranks compute the experts that they have on tokens that all of them have, so that the sum over tp is all that is
+    /// sent: where tp divides the experts, and where no other replica has tokens (vLLM fused_moe/config.py
+    /// `use_all2all_kernels`).
+    pub fn experts_are_reduced_on_tp(&self) -> bool {
+        let degrees = &self.layout.degrees;
+        let alone = degrees.dp == 1 && self.serving.dispatcher == ServingDispatcher::AllGather;
+        degrees.ep == 1 || alone || self.serving.dispatcher == ServingDispatcher::AllReduce
+    }
+
     /// Tokens of one micro-batch that a rank works on.
     pub fn tokens_per_micro_batch(&self) -> u64 {
         let requests = self.serving.batch / self.serving.micro_batches;

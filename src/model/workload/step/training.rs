@@ -55,6 +55,11 @@ impl<'a> TrainingStep<'a> {
         self.training.micro_batch * (self.training.sequence / u64::from(self.layout.degrees.cp))
     }
 
+    /// Words of the vocabulary with their padding.
+    pub fn padded_vocabulary(&self) -> u64 {
+        self.training.vocabulary.padding.padded(self.model.vocabulary, u64::from(self.layout.degrees.tp))
+    }
+
     /// Type of activations on the wire.
     pub fn activation(&self) -> ElementType {
         self.training.activation_element_type

@@ -5,15 +5,47 @@
 //! attention the projections to the compressed width. Without sequence parallelism every rank has the whole gradient
 //! of all of these except the norms of queries and keys, which see only the rank's own heads.
 
+use crate::config::step::TensorStyle;
 use crate::config::{Model, QueryKeyNorm};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
-use crate::workload::when::{Moment, Overlap, When};
+use crate::workload::when::{End, LayerKind, Moment, Overlap, Pass, When};
 use crate::workload::{Op, Style};
 use commgauge_base::collective::Collective;
 
-/// The all_reduce on tp, once in a step when all gradients are complete; `None` if there is nothing to reduce.
-pub(super) fn op(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
+/// The calls on tp for these gradients.
+pub(super) fn ops(step: &TrainingStep, stage: u32, style: Style) -> Vec<Op> {
+    match step.training.tensor.style {
+        TensorStyle::DTensor if step.training.tensor.sequence_parallel => one_by_one(step, stage, style),
+        _ => together(step, stage, style).into_iter().collect(),
+    }
+}
+
+/// PyTorch's DTensor: the gradient of every norm alone, in every micro-batch.
+fn one_by_one(step: &TrainingStep, stage: u32, style: Style) -> Vec<Op> {
+    let (model, element) = (step.model, step.activation());
+    let (norm, norms) = (model.norm_parameters(), model.norms_per_layer());
+    let bytes = element.size() * norm;
+    let op = |when, which: &str| Op {
+        when,
+        overlap: Overlap::Exposed,
+        why: format!(
+            "E*h = {} B*{norm} = {bytes} B: gradient of {which}, of which each rank has seen its part of the sequence (torch \
+             distributed/fsdp/_fully_shard/_fsdp_param.py; arXiv 2205.05198 section 4.2.2)",
+            element.size()
+        ),
+        ..Op::new(style, Axis::Tp, Collective::AllReduce, element, bytes)
+    };
+    let mut ops = vec![op(step.in_layers(stage, Pass::Backward, LayerKind::Any, norms), "each norm of a layer")];
+    if step.stages.has_output(stage) {
+        let when = When::MicroBatch { pass: Pass::Backward, end: End::Output, calls: 1, one_in: 1 };
+        ops.push(op(when, "the last norm"));
+    }
+    ops
+}
+
+/// The all_reduce once in a step when all gradients are complete; `None` if there is nothing to reduce.
+fn together(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
     let (model, element) = (step.model, step.training.data.gradient_element_type);
     let layers: Vec<u32> = step.stages.layers_stored(stage).collect();
     let (parameters, what) = if step.training.tensor.sequence_parallel {

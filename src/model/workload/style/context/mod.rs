@@ -26,6 +26,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         ContextStyle::Ring => context.ring(Axis::Cp),
         ContextStyle::AllGather => context.all_gather(),
         ContextStyle::AllToAll => context.all_to_all(Axis::Cp),
+        ContextStyle::PyTorch => context.gathered_with_ring(),
         ContextStyle::Hybrid => [context.all_to_all(Axis::CpInner), context.ring(Axis::CpOuter)].concat(),
     })
 }
@@ -69,6 +70,28 @@ impl Context<'_> {
         }
         ops.push(block(activation, Pass::Backward, "keys and values again, in the backward pass"));
         ops.push(block(gradient, Pass::Backward, "gradients of keys and values, on their way to their own rank"));
+        ops
+    }
+
+    /// PyTorch: all keys and values to all ranks, again backward, and c blocks of their gradients round the ring, because the
+    /// last one brings each rank its own.
+    fn gathered_with_ring(&self) -> Vec<Op> {
+        let width = Width::of(self.step, 1);
+        let c = u64::from(self.step.layout.degrees.cp);
+        let mut ops = self.all_gather();
+        ops.retain(|op| op.collective == Collective::AllGather);
+        let gradient = self.step.training.context.gradient_element_type;
+        let (bytes, formula) = self.bytes("K", gradient, 1, width.keys_and_values(), &width.formula());
+        let source = "torch/distributed/tensor/experimental/_context_parallel/_attention.py \
+                      _templated_ring_attention_backward; arXiv 2310.01889 section 3";
+        ops.push(Op {
+            when: self.step.in_layers(self.stage, Pass::Backward, LayerKind::Any, c),
+            overlap: Overlap::Attention,
+            why: format!(
+                "{formula}: gradients of keys and values to the next rank of the ring, c = {c} times ({source})"
+            ),
+            ..Op::new(Style::Context, Axis::Cp, Collective::SendRecv, gradient, bytes)
+        });
         ops
     }
 

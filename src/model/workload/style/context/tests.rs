@@ -45,6 +45,10 @@ fn each_style_moves_what_its_formula_says() {
         ("context_style = 'ring'\nrecompute = 'selective'", 4 * (c - 1) * k),
         ("context_style = 'all_gather'", 3 * (c - 1) * k),
         ("context_style = 'all_gather'\nrecompute = 'full'", 4 * (c - 1) * k),
+        // 2 (c-1) K gathered, and c blocks of gradients of 4 B (torch experimental/_context_parallel/_attention.py).
+        ("context_style = 'pytorch'", 2 * (c - 1) * k + c * 2 * k),
+        ("context_style = 'pytorch'\ncontext_gradient_element_type = 'bf16'", 2 * (c - 1) * k + c * k),
+        ("framework = 'fsdp2'", 2 * (c - 1) * k + c * 2 * k),
         ("context_style = 'all_to_all'", 2 * ulysses(c)),
         ("context_style = 'all_to_all'\nrecompute = 'full'", 3 * ulysses(c)),
         ("context_style = 'hybrid'\ncontext_inner = 2", 2 * ulysses(2) + 3 * k),

@@ -6,13 +6,13 @@
 #[cfg(test)]
 mod tests;
 
-use crate::config::step::DataStyle;
+use crate::config::step::{DataStyle, SmallCall};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{Moment, Overlap, When};
 use crate::workload::{Op, Style};
 use commgauge_base::collective::{Collective, ReduceOp};
-use commgauge_base::element::ElementType::{self, Float32, Int32};
+use commgauge_base::element::ElementType::{self, Float32, Int32, Uint8};
 use commgauge_base::error::Result;
 
 /// The calls of one rank of a stage in an optimizer step, in their order.
@@ -57,6 +57,15 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         ),
         all_reduce(
             statistics,
+            ReduceOp::Max,
+            Uint8,
+            1,
+            &format!(
+                "whether a gradient overflowed, over {over} (DeepSpeed runtime/zero/stage_1_and_2.py has_overflow; arXiv 1910.02054)"
+            ),
+        ),
+        all_reduce(
+            statistics,
             ReduceOp::Sum,
             Float32,
             1,
@@ -85,7 +94,10 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         let what = format!("sum of losses and number of tokens, for the mean loss ({train_step})");
         ops.push(all_reduce(replicas, ReduceOp::Sum, Float32, 2, &what));
     }
-    Ok(ops)
+    use SmallCall::{Loss, Norm, Overflow, OverflowByte, Status, Tokens};
+    let kinds = [Tokens, Tokens, Overflow, OverflowByte, Norm, Status, Status, Loss];
+    let wanted = &step.training.small_calls;
+    Ok(ops.into_iter().zip(kinds).filter(|(_, kind)| wanted.contains(kind)).map(|(op, _)| op).collect())
 }
 
 /// The ranks that together have every gradient once: those of one replica if all replicas have the same gradients, all

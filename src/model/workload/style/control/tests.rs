@@ -41,3 +41,24 @@ fn the_last_stage_sends_its_token_count_to_the_others() {
         }
     });
 }
+
+#[test]
+fn only_the_small_calls_that_a_step_has_are_listed() {
+    let bytes = |written: &str, layout: &str, ranks| {
+        let written = format!("sequence = 1024\nmicro_batches = 4\n{written}");
+        let mut found = Vec::new();
+        with_steps(&training("llama-3-8b", &written, layout), ranks, |step| {
+            found = rows(step, 0, Style::Control).iter().map(|row| (row.axis, row.bytes)).collect();
+        });
+        found
+    };
+    assert_eq!(bytes("small_calls = 'none'", "tp = 2\ndp = 2", 4), []);
+    assert_eq!(bytes("small_calls = ['norm']", "tp = 2\ndp = 2", 4), [(Axis::Mp, 4)]);
+    assert_eq!(bytes("small_calls = ['loss', 'norm']", "dp = 2", 2), [(Axis::Dp, 8)]);
+    // Megatron-LM with --bf16 and without --calculate-per-token-loss.
+    assert_eq!(
+        bytes("framework = 'megatron'", "tp = 2\ndp = 2", 4),
+        [(Axis::Mp, 4), (Axis::Mp, 4), (Axis::Mp, 4), (Axis::Dp, 8)]
+    );
+    assert_eq!(bytes("framework = 'fsdp2'", "dp = 2", 2), []);
+}

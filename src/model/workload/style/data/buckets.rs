@@ -15,6 +15,11 @@ const BUCKET_ALIGNMENT: u64 = 128;
 const FIRST_BUCKET_BYTES: u64 = 1 << 20;
 const BUCKET_BYTES: u64 = 25 << 20;
 
+/// DeepSpeed: parameters that a bucket holds at most, and what a rank's part of the parameters is a multiple of
+/// (runtime/zero/config.py `reduce_bucket_size`, runtime/zero/stage_1_and_2.py `nccl_start_alignment_factor`).
+const DEEPSPEED_PARAMETERS: u64 = 500_000_000;
+const DEEPSPEED_ALIGNMENT: u64 = 2;
+
 /// Equal buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
@@ -31,6 +36,8 @@ pub(super) struct Run {
 pub(super) struct Buckets {
     /// In the order in which the backward pass fills them, equal ones together, the last one separate.
     pub runs: Vec<Run>,
+    /// The same for gathering parameters.
+    pub gathered: Vec<Run>,
     /// Parameters in all of them.
     pub parameters: u64,
     /// The rule, with its numbers.
@@ -54,7 +61,9 @@ pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Buckets {
     let sharded = data.style != DataStyle::Ddp;
     let order = match data.bucket_rule {
         BucketRule::Megatron => Order::Megatron,
-        BucketRule::PyTorch => Order::PyTorch,
+        // Only stage 2 reduces gradients as they come.
+        BucketRule::DeepSpeed if data.style != DataStyle::Zero2 => Order::Definition,
+        BucketRule::PyTorch | BucketRule::DeepSpeed => Order::PyTorch,
     };
     let chunks: Vec<Vec<Tensor>> = (0..step.stages.chunks())
         .rev()
@@ -63,9 +72,16 @@ pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Buckets {
             tensors.filter(|tensor| if tensor.expert { part.experts } else { part.dense }).collect()
         })
         .collect();
-    let parameters = chunks.iter().flatten().map(|tensor| tensor.elements).sum();
+    let parameters: u64 = chunks.iter().flatten().map(|tensor| tensor.elements).sum();
     let even = if sharded { part.ranks } else { 1 };
     let (buckets, rule) = match (data.bucket_parameters, data.bucket_rule) {
+        (limit, BucketRule::DeepSpeed) => {
+            let limit = limit.unwrap_or(DEEPSPEED_PARAMETERS);
+            let (buckets, rule) = deepspeed(&chunks, limit, data.style);
+            let elements = parameters.next_multiple_of(DEEPSPEED_ALIGNMENT * part.ranks);
+            let gathered = vec![Run { elements, buckets: 1, last: true }];
+            return Buckets { runs: runs(&buckets), gathered, parameters, rule };
+        }
         _ if !data.overlap_gradients => {
             let cut = Cut { first: u64::MAX, further: u64::MAX, alignment: (1, even) };
             (
@@ -74,8 +90,10 @@ pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Buckets {
             )
         }
         (Some(bucket), _) => {
+            let runs = exactly(parameters, bucket, even);
             return Buckets {
-                runs: exactly(parameters, bucket, even),
+                gathered: runs.clone(),
+                runs,
                 parameters,
                 rule: format!("after exactly bucket_parameters = {bucket}"),
             };
@@ -89,7 +107,43 @@ pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Buckets {
         }
         (None, BucketRule::Megatron) => megatron(step, stage, &chunks, if sharded { Some(part.ranks) } else { None }),
     };
-    Buckets { runs: runs(&buckets), parameters, rule }
+    let runs = runs(&buckets);
+    Buckets { gathered: runs.clone(), runs, parameters, rule }
+}
+
+/// ZeRO closes a bucket before the tensor that would pass the limit, in the order in which gradients are there; without ZeRO
+/// the engine closes it behind that tensor, in the order of the model.
+fn deepspeed(chunks: &[Vec<Tensor>], limit: u64, style: DataStyle) -> (Vec<u64>, String) {
+    let mut tensors: Vec<u64> = chunks.iter().flatten().map(|tensor| tensor.elements).collect();
+    if style == DataStyle::Ddp {
+        tensors.reverse();
+        let mut buckets: Vec<u64> = Vec::new();
+        let mut filled = 0;
+        for elements in tensors {
+            filled += elements;
+            if filled > limit {
+                buckets.push(std::mem::take(&mut filled));
+            }
+        }
+        buckets.extend((filled > 0).then_some(filled));
+        let rule = format!("behind the tensor that passes {limit} parameters, DeepSpeed runtime/engine.py");
+        return (buckets, rule);
+    }
+    if style == DataStyle::Zero1 {
+        // Stage 1 reduces at the end of the step, group by group in the order of the model.
+        tensors.reverse();
+    }
+    let mut buckets: Vec<u64> = Vec::new();
+    let mut filled = 0;
+    for elements in tensors {
+        if filled > 0 && filled + elements > limit {
+            buckets.push(std::mem::take(&mut filled));
+        }
+        filled += elements;
+    }
+    buckets.extend((filled > 0).then_some(filled));
+    let rule = format!("before the tensor that would pass {limit} parameters, DeepSpeed runtime/zero/stage_1_and_2.py");
+    (buckets, rule)
 }
 
 /// `max(40e6, 1e6 d)` parameters, on the first stage and its first chunk only; every other chunk is one bucket

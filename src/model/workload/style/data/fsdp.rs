@@ -1,11 +1,11 @@
 //! ZeRO-3, FSDP and HSDP: parameters sharded, gathered unit by unit for every use. A unit is one layer, or the root with
-//! embedding, head and last norm.
+//! embedding, head and last norm, or as `unit_rule` says.
 //!
 //! Sources: arXiv 1910.02054 section 7.2 (ZeRO-3), arXiv 2304.11277 (FSDP; HSDP in section 3.2.2), arXiv 2104.07857 section
 //! 4.1 (recomputation gathers once more).
 
 use super::parts::{Part, parts};
-use crate::config::step::{DataStyle, Recompute};
+use crate::config::step::{DataStyle, Recompute, ReplicaReduction, UnitRule};
 use crate::layout::Axis;
 use crate::workload::step::{RankParameters, TrainingStep};
 use crate::workload::when::{End, LayerKind, Moment, Overlap, Pass, When};
@@ -29,10 +29,22 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
 /// Parameters that are gathered in one call.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
-    /// Equal layers of a stage; `None` for the root.
-    layers: Option<(LayerKind, u64)>,
+    what: Wrapped,
     /// Parameters of one.
     parameters: u64,
+}
+
+/// What a unit wraps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wrapped {
+    /// Equal layers of a stage.
+    Layers { kind: LayerKind, number: u64 },
+    /// Everything else of a stage.
+    Root,
+    /// The embedding alone.
+    Input,
+    /// Last norm and head alone.
+    Output,
 }
 
 fn units(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
@@ -45,10 +57,19 @@ fn units(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
     let layers = kinds.iter().filter_map(|kind| {
         let first = step.stages.layers_passed(stage).find(|layer| step.is_of_kind(*layer, *kind))?;
         let parameters = of_part(step.parameters_of_layer(first));
-        Some(Unit { layers: Some((*kind, step.layers_passed(stage, *kind))), parameters })
+        Some(Unit { what: Wrapped::Layers { kind: *kind, number: step.layers_passed(stage, *kind) }, parameters })
     });
-    let root = Unit { layers: None, parameters: of_part(step.rank_end_parameters(stage)) };
-    layers.chain([root]).filter(|unit| unit.parameters > 0).collect()
+    let ends = match step.training.data.unit_rule {
+        UnitRule::Layers | UnitRule::RootKept => {
+            vec![Unit { what: Wrapped::Root, parameters: of_part(step.rank_end_parameters(stage)) }]
+        }
+        UnitRule::EndsApart => {
+            let input = of_part(step.input_parameters(stage));
+            let output = of_part(step.rank_end_parameters(stage)).saturating_sub(input);
+            vec![Unit { what: Wrapped::Input, parameters: input }, Unit { what: Wrapped::Output, parameters: output }]
+        }
+    };
+    layers.chain(ends).filter(|unit| unit.parameters > 0).collect()
 }
 
 struct Sharded<'a> {
@@ -63,9 +84,11 @@ impl Sharded<'_> {
     /// and for a recomputation that needs them again.
     fn gathers(&self) -> Vec<Op> {
         let training = self.step.training;
-        if !training.data.reshard_after_forward {
-            let (moment, overlap) = match self.unit.layers {
-                None if self.step.stages.has_input(self.stage) => (Moment::FirstForward, Overlap::Exposed),
+        if !training.data.reshard_after_forward && !training.data.reshard_after_backward {
+            let (moment, overlap) = match self.unit.what {
+                Wrapped::Root | Wrapped::Input if self.step.stages.has_input(self.stage) => {
+                    (Moment::FirstForward, Overlap::Exposed)
+                }
                 _ => (Moment::FirstForward, Overlap::FirstForward),
             };
             let when = When::Step { moment, calls: self.calls() };
@@ -74,12 +97,28 @@ impl Sharded<'_> {
         // FSDP recomputes within the unit while the backward pass has it gathered; ZeRO-3 releases it in between.
         let again = training.data.style == DataStyle::Zero3 && training.tensor.recompute == Recompute::Full;
         let in_pass = |pass, what: &str| self.gather(self.when(pass), self.overlap_of_gather(pass), what);
+        if !training.data.reshard_after_forward || self.stays_gathered() {
+            return vec![in_pass(Pass::Forward, "for the forward pass, and kept until the backward pass")];
+        }
         let mut ops = vec![in_pass(Pass::Forward, "for the forward pass")];
-        if again && self.unit.layers.is_some() {
+        if again && self.is_layer() {
             ops.push(in_pass(Pass::Recompute, "for recomputation (arXiv 2104.07857 section 4.1)"));
         }
         ops.push(in_pass(Pass::Backward, "again for the backward pass"));
         ops
+    }
+
+    fn is_layer(&self) -> bool {
+        matches!(self.unit.what, Wrapped::Layers { .. })
+    }
+
+    /// PyTorch's root, and torchtitan's last unit, whose backward pass comes at once.
+    fn stays_gathered(&self) -> bool {
+        match self.unit.what {
+            Wrapped::Root => self.step.training.data.unit_rule == UnitRule::RootKept,
+            Wrapped::Output => true,
+            Wrapped::Layers { .. } | Wrapped::Input => false,
+        }
     }
 
     fn gather(&self, when: When, overlap: Overlap, what: &str) -> Op {
@@ -94,7 +133,8 @@ impl Sharded<'_> {
     fn scatter_gradients(&self) -> Op {
         let element = self.step.training.data.gradient_element_type;
         let bytes = element.size() * self.padded();
-        let first_of_model = self.unit.layers.is_none() && self.step.stages.has_input(self.stage);
+        let first_of_model =
+            matches!(self.unit.what, Wrapped::Root | Wrapped::Input) && self.step.stages.has_input(self.stage);
         let exposed = first_of_model || !self.step.training.data.overlap_gradients;
         Op {
             when: self.when_in_backward_end(),
@@ -104,18 +144,24 @@ impl Sharded<'_> {
         }
     }
 
-    /// HSDP: the shard's gradients over the groups with the same shard, once per step.
+    /// HSDP: the shard's gradients over the groups with the same shard.
     fn reduce_replicas(&self) -> Option<Op> {
         let element = self.step.training.data.gradient_element_type;
         let bytes = element.size() * (self.padded() / self.part.ranks);
-        let exposed = self.unit.layers.is_none() || !self.step.training.data.overlap_gradients;
+        let exposed = !self.is_layer() || !self.step.training.data.overlap_gradients;
         let (moment, overlap) = match exposed {
             true => (Moment::AfterBackward, Overlap::Exposed),
             false => (Moment::LastBackward, Overlap::LastBackward),
         };
         let what = format!("the shard of 1/{}, over {} groups of shards", self.part.ranks, self.part.replicas);
+        let (when, overlap) = match self.step.training.data.replica_reduction {
+            ReplicaReduction::Step => (When::Step { moment, calls: self.calls() }, overlap),
+            ReplicaReduction::MicroBatch => {
+                (self.when_in_backward_end(), if exposed { Overlap::Exposed } else { Overlap::Backward })
+            }
+        };
         let op = Op {
-            when: When::Step { moment, calls: self.calls() },
+            when,
             overlap,
             why: self.why("Eg", element.size(), bytes, &what),
             ..Op::new(Style::Data, Axis::DpReplicate, Collective::AllReduce, element, bytes)
@@ -130,29 +176,35 @@ impl Sharded<'_> {
 
     /// Equal units.
     fn calls(&self) -> u64 {
-        self.unit.layers.map_or(1, |(_, layers)| layers)
+        match self.unit.what {
+            Wrapped::Layers { number, .. } => number,
+            Wrapped::Root | Wrapped::Input | Wrapped::Output => 1,
+        }
     }
 
     /// Before its use in a pass. The root is used first where the stage has that end of the model.
     fn when(&self, pass: Pass) -> When {
         let (input, output) = (self.step.stages.has_input(self.stage), self.step.stages.has_output(self.stage));
-        let end = match pass {
-            Pass::Forward | Pass::Recompute if input => End::Input,
-            Pass::Backward | Pass::WeightGradient if !output => End::Input,
+        let end = match (self.unit.what, pass) {
+            (Wrapped::Input, _) => End::Input,
+            (Wrapped::Output, _) => End::Output,
+            (_, Pass::Forward | Pass::Recompute) if input => End::Input,
+            (_, Pass::Backward | Pass::WeightGradient) if !output => End::Input,
             _ => End::Output,
         };
-        match self.unit.layers {
-            Some((kind, _)) => self.step.in_layers(self.stage, pass, kind, 1),
-            None => When::MicroBatch { pass, end, calls: 1, one_in: 1 },
+        match self.unit.what {
+            Wrapped::Layers { kind, .. } => self.step.in_layers(self.stage, pass, kind, 1),
+            _ => When::MicroBatch { pass, end, calls: 1, one_in: 1 },
         }
     }
 
     /// After its last use in the backward pass.
     fn when_in_backward_end(&self) -> When {
-        let end = if self.step.stages.has_input(self.stage) { End::Input } else { End::Output };
-        match self.unit.layers {
-            Some(_) => self.when(Pass::Backward),
-            None => When::MicroBatch { pass: Pass::Backward, end, calls: 1, one_in: 1 },
+        let at_input = self.step.stages.has_input(self.stage) && self.unit.what != Wrapped::Output;
+        let end = if at_input { End::Input } else { End::Output };
+        match self.unit.what {
+            Wrapped::Layers { .. } => self.when(Pass::Backward),
+            _ => When::MicroBatch { pass: Pass::Backward, end, calls: 1, one_in: 1 },
         }
     }
 
@@ -163,14 +215,16 @@ impl Sharded<'_> {
             Pass::Forward | Pass::Recompute => stages.has_input(self.stage),
             Pass::Backward | Pass::WeightGradient => stages.has_output(self.stage),
         };
-        let waits = self.unit.layers.is_none() && first || !self.step.training.data.prefetch_parameters;
+        let waits = !self.is_layer() && first || !self.step.training.data.prefetch_parameters;
         if waits { Overlap::Exposed } else { Overlap::Prefetch }
     }
 
     fn why(&self, symbol: &str, element_bytes: u64, bytes: u64, what: &str) -> String {
-        let unit = match self.unit.layers {
-            Some((_, layers)) => format!("each of {layers} layers"),
-            None => "root unit".to_owned(),
+        let unit = match self.unit.what {
+            Wrapped::Layers { number, .. } => format!("each of {number} layers"),
+            Wrapped::Root => "root unit".to_owned(),
+            Wrapped::Input => "unit of the embedding".to_owned(),
+            Wrapped::Output => "unit of last norm and head".to_owned(),
         };
         let source = match self.step.training.data.style {
             DataStyle::Zero3 => "arXiv 1910.02054 section 7.2; DeepSpeed runtime/zero/stage3.py",

@@ -4,6 +4,8 @@
 //! ZeRO-1, ZeRO-2), `fsdp` those that gather parameters for every use (ZeRO-3, FSDP, HSDP).
 
 mod buckets;
+#[cfg(test)]
+mod framework_tests;
 mod fsdp;
 mod parts;
 mod tensors;

@@ -27,8 +27,10 @@ pub(super) struct Tensor {
 pub(super) enum Order {
     /// Queries, keys and values in one tensor, gate and up projection in one.
     Megatron,
-    /// Each for itself.
+    /// Each for itself, as their gradients come.
     PyTorch,
+    /// Each for itself, as modules define them: norms of gated families behind their layer (Hugging Face).
+    Definition,
 }
 
 /// The tensors of one model chunk of a stage.
@@ -69,16 +71,21 @@ fn of_layer(step: &TrainingStep, layer: u32, order: Order, list: &mut Vec<Tensor
     if order == Order::Megatron {
         list.extend(output);
     }
-    list.extend(norm(model));
+    let norms_last = order == Order::Definition && model.family.gated();
+    if !norms_last {
+        list.extend(norm(model));
+    }
     list.extend(inputs_of_attention(model, t, order).into_iter().map(dense));
-    if order == Order::PyTorch {
+    if order != Order::Megatron {
         list.extend(output);
     }
     // Sinks and other additions of a family are the last tensors.
     let counted: u64 = list[before..].iter().map(|tensor| tensor.elements).sum();
-    let others = (model.attention_parameters(t) + model.norm_parameters()).saturating_sub(counted);
+    let first_norm = if norms_last { 0 } else { model.norm_parameters() };
+    let others = (model.attention_parameters(t) + first_norm).saturating_sub(counted);
     list.push(dense(others));
-    (1..model.norms_per_layer()).for_each(|_| list.extend(norm(model)));
+    let norms_between = if norms_last { 0 } else { model.norms_per_layer().saturating_sub(1) };
+    (0..norms_between).for_each(|_| list.extend(norm(model)));
     match &model.mixture {
         Some(mixture) if model.has_experts_in(layer) => {
             let router = model.hidden * mixture.experts;
@@ -91,6 +98,9 @@ fn of_layer(step: &TrainingStep, layer: u32, order: Order, list: &mut Vec<Tensor
             let whole = model.dense_feed_forward_parameters(t);
             list.extend(feed_forward(model, model.feed_forward, t, whole, order).into_iter().map(dense));
         }
+    }
+    if norms_last {
+        (0..model.norms_per_layer()).for_each(|_| list.extend(norm(model)));
     }
 }
 
@@ -113,7 +123,9 @@ fn inputs_of_attention(model: &Model, t: u64, order: Order) -> Vec<u64> {
             let width = queries + 2 * keys;
             vec![width * model.hidden, bias(width)]
         }
-        Order::PyTorch => [queries, keys, keys].iter().flat_map(|width| [width * model.hidden, bias(*width)]).collect(),
+        Order::PyTorch | Order::Definition => {
+            [queries, keys, keys].iter().flat_map(|width| [width * model.hidden, bias(*width)]).collect()
+        }
     };
     list.extend(model.query_key_norm_parameters(t).into_iter().filter(|width| *width > 0));
     list
@@ -142,7 +154,7 @@ fn feed_forward(model: &Model, width: u64, t: u64, whole: u64, order: Order) -> 
     let second = (model.hidden * width / t).min(whole.saturating_sub(first + first_bias + second_bias));
     let others = whole.saturating_sub(first + first_bias + second + second_bias);
     let mut list = match order {
-        Order::PyTorch if inputs == 2 => {
+        Order::PyTorch | Order::Definition if inputs == 2 => {
             vec![first / 2, first_bias / 2, first - first / 2, first_bias - first_bias / 2]
         }
         _ => vec![first, first_bias],
@@ -166,6 +178,6 @@ fn of_experts(step: &TrainingStep, width: u64, order: Order, list: &mut Vec<Tens
                 list.extend(std::iter::repeat_n(expert(tensor), experts as usize));
             }
         }
-        Order::PyTorch => (0..experts).for_each(|_| list.extend(one.iter().map(expert))),
+        Order::PyTorch | Order::Definition => (0..experts).for_each(|_| list.extend(one.iter().map(expert))),
     }
 }

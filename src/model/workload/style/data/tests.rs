@@ -17,7 +17,7 @@ fn shipped() -> PathBuf {
 }
 
 /// The training step of a model; `training` and `layout` are lines of the tables of those names.
-fn with_step<T>(
+pub(super) fn with_step<T>(
     model: &str,
     layout: &str,
     training: &str,
@@ -34,7 +34,7 @@ fn with_step<T>(
     Ok(look(step))
 }
 
-fn data_ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
+pub(super) fn data_ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
     let ops = Step::Training(step.clone()).ops_of_stage(stage).unwrap();
     ops.into_iter().filter(|op| op.style == Style::Data).collect()
 }
@@ -44,7 +44,7 @@ fn wire(step: &TrainingStep, op: &Op) -> f64 {
     op.wire_bytes(step.layout.group_size(op.axis), count).unwrap() as f64
 }
 
-fn wire_on(step: &TrainingStep, stage: u32, axis: Axis) -> f64 {
+pub(super) fn wire_on(step: &TrainingStep, stage: u32, axis: Axis) -> f64 {
     data_ops(step, stage).iter().filter(|op| op.axis == axis).map(|op| wire(step, op)).sum()
 }
 
@@ -74,6 +74,16 @@ fn each_style_moves_what_its_formula_says() {
         ("data_style = 'fsdp'\nrecompute = 'full'", part * m * 8.0),
         ("data_style = 'fsdp'\ngradient_element_type = 'bf16'", part * m * 6.0),
         ("data_style = 'fsdp'\nreshard_after_forward = false", part * (2.0 + m * 4.0)),
+        // torch distributed/fsdp/_fully_shard: released after every backward pass, and so gathered for every forward pass.
+        ("data_style = 'fsdp'\nreshard_after_forward = false\nreshard_after_backward = true", part * m * 6.0),
+        // DeepSpeed runtime/zero/stage_1_and_2.py average_tensor.
+        ("data_style = 'zero2'\ngradient_reduction = 'all_reduce'", part * (m * 8.0 + 2.0)),
+        ("framework = 'deepspeed'\ndata_style = 'zero1'", part * 6.0),
+        ("framework = 'deepspeed'\ndata_style = 'zero2'", part * (m * 4.0 + 2.0)),
+        ("framework = 'deepspeed'", part * 4.0),
+        ("framework = 'ddp'", part * 8.0),
+        ("framework = 'megatron'", part * 8.0),
+        ("framework = 'fsdp2'\nreshard_after_forward = false", part * m * 8.0),
     ] {
         let training = format!("micro_batches = 8\n{training}");
         with_step("llama-3-8b", "dp=4", &training, 4, |step| {

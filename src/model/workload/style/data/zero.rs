@@ -5,7 +5,7 @@
 
 use super::buckets::{self, Buckets, Run};
 use super::parts::{Part, parts};
-use crate::config::step::DataStyle;
+use crate::config::step::{BucketRule, DataStyle, GradientReduction};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{End, Moment, Overlap, Pass, When};
@@ -19,16 +19,22 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
     for part in parts(step) {
         let buckets = buckets::of(step, stage, &part);
         let bucketed = Bucketed { step, stage, part, buckets: &buckets };
+        let separate = step.training.data.bucket_rule == BucketRule::DeepSpeed;
         for run in &buckets.runs {
             match step.training.data.style {
                 DataStyle::Ddp => ops.push(bucketed.reduce_all(run)),
-                DataStyle::Zero2 => ops.extend([bucketed.reduce_every_micro_batch(run), bucketed.gather_at_end(run)]),
+                DataStyle::Zero2 => ops.push(bucketed.reduce_every_micro_batch(run)),
                 _ => {
                     ops.push(bucketed.reduce_once(run));
                     ops.extend(bucketed.reduce_replicas(run));
-                    ops.push(bucketed.gather_for_first_forward(run));
                 }
             }
+            if !separate {
+                ops.extend(bucketed.gather(run));
+            }
+        }
+        if separate {
+            ops.extend(buckets.gathered.iter().filter_map(|run| bucketed.gather(run)));
         }
     }
     ops
@@ -56,11 +62,22 @@ impl Bucketed<'_> {
 
     /// ZeRO-1: each rank receives the gradients of its optimizer state.
     fn reduce_once(&self, run: &Run) -> Op {
-        self.once(
-            Collective::ReduceScatter,
-            run,
-            "arXiv 1910.02054 section 5; Megatron-LM docs/source/api-guide/dist_optimizer.md",
-        )
+        let source = match self.reduction() {
+            Collective::AllReduce => {
+                "all to every rank, which takes its part, DeepSpeed runtime/zero/stage_1_and_2.py average_tensor; arXiv 1910.02054 section 5"
+            }
+            _ => "arXiv 1910.02054 section 5; Megatron-LM docs/source/api-guide/dist_optimizer.md",
+        };
+        self.once(self.reduction(), run, source)
+    }
+
+    /// Parameters that the optimizer updated in parts.
+    fn gather(&self, run: &Run) -> Option<Op> {
+        match self.step.training.data.style {
+            DataStyle::Ddp => None,
+            DataStyle::Zero2 => Some(self.gather_at_end(run)),
+            _ => Some(self.gather_for_first_forward(run)),
+        }
     }
 
     /// Optimizer instances: the shards of all instances are summed (`num_distributed_optimizer_instances`).
@@ -98,7 +115,15 @@ impl Bucketed<'_> {
         let overlap = if exposed { Overlap::Exposed } else { Overlap::Backward };
         let when = When::MicroBatch { pass: Pass::Backward, end: End::Whole, calls: run.buckets, one_in: 1 };
         let source = "in every micro-batch, DeepSpeed runtime/zero/stage_1_and_2.py partition_gradients";
-        self.op(Collective::ReduceScatter, self.gradients(), run, when, overlap, source)
+        self.op(self.reduction(), self.gradients(), run, when, overlap, source)
+    }
+
+    /// The call that brings each rank the gradients of its part.
+    fn reduction(&self) -> Collective {
+        match self.step.training.data.gradient_reduction {
+            GradientReduction::ReduceScatter => Collective::ReduceScatter,
+            GradientReduction::AllReduce => Collective::AllReduce,
+        }
     }
 
     /// ZeRO-2: updated parameters, when the optimizer is done.

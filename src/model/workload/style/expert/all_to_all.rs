@@ -3,7 +3,7 @@
 //!
 //! Megatron-LM core/transformer/moe/token_dispatcher.py, `MoEAlltoAllTokenDispatcher`. It exchanges among the ranks of
 //! ep; if experts are divided as well, their ranks gather what each received, and reduce the outputs in the type of
-//! the probabilities, assumed to be float32 (`--moe-router-dtype fp32`, which its documentation recommends). Every
+//! the probabilities (`router_element_type`; float32 is `--moe-router-dtype fp32`, which its documentation recommends). Every
 //! call of the forward pass has its mirror image in the backward pass, except the counts, which are stored.
 
 use super::layer::{Call, ExpertLayer, Factor, Way};
@@ -21,13 +21,15 @@ const ELEMENTS_PER_SCALE: u64 = 128;
 /// Data sent with each copy of a token: its elements, the scales of 8-bit ones, and the probability of its expert.
 struct Parts {
     dispatched: ElementType,
+    router: ElementType,
     scales: Option<u64>,
 }
 
 pub(super) fn ops(layer: &ExpertLayer) -> Result<Vec<Op>> {
     let dispatched = layer.step.training.expert.dispatch_element_type;
-    let parts =
-        Parts { dispatched, scales: dispatched.moves_only().then(|| layer.hidden.div_ceil(ELEMENTS_PER_SCALE)) };
+    let router = layer.step.training.expert.router_element_type;
+    let scales = dispatched.moves_only().then(|| layer.hidden.div_ceil(ELEMENTS_PER_SCALE));
+    let parts = Parts { dispatched, router, scales };
     let mut ops = Vec::new();
     for pass in layer.forward_passes() {
         ops.extend(forward(layer, &parts, pass)?);
@@ -58,7 +60,7 @@ fn forward(layer: &ExpertLayer, parts: &Parts, pass: Pass) -> Result<Vec<Op>> {
         ops.push(layer.exchange(call(Float32, SCALES), Factor("h/128", scales), Way::ToExperts)?);
     }
     let probabilities = call(
-        Float32,
+        parts.router,
         "dispatch of the probabilities (Megatron-LM core/transformer/moe/token_dispatcher.py, dispatch_all_to_all)",
     );
     ops.push(layer.exchange(probabilities, Factor("1", 1), Way::ToExperts)?);
@@ -89,12 +91,12 @@ fn forward_within_experts(layer: &ExpertLayer, parts: &Parts, pass: Pass) -> Res
         ops.push(layer.op(gather(Float32, SCALES), &of("h/128", scales))?);
     }
     let what = "their probabilities (token_dispatcher.py, dispatch_postprocess)";
-    ops.push(layer.op(gather(Float32, what), &of("1", 1))?);
+    ops.push(layer.op(gather(parts.router, what), &of("1", 1))?);
     let reduce = Call {
         pass,
         axis: Axis::Etp,
         collective: Collective::ReduceScatter,
-        element: Float32,
+        element: parts.router,
         what: "sum over the parts of an expert, in the type of the probabilities (token_dispatcher.py, combine_preprocess)",
     };
     ops.push(layer.op(reduce, &of("h", layer.hidden))?);
@@ -113,26 +115,27 @@ fn backward(layer: &ExpertLayer, parts: &Parts) -> Result<Vec<Op>> {
         ops.push(layer.exchange(call(Float32, SCALES), Factor("h/128", scales), Way::ToExperts)?);
     }
     if layer.etp > 1 {
-        ops.extend(backward_within_experts(layer)?);
+        ops.extend(backward_within_experts(layer, parts.router)?);
     }
     let dispatch = call(
         layer.step.activation(),
         "dispatch backward, gradients of the tokens to where they came from, never in 8 bits (arXiv 2412.19437 section 3.3.3)",
     );
     ops.push(layer.exchange(dispatch, Factor("h", layer.hidden), Way::Back)?);
-    let probabilities = call(Float32, "gradients of the probabilities to where they came from (token_dispatcher.py)");
+    let probabilities =
+        call(parts.router, "gradients of the probabilities to where they came from (token_dispatcher.py)");
     ops.push(layer.exchange(probabilities, Factor("1", 1), Way::Back)?);
     Ok(ops)
 }
 
-fn backward_within_experts(layer: &ExpertLayer) -> Result<Vec<Op>> {
+fn backward_within_experts(layer: &ExpertLayer, router: ElementType) -> Result<Vec<Op>> {
     let call = |collective, element, what| Call { pass: Pass::Backward, axis: Axis::Etp, collective, element, what };
     let received = layer.received_copies();
     let of = |name, elements| [Factor("etp", layer.etp), Factor("received", received), Factor(name, elements)];
     use Collective::{AllGather, ReduceScatter};
-    let gradients = call(AllGather, Float32, "backward of the sum over the parts of an expert");
+    let gradients = call(AllGather, router, "backward of the sum over the parts of an expert");
     let tokens = call(ReduceScatter, layer.step.activation(), "backward of the gather of tokens");
-    let probabilities = call(ReduceScatter, Float32, "backward of the gather of probabilities");
+    let probabilities = call(ReduceScatter, router, "backward of the gather of probabilities");
     Ok(vec![
         layer.op(gradients, &of("h", layer.hidden))?,
         layer.op(tokens, &of("h", layer.hidden))?,

@@ -321,3 +321,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn probabilities_travel_in_the_type_of_the_router() {
+    // Megatron-LM moe_router_dtype None: the type of the activations.
+    for (written, router) in [
+        ("", ElementType::Float32),
+        ("router_element_type = 'bf16'", ElementType::Bfloat16),
+        ("router_element_type = 'activations'", ElementType::Bfloat16),
+        ("framework = 'megatron'\ndispatcher = 'all_to_all'", ElementType::Bfloat16),
+    ] {
+        let found = with_ops("mixtral-8x7b", written, "ep = 8\ndp = 8", 8, |_, ops| {
+            let sent = ops.iter().filter(|op| op.collective == Collective::AllToAllV);
+            sent.min_by_key(|op| op.bytes_total).map(|op| (op.element, op.bytes_total.0)).unwrap()
+        });
+        assert_eq!(found.unwrap(), (router, 4096 * 2 * router.size()), "{written}");
+    }
+}

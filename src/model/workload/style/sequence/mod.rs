@@ -10,6 +10,7 @@ mod tests;
 use super::product::product;
 use super::recompute::repeats_forward;
 use super::replicated;
+use crate::config::step::TensorStyle;
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{LayerKind, Overlap, Pass};
@@ -39,7 +40,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         }
         Some(_) => latent_attention(step, stage)?,
     };
-    ops.extend(replicated::op(step, stage, Style::Sequence));
+    ops.extend(replicated::ops(step, stage, Style::Sequence));
     Ok(ops)
 }
 
@@ -100,8 +101,10 @@ impl Linears<'_> {
         use Collective::{AllGather, ReduceScatter};
         let input = format!("input of the column-parallel linears, {which}");
         let mut ops = self.forward(AllGather, &input)?;
-        let again = format!("{input}, stored in parts and gathered again beside the input gradient");
-        ops.push(self.op(AllGather, Pass::Backward, Overlap::InputGradient, &again)?);
+        if self.step.training.tensor.style == TensorStyle::Megatron {
+            let again = format!("{input}, stored in parts and gathered again beside the input gradient");
+            ops.push(self.op(AllGather, Pass::Backward, Overlap::InputGradient, &again)?);
+        }
         let gradient = format!("input gradient of the column-parallel linears, {which}, beside the weight gradient");
         ops.push(self.op(ReduceScatter, Pass::Backward, Overlap::WeightGradient, &gradient)?);
         Ok(ops)
@@ -110,7 +113,11 @@ impl Linears<'_> {
     /// The output of a row-parallel linear: partial sums of the whole sequence.
     fn row(&self, which: &str) -> Result<Vec<Op>> {
         use Collective::{AllGather, ReduceScatter};
-        let mut ops = self.forward(ReduceScatter, &format!("output of the row-parallel linears, {which}"))?;
+        let output = format!("output of the row-parallel linears, {which}");
+        let mut ops = match self.step.training.tensor.style {
+            TensorStyle::Megatron => self.forward(ReduceScatter, &output)?,
+            TensorStyle::DTensor => self.forward_until_needed(&output)?,
+        };
         let gradient = format!("output gradient of the row-parallel linears, {which}");
         ops.push(self.op(AllGather, Pass::Backward, Overlap::Exposed, &gradient)?);
         Ok(ops)
@@ -130,6 +137,18 @@ impl Linears<'_> {
         if repeats_forward(self.step) {
             let again = format!("{what}, again for the backward pass (full recomputation)");
             ops.push(self.op(collective, Pass::Recompute, Overlap::Exposed, &again)?);
+        }
+        Ok(ops)
+    }
+
+    /// Forward, and again under full recomputation but for the last sum of the layer, which no gradient needs: PyTorch stops
+    /// before it (torch/utils/checkpoint.py, early stop).
+    fn forward_until_needed(&self, what: &str) -> Result<Vec<Op>> {
+        let mut ops = vec![self.op(Collective::ReduceScatter, Pass::Forward, Overlap::Exposed, what)?];
+        if repeats_forward(self.step) && self.calls > 1 {
+            let again = format!("{what}, again for the backward pass, but for the last of the layer");
+            let fewer = Linears { calls: self.calls - 1, ..*self };
+            ops.push(fewer.op(Collective::ReduceScatter, Pass::Recompute, Overlap::Exposed, &again)?);
         }
         Ok(ops)
     }

@@ -160,3 +160,30 @@ fn dense_layers_and_shared_experts_are_divided_routed_experts_are_not() {
         assert_eq!(once.bytes, (61 * each + 58 * 7168 * 256 + 7168) * 4);
     });
 }
+
+#[test]
+fn inputs_that_are_stored_whole_need_four_gathers_and_four_reduce_scatters() {
+    let (forward, backward) = (Some(Pass::Forward), Some(Pass::Backward));
+    let gathered = (AllGather, forward, HIDDEN, 2, Overlap::Exposed);
+    let scattered = (ReduceScatter, forward, HIDDEN, 2, Overlap::Exposed);
+    let back = [
+        (ReduceScatter, backward, HIDDEN, 2, Overlap::WeightGradient),
+        (AllGather, backward, HIDDEN, 2, Overlap::Exposed),
+    ];
+    // Checkpointing gathers both inputs again, and stops before the last sum (torch/utils/checkpoint.py).
+    let again = [
+        (AllGather, Some(Pass::Recompute), HIDDEN, 2, Overlap::Exposed),
+        (ReduceScatter, Some(Pass::Recompute), HIDDEN, 1, Overlap::Exposed),
+    ];
+    for (recompute, expected) in [
+        ("none", vec![gathered, back[0], scattered, back[1]]),
+        ("full", vec![gathered, again[0], back[0], scattered, again[1], back[1]]),
+    ] {
+        let written =
+            format!("sequence = 8192\nmicro_batches = 3\nframework = 'torchtitan'\nrecompute = '{recompute}'");
+        with_steps(&training("llama-3-8b", &written, "tp = 8"), 8, |step| {
+            let found: Vec<_> = rows(step, 0, Style::Sequence).iter().map(|row| row.short()).collect();
+            assert_eq!(found[..expected.len()], expected, "{recompute}");
+        });
+    }
+}

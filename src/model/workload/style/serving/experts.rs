@@ -1,8 +1,11 @@
 //! Exchanges of experts while a model serves: every rank of ep has whole experts, and tokens choose evenly.
 //!
-//! Ranks of tp have the same tokens. Each sends its share of them to their experts, and the results are gathered.
+//! Ranks of tp have the same tokens. Each sends its share of them to their experts, or to all ranks, and the results are
+//! gathered.
 
 use super::layers::{activations, in_layers};
+use crate::config::Mixture;
+use crate::config::step::ServingDispatcher;
 use crate::layout::Axis;
 use crate::workload::step::ServingStep;
 use crate::workload::style::product::product;
@@ -16,6 +19,46 @@ use commgauge_base::geometry::Splits;
 /// The calls of one rank of a stage in a forward pass.
 pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let Some(mixture) = &step.model.mixture else { return Ok(Vec::new()) };
+    let mut ops = match step.serving.dispatcher {
+        ServingDispatcher::AllGather => all_gather(step, stage, mixture)?,
+        _ => all_to_all(step, stage, mixture)?,
+    };
+    if step.layout.degrees.tp > 1 {
+        ops.push(gathered(step, stage)?);
+    }
+    Ok(ops)
+}
+
+/// Every rank gathers the tokens of all with their choices, and the sums over the experts of all ranks are scattered.
+fn all_gather(step: &ServingStep, stage: u32, mixture: &Mixture) -> Result<Vec<Op>> {
+    let (t, e) = (u64::from(step.layout.degrees.tp), u64::from(step.layout.degrees.ep));
+    let (tokens, h, k) = (step.tokens_per_micro_batch(), step.model.hidden, mixture.experts_per_token);
+    let share = tokens.div_ceil(t);
+    let element = step.serving.activation_element_type;
+    let source = "vLLM distributed/device_communicators/all2all.py AgRsAll2AllManager";
+    let call = |collective, element: ElementType, width: u64, name: &str, what: &str| -> Result<Op> {
+        let bytes = product(what, &[element.size(), share, e, width])?;
+        let size = element.size();
+        Ok(Op {
+            when: in_layers(step, stage, LayerKind::Experts, 1),
+            overlap: Overlap::Exposed,
+            why: format!(
+                "{size} B*n*e*{name} = {size} B*{share}*{e}*{width} = {bytes} B with n = ceil({tokens} tokens/t {t}): {what} ({source})"
+            ),
+            ..Op::new(Style::Serving, Axis::Ep, collective, element, bytes)
+        })
+    };
+    use Collective::{AllGather, ReduceScatter};
+    Ok(vec![
+        call(AllGather, element, h, "h", "tokens of all ranks")?,
+        call(AllGather, ElementType::Float32, k, "K", "weights of their choices")?,
+        call(AllGather, ElementType::Int32, k, "K", "experts of their choices")?,
+        call(ReduceScatter, element, h, "h", "sums over the experts of all ranks")?,
+    ])
+}
+
+/// Tokens are sent to the ranks of their experts and back.
+fn all_to_all(step: &ServingStep, stage: u32, mixture: &Mixture) -> Result<Vec<Op>> {
     let (t, e) = (u64::from(step.layout.degrees.tp), u64::from(step.layout.degrees.ep));
     let (tokens, h, k) = (step.tokens_per_micro_batch(), step.model.hidden, mixture.experts_per_token);
     let share = tokens.div_ceil(t);
@@ -34,7 +77,7 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let chosen = format!("N*K = ceil({tokens} tokens/t {t})*{k}");
     let moved = format!("E*N*K*h = {} B*{sent}*{h} = {hidden} B with {chosen}", element.size());
     let spread = || splits(sent, e);
-    let mut ops = vec![
+    Ok(vec![
         call(
             Collective::AllGather,
             ElementType::Int64,
@@ -51,11 +94,7 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
             format!("4 B*N*K = {} B with {chosen}: weights of the choices", 4 * sent),
         ),
         call(Collective::AllToAllV, element, hidden, spread(), format!("{moved}: results back to their tokens")),
-    ];
-    if t > 1 {
-        ops.push(gathered(step, stage)?);
-    }
-    Ok(ops)
+    ])
 }
 
 /// As even as whole tokens allow: the first ranks receive one more.

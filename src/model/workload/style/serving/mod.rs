@@ -28,14 +28,14 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
         }
         ops.extend(layers(step, stage)?);
     }
-    if step.layout.degrees.ep > 1 {
+    if step.layout.degrees.ep > 1 && !step.experts_are_reduced_on_tp() {
         ops.extend(experts::ops(step, stage)?);
     }
     if step.layout.degrees.tp > 1 && step.stages.has_output(stage) {
         ops.push(logits(step)?);
     }
     if step.layout.degrees.pp > 1 {
-        ops.push(boundary(step, stage)?);
+        ops.extend(boundary(step, stage)?);
         ops.push(sampled_tokens(step)?);
     }
     Ok(ops)
@@ -79,7 +79,7 @@ fn layers(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
         let why = format!("{formula}: {what}{cache} ({source})");
         op(step, Axis::Tp, Collective::AllReduce, bytes, in_layers(step, stage, kind, calls), why)
     };
-    if step.layout.degrees.ep == 1 {
+    if step.experts_are_reduced_on_tp() {
         return Ok(vec![call(LayerKind::Any, 2, "outputs of attention and feed-forward")]);
     }
     Ok(vec![
@@ -91,7 +91,7 @@ fn layers(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
 /// Only the last token of a request is sampled from, so that a prefill gathers no more than a decode.
 fn logits(step: &ServingStep) -> Result<Op> {
     let (element, t) = (step.serving.activation_element_type.size(), u64::from(step.layout.degrees.tp));
-    let (requests, padded) = (requests(step), step.model.padded_vocabulary(t));
+    let (requests, padded) = (requests(step), step.padded_vocabulary());
     let bytes = product("logits", &[element, requests, padded])?;
     let why = format!(
         "E*r*V = {element} B*{requests} requests*{padded} = {bytes} B, of which each of {t} ranks has one part: logits of the \
@@ -101,15 +101,34 @@ fn logits(step: &ServingStep) -> Result<Op> {
     Ok(op(step, Axis::Tp, Collective::AllGather, bytes, at_end(End::Output), why))
 }
 
-fn boundary(step: &ServingStep, stage: u32) -> Result<Op> {
-    let (bytes, formula) = activations(step)?;
-    let sends_per_step = if stage + 1 < step.stages.count() { step.serving.micro_batches } else { 0 };
-    let why = format!(
-        "{formula}: activations to the next stage, {} micro-batches in a pass (arXiv 2104.04473 section 2.2)",
-        step.serving.micro_batches
-    );
-    let when = When::Boundary { pass: Pass::Forward, sends_per_step };
-    Ok(op(step, Axis::Pp, Collective::SendRecvChain, bytes, when, why))
+/// Messages to the next stage, and where each rank of tp sends its part only, what the receivers gather.
+fn boundary(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
+    let (whole, formula) = activations(step)?;
+    let (t, tensors) = (u64::from(step.layout.degrees.tp), step.serving.boundary_tensors);
+    // A tensor that tp does not divide is sent whole.
+    let elements = whole / step.serving.activation_element_type.size();
+    let cut = step.serving.scatter_gather && t > 1 && elements.is_multiple_of(t);
+    let bytes = if cut { whole / t } else { whole };
+    let sends = if stage + 1 < step.stages.count() { step.serving.micro_batches * tensors } else { 0 };
+    let what = match (tensors, cut) {
+        (1, false) => "activations to the next stage".to_owned(),
+        (1, true) => format!("activations to the next stage, of which each of {t} ranks sends a part = {bytes} B"),
+        (_, false) => "hidden state, and residual, to the next stage".to_owned(),
+        (_, true) => format!(
+            "hidden state, and residual, to the next stage, of which each of {t} ranks sends a part = {bytes} B"
+        ),
+    };
+    let source = "vLLM distributed/parallel_state.py send_tensor_dict; arXiv 2104.04473 section 2.2";
+    let why = format!("{formula}: {what}, {} micro-batches in a pass ({source})", step.serving.micro_batches);
+    let when = When::Boundary { pass: Pass::Forward, sends_per_step: sends };
+    let mut ops = vec![op(step, Axis::Pp, Collective::SendRecvChain, bytes, when, why)];
+    if cut && stage > 0 {
+        let what = "parts that the ranks of tp received, put together";
+        let why = format!("{formula}: {what} (vLLM distributed/parallel_state.py recv_tensor_dict, all_gather_group)");
+        let when = When::MicroBatch { pass: Pass::Forward, end: End::Whole, calls: tensors, one_in: 1 };
+        ops.push(op(step, Axis::Tp, Collective::AllGather, whole, when, why));
+    }
+    Ok(ops)
 }
 
 /// The last stage samples, and the first needs the tokens for the next pass.

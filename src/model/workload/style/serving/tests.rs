@@ -4,7 +4,9 @@ use crate::layout::Axis;
 use crate::workload::step::Step;
 use crate::workload::style::testing::{refusal, rows, serving, with_steps};
 use crate::workload::{Op, Style};
-use commgauge_base::collective::Collective::{self, AllGather, AllReduce, AllToAllV, Broadcast, SendRecvChain};
+use commgauge_base::collective::Collective::{
+    self, AllGather, AllReduce, AllToAllV, Broadcast, ReduceScatter, SendRecvChain,
+};
 use commgauge_base::geometry::Splits;
 
 type Found = (Collective, Axis, u64, u64);
@@ -126,4 +128,71 @@ fn fewer_tokens_than_ranks_reach_only_some() {
             assert_eq!(geometry.bytes_total, op.bytes_total);
         }
     });
+}
+
+#[test]
+fn vllm_gathers_the_tokens_of_all_ranks_and_scatters_the_sums() {
+    // 16 requests on each of 8 ranks: 2 B x 16 x 8 x 4096 in and out, and 2 choices a token of 4 B each.
+    let exchange = |tokens: u64| {
+        [
+            (AllGather, Axis::Ep, 2 * tokens * 8 * 4096, 32),
+            (AllGather, Axis::Ep, 4 * tokens * 8 * 2, 32),
+            (AllGather, Axis::Ep, 4 * tokens * 8 * 2, 32),
+            (ReduceScatter, Axis::Ep, 2 * tokens * 8 * 4096, 32),
+        ]
+    };
+    let written = "framework = 'vllm'\nbatch = 16";
+    assert_eq!(phase("mixtral-8x7b", written, "dp = 8\nep = 8", 8, "decode", 0), exchange(16));
+    // Two ranks of tp have the same tokens: each gathers its half, and the other's results.
+    let hidden = 2 * 16 * 4096;
+    let mut expected = vec![(AllReduce, Axis::Tp, hidden, 1), (AllReduce, Axis::Tp, hidden, 32)];
+    expected.extend(exchange(8));
+    expected.push((AllGather, Axis::Tp, hidden, 32));
+    expected.push((AllGather, Axis::Tp, 2 * 16 * 32_000, 1));
+    let layout = "tp = 2\ndp = 4\nep = 8\netp = 1";
+    assert_eq!(phase("mixtral-8x7b", written, layout, 8, "decode", 0), expected);
+    // One replica alone has nothing to gather.
+    let alone = [
+        (AllReduce, Axis::Tp, hidden, 1),
+        (AllReduce, Axis::Tp, hidden, 64),
+        (AllGather, Axis::Tp, 2 * 16 * 32_000, 1),
+    ];
+    for framework in ["vllm", "sglang", "trt-llm"] {
+        let written = format!("framework = '{framework}'\nbatch = 16");
+        assert_eq!(phase("mixtral-8x7b", &written, "tp = 2\nep = 2\netp = 1", 2, "decode", 0), alone, "{framework}");
+    }
+    let sglang = serving("mixtral-8x7b", "framework = 'sglang'\nbatch = 16", "dp = 8\nep = 8");
+    assert!(refusal(&sglang, 8).contains("dispatcher all_reduce with ep = 8 and tp = 1"));
+}
+
+#[test]
+fn gathering_moves_e_over_k_times_what_sending_tokens_to_their_experts_does() {
+    // DeepSeek-V3: 8 of 256 experts a token; ep 64 moves 8 times as much, ep 4 half.
+    let wire = |dispatcher: &str, ep: u32| {
+        let written = format!("batch = 64\nphases = ['decode']\ndispatcher = '{dispatcher}'");
+        let layout = format!("dp = {ep}\nep = {ep}");
+        let mut sum = 0;
+        with_steps(&serving("deepseek-v3", &written, &layout), ep, |step| {
+            let ops = step.ops_of_stage(0).unwrap();
+            let large = ops.iter().filter(|op| op.axis == Axis::Ep && op.bytes_total.0 > 1 << 18);
+            sum = large.map(|op| op.wire_bytes(ep, 1).unwrap()).sum::<u64>();
+        });
+        sum as f64
+    };
+    assert_eq!(wire("all_gather", 64) / wire("all_to_all", 64), 8.0);
+    assert_eq!(wire("all_gather", 4) / wire("all_to_all", 4), 0.5);
+}
+
+#[test]
+fn stages_of_vllm_pass_two_tensors_in_parts_and_gather_them() {
+    // Four micro-batches of four requests; 2 B x 4 x 8192, of which a rank of tp 8 sends an eighth, twice.
+    let written = "framework = 'vllm'\nbatch = 16\nmicro_batches = 4\nphases = ['decode']";
+    let (hidden, tokens) = (65_536, (Broadcast, Axis::Pp, 8 * 4, 4));
+    let reductions = (AllReduce, Axis::Tp, hidden, 2 * 40 * 4);
+    let first = [(AllReduce, Axis::Tp, hidden, 4), reductions, (SendRecvChain, Axis::Pp, hidden / 8, 8), tokens];
+    assert_eq!(phase("llama-3-70b", written, "tp = 8\npp = 2", 16, "decode", 0), first);
+    // 128,256 words are a multiple of 64, and no padding is sent.
+    let logits = (AllGather, Axis::Tp, 2 * 4 * 128_256, 4);
+    let last = [reductions, logits, (AllGather, Axis::Tp, hidden, 8), tokens];
+    assert_eq!(phase("llama-3-70b", written, "tp = 8\npp = 2", 16, "decode", 1), last);
 }

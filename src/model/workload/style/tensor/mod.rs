@@ -10,7 +10,7 @@ mod tests;
 
 use super::recompute::repeats_forward;
 use super::replicated;
-use crate::config::step::Linears;
+use crate::config::step::{Linears, TensorStyle};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{LayerKind, Overlap, Pass};
@@ -31,7 +31,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         Linears::Column => alone::column(step, stage)?,
         Linears::Row => alone::row(step, stage)?,
     };
-    ops.extend(replicated::op(step, stage, Style::Tensor));
+    ops.extend(replicated::ops(step, stage, Style::Tensor));
     Ok(ops)
 }
 
@@ -57,7 +57,22 @@ fn pair(step: &TrainingStep, stage: u32) -> Vec<Op> {
         let again = format!("{outputs}, forward again for the backward pass (full recomputation, arXiv 2205.05198)");
         ops.push(op(Pass::Recompute, reductions, Overlap::Exposed, &again));
     }
-    let gradients = "input gradients of the column-parallel linears (QKV, fc1), backward, beside the weight gradients";
-    ops.push(op(Pass::Backward, 2, Overlap::WeightGradient, gradients));
+    let (gradients, calls) = input_gradients(step);
+    ops.push(op(Pass::Backward, calls, Overlap::WeightGradient, gradients));
     ops
+}
+
+/// Which linears reduce their input gradients, and how many they are in a layer.
+fn input_gradients(step: &TrainingStep) -> (&'static str, u64) {
+    match step.training.tensor.style {
+        TensorStyle::Megatron => {
+            ("input gradients of the column-parallel linears (QKV, fc1), backward, beside the weight gradients", 2)
+        }
+        TensorStyle::DTensor => {
+            let feed_forward = if step.model.family.gated() { 2 } else { 1 };
+            let which = "input gradients of the column-parallel linears, each alone (q, k, v, gate, up), backward (torch \
+                         distributed/tensor/parallel/style.py ColwiseParallel)";
+            (which, 3 + feed_forward)
+        }
+    }
 }

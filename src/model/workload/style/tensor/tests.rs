@@ -192,3 +192,17 @@ fn a_parallel_residual_is_reduced_once_forward() {
         assert_eq!(calls, [(Some(Pass::Forward), 1), (Some(Pass::Backward), 2)]);
     });
 }
+
+#[test]
+fn linears_that_are_divided_alone_reduce_their_input_gradients_alone() {
+    // q, k, v, gate and up: five sums backward where Megatron-LM has two (transformers base_model_tp_plan).
+    let forward = (AllReduce, Some(Pass::Forward), HIDDEN, 2, Overlap::Exposed);
+    let backward = (AllReduce, Some(Pass::Backward), HIDDEN, 5, Overlap::WeightGradient);
+    for written in ["tensor_style = 'dtensor'", "framework = 'hf'"] {
+        let suite = training("llama-3-8b", &format!("{EIGHT_B}\n{written}"), "tp = 8");
+        with_steps(&suite, 8, |step| {
+            let rows = rows(step, 0, Style::Tensor);
+            assert_eq!(rows.iter().map(|row| row.short()).collect::<Vec<_>>(), [forward, backward], "{written}");
+        });
+    }
+}

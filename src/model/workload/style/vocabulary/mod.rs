@@ -3,14 +3,18 @@
 //!
 //! Learned positions need no calls: only the first stage of a decoder has them, so that their group has one rank.
 
+mod calls;
+mod gathered;
 #[cfg(test)]
 mod tests;
 
 use super::product::product;
+use crate::config::step::{TensorStyle, VocabularyStyle};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{End, Moment, Overlap, Pass, When};
 use crate::workload::{Op, Style};
+use calls::{activations, counted, one_in};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
@@ -22,9 +26,13 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         if step.stages.has_input(stage) {
             ops.extend(embedding(step));
         }
-        if step.stages.has_output(stage) {
-            ops.extend(output_projection(step));
-            ops.extend(cross_entropy(step)?);
+        match step.training.vocabulary.style {
+            _ if !step.stages.has_output(stage) => {}
+            VocabularyStyle::Parallel => {
+                ops.extend(output_projection(step));
+                ops.extend(cross_entropy(step)?);
+            }
+            VocabularyStyle::Gathered => ops.extend(gathered::ops(step)?),
         }
     }
     ops.extend(shared_embedding(step, stage)?);
@@ -64,39 +72,12 @@ fn output_projection(step: &TrainingStep) -> Vec<Op> {
         return vec![call(AllReduce, Pass::Backward, Overlap::WeightGradient, gradient)];
     }
     let again = "input of the output projection, stored in parts and gathered again beside the input gradient";
-    vec![
-        call(AllGather, Pass::Forward, Overlap::Exposed, "input of the output projection"),
-        call(AllGather, Pass::Backward, Overlap::InputGradient, again),
-        call(ReduceScatter, Pass::Backward, Overlap::WeightGradient, gradient),
-    ]
-}
-
-/// A call on the activations of a micro-batch.
-fn activations(
-    step: &TrainingStep,
-    collective: Collective,
-    pass: Pass,
-    end: End,
-    overlap: Overlap,
-    what: &str,
-    source: &str,
-) -> Op {
-    let (bytes, formula) = step.activation_bytes();
-    Op {
-        when: When::MicroBatch { pass, end, calls: 1, one_in: one_in(step) },
-        overlap,
-        why: format!("{formula}: {what}{} ({source})", counted(step)),
-        ..Op::new(Style::Vocabulary, Axis::Tp, collective, step.activation(), bytes)
+    let mut ops = vec![call(AllGather, Pass::Forward, Overlap::Exposed, "input of the output projection")];
+    if step.training.tensor.style == TensorStyle::Megatron {
+        ops.push(call(AllGather, Pass::Backward, Overlap::InputGradient, again));
     }
-}
-
-/// With mirrored stages every second micro-batch enters at the other end.
-fn one_in(step: &TrainingStep) -> u64 {
-    if step.stages.mirrored() { 2 } else { 1 }
-}
-
-fn counted(step: &TrainingStep) -> &'static str {
-    if step.stages.mirrored() { "; every second micro-batch goes through the other end" } else { "" }
+    ops.push(call(ReduceScatter, Pass::Backward, Overlap::WeightGradient, gradient));
+    ops
 }
 
 /// Each rank has the logits of its part of the vocabulary: the largest, the predicted one and the sum of exponentials are
@@ -151,7 +132,7 @@ fn shared_embedding(step: &TrainingStep, stage: u32) -> Result<Option<Op>> {
     }
     let (t, h, element) =
         (u64::from(step.layout.degrees.tp), step.model.hidden, step.training.data.gradient_element_type);
-    let padded = step.model.padded_vocabulary(t);
+    let padded = step.padded_vocabulary();
     let bytes = product("gradient of the word embedding", &[element.size(), padded / t, h])?;
     Ok(Some(Op {
         when: When::Step { moment: Moment::AfterBackward, calls: 1 },

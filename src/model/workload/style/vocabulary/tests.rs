@@ -109,3 +109,15 @@ fn a_word_embedding_of_two_stages_is_reduced_once_in_a_step() {
         });
     }
 }
+
+#[test]
+fn gathered_logits_leave_no_sums_to_the_loss() {
+    // Hugging Face: 2 B x 8192 tokens x 128,256 words, and sums of 2 B x 8192 x 4096 of the embedding and of the input gradient.
+    let written = "sequence = 8192\nmicro_batches = 3\nframework = 'hf'";
+    with_steps(&training("llama-3-8b", written, "tp = 8"), 8, |step| {
+        let found: Vec<_> =
+            rows(step, 0, Style::Vocabulary).iter().map(|row| (row.collective, row.bytes, row.calls)).collect();
+        let hidden = (AllReduce, 2 * 8192 * 4096, 1);
+        assert_eq!(found, [hidden, (AllGather, 2 * 8192 * 128_256, 1), hidden]);
+    });
+}

@@ -1,0 +1,67 @@
+//! What the frameworks that serve do by default.
+//!
+//! Their sources were read; none was run.
+
+use super::facts::{Default, Facts, Limit};
+
+pub(super) const VLLM: Facts = Facts {
+    version: "main, commit e04bcc7",
+    defaults: &[
+        Default::new("dispatcher", "all_gather", "vllm/config/parallel.py all2all_backend allgather_reducescatter"),
+        Default::new("scatter_gather", "true", "vllm/distributed/parallel_state.py send_tensor_dict, all_gather_group"),
+        Default::new(
+            "boundary_tensors",
+            "2",
+            "vllm/model_executor/models/llama.py IntermediateTensors hidden_states, residual",
+        ),
+        Default::new(
+            "vocabulary_padding",
+            "vllm",
+            "vllm/model_executor/layers/vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE",
+        ),
+    ],
+    limits: &[],
+    unused: &[],
+};
+
+pub(super) const SGLANG: Facts = Facts {
+    version: "main, commit 2aa2e2d",
+    defaults: &[
+        Default::new(
+            "dispatcher",
+            "all_reduce",
+            "python/sglang/srt/layers/moe/token_dispatcher/standard.py, moe_a2a_backend none",
+        ),
+        Default::new(
+            "scatter_gather",
+            "true",
+            "python/sglang/srt/distributed/parallel_state.py send_tensor_dict, all_gather_group",
+        ),
+        Default::new(
+            "boundary_tensors",
+            "2",
+            "python/sglang/srt/models/llama.py PPProxyTensors hidden_states, residual",
+        ),
+        Default::new(
+            "vocabulary_padding",
+            "vllm",
+            "python/sglang/srt/layers/vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE",
+        ),
+    ],
+    limits: &[],
+    unused: &[],
+};
+
+pub(super) const TENSORRT_LLM: Facts = Facts {
+    version: "main, commit 0f39b2d",
+    defaults: &[
+        Default::new(
+            "dispatcher",
+            "all_gather",
+            "tensorrt_llm/_torch/modules/fused_moe/communication/communication_factory.py AllGatherReduceScatter",
+        ),
+        Default::new("vocabulary_padding", "even", "tensorrt_llm/_torch/modules/embedding.py padding_size"),
+    ],
+    limits: &[Limit { key: "dispatcher", accepted: &["all_gather", "all_to_all"] }],
+    unused: &[],
+};

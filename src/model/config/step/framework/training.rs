@@ -1,0 +1,259 @@
+//! What the frameworks that train do by default.
+//!
+//! Versions and files as they were read and run: torch 2.15, transformers 5.23, DeepSpeed 0.19.8, Megatron-core 0.20.
+
+use super::facts::{Default, Facts, Limit};
+
+const UNITS: &[&str] =
+    &["unit_rule", "reshard_after_forward", "reshard_after_backward", "replica_reduction", "prefetch_parameters"];
+const BUCKETS: &[&str] = &["bucket_rule", "bucket_parameters", "gradient_reduction"];
+/// What only Megatron-LM's linears and pipelines have.
+const MEGATRON_ONLY: &[&str] = &["linears", "scatter_gather", "fused_cross_entropy"];
+const DISPATCH: &[&str] =
+    &["dispatcher", "routing", "routing_seed", "capacity_factor", "dispatch_element_type", "router_element_type"];
+const CONTEXT: &[&str] = &["context_style", "context_inner", "context_gradient_element_type"];
+const PIPELINE: &[&str] = &["schedule", "virtual_stages", "stage_layers"];
+const TENSOR: &[&str] = &["sequence_parallel", "overlap_tensor", "tensor_style", "vocabulary_style"];
+
+const FSDP_STYLES: Limit = Limit { key: "data_style", accepted: &["fsdp", "hsdp"] };
+const HSDP: &[&str] = &["hsdp"];
+
+pub(super) const MEGATRON: Facts = Facts {
+    version: "core 0.20",
+    defaults: &[
+        Default::new(
+            "data_style",
+            "ddp",
+            "core/distributed/distributed_data_parallel_config.py use_distributed_optimizer",
+        ),
+        Default::new(
+            "overlap_gradients",
+            "false",
+            "core/distributed/distributed_data_parallel_config.py overlap_grad_reduce",
+        ),
+        Default::new("bucket_rule", "megatron", "core/distributed/distributed_data_parallel.py"),
+        Default::new(
+            "gradient_element_type",
+            "float32",
+            "training/arguments.py accumulate_allreduce_grads_in_fp32, with --bf16",
+        ),
+        Default::new("sequence_parallel", "false", "core/model_parallel_config.py sequence_parallel"),
+        Default::new(
+            "fused_cross_entropy",
+            "false",
+            "core/transformer/transformer_config.py cross_entropy_loss_fusion",
+        ),
+        Default::new("vocabulary_padding", "megatron", "training/arguments.py make_vocab_size_divisible_by"),
+        Default::new("scatter_gather", "false", "core/pipeline_parallel/schedules.py get_tensor_shapes"),
+        Default::new("context_style", "ring", "core/transformer/transformer_config.py cp_comm_type"),
+        Default::new("dispatcher", "all_gather", "core/transformer/transformer_config.py moe_token_dispatcher_type"),
+        Default::new("router_element_type", "activations", "core/transformer/transformer_config.py moe_router_dtype"),
+        Default::new(
+            "small_calls",
+            "norm,status,loss",
+            "core/optimizer/clip_grads.py, training/training.py train_step; --bf16 scales no loss",
+        ),
+    ],
+    limits: &[
+        Limit { key: "data_style", accepted: &["ddp", "zero1"] },
+        Limit { key: "tensor_style", accepted: &["megatron"] },
+        Limit { key: "vocabulary_style", accepted: &["parallel"] },
+        Limit { key: "gradient_reduction", accepted: &["reduce_scatter"] },
+    ],
+    unused: &[UNITS],
+};
+
+pub(super) const DEEPSPEED: Facts = Facts {
+    version: "0.19.8",
+    defaults: &[
+        Default::new("data_style", "ddp", "runtime/zero/config.py stage"),
+        Default::new(
+            "bucket_rule",
+            "deepspeed",
+            "runtime/zero/config.py reduce_bucket_size, runtime/engine.py buffered_allreduce_fallback",
+        )
+        .only_with("data_style", &["ddp", "zero1", "zero2"]),
+        Default::new(
+            "gradient_reduction",
+            "all_reduce",
+            "runtime/zero/stage_1_and_2.py average_tensor, use_multi_rank_bucket_allreduce",
+        )
+        .only_with("data_style", &["zero1", "zero2"]),
+        Default::new("overlap_gradients", "false", "runtime/zero/config.py overlap_comm")
+            .only_with("data_style", &["ddp", "zero1", "zero2"]),
+        Default::new(
+            "gradient_element_type",
+            "bfloat16",
+            "runtime/engine.py communication_data_type, with bf16 enabled",
+        ),
+        Default::new("parameter_element_type", "bfloat16", "runtime/zero/stage_1_and_2.py bit16_groups_flat"),
+        Default::new("vocabulary_padding", "even", "no padding of its own"),
+        Default::new(
+            "small_calls",
+            "overflow_byte,norm",
+            "runtime/zero/stage_1_and_2.py has_overflow, scaled_global_norm",
+        ),
+    ],
+    limits: &[Limit { key: "data_style", accepted: &["ddp", "zero1", "zero2", "zero3"] }],
+    unused: &[
+        &["unit_rule", "reshard_after_forward", "reshard_after_backward", "replica_reduction", "replicas_of_shards"],
+        MEGATRON_ONLY,
+    ],
+};
+
+pub(super) const FSDP1: Facts = Facts {
+    version: "torch 2.15",
+    defaults: &[
+        Default::new(
+            "data_style",
+            "fsdp",
+            "torch/distributed/fsdp/fully_sharded_data_parallel.py sharding_strategy FULL_SHARD",
+        ),
+        Default::new("unit_rule", "root_kept", "torch/distributed/fsdp/_runtime_utils.py _post_forward_reshard"),
+        Default::new(
+            "reshard_after_backward",
+            "true",
+            "torch/distributed/fsdp/_runtime_utils.py _post_backward_reshard",
+        ),
+        Default::new("replica_reduction", "micro_batch", "torch/distributed/fsdp/_runtime_utils.py _reduce_grad")
+            .only_with("data_style", HSDP),
+        Default::new("gradient_element_type", "float32", "torch/distributed/fsdp/api.py MixedPrecision, none"),
+        Default::new("parameter_element_type", "float32", "torch/distributed/fsdp/api.py MixedPrecision, none"),
+        Default::new("vocabulary_padding", "even", "no padding of its own"),
+        Default::new("small_calls", "none", "clipping and logging are the caller's"),
+    ],
+    limits: &[FSDP_STYLES],
+    unused: &[BUCKETS, MEGATRON_ONLY, DISPATCH, CONTEXT, PIPELINE, TENSOR],
+};
+
+pub(super) const FSDP2: Facts = Facts {
+    version: "torch 2.15",
+    defaults: &[
+        Default::new("data_style", "fsdp", "torch/distributed/fsdp/_fully_shard/_fully_shard.py fully_shard"),
+        Default::new(
+            "unit_rule",
+            "root_kept",
+            "torch/distributed/fsdp/_fully_shard/_fsdp_state.py _lazy_init, auto_reshard_after_forward",
+        ),
+        Default::new(
+            "reshard_after_backward",
+            "true",
+            "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py reshard_after_backward",
+        ),
+        Default::new(
+            "replica_reduction",
+            "micro_batch",
+            "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py all_reduce_grads",
+        )
+        .only_with("data_style", HSDP),
+        Default::new(
+            "gradient_element_type",
+            "float32",
+            "torch/distributed/fsdp/_fully_shard/_fsdp_api.py MixedPrecisionPolicy, none",
+        ),
+        Default::new(
+            "parameter_element_type",
+            "float32",
+            "torch/distributed/fsdp/_fully_shard/_fsdp_api.py MixedPrecisionPolicy, none",
+        ),
+        Default::new("tensor_style", "dtensor", "torch/distributed/tensor/parallel/style.py"),
+        Default::new(
+            "context_style",
+            "pytorch",
+            "torch/distributed/tensor/experimental/_context_parallel/_attention.py rotate_method",
+        ),
+        Default::new("vocabulary_padding", "even", "no padding of its own"),
+        Default::new("small_calls", "none", "clipping and logging are the caller's"),
+    ],
+    limits: &[FSDP_STYLES, Limit { key: "tensor_style", accepted: &["dtensor"] }],
+    unused: &[BUCKETS, MEGATRON_ONLY, DISPATCH],
+};
+
+pub(super) const TORCHTITAN: Facts = Facts {
+    version: "0.2",
+    defaults: &[
+        Default::new("data_style", "fsdp", "torchtitan/config/job_config.py data_parallel_shard_degree"),
+        Default::new("unit_rule", "ends_apart", "torchtitan/models/llama3/infra/parallelize.py apply_fsdp"),
+        Default::new(
+            "reshard_after_backward",
+            "true",
+            "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py reshard_after_backward",
+        ),
+        Default::new(
+            "replica_reduction",
+            "micro_batch",
+            "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py all_reduce_grads",
+        )
+        .only_with("data_style", HSDP),
+        Default::new("gradient_element_type", "float32", "torchtitan/config/job_config.py mixed_precision_reduce"),
+        Default::new("parameter_element_type", "bfloat16", "torchtitan/config/job_config.py mixed_precision_param"),
+        Default::new("sequence_parallel", "true", "torchtitan/models/llama3/infra/parallelize.py apply_tp"),
+        Default::new("tensor_style", "dtensor", "torchtitan/models/llama3/infra/parallelize.py apply_tp"),
+        Default::new("context_style", "pytorch", "torchtitan/config/job_config.py context_parallel_rotate_method"),
+        Default::new("vocabulary_padding", "even", "no padding of its own"),
+        Default::new(
+            "small_calls",
+            "norm,loss",
+            "torchtitan/train.py train_step, torchtitan/distributed/utils.py clip_grad_norm_",
+        ),
+    ],
+    limits: &[FSDP_STYLES, Limit { key: "tensor_style", accepted: &["dtensor"] }],
+    unused: &[BUCKETS, MEGATRON_ONLY],
+};
+
+pub(super) const HUGGING_FACE: Facts = Facts {
+    version: "transformers 5.23",
+    defaults: &[
+        Default::new("data_style", "ddp", "transformers/trainer.py, accelerate DistributedDataParallel"),
+        Default::new("bucket_rule", "pytorch", "torch/nn/parallel/distributed.py bucket_cap_mb")
+            .only_with("data_style", &["ddp"]),
+        Default::new("unit_rule", "root_kept", "torch/distributed/fsdp/_fully_shard/_fsdp_state.py _lazy_init")
+            .only_with("data_style", &["fsdp", "hsdp"]),
+        Default::new("reshard_after_backward", "true", "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py")
+            .only_with("data_style", &["fsdp", "hsdp"]),
+        Default::new(
+            "replica_reduction",
+            "micro_batch",
+            "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py all_reduce_grads",
+        )
+        .only_with("data_style", HSDP),
+        Default::new("tensor_style", "dtensor", "transformers/models/llama/configuration_llama.py base_model_tp_plan"),
+        Default::new(
+            "vocabulary_style",
+            "gathered",
+            "transformers/models/llama/modeling_llama.py _tp_plan lm_head colwise_gather_output, distributed/mixin.py embed_tokens",
+        ),
+        Default::new("vocabulary_padding", "even", "no padding of its own"),
+        Default::new("small_calls", "norm", "transformers/training_args.py max_grad_norm"),
+    ],
+    limits: &[
+        Limit { key: "data_style", accepted: &["ddp", "fsdp", "hsdp"] },
+        Limit { key: "tensor_style", accepted: &["dtensor"] },
+    ],
+    unused: &[&["sequence_parallel", "gradient_reduction"], MEGATRON_ONLY, DISPATCH, PIPELINE],
+};
+
+pub(super) const DDP: Facts = Facts {
+    version: "torch 2.15",
+    defaults: &[
+        Default::new("data_style", "ddp", "torch/nn/parallel/distributed.py DistributedDataParallel"),
+        Default::new("bucket_rule", "pytorch", "torch/nn/parallel/distributed.py bucket_cap_mb"),
+        Default::new(
+            "gradient_element_type",
+            "float32",
+            "torch/nn/parallel/distributed.py, the type of the parameters",
+        ),
+        Default::new("vocabulary_padding", "even", "no padding of its own"),
+        Default::new("small_calls", "none", "clipping and logging are the caller's"),
+    ],
+    limits: &[Limit { key: "data_style", accepted: &["ddp"] }],
+    unused: &[
+        UNITS,
+        &["gradient_reduction", "replicas_of_shards", "parameter_element_type", "overlap_gradients"],
+        MEGATRON_ONLY,
+        DISPATCH,
+        CONTEXT,
+        PIPELINE,
+        TENSOR,
+    ],
+};

@@ -1,0 +1,137 @@
+//! Choices of a step in which frameworks differ from each other, each with the names that files and flags use.
+//!
+//! Their defaults are those of `commgauge ops` without a framework; which framework makes which choice is in `framework`.
+
+use super::choices::choice;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+choice! {
+    /// What is gathered together where parameters are sharded.
+    UnitRule, "unit rule" {
+        /// Every layer, and a root with embedding, last norm and head that is gathered for each pass.
+        Layers = "layers",
+        /// The same, but the root stays gathered from the forward to the backward pass (PyTorch's FSDP).
+        RootKept = "root_kept",
+        /// Embedding, every layer, and last norm with head, which stays gathered (torchtitan).
+        EndsApart = "ends_apart",
+    }
+}
+
+choice! {
+    /// How often groups of shards add up their gradients.
+    ReplicaReduction, "replica reduction" {
+        /// Once in a step (PyTorch with `set_requires_all_reduce(False)` until the last micro-batch).
+        Step = "step",
+        /// In every micro-batch (PyTorch's default).
+        MicroBatch = "micro_batch",
+    }
+}
+
+choice! {
+    /// How sharded gradients are reduced in ZeRO-1 and ZeRO-2.
+    GradientReduction, "gradient reduction" {
+        /// Each rank receives its shard.
+        ReduceScatter = "reduce_scatter",
+        /// Every rank receives all, and takes its shard (DeepSpeed's default).
+        AllReduce = "all_reduce",
+    }
+}
+
+choice! {
+    /// Who divides the linears of a layer, which decides how their input gradients are reduced and what is stored.
+    TensorStyle, "tensor style" {
+        /// Queries, keys and values are one linear, gate and up another, and parts of the sequence are gathered again backward.
+        Megatron = "megatron",
+        /// Every linear is divided alone (Hugging Face, PyTorch's DTensor): each reduces its own input gradient without sequence
+        /// parallelism; with it a gathered input is stored whole.
+        DTensor = "dtensor",
+    }
+}
+
+choice! {
+    /// How tensor parallelism divides embedding, output projection and loss.
+    VocabularyStyle, "vocabulary style" {
+        /// All three by vocabulary.
+        Parallel = "parallel",
+        /// Embedding and output projection, whose logits are gathered (Hugging Face).
+        Gathered = "gathered",
+    }
+}
+
+choice! {
+    /// What the vocabulary is padded to.
+    VocabularyPadding, "vocabulary padding" {
+        /// A multiple of 128 x tp (Megatron-LM's `--make-vocab-size-divisible-by`).
+        Megatron = "megatron",
+        /// A multiple of 64 that tp divides (`DEFAULT_VOCAB_PADDING_SIZE` of vLLM and SGLang).
+        Vllm = "vllm",
+        /// No more than tp needs.
+        Even = "even",
+    }
+}
+
+choice! {
+    /// A small call around the optimizer that everybody waits for.
+    SmallCall, "small call" {
+        /// Counts of tokens that gradients are divided by.
+        Tokens = "tokens",
+        /// Whether a gradient overflowed.
+        Overflow = "overflow",
+        /// The same as a byte (DeepSpeed).
+        OverflowByte = "overflow_byte",
+        /// The gradient norm.
+        Norm = "norm",
+        /// Whether all were updated, and the norm for the log.
+        Status = "status",
+        /// The mean loss for the log.
+        Loss = "loss",
+    }
+}
+
+choice! {
+    /// How tokens reach their experts while a model serves.
+    ServingDispatcher, "dispatcher" {
+        /// all_to_all_v there and back.
+        AllToAll = "all_to_all",
+        /// Every rank gathers the tokens of all replicas, and results are reduce-scattered.
+        AllGather = "all_gather",
+        /// Every rank of tp has all tokens already, and results are all-reduced.
+        AllReduce = "all_reduce",
+    }
+}
+
+impl SmallCall {
+    /// Those of Megatron-LM's training loop with all that it may do.
+    pub const DEFAULT: [SmallCall; 5] =
+        [SmallCall::Tokens, SmallCall::Overflow, SmallCall::Norm, SmallCall::Status, SmallCall::Loss];
+}
+
+impl VocabularyPadding {
+    /// Words of a vocabulary with its padding, so that each of `ranks` has an equal share.
+    pub fn padded(self, words: u64, ranks: u64) -> u64 {
+        match self {
+            VocabularyPadding::Megatron => words.next_multiple_of(128 * ranks),
+            VocabularyPadding::Vllm => words.next_multiple_of(64).next_multiple_of(ranks),
+            VocabularyPadding::Even => words.next_multiple_of(ranks),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vocabulary_is_padded_as_each_framework_does() {
+        // GPT-2's 50,257 words on tp 1 and tp 8.
+        for (padding, one, eight) in [
+            (VocabularyPadding::Megatron, 50_304, 51_200),
+            (VocabularyPadding::Vllm, 50_304, 50_304),
+            (VocabularyPadding::Even, 50_257, 50_264),
+        ] {
+            assert_eq!([padding.padded(50_257, 1), padding.padded(50_257, 8)], [one, eight], "{padding}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Traffic of data parallelism as frameworks send it: known answers, and choices that a style has no use for.
+
+use super::tests::{data_ops, wire_on, with_step};
+use crate::layout::Axis;
+use crate::workload::Op;
+use crate::workload::step::TrainingStep;
+use commgauge_base::collective::Collective;
+
+#[test]
+fn deepspeed_sends_for_llama_3_8b_what_it_was_seen_to_send() {
+    // dp 64, 8 micro-batches, bfloat16: 269 GB with zero2, in buckets of 500e6 parameters at most.
+    let training = "micro_batches = 8\nframework = 'deepspeed'\ndata_style = 'zero2'";
+    with_step("llama-3-8b", "dp=64", training, 64, |step| {
+        assert_eq!((wire_on(step, 0, Axis::Dp) / 1e9).round(), 269.0);
+        let ops = data_ops(step, 0);
+        let sent = |collective| ops.iter().filter(move |op| op.collective == collective);
+        assert!(
+            sent(Collective::AllReduce).all(|op| op.bytes_total.0 <= 2 * 525_336_576),
+            "the head alone passes the limit"
+        );
+        assert_eq!(sent(Collective::ReduceScatter).count(), 0);
+        let gathered: Vec<_> = sent(Collective::AllGather).map(|op| op.bytes_total.0).collect();
+        assert_eq!(gathered, [2 * 8_030_261_248]);
+    })
+    .unwrap();
+}
+
+/// Collective, calls in a step and bytes of the ops on an axis.
+fn calls(step: &TrainingStep, axis: Axis) -> Vec<(Collective, u64, u64)> {
+    let count = |op: &Op| op.when.count_per_step(step.micro_batches).unwrap();
+    data_ops(step, 0)
+        .iter()
+        .filter(|op| op.axis == axis)
+        .map(|op| (op.collective, count(op), op.bytes_total.0))
+        .collect()
+}
+
+#[test]
+fn pytorch_gathers_its_root_once_and_torchtitan_the_head_once() {
+    use Collective::{AllGather, ReduceScatter};
+    // Llama 3 8B: 218,112,000 parameters of a layer, 128,256 x 4096 of the embedding and of the head.
+    let (layer, words) = (218_112_000, 128_256 * 4096);
+    let of = |framework: &str| {
+        let training = format!("micro_batches = 2\nframework = '{framework}'\nparameter_element_type = 'bf16'");
+        with_step("llama-3-8b", "dp=4", &training, 4, |step| calls(step, Axis::Dp)).unwrap()
+    };
+    let layers = [(AllGather, 64, 2 * layer), (AllGather, 64, 2 * layer), (ReduceScatter, 64, 4 * layer)];
+    let root = 2 * words + 4096;
+    let pytorch = [&layers[..], &[(AllGather, 2, 2 * root), (ReduceScatter, 2, 4 * root)]].concat();
+    assert_eq!(of("fsdp1"), pytorch);
+    assert_eq!(of("fsdp2"), pytorch);
+    let head = words + 4096;
+    let ends = [
+        (AllGather, 2, 2 * words),
+        (AllGather, 2, 2 * words),
+        (ReduceScatter, 2, 4 * words),
+        (AllGather, 2, 2 * head),
+        (ReduceScatter, 2, 4 * head),
+    ];
+    assert_eq!(of("torchtitan"), [&layers[..], &ends].concat());
+}
+
+#[test]
+fn pytorch_reduces_replicas_of_shards_in_every_micro_batch() {
+    let of = |replicas: &str| {
+        let training = format!("micro_batches = 8\ndata_style = 'hsdp'\nreplicas_of_shards = 2\n{replicas}");
+        with_step("llama-3-8b", "dp=8", &training, 8, |step| wire_on(step, 0, Axis::DpReplicate)).unwrap()
+    };
+    let (once, every) = (of(""), of("replica_reduction = 'micro_batch'"));
+    assert_eq!(every, 8.0 * once);
+    assert_eq!(of("framework = 'fsdp2'"), every);
+}
+
+#[test]
+fn choices_that_change_nothing_with_a_style_are_refused() {
+    for (choice, expected) in [
+        ("unit_rule = 'root_kept'", "unit_rule = root_kept changes nothing with data_style ddp; accepted: with zero3"),
+        ("gradient_reduction = 'all_reduce'", "gradient_reduction = all_reduce changes nothing with data_style ddp"),
+        ("replica_reduction = 'micro_batch'", "replica_reduction = micro_batch changes nothing with data_style ddp"),
+    ] {
+        let training = format!("micro_batches = 8\n{choice}");
+        let message = with_step("llama-3-8b", "dp=8", &training, 8, |_| ()).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+}
