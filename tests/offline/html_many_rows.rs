@@ -65,7 +65,8 @@ fn a_page_of_10_000_rows_is_small_and_can_be_searched_and_sorted_soon() {
     }
     let page = std::fs::read_to_string(at.join("page.html")).expect("the page");
     let begins = "world/all_reduce/";
-    let sizes = page.split(begins).skip(1).map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
+    let sizes =
+        page.split(begins).skip(1).map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
     let sizes: HashSet<&str> = sizes.collect();
     for row in 0..ROWS {
         let size = ((1 << 20) + 1024 * row).to_string();

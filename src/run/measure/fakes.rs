@@ -216,6 +216,10 @@ impl Call for FakeCall<'_> {
         self.marks.clear();
         self.marks.reserve(marks * self.clocks.len());
     }
+    fn clock_error_nanoseconds(&self) -> u64 {
+        self.clock_error
+    }
+
     fn mark(&mut self) {
         self.marks.extend_from_slice(&self.clocks);
         self.clocks.iter_mut().for_each(|clock| *clock += self.mark_cost);

@@ -67,6 +67,7 @@ fn formats_come_from_the_flags_of_the_commands() {
 
 #[test]
 fn tables_keep_to_their_width_with_a_line_for_each_name() {
+    commgauge_base::checkout::enter_checkout();
     for kind in Kind::value_variants() {
         let document = listed(Some(*kind));
         for width in [80, 140] {

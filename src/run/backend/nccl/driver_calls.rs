@@ -24,7 +24,7 @@ macro_rules! functions {
         ///
         /// # Safety
         /// As the driver's documentation has it; the driver was found ([`super::driver::start`]).
-        #[allow(non_snake_case, reason = "the driver's names")]
+        #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's names and arguments")]
         #[inline]
         pub(super) unsafe fn $name($($argument: $kind),*) -> Code {
             static FOUND: OnceLock<Option<unsafe extern "C" fn($($kind),*) -> Code>> = OnceLock::new();

@@ -107,14 +107,15 @@ fn find_choice<'a>(
     owners: &mut HashMap<&'a str, usize>,
     tried: &mut HashSet<&'a str>,
 ) -> bool {
+    // What nobody has comes first, so that ranks keep the order of their devices where they can.
+    if let Some(free) = choices[rank].iter().find(|choice| !owners.contains_key(choice.as_str())) {
+        owners.insert(free, rank);
+        return true;
+    }
     choices[rank].iter().any(|choice| {
-        if !tried.insert(choice) {
-            return false;
-        }
-        let is_free = match owners.get(choice.as_str()).copied() {
-            None => true,
-            Some(owner) => find_choice(choices, owner, owners, tried),
-        };
+        let gives_way = |owner: usize, owners: &mut _, tried: &mut _| find_choice(choices, owner, owners, tried);
+        let is_free = tried.insert(choice)
+            && owners.get(choice.as_str()).copied().is_some_and(|owner| gives_way(owner, owners, tried));
         if is_free {
             owners.insert(choice, rank);
         }
