@@ -63,7 +63,7 @@ fn a_rank_that_holds_the_others_up_is_named_and_the_launch_ends() {
     let _alone = alone();
     for (kind, state, code) in FAULTS {
         let record = folder.path().join(format!("{kind}.jsonl"));
-        let trial = trial(sweep(&record, &format!("2:{kind}:40")), &record, code == 6);
+        let trial = trial(sweep(&record, &format!("2:{kind}:80")), &record, code == 6);
         check(kind, 2, state, code, &trial);
     }
 }
@@ -133,7 +133,7 @@ fn a_rank_that_spins_outside_of_the_call_is_told_from_one_that_spins_inside_by_s
     let _alone = alone();
     for (kind, state, suspects) in [("loop", "never_entered", "2"), ("loop-inside", "entered_not_finished", "")] {
         let record = folder.path().join(format!("{kind}.jsonl"));
-        let trial = trial(sweep(&record, &format!("2:{kind}:40")), &record, false);
+        let trial = trial(sweep(&record, &format!("2:{kind}:80")), &record, false);
         let hang = trial.hang();
         assert_eq!((trial.code, &hang["suspects"]), (Some(5), &suspects.into()), "{kind}: {hang}");
         let of_state = hang["ranks"].as_array().unwrap().iter().find(|of| of["state"] == state);
@@ -163,7 +163,7 @@ fn the_stack_of_a_rank_is_in_report_record_and_output_whatever_tool_shows_it() {
     std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
     let record = record_in(&folder);
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
-    let mut command = sweep(&record, "2:loop:40");
+    let mut command = sweep(&record, "2:loop:80");
     command.env("PATH", path);
     let _alone = alone();
     let trial = trial(command, &record, false);
@@ -267,7 +267,7 @@ fn trials_of_a_stopped_leaf_of_a_tree() {
         let mut gone = Vec::new();
         for index in 0..trials {
             let record = folder.path().join(format!("{collective}-{index}.jsonl"));
-            let trial = trial(sweep_of(collective, &record, "3:stop:40"), &record, false);
+            let trial = trial(sweep_of(collective, &record, "3:stop:80"), &record, false);
             let hang = trial.hang();
             assert_eq!(
                 (trial.code, &hang["suspects"]),
@@ -297,7 +297,7 @@ fn twenty_trials_of_each_fault() {
         for index in 0..trials {
             let record = folder.path().join(format!("{kind}-{index}.jsonl"));
             let rank = index % 4;
-            let trial = trial(sweep(&record, &format!("{rank}:{kind}:40")), &record, code == 6);
+            let trial = trial(sweep(&record, &format!("{rank}:{kind}:80")), &record, code == 6);
             check(&format!("{kind} {index}"), rank, state, code, &trial);
             assert!(trial.gone_seconds < 8.0 && trial.report_seconds < 8.0, "{kind} {index}: {trial:?}");
             eprintln!("{FAMILY}: {kind} {index}: gone after {:.2} s", trial.gone_seconds);

@@ -83,8 +83,8 @@ pub fn learn(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> Res
         refuse_unhealthy(loaded, &troubles)?;
         for case in cases.iter().filter(|case| case.facts.group_size > 1) {
             let (kind, is_rate, values) = values(case);
-            if let (Some(why), false) = (case.shortfalls.first(), is_skipped(case)) {
-                let run = loaded.path.shown();
+            if !case.shortfalls.is_empty() && !is_skipped(case) {
+                let (why, run) = (case.shortfalls.join("; "), loaded.path.shown());
                 excluded.entry(kind).or_insert_with(|| format!("{}: {why} (in {run})", case.facts.name));
                 continue;
             }

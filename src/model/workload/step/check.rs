@@ -25,12 +25,32 @@ pub(super) fn training(step: &TrainingStep, place: &Place) -> Result<()> {
     }
     super::check_context::check(step)?;
     super::check_data::check(step)?;
-    let heads_and_sequence = tensor(step).and_then(|()| sequence_parallel(step));
+    let heads_and_sequence = framework(step).and_then(|()| tensor(step)).and_then(|()| sequence_parallel(step));
     heads_and_sequence.map_err(|(place, problem)| place.wrong(problem))
 }
 
 /// A problem, and where what causes it was written.
 type Misplaced<'a> = std::result::Result<(), (&'a Place, String)>;
+
+/// Checks that a framework has the axes of the layout.
+fn framework<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
+    let (training, degrees) = (step.training, &step.layout.degrees);
+    let Some(choices) = training.framework.as_ref().filter(|choices| choices.framework.divides_data_alone()) else {
+        return Ok(());
+    };
+    let axes = [("tp", degrees.tp), ("cp", degrees.cp), ("pp", degrees.pp), ("ep", degrees.ep)];
+    match axes.into_iter().find(|(_, degree)| *degree > 1) {
+        None => Ok(()),
+        Some((axis, degree)) => Err((
+            &training.place,
+            format!(
+                "framework = {} divides data alone, found {axis} {degree}; accepted: {axis} 1, or another framework, such as fsdp2 or \
+                 megatron",
+                choices.framework
+            ),
+        )),
+    }
+}
 
 /// Checks the division of linears.
 fn tensor<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {

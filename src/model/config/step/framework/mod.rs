@@ -82,6 +82,11 @@ impl Framework {
         }
     }
 
+    /// Whether it divides data alone: the calls of another axis would be those of some other program.
+    pub fn divides_data_alone(self) -> bool {
+        matches!(self, Framework::Ddp | Framework::Fsdp1)
+    }
+
     /// The version that its defaults were read in.
     pub fn version(self) -> &'static str {
         self.facts().version

@@ -170,7 +170,7 @@ pub(super) const FSDP2: Facts = Facts {
 };
 
 pub(super) const TORCHTITAN: Facts = Facts {
-    version: "0.2",
+    version: "by PyTorch 2.15; its own files were not checked",
     defaults: &[
         Default::new("data_style", "fsdp", "torchtitan/config/job_config.py data_parallel_shard_degree"),
         Default::new("unit_rule", "ends_apart", "torchtitan/models/llama3/infra/parallelize.py apply_fsdp"),
