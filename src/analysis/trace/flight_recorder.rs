@@ -3,7 +3,7 @@
 
 use super::call::{CallKind, Elements, Named, element_of_torch, named};
 use super::pickle;
-use super::trace_file::{FileCall, FileGroup, FileTrace, listed_ranks};
+use super::trace_file::{FileCall, FileTrace, TracedGroup, listed_ranks};
 use commgauge_base::collective::Collective;
 use commgauge_base::units::{Bytes, Seconds};
 use serde::Deserialize;
@@ -36,8 +36,6 @@ struct Entry {
     output_sizes: Vec<Vec<u64>>,
     #[serde(default)]
     output_dtypes: Vec<String>,
-    #[serde(default)]
-    time_created_ns: u64,
     #[serde(default)]
     duration_ms: Option<f64>,
 }
@@ -91,14 +89,13 @@ fn calls_of(dump: Dump) -> FileTrace {
         let name = entry.process_group.0.clone();
         let ranks = dump.pg_config.get(&name).and_then(|config| listed_ranks(&config.ranks));
         let size = ranks.as_ref().map(|ranks| ranks.len() as u32).or(size_by_shapes(kind, elements));
-        let group = file.group(FileGroup { name, size, ranks });
+        let group = file.group(TracedGroup { name, size, ranks });
         file.calls.push(FileCall {
             rank: None,
             kind,
             element,
             bytes_total,
             group,
-            begin: (entry.time_created_ns > 0).then_some(Seconds(entry.time_created_ns as f64 / 1e9)),
             duration: entry.duration_ms.map(|milliseconds| Seconds(milliseconds / 1e3)),
         });
     }
@@ -133,8 +130,8 @@ mod tests {
             {"record_id": 6, "process_group": ["7", "tp"], "profiling_name": "nccl:fancy"}]}"#;
         let file = read_json(text.as_bytes()).unwrap();
         let call = &file.calls[0];
-        assert_eq!((call.bytes_total.0, call.duration, call.begin), (4096, Some(Seconds(0.0005)), Some(Seconds(2.0))));
-        assert_eq!(file.groups, [FileGroup { name: "7".into(), size: Some(2), ranks: Some(vec![2, 3]) }]);
+        assert_eq!((call.bytes_total.0, call.duration), (4096, Some(Seconds(0.0005))));
+        assert_eq!(file.groups, [TracedGroup { name: "7".into(), size: Some(2), ranks: Some(vec![2, 3]) }]);
         assert!(file.notes[0].contains("its first 5 calls"), "{:?}", file.notes);
         assert_eq!(file.unknown.get("nccl:fancy"), Some(&1));
     }

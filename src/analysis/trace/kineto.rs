@@ -5,7 +5,7 @@
 //! one, as a trace of a real job is larger than memory; where a file is cut off, what came before counts.
 
 use super::call::{CallKind, Elements, Named, element_of_torch, named};
-use super::trace_file::{FileCall, FileGroup, FileTrace, listed_ranks};
+use super::trace_file::{FileCall, FileTrace, TracedGroup, listed_ranks};
 use commgauge_base::collective::Collective;
 use commgauge_base::units::Seconds;
 use serde::Deserialize;
@@ -43,8 +43,6 @@ struct Event {
     #[serde(default)]
     name: String,
     #[serde(default)]
-    ts: Option<f64>,
-    #[serde(default)]
     dur: Option<f64>,
     #[serde(default)]
     args: Arguments,
@@ -79,7 +77,6 @@ struct Arguments {
 #[derive(Default)]
 struct Reading {
     info: DistributedInfo,
-    host: Option<String>,
     file: FileTrace,
     /// Calls by the external id of their host event.
     by_external_id: HashMap<u64, usize>,
@@ -140,7 +137,7 @@ impl Reading {
             self.file.skip_unknown(&format!("{name} of {}", args.element.as_deref().unwrap_or("no type")));
             return None;
         };
-        let group = self.file.group(FileGroup {
+        let group = self.file.group(TracedGroup {
             name: args.group_name.clone().unwrap_or_default(),
             size: args.group_size,
             ranks: args.group_ranks.as_deref().and_then(listed_ranks),
@@ -152,7 +149,6 @@ impl Reading {
             element: (!is_barrier).then_some(element),
             bytes_total,
             group,
-            begin: event.ts.map(|microseconds| Seconds(microseconds / 1e6)),
             duration: duration.map(|microseconds| Seconds(microseconds / 1e6)),
         })
     }
@@ -169,7 +165,7 @@ impl Reading {
             self.file.skip_unknown(&format!("{} without a type", event.name));
             return;
         }
-        let group = self.file.group(FileGroup { name: String::new(), size: None, ranks: None });
+        let group = self.file.group(TracedGroup { name: String::new(), size: None, ranks: None });
         let bytes = element.map_or(0, |element| elements.saturating_mul(element.size()));
         self.file.calls.push(FileCall {
             rank: None,
@@ -177,7 +173,6 @@ impl Reading {
             element,
             bytes_total: commgauge_base::units::Bytes(bytes),
             group,
-            begin: event.ts.map(|microseconds| Seconds(microseconds / 1e6)),
             duration: event.dur.map(|microseconds| Seconds(microseconds / 1e6)),
         });
     }
@@ -202,7 +197,6 @@ impl Reading {
                     let call = &mut self.file.calls[at];
                     let before = call.duration.map_or(0.0, |seconds| seconds.0);
                     call.duration = Some(Seconds(before + duration / 1e6));
-                    call.begin = event.ts.map(|microseconds| Seconds(microseconds / 1e6));
                 }
                 None => {
                     let call = self.described_call(&event, Some(duration));
@@ -211,7 +205,7 @@ impl Reading {
             }
         }
         let mut file = self.file;
-        (file.rank, file.world, file.host) = (self.info.rank, self.info.world_size, self.host);
+        (file.rank, file.world) = (self.info.rank, self.info.world_size);
         file.steps = (!self.steps.is_empty()).then_some(self.steps.len() as u64);
         for group in &mut file.groups {
             let mut configured = self.info.pg_config.iter().filter(|config| config.pg_name == group.name);
@@ -251,7 +245,6 @@ impl<'de> Visitor<'de> for Whole<'_> {
             match key.as_str() {
                 "traceEvents" => map.next_value_seed(Events(self.0))?,
                 "distributedInfo" => self.0.info = map.next_value()?,
-                "host_name" => self.0.host = map.next_value()?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -306,9 +299,9 @@ mod tests {
     fn a_call_is_counted_once_and_takes_as_long_as_its_kernel() {
         let file = read(GPU.as_bytes());
         let [call] = &file.calls[..] else { panic!("{file:?}") };
-        assert_eq!((call.bytes_total.0, call.duration, call.begin), (2048, Some(Seconds(40e-6)), Some(Seconds(5e-6))));
+        assert_eq!((call.bytes_total.0, call.duration), (2048, Some(Seconds(40e-6))));
         assert_eq!(file.groups[0].ranks, Some(vec![0, 1]));
-        assert_eq!((file.rank, file.world, file.steps, file.host.as_deref()), (Some(1), Some(4), Some(1), Some("n1")));
+        assert_eq!((file.rank, file.world, file.steps), (Some(1), Some(4), Some(1)));
         assert!(file.notes.is_empty() && file.unknown.is_empty(), "{file:?}");
     }
 

@@ -21,6 +21,6 @@ pub use call::CallKind;
 pub use compare::{Compared, Difference, ExpectedOp, ExpectedStep, OneSide, compare};
 pub use late::{LateRank, late_ranks};
 pub use places::{GroupPlace, TracedPlaces};
-pub use read::{Trace, TracedCall, TracedGroup, read_traces};
+pub use read::{Trace, TracedCall, read_traces};
 pub use summary::{CountedCall, counted_calls};
-pub use trace_file::TraceFormat;
+pub use trace_file::{TraceFormat, TracedGroup};

@@ -4,7 +4,7 @@
 //! it was made, that share an identifier over all processes.
 
 use super::call::{CallKind, Elements, Named, element_of_nccl, named};
-use super::trace_file::{FileCall, FileGroup, FileTrace};
+use super::trace_file::{FileCall, FileTrace, TracedGroup};
 use commgauge_base::collective::Collective;
 use std::collections::BTreeMap;
 
@@ -106,7 +106,8 @@ fn call(
     let communicator = Communicator { process: process(prefix)?, address: field(line, "comm")?.to_owned() };
     let rank = *world.get(&communicator.process)?;
     let facts = made.get(&communicator)?;
-    let group = file.group(FileGroup { name: facts.id.clone(), size: Some(size), ranks: members(facts, made, world) });
+    let group =
+        file.group(TracedGroup { name: facts.id.clone(), size: Some(size), ranks: members(facts, made, world) });
     // The count is that of one rank's block, where there are blocks (collectives.cc).
     let whole = count.checked_mul(u64::from(size))?;
     let elements = match kind {
@@ -117,7 +118,7 @@ fn call(
         _ => Elements { sent: count, received: count },
     };
     let bytes_total = elements.bytes_total(kind, element)?;
-    Some(FileCall { rank: Some(rank), kind, element: Some(element), bytes_total, group, begin: None, duration: None })
+    Some(FileCall { rank: Some(rank), kind, element: Some(element), bytes_total, group, duration: None })
 }
 
 /// The world ranks of a communicator in its order, where the log has all of them.

@@ -1,6 +1,7 @@
 //! Which axis of a layout the groups of a trace are, by their ranks.
 
-use super::read::{Trace, TracedGroup};
+use super::read::Trace;
+use super::trace_file::TracedGroup;
 use commgauge_model::layout::{Axis, Layout};
 use std::collections::HashMap;
 

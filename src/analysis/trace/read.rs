@@ -2,7 +2,7 @@
 
 use super::call::CallKind;
 use super::skipped::Skipped;
-use super::trace_file::{FileGroup, FileTrace, TraceFormat};
+use super::trace_file::{FileTrace, TraceFormat, TracedGroup};
 use super::{flight_recorder, kineto, nccl_log};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
@@ -30,21 +30,8 @@ pub struct TracedCall {
     pub bytes_total: Bytes,
     /// Index in the trace's groups.
     pub group: usize,
-    /// On the clock of the rank's host; clocks of hosts differ.
-    pub begin: Option<Seconds>,
     /// From the first to the last moment of the call on this rank, waiting for others included.
     pub duration: Option<Seconds>,
-}
-
-/// A group of ranks that called something.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TracedGroup {
-    /// As the job names it.
-    pub name: String,
-    /// World ranks in the order of the group, where the trace says them.
-    pub ranks: Option<Vec<u32>>,
-    /// Number of ranks, where it is known.
-    pub size: Option<u32>,
 }
 
 /// What several files of a job say.
@@ -120,12 +107,12 @@ impl Trace {
         self.calls.extend(file.calls.into_iter().filter_map(|call| {
             let (rank, group) = (call.rank?, groups[call.group]);
             let (kind, element, bytes_total) = (call.kind, call.element, call.bytes_total);
-            Some(TracedCall { rank, kind, element, bytes_total, group, begin: call.begin, duration: call.duration })
+            Some(TracedCall { rank, kind, element, bytes_total, group, duration: call.duration })
         }));
     }
 
     /// Groups of the same ranks are one, whatever each rank calls it; without ranks those of the same name are.
-    fn group(&mut self, group: FileGroup) -> usize {
+    fn group(&mut self, group: TracedGroup) -> usize {
         let is_same = |known: &TracedGroup| match (&known.ranks, &group.ranks) {
             (Some(known), Some(ranks)) => known == ranks,
             (None, None) => known.name == group.name,
@@ -134,7 +121,7 @@ impl Trace {
         match self.groups.iter().position(is_same) {
             Some(at) => at,
             None => {
-                self.groups.push(TracedGroup { name: group.name, ranks: group.ranks, size: group.size });
+                self.groups.push(group);
                 self.groups.len() - 1
             }
         }

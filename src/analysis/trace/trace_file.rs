@@ -37,18 +37,18 @@ pub(super) struct FileCall {
     pub bytes_total: Bytes,
     /// Index in the file's groups.
     pub group: usize,
-    /// On the clock of the rank's host.
-    pub begin: Option<Seconds>,
     pub duration: Option<Seconds>,
 }
 
-/// A group of ranks as a file knows it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct FileGroup {
+/// A group of ranks that called something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TracedGroup {
+    /// As the job names it.
     pub name: String,
-    pub size: Option<u32>,
-    /// World ranks in the group's order, where the file says them.
+    /// World ranks in the order of the group, where the trace says them.
     pub ranks: Option<Vec<u32>>,
+    /// Number of ranks, where it is known.
+    pub size: Option<u32>,
 }
 
 /// What a file held.
@@ -56,8 +56,7 @@ pub(super) struct FileGroup {
 pub(super) struct FileTrace {
     pub rank: Option<u32>,
     pub world: Option<u32>,
-    pub host: Option<String>,
-    pub groups: Vec<FileGroup>,
+    pub groups: Vec<TracedGroup>,
     pub calls: Vec<FileCall>,
     /// Steps that the job marked.
     pub steps: Option<u64>,
@@ -69,7 +68,7 @@ pub(super) struct FileTrace {
 
 impl FileTrace {
     /// The index of a group, which is added where it is new. Of one without ranks only some calls say how large it is.
-    pub(super) fn group(&mut self, group: FileGroup) -> usize {
+    pub(super) fn group(&mut self, group: TracedGroup) -> usize {
         match self.groups.iter().position(|known| known.name == group.name && known.ranks == group.ranks) {
             Some(at) => {
                 self.groups[at].size = self.groups[at].size.or(group.size);

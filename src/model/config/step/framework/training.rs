@@ -18,6 +18,24 @@ const TENSOR: &[&str] = &["sequence_parallel", "overlap_tensor", "tensor_style",
 const FSDP_STYLES: Limit = Limit { key: "data_style", accepted: &["fsdp", "hsdp"] };
 const HSDP: &[&str] = &["hsdp"];
 
+/// FSDP2 gathers again for each micro-batch.
+const RESHARDED: Default = Default::new(
+    "reshard_after_backward",
+    "true",
+    "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py reshard_after_backward",
+);
+/// And adds up the gradients of replicas in each.
+const REPLICAS_EACH_TIME: Default = Default::new(
+    "replica_reduction",
+    "micro_batch",
+    "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py all_reduce_grads",
+)
+.only_with("data_style", HSDP);
+/// The vocabulary is divided as it is.
+const NO_PADDING: Default = Default::new("vocabulary_padding", "even", "no padding of its own");
+/// The caller makes what there is.
+const NO_SMALL_CALLS: Default = Default::new("small_calls", "none", "clipping and logging are the caller's");
+
 pub(super) const MEGATRON: Facts = Facts {
     version: "core 0.20",
     defaults: &[
@@ -87,7 +105,7 @@ pub(super) const DEEPSPEED: Facts = Facts {
             "runtime/engine.py communication_data_type, with bf16 enabled",
         ),
         Default::new("parameter_element_type", "bfloat16", "runtime/zero/stage_1_and_2.py bit16_groups_flat"),
-        Default::new("vocabulary_padding", "even", "no padding of its own"),
+        NO_PADDING,
         Default::new(
             "small_calls",
             "overflow_byte,norm",
@@ -119,8 +137,8 @@ pub(super) const FSDP1: Facts = Facts {
             .only_with("data_style", HSDP),
         Default::new("gradient_element_type", "float32", "torch/distributed/fsdp/api.py MixedPrecision, none"),
         Default::new("parameter_element_type", "float32", "torch/distributed/fsdp/api.py MixedPrecision, none"),
-        Default::new("vocabulary_padding", "even", "no padding of its own"),
-        Default::new("small_calls", "none", "clipping and logging are the caller's"),
+        NO_PADDING,
+        NO_SMALL_CALLS,
     ],
     limits: &[FSDP_STYLES],
     unused: &[BUCKETS, MEGATRON_ONLY, DISPATCH, CONTEXT, PIPELINE, TENSOR],
@@ -135,17 +153,8 @@ pub(super) const FSDP2: Facts = Facts {
             "root_kept",
             "torch/distributed/fsdp/_fully_shard/_fsdp_state.py _lazy_init, auto_reshard_after_forward",
         ),
-        Default::new(
-            "reshard_after_backward",
-            "true",
-            "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py reshard_after_backward",
-        ),
-        Default::new(
-            "replica_reduction",
-            "micro_batch",
-            "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py all_reduce_grads",
-        )
-        .only_with("data_style", HSDP),
+        RESHARDED,
+        REPLICAS_EACH_TIME,
         Default::new(
             "gradient_element_type",
             "float32",
@@ -162,8 +171,8 @@ pub(super) const FSDP2: Facts = Facts {
             "pytorch",
             "torch/distributed/tensor/experimental/_context_parallel/_attention.py rotate_method",
         ),
-        Default::new("vocabulary_padding", "even", "no padding of its own"),
-        Default::new("small_calls", "none", "clipping and logging are the caller's"),
+        NO_PADDING,
+        NO_SMALL_CALLS,
     ],
     limits: &[FSDP_STYLES, Limit { key: "tensor_style", accepted: &["dtensor"] }],
     unused: &[BUCKETS, MEGATRON_ONLY, DISPATCH],
@@ -174,23 +183,14 @@ pub(super) const TORCHTITAN: Facts = Facts {
     defaults: &[
         Default::new("data_style", "fsdp", "torchtitan/config/job_config.py data_parallel_shard_degree"),
         Default::new("unit_rule", "ends_apart", "torchtitan/models/llama3/infra/parallelize.py apply_fsdp"),
-        Default::new(
-            "reshard_after_backward",
-            "true",
-            "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py reshard_after_backward",
-        ),
-        Default::new(
-            "replica_reduction",
-            "micro_batch",
-            "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py all_reduce_grads",
-        )
-        .only_with("data_style", HSDP),
+        RESHARDED,
+        REPLICAS_EACH_TIME,
         Default::new("gradient_element_type", "float32", "torchtitan/config/job_config.py mixed_precision_reduce"),
         Default::new("parameter_element_type", "bfloat16", "torchtitan/config/job_config.py mixed_precision_param"),
         Default::new("sequence_parallel", "true", "torchtitan/models/llama3/infra/parallelize.py apply_tp"),
         Default::new("tensor_style", "dtensor", "torchtitan/models/llama3/infra/parallelize.py apply_tp"),
         Default::new("context_style", "pytorch", "torchtitan/config/job_config.py context_parallel_rotate_method"),
-        Default::new("vocabulary_padding", "even", "no padding of its own"),
+        NO_PADDING,
         Default::new(
             "small_calls",
             "norm,loss",
@@ -211,19 +211,14 @@ pub(super) const HUGGING_FACE: Facts = Facts {
             .only_with("data_style", &["fsdp", "hsdp"]),
         Default::new("reshard_after_backward", "true", "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py")
             .only_with("data_style", &["fsdp", "hsdp"]),
-        Default::new(
-            "replica_reduction",
-            "micro_batch",
-            "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py all_reduce_grads",
-        )
-        .only_with("data_style", HSDP),
+        REPLICAS_EACH_TIME,
         Default::new("tensor_style", "dtensor", "transformers/models/llama/configuration_llama.py base_model_tp_plan"),
         Default::new(
             "vocabulary_style",
             "gathered",
             "transformers/models/llama/modeling_llama.py _tp_plan lm_head colwise_gather_output, distributed/mixin.py embed_tokens",
         ),
-        Default::new("vocabulary_padding", "even", "no padding of its own"),
+        NO_PADDING,
         Default::new("small_calls", "norm", "transformers/training_args.py max_grad_norm"),
     ],
     limits: &[
@@ -243,8 +238,8 @@ pub(super) const DDP: Facts = Facts {
             "float32",
             "torch/nn/parallel/distributed.py, the type of the parameters",
         ),
-        Default::new("vocabulary_padding", "even", "no padding of its own"),
-        Default::new("small_calls", "none", "clipping and logging are the caller's"),
+        NO_PADDING,
+        NO_SMALL_CALLS,
     ],
     limits: &[Limit { key: "data_style", accepted: &["ddp"] }],
     unused: &[
