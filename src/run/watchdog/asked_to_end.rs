@@ -1,7 +1,8 @@
 //! Whether a rank was asked to end before it was killed: a launcher that ends the others after a death asks them first.
 //!
 //! What the rank itself could say of it comes too late where it finds no processor, so it is kept where the system shows it of a
-//! process that is dying as well: until it is handled the signal is pending, and after that it is ignored.
+//! process that is dying as well: until it is handled the signal is pending, in its handler it is blocked, and after that it is
+//! ignored.
 
 use signal_hook::consts::SIGTERM;
 
@@ -22,9 +23,10 @@ pub fn keep_mark_when_asked_to_end() -> std::io::Result<()> {
     unsafe { signal_hook::low_level::register(SIGTERM, ignore_further_ones) }.map(drop)
 }
 
-/// Whether a process was asked to end, from its `/proc/PID/status` (proc_pid_status(5)).
+/// Whether a process was asked to end, from its `/proc/PID/status` (proc_pid_status(5)), which shows its main thread: the one that
+/// the system prefers for a signal, and which blocks none itself.
 pub(super) fn was_asked_to_end(status: &str) -> bool {
-    ["SigPnd:", "ShdPnd:", "SigIgn:"].iter().any(|mask| signals(status, mask) & TERM != 0)
+    ["SigPnd:", "ShdPnd:", "SigBlk:", "SigIgn:"].iter().any(|mask| signals(status, mask) & TERM != 0)
 }
 
 /// A mask of signals by its name; no signal where it is missing.
@@ -39,11 +41,14 @@ mod tests {
 
     #[test]
     fn a_signal_that_waits_or_was_handled_shows_in_the_masks_of_a_process() {
-        let none = "Name:\ta\nSigQ:\t5/1\nSigPnd:\t0000000000000100\nShdPnd:\t0\nSigBlk:\t4000\nSigIgn:\t1000\nSigCgt:\t4000\n";
+        let none = "Name:\ta\nSigQ:\t5/1\nSigPnd:\t0000000000000100\nShdPnd:\t0\nSigBlk:\t2000\nSigIgn:\t1000\nSigCgt:\t4000\n";
         assert!(!was_asked_to_end(none) && !was_asked_to_end(""));
-        for (before, after) in
-            [("SigPnd:\t0000000000000100", "SigPnd:\t4100"), ("ShdPnd:\t0", "ShdPnd:\t4000"), ("1000", "5000")]
-        {
+        for (before, after) in [
+            ("SigPnd:\t0000000000000100", "SigPnd:\t4100"),
+            ("ShdPnd:\t0", "ShdPnd:\t4000"),
+            ("SigBlk:\t2000", "SigBlk:\t6000"),
+            ("SigIgn:\t1000", "SigIgn:\t5000"),
+        ] {
             assert!(was_asked_to_end(&none.replace(before, after)), "{after}");
         }
         assert_eq!(signals(none, "SigPnd:"), 0x100);

@@ -22,20 +22,19 @@ struct Deaths {
 }
 
 impl Deaths {
-    /// `first` is the rank whose closed connection was noticed. A launcher that asks ranks to end asks all of them before it
-    /// kills the first, and waits for those it has killed when it is through: so one that was not asked died by itself, and of
-    /// one that is gone that is known as long as another rank shows how far the launcher is. A launcher that does not ask kills
-    /// all, so that it has not begun where some go on.
-    fn of(first: u32, fates: &[(u32, Fate)], launcher_asks_first: bool) -> Deaths {
-        let any = |wanted: Fate| fates.iter().any(|(_, fate)| *fate == wanted);
+    /// `first` is the rank whose closed connection was noticed; `others_go_on` says that a rank was not being ended after all
+    /// fates had been read. A launcher that asks ranks to end asks all of them before it kills the first, so one that is dying
+    /// and was not asked died by itself. One that is gone shows no longer whether it was asked: only where others go on is it
+    /// known that the launcher has ended nobody. A launcher that does not ask kills all, so that it has not begun where some go
+    /// on.
+    fn of(first: u32, fates: &[(u32, Fate)], others_go_on: bool, launcher_asks_first: bool) -> Deaths {
         let of_fates = fates.iter().filter(|(_, fate)| matches!(fate, Fate::Dying | Fate::Gone)).map(|(rank, _)| *rank);
         let own: Vec<u32> = of_fates.collect();
-        let has_begun = !launcher_asks_first && !any(Fate::Running);
-        if own.is_empty() || has_begun {
+        if own.is_empty() || !launcher_asks_first && !others_go_on {
             return Deaths { own: vec![first], is_unsure: false };
         }
-        let shows_how_far_it_is = any(Fate::Running) || any(Fate::AskedToEnd);
-        let is_unsure = own.len() > 1 && any(Fate::Gone) && !shows_how_far_it_is;
+        let is_any_gone = fates.iter().any(|(_, fate)| *fate == Fate::Gone);
+        let is_unsure = own.len() > 1 && is_any_gone && !others_go_on;
         Deaths { own, is_unsure }
     }
 }
@@ -47,15 +46,23 @@ impl Serving {
             return;
         }
         if self.table.first_death().is_some() {
-            self.fates_now(Some(rank));
-            self.close_rank(rank, now);
+            self.lose_later_rank(rank, now);
             return;
         }
         let fates = self.fates_now(None);
-        let deaths = Deaths::of(rank, &fates, launcher_asks_first());
+        let deaths = Deaths::of(rank, &fates, self.others_go_on(), launcher_asks_first());
         self.launcher_may_have_ended_some = deaths.is_unsure;
         deaths.own.into_iter().for_each(|rank| self.close_rank(rank, now));
         self.close_rank(rank, now);
+    }
+
+    fn lose_later_rank(&mut self, rank: u32, now: Instant) {
+        let is_gone = self.fates_now(Some(rank)).contains(&(rank, Fate::Gone));
+        self.close_rank(rank, now);
+        let has_died = self.table.get_mut(rank).is_some_and(|entry| entry.status == RankStatus::Died);
+        if has_died && is_gone && !self.launcher_may_have_ended_some {
+            self.launcher_may_have_ended_some = !self.others_go_on();
+        }
     }
 
     /// What became of one rank of this host, or of all, noting which were asked to end.
@@ -65,12 +72,18 @@ impl Serving {
         let mut fates: Vec<(u32, Fate)> = open.map(|entry| (entry.rank, process::fate(entry.process))).collect();
         for (rank, fate) in &mut fates {
             let Some(entry) = self.table.get_mut(*rank) else { continue };
-            entry.state.signalled |= *fate == Fate::AskedToEnd;
+            entry.state.signalled |= matches!(fate, Fate::Asked | Fate::AskedAndDying);
             if entry.state.signalled {
-                *fate = Fate::AskedToEnd;
+                *fate = fate.after_request();
             }
         }
         fates
+    }
+
+    /// Whether any rank of this host is not being ended.
+    fn others_go_on(&self) -> bool {
+        let mut open = self.local().filter(|entry| entry.status == RankStatus::Live);
+        open.any(|entry| process::fate(entry.process).goes_on())
     }
 
     fn close_rank(&mut self, rank: u32, now: Instant) {
@@ -99,23 +112,26 @@ impl Serving {
 
 #[cfg(test)]
 mod tests {
-    use super::Fate::{AskedToEnd, Dying, Gone, Running};
+    use super::Fate::{Asked, AskedAndDying, Dying, Gone, Running};
     use super::*;
 
     #[test]
     fn who_died_by_itself_is_told_by_who_was_asked_to_end_and_by_who_goes_on() {
-        for (what, fates, asks_first, own, is_unsure) in [
-            ("others go on", [Running, Gone, Dying, Running], true, vec![1, 2], false),
-            ("the launcher has asked the others", [AskedToEnd, Gone, Dying, AskedToEnd], true, vec![1, 2], false),
-            ("all were killed at once", [Dying, Dying, Dying, Dying], true, vec![0, 1, 2, 3], false),
-            ("nothing is left that tells", [Gone, Gone, Dying, Gone], true, vec![0, 1, 2, 3], true),
-            ("all were asked", [AskedToEnd; 4], true, vec![1], false),
-            ("one that fell out of its connection goes on", [Running; 4], true, vec![1], false),
-            ("one that does not ask has not begun", [Running, Gone, Dying, Running], false, vec![1, 2], false),
-            ("one that does not ask is through", [Gone, Gone, Dying, Dying], false, vec![1], false),
+        for (what, fates, others_go_on, asks_first, own, is_unsure) in [
+            ("others go on", [Running, Gone, Dying, Running], true, true, vec![1, 2], false),
+            ("the launcher has asked the others", [Asked, Gone, Dying, Asked], true, true, vec![1, 2], false),
+            ("it may have ended one that is gone", [Gone, Dying, Dying, AskedAndDying], false, true, vec![0, 1, 2], true),
+            ("it ended the others meanwhile", [Running, Gone, Dying, Asked], false, true, vec![1, 2], true),
+            ("it has ended those that it asked", [AskedAndDying, Dying, Dying, AskedAndDying], false, true, vec![1, 2], false),
+            ("all were killed at once", [Dying, Dying, Dying, Dying], false, true, vec![0, 1, 2, 3], false),
+            ("nothing is left that tells", [Gone, Gone, Dying, Gone], false, true, vec![0, 1, 2, 3], true),
+            ("all were asked", [AskedAndDying; 4], false, true, vec![1], false),
+            ("one that fell out of its connection goes on", [Running; 4], true, true, vec![1], false),
+            ("one that does not ask has not begun", [Running, Gone, Dying, Running], true, false, vec![1, 2], false),
+            ("one that does not ask is through", [Gone, Gone, Dying, Dying], false, false, vec![1], false),
         ] {
             let fates: Vec<(u32, Fate)> = (0..).zip(fates).collect();
-            assert_eq!(Deaths::of(1, &fates, asks_first), Deaths { own, is_unsure }, "{what}");
+            assert_eq!(Deaths::of(1, &fates, others_go_on, asks_first), Deaths { own, is_unsure }, "{what}");
         }
     }
 }

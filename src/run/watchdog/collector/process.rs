@@ -14,11 +14,25 @@ const KILL: u64 = 1 << 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Running,
-    /// SIGTERM has reached it while it ran, and it may be dying by now. No signal reaches one that is dying.
-    AskedToEnd,
+    /// SIGTERM has reached it, and it goes on. No signal reaches one that is dying.
+    Asked,
+    /// SIGTERM had reached it before it was on its way out.
+    AskedAndDying,
     /// It is on its way out, and nobody had asked it to end.
     Dying,
     Gone,
+}
+
+impl Fate {
+    /// Whether nothing has ended it so far.
+    pub(super) fn goes_on(self) -> bool {
+        matches!(self, Fate::Running | Fate::Asked)
+    }
+
+    /// The same of a process that is known to have been asked.
+    pub(super) fn after_request(self) -> Fate {
+        if self.goes_on() { Fate::Asked } else { Fate::AskedAndDying }
+    }
 }
 
 /// Start time of a process, in clock ticks since boot: together with the pid it identifies a process uniquely.
@@ -37,13 +51,9 @@ pub(super) fn is_stopped(pid: u32, start: u64) -> Option<bool> {
 pub(super) fn fate((pid, start): (u32, u64)) -> Fate {
     let Some(stat) = read(pid).filter(|stat| stat.start == start) else { return Fate::Gone };
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    if was_asked_to_end(&status) {
-        return Fate::AskedToEnd;
-    }
-    match stat.is_zombie() || stat.flags & EXITING != 0 || is_being_killed(pid) {
-        true => Fate::Dying,
-        false => Fate::Running,
-    }
+    let is_dying = stat.is_zombie() || stat.flags & EXITING != 0 || is_being_killed(pid);
+    let fate = if is_dying { Fate::Dying } else { Fate::Running };
+    if was_asked_to_end(&status) { fate.after_request() } else { fate }
 }
 
 /// A signal that ends a process is pending on each of its threads until that thread has seen it.
@@ -185,7 +195,7 @@ mod tests {
         // What is stopped handles nothing before it is killed, as what finds no processor.
         signal(0, Signal::STOP);
         signal(0, Signal::TERM);
-        assert_eq!(fate(processes[0]), Fate::AskedToEnd, "while it lives");
+        assert_eq!(fate(processes[0]), Fate::Asked, "while it lives");
         signal(0, Signal::KILL);
         // In the other order, as by a launcher that ends the rest.
         signal(1, Signal::KILL);
@@ -194,7 +204,7 @@ mod tests {
         while !processes.iter().all(|process| read(process.0).is_some_and(Stat::is_zombie)) {
             assert!(std::time::Instant::now() < deadline, "both were killed");
         }
-        assert_eq!(processes.map(fate), [Fate::AskedToEnd, Fate::Dying]);
+        assert_eq!(processes.map(fate), [Fate::AskedAndDying, Fate::Dying]);
         for child in &mut children {
             child.wait().expect("it ends");
         }
