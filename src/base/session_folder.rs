@@ -1,8 +1,12 @@
-//! The session folders that Open MPI's launcher keeps in the folder for temporary files, and leaves there when it is
-//! killed.
+//! What launchers keep in the folder for temporary files, and leave there: Open MPI's its session folders when it is killed,
+//! MPICH 5's a description of the processors for each launch that does not end well.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Where MPICH's launcher puts its descriptions, whatever `TMPDIR` says.
+const DESCRIPTIONS: &str = "/tmp";
 
 /// Removes the session folder of a launcher of this host that is gone: `ompi.HOST.UID/pid.PID` of Open MPI 4,
 /// `prte.HOST.UID/dvm.PID` or `prte.HOST.PID.UID` of Open MPI 5.
@@ -32,6 +36,34 @@ fn folders_of(launcher: u32, temporary: &Path) -> Vec<PathBuf> {
     };
     let roots = entries.filter(|path| named(path, "ompi.") || named(path, "prte."));
     roots.flat_map(own).filter(|path| path.is_dir()).collect()
+}
+
+/// Removes the descriptions of processors that MPICH's launcher has left on this host since then. Which launch one belongs to
+/// cannot be seen, so none is removed while any launch of MPICH runs here.
+pub fn remove_descriptions_since(begun: SystemTime) {
+    let left = descriptions_since(begun, Path::new(DESCRIPTIONS));
+    if !left.is_empty() && !has_proxy() {
+        // Those of another user stay.
+        left.iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+}
+
+fn descriptions_since(begun: SystemTime, folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_new = |entry: &fs::DirEntry| {
+        let written = entry.metadata().ok().filter(fs::Metadata::is_file).and_then(|file| file.modified().ok());
+        written.is_some_and(|written| written >= begun)
+            && entry.file_name().to_string_lossy().starts_with("hydra_hwloc_xmlfile_")
+    };
+    entries.filter(is_new).map(|entry| entry.path()).collect()
+}
+
+/// Whether MPICH's launcher has a helper on this host; one that has ended has no command line.
+fn has_proxy() -> bool {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut commands = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    commands
+        .any(|command| command.split(|byte| *byte == 0).next().is_some_and(|word| word.ends_with(b"hydra_pmi_proxy")))
 }
 
 #[cfg(test)]
@@ -67,5 +99,20 @@ mod tests {
         ] {
             assert_eq!(launcher_of(Path::new(path)), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn descriptions_of_the_time_of_a_launch_are_found_and_nothing_else() {
+        let folder = std::env::temp_dir().join(format!("commgauge-descriptions-{}", std::process::id()));
+        fs::create_dir_all(folder.join("hydra_hwloc_xmlfile_folder")).unwrap();
+        for name in ["hydra_hwloc_xmlfile_a", "hydra_hwloc_xmlfile_old", "other"] {
+            fs::write(folder.join(name), "x").unwrap();
+        }
+        let now = SystemTime::now();
+        let hour = std::time::Duration::from_secs(3600);
+        let old = fs::File::options().write(true).open(folder.join("hydra_hwloc_xmlfile_old")).unwrap();
+        old.set_modified(now - 2 * hour).unwrap();
+        assert_eq!(descriptions_since(now - hour, &folder), [folder.join("hydra_hwloc_xmlfile_a")]);
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

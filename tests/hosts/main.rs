@@ -6,11 +6,13 @@
 mod common;
 
 mod calibrate;
+mod crowd;
 mod hangs;
 mod life;
 mod locate;
 mod out_of_reach;
 mod placement;
+mod played;
 mod runs;
 mod slurm;
 mod watchdog;

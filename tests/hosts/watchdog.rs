@@ -1,128 +1,21 @@
-//! A collector with 16,384 ranks on 2,048 hosts, and one with 4,096 ranks of its own host, over real connections: its memory stays small, and it names the one
+//! A collector with 16,384 ranks on 2,048 hosts, over real connections: its memory stays small, and it names the one
 //! that hangs. One process simulates the other hosts, and reports how long their ranks have made no progress, so that
 //! the clock of a busy machine does not count. Foreign connections to its port have no effect.
 
-use crate::common;
+use crate::{common, played};
 
-use commgauge::progress::{Doing, Shown};
-use commgauge::watchdog::COLLECTOR_VARIABLE;
-use commgauge::watchdog::authentication::{self, Opener, Sealer};
-use commgauge::watchdog::collector::{Config, FirstAnswer};
-use commgauge::watchdog::wire::{Frame, Hello, PeerKind, RankState, Token};
+use commgauge::watchdog::authentication;
+use commgauge::watchdog::collector::FirstAnswer;
+use commgauge::watchdog::wire::{Frame, Hello, PeerKind};
 use common::{signal, wait_until};
+use played::{Collector, DEADLINE, Peer, RANKS_PER_HOST, TOKEN, connect, detail, greet, read_until, state};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_commgauge-sweep");
 const HOSTS: u32 = 2_048;
-const RANKS_PER_HOST: u32 = 8;
 const HUNG: u32 = 9_999;
-const TOKEN: Token = [9; 32];
-const DEADLINE: Duration = Duration::from_secs(60);
-
-/// As that of the hosts.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-struct Collector {
-    child: Child,
-    output: BufReader<ChildStdout>,
-    answer: FirstAnswer,
-}
-
-impl Collector {
-    fn start(hosts: u32, record: std::path::PathBuf) -> Collector {
-        Collector::of_config(Collector::config(hosts, record), Command::new(PROGRAM))
-    }
-
-    fn config(hosts: u32, record: std::path::PathBuf) -> Config {
-        Config {
-            token: TOKEN,
-            node: 0,
-            nodes: hosts,
-            node_of_rank: (0..hosts * RANKS_PER_HOST).map(|rank| rank / RANKS_PER_HOST).collect(),
-            hosts: (0..hosts).map(|host| format!("node-{host}")).collect(),
-            first_host: "node-0".into(),
-            // The hosts of these tests say something only when it matters.
-            host_deadline_milliseconds: 600_000,
-            local_ranks: (0..RANKS_PER_HOST).collect(),
-            record,
-            backend: "mpi".into(),
-        }
-    }
-
-    fn of_config(config: Config, mut program: Command) -> Collector {
-        let mut child = program
-            .env(COLLECTOR_VARIABLE, "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        writeln!(child.stdin.as_mut().expect("piped"), "{}", serde_json::to_string(&config).unwrap()).unwrap();
-        let mut output = BufReader::new(child.stdout.take().expect("piped"));
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        Collector { child, output, answer: serde_json::from_str(&line).unwrap() }
-    }
-
-    fn begin(&mut self) {
-        let first = serde_json::to_string(&self.answer).unwrap();
-        writeln!(self.child.stdin.as_mut().expect("piped"), "{first}").unwrap();
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        assert!(line.contains("null"), "{line}");
-    }
-
-    fn peak_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-        peak.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
-    }
-}
-
-/// A connection that was greeted.
-struct Peer {
-    stream: TcpStream,
-    sealer: Sealer,
-    opener: Opener,
-    heard: Vec<u8>,
-}
-
-impl Peer {
-    fn greet(mut stream: TcpStream, peer_kind: PeerKind) -> Peer {
-        let hello = Hello { peer_kind, pid: 0, process_start: 0 };
-        let (sealer, opener) = authentication::greet(&mut stream, &hello, &TOKEN).expect("it answers");
-        Peer { stream, sealer, opener, heard: Vec::new() }
-    }
-
-    fn send(&mut self, frames: impl IntoIterator<Item = Frame>) {
-        let mut bytes = Vec::new();
-        frames.into_iter().for_each(|frame| self.sealer.seal(&frame, &mut bytes));
-        self.stream.write_all(&bytes).expect("it listens");
-    }
-}
-
-fn connect(port: u16) -> TcpStream {
-    TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), PATIENCE).expect("it listens")
-}
-
-fn greet(port: u16, peer_kind: PeerKind) -> Peer {
-    Peer::greet(connect(port), peer_kind)
-}
-
-fn state(rank: u32, step: u64, stuck: Duration, deadline: Duration) -> Frame {
-    let shown = Shown { activity: 1, step, calls: step / 2 + 1, doing: Doing::CALL.0, peer: None, group: 0 };
-    Frame::State(RankState {
-        rank,
-        shown,
-        stuck_milliseconds: stuck.as_millis() as u32,
-        deadline_milliseconds: deadline.as_millis() as u32,
-        ..RankState::default()
-    })
-}
 
 /// The ranks of the first host have a connection each.
 fn streams_of_ranks(answer: &FirstAnswer) -> Vec<(Peer, Vec<u32>)> {
@@ -150,28 +43,6 @@ fn send<const N: usize>(streams: &mut [(Peer, Vec<u32>)], frames: impl Fn(u32) -
 fn send_states(streams: &mut [(Peer, Vec<u32>)], steps: u64, stuck: Duration) {
     let waits = |rank| u64::from(!stuck.is_zero() && rank != HUNG);
     send(streams, |rank| [state(rank, steps + waits(rank), stuck, DEADLINE)]);
-}
-
-/// The reply of a rank to a query of what it does.
-fn detail(rank: u32, does: &str) -> Frame {
-    Frame::Detail(rank, false, does.into())
-}
-
-/// Reads until the collector sends this.
-fn read_until(peer: &mut Peer, wanted: &Frame) {
-    peer.stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let mut some = [0; 64];
-    loop {
-        while let Some((frame, taken)) = peer.opener.open(&peer.heard).expect("its frames are sealed") {
-            peer.heard.drain(..taken);
-            if frame == *wanted {
-                return;
-            }
-        }
-        let count = peer.stream.read(&mut some).expect("an order");
-        assert!(count > 0, "the collector closed before it said {wanted:?}");
-        peer.heard.extend(&some[..count]);
-    }
 }
 
 #[test]
@@ -218,89 +89,6 @@ fn sixteen_thousand_ranks_fit_into_200_megabytes_and_the_hung_one_is_named() {
     read_until(&mut streams[2_000].0, &Frame::Abort(5));
     drop(streams);
     assert!(collector.child.wait().unwrap().success());
-}
-
-/// Ranks of one host, each with a connection of its own.
-const CROWD: u32 = 4_096;
-/// Processes that play them.
-const PLAYERS: u32 = 8;
-/// Port, first rank.
-const PLAYED: &str = "COMMGAUGE_TEST_PLAYED";
-
-#[test]
-fn four_thousand_ranks_of_one_host_connect_at_one_time() {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.maximum.is_some_and(|most| most < u64::from(CROWD) + 100) {
-        common::skipped("watchdog of 4,096 ranks on a host", "this system allows too few open files");
-        return;
-    }
-    let _alone = common::alone();
-    let folder = tempfile::tempdir().unwrap();
-    let config = Config {
-        node_of_rank: vec![0; CROWD as usize],
-        local_ranks: (0..CROWD).collect(),
-        ..Collector::config(1, folder.path().join("run.jsonl"))
-    };
-    // As a login shell leaves it on most systems.
-    let mut program = Command::new("sh");
-    program.args(["-c", "ulimit -Sn 1024; exec \"$0\"", PROGRAM]);
-    let mut collector = Collector::of_config(config, program);
-    collector.begin();
-    let begun = Instant::now();
-    let players: Vec<Child> =
-        (0..PLAYERS).map(|player| play(collector.answer.port, player * (CROWD / PLAYERS))).collect();
-    // As soon as all are connected they may be gone; each player says so.
-    let players: Vec<Child> = players.into_iter().map(wait_for_connections).collect();
-    let (connected, peak) = (begun.elapsed().as_secs_f64(), collector.peak_bytes());
-    for mut player in players {
-        player.kill().and_then(|()| player.wait()).expect("it is ours");
-    }
-    collector.child.kill().and_then(|()| collector.child.wait()).expect("it is ours");
-    let said = format!("hosts_watchdog: {CROWD} ranks connected in {connected:.2} s, peak {} MB\n", peak / 1_000_000);
-    let _ = std::io::stderr().write_all(said.as_bytes());
-    assert!(peak < 100_000_000, "{peak} bytes");
-}
-
-/// Starts this program again, to play the ranks from this one on.
-fn play(port: u16, first: u32) -> Child {
-    let own = std::env::current_exe().expect("a path");
-    let mut player = Command::new(own);
-    player.args(["--exact", "watchdog::plays_a_part_of_four_thousand_ranks", "--ignored", "--nocapture"]);
-    player
-        .env(PLAYED, format!("{port} {first}"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it starts")
-}
-
-fn wait_for_connections(mut player: Child) -> Child {
-    let mut output = BufReader::new(player.stdout.take().expect("piped"));
-    let mut line = String::new();
-    while !line.contains("connected") {
-        line.clear();
-        assert!(output.read_line(&mut line).expect("it prints") > 0, "a player ended before its ranks were connected");
-    }
-    // The rest is read at its end.
-    player.stdout = Some(output.into_inner());
-    player
-}
-
-#[test]
-#[ignore = "is started by the test of 4,096 ranks"]
-fn plays_a_part_of_four_thousand_ranks() {
-    let Some(played) = std::env::var(PLAYED).ok() else { return };
-    let (port, first) = played.split_once(' ').expect("a port and a rank");
-    let (port, first): (u16, u32) = (port.parse().expect("a port"), first.parse().expect("a rank"));
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    setrlimit(Resource::Nofile, limit).unwrap();
-    let ranks = first..first + CROWD / PLAYERS;
-    let streams: Vec<Peer> = ranks.map(|rank| greet(port, PeerKind::Rank(rank))).collect();
-    std::io::stdout().write_all(b"connected\n").expect("its reader lives");
-    // It is killed once all are connected, and ends by itself where its parent is gone.
-    std::thread::sleep(Duration::from_secs(120));
-    drop(streams);
 }
 
 #[test]

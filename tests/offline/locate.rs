@@ -172,3 +172,22 @@ fn a_record_that_lost_a_line_or_has_no_pairs_never_calls_the_machine_good() {
     assert_eq!(output.status.code(), Some(4), "its data arrived wrong: {}", text(&output.stdout));
     assert!(text(&output.stdout).contains("no two nodes met in pairs"), "{}", text(&output.stdout));
 }
+
+#[test]
+fn pairs_that_scatter_so_much_that_a_third_of_the_rate_would_not_be_seen_are_not_called_good() {
+    let folder = tempfile::tempdir().unwrap();
+    // One rank on each host, so that no others of the host smooth its times.
+    let shipped = std::fs::read_to_string(Path::new(ROOT).join("suites/machines/two-hosts-1gbit.toml")).unwrap();
+    let noisy = shipped.replace("relative_sigma = 0.03", "relative_sigma = 1.0");
+    let noisy = noisy.replace("ranks_per_node = 2", "ranks_per_node = 1");
+    std::fs::write(folder.path().join("noisy.toml"), noisy).unwrap();
+    let words = ["simulate", "qualify", "--machine", "noisy.toml", "--nodes", "4", "--format", "json"];
+    let output = commgauge(folder.path(), &words);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let suspects = &answer["suspects"];
+    let said = suspects["answer"].as_str().unwrap();
+    assert!(
+        suspects["exit_code"] == 3 && said.starts_with("undecided: the times of the pairs scatter so much"),
+        "{said}"
+    );
+}

@@ -11,6 +11,7 @@ mod offline;
 #[path = "../common/records.rs"]
 mod records;
 
+mod calibrate_command;
 mod calibrate_figures;
 mod circles;
 mod cost;

@@ -287,6 +287,25 @@ fn systemd_takes_the_units() {
     assert!(ran.status.success(), "{}{}", text(&ran.stdout), text(&ran.stderr));
 }
 
+#[test]
+fn the_scrontab_has_options_of_sbatch_and_starts_the_nightly_script_once_a_night() {
+    let text = fs::read_to_string(monitoring("nightly.scrontab")).expect("it is shipped");
+    let options: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("#SCRON ")).collect();
+    // Those of the shipped jobs, which a real Slurm takes in the tests on several hosts.
+    let known = ["--job-name=", "--nodes=", "--ntasks-per-node=", "--exclusive", "--time="];
+    let is_known = |option: &&str| known.iter().any(|known| option.starts_with(known));
+    assert!(options.len() == known.len() && options.iter().all(is_known), "{options:?}");
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let [line] = lines[..] else { panic!("{lines:?}") };
+    let fields: Vec<&str> = line.split(' ').collect();
+    let (times, command) = fields.split_at(5);
+    let within = [59, 23, 31, 12, 7];
+    let is_time = |(field, most): (&&str, u32)| *field == "*" || field.parse::<u32>().is_ok_and(|at| at <= most);
+    assert!(times.iter().zip(within).all(is_time) && times[1] != "*", "{times:?}");
+    assert_eq!(command.last(), Some(&"scripts/monitoring/nightly"), "{line}");
+    assert!(monitoring("nightly").is_file());
+}
+
 /// Python with the packages that scripts/fetch-readers puts aside, in a folder of its own; none where a package is missing.
 fn python(test: &str, package: &str, folder: &Path, words: &[&str]) -> Option<Output> {
     let packages = Path::new(ROOT).join("target/tools/readers");

@@ -14,8 +14,13 @@ use std::path::Path;
 const NODES: u32 = 4;
 
 /// A fault, and what of it must be named.
-const FAULTS: [(&str, &str); 3] =
-    [("node:2:rate=0.5", "node 2"), ("link:1-3:rate=0.4", "link between node 1"), ("rail:0:rate=0.5", "rail 0")];
+const FAULTS: [(&str, &str); 5] = [
+    ("node:2:rate=0.5", "node 2"),
+    ("link:1-3:rate=0.4", "link between node 1"),
+    ("rail:0:rate=0.5", "rail 0"),
+    ("device:2.1:rate=0.5", "device of local rank 1 of node 2"),
+    ("nvlink:2.0-1:rate=0.5", "link between local ranks 0 and 1 inside node 2"),
+];
 
 /// The machine file with links that no threshold is too high for: their rates and latencies are those of wires, while thresholds are what
 /// libraries reach by algorithms that the simulation does not know, such as sums in the switches.

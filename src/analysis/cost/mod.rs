@@ -30,6 +30,7 @@ pub use both_ways::BothWays;
 pub use call_seconds::seconds as seconds_of_call;
 pub use coefficient::Coefficient;
 pub use contention::{Contention, ErrorsFrom, SlowdownFactor, contention};
+pub use curve::MAX_EXTRAPOLATION;
 pub use curve_key::{CurveKey, FamilyKey, Labels, Measured};
 pub use document::{Breakpoint, CurveFit, FORMAT, FamilyFit, Fit, HeldOut, LoneCall, PointFit, Source, VERSION};
 pub use errors::{Errors, Regime};

@@ -4,6 +4,7 @@
 //! Only plain data goes in and out: no launch, no files. `workload` describes the communication of a step, `cost` the
 //! time of a call.
 
+pub mod calibration_suite;
 pub mod communication;
 pub mod compute;
 pub mod explain;
@@ -12,6 +13,7 @@ pub mod plan_document;
 pub mod price;
 pub mod rank;
 pub mod rates;
+pub mod requested;
 pub mod search;
 #[cfg(test)]
 pub(crate) mod testing;

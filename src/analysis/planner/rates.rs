@@ -15,6 +15,7 @@ mod tests;
 pub use both::Both;
 pub use fitted::Fitted;
 pub use hidden::Hidden;
+pub(super) use nearest::stand_in;
 pub use observed::{Observed, ObservedCall};
 pub use published::Published;
 pub use scaled::Scaled;

@@ -72,7 +72,8 @@ const OTHER_MACHINES: [Harm; 11] = [
     ("another transport", 7, |lines| header(lines).backend.transport = Some("shared memory".to_owned())),
 ];
 
-const OTHER_RUNS: [Harm; 5] = [
+const OTHER_RUNS: [Harm; 6] = [
+    ("two nodes of one name", 7, |lines| header(lines).ranks.iter_mut().for_each(|rank| rank.host = "one".to_owned())),
     ("a library of no version", 7, |lines| header(lines).backend.library = "NCCL unknown".to_owned()),
     ("no transport", 7, |lines| header(lines).backend.transport = None),
     ("a size left out of the suite", 3, |lines| leave_out_second_row(lines)),
@@ -101,11 +102,11 @@ fn recount(lines: &mut [Line]) {
 }
 
 #[test]
-fn the_machine_itself_passes_and_none_of_30_ways_to_cheat_or_to_err_does() {
+fn the_machine_itself_passes_and_none_of_31_ways_to_cheat_or_to_err_does() {
     let gated = |lines: Vec<Line>| gate(&[loaded("r.jsonl", lines)], Some(&machine()), &RULE).unwrap();
     assert_eq!(gated(on_devices()).exit_code, 0);
     let all: Vec<Harm> = HARMS.into_iter().chain(OTHER_MACHINES).chain(OTHER_RUNS).collect();
-    assert_eq!(all.len(), 30);
+    assert_eq!(all.len(), 31);
     for (what, code, harm) in all {
         let mut harmed = on_devices();
         harm(&mut harmed);

@@ -10,8 +10,11 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::Seconds;
 use commgauge_base::visible::ShownPath;
-use commgauge_model::record::line::{CaseFacts, CaseLine, ClockMethod, ClockMoment, EndStatus, ForeignTool, Outcome};
+use commgauge_model::record::line::{
+    CaseFacts, CaseLine, ClockMethod, ClockMoment, EndStatus, ForeignTool, Outcome, RankFacts,
+};
 use commgauge_model::record::{Record, Seal};
+use std::collections::HashMap;
 
 /// With a larger share of excluded samples the remaining ones are unreliable too.
 const MAX_EXCLUDED_SHARE: f64 = 0.1;
@@ -259,6 +262,7 @@ fn of_record(record: &Record, transient_slowdown: Option<TransientSlowdown>) -> 
     } else if !is_foreign && record.plan.case_lines != cases.saturating_mul(u64::from(replicates)) {
         found.push((7, "the plan of the record contradicts itself in the number of case lines".to_owned()));
     }
+    found.extend(shared_host(&record.header.ranks).map(|text| (7, text)));
     let outcomes = (record.cases.iter().map(|line| &line.outcome))
         .chain(record.replays.iter().map(|replay| &replay.outcome))
         .chain(record.interference.iter().map(|pair| &pair.outcome));
@@ -275,4 +279,18 @@ fn of_record(record: &Record, transient_slowdown: Option<TransientSlowdown>) -> 
     }
     found.extend(transient_slowdown);
     found
+}
+
+/// That two nodes have one name; a run gives such hosts names that differ.
+fn shared_host(ranks: &[RankFacts]) -> Option<String> {
+    let mut node_of_host = HashMap::new();
+    ranks.iter().find_map(|facts| {
+        let known = *node_of_host.entry(&facts.host).or_insert(facts.node);
+        (known != facts.node).then(|| {
+            format!(
+                "nodes {known} and {} are both called {}: which ranks are on which is unknown",
+                facts.node, facts.host
+            )
+        })
+    })
 }

@@ -49,14 +49,8 @@ pub struct FitCommand {
 impl FitCommand {
     /// Reads the records, fits, writes the fit and prints it.
     pub fn execute(&self) -> Result<i32> {
-        let records = self
-            .records
-            .iter()
-            .map(|path| Ok((path.display().to_string(), Record::read(path)?)))
-            .collect::<Result<Vec<_>>>()?;
-        let measurements = Measurements::of(records.iter().map(|(name, record)| (name.as_str(), record)))?;
         let options = FitOptions { resamples: self.resamples, adapters_per_node: self.adapters_per_node };
-        let fit = cost::fit(&measurements, options)?;
+        let fit = fit_of(&self.records, options)?;
         if let Some(path) = &self.output {
             self.write(path, &fit)?;
         }
@@ -74,6 +68,17 @@ impl FitCommand {
         }
         replace(path, &json(fit)?)
     }
+}
+
+/// The fit of records of one machine.
+///
+/// # Errors
+/// A record that cannot be read; records without a curve, or of several machines.
+pub(super) fn fit_of(records: &[PathBuf], options: FitOptions) -> Result<Fit> {
+    let records =
+        records.iter().map(|path| Ok((path.display().to_string(), Record::read(path)?))).collect::<Result<Vec<_>>>()?;
+    let measurements = Measurements::of(records.iter().map(|(name, record)| (name.as_str(), record)))?;
+    cost::fit(&measurements, options)
 }
 
 /// The JSON Schema of `fit.json`.

@@ -6,7 +6,7 @@ use clap::{Arg, Command, builder::EnumValueParser};
 
 /// Flags that the short help of a program shows; the others are in `--help`, in their groups. A program that is not
 /// listed shows all.
-const SHORT: [(&str, &[&str]); 8] = [
+const SHORT: [(&str, &[&str]); 9] = [
     (
         "run",
         &[
@@ -86,6 +86,22 @@ const SHORT: [(&str, &[&str]); 8] = [
             "explain",
             "top",
             "format",
+        ],
+    ),
+    (
+        "calibrate",
+        &[
+            "model",
+            "gpus",
+            "ranks-per-node",
+            "gpu-memory",
+            "global-batch",
+            "sequence",
+            "machine",
+            "output",
+            "budget",
+            "suite-only",
+            "run",
         ],
     ),
     (

@@ -1,6 +1,7 @@
 //! The command line: parses flags, runs commands and returns exit codes.
 
 pub mod backend_name;
+pub mod calibrate;
 pub mod compare;
 mod computing;
 mod degrees;

@@ -3,7 +3,10 @@
 
 mod configurations;
 mod only;
+mod question;
 mod training;
+
+pub(super) use question::{PlannedTraining, QuestionFlags, TrainingFlags};
 
 use super::computing::{Computing, ComputingFlags};
 use super::places::report_resolved_file;
@@ -21,13 +24,10 @@ use commgauge_analysis::planner::search::{
 };
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
-use commgauge_base::units::Bytes;
-use commgauge_model::config::{Model, Shipped, Table, Training};
-use commgauge_model::layout::MOST_RANKS;
+use commgauge_model::config::{Model, Shipped};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
-use training::TrainingChoice;
+use std::time::{Duration, Instant};
 
 /// Note for a fit without such coefficients.
 const NO_HIDDEN_DATA: &str =
@@ -40,83 +40,55 @@ const NO_HIDDEN_DATA: &str =
 /// Prints the best layouts with what their step is made of, what limits each, and how sure their order is.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PlanCommand {
-    /// Model: a config.json, its folder, or a name, such as llama-3-8b (`commgauge list models`)
-    #[arg(long, value_name = "MODEL")]
-    model: String,
-
-    /// All GPUs; several numbers with commas for --pareto
-    #[arg(long, visible_alias = "ranks", value_name = "N", required = true, value_delimiter = ',',
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
-    gpus: Vec<u32>,
-
-    /// GPUs of each node, neighbours in world rank [default: those of the machine file]
-    #[arg(long, value_name = "N")]
-    ranks_per_node: Option<u32>,
-
-    /// What one GPU holds, such as 80GB; leave out what the CUDA context and NCCL take
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
-    gpu_memory: Bytes,
-
-    /// Samples of a step over all replicas
-    #[arg(long, value_name = "N")]
-    global_batch: String,
-
-    /// Tokens of one sample
-    #[arg(long, visible_alias = "seq", value_name = "TOKENS")]
-    sequence: String,
+    #[command(flatten)]
+    pub(super) question: QuestionFlags,
 
     #[command(flatten)]
-    rates: RatesFlags,
+    pub(super) rates: RatesFlags,
 
     #[command(flatten)]
-    computing: ComputingFlags,
+    pub(super) computing: ComputingFlags,
 
-    /// Type of parameters and activations, and so of the matrix products [default: bfloat16]
-    #[arg(long, value_name = "TYPE")]
-    element_type: Option<String>,
-
-    /// Choices of the training that the planner does not make, such as sequence_parallel=false or
-    /// gradient_element_type=bfloat16: any other key of [training]; may be repeated
-    #[arg(long, value_name = "KEY=VALUE", value_parser = training::choice)]
-    training: Vec<TrainingChoice>,
+    #[command(flatten)]
+    pub(super) training: TrainingFlags,
 
     /// Only layouts with these, such as tp=4|8,pp=8,dp=1,micro_batch=1,zero_stage=0|1,recompute=none,order=tp-pp-dp; where none
     /// of them fits into memory, they are priced all the same
     #[arg(long, value_name = "LIST", value_parser = only::parse, conflicts_with = "explain")]
-    only: Option<Only>,
+    pub(super) only: Option<Only>,
 
     /// Compare the best of two sets of layouts line by line, each written as for --only
     #[arg(long, num_args = 2, value_names = ["A", "B"], value_parser = only::parse)]
-    explain: Option<Vec<Only>>,
+    pub(super) explain: Option<Vec<Only>>,
 
     /// Price these configurations instead of searching: a file with a line for each, written as for --only; of a line that leaves
     /// several, the fastest
     #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "explain"])]
-    configurations: Option<PathBuf>,
+    pub(super) configurations: Option<PathBuf>,
 
     /// List the layouts that no other beats in time, memory and GPUs alike
     #[arg(long, conflicts_with_all = ["configurations", "explain"])]
-    pareto: bool,
+    pub(super) pareto: bool,
 
     /// Say what machines would choose whose links are slower or faster, or whose memory is smaller or larger
     #[arg(long, conflicts_with = "explain")]
-    what_if: bool,
+    pub(super) what_if: bool,
 
     /// Plan on curves whose held-out error is over 10 % too
     #[arg(long)]
-    allow_untrusted: bool,
+    pub(super) allow_untrusted: bool,
 
     /// How many of the best layouts to show
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    top: u32,
+    pub(super) top: u32,
 
     /// How to write the answer
     #[arg(long, value_enum, default_value_t)]
-    format: PlanFormat,
+    pub(super) format: PlanFormat,
 
     /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
-    width: Option<u16>,
+    pub(super) width: Option<u16>,
 }
 
 /// How a plan is written.
@@ -133,58 +105,76 @@ pub enum PlanFormat {
     Html,
 }
 
-fn bytes(text: &str) -> std::result::Result<Bytes, String> {
-    match Bytes::parse_memory(text)? {
-        Bytes(0) => Err("found no memory; accepted: such as 80GB".to_owned()),
-        bytes => Ok(bytes),
-    }
-}
-
 impl PlanCommand {
     /// Searches for layouts and prints them.
     pub fn execute(&self) -> Result<i32> {
-        let model = Model::load(&self.model)?;
-        report_resolved_file(Shipped::Model, Path::new(&self.model));
-        let base = self.training(&model)?;
-        let global_batch = match &base.batch {
-            commgauge_model::config::Batch::Global(global, _) => *global,
-            commgauge_model::config::Batch::MicroBatches(_) => return Err(Error::usage("--global-batch is missing")),
-        };
+        self.with_question(|question, computing| self.answer(question, computing))
+    }
+
+    /// The same with something before the plan, which gets the question and its best layout; returns whether every layout has a price.
+    pub(super) fn execute_after(&self, before: impl FnOnce(&Question, &Priced) -> Result<()>) -> Result<bool> {
+        self.with_question(|question, computing| {
+            let (found, elapsed) = self.timed(question)?;
+            before(question, &found.best[0])?;
+            self.show(question, computing, &found, elapsed)?;
+            Ok(found.unpriced.is_empty())
+        })
+    }
+
+    /// Reads the files that the flags name, and hands over the question.
+    fn with_question<T>(&self, use_it: impl FnOnce(&Question, &Computing) -> Result<T>) -> Result<T> {
+        let model = Model::load(&self.question.model)?;
+        report_resolved_file(Shipped::Model, Path::new(&self.question.model));
+        let PlannedTraining { base, global_batch } = self.question.training(&model, &self.training)?;
         let source = self.rates.read()?;
         let rates = source.rates();
         let computing = self.computing.read(base.activation_element_type, source.machine())?;
-        let question = |only: Only, wanted: u32| -> Result<Question<'_>> {
-            Ok(Question {
-                model: &model,
-                base: base.clone(),
-                global_batch,
-                gpus: self.gpus.first().copied().unwrap_or(1),
-                ranks_per_node: source.ranks_per_node(self.ranks_per_node)?,
-                gpu_memory: self.gpu_memory,
-                compute: &computing.compute,
-                rates: rates.as_ref(),
-                only,
-                wanted: wanted as usize,
-                allow_untrusted: self.allow_untrusted,
-            })
+        let question = Question {
+            model: &model,
+            base,
+            global_batch,
+            gpus: self.question.gpus.first().copied().unwrap_or(1),
+            ranks_per_node: source.ranks_per_node(self.question.ranks_per_node)?,
+            gpu_memory: self.question.gpu_memory,
+            compute: &computing.compute,
+            rates: rates.as_ref(),
+            only: self.only.clone().unwrap_or_default(),
+            wanted: self.top as usize,
+            allow_untrusted: self.allow_untrusted,
         };
+        use_it(&question, &computing)
+    }
+
+    fn answer(&self, question: &Question, computing: &Computing) -> Result<i32> {
         if let Some([first, second]) = self.explain.as_deref() {
-            return self.explain(&question(first.clone(), 1)?, &question(second.clone(), 1)?, &computing);
+            let of = |only: &Only| Question { only: only.clone(), wanted: 1, ..question.clone() };
+            return self.explain(&of(first), &of(second), computing);
         }
-        let question = question(self.only.clone().unwrap_or_default(), self.top)?;
+        let (found, elapsed) = self.timed(question)?;
+        self.show(question, computing, &found, elapsed)?;
+        Ok(0)
+    }
+
+    /// What was found, at least one layout, and how long it took.
+    fn timed(&self, question: &Question) -> Result<(Found, Duration)> {
         let started = Instant::now();
-        let found = self.found(&question)?;
-        self.check_found(&question, &found)?;
+        let found = self.found(question)?;
+        self.check_found(question, &found)?;
+        Ok((found, started.elapsed()))
+    }
+
+    fn show(&self, question: &Question, computing: &Computing, found: &Found, elapsed: Duration) -> Result<()> {
+        let started = Instant::now();
         let probability = match found.best.as_slice() {
-            [first, second, ..] => probability_faster(&question, &first.layout, &second.layout)?,
+            [first, second, ..] => probability_faster(question, &first.layout, &second.layout)?,
             _ => None,
         };
-        let elapsed = started.elapsed().as_secs_f64();
-        let mut document = PlanDocument::new(&question, &found, computing.ground.clone(), elapsed, probability);
+        let elapsed = (elapsed + started.elapsed()).as_secs_f64();
+        let mut document = PlanDocument::new(question, found, computing.ground.clone(), elapsed, probability);
         document.synthetic |= computing.synthetic;
-        document.notes = self.notes(&question, &found, &computing)?;
+        document.notes = self.notes(question, found, computing)?;
         if self.what_if {
-            document.what_if = what_if(&question, &found.best[0]);
+            document.what_if = what_if(question, &found.best[0]);
         }
         print(&match self.format {
             PlanFormat::Table => text(&document, columns(self.width)),
@@ -195,7 +185,7 @@ impl PlanCommand {
         if self.format == PlanFormat::Csv && (document.synthetic || !document.calibrated) {
             eprintln!("{}", if document.synthetic { "SYNTHETIC: no real time passed" } else { "NOT CALIBRATED" });
         }
-        Ok(0)
+        Ok(())
     }
 
     /// The layouts of a search, of a list or of a file.
@@ -205,13 +195,13 @@ impl PlanCommand {
         }
         if self.pareto {
             let of = |gpus: &u32| pareto(&Question { gpus: *gpus, ..question.clone() });
-            let mut all: Vec<Found> = self.gpus.iter().map(of).collect();
+            let mut all: Vec<Found> = self.question.gpus.iter().map(of).collect();
             let mut found = all.remove(0);
             all.into_iter().for_each(|other| found.add(other));
             found.best = not_beaten(found.best);
             return Ok(found);
         }
-        match self.gpus.len() {
+        match self.question.gpus.len() {
             1 => Ok(search(question)),
             several => {
                 Err(Error::usage(format!("--gpus: found {several} numbers; accepted: one, or several with --pareto")))
@@ -290,29 +280,6 @@ impl PlanCommand {
             needs as f64 / 1e9,
             needs.saturating_sub(has) as f64 / 1e9,
         )))
-    }
-
-    fn training(&self, model: &Model) -> Result<Training> {
-        let mut flags = vec![
-            ("--sequence", "sequence", self.sequence.clone()),
-            ("--global-batch", "global_batch", self.global_batch.clone()),
-        ];
-        if !self.training.iter().any(|choice| choice.key == "sequence_parallel") {
-            flags.push(("--training", "sequence_parallel", "true".to_owned()));
-        }
-        flags.extend(self.training.iter().map(|choice| ("--training", choice.key, choice.value.clone())));
-        if let Some(element) = &self.element_type {
-            flags.push(("--element-type", "activation_element_type", element.clone()));
-            flags.push(("--element-type", "parameter_element_type", element.clone()));
-        }
-        let training = Training::read(Table::of_flags(flags))?;
-        if training.sequence > model.maximum_positions {
-            return Err(training.sequence_place.wrong(format!(
-                "found {}; {} allows up to {} (max_position_embeddings)",
-                training.sequence, model.name, model.maximum_positions
-            )));
-        }
-        Ok(training)
     }
 
     fn notes(&self, question: &Question, found: &Found, computing: &Computing) -> Result<Vec<String>> {

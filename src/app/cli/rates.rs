@@ -86,17 +86,25 @@ impl RatesSource {
         }
     }
 
-    /// Ranks on each node: as requested, else from the machine file.
+    /// Ranks on each node: see [`ranks_per_node`].
     ///
     /// # Errors
-    /// If neither gives a number, or it is 0.
+    /// As there.
     pub fn ranks_per_node(&self, requested: Option<u32>) -> Result<u32> {
-        match requested.or_else(|| self.machine().map(|machine| machine.ranks_per_node)) {
-            Some(0) => Err(Error::usage("--ranks-per-node: found 0; accepted: 1 or more")),
-            Some(ranks) => Ok(ranks),
-            None => Err(Error::usage(
-                "--ranks-per-node is missing; a fit does not say how many ranks a node has (a machine file does)",
-            )),
-        }
+        ranks_per_node(requested, self.machine())
+    }
+}
+
+/// Ranks on each node: as requested, else from the machine file.
+///
+/// # Errors
+/// If neither gives a number, or it is 0.
+pub fn ranks_per_node(requested: Option<u32>, machine: Option<&Machine>) -> Result<u32> {
+    match requested.or_else(|| machine.map(|machine| machine.ranks_per_node)) {
+        Some(0) => Err(Error::usage("--ranks-per-node: found 0; accepted: 1 or more")),
+        Some(ranks) => Ok(ranks),
+        None => Err(Error::usage(
+            "--ranks-per-node is missing; a fit does not say how many ranks a node has (a machine file does)",
+        )),
     }
 }

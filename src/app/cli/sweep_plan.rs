@@ -70,6 +70,7 @@ impl SweepArguments {
             place: Place::flag("the sweep"),
             roots_place: Place::flag("-r/--root"),
             axis: commgauge_model::config::AXES[0],
+            solo: false,
             collectives,
             element_types,
             reduce_ops,

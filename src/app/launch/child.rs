@@ -3,15 +3,16 @@
 //! The purpose of the launch and its progress reports are up to the caller's [`Watch`].
 
 use super::command::LaunchCommand;
-use super::leftovers::{MARK, end_leftovers, wait_for_watchdog};
+use super::leftovers::{MARK, end_leftovers, segments_of, wait_for_watchdog};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::session_folder;
+use commgauge_base::shared_memory::Segments;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long a launch may take to stop before it is terminated.
 pub const GRACE: Duration = Duration::from_secs(5);
@@ -51,6 +52,8 @@ pub struct Ending {
     pub output: String,
     /// Processes that outlived the launcher and had to be killed.
     pub leftovers_killed: usize,
+    /// Shared memory that the processes had when they were made to end: ranks that still start have said nothing of theirs.
+    pub segments: Segments,
 }
 
 /// Runs the command to its end. `mark` is an environment value unique to this launch; `grace` is [`GRACE`] except in
@@ -58,6 +61,7 @@ pub struct Ending {
 ///
 /// The launcher gets its own process group, so that a Ctrl-C at the terminal reaches it once, through us.
 pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &mut dyn Watch) -> Result<Ending> {
+    let begun = SystemTime::now();
     let mut child = Command::new(&command.program)
         .args(&command.arguments)
         .envs(command.environment.iter().map(|(name, value)| (name, value)))
@@ -70,13 +74,15 @@ pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &m
         .map_err(|cause| Error::environment(format!("cannot start {}: {cause}", command.program)))?;
     let lines = read_lines(&mut child);
     let mut ending = Ending::default();
-    let stop = Stop { signal: command.stop_signal, grace };
+    let stop = Stop { mark, signal: command.stop_signal, grace };
     let status = wait(&mut child, &lines, stop, &mut ending, watch);
     // Kill what is left in every case, also after a failed wait.
     kill_group(&child, Signal::KILL);
     ending.leftovers_killed = end_leftovers(mark, Duration::from_secs(1));
     wait_for_watchdog(mark, GRACE);
+    ending.segments.remove_left();
     session_folder::remove_left_by(child.id());
+    session_folder::remove_descriptions_since(begun);
     while let Ok(line) = lines.recv_timeout(Duration::from_millis(200)) {
         forward(&line, &mut ending, watch);
     }
@@ -90,7 +96,7 @@ pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &m
 fn wait(
     child: &mut Child,
     lines: &Receiver<String>,
-    stop: Stop,
+    stop: Stop<'_>,
     ending: &mut Ending,
     watch: &mut dyn Watch,
 ) -> Result<ExitStatus> {
@@ -113,6 +119,9 @@ fn wait(
         watch.tick();
         if let Some(number) = watch.signal() {
             let is_repeated = ending.interrupted_by.is_some();
+            if !is_repeated {
+                ending.segments = segments_of(stop.mark);
+            }
             ending.interrupted_by.get_or_insert(number);
             if is_repeated {
                 kill_group(child, Signal::KILL);
@@ -124,6 +133,7 @@ fn wait(
             && let Some(why) = watch.overdue()
         {
             ending.overdue = Some(why);
+            ending.segments = segments_of(stop.mark);
             pressure = Pressure::Asked(Instant::now());
         }
         pressure = pressure.advance(child);
@@ -174,7 +184,9 @@ fn is_stopped(child: &Child) -> bool {
 
 /// Signal that asks a launch to stop, and how long it may take.
 #[derive(Clone, Copy)]
-struct Stop {
+struct Stop<'a> {
+    /// Of the processes of the launch.
+    mark: &'a str,
     signal: Option<i32>,
     grace: Duration,
 }

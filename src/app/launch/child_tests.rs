@@ -130,3 +130,20 @@ fn a_flood_of_output_keeps_only_its_end() {
     assert_eq!(lines.len(), 20_001);
     assert!(ending.output.len() <= 2 * RETAINED_OUTPUT_BYTES && ending.output.ends_with("last\n"));
 }
+
+#[test]
+fn shared_memory_of_ranks_that_are_ended_while_they_start_is_removed() {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux");
+    let library = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.contains("libgcc_s"));
+    let segment = format!("/dev/shm/mpich_commgauge_start_{}", std::process::id());
+    // A library that a process loads is mapped, as the segments of MPI are.
+    let Some(Ok(_)) = library.map(|library| std::fs::copy(library, &segment)) else { return };
+    let script = format!("LD_PRELOAD={segment} exec sh -c 'grep -c {segment} /proc/$$/maps; sleep 60; :'");
+    let (ending, lines, _) = run(&script, "starts", &[(1, 15)]);
+    assert_eq!(ending.interrupted_by, Some(15));
+    let is_mapped = lines.first().is_some_and(|line| line != "0");
+    let is_left = std::path::Path::new(&segment).exists();
+    let _ = std::fs::remove_file(&segment);
+    // Where the folder carries nothing out, nothing was mapped.
+    assert!(!is_mapped || !is_left, "{lines:?}");
+}

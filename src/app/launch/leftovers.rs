@@ -4,6 +4,7 @@
 //! inherit the launcher's environment, though, and are found by a marker variable in it, whatever their parent is by
 //! then. Ranks on other hosts are left to the launcher.
 
+use commgauge_base::shared_memory::Segments;
 use commgauge_run::watchdog::COLLECTOR_VARIABLE;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -31,6 +32,12 @@ pub(super) fn end_leftovers(mark: &str, grace: Duration) -> usize {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// The shared memory of the marked processes.
+pub(super) fn segments_of(mark: &str) -> Segments {
+    let pids: Vec<u32> = marked(mark).into_iter().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()).collect();
+    Segments::of(&pids)
 }
 
 /// Gives the watchdog of a launch, which outlives its ranks for a moment, time to record how they ended.

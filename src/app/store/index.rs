@@ -14,19 +14,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Raised when the tables change; an index of another version is made again from the records.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// How long a writer waits for another.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Medians are sorted by row, as most questions are about a few rows of all runs.
+/// The medians of a run are one blob: a run is added by writing a few kilobytes, and the blobs of all runs are read in less than the time
+/// that a table of single medians takes to be filled or read.
 const TABLES: &str = "
     CREATE TABLE runs (id INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, path TEXT NOT NULL, sha256 TEXT NOT NULL,
         started_at TEXT NOT NULL, suite TEXT NOT NULL, backend TEXT NOT NULL, machine TEXT NOT NULL, facts TEXT NOT NULL,
-        rows_left_out INTEGER NOT NULL);
+        rows_left_out INTEGER NOT NULL, medians BLOB NOT NULL);
     CREATE TABLE cases (id INTEGER PRIMARY KEY, name TEXT NOT NULL, axis TEXT NOT NULL, collective TEXT NOT NULL,
         bytes_total INTEGER NOT NULL, UNIQUE (name, axis, collective, bytes_total));
-    CREATE TABLE medians (case_id INTEGER NOT NULL, run INTEGER NOT NULL, position INTEGER NOT NULL, latency_seconds REAL,
-        PRIMARY KEY (case_id, run)) WITHOUT ROWID;
 ";
+/// Bytes of a median in a blob: the case, 4, and its latency in seconds, 8, little-endian; NaN where there is none.
+const BYTES_OF_MEDIAN: usize = 12;
 
 /// Which rows of which runs are wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,6 +59,13 @@ impl Index {
             )));
         }
         Ok(Index { connection, path: path.to_owned() })
+    }
+
+    /// The same without waiting for the disk, so that a test fills a store of many runs in seconds.
+    #[cfg(test)]
+    pub fn without_waiting_for_the_disk(self) -> Index {
+        self.connection.pragma_update(None, "synchronous", "OFF").unwrap();
+        self
     }
 
     /// The digest of the record of a run, where it is there.
@@ -103,9 +111,10 @@ fn make_tables(connection: &mut Connection) -> rusqlite::Result<()> {
 fn add(connection: &mut Connection, medians: &RunMedians, digest: &str) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let facts = serde_json::to_string(&medians.facts.to_texts()).unwrap_or_default();
-    let new = transaction.execute(
-        "INSERT OR IGNORE INTO runs (run_id, path, sha256, started_at, suite, backend, machine, facts, rows_left_out)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    let blob = blob_of(&transaction, medians)?;
+    transaction.execute(
+        "INSERT OR IGNORE INTO runs (run_id, path, sha256, started_at, suite, backend, machine, facts, rows_left_out, medians)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         params![
             medians.run_id,
             medians.path,
@@ -115,71 +124,73 @@ fn add(connection: &mut Connection, medians: &RunMedians, digest: &str) -> rusql
             medians.backend,
             medians.machine,
             facts,
-            medians.rows_left_out
+            medians.rows_left_out,
+            blob
         ],
     )?;
-    if new == 0 {
-        return transaction.commit();
-    }
-    let run = transaction.last_insert_rowid();
-    {
-        let mut make = transaction
-            .prepare("INSERT OR IGNORE INTO cases (name, axis, collective, bytes_total) VALUES (?1, ?2, ?3, ?4)")?;
-        let mut find = transaction
-            .prepare("SELECT id FROM cases WHERE name = ?1 AND axis = ?2 AND collective = ?3 AND bytes_total = ?4")?;
-        let mut put = transaction.prepare(
-            "INSERT OR IGNORE INTO medians (case_id, run, position, latency_seconds) VALUES (?1, ?2, ?3, ?4)",
-        )?;
-        for (position, (row, seconds)) in medians.rows.iter().enumerate() {
-            let key = params![row.name, row.axis.to_string(), row.collective.name(), row.bytes_total.0 as i64];
-            make.execute(key)?;
-            let case: i64 = find.query_row(key, |row| row.get(0))?;
-            put.execute(params![case, run, position as i64, seconds])?;
-        }
-    }
     transaction.commit()
 }
 
+/// The medians of a run, in the order of its plan; cases that no run had before are added.
+fn blob_of(connection: &Connection, medians: &RunMedians) -> rusqlite::Result<Vec<u8>> {
+    let mut find = connection
+        .prepare("SELECT id FROM cases WHERE name = ?1 AND axis = ?2 AND collective = ?3 AND bytes_total = ?4")?;
+    let mut make =
+        connection.prepare("INSERT INTO cases (name, axis, collective, bytes_total) VALUES (?1, ?2, ?3, ?4)")?;
+    let mut blob = Vec::with_capacity(medians.rows.len() * BYTES_OF_MEDIAN);
+    for (row, seconds) in &medians.rows {
+        let axis = row.axis.to_string();
+        let key = params![row.name, axis, row.collective.name(), row.bytes_total.0 as i64];
+        let case: u32 = match find.query_row(key, |row| row.get(0)).optional()? {
+            Some(known) => known,
+            None => {
+                make.execute(key)?;
+                connection.last_insert_rowid() as u32
+            }
+        };
+        blob.extend(case.to_le_bytes());
+        blob.extend(seconds.unwrap_or(f64::NAN).to_le_bytes());
+    }
+    Ok(blob)
+}
+
 fn medians(connection: &Connection, filter: &RowFilter) -> rusqlite::Result<Vec<RunMedians>> {
-    let mut runs = Vec::new();
-    let mut place_of_run = HashMap::new();
+    let wanted = wanted_cases(connection, filter)?;
     let mut query = connection.prepare(
-        "SELECT id, run_id, path, started_at, suite, backend, machine, facts, rows_left_out FROM runs
+        "SELECT id, run_id, path, started_at, suite, backend, machine, facts, rows_left_out, medians FROM runs
          WHERE ?1 IS NULL OR suite = ?1",
     )?;
     let mut found = query.query([&filter.suite])?;
+    let mut runs = Vec::new();
     while let Some(row) = found.next()? {
-        place_of_run.insert(row.get::<_, i64>(0)?, runs.len());
-        runs.push(run_of(row)?);
-    }
-    let mut query = connection
-        .prepare("SELECT id, name, axis, collective, bytes_total FROM cases WHERE ?1 IS NULL OR instr(name, ?1) > 0")?;
-    let mut of_case = connection.prepare("SELECT run, position, latency_seconds FROM medians WHERE case_id = ?1")?;
-    let mut positions: Vec<Vec<i64>> = vec![Vec::new(); runs.len()];
-    let mut found = query.query([&filter.case])?;
-    while let Some(row) = found.next()? {
-        let Some(key) = key_of(row)? else { continue };
-        let key = Arc::new(key);
-        let mut values = of_case.query([row.get::<_, i64>(0)?])?;
-        while let Some(value) = values.next()? {
-            if let Some(place) = place_of_run.get(&value.get::<_, i64>(0)?) {
-                runs[*place].rows.push((key.clone(), value.get(2)?));
-                positions[*place].push(value.get(1)?);
-            }
+        let mut run = run_of(row)?;
+        let blob = row.get_ref(9)?.as_blob()?;
+        run.rows = blob.as_chunks().0.iter().filter_map(|median| median_of(median, &wanted)).collect();
+        if !run.rows.is_empty() {
+            runs.push(run);
         }
     }
-    for (run, positions) in runs.iter_mut().zip(positions) {
-        in_order(run, &positions);
-    }
-    runs.retain(|run| !run.rows.is_empty());
     Ok(runs)
 }
 
-/// Puts rows into the order of the plan.
-fn in_order(run: &mut RunMedians, positions: &[i64]) {
-    let mut order: Vec<usize> = (0..positions.len()).collect();
-    order.sort_by_key(|index| positions[*index]);
-    run.rows = order.into_iter().map(|index| run.rows[index].clone()).collect();
+/// The wanted rows by their numbers in blobs.
+fn wanted_cases(connection: &Connection, filter: &RowFilter) -> rusqlite::Result<HashMap<u32, Arc<RowKey>>> {
+    let mut query = connection
+        .prepare("SELECT id, name, axis, collective, bytes_total FROM cases WHERE ?1 IS NULL OR instr(name, ?1) > 0")?;
+    let mut found = query.query([&filter.case])?;
+    let mut wanted = HashMap::new();
+    while let Some(row) = found.next()? {
+        if let Some(key) = key_of(row)? {
+            wanted.insert(row.get(0)?, Arc::new(key));
+        }
+    }
+    Ok(wanted)
+}
+
+fn median_of(median: &[u8; BYTES_OF_MEDIAN], wanted: &HashMap<u32, Arc<RowKey>>) -> Option<(Arc<RowKey>, Option<f64>)> {
+    let [a, b, c, d, seconds @ ..] = *median;
+    let key = wanted.get(&u32::from_le_bytes([a, b, c, d]))?;
+    Some((key.clone(), Some(f64::from_le_bytes(seconds)).filter(|seconds| !seconds.is_nan())))
 }
 
 fn run_of(row: &Row) -> rusqlite::Result<RunMedians> {

@@ -32,4 +32,4 @@ pub use suite_compute::ComputeTable;
 pub use suite_measure::MOST_REPLICATES;
 pub use suite_pairs::{Between, LARGEST_MESSAGE, PairsTable};
 pub use suite_splits::parse_splits;
-pub use suite_sweep::{AXES, Growth, MOST_SIZES, Roots, Sweep, growing_sizes};
+pub use suite_sweep::{AXES, EVERY_PLACE, Growth, MOST_SIZES, Roots, Sweep, growing_sizes};

@@ -16,7 +16,10 @@ pub const MOST_SIZES: usize = 1000;
 /// Largest size argument: more than any memory has, and small enough that the total bytes of all ranks fit 64 bits.
 pub const MOST_BYTES: Bytes = Bytes(1 << 46);
 /// The axes that a sweep can run on, as written in files.
-pub const AXES: [&str; 11] = ["world", "tp", "cp", "ep", "dp", "pp", "mp", "dp_cp", "edp", "node", "nodes"];
+pub const AXES: [&str; 12] =
+    ["world", "tp", "cp", "ep", "dp", "pp", "mp", "dp_cp", "edp", "node", "nodes", EVERY_PLACE];
+/// Instead of an axis: groups of every size inside the nodes, and across them with every number of ranks of a node.
+pub const EVERY_PLACE: &str = "places";
 const BOTH_PLACEMENTS: [Placement; 2] = [Placement::OutOfPlace, Placement::InPlace];
 
 /// Collectives over sizes; every combination of the lists that exists is a case.
@@ -46,6 +49,8 @@ pub struct Sweep {
     pub cadences: Vec<Cadence>,
     /// How calls are submitted.
     pub variants: Variants,
+    /// Whether every case of several groups comes once more on the first group alone.
+    pub solo: bool,
 }
 
 /// Which ranks of the group are root in turn.
@@ -83,7 +88,11 @@ impl Sweep {
             splits: vec![Splits::Equal],
             cadences: cadences.to_vec(),
             variants: Variants::default(),
+            solo: false,
         };
+        if let Some(item) = table.take("solo") {
+            sweep.solo = item.truth()?;
+        }
         if let Some(item) = table.take("axis") {
             sweep.axis = item.parsed(parse_axis)?;
         }

@@ -59,12 +59,12 @@ impl Nodes {
 
     /// Each node within itself, with as many ranks as all have.
     pub fn inside(&self) -> Groups {
-        Groups { axis: Axis::Node, groups: self.blocks(1) }
+        self.inside_by(self.ranks_on_each())
     }
 
     /// Groups of this many neighbouring nodes; remaining nodes are idle.
     pub fn together(&self, nodes: u32) -> Groups {
-        Groups { axis: Axis::Nodes, groups: self.blocks(nodes) }
+        self.across(nodes, self.ranks_on_each())
     }
 
     /// The numbers of nodes in growing groups: 2, 4, 8 and so on, and all of them.
@@ -78,10 +78,35 @@ impl Nodes {
         numbers
     }
 
-    fn blocks(&self, nodes: u32) -> Vec<Vec<u32>> {
+    /// Groups of this many neighbouring ranks inside each node, all nodes at once; ranks that are left over are idle.
+    pub fn inside_by(&self, ranks: u32) -> Groups {
         let each = self.ranks_on_each() as usize;
+        let of_node = |all: &Vec<u32>| all[..each].chunks_exact(ranks.max(1) as usize).map(<[u32]>::to_vec).collect();
+        Groups {
+            axis: Axis::Node,
+            groups: self.ranks_of.iter().flat_map(|all| -> Vec<Vec<u32>> { of_node(all) }).collect(),
+        }
+    }
+
+    /// Groups over this many neighbouring nodes with `ranks` ranks of each, as replicas lie that have other parallelisms inside
+    /// the nodes: a node with four ranks is in two groups of two, its ranks 0 and 2, and 1 and 3.
+    pub fn across(&self, nodes: u32, ranks: u32) -> Groups {
+        let stride = (self.ranks_on_each() / ranks.max(1)) as usize;
+        let of_block = |block: &[Vec<u32>], first: usize| {
+            let of_node =
+                |all: &Vec<u32>| (0..ranks as usize).map(|index| all[first + index * stride]).collect::<Vec<_>>();
+            block.iter().flat_map(of_node).collect()
+        };
         let whole = self.ranks_of.chunks_exact(nodes.max(1) as usize);
-        whole.map(|block| block.iter().flat_map(|ranks| &ranks[..each]).copied().collect()).collect()
+        let groups =
+            whole.flat_map(|block| (0..stride).map(|first| of_block(block, first)).collect::<Vec<_>>()).collect();
+        Groups { axis: Axis::Nodes, groups }
+    }
+
+    /// Ranks of a node that can be shared out in equal groups of several: the divisors of all that every node has, from 2 on.
+    pub fn group_sizes_inside(&self) -> Vec<u32> {
+        let each = self.ranks_on_each();
+        (2..=each).filter(|ranks| each.is_multiple_of(*ranks)).collect()
     }
 }
 
@@ -96,6 +121,22 @@ mod tests {
         assert_eq!((dealt.count(), dealt.ranks(), dealt.ranks_on_each()), (2, 5, 2));
         assert_eq!(dealt.inside().groups, [vec![0, 2], vec![1, 3]], "equal groups leave rank 4 aside");
         assert_eq!(Nodes::filled(5, 2), Nodes::of_hosts(&[0, 0, 1, 1, 2]));
+    }
+
+    #[test]
+    fn groups_of_every_size_lie_inside_nodes_and_across_them() {
+        let nodes = Nodes::filled(8, 4);
+        assert_eq!(nodes.group_sizes_inside(), [2, 4]);
+        assert_eq!(nodes.inside_by(2).groups, [[0, 1], [2, 3], [4, 5], [6, 7]]);
+        assert_eq!(nodes.across(2, 1).groups, [[0, 4], [1, 5], [2, 6], [3, 7]]);
+        assert_eq!(nodes.across(2, 2).groups, [[0, 2, 4, 6], [1, 3, 5, 7]]);
+        assert_eq!(nodes.across(2, 4).groups, [(0..8).collect::<Vec<u32>>()]);
+        assert_eq!(Nodes::filled(6, 3).group_sizes_inside(), [3]);
+        assert_eq!(
+            Nodes::filled(5, 3).inside_by(2).groups,
+            [[0, 1], [3, 4]],
+            "the third rank of the larger node is idle"
+        );
     }
 
     #[test]

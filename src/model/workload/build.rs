@@ -57,7 +57,17 @@ impl WorkPlan {
             )));
         }
         let names = distinct(layouts.iter().map(|layout| layout.degrees.name()));
-        Ok(WorkPlan { products, ..planner.into_plan((!names.is_empty()).then(|| names.join("; "))) })
+        let mut solo = std::mem::take(&mut planner.solo);
+        solo.sort_unstable();
+        solo.dedup();
+        let mut plan = WorkPlan { products, ..planner.into_plan((!names.is_empty()).then(|| names.join("; "))) };
+        plan.add_solo(&solo);
+        if let Some(sweep) = suite.sweeps.iter().find(|sweep| sweep.solo && plan.cases.len() > MOST_CASES) {
+            return Err(sweep
+                .place
+                .wrong(format!("with solo the run has {} cases, more than {MOST_CASES}", plan.cases.len())));
+        }
+        Ok(plan)
     }
 
     /// The plan of the steps of one layout: every distinct call of them once.
@@ -99,6 +109,8 @@ struct Planner {
     index_by_name: HashMap<String, usize>,
     steps: Vec<StepFacts>,
     ranking: Option<RankedStep>,
+    /// Cases that are to come once more on one group alone.
+    solo: Vec<usize>,
 }
 
 impl Planner {
@@ -201,7 +213,7 @@ impl Planner {
     }
 
     fn sweep_on(&mut self, sweep: &Sweep, layouts: &[Layout], nodes: &Nodes) -> Result<()> {
-        let axis = sweep::axis_of(sweep);
+        let Some(axis) = Axis::named(sweep.axis) else { return self.sweep_over_places(sweep, nodes) };
         match axis {
             Axis::World => return self.add_sweep(sweep, Groups::world(nodes.ranks())),
             // A sweep needs more than one rank.
@@ -222,6 +234,22 @@ impl Planner {
             Some(layout) => self.add_sweep(sweep, layout.groups(axis)),
             None => Ok(()),
         }
+    }
+
+    /// Groups of every size inside the nodes, and across growing numbers of nodes with every number of ranks of each.
+    fn sweep_over_places(&mut self, sweep: &Sweep, nodes: &Nodes) -> Result<()> {
+        let whole = nodes.ranks_on_each();
+        for ranks in nodes.group_sizes_inside() {
+            let label = if ranks == whole { String::new() } else { format!("by-{ranks}") };
+            self.add_labelled(sweep, nodes.inside_by(ranks), &label)?;
+        }
+        for count in nodes.growing() {
+            for ranks in std::iter::once(1).chain(nodes.group_sizes_inside()) {
+                let label = if ranks == whole { format!("of-{count}") } else { format!("of-{count}-by-{ranks}") };
+                self.add_labelled(sweep, nodes.across(count, ranks), &label)?;
+            }
+        }
+        Ok(())
     }
 
     /// Every two nodes, or every two ranks.
@@ -253,7 +281,7 @@ impl Planner {
     }
 
     fn add_labelled(&mut self, sweep: &Sweep, groups: Groups, label: &str) -> Result<()> {
-        let ops = sweep::ops(sweep, groups.group_size(), MOST_CASES)?;
+        let ops = sweep::ops(sweep, groups.axis, groups.group_size(), MOST_CASES)?;
         let known = self.groups.iter().position(|known| *known == groups);
         let index = known.unwrap_or_else(|| {
             self.groups.push(groups);
@@ -262,11 +290,25 @@ impl Planner {
         });
         let variants = sweep.variants.all();
         let modes = MeasurementModes { placements: &sweep.placements, cadences: &sweep.cadences, variants: &variants };
-        ops.into_iter().try_for_each(|op| self.add(op, index, None, modes, &sweep.place))
+        for op in ops {
+            let cases = self.add(op, index, None, modes, &sweep.place)?;
+            if sweep.solo {
+                self.solo.extend(cases);
+            }
+        }
+        Ok(())
     }
 
-    /// Adds the cases of an op. An existing case is run once, and gets one more use.
-    fn add(&mut self, op: Op, groups: usize, use_: Option<Use>, modes: MeasurementModes, place: &Place) -> Result<()> {
+    /// Adds the cases of an op, and returns their indices. An existing case is run once, and gets one more use.
+    fn add(
+        &mut self,
+        op: Op,
+        groups: usize,
+        use_: Option<Use>,
+        modes: MeasurementModes,
+        place: &Place,
+    ) -> Result<Vec<usize>> {
+        let mut indices = Vec::new();
         for placement in placements_of(op.collective, modes.placements) {
             for (&cadence, &variant) in modes.cadences.iter().flat_map(|c| modes.variants.iter().map(move |v| (c, v))) {
                 let variant = variant.resolved(cadence == Cadence::Isolated);
@@ -277,16 +319,18 @@ impl Planner {
                 let name = case.name();
                 if let Some(index) = self.index_by_name.get(&name) {
                     self.cases[*index].uses.extend(use_.iter().cloned());
+                    indices.push(*index);
                     continue;
                 }
                 sweep::refuse(self.cases.len() == MOST_CASES, place, || {
                     format!("brings the run above {MOST_CASES} cases; divide it into several suites")
                 })?;
                 self.index_by_name.insert(name, self.cases.len());
+                indices.push(self.cases.len());
                 self.cases.push(case);
             }
         }
-        Ok(())
+        Ok(indices)
     }
 }
 

@@ -4,6 +4,7 @@ use super::case::MOST_CASES;
 use super::{Case, WorkPlan};
 use crate::layout::Groups;
 use commgauge_base::error::{Error, Result};
+use std::collections::{BTreeSet, HashMap};
 
 /// Label that distinguishes the groups of these cases from the whole axis.
 const LABEL: &str = "solo";
@@ -15,21 +16,12 @@ impl WorkPlan {
     /// # Errors
     /// If no axis has several groups, or if there are too many cases.
     pub fn with_solo(mut self) -> Result<WorkPlan> {
-        let alone: Vec<Option<usize>> = (0..self.groups.len()).map(|index| self.add_solo_groups(index)).collect();
-        for index in 0..self.cases.len() {
-            let case = &self.cases[index];
-            let Some(groups) = alone[case.groups] else { continue };
-            let groups_label = match case.groups_label.as_str() {
-                "" => LABEL.to_owned(),
-                label => format!("{label}-{LABEL}"),
-            };
-            let solo = Case { groups, groups_label, uses: Vec::new(), solo_of: Some(index), ..case.clone() };
-            self.cases.push(solo);
-        }
+        let all: Vec<usize> = (0..self.cases.len()).collect();
+        let added = self.add_solo(&all);
         if self.cases.len() > MOST_CASES {
             return Err(Error::usage(format!("--solo brings the run above {MOST_CASES} cases; name fewer styles")));
         }
-        if alone.iter().all(Option::is_none) {
+        if added == 0 {
             let layout = self.layout.as_deref().unwrap_or("this layout");
             return Err(Error::usage(format!(
                 "--solo: in {layout} every axis has a single group, so there is nothing to compare; start more ranks, or divide \
@@ -37,6 +29,25 @@ impl WorkPlan {
             )));
         }
         Ok(self)
+    }
+
+    /// Adds some cases once more on the first group alone, where there are several. Returns how many were added.
+    pub(super) fn add_solo(&mut self, cases: &[usize]) -> usize {
+        let used: BTreeSet<usize> = cases.iter().map(|index| self.cases[*index].groups).collect();
+        let alone: HashMap<usize, usize> =
+            used.into_iter().filter_map(|groups| Some((groups, self.add_solo_groups(groups)?))).collect();
+        let before = self.cases.len();
+        for &index in cases {
+            let case = &self.cases[index];
+            let Some(&groups) = alone.get(&case.groups) else { continue };
+            let groups_label = match case.groups_label.as_str() {
+                "" => LABEL.to_owned(),
+                label => format!("{label}-{LABEL}"),
+            };
+            let solo = Case { groups, groups_label, uses: Vec::new(), solo_of: Some(index), ..case.clone() };
+            self.cases.push(solo);
+        }
+        self.cases.len() - before
     }
 
     /// Adds the first of several groups as groups of their own.

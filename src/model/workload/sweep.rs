@@ -8,16 +8,11 @@ use commgauge_base::error::Result;
 use commgauge_base::geometry::Splits;
 use commgauge_base::units::Bytes;
 
-/// The axis that a sweep names.
-pub(super) fn axis_of(sweep: &Sweep) -> Axis {
-    Axis::named(sweep.axis).unwrap_or(Axis::World)
-}
-
-/// The ops on groups of `ranks` ranks, at most `most`.
+/// The ops on groups of `ranks` ranks of an axis, at most `most`.
 ///
 /// # Errors
 /// A root outside the group, splits for another number of ranks, or more than `most` ops.
-pub(super) fn ops(sweep: &Sweep, ranks: u32, most: usize) -> Result<Vec<Op>> {
+pub(super) fn ops(sweep: &Sweep, axis: Axis, ranks: u32, most: usize) -> Result<Vec<Op>> {
     check(sweep, ranks)?;
     let mut ops = Vec::new();
     for &collective in &sweep.collectives {
@@ -38,7 +33,6 @@ pub(super) fn ops(sweep: &Sweep, ranks: u32, most: usize) -> Result<Vec<Op>> {
                 for &root in &roots {
                     for splits in &splits {
                         for &bytes_total in &sizes {
-                            let axis = axis_of(sweep);
                             ops.push(Op {
                                 reduce_op,
                                 root,
@@ -116,6 +110,7 @@ mod tests {
             splits: vec![Splits::Equal, Splits::Skewed { exponent: 1.0 }],
             cadences: BOTH_CADENCES.to_vec(),
             variants: commgauge_base::variant::Variants::default(),
+            solo: false,
         }
     }
 
@@ -129,7 +124,7 @@ mod tests {
             (Collective::AllGatherV, 2 * 2 * 2),
             (Collective::Barrier, 1),
         ] {
-            assert_eq!(ops(&sweep(&[collective]), 4, 1000).unwrap().len(), expected, "{collective}");
+            assert_eq!(ops(&sweep(&[collective]), Axis::World, 4, 1000).unwrap().len(), expected, "{collective}");
         }
     }
 
@@ -137,11 +132,11 @@ mod tests {
     fn sweeps_that_do_not_fit_the_group_are_refused() {
         let mut rooted = sweep(&[Collective::Broadcast]);
         rooted.roots = Roots::These(vec![0, 4]);
-        let message = ops(&rooted, 4, 1000).unwrap_err().to_string();
+        let message = ops(&rooted, Axis::World, 4, 1000).unwrap_err().to_string();
         assert_eq!(message, "--root: found root 4; on axis world a group has 4 ranks, accepted: 0 to 3, or all");
         let mut given = sweep(&[Collective::AllToAllV]);
         given.splits = vec![Splits::Given(vec![1, 2])];
-        assert!(ops(&given, 4, 1000).unwrap_err().to_string().contains("the splits name 2 ranks"));
+        assert!(ops(&given, Axis::World, 4, 1000).unwrap_err().to_string().contains("the splits name 2 ranks"));
         for (collective, routed, expected) in [
             (
                 Collective::AllToAllV,
@@ -152,9 +147,9 @@ mod tests {
         ] {
             let mut sweep = sweep(&[collective]);
             sweep.splits = vec![crate::config::parse_splits(routed).unwrap()];
-            assert!(ops(&sweep, 4, 1000).unwrap_err().to_string().contains(expected), "{routed}");
+            assert!(ops(&sweep, Axis::World, 4, 1000).unwrap_err().to_string().contains(expected), "{routed}");
         }
-        let message = ops(&sweep(&[Collective::Reduce]), 4, 31).unwrap_err().to_string();
+        let message = ops(&sweep(&[Collective::Reduce]), Axis::World, 4, 31).unwrap_err().to_string();
         assert!(message.contains("more than 31 cases"), "{message}");
     }
 }

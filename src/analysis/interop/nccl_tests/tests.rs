@@ -183,6 +183,15 @@ fn a_run_without_its_footer_is_reported_as_cut_off() {
 }
 
 #[test]
+fn a_run_of_which_only_the_head_is_there_is_reported_as_cut_off() {
+    let head = &LOG[..LOG.rfind("Using devices").unwrap()];
+    let imported = parse(head, "x.txt");
+    assert!(!imported.rows.is_empty());
+    assert!(imported.warnings.iter().any(|text| text.contains("it has no table")), "{:?}", imported.warnings);
+    assert!(!parse(OLD, "x.txt").warnings.iter().any(|text| text.contains("cut off")));
+}
+
+#[test]
 fn a_file_may_name_the_collective() {
     let gather = TWO_HOSTS.replace("sum", "none");
     assert!(parse(&gather, "run7.txt").bad_lines[0].problem.contains("name the file after it"));

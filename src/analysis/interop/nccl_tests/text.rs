@@ -209,6 +209,8 @@ impl Reader<'_> {
             if !text.ends_with('\n') {
                 warnings.push("the file ends within a line; its last row may be cut off".to_owned());
             }
+        } else if self.run.parameter_lines > 0 || !self.run.devices.is_empty() {
+            warnings.push("the last run was cut off: it has no table".to_owned());
         }
         if self.averaged_groups > 1 {
             warnings

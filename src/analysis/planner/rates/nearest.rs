@@ -80,7 +80,7 @@ impl Sharing {
 
 /// Calls of equal cost that replace one without a measurement: the even forms for the vector forms, a ring for a
 /// chain.
-pub(super) fn stand_in(collective: Collective) -> Option<Collective> {
+pub(in crate::planner) fn stand_in(collective: Collective) -> Option<Collective> {
     use Collective::*;
     match collective {
         AllGatherV => Some(AllGather),

@@ -40,11 +40,11 @@ pub struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Calls `with` with the step of a layout.
+    /// Calls `with` with the step of a layout; without the messages between stages one by one.
     ///
     /// # Errors
     /// If the layout does not fit the question; those of `with`.
-    pub(super) fn with_step<T>(&self, planned: &Planned, with: impl FnOnce(&TrainingStep) -> Result<T>) -> Result<T> {
+    pub fn with_step<T>(&self, planned: &Planned, with: impl FnOnce(&TrainingStep) -> Result<T>) -> Result<T> {
         let training = self.training(Choices {
             zero_stage: planned.zero_stage,
             virtual_stages: planned.virtual_stages,

@@ -19,7 +19,7 @@ pub struct History {
     /// Version of the format.
     pub version: u32,
     /// Exit code of the program: 1 where the last change of some row was for the worse, 3 where there are too few runs to
-    /// find any change, else 0.
+    /// find any change or a run says no time, else 0.
     pub exit_code: i32,
     /// How changes are distinguished from chance, as sentences.
     pub rule: Vec<String>,
@@ -51,6 +51,9 @@ pub struct Lineage {
     pub machine: String,
     /// The runs, the oldest first.
     pub runs: Vec<SeriesRun>,
+    /// Gaps between the runs, and runs that say no time, as sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub odd_times: Vec<String>,
     /// The rows that any of them has, in the order of the newest.
     pub rows: Vec<Series>,
     /// Runs at which rows changed.

@@ -6,6 +6,7 @@
 use super::super::Allowed;
 use super::super::comparability::differences_between;
 use super::super::loaded_record::LoadedRecord;
+use super::dates;
 use super::document::{LeftOut, Lineage, Series, SeriesRun};
 use super::run_medians::{RowKey, RunMedians};
 use commgauge_base::error::Result;
@@ -62,9 +63,9 @@ impl HistoryInput {
 
 /// Sort key of the start of a run, independent of time zones; text that is not a time sorts last.
 fn moment(run: &RunMedians) -> (bool, Option<jiff::Timestamp>, String) {
-    match run.started_at.parse::<jiff::Timestamp>() {
-        Ok(timestamp) => (false, Some(timestamp), String::new()),
-        Err(_) => (true, None, run.started_at.clone()),
+    match dates::time(&run.started_at) {
+        Some(timestamp) => (false, Some(timestamp), String::new()),
+        None => (true, None, run.started_at.clone()),
     }
 }
 
@@ -106,7 +107,8 @@ fn lineage(runs: Vec<RunMedians>) -> Lineage {
         }
     });
     let series_runs = series_runs.collect();
-    Lineage { suite, place, backend, machine, runs: series_runs, rows, events: Vec::new() }
+    let odd_times = dates::oddities(&runs);
+    Lineage { suite, place, backend, machine, runs: series_runs, odd_times, rows, events: Vec::new() }
 }
 
 /// A row without values yet.

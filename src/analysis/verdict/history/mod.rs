@@ -4,6 +4,7 @@
 //! synthetic, and unreliable rows, are left out and listed.
 
 mod change;
+mod dates;
 mod document;
 mod gather;
 mod run_medians;
@@ -48,6 +49,10 @@ pub fn history(input: HistoryInput, rule: HistoryRule) -> History {
         exit_codes.push(1);
     }
     if !lineages.iter().any(|lineage| lineage.runs.len() >= 2 * change::MIN_RUNS) {
+        exit_codes.push(3);
+    }
+    // Where it stands among the others is unknown, and so is what came before a change.
+    if lineages.iter().flat_map(|lineage| &lineage.runs).any(|run| dates::time(&run.started_at).is_none()) {
         exit_codes.push(3);
     }
     History {

@@ -20,6 +20,8 @@ pub(super) struct Analysis {
     pub(super) all_sizes: bool,
     /// Pairs that were slow in a single replicate and are no suspects.
     pub(super) slow_once: usize,
+    /// How much longer a path must take to be seen in the measure of bandwidth that scatters least, as a logarithm.
+    pub(super) allowed_of_path: Option<f64>,
     /// Findings of a single measure on few nodes, as sentences. They make no suspect, but the machine is not called
     /// good either.
     pub(super) unconfirmed: Vec<String>,

@@ -58,6 +58,8 @@ pub(super) struct Search<'a> {
     slow_adapters: Vec<(usize, usize)>,
     /// For each node and local rank, how much longer it takes than its neighbours; empty with fewer than two local ranks.
     pub excess_of_adapter: Vec<Vec<f64>>,
+    /// How much longer a single path must take to be an outlier, as a logarithm; none where too few paths are left to tell.
+    pub allowed_of_path: Option<f64>,
 }
 
 impl<'a> Search<'a> {
@@ -72,6 +74,7 @@ impl<'a> Search<'a> {
             slow_locals: vec![false; matrix.locals],
             slow_adapters: Vec::new(),
             excess_of_adapter: Vec::new(),
+            allowed_of_path: None,
         };
         search.usual = [false, true].map(|across| {
             let of_node = |node| {
@@ -284,6 +287,7 @@ impl<'a> Search<'a> {
         let Some(usual) = rule(scores.len(), MIN_EXCESS_OF_PATH).usual(&scores).filter(|_| scores.len() >= 3) else {
             return;
         };
+        self.allowed_of_path = Some(usual.allowed);
         for (pair, slower) in open.iter().copied().filter(|(_, slower)| usual.strength(*slower) > 1.0) {
             let replicates =
                 (0..self.matrix.replicates()).filter_map(|replicate| self.matrix.of_pair_in(pair, replicate));

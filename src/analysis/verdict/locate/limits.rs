@@ -2,7 +2,10 @@
 
 use super::analysis::Analysis;
 use super::document::{Examined, MIN_MEMBERS};
-use super::explain::MIN_LEAVES;
+use super::explain::{MIN_LEAVES, percent};
+
+/// Where a path at a third of its rate would not be seen, nothing is called good; as a logarithm.
+const MAX_ALLOWED_OF_PATH: f64 = 1.1;
 
 /// The extent of the data.
 pub(super) fn examined(analysis: &Analysis) -> Examined {
@@ -37,8 +40,17 @@ pub(super) fn undecided(analysis: &Analysis) -> Option<String> {
     if analysis.pair_matrices.planned == 0 {
         return Some("no two nodes met in pairs: neither nodes nor links can be distinguished; `commgauge run qualify` lets all meet".to_owned());
     }
-    (nodes < MIN_MEMBERS).then(|| {
-        format!("{nodes} nodes: the outlier among them cannot be determined; at least {MIN_MEMBERS} are needed")
+    if nodes < MIN_MEMBERS {
+        return Some(format!(
+            "{nodes} nodes: the outlier among them cannot be determined; at least {MIN_MEMBERS} are needed"
+        ));
+    }
+    analysis.allowed_of_path.filter(|allowed| *allowed > MAX_ALLOWED_OF_PATH).map(|allowed| {
+        format!(
+            "the times of the pairs scatter so much that a path must take {} longer to be seen; measure on quiet hosts, with larger messages \
+             (`bandwidth_bytes` in [pairs]) or more replicates",
+            percent(allowed)
+        )
     })
 }
 

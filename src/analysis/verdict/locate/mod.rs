@@ -65,6 +65,7 @@ pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspe
         nodes_inside,
         all_sizes,
         slow_once,
+        allowed_of_path: None,
         unconfirmed,
     };
     let findings = findings(&mut analysis);
@@ -107,6 +108,8 @@ fn findings(analysis: &mut Analysis) -> Vec<Finding> {
         }
         searches.push(search);
     }
+    let of_bandwidth = searches.iter().filter(|search| search.measure.is_of_bandwidth());
+    analysis.allowed_of_path = of_bandwidth.filter_map(|search| search.allowed_of_path).reduce(f64::min);
     let one_direction: Vec<SuspectKind> = cables(&searches);
     let (mut found, unconfirmed) = confirm::confirmed(searches, &analysis.places);
     analysis.unconfirmed = unconfirmed;

@@ -22,6 +22,11 @@ pub(super) enum Measure {
 impl Measure {
     pub(super) const ALL: [Measure; 4] = [Measure::Latency, Measure::OneWay, Measure::BothWays, Measure::Tail];
 
+    /// Whether it takes as long as a large message needs.
+    pub(super) fn is_of_bandwidth(self) -> bool {
+        matches!(self, Measure::OneWay | Measure::BothWays)
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Measure::Latency => "latency",

@@ -17,6 +17,10 @@ pub(super) struct PairMatrix {
     by_replicate: Vec<Vec<f64>>,
     /// The lower median of the replicates.
     middle: Vec<f64>,
+    /// For each pair of nodes the lower median of its local ranks: of their medians, and of each replicate. Every search asks for them
+    /// again and again.
+    pair_middle: Vec<f64>,
+    pair_by_replicate: Vec<Vec<f64>>,
 }
 
 /// The matrices of all measures, and their coverage.
@@ -103,6 +107,8 @@ impl PairMatrix {
             locals,
             by_replicate: vec![vec![f64::NAN; cells]; replicates],
             middle: vec![f64::NAN; cells],
+            pair_middle: Vec::new(),
+            pair_by_replicate: Vec::new(),
         }
     }
 
@@ -132,6 +138,9 @@ impl PairMatrix {
             let values = self.by_replicate.iter().map(|replicate| replicate[cell]).filter(|value| !value.is_nan());
             *middle = low_median(values).unwrap_or(f64::NAN);
         }
+        let locals = self.locals;
+        self.pair_middle = medians_of_pairs(&self.middle, locals);
+        self.pair_by_replicate = self.by_replicate.iter().map(|cells| medians_of_pairs(cells, locals)).collect();
     }
 
     pub(super) fn replicates(&self) -> usize {
@@ -151,14 +160,19 @@ impl PairMatrix {
     }
 
     /// Value of a pair: the lower median of its local ranks, so that a slow rail does not count.
-    pub(super) fn of_pair(&self, nodes: [usize; 2]) -> Option<f64> {
-        low_median((0..self.locals).filter_map(|local| self.of_local(nodes, local)))
+    pub(super) fn of_pair(&self, [a, b]: [usize; 2]) -> Option<f64> {
+        self.pair_middle.get(pair(self.nodes, [a.min(b), a.max(b)])).copied().filter(|value| !value.is_nan())
     }
 
     /// The same in one replicate.
     pub(super) fn of_pair_in(&self, [a, b]: [usize; 2], replicate: usize) -> Option<f64> {
-        let first = pair(self.nodes, [a.min(b), a.max(b)]) * self.locals;
-        let values = self.by_replicate.get(replicate)?.get(first..first + self.locals)?;
-        low_median(values.iter().copied().filter(|value| !value.is_nan()))
+        let of_pairs = self.pair_by_replicate.get(replicate)?;
+        of_pairs.get(pair(self.nodes, [a.min(b), a.max(b)])).copied().filter(|value| !value.is_nan())
     }
+}
+
+/// The median of the local ranks of each pair of nodes.
+fn medians_of_pairs(cells: &[f64], locals: usize) -> Vec<f64> {
+    let known = |pair: &[f64]| low_median(pair.iter().copied().filter(|value| !value.is_nan()));
+    cells.chunks(locals.max(1)).map(|pair| known(pair).unwrap_or(f64::NAN)).collect()
 }

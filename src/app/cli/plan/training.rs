@@ -7,7 +7,7 @@ const CHOSEN: [&str; 6] = ["sequence", "micro_batch", "global_batch", "recompute
 
 /// A key of `[training]` with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TrainingChoice {
+pub(in crate::cli) struct TrainingChoice {
     /// The key.
     pub key: &'static str,
     /// Its value, as text.

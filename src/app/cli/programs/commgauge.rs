@@ -1,5 +1,6 @@
 //! The user-facing program: its commands, each in its own file. None needs a launch; does not link MPI.
 
+use super::super::calibrate::CalibrateCommand;
 use super::super::compare::CompareCommand;
 use super::super::doctor::DoctorCommand;
 use super::super::expect::ExpectCommand;
@@ -74,6 +75,8 @@ pub enum Command {
     Fit(FitCommand),
     /// Write a fit as the calibration files that another planner reads
     Export(ExportCommand),
+    /// Measure what planning a model asks for, fit it, and end with the ranking and the plan
+    Calibrate(Box<CalibrateCommand>),
     /// Predict the time of a call from a fit
     Predict(PredictCommand),
     /// Rank the parallelisms of a layout by bytes and predicted time

@@ -28,6 +28,7 @@ impl Commgauge {
             Command::Fit(command) => command.execute(),
             Command::Trace(command) => command.execute(),
             Command::Export(command) => command.execute(),
+            Command::Calibrate(command) => command.execute(),
             Command::Predict(command) => command.execute(),
             Command::Rank(command) => command.execute(),
             Command::Plan(command) => command.execute(),

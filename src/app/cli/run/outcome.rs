@@ -7,6 +7,7 @@ use super::record_state::{OutOfMemoryKills, RecordState};
 use super::unwatched::own_deadline;
 use crate::launch::{Cause, Death, Ending, Reported, advice, deaths};
 use commgauge_base::units::Seconds;
+use commgauge_base::visible::ShownPath;
 use commgauge_model::record::hang_line::HangReason;
 use commgauge_model::record::line::{End, EndStatus, RankFacts};
 use std::time::Duration;
@@ -58,6 +59,17 @@ pub(super) fn missing_end(ending: &Ending, exit_code: i32, elapsed: Duration) ->
 fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String>) -> i32 {
     let launcher_fine = ending.code == Some(0);
     let died_by_signal = deaths(&ending.output).iter().any(signalled);
+    // No rank is to blame for a record that somebody took away while it was written.
+    if let (Some(End { status: EndStatus::Complete, .. }), Some(path), Some(6), false) =
+        (&record_state.end, &record_state.moved_to, ending.code, died_by_signal)
+    {
+        sentences.push(format!(
+            "the run is complete, but its record is in {}; {}",
+            path.shown(),
+            measured(record_state)
+        ));
+        return 6;
+    }
     match &record_state.end {
         Some(end) if launcher_was_killed(ending, end) => {
             sentences.push(format!("{}, and its ranks with it; {}", launcher_end(ending), measured(record_state)));

@@ -57,6 +57,7 @@ fn check_with(
         first_exit: first_exit.to_vec(),
         hang: (!died.is_empty()).then(|| hang(HangReason::Death, died)),
         is_unwatched: false,
+        moved_to: output.contains("moved").then(|| "elsewhere.jsonl".into()),
     };
     let verdict = conclude(&ending, &record_state);
     (verdict.exit_code, verdict.sentences.join("\n"))
@@ -89,6 +90,18 @@ fn the_record_takes_precedence_over_the_launcher() {
         assert!(text.contains(words), "{text}");
     }
     assert_eq!(check(Some(0), None, "", complete()).1, "");
+}
+
+#[test]
+fn a_record_that_was_taken_away_is_the_reason_and_no_rank_is_blamed() {
+    let output = "Process name: [[1,1],1] Exit code: 6 moved";
+    let (exit_code, text) = check(Some(6), None, output, end(EndStatus::Complete, 0));
+    assert_eq!(
+        (exit_code, text.as_str()),
+        (6, "the run is complete, but its record is in elsewhere.jsonl; 12 of 80 measured cases are kept")
+    );
+    let (exit_code, text) = check(Some(137), None, &format!("{OPEN_MPI} moved"), end(EndStatus::Complete, 0));
+    assert!(exit_code == 6 && text.contains("killed by SIGKILL"), "{text}");
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub(super) struct Followed {
 
 /// Progress of one launch.
 pub(super) struct Progress<'a> {
+    /// Where the record was asked for.
+    asked: PathBuf,
     follower: Follower,
     deadlines: Deadlines,
     begun: Instant,
@@ -76,6 +78,7 @@ impl<'a> Progress<'a> {
             .map_err(|cause| Error::environment(format!("cannot wait for signals: {cause}")))?;
         let bar = std::io::stderr().is_terminal().then(new_bar);
         Ok(Self {
+            asked: record.to_owned(),
             follower: Follower::open(record),
             deadlines,
             begun: Instant::now(),
@@ -122,11 +125,9 @@ impl<'a> Progress<'a> {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        Followed {
-            record: self.follower.path().to_owned(),
-            state: self.record_state,
-            live: self.rows.map(|rows| rows.rows),
-        }
+        let path = self.follower.path().to_owned();
+        self.record_state.moved_to = (path != self.asked).then(|| path.clone());
+        Followed { record: path, state: self.record_state, live: self.rows.map(|rows| rows.rows) }
     }
 
     fn take(&mut self, line: Line) {

@@ -4,6 +4,7 @@ use commgauge_base::rank_list;
 use commgauge_model::record::hang_line::HangReason;
 use commgauge_model::record::line::{End, EndStatus, RankFacts};
 use commgauge_model::record::{Line, Record};
+use std::path::PathBuf;
 
 /// Processes of a host that the system has killed for want of memory.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +36,8 @@ pub(super) struct RecordState {
     pub(super) hang: Option<Hang>,
     /// Whether the record says that a watchdog was lost.
     pub(super) is_unwatched: bool,
+    /// Where the record is, if somebody removed or renamed it while it was written.
+    pub(super) moved_to: Option<PathBuf>,
 }
 
 /// Why the watchdog ended a run, and which ranks it suspects.

@@ -14,10 +14,18 @@ const MAX_ROWS: usize = 12_000;
 /// The table below its caption.
 pub(super) fn drawn(table: &Table, title: &str) -> String {
     let title = escaped(title);
-    let class = |index: usize| {
-        let is_number = table.columns.get(index).is_some_and(|column| column.is_number());
-        if is_number { " class=\"n\"" } else { "" }
+    // An interval is not broken over lines.
+    let has_intervals = |index: usize| {
+        table.rows.iter().take(DRAWN_ROWS).any(|row| row.cells.get(index).is_some_and(|cell| cell.contains(" .. ")))
     };
+    let classes: Vec<&str> = (table.columns.iter().enumerate())
+        .map(|(index, column)| match column.is_number() {
+            true => " class=\"n\"",
+            false if has_intervals(index) => " class=\"s\"",
+            false => "",
+        })
+        .collect();
+    let class = |index: usize| classes.get(index).copied().unwrap_or_default();
     let rows = first_rows(&table.rows);
     let mut out = cut(table);
     // Writing to a string cannot fail.

@@ -52,6 +52,9 @@ pub(super) fn changes(lineage: &Lineage) -> Vec<Block> {
         lineage.rows.len()
     );
     let mut blocks = vec![Block::apart(Mark::None, [heading])];
+    if !lineage.odd_times.is_empty() {
+        blocks.push(Block::list(&lineage.odd_times));
+    }
     for event in &lineage.events {
         blocks.extend(event_blocks(lineage, event));
     }

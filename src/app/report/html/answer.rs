@@ -10,7 +10,7 @@ use crate::report::screen::ending;
 use crate::report::verdict::{tone, value};
 use commgauge_analysis::verdict::locate::Suspects;
 use commgauge_analysis::verdict::{AgainstBase, AgainstLimit, Decision, Metric, Verdict, most_severe};
-use commgauge_base::units::{Seconds, counted};
+use commgauge_base::units::{Bytes, Seconds, counted};
 
 /// Rows, suspects and warnings each on the first screen; the sections below have all.
 const MAX_ROWS: usize = 5;
@@ -29,6 +29,7 @@ pub(super) struct Answer {
 /// A row that did not pass.
 struct NotPassed {
     name: String,
+    bytes_total: Bytes,
     measured: String,
     threshold: String,
     off_by: String,
@@ -36,6 +37,15 @@ struct NotPassed {
     badness: f64,
     reasons: Vec<String>,
     tone: Tone,
+}
+
+impl NotPassed {
+    /// The name without its number of bytes, for which there is a column.
+    fn call(&self) -> String {
+        let bytes = self.bytes_total.0.to_string();
+        let parts = self.name.split('/').filter(|part| *part != bytes);
+        parts.collect::<Vec<_>>().join("/")
+    }
 }
 
 impl Answer {
@@ -108,7 +118,7 @@ fn detail(input: &HtmlInput) -> String {
         let c = &verdict.coverage;
         let (passed, failed, unsure) = (c.rows_passed, c.rows_failed, c.rows_inconclusive);
         let against = if verdict.question.name() == "gate" { "what is expected" } else { "the base" };
-        format!("against {against} {passed} rows passed, {failed} failed, {unsure} inconclusive")
+        format!("against {against}: {passed} rows passed, {failed} failed, {unsure} inconclusive")
     };
     let verdicts = input.verdict.iter().chain(&input.comparison).map(judged);
     let runs = input.runs.iter().map(|run| run.view.summary());
@@ -126,6 +136,7 @@ fn failed(input: &HtmlInput) -> Vec<NotPassed> {
         };
         Some(NotPassed {
             name: row.facts.name.clone(),
+            bytes_total: row.facts.bytes_total,
             measured: row.status.label().to_owned(),
             threshold: optional(None::<String>),
             off_by: optional(None::<String>),
@@ -156,6 +167,7 @@ fn judged(input: &HtmlInput, decision: Decision) -> Vec<NotPassed> {
         };
         NotPassed {
             name: row.name.clone(),
+            bytes_total: row.bytes_total,
             measured: optional(measured),
             threshold: optional(threshold),
             off_by: optional(off_by.map(signed_percent)),
@@ -197,19 +209,23 @@ impl Deviation {
 }
 
 fn rows(rows: &[NotPassed]) -> Option<Block> {
-    const COLUMNS: [Column; 4] = [
+    let first = rows.first()?;
+    let (title, difference) = match first.tone {
+        Tone::Bad => ("Rows that failed, the worst first", "off by"),
+        _ => ("Rows that are not decided", "difference"),
+    };
+    let columns = [
         Column::left("row", 0),
+        Column::right("size", 0),
         Column::right("measured", 0),
         Column::right("threshold", 0),
-        Column::right("off by", 0),
+        Column::right(difference, 0),
     ];
-    let first = rows.first()?;
-    let title = if first.tone == Tone::Bad { "Rows that failed, the worst first" } else { "Rows that are not decided" };
     let cells = |row: &NotPassed| {
-        let cells = [&row.name, &row.measured, &row.threshold, &row.off_by].map(Clone::clone).to_vec();
-        Row::toned(row.tone, cells)
+        let numbers = [&row.measured, &row.threshold, &row.off_by].map(Clone::clone);
+        Row::toned(row.tone, [row.call(), row.bytes_total.to_string()].into_iter().chain(numbers).collect())
     };
-    let table = Table::new(title, &COLUMNS, rows.iter().take(MAX_ROWS).map(cells));
+    let table = Table::new(title, &columns, rows.iter().take(MAX_ROWS).map(cells));
     Some(Block::Table(match rows.len().saturating_sub(MAX_ROWS) {
         0 => table,
         more => table.noted(format!("And {more} more: see the sections below, where every row can be searched for.")),
@@ -222,6 +238,8 @@ fn facts(input: &HtmlInput, rows: &[NotPassed], warnings: &[&String]) -> Option<
     let ends = input.runs.iter().filter_map(|run| ending(&run.view));
     let mut why: Vec<String> = ends.chain(troubles.map(|trouble| trouble.text.clone())).chain(reasons(rows)).collect();
     why.dedup();
+    // A warning makes rows unreliable, which says it once more.
+    why.retain(|why| !warnings.iter().any(|warning| why.ends_with(warning.as_str())));
     // A search that had something to search in and still cannot tell.
     let searched = input.suspects.as_ref().ok().filter(|found| found.suspects.is_empty() && found.exit_code != 0);
     let searched = searched.filter(|found| found.examined.can_name_a_node());

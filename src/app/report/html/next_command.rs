@@ -23,6 +23,7 @@ pub(super) fn next_command(input: &HtmlInput, code: i32) -> Option<String> {
     let rows = || input.verdict.iter().chain(&input.comparison).flat_map(|verdict| &verdict.rows);
     let has = |decision: Decision| rows().any(|row| row.decision == Some(decision));
     let searched = suspects.is_some_and(|suspects| suspects.examined.can_name_a_node());
+    let has_warnings = input.runs.iter().any(|run| run.view.serious_warnings().next().is_some());
     let machine = input.machine.as_deref().map(|machine| format!(" --machine {}", quote(machine)));
     let base: String = input.base.iter().map(|run| format!(" --base {}", quote(&run.name))).collect();
     match code {
@@ -41,6 +42,11 @@ pub(super) fn next_command(input: &HtmlInput, code: i32) -> Option<String> {
             "commgauge report {records} AGAIN.jsonl{}{base} -o report.html  # after the same run once more: {}",
             machine.unwrap_or_default(),
             needed(rows())
+        )),
+        3 | 7 if has_warnings => Some("commgauge doctor  # what disturbs runs on this machine, and the fix".to_owned()),
+        3 | 7 if input.verdict.is_some_and(|verdict| verdict.coverage.rows_judged == 0) => Some(format!(
+            "commgauge gate --plan qualify-gpu{} --nodes N  # what is judged of it, before it is run",
+            machine.unwrap_or_default()
         )),
         0 if input.verdict.is_none() && input.comparison.is_none() => Some(format!(
             "commgauge judge {records} --machine FILE --page report.html  # against what is expected of it"

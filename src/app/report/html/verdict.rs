@@ -32,7 +32,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         if !judged.is_empty() {
             let title = format!("Judged rows, against {machine}");
             let (shown, note) = without_many_passes(&judged);
-            blocks.push(Block::Table(rows(verdict.question, title, &shown).noted(note)));
+            blocks.push(Block::Table(rows(verdict.question, title, &shown).noted(note).without_columns_that_agree()));
         }
     }
     let judging: Vec<&Verdict> = input.verdict.into_iter().chain(input.comparison).collect();

@@ -5,6 +5,7 @@ use super::fleet::{Fleet, Recurrence};
 use super::noise::Noise;
 use super::placing::Placed;
 use super::work::Work;
+use commgauge_analysis::machine_time::Motion;
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
 use commgauge_base::geometry::Geometry;
@@ -20,7 +21,10 @@ pub(super) struct FaultStates<'b> {
     seed: u64,
     collective: Collective,
     geometry: Geometry,
-    groups: Groups,
+    /// The groups on a fleet without these faults.
+    placed: &'b Placed,
+    /// The groups, where the paths of a whole group count; messages look up their own, which saves placing thousands of pairs again.
+    groups: Option<Groups>,
     of: HashMap<u64, FaultState>,
 }
 
@@ -39,11 +43,19 @@ impl<'b> FaultStates<'b> {
         seed: u64,
         collective: Collective,
         geometry: &Geometry,
+        placed: &'b Placed,
         groups: &Groups,
     ) -> Option<FaultStates<'b>> {
-        let (geometry, groups) = (geometry.clone(), groups.clone());
         let any = !fleet.intermittent.is_empty();
-        any.then(|| FaultStates { fleet, seed, collective, geometry, groups, of: HashMap::new() })
+        any.then(|| FaultStates {
+            fleet,
+            seed,
+            collective,
+            geometry: geometry.clone(),
+            placed,
+            groups: matches!(Motion::of(collective), Motion::Together(_)).then(|| groups.clone()),
+            of: HashMap::new(),
+        })
     }
 
     /// The present state of the call.
@@ -53,9 +65,10 @@ impl<'b> FaultStates<'b> {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(unknown) => {
                 let fleet = self.fleet.with_active(present);
-                let placed = Placed::new(&self.groups, &fleet)?;
+                let slowed = self.groups.as_ref().map(|groups| Placed::new(groups, &fleet)).transpose()?;
+                let placed = slowed.as_ref().unwrap_or(self.placed);
                 let delays = placed.slots_of_delays(&fleet.delays);
-                let work = Work::new(self.collective, &self.geometry, &placed, &fleet);
+                let work = Work::new(self.collective, &self.geometry, placed, &fleet);
                 Ok(unknown.insert(FaultState { work, delays }))
             }
         }

@@ -259,7 +259,18 @@ impl Serving {
             _ => return false,
         }
         self.peers[at].peer_kind = Some(hello.peer_kind);
+        self.tell_latecomer(at);
         true
+    }
+
+    /// Who connects after all were asked, or told to end, is told the same.
+    fn tell_latecomer(&mut self, at: usize) {
+        let missed = match &self.stage {
+            Stage::Querying { .. } => Frame::Query,
+            Stage::Ending { outcome, .. } => Frame::Abort(outcome.code),
+            _ => return,
+        };
+        self.peers[at].connection.queue(&missed);
     }
 
     fn take(&mut self, at: usize, frame: Frame, now: Instant) {
@@ -431,3 +442,7 @@ fn input_is_open() -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(poll(&mut waiting, Some(&at_once)), Ok(0))
 }
+
+#[cfg(test)]
+#[path = "serve_tests.rs"]
+mod tests;

@@ -1,0 +1,153 @@
+//! The suite that measures what a plan asks for: every kind of call in its sizes, in every place that the ranks of a launch have.
+
+use super::requested::RequestedCall;
+use crate::cost::MAX_EXTRAPOLATION;
+use commgauge_base::units::Bytes;
+use commgauge_model::config::Model;
+use std::fmt::Write as _;
+
+/// Sizes of each curve that are measured first; the run adds others between them.
+const FIRST_SIZES: u32 = 4;
+/// Factor between the smallest and the largest size, at least: less is no curve.
+const LEAST_SPAN: u64 = 64;
+
+/// Largest size argument that is measured, unless larger calls need a larger one.
+const LARGEST: Bytes = Bytes(64 << 20);
+
+/// What the suite of a calibration is about.
+#[derive(Clone, Copy, Debug)]
+pub struct CalibrationSuite<'a> {
+    /// The model, by the name or path that finds it.
+    pub model: &'a Model,
+    /// What the plan asks for.
+    pub calls: &'a [RequestedCall],
+    /// Largest size argument that is measured, where the user sets one.
+    pub bytes_most: Option<Bytes>,
+    /// Time after which no further sizes are added, such as `10min`.
+    pub budget: &'a str,
+}
+
+impl CalibrationSuite<'_> {
+    /// The suite as a TOML file.
+    pub fn text(&self) -> String {
+        let model = self.model.shown_name();
+        let mut text = format!(
+            "# Written by `commgauge calibrate`: what planning {model} asks for, in groups of every size inside the nodes and across\n\
+             # them, all groups at once and one alone. A suite like any other: `commgauge run` takes it, and it may be changed.\n\
+             name = {name}\n\
+             description = {description}\n\
+             \n\
+             [measure]\n\
+             precision = 0.03\n\
+             minimum_samples = 10\n\
+             maximum_samples = 20_000\n\
+             case_budget = \"200ms\"\n\
+             replicates = 3\n\
+             cadences = \"streaming\"\n\
+             \n\
+             [calibrate]\n\
+             until_error = 0.05\n\
+             most_sizes = 14\n\
+             budget = \"{budget}\"\n",
+            name = quoted(&format!("calibrate-{}", self.model.name)),
+            description = quoted(&format!("What planning {model} asks for")),
+            budget = self.budget,
+        );
+        for call in self.calls {
+            text += &self.sweep(call);
+        }
+        text
+    }
+
+    fn sweep(&self, call: &RequestedCall) -> String {
+        let mut text = String::new();
+        let reduce = if call.collective.reduces() { "reduce_ops = \"sum\"\n" } else { "" };
+        let placements = if call.collective.placements().len() > 1 { "placements = \"out-of-place\"\n" } else { "" };
+        let sizes: Vec<String> = self.sizes(call).iter().map(u64::to_string).collect();
+        let (least, most) = (call.bytes_least.0, call.bytes_most.0);
+        // A write to text cannot fail.
+        let _ = write!(
+            text,
+            "\n# Asked for in {least} to {most} bytes.\n\
+             [[sweep]]\ncollectives = \"{}\"\nelement_types = \"{}\"\nbytes = [{}]\n{reduce}{placements}\
+             axis = \"places\"\nsolo = true\n",
+            call.collective.name(),
+            call.element_type.name(),
+            sizes.join(", "),
+        );
+        text
+    }
+
+    /// The first sizes, evenly on a logarithmic scale and powers of two, from the least that is asked for to the most.
+    fn sizes(&self, call: &RequestedCall) -> Vec<u64> {
+        let element = call.element_type.size();
+        let largest = self.bytes_most.unwrap_or(LARGEST).0;
+        let enough = if self.bytes_most.is_some() { 0 } else { call.bytes_most.0.div_ceil(MAX_EXTRAPOLATION as u64) };
+        let most = call.bytes_most.0.min(largest).max(enough).max(element).next_power_of_two();
+        let least =
+            call.bytes_least.0.max(element).next_power_of_two().min(most / LEAST_SPAN).max(element.next_power_of_two());
+        let most = most.max(least * LEAST_SPAN);
+        let octaves = (most / least).ilog2();
+        let size = |index: u32| least << (octaves * index / (FIRST_SIZES - 1));
+        (0..FIRST_SIZES).map(size).collect()
+    }
+}
+
+/// A basic string of TOML; names of models and files have no control characters.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commgauge_base::collective::Collective;
+    use commgauge_base::element::ElementType;
+    use commgauge_model::config::Suite;
+    use commgauge_model::layout::Nodes;
+    use commgauge_model::workload::WorkPlan;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    fn call(collective: Collective, element_type: ElementType, bytes_least: u64, bytes_most: u64) -> RequestedCall {
+        RequestedCall { collective, element_type, bytes_least: Bytes(bytes_least), bytes_most: Bytes(bytes_most) }
+    }
+
+    fn suite(calls: &[RequestedCall]) -> Suite {
+        let model = Model::load("llama-3-8b").unwrap();
+        let suite = CalibrationSuite { model: &model, calls, bytes_most: None, budget: "10min" };
+        Suite::parse(Path::new("calibrate.toml"), &suite.text()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn sizes_span_what_is_asked_for_up_to_the_largest_that_is_measured() {
+        for (least, most, expected) in [
+            (1024, 1 << 25, vec![1 << 10, 1 << 15, 1 << 20, 1 << 25]),
+            (4, 4, vec![4, 16, 64, 256]),
+            (1 << 30, 1 << 32, vec![1 << 20, 1 << 22, 1 << 24, 1 << 26]),
+            // A 64th of what is asked for.
+            (1 << 30, 1 << 34, vec![1 << 22, 1 << 24, 1 << 26, 1 << 28]),
+        ] {
+            let suite = suite(&[call(Collective::AllReduce, ElementType::Float32, least, most)]);
+            let sizes: Vec<u64> = suite.sweeps[0].bytes.iter().map(|bytes| bytes.0).collect();
+            assert_eq!(sizes, expected, "{least} to {most}");
+        }
+    }
+
+    #[test]
+    fn every_place_of_the_ranks_is_measured_at_once_and_alone() {
+        let suite = suite(&[
+            call(Collective::AllReduce, ElementType::Bfloat16, 1024, 1 << 20),
+            call(Collective::SendRecv, ElementType::Bfloat16, 1024, 1 << 20),
+        ]);
+        let plan = WorkPlan::from_suite_on(&suite, &Nodes::filled(8, 4)).unwrap();
+        let of = |solo: bool| -> BTreeSet<String> {
+            let wanted = plan.cases.iter().filter(|case| case.solo_of.is_some() == solo);
+            wanted.map(|case| format!("{} {}", case.op.axis, case.groups_label)).collect()
+        };
+        let at_once = ["node ", "node by-2", "nodes of-2", "nodes of-2-by-1", "nodes of-2-by-2"];
+        assert_eq!(of(false), at_once.map(str::to_owned).into());
+        let alone = ["node by-2-solo", "node solo", "nodes of-2-by-1-solo", "nodes of-2-by-2-solo"];
+        assert_eq!(of(true), alone.map(str::to_owned).into(), "one group over both nodes is alone already");
+    }
+}

@@ -1,0 +1,171 @@
+//! `commgauge calibrate`: measures what planning a model asks for, fits it, and ends with the ranking and the plan.
+//!
+//! The folder holds everything between: the suite, the record, the fit. The same command goes on where it was cut off.
+
+mod answer;
+mod measure;
+
+use super::computing::ComputingFlags;
+use super::places::report_resolved_file;
+use super::plan::{PlanCommand, PlanFormat, PlannedTraining, QuestionFlags, TrainingFlags};
+use super::rates::{RatesFlags, ranks_per_node};
+use commgauge_analysis::planner::calibration_suite::CalibrationSuite;
+use commgauge_analysis::planner::requested::{RequestedCall, requested_calls};
+use commgauge_analysis::planner::search::{Question, search};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
+use commgauge_base::units::{Bytes, parse_seconds};
+use commgauge_base::visible::ShownPath;
+use commgauge_model::config::{Machine, Model, Shipped};
+use std::path::{Path, PathBuf};
+
+/// Layouts that the plan shows.
+const LAYOUTS_SHOWN: u32 = 5;
+
+/// Measure what planning a model asks for, fit it, and end with the ranking and the plan
+///
+/// commgauge calibrate --model llama-3-8b --gpus 16 --ranks-per-node 8 --gpu-memory 80GB --global-batch 64 --sequence 8192 --
+/// -n 16 --hosts host0:8,host1:8 --backend nccl
+///
+/// Writes the suite of every call that a plan of these GPUs asks for, runs it in groups of every size inside the nodes and across
+/// them, all groups at once and one alone, and fits the record. Suite, record and fit lie in the folder of -o; `commgauge plan --fit`
+/// answers further questions from there. The same command goes on where it was cut off.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CalibrateCommand {
+    #[command(flatten)]
+    question: QuestionFlags,
+
+    #[command(flatten)]
+    training: TrainingFlags,
+
+    #[command(flatten)]
+    computing: ComputingFlags,
+
+    /// A machine file: GPUs of a node, what they compute, and published link rates for calls that these ranks cannot measure, such
+    /// as those over more nodes than there are; the plan then is not calibrated, and says so
+    #[arg(long, value_name = "FILE", help_heading = "Rates")]
+    machine: Option<PathBuf>,
+
+    /// Folder for the suite, the record and the fit; made where it is not there
+    #[arg(short, long, value_name = "DIR", default_value = "calibration", help_heading = "Measurement")]
+    output: PathBuf,
+
+    /// Largest call that is measured, such as 256MiB; larger ones, up to 64 times as large, follow from its rate [default: 64MiB, or
+    /// what the largest call that is asked for needs]
+    #[arg(long, value_name = "SIZE", value_parser = call_bytes, help_heading = "Measurement")]
+    largest_call: Option<Bytes>,
+
+    /// Time after which no further sizes are added to curves, such as 30min
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = budget, help_heading = "Measurement")]
+    budget: String,
+
+    /// Plan on curves whose held-out error is over 10 % too
+    #[arg(long)]
+    allow_untrusted: bool,
+
+    /// Write the suite and stop, to be run by other means
+    #[arg(long, help_heading = "Measurement")]
+    suite_only: bool,
+
+    /// Flags of `commgauge run`, after `--`: ranks, hosts, backend, launcher
+    #[arg(last = true, value_name = "FLAGS")]
+    run: Vec<String>,
+
+    /// Columns that tables may take [default: COLUMNS, else those of the terminal, else 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    width: Option<u16>,
+}
+
+fn call_bytes(text: &str) -> std::result::Result<Bytes, String> {
+    match Bytes::parse(text)? {
+        Bytes(bytes) if bytes < 4096 => Err(format!("found `{text}`; accepted: 4KiB or more")),
+        bytes => Ok(bytes),
+    }
+}
+
+fn budget(text: &str) -> std::result::Result<String, String> {
+    parse_seconds(text).map(|_| text.to_owned())
+}
+
+impl CalibrateCommand {
+    /// Measures, fits, ranks and plans; returns the exit code.
+    pub fn execute(&self) -> Result<i32> {
+        let folder = measure::Folder::new(&self.output);
+        folder.make()?;
+        let suite = self.suite()?;
+        folder.write_suite(&suite)?;
+        if self.suite_only {
+            eprintln!("{}", folder.suite.shown());
+            return Ok(0);
+        }
+        let code = measure::run(&folder, &self.run)?;
+        if code != 0 {
+            eprintln!("the measurement ended with {code}, so nothing is fitted; the same command goes on with it");
+            return Ok(code);
+        }
+        measure::fit(&folder)?;
+        answer::answer(&self.plan(&folder.fit))
+    }
+
+    /// The same question to `commgauge plan`, on a fit.
+    fn plan(&self, fit: &Path) -> PlanCommand {
+        PlanCommand {
+            question: self.question.clone(),
+            rates: RatesFlags { fit: Some(fit.to_owned()), machine: self.machine.clone(), unknown_locality: None },
+            computing: self.computing.clone(),
+            training: self.training.clone(),
+            only: None,
+            explain: None,
+            configurations: None,
+            pareto: false,
+            what_if: false,
+            allow_untrusted: self.allow_untrusted,
+            top: LAYOUTS_SHOWN,
+            format: PlanFormat::Table,
+            width: self.width,
+        }
+    }
+
+    /// The suite of what the plan asks for.
+    fn suite(&self) -> Result<String> {
+        let model = Model::load(&self.question.model)?;
+        report_resolved_file(Shipped::Model, Path::new(&self.question.model));
+        let calls = self.calls(&model)?;
+        let suite =
+            CalibrationSuite { model: &model, calls: &calls, bytes_most: self.largest_call, budget: &self.budget };
+        Ok(suite.text())
+    }
+
+    fn calls(&self, model: &Model) -> Result<Vec<RequestedCall>> {
+        let [gpus] = self.question.gpus[..] else {
+            return Err(Error::usage("--gpus: found several numbers; accepted: one"));
+        };
+        let PlannedTraining { base, global_batch } = self.question.training(model, &self.training)?;
+        let machine = self.machine.as_deref().map(Machine::load).transpose()?;
+        let computing = self.computing.read(base.activation_element_type, machine.as_ref())?;
+        let ranks_per_node = ranks_per_node(self.question.ranks_per_node, machine.as_ref())?;
+        let calls = requested_calls(gpus, |rates, only| {
+            search(&Question {
+                model,
+                base: base.clone(),
+                global_batch,
+                gpus,
+                ranks_per_node,
+                gpu_memory: self.question.gpu_memory,
+                compute: &computing.compute,
+                rates,
+                only,
+                wanted: 1,
+                allow_untrusted: true,
+            })
+        });
+        if calls.is_empty() {
+            return Err(Error::usage(format!(
+                "no layout of {} on {gpus} GPUs communicates: there is one GPU, or none is legal and fits into memory; \
+                 `commgauge plan --machine FILE` with the same flags says which",
+                model.shown_name()
+            )));
+        }
+        Ok(calls)
+    }
+}

@@ -1,0 +1,61 @@
+//! `commgauge calibrate`: from a model and GPUs to a ranking and a plan, on a simulated machine.
+
+use crate::common::{COMMGAUGE, Ran, words};
+use std::path::Path;
+use std::process::Command;
+
+const QUESTION: &str = "calibrate --model llama-3-8b --gpus 16 --ranks-per-node 8 --gpu-memory 80GB --global-batch 64 --sequence 8192 \
+    --width 120 --allow-untrusted -o cal";
+const LAUNCH: &str = "-- -n 16 --backend simulated --machine h100-nvswitch-ndr";
+
+/// Runs `commgauge` with these words in a folder.
+fn commgauge(folder: &Path, line: &str) -> Ran {
+    Ran::of(Command::new(COMMGAUGE).current_dir(folder).env("NO_COLOR", "1").args(words(line)), 120)
+}
+
+#[test]
+fn two_commands_lead_from_nothing_to_a_plan_in_which_every_layout_has_a_price() {
+    let folder = tempfile::tempdir().unwrap();
+    let calibrated = commgauge(folder.path(), &format!("{QUESTION} {LAUNCH}")).ended_with(0);
+    for expected in ["TP > DP > PP", "per step, on the rank that the axis loads most", "the best layout", "SYNTHETIC"] {
+        assert!(calibrated.stdout.contains(expected), "{expected}:\n{}", calibrated.stdout);
+    }
+    assert!(!calibrated.stdout.contains("WITHOUT A PRICE"), "{}", calibrated.stdout);
+    // The second command asks the fit something else.
+    let line = "plan --fit cal/fit.json --model llama-3-8b --gpus 8 --ranks-per-node 8 --gpu-memory 80GB --global-batch 32 \
+                --sequence 4096 --allow-untrusted --format json";
+    let planned = commgauge(folder.path(), line).ended_with(0);
+    let plan: serde_json::Value = serde_json::from_str(&planned.stdout).unwrap();
+    assert_eq!(plan["unpriced"].as_array().map_or(0, Vec::len), 0, "{}", plan["unpriced"]);
+    assert_eq!(plan["calibrated"], true);
+
+    // Measured once: the same command only fits and plans again, and another question is not answered from this record.
+    let again = commgauge(folder.path(), &format!("{QUESTION} {LAUNCH}")).ended_with(0);
+    again.printed_error("is complete: nothing is left to measure");
+    let other = QUESTION.replace("--global-batch 64", "--global-batch 128").replace("8192", "2048");
+    commgauge(folder.path(), &format!("{other} {LAUNCH}"))
+        .ended_with(2)
+        .printed_error("was measured for another suite");
+}
+
+#[test]
+fn what_cannot_be_calibrated_is_refused_with_what_would_be_right() {
+    let folder = tempfile::tempdir().unwrap();
+    for (line, expected) in [
+        (QUESTION.replace("--gpus 16", "--gpus 1"), "on 1 GPUs communicates"),
+        (QUESTION.replace("--gpu-memory 80GB", "--gpu-memory 1GB"), "none is legal and fits into memory"),
+        (QUESTION.replace("--ranks-per-node 8", ""), "--ranks-per-node is missing"),
+        (QUESTION.replace("--gpus 16", "--gpus 8,16"), "found several numbers; accepted: one"),
+        (QUESTION.replace("--width 120", "--largest-call 1KiB"), "accepted: 4KiB or more"),
+        (QUESTION.replace("--allow-untrusted", "--budget soon"), "soon"),
+        (format!("{QUESTION} -- --ranks-of 4"), "after `--`: unexpected argument '--ranks-of'"),
+        (format!("{QUESTION} -- --record other.jsonl"), "after `--`:"),
+        (format!("{QUESTION} -- smoke"), "after `--`:"),
+        (QUESTION.replace("-o cal", "-o /dev/null/cal"), "cannot make the folder"),
+    ] {
+        commgauge(folder.path(), &line).ended_with(2).printed_error(expected);
+    }
+    let written = commgauge(folder.path(), &format!("{QUESTION} --suite-only")).ended_with(0);
+    assert_eq!(written.stdout, "");
+    commgauge(folder.path(), "run cal/suite.toml --dry-run -n 2").ended_with(0);
+}
