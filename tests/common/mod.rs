@@ -4,10 +4,12 @@
 
 pub mod doubles;
 pub mod hosts;
+pub mod locks;
+
+pub use locks::{alone, beside};
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -42,29 +44,6 @@ pub fn launcher(ranks: u32) -> Command {
 pub fn by_rank(scripts: &[impl AsRef<str>]) -> String {
     let arms = scripts.iter().enumerate().map(|(rank, script)| format!("{rank}) {} ;;\n", script.as_ref()));
     format!("case ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} in\n{}esac", arms.collect::<String>())
-}
-
-/// Locks out other launches of the tests for as long as the value exists: ranks that share their cores measure
-/// nothing.
-///
-/// [`Ran::alone`] takes the lock itself, so a caller that has it must release it first; so does [`Ran::of`] with
-/// [`beside`].
-pub fn alone() -> File {
-    let lock = launches();
-    lock.lock().expect("the folder of the tests has locks");
-    lock
-}
-
-/// Locks out only tests that must run [`alone`]: for launches whose times do not count.
-pub fn beside() -> File {
-    let lock = launches();
-    lock.lock_shared().expect("the folder of the tests has locks");
-    lock
-}
-
-fn launches() -> File {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launches.lock");
-    File::create(&path).expect("the folder of the tests is writable")
 }
 
 /// The first of three attempts that succeeds. For what work of others on the machine can blur, and never three times on end.

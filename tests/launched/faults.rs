@@ -30,7 +30,7 @@ struct Running {
     ranks: Vec<u32>,
     shared: BTreeSet<String>,
     /// Locks out other tests until the end.
-    _alone: std::fs::File,
+    _alone: common::locks::Launches,
     _folder: tempfile::TempDir,
 }
 
