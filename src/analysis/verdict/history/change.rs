@@ -8,7 +8,10 @@
 //! segmentation, Olshen, Venkatraman, Lucito and Wigler, Biostatistics 5(4), 2004). Seeded: the same runs always give
 //! the same changes.
 
+mod grid;
+
 use commgauge_base::stats::{median, sorted};
+use grid::{Grid, Sums, is_free, places, step};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -72,7 +75,7 @@ fn of_row(row: &[Option<f64>], p: &dyn Fn(f64) -> f64, level: f64, relevant: f64
         let starts: Vec<usize> = points.iter().map(|point| point.run).collect();
         let rest = without_steps(row, &starts);
         let centered = Centered::of(&rest);
-        let Some((statistic, found)) = centered.largest(&order, &starts) else { break };
+        let Some((statistic, found)) = centered.largest(&order, &Grid::new(row.len(), &starts)) else { break };
         let stretch = centered.moved(&order, &starts, found);
         let p_corrected = p(statistic);
         let inner = |run: &usize| *run > 0 && *run < row.len();
@@ -144,19 +147,11 @@ impl Centered {
     /// How far the stretch of runs that lies farthest from the others does, in that order of the runs, and which it is: the
     /// square of Student's t of both, up to a factor. A stretch and the runs next to it are at least [`MIN_RUNS`] long;
     /// its ends may not be nearer to the cuts that there are.
-    fn largest(&self, order: &[usize], cuts: &[usize]) -> Option<(f64, Range<usize>)> {
-        let sums = Sums::of(self, order);
-        let ends: Vec<usize> = places(order.len()).filter(|at| is_free(*at, order.len(), cuts)).collect();
-        let mut best: Option<(f64, Range<usize>)> = None;
-        for (index, start) in ends.iter().enumerate() {
-            for end in &ends[index + 1..] {
-                let Some(between) = sums.between(*start..*end) else { continue };
-                if best.as_ref().is_none_or(|(most, _)| between > *most) {
-                    best = Some((between, *start..*end));
-                }
-            }
+    fn largest(&self, order: &[usize], grid: &Grid) -> Option<(f64, Range<usize>)> {
+        if self.squares <= 0.0 {
+            return None;
         }
-        best.filter(|_| self.squares > 0.0).map(|(between, stretch)| {
+        grid.largest(self, order).map(|(between, stretch)| {
             let between = between * self.count as f64;
             (between / ((self.squares - between).max(0.0) + self.least), stretch)
         })
@@ -182,61 +177,15 @@ impl Centered {
     }
 }
 
-/// Runs from one place that is searched to the next.
-fn step(runs: usize) -> usize {
-    if runs <= MAX_PLACES { 1 } else { runs.div_ceil(MAX_PLACES - NEWEST) }
-}
-
-/// Where a stretch may begin or end.
-fn places(runs: usize) -> impl Iterator<Item = usize> {
-    (0..=runs).filter(move |at| at % step(runs) == 0 || runs - at < NEWEST)
-}
-
-/// Whether a place is far enough from the ends of the series and from cuts.
-fn is_free(at: usize, runs: usize, cuts: &[usize]) -> bool {
-    let far = |cut: usize| at.abs_diff(cut) >= MIN_RUNS;
-    at == 0 || at == runs || (far(0) && far(runs) && cuts.iter().all(|cut| far(*cut)))
-}
-
-/// Sums and counts of a row up to each run, in an order of the runs.
-struct Sums {
-    sums: Vec<f64>,
-    counts: Vec<u32>,
-    count: usize,
-}
-
-impl Sums {
-    fn of(row: &Centered, order: &[usize]) -> Sums {
-        let (mut sums, mut counts) = (vec![0.0; order.len() + 1], vec![0u32; order.len() + 1]);
-        for (at, run) in order.iter().enumerate() {
-            sums[at + 1] = sums[at] + row.values.get(*run).copied().unwrap_or(0.0);
-            counts[at + 1] = counts[at] + u32::from(row.present.get(*run).copied().unwrap_or(false));
-        }
-        Sums { sums, counts, count: row.count }
-    }
-
-    /// The sum of squares between a stretch and the others, over the number of values; none where either is too short. The larger it
-    /// is, the smaller is what lies within: the sum of the two is always the same.
-    fn between(&self, stretch: Range<usize>) -> Option<f64> {
-        let inside = (self.counts[stretch.end].checked_sub(self.counts[stretch.start])?) as usize;
-        let outside = self.count - inside;
-        if stretch.len() < MIN_RUNS || inside < MIN_RUNS || outside < MIN_RUNS {
-            return None;
-        }
-        let sum: f64 = self.sums[stretch.end] - self.sums[stretch.start];
-        Some(sum * sum / (inside * outside) as f64)
-    }
-}
-
 /// For each drawn order of the runs, the largest of all rows; ascending.
 fn largest_by_chance(rows: &[Centered], runs: usize) -> Vec<f64> {
-    let places = places(runs).count();
+    let (grid, places) = (Grid::new(runs, &[]), places(runs).count());
     let orders = (MAX_WORK / (rows.len() * (places * places + runs)).max(1)).clamp(MIN_ORDERS, MAX_ORDERS);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(0);
     let mut order: Vec<usize> = (0..runs).collect();
     let draw = |_| {
         order.shuffle(&mut random);
-        rows.iter().filter_map(|row| row.largest(&order, &[])).map(|(most, _)| most).fold(0.0, f64::max)
+        rows.iter().filter_map(|row| row.largest(&order, &grid)).map(|(most, _)| most).fold(0.0, f64::max)
     };
     sorted((0..orders).map(draw).collect::<Vec<f64>>())
 }

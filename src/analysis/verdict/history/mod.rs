@@ -15,6 +15,7 @@ pub use run_medians::{RowKey, RunFacts, RunMedians};
 
 use super::most_severe;
 use super::percent::percent;
+use std::thread;
 
 /// Thresholds of a change.
 #[derive(Clone, Copy, Debug)]
@@ -27,23 +28,8 @@ pub struct HistoryRule {
 
 /// The changes of every row over the runs.
 pub fn history(input: HistoryInput, rule: HistoryRule) -> History {
-    let (found, left_out) = input.into_lineages();
-    let mut orders = 1;
-    let lineages: Vec<Lineage> = found
-        .into_iter()
-        .map(|mut lineage| {
-            let logarithms: Vec<Vec<Option<f64>>> = (lineage.rows.iter())
-                .map(|row| row.latency_seconds.iter().map(|seconds| seconds.map(f64::ln)).collect())
-                .collect();
-            let changes = change::changes(&logarithms, rule.false_alarm_level, rule.relevant.ln_1p());
-            orders = changes.orders;
-            for ((row, points), logarithms) in lineage.rows.iter_mut().zip(&changes.rows).zip(&logarithms) {
-                row.changes = changes_of_row(logarithms, points);
-            }
-            lineage.events = events(&lineage);
-            lineage
-        })
-        .collect();
+    let (mut lineages, left_out) = input.into_lineages();
+    let orders = find_changes(&mut lineages, rule);
     let mut exit_codes: Vec<i32> = Vec::new();
     if lineages.iter().flat_map(|lineage| &lineage.rows).any(|row| row.slower_since().is_some()) {
         exit_codes.push(1);
@@ -63,6 +49,36 @@ pub fn history(input: HistoryInput, rule: HistoryRule) -> History {
         lineages,
         left_out,
     }
+}
+
+/// Finds the changes of all lineages, on all processors, as long ones take seconds. Returns the fewest orders of runs that were drawn.
+fn find_changes(lineages: &mut [Lineage], rule: HistoryRule) -> usize {
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let mut shares: Vec<Vec<&mut Lineage>> = (0..workers).map(|_| Vec::new()).collect();
+    lineages.iter_mut().enumerate().for_each(|(at, lineage)| shares[at % workers].push(lineage));
+    let orders: Vec<usize> = thread::scope(|scope| {
+        let work = |share: Vec<&mut Lineage>| -> Vec<usize> {
+            share.into_iter().map(|lineage| find_changes_of(lineage, rule)).collect()
+        };
+        let threads: Vec<_> = shares.into_iter().map(|share| scope.spawn(move || work(share))).collect();
+        threads
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)))
+            .collect()
+    });
+    orders.into_iter().min().unwrap_or(1)
+}
+
+fn find_changes_of(lineage: &mut Lineage, rule: HistoryRule) -> usize {
+    let logarithms: Vec<Vec<Option<f64>>> = (lineage.rows.iter())
+        .map(|row| row.latency_seconds.iter().map(|seconds| seconds.map(f64::ln)).collect())
+        .collect();
+    let changes = change::changes(&logarithms, rule.false_alarm_level, rule.relevant.ln_1p());
+    for ((row, points), logarithms) in lineage.rows.iter_mut().zip(&changes.rows).zip(&logarithms) {
+        row.changes = changes_of_row(logarithms, points);
+    }
+    lineage.events = events(lineage);
+    changes.orders
 }
 
 fn changes_of_row(row: &[Option<f64>], points: &[change::ChangePoint]) -> Vec<Change> {
