@@ -68,7 +68,7 @@ fn ctrl_c_ends_commgauge_run_with_130_and_keeps_what_was_measured() {
     assert_reads_and_nothing_is_left(&record, &ranks, &shared);
     let last = lines(&record).pop().unwrap();
     if last["line"] == "end" {
-        assert_eq!(last["status"], "interrupted", "{last}");
+        assert_eq!((&last["status"], &last["exit_code"]), (&"interrupted".into(), &130.into()), "{last}");
     } else {
         assert!(ran.stdout.contains("cut off"), "{}", ran.stdout);
     }
@@ -89,6 +89,8 @@ fn a_hang_up_and_a_quit_end_commgauge_run_in_order() {
         assert_reads_and_nothing_is_left(&record, &ranks, &shared);
         let last = lines(&record).pop().unwrap();
         assert_eq!((&last["line"], &last["status"]), (&"end".into(), &"interrupted".into()), "{name}");
+        assert_eq!(last["exit_code"], code, "the record has the code of the program: {last}");
+        assert!(!record.with_extension("stopped.txt").exists(), "the note is gone");
     }
 }
 
@@ -106,7 +108,8 @@ fn nobody_reading_standard_error_ends_commgauge_run_in_order() {
     let code = child.wait().expect("it is ours").code();
     assert_eq!(code, Some(141), "as of a program that SIGPIPE ends");
     assert_reads_and_nothing_is_left(&record, &ranks, &shared);
-    assert_eq!(lines(&record).pop().unwrap()["status"], "interrupted");
+    let last = lines(&record).pop().unwrap();
+    assert_eq!((&last["status"], &last["exit_code"]), (&"interrupted".into(), &141.into()), "{last}");
 }
 
 #[test]

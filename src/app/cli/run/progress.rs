@@ -8,7 +8,7 @@ use crate::report::LiveRows;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::{self, eprintln};
 use commgauge_base::shared_memory::Segments;
-use commgauge_base::stop_signal::{StopSignal, stop_signals};
+use commgauge_base::stop_signal::{self, StopSignal, stop_signals};
 use commgauge_base::units::Seconds;
 use commgauge_model::record::line::EndStatus;
 use commgauge_model::record::{Follower, Line, Record};
@@ -63,6 +63,8 @@ pub(super) struct Progress<'a> {
     signals: Signals,
     /// Whether the end of whoever reads our messages was reported, which ends the launch as a signal does.
     is_reader_gone: bool,
+    /// Whether the ranks can read which signal it was.
+    is_noted: bool,
     /// Reports which rank of this host exits first; available after the rank map was read.
     first_exit: Option<Receiver<Vec<u32>>>,
     /// Shared memory segments of the ranks.
@@ -93,6 +95,7 @@ impl<'a> Progress<'a> {
             read_failed: false,
             signals,
             is_reader_gone: false,
+            is_noted: false,
             first_exit: None,
             segments: Segments::default(),
             out_of_memory_kills: host::out_of_memory_kills(),
@@ -117,6 +120,7 @@ impl<'a> Progress<'a> {
 
     /// Clears the bar, removes shared memory of killed ranks, and returns what the record was found to hold.
     pub(super) fn finish(mut self) -> Followed {
+        stop_signal::remove_note(&self.asked);
         self.segments.remove_left();
         let kills = host::out_of_memory_kills().zip(self.out_of_memory_kills);
         let processes = kills.map_or(0, |(now, before)| now.saturating_sub(before));
@@ -135,6 +139,19 @@ impl<'a> Progress<'a> {
             write_above(self.bar.as_ref(), out, &rows.take(&line));
         }
         self.record_state.take(line);
+    }
+
+    /// The next signal, or the end of whoever reads our messages, which counts as one.
+    fn received(&mut self) -> Option<i32> {
+        if let Some(number) = self.signals.pending().next() {
+            let counts_as = |signal: &StopSignal| (signal.number == number).then_some(signal.counts_as);
+            return stop_signals().iter().find_map(counts_as);
+        }
+        if !self.is_reader_gone && message::is_unread() {
+            self.is_reader_gone = true;
+            return Some(SIGPIPE);
+        }
+        None
     }
 
     fn report(&mut self) {
@@ -218,15 +235,13 @@ impl Watch for Progress<'_> {
     }
 
     fn signal(&mut self) -> Option<i32> {
-        if let Some(number) = self.signals.pending().next() {
-            let counts_as = |signal: &StopSignal| (signal.number == number).then_some(signal.counts_as);
-            return stop_signals().iter().find_map(counts_as);
+        let number = self.received()?;
+        if !self.is_noted {
+            self.is_noted = true;
+            // Without the note the record says that it was stopped by SIGTERM.
+            let _ = stop_signal::leave_note(&self.asked, number);
         }
-        if !self.is_reader_gone && message::is_unread() {
-            self.is_reader_gone = true;
-            return Some(SIGPIPE);
-        }
-        None
+        Some(number)
     }
 }
 

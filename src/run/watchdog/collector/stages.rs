@@ -8,13 +8,15 @@ use super::stacks::STACKS_TIMEOUT;
 use super::stage::{DEATH_SETTLING_TIME, NO_ANSWER_AFTER, Outcome, RasQuery, Stage, UNREACHABLE_AFTER};
 use super::table::{Entry, RankStatus, Trigger};
 use super::{process, ras};
-use commgauge_base::error::Result;
+use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::session_folder;
+use commgauge_base::stop_signal;
 use commgauge_base::units::Seconds;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::record::hang_line::HungActivity;
 use commgauge_model::record::line::{End, EndStatus};
 use commgauge_model::record::{Line, Writer, append_missing_end};
+use signal_hook::consts::SIGTERM;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -340,7 +342,8 @@ impl Serving {
         }
         self.table.first_death()?;
         let text = "the ranks were signalled to stop and did not end; what was measured is kept".to_owned();
-        Some((EndStatus::Interrupted, 143, text))
+        let signal = stop_signal::noted(&self.config.record).unwrap_or(SIGTERM);
+        Some((EndStatus::Interrupted, Error::from(Kind::Interrupted(signal)).exit_code(), text))
     }
 }
 
