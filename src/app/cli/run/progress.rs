@@ -12,6 +12,7 @@ use commgauge_base::stop_signal::{self, StopSignal, stop_signals};
 use commgauge_base::units::Seconds;
 use commgauge_model::record::line::EndStatus;
 use commgauge_model::record::{Follower, Line, Record};
+use commgauge_run::watchdog::LoneReports;
 use indicatif::ProgressBar;
 use signal_hook::consts::SIGPIPE;
 use signal_hook::iterator::Signals;
@@ -45,8 +46,8 @@ pub(super) struct Progress<'a> {
     begun: Instant,
     /// When the end line, or the report of a host that decided alone, was first seen.
     over: Option<Instant>,
-    /// Whether an earlier launch into the record had left such a report.
-    had_lone_report: bool,
+    /// Such reports that earlier launches into the record had left.
+    lone_reports: LoneReports,
     /// When the folder of the record was last searched for one.
     searched: Instant,
     record_state: RecordState,
@@ -85,7 +86,7 @@ impl<'a> Progress<'a> {
             deadlines,
             begun: Instant::now(),
             over: None,
-            had_lone_report: has_lone_report(record),
+            lone_reports: LoneReports::before(record),
             searched: Instant::now(),
             record_state: RecordState::default(),
             bar,
@@ -130,6 +131,7 @@ impl<'a> Progress<'a> {
             bar.finish_and_clear();
         }
         let path = self.follower.path().to_owned();
+        self.record_state.lone_report = self.lone_reports.new_beside(&path);
         self.record_state.moved_to = (path != self.asked).then(|| path.clone());
         Followed { record: path, state: self.record_state, live: self.rows.map(|rows| rows.rows) }
     }
@@ -219,7 +221,7 @@ impl Watch for Progress<'_> {
         }
         if self.record_state.end.is_none() && self.over.is_none() && now - self.searched > SEARCH_INTERVAL {
             self.searched = now;
-            if !self.had_lone_report && has_lone_report(self.follower.path()) {
+            if self.lone_reports.new_beside(self.follower.path()).is_some() {
                 self.over = Some(now);
             }
         }
@@ -257,16 +259,6 @@ fn tenth(reported: &mut u64, cases: u64, planned: u64) -> Option<String> {
 
 /// Interval of searching for reports of hosts that decided alone.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Whether the watchdog of a host that did not reach the first one has ended its ranks: it leaves a report beside the
-/// record.
-fn has_lone_report(record: &Path) -> bool {
-    let Some(stem) = record.file_stem() else { return false };
-    let prefix = format!("{}.hang.host-", stem.to_string_lossy());
-    let folder = record.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with(&prefix))
-}
 
 #[cfg(test)]
 mod tests {
