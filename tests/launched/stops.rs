@@ -246,6 +246,21 @@ fn a_record_that_is_removed_meanwhile_is_kept_under_another_name() {
 }
 
 #[test]
+fn a_record_that_is_emptied_meanwhile_is_no_mistake_of_who_started_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let suite = folder.path().join("short.toml");
+    std::fs::write(&suite, SHORT).unwrap();
+    let _beside = beside();
+    let mut command = Command::new(COMMGAUGE);
+    command.arg("run").arg(&suite).args(["-n", "2", "--record"]).arg(&record);
+    let child = start(command.env("NO_COLOR", "1").stdin(Stdio::null()));
+    wait_until(40, "the record is begun", || count_so_far(&record, "plan") == 1);
+    std::fs::write(&record, "").unwrap();
+    ending(child, 40).ended_with(6).printed_error("somebody changed the record while it was written");
+}
+
+#[test]
 fn ctrl_c_at_a_launcher_keeps_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
