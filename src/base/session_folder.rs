@@ -13,7 +13,17 @@ const DESCRIPTIONS: &str = "/tmp";
 pub fn remove_left_by(launcher: u32) {
     if !Path::new(&format!("/proc/{launcher}")).exists() {
         // Folders of another user stay; who may not remove them did not start the launcher.
-        folders_of(launcher, &std::env::temp_dir()).iter().for_each(|folder| drop(fs::remove_dir_all(folder)));
+        remove(launcher, &std::env::temp_dir());
+    }
+}
+
+fn remove(launcher: u32, temporary: &Path) {
+    for folder in folders_of(launcher, temporary) {
+        let _ = fs::remove_dir_all(&folder);
+        // The folder around it goes with the last launch, as where a launch ends by itself; it stays where it is not empty.
+        if let Some(root) = folder.parent().filter(|root| *root != temporary) {
+            let _ = fs::remove_dir(root);
+        }
     }
 }
 
@@ -86,6 +96,10 @@ mod tests {
         found.sort();
         let expected = ["ompi.vm.0/pid.12", "prte.vm.0/dvm.12", "prte.vm.12.0"].map(|name| folder.join(name));
         assert_eq!(found, expected);
+        remove(12, &folder);
+        let left = ["ompi.vm.0/pid.123", "prte.vm.7.0", "other/pid.12"].map(|name| folder.join(name).exists());
+        let gone = ["ompi.vm.0/pid.12", "prte.vm.0", "prte.vm.12.0"].map(|name| folder.join(name).exists());
+        assert_eq!((left, gone), ([true; 3], [false; 3]));
         fs::remove_dir_all(&folder).unwrap();
     }
 

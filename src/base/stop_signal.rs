@@ -1,6 +1,10 @@
-//! The signals that ask a run to stop in order, with what was measured kept.
+//! The signals that ask a run to stop in order, with what was measured kept, and the note by which ranks learn which one it was:
+//! launchers hand on a signal of their own instead.
 
 use rustix::process::Signal;
+use std::io::Result;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A signal to catch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +20,37 @@ pub struct StopSignal {
 pub fn stop_signals() -> Vec<StopSignal> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     stop_signals_of(&status)
+}
+
+/// Notes beside the record by which signal its run is stopped. Whoever leaves a note removes it after the launch.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn leave_note(record: &Path, number: i32) -> Result<()> {
+    std::fs::write(note_path(record), number.to_string())
+}
+
+/// By which signal the run of a record is stopped, if a note says so. An old one was left by a launch that was killed.
+pub fn noted(record: &Path) -> Option<i32> {
+    let path = note_path(record);
+    let age = std::fs::metadata(&path).and_then(|data| data.modified()).ok()?.elapsed();
+    // Clocks of two hosts may differ, and then the note comes from the future.
+    if age.is_ok_and(|age| age > NOTE_LIFETIME) {
+        return None;
+    }
+    std::fs::read_to_string(path).ok()?.parse().ok()
+}
+
+/// Removes the note, if there is one.
+pub fn remove_note(record: &Path) {
+    let _ = std::fs::remove_file(note_path(record));
+}
+
+/// Ranks are killed some seconds after they were asked to stop.
+const NOTE_LIFETIME: Duration = Duration::from_secs(60);
+
+fn note_path(record: &Path) -> PathBuf {
+    record.with_extension("stopped.txt")
 }
 
 fn stop_signals_of(status: &str) -> Vec<StopSignal> {
@@ -47,5 +82,24 @@ mod tests {
         ] {
             assert_eq!(numbers(status), expected, "{status}");
         }
+    }
+
+    #[test]
+    fn a_note_says_which_signal_stops_a_run_until_it_is_removed_or_old() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let record = folder.path().join("run.jsonl");
+        assert_eq!(noted(&record), None);
+        leave_note(&record, 1).expect("written");
+        assert_eq!(noted(&record), Some(1));
+        let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+        std::fs::File::options()
+            .write(true)
+            .open(note_path(&record))
+            .expect("it is there")
+            .set_modified(hour_ago)
+            .expect("set");
+        assert_eq!(noted(&record), None);
+        remove_note(&record);
+        assert!(!note_path(&record).exists());
     }
 }

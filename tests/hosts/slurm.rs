@@ -336,6 +336,43 @@ fn a_hang_under_srun_is_a_hang_in_message_record_exit_code_and_job() {
     assert!(facts.contains("JobState=FAILED") && facts.contains("ExitCode=5:0"), "{facts}\n{out}");
 }
 
+#[test]
+fn without_the_watchdog_of_a_host_a_stopped_rank_still_ends_a_run_under_srun_as_hung() {
+    let Some(slurm) = Slurm::up("slurm-loss") else { return };
+    // Of the first host, then of the other one; the rank that is stopped is on the host that is still watched.
+    for (host, stopped, words) in
+        [(0, 2, "rank 2 on host1 stopped answering"), (1, 1, "rank 1 on host0 stopped answering")]
+    {
+        let record = slurm.at(&format!("lost-{host}.jsonl"));
+        let suite = slurm.at("long.toml");
+        let line = format!(
+            "salloc --quiet -N2 --ntasks-per-node=2 {COMMGAUGE} run {} --timeout 4 --record {}",
+            suite.display(),
+            record.display()
+        );
+        let child = start(slurm.cluster.on("login", "sh").args(["-c", &line]));
+        wait_until(60, "the job measures", || count_so_far(&record, "case") > 2);
+        let watchdog = [2 * host, 2 * host + 1].iter().find_map(|rank| child_of(process_of(&record, *rank)));
+        common::signal(watchdog.expect("a rank of each host has started its watchdog"), "KILL");
+        wait_until(60, "the record says so", || count_so_far(&record, "unwatched") == 1);
+        common::signal(process_of(&record, stopped), "STOP");
+        let ran = ending(child, 60).ended_with(5).printed_error(words);
+        assert!(!ran.stderr.contains("out of memory"), "who was ended because of it is not to blame: {}", ran.stderr);
+        let read = lines(&record);
+        assert_eq!(of_kind(&read, "unwatched")[0]["host"], format!("host{host}"), "{}", ran.stderr);
+        let end = read.last().expect("lines");
+        assert_eq!((&end["line"], &end["exit_code"]), (&"end".into(), &5.into()), "{end}");
+        assert!(end["error"].as_str().is_some_and(|why| why.contains(words)), "{end}");
+    }
+}
+
+/// The first process that this one has started.
+fn child_of(parent: u32) -> Option<u32> {
+    let tasks = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok()).collect::<String>();
+    children.split_whitespace().next().and_then(|pid| pid.parse().ok())
+}
+
 /// `scripts/watchdog-trials slurm` runs it.
 #[test]
 #[ignore = "takes minutes: 30 launches"]

@@ -37,6 +37,26 @@ fn a_dry_run_starts_nothing_and_shows_a_command_that_works() {
 }
 
 #[test]
+fn a_secret_of_a_launcher_argument_is_in_no_command_that_is_shown_and_in_no_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let (suite, record) = (tiny_suite(folder.path()), record_in(&folder));
+    let flags: &[&str] = match FAMILY {
+        "open-mpi" => &["--launcher-arg=-x", "--launcher-arg=HF_TOKEN=abc123"],
+        _ => &["--launcher-arg=-genv", "--launcher-arg=HF_TOKEN", "--launcher-arg=abc123"],
+    };
+    let dry = Ran::of(&mut run(&suite, &record, &[flags, &["--dry-run"]].concat()), 20).ended_with(0);
+    let dry = dry.printed_error("the command has (hidden) in place of secret values; put them in before you run it");
+    let ran = Ran::of(&mut run(&suite, &record, flags), 30).ended_with(0);
+    let record = fs::read_to_string(&record).unwrap();
+    for shown in [&dry.stdout, &dry.stderr, &ran.stdout, &ran.stderr, &record] {
+        assert!(!shown.contains("abc123"), "{shown}");
+    }
+    let words = if FAMILY == "open-mpi" { "-x 'HF_TOKEN=(hidden)'" } else { "-genv HF_TOKEN '(hidden)'" };
+    assert!(dry.stdout.contains(words), "{}", dry.stdout);
+    ran.printed_error(words);
+}
+
+#[test]
 fn a_dry_run_takes_the_nodes_from_the_host_file() {
     let folder = tempfile::tempdir().unwrap();
     let (suite, record, hosts) = (tiny_suite(folder.path()), record_in(&folder), folder.path().join("hosts"));

@@ -68,7 +68,7 @@ fn ctrl_c_ends_commgauge_run_with_130_and_keeps_what_was_measured() {
     assert_reads_and_nothing_is_left(&record, &ranks, &shared);
     let last = lines(&record).pop().unwrap();
     if last["line"] == "end" {
-        assert_eq!(last["status"], "interrupted", "{last}");
+        assert_eq!((&last["status"], &last["exit_code"]), (&"interrupted".into(), &130.into()), "{last}");
     } else {
         assert!(ran.stdout.contains("cut off"), "{}", ran.stdout);
     }
@@ -89,6 +89,8 @@ fn a_hang_up_and_a_quit_end_commgauge_run_in_order() {
         assert_reads_and_nothing_is_left(&record, &ranks, &shared);
         let last = lines(&record).pop().unwrap();
         assert_eq!((&last["line"], &last["status"]), (&"end".into(), &"interrupted".into()), "{name}");
+        assert_eq!(last["exit_code"], code, "the record has the code of the program: {last}");
+        assert!(!record.with_extension("stopped.txt").exists(), "the note is gone");
     }
 }
 
@@ -106,7 +108,8 @@ fn nobody_reading_standard_error_ends_commgauge_run_in_order() {
     let code = child.wait().expect("it is ours").code();
     assert_eq!(code, Some(141), "as of a program that SIGPIPE ends");
     assert_reads_and_nothing_is_left(&record, &ranks, &shared);
-    assert_eq!(lines(&record).pop().unwrap()["status"], "interrupted");
+    let last = lines(&record).pop().unwrap();
+    assert_eq!((&last["status"], &last["exit_code"]), (&"interrupted".into(), &141.into()), "{last}");
 }
 
 #[test]
@@ -240,6 +243,21 @@ fn a_record_that_is_removed_meanwhile_is_kept_under_another_name() {
     let read = lines(&kept);
     assert_eq!((&read[0]["line"], &read.last().unwrap()["status"]), (&"header".into(), &"complete".into()));
     assert!(!record.exists());
+}
+
+#[test]
+fn a_record_that_is_emptied_meanwhile_is_no_mistake_of_who_started_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let suite = folder.path().join("short.toml");
+    std::fs::write(&suite, SHORT).unwrap();
+    let _beside = beside();
+    let mut command = Command::new(COMMGAUGE);
+    command.arg("run").arg(&suite).args(["-n", "2", "--record"]).arg(&record);
+    let child = start(command.env("NO_COLOR", "1").stdin(Stdio::null()));
+    wait_until(40, "the record is begun", || count_so_far(&record, "plan") == 1);
+    std::fs::write(&record, "").unwrap();
+    ending(child, 40).ended_with(6).printed_error("somebody changed the record while it was written");
 }
 
 #[test]

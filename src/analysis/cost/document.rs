@@ -232,7 +232,7 @@ impl Fit {
     /// # Errors
     /// A usage error that names the file and what is wrong with it.
     pub fn read(path: &Path) -> Result<Fit> {
-        let text = std::fs::read_to_string(path)
+        let text = commgauge_base::input_file::read_to_string(path)
             .map_err(|cause| Error::usage(format!("{}: cannot read the fit: {cause}", path.shown())))?;
         Fit::parse(&text, path)
     }

@@ -94,7 +94,7 @@ fn dry_run(arguments: &RunArguments, work: &SuiteWork, nodes: &Nodes, out: &mut 
     };
     for (_, arguments, record) in &launches {
         let commands = Launched::new(arguments, record)?.commands(arguments)?;
-        print_on(out, &format!("{}\n", commands.shown.for_shell()))?;
+        commands.print(out)?;
     }
     print_on(out, &plan_text(work, nodes))?;
     Ok(0)

@@ -91,7 +91,7 @@ impl ValidateCommand {
     /// Predicts a user's runs.
     fn own(&self, path: &Path) -> Result<Validation> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path)
+        let text = commgauge_base::input_file::read_to_string(path)
             .map_err(|cause| Error::usage(format!("--runs {file}: cannot be read: {cause}")))?;
         let runs = read_runs(&text, &file)?;
         let flags = RatesFlags { fit: self.fit.clone(), machine: self.machine.clone(), unknown_locality: None };

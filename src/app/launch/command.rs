@@ -5,6 +5,7 @@
 use super::family::{Family, Launcher};
 use super::quote::{quote, quote_program};
 use commgauge_base::error::{Error, Result};
+use commgauge_model::record::secrets::to_show;
 use rustix::process::Signal;
 
 /// What to launch, and where.
@@ -46,16 +47,17 @@ pub struct LaunchCommand {
 }
 
 impl LaunchCommand {
-    /// One line to paste into a shell.
+    /// One line to paste into a shell, but for values of secret variables, which it does not show.
     pub fn for_shell(&self) -> String {
-        let mut words = Vec::new();
-        if !self.environment.is_empty() {
-            words.push("env".to_owned());
-            words.extend(self.environment.iter().map(|(name, value)| quote(&format!("{name}={value}"))));
-        }
-        words.push(quote_program(&self.program));
-        words.extend(self.arguments.iter().map(|word| quote(word)));
-        words.join(" ")
+        let program = if self.environment.is_empty() { 0 } else { 1 + self.environment.len() };
+        let quoted = |(index, word): (usize, &String)| if index == program { quote_program(word) } else { quote(word) };
+        to_show(&self.words()).iter().enumerate().map(quoted).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whether [`Self::for_shell`] leaves values out.
+    pub fn has_secrets(&self) -> bool {
+        let words = self.words();
+        to_show(&words) != words
     }
 
     /// The command line, with the environment in front in the form of `env`; for the record.

@@ -174,6 +174,27 @@ fn the_users_launcher_arguments_come_last_and_replace_ours() {
     assert_eq!(line(Family::OpenMpi4, &request), "mpirun -n 4 --bind-to none --mca btl self,tcp suite 'a b'");
 }
 
+#[test]
+fn values_of_secret_variables_are_not_shown_however_a_launcher_takes_them() {
+    use Family::{IntelMpi, Mpich, OpenMpi4, OpenMpi5, Slurm};
+    for (family, own, expected) in [
+        (OpenMpi4, "-x HF_TOKEN=abc", "-x 'HF_TOKEN=(hidden)' suite"),
+        (OpenMpi5, "-x A_KEY=abc -x NCCL_DEBUG=INFO", "-x 'A_KEY=(hidden)' -x NCCL_DEBUG=INFO suite"),
+        (Mpich, "-env DB_PASSWORD abc", "-env DB_PASSWORD '(hidden)' suite"),
+        (Mpich, "--env DB_PASSWORD=abc", "--env 'DB_PASSWORD=(hidden)' suite"),
+        (IntelMpi, "-genv A_SECRET abc", "-genv A_SECRET '(hidden)' suite"),
+        (Slurm, "--export=ALL,MY_CREDENTIAL=abc", "'--export=ALL,MY_CREDENTIAL=(hidden)' "),
+    ] {
+        let own: Vec<String> = own.split(' ').map(str::to_owned).collect();
+        let command =
+            build(&launcher(family), &Request { launcher_arguments: own, ..request(4, false) }).expect("a command");
+        let shown = command.for_shell();
+        assert!(shown.contains(expected) && !shown.contains("abc") && command.has_secrets(), "{shown}");
+        assert!(command.words().join(" ").contains("abc"), "it is started with the value");
+    }
+    assert!(!build(&launcher(OpenMpi4), &request(4, false)).expect("a command").has_secrets());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]

@@ -122,6 +122,8 @@ pub enum HangState {
     Finished,
     /// It had ended in order.
     Left,
+    /// The watchdog of its host is gone, so that nothing is known of it.
+    Unwatched,
 }
 
 impl HangState {
@@ -134,6 +136,7 @@ impl HangState {
             HangState::EnteredNotFinished => "entered, did not finish",
             HangState::Finished => "finished",
             HangState::Left => "ended before",
+            HangState::Unwatched => "no longer watched",
         }
     }
 }
@@ -171,6 +174,7 @@ impl HangLine {
                     HangState::NeverEntered => "never entered",
                     HangState::StoppedAnswering => "stopped answering; the others are at",
                     HangState::Died => "died; the others are at",
+                    HangState::Unwatched => "may hold it up, whose watchdog is gone; the others are at",
                     _ => "did not finish",
                 };
                 format!("no progress{}: {} {did} {of}", self.waited(), self.named(suspects))

@@ -11,9 +11,11 @@ use crate::backend::Backend;
 use crate::measure::{Repetitions, ReplayContext};
 use crate::world::{World, agree};
 use commgauge_base::error::Result;
+use commgauge_base::stop_signal::noted;
 use commgauge_base::units::Seconds;
 use commgauge_model::record::line::{Line, Outcome};
 use commgauge_model::record::unwatched_line::UnwatchedLine;
+use signal_hook::consts::SIGTERM;
 
 /// Default number of repetitions of work that has no stop rule.
 const REPETITIONS: u32 = 50;
@@ -101,13 +103,24 @@ impl Run<'_> {
     /// Stops the run if any process has received a signal, and records if one is watched no more.
     pub(super) fn ask_for_signal(&mut self) -> Result<()> {
         let agreed = self.signals.agreed(self.world, self.request.watch.is_lost())?;
-        self.tally.signal = agreed.signal;
+        self.tally.signal = self.named_signal(agreed.signal)?;
         if let Some(rank) = agreed.unwatched.filter(|_| !self.is_unwatched) {
             self.is_unwatched = true;
             let host = self.request.launch.hosts.get(rank as usize).cloned().unwrap_or_default();
             self.journal.write(|| Line::Unwatched(UnwatchedLine { host, rank }))?;
         }
         Ok(())
+    }
+
+    /// The signal that stops the run, as the person or the scheduler sent it, where `commgauge run` noted that; the same everywhere.
+    fn named_signal(&self, received: i32) -> Result<i32> {
+        if received != SIGTERM {
+            return Ok(received);
+        }
+        let note = if self.world.process() == 0 { noted(&self.request.record) } else { None };
+        let mut named = [note.unwrap_or(received) as u64];
+        self.world.broadcast_u64(&mut named)?;
+        Ok(named[0] as i32)
     }
 
     /// What every rank has bound, or the outcome of work for which a rank has no memory. Nothing starts before: the

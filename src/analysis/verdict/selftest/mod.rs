@@ -139,8 +139,8 @@ impl SelfTest {
     /// A usage error that names the file and what is wrong with it.
     pub fn read(path: &Path) -> Result<SelfTest> {
         let wrong = |problem: String| Error::usage(format!("{}: {problem}", path.shown()));
-        let text =
-            std::fs::read_to_string(path).map_err(|cause| wrong(format!("cannot read the self-test: {cause}")))?;
+        let text = commgauge_base::input_file::read_to_string(path)
+            .map_err(|cause| wrong(format!("cannot read the self-test: {cause}")))?;
         let tried: SelfTest = serde_json::from_str(&text)
             .map_err(|cause| wrong(format!("is not what `commgauge selftest --format json` writes: {cause}")))?;
         match (tried.format.as_str(), tried.version) {

@@ -12,7 +12,7 @@ use std::path::Path;
 /// A file that cannot be read or is empty; a line that cannot be parsed, or that leaves no layout with a price.
 pub(super) fn priced(question: &Question, path: &Path) -> Result<Found> {
     let file = path.shown();
-    let text = std::fs::read_to_string(path)
+    let text = commgauge_base::input_file::read_to_string(path)
         .map_err(|cause| Error::usage(format!("--configurations {file}: cannot be read: {cause}")))?;
     let mut all = Found::default();
     for (number, line) in (1..).zip(text.lines()) {

@@ -5,8 +5,12 @@ use super::arguments::RunArguments;
 use super::resumed_launch::ResumedLaunch;
 use super::{allocation, work};
 use crate::cli::backend_name::Backend;
+use crate::cli::table_or_json::print_on;
 use crate::launch::{self, LaunchCommand, Launcher, LauncherContext, Request};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
+use commgauge_model::record::secrets::{HIDDEN_FROM_VIEW, without_secrets};
+use std::io::Write;
 use std::path::Path;
 
 /// The displayed command and the started one, which differ in one flag of the launched program: the started one passes
@@ -14,6 +18,19 @@ use std::path::Path;
 pub(super) struct Commands {
     pub shown: LaunchCommand,
     pub started: LaunchCommand,
+}
+
+impl Commands {
+    /// Prints the command for `--dry-run`, to be copied.
+    pub(super) fn print(&self, out: &mut dyn Write) -> Result<()> {
+        print_on(out, &format!("{}\n", self.shown.for_shell()))?;
+        if self.shown.has_secrets() {
+            eprintln!(
+                "commgauge: the command has {HIDDEN_FROM_VIEW} in place of secret values; put them in before you run it"
+            );
+        }
+        Ok(())
+    }
 }
 
 /// The launched program.
@@ -67,7 +84,8 @@ impl<'a> Launched<'a> {
         };
         let with = |own: &[String]| [self.words.as_slice(), own, arguments.extra.as_slice()].concat();
         let shown = build(with(&[]))?;
-        let json = serde_json::to_string(&shown.words())
+        // Everybody on a host can read the command lines of its processes.
+        let json = serde_json::to_string(&without_secrets(&shown.words()))
             .map_err(|cause| Error::environment(format!("cannot write the launch command as JSON: {cause}")))?;
         Ok(Commands { started: build(with(&["--launch-command".to_owned(), json]))?, shown })
     }

@@ -9,7 +9,6 @@ use super::summary::summarise;
 use super::{allocation, outcome, resumable, unwatched, wait_hosts};
 use crate::cli::live::write_above;
 use crate::cli::places;
-use crate::cli::table_or_json::print_on;
 use crate::launch::{self, Allocation, GRACE, LauncherContext};
 use crate::report::View;
 use commgauge_base::error::{Error, Result};
@@ -68,7 +67,7 @@ pub(super) fn resume_launch(
     print_allocation(allocation.as_ref(), &arguments);
     let commands = Launched::resumed(resumed, &arguments, path)?.commands(&arguments)?;
     if arguments.dry_run {
-        print_on(out, &format!("{}\n", commands.shown.for_shell()))?;
+        commands.print(out)?;
         return Ok(0);
     }
     wait_hosts::wait(&arguments)?;
@@ -101,7 +100,7 @@ fn follow(arguments: &RunArguments, commands: &Commands, mut progress: Progress)
         wait_hosts::unreachable(arguments).iter().for_each(|sentence| eprintln!("commgauge: {sentence}"));
     }
     if followed.state.header.is_some() && followed.state.end.is_none() {
-        let end = outcome::missing_end(&ending, verdict.exit_code, started.elapsed());
+        let end = outcome::missing_end(&ending, &followed.state, verdict.exit_code, started.elapsed());
         let lines = Vec::from_iter(unwatched::missing_line(&ending.output, &followed.state));
         // A rank that still writes, on a host out of reach, keeps its record.
         if let Err(cause) = append_missing_end(&followed.record, &lines, &end, Writer::Ending(LOCK_TIMEOUT)) {
@@ -114,11 +113,16 @@ fn follow(arguments: &RunArguments, commands: &Commands, mut progress: Progress)
     Ok(LaunchResult { exit_code: verdict.exit_code, followed })
 }
 
+/// What is wrong with a record that this launch began whole.
+fn changed(problem: &str) -> Error {
+    Error::environment(format!("{problem}; somebody changed the record while it was written"))
+}
+
 /// Prints the results of a launch's record, and returns its exit code.
 fn print_result(arguments: &RunArguments, result: LaunchResult, out: &mut dyn Write) -> Result<i32> {
     let LaunchResult { exit_code, followed: Followed { record, state, live } } = result;
     if state.header.is_none() {
-        return Ok(exit_code);
+        return if exit_code == 0 { Err(changed(&format!("{} has no header", record.shown()))) } else { Ok(exit_code) };
     }
     if !record.exists() {
         return Err(Error::environment(format!(
@@ -127,7 +131,11 @@ fn print_result(arguments: &RunArguments, result: LaunchResult, out: &mut dyn Wr
         )));
     }
     match live {
-        None => summarise(arguments, &record, out)?,
+        // What was a record when the run began is no mistake of who started it.
+        None => summarise(arguments, &record, out).map_err(|cause| match Record::read(&record) {
+            Ok(_) => cause,
+            Err(cause) => changed(&cause.to_string()),
+        })?,
         Some(live) => {
             write_above(None, out, &live.finish(&View::new(&Record::read(&record)?)));
             eprintln!("record: {}", record.shown());

@@ -10,6 +10,7 @@ use commgauge_base::units::Seconds;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::record::hang_line::HangReason;
 use commgauge_model::record::line::{End, EndStatus, RankFacts};
+use commgauge_run::watchdog::LoneReport;
 use std::time::Duration;
 
 /// Exit code of a run that was ended because a deadline had passed.
@@ -47,11 +48,11 @@ pub(super) fn conclude(ending: &Ending, record_state: &RecordState) -> Verdict {
 }
 
 /// The end line of a record whose ranks and watchdog left none.
-pub(super) fn missing_end(ending: &Ending, exit_code: i32, elapsed: Duration) -> End {
+pub(super) fn missing_end(ending: &Ending, record_state: &RecordState, exit_code: i32, elapsed: Duration) -> End {
     let status = if ending.interrupted_by.is_some() { EndStatus::Interrupted } else { EndStatus::Failed };
-    let error = own_deadline(&ending.output)
-        .map_or_else(|| format!("the ranks left no end line; {}", launcher_end(ending)), str::to_owned);
-    let error = Some(error);
+    let lone = || lone_hang(record_state).filter(|_| exit_code == HANG).map(|report| report.sentence.clone());
+    let reason = own_deadline(&ending.output).map(str::to_owned).or_else(lone);
+    let error = Some(reason.unwrap_or_else(|| format!("the ranks left no end line; {}", launcher_end(ending))));
     let elapsed_seconds = Seconds(elapsed.as_secs_f64());
     End { status, exit_code, error, elapsed_seconds, lines_before: None, sha256: None }
 }
@@ -69,6 +70,10 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
             measured(record_state)
         ));
         return 6;
+    }
+    if let Some(report) = lone_hang(record_state) {
+        sentences.push(format!("{}; {}", report.sentence, measured(record_state)));
+        return HANG;
     }
     match &record_state.end {
         Some(end) if launcher_was_killed(ending, end) => {
@@ -124,6 +129,13 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
             }
         }
     }
+}
+
+/// Why the watchdog of one host has ended its ranks alone, if nobody else has said why the run ended: that the launcher then ended the
+/// other ranks is a consequence.
+fn lone_hang(record_state: &RecordState) -> Option<&LoneReport> {
+    let is_consequence = record_state.end.as_ref().is_none_or(|end| end.status == EndStatus::Interrupted);
+    record_state.lone_report.as_ref().filter(|report| report.is_hang && is_consequence && record_state.hang.is_none())
 }
 
 /// Whether the launcher itself was killed, so that its ranks died through no fault of their own. A launcher that has

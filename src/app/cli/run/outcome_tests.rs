@@ -57,6 +57,7 @@ fn check_with(
         first_exit: first_exit.to_vec(),
         hang: (!died.is_empty()).then(|| hang(HangReason::Death, died)),
         is_unwatched: false,
+        lone_report: None,
         moved_to: output.contains("moved").then(|| "elsewhere.jsonl".into()),
     };
     let verdict = conclude(&ending, &record_state);
@@ -242,3 +243,28 @@ fn an_interrupted_run_reports_its_measured_cases() {
         assert!(text.contains("12 of 80 measured cases are kept"), "{text}");
     }
 }
+
+#[test]
+fn a_host_whose_watchdog_decided_alone_is_the_cause_and_the_ends_of_the_other_ranks_are_not() {
+    let report = LoneReport { sentence: "no progress within 4.00 s: rank 2 on host1".into(), is_hang: true };
+    let ending = Ending { code: Some(5), output: SLURM_KILLED.into(), ..Ending::default() };
+    let state = |end, is_hang| RecordState {
+        header: Some(vec![rank(0), rank(1)]),
+        end,
+        lone_report: Some(LoneReport { is_hang, ..report.clone() }),
+        ..RecordState::default()
+    };
+    for end in [None, end(EndStatus::Interrupted, 143)] {
+        let state = state(end, true);
+        let verdict = conclude(&ending, &state);
+        assert_eq!(verdict.exit_code, 5);
+        assert_eq!(verdict.sentences, ["no progress within 4.00 s: rank 2 on host1; nothing was measured yet"]);
+        let end = missing_end(&ending, &state, 5, Duration::ZERO);
+        assert_eq!((end.exit_code, end.error), (5, Some(report.sentence.clone())));
+    }
+    assert_eq!(conclude(&ending, &state(None, false)).exit_code, 6, "a rank died");
+    assert_eq!(conclude(&ending, &state(end(EndStatus::Complete, 0), true)).exit_code, 6, "not over in vain");
+}
+
+/// What srun prints when a step is ended.
+const SLURM_KILLED: &str = "srun: error: host1: task 2: Killed\nsrun: error: host1: task 3: Exited with exit code 5\nsrun: error: host0: tasks 0-1: Killed\n";

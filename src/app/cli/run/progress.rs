@@ -8,10 +8,11 @@ use crate::report::LiveRows;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::{self, eprintln};
 use commgauge_base::shared_memory::Segments;
-use commgauge_base::stop_signal::{StopSignal, stop_signals};
+use commgauge_base::stop_signal::{self, StopSignal, stop_signals};
 use commgauge_base::units::Seconds;
 use commgauge_model::record::line::EndStatus;
 use commgauge_model::record::{Follower, Line, Record};
+use commgauge_run::watchdog::LoneReports;
 use indicatif::ProgressBar;
 use signal_hook::consts::SIGPIPE;
 use signal_hook::iterator::Signals;
@@ -45,8 +46,8 @@ pub(super) struct Progress<'a> {
     begun: Instant,
     /// When the end line, or the report of a host that decided alone, was first seen.
     over: Option<Instant>,
-    /// Whether an earlier launch into the record had left such a report.
-    had_lone_report: bool,
+    /// Such reports that earlier launches into the record had left.
+    lone_reports: LoneReports,
     /// When the folder of the record was last searched for one.
     searched: Instant,
     record_state: RecordState,
@@ -63,6 +64,8 @@ pub(super) struct Progress<'a> {
     signals: Signals,
     /// Whether the end of whoever reads our messages was reported, which ends the launch as a signal does.
     is_reader_gone: bool,
+    /// Whether the ranks can read which signal it was.
+    is_noted: bool,
     /// Reports which rank of this host exits first; available after the rank map was read.
     first_exit: Option<Receiver<Vec<u32>>>,
     /// Shared memory segments of the ranks.
@@ -83,7 +86,7 @@ impl<'a> Progress<'a> {
             deadlines,
             begun: Instant::now(),
             over: None,
-            had_lone_report: has_lone_report(record),
+            lone_reports: LoneReports::before(record),
             searched: Instant::now(),
             record_state: RecordState::default(),
             bar,
@@ -93,6 +96,7 @@ impl<'a> Progress<'a> {
             read_failed: false,
             signals,
             is_reader_gone: false,
+            is_noted: false,
             first_exit: None,
             segments: Segments::default(),
             out_of_memory_kills: host::out_of_memory_kills(),
@@ -117,6 +121,7 @@ impl<'a> Progress<'a> {
 
     /// Clears the bar, removes shared memory of killed ranks, and returns what the record was found to hold.
     pub(super) fn finish(mut self) -> Followed {
+        stop_signal::remove_note(&self.asked);
         self.segments.remove_left();
         let kills = host::out_of_memory_kills().zip(self.out_of_memory_kills);
         let processes = kills.map_or(0, |(now, before)| now.saturating_sub(before));
@@ -126,6 +131,7 @@ impl<'a> Progress<'a> {
             bar.finish_and_clear();
         }
         let path = self.follower.path().to_owned();
+        self.record_state.lone_report = self.lone_reports.new_beside(&path);
         self.record_state.moved_to = (path != self.asked).then(|| path.clone());
         Followed { record: path, state: self.record_state, live: self.rows.map(|rows| rows.rows) }
     }
@@ -135,6 +141,19 @@ impl<'a> Progress<'a> {
             write_above(self.bar.as_ref(), out, &rows.take(&line));
         }
         self.record_state.take(line);
+    }
+
+    /// The next signal, or the end of whoever reads our messages, which counts as one.
+    fn received(&mut self) -> Option<i32> {
+        if let Some(number) = self.signals.pending().next() {
+            let counts_as = |signal: &StopSignal| (signal.number == number).then_some(signal.counts_as);
+            return stop_signals().iter().find_map(counts_as);
+        }
+        if !self.is_reader_gone && message::is_unread() {
+            self.is_reader_gone = true;
+            return Some(SIGPIPE);
+        }
+        None
     }
 
     fn report(&mut self) {
@@ -202,7 +221,7 @@ impl Watch for Progress<'_> {
         }
         if self.record_state.end.is_none() && self.over.is_none() && now - self.searched > SEARCH_INTERVAL {
             self.searched = now;
-            if !self.had_lone_report && has_lone_report(self.follower.path()) {
+            if self.lone_reports.new_beside(self.follower.path()).is_some() {
                 self.over = Some(now);
             }
         }
@@ -218,15 +237,13 @@ impl Watch for Progress<'_> {
     }
 
     fn signal(&mut self) -> Option<i32> {
-        if let Some(number) = self.signals.pending().next() {
-            let counts_as = |signal: &StopSignal| (signal.number == number).then_some(signal.counts_as);
-            return stop_signals().iter().find_map(counts_as);
+        let number = self.received()?;
+        if !self.is_noted {
+            self.is_noted = true;
+            // Without the note the record says that it was stopped by SIGTERM.
+            let _ = stop_signal::leave_note(&self.asked, number);
         }
-        if !self.is_reader_gone && message::is_unread() {
-            self.is_reader_gone = true;
-            return Some(SIGPIPE);
-        }
-        None
+        Some(number)
     }
 }
 
@@ -242,16 +259,6 @@ fn tenth(reported: &mut u64, cases: u64, planned: u64) -> Option<String> {
 
 /// Interval of searching for reports of hosts that decided alone.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Whether the watchdog of a host that did not reach the first one has ended its ranks: it leaves a report beside the
-/// record.
-fn has_lone_report(record: &Path) -> bool {
-    let Some(stem) = record.file_stem() else { return false };
-    let prefix = format!("{}.hang.host-", stem.to_string_lossy());
-    let folder = record.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with(&prefix))
-}
 
 #[cfg(test)]
 mod tests {

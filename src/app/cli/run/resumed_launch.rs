@@ -56,15 +56,21 @@ pub(super) fn resumed(record: &Record, asked_ranks: Option<u32>) -> Result<Resum
 /// The words of a launch with the values that its record does not hold, which are taken from the environment.
 fn revealed(words: &[String], value_of: impl Fn(&str) -> Option<String>) -> Result<Vec<String>> {
     let reveal = |(index, word): (usize, &String)| {
-        let Some(at) = word.find(HIDDEN) else { return Ok(word.clone()) };
-        let before = word[..at].strip_suffix('=').map(|before| before.rsplit([',', '=']).next().unwrap_or(before));
-        let name = before.or(index.checked_sub(1).map(|before| words[before].as_str())).unwrap_or_default();
-        value_of(name).map(|value| word.replacen(HIDDEN, &value, 1)).ok_or_else(|| {
-            Error::usage(format!(
-                "--resume: the run was launched with a value of {name}, which records do not hold; set {name} in the environment \
-                 of this command"
-            ))
-        })
+        let (mut revealed, mut rest) = (String::new(), word.as_str());
+        while let Some((before_it, after)) = rest.split_once(HIDDEN) {
+            let before =
+                before_it.strip_suffix('=').map(|before| before.rsplit([',', ';', '=']).next().unwrap_or(before));
+            let name = before.or(index.checked_sub(1).map(|before| words[before].as_str())).unwrap_or_default();
+            let value = value_of(name).ok_or_else(|| {
+                Error::usage(format!(
+                    "--resume: the run was launched with a value of {name}, which records do not hold; set {name} in the \
+                     environment of this command"
+                ))
+            })?;
+            revealed.extend([before_it, &value]);
+            rest = after;
+        }
+        Ok(revealed + rest)
     };
     words.iter().enumerate().map(reveal).collect()
 }
@@ -90,10 +96,11 @@ mod tests {
 
     #[test]
     fn a_hidden_value_of_the_launch_comes_from_the_environment_or_is_asked_for() {
+        let lists = "--export=ALL,C=set (hidden),D=set (hidden),E";
         let words: Vec<String> =
-            ["mpirun", "-x", "A_TOKEN=set (hidden)", "-genv", "B", "set (hidden)"].map(str::to_owned).into();
+            ["mpirun", "-x", "A_TOKEN=set (hidden)", "-genv", "B", "set (hidden)", lists].map(str::to_owned).into();
         let found = revealed(&words, |name| Some(format!("<{name}>"))).unwrap();
-        assert_eq!(found.join(" "), "mpirun -x A_TOKEN=<A_TOKEN> -genv B <B>");
+        assert_eq!(found.join(" "), "mpirun -x A_TOKEN=<A_TOKEN> -genv B <B> --export=ALL,C=<C>,D=<D>,E");
         let error = revealed(&words, |_| None).unwrap_err().to_string();
         assert!(error.contains("a value of A_TOKEN, which records do not hold"), "{error}");
     }

@@ -6,6 +6,7 @@
 //! entry point is [`main`]; the loop is in `serve`.
 
 mod addresses;
+mod before;
 mod config;
 mod connection;
 mod deaths;

@@ -49,7 +49,8 @@ impl<'a> BlockedRanks<'a> {
         match view.entry.status {
             RankStatus::Died => return HangState::Died,
             RankStatus::Left(_) => return HangState::Left,
-            RankStatus::Expected | RankStatus::Unwatched => return HangState::StoppedAnswering,
+            RankStatus::Expected => return HangState::StoppedAnswering,
+            RankStatus::Unwatched => return HangState::Unwatched,
             RankStatus::Live if !view.answers => return HangState::StoppedAnswering,
             RankStatus::Live | RankStatus::Dragged => {}
         }
@@ -81,7 +82,8 @@ impl<'a> BlockedRanks<'a> {
 
     /// The ranks that block the others.
     fn suspects(&self) -> Vec<u32> {
-        for state in [HangState::Died, HangState::StoppedAnswering, HangState::NeverEntered] {
+        // Of those that nobody watches it is not known whether they are to blame.
+        for state in [HangState::Died, HangState::StoppedAnswering, HangState::NeverEntered, HangState::Unwatched] {
             let of = self.of_state(state);
             if of.is_empty() {
                 continue;
@@ -180,7 +182,7 @@ fn operation(doing: Option<Doing>, sequence: Option<u64>, activity: &HungActivit
 
 fn by_state(blocked: &BlockedRanks) -> Vec<RanksInState> {
     use HangState::*;
-    let states = [Died, StoppedAnswering, NeverEntered, EnteredNotFinished, Finished, Left];
+    let states = [Died, StoppedAnswering, NeverEntered, EnteredNotFinished, Finished, Left, Unwatched];
     let of = states.map(|state| (state, blocked.of_state(state)));
     of.into_iter()
         .filter(|(_, of)| !of.is_empty())

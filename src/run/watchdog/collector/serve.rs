@@ -4,6 +4,7 @@
 use super::super::authentication::{challenge, session_of_collector};
 use super::super::keyed_hash::Challenge;
 use super::super::wire::{Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token};
+use super::before::Before;
 use super::config::Config;
 use super::connection::Connection;
 use super::process;
@@ -14,9 +15,8 @@ use commgauge_base::shared_memory::Segments;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::path::Path;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Interval of checking deadlines.
 pub(super) const TICK: Duration = Duration::from_millis(200);
@@ -64,20 +64,13 @@ pub struct Serving {
     /// Error of the first rank that ended with one.
     pub(super) error: Option<(u32, i32, String)>,
     pub(super) begun: Instant,
-    /// State of the record before this launch wrote to it: the end line is not ours to write if the launch only read
-    /// the record and refused to resume it.
-    record_before: Option<(u64, SystemTime)>,
+    /// What earlier launches had left.
+    pub(super) before: Before,
     states_sent: Instant,
     pub(super) segments: Segments,
     segments_scanned: Option<Instant>,
     pub(super) printing: Option<JoinHandle<()>>,
     pub(super) stacks: Stacks,
-}
-
-/// Length and modification time of a file; none if it does not exist.
-fn stamp(path: &Path) -> Option<(u64, SystemTime)> {
-    let file = std::fs::metadata(path).ok()?;
-    Some((file.len(), file.modified().ok()?))
 }
 
 impl Serving {
@@ -95,10 +88,10 @@ impl Serving {
             _ => RankTable::new(config.local_ranks.iter().copied(), now),
         };
         let table = if launcher_asks_first() { table.with_death_window(DEATH_WINDOW) } else { table };
-        let record_before = stamp(&config.record);
+        let before = Before::of(&config.record);
         Ok(Serving {
             config,
-            record_before,
+            before,
             token,
             listeners,
             upstream,
@@ -119,11 +112,6 @@ impl Serving {
             printing: None,
             stacks: Stacks::default(),
         })
-    }
-
-    /// Whether this launch wrote to its record.
-    pub(super) fn has_begun_its_record(&self) -> bool {
-        stamp(&self.config.record) != self.record_before
     }
 
     pub(super) fn is_first(&self) -> bool {

@@ -6,6 +6,7 @@ use super::super::table::Trigger;
 use super::*;
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
 
 const TOKEN: Token = [3; TOKEN_BYTES];
 

@@ -1,5 +1,6 @@
 //! The stages from the first suspicion to the end of a launch: detecting, querying, reporting, ending.
 
+use super::super::lone_report::{self, LoneReport};
 use super::super::message::print_message;
 use super::super::wire::{Frame, PeerKind};
 use super::report::{RankView, hang_line, short_text, whole_text};
@@ -8,16 +9,21 @@ use super::stacks::STACKS_TIMEOUT;
 use super::stage::{DEATH_SETTLING_TIME, NO_ANSWER_AFTER, Outcome, RasQuery, Stage, UNREACHABLE_AFTER};
 use super::table::{Entry, RankStatus, Trigger};
 use super::{process, ras};
-use commgauge_base::error::Result;
+use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::session_folder;
+use commgauge_base::stop_signal;
 use commgauge_base::units::Seconds;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::record::hang_line::HungActivity;
 use commgauge_model::record::line::{End, EndStatus};
 use commgauge_model::record::{Line, Writer, append_missing_end};
+use signal_hook::consts::SIGTERM;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
+
+/// Exit code of a run that was ended because a deadline had passed.
+const HANG: i32 = 5;
 
 /// How long answers are awaited.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(1_200);
@@ -48,7 +54,10 @@ impl Serving {
         match &self.stage {
             Stage::Watching if self.upstream.is_some() => {}
             Stage::Watching => match self.trigger(now) {
-                Some(Trigger::Death { requested: false }) => self.stage = Stage::Settling(now),
+                Some(Trigger::Death { requested: false }) if self.lone_hang().is_none() => {
+                    self.stage = Stage::Settling(now);
+                }
+                Some(Trigger::Death { requested: false }) => {}
                 // A rank that was asked to stop may end; the record shows what is missing.
                 Some(Trigger::Death { requested: true }) | None => {}
                 Some(trigger) => self.query(trigger, now),
@@ -140,6 +149,7 @@ impl Serving {
         let trigger = self.table.trigger(now);
         if let (Stage::Watching | Stage::Settling(_), true) = (&self.stage, self.upstream.is_none())
             && let Some(trigger @ Trigger::Death { requested: false }) = trigger
+            && self.lone_hang().is_none()
         {
             self.stage = Stage::Querying { since: now, trigger, ras: None };
         }
@@ -234,7 +244,7 @@ impl Serving {
         }
         // In a separate thread: the reader of the output may be stuck as well.
         self.printing = Some(std::thread::spawn(move || print_message(text.trim_end())));
-        let code = if matches!(trigger, Trigger::Deadline(_)) { 5 } else { 6 };
+        let code = if matches!(trigger, Trigger::Deadline(_)) { HANG } else { 6 };
         let outcome = Outcome { line: Some(Box::new(line)), code };
         let wanted = self.ask_for_stacks(&outcome);
         let nothing_to_wait_for = wanted.is_empty();
@@ -300,7 +310,7 @@ impl Serving {
     pub(super) fn report_path(&self) -> PathBuf {
         match self.is_first() {
             true => self.config.record.with_extension("hang.txt"),
-            false => self.config.record.with_extension(format!("hang.host-{}.txt", self.config.node)),
+            false => lone_report::path_of(&self.config.record, self.config.node),
         }
     }
 
@@ -333,14 +343,26 @@ impl Serving {
         }
     }
 
+    /// Why another host has ended its ranks, while nothing was heard of this collector, so that the launcher ended those of this host.
+    fn lone_hang(&self) -> Option<LoneReport> {
+        if !self.is_first() || self.config.nodes == 1 {
+            return None;
+        }
+        self.before.lone_reports.new_beside(&self.config.record).filter(|report| report.is_hang)
+    }
+
     /// What the end line says of ranks that ended without one and that nobody ended.
     fn ended_by_ranks(&self) -> Option<Ended> {
         if let Some((rank, code, why)) = &self.error {
             return Some((EndStatus::Failed, *code, format!("rank {rank}: {why}")));
         }
         self.table.first_death()?;
+        if let Some(report) = self.lone_hang() {
+            return Some((EndStatus::Failed, HANG, report.sentence));
+        }
         let text = "the ranks were signalled to stop and did not end; what was measured is kept".to_owned();
-        Some((EndStatus::Interrupted, 143, text))
+        let signal = stop_signal::noted(&self.config.record).unwrap_or(SIGTERM);
+        Some((EndStatus::Interrupted, Error::from(Kind::Interrupted(signal)).exit_code(), text))
     }
 }
 
