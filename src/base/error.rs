@@ -2,6 +2,7 @@
 //!
 //! Every text says what was found, where (file and key, or host, rank and call), and what would be valid.
 
+use crate::stop_signal::signal_name;
 use crate::visible::ShownPath;
 use std::path::Path;
 
@@ -38,7 +39,7 @@ pub enum Kind {
     #[error("{0}")]
     Hang(String),
     /// Stopped by a signal: exit 128 + signal.
-    #[error("stopped by signal {0}; what was measured is kept")]
+    #[error("stopped by {}; what was measured is kept", signal_name(*.0))]
     Interrupted(i32),
 }
 

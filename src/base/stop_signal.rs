@@ -22,6 +22,11 @@ pub fn stop_signals() -> Vec<StopSignal> {
     stop_signals_of(&status)
 }
 
+/// `SIGTERM`; `signal 64` where a signal has no name.
+pub fn signal_name(number: i32) -> String {
+    signal_hook::low_level::signal_name(number).map_or_else(|| format!("signal {number}"), str::to_owned)
+}
+
 /// Notes beside the record by which signal its run is stopped. Whoever leaves a note removes it after the launch.
 ///
 /// # Errors

@@ -61,8 +61,9 @@ const FLOORS: [(u32, &[&str]); 11] = [
 ];
 
 /// Imports between rooms of one floor, each with its reason. The arrows make no circle.
-const SIDEWAYS: [(&str, &str, &str); 10] = [
+const SIDEWAYS: [(&str, &str, &str); 11] = [
     ("error", "visible", "an error names files"),
+    ("error", "stop_signal", "an error names the signal that stopped a run"),
     ("message", "visible", "a message holds names from files and hosts"),
     ("progress", "message", "a rank that misbehaves on request says so"),
     ("geometry", "collective", "what each rank sends and receives follows from the collective"),

@@ -8,8 +8,12 @@
 //! segmentation, Olshen, Venkatraman, Lucito and Wigler, Biostatistics 5(4), 2004). Seeded: the same runs always give
 //! the same changes.
 
+mod centered;
 mod grid;
 
+pub(super) use grid::MIN_RUNS;
+
+use centered::Centered;
 use commgauge_base::stats::{median, sorted};
 use grid::{Grid, Sums, is_free, places, step};
 use rand::SeedableRng;
@@ -17,25 +21,14 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::ops::Range;
 
-/// Fewest runs between changes.
-pub(super) const MIN_RUNS: usize = 3;
 /// Maximum number of random orders of the runs.
 const MAX_ORDERS: usize = 1999;
 /// Minimum number of random orders, for any number of rows.
 const MIN_ORDERS: usize = 199;
 /// Upper bound on the additions over all orders.
 const MAX_WORK: usize = 500_000_000;
-/// Values are clamped to this multiple of the interquartile range from the median.
-const CLAMP: f64 = 8.0;
-/// Rows without any noise (a coarse clock) are given this much, as a share.
-const MIN_NOISE: f64 = 0.0005;
 /// Most changes in one row.
 const MAX_CHANGES: usize = 16;
-/// Series of up to so many runs are searched at every run; longer ones on a grid of about as many places, and every found end is then
-/// moved to the run next to it that fits best.
-const MAX_PLACES: usize = 128;
-/// The newest runs are always searched one by one.
-const NEWEST: usize = 32;
 
 /// A change point.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -119,31 +112,7 @@ fn without_steps(row: &[Option<f64>], starts: &[usize]) -> Vec<Option<f64>> {
     rest
 }
 
-/// A row around its mean, 0 where a run has none.
-struct Centered {
-    values: Vec<f64>,
-    present: Vec<bool>,
-    count: usize,
-    /// Sum of the squares, and what is added to it so that no row is without noise.
-    squares: f64,
-    least: f64,
-}
-
 impl Centered {
-    fn of(row: &[Option<f64>]) -> Centered {
-        let ascending = sorted(row.iter().flatten().copied());
-        let count = ascending.len();
-        let middle = median(&ascending).unwrap_or(0.0);
-        let spread = median(&sorted(ascending.iter().map(|value| (value - middle).abs()))).unwrap_or(0.0);
-        let farthest = CLAMP * spread.max(MIN_NOISE);
-        let clamped = |value: f64| (value - middle).clamp(-farthest, farthest);
-        let mean = ascending.iter().map(|value| clamped(*value)).sum::<f64>() / count.max(1) as f64;
-        let values: Vec<f64> = row.iter().map(|value| value.map_or(0.0, |value| clamped(value) - mean)).collect();
-        let squares = values.iter().map(|value| value * value).sum();
-        let least = count as f64 * MIN_NOISE * MIN_NOISE;
-        Centered { values, present: row.iter().map(Option::is_some).collect(), count, squares, least }
-    }
-
     /// How far the stretch of runs that lies farthest from the others does, in that order of the runs, and which it is: the
     /// square of Student's t of both, up to a factor. A stretch and the runs next to it are at least [`MIN_RUNS`] long;
     /// its ends may not be nearer to the cuts that there are.

@@ -6,6 +6,7 @@
 use super::record_state::{OutOfMemoryKills, RecordState};
 use super::unwatched::own_deadline;
 use crate::launch::{Cause, Death, Ending, Reported, advice, deaths};
+use commgauge_base::stop_signal::signal_name;
 use commgauge_base::units::Seconds;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::record::hang_line::HangReason;
@@ -281,13 +282,6 @@ fn out_of_memory(host: Option<&str>, kills: &OutOfMemoryKills) -> String {
 /// Launchers and hosts may differ in whether a name includes its domain.
 fn same_host(one: &str, other: &str) -> bool {
     one.split('.').next() == other.split('.').next()
-}
-
-fn signal_name(signal: i32) -> String {
-    match signal_hook::low_level::signal_name(signal) {
-        Some(name) => name.to_owned(),
-        None => format!("signal {signal}"),
-    }
 }
 
 #[cfg(test)]

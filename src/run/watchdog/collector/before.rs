@@ -1,7 +1,6 @@
 //! What earlier launches had left of a record, and beside it, when a collector was started.
 
 use super::super::lone_report::LoneReports;
-use super::serve::Serving;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -17,13 +16,10 @@ impl Before {
     pub(super) fn of(record: &Path) -> Before {
         Before { record: stamp(record), lone_reports: LoneReports::before(record) }
     }
-}
 
-impl Serving {
-    /// Whether this launch wrote to its record: the end line is not ours to write if the launch only read the record and refused to
-    /// resume it.
-    pub(super) fn has_begun_its_record(&self) -> bool {
-        stamp(&self.config.record) != self.before.record
+    /// Whether this launch wrote to its record.
+    pub(super) fn was_written_since(&self, record: &Path) -> bool {
+        stamp(record) != self.record
     }
 }
 

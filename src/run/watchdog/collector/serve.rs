@@ -421,6 +421,12 @@ impl Serving {
             self.upstream = None;
         }
     }
+
+    /// Whether this launch wrote to its record: the end line is not ours to write if the launch only read the record and refused to
+    /// resume it.
+    pub(super) fn has_begun_its_record(&self) -> bool {
+        self.before.was_written_since(&self.config.record)
+    }
 }
 
 /// Whether standard input is still open: no data is sent on it, so readable means closed.

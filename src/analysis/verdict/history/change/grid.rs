@@ -1,7 +1,15 @@
 //! Where a stretch of runs may begin and end, and which of them lies farthest from the other runs.
 
-use super::{Centered, MAX_PLACES, MIN_RUNS, NEWEST};
+use super::centered::Centered;
 use std::ops::Range;
+
+/// Fewest runs between changes.
+pub(in crate::verdict::history) const MIN_RUNS: usize = 3;
+/// Series of up to so many runs are searched at every run; longer ones on a grid of about as many places, and every found end is then
+/// moved to the run next to it that fits best.
+const MAX_PLACES: usize = 128;
+/// The newest runs are always searched one by one.
+const NEWEST: usize = 32;
 
 /// Values that are compared at a time.
 const LANES: usize = 8;
