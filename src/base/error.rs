@@ -6,6 +6,11 @@ use crate::stop_signal::signal_name;
 use crate::visible::ShownPath;
 use std::path::Path;
 
+/// Exit code of a run in which a deadline passed.
+pub const HANG_EXIT_CODE: i32 = 5;
+/// Exit code of a run that the machine, MPI, a device or the disk ended.
+pub const ENVIRONMENT_EXIT_CODE: i32 = 6;
+
 /// A result whose error is one pointer wide, so that it costs nothing in a timed loop.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -79,8 +84,8 @@ impl Error {
         match self.0.kind {
             Kind::Usage(_) => 2,
             Kind::Corrupt(_) => 4,
-            Kind::Hang(_) => 5,
-            Kind::Environment(_) => 6,
+            Kind::Hang(_) => HANG_EXIT_CODE,
+            Kind::Environment(_) => ENVIRONMENT_EXIT_CODE,
             Kind::Mismatch(_) => 7,
             Kind::Interrupted(signal) => 128 + signal,
         }

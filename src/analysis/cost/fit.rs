@@ -8,7 +8,7 @@ use super::fitted_curve::{Fitted, LeftOut};
 use super::{CurveKey, Measured, Measurements, bootstrap, both_ways, contention, family, interference, lone, overlap};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Rate, Seconds};
-use std::thread;
+use rayon::prelude::*;
 
 /// Mean held-out error above which a curve is marked as untrusted.
 const UNTRUSTED: f64 = 0.10;
@@ -38,17 +38,18 @@ impl Default for FitOptions {
 /// A usage error where nothing was measured.
 pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
     let mut warnings = measurements.warnings.clone();
-    let keyed: Vec<(&CurveKey, &Measured)> = measurements.curves.iter().collect();
     let mut lone: Vec<(&CurveKey, LoneCall)> = Vec::new();
-    let curves: Vec<(CurveKey, Fitted)> = fit_curves(&keyed, options)
+    let fitted: Vec<Option<Fitted>> =
+        measurements.curves.par_iter().map(|(key, measured)| fit_curve(key, measured, options)).collect();
+    let curves: Vec<(CurveKey, Fitted)> = fitted
         .into_iter()
-        .zip(&keyed)
+        .zip(&measurements.curves)
         .filter_map(|(fitted, (key, measured))| {
             warnings.extend(curve_warning(key, measured, fitted.as_ref()));
             if fitted.is_none() {
-                lone.extend(lone::calls(key.ranks, measured).into_iter().map(|call| (*key, call)));
+                lone.extend(lone::calls(key.ranks, measured).into_iter().map(|call| (key, call)));
             }
-            Some(((*key).clone(), fitted?))
+            Some((key.clone(), fitted?))
         })
         .collect();
     if curves.is_empty() && lone.is_empty() {
@@ -73,21 +74,6 @@ pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
         both_ways: both_ways::both_ways(&measurements.exchanged, options.resamples),
         held_out,
         warnings,
-    })
-}
-
-fn fit_curves(keyed: &[(&CurveKey, &Measured)], options: FitOptions) -> Vec<Option<Fitted>> {
-    let workers = thread::available_parallelism().map_or(1, usize::from);
-    let share = keyed.len().div_ceil(workers).max(1);
-    thread::scope(|scope| {
-        let work = |part: &[(&CurveKey, &Measured)]| {
-            part.iter().map(|(key, measured)| fit_curve(key, measured, options)).collect::<Vec<_>>()
-        };
-        let threads: Vec<_> = keyed.chunks(share).map(|part| scope.spawn(move || work(part))).collect();
-        threads
-            .into_iter()
-            .flat_map(|worker| worker.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)))
-            .collect()
     })
 }
 

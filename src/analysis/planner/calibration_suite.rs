@@ -3,7 +3,7 @@
 use super::requested::RequestedCall;
 use crate::cost::MAX_EXTRAPOLATION;
 use commgauge_base::units::Bytes;
-use commgauge_model::config::Model;
+use commgauge_model::config::{Model, toml_string};
 use std::fmt::Write as _;
 
 /// Sizes of each curve that are measured first; the run adds others between them.
@@ -49,8 +49,8 @@ impl CalibrationSuite<'_> {
              until_error = 0.05\n\
              most_sizes = 14\n\
              budget = \"{budget}\"\n",
-            name = quoted(&format!("calibrate-{}", self.model.name)),
-            description = quoted(&format!("What planning {model} asks for")),
+            name = toml_string(&format!("calibrate-{}", self.model.name)),
+            description = toml_string(&format!("What planning {model} asks for")),
             budget = self.budget,
         );
         for call in self.calls {
@@ -91,11 +91,6 @@ impl CalibrationSuite<'_> {
         let size = |index: u32| least << (octaves * index / (FIRST_SIZES - 1));
         (0..FIRST_SIZES).map(size).collect()
     }
-}
-
-/// A basic string of TOML; names of models and files have no control characters.
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::visible::ShownPath;
-use commgauge_model::config::Machine;
+use commgauge_model::config::{Machine, toml_string};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
@@ -188,7 +188,6 @@ fn write(
             format!("bytes = \"{}B\"\n", kind.bytes)
         };
         let in_network = if above { "in_network = true\n" } else { "" };
-        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
         // Writing to a string cannot fail.
         let _ = write!(
             text,
@@ -199,9 +198,9 @@ fn write(
             kind.cadence,
             key(kind.placement),
             kind.element_type,
-            quoted(&source(records)),
+            toml_string(&source(records)),
             newest(records),
-            quoted(&records.first().map_or(String::new(), |loaded| loaded.record.header.backend.library.clone())),
+            toml_string(&records.first().map_or(String::new(), |loaded| loaded.record.header.backend.library.clone())),
         );
     }
     if expectations == 0 {
@@ -223,8 +222,7 @@ fn head(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> String {
     let time = |time: Seconds| format!("{}ns", time.0 * 1e9);
     let assumed = |assumed: bool| if assumed { "assumed = true\n" } else { "" };
     let peer = within.rate_per_peer.map_or(String::new(), |peer| format!("rate_per_peer = \"{}\"\n", rate(peer)));
-    let cloud =
-        links.cloud.as_ref().map_or(String::new(), |cloud| format!("cloud = {}\n", toml::Value::String(cloud.clone())));
+    let cloud = links.cloud.as_ref().map_or(String::new(), |cloud| format!("cloud = {}\n", toml_string(cloud)));
     format!(
         "# Learned from {} runs on {} hosts. Each value is the median of the replicates of all runs; its tolerance reaches to\n\
          # the worse of their 5 % quantile and of the slowest run's median, and is at least {} %.\n\
@@ -233,7 +231,7 @@ fn head(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> String {
         records.len(),
         hosts.len(),
         rule.least_tolerance * 100.0,
-        toml::Value::String(rule.name.clone()),
+        toml_string(&rule.name),
         links.ranks_per_node,
         links.hosts_per_node,
         time(within.latency),
@@ -259,8 +257,7 @@ fn judged_runs(records: &[LoadedRecord]) -> String {
     let devices: BTreeSet<&str> = ranks().filter_map(|rank| rank.device.as_deref()).collect();
     let mut text = format!("\n[applies_to]\nbackend = \"{backend}\"\n");
     if !devices.is_empty() && ranks().all(|rank| rank.device.is_some()) {
-        let names: Vec<String> =
-            devices.iter().map(|name| toml::Value::String((*name).to_owned()).to_string()).collect();
+        let names: Vec<String> = devices.iter().map(|name| toml_string(name)).collect();
         text += &format!("devices = [{}]\n", names.join(", "));
         let mut of_node: BTreeMap<(usize, u32), u32> = BTreeMap::new();
         for (run, loaded) in records.iter().enumerate() {

@@ -6,8 +6,8 @@ use clap::Subcommand;
 use commgauge_analysis::verdict::{Allowed, LearnRule, learn};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
-use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{Finding, lint};
+use commgauge_model::config::{Machine, toml_string};
 use std::path::{Path, PathBuf};
 
 /// Machine files: find contradictions in them, or make one from healthy runs
@@ -200,7 +200,7 @@ impl LearnCommand {
 impl LinkArguments {
     /// The flags as a machine file, so that the same checks apply.
     fn machine(&self) -> Result<Machine> {
-        let quoted = |text: &Option<String>| toml::Value::String(text.clone().unwrap_or_default()).to_string();
+        let quoted = |text: &Option<String>| toml_string(text.as_deref().unwrap_or_default());
         let text = format!(
             "name = \"flags\"\nranks_per_node = {}\n[within_node]\nlatency = {}\nrate = {}\nassumed = {}\n[between_nodes]\n\
              latency = {}\nadapters_per_node = {}\nrate_per_adapter = {}\nassumed = {}\n",

@@ -25,9 +25,9 @@ use commgauge_model::record::{Journal, Line, Record};
 use commgauge_model::workload::WorkPlan;
 use commgauge_run::session::{Rehearsal, Request};
 use document::{FORMAT, GateOutlook, Power, RehearsalDocument, VERSION};
+use rayon::prelude::*;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rehearse a suite on a simulated machine: how long it takes, what it covers, and what it would find
 ///
@@ -168,23 +168,12 @@ fn outlook(loaded: &LoadedRecord, machine: &Machine) -> Result<Option<GateOutloo
 /// The detection rate of the faults, with the seeds distributed over the processors.
 fn power(rehearsal: &Rehearsal, machine: &Machine, nodes: u32, first: u64, seeds: u64) -> Result<Power> {
     let planted = expected_suspects(machine, nodes);
-    let next = AtomicU64::new(0);
     let one = |seed: u64| -> Result<Found> {
         let (lines, _) = rehearsal.lines(first.wrapping_add(seed))?;
         let suspects: Suspects = locate(&[loaded(None, lines)?], &LocateOptions::default())?;
         Ok(Found::of(&suspects, &planted))
     };
-    let some = || -> Result<Vec<Found>> {
-        let mine = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < seeds));
-        mine.map(one).collect()
-    };
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(seeds as usize);
-    let found: Vec<Found> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(some)).collect();
-        let broken = || Error::environment("a rehearsal ended with a panic");
-        workers.into_iter().map(|worker| worker.join().map_err(|_| broken())?).collect::<Result<Vec<_>>>()
-    })?
-    .concat();
+    let found: Vec<Found> = (0..seeds).into_par_iter().map(one).collect::<Result<_>>()?;
     let count = |which: fn(&Found) -> bool| found.iter().filter(|found| which(found)).count() as u64;
     let right = count(|found| found.right());
     let right_share = proportion_interval(right, seeds, 0.95);

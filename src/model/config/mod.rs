@@ -18,7 +18,7 @@ mod suite_splits;
 mod suite_sweep;
 mod suite_work;
 
-pub use document::{Place, Table};
+pub use document::{Place, Table, toml_string};
 pub use machine::{Expectation, Limit, Machine};
 pub use model::{Family, Indexer, Inferred, LatentAttention, Mixture, Model, QueryKeyNorm, SlidingWindow};
 pub use peer::Peer;

@@ -12,6 +12,8 @@ pub const HIDDEN_FROM_VIEW: &str = "(hidden)";
 const SECRET: [&str; 6] = ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "CREDENTIAL"];
 /// Flags of launchers after which a variable follows, as `NAME=VALUE`, or as two words.
 const EXPORTS: [&str; 9] = ["-x", "--x", "-env", "-genv", "--env", "--genv", "-export", "--export", "--export-env"];
+/// Before a word for the launcher in a command line of `commgauge run`.
+const LAUNCHER_ARGUMENT: &str = "--launcher-arg=";
 /// Ends of flags whose value is secret; `--prompt-tokens` is none.
 const SECRET_FLAGS: [&str; 6] = ["-token", "-key", "-secret", "-password", "-passwd", "-credential"];
 
@@ -47,9 +49,8 @@ impl Hiding<'_> {
         for (index, word) in words.iter().enumerate() {
             let before = index.checked_sub(1).map_or("", |before| value_of_flag(&words[before]));
             let is_value = std::mem::take(&mut hides_next);
-            // The flag of `--launcher-arg=VALUE` stays.
-            let (flag, inner) =
-                if is_value && word.starts_with("--launcher-arg=") { word.split_at(15) } else { ("", &word[..]) };
+            let inner = word.strip_prefix(LAUNCHER_ARGUMENT).filter(|_| is_value);
+            let (flag, inner) = inner.map_or(("", &word[..]), |inner| (LAUNCHER_ARGUMENT, inner));
             shown.push(match serde_json::from_str::<Vec<String>>(inner) {
                 _ if is_value => format!("{flag}{}", self.instead),
                 Ok(inner) => serde_json::to_string(&self.words(&inner)).unwrap_or_else(|_| self.instead.to_owned()),
@@ -104,7 +105,7 @@ impl Hiding<'_> {
 
 /// The value of `--launcher-arg=VALUE`, which is a word for the launcher; other words as they are.
 fn value_of_flag(word: &str) -> &str {
-    word.strip_prefix("--launcher-arg=").unwrap_or(word)
+    word.strip_prefix(LAUNCHER_ARGUMENT).unwrap_or(word)
 }
 
 /// `-genv NAME VALUE` of MPICH and Intel MPI; `-x NAME` of Open MPI names a variable whose value nobody sees.

@@ -8,6 +8,7 @@ use super::marks::{LOST_COLLECTOR, OWN_DEADLINE};
 use super::message::print_message;
 use super::own_record::OwnRecord;
 use super::wire::{Frame, MAX_FRAME_BYTES, RankState};
+use commgauge_base::error::HANG_EXIT_CODE;
 use commgauge_base::host_clock;
 use commgauge_base::progress::{Doing, Progress, Shown};
 use commgauge_base::units::Seconds;
@@ -36,8 +37,6 @@ const COLLECTOR_SILENT_AFTER: Duration = Duration::from_secs(5);
 const OWN_MARGIN: Duration = Duration::from_secs(2);
 /// How long a launcher may take to end a rank that aborts.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Exit code of a run that was ended because a deadline had passed.
-const HANG: i32 = 5;
 /// Maximum number of ops of a replay whose names are stored.
 const MAX_OPS: usize = 4096;
 
@@ -327,7 +326,7 @@ impl WatchdogThread {
         print_message(&why);
         let record = locked(&reporter.record).clone();
         let lost = UnwatchedLine { host: reporter.host.clone(), rank };
-        if let Some(Err(cause)) = record.map(|record| record.end(HANG, why, lost, self.begun.elapsed())) {
+        if let Some(Err(cause)) = record.map(|record| record.end(HANG_EXIT_CODE, why, lost, self.begun.elapsed())) {
             print_message(&cause.to_string());
         }
         // A launcher that is gone or stopped carries nothing out.
@@ -336,7 +335,7 @@ impl WatchdogThread {
             // There is no later moment at which this could be reported.
             let _ = kill_process(getpid(), Signal::KILL);
         });
-        (self.end_launch)(HANG);
+        (self.end_launch)(HANG_EXIT_CODE);
     }
 
     /// Notes whether the rank has come further.

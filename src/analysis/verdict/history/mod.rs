@@ -15,7 +15,7 @@ pub use run_medians::{RowKey, RunFacts, RunMedians};
 
 use super::most_severe;
 use super::percent::percent;
-use std::thread;
+use rayon::prelude::*;
 
 /// Thresholds of a change.
 #[derive(Clone, Copy, Debug)]
@@ -53,20 +53,7 @@ pub fn history(input: HistoryInput, rule: HistoryRule) -> History {
 
 /// Finds the changes of all lineages, on all processors, as long ones take seconds. Returns the fewest orders of runs that were drawn.
 fn find_changes(lineages: &mut [Lineage], rule: HistoryRule) -> usize {
-    let workers = thread::available_parallelism().map_or(1, usize::from);
-    let mut shares: Vec<Vec<&mut Lineage>> = (0..workers).map(|_| Vec::new()).collect();
-    lineages.iter_mut().enumerate().for_each(|(at, lineage)| shares[at % workers].push(lineage));
-    let orders: Vec<usize> = thread::scope(|scope| {
-        let work = |share: Vec<&mut Lineage>| -> Vec<usize> {
-            share.into_iter().map(|lineage| find_changes_of(lineage, rule)).collect()
-        };
-        let threads: Vec<_> = shares.into_iter().map(|share| scope.spawn(move || work(share))).collect();
-        threads
-            .into_iter()
-            .flat_map(|worker| worker.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)))
-            .collect()
-    });
-    orders.into_iter().min().unwrap_or(1)
+    lineages.par_iter_mut().map(|lineage| find_changes_of(lineage, rule)).min().unwrap_or(1)
 }
 
 fn find_changes_of(lineage: &mut Lineage, rule: HistoryRule) -> usize {

@@ -19,10 +19,10 @@ use counted::{CONFIDENCE, counted};
 use noise::Noise as Kind;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The value of `format` in every selftest.
 pub const SELFTEST_FORMAT: &str = "commgauge-selftest";
@@ -216,24 +216,9 @@ fn compare_rule(rule: &SelfTestRule) -> CompareRule {
 
 /// Comparisons run in parallel; each has its own seed, so that their order does not matter.
 fn trial(asked: TrialKind, noise: Noise, rule: &SelfTestRule) -> Result<Trial> {
-    let next = AtomicU64::new(0);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let total = u64::from(rule.comparisons);
-    let work = || {
-        let mut hits = 0;
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= total {
-                return Ok(hits);
-            }
-            hits += u64::from(once(asked, noise, rule, index)?);
-        }
-    };
-    let hits: Result<u64> = std::thread::scope(|scope| {
-        let spawned: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        spawned.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).sum()
-    });
-    let counted = counted(hits?, total);
+    let hits = (0..total).into_par_iter().map(|index| once(asked, noise, rule, index).map(u64::from));
+    let counted = counted(hits.sum::<Result<u64>>()?, total);
     let promised = noise.is_promised().then_some(match asked {
         TrialKind::CompareFalseAlarm | TrialKind::GateFalsePass | TrialKind::GateFalseFail => rule.level,
         TrialKind::ComparePower | TrialKind::GatePower => FOUND,

@@ -6,6 +6,7 @@
 use super::record_state::{OutOfMemoryKills, RecordState};
 use super::unwatched::own_deadline;
 use crate::launch::{Cause, Death, Ending, Reported, advice, deaths};
+use commgauge_base::error::{ENVIRONMENT_EXIT_CODE, HANG_EXIT_CODE};
 use commgauge_base::stop_signal::signal_name;
 use commgauge_base::units::Seconds;
 use commgauge_base::visible::ShownPath;
@@ -13,9 +14,6 @@ use commgauge_model::record::hang_line::HangReason;
 use commgauge_model::record::line::{End, EndStatus, RankFacts};
 use commgauge_run::watchdog::LoneReport;
 use std::time::Duration;
-
-/// Exit code of a run that was ended because a deadline had passed.
-const HANG: i32 = 5;
 
 /// Deaths that are described one by one.
 const MAX_DEATHS: usize = 4;
@@ -51,7 +49,7 @@ pub(super) fn conclude(ending: &Ending, record_state: &RecordState) -> Verdict {
 /// The end line of a record whose ranks and watchdog left none.
 pub(super) fn missing_end(ending: &Ending, record_state: &RecordState, exit_code: i32, elapsed: Duration) -> End {
     let status = if ending.interrupted_by.is_some() { EndStatus::Interrupted } else { EndStatus::Failed };
-    let lone = || lone_hang(record_state).filter(|_| exit_code == HANG).map(|report| report.sentence.clone());
+    let lone = || lone_hang(record_state).filter(|_| exit_code == HANG_EXIT_CODE).map(|report| report.sentence.clone());
     let reason = own_deadline(&ending.output).map(str::to_owned).or_else(lone);
     let error = Some(reason.unwrap_or_else(|| format!("the ranks left no end line; {}", launcher_end(ending))));
     let elapsed_seconds = Seconds(elapsed.as_secs_f64());
@@ -62,7 +60,7 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
     let launcher_fine = ending.code == Some(0);
     let died_by_signal = deaths(&ending.output).iter().any(signalled);
     // No rank is to blame for a record that somebody took away while it was written.
-    if let (Some(End { status: EndStatus::Complete, .. }), Some(path), Some(6), false) =
+    if let (Some(End { status: EndStatus::Complete, .. }), Some(path), Some(ENVIRONMENT_EXIT_CODE), false) =
         (&record_state.end, &record_state.moved_to, ending.code, died_by_signal)
     {
         sentences.push(format!(
@@ -70,18 +68,18 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
             path.shown(),
             measured(record_state)
         ));
-        return 6;
+        return ENVIRONMENT_EXIT_CODE;
     }
     if let Some(report) = lone_hang(record_state) {
         sentences.push(format!("{}; {}", report.sentence, measured(record_state)));
-        return HANG;
+        return HANG_EXIT_CODE;
     }
     match &record_state.end {
         Some(end) if launcher_was_killed(ending, end) => {
             sentences.push(format!("{}, and its ranks with it; {}", launcher_end(ending), measured(record_state)));
             // The rank's own report of the consequence: true, but not the cause.
             sentences.extend(end.error.as_ref().map(|error| format!("after that the record says: {error}")));
-            6
+            ENVIRONMENT_EXIT_CODE
         }
         // A launcher that lost a rank stops the others. They record this as an interruption, but the user interrupted
         // nothing: the dead rank is the cause.
@@ -94,16 +92,16 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
                 describe_deaths(ending, record_state, sentences);
             }
             // The system keeps only the low byte of larger codes, which may be 0.
-            if (1..=255).contains(&end.exit_code) { end.exit_code } else { 6 }
+            if (1..=255).contains(&end.exit_code) { end.exit_code } else { ENVIRONMENT_EXIT_CODE }
         }
         Some(end) if end.status == EndStatus::Complete && launcher_fine => 0,
         Some(End { status: EndStatus::Complete, .. }) if ending.overdue.is_some() => {
             sentences.push(format!("the run is complete; {}", measured(record_state)));
-            HANG
+            HANG_EXIT_CODE
         }
         None if ending.overdue.is_some() => {
             sentences.push(measured(record_state));
-            HANG
+            HANG_EXIT_CODE
         }
         Some(end) => {
             let status = format!("{:?}", end.status).to_lowercase();
@@ -113,7 +111,7 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
                 measured(record_state)
             ));
             describe_deaths(ending, record_state, sentences);
-            6
+            ENVIRONMENT_EXIT_CODE
         }
         None => {
             let record = match record_state.resumed && record_state.header.is_none() {
@@ -125,8 +123,8 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
             match ending.code {
                 // The exit codes of our own programs are passed on if they ended by MPI_Abort.
                 Some(code @ (2 | 4 | 5 | 7)) if !died_by_signal => code,
-                _ if own_deadline(&ending.output).is_some() => HANG,
-                _ => 6,
+                _ if own_deadline(&ending.output).is_some() => HANG_EXIT_CODE,
+                _ => ENVIRONMENT_EXIT_CODE,
             }
         }
     }
@@ -143,7 +141,7 @@ fn lone_hang(record_state: &RecordState) -> Option<&LoneReport> {
 /// reported a dead rank was alive to see it; errors found by ranks (wrong data, a hang) came before.
 fn launcher_was_killed(ending: &Ending, end: &End) -> bool {
     let of_its_ranks = match end.status {
-        EndStatus::Failed => end.exit_code == 6,
+        EndStatus::Failed => end.exit_code == ENVIRONMENT_EXIT_CODE,
         EndStatus::Interrupted => true,
         _ => false,
     };

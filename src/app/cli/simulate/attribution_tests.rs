@@ -14,8 +14,8 @@ use commgauge_run::session::{Rehearsal, Request};
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rayon::prelude::*;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,30 +192,21 @@ impl Outcome {
 /// The outcomes of so many runs, and the run of each that was not right, as text.
 fn outcomes(fleet: &Fleet, kind: Kind, count: usize, seeds: std::ops::Range<u64>) -> Vec<Outcome> {
     let healthy = Rehearsal::new(&fleet.request).unwrap();
-    let next = AtomicU64::new(seeds.start);
-    let some = || -> Vec<Outcome> {
-        let mine = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < seeds.end));
-        mine.map(|seed| {
-            let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ ((kind as u64) << 40) ^ ((count as u64) << 48));
-            let rehearsal = healthy.with_faults(fleet.plant(kind, count, &mut random));
-            let lines = rehearsal.lines(seed).unwrap().0;
-            let suspects = locate(&[loaded(None, lines).unwrap()], &LocateOptions::default()).unwrap();
-            let outcome = Outcome::of(kind, &suspects, rehearsal.machine(), fleet.nodes);
-            if !outcome.named || outcome.wrong {
-                let planted: Vec<String> = rehearsal.machine().faults.iter().map(Fault::to_string).collect();
-                let found: Vec<String> =
-                    suspects.suspects.iter().map(|s| format!("{}: {}", s.name, s.evidence[0])).collect();
-                eprintln!("  seed {seed}: {} -> {} {:?}", planted.join(" "), found.join("; "), suspects.slow_whiles);
-            }
-            outcome
-        })
-        .collect()
+    let one = |seed: u64| {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ ((kind as u64) << 40) ^ ((count as u64) << 48));
+        let rehearsal = healthy.with_faults(fleet.plant(kind, count, &mut random));
+        let lines = rehearsal.lines(seed).unwrap().0;
+        let suspects = locate(&[loaded(None, lines).unwrap()], &LocateOptions::default()).unwrap();
+        let outcome = Outcome::of(kind, &suspects, rehearsal.machine(), fleet.nodes);
+        if !outcome.named || outcome.wrong {
+            let planted: Vec<String> = rehearsal.machine().faults.iter().map(Fault::to_string).collect();
+            let found: Vec<String> =
+                suspects.suspects.iter().map(|s| format!("{}: {}", s.name, s.evidence[0])).collect();
+            eprintln!("  seed {seed}: {} -> {} {:?}", planted.join(" "), found.join("; "), suspects.slow_whiles);
+        }
+        outcome
     };
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(some)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
-    })
+    seeds.into_par_iter().map(one).collect()
 }
 
 /// A line of the table: kind, nodes, faults -> runs, named, wrong, nothing. Returns the shares that were named, and wrong.

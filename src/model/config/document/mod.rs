@@ -12,6 +12,11 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
+/// A text as a string of TOML, with its quotes.
+pub fn toml_string(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
 /// Where the user wrote a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {

@@ -29,7 +29,7 @@ impl Fate {
         matches!(self, Fate::Running | Fate::Asked)
     }
 
-    /// The same of a process that is known to have been asked.
+    /// This fate of a process of which another source says that SIGTERM had reached it.
     pub(super) fn after_request(self) -> Fate {
         if self.goes_on() { Fate::Asked } else { Fate::AskedAndDying }
     }

@@ -9,7 +9,7 @@ use super::stacks::STACKS_TIMEOUT;
 use super::stage::{DEATH_SETTLING_TIME, NO_ANSWER_AFTER, Outcome, RasQuery, Stage, UNREACHABLE_AFTER};
 use super::table::{Entry, RankStatus, Trigger};
 use super::{process, ras};
-use commgauge_base::error::{Error, Kind, Result};
+use commgauge_base::error::{ENVIRONMENT_EXIT_CODE, Error, HANG_EXIT_CODE, Kind, Result};
 use commgauge_base::session_folder;
 use commgauge_base::stop_signal;
 use commgauge_base::units::Seconds;
@@ -21,9 +21,6 @@ use signal_hook::consts::SIGTERM;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-
-/// Exit code of a run that was ended because a deadline had passed.
-const HANG: i32 = 5;
 
 /// How long answers are awaited.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(1_200);
@@ -244,7 +241,7 @@ impl Serving {
         }
         // In a separate thread: the reader of the output may be stuck as well.
         self.printing = Some(std::thread::spawn(move || print_message(text.trim_end())));
-        let code = if matches!(trigger, Trigger::Deadline(_)) { HANG } else { 6 };
+        let code = if matches!(trigger, Trigger::Deadline(_)) { HANG_EXIT_CODE } else { ENVIRONMENT_EXIT_CODE };
         let outcome = Outcome { line: Some(Box::new(line)), code };
         let wanted = self.ask_for_stacks(&outcome);
         let nothing_to_wait_for = wanted.is_empty();
@@ -358,7 +355,7 @@ impl Serving {
         }
         self.table.first_death()?;
         if let Some(report) = self.lone_hang() {
-            return Some((EndStatus::Failed, HANG, report.sentence));
+            return Some((EndStatus::Failed, HANG_EXIT_CODE, report.sentence));
         }
         let text = "the ranks were signalled to stop and did not end; what was measured is kept".to_owned();
         let signal = stop_signal::noted(&self.config.record).unwrap_or(SIGTERM);
