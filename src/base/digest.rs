@@ -1,10 +1,32 @@
 //! SHA-256 as records show it. The caller decides what is hashed.
 
 use sha2::{Digest, Sha256};
+use std::io::{BufRead, BufReader, Read};
+
+/// As much of a file is in memory at once.
+const BUFFER_BYTES: usize = 128 * 1024;
 
 /// SHA-256 of some bytes, in lowercase hexadecimal.
 pub fn sha256(bytes: impl AsRef<[u8]>) -> String {
     hexadecimal(Sha256::new_with_prefix(bytes))
+}
+
+/// SHA-256 of all that can be read, in lowercase hexadecimal.
+///
+/// # Errors
+/// The first error of reading.
+pub fn sha256_of(source: impl Read) -> std::io::Result<String> {
+    let mut source = BufReader::with_capacity(BUFFER_BYTES, source);
+    let mut hash = Sha256::new();
+    loop {
+        let bytes = source.fill_buf()?;
+        if bytes.is_empty() {
+            return Ok(hexadecimal(hash));
+        }
+        let count = bytes.len();
+        hash.update(bytes);
+        source.consume(count);
+    }
 }
 
 /// The digest in lowercase hexadecimal.
@@ -25,5 +47,12 @@ mod tests {
         hash.update("a");
         hash.update("bc");
         assert_eq!(hexadecimal(hash), expected);
+    }
+
+    #[test]
+    fn what_is_read_in_pieces_has_the_digest_of_the_whole() {
+        let bytes: Vec<u8> = (0..3 * BUFFER_BYTES + 5).map(|index| index as u8).collect();
+        assert_eq!(sha256_of(&bytes[..]).unwrap(), sha256(&bytes));
+        assert_eq!(sha256_of(std::io::empty()).unwrap(), sha256(""));
     }
 }

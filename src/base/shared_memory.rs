@@ -24,26 +24,44 @@ impl Segments {
         noted
     }
 
+    fn has_launch_of(&self, path: &Path) -> bool {
+        let of_launch = |launch| self.0.iter().any(|noted| launch_of(noted) == Some(launch));
+        self.0.contains(path) || launch_of(path).is_some_and(of_launch)
+    }
+
     /// Notes what a process of this host has mapped, too.
     pub fn note(&mut self, pid: u32) {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         self.0.extend(segments(&maps));
     }
 
-    /// Removes the segments that no process maps any more.
+    /// Removes the segments that no process maps any more, and those of other ranks of the same launch, which may have made theirs
+    /// since.
     pub fn remove_left(&self) {
-        let left: Vec<&PathBuf> = self.0.iter().filter(|path| path.exists()).collect();
+        let left: Vec<PathBuf> = segments_in(Path::new(FOLDER)).filter(|path| self.has_launch_of(path)).collect();
         if left.is_empty() {
             return;
         }
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let maps = entries.filter_map(|entry| fs::read_to_string(entry.path().join("maps")).ok());
         let used: BTreeSet<PathBuf> = maps.flat_map(|maps| segments(&maps)).collect();
-        for path in left.into_iter().filter(|path| !used.contains(*path)) {
+        for path in left.into_iter().filter(|path| !used.contains(path)) {
             // An error is ignored: a segment of another user is not ours, and a library may have removed it first.
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// The part of a name that all ranks of a launch share: Open MPI's segments are called `vader_segment.HOST.UID.JOB.RANK`
+/// (`opal/mca/btl/vader/btl_vader_module.c`), and `sm_segment` in the same way.
+fn launch_of(path: &Path) -> Option<&str> {
+    let (launch, rank) = path.file_name()?.to_str()?.rsplit_once('.')?;
+    let is_rank = !rank.is_empty() && rank.bytes().all(|byte| byte.is_ascii_digit());
+    (is_rank && (launch.starts_with("vader_segment.") || launch.starts_with("sm_segment."))).then_some(launch)
+}
+
+fn segments_in(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
 /// From lines such as `7f.. rw-s 0 00:17 5 /dev/shm/vader_segment.vm.0.1.2`; a deleted one has a note behind its name.
@@ -66,6 +84,23 @@ mod tests {
                     7f03 rw-s 0 00:17 7 /dev/shm/database\n7f04 rw-s 0 00:17 8 /dev/shm/nccl-x/../../etc/passwd\n\
                     7f05 r-xp 0 08:01 9 /usr/lib/libmpi.so\n7f06 rw-s 0 00:17 10 /dev/shm/nccl-Ab12\n";
         assert_eq!(segments(maps), ["/dev/shm/vader_segment.vm.0.1.2", "/dev/shm/nccl-Ab12"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn segments_of_other_ranks_of_the_same_launch_count() {
+        let noted = ["/dev/shm/vader_segment.vm.0.1a2b0001.2", "/dev/shm/nccl-Ab.1"].map(PathBuf::from);
+        let noted = Segments(noted.into());
+        for (name, counts) in [
+            ("vader_segment.vm.0.1a2b0001.2", true),
+            ("vader_segment.vm.0.1a2b0001.511", true),
+            ("vader_segment.vm.0.1a2b0002.2", false),
+            ("vader_segment.vm.0.1a2b0001", false),
+            ("vader_segment.vm.0.1a2b0001.", false),
+            ("nccl-Ab.1", true),
+            ("nccl-Ab.2", false),
+        ] {
+            assert_eq!(noted.has_launch_of(&Path::new(FOLDER).join(name)), counts, "{name}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::hosts::{VirtualCluster, script};
-use common::{COMMGAUGE, Ran, SUITE, count_so_far, ending, lines, of_kind, start, wait_until};
+use common::{COMMGAUGE, Ran, SUITE, Started, count_so_far, ending, lines, of_kind, start, wait_until};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -344,14 +344,7 @@ fn without_the_watchdog_of_a_host_a_stopped_rank_still_ends_a_run_under_srun_as_
         [(0, 2, "rank 2 on host1 stopped answering"), (1, 1, "rank 1 on host0 stopped answering")]
     {
         let record = slurm.at(&format!("lost-{host}.jsonl"));
-        let suite = slurm.at("long.toml");
-        let line = format!(
-            "salloc --quiet -N2 --ntasks-per-node=2 {COMMGAUGE} run {} --timeout 4 --record {}",
-            suite.display(),
-            record.display()
-        );
-        let child = start(slurm.cluster.on("login", "sh").args(["-c", &line]));
-        wait_until(60, "the job measures", || count_so_far(&record, "case") > 2);
+        let child = measuring_job(&slurm, &record, 2, "--timeout 4");
         let watchdog = [2 * host, 2 * host + 1].iter().find_map(|rank| child_of(process_of(&record, *rank)));
         common::signal(watchdog.expect("a rank of each host has started its watchdog"), "KILL");
         wait_until(60, "the record says so", || count_so_far(&record, "unwatched") == 1);
@@ -364,6 +357,18 @@ fn without_the_watchdog_of_a_host_a_stopped_rank_still_ends_a_run_under_srun_as_
         assert_eq!((&end["line"], &end["exit_code"]), (&"end".into(), &5.into()), "{end}");
         assert!(end["error"].as_str().is_some_and(|why| why.contains(words)), "{end}");
     }
+}
+
+/// A run of the long suite on two hosts, once it measures.
+fn measuring_job(slurm: &Slurm, record: &Path, ranks_per_host: u32, flags: &str) -> Started {
+    let line = format!(
+        "salloc --quiet -N2 --ntasks-per-node={ranks_per_host} {COMMGAUGE} run {} {flags} --record {}",
+        slurm.at("long.toml").display(),
+        record.display()
+    );
+    let child = start(slurm.cluster.on("login", "sh").args(["-c", &line]));
+    wait_until(60, "the job measures", || count_so_far(record, "case") > 2);
+    child
 }
 
 /// The first process that this one has started.
@@ -401,14 +406,7 @@ fn trials_of_a_stopped_leaf_and_of_four_ranks_that_are_killed_at_once_under_srun
 
 fn four_killed_are_named(slurm: &Slurm, index: usize) -> bool {
     let record = slurm.at(&format!("killed-{index}.jsonl"));
-    let suite = slurm.at("long.toml");
-    let line = format!(
-        "salloc --quiet -N2 --ntasks-per-node=3 {COMMGAUGE} run {} --record {}",
-        suite.display(),
-        record.display()
-    );
-    let child = start(slurm.cluster.on("login", "sh").args(["-c", &line]));
-    wait_until(60, "the job measures", || count_so_far(&record, "case") > 2);
+    let child = measuring_job(slurm, &record, 3, "");
     let victims: Vec<u32> = (1..5).map(|rank| process_of(&record, rank)).collect();
     victims.iter().for_each(|victim| common::signal(*victim, "KILL"));
     let ran = ending(child, 60);

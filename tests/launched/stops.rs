@@ -18,6 +18,15 @@ const LONG: &str = "name = \"long\"\n[measure]\nprecision = 1e-6\nminimum_sample
 /// A sweep of seconds.
 const SHORT: &str = "name = 'short'\n[measure]\nreplicates = 3\nminimum_samples = 5\ncase_budget = '300ms'\n[[sweep]]\ncollectives = 'all_reduce'\nbytes = '64KiB'\ncadences = 'streaming'\n";
 
+/// `commgauge run` of the short suite.
+fn short_run(folder: &Path, record: &Path, flags: &str) -> Started {
+    let suite = folder.join("short.toml");
+    std::fs::write(&suite, SHORT).unwrap();
+    let mut command = Command::new(COMMGAUGE);
+    command.arg("run").arg(&suite).args(words(flags)).arg("--record").arg(record);
+    start(command.env("NO_COLOR", "1").stdin(Stdio::null()))
+}
+
 /// `commgauge run` of a long suite.
 fn long_run(folder: &Path, record: &Path) -> Started {
     start(&mut long_command(folder, record, 4))
@@ -184,12 +193,8 @@ fn kill_at_once(folder: &Path, name: &str, ranks: u32, victims: &[usize], suspec
 fn a_launcher_that_is_stopped_before_its_ranks_finalise_is_ended_with_them() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let suite = folder.path().join("short.toml");
-    std::fs::write(&suite, SHORT).unwrap();
     let _beside = beside();
-    let mut command = Command::new(COMMGAUGE);
-    command.arg("run").arg(&suite).args(["-n", "4", "--timeout", "4", "--record"]).arg(&record);
-    let child = start(command.env("NO_COLOR", "1").stdin(Stdio::null()));
+    let child = short_run(folder.path(), &record, "-n 4 --timeout 4");
     wait_until(40, "the ranks are connected", || count_so_far(&record, "plan") == 1);
     let (ranks, launcher) = (pids(&record), child_of(child.id()));
     signal(launcher, "STOP");
@@ -225,12 +230,8 @@ fn nothing_is_left_of_a_launcher_that_was_killed() {
 fn a_record_that_is_removed_meanwhile_is_kept_under_another_name() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let suite = folder.path().join("short.toml");
-    std::fs::write(&suite, SHORT).unwrap();
     let _beside = beside();
-    let mut command = Command::new(COMMGAUGE);
-    command.arg("run").arg(&suite).args(["-n", "4", "--record"]).arg(&record);
-    let child = start(command.env("NO_COLOR", "1").stdin(Stdio::null()));
+    let child = short_run(folder.path(), &record, "-n 4");
     wait_until(40, "the record is begun", || count_so_far(&record, "plan") == 1);
     std::fs::remove_file(&record).unwrap();
     let kept = folder.path().join("run.kept.jsonl");
@@ -249,12 +250,8 @@ fn a_record_that_is_removed_meanwhile_is_kept_under_another_name() {
 fn a_record_that_is_emptied_meanwhile_is_no_mistake_of_who_started_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let suite = folder.path().join("short.toml");
-    std::fs::write(&suite, SHORT).unwrap();
     let _beside = beside();
-    let mut command = Command::new(COMMGAUGE);
-    command.arg("run").arg(&suite).args(["-n", "2", "--record"]).arg(&record);
-    let child = start(command.env("NO_COLOR", "1").stdin(Stdio::null()));
+    let child = short_run(folder.path(), &record, "-n 2");
     wait_until(40, "the record is begun", || count_so_far(&record, "plan") == 1);
     std::fs::write(&record, "").unwrap();
     ending(child, 40).ended_with(6).printed_error("somebody changed the record while it was written");

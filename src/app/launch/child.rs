@@ -78,7 +78,7 @@ pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &m
     let status = wait(&mut child, &lines, stop, &mut ending, watch);
     // Kill what is left in every case, also after a failed wait.
     kill_group(&child, Signal::KILL);
-    ending.leftovers_killed = end_leftovers(mark, Duration::from_secs(1));
+    ending.leftovers_killed = end_leftovers(mark, Duration::from_secs(1), &mut ending.segments);
     wait_for_watchdog(mark, GRACE);
     ending.segments.remove_left();
     session_folder::remove_left_by(child.id());

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 /// Name of the variable that marks the processes of a launch.
 pub(super) const MARK: &str = commgauge_run::watchdog::LAUNCH_MARK;
 
-/// Gives the marked processes `grace` to end by themselves, then kills the rest; returns how many were killed.
-pub(super) fn end_leftovers(mark: &str, grace: Duration) -> usize {
+/// Gives the marked processes `grace` to end by themselves, then kills the rest; returns how many were killed. Notes what shared memory
+/// they have: ranks that were starting when their launcher ended may have made it since.
+pub(super) fn end_leftovers(mark: &str, grace: Duration, segments: &mut Segments) -> usize {
     let grace_end = Instant::now() + grace;
     let deadline = grace_end + Duration::from_secs(2);
     let mut killed = 0;
@@ -23,6 +24,7 @@ pub(super) fn end_leftovers(mark: &str, grace: Duration) -> usize {
         if alive.is_empty() || Instant::now() > deadline {
             return killed;
         }
+        alive.iter().for_each(|pid| segments.note(number(*pid)));
         if Instant::now() >= grace_end {
             killed = killed.max(alive.len());
             for pid in alive {
@@ -36,8 +38,12 @@ pub(super) fn end_leftovers(mark: &str, grace: Duration) -> usize {
 
 /// The shared memory of the marked processes.
 pub(super) fn segments_of(mark: &str) -> Segments {
-    let pids: Vec<u32> = marked(mark).into_iter().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()).collect();
+    let pids: Vec<u32> = marked(mark).into_iter().map(number).collect();
     Segments::of(&pids)
+}
+
+fn number(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get().unsigned_abs()
 }
 
 /// Gives the watchdog of a launch, which outlives its ranks for a moment, time to record how they ended.

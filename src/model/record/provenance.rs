@@ -72,8 +72,8 @@ pub fn program_sha256() -> Result<String> {
 
 /// SHA-256 of a file, in hexadecimal.
 pub fn file_sha256(path: &Path) -> Result<String> {
-    let bytes = fs::read(path).map_err(|cause| Error::file("read", path, cause))?;
-    Ok(digest::sha256(bytes))
+    let failed = |cause| Error::file("read", path, cause);
+    digest::sha256_of(fs::File::open(path).map_err(failed)?).map_err(failed)
 }
 
 static PROGRAM_VERSION: OnceLock<&str> = OnceLock::new();

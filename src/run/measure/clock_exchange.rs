@@ -6,12 +6,21 @@ use super::clock::ClockModel;
 use crate::world::{Located, World};
 use commgauge_base::error::Result;
 use commgauge_model::record::line::{ClockLine, ClockMethod, ClockMoment};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Ping-pongs of a thorough comparison, at the start.
 const EXCHANGES_FIRST: u32 = 100;
 /// Ping-pongs of a later comparison.
 const EXCHANGES_LATER: u32 = 30;
+/// Two processes make no more than [`FEWEST_EXCHANGES`] after this time: where ranks take turns on their processors, a ping-pong takes
+/// as long as all of them together, and the clocks cannot be compared to [`COARSEST_COMPARISON_NANOSECONDS`] anyway.
+const LONGEST_COMPARISON: Duration = Duration::from_millis(50);
+/// Ping-pongs of a comparison whose time is over.
+const FEWEST_EXCHANGES: u32 = 5;
+/// What a process sends to its parent for a reading of the common clock.
+const ASK: u64 = 1;
+/// What it sends after its last ping-pong.
+const DONE: u64 = 0;
 /// Time between the first and the second comparison; the drift is the change between them.
 const FIRST_BASELINE: Duration = Duration::from_millis(50);
 
@@ -105,7 +114,7 @@ impl<'a> CommonClock<'a> {
         while ready < processes {
             if process < ready {
                 if let Some(child) = process.checked_add(ready).filter(|child| *child < processes) {
-                    self.respond(world, child, exchanges)?;
+                    self.respond(world, child)?;
                 }
             } else if process < ready.saturating_mul(2) {
                 found = self.exchange(world, process - ready, exchanges)?;
@@ -116,9 +125,8 @@ impl<'a> CommonClock<'a> {
         Ok(found)
     }
 
-    fn respond(&self, world: &dyn World, child: u32, exchanges: u32) -> Result<()> {
-        for _ in 0..exchanges {
-            world.receive(child)?;
+    fn respond(&self, world: &dyn World, child: u32) -> Result<()> {
+        while world.receive(child)? == ASK {
             world.send(child, self.model.to_common((self.now)()))?;
         }
         world.send(child, self.latest.bound)
@@ -126,15 +134,20 @@ impl<'a> CommonClock<'a> {
 
     fn exchange(&self, world: &dyn World, parent: u32, exchanges: u32) -> Result<Comparison> {
         let mut best = Comparison { local: 0, common: 0, bound: u64::MAX };
-        for _ in 0..exchanges {
+        let begun = Instant::now();
+        for exchange in 0..exchanges {
+            if exchange >= FEWEST_EXCHANGES && begun.elapsed() > LONGEST_COMPARISON {
+                break;
+            }
             let sent = (self.now)();
-            world.send(parent, sent)?;
+            world.send(parent, ASK)?;
             let common = world.receive(parent)?;
             let half_round_trip = ((self.now)() - sent).div_ceil(2);
             if half_round_trip < best.bound {
                 best = Comparison { local: sent + half_round_trip, common, bound: half_round_trip };
             }
         }
+        world.send(parent, DONE)?;
         best.bound = best.bound.saturating_add(world.receive(parent)?);
         Ok(best)
     }

@@ -99,15 +99,20 @@ fn launch_only_arguments(arguments: &RunArguments) -> Vec<String> {
     ["--expect-ranks".to_owned(), arguments.ranks.to_string()].into_iter().chain(limit).chain(timeout).collect()
 }
 
+/// Cores of the Slurm allocation, or of this host.
+pub(super) fn cores(in_slurm: bool) -> u32 {
+    let allocated = if in_slurm { launch::host::slurm_cores() } else { None };
+    allocated.unwrap_or_else(launch::host::cores)
+}
+
 fn request(arguments: &RunArguments, launcher: &Launcher, program: String, words: Vec<String>) -> Result<Request> {
     // Open MPI's and MPICH's own launchers use the allocation as well.
     let in_slurm = launcher.family == launch::Family::Slurm || LauncherContext::here().in_slurm;
-    let slurm_cores = if in_slurm { launch::host::slurm_cores() } else { None };
     Ok(Request {
         ranks: arguments.ranks,
         hosts: arguments.hosts.clone(),
         host_file: arguments.host_file.as_deref().map(places::text).transpose()?,
-        cores: slurm_cores.unwrap_or_else(launch::host::cores),
+        cores: cores(in_slurm),
         srun_mpi: allocation::srun_mpi_plugin(arguments, launcher)?,
         root: launch::host::is_root(),
         has_threads: arguments.backend == Backend::Nccl,
