@@ -36,6 +36,7 @@ slurm_up() { # CPUS
     local answer=0
     "${entrance[@]}" bash "$parts/slurm-daemons" up "$state" "$1" </dev/null || answer=$?
     if [ "$answer" -ne 0 ]; then
+        tail -q -n 1 "$state"/slurm/*.log >&2 || true
         "${entrance[@]}" bash "$parts/slurm-daemons" down "$state" </dev/null || true
         fail "Slurm could not be started on $name; what was started is ended again"
     fi

@@ -6,6 +6,7 @@ use crate::common;
 use common::hosts::{VirtualCluster, script};
 use common::{COMMGAUGE, Ran, SUITE, Started, count_so_far, ending, lines, of_kind, start, wait_until};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 fn shipped(file: &str) -> PathBuf {
@@ -446,12 +447,15 @@ fn slurm_ends_by_its_own_pid_files_and_comes_again() {
             })
             .count()
     };
+    let folder = || fs::metadata(state.join("slurm")).expect("a folder").ino();
+    let seen_by_hosts = folder();
     assert_eq!(daemons(), 4, "munged, slurmctld and two slurmd");
     // Also with a job that would run on.
     slurm.ask("sbatch --quiet -N2 --output=/dev/null --wrap='sleep 1000'", 30).ended_with(0);
     Ran::of(&mut script(&["slurm", "down", "--name", slurm.name]), 60).ended_with(0);
     assert_eq!(daemons(), 0);
     assert_eq!(fs::read_dir(state.join("slurm")).expect("a folder").count(), 0);
+    assert_eq!(folder(), seen_by_hosts, "hosts with a /tmp of their own would not see another folder");
     Ran::of(&mut script(&["slurm", "down", "--name", slurm.name]), 30).ended_with(0).printed_error("no Slurm runs");
     Ran::of(&mut script(&["slurm", "up", "--name", slurm.name]), 60).ended_with(0);
     // Removing the cluster ends Slurm with it.
