@@ -6,6 +6,7 @@ use crate::common;
 use common::hosts::VirtualCluster;
 use common::{COMMGAUGE, Started, count_so_far, ending, lines, of_kind, start, wait_until};
 use std::path::Path;
+use std::time::Duration;
 
 /// A suite that would run for minutes.
 const LONG: &str = "name = 'long'\n[measure]\nprecision = 1e-6\nminimum_samples = 10\nmaximum_samples = 1_000_000\n\
@@ -45,6 +46,44 @@ fn a_host_that_is_cut_off_in_mid_run_is_named_and_ends_it() {
         let text = std::fs::read_to_string(lone).expect("it reads");
         assert!(text.contains("host0 cannot be reached (the host or its link)"), "{text}");
     }
+}
+
+#[test]
+fn a_run_goes_on_where_the_watchdog_of_a_host_is_stopped_and_says_so() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    for host in ["host1", "host0"] {
+        let Some(cluster) = VirtualCluster::up_for_ranks("stopped", 2, "1gbit", &[]) else { return };
+        let record = folder.path().join(format!("{host}.jsonl"));
+        let started = run(&cluster, folder.path(), &record);
+        wait_until(60, "two cases are measured", || count_so_far(&record, "case") >= 2);
+        common::signal(watchdog_on(&cluster, host), "STOP");
+        wait_until(60, "the record says so", || count_so_far(&record, "unwatched") == 1);
+        // Longer than nothing may be heard of a host.
+        std::thread::sleep(Duration::from_secs(10));
+        let measured = count_so_far(&record, "case");
+        wait_until(30, "the run goes on", || count_so_far(&record, "case") > measured);
+        common::signal(started.id(), "TERM");
+        let ran = ending(started, 60);
+        assert!(!ran.stderr.contains("cannot be reached"), "{}", ran.stderr);
+        let read = lines(&record);
+        assert_eq!(of_kind(&read, "unwatched")[0]["host"], host, "{}", ran.stderr);
+        assert_eq!(read.last().expect("lines")["exit_code"], 143, "{}", ran.stderr);
+    }
+}
+
+/// The watchdog of a virtual host, which has a name of its own.
+fn watchdog_on(cluster: &VirtualCluster, host: &str) -> u32 {
+    let named = cluster.on(host, "readlink").arg("/proc/self/ns/uts").output().expect("it runs").stdout;
+    let name_of = |process: &Path| std::fs::read_link(process.join("ns/uts")).unwrap_or_default();
+    let is_watchdog = |process: &Path| {
+        let environment = std::fs::read(process.join("environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(b"COMMGAUGE_COLLECTOR="))
+    };
+    let mut processes = std::fs::read_dir("/proc").expect("Linux").flatten().map(|entry| entry.path());
+    let host_name = String::from_utf8_lossy(&named).trim().to_owned();
+    let found = processes.find(|process| name_of(process) == Path::new(&host_name) && is_watchdog(process));
+    let number = found.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()?.parse().ok());
+    number.expect("a watchdog on each host")
 }
 
 #[test]

@@ -106,7 +106,10 @@ impl Run<'_> {
         self.tally.signal = self.named_signal(agreed.signal)?;
         if let Some(rank) = agreed.unwatched.filter(|_| !self.is_unwatched) {
             self.is_unwatched = true;
-            let host = self.request.launch.hosts.get(rank as usize).cloned().unwrap_or_default();
+            let hosts = &self.request.launch.hosts;
+            let host = hosts.get(rank as usize).cloned().unwrap_or_default();
+            let lowest_rank = hosts.iter().position(|other| *other == host);
+            self.request.watch.lost_collector_of(lowest_rank.map_or(rank, |lowest| lowest as u32));
             self.journal.write(|| Line::Unwatched(UnwatchedLine { host, rank }))?;
         }
         Ok(())

@@ -11,8 +11,8 @@ use std::time::Duration;
 pub const SETUP_DEADLINE: Duration = Duration::from_secs(120);
 /// Minimum deadline of the end of MPI, also where the user gave a shorter one for everything.
 const SHORTEST_END: Duration = Duration::from_secs(10);
-/// The same of another host, whose collector may be short of a processor for a while.
-const SHORTEST_OF_HOST: Duration = Duration::from_secs(5);
+/// The same of another host: longer than its ranks need to notice, and to agree, that its collector alone is silent.
+const SHORTEST_OF_HOST: Duration = Duration::from_secs(8);
 /// What preparing a case takes whatever its size: as many buffers as fill the caches, connections, code on a device.
 const PREPARATION: Duration = Duration::from_secs(5);
 /// Minimum deadline of a call or a wait.

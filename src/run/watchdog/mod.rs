@@ -125,6 +125,13 @@ impl Watch {
         self.reporter.as_ref().is_some_and(|reporter| reporter.is_unwatched())
     }
 
+    /// Says what all ranks agree on: the collector of the host whose lowest rank this is does not answer.
+    pub fn lost_collector_of(&self, lowest_rank: u32) {
+        if let Some(reporter) = &self.reporter {
+            reporter.lost_collector_of(lowest_rank);
+        }
+    }
+
     /// Says that somebody removed or renamed the record.
     pub fn record_moved(&self, moved: &Moved) {
         message::print_message(&moved.sentence());

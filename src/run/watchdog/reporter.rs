@@ -160,6 +160,13 @@ impl Reporter {
         let _ = self.send(&[Frame::RecordMoved(moved.to.display().to_string())]);
     }
 
+    pub(super) fn lost_collector_of(&self, lowest_rank: u32) {
+        if !self.is_unwatched() {
+            // A collector that is gone as well has nothing to decide.
+            let _ = self.send(&[Frame::Unwatched(lowest_rank)]);
+        }
+    }
+
     pub(super) fn conclude(&self) {
         if self.send(&[Frame::Conclude]).is_err() {
             return;

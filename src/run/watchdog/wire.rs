@@ -9,7 +9,7 @@ pub use super::token::{TOKEN_BYTES, Token};
 use commgauge_base::progress::Shown;
 
 /// Version of the protocol; both ends are of one launch, and mostly of one binary.
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 /// Bytes of a greeting.
 pub const HELLO_BYTES: usize = 4 + 2 + HASH_BYTES + 1 + 4 + 4 + 8;
 const HASH_BYTES: usize = 32;
@@ -78,6 +78,8 @@ pub enum Frame {
     Device(u32, String),
     /// Up: the functions that a rank is in, innermost first, or why they are not known.
     Stack(u32, String),
+    /// Up: the collector of the host whose lowest rank this is does not answer, as the ranks agree.
+    Unwatched(u32),
     /// Up: rank 0 requests permission to record the run as complete.
     Conclude,
     /// Up: rank 0 writes no more to the record, and has unlocked it.
@@ -153,7 +155,7 @@ impl Frame {
         bytes.extend([self.kind(), 0, 0]);
         match self {
             Frame::State(state) => encode_state(state, bytes),
-            Frame::Closed(rank) | Frame::ShowStack(rank) => bytes.extend(rank.to_le_bytes()),
+            Frame::Closed(rank) | Frame::ShowStack(rank) | Frame::Unwatched(rank) => bytes.extend(rank.to_le_bytes()),
             Frame::Left(rank, code, text) => {
                 bytes.extend(rank.to_le_bytes());
                 bytes.extend(code.to_le_bytes());
@@ -192,6 +194,7 @@ impl Frame {
             Frame::RecordGivenUp => 8,
             Frame::RecordMoved(_) => 9,
             Frame::Stack(..) => 10,
+            Frame::Unwatched(_) => 11,
             Frame::Query => 16,
             Frame::Abort(_) => 17,
             Frame::Concluded => 18,
@@ -221,6 +224,7 @@ impl Frame {
             8 => Frame::RecordGivenUp,
             9 => Frame::RecordMoved(rest.text()),
             10 => Frame::Stack(rest.u32()?, rest.text()),
+            11 => Frame::Unwatched(rest.u32()?),
             16 => Frame::Query,
             17 => Frame::Abort(i32::from_le_bytes(rest.take()?)),
             18 => Frame::Concluded,
@@ -317,6 +321,7 @@ mod tests {
             Frame::GiveUpRecord(6),
             Frame::Beat,
             Frame::Stack(9, "main".into()),
+            Frame::Unwatched(2),
             Frame::ShowStack(9),
         ]
     }

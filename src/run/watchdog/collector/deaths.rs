@@ -9,7 +9,7 @@ use super::super::wire::Frame;
 use super::process::{self, Fate};
 use super::serve::Serving;
 use super::stage::{Stage, launcher_asks_first};
-use super::table::RankStatus;
+use super::table::{Entry, RankStatus};
 use std::time::Instant;
 
 /// The ranks of one host at the moment at which the first death is noticed.
@@ -93,19 +93,32 @@ impl Serving {
         self.send_up(&Frame::Closed(rank));
     }
 
-    /// Notes that nothing is heard any more of the collector of another host.
-    pub(super) fn lose_host(&mut self, host: u32) {
+    /// Notes what the ranks agree on: the collector of the host with this lowest rank does not answer. They go on, so that host is not
+    /// out of reach.
+    pub(super) fn lose_collector_of(&mut self, lowest_rank: u32) {
+        if self.is_first() {
+            let host = self.config.node_of_rank.get(lowest_rank as usize).copied().filter(|host| *host > 0);
+            host.into_iter().for_each(|host| self.lose_host(host, "does not answer"));
+        } else if lowest_rank == 0 {
+            self.upstream = None;
+        }
+    }
+
+    /// Notes that nothing is heard any more of the collector of another host, until it reports again.
+    pub(super) fn lose_host(&mut self, host: u32, why: &str) {
         let ranks = (0..).zip(&self.config.node_of_rank).filter(|(_, node)| **node == host).map(|(rank, _)| rank);
         let mut lost = 0;
         for rank in ranks.collect::<Vec<u32>>() {
-            if let Some(entry) = self.table.get_mut(rank).filter(|entry| entry.status == RankStatus::Live) {
+            // Nothing may have been heard of them yet.
+            let is_open = |entry: &&mut Entry| matches!(entry.status, RankStatus::Expected | RankStatus::Live);
+            if let Some(entry) = self.table.get_mut(rank).filter(is_open) {
                 entry.status = RankStatus::Unwatched;
                 lost += 1;
             }
         }
         if lost > 0 && matches!(self.stage, Stage::Watching) {
             let name = self.config.hosts.get(host as usize).map_or("?", String::as_str);
-            print_message(&format!("the watchdog of host {name} is gone; its {lost} ranks are no longer watched"));
+            print_message(&format!("the watchdog of host {name} {why}; its {lost} ranks are no longer watched"));
         }
     }
 }

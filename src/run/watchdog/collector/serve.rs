@@ -178,7 +178,7 @@ impl Serving {
             match peer.peer_kind {
                 None => {}
                 Some(PeerKind::Rank(rank)) => self.lose_rank(rank, now),
-                Some(PeerKind::Host(host)) => self.lose_host(host),
+                Some(PeerKind::Host(host)) => self.lose_host(host, "is gone"),
             }
         }
     }
@@ -217,6 +217,7 @@ impl Serving {
             Frame::Closed(rank) | Frame::Left(rank, ..) | Frame::Detail(rank, ..) | Frame::Device(rank, _) => *rank,
             Frame::Stack(rank, _) => *rank,
             Frame::Conclude | Frame::RecordGivenUp | Frame::RecordMoved(_) => 0,
+            Frame::Unwatched(_) => return matches!(self.peers[at].peer_kind, Some(PeerKind::Rank(_))),
             _ => return true,
         };
         match self.peers[at].peer_kind {
@@ -303,6 +304,7 @@ impl Serving {
             }
             Frame::Conclude | Frame::RecordGivenUp | Frame::RecordMoved(_) => {}
             Frame::Stack(rank, text) => self.stacks.keep(rank, text),
+            Frame::Unwatched(rank) => self.lose_collector_of(rank),
             Frame::Query | Frame::Abort(_) | Frame::Concluded | Frame::GiveUpRecord(_) | Frame::Beat => {}
             Frame::ShowStack(_) => {}
         }
@@ -413,7 +415,7 @@ impl Serving {
             self.handle_input(at, now);
             match self.peers.swap_remove(at).peer_kind {
                 Some(PeerKind::Rank(rank)) => self.lose_rank(rank, now),
-                Some(PeerKind::Host(host)) => self.lose_host(host),
+                Some(PeerKind::Host(host)) => self.lose_host(host, "is gone"),
                 None => {}
             }
         }

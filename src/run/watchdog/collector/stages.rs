@@ -111,13 +111,19 @@ impl Serving {
         self.table.trigger(now).or_else(|| lost.then(|| Trigger::Deadline(self.host_deadline())))
     }
 
-    /// The other hosts of which nothing was heard for this long.
+    /// The other hosts of which nothing was heard for this long, but for those whose collector alone is known to be silent.
     fn silent_hosts(&self, now: Instant, silence: Duration) -> impl Iterator<Item = &String> {
         let peers = self.peers.iter().filter(move |peer| now.saturating_duration_since(peer.heard) > silence);
         peers.filter_map(|peer| match peer.peer_kind {
-            Some(PeerKind::Host(host)) => self.config.hosts.get(host as usize),
+            Some(PeerKind::Host(host)) if self.is_watched(host) => self.config.hosts.get(host as usize),
             _ => None,
         })
+    }
+
+    fn is_watched(&self, host: u32) -> bool {
+        let is_there = |rank: u32| self.config.node_of_rank.get(rank as usize) == Some(&host);
+        let entries = self.table.entries();
+        !entries.iter().any(|entry| entry.status == RankStatus::Unwatched && is_there(entry.rank))
     }
 
     /// The hosts that cannot be reached, as far as this one is concerned.
