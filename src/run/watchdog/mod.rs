@@ -17,6 +17,7 @@ mod marks;
 mod message;
 mod own_record;
 mod reporter;
+mod reporting_thread;
 mod start;
 mod token;
 mod watched;

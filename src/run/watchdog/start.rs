@@ -4,7 +4,8 @@
 use super::authentication::greet;
 use super::collector::{Config, FirstAnswer, SecondAnswer};
 use super::deadline::{SETUP_DEADLINE, deadline_of_host};
-use super::reporter::{EndLaunch, Reporter};
+use super::reporter::Reporter;
+use super::reporting_thread::{self, EndLaunch};
 use super::wire::{Hello, PeerKind, TOKEN_BYTES, Token};
 use super::{Activity, COLLECTOR_VARIABLE, LAUNCH_MARK, Watch};
 use crate::world::{World, agree};
@@ -235,7 +236,14 @@ fn connect(setup: &Setup, rank: u32, port: u16, token: &Token) -> Result<Arc<Rep
         let progress = Progress::with_fault(setup.fault.filter(|fault| fault.rank == rank));
         progress.set_deadline(SETUP_DEADLINE);
         let host = &setup.hosts[rank as usize];
-        Reporter::start(rank, host, progress, (connection, session), Arc::clone(&setup.signal), setup.end_launch)
+        reporting_thread::start(
+            rank,
+            host,
+            progress,
+            (connection, session),
+            Arc::clone(&setup.signal),
+            setup.end_launch,
+        )
     };
     begin().map_err(|cause| {
         let host = &setup.hosts[rank as usize];
