@@ -47,6 +47,7 @@ use crate::backend::Backend;
 use crate::world::World;
 use commgauge_base::error::Result;
 use commgauge_model::record::line::End;
+use std::collections::BTreeSet;
 use std::time::Instant;
 use work_loop::Run;
 
@@ -130,7 +131,8 @@ pub fn run(world: &dyn World, backend: &mut dyn Backend, request: &Request, sign
     let (journal, completed) = resume::open(world, backend, request, &ranks, &planned)?;
 
     let tally = completed.tally.clone();
-    let mut run = Run { world, request, ranks: &ranks, signals, completed, journal, tally, is_unwatched: false };
+    let unwatched_hosts = BTreeSet::new();
+    let mut run = Run { world, request, ranks: &ranks, signals, completed, journal, tally, unwatched_hosts };
     let measured = measure(&mut run, backend, &planned, &replays);
     end::conclude(run.journal, measured.map(|()| run.tally), begun, signals.limit())
 }

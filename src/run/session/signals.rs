@@ -63,11 +63,11 @@ impl Signals {
         Arc::clone(&self.number)
     }
 
-    /// The signal received by any process, and a rank whose watchdog was lost; the same everywhere.
-    pub(super) fn agreed(&self, world: &dyn World, is_unwatched: bool) -> Result<Agreed> {
+    /// The signal received by any process, and a rank whose watchdog was lost since the last time; the same everywhere.
+    pub(super) fn agreed(&self, world: &dyn World, is_newly_lost: bool) -> Result<Agreed> {
         let rank = world.process() as i32;
         let signal = self.number.load(Ordering::Relaxed) as f64;
-        let lost = f64::from(u8::from(is_unwatched));
+        let lost = f64::from(u8::from(is_newly_lost));
         let mut highest = [signal, lost].map(|value| Located { value, rank });
         world.all_max(&mut highest)?;
         let [signal, lost] = highest;

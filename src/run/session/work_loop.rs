@@ -16,6 +16,7 @@ use commgauge_base::units::Seconds;
 use commgauge_model::record::line::{Line, Outcome};
 use commgauge_model::record::unwatched_line::UnwatchedLine;
 use signal_hook::consts::SIGTERM;
+use std::collections::BTreeSet;
 
 /// Default number of repetitions of work that has no stop rule.
 const REPETITIONS: u32 = 50;
@@ -48,8 +49,8 @@ pub(super) struct Run<'a> {
     pub journal: SharedJournal<'a>,
     /// How the work came out so far.
     pub tally: Tally,
-    /// Whether the record says that a watchdog was lost.
-    pub is_unwatched: bool,
+    /// The hosts of which the record says that their watchdog was lost; the same on every process.
+    pub unwatched_hosts: BTreeSet<String>,
 }
 
 impl Run<'_> {
@@ -100,19 +101,24 @@ impl Run<'_> {
         if self.tally.signal == 0 { self.record(line) } else { Ok(()) }
     }
 
-    /// Stops the run if any process has received a signal, and records if one is watched no more.
+    /// Stops the run if any process has received a signal, and records whose host is watched no more.
     pub(super) fn ask_for_signal(&mut self) -> Result<()> {
-        let agreed = self.signals.agreed(self.world, self.request.watch.is_lost())?;
+        let is_newly_lost =
+            self.request.watch.is_lost() && !self.unwatched_hosts.contains(&self.host_of(self.world.process()));
+        let agreed = self.signals.agreed(self.world, is_newly_lost)?;
         self.tally.signal = self.named_signal(agreed.signal)?;
-        if let Some(rank) = agreed.unwatched.filter(|_| !self.is_unwatched) {
-            self.is_unwatched = true;
-            let hosts = &self.request.launch.hosts;
-            let host = hosts.get(rank as usize).cloned().unwrap_or_default();
-            let lowest_rank = hosts.iter().position(|other| *other == host);
+        if let Some(rank) = agreed.unwatched {
+            let host = self.host_of(rank);
+            let lowest_rank = self.request.launch.hosts.iter().position(|other| *other == host);
             self.request.watch.lost_collector_of(lowest_rank.map_or(rank, |lowest| lowest as u32));
+            self.unwatched_hosts.insert(host.clone());
             self.journal.write(|| Line::Unwatched(UnwatchedLine { host, rank }))?;
         }
         Ok(())
+    }
+
+    fn host_of(&self, rank: u32) -> String {
+        self.request.launch.hosts.get(rank as usize).cloned().unwrap_or_default()
     }
 
     /// The signal that stops the run, as the person or the scheduler sent it, where `commgauge run` noted that; the same everywhere.

@@ -143,7 +143,8 @@ impl Reporter {
     }
 
     pub(super) fn conclude(&self) {
-        if self.send(&[Frame::Conclude]).is_err() {
+        // A stopped collector would not answer, and ranks that were asked to stop have little time.
+        if self.is_unwatched() || self.send(&[Frame::Conclude]).is_err() {
             return;
         }
         let deadline = Instant::now() + ANSWER_TIMEOUT;
