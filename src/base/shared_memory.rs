@@ -24,11 +24,6 @@ impl Segments {
         noted
     }
 
-    fn has_launch_of(&self, path: &Path) -> bool {
-        let of_launch = |launch| self.0.iter().any(|noted| launch_of(noted) == Some(launch));
-        self.0.contains(path) || launch_of(path).is_some_and(of_launch)
-    }
-
     /// Notes what a process of this host has mapped, too.
     pub fn note(&mut self, pid: u32) {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
@@ -38,7 +33,8 @@ impl Segments {
     /// Removes the segments that no process maps any more, and those of other ranks of the same launch, which may have made theirs
     /// since.
     pub fn remove_left(&self) {
-        let left: Vec<PathBuf> = segments_in(Path::new(FOLDER)).filter(|path| self.has_launch_of(path)).collect();
+        let there = fs::read_dir(FOLDER).into_iter().flatten().flatten().map(|entry| entry.path());
+        let left: Vec<PathBuf> = there.filter(|path| self.is_of_a_noted_launch(path)).collect();
         if left.is_empty() {
             return;
         }
@@ -50,6 +46,11 @@ impl Segments {
             let _ = fs::remove_file(path);
         }
     }
+
+    fn is_of_a_noted_launch(&self, path: &Path) -> bool {
+        let is_noted = |launch| self.0.iter().any(|noted| launch_of(noted) == Some(launch));
+        self.0.contains(path) || launch_of(path).is_some_and(is_noted)
+    }
 }
 
 /// The part of a name that all ranks of a launch share: Open MPI's segments are called `vader_segment.HOST.UID.JOB.RANK`
@@ -58,10 +59,6 @@ fn launch_of(path: &Path) -> Option<&str> {
     let (launch, rank) = path.file_name()?.to_str()?.rsplit_once('.')?;
     let is_rank = !rank.is_empty() && rank.bytes().all(|byte| byte.is_ascii_digit());
     (is_rank && (launch.starts_with("vader_segment.") || launch.starts_with("sm_segment."))).then_some(launch)
-}
-
-fn segments_in(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
 /// From lines such as `7f.. rw-s 0 00:17 5 /dev/shm/vader_segment.vm.0.1.2`; a deleted one has a note behind its name.
@@ -99,7 +96,7 @@ mod tests {
             ("nccl-Ab.1", true),
             ("nccl-Ab.2", false),
         ] {
-            assert_eq!(noted.has_launch_of(&Path::new(FOLDER).join(name)), counts, "{name}");
+            assert_eq!(noted.is_of_a_noted_launch(&Path::new(FOLDER).join(name)), counts, "{name}");
         }
     }
 

@@ -25,6 +25,19 @@ pub fn script(words: &[&str]) -> Command {
     command
 }
 
+/// The process of a rank as this machine numbers it, of which the virtual hosts see another number.
+pub fn process_of(record: &Path, rank: u32) -> u32 {
+    let (record, rank) = (record.to_string_lossy(), format!("PMIX_RANK={rank}"));
+    let mut processes =
+        std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let has = |pid: u32, file: &str, wanted: &str| {
+        let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        bytes.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes())
+    };
+    // A collector has no arguments.
+    processes.find(|pid| has(*pid, "cmdline", &record) && has(*pid, "environ", &rank)).expect("a rank")
+}
+
 /// Hosts that are up as long as the value lives.
 pub struct VirtualCluster {
     name: String,

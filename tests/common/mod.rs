@@ -247,6 +247,14 @@ pub fn still_running(pids: &[u32]) -> Vec<u32> {
     pids.iter().filter(runs).copied().collect()
 }
 
+/// The first process that one of these has started.
+pub fn child_of(parents: &[u32]) -> Option<u32> {
+    let tasks = |pid: &u32| std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let children = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).ok();
+    let all: String = parents.iter().flat_map(tasks).filter_map(children).collect();
+    all.split_whitespace().next().and_then(|pid| pid.parse().ok())
+}
+
 /// The processes of the ranks, in rank order, from the rank map of a record that may still be growing.
 pub fn pids(record: &Path) -> Vec<u32> {
     let text = std::fs::read_to_string(record).expect("the record is there");

@@ -3,8 +3,8 @@
 
 use crate::common;
 
-use common::hosts::VirtualCluster;
-use common::{COMMGAUGE, Started, count_so_far, ending, lines, of_kind, start, wait_until};
+use common::hosts::{VirtualCluster, process_of};
+use common::{COMMGAUGE, Started, child_of, count_so_far, ending, lines, of_kind, start, wait_until};
 use std::path::Path;
 use std::time::Duration;
 
@@ -51,13 +51,14 @@ fn a_host_that_is_cut_off_in_mid_run_is_named_and_ends_it() {
 #[test]
 fn a_run_goes_on_where_the_watchdogs_of_hosts_are_stopped_and_says_so() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    for hosts in [["host1", "host0"], ["host0", "host1"]] {
+    for hosts in [[1, 0], [0, 1]] {
         let Some(cluster) = VirtualCluster::up_for_ranks("stopped", 2, "1gbit", &[]) else { return };
-        let record = folder.path().join(format!("{}.jsonl", hosts[0]));
+        let record = folder.path().join(format!("host{}.jsonl", hosts[0]));
         let started = run(&cluster, folder.path(), &record);
         wait_until(60, "two cases are measured", || count_so_far(&record, "case") >= 2);
         for (count, host) in (1..).zip(hosts) {
-            common::signal(watchdog_on(&cluster, host), "STOP");
+            let ranks = [2 * host, 2 * host + 1].map(|rank| process_of(&record, rank));
+            common::signal(child_of(&ranks).expect("a rank of each host has started its watchdog"), "STOP");
             wait_until(60, "the record says so", || count_so_far(&record, "unwatched") == count);
             // Longer than nothing may be heard of a host.
             std::thread::sleep(Duration::from_secs(10));
@@ -69,25 +70,10 @@ fn a_run_goes_on_where_the_watchdogs_of_hosts_are_stopped_and_says_so() {
         assert!(!ran.stderr.contains("cannot be reached"), "{}", ran.stderr);
         let read = lines(&record);
         let named: Vec<_> = of_kind(&read, "unwatched").iter().map(|line| line["host"].clone()).collect();
-        assert_eq!(named, hosts, "{}", ran.stderr);
+        assert_eq!(named, hosts.map(|host| format!("host{host}")), "{}", ran.stderr);
         let end = read.last().expect("lines");
         assert_eq!(end["exit_code"], 143, "{end}: {}", ran.stderr);
     }
-}
-
-/// The watchdog of a virtual host, which has a name of its own.
-fn watchdog_on(cluster: &VirtualCluster, host: &str) -> u32 {
-    let named = cluster.on(host, "readlink").arg("/proc/self/ns/uts").output().expect("it runs").stdout;
-    let name_of = |process: &Path| std::fs::read_link(process.join("ns/uts")).unwrap_or_default();
-    let is_watchdog = |process: &Path| {
-        let environment = std::fs::read(process.join("environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(b"COMMGAUGE_COLLECTOR="))
-    };
-    let mut processes = std::fs::read_dir("/proc").expect("Linux").flatten().map(|entry| entry.path());
-    let host_name = String::from_utf8_lossy(&named).trim().to_owned();
-    let found = processes.find(|process| name_of(process) == Path::new(&host_name) && is_watchdog(process));
-    let number = found.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()?.parse().ok());
-    number.expect("a watchdog on each host")
 }
 
 #[test]

@@ -3,8 +3,8 @@
 
 use crate::common;
 
-use common::hosts::{VirtualCluster, script};
-use common::{COMMGAUGE, Ran, SUITE, Started, count_so_far, ending, lines, of_kind, start, wait_until};
+use common::hosts::{VirtualCluster, process_of, script};
+use common::{COMMGAUGE, Ran, SUITE, Started, child_of, count_so_far, ending, lines, of_kind, start, wait_until};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -346,7 +346,7 @@ fn without_the_watchdog_of_a_host_a_stopped_rank_still_ends_a_run_under_srun_as_
     {
         let record = slurm.at(&format!("lost-{host}.jsonl"));
         let child = measuring_job(&slurm, &record, 2, "--timeout 4");
-        let watchdog = [2 * host, 2 * host + 1].iter().find_map(|rank| child_of(process_of(&record, *rank)));
+        let watchdog = child_of(&[2 * host, 2 * host + 1].map(|rank| process_of(&record, rank)));
         common::signal(watchdog.expect("a rank of each host has started its watchdog"), "KILL");
         wait_until(60, "the record says so", || count_so_far(&record, "unwatched") == 1);
         common::signal(process_of(&record, stopped), "STOP");
@@ -370,13 +370,6 @@ fn measuring_job(slurm: &Slurm, record: &Path, ranks_per_host: u32, flags: &str)
     let child = start(slurm.cluster.on("login", "sh").args(["-c", &line]));
     wait_until(60, "the job measures", || count_so_far(record, "case") > 2);
     child
-}
-
-/// The first process that this one has started.
-fn child_of(parent: u32) -> Option<u32> {
-    let tasks = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
-    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok()).collect::<String>();
-    children.split_whitespace().next().and_then(|pid| pid.parse().ok())
 }
 
 /// `scripts/watchdog-trials slurm` runs it.
@@ -414,19 +407,6 @@ fn four_killed_are_named(slurm: &Slurm, index: usize) -> bool {
     let suspects = of_kind(&lines(&record), "hang").pop().map(|hang| hang["suspects"].clone());
     eprintln!("srun: killed 1-4: {index}: {suspects:?}, exit {:?}", ran.code);
     ran.code == Some(6) && suspects == Some("1-4".into())
-}
-
-/// The process of a rank as this machine numbers it, of which the virtual hosts see another number.
-fn process_of(record: &Path, rank: u32) -> u32 {
-    let (record, rank) = (record.to_string_lossy(), format!("SLURM_PROCID={rank}"));
-    let mut processes =
-        fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let has = |pid: u32, file: &str, wanted: &str| {
-        let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        bytes.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes())
-    };
-    // A collector has no arguments.
-    processes.find(|pid| has(*pid, "cmdline", &record) && has(*pid, "environ", &rank)).expect("a rank")
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::common;
 use crate::trial;
 
 use common::{
-    COMMGAUGE, FAMILY, alone, count_so_far, ending, launcher, lines, of_kind, pids, record_in, signal, start,
+    COMMGAUGE, FAMILY, alone, child_of, count_so_far, ending, launcher, lines, of_kind, pids, record_in, signal, start,
     still_running, wait_until, words,
 };
 use serde_json::Value;
@@ -204,7 +204,7 @@ fn watched_run(folder: &Path, record: &Path) -> (common::Started, u32) {
     run.env("NO_COLOR", "1").arg("run").arg(&suite).args(["-n", "4", "--timeout", "4", "--record"]).arg(record);
     let child = start(&mut run);
     wait_until(60, "a case is measured", || count_so_far(record, "case") >= 1);
-    let watchdog = watchdog_of(&pids(record));
+    let watchdog = child_of(&pids(record)).expect("a watchdog");
     (child, watchdog)
 }
 
@@ -243,16 +243,6 @@ fn ended_unwatched(record: &Path, ranks: &[u32], watchdog: u32, stderr: &str) {
     let report = Command::new(COMMGAUGE).arg("report").arg(record).output().unwrap();
     let shown = String::from_utf8_lossy(&report.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains("from then on the run was unwatched"), "{shown}");
-}
-
-/// The collector of these ranks: a child of one of them.
-fn watchdog_of(ranks: &[u32]) -> u32 {
-    let children = |pid: &u32| {
-        let of = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        of.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok()).collect::<String>()
-    };
-    let all: String = ranks.iter().map(children).collect();
-    all.split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("a watchdog")
 }
 
 /// A rank to which nobody waits to send, and which sends to nobody that waits, holds the others up later than in its call.

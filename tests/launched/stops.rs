@@ -5,8 +5,8 @@ use crate::common;
 use crate::trial::session_folders_of;
 
 use common::{
-    COMMGAUGE, FAMILY, Ran, SWEEP, Started, beside, count_so_far, ending, launcher, lines, of_kind, pids, record_in,
-    shared_memory_of, signal, start, still_running, wait_until, words,
+    COMMGAUGE, FAMILY, Ran, SWEEP, Started, beside, child_of, count_so_far, ending, launcher, lines, of_kind, pids,
+    record_in, shared_memory_of, signal, start, still_running, wait_until, words,
 };
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -196,19 +196,13 @@ fn a_launcher_that_is_stopped_before_its_ranks_finalise_is_ended_with_them() {
     let _beside = beside();
     let child = short_run(folder.path(), &record, "-n 4 --timeout 4");
     wait_until(40, "the ranks are connected", || count_so_far(&record, "plan") == 1);
-    let (ranks, launcher) = (pids(&record), child_of(child.id()));
+    let (ranks, launcher) = (pids(&record), child_of(&[child.id()]).expect("a launcher"));
     signal(launcher, "STOP");
     let ran =
         ending(child, 40).ended_with(5).printed_error("the launcher did not end within 15.0 s of the end of the run");
     assert!(still_running(&ranks).is_empty(), "{}", ran.stderr);
     assert_eq!(lines(&record).pop().unwrap()["status"], "complete", "what was measured is whole");
     assert_eq!(session_folders_of(launcher), Vec::<PathBuf>::new());
-}
-
-/// The launcher that `commgauge run` has started.
-fn child_of(parent: u32) -> u32 {
-    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).expect("it runs");
-    children.split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("a launcher")
 }
 
 #[test]
@@ -218,7 +212,7 @@ fn nothing_is_left_of_a_launcher_that_was_killed() {
     let _beside = beside();
     let child = long_run(folder.path(), &record);
     wait_for_cases(&record);
-    let (ranks, launcher) = (pids(&record), child_of(child.id()));
+    let (ranks, launcher) = (pids(&record), child_of(&[child.id()]).expect("a launcher"));
     let shared = shared_memory_of(&ranks);
     signal(launcher, "KILL");
     ending(child, 20).ended_with(6).printed_error("the launcher was ended by SIGKILL, and its ranks with it");

@@ -97,8 +97,9 @@ impl Serving {
     /// out of reach.
     pub(super) fn lose_collector_of(&mut self, lowest_rank: u32) {
         if self.is_first() {
-            let host = self.config.node_of_rank.get(lowest_rank as usize).copied().filter(|host| *host > 0);
-            host.into_iter().for_each(|host| self.lose_host(host, "does not answer"));
+            if let Some(host) = self.config.node_of_rank.get(lowest_rank as usize).copied().filter(|host| *host > 0) {
+                self.lose_host(host, "does not answer");
+            }
         } else if lowest_rank == 0 {
             self.upstream = None;
         }
