@@ -4,7 +4,7 @@
 use commgauge::config::{Machine, Model, Table, Training};
 use commgauge::planner::compute::{Compute, PUBLISHED};
 use commgauge::planner::rates::Published;
-use commgauge::planner::search::{Only, Question, search};
+use commgauge::planner::search::{Bases, Only, Question, search};
 use commgauge::units::Bytes;
 use criterion::Criterion;
 use std::hint::black_box;
@@ -32,7 +32,7 @@ fn question<'a>(
     ];
     Question {
         model,
-        base: Training::read(Table::of_flags(flags)).expect("a training"),
+        bases: Bases::of(&Training::read(Table::of_flags(flags)).expect("a training")),
         global_batch: batch,
         gpus,
         ranks_per_node: 8,

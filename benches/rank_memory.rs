@@ -72,7 +72,7 @@ fn largest_resident(own: &str, command: &[&str]) -> Result<Bytes> {
     let launch = build(&launcher, &request)?;
     let output = Command::new(&launch.program)
         .args(&launch.arguments)
-        .envs(launch.environment.clone())
+        .envs(launch.environment.iter().map(|variable| (&variable.name, &variable.value)))
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()

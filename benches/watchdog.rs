@@ -58,7 +58,7 @@ fn launch(seconds: u64) -> Result<()> {
     let launch = build(&find("auto", LauncherContext::here(), &probe)?, &request)?;
     let status = Command::new(&launch.program)
         .args(&launch.arguments)
-        .envs(launch.environment.clone())
+        .envs(launch.environment.iter().map(|variable| (&variable.name, &variable.value)))
         .stdin(Stdio::null())
         .status();
     match status {

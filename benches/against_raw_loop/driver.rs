@@ -55,7 +55,7 @@ fn launch_once(arguments: &Arguments, launcher: &Launcher, ranks: u32, launch: u
     let command = build(launcher, &request)?;
     let output = Command::new(&command.program)
         .args(&command.arguments)
-        .envs(command.environment.clone())
+        .envs(command.environment.iter().map(|variable| (&variable.name, &variable.value)))
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()

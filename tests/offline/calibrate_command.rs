@@ -29,6 +29,16 @@ fn two_commands_lead_from_nothing_to_a_plan_in_which_every_layout_has_a_price() 
     assert_eq!(plan["unpriced"].as_array().map_or(0, Vec::len), 0, "{}", plan["unpriced"]);
     assert_eq!(plan["calibrated"], true);
 
+    // Cut off in the middle, it goes on; the header and the plan are the first two lines.
+    let record = folder.path().join("cal/record.jsonl");
+    let text = std::fs::read_to_string(&record).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    std::fs::write(&record, lines[..lines.len() / 2].join("\n") + "\n").unwrap();
+    let resumed = commgauge(folder.path(), &format!("{QUESTION} {LAUNCH}")).ended_with(0);
+    assert!(resumed.stderr.contains("measured cases; the rest is measured now"), "{}", resumed.stderr);
+    assert!(resumed.stdout.contains("the best layout"), "{}", resumed.stdout);
+    assert!(!resumed.stdout.contains("Next:"), "what comes next is the plan: {}", resumed.stdout);
+
     // Measured once: the same command only fits and plans again, and another question is not answered from this record.
     let again = commgauge(folder.path(), &format!("{QUESTION} {LAUNCH}")).ended_with(0);
     again.printed_error("is complete: nothing is left to measure");

@@ -3,7 +3,9 @@
 //! Run with `--nocapture` for the tables. Needs nothing.
 
 use commgauge::cost::curve::{Cleaned, Interpolant, Point, Shape, combined};
-use commgauge::cost::{CurveKey, Errors, FitOptions, Measured, Measurements, Predictor, Query, Regime, Status, fit};
+use commgauge::cost::{
+    CurveKey, Errors, FitOptions, Measured, Measurements, PredictionPair, Predictor, Query, Regime, Status, fit,
+};
 use commgauge::interop::{Origin, read_csv, record_lines};
 use commgauge::record::Record;
 use commgauge::record::line::ForeignTool;
@@ -98,7 +100,11 @@ fn message(name: &str, errors: &Errors) -> String {
     )
 }
 
-fn errors(name: &str, pairs: &[(f64, f64)]) -> Errors {
+fn pair(predicted: f64, measured: f64) -> PredictionPair {
+    PredictionPair { predicted, measured }
+}
+
+fn errors(name: &str, pairs: &[PredictionPair]) -> Errors {
     let errors = Errors::of(pairs.iter().copied()).expect("points");
     eprintln!("{}", message(name, &errors));
     errors
@@ -107,7 +113,7 @@ fn errors(name: &str, pairs: &[(f64, f64)]) -> Errors {
 #[test]
 fn sizes_that_were_left_out_are_predicted_better_than_by_lines_and_by_interpolation() {
     let (mut own, mut ols, mut log_space, mut interpolated) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut by_regime: BTreeMap<Regime, Vec<(f64, f64)>> = BTreeMap::new();
+    let mut by_regime: BTreeMap<Regime, Vec<PredictionPair>> = BTreeMap::new();
     for file in FILES {
         let (mut measurements, rows) = system(file);
         let mut kept: BTreeMap<&(String, u32), Vec<Point>> = BTreeMap::new();
@@ -122,12 +128,12 @@ fn sizes_that_were_left_out_are_predicted_better_than_by_lines_and_by_interpolat
             let prediction = predictor.predict(query);
             assert_eq!(prediction.status, Status::Interpolated);
             let (bytes, (by_ols, by_log)) = (query.bytes_total.0 as f64, lines[curve]);
-            let pair = (prediction.seconds.expect("answered").0, *seconds);
-            own.push(pair);
-            by_regime.entry(Regime::of(query.bytes_total)).or_default().push(pair);
-            ols.push((by_ols.0 + by_ols.1 * bytes, *seconds));
-            log_space.push((by_log.0 + by_log.1 * bytes, *seconds));
-            interpolated.push((log_log(&kept[curve], bytes), *seconds));
+            let predicted = pair(prediction.seconds.expect("answered").0, *seconds);
+            own.push(predicted);
+            by_regime.entry(Regime::of(query.bytes_total)).or_default().push(predicted);
+            ols.push(pair(by_ols.0 + by_ols.1 * bytes, *seconds));
+            log_space.push(pair(by_log.0 + by_log.1 * bytes, *seconds));
+            interpolated.push(pair(log_log(&kept[curve], bytes), *seconds));
         }
     }
     eprintln!("\nevery second size left out");
@@ -161,9 +167,9 @@ fn a_group_size_that_was_left_out_is_predicted_from_its_neighbours() {
             let prediction = predictor.predict(query);
             assert_eq!(prediction.status, Status::Transferred);
             let (two, eight) = (at(curve, 2, query.bytes_total), at(curve, 8, query.bytes_total));
-            own.push((prediction.seconds.expect("answered").0, *seconds));
-            straight.push((two + (eight - two) / 3.0, *seconds));
-            log_mean.push(((two * eight).sqrt(), *seconds));
+            own.push(pair(prediction.seconds.expect("answered").0, *seconds));
+            straight.push(pair(two + (eight - two) / 3.0, *seconds));
+            log_mean.push(pair((two * eight).sqrt(), *seconds));
         }
     }
     eprintln!("\ngroups of four left out, fitted on two and eight");
@@ -189,8 +195,8 @@ fn the_other_half_of_the_sizes_is_predicted_better_than_by_interpolation_too() {
             let kept = part(false);
             let curve = Interpolant::new(&Cleaned::of(&kept).points);
             for Point { bytes, seconds } in part(true) {
-                own.push((curve.seconds(bytes), seconds));
-                interpolated.push((log_log(&kept, bytes), seconds));
+                own.push(pair(curve.seconds(bytes), seconds));
+                interpolated.push(pair(log_log(&kept, bytes), seconds));
             }
         }
     }
@@ -206,10 +212,10 @@ struct Trial {
     out: Vec<Point>,
 }
 
-fn relative_errors(trials: &[Trial], shape: Shape) -> Vec<(f64, f64)> {
+fn relative_errors(trials: &[Trial], shape: Shape) -> Vec<PredictionPair> {
     let of_one = |Trial { kept, out }: &Trial| {
         let curve = Interpolant::shaped(kept, shape);
-        out.iter().map(|point| (curve.seconds(point.bytes), point.seconds)).collect::<Vec<_>>()
+        out.iter().map(|point| pair(curve.seconds(point.bytes), point.seconds)).collect::<Vec<_>>()
     };
     trials.iter().flat_map(of_one).collect()
 }
@@ -242,7 +248,7 @@ fn constants_chosen_on_half_of_the_sizes_predict_the_other_half_almost_as_well()
             }
         }
     }
-    let square = |(predicted, measured): &(f64, f64)| (predicted / measured - 1.0).powi(2);
+    let square = |pair: &PredictionPair| pair.error().powi(2);
     let mut best: Option<(f64, Shape)> = None;
     for tolerance in [0.09, 0.125, 0.18, 0.25] {
         for left_weight in [0.25, 0.5, 1.0, 2.0] {

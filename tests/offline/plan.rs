@@ -29,7 +29,7 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
     let folder = folder();
     let machine = "--machine machine.toml";
     for (flags, expected) in [
-        (SMALL.to_owned(), "--fit <FILE>"),
+        (SMALL.to_owned(), "<--fit <FILE>|--machine <FILE>>"),
         (format!("{machine} {}", SMALL.replace("gpt2", "gpt2x")), "gpt2"),
         (format!("{machine} {}", SMALL.replace("16GB", "1MB")), "GB too much; take more GPUs"),
         (format!("{machine} {}", SMALL.replace("16GB", "0GB")), "found no memory"),
@@ -57,6 +57,19 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
         (format!("{machine} {SMALL} --fp8-linears"), "the peak in 8 bits is not known"),
         (format!("{machine} {}", SMALL.replace("--gpus 8", "--gpus 8,16")), "several with --pareto"),
         (format!("{machine} {SMALL} --configurations absent.txt"), "absent.txt: cannot be read"),
+        (format!("{machine} {SMALL} --framework vllm"), "accepted, as they train: megatron"),
+        (format!("{machine} {SMALL} --training framework=ddp"), "--framework"),
+        (format!("{machine} {SMALL} --framework fsdp2 --only zero_stage=1"), "found 1; the framework has 3"),
+        (
+            format!("{machine} {SMALL} --framework megatron --explain zero_stage=1 zero_stage=3"),
+            "found 3; the framework has 0, 1",
+        ),
+        (format!("{machine} {SMALL} --framework fsdp2 --training data_style=zero3"), "fsdp2 has no data_style zero3"),
+        (format!("{machine} {SMALL} --framework ddp --only tp=2"), "the framework does not divide by tp, cp, ep or pp"),
+        (
+            format!("{machine} {SMALL} --framework fsdp2 --training bucket_rule=megatron"),
+            "fsdp2 does not use bucket_rule",
+        ),
     ] {
         let (code, stdout, stderr) = plan(folder.path(), &flags);
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{flags}: {stderr}");
@@ -93,6 +106,43 @@ fn a_plan_from_published_rates_says_so_and_keeps_its_schema() {
     }
     let (_, table, _) = plan(folder.path(), &format!("--machine machine.toml {SMALL}"));
     assert!(table.starts_with("NOT CALIBRATED"), "{table}");
+}
+
+#[test]
+fn a_framework_is_planned_with_its_own_stages_axes_and_defaults() {
+    let folder = folder();
+    let schema: Value = serde_json::from_str(include_str!("../../docs/schemas/plan.schema.json")).expect("the schema");
+    for (framework, stages, axes, default) in [
+        ("megatron", "01", "tp cp pp dp", "data_style"),
+        ("deepspeed", "0123", "tp cp pp dp", "gradient_element_type"),
+        ("torchtitan", "3", "tp cp pp dp", "unit_rule"),
+        ("fsdp2", "3", "tp cp pp dp", "unit_rule"),
+        ("fsdp1", "3", "dp", "unit_rule"),
+        ("hf", "03", "tp cp dp", "tensor_style"),
+        ("ddp", "0", "dp", "bucket_rule"),
+    ] {
+        let flags = format!("--machine machine.toml {SMALL} --framework {framework} --top 1000 --format json");
+        let (code, stdout, stderr) = plan(folder.path(), &flags);
+        assert_eq!(code, Some(0), "{framework}: {stderr}");
+        let document: Value = serde_json::from_str(&stdout).expect("JSON");
+        assert!(jsonschema::is_valid(&schema, &document), "{stdout}");
+        let choices = &document["framework"];
+        assert_eq!(choices["framework"], framework);
+        let defaults = choices["defaults"].as_array().expect("defaults");
+        let has = |key: &str| defaults.iter().any(|one| one["key"] == key && !one["source"].is_null());
+        // What the planner chooses itself is no default.
+        assert_eq!(has(default), default != "data_style", "{framework}: {choices}");
+        for layout in document["layouts"].as_array().expect("layouts") {
+            let divided = ["tp", "cp", "pp", "dp"].into_iter().filter(|axis| layout[axis] != 1);
+            assert!(
+                divided.into_iter().all(|axis| axes.split(' ').any(|known| known == axis)),
+                "{framework}: {layout}"
+            );
+            assert!(stages.contains(&layout["zero_stage"].to_string()), "{framework}: {layout}");
+        }
+    }
+    let (_, table, _) = plan(folder.path(), &format!("--machine machine.toml {SMALL} --framework ddp --width 100"));
+    assert!(table.contains("\ndefaults of ddp (torch 2.15), each to be set by its own flag or key:\n"), "{table}");
 }
 
 /// A record with two products in float32, 1 and 2 TFLOP/s, and one with a wrong result.

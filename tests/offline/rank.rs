@@ -36,7 +36,7 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
     let folder = fitted();
     fs::write(folder.path().join("newer.json"), r#"{"format": "commgauge-fit", "version": 99}"#).expect("written");
     for (flags, expected) in [
-        (STEP.to_owned(), "--fit <FILE>"),
+        (STEP.to_owned(), "<--fit <FILE>|--machine <FILE>>"),
         (format!("{STEP} --fit absent.json"), "absent.json: cannot read the fit"),
         (format!("{STEP} --fit newer.json"), "version 99; this commgauge reads"),
         (format!("{STEP} --fit fit.json"), "--ranks-per-node is missing; a fit does not say"),

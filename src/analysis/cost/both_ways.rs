@@ -105,7 +105,7 @@ mod tests {
             case.uses[0].when = When::Boundary { pass: Pass::Forward, sends_per_step: messages };
         }
         let alone = known[&first.unwrap()] * messages as f64;
-        let mut replay = replay(&[(Axis::Pp, 0.0, (times_alone * alone * 1e9) as u64)], GOOD);
+        let mut replay = replay(Axis::Pp, 0.0, (times_alone * alone * 1e9) as u64, GOOD);
         replay.forward_seconds_per_layer = Seconds(0.0);
         record.replays = vec![replay];
         change(&mut record);

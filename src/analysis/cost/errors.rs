@@ -5,6 +5,22 @@ use commgauge_base::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// What was predicted of something and what was measured of it, in the same unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PredictionPair {
+    /// Without knowing the measurement.
+    pub predicted: f64,
+    /// Above zero.
+    pub measured: f64,
+}
+
+impl PredictionPair {
+    /// The relative error, as a fraction: above zero where the prediction is too large.
+    pub fn error(self) -> f64 {
+        self.predicted / self.measured - 1.0
+    }
+}
+
 /// Relative errors, as fractions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Errors {
@@ -24,9 +40,9 @@ pub struct Errors {
 }
 
 impl Errors {
-    /// The errors of pairs of predicted and measured times; `None` without any.
-    pub fn of(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<Errors> {
-        let errors: Vec<f64> = pairs.into_iter().map(|(predicted, measured)| predicted / measured - 1.0).collect();
+    /// The errors of predictions; `None` without any.
+    pub fn of(pairs: impl IntoIterator<Item = PredictionPair>) -> Option<Errors> {
+        let errors: Vec<f64> = pairs.into_iter().map(PredictionPair::error).collect();
         let amounts = sorted(errors.iter().map(|error| error.abs()));
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         Some(Errors {
@@ -87,7 +103,8 @@ mod tests {
     #[test]
     fn errors_are_relative_to_what_was_measured() {
         assert_eq!(Errors::of([]), None);
-        let errors = Errors::of([(1.1, 1.0), (0.8, 1.0), (4.0, 4.0)]).unwrap();
+        let pair = |predicted, measured| PredictionPair { predicted, measured };
+        let errors = Errors::of([pair(1.1, 1.0), pair(0.8, 1.0), pair(4.0, 4.0)]).unwrap();
         assert!((errors.median - 0.1).abs() < 1e-12 && (errors.maximum - 0.2).abs() < 1e-12, "{errors:?}");
         assert!((errors.bias + 0.1 / 3.0).abs() < 1e-12 && errors.p95.is_none());
     }

@@ -1,24 +1,30 @@
 //! Curves that differ only in the size of the group: the scaling form that suits them best, and its errors.
 
+use super::FamilyKey;
 use super::curve::Point;
 use super::document::{FamilyFit, LoneCall};
-use super::errors::Errors;
+use super::errors::{Errors, PredictionPair};
 use super::fitted_curve::Fitted;
 use super::transfer::{self, Scaling};
-use super::{CurveKey, FamilyKey};
 use std::collections::BTreeMap;
 
 /// Predicted and measured seconds at a group size that was left out.
-type Pairs = Vec<(f64, f64)>;
+type Pairs = Vec<PredictionPair>;
+
+/// A call that was measured without a curve, and the family it is of.
+pub(super) struct LoneMember<'a> {
+    pub family: &'a FamilyKey,
+    pub call: LoneCall,
+}
 
 /// The families of some curves, and the pairs behind their errors.
-pub(super) fn families(curves: Vec<(CurveKey, Fitted)>, lone: Vec<(&CurveKey, LoneCall)>) -> Vec<(FamilyFit, Pairs)> {
+pub(super) fn families(curves: Vec<Fitted>, lone: Vec<LoneMember>) -> Vec<(FamilyFit, Pairs)> {
     let mut by_family: BTreeMap<FamilyKey, Members> = BTreeMap::new();
-    for (key, fitted) in curves {
-        by_family.entry(key.family).or_default().curves.push(fitted);
+    for fitted in curves {
+        by_family.entry(fitted.key.family.clone()).or_default().curves.push(fitted);
     }
-    for (key, call) in lone {
-        by_family.entry(key.family.clone()).or_default().lone.push(call);
+    for LoneMember { family, call } in lone {
+        by_family.entry(family.clone()).or_default().lone.push(call);
     }
     by_family.into_iter().map(|(key, members)| family(key, members)).collect()
 }
@@ -49,12 +55,12 @@ fn left_out_group_sizes(curves: &[Fitted], scaling: Scaling) -> Pairs {
     let mut pairs = Vec::new();
     for around in curves.windows(3) {
         let [below, out, above] = around else { continue };
-        let measured = (below.document.ranks, above.document.ranks);
+        let measured = [below.document.ranks, above.document.ranks];
         pairs.extend(out.points.iter().map(|&Point { bytes, seconds }| {
             let predicted = transfer::seconds(scaling, measured, out.document.ranks, bytes, |which, bytes| {
                 [below, above][which].curve.seconds(bytes)
             });
-            (predicted, seconds)
+            PredictionPair { predicted, measured: seconds }
         }));
     }
     pairs

@@ -2,8 +2,9 @@
 
 use super::bootstrap::Intervals;
 use super::curve::{Cleaned, Curve, Envelope, Interpolant, OUTLIER, Point, combined};
-use super::document::{Breakpoint, CurveFit, FORMAT, Fit, HeldOut, LoneCall, PointFit, RegimeErrors, VERSION};
-use super::errors::{Errors, Regime};
+use super::document::{Breakpoint, CurveFit, FORMAT, Fit, HeldOut, PointFit, RegimeErrors, VERSION};
+use super::errors::{Errors, PredictionPair, Regime};
+use super::family::LoneMember;
 use super::fitted_curve::{Fitted, LeftOut};
 use super::{CurveKey, Measured, Measurements, bootstrap, both_ways, contention, family, interference, lone, overlap};
 use commgauge_base::error::{Error, Result};
@@ -38,25 +39,26 @@ impl Default for FitOptions {
 /// A usage error where nothing was measured.
 pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
     let mut warnings = measurements.warnings.clone();
-    let mut lone: Vec<(&CurveKey, LoneCall)> = Vec::new();
+    let mut lone: Vec<LoneMember> = Vec::new();
     let fitted: Vec<Option<Fitted>> =
         measurements.curves.par_iter().map(|(key, measured)| fit_curve(key, measured, options)).collect();
-    let curves: Vec<(CurveKey, Fitted)> = fitted
+    let curves: Vec<Fitted> = fitted
         .into_iter()
         .zip(&measurements.curves)
         .filter_map(|(fitted, (key, measured))| {
             warnings.extend(curve_warning(key, measured, fitted.as_ref()));
             if fitted.is_none() {
-                lone.extend(lone::calls(key.ranks, measured).into_iter().map(|call| (key, call)));
+                let calls = lone::calls(key.ranks, measured);
+                lone.extend(calls.into_iter().map(|call| LoneMember { family: &key.family, call }));
             }
-            Some((key.clone(), fitted?))
+            fitted
         })
         .collect();
     if curves.is_empty() && lone.is_empty() {
         let why = warnings.last().map_or_else(|| "the records hold no times".to_owned(), String::clone);
         return Err(Error::usage(format!("there is nothing to fit: {why}")));
     }
-    let pairs: Vec<LeftOut> = curves.iter().flat_map(|(_, fitted)| fitted.left_out.iter().copied()).collect();
+    let pairs: Vec<LeftOut> = curves.iter().flat_map(|fitted| fitted.left_out.iter().copied()).collect();
     let families = family::families(curves, lone);
     let left_out = families.iter().flat_map(|(_, pairs)| pairs.iter().copied());
     let held_out =
@@ -105,7 +107,7 @@ fn fit_curve(key: &CurveKey, measured: &Measured, options: FitOptions) -> Option
         extrapolation_error: extrapolation_error(&points),
         untrusted: held_out_sizes.is_some_and(|errors| errors.mean > UNTRUSTED),
     };
-    Some(Fitted { document, curve, points, left_out })
+    Some(Fitted { key: key.clone(), document, curve, points, left_out })
 }
 
 fn breakpoints(envelope: &Envelope, intervals: Option<&Intervals>) -> Vec<Breakpoint> {
@@ -133,7 +135,7 @@ fn point_fits(measured: &Measured, points: &[Point], cleaned: &Cleaned, left_out
             left_out_error: left_out
                 .iter()
                 .find(|left_out| left_out.bytes == bytes)
-                .map(|left_out| left_out.predicted_seconds / left_out.measured_seconds - 1.0),
+                .map(|left_out| left_out.seconds.error()),
             outlier: cleaned.outliers.contains(&bytes),
         })
         .collect()
@@ -153,8 +155,7 @@ fn left_out_sizes(points: &[Point]) -> Vec<LeftOut> {
         let curve = Interpolant::new(&Cleaned::of(&part(false).collect::<Vec<_>>()).points);
         pairs.extend(part(true).map(|Point { bytes, seconds }| LeftOut {
             bytes,
-            predicted_seconds: curve.seconds(bytes),
-            measured_seconds: seconds,
+            seconds: PredictionPair { predicted: curve.seconds(bytes), measured: seconds },
         }));
     }
     pairs
@@ -177,9 +178,7 @@ fn extrapolation_error(points: &[Point]) -> Option<f64> {
 
 fn errors_of(pairs: &[LeftOut], regime: Option<Regime>) -> Option<Errors> {
     let wanted = |bytes: f64| regime.is_none_or(|regime| Regime::of(Bytes(bytes as u64)) == regime);
-    Errors::of(
-        pairs.iter().filter(|pair| wanted(pair.bytes)).map(|pair| (pair.predicted_seconds, pair.measured_seconds)),
-    )
+    Errors::of(pairs.iter().filter(|pair| wanted(pair.bytes)).map(|pair| pair.seconds))
 }
 
 fn by_regime(pairs: &[LeftOut]) -> Vec<RegimeErrors> {

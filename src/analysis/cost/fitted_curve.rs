@@ -2,17 +2,18 @@
 
 use super::curve::{Curve, Point};
 use super::document::CurveFit;
+use super::{CurveKey, PredictionPair};
 
 /// A size that was left out.
 #[derive(Clone, Copy)]
 pub(super) struct LeftOut {
     pub bytes: f64,
-    pub predicted_seconds: f64,
-    pub measured_seconds: f64,
+    pub seconds: PredictionPair,
 }
 
 /// A fitted curve with its intermediate results.
 pub(super) struct Fitted {
+    pub key: CurveKey,
     pub document: CurveFit,
     pub curve: Curve,
     /// Raw points, not cleaned.

@@ -33,7 +33,7 @@ pub use contention::{Contention, ErrorsFrom, SlowdownFactor, contention};
 pub use curve::MAX_EXTRAPOLATION;
 pub use curve_key::{CurveKey, FamilyKey, Labels, Measured};
 pub use document::{Breakpoint, CurveFit, FORMAT, FamilyFit, Fit, HeldOut, LoneCall, PointFit, Source, VERSION};
-pub use errors::{Errors, Regime};
+pub use errors::{Errors, PredictionPair, Regime};
 pub use fit::{FitOptions, fit};
 pub use interference::{AtOnce, Interference};
 pub use measured::Measurements;

@@ -113,12 +113,18 @@ pub(super) mod tests {
 
     pub(in crate::cost) const GOOD: Outcome = Outcome::Measured { verified: true };
 
-    pub(in crate::cost) fn replay(axes: &[(Axis, f64, u64)], outcome: Outcome) -> ReplayLine {
-        let axis = |&(axis, hidden, under_way): &(Axis, f64, u64)| ReplayAxis {
+    /// The replay of a step on one axis.
+    pub(in crate::cost) fn replay(
+        axis: Axis,
+        overlap_efficiency: f64,
+        under_way_nanoseconds_median: u64,
+        outcome: Outcome,
+    ) -> ReplayLine {
+        let of_axis = ReplayAxis {
             axis,
             waiting_nanoseconds_median: 0,
-            under_way_nanoseconds_median: under_way,
-            overlap_efficiency: Some(hidden),
+            under_way_nanoseconds_median,
+            overlap_efficiency: Some(overlap_efficiency),
             calls_counted: 1,
             payload_bytes_counted: Bytes(0),
             payload_bytes_listed: Bytes(0),
@@ -134,7 +140,7 @@ pub(super) mod tests {
             slowest_nanoseconds: vec![1],
             slowest_rank: vec![0],
             computing_nanoseconds_median: 1,
-            axes: axes.iter().map(axis).collect(),
+            axes: vec![of_axis],
             overlap_efficiency: None,
             rank_nanoseconds_median: vec![1],
             bytes_as_listed: true,
@@ -174,9 +180,9 @@ pub(super) mod tests {
 
     #[test]
     fn failed_replays_and_the_pipeline_axis_give_no_overlap() {
-        let failed = replay(&[(Axis::Dp, 0.5, 10)], Outcome::Failed { reason: "no".to_owned() });
+        let failed = replay(Axis::Dp, 0.5, 10, Outcome::Failed { reason: "no".to_owned() });
         assert!(of(&[record(vec![failed], 1)]).is_empty());
-        assert!(of(&[record(vec![replay(&[(Axis::Pp, 0.5, 10)], GOOD)], 1)]).is_empty());
+        assert!(of(&[record(vec![replay(Axis::Pp, 0.5, 10, GOOD)], 1)]).is_empty());
     }
 
     #[test]
@@ -185,7 +191,7 @@ pub(super) mod tests {
         assert!(alone > 0.0);
         let twice = (2.0 * alone * 1e9) as u64;
         let records: Vec<Record> =
-            [0.8, 0.7, 0.75].map(|hidden| record(vec![replay(&[(Axis::Dp, hidden, twice)], GOOD)], 3)).to_vec();
+            [0.8, 0.7, 0.75].map(|hidden| record(vec![replay(Axis::Dp, hidden, twice, GOOD)], 3)).to_vec();
         let found = of(&records);
         let [dp] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!((dp.hidden_share.value, dp.hidden_share.measurements), (0.75, 3));
@@ -195,7 +201,7 @@ pub(super) mod tests {
 
     #[test]
     fn calls_that_were_not_measured_alone_leave_the_slow_down_unknown() {
-        let found = of(&[record(vec![replay(&[(Axis::Dp, 0.8, 10)], GOOD)], 0)]);
+        let found = of(&[record(vec![replay(Axis::Dp, 0.8, 10, GOOD)], 0)]);
         assert_eq!((found[0].slowdown, found[0].hidden_share.low), (None, None));
     }
 }

@@ -155,7 +155,7 @@ impl Family<'_> {
         let ranges = [checked_range(&self.curves[a], query)?, checked_range(&self.curves[b], query)?];
         let inside = ranges == [Range::Inside; 2] && self.ranks[a] < query.ranks && query.ranks < self.ranks[b];
         let by = |scaling: Scaling| {
-            let neighbours = (self.ranks[a], self.ranks[b]);
+            let neighbours = [self.ranks[a], self.ranks[b]];
             transfer::seconds(scaling, neighbours, query.ranks, query.bytes_total.0 as f64, |which, bytes| {
                 self.curves[[a, b][which]].seconds(bytes)
             })

@@ -45,12 +45,12 @@ pub fn neighbours(measured: &[u32], ranks: u32) -> Option<(usize, usize)> {
 /// the second (1) of them, the time of a size, at any distance from the measured ones.
 pub fn seconds(
     scaling: Scaling,
-    measured: (u32, u32),
+    measured: [u32; 2],
     ranks: u32,
     bytes: f64,
     seconds: impl Fn(usize, f64) -> f64,
 ) -> f64 {
-    let (a, b, n) = (f64::from(measured.0), f64::from(measured.1), f64::from(ranks));
+    let ([a, b], n) = (measured.map(f64::from), f64::from(ranks));
     let (at_a, at_b, way) = match scaling {
         Scaling::Ring => (seconds(0, bytes * a / n), seconds(1, bytes * b / n), (n - a) / (b - a)),
         Scaling::Tree => (seconds(0, bytes), seconds(1, bytes), (n / a).ln() / (b / a).ln()),
@@ -70,7 +70,7 @@ mod tests {
         for ranks in [3, 4, 6, 16] {
             for bytes in [1e3, 1e6, 1e9] {
                 let measured = |which: usize, bytes: f64| ring([2.0, 8.0][which], bytes);
-                let found = seconds(Scaling::Ring, (2, 8), ranks, bytes, measured);
+                let found = seconds(Scaling::Ring, [2, 8], ranks, bytes, measured);
                 assert!((found / ring(f64::from(ranks), bytes) - 1.0).abs() < 1e-9, "{ranks}, {bytes}");
             }
         }
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn a_tree_is_extrapolated_to_any_group_size() {
         let tree = |ranks: f64, bytes: f64| ranks.log2() * (2e-6 + bytes / 50e9);
-        let found = seconds(Scaling::Tree, (2, 16), 4, 1e6, |which, bytes| tree([2.0, 16.0][which], bytes));
+        let found = seconds(Scaling::Tree, [2, 16], 4, 1e6, |which, bytes| tree([2.0, 16.0][which], bytes));
         assert!((found / tree(4.0, 1e6) - 1.0).abs() < 1e-9);
     }
 

@@ -35,7 +35,7 @@ pub fn read(path: &Path) -> Result<Renewed> {
     let text =
         input_file::read(path).map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.shown())))?;
     let mut lines = numbered(&text);
-    let header = lines.first_mut().and_then(|(_, line)| match line {
+    let header = lines.first_mut().and_then(|read| match &mut read.content {
         Ok(Line::Header(header)) if header.format == FORMAT && (1..=VERSION).contains(&header.version) => Some(header),
         _ => None,
     });
@@ -50,10 +50,13 @@ pub fn read(path: &Path) -> Result<Renewed> {
         header.warnings.extend(record.seal.tampering());
         header.notes.extend(record.seal.note());
     }
-    let (good, bad): (Vec<_>, Vec<_>) = lines.into_iter().partition(|(_, line)| line.is_ok());
-    let mut bad_lines: Vec<BadLine> =
-        bad.into_iter().filter_map(|(number, line)| Some(BadLine { number, problem: line.err()? })).collect();
-    let good: Vec<(u64, Line)> = good.into_iter().filter_map(|(number, line)| Some((number, line.ok()?))).collect();
+    let (mut good, mut bad_lines) = (Vec::new(), Vec::new());
+    for ReadLine { number, content } in lines {
+        match content {
+            Ok(line) => good.push(NumberedLine { number, line }),
+            Err(problem) => bad_lines.push(BadLine { number, problem }),
+        }
+    }
     let lines = consistent_lines(good, &mut bad_lines);
     bad_lines.sort_by_key(|line| line.number);
     // A resumed run has the end of its first launch further up.
@@ -61,8 +64,20 @@ pub fn read(path: &Path) -> Result<Renewed> {
     Ok(Renewed { lines, bad_lines, version, cut_off })
 }
 
-/// Every line that is not empty, with its number from 1 on.
-fn numbered(text: &[u8]) -> Vec<(u64, std::result::Result<Line, String>)> {
+/// A line of the file, counted from 1, and what it says or why it cannot be read.
+struct ReadLine {
+    number: u64,
+    content: std::result::Result<Line, String>,
+}
+
+/// A line that can be read, counted from 1.
+struct NumberedLine {
+    number: u64,
+    line: Line,
+}
+
+/// Every line that is not empty.
+fn numbered(text: &[u8]) -> Vec<ReadLine> {
     let truncated = text.last().is_some_and(|byte| *byte != b'\n');
     let all: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
     let last = all.len();
@@ -72,25 +87,25 @@ fn numbered(text: &[u8]) -> Vec<(u64, std::result::Result<Line, String>)> {
             true => "torn: the run was cut off while it wrote this line".to_owned(),
             false => format!("broken: {cause}"),
         };
-        (number, serde_json::from_slice(line).map_err(problem))
+        ReadLine { number, content: serde_json::from_slice(line).map_err(problem) }
     };
     numbers.map(read).collect()
 }
 
 /// The lines that form a consistent record; the others are added to the bad ones, each with the reason.
-fn consistent_lines(mut lines: Vec<(u64, Line)>, bad_lines: &mut Vec<BadLine>) -> Vec<Line> {
+fn consistent_lines(mut lines: Vec<NumberedLine>, bad_lines: &mut Vec<BadLine>) -> Vec<Line> {
     // Each round removes the first line that is inconsistent with those before it.
-    while let Err(error) = Record::from_lines(lines.iter().map(|(_, line)| line.clone())) {
+    while let Err(error) = Record::from_lines(lines.iter().map(|numbered| numbered.line.clone())) {
         let text = error.to_string();
         let located = text.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
         let index = located
             .and_then(|(index, _)| index.parse::<usize>().ok())
             .filter(|index| (2..=lines.len()).contains(index));
         let Some(index) = index else { break };
-        let (number, _) = lines.remove(index - 1);
+        let number = lines.remove(index - 1).number;
         bad_lines.push(BadLine { number, problem: located.map_or(text.clone(), |(_, problem)| problem.to_owned()) });
     }
-    lines.into_iter().map(|(_, line)| line).collect()
+    lines.into_iter().map(|numbered| numbered.line).collect()
 }
 
 #[cfg(test)]

@@ -20,4 +20,4 @@ pub use imb::{parse_bytes as parse_imb, read as read_imb};
 pub use imported::{BadLine, ForeignRank, Imported, Known, Origin, Row, record_lines};
 pub use nccl_tests::{parse as parse_nccl_tests, read as read_nccl_tests};
 pub use osu::{parse_bytes as parse_osu, read as read_osu};
-pub use replicates::joined;
+pub use replicates::{ImportedFile, joined};

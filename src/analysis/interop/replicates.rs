@@ -4,32 +4,40 @@ use super::imported::{ForeignRank, Imported, Origin, Row, name};
 use commgauge_model::record::line::ForeignTool;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A file of another tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImportedFile {
+    /// Its name in notes and warnings.
+    pub name: String,
+    /// What it holds.
+    pub imported: Imported,
+}
+
 /// The rows of several files of a tool, and where they come from. Warnings name files that are no replicates of each other: of
 /// other commands, of other hosts or devices, or cut off.
-pub fn joined(tool: ForeignTool, files: Vec<(String, Imported)>) -> (Origin, Vec<Row>) {
-    let names: Vec<String> = files.iter().map(|(file, _)| file.clone()).collect();
+pub fn joined(tool: ForeignTool, files: Vec<ImportedFile>) -> (Origin, Vec<Row>) {
+    let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
     let mut origin = Origin::of(tool, &names);
-    for (file, imported) in &files {
+    for ImportedFile { name: file, imported } in &files {
         origin.notes.extend(imported.notes.iter().map(|note| format!("{file}: {note}")));
         origin.warnings.extend(imported.warnings.iter().map(|warning| format!("{file}: {warning}")));
     }
     origin.warnings.extend(unlike(&files));
-    let largest = files.iter().max_by_key(|(_, imported)| imported.ranks.len());
-    origin.ranks = largest.map(|(_, imported)| imported.ranks.clone()).unwrap_or_default();
-    let rows: Vec<Row> = files.into_iter().flat_map(|(_, imported)| imported.rows).collect();
+    let largest = files.iter().max_by_key(|file| file.imported.ranks.len());
+    origin.ranks = largest.map(|file| file.imported.ranks.clone()).unwrap_or_default();
+    let rows: Vec<Row> = files.into_iter().flat_map(|file| file.imported.rows).collect();
     origin.warnings.extend(uneven(&rows));
     (origin, rows)
 }
 
 /// The first file that has rows of an earlier one and other settings or ranks.
-fn unlike(files: &[(String, Imported)]) -> Option<String> {
-    let names: Vec<BTreeSet<String>> =
-        files.iter().map(|(_, imported)| imported.rows.iter().map(name).collect()).collect();
+fn unlike(files: &[ImportedFile]) -> Option<String> {
+    let names: Vec<BTreeSet<String>> = files.iter().map(|file| file.imported.rows.iter().map(name).collect()).collect();
     let placed = |ranks: &[ForeignRank]| {
         ranks.iter().map(|rank| (rank.rank, rank.host.clone(), rank.device.clone())).collect::<BTreeSet<_>>()
     };
-    for (later, (file, imported)) in files.iter().enumerate() {
-        for (earlier, (other, before)) in files[..later].iter().enumerate() {
+    for (later, ImportedFile { name: file, imported }) in files.iter().enumerate() {
+        for (earlier, ImportedFile { name: other, imported: before }) in files[..later].iter().enumerate() {
             if names[earlier].is_disjoint(&names[later]) {
                 continue;
             }

@@ -3,7 +3,7 @@
 
 use super::price::{Exposed, SURE, StepPrice};
 use super::search::{Found, Planned, Priced, Question, WhatIf};
-use commgauge_model::config::step::Recompute;
+use commgauge_model::config::step::{FrameworkChoices, Recompute};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,9 @@ pub struct PlanDocument {
     pub global_batch: u64,
     /// Tokens of a sample.
     pub sequence: u64,
+    /// The framework as which the best layout was planned, and the choices that it made because no flag did; absent where none was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub framework: Option<FrameworkChoices>,
     /// Where the times of calls come from.
     pub rates: String,
     /// Where the times of computing come from.
@@ -239,6 +242,7 @@ impl PlanDocument {
         };
         let illegal: Vec<(String, u64)> =
             found.illegal.iter().map(|(rule, count)| ((*rule).to_owned(), *count)).collect();
+        let best = found.best.first().and_then(|best| question.bases.stage(best.layout.zero_stage));
         PlanDocument {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -247,7 +251,8 @@ impl PlanDocument {
             ranks_per_node: question.ranks_per_node,
             gpu_memory_bytes: question.gpu_memory.0,
             global_batch: question.global_batch,
-            sequence: question.base.sequence,
+            sequence: question.bases.first.sequence,
+            framework: best.unwrap_or(&question.bases.first).framework.clone(),
             rates: question.rates.name(),
             computing,
             calibrated: question.rates.calibrated(),

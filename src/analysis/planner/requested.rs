@@ -148,7 +148,7 @@ impl Rates for Nominal {
 mod tests {
     use super::*;
     use crate::planner::compute::Compute;
-    use crate::planner::search::{Question, search};
+    use crate::planner::search::{Bases, Question, search};
     use commgauge_model::config::{Model, Table, Training};
 
     fn calls(model: &str, gpus: u32) -> Vec<RequestedCall> {
@@ -163,7 +163,7 @@ mod tests {
         requested_calls(gpus, |rates, only| {
             search(&Question {
                 model: &model,
-                base: base.clone(),
+                bases: Bases::of(&base),
                 global_batch: 64,
                 gpus,
                 ranks_per_node: 8,

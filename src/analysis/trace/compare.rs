@@ -1,4 +1,4 @@
-//! The calls of a trace held against the list of a step.
+//! The calls of a trace compared with the list of a step.
 
 use super::call::CallKind;
 use super::places::{GroupPlace, TracedPlaces};
@@ -100,13 +100,19 @@ pub struct Compared {
     pub difference: Difference,
 }
 
-type Sized = (Option<ElementType>, Bytes);
+/// What distinguishes calls of one kind at one place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct CallSize {
+    /// None of a barrier.
+    element: Option<ElementType>,
+    bytes_total: Bytes,
+}
 
-/// The calls of one kind at one place: as listed and as traced.
+/// The calls of one kind at one place, as listed and as traced: how many in a step.
 #[derive(Default)]
 struct Calls {
-    expected: BTreeMap<Sized, f64>,
-    traced: BTreeMap<Sized, f64>,
+    expected: BTreeMap<CallSize, f64>,
+    traced: BTreeMap<CallSize, f64>,
     is_traced: bool,
 }
 
@@ -122,11 +128,11 @@ pub fn compare(
     for op in &expected.ops {
         let place = GroupPlace::Axis(places.named(op.axis));
         let calls = all.entry((place, kind_of(op.collective))).or_default();
-        *calls.expected.entry(sized(op)).or_default() += op.count_per_step as f64;
+        *calls.expected.entry(CallSize::of(op)).or_default() += op.count_per_step as f64;
         calls.is_traced |= trace.ranks.iter().any(|rank| layout.stage_of(*rank) == op.stage);
     }
-    for ((place, kind, sized), count) in most_per_rank(trace, places) {
-        all.entry((place, kind)).or_default().traced.insert(sized, count as f64 / steps as f64);
+    for ((place, kind, size), count) in most_per_rank(trace, places) {
+        all.entry((place, kind)).or_default().traced.insert(size, count as f64 / steps as f64);
     }
     let compared = |((place, kind), calls): ((GroupPlace, CallKind), Calls)| calls.compared(&place, kind);
     all.into_iter().flat_map(compared).collect()
@@ -143,9 +149,9 @@ impl Calls {
             difference,
         };
         let (mut missing, mut extra) = (Vec::new(), Vec::new());
-        for (sized, expected) in std::mem::take(&mut self.expected) {
-            let expected = one_side(sized, expected);
-            match self.traced.remove(&sized).map(|count| one_side(sized, count)) {
+        for (size, expected) in std::mem::take(&mut self.expected) {
+            let expected = size.one_side(expected);
+            match self.traced.remove(&size).map(|count| size.one_side(count)) {
                 Some(traced) => {
                     let is_same = (traced.calls_per_step - expected.calls_per_step).abs() < SAME_COUNT;
                     rows.push(row(
@@ -157,7 +163,7 @@ impl Calls {
                 None => missing.push(expected),
             }
         }
-        extra.extend(self.traced.into_iter().map(|(sized, count)| one_side(sized, count)));
+        extra.extend(self.traced.into_iter().map(|(size, count)| size.one_side(count)));
         let pairs = missing.len().min(extra.len());
         let absent = if self.is_traced { Difference::Missing } else { Difference::NotTraced };
         let unpaired = missing.split_off(pairs).into_iter().map(|side| row(Some(side), None, absent));
@@ -169,13 +175,15 @@ impl Calls {
     }
 }
 
-fn one_side((element, bytes_total): Sized, calls_per_step: f64) -> OneSide {
-    OneSide { element, bytes_total, calls_per_step }
-}
+impl CallSize {
+    fn of(op: &ExpectedOp) -> CallSize {
+        let is_barrier = op.collective == Collective::Barrier;
+        CallSize { element: (!is_barrier).then_some(op.element_type), bytes_total: op.bytes_total }
+    }
 
-fn sized(op: &ExpectedOp) -> Sized {
-    let is_barrier = op.collective == Collective::Barrier;
-    ((!is_barrier).then_some(op.element_type), op.bytes_total)
+    fn one_side(self, calls_per_step: f64) -> OneSide {
+        OneSide { element: self.element, bytes_total: self.bytes_total, calls_per_step }
+    }
 }
 
 /// The kind under which a job calls a listed one: messages one by one, and calls of uneven shares under the name of even ones.
@@ -192,10 +200,11 @@ fn kind_of(collective: Collective) -> CallKind {
 }
 
 /// Calls of the rank with the most of each; what is received was sent, and is counted there.
-fn most_per_rank(trace: &Trace, places: &TracedPlaces) -> BTreeMap<(GroupPlace, CallKind, Sized), u64> {
-    let mut per_rank: BTreeMap<(GroupPlace, CallKind, Sized), BTreeMap<u32, u64>> = BTreeMap::new();
+fn most_per_rank(trace: &Trace, places: &TracedPlaces) -> BTreeMap<(GroupPlace, CallKind, CallSize), u64> {
+    let mut per_rank: BTreeMap<(GroupPlace, CallKind, CallSize), BTreeMap<u32, u64>> = BTreeMap::new();
     for call in trace.calls.iter().filter(|call| call.kind != CallKind::Receive) {
-        let key = (places.of(call.group).clone(), call.kind, (call.element, call.bytes_total));
+        let size = CallSize { element: call.element, bytes_total: call.bytes_total };
+        let key = (places.of(call.group).clone(), call.kind, size);
         *per_rank.entry(key).or_default().entry(call.rank).or_default() += 1;
     }
     per_rank.into_iter().map(|(key, ranks)| (key, ranks.values().copied().max().unwrap_or(0))).collect()

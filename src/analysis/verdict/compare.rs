@@ -5,15 +5,15 @@ use super::compare_rule::CompareRule;
 use super::curve_change::{CurveChange, CurvePart};
 use super::curves::{self, Series};
 use super::document::{AgainstBase, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
-use super::evidence::{Evidence, evidence};
+use super::evidence::{ComparedRow, Evidence, evidence};
 use super::gate::{cap_decision, coverage, exit_code_of, undecided_row};
 use super::loaded_record::LoadedRecord;
 use super::noise_rows as noise;
 use super::percent::percent;
-use super::permutation::{Corrected, MAX_REPLICATES, corrected, fewest_for, ways};
+use super::permutation::{Corrected, MAX_REPLICATES, ReplicateCounts, RowProbabilities, corrected, fewest_for};
 use super::{Decision, Trouble, differences, most_severe};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::stats::{RankSums, median, sorted};
+use commgauge_base::stats::{Estimate, RankSums, median, sorted};
 use commgauge_base::units::three_digits;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,9 +27,9 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
     // Times are compared, and the verdict says who checked the data.
     old_cases.iter_mut().chain(&mut new_cases).for_each(Evidence::accept_unchecked);
     let replicates = |cases: &[Evidence]| cases.iter().map(|case| case.seconds.len()).max().unwrap_or(0);
-    let counts = (replicates(&old_cases), replicates(&new_cases));
-    if counts.0.max(counts.1) > MAX_REPLICATES {
-        let (base, new) = counts;
+    let counts = ReplicateCounts { base: replicates(&old_cases), new: replicates(&new_cases) };
+    if counts.base.max(counts.new) > MAX_REPLICATES {
+        let ReplicateCounts { base, new } = counts;
         return Err(Error::usage(format!(
             "{base} and {new} replicates are too many for an exact test; at most {MAX_REPLICATES} of each"
         )));
@@ -37,26 +37,26 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
     let names = |cases: &[Evidence]| identities(cases.iter().map(|case| case.facts), &rule.allowed);
     let (old_names, new_names) = (names(&old_cases), names(&new_cases));
     let by_name: BTreeMap<&str, &Evidence> = old_names.iter().map(String::as_str).zip(&old_cases).collect();
-    let pairs: Vec<(&Evidence, Option<&Evidence>)> =
-        new_cases.iter().zip(&new_names).map(|(case, name)| (case, by_name.get(name.as_str()).copied())).collect();
-    let is_reachable = 1.0 / ways(counts.0 + counts.1, counts.1) <= rule.false_alarm_level * (1.0 + 1e-9);
-    let by_noise = if is_reachable { None } else { noise::judged(&pairs, rule.false_alarm_level) };
-    let series = if by_noise.is_some() { Vec::new() } else { curves::series(&pairs) };
-    let (complete, permuted) = permute(&pairs, &series, counts);
+    let compared: Vec<ComparedRow> = (new_cases.iter().zip(&new_names))
+        .map(|(new, name)| ComparedRow { new, base: by_name.get(name.as_str()).copied() })
+        .collect();
+    let is_reachable = counts.attainable() <= rule.false_alarm_level * (1.0 + 1e-9);
+    let by_noise = if is_reachable { None } else { noise::judged(&compared, rule.false_alarm_level) };
+    let series = if by_noise.is_some() { Vec::new() } else { curves::series(&compared) };
+    let (complete, permuted) = permute(&compared, &series, counts);
     let mut ranks = RankSums::default();
-    let rows: Vec<Row> = (pairs.iter().enumerate())
-        .map(|(index, (case, old))| {
+    let rows: Vec<Row> = (compared.iter().enumerate())
+        .map(|(index, compared)| {
             if let Some(by_noise) = &by_noise {
-                return noise::row(case, *old, by_noise[index], rule);
+                return noise::row(compared, by_noise[index], rule);
             }
-            let at = complete.binary_search(&index).ok();
-            let p = at.map(|at| (permuted.p_slower[at], permuted.p_faster[at]));
-            row(case, *old, p, rule, &mut ranks)
+            let p = complete.binary_search(&index).ok().map(|at| permuted.of_row(at));
+            row(compared, p, rule, &mut ranks)
         })
         .collect();
     let curves: Vec<CurveChange> = (series.iter().zip(&permuted.p_slower[complete.len()..]))
         .filter_map(|(series, p)| {
-            series.change(counts.0, *p, rule.false_alarm_level, rule.relevant_slowdown, &mut ranks)
+            series.change(counts.base, *p, rule.false_alarm_level, rule.relevant_slowdown, &mut ranks)
         })
         .collect();
     let mut troubles = [old_troubles, new_troubles].concat();
@@ -65,12 +65,11 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
     let names: BTreeSet<&str> = new_names.iter().map(String::as_str).collect();
     let lost = old_names.iter().filter(|name| !names.contains(name.as_str())).count();
     let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
-    let compared = (base.first().zip(new.first()), lost);
     let described = match &by_noise {
         Some(by_noise) => noise::describe_rule(rule, counts, by_noise.iter().flatten().count()),
         None => describe_rule(rule, counts, permuted.p_slower.len(), &permuted),
     };
-    let described = described.into_iter().chain(what_else(compared.0, compared.1)).collect();
+    let described = described.into_iter().chain(what_else(base, new, lost)).collect();
     let judged_rows = by_noise.as_ref().map_or(complete.len(), |by_noise| by_noise.iter().flatten().count());
     let runs = base.iter().map(|loaded| loaded.run("base")).chain(new.iter().map(|loaded| loaded.run("new")));
     Ok(Verdict {
@@ -99,36 +98,28 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
 
 /// The indices of the rows that have every replicate on both sides, and the corrected probabilities of these rows, followed
 /// by those of the curves.
-fn permute(
-    pairs: &[(&Evidence, Option<&Evidence>)],
-    series: &[Series],
-    (base, new): (usize, usize),
-) -> (Vec<usize>, Corrected) {
+fn permute(rows: &[ComparedRow], series: &[Series], counts: ReplicateCounts) -> (Vec<usize>, Corrected) {
     let mut complete = Vec::new();
     let mut logarithms = Vec::new();
-    for (index, (case, old)) in pairs.iter().enumerate() {
-        let Some(old) = old.filter(|old| (old.seconds.len(), case.seconds.len()) == (base, new)) else { continue };
+    for (index, ComparedRow { new, base }) in rows.iter().enumerate() {
+        let own = |base: &Evidence| ReplicateCounts { base: base.seconds.len(), new: new.seconds.len() };
+        let Some(base) = base.filter(|base| own(base) == counts) else { continue };
         let times: Option<Vec<f64>> =
-            old.seconds.iter().chain(&case.seconds).map(|seconds| seconds.map(f64::ln)).collect();
+            base.seconds.iter().chain(&new.seconds).map(|seconds| seconds.map(f64::ln)).collect();
         if let Some(times) = times {
             complete.push(index);
             logarithms.push(times);
         }
     }
     logarithms.extend(series.iter().map(|series| series.logarithms.clone()));
-    let corrected = corrected(&logarithms, base);
+    let corrected = corrected(&logarithms, counts.base);
     (complete, corrected)
 }
 
-fn row(
-    case: &Evidence,
-    old: Option<&Evidence>,
-    p: Option<(f64, f64)>,
-    rule: &CompareRule,
-    ranks: &mut RankSums,
-) -> Row {
+fn row(compared: &ComparedRow, p: Option<RowProbabilities>, rule: &CompareRule, ranks: &mut RankSums) -> Row {
+    let case = compared.new;
     let mut row = undecided_row(case);
-    let Some(old) = old else {
+    let Some(old) = compared.base else {
         row.reasons.push("the base has no such row".to_owned());
         return row;
     };
@@ -136,25 +127,26 @@ fn row(
     let logarithms = |times: &[f64]| sorted(times.iter().map(|time| time.ln()));
     let level = 1.0 - rule.false_alarm_level;
     let shift = ranks.shift(&logarithms(&before), &logarithms(&after), level);
-    let slowdown = shift.map(|(middle, low, high)| (middle.exp_m1(), low.exp_m1(), high.exp_m1()));
+    let slowdown = shift.map(|shift| shift.map(f64::exp_m1));
     let p_row = (!before.is_empty() && !after.is_empty()).then(|| ranks.p_larger(&before, &after));
     let faster_by = 1.0 / (1.0 + rule.relevant_slowdown) - 1.0;
-    let decision = decide(slowdown, p, rule, &mut row, (before.len(), after.len()));
+    let counts = ReplicateCounts { base: before.len(), new: after.len() };
+    let decision = decide(slowdown, p, rule, &mut row, counts);
     row.reasons.extend(old.shortfalls.iter().map(|shortfall| format!("in the base: {shortfall}")));
     row.decision = Some(cap_decision(cap_decision(decision, case), old));
-    let bounds = slowdown.filter(|(_, low, high)| low.is_finite() && high.is_finite() && *low > -1.0);
+    let bounds = slowdown.filter(|found| found.low.is_finite() && found.high.is_finite() && found.low > -1.0);
     row.against_base = Some(AgainstBase {
-        replicates_base: before.len() as u32,
+        replicates_base: counts.base as u32,
         latency_seconds_base: median(&before),
         latency_seconds_new: median(&after),
-        slowdown: slowdown.map(|(middle, ..)| middle),
-        slowdown_lower_bound: bounds.map(|(_, low, _)| low),
-        slowdown_upper_bound: bounds.map(|(.., high)| high),
+        slowdown: slowdown.map(|found| found.middle),
+        slowdown_lower_bound: bounds.map(|bounds| bounds.low),
+        slowdown_upper_bound: bounds.map(|bounds| bounds.high),
         p_row,
-        p_corrected: p.map(|(slower, _)| slower),
+        p_corrected: p.map(|p| p.slower),
         faster: p
             .zip(slowdown)
-            .is_some_and(|((_, p), (middle, ..))| p <= rule.false_alarm_level && middle <= faster_by),
+            .is_some_and(|(p, found)| p.faster <= rule.false_alarm_level && found.middle <= faster_by),
     });
     row
 }
@@ -162,18 +154,18 @@ fn row(
 /// Fail where the slowdown is relevant and significant over all rows; pass where its upper bound is below the relevant
 /// slowdown; inconclusive otherwise.
 fn decide(
-    slowdown: Option<(f64, f64, f64)>,
-    p: Option<(f64, f64)>,
+    slowdown: Option<Estimate>,
+    p: Option<RowProbabilities>,
     rule: &CompareRule,
     row: &mut Row,
-    counts: (usize, usize),
+    counts: ReplicateCounts,
 ) -> Decision {
-    let Some((middle, _, high)) = slowdown else {
+    let Some(Estimate { middle, high, .. }) = slowdown else {
         row.reasons.insert(0, "one of the runs has no replicate of it".to_owned());
         return Decision::Inconclusive;
     };
     let relevant = rule.relevant_slowdown;
-    if p.is_some_and(|(slower, _)| slower <= rule.false_alarm_level) && middle >= relevant {
+    if p.is_some_and(|p| p.slower <= rule.false_alarm_level) && middle >= relevant {
         row.reasons.insert(0, format!("slower by {}", percent(middle)));
         return Decision::Fail;
     }
@@ -182,7 +174,7 @@ fn decide(
     }
     let fewest = fewest_for(rule.false_alarm_level);
     // The width of the interval falls with the root of the number of replicates.
-    let (count, gap) = (counts.0.min(counts.1), (relevant - middle).abs());
+    let (count, gap) = (counts.base.min(counts.new), (relevant - middle).abs());
     let wanted = match high.is_finite() && gap > 0.0 {
         true => count as f64 * ((high - middle) / gap).powi(2),
         false => fewest as f64,
@@ -204,15 +196,16 @@ fn decide(
 }
 
 /// Why the comparison as a whole is inconclusive. `permuted` are the replicates of a permutation test.
-fn inconclusive_reasons(permuted: Option<(usize, usize)>, rows: &[Row], rule: &CompareRule) -> Vec<Trouble> {
+fn inconclusive_reasons(permuted: Option<ReplicateCounts>, rows: &[Row], rule: &CompareRule) -> Vec<Trouble> {
     let mut found = Vec::new();
-    let attainable = |(base, new): (usize, usize)| 1.0 / ways(base + new, new);
-    let short = permuted.filter(|counts| attainable(*counts) > rule.false_alarm_level * (1.0 + 1e-9));
-    if let Some((base, new)) = short {
+    let short = permuted.filter(|counts| counts.attainable() > rule.false_alarm_level * (1.0 + 1e-9));
+    if let Some(counts) = short {
         found.push(format!(
-            "with {base} and {new} replicates no probability below {} can be reached, so nothing can be shown to be slower; \
+            "with {} and {} replicates no probability below {} can be reached, so nothing can be shown to be slower; \
              {} of each are needed",
-            three_digits(attainable((base, new))),
+            counts.base,
+            counts.new,
+            three_digits(counts.attainable()),
             fewest_for(rule.false_alarm_level)
         ));
     }
@@ -237,7 +230,7 @@ fn worse_curves(curves: &[CurveChange]) -> Option<Trouble> {
     Some(Trouble { exit_code: 1, text: what })
 }
 
-fn describe_rule(rule: &CompareRule, (base, new): (usize, usize), rows: usize, permuted: &Corrected) -> Vec<String> {
+fn describe_rule(rule: &CompareRule, counts: ReplicateCounts, rows: usize, permuted: &Corrected) -> Vec<String> {
     let (level, relevant) = (percent(rule.false_alarm_level), percent(rule.relevant_slowdown));
     let how = if permuted.exact { "all there are" } else { "drawn" };
     vec![
@@ -247,9 +240,11 @@ fn describe_rule(rule: &CompareRule, (base, new): (usize, usize), rows: usize, p
              confidence bound of its slow-down stays below {relevant}, and is inconclusive otherwise"
         ),
         format!(
-            "p is of an exact rank-sum test of the medians of {base} and {new} replicates, at best {:.5}; corrected p is from \
+            "p is of an exact rank-sum test of the medians of {} and {} replicates, at best {:.5}; corrected p is from \
              exchanging whole replicates in {} ways ({how}) and taking the largest change of all rows, at best {:.5}",
-            1.0 / ways(base + new, new),
+            counts.base,
+            counts.new,
+            counts.attainable(),
             permuted.exchanges,
             1.0 / permuted.exchanges.max(1) as f64
         ),
@@ -259,7 +254,8 @@ fn describe_rule(rule: &CompareRule, (base, new): (usize, usize), rows: usize, p
 }
 
 /// What holds however it was decided.
-fn what_else(firsts: Option<(&LoadedRecord, &LoadedRecord)>, lost: usize) -> Vec<String> {
+fn what_else(base: &[LoadedRecord], new: &[LoadedRecord], lost: usize) -> Vec<String> {
+    let firsts = base.first().zip(new.first());
     let by = |loaded: &LoadedRecord| loaded.record.header.backend.measured_by;
     let is_foreign = firsts.is_some_and(|(base, new)| by(base).or(by(new)).is_some());
     let mut sentences = vec![match is_foreign {

@@ -4,7 +4,7 @@
 //! the same test as the rows.
 
 use super::curve_change::{CurveChange, CurvePart};
-use super::evidence::Evidence;
+use super::evidence::ComparedRow;
 use crate::cost::curve::{Envelope, Point};
 use commgauge_base::stats::{RankSums, median, sorted};
 use commgauge_model::record::line::CaseFacts;
@@ -26,35 +26,42 @@ pub(super) struct Series {
     pub logarithms: Vec<f64>,
 }
 
-type Pair<'a> = (&'a Evidence<'a>, Option<&'a Evidence<'a>>);
+/// One size of a curve.
+struct TimesOfSize {
+    bytes: u64,
+    /// Of each replicate: first the base, then the new run.
+    seconds: Vec<f64>,
+}
 
 /// The curves that are complete in both runs.
-pub(super) fn series(pairs: &[Pair]) -> Vec<Series> {
-    let mut curves: BTreeMap<String, Vec<(u64, Vec<f64>)>> = BTreeMap::new();
-    for (case, old) in pairs {
-        let Some(old) = old else { continue };
-        let times: Option<Vec<f64>> = old.seconds.iter().chain(&case.seconds).copied().collect();
-        if let Some(times) = times.filter(|_| case.facts.bytes_total.0 > 0 && case.facts.splits.is_none()) {
-            curves.entry(curve_name(case.facts)).or_default().push((case.facts.bytes_total.0, times));
+pub(super) fn series(rows: &[ComparedRow]) -> Vec<Series> {
+    let mut curves: BTreeMap<String, Vec<TimesOfSize>> = BTreeMap::new();
+    for ComparedRow { new, base } in rows {
+        let Some(base) = base else { continue };
+        let facts = new.facts;
+        let seconds: Option<Vec<f64>> = base.seconds.iter().chain(&new.seconds).copied().collect();
+        if let Some(seconds) = seconds.filter(|_| facts.bytes_total.0 > 0 && facts.splits.is_none()) {
+            let point = TimesOfSize { bytes: facts.bytes_total.0, seconds };
+            curves.entry(curve_name(facts)).or_default().push(point);
         }
     }
     curves.into_iter().flat_map(|(name, points)| of_curve(&name, points)).collect()
 }
 
-fn of_curve(name: &str, mut points: Vec<(u64, Vec<f64>)>) -> Vec<Series> {
-    points.sort_by_key(|(bytes, _)| *bytes);
-    points.dedup_by_key(|(bytes, _)| *bytes);
+fn of_curve(name: &str, mut points: Vec<TimesOfSize>) -> Vec<Series> {
+    points.sort_by_key(|point| point.bytes);
+    points.dedup_by_key(|point| point.bytes);
     let every = points.len().div_ceil(MAX_SIZES).max(1);
-    let points: Vec<(u64, Vec<f64>)> = points.into_iter().step_by(every).collect();
+    let points: Vec<TimesOfSize> = points.into_iter().step_by(every).collect();
     let typical =
-        |(bytes, times): &(u64, Vec<f64>)| Some(Point::new(*bytes as f64, median(&sorted(times.iter().copied()))?));
+        |point: &TimesOfSize| Some(Point::new(point.bytes as f64, median(&sorted(point.seconds.iter().copied()))?));
     let middle: Option<Vec<Point>> = points.iter().map(typical).collect();
     let Some(middle) = middle.filter(|points| points.len() >= MIN_SIZES) else { return Vec::new() };
     let Some(envelope) = Envelope::of(&middle) else { return Vec::new() };
-    let limits: Option<Vec<_>> = (0..points[0].1.len())
+    let limits: Option<Vec<_>> = (0..points[0].seconds.len())
         .map(|replicate| {
             let own: Vec<Point> =
-                points.iter().map(|(bytes, times)| Point::new(*bytes as f64, times[replicate])).collect();
+                points.iter().map(|point| Point::new(point.bytes as f64, point.seconds[replicate])).collect();
             Some(envelope.refitted(&own)?.limits())
         })
         .collect();
@@ -88,19 +95,20 @@ impl Series {
     pub fn change(&self, base: usize, p: f64, level: f64, relevant: f64, ranks: &mut RankSums) -> Option<CurveChange> {
         let (before, after) = self.logarithms.split_at(base.min(self.logarithms.len()));
         let (before, after) = (sorted(before.iter().copied()), sorted(after.iter().copied()));
-        let (middle, low, high) = ranks.shift(&before, &after, 1.0 - level)?;
+        let shift = ranks.shift(&before, &after, 1.0 - level)?;
         let bound = |value: f64| value.is_finite().then(|| value.exp_m1());
+        let slowdown = shift.middle.exp_m1();
         Some(CurveChange {
             name: self.name.clone(),
             cases: self.cases as u32,
             part: self.part,
             base: median(&before)?.exp(),
             new: median(&after)?.exp(),
-            slowdown: middle.exp_m1(),
-            slowdown_lower_bound: bound(low),
-            slowdown_upper_bound: bound(high),
+            slowdown,
+            slowdown_lower_bound: bound(shift.low),
+            slowdown_upper_bound: bound(shift.high),
             p_corrected: p,
-            worse: p <= level && middle.exp_m1() >= relevant,
+            worse: p <= level && slowdown >= relevant,
         })
     }
 }

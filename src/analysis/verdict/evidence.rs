@@ -37,6 +37,13 @@ pub(super) struct Evidence<'a> {
     pub unchecked_by: Option<ForeignTool>,
 }
 
+/// A case of the new run, and the same one of the base, if that has it.
+#[derive(Clone, Copy)]
+pub(super) struct ComparedRow<'a> {
+    pub new: &'a Evidence<'a>,
+    pub base: Option<&'a Evidence<'a>>,
+}
+
 impl Evidence<'_> {
     /// Ascending times of the replicates that were measured.
     pub fn measured(&self) -> Vec<f64> {
@@ -85,8 +92,8 @@ pub(super) fn evidence(records: &[LoadedRecord]) -> (Vec<Evidence<'_>>, Vec<Trou
             }
         }
         let transient_slowdown = transient_slowdown(record);
-        for (index, (case, lines)) in cases.iter_mut().zip(lines).enumerate() {
-            add_record(case, record, &lines, transient_slowdown.as_ref().map(|found| (found, index as u32)));
+        for (index, (case, lines)) in (0u32..).zip(cases.iter_mut().zip(lines)) {
+            add_record(case, index, record, &lines, transient_slowdown.as_ref());
         }
         let trouble = |(exit_code, text)| Trouble { exit_code, text: format!("{}: {text}", path.shown()) };
         troubles.extend(of_record(record, transient_slowdown).into_iter().map(trouble));
@@ -112,11 +119,13 @@ pub(super) fn transient_slowdown(record: &Record) -> Option<TransientSlowdown> {
     TransientSlowdown::of(record, |line| seconds_of(line, record.plan.cases.get(line.case as usize)?).0)
 }
 
+/// Adds the lines of a case, which has this index in the plan.
 fn add_record(
     case: &mut Evidence,
+    index: u32,
     record: &Record,
     lines: &[&CaseLine],
-    transient_slowdown: Option<(&TransientSlowdown, u32)>,
+    transient_slowdown: Option<&TransientSlowdown>,
 ) {
     let settings = &record.header.settings;
     // With a shared time budget only the replicates that it sufficed for are expected, and of logs only those that they hold.
@@ -131,11 +140,10 @@ fn add_record(
         let skipped = line.is_some_and(|line| matches!(line.outcome, Outcome::Skipped { .. }));
         case.unmeasured |= seconds.is_none() && !skipped;
         case.seconds.push(seconds);
-        let usual = |seconds| {
-            transient_slowdown.map_or(seconds, |(found, index)| found.seconds_without(index, replicate, seconds))
-        };
+        let usual =
+            |seconds| transient_slowdown.map_or(seconds, |found| found.seconds_without(index, replicate, seconds));
         case.steady_seconds.push(seconds.map(usual));
-        if transient_slowdown.is_some_and(|(found, index)| found.includes(index, replicate)) {
+        if transient_slowdown.is_some_and(|found| found.includes(index, replicate)) {
             case.add("unreliable: a replicate fell into a slow period of the machine".to_owned());
         }
         if line.is_none() {

@@ -41,7 +41,7 @@ pub use gate::{GateRule, gate, gate_unknown_machine};
 pub use learn::{LearnRule, Learned, learn};
 pub use loaded_record::LoadedRecord;
 pub use scope::{PlanOutlook, plan_outlook};
-pub use selftest::{Counted, History, Noise, SelfTest, SelfTestRule, Trial, TrialKind, selftest};
+pub use selftest::{Counted, History, Noise, OwnRecords, SelfTest, SelfTestRule, Trial, TrialKind, selftest};
 pub use transient_slowdown::TransientSlowdown;
 
 #[cfg(test)]

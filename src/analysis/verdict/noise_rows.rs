@@ -4,19 +4,17 @@ use super::Decision;
 use super::compare_rule::CompareRule;
 use super::curve_noise::{Judged, Point, judge};
 use super::document::{AgainstBase, Row};
-use super::evidence::Evidence;
+use super::evidence::{ComparedRow, Evidence};
 use super::gate::{cap_decision, undecided_row};
 use super::percent::percent;
-use super::permutation::fewest_for;
+use super::permutation::{ReplicateCounts, fewest_for};
 use commgauge_base::stats::median;
 use commgauge_model::record::line::CaseFacts;
 
-type Pair<'a> = (&'a Evidence<'a>, Option<&'a Evidence<'a>>);
-
 /// What the noise says of each row; none of a row that has no curve or was not measured on both sides, and none at all where there
 /// are too few rows.
-pub(super) fn judged(pairs: &[Pair], level: f64) -> Option<Vec<Option<Judged>>> {
-    let points: Vec<Option<Point>> = pairs.iter().map(|(case, old)| point(case, (*old)?)).collect();
+pub(super) fn judged(rows: &[ComparedRow], level: f64) -> Option<Vec<Option<Judged>>> {
+    let points: Vec<Option<Point>> = rows.iter().map(|row| point(row.new, row.base?)).collect();
     let mut judged = judge(&points.iter().flatten().cloned().collect::<Vec<_>>(), level)?.into_iter();
     Some(points.iter().map(|point| point.as_ref().and_then(|_| judged.next())).collect())
 }
@@ -45,9 +43,10 @@ fn curve_of(facts: &CaseFacts) -> String {
 }
 
 /// A row, decided.
-pub(super) fn row(case: &Evidence, old: Option<&Evidence>, judged: Option<Judged>, rule: &CompareRule) -> Row {
+pub(super) fn row(compared: &ComparedRow, judged: Option<Judged>, rule: &CompareRule) -> Row {
+    let case = compared.new;
     let mut row = undecided_row(case);
-    let Some(old) = old else {
+    let Some(old) = compared.base else {
         row.reasons.push("the base has no such row".to_owned());
         return row;
     };
@@ -96,7 +95,8 @@ fn decide(judged: Judged, rule: &CompareRule) -> (Decision, String) {
 }
 
 /// How it was decided, as sentences.
-pub(super) fn describe_rule(rule: &CompareRule, (base, new): (usize, usize), rows: usize) -> Vec<String> {
+pub(super) fn describe_rule(rule: &CompareRule, counts: ReplicateCounts, rows: usize) -> Vec<String> {
+    let ReplicateCounts { base, new } = counts;
     let (level, relevant) = (percent(rule.false_alarm_level), percent(rule.relevant_slowdown));
     vec![
         format!(

@@ -22,6 +22,29 @@ const MIN_DRAWN_PERMUTATIONS: usize = 999;
 /// Rows without any noise (a simulation, a coarse clock) are given this much, as a share.
 const MIN_NOISE: f64 = 0.0005;
 
+/// Replicates on either side of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReplicateCounts {
+    pub base: usize,
+    pub new: usize,
+}
+
+impl ReplicateCounts {
+    /// The smallest probability that a test of so many replicates can reach.
+    pub fn attainable(self) -> f64 {
+        1.0 / ways(self.base + self.new, self.new)
+    }
+}
+
+/// The corrected probabilities of one row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct RowProbabilities {
+    /// Of being slower to this degree by chance.
+    pub slower: f64,
+    /// Of being faster.
+    pub faster: f64,
+}
+
 /// Result of the permutation test.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Corrected {
@@ -33,6 +56,13 @@ pub(super) struct Corrected {
     pub exchanges: usize,
     /// True where all possible permutations were counted.
     pub exact: bool,
+}
+
+impl Corrected {
+    /// The probabilities of the row with this index.
+    pub fn of_row(&self, index: usize) -> RowProbabilities {
+        RowProbabilities { slower: self.p_slower[index], faster: self.p_faster[index] }
+    }
 }
 
 /// Corrected probabilities of rows of logarithms of times: `base` replicates, then the new ones.
@@ -95,11 +125,12 @@ fn exchanges(all: usize, new: usize, rows: usize) -> (Vec<Vec<usize>>, bool) {
 
 /// The fewest replicates of each side with which the level can be reached at all.
 pub(super) fn fewest_for(level: f64) -> usize {
-    (1..=MAX_REPLICATES).find(|count| 1.0 / ways(2 * count, *count) <= level).unwrap_or(MAX_REPLICATES)
+    let reaches = |count: &usize| ReplicateCounts { base: *count, new: *count }.attainable() <= level;
+    (1..=MAX_REPLICATES).find(reaches).unwrap_or(MAX_REPLICATES)
 }
 
 /// C(all, new).
-pub(super) fn ways(all: usize, new: usize) -> f64 {
+fn ways(all: usize, new: usize) -> f64 {
     (0..new).fold(1.0, |ways, k| ways * (all - k) as f64 / (k + 1) as f64).round()
 }
 

@@ -40,13 +40,14 @@ impl TransientSlowdown {
         let slow = MIN_SLOWDOWN.max(GAPS * median(&gaps)?);
         // The lower quartile, so that a slowdown of half of the replicates of a case is still detected.
         let usual: BTreeMap<u32, f64> = of_case.iter().map(|(case, times)| (*case, times[times.len() / 4])).collect();
-        let of_time: Vec<(&CaseLine, f64)> =
-            (measured.iter()).filter_map(|(line, time)| Some((*line, time / usual.get(&line.case)? - 1.0))).collect();
-        let marks: Vec<bool> = of_time.iter().map(|(_, slowdown)| *slowdown > slow).collect();
+        let of_time: Vec<TimedLine> = (measured.iter())
+            .filter_map(|(line, time)| Some(TimedLine { line, slowdown: time / usual.get(&line.case)? - 1.0 }))
+            .collect();
+        let marks: Vec<bool> = of_time.iter().map(|timed| timed.slowdown > slow).collect();
         let stretch = densest_stretch(&marks).filter(|stretch| stretch.probability <= LEVEL)?;
         let within = &of_time[stretch.range];
         let mut replicates: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
-        for (line, _) in within.iter().filter(|(_, slowdown)| *slowdown > slow) {
+        for TimedLine { line, .. } in within.iter().filter(|timed| timed.slowdown > slow) {
             replicates.entry(line.case).or_default().insert(line.replicate);
         }
         let usual = usual.into_iter().filter(|(case, _)| replicates.contains_key(case)).collect();
@@ -66,11 +67,17 @@ impl TransientSlowdown {
     }
 }
 
-fn sentence(record: &Record, within: &[(&CaseLine, f64)], slow: f64) -> String {
-    let slower = sorted(within.iter().map(|(_, slowdown)| *slowdown).filter(|slowdown| *slowdown > slow));
+/// A line of a record, and how much longer it took than is usual for its case, as a share.
+struct TimedLine<'a> {
+    line: &'a CaseLine,
+    slowdown: f64,
+}
+
+fn sentence(record: &Record, within: &[TimedLine], slow: f64) -> String {
+    let slower = sorted(within.iter().map(|timed| timed.slowdown).filter(|slowdown| *slowdown > slow));
     let percent = |share: Option<f64>| three_digits(share.unwrap_or_default() * 100.0);
-    let place = |line: Option<&(&CaseLine, f64)>| {
-        line.map_or_else(String::new, |(line, _)| {
+    let place = |timed: Option<&TimedLine>| {
+        timed.map_or_else(String::new, |TimedLine { line, .. }| {
             format!("case {} of replicate {}", u64::from(line.position) + 1, line.replicate)
         })
     };
@@ -89,11 +96,11 @@ fn sentence(record: &Record, within: &[(&CaseLine, f64)], slow: f64) -> String {
 }
 
 /// Where in the run it lies, estimated from the lengths of the samples, since lines have no timestamps.
-fn when(record: &Record, within: &[(&CaseLine, f64)]) -> Option<String> {
+fn when(record: &Record, within: &[TimedLine]) -> Option<String> {
     let length = |line: &CaseLine| line.samples.slowest_nanoseconds.iter().map(|sample| *sample as f64).sum::<f64>();
     let all: f64 = record.cases.iter().map(length).sum();
     let at = |wanted: &CaseLine| record.cases.iter().position(|line| std::ptr::eq(line, wanted));
-    let (first, last) = (at(within.first()?.0)?, at(within.last()?.0)?);
+    let (first, last) = (at(within.first()?.line)?, at(within.last()?.line)?);
     let before: f64 = record.cases[..first].iter().map(length).sum();
     let until: f64 = record.cases[..=last].iter().map(length).sum();
     if all <= 0.0 {

@@ -1,7 +1,8 @@
 //! Horizontal bars, alone or stacked, each with its value next to it.
 
 use super::axis::Axis;
-use super::frame::{self, Key, LINE};
+use super::frame::{self, Entry, Key, LINE};
+use super::position::{Ends, xy};
 use super::summary;
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
 
@@ -34,8 +35,8 @@ pub struct Bar {
     pub label: String,
     /// Lengths of its parts, left to right.
     pub parts: Vec<f64>,
-    /// Interval of the total.
-    pub interval: Option<(f64, f64)>,
+    /// Ends of the total.
+    pub interval: Option<Ends>,
     /// Text to the right of the bar; its value with the unit where this is empty.
     pub note: String,
 }
@@ -51,11 +52,12 @@ impl Bars {
     pub fn draw(&self) -> Svg {
         let mut canvas = Canvas::new(&self.title, &self.summary());
         let mut top = frame::title(&mut canvas, &self.title, self.width);
-        let entries: Vec<(Key, String)> = match self.parts.len() {
+        let entries: Vec<Entry> = match self.parts.len() {
             0 | 1 => Vec::new(),
             _ => {
-                let area = |(index, name): (usize, &String)| (Key::Area(format!("cg-f{}", index % 6)), name.clone());
-                self.parts.iter().enumerate().map(area).collect()
+                let area = |index: usize| Key::Area(format!("cg-f{}", index % 6));
+                let parts = self.parts.iter().enumerate();
+                parts.map(|(index, name)| Entry { key: area(index), name: name.clone() }).collect()
             }
         };
         top += frame::legend(&mut canvas, &entries, top, self.width);
@@ -65,7 +67,8 @@ impl Bars {
         let left = widest(&labels) + 8.0;
         let right = (self.width - widest(&notes) - 8.0).max(left + 40.0);
         let whole = |bar: &Bar| bar.parts.iter().copied().filter(|part| part.is_finite()).sum::<f64>();
-        let longest = self.bars.iter().map(|bar| bar.interval.map_or(whole(bar), |(_, high)| high.max(whole(bar))));
+        let longest =
+            self.bars.iter().map(|bar| bar.interval.map_or(whole(bar), |interval| interval.high.max(whole(bar))));
         let longest = longest.fold(0.0, f64::max);
         let place = |value: f64| left + if longest > 0.0 { value / longest * (right - left) } else { 0.0 };
         for (index, bar) in self.bars.iter().enumerate() {
@@ -79,20 +82,19 @@ impl Bars {
                 so_far += value;
             }
             let mut end = place(so_far);
-            if let Some((low, high)) =
-                bar.interval.filter(|(low, high)| low.is_finite() && high.is_finite() && high > low)
-            {
+            let is_drawn = |of: &Ends| of.low.is_finite() && of.high.is_finite() && of.high > of.low;
+            if let Some(Ends { low, high }) = bar.interval.filter(is_drawn) {
                 let (low, high, middle) = (place(low.max(0.0)), place(high), y + BAR_HEIGHT / 2.0);
                 let mut whisker = Path::default();
-                whisker.line((low, middle), (high, middle));
-                whisker.line((low, middle - 4.0), (low, middle + 4.0));
-                whisker.line((high, middle - 4.0), (high, middle + 4.0));
+                whisker.line(xy(low, middle), xy(high, middle));
+                whisker.line(xy(low, middle - 4.0), xy(low, middle + 4.0));
+                whisker.line(xy(high, middle - 4.0), xy(high, middle + 4.0));
                 canvas.path("cg-glyph", &whisker);
                 end = end.max(high);
             }
             canvas.text(end + 6.0, y + 12.0, "", Anchor::Start, &notes[index]);
         }
-        canvas.path("cg-axis", &Path::polyline([(left, top - 3.0), (left, self.bottom(top))]));
+        canvas.path("cg-axis", &Path::polyline([xy(left, top - 3.0), xy(left, self.bottom(top))]));
         canvas.finish(self.width, self.bottom(top) + 2.0)
     }
 

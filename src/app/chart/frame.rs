@@ -1,6 +1,7 @@
 //! The frame of a chart: title, legend, axes with grid.
 
 use super::axis::Scale;
+use super::position::xy;
 use super::write::{Anchor, Canvas, Path, cut, text_width};
 use super::{Axis, PointShape};
 
@@ -15,6 +16,13 @@ pub(super) enum Key {
     Area(String),
 }
 
+/// One entry of a legend.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub key: Key,
+    pub name: String,
+}
+
 /// Draws the title over the whole width and returns its height.
 pub(super) fn title(canvas: &mut Canvas, text: &str, width: f64) -> f64 {
     if text.is_empty() {
@@ -26,9 +34,9 @@ pub(super) fn title(canvas: &mut Canvas, text: &str, width: f64) -> f64 {
 }
 
 /// Draws the legend below `top`, in as many lines as it needs, and returns its height.
-pub(super) fn legend(canvas: &mut Canvas, entries: &[(Key, String)], top: f64, width: f64) -> f64 {
+pub(super) fn legend(canvas: &mut Canvas, entries: &[Entry], top: f64, width: f64) -> f64 {
     let (mut x, mut y) = (0.0, top);
-    for (key, name) in entries {
+    for Entry { key, name } in entries {
         let name = cut(name, ((width - 30.0) / 6.9) as usize);
         let needed = 26.0 + text_width(&name) + 8.0;
         if x > 0.0 && x + needed - 8.0 > width {
@@ -36,8 +44,8 @@ pub(super) fn legend(canvas: &mut Canvas, entries: &[(Key, String)], top: f64, w
         }
         let middle = y + 6.0;
         match key {
-            Key::Points(color, shape) => shape.draw(canvas, *color, &[(x + 9.0, middle)]),
-            Key::Curve(class) => canvas.path(class, &Path::polyline([(x, middle), (x + 18.0, middle)])),
+            Key::Points(color, shape) => shape.draw(canvas, *color, &[xy(x + 9.0, middle)]),
+            Key::Curve(class) => canvas.path(class, &Path::polyline([xy(x, middle), xy(x + 18.0, middle)])),
             Key::Area(class) => canvas.rectangle(class, x + 2.0, middle - 5.0, 14.0, 10.0),
         }
         canvas.text(x + 23.0, y + 10.0, "", Anchor::Start, &name);
@@ -60,7 +68,7 @@ pub(super) fn vertical(canvas: &mut Canvas, axis: &Axis, scale: &Scale, room: Ro
     let mut grid = Path::default();
     for (value, text) in &scale.ticks {
         let y = scale.place(*value);
-        grid.line((room.left, y), (room.right, y));
+        grid.line(xy(room.left, y), xy(room.right, y));
         canvas.text(room.left - 6.0, y + 3.8, "", Anchor::End, text);
     }
     canvas.path("cg-grid", &grid);
@@ -70,11 +78,11 @@ pub(super) fn vertical(canvas: &mut Canvas, axis: &Axis, scale: &Scale, room: Ro
 /// Ticks and title of the horizontal axis.
 pub(super) fn horizontal(canvas: &mut Canvas, axis: &Axis, scale: &Scale, room: Room) {
     let mut ticks = Path::default();
-    ticks.line((room.left, room.bottom), (room.right, room.bottom));
+    ticks.line(xy(room.left, room.bottom), xy(room.right, room.bottom));
     let mut free_from = f64::NEG_INFINITY;
     for (value, text) in &scale.ticks {
         let x = scale.place(*value);
-        ticks.line((x, room.bottom), (x, room.bottom + 4.0));
+        ticks.line(xy(x, room.bottom), xy(x, room.bottom + 4.0));
         let half = text_width(text) / 2.0;
         let middle = x.min(room.right + 8.0 - half).max(half.min(x));
         if middle - half >= free_from {

@@ -3,6 +3,7 @@
 //! data have shapes of their own. The value of each cell is shown on hover, and in the cell where there is room.
 
 use super::frame;
+use super::position::{Position, xy};
 use super::summary;
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
 
@@ -131,11 +132,11 @@ impl HeatMap {
         let mut canvas = Canvas::new(&self.title, &self.summary());
         let mut top = frame::title(&mut canvas, &self.title, width);
         top += legend(&mut canvas, top, width, &self.reference, self.has());
-        let corner = (margin, top + margin + 2.0);
+        let corner = xy(margin, top + margin + 2.0);
         self.draw_labels(&mut canvas, &labels, corner, side);
         self.draw_cells(&mut canvas, corner, side, numbered);
         self.draw_medians(&mut canvas, corner, side, numbered);
-        canvas.finish(width, corner.1 + extent + 6.0 + side.max(28.0) + 4.0)
+        canvas.finish(width, corner.y + extent + 6.0 + side.max(28.0) + 4.0)
     }
 
     /// How many cells have a value, the median, the extremes, and how many are calm. A matrix of pairs has each of them twice;
@@ -184,7 +185,8 @@ impl HeatMap {
         [any(Cell::NotMeasured), any(Cell::Failed), any(Cell::Wrong)]
     }
 
-    fn draw_labels(&self, canvas: &mut Canvas, labels: &[String], (left, top): (f64, f64), side: f64) {
+    fn draw_labels(&self, canvas: &mut Canvas, labels: &[String], corner: Position, side: f64) {
+        let Position { x: left, y: top } = corner;
         for (index, label) in labels.iter().enumerate() {
             let middle = side * (index as f64 + 0.5) + 3.6;
             canvas.text(left - 6.0, top + middle, "", Anchor::End, label);
@@ -192,7 +194,8 @@ impl HeatMap {
         }
     }
 
-    fn draw_cells(&self, canvas: &mut Canvas, (left, top): (f64, f64), side: f64, numbered: bool) {
+    fn draw_cells(&self, canvas: &mut Canvas, corner: Position, side: f64, numbered: bool) {
+        let Position { x: left, y: top } = corner;
         let mut colored: Vec<Vec<(Path, String)>> = vec![Vec::new(); BANDS.len()];
         let mut absent: Vec<(Path, String)> = Vec::new();
         let (mut faint, mut glyphs) = (Path::default(), Path::default());
@@ -213,7 +216,7 @@ impl HeatMap {
                         colored[band(*percent)].push((square, text));
                         numbers.push((x + inner / 2.0, y + inner / 2.0 + 3.8, *percent));
                     }
-                    Cell::Nothing if row == column => faint.line((x, y), (x + inner, y + inner)),
+                    Cell::Nothing if row == column => faint.line(xy(x, y), xy(x + inner, y + inner)),
                     Cell::Nothing => {}
                     Cell::NotMeasured | Cell::Failed | Cell::Wrong => {
                         let mut square = Path::default();
@@ -239,14 +242,15 @@ impl HeatMap {
         let mut lines = Path::default();
         for begin in self.begins.iter().filter(|begin| **begin > 0) {
             let at = side * *begin as f64 - 0.5;
-            lines.line((left, top + at), (left + extent, top + at));
-            lines.line((left + at, top), (left + at, top + extent));
+            lines.line(xy(left, top + at), xy(left + extent, top + at));
+            lines.line(xy(left + at, top), xy(left + at, top + extent));
         }
         canvas.path("cg-axis", &lines);
     }
 
     /// The median of each row and column, apart from the cells: a slow row or column is a host, a single cell is a path.
-    fn draw_medians(&self, canvas: &mut Canvas, (left, top): (f64, f64), side: f64, numbered: bool) {
+    fn draw_medians(&self, canvas: &mut Canvas, corner: Position, side: f64, numbered: bool) {
+        let Position { x: left, y: top } = corner;
         let extent = side * self.labels.len() as f64;
         let (beside, below) = (left + extent + 6.0, top + extent + 6.0);
         let length = if numbered { side } else { 26.0 };
@@ -307,14 +311,14 @@ fn legend(canvas: &mut Canvas, top: f64, width: f64, reference: &str, [not_measu
 fn shape(path: &mut Path, cell: Cell, x: f64, y: f64) {
     match cell {
         Cell::Failed => {
-            path.line((x - 3.0, y - 3.0), (x + 3.0, y + 3.0));
-            path.line((x - 3.0, y + 3.0), (x + 3.0, y - 3.0));
+            path.line(xy(x - 3.0, y - 3.0), xy(x + 3.0, y + 3.0));
+            path.line(xy(x - 3.0, y + 3.0), xy(x + 3.0, y - 3.0));
         }
         Cell::Wrong => {
-            path.line((x, y - 4.0), (x, y + 1.0));
-            path.line((x, y + 2.5), (x, y + 4.0));
+            path.line(xy(x, y - 4.0), xy(x, y + 1.0));
+            path.line(xy(x, y + 2.5), xy(x, y + 4.0));
         }
-        _ => path.line((x - 2.0, y), (x + 2.0, y)),
+        _ => path.line(xy(x - 2.0, y), xy(x + 2.0, y)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::axis::{Axis, Unit};
 use super::frame::{self, Room};
+use super::position::xy;
 use super::summary;
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
 
@@ -83,7 +84,7 @@ impl Histogram {
         scale
             .ticks
             .iter()
-            .for_each(|(tick, _)| grid.line((scale.place(*tick), top), (scale.place(*tick), room.bottom)));
+            .for_each(|(tick, _)| grid.line(xy(scale.place(*tick), top), xy(scale.place(*tick), room.bottom)));
         canvas.path("cg-grid", &grid);
         for (index, row) in self.rows.iter().enumerate() {
             let base = top + ROW_HEIGHT * (index + 1) as f64;
@@ -97,7 +98,7 @@ impl Histogram {
                 columns.rectangle(from, base - tall, (to - from - 0.4).max(0.6), tall);
             }
             canvas.path("cg-f0", &columns);
-            canvas.path("cg-axis", &Path::polyline([(left, base), (room.right, base)]));
+            canvas.path("cg-axis", &Path::polyline([xy(left, base), xy(room.right, base)]));
             self.draw_marks(&mut canvas, row, |at| scale.place(at), base);
         }
         frame::horizontal(&mut canvas, &axis, &scale, room);
@@ -147,7 +148,7 @@ fn glyph(canvas: &mut Canvas, name: &str, x: f64, base: f64) {
     let mut path = Path::default();
     let class = match name {
         "p50" => {
-            path.polygon([(x, base - 9.0), (x + 4.2, base), (x - 4.2, base)]);
+            path.polygon([xy(x, base - 9.0), xy(x + 4.2, base), xy(x - 4.2, base)]);
             "cg-mark cg-f1"
         }
         "p90" | "p95" => {
@@ -155,7 +156,7 @@ fn glyph(canvas: &mut Canvas, name: &str, x: f64, base: f64) {
             "cg-mark cg-f2"
         }
         "p99" => {
-            path.polygon([(x, base - 8.0), (x + 3.2, base - 4.0), (x, base), (x - 3.2, base - 4.0)]);
+            path.polygon([xy(x, base - 8.0), xy(x + 3.2, base - 4.0), xy(x, base), xy(x - 3.2, base - 4.0)]);
             "cg-mark cg-f3"
         }
         "p99.9" => {
@@ -163,7 +164,7 @@ fn glyph(canvas: &mut Canvas, name: &str, x: f64, base: f64) {
             "cg-mark cg-f4"
         }
         _ => {
-            path.line((x, base), (x, base - 12.0));
+            path.line(xy(x, base), xy(x, base - 12.0));
             "cg-cross cg-s5"
         }
     };

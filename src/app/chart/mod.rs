@@ -25,6 +25,7 @@ mod heat_map;
 mod histogram;
 mod plot;
 mod point_shape;
+mod position;
 mod style;
 mod summary;
 #[cfg(test)]
@@ -37,5 +38,6 @@ pub use heat_map::{Cell, HeatMap};
 pub use histogram::{Histogram, HistogramRow, Mark};
 pub use plot::{Change, Line, LineKind, Plot, Point, Series, Shade};
 pub use point_shape::PointShape;
+pub use position::{Ends, Position};
 pub use style::STYLE;
 pub use write::Svg;

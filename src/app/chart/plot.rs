@@ -1,8 +1,9 @@
 //! Points, curves, bands and lines over two axes: measurements against size, residuals, histories with change points.
 
 use super::axis::{Axis, Scale, Spacing};
-use super::frame::{self, Key, Room};
+use super::frame::{self, Entry, Key, Room};
 use super::point_shape::PointShape;
+use super::position::{Ends, Position, xy};
 use super::summary;
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
 
@@ -41,8 +42,8 @@ pub struct Series {
     pub name: String,
     /// Its points.
     pub points: Vec<Point>,
-    /// A curve: x and y, by ascending x.
-    pub curve: Vec<(f64, f64)>,
+    /// A curve, by ascending x.
+    pub curve: Vec<Position>,
     /// Whether the curve is drawn as steps.
     pub stepped: bool,
     /// Whether the curve is dashed, as for ranges without measurements.
@@ -61,7 +62,7 @@ pub struct Point {
     /// Along the vertical one.
     pub y: f64,
     /// An interval around it.
-    pub interval: Option<(f64, f64)>,
+    pub interval: Option<Ends>,
     /// Drawn as a cross: an outlier, a failure, or an excluded value.
     pub crossed: bool,
 }
@@ -74,7 +75,7 @@ pub struct Line {
     /// Meaning of the line.
     pub kind: LineKind,
     /// Its points; a single point is drawn as a short horizontal line.
-    pub points: Vec<(f64, f64)>,
+    pub points: Vec<Position>,
 }
 
 /// Meaning of a reference line.
@@ -160,10 +161,10 @@ impl Plot {
 
     /// Each series by its ends and extremes; then reference lines and changes.
     fn summary(&self) -> String {
-        let at = |(x, y): (f64, f64)| format!("{} at {}", self.y.shown(y), self.x.named(x));
+        let at = |point: Position| format!("{} at {}", self.y.shown(point.y), self.x.named(point.x));
         let drawn = |point: &&Point| self.x.takes(point.x) && self.y.takes(point.y);
         let series = self.series.iter().take(COLORS).filter_map(|series| {
-            let points: Vec<(f64, f64)> = series.points.iter().filter(drawn).map(|point| (point.x, point.y)).collect();
+            let points: Vec<Position> = series.points.iter().filter(drawn).map(|point| xy(point.x, point.y)).collect();
             let crossed = series.points.iter().filter(drawn).filter(|point| point.crossed).count();
             let crossed = if crossed > 0 { format!("; {crossed} crossed out") } else { String::new() };
             Some(summary::named(&series.name, &(summary::course(&points, at)? + &crossed)))
@@ -177,26 +178,26 @@ impl Plot {
     fn all_x(&self) -> impl Iterator<Item = f64> {
         let series = self.series.iter().flat_map(|series| {
             let points = series.points.iter().map(|point| point.x);
-            points.chain(series.curve.iter().map(|at| at.0)).chain(series.band.iter().map(|at| at.0))
+            points.chain(series.curve.iter().map(|at| at.x)).chain(series.band.iter().map(|at| at.0))
         });
-        let lines = self.lines.iter().flat_map(|line| line.points.iter().map(|at| at.0));
+        let lines = self.lines.iter().flat_map(|line| line.points.iter().map(|at| at.x));
         series.chain(lines).chain(self.shades.iter().flat_map(|shade| [shade.from, shade.to]))
     }
 
     fn all_y(&self) -> impl Iterator<Item = f64> {
         let series = self.series.iter().flat_map(|series| {
             let points = series.points.iter().flat_map(|point| {
-                let (low, high) = point.interval.unwrap_or((point.y, point.y));
+                let Ends { low, high } = point.interval.unwrap_or(Ends { low: point.y, high: point.y });
                 [low, point.y, high]
             });
             let band = series.band.iter().flat_map(|(_, low, high)| [*low, *high]);
-            points.chain(series.curve.iter().map(|at| at.1)).chain(band)
+            points.chain(series.curve.iter().map(|at| at.y)).chain(band)
         });
-        series.chain(self.lines.iter().flat_map(|line| line.points.iter().map(|at| at.1)))
+        series.chain(self.lines.iter().flat_map(|line| line.points.iter().map(|at| at.y)))
     }
 
-    fn legend(&self) -> Vec<(Key, String)> {
-        let mut entries: Vec<(Key, String)> = Vec::new();
+    fn legend(&self) -> Vec<Entry> {
+        let mut entries: Vec<Entry> = Vec::new();
         for (index, series) in self.series.iter().enumerate() {
             let color = series.color.unwrap_or(index) % COLORS;
             if series.name.is_empty() {
@@ -210,16 +211,16 @@ impl Plot {
                 (true, false) => Key::Curve(curve_class(series, color)),
                 (true, true) => Key::Area(format!("cg-band cg-f{color}")),
             };
-            entries.push((key, series.name.clone()));
+            entries.push(Entry { key, name: series.name.clone() });
         }
         for line in self.lines.iter().filter(|line| !line.name.is_empty()) {
-            let entry = (Key::Curve(line.kind.class().to_owned()), line.name.clone());
+            let entry = Entry { key: Key::Curve(line.kind.class().to_owned()), name: line.name.clone() };
             if !entries.contains(&entry) {
                 entries.push(entry);
             }
         }
         for shade in self.shades.iter().filter(|shade| !shade.name.is_empty()) {
-            let entry = (Key::Area("cg-shade".to_owned()), shade.name.clone());
+            let entry = Entry { key: Key::Area("cg-shade".to_owned()), name: shade.name.clone() };
             if !entries.contains(&entry) {
                 entries.push(entry);
             }
@@ -238,12 +239,12 @@ impl Plot {
 
     fn draw_lines(&self, canvas: &mut Canvas, xs: &Scale, ys: &Scale) {
         for line in &self.lines {
-            let shown = line.points.iter().filter(|(x, y)| self.x.takes(*x) && self.y.takes(*y));
-            let mut places: Vec<(f64, f64)> = shown.map(|(x, y)| (xs.place(*x), ys.place(*y))).collect();
-            if let [(x, y)] = places[..] {
-                places = vec![(x - 9.0, y), (x + 9.0, y)];
+            let shown = line.points.iter().filter(|at| self.x.takes(at.x) && self.y.takes(at.y));
+            let mut drawn: Vec<Position> = shown.map(|at| xy(xs.place(at.x), ys.place(at.y))).collect();
+            if let [Position { x, y }] = drawn[..] {
+                drawn = vec![xy(x - 9.0, y), xy(x + 9.0, y)];
             }
-            canvas.path(line.kind.class(), &Path::polyline(places));
+            canvas.path(line.kind.class(), &Path::polyline(drawn));
         }
     }
 
@@ -251,25 +252,26 @@ impl Plot {
         let takes = |x: f64, y: f64| self.x.takes(x) && self.y.takes(y);
         let band: Vec<_> =
             series.band.iter().filter(|(x, low, high)| takes(*x, *low) && takes(*x, *high)).copied().collect();
-        let around = band.iter().map(|(x, low, _)| (xs.place(*x), ys.place(*low)));
-        let around = around.chain(band.iter().rev().map(|(x, _, high)| (xs.place(*x), ys.place(*high))));
+        let place = |x: f64, y: f64| xy(xs.place(x), ys.place(y));
+        let around = band.iter().map(|(x, low, _)| place(*x, *low));
+        let around = around.chain(band.iter().rev().map(|(x, _, high)| place(*x, *high)));
         canvas.path(&format!("cg-band cg-f{color}"), &Path::polyline(around).close());
-        let curve = series.curve.iter().filter(|(x, y)| takes(*x, *y)).map(|(x, y)| (xs.place(*x), ys.place(*y)));
+        let curve = series.curve.iter().filter(|at| takes(at.x, at.y)).map(|at| place(at.x, at.y));
         let curve = if series.stepped { stepped(curve) } else { curve.collect() };
         canvas.path(&curve_class(series, color), &Path::polyline(curve));
         let points = || series.points.iter().filter(|point| takes(point.x, point.y));
         let mut whiskers = Path::default();
-        for (point, (low, high)) in points().filter_map(|point| Some((point, point.interval?))) {
-            let (x, low, high) = (xs.place(point.x), ys.place(low), ys.place(high));
-            whiskers.line((x, low), (x, high));
-            whiskers.line((x - 2.5, low), (x + 2.5, low));
-            whiskers.line((x - 2.5, high), (x + 2.5, high));
+        for (point, interval) in points().filter_map(|point| Some((point, point.interval?))) {
+            let (x, low, high) = (xs.place(point.x), ys.place(interval.low), ys.place(interval.high));
+            whiskers.line(xy(x, low), xy(x, high));
+            whiskers.line(xy(x - 2.5, low), xy(x + 2.5, low));
+            whiskers.line(xy(x - 2.5, high), xy(x + 2.5, high));
         }
         canvas.path(&format!("cg-bar-line cg-s{color}"), &whiskers);
         for (shape, crossed) in [(PointShape::Filled, false), (PointShape::Crossed, true)] {
             let chosen = points().filter(|point| point.crossed == crossed);
-            let places: Vec<(f64, f64)> = chosen.map(|point| (xs.place(point.x), ys.place(point.y))).collect();
-            shape.draw(canvas, color, &places);
+            let positions: Vec<Position> = chosen.map(|point| place(point.x, point.y)).collect();
+            shape.draw(canvas, color, &positions);
         }
     }
 
@@ -280,7 +282,7 @@ impl Plot {
         changes.sort_by(|a, b| a.x.total_cmp(&b.x));
         for change in changes {
             let x = xs.place(change.x);
-            canvas.path("cg-change", &Path::polyline([(x, room.top), (x, room.bottom)]));
+            canvas.path("cg-change", &Path::polyline([xy(x, room.top), xy(x, room.bottom)]));
             let label = cut(&change.label, 24);
             let width = text_width(&label);
             let start = if x + 4.0 + width > room.right { x - 4.0 - width } else { x + 4.0 };
@@ -309,7 +311,7 @@ impl Point {
 
     /// A point with an interval.
     pub fn between(x: f64, y: f64, low: f64, high: f64) -> Point {
-        Point { interval: Some((low, high)), ..Point::at(x, y) }
+        Point { interval: Some(Ends { low, high }), ..Point::at(x, y) }
     }
 }
 
@@ -327,13 +329,13 @@ fn curve_class(series: &Series, color: usize) -> String {
     format!("cg-curve cg-s{color}{}", if series.dashed { " cg-dash" } else { "" })
 }
 
-fn stepped(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
-    let mut steps: Vec<(f64, f64)> = Vec::new();
-    for (x, y) in points {
-        if let Some((_, level)) = steps.last().copied() {
-            steps.push((x, level));
+fn stepped(positions: impl Iterator<Item = Position>) -> Vec<Position> {
+    let mut steps: Vec<Position> = Vec::new();
+    for position in positions {
+        if let Some(before) = steps.last().copied() {
+            steps.push(xy(position.x, before.y));
         }
-        steps.push((x, y));
+        steps.push(position);
     }
     steps
 }

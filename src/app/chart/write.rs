@@ -1,5 +1,6 @@
 //! SVG as text: escaping, portable number formatting, and the elements of charts. No layout.
 
+use super::position::{Position, xy};
 use super::style::STYLE;
 use commgauge_base::visible::is_control_or_format;
 use std::fmt::Write;
@@ -134,29 +135,24 @@ pub(super) struct Path {
 }
 
 impl Path {
-    pub fn polyline(points: impl IntoIterator<Item = (f64, f64)>) -> Path {
+    pub fn polyline(positions: impl IntoIterator<Item = Position>) -> Path {
         let mut path = Path::default();
-        for (index, (x, y)) in points.into_iter().enumerate() {
-            path.to(if index == 0 { 'M' } else { 'L' }, x, y);
-        }
+        path.through(positions);
         path
     }
 
-    pub fn line(&mut self, from: (f64, f64), to: (f64, f64)) {
-        self.to('M', from.0, from.1);
-        self.to('L', to.0, to.1);
+    pub fn line(&mut self, from: Position, to: Position) {
+        self.through([from, to]);
     }
 
     pub fn rectangle(&mut self, x: f64, y: f64, width: f64, height: f64) {
         let (width, height) = (number(width), number(height));
-        self.to('M', x, y);
+        self.to('M', xy(x, y));
         let _ = write!(self.text, "h{width}v{height}h-{width}z");
     }
 
-    pub fn polygon(&mut self, corners: impl IntoIterator<Item = (f64, f64)>) {
-        for (index, (x, y)) in corners.into_iter().enumerate() {
-            self.to(if index == 0 { 'M' } else { 'L' }, x, y);
-        }
+    pub fn polygon(&mut self, corners: impl IntoIterator<Item = Position>) {
+        self.through(corners);
         self.text.push('z');
     }
 
@@ -169,12 +165,18 @@ impl Path {
 
     pub fn circle(&mut self, x: f64, y: f64, radius: f64) {
         let (r, d) = (number(radius), number(2.0 * radius));
-        self.to('M', x - radius, y);
+        self.to('M', xy(x - radius, y));
         let _ = write!(self.text, "a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0z");
     }
 
-    fn to(&mut self, command: char, x: f64, y: f64) {
-        let _ = write!(self.text, "{command}{} {}", number(x), number(y));
+    fn through(&mut self, positions: impl IntoIterator<Item = Position>) {
+        for (index, position) in positions.into_iter().enumerate() {
+            self.to(if index == 0 { 'M' } else { 'L' }, position);
+        }
+    }
+
+    fn to(&mut self, command: char, position: Position) {
+        let _ = write!(self.text, "{command}{} {}", number(position.x), number(position.y));
     }
 }
 

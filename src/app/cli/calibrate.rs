@@ -140,14 +140,14 @@ impl CalibrateCommand {
         let [gpus] = self.question.gpus[..] else {
             return Err(Error::usage("--gpus: found several numbers; accepted: one"));
         };
-        let PlannedTraining { base, global_batch } = self.question.training(model, &self.training)?;
+        let PlannedTraining { bases, global_batch } = self.question.training(model, &self.training, &[])?;
         let machine = self.machine.as_deref().map(Machine::load).transpose()?;
-        let computing = self.computing.read(base.activation_element_type, machine.as_ref())?;
+        let computing = self.computing.read(bases.first.activation_element_type, machine.as_ref())?;
         let ranks_per_node = ranks_per_node(self.question.ranks_per_node, machine.as_ref())?;
         let calls = requested_calls(gpus, |rates, only| {
             search(&Question {
                 model,
-                base: base.clone(),
+                bases: bases.clone(),
                 global_batch,
                 gpus,
                 ranks_per_node,

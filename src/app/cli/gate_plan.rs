@@ -2,7 +2,7 @@
 
 use super::places;
 use super::simulate::ranks_of_nodes;
-use super::suite::suite_work;
+use super::suite::{SuiteWork, suite_work};
 use super::table_or_json::print_on;
 use commgauge_analysis::verdict::plan_outlook;
 use commgauge_base::error::Result;
@@ -33,7 +33,7 @@ pub(super) fn judge_plan(
     // Records tell hosts, of which several may make one node of the machine.
     let ranks_per_node = machine.ranks_per_node / machine.hosts_per_node;
     let hosts = Machine { ranks_per_node, hosts_per_node: 1, faults: Vec::new(), ..machine.clone() };
-    let (plan, settings, facts) = suite_work(suite, None, &Nodes::filled(ranks, ranks_per_node))?;
+    let SuiteWork { plan, settings, facts } = suite_work(suite, None, &Nodes::filled(ranks, ranks_per_node))?;
     let replicates = settings.replicates;
     let request = Request::simulated(places::new_run_id(), facts, plan, settings, &hosts, ranks);
     let seconds = request.plan.estimated_seconds(&request.settings);

@@ -7,7 +7,7 @@ mod renew;
 use super::places;
 pub use arguments::{Foreign, ImportCommand};
 use bad_lines::{bad_line_text, unreadable};
-use commgauge_analysis::interop::{joined, record_lines};
+use commgauge_analysis::interop::{ImportedFile, joined, record_lines};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
 use commgauge_base::visible::ShownPath;
@@ -26,7 +26,7 @@ impl ImportCommand {
         for path in &self.files {
             let imported = self.from.read(path, self.ranks)?;
             bad.extend(imported.bad_lines.iter().map(|line| bad_line_text(path, line)));
-            read.push((places::text(path)?, imported));
+            read.push(ImportedFile { name: places::text(path)?, imported });
         }
         let (mut origin, rows) = joined(self.from.tool()?, read);
         if !bad.is_empty() && !self.skip_bad_lines {

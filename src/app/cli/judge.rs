@@ -4,7 +4,7 @@ use super::OutputArguments;
 use super::gate::gated;
 use super::report::ReportCommand;
 use super::table_or_json::print;
-use super::terminal::columns_of;
+use super::terminal::columns;
 use super::verdict_output::{is_page, read_all};
 use crate::report::{SuspectsFormat, VerdictFormat, suspects_text, verdict_text};
 use commgauge_analysis::verdict::locate::{LocateOptions, Suspects, locate};
@@ -13,7 +13,6 @@ use commgauge_base::error::Result;
 use commgauge_base::message::eprintln;
 use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 
 /// Judge a finished run: thresholds, suspects and the page, with one exit code
@@ -52,7 +51,7 @@ impl JudgeCommand {
         let rule = GateRule { confidence: 0.95, allowed: self.allow.clone() };
         let verdict = gated(&records, self.machine.as_deref(), &rule)?;
         let suspects = locate(&records, &LocateOptions::default()).map_err(|error| error.to_string());
-        let width = columns_of(self.width, std::io::stdout().is_terminal());
+        let width = columns(self.width);
         let exit_code = exit_code(&verdict, suspects.as_ref().ok());
         let located = match &suspects {
             Ok(suspects) => suspects_text(suspects, SuspectsFormat::default(), width)?,

@@ -8,7 +8,7 @@ use super::live::{Live, write_above};
 use super::programs::Work;
 use super::run::{exit_code_if_complete, resume_command, state};
 use super::table_or_json::{json, print};
-use super::terminal::{self, columns_of};
+use super::terminal::{self, Sink, columns_of};
 use super::usage_message;
 use super::verdict_output::replace;
 use crate::report::{Format, View};
@@ -79,7 +79,7 @@ impl<W: Work> Program for LaunchedProgram<'_, W> {
         match (&self.arguments().launch_report, output.format) {
             (Some(path), _) => json(report).and_then(|text| replace(path, &text)),
             (None, Format::Json) => print(&json(report)?),
-            (None, Format::Table) => print(&launch_table::text(report, columns_of(output.width, false))),
+            (None, Format::Table) => print(&launch_table::text(report, columns_of(output.width, Sink::File))),
             (None, _) => Err(Error::usage("--check-launch writes --format table or json")),
         }
     }
@@ -88,7 +88,7 @@ impl<W: Work> Program for LaunchedProgram<'_, W> {
         let arguments = self.arguments();
         // A resumed run prints all rows at its end, since most were done before.
         let shows_rows = self.work.shows_rows() && !arguments.quiet && arguments.resume.is_none();
-        let rows = if shows_rows { arguments.output.live_rows(false) } else { None };
+        let rows = if shows_rows { arguments.output.live_rows(Sink::File) } else { None };
         self.live = rows.map(Live::new);
         self.live.as_ref().map(Live::listener).unwrap_or_default()
     }
@@ -102,9 +102,14 @@ impl<W: Work> Program for LaunchedProgram<'_, W> {
         let out = &mut std::io::stdout().lock();
         match &self.live {
             Some(live) => write_above(None, out, &live.finish(&view)),
-            None => self.arguments().output.show_on(&view, false, out)?,
+            None => self.arguments().output.show_on(&view, Sink::File, out)?,
         }
-        eprintln!("record: {}", request.record.shown());
+        // A launcher forwards the two streams in pieces of its own, and could put this into the middle of a table.
+        let record = request.record.shown();
+        match self.arguments().output.format.comment_mark() {
+            Some(mark) => write_above(None, out, &format!("{mark}record: {record}\n")),
+            None => eprintln!("record: {record}"),
+        }
         if let Some(end) = end.filter(|end| end.status != EndStatus::Complete) {
             eprintln!("commgauge: {}", end.error.as_deref().unwrap_or("the run did not end"));
             eprintln!("commgauge: resume with: {}", resume_command(&request.record));

@@ -5,6 +5,7 @@ use super::launched_arguments::LaunchedArguments;
 use super::nccl_arguments::{Algorithm, NcclArguments, Protocol};
 use super::places;
 use super::programs::Work;
+use super::suite::SuiteWork;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::config::Machine;
 use commgauge_model::layout::Nodes;
@@ -85,7 +86,7 @@ fn nccl_launch<W: Work>(work: &W) -> NcclLaunch {
 /// Usage errors that name the flag or the file.
 pub(super) fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Request> {
     let (arguments, world_size) = (work.launched(), nodes.ranks());
-    let (plan, settings, suite) = work.plan_on(nodes)?;
+    let SuiteWork { plan, settings, facts: suite } = work.plan_on(nodes)?;
     let plan = plan.in_variants(&arguments.nccl.variants())?;
     if arguments.backend != Backend::Nccl {
         plan.ensure_portable()?;

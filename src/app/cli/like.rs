@@ -54,6 +54,7 @@ impl FromArgMatches for ToolDefaults {
 #[cfg(test)]
 mod tests {
     use crate::cli::programs::{Sweep, Work};
+    use crate::cli::suite::SuiteWork;
     use crate::report::Format;
     use clap::{Parser, ValueEnum};
     use commgauge_base::sample::Cadence;
@@ -63,7 +64,7 @@ mod tests {
     fn parsed(line: &str) -> (String, String, bool, bool, u32, [Option<u32>; 2], Format) {
         let sweep = Sweep::try_parse_from(std::iter::once("commgauge-sweep").chain(line.split(' ')));
         let sweep = sweep.unwrap_or_else(|error| panic!("{line}: {error}"));
-        let (plan, settings, _) = sweep.plan(2).unwrap();
+        let SuiteWork { plan, settings, .. } = sweep.plan(2).unwrap();
         let mut cadences: Vec<Cadence> = plan.cases.iter().map(|case| case.cadence).collect();
         let mut placements: Vec<&str> = plan.cases.iter().map(|case| case.placement.name()).collect();
         cadences.dedup();

@@ -70,8 +70,7 @@ impl ManCommand {
     /// Prints the page of one program, or writes the pages of all.
     pub fn execute(&self, definition_of: fn(ProgramName) -> Command) -> Result<i32> {
         let Some(folder) = &self.output else {
-            let (_, page) = page(&definition_of(self.program.unwrap_or_default()))?;
-            print(&page)?;
+            print(&page(&definition_of(self.program.unwrap_or_default()))?.text)?;
             return Ok(0);
         };
         if !folder.is_dir() {
@@ -79,8 +78,8 @@ impl ManCommand {
         }
         let programs = self.program.as_ref().map_or(ProgramName::value_variants(), std::slice::from_ref);
         let pages = programs.iter().map(|program| pages(definition_of(*program))).collect::<Result<Vec<_>>>()?.concat();
-        for (name, text) in &pages {
-            replace(&folder.join(name), text)?;
+        for page in &pages {
+            replace(&folder.join(&page.file_name), &page.text)?;
         }
         eprintln!("{} man pages in {}", pages.len(), folder.shown());
         Ok(0)
@@ -122,8 +121,15 @@ fn with_names(definition: Command) -> Command {
     definition.mut_args(named).mut_subcommands(with_names)
 }
 
-/// The pages of a program and its commands, by file name.
-fn pages(definition: Command) -> Result<Vec<(String, String)>> {
+/// A man page.
+#[derive(Clone)]
+struct Page {
+    file_name: String,
+    text: String,
+}
+
+/// The pages of a program and its commands.
+fn pages(definition: Command) -> Result<Vec<Page>> {
     let mut definition = definition.disable_help_subcommand(true);
     definition.build();
     let mut pages = Vec::new();
@@ -131,7 +137,7 @@ fn pages(definition: Command) -> Result<Vec<(String, String)>> {
     Ok(pages)
 }
 
-fn collect(definition: &Command, pages: &mut Vec<(String, String)>) -> Result<()> {
+fn collect(definition: &Command, pages: &mut Vec<Page>) -> Result<()> {
     pages.push(page(definition)?);
     for command in definition.get_subcommands().filter(|command| !command.is_hide_set()) {
         collect(command, pages)?;
@@ -139,14 +145,13 @@ fn collect(definition: &Command, pages: &mut Vec<(String, String)>) -> Result<()
     Ok(())
 }
 
-/// The name of a page's file, and the page.
-fn page(definition: &Command) -> Result<(String, String)> {
+fn page(definition: &Command) -> Result<Page> {
     let name = definition.get_display_name().unwrap_or(definition.get_name()).to_owned();
     let mut bytes = Vec::new();
     let made = clap_mangen::Man::new(definition.clone());
     made.render(&mut bytes).map_err(|cause| Error::file("make the man page", Path::new(&name), cause))?;
     let text = String::from_utf8(bytes).map_err(|_| Error::environment("a man page is not text in UTF-8"))?;
-    Ok((format!("{name}.1"), text))
+    Ok(Page { file_name: format!("{name}.1"), text })
 }
 
 #[cfg(test)]
@@ -156,16 +161,16 @@ mod tests {
 
     #[test]
     fn every_program_and_command_has_a_page_of_its_own() {
-        let all: Vec<(String, String)> =
+        let all: Vec<Page> =
             ProgramName::value_variants().iter().flat_map(|program| pages(program.definition()).unwrap()).collect();
-        let names: BTreeSet<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+        let names: BTreeSet<&str> = all.iter().map(|page| page.file_name.as_str()).collect();
         assert_eq!(names.len(), all.len(), "two pages of one name would overwrite each other: {names:?}");
         for wanted in
             ["commgauge.1", "commgauge-run.1", "commgauge-expect-lint.1", "commgauge-suite.1", "commgauge-pairs.1"]
         {
             assert!(names.contains(wanted), "{wanted} of {names:?}");
         }
-        for (name, text) in &all {
+        for Page { file_name: name, text } in &all {
             let head = format!(".TH {} 1", name.trim_end_matches(".1"));
             assert!(
                 text.contains(&head) && text.contains(".SH NAME") && text.contains(".SH SYNOPSIS"),

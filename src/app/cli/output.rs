@@ -1,9 +1,9 @@
 //! Flags for the output format that every program shares, and printing to standard output.
 
-use super::terminal;
+use super::terminal::{self, Sink};
 use crate::report::{ColorChoice, Format, LiveRows, View, render};
 use commgauge_base::error::Result;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 /// How results are shown.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -26,27 +26,26 @@ pub struct OutputArguments {
 impl OutputArguments {
     /// Shows a view on standard output.
     pub fn show(&self, view: &View) -> Result<()> {
-        let stdout = std::io::stdout();
-        self.show_on(view, stdout.is_terminal(), &mut stdout.lock())
+        self.show_on(view, Sink::stdout(), &mut std::io::stdout().lock())
     }
 
-    /// Writes a view to `out`.
-    pub fn show_on(&self, view: &View, is_terminal: bool, out: &mut dyn Write) -> Result<()> {
-        render(view, self.format, self.columns(is_terminal), self.colors(is_terminal), out)
+    /// Writes a view to `out`, which ends in this sink.
+    pub fn show_on(&self, view: &View, sink: Sink, out: &mut dyn Write) -> Result<()> {
+        render(view, self.format, self.columns(sink), self.colors(sink), out)
     }
 
     /// Rows that can be printed as they are done, if the format has such rows.
-    pub(crate) fn live_rows(&self, is_terminal: bool) -> Option<LiveRows> {
-        LiveRows::new(self.format, self.columns(is_terminal), self.colors(is_terminal))
+    pub(crate) fn live_rows(&self, sink: Sink) -> Option<LiveRows> {
+        LiveRows::new(self.format, self.columns(sink), self.colors(sink))
     }
 
     /// Columns that tables may take.
-    pub(crate) fn columns(&self, is_terminal: bool) -> u16 {
-        terminal::columns_of(self.width, is_terminal)
+    pub(crate) fn columns(&self, sink: Sink) -> u16 {
+        terminal::columns_of(self.width, sink)
     }
 
     /// Whether to use colours.
-    pub(crate) fn colors(&self, is_terminal: bool) -> bool {
-        terminal::colors(self.color, is_terminal)
+    pub(crate) fn colors(&self, sink: Sink) -> bool {
+        terminal::colors(self.color, sink)
     }
 }

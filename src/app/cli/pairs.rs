@@ -59,7 +59,7 @@ impl PairsArguments {
             model: None,
             layout: None,
         };
-        Ok((plan, settings, facts))
+        Ok(SuiteWork { plan, settings, facts })
     }
 
     fn settings(&self) -> RunSettings {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn sixteen_ranks_are_done_in_less_than_a_minute() {
-        let (plan, settings, facts) = work("", 16).unwrap();
+        let SuiteWork { plan, settings, facts } = work("", 16).unwrap();
         assert_eq!((plan.cases.len(), settings.replicates, settings.case_budget), (45, 3, DEFAULT_BUDGET));
         assert!(plan.estimated_seconds(&settings).0 < 30.0, "{}", plan.estimated_seconds(&settings));
         assert_eq!(facts.name, "pairs");
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn equal_requests_have_equal_hashes_and_others_do_not() {
-        let hash = |line: &str| work(line, 4).unwrap().2.sha256;
+        let hash = |line: &str| work(line, 4).unwrap().facts.sha256;
         assert_eq!(hash(""), hash("--bandwidth-bytes 4MiB --latency-bytes 8B --budget 100ms"));
         for other in ["--one-at-a-time", "--bandwidth-bytes 1M", "--seed 1", "--rank-stride 2"] {
             assert_ne!(hash(""), hash(other), "{other}");

@@ -18,6 +18,7 @@ use crate::report::plan::{csv, explain_text, text};
 use crate::report::plan_page;
 use commgauge_analysis::planner::explain::Comparison;
 use commgauge_analysis::planner::plan_document::{FORMAT, PlanDocument, PlannedLayout, VERSION};
+use commgauge_analysis::planner::price::UNTRUSTED;
 use commgauge_analysis::planner::rates::Hidden;
 use commgauge_analysis::planner::search::{
     Found, Only, Priced, Question, not_beaten, pareto, probability_faster, search, what_if,
@@ -125,13 +126,14 @@ impl PlanCommand {
     fn with_question<T>(&self, use_it: impl FnOnce(&Question, &Computing) -> Result<T>) -> Result<T> {
         let model = Model::load(&self.question.model)?;
         report_resolved_file(Shipped::Model, Path::new(&self.question.model));
-        let PlannedTraining { base, global_batch } = self.question.training(&model, &self.training)?;
+        let asked: Vec<&Only> = self.only.iter().chain(self.explain.iter().flatten()).collect();
+        let PlannedTraining { bases, global_batch } = self.question.training(&model, &self.training, &asked)?;
         let source = self.rates.read()?;
         let rates = source.rates();
-        let computing = self.computing.read(base.activation_element_type, source.machine())?;
+        let computing = self.computing.read(bases.first.activation_element_type, source.machine())?;
         let question = Question {
             model: &model,
-            base,
+            bases,
             global_batch,
             gpus: self.question.gpus.first().copied().unwrap_or(1),
             ranks_per_node: source.ranks_per_node(self.question.ranks_per_node)?,
@@ -254,10 +256,14 @@ impl PlanCommand {
         }
         if !found.unpriced.is_empty() {
             let reasons = found.unpriced.iter().take(8).map(|(reason, count)| format!("{reason} ({count} layouts)"));
-            let hint = match question.rates.calibrated() {
-                true => "; measure what is missing, or name --machine FILE too for published rates",
-                false => "",
-            };
+            let is_untrusted = |(reason, _): &(String, u64)| reason.starts_with(UNTRUSTED);
+            let mut hint = String::new();
+            if found.unpriced.iter().any(is_untrusted) {
+                hint += "; measure again on a quiet machine, or give --allow-untrusted to plan on curves that are off by more";
+            }
+            if question.rates.calibrated() && !found.unpriced.iter().all(is_untrusted) {
+                hint += "; measure what is missing, or name --machine FILE too for published rates";
+            }
             return Err(Error::usage(format!(
                 "none of the {} layouts that fit has a price: {}{hint}",
                 found.feasible,

@@ -7,16 +7,19 @@ use commgauge_base::error::{Error, Result};
 use commgauge_model::config::{Machine, Shipped};
 use std::path::PathBuf;
 
+/// The group of the flags of which one at least has to be given.
+const SOURCE: &str = "rates_source";
+
 /// The flags that name a fit or a machine.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Rates")]
+#[command(next_help_heading = "Rates", group(clap::ArgGroup::new(SOURCE).required(true).multiple(true)))]
 pub struct RatesFlags {
     /// The fit, from `commgauge fit -o`
-    #[arg(long, value_name = "FILE", required_unless_present = "machine")]
+    #[arg(long, value_name = "FILE", group = SOURCE)]
     pub fit: Option<PathBuf>,
 
     /// A machine file, for published link rates: not calibrated. With --fit, for the calls that the fit does not hold
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = SOURCE)]
     pub machine: Option<PathBuf>,
 
     /// Where the groups of the fit were placed whose records do not say it, as far as you know: 1n for any groups inside a

@@ -2,6 +2,7 @@
 
 use super::OutputArguments;
 use super::gate::gated;
+use super::terminal::Sink;
 use super::verdict_output::{check_output, is_page, read_all, replace};
 use crate::report::{HtmlInput, HtmlRun, View, html};
 use commgauge_analysis::cost::{self, Fit, FitOptions, Measurements};
@@ -101,7 +102,7 @@ impl ReportCommand {
         match output {
             Some(path) => {
                 let mut text = Vec::new();
-                self.shown.show_on(&view, false, &mut text)?;
+                self.shown.show_on(&view, Sink::File, &mut text)?;
                 replace(path, &String::from_utf8_lossy(&text))?;
             }
             None => self.shown.show(&view)?,

@@ -26,6 +26,7 @@ mod wait_hosts;
 mod work;
 
 pub use arguments::RunArguments;
+pub(crate) use arguments::SummaryParts;
 #[cfg(feature = "mpi")]
 pub(crate) use resumable::{command as resume_command, exit_code_if_complete, state};
 
@@ -41,6 +42,7 @@ use in_process::run_in_process;
 use launches::{launch_all, print_allocation};
 use nodes::predicted_nodes;
 use std::io::Write;
+use std::path::Path;
 
 /// Runs the subcommand and returns the exit code. Data goes to `out`, everything else to standard error.
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
@@ -63,7 +65,7 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
         Backend::Simulated if arguments.check_launch => Err(Error::usage(
             "--check-launch: --backend simulated launches nothing; its ranks are played by this process",
         )),
-        Backend::Simulated => run_in_process(arguments, (wanted, &nodes), machine, out),
+        Backend::Simulated => run_in_process(arguments, wanted, &nodes, machine, out),
         Backend::Mpi | Backend::Nccl if arguments.dry_run => {
             print_allocation(allocation.as_ref(), arguments);
             dry_run(arguments, &wanted.work, &nodes, out)
@@ -88,13 +90,15 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
 fn dry_run(arguments: &RunArguments, work: &SuiteWork, nodes: &Nodes, out: &mut dyn Write) -> Result<i32> {
     // The default record gets its name at the start, so a dry run only shows such a name and creates no folder.
     let record = arguments.record.clone().unwrap_or_else(places::default_record);
-    let launches = match combinations::is_requested(arguments) {
-        true => combinations::launches(arguments, &record),
-        false => vec![(String::new(), arguments.clone(), record)],
+    let show = |arguments: &RunArguments, record: &Path, out: &mut dyn Write| {
+        Launched::new(arguments, record)?.commands(arguments)?.print(out)
     };
-    for (_, arguments, record) in &launches {
-        let commands = Launched::new(arguments, record)?.commands(arguments)?;
-        commands.print(out)?;
+    match combinations::is_requested(arguments) {
+        true => {
+            let launches = combinations::launches(arguments, &record);
+            launches.iter().try_for_each(|launch| show(&launch.arguments, &launch.record, out))?;
+        }
+        false => show(arguments, &record, out)?,
     }
     print_on(out, &plan_text(work, nodes))?;
     Ok(0)

@@ -4,7 +4,9 @@
 use super::AnswerArguments;
 use crate::report::document::{Column, optional, percent, table as plain};
 use crate::report::{visible, wrap};
-use commgauge_analysis::verdict::{Counted, Decision, LoadedRecord, SelfTest, SelfTestRule, TrialKind, selftest};
+use commgauge_analysis::verdict::{
+    Counted, Decision, LoadedRecord, OwnRecords, SelfTest, SelfTestRule, TrialKind, selftest,
+};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use std::path::{Path, PathBuf};
@@ -68,7 +70,7 @@ impl SelfTestCommand {
 }
 
 /// The records of a folder, and the read errors as sentences.
-fn read_folder(folder: &Path) -> Result<(Vec<LoadedRecord>, Vec<String>)> {
+fn read_folder(folder: &Path) -> Result<OwnRecords> {
     let refused = |cause: std::io::Error| Error::usage(format!("--records: cannot read {}: {cause}", folder.shown()));
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(refused)? {
@@ -81,14 +83,14 @@ fn read_folder(folder: &Path) -> Result<(Vec<LoadedRecord>, Vec<String>)> {
         return Err(Error::usage(format!("--records: no records (*.jsonl) in {}", folder.shown())));
     }
     paths.sort();
-    let (mut records, mut left_out) = (Vec::new(), Vec::new());
+    let mut own = OwnRecords::default();
     for path in paths {
         match LoadedRecord::read(&path) {
-            Ok(loaded) => records.push(loaded),
-            Err(error) => left_out.push(error.to_string()),
+            Ok(loaded) => own.records.push(loaded),
+            Err(error) => own.left_out.push(error.to_string()),
         }
     }
-    Ok((records, left_out))
+    Ok(own)
 }
 
 fn table(tried: &SelfTest, width: u16) -> String {

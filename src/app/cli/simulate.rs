@@ -10,7 +10,7 @@ mod document;
 pub(super) use document::schema;
 
 use super::places;
-use super::suite::suite_work;
+use super::suite::{SuiteWork, suite_work};
 use super::table_or_json::AnswerArguments;
 use commgauge_analysis::verdict::locate::{Found, LocateOptions, Suspects, expected_suspects, locate};
 use commgauge_analysis::verdict::{Decision, GateRule, LoadedRecord, Metric, gate};
@@ -115,7 +115,8 @@ impl SimulateCommand {
 
     fn request(&self, machine: &Machine) -> Result<Request> {
         let ranks = ranks_of_nodes(machine, self.nodes)?;
-        let (plan, settings, suite) = suite_work(&self.suite, None, &Nodes::filled(ranks, machine.ranks_per_node))?;
+        let nodes = Nodes::filled(ranks, machine.ranks_per_node);
+        let SuiteWork { plan, settings, facts: suite } = suite_work(&self.suite, None, &nodes)?;
         let record = self.output.clone().unwrap_or_default();
         let simulated = Request::simulated(places::new_run_id(), suite, plan, settings, machine, ranks);
         Ok(Request { record, ..simulated })

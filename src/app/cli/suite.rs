@@ -9,8 +9,16 @@ use commgauge_model::workload::WorkPlan;
 use std::fmt::Write;
 use std::path::Path;
 
-/// The plan, the sampling settings, and the request as stored in the record.
-pub type SuiteWork = (WorkPlan, RunSettings, SuiteFacts);
+/// Work for a launch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SuiteWork {
+    /// What is measured.
+    pub plan: WorkPlan,
+    /// How it is sampled.
+    pub settings: RunSettings,
+    /// What was requested, as stored in the record.
+    pub facts: SuiteFacts,
+}
 
 /// The work that a suite requests on these nodes, with all its cases within a time if one is given.
 ///
@@ -27,11 +35,13 @@ pub fn suite_work(suite: &Path, within: Option<Seconds>, nodes: &Nodes) -> Resul
         layout: plan.layout.clone(),
     };
     let settings = suite.settings.clone();
-    Ok((plan, within.map_or(Ok(settings.clone()), |within| settings.divided(within))?, facts))
+    let settings = within.map_or(Ok(settings.clone()), |within| settings.divided(within))?;
+    Ok(SuiteWork { plan, settings, facts })
 }
 
 /// Summary of a plan before a run: cases, bytes, time.
-pub(super) fn plan_text((plan, settings, facts): &SuiteWork, nodes: &Nodes) -> String {
+pub(super) fn plan_text(work: &SuiteWork, nodes: &Nodes) -> String {
+    let SuiteWork { plan, settings, facts } = work;
     let embedded = if facts.path.as_deref().is_some_and(is_embedded) { " (embedded)" } else { "" };
     let mut text = format!("suite {}{embedded} on {} ranks", facts.name, nodes.ranks());
     if nodes.count() > 1 {

@@ -1,5 +1,6 @@
 //! Combines the flags of `commgauge-sweep` into a sweep, its plan and sampling settings.
 
+use super::suite::SuiteWork;
 use super::sweep::{Chosen, SweepArguments, parse_all_or};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::digest;
@@ -25,7 +26,7 @@ impl SweepArguments {
     ///
     /// # Errors
     /// Usage errors that name the flag.
-    pub fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+    pub fn plan(&self, world_size: u32) -> Result<SuiteWork> {
         let sweep = self.sweep()?;
         let plan = WorkPlan::from_sweep(&sweep, world_size)?;
         let settings = self.settings(plan.cases.len())?;
@@ -33,7 +34,7 @@ impl SweepArguments {
         let name = if names.len() == Collective::ALL.len() { "all".to_owned() } else { names.join(",") };
         let sha256 = digest::sha256(format!("{sweep:?} {settings:?}"));
         let facts = SuiteFacts { name: format!("sweep {name}"), path: None, sha256, model: None, layout: None };
-        Ok((plan, settings, facts))
+        Ok(SuiteWork { plan, settings, facts })
     }
 
     /// Sampling settings for this many cases.
@@ -158,7 +159,7 @@ mod tests {
         Program::try_parse_from(std::iter::once("commgauge-sweep").chain(line.split(' '))).map(|program| program.sweep)
     }
 
-    fn plan(line: &str) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+    fn plan(line: &str) -> Result<SuiteWork> {
         parse(line).unwrap().plan(4)
     }
 
@@ -214,7 +215,7 @@ mod tests {
             ("all_reduce --replicates 6", None, 6),
             ("all_reduce --budget 100ms", None, 3),
         ] {
-            let (plan, settings, _) = plan(line).unwrap();
+            let SuiteWork { plan, settings, .. } = plan(line).unwrap();
             let found = settings.within.map(|within| within.0);
             assert!(found.zip(within).map_or(found == within, |(a, b)| (a - b).abs() < 1e-9), "{line}: {found:?}");
             assert_eq!(settings.replicates, replicates, "{line}: {} cases", plan.cases.len());
@@ -230,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_flags_of_nccl_tests_mean_what_they_mean_there() {
-        let (plan, settings, facts) =
+        let SuiteWork { plan, settings, facts } =
             plan("all_reduce -b 8 -e 64M -f 2 -n 20 -w 5 -d half -o max -c 0 --cadence streaming --placement in")
                 .unwrap();
         assert_eq!(plan.cases.len(), 24);
@@ -249,16 +250,16 @@ mod tests {
         let words: Vec<_> = long.split_whitespace().collect();
         let long = plan(&words.join(" ")).unwrap();
         assert_eq!(letters, long);
-        assert_eq!(letters.2.sha256.len(), 64);
-        assert_ne!(letters.2.sha256, plan("all_reduce -b 8 -e 1M -f 4").unwrap().2.sha256);
+        assert_eq!(letters.facts.sha256.len(), 64);
+        assert_ne!(letters.facts.sha256, plan("all_reduce -b 8 -e 1M -f 4").unwrap().facts.sha256);
     }
 
     #[test]
     fn all_means_every_type_and_operation_and_root() {
-        let (everything, ..) =
+        let SuiteWork { plan: everything, .. } =
             plan("all_reduce -b 1K -e 1K -d all -o all --placement out --cadence streaming").unwrap();
         assert_eq!(everything.cases.len(), ElementType::ALL.len() * ReduceOp::ALL.len());
-        let (rooted, ..) = plan("broadcast -b 1K -e 1K -r all --cadence streaming").unwrap();
+        let SuiteWork { plan: rooted, .. } = plan("broadcast -b 1K -e 1K -r all --cadence streaming").unwrap();
         assert_eq!(rooted.cases.len(), 4);
         assert!(rooted.cases.iter().all(|case| case.placement == Placement::InPlace));
     }

@@ -12,20 +12,36 @@ pub(crate) const WIDTH_WITHOUT_TERMINAL: u16 = 100;
 /// A table does not fit into fewer columns than this.
 const MIN_WIDTH: u16 = 40;
 
-/// Whether to use colours on standard output.
-pub(crate) fn colors(requested: ColorChoice, is_terminal: bool) -> bool {
+/// Where a text goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sink {
+    /// To a terminal, which has a width and perhaps colours.
+    Terminal,
+    /// Into a file or a pipe.
+    File,
+}
+
+impl Sink {
+    /// What standard output is.
+    pub(crate) fn stdout() -> Sink {
+        if std::io::stdout().is_terminal() { Sink::Terminal } else { Sink::File }
+    }
+}
+
+/// Whether to use colours.
+pub(crate) fn colors(requested: ColorChoice, sink: Sink) -> bool {
     let (no_color, term) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
-    requested.decide(no_color.as_deref(), term.as_deref(), is_terminal)
+    requested.decide(no_color.as_deref(), term.as_deref(), sink == Sink::Terminal)
 }
 
 /// The columns that a table on standard output may take.
 pub(crate) fn columns(requested: Option<u16>) -> u16 {
-    columns_of(requested, std::io::stdout().is_terminal())
+    columns_of(requested, Sink::stdout())
 }
 
 /// Columns of a table that may or may not go to a terminal: as requested, else COLUMNS, else those of the terminal.
-pub(crate) fn columns_of(requested: Option<u16>, is_terminal: bool) -> u16 {
-    let terminal = terminal_size::terminal_size().filter(|_| is_terminal).map(|(width, _)| width.0);
+pub(crate) fn columns_of(requested: Option<u16>, sink: Sink) -> u16 {
+    let terminal = terminal_size::terminal_size().filter(|_| sink == Sink::Terminal).map(|(width, _)| width.0);
     decide_columns(requested, std::env::var("COLUMNS").ok().as_deref(), terminal)
 }
 

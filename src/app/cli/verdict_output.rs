@@ -1,12 +1,12 @@
 //! Flags for the output of a verdict, and atomic writing of a file.
 
 use super::table_or_json::print;
-use super::terminal::columns_of;
+use super::terminal::{Sink, columns_of};
 use crate::report::{VerdictFormat, verdict_text};
 use commgauge_analysis::verdict::{LoadedRecord, Verdict};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// How a verdict is shown.
@@ -78,7 +78,7 @@ pub(super) fn is_page(path: &Path) -> bool {
 
 /// Columns of a table: as requested, or those of the terminal if it goes to one.
 pub(super) fn columns(requested: Option<u16>, file: Option<&Path>) -> u16 {
-    columns_of(requested, file.is_none() && std::io::stdout().is_terminal())
+    columns_of(requested, if file.is_some() { Sink::File } else { Sink::stdout() })
 }
 
 /// Reads the records to be evaluated, in parallel.

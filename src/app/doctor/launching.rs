@@ -5,6 +5,7 @@ use super::document::{Finding, Part, Section, State};
 use super::system::{Query, Response, System};
 use crate::launch::{self, LauncherContext};
 use commgauge_base::visible::ShownPath;
+use commgauge_model::record::provenance::Variable;
 
 /// Programs that a launcher starts.
 const PROGRAMS: [&str; 4] = ["commgauge-suite", "commgauge-sweep", "commgauge-step", "commgauge-pairs"];
@@ -114,7 +115,7 @@ fn library(system: &dyn System) -> Option<Finding> {
 }
 
 fn variables(system: &dyn System) -> Finding {
-    let set: Vec<String> = system.variables().into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let set: Vec<String> = system.variables().iter().map(Variable::assignment).collect();
     match set[..] {
         [] => Finding::new("variables", State::Note, "none that steers MPI, NCCL or a launcher is set"),
         _ => Finding::new("variables", State::Note, set.join(" ")),

@@ -2,7 +2,7 @@
 
 use super::system::{Query, Response, System, Volume};
 use crate::launch::{Flavor, host};
-use commgauge_model::record::provenance;
+use commgauge_model::record::provenance::{self, Variable};
 use rustix::process::{Resource, getrlimit};
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -35,8 +35,8 @@ impl System for Machine {
         std::env::var(name).ok()
     }
 
-    fn variables(&self) -> Vec<(String, String)> {
-        provenance::environment().into_iter().collect()
+    fn variables(&self) -> Vec<Variable> {
+        provenance::environment().into_iter().map(|(name, value)| Variable { name, value }).collect()
     }
 
     fn read(&self, path: &str) -> Option<String> {

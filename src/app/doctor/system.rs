@@ -1,5 +1,6 @@
 //! Interface through which the doctor reads the state of a machine.
 
+use commgauge_model::record::provenance::Variable;
 use commgauge_run::device_probe::Probe;
 use std::path::Path;
 
@@ -42,8 +43,8 @@ pub trait System {
     fn host(&self) -> String;
     /// An environment variable.
     fn variable(&self, name: &str) -> Option<String>;
-    /// Variables that configure MPI, NCCL and the launcher: names and values.
-    fn variables(&self) -> Vec<(String, String)>;
+    /// Variables that configure MPI, NCCL and the launcher.
+    fn variables(&self) -> Vec<Variable>;
     /// A file's text.
     fn read(&self, path: &str) -> Option<String>;
     /// The names in a folder, sorted; none if the folder does not exist.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::launch::Flavor;
+use commgauge_model::record::provenance::Variable;
 use commgauge_run::device_probe::{CublasAnswer, CudaAnswer, Device, NcclAnswer, NvmlAnswer, NvmlDevice, Probe};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,8 +30,8 @@ impl System for FakeMachine {
     fn variable(&self, name: &str) -> Option<String> {
         self.variables.get(name).cloned()
     }
-    fn variables(&self) -> Vec<(String, String)> {
-        self.variables.clone().into_iter().collect()
+    fn variables(&self) -> Vec<Variable> {
+        self.variables.clone().into_iter().map(|(name, value)| Variable { name, value }).collect()
     }
     fn read(&self, path: &str) -> Option<String> {
         self.files.get(path).cloned()

@@ -64,7 +64,7 @@ pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &m
     let begun = SystemTime::now();
     let mut child = Command::new(&command.program)
         .args(&command.arguments)
-        .envs(command.environment.iter().map(|(name, value)| (name, value)))
+        .envs(command.environment.iter().map(|variable| (&variable.name, &variable.value)))
         .env(MARK, mark)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -1,6 +1,7 @@
 //! Launches of small shell programs: their output, their exit status, and that no process outlives them.
 
 use super::*;
+use commgauge_model::record::provenance::Variable;
 use rustix::process::test_kill_process;
 
 /// Delivers each signal of a list so many ticks after the first line: a program that has printed a line has set its
@@ -38,7 +39,7 @@ fn run(script: &str, mark: &str, signals: &[(u32, i32)]) -> (Ending, Vec<String>
 
 fn watched(script: &str, mark: &str, mut watch: Script) -> (Ending, Vec<String>, Duration) {
     let command = LaunchCommand {
-        environment: vec![("GREETING".into(), "hello".into())],
+        environment: vec![Variable::new("GREETING", "hello")],
         program: "sh".into(),
         arguments: vec!["-c".into(), script.into()],
         stop_signal: None,

@@ -5,6 +5,7 @@
 use super::family::{Family, Launcher};
 use super::quote::{quote, quote_program};
 use commgauge_base::error::{Error, Result};
+use commgauge_model::record::provenance::Variable;
 use commgauge_model::record::secrets::to_show;
 use rustix::process::Signal;
 
@@ -37,7 +38,7 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchCommand {
     /// Changes to the environment.
-    pub environment: Vec<(String, String)>,
+    pub environment: Vec<Variable>,
     /// The launcher.
     pub program: String,
     /// All arguments.
@@ -62,7 +63,7 @@ impl LaunchCommand {
 
     /// The command line, with the environment in front in the form of `env`; for the record.
     pub fn words(&self) -> Vec<String> {
-        let changes = self.environment.iter().map(|(name, value)| format!("{name}={value}"));
+        let changes = self.environment.iter().map(Variable::assignment);
         let env = (!self.environment.is_empty()).then(|| "env".to_owned());
         let rest = std::iter::once(self.program.clone()).chain(self.arguments.iter().cloned());
         env.into_iter().chain(changes).chain(rest).collect()
@@ -183,14 +184,9 @@ const MPICH_YIELDS: [(&str, &str); 3] = [
     ("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "1"),
 ];
 
-fn mpich(
-    request: &Request,
-    core_supply: CoreSupply,
-    arguments: &mut Vec<String>,
-    environment: &mut Vec<(String, String)>,
-) {
+fn mpich(request: &Request, core_supply: CoreSupply, arguments: &mut Vec<String>, environment: &mut Vec<Variable>) {
     if core_supply == CoreSupply::Oversubscribed {
-        environment.extend(MPICH_YIELDS.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        environment.extend(MPICH_YIELDS.map(|(name, value)| Variable::new(name, value)));
     }
     push(arguments, &["-n", &request.ranks.to_string()]);
     if let Some(hosts) = &request.hosts {
@@ -250,7 +246,7 @@ fn slurm(
     request: &Request,
     core_supply: CoreSupply,
     arguments: &mut Vec<String>,
-    environment: &mut Vec<(String, String)>,
+    environment: &mut Vec<Variable>,
 ) -> Result<()> {
     // srun that kills at once takes the watchdog along, too. Without a watchdog, the other ranks would wait for a failed
     // one until the allocation ends.
@@ -270,7 +266,7 @@ fn slurm(
     }
     if let Some(file) = &request.host_file {
         // The way that srun's manual gives for a file of hosts, one line per rank.
-        environment.push(("SLURM_HOSTFILE".into(), file.clone()));
+        environment.push(Variable::new("SLURM_HOSTFILE", file));
         push(arguments, &["--distribution=arbitrary"]);
     }
     let bound = is_set_by_user(request, &["cpu-bind"]);

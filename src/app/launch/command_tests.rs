@@ -200,7 +200,7 @@ proptest! {
     #[test]
     fn the_shown_command_runs_as_built(words in prop::collection::vec("[^\0]{0,10}", 0..5), value in "[^\0]{0,8}") {
         let command = LaunchCommand {
-            environment: vec![("COMMGAUGE_TEST".into(), value.clone())],
+            environment: vec![Variable::new("COMMGAUGE_TEST", value.clone())],
             program: "sh".into(),
             arguments: ["-c".into(), r#"printf '%s\0' "$COMMGAUGE_TEST" "$@""#.into(), "sh".into()]
                 .into_iter().chain(words.clone()).collect(),

@@ -4,8 +4,12 @@
 
 use commgauge_base::error::{Error, Result};
 
-/// A host and its number of slots, where the file gives it.
-type Host = (String, Option<u32>);
+/// A host of a file.
+struct Host {
+    name: String,
+    /// Its number of slots, where the file gives it.
+    slots: Option<u32>,
+}
 
 /// The host of every rank, from a file in the form of Open MPI (`host slots=4`), of MPICH (`host:4`), or with a host on
 /// each line. Hosts are filled one after the other. Where no host has a number of slots, all take equally many ranks.
@@ -14,15 +18,13 @@ type Host = (String, Option<u32>);
 /// A usage error that names the line that cannot be parsed, or reports that there is no host.
 pub fn hosts_of_ranks(name: &str, text: &str, ranks: u32) -> Result<Vec<String>> {
     let mut hosts: Vec<Host> = Vec::new();
-    let mut lines = 0_u32;
     for (index, line) in text.lines().enumerate() {
         let words = line.split('#').next().unwrap_or_default();
-        let Some((host, slots)) = host_of(words).map_err(|found| refusal(name, index + 1, &found))? else { continue };
-        lines = lines.saturating_add(1);
-        match hosts.iter_mut().find(|known| known.0 == host) {
+        let Some(host) = host_of(words).map_err(|found| refusal(name, index + 1, &found))? else { continue };
+        match hosts.iter_mut().find(|known| known.name == host.name) {
             // Each repetition of a host adds one slot, or the number given.
-            Some(known) => known.1 = Some(known.1.unwrap_or(1).saturating_add(slots.unwrap_or(1))),
-            None => hosts.push((host, slots)),
+            Some(known) => known.slots = Some(known.slots.unwrap_or(1).saturating_add(host.slots.unwrap_or(1))),
+            None => hosts.push(host),
         }
     }
     if hosts.is_empty() {
@@ -30,9 +32,9 @@ pub fn hosts_of_ranks(name: &str, text: &str, ranks: u32) -> Result<Vec<String>>
             "--hostfile {name}: it names no host; write one on each line, such as `a slots=8`"
         )));
     }
-    let has_slots = hosts.iter().any(|host| host.1.is_some());
+    let has_slots = hosts.iter().any(|host| host.slots.is_some());
     let each = if has_slots { 1 } else { ranks.div_ceil(hosts.len() as u32).max(1) };
-    let slots = hosts.iter().flat_map(|(host, slots)| std::iter::repeat_n(host, slots.unwrap_or(each) as usize));
+    let slots = hosts.iter().flat_map(|host| std::iter::repeat_n(&host.name, host.slots.unwrap_or(each) as usize));
     // Ranks beyond the last slot wrap around to the first host.
     Ok(slots.cycle().take(ranks as usize).cloned().collect())
 }
@@ -58,7 +60,7 @@ fn host_of(line: &str) -> std::result::Result<Option<Host>, String> {
             slots = Some(number(text)?);
         }
     }
-    Ok(Some((host.to_owned(), slots)))
+    Ok(Some(Host { name: host.to_owned(), slots }))
 }
 
 fn refusal(name: &str, line: usize, found: &str) -> Error {

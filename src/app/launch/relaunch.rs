@@ -2,12 +2,13 @@
 
 use super::command::{LaunchCommand, stop_signal};
 use super::family::Family;
+use commgauge_model::record::provenance::Variable;
 use std::path::Path;
 
 /// The part of a launch command before the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LauncherPart {
-    environment: Vec<(String, String)>,
+    environment: Vec<Variable>,
     /// The launcher.
     pub program: String,
     arguments: Vec<String>,
@@ -21,7 +22,7 @@ impl LauncherPart {
         if let Some(after) = rest.strip_prefix(&["env".to_owned()]) {
             rest = after;
             while let Some((name, value)) = rest.first().and_then(|word| word.split_once('=')) {
-                environment.push((name.to_owned(), value.to_owned()));
+                environment.push(Variable::new(name, value));
                 rest = &rest[1..];
             }
         }

@@ -1,6 +1,6 @@
 //! The columns of the table of cases: their contents, and the order in which they are left out where the width does not suffice.
 
-use super::document::{Column, gigabytes_per_second, optional};
+use super::document::{Column, gigabytes_per_second, optional, range};
 use super::row::Row;
 use commgauge_base::collective::Placement;
 use commgauge_base::geometry::Splits;
@@ -88,10 +88,7 @@ impl Field {
             LeftOut => (row.samples_excluded > 0).then(|| row.samples_excluded.to_string()),
             Replicates => (row.replicates > 0).then(|| format!("{}/{}", row.replicates, row.replicates_planned)),
             Median => latency.map(|latency| microseconds(latency.median)),
-            Interval => latency.map(|latency| match latency.interval {
-                Some((low, high)) => format!("{}..{}", microseconds(low), microseconds(high)),
-                None => "n/a".to_owned(),
-            }),
+            Interval => latency.map(|latency| range(latency.interval.map(|interval| interval.map(microseconds)))),
             Precision => latency.filter(|_| row.precision_requested.is_some()).map(|_| precision(row)),
             P99 => latency.map(|latency| latency.p99.map_or_else(|| "n/a".to_owned(), microseconds)),
             Estimate => row.library_estimate.map(microseconds),

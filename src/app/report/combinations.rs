@@ -3,6 +3,7 @@
 use super::document::{Block, Column, Mark, Table, Terminal, optional, percent, range};
 use super::row::Row;
 use super::view::View;
+use commgauge_base::stats::Interval;
 use commgauge_base::units::three_digits;
 
 /// A launch with a forced algorithm and protocol.
@@ -17,7 +18,7 @@ pub struct Combination<'a> {
 struct TimedLaunch<'a> {
     name: &'a str,
     median: f64,
-    interval: Option<(f64, f64)>,
+    interval: Option<Interval>,
     busbw: Option<f64>,
 }
 
@@ -69,7 +70,7 @@ fn of_case<'a>(rows: impl Iterator<Item = (&'a str, &'a Row)>) -> (Vec<TimedLaun
             Some(latency) => timed.push(TimedLaunch {
                 name,
                 median: latency.median.0,
-                interval: latency.interval.map(|(low, high)| (low.0, high.0)),
+                interval: latency.interval.map(|interval| interval.map(|seconds| seconds.0)),
                 busbw: row.busbw.map(|rate| rate.gigabytes_per_second()),
             }),
             None => untimed.push((name, row.status.to_string())),
@@ -92,7 +93,7 @@ fn cells(timed: &[TimedLaunch]) -> Vec<Vec<String>> {
             mark.to_owned(),
             one.name.to_owned(),
             microseconds(one.median),
-            range(one.interval.map(|(low, high)| (microseconds(low), microseconds(high)))),
+            range(one.interval.map(|interval| interval.map(microseconds))),
             optional(one.busbw.map(three_digits)),
             if index == 0 { "-".to_owned() } else { percent(one.median / best.median - 1.0, 1) },
         ]
@@ -102,23 +103,24 @@ fn cells(timed: &[TimedLaunch]) -> Vec<Vec<String>> {
 
 /// Whether the difference from the best is within noise.
 fn within_noise(best: &TimedLaunch, other: &TimedLaunch) -> bool {
-    best.interval.zip(other.interval).is_none_or(|((_, high), (low, _))| low <= high)
+    best.interval.zip(other.interval).is_none_or(|(best, other)| other.low <= best.high)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn launch(name: &'static str, median: f64, interval: Option<(f64, f64)>) -> TimedLaunch<'static> {
+    fn launch(name: &'static str, median: f64, interval: Option<[f64; 2]>) -> TimedLaunch<'static> {
+        let interval = interval.map(|[low, high]| Interval { low, high });
         TimedLaunch { name, median, interval, busbw: Some(1.0) }
     }
 
     #[test]
     fn the_best_is_marked_and_so_is_what_is_within_its_noise() {
         let all = [
-            launch("ring ll", 10e-6, Some((9e-6, 11e-6))),
-            launch("tree ll", 10.5e-6, Some((10.9e-6, 11e-6))),
-            launch("tree simple", 12e-6, Some((11.5e-6, 12.5e-6))),
+            launch("ring ll", 10e-6, Some([9e-6, 11e-6])),
+            launch("tree ll", 10.5e-6, Some([10.9e-6, 11e-6])),
+            launch("tree simple", 12e-6, Some([11.5e-6, 12.5e-6])),
             launch("ring simple", 20e-6, None),
         ];
         let marks: Vec<String> = cells(&all).into_iter().map(|row| row[0].clone()).collect();

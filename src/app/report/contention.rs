@@ -94,7 +94,7 @@ fn cells(pair: &Contention, row: &Row) -> Vec<String> {
         facts.cadence.to_string(),
         pair.groups.to_string(),
         optional(pair.factor.map(three_digits)),
-        range(pair.interval.map(|interval| (three_digits(interval.low), three_digits(interval.high)))),
+        range(pair.interval.map(|interval| interval.map(three_digits))),
         pair.replicates.to_string(),
         reading(pair.factor, pair.interval),
     ]

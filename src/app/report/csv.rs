@@ -12,6 +12,7 @@ use super::view::View;
 use commgauge_base::collective::Placement;
 use commgauge_base::comma_separated::{Column, CommaSeparated, cells, comma_separated, names};
 use commgauge_base::error::Result;
+use commgauge_base::stats::Interval;
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::variant;
 use commgauge_model::layout::Axis;
@@ -101,8 +102,8 @@ fn columns<'a>() -> Vec<Column<CaseRow<'a>>> {
         Column::new("replicates", |case| case.row.replicates.to_string()),
         Column::new("replicates_planned", |case| case.row.replicates_planned.to_string()),
         Column::new("latency_seconds_median", |case| seconds(case.row.latency.map(|latency| latency.median))),
-        Column::new("latency_seconds_interval_low", |case| seconds(interval(case).map(|(low, _)| low))),
-        Column::new("latency_seconds_interval_high", |case| seconds(interval(case).map(|(_, high)| high))),
+        Column::new("latency_seconds_interval_low", |case| seconds(interval(case).map(|interval| interval.low))),
+        Column::new("latency_seconds_interval_high", |case| seconds(interval(case).map(|interval| interval.high))),
         Column::new("latency_seconds_p90", |case| seconds(case.row.latency.and_then(|latency| latency.p90))),
         Column::new("latency_seconds_p99", |case| seconds(case.row.latency.and_then(|latency| latency.p99))),
         Column::new("latency_seconds_p999", |case| seconds(case.row.latency.and_then(|latency| latency.p999))),
@@ -129,7 +130,7 @@ fn rows(view: &View) -> impl Iterator<Item = CaseRow<'_>> {
     view.rows.iter().zip(&view.late).map(move |(row, late)| CaseRow { view, row, late: late.as_ref() })
 }
 
-fn interval(case: &CaseRow) -> Option<(Seconds, Seconds)> {
+fn interval(case: &CaseRow) -> Option<Interval<Seconds>> {
     case.row.latency.and_then(|latency| latency.interval)
 }
 

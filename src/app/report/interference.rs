@@ -129,7 +129,7 @@ fn row(pair: &CallInterference) -> Row {
         optional(pair.alone),
         optional(pair.together),
         optional(pair.factor.map(three_digits)),
-        range(pair.interval.map(|interval| (three_digits(interval.low), three_digits(interval.high)))),
+        range(pair.interval.map(|interval| interval.map(three_digits))),
         pair.replicates.to_string(),
         optional(pair.certain_overlap.map(|share| percent(share, 0))),
         reading,

@@ -62,8 +62,8 @@ impl<'a> JsonReplay<'a> {
         JsonReplay {
             line,
             seconds_median: time.map(|time| time.median),
-            seconds_interval_low: interval.map(|(low, _)| low),
-            seconds_interval_high: interval.map(|(_, high)| high),
+            seconds_interval_low: interval.map(|interval| interval.low),
+            seconds_interval_high: interval.map(|interval| interval.high),
         }
     }
 }

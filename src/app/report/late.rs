@@ -77,18 +77,25 @@ pub(crate) fn host_of(record: &Record, rank: u32) -> String {
 
 /// One sentence for every late rank, over all cases in which it was late.
 pub(super) fn findings<'a>(late: impl Iterator<Item = (&'a str, &'a Late)>, isolated_cases: usize) -> Vec<String> {
-    let mut by_rank: BTreeMap<u32, Vec<(&str, &Late)>> = BTreeMap::new();
+    let mut by_rank: BTreeMap<u32, Vec<LateCase>> = BTreeMap::new();
     for (case, late) in late {
-        by_rank.entry(late.rank).or_default().push((case, late));
+        by_rank.entry(late.rank).or_default().push(LateCase { case, late });
     }
     by_rank.into_values().filter_map(|cases| sentence(&cases, isolated_cases)).collect()
 }
 
-fn sentence(cases: &[(&str, &Late)], isolated_cases: usize) -> Option<String> {
-    let by_spread = |a: &&(&str, &Late), b: &&(&str, &Late)| a.1.spread.0.total_cmp(&b.1.spread.0);
-    let (_, least) = cases.iter().min_by(by_spread)?;
-    let (worst_case, worst) = cases.iter().max_by(by_spread)?;
-    let share = 100.0 * cases.iter().map(|(_, late)| late.share).fold(1.0, f64::min);
+/// A case in which a rank was late.
+struct LateCase<'a> {
+    /// Its name.
+    case: &'a str,
+    late: &'a Late,
+}
+
+fn sentence(cases: &[LateCase], isolated_cases: usize) -> Option<String> {
+    let by_spread = |a: &&LateCase, b: &&LateCase| a.late.spread.0.total_cmp(&b.late.spread.0);
+    let least = cases.iter().min_by(by_spread)?.late;
+    let LateCase { case: worst_case, late: worst } = cases.iter().max_by(by_spread)?;
+    let share = 100.0 * cases.iter().map(|case| case.late.share).fold(1.0, f64::min);
     let subject = format!("rank {} (host {}) arrived last in", worst.rank, worst.host);
     let (least, most) = (least.spread.to_string(), worst.spread.to_string());
     let spread = if least == most { most } else { format!("{least} to {most}") };

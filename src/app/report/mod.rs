@@ -9,6 +9,7 @@ mod csv;
 mod devices;
 pub mod document;
 mod fit;
+mod framework;
 mod github;
 mod history;
 mod html;
@@ -44,6 +45,7 @@ pub use color::ColorChoice;
 pub use combinations::{Combination, combinations_text};
 pub use contention::Contention;
 pub use fit::fit_text;
+pub use framework::framework_defaults;
 pub use history::{HistoryFormat, history_text, plots};
 pub use html::{HtmlInput, HtmlRun, html, plan_page};
 pub use interference::CallInterference;
@@ -97,6 +99,17 @@ pub enum Format {
     Osu,
     /// The columns of the Intel MPI benchmarks, of mean times on the ranks.
     Imb,
+}
+
+impl Format {
+    /// What a line begins with that says more than the results; none where programs read the whole.
+    pub fn comment_mark(self) -> Option<&'static str> {
+        match self {
+            Format::Table => Some(""),
+            Format::NcclTests | Format::Osu | Format::Imb => Some("# "),
+            _ => None,
+        }
+    }
 }
 
 /// Writes a view. `width` and `color` are used by the table only.

@@ -15,11 +15,11 @@ pub(super) fn text(view: &View) -> String {
     metric(&mut out, "commgauge_record_info", "Which run was recorded.");
     let synthetic = if header.backend.synthetic { "true" } else { "false" };
     let labels = [
-        ("backend", header.backend.name.as_str()),
-        ("library", &header.backend.library),
-        ("run_id", &header.run_id),
-        ("suite", &header.suite.name),
-        ("synthetic", synthetic),
+        label("backend", &header.backend.name),
+        label("library", &header.backend.library),
+        label("run_id", &header.run_id),
+        label("suite", &header.suite.name),
+        label("synthetic", synthetic),
     ];
     line(&mut out, "commgauge_record_info", &labels, 1.0);
     metric(&mut out, "commgauge_record_exit_code", "Exit code of the record; 0 is complete and right.");
@@ -27,7 +27,7 @@ pub(super) fn text(view: &View) -> String {
     metric(&mut out, "commgauge_record_rows", "Rows of the plan by what came of them.");
     for status in ["verified", "not verified", "synthetic", "WRONG", "failed", "missing", "skipped"] {
         let count = view.rows.iter().filter(|row| row.status.label() == status).count();
-        line(&mut out, "commgauge_record_rows", &[("status", &status.to_lowercase())], count as f64);
+        line(&mut out, "commgauge_record_rows", &[label("status", &status.to_lowercase())], count as f64);
     }
     latencies(&mut out, view);
     values(&mut out, view, "bus_bandwidth_bytes_per_second", "Bus bandwidth at the median.", |row| {
@@ -36,6 +36,17 @@ pub(super) fn text(view: &View) -> String {
     values(&mut out, view, "samples", "Samples that count.", |row| Some(row.samples as f64));
     values(&mut out, view, "samples_excluded", "Samples left out.", |row| Some(row.samples_excluded as f64));
     out
+}
+
+/// A label of a line.
+#[derive(Clone, Copy)]
+pub(super) struct Label<'a> {
+    name: &'a str,
+    text: &'a str,
+}
+
+pub(super) fn label<'a>(name: &'a str, text: &'a str) -> Label<'a> {
+    Label { name, text }
 }
 
 /// What a row is selected and grouped by; every metric of a row has these labels.
@@ -58,17 +69,17 @@ pub(super) struct RowLabels<'a> {
 
 impl RowLabels<'_> {
     /// A line of the metric with these labels and further ones.
-    pub fn line(&self, out: &mut String, name: &str, further: &[(&str, &str)], value: f64) {
+    pub fn line(&self, out: &mut String, name: &str, further: &[Label], value: f64) {
         let (collective, axis) = (self.collective.name(), self.axis.to_string());
         let bytes = self.bytes_total.0.to_string();
         let mut labels = vec![
-            ("axis", axis.as_str()),
-            ("backend", self.backend),
-            ("bytes", &bytes),
-            ("case", self.case),
-            ("collective", collective),
-            ("machine", self.machine),
-            ("suite", self.suite),
+            label("axis", &axis),
+            label("backend", self.backend),
+            label("bytes", &bytes),
+            label("case", self.case),
+            label("collective", collective),
+            label("machine", self.machine),
+            label("suite", self.suite),
         ];
         labels.extend_from_slice(further);
         line(out, name, &labels, value);
@@ -102,7 +113,7 @@ fn latencies(out: &mut String, view: &View) {
     for (row, latency) in view.rows.iter().filter_map(|row| Some((row, row.latency.as_ref()?))) {
         for (statistic, of) in QUANTILES {
             if let Some(seconds) = of(latency) {
-                labels(view, row).line(out, name, &[("statistic", statistic)], seconds.0);
+                labels(view, row).line(out, name, &[label("statistic", statistic)], seconds.0);
             }
         }
     }
@@ -124,10 +135,10 @@ pub(super) fn metric(out: &mut String, name: &str, help: &str) {
 }
 
 /// Label values escape what the exposition format says: backslash, double quote, line feed; the last is written out before.
-pub(super) fn line(out: &mut String, name: &str, labels: &[(&str, &str)], value: f64) {
+pub(super) fn line(out: &mut String, name: &str, labels: &[Label], value: f64) {
     let labels: Vec<String> = labels
         .iter()
-        .map(|(label, text)| format!("{label}=\"{}\"", visible(text).replace('\\', "\\\\").replace('"', "\\\"")))
+        .map(|Label { name, text }| format!("{name}=\"{}\"", visible(text).replace('\\', "\\\\").replace('"', "\\\"")))
         .collect();
     match labels.is_empty() {
         true => *out += &format!("{name} {value}\n"),

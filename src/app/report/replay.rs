@@ -2,7 +2,7 @@
 
 use super::document::{Block, Column, Table, optional, percent, range};
 use super::view::View;
-use commgauge_base::stats::{median, median_interval, sorted};
+use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::record::line::Outcome;
 use commgauge_model::record::replay_line::{ReplayAxis, ReplayLine};
@@ -14,13 +14,13 @@ pub struct ReplayTime {
     pub median: Seconds,
     /// Its interval; `None` with fewer than 6 repetitions. Repetitions share communicators, so it does not cover other
     /// launches.
-    pub interval: Option<(Seconds, Seconds)>,
+    pub interval: Option<Interval<Seconds>>,
 }
 
 /// The time of a replay; `None` where there is none.
 pub fn replay_time(replay: &ReplayLine) -> Option<ReplayTime> {
     let times = sorted(replay.slowest_nanoseconds.iter().map(|time| *time as f64 * 1e-9));
-    let interval = median_interval(&times, 0.95).map(|interval| (Seconds(interval.low), Seconds(interval.high)));
+    let interval = median_interval(&times, 0.95).map(|interval| interval.map(Seconds));
     matches!(replay.outcome, Outcome::Measured { .. })
         .then(|| Some(ReplayTime { median: Seconds(median(&times)?), interval }))
         .flatten()

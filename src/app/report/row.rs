@@ -59,7 +59,7 @@ pub struct Latency {
     /// Median of the valid samples of all replicates.
     pub median: Seconds,
     /// Hull of the replicates' own 95 % intervals of the median; absent where one of them has too few samples.
-    pub interval: Option<(Seconds, Seconds)>,
+    pub interval: Option<Interval<Seconds>>,
     /// 90th percentile of the valid samples of all replicates; absent below 10 of them.
     pub p90: Option<Seconds>,
     /// 99.9th percentile; absent below 1000 samples.
@@ -193,7 +193,7 @@ impl Row {
             replicates_planned: header.settings.replicates,
             latency: Some(Latency {
                 median: WIDEST_TIME,
-                interval: Some((WIDEST_TIME, WIDEST_TIME)),
+                interval: Some(Interval { low: WIDEST_TIME, high: WIDEST_TIME }),
                 p90: None,
                 p999: None,
                 p99: Some(WIDEST_TIME),
@@ -273,7 +273,7 @@ fn latency_of(replicates: &[Vec<f64>]) -> Option<Latency> {
     let pooled_percentile = |percent| percentile(&pooled, percent).map(Seconds);
     Some(Latency {
         median: Seconds(median(&medians)?),
-        interval: hull.map(|hull| (Seconds(hull.low), Seconds(hull.high))),
+        interval: hull.map(|hull| hull.map(Seconds)),
         p90: pooled_percentile(90.0),
         p99: pooled_percentile(99.0),
         p999: pooled_percentile(99.9),

@@ -4,7 +4,7 @@
 //! columns are left out, and paragraphs are wrapped.
 
 use super::color::Paint;
-use super::document::{Block, Mark, TableLayout, Terminal, markdown};
+use super::document::{Block, Fact, Mark, TableLayout, Terminal, markdown};
 use super::row::Row;
 use super::section::{Section, sections};
 use super::view::View;
@@ -116,7 +116,7 @@ fn note(row: &Row) -> Option<String> {
 /// Where the numbers come from.
 pub(super) fn provenance(header: &Header) -> Vec<Block> {
     let warning = "SYNTHETIC: no data moved and no real time passed; these are not measurements";
-    let facts = super::provenance::of(header).into_iter().map(|(label, text)| (label.to_owned(), text));
+    let facts = super::provenance::of(header).into_iter().map(|(label, text)| Fact::new(label, text));
     let alarm = header.backend.synthetic.then(|| Block::Alarm(warning.to_owned()));
     alarm.into_iter().chain([Block::Facts(facts.collect())]).collect()
 }

@@ -147,8 +147,8 @@ fn numbers_are_those_of_the_samples() {
     let latency = ping_pong.latency.unwrap();
     // About 31.4 us one way in the sample, 30 calls in a sample of two ways each.
     assert!((30e-6..33e-6).contains(&latency.median.0), "{latency:?}");
-    let (low, high) = latency.interval.unwrap();
-    assert!(low.0 <= latency.median.0 && latency.median.0 <= high.0);
+    let interval = latency.interval.unwrap();
+    assert!(interval.low.0 <= latency.median.0 && latency.median.0 <= interval.high.0);
     assert_eq!(ping_pong.algbw.unwrap().0, 65536.0 / latency.median.0);
     assert_eq!(latency.p99, None, "36 samples");
     assert!(row("tp/tensor/all_reduce").latency.unwrap().p99.is_some(), "120 samples");

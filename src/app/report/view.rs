@@ -216,9 +216,12 @@ fn warnings(record: &Record, rows: &[Row]) -> Vec<String> {
     warnings.extend(record.header.warnings.iter().cloned());
     warnings.extend(clock_warning(&record.clocks, rows));
     let incomplete = rows.iter().filter(|row| row.is_incomplete()).map(|row| {
-        (format!("{} of {} replicates measured", row.replicates, row.replicates_planned), row.facts.name.as_str())
+        let text = format!("{} of {} replicates measured", row.replicates, row.replicates_planned);
+        CaseSentence { case: &row.facts.name, text }
     });
-    let warned = rows.iter().flat_map(|row| row.warnings.iter().map(|text| (text.clone(), row.facts.name.as_str())));
+    let warned = rows
+        .iter()
+        .flat_map(|row| row.warnings.iter().map(|text| CaseSentence { case: &row.facts.name, text: text.clone() }));
     warnings.extend(gathered(incomplete.chain(warned)));
     warnings.extend(dropped_samples(rows));
     warnings.extend(not_precise(record, rows));
@@ -230,9 +233,16 @@ fn warnings(record: &Record, rows: &[Row]) -> Vec<String> {
     warnings
 }
 
+/// A sentence about one case.
+struct CaseSentence<'a> {
+    /// Its name.
+    case: &'a str,
+    text: String,
+}
+
 /// Sentences about single cases, grouped by kind: those that differ only in numbers are listed once, with the numbers of the
 /// first and the number of cases.
-fn gathered<'a>(sentences: impl Iterator<Item = (String, &'a str)>) -> Vec<String> {
+fn gathered<'a>(sentences: impl Iterator<Item = CaseSentence<'a>>) -> Vec<String> {
     struct Kind<'a> {
         first: String,
         first_case: &'a str,
@@ -240,7 +250,7 @@ fn gathered<'a>(sentences: impl Iterator<Item = (String, &'a str)>) -> Vec<Strin
     }
     let mut kinds: Vec<Kind> = Vec::new();
     let mut place_of: HashMap<String, usize> = HashMap::new();
-    for (sentence, case) in sentences {
+    for CaseSentence { case, text: sentence } in sentences {
         let key: String = sentence.chars().filter(|c| !c.is_ascii_digit()).collect();
         let place = *place_of.entry(key).or_insert_with(|| {
             kinds.push(Kind { first: sentence, first_case: case, cases: HashSet::new() });

@@ -37,9 +37,18 @@ pub fn average(element: ElementType, sum: f64, ranks: u32) -> u64 {
     bits(element, inverse * sum)
 }
 
-/// Bits as text: a number if the data are numbers, hexadecimal if they are only moved.
-pub fn show(element: ElementType, is_number: bool, bits: u64) -> String {
-    if !is_number {
+/// How bits are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notation {
+    /// As the number that they are, of data that is computed with.
+    Number,
+    /// Of data that is only moved.
+    Hexadecimal,
+}
+
+/// Bits as text.
+pub fn show(element: ElementType, notation: Notation, bits: u64) -> String {
+    if notation == Notation::Hexadecimal {
         return format!("0x{bits:0width$x}", width = 2 * element.size() as usize);
     }
     match element {

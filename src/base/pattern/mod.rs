@@ -18,6 +18,7 @@ pub use table::multiplier;
 use crate::collective::ReduceOp;
 use crate::element::ElementType;
 use crate::random::scramble;
+use encode::Notation;
 use table::Table;
 
 #[cfg(target_endian = "big")]
@@ -64,7 +65,8 @@ impl Pattern {
     /// Compares a buffer of whole elements with the data of a source, bit for bit.
     pub fn check(&self, source: Source, buffer: &[u8]) -> Option<Wrong> {
         let found = self.visit(source, Compare { element: self.element, buffer })?;
-        let text = |bits| encode::show(self.element, self.table.is_some(), bits);
+        let notation = if self.table.is_some() { Notation::Number } else { Notation::Hexadecimal };
+        let text = |bits| encode::show(self.element, notation, bits);
         Some(Wrong { count: found.count, first: found.first, expected: text(found.expected), got: text(found.got) })
     }
 

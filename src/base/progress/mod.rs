@@ -14,6 +14,15 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Doing(pub u32);
 
+/// Which end of a replayed call a rank is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallPhase {
+    /// The rank starts it.
+    Start,
+    /// The rank waits for it to end.
+    Wait,
+}
+
 #[expect(missing_docs, reason = "the constants are self-explanatory")]
 impl Doing {
     /// Between two operations.
@@ -31,13 +40,14 @@ impl Doing {
     const FIRST_OP: u32 = 16;
 
     /// Inside a replay, starting the op of this index or waiting for it.
-    pub const fn op(index: u32, waits: bool) -> Doing {
-        Doing((Doing::FIRST_OP + 2 * index) | waits as u32)
+    pub const fn op(index: u32, phase: CallPhase) -> Doing {
+        Doing((Doing::FIRST_OP + 2 * index) | phase as u32)
     }
 
-    /// The index of a replay's op and whether the rank waits for it.
-    pub fn replayed_op(self) -> Option<(u32, bool)> {
-        self.0.checked_sub(Doing::FIRST_OP).map(|rest| (rest / 2, rest % 2 == 1))
+    /// The index of a replay's op, and whether the rank starts it or waits for it.
+    pub fn replayed_op(self) -> Option<(u32, CallPhase)> {
+        let rest = self.0.checked_sub(Doing::FIRST_OP)?;
+        Some((rest / 2, if rest % 2 == 0 { CallPhase::Start } else { CallPhase::Wait }))
     }
 }
 
@@ -198,8 +208,9 @@ mod tests {
 
     #[test]
     fn ops_of_a_replay_read_back() {
-        for (index, waits) in [(0, false), (0, true), (7, true), (100_000, false)] {
-            assert_eq!(Doing::op(index, waits).replayed_op(), Some((index, waits)));
+        use CallPhase::{Start, Wait};
+        for (index, phase) in [(0, Start), (0, Wait), (7, Wait), (100_000, Start)] {
+            assert_eq!(Doing::op(index, phase).replayed_op(), Some((index, phase)));
         }
         assert_eq!(Doing::COMPUTING.replayed_op(), None);
     }

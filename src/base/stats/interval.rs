@@ -10,11 +10,18 @@ pub const MIN_FOR_INTERVAL: usize = 6;
 
 /// A closed interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Interval {
+pub struct Interval<T = f64> {
     /// Lower end.
-    pub low: f64,
+    pub low: T,
     /// Upper end.
-    pub high: f64,
+    pub high: T,
+}
+
+impl<T> Interval<T> {
+    /// Both ends through an ascending function.
+    pub fn map<U>(self, ascending: impl Fn(T) -> U) -> Interval<U> {
+        Interval { low: ascending(self.low), high: ascending(self.high) }
+    }
 }
 
 impl Interval {

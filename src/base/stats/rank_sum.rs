@@ -17,6 +17,24 @@ pub struct RankSums {
     tails: BTreeMap<(usize, usize), Vec<f64>>,
 }
 
+/// A value with its confidence bounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The most likely value.
+    pub middle: f64,
+    /// The lower bound; minus infinity where there is none.
+    pub low: f64,
+    /// The upper bound; infinity where there is none.
+    pub high: f64,
+}
+
+impl Estimate {
+    /// The value and both bounds through an ascending function.
+    pub fn map(self, ascending: impl Fn(f64) -> f64) -> Estimate {
+        Estimate { middle: ascending(self.middle), low: ascending(self.low), high: ascending(self.high) }
+    }
+}
+
 impl RankSums {
     /// The probability, if nothing differs, that the second group's values are as much larger as they are, or more so.
     pub fn p_larger(&mut self, first: &[f64], second: &[f64]) -> f64 {
@@ -34,18 +52,18 @@ impl RankSums {
         (1..=second).map(|member| member as f64 / (first + member) as f64).product()
     }
 
-    /// Estimate, lower and upper bound of the shift from the first group to the second; each bound has confidence `level`, and
-    /// is infinite with too few values.
-    pub fn shift(&mut self, first: &[f64], second: &[f64], level: f64) -> Option<(f64, f64, f64)> {
+    /// The shift from the first group to the second; each bound has confidence `level`, and is infinite with too few values.
+    pub fn shift(&mut self, first: &[f64], second: &[f64], level: f64) -> Option<Estimate> {
         let differences = sorted(second.iter().flat_map(|b| first.iter().map(move |a| b - a)));
         let middle = super::median(&differences)?;
         // D(c+1) and D(nm-c) for the largest c with P(U <= c) = P(U >= nm - c) <= 1 - level.
         let tail = self.tail(first.len(), second.len());
         let beyond = tail.iter().rev().take_while(|p| **p <= 1.0 - level).count();
-        Some(match beyond.checked_sub(1) {
-            Some(c) => (middle, differences[c], differences[differences.len() - 1 - c]),
-            None => (middle, f64::NEG_INFINITY, f64::INFINITY),
-        })
+        let (low, high) = match beyond.checked_sub(1) {
+            Some(c) => (differences[c], differences[differences.len() - 1 - c]),
+            None => (f64::NEG_INFINITY, f64::INFINITY),
+        };
+        Some(Estimate { middle, low, high })
     }
 
     fn tail(&mut self, first: usize, second: usize) -> &[f64] {
@@ -146,9 +164,10 @@ mod tests {
     fn the_shift_is_bounded_by_the_differences_of_pairs() {
         let mut ranks = RankSums::default();
         let (first, second) = ([1.0, 2.0, 4.0], [11.0, 12.5, 13.0]);
-        assert_eq!(ranks.shift(&first, &second, 0.95), Some((10.0, 7.0, 12.0)), "3 and 3 reach just 95 %");
-        let (middle, low, high) = ranks.shift(&first[..2], &second, 0.95).unwrap();
-        assert_eq!((middle, low, high), (10.75, f64::NEG_INFINITY, f64::INFINITY));
+        let expected = Estimate { middle: 10.0, low: 7.0, high: 12.0 };
+        assert_eq!(ranks.shift(&first, &second, 0.95), Some(expected), "3 and 3 reach just 95 %");
+        let unbounded = Estimate { middle: 10.75, low: f64::NEG_INFINITY, high: f64::INFINITY };
+        assert_eq!(ranks.shift(&first[..2], &second, 0.95), Some(unbounded));
         assert_eq!(ranks.shift(&[], &second, 0.95), None);
     }
 
@@ -165,7 +184,7 @@ mod tests {
         }
         assert!(ranks.p_larger(&group(1000, 0.0), &group(1000, 0.2)) < 1e-6);
         assert!(RankSums::attainable(1000, 1000) < 1e-300);
-        let (middle, low, high) = ranks.shift(&group(300, 0.0), &group(300, 0.1), 0.95).unwrap();
+        let Estimate { middle, low, high } = ranks.shift(&group(300, 0.0), &group(300, 0.1), 0.95).unwrap();
         assert!((middle - 0.1).abs() < 0.01 && low < 0.1 && high > 0.1 && high - low < 0.12, "{middle} {low} {high}");
     }
 }

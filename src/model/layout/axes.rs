@@ -119,6 +119,15 @@ pub struct Groups {
     pub groups: Vec<Vec<u32>>,
 }
 
+/// A rank's place in the groups of an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// Index of its group.
+    pub group: usize,
+    /// Its rank within the group.
+    pub rank_in_group: u32,
+}
+
 impl Groups {
     /// The whole world as one group.
     pub fn world(ranks: u32) -> Groups {
@@ -130,10 +139,11 @@ impl Groups {
         self.groups.first().map_or(0, |group| group.len() as u32)
     }
 
-    /// Index of the group that a world rank is in, and its rank within it.
-    pub fn place_of(&self, world_rank: u32) -> Option<(usize, u32)> {
-        self.groups.iter().enumerate().find_map(|(index, group)| {
-            group.iter().position(|rank| *rank == world_rank).map(|position| (index, position as u32))
+    /// Where a world rank is; `None` if it is in no group.
+    pub fn place_of(&self, world_rank: u32) -> Option<Membership> {
+        self.groups.iter().enumerate().find_map(|(group, members)| {
+            let position = members.iter().position(|rank| *rank == world_rank)?;
+            Some(Membership { group, rank_in_group: position as u32 })
         })
     }
 }

@@ -9,7 +9,7 @@ mod nodes;
 mod plan;
 mod regular;
 
-pub use axes::{Axis, Groups};
+pub use axes::{Axis, Groups, Membership};
 pub use degrees::{Degrees, either, nearest_divisors};
 pub use grid::DEFAULT_ORDER;
 pub use locality::Locality;

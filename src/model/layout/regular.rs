@@ -7,8 +7,13 @@
 use super::grid::Grid;
 use super::{Axis, Groups, Layout, Locality};
 
-/// An axis of a grid: its degree, and the distance of neighbours along it.
-type Shape = (u32, u32);
+/// An axis of a grid.
+#[derive(Clone, Copy)]
+struct GridAxis {
+    degree: u32,
+    /// The distance of neighbours along it, in ranks.
+    stride: u32,
+}
 
 impl Layout {
     /// Placement of the groups of an axis on nodes of this many ranks each, neighbours in world rank.
@@ -49,7 +54,7 @@ impl Layout {
 
     /// The axes along which the members of a group differ, the fastest first, without those of degree 1; `None` for groups that
     /// are no product of axes.
-    fn members(&self, axis: Axis) -> Option<Vec<Shape>> {
+    fn members(&self, axis: Axis) -> Option<Vec<GridAxis>> {
         let experts = if self.degrees.divides_experts() { Grid::Experts } else { Grid::Dense };
         let (grid, axes): (Grid, &[Axis]) = match axis {
             Axis::World => (Grid::Dense, &[Axis::Tp, Axis::Cp, Axis::Dp, Axis::Pp]),
@@ -67,20 +72,22 @@ impl Layout {
             Axis::Pair | Axis::Node | Axis::Nodes => return None,
         };
         let chosen = self.order().iter().filter(|axis| axes.contains(axis));
-        let shape =
-            chosen.map(|axis| (grid.degree(&self.degrees, *axis), grid.stride(&self.degrees, self.order(), *axis)));
-        Some(shape.filter(|(degree, _)| *degree > 1).collect())
+        let members = chosen.map(|axis| GridAxis {
+            degree: grid.degree(&self.degrees, *axis),
+            stride: grid.stride(&self.degrees, self.order(), *axis),
+        });
+        Some(members.filter(|member| member.degree > 1).collect())
     }
 }
 
 /// For nodes that contain whole blocks of every axis, or are contained in one.
-fn regular(members: &[Shape], world: u32, node: u32) -> Option<Locality> {
+fn regular(members: &[GridAxis], world: u32, node: u32) -> Option<Locality> {
     if !world.is_multiple_of(node) {
         return None;
     }
     let mut on_one_node = 1;
     let mut all = 1;
-    for (degree, stride) in members {
+    for GridAxis { degree, stride } in members {
         let block = stride.checked_mul(*degree)?;
         on_one_node *= if stride.is_multiple_of(node) {
             1
@@ -102,11 +109,12 @@ fn regular(members: &[Shape], world: u32, node: u32) -> Option<Locality> {
 }
 
 /// The distance of neighbours, if it is the same within an axis and from its end to the next one.
-fn common_stride(members: &[Shape]) -> u32 {
-    let follows = |pair: &[Shape]| u64::from(pair[1].1) == u64::from(pair[0].0) * u64::from(pair[0].1);
+fn common_stride(members: &[GridAxis]) -> u32 {
+    let follows =
+        |pair: &[GridAxis]| u64::from(pair[1].stride) == u64::from(pair[0].degree) * u64::from(pair[0].stride);
     match members.first() {
         None => 1,
-        Some((_, stride)) if members.windows(2).all(follows) => *stride,
+        Some(first) if members.windows(2).all(follows) => first.stride,
         Some(_) => 0,
     }
 }

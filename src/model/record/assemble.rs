@@ -49,6 +49,22 @@ pub(super) struct Assembly {
     end: Option<End>,
 }
 
+/// How the file of a record ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LastLine {
+    Whole,
+    /// In the middle of a line.
+    Torn,
+}
+
+/// Whether the run of a record still writes to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunState {
+    Running,
+    /// It has ended, in whatever way.
+    Over,
+}
+
 impl Assembly {
     /// Adds the next line. The error is the reason why it cannot follow, a sentence without full stop.
     pub(super) fn add(&mut self, line: Line) -> Result<(), String> {
@@ -132,8 +148,9 @@ impl Assembly {
     }
 
     /// The record, with a warning for each missing part. `None` without a header.
-    pub(super) fn finish(self, torn: bool, running: bool, seal: Seal) -> Option<Record> {
+    pub(super) fn finish(self, last_line: LastLine, run: RunState, seal: Seal) -> Option<Record> {
         let mut header = self.header?;
+        let running = run == RunState::Running;
         for resume in &self.resumes {
             let warnings = resume.warning().into_iter().chain(resume.warnings.iter().cloned());
             warnings
@@ -146,7 +163,7 @@ impl Assembly {
                 false => "the record was cut off: it has no end line".to_owned(),
             });
         }
-        if torn && !running {
+        if last_line == LastLine::Torn && !running {
             warnings.push("the last line was torn and is left out".to_owned());
         }
         if let Some((written, found)) = self.lost {
@@ -190,7 +207,7 @@ impl Assembly {
             devices,
             device_readings,
             end,
-            torn,
+            torn: last_line == LastLine::Torn,
             running,
             seal,
             warnings,

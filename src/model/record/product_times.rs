@@ -19,7 +19,7 @@ pub struct ProductTime {
     /// was wrong.
     pub seconds: Vec<Seconds>,
     /// Hull of the replicates' own 95 % intervals of the median; `None` where a replicate has fewer than 6 repetitions.
-    pub interval: Option<(Seconds, Seconds)>,
+    pub interval: Option<Interval<Seconds>>,
     /// Repetitions over all replicates.
     pub repetitions: u64,
     /// The most severe outcome of a replicate without a time.
@@ -63,7 +63,8 @@ impl Record {
         let intervals: Option<Vec<Interval>> = ascending.iter().map(|times| median_interval(times, 0.95)).collect();
         let hull = intervals.and_then(|intervals| {
             let low = intervals.iter().map(|interval| interval.low).reduce(f64::min)?;
-            Some((Seconds(low), Seconds(intervals.iter().map(|interval| interval.high).reduce(f64::max)?)))
+            let high = intervals.iter().map(|interval| interval.high).reduce(f64::max)?;
+            Some(Interval { low: Seconds(low), high: Seconds(high) })
         });
         let first = lines().next()?;
         Some(ProductTime {
@@ -124,7 +125,7 @@ mod tests {
         assert!((time.median().unwrap().0 - 0.011).abs() < 1e-12);
         // 2 x 1000 x 500 x 2000 = 2e9 operations in 11 ms.
         assert!((time.flops_per_second().unwrap() - 2e9 / 0.011).abs() < 1.0);
-        let (low, high) = time.interval.unwrap();
+        let Interval { low, high } = time.interval.unwrap();
         assert!((low.0 - 0.010).abs() < 1e-9 && (high.0 - 0.012).abs() < 1e-9);
     }
 

@@ -2,8 +2,8 @@
 
 use super::rank_facts::RankFacts;
 use super::secrets::{HIDDEN, is_secret};
-pub use super::variables::is_launcher_internal;
 use super::variables::is_recorded;
+pub use super::variables::{Variable, is_launcher_internal};
 use commgauge_base::digest;
 use commgauge_base::error::{Error, Result};
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 //!
 //! Consistency between lines is checked in `assemble`; nothing is computed from them here.
 
-use super::assemble::Assembly;
+use super::assemble::{Assembly, LastLine, RunState};
 use super::contents::Record;
 use super::line::{CaseLine, EndStatus};
 use super::seal::{Chain, Seal};
@@ -47,9 +47,12 @@ impl Record {
         let unreadable = |cause| path_error("read the record", path, &cause);
         let file = input_file::open(path).map_err(unreadable)?;
         // Checked before reading, so that an end line that is written meanwhile is seen.
-        let running = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+        let run = match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => RunState::Running,
+            _ => RunState::Over,
+        };
         let _ = file.unlock();
-        Record::from_reader(BufReader::new(file), &path.shown(), running)
+        Record::from_reader(BufReader::new(file), &path.shown(), run)
     }
 
     /// Reads the bytes of a record that is no longer written; `name` is used in messages.
@@ -57,7 +60,7 @@ impl Record {
     /// # Errors
     /// As [`Record::read`], except for disk errors.
     pub fn parse(bytes: &[u8], name: &str) -> Result<Record> {
-        Record::from_reader(bytes, name, false)
+        Record::from_reader(bytes, name, RunState::Over)
     }
 
     /// Builds a record from its lines, as [`Record::read`] does from a file.
@@ -70,7 +73,7 @@ impl Record {
             assembly.add(line).map_err(|problem| Error::usage(format!("line {}: {problem}", index + 1)))?;
         }
         assembly
-            .finish(false, false, Seal::Whole)
+            .finish(LastLine::Whole, RunState::Over, Seal::Whole)
             .ok_or_else(|| Error::usage("a record begins with a header; there are no lines"))
     }
 
@@ -84,21 +87,21 @@ impl Record {
         (self.cases.iter().filter(|case| !case.was_cut_short()).count() + self.products.len()) as u64
     }
 
-    fn from_reader(reader: impl BufRead, name: &str, running: bool) -> Result<Record> {
-        Record::read_lines(reader, name, running, &mut |_| {}).map(|(record, _)| record)
+    fn from_reader(reader: impl BufRead, name: &str, run: RunState) -> Result<Record> {
+        Record::read_lines(reader, name, run, &mut |_| {}).map(|(record, _)| record)
     }
 
     /// As [`Record::read`], but passes each line to a callback, and also returns the extent of the complete lines.
     pub(super) fn read_lines(
         mut reader: impl BufRead,
         name: &str,
-        running: bool,
+        run: RunState,
         each: &mut dyn FnMut(&Line),
     ) -> Result<(Record, CompleteLines)> {
         let unreadable = |cause| path_error("read the record", Path::new(name), &cause);
         let wrong = |text: String| Error::usage(format!("{name}{text}"));
         let (mut assembly, mut whole_part) = (Assembly::default(), CompleteLines::default());
-        let (mut text, mut number, mut torn) = (Vec::new(), 0u64, false);
+        let (mut text, mut number, mut last_line) = (Vec::new(), 0u64, LastLine::Whole);
         if reader.fill_buf().map_err(unreadable)?.first().is_some_and(|byte| *byte != b'{') {
             return Err(wrong(" is not a commgauge record: its first line is not a JSON object".to_owned()));
         }
@@ -122,16 +125,16 @@ impl Record {
                     each(&line);
                     assembly.add(line).map_err(|problem| wrong(format!(", line {number}: {problem}")))?;
                 }
-                Err(_) if !whole => torn = true,
+                Err(_) if !whole => last_line = LastLine::Torn,
                 Err(cause) => return Err(wrong(format!(", line {number}: {}", explain(&text, &cause)))),
             }
-            if !torn {
+            if last_line == LastLine::Whole {
                 whole_part.add(&text);
             }
         }
-        let record = assembly.finish(torn, running, whole_part.chain.seal()).ok_or_else(|| match running {
-            true => wrong(" has no complete line yet; the run that writes it has just begun".to_owned()),
-            false => wrong(" holds no complete line of a record".to_owned()),
+        let record = assembly.finish(last_line, run, whole_part.chain.seal()).ok_or_else(|| match run {
+            RunState::Running => wrong(" has no complete line yet; the run that writes it has just begun".to_owned()),
+            RunState::Over => wrong(" holds no complete line of a record".to_owned()),
         })?;
         Ok((record, whole_part))
     }
@@ -211,7 +214,7 @@ mod tests {
     const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
 
     fn read(text: &[u8]) -> Result<Record> {
-        Record::from_reader(text, "r.jsonl", false)
+        Record::from_reader(text, "r.jsonl", RunState::Over)
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! The file is not modified before [`Reopened::resume`], so that a launch that does not fit leaves it unchanged.
 
+use super::assemble::RunState;
 use super::calibration_line::PlanGrowth;
 use super::journal::Journal;
 use super::line::Plan;
@@ -46,7 +47,7 @@ pub fn reopen(path: &Path) -> Result<Reopened> {
         _ => {}
     };
     let name = path.shown().into_owned();
-    let (record, whole) = Record::read_lines(BufReader::new(&file), &name, false, &mut observe)?;
+    let (record, whole) = Record::read_lines(BufReader::new(&file), &name, RunState::Over, &mut observe)?;
     if let Some(problem) = record.seal.tampering() {
         return Err(Error::usage(format!("{name}: {problem}, so no run can continue it; start a new one")));
     }

@@ -1,5 +1,26 @@
 //! Which variables of the environment a record holds, by name.
 
+/// A variable of an environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name, without `=`.
+    pub name: String,
+    /// Its value, which may be secret.
+    pub value: String,
+}
+
+impl Variable {
+    /// A variable of this name and value.
+    pub fn new(name: impl Into<String>, value: impl Into<String>) -> Variable {
+        Variable { name: name.into(), value: value.into() }
+    }
+
+    /// As a shell sets it: `NAME=value`, not quoted.
+    pub fn assignment(&self) -> String {
+        format!("{}={}", self.name, self.value)
+    }
+}
+
 /// Prefixes of the environment variables that are recorded: those that control MPI, NCCL and the launcher. All others are
 /// left out, since an environment may contain secrets.
 const RECORDED_PREFIXES: [&str; 10] = [

@@ -1,7 +1,7 @@
 //! Makes the plan of a run: checked files and a number of ranks -> groups and cases.
 
 use super::case::{MOST_CASES, Use};
-use super::pairs::{cases_of, cases_of_a_round, inside_rounds, pair_rounds};
+use super::pairs::{PairsAtOnce, cases_of, cases_of_a_round, inside_rounds, pair_rounds};
 use super::step::{Step, layout_on, ranks_of};
 use super::{Case, Op, RankedStep, StepFacts, WorkPlan, products, sweep};
 use crate::config::{Between, LayoutTable, PairsTable, Place, Suite, Sweep};
@@ -260,14 +260,15 @@ impl Planner {
         };
         let inside = if pairs.inside_nodes { nodes.ranks_of().to_vec() } else { Vec::new() };
         let largest = inside.iter().map(Vec::len).max().unwrap_or(0);
-        let inside_cases = cases_of(largest, false);
+        let at_once = PairsAtOnce::of(pairs.one_at_a_time);
+        let inside_cases = cases_of(largest, PairsAtOnce::WholeRound);
         // Counted before anything is made.
-        let cases = cases_of(players.len(), pairs.one_at_a_time) + inside_cases + self.cases.len() as u64;
+        let cases = cases_of(players.len(), at_once) + inside_cases + self.cases.len() as u64;
         sweep::refuse(cases > MOST_CASES as u64, &pairs.place, || {
             let inside = if largest > 0 { format!(" and of the {largest} ranks of a node") } else { String::new() };
             format!("with all pairs of {}{inside} the run has {cases} cases, more than {MOST_CASES}", players.len())
         })?;
-        for (label, groups) in inside_rounds(&inside).into_iter().chain(pair_rounds(&players, pairs.one_at_a_time)) {
+        for (label, groups) in inside_rounds(&inside).into_iter().chain(pair_rounds(&players, at_once)) {
             self.groups.push(groups);
             self.labels.push(label.clone());
             let (latency, bandwidth) = (pairs.latency_bytes, pairs.bandwidth_bytes);

@@ -43,7 +43,8 @@ impl WorkPlan {
                 stride => format!("--rank-stride {stride} leaves one of {world_size} ranks; a pair needs two"),
             }));
         }
-        let cases = cases_of(players, request.one_at_a_time);
+        let at_once = PairsAtOnce::of(request.one_at_a_time);
+        let cases = cases_of(players, at_once);
         if cases > MOST_CASES as u64 {
             let or = if request.one_at_a_time { ", or leave out --one-at-a-time" } else { "" };
             return Err(Error::usage(format!(
@@ -52,7 +53,7 @@ impl WorkPlan {
         }
         let mut plan = WorkPlan::default();
         let alone: Vec<Vec<u32>> = (0..world_size).step_by(stride as usize).map(|rank| vec![rank]).collect();
-        for (label, groups) in pair_rounds(&alone, request.one_at_a_time) {
+        for (label, groups) in pair_rounds(&alone, at_once) {
             plan.groups.push(groups);
             let (latency, bandwidth) = (request.latency_bytes, request.bandwidth_bytes);
             plan.cases.extend(cases_of_a_round(plan.groups.len() - 1, &label, latency, bandwidth));
@@ -61,31 +62,51 @@ impl WorkPlan {
     }
 }
 
+/// Which pairs are measured at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PairsAtOnce {
+    /// As many as have no player in common.
+    WholeRound,
+    One,
+}
+
+impl PairsAtOnce {
+    /// As a suite or a flag says it.
+    pub(super) fn of(one_at_a_time: bool) -> PairsAtOnce {
+        if one_at_a_time { PairsAtOnce::One } else { PairsAtOnce::WholeRound }
+    }
+}
+
 /// Number of cases for all pairs of this many players.
-pub(super) fn cases_of(players: usize, one_at_a_time: bool) -> u64 {
+pub(super) fn cases_of(players: usize, at_once: PairsAtOnce) -> u64 {
     let count = players as u64;
-    let rounds = if one_at_a_time { count * count.saturating_sub(1) / 2 } else { count.saturating_sub(1) + count % 2 };
+    let rounds = match at_once {
+        PairsAtOnce::One => count * count.saturating_sub(1) / 2,
+        PairsAtOnce::WholeRound => count.saturating_sub(1) + count % 2,
+    };
     rounds.saturating_mul(CASES_OF_A_ROUND as u64)
 }
 
 /// The rounds that cover every pair of `players`, each with its label. In a pair the first rank of one player is
-/// paired with the first of the other, the second with the second, and so on as far as both have ranks. One pair of
-/// players after the other if requested.
-pub(super) fn pair_rounds(players: &[Vec<u32>], one_at_a_time: bool) -> Vec<(String, Groups)> {
+/// paired with the first of the other, the second with the second, and so on as far as both have ranks.
+pub(super) fn pair_rounds(players: &[Vec<u32>], at_once: PairsAtOnce) -> Vec<(String, Groups)> {
     let pairs = |[one, other]: &[usize; 2]| -> Vec<Vec<u32>> {
         players[*one].iter().zip(&players[*other]).map(|(a, b)| vec![*a, *b]).collect()
     };
     let mut found = Vec::new();
     for (number, round) in rounds(players.len()).iter().enumerate() {
-        if one_at_a_time {
-            for pair in round {
-                let groups = pairs(pair);
-                let label = groups.first().map_or_else(String::new, |pair| format!("{}-{}", pair[0], pair[1]));
-                found.push((label, Groups { axis: Axis::Pair, groups }));
+        match at_once {
+            PairsAtOnce::One => {
+                for pair in round {
+                    let groups = pairs(pair);
+                    let label = groups.first().map_or_else(String::new, |pair| format!("{}-{}", pair[0], pair[1]));
+                    found.push((label, Groups { axis: Axis::Pair, groups }));
+                }
             }
-        } else {
-            let groups = round.iter().flat_map(pairs).collect();
-            found.push((format!("round-{number}"), Groups { axis: Axis::Pair, groups }));
+            PairsAtOnce::WholeRound => {
+                let groups = round.iter().flat_map(pairs).collect();
+                found.push((format!("round-{number}"), Groups { axis: Axis::Pair, groups }));
+            }
         }
     }
     found

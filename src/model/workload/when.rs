@@ -2,6 +2,7 @@
 //!
 //! Counts and the replay of a step are both derived from this, so that they agree.
 
+use super::schedule::PassDirection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,16 @@ pub enum Pass {
     Backward,
     /// Gradients of the weights, where they are computed apart.
     WeightGradient,
+}
+
+impl Pass {
+    /// Which way its micro-batch goes: a repeated forward pass is a part of the backward one.
+    pub(super) fn direction(self) -> PassDirection {
+        match self {
+            Pass::Forward => PassDirection::Forward,
+            Pass::Recompute | Pass::Backward | Pass::WeightGradient => PassDirection::Backward,
+        }
+    }
 }
 
 /// The layers of a stage in which a call comes.
@@ -155,10 +166,24 @@ pub enum Overlap {
     SteadyState,
 }
 
+/// Whether the ranks wait for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Exposure {
+    /// They wait: nothing is computed meanwhile.
+    Exposed,
+    /// They compute while it is under way.
+    Hidden,
+}
+
 impl Overlap {
     /// True if the ranks wait for it.
     pub fn is_exposed(self) -> bool {
         self == Overlap::Exposed
+    }
+
+    /// Whether the ranks wait for it, or compute meanwhile.
+    pub fn exposure(self) -> Exposure {
+        if self.is_exposed() { Exposure::Exposed } else { Exposure::Hidden }
     }
 
     /// The computing that hides it, in words; `exposed` if none does.

@@ -70,13 +70,13 @@ impl<'a> Binding<'a> {
     pub fn view(&self, rank: u32) -> Result<View<'a>> {
         let axis = self.groups.axis;
         let missing = || Error::environment(format!("rank {rank} is in no group of axis {axis}"));
-        let (group, me) = self.groups.place_of(rank).ok_or_else(missing)?;
+        let place = self.groups.place_of(rank).ok_or_else(missing)?;
         Ok(View {
             collective: self.op.collective,
             placement: self.placement,
             geometry: self.geometry,
-            group: &self.groups.groups[group],
-            me,
+            group: &self.groups.groups[place.group],
+            me: place.rank_in_group,
             root: self.op.root,
         })
     }

@@ -16,7 +16,7 @@ pub(super) fn place<'a>(binding: &ReplayBinding<'a>, rank: u32) -> impl Fn(usize
         .plan
         .groups
         .iter()
-        .map(|groups| groups.place_of(rank).map(|(group, me)| (groups.groups[group].as_slice(), me)))
+        .map(|groups| groups.place_of(rank).map(|place| (groups.groups[place.group].as_slice(), place.rank_in_group)))
         .collect();
     move |groups| places.get(groups).copied().flatten()
 }

@@ -14,8 +14,21 @@ const NOT_SET: &str = "not set";
 /// Placeholder for values whose texts were not gathered.
 const OTHERS: &str = "(other values)";
 
-/// Values with their ranks, in the order of the first rank.
-type RanksByValue = Vec<(String, Vec<u32>)>;
+/// The ranks with one value of a fact or a line.
+struct RanksOfValue {
+    value: String,
+    ranks: Vec<u32>,
+}
+
+/// The ranks with one hash of a fact, in ascending order.
+pub(super) struct RanksOfHash {
+    /// 0 where they have no text.
+    pub hash: u64,
+    pub ranks: Vec<u32>,
+}
+
+/// In the order of the first rank.
+type RanksByValue = Vec<RanksOfValue>;
 /// The lines of a list, by name; none if its text was not gathered.
 type Lines<'a> = Option<BTreeMap<&'a str, &'a str>>;
 /// A text by fact and hash.
@@ -23,8 +36,8 @@ pub(super) type Texts = HashMap<(Fact, u64), String>;
 
 /// Ranks grouped by the value of a fact, in the order of their first rank. Ranks without a value are left out, except
 /// for the environment, where a missing value means an empty one.
-pub(super) fn ranks_by_hash(all: &[Compact], fact: Fact) -> Vec<(u64, Vec<u32>)> {
-    let mut groups: Vec<(u64, Vec<u32>)> = Vec::new();
+pub(super) fn ranks_by_hash(all: &[Compact], fact: Fact) -> Vec<RanksOfHash> {
+    let mut groups: Vec<RanksOfHash> = Vec::new();
     let mut known: HashMap<u64, usize> = HashMap::new();
     for (rank, profile) in (0u32..).zip(all) {
         let hash = profile.hash(fact);
@@ -32,10 +45,10 @@ pub(super) fn ranks_by_hash(all: &[Compact], fact: Fact) -> Vec<(u64, Vec<u32>)>
             continue;
         }
         let group = *known.entry(hash).or_insert_with(|| {
-            groups.push((hash, Vec::new()));
+            groups.push(RanksOfHash { hash, ranks: Vec::new() });
             groups.len() - 1
         });
-        groups[group].1.push(rank);
+        groups[group].ranks.push(rank);
     }
     groups
 }
@@ -61,7 +74,7 @@ pub(super) fn compare(all: &[Compact], texts: &Texts, allows_mixed: bool) -> Com
         let groups = ranks_by_hash(all, fact);
         match (fact, &groups[..]) {
             (Fact::DeviceUuid, _) | (_, []) => {}
-            (_, [(hash, _)]) => {
+            (_, [RanksOfHash { hash, .. }]) => {
                 let text = texts.get(&(fact, *hash)).map_or("", String::as_str);
                 let value = match fact.is_list() {
                     true if text.is_empty() => "no variable that matters is set".to_owned(),
@@ -78,7 +91,7 @@ pub(super) fn compare(all: &[Compact], texts: &Texts, allows_mixed: bool) -> Com
             }
             (_, groups) => {
                 let mut values = RanksByValue::new();
-                for (hash, ranks) in groups {
+                for RanksOfHash { hash, ranks } in groups {
                     merge(&mut values, texts.get(&(fact, *hash)).map_or(OTHERS, String::as_str), ranks);
                 }
                 compared.add(fact, "", values, allows_mixed);
@@ -96,7 +109,7 @@ impl Compared {
             other => other,
         };
         let each: Vec<String> =
-            values.iter().map(|(value, ranks)| format!("{} on {}", shortened(value), named(ranks))).collect();
+            values.iter().map(|of| format!("{} on {}", shortened(&of.value), named(&of.ranks))).collect();
         let each = each.join("; ");
         let what = match fact {
             Fact::Program | Fact::Suite => format!("run the same {}", fact.name()),
@@ -113,7 +126,7 @@ impl Compared {
                 self.refusals.push(format!("the ranks do not {what}: {each}"));
             }
         }
-        let value = |(value, ranks): (String, Vec<u32>)| Value {
+        let value = |RanksOfValue { value, ranks }| Value {
             value,
             ranks: rank_list::shortened(&ranks),
             rank_count: ranks.len() as u32,
@@ -125,10 +138,10 @@ impl Compared {
 }
 
 /// The lines of lists that differ: name, then each value with its ranks.
-fn by_line(fact: Fact, groups: &[(u64, Vec<u32>)], texts: &Texts) -> Vec<(String, RanksByValue)> {
+fn by_line(fact: Fact, groups: &[RanksOfHash], texts: &Texts) -> Vec<(String, RanksByValue)> {
     let lists: Vec<(Lines, &[u32])> = groups
         .iter()
-        .map(|(hash, ranks)| {
+        .map(|RanksOfHash { hash, ranks }| {
             let text = if *hash == 0 { Some("") } else { texts.get(&(fact, *hash)).map(String::as_str) };
             (text.map(lines), ranks.as_slice())
         })
@@ -142,7 +155,7 @@ fn by_line(fact: Fact, groups: &[(u64, Vec<u32>)], texts: &Texts) -> Vec<(String
             let value = list.as_ref().map_or(OTHERS, |list| list.get(name).copied().unwrap_or(NOT_SET));
             merge(&mut values, value, ranks);
         }
-        if values.iter().filter(|(value, _)| value != OTHERS).count() > 1 {
+        if values.iter().filter(|of| of.value != OTHERS).count() > 1 {
             differing.push((name.to_owned(), values));
         }
     }
@@ -150,12 +163,12 @@ fn by_line(fact: Fact, groups: &[(u64, Vec<u32>)], texts: &Texts) -> Vec<(String
 }
 
 fn merge(values: &mut RanksByValue, value: &str, ranks: &[u32]) {
-    match values.iter_mut().find(|known| known.0 == value) {
-        Some((_, known)) => {
-            known.extend_from_slice(ranks);
-            known.sort_unstable();
+    match values.iter_mut().find(|known| known.value == value) {
+        Some(known) => {
+            known.ranks.extend_from_slice(ranks);
+            known.ranks.sort_unstable();
         }
-        None => values.push((value.to_owned(), ranks.to_vec())),
+        None => values.push(RanksOfValue { value: value.to_owned(), ranks: ranks.to_vec() }),
     }
 }
 

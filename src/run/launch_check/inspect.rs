@@ -1,8 +1,9 @@
 //! The launch check itself: gathers hashes of all ranks and the texts of a few on rank 0, and builds the report.
 
 use super::cores::{self, RankCores};
-use super::differences::{MAX_VALUES, Texts, compare, ranks_by_hash};
+use super::differences::{MAX_VALUES, RanksOfHash, Texts, compare, ranks_by_hash};
 use super::fact::Fact;
+use super::launcher_env::NumberVariable;
 use super::limits::{self, HostLimits};
 use super::place::RankHosts;
 use super::rank_profile::{Compact, RankProfile};
@@ -36,7 +37,7 @@ pub fn inspect(
     let all: Vec<Compact> = read_all(&world.gather(&json(&compact)?)?)?;
     let texts = texts(world, profile, &all)?;
     Ok((world.process() == 0).then(|| {
-        let name_of = |list: &[(&'static str, u32)]| list.first().map(|variable| variable.0);
+        let name_of = |list: &[NumberVariable]| list.first().map(|variable| variable.name);
         let names = VariableNames {
             ranks: name_of(&profile.launcher_env.ranks),
             here: name_of(&profile.launcher_env.ranks_here),
@@ -53,8 +54,8 @@ fn texts(world: &dyn World, profile: &RankProfile, all: &[Compact]) -> Result<Te
     let wanted: Vec<(u32, Fact)> = Fact::ALL
         .iter()
         .flat_map(|fact| {
-            let groups = ranks_by_hash(all, *fact).into_iter().filter(|(hash, _)| *hash != 0);
-            groups.take(MAX_VALUES).map(|(_, ranks)| (ranks[0], *fact)).collect::<Vec<_>>()
+            let groups = ranks_by_hash(all, *fact).into_iter().filter(|group| group.hash != 0);
+            groups.take(MAX_VALUES).map(|group| (group.ranks[0], *fact)).collect::<Vec<_>>()
         })
         .collect();
     let mut request = json(&wanted)?;
@@ -103,11 +104,11 @@ fn report(
         );
     }
     warnings.extend(compared.warnings);
-    let limits: Vec<HostLimits> = hosts.iter().map(|(host, ranks)| lowest(host, ranks, all)).collect();
+    let limits: Vec<HostLimits> = hosts.iter().map(|on| lowest(on.host, &on.ranks, all)).collect();
     warnings.extend(limits::warnings(&limits, all.len() as u32));
     let mut rows = Vec::new();
     let (mut unreliable, mut unbound) = (Vec::new(), Vec::new());
-    for ((host, ranks), limits) in hosts.iter().zip(&limits) {
+    for (RanksOfHost { host, ranks }, limits) in hosts.iter().zip(&limits) {
         let cores = cores_of(ranks, all);
         let binding = cores::binding(host, &cores);
         let lists: Vec<&str> = cores.iter().map(|one| one.list).collect();
@@ -121,8 +122,8 @@ fn report(
             memory_lock_bytes: limits.memory_lock_bytes,
             open_files: limits.open_files,
         });
-        unreliable.extend(binding.warning.map(|warning| (*host, warning)));
-        unbound.extend(binding.note.map(|note| (*host, note)));
+        unreliable.extend(binding.warning.map(|text| Remark { host, text }));
+        unbound.extend(binding.note.map(|text| Remark { host, text }));
     }
     warnings.extend(merge_similar(&unreliable));
     let mut notes = compared.notes;
@@ -141,16 +142,27 @@ fn report(
     }
 }
 
+struct RanksOfHost<'a> {
+    host: &'a str,
+    ranks: Vec<u32>,
+}
+
+/// A sentence about a host.
+struct Remark<'a> {
+    host: &'a str,
+    text: String,
+}
+
 /// The ranks of each host, in the order of the first rank.
-fn by_host(rank_hosts: &RankHosts) -> Vec<(&str, Vec<u32>)> {
-    let mut hosts: Vec<(&str, Vec<u32>)> = Vec::new();
+fn by_host(rank_hosts: &RankHosts) -> Vec<RanksOfHost<'_>> {
+    let mut hosts: Vec<RanksOfHost> = Vec::new();
     let mut known: HashMap<&str, usize> = HashMap::new();
     for (rank, host) in (0u32..).zip(&rank_hosts.hosts) {
         let at = *known.entry(host).or_insert_with(|| {
-            hosts.push((host, Vec::new()));
+            hosts.push(RanksOfHost { host, ranks: Vec::new() });
             hosts.len() - 1
         });
-        hosts[at].1.push(rank);
+        hosts[at].ranks.push(rank);
     }
     hosts
 }
@@ -180,15 +192,15 @@ fn cores_of<'a>(ranks: &[u32], all: &'a [Compact]) -> Vec<RankCores<'a>> {
 }
 
 /// A problem that many hosts share is reported for the first three of them.
-fn merge_similar(warnings: &[(&str, String)]) -> Vec<String> {
+fn merge_similar(remarks: &[Remark]) -> Vec<String> {
     let mut kinds: BTreeMap<String, Vec<&String>> = BTreeMap::new();
-    for (host, warning) in warnings {
-        let kind = warning.replace(host, "").chars().filter(|c| !c.is_ascii_digit()).collect();
-        kinds.entry(kind).or_default().push(warning);
+    for Remark { host, text } in remarks {
+        let kind = text.replace(host, "").chars().filter(|c| !c.is_ascii_digit()).collect();
+        kinds.entry(kind).or_default().push(text);
     }
-    let limited = |warnings: Vec<&String>| {
-        let more = warnings.len().saturating_sub(3);
-        let mut first: Vec<String> = warnings.into_iter().take(3).cloned().collect();
+    let limited = |texts: Vec<&String>| {
+        let more = texts.len().saturating_sub(3);
+        let mut first: Vec<String> = texts.into_iter().take(3).cloned().collect();
         if let (Some(last), true) = (first.last_mut(), more > 0) {
             *last += &format!("; and so on {more} hosts more");
         }
@@ -220,7 +232,7 @@ fn launcher_contradictions(all: &[Compact], names: VariableNames) -> Vec<String>
     refusals
 }
 
-fn host_contradictions(all: &[Compact], hosts: &[(&str, Vec<u32>)], names: VariableNames) -> Vec<String> {
+fn host_contradictions(all: &[Compact], hosts: &[RanksOfHost], names: VariableNames) -> Vec<String> {
     let name = names.here.map_or_else(String::new, |name| format!(" ({name})"));
     let mut warnings = Vec::new();
     if let Some(reported) =
@@ -230,7 +242,7 @@ fn host_contradictions(all: &[Compact], hosts: &[(&str, Vec<u32>)], names: Varia
     }
     let differing: Vec<(&str, usize, u32)> = hosts
         .iter()
-        .filter_map(|(host, ranks)| {
+        .filter_map(|RanksOfHost { host, ranks }| {
             let reported =
                 of(ranks, all).find_map(|profile| profile.5.0.filter(|reported| *reported as usize != ranks.len()))?;
             Some((*host, ranks.len(), reported))
@@ -249,9 +261,9 @@ fn host_contradictions(all: &[Compact], hosts: &[(&str, Vec<u32>)], names: Varia
 
 /// Devices that are used by several ranks; with a fix if that is not allowed.
 fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String], allowed: bool) -> Vec<String> {
-    let several = ranks_by_hash(all, Fact::DeviceUuid).into_iter().filter(|(_, ranks)| ranks.len() > 1);
+    let several = ranks_by_hash(all, Fact::DeviceUuid).into_iter().filter(|group| group.ranks.len() > 1);
     let mut shared: Vec<String> = several
-        .map(|(hash, ranks)| {
+        .map(|RanksOfHash { hash, ranks }| {
             let uuid = texts.get(&(Fact::DeviceUuid, hash)).map_or("the same", String::as_str);
             let host = hosts.get(ranks[0] as usize).map_or("", String::as_str);
             format!("{} of host {host} are on one device ({uuid})", named(&ranks))

@@ -5,22 +5,32 @@
 
 use commgauge_base::error::{Error, Result};
 
-/// Numbers found in the environment, each with the name of its variable.
+/// A number found in the environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberVariable {
+    /// The name of its variable.
+    pub name: &'static str,
+    /// The number.
+    pub number: u32,
+}
+
+/// Numbers found in the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LauncherEnv {
     /// Ranks of the launch.
-    pub ranks: Vec<(&'static str, u32)>,
+    pub ranks: Vec<NumberVariable>,
     /// Ranks on this host.
-    pub ranks_here: Vec<(&'static str, u32)>,
+    pub ranks_here: Vec<NumberVariable>,
     /// Hosts of the launch.
-    pub hosts: Vec<(&'static str, u32)>,
+    pub hosts: Vec<NumberVariable>,
     /// This rank.
-    pub rank: Vec<(&'static str, u32)>,
+    pub rank: Vec<NumberVariable>,
 }
 
 /// Reads the variables of all known launchers.
 pub fn launcher_env(environment: &dyn Fn(&str) -> Option<String>) -> LauncherEnv {
-    let number = |name: &'static str| Some((name, environment(name)?.trim().parse::<u32>().ok()?));
+    let number =
+        |name: &'static str| Some(NumberVariable { name, number: environment(name)?.trim().parse::<u32>().ok()? });
     let all = |names: &[&'static str]| names.iter().filter_map(|name| number(name)).collect::<Vec<_>>();
     let mut found = LauncherEnv {
         ranks: all(&["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "PALS_SIZE"]),
@@ -32,8 +42,8 @@ pub fn launcher_env(environment: &dyn Fn(&str) -> Option<String>) -> LauncherEnv
     // srun.
     if found.ranks.is_empty() && found.ranks_here.is_empty() {
         found.ranks = all(&["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"]).into_iter().take(1).collect();
-        found.ranks_here =
-            slurm_ranks_here(environment).map(|n| ("SLURM_STEP_TASKS_PER_NODE", n)).into_iter().collect();
+        let here = |number: u32| NumberVariable { name: "SLURM_STEP_TASKS_PER_NODE", number };
+        found.ranks_here = slurm_ranks_here(environment).map(here).into_iter().collect();
         found.hosts = all(&["SLURM_STEP_NUM_NODES"]);
         if found.rank.is_empty() {
             found.rank = all(&["SLURM_PROCID"]);
@@ -81,25 +91,26 @@ pub fn ensure_joined(environment: &dyn Fn(&str) -> Option<String>) -> Result<()>
 
 impl LauncherEnv {
     /// The variable that contradicts a count of ranks: none if any variable agrees, or if none is set.
-    pub fn contradiction(&self, ranks: u32) -> Option<(&'static str, u32)> {
+    pub fn contradiction(&self, ranks: u32) -> Option<NumberVariable> {
         contradiction(&self.ranks, ranks)
     }
 
     /// The variable that contradicts this rank's number.
-    pub(super) fn wrong_rank(&self, rank: u32) -> Option<(&'static str, u32)> {
+    pub(super) fn wrong_rank(&self, rank: u32) -> Option<NumberVariable> {
         contradiction(&self.rank, rank)
     }
 
     /// The numbers of ranks with their variables, for display; empty where none is set.
     pub(super) fn describe_ranks(&self) -> String {
-        let numbers: Vec<String> = self.ranks.iter().map(|(name, ranks)| format!("{ranks} ({name})")).collect();
+        let shown = |NumberVariable { name, number }: &NumberVariable| format!("{number} ({name})");
+        let numbers: Vec<String> = self.ranks.iter().map(shown).collect();
         numbers.join(", ")
     }
 }
 
 /// A variable inherited from an outer launcher may be wrong as long as another one is right.
-fn contradiction(variables: &[(&'static str, u32)], known: u32) -> Option<(&'static str, u32)> {
-    if variables.iter().any(|(_, number)| *number == known) { None } else { variables.first().copied() }
+fn contradiction(variables: &[NumberVariable], known: u32) -> Option<NumberVariable> {
+    if variables.iter().any(|variable| variable.number == known) { None } else { variables.first().copied() }
 }
 
 #[cfg(test)]
@@ -124,6 +135,7 @@ mod tests {
             (&[("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_NTASKS", "16")], 8, None),
             (&[("SLURM_NTASKS", "8")], 1, Some(("SLURM_NTASKS", 8))),
         ] {
+            let expected = expected.map(|(name, number)| NumberVariable { name, number });
             assert_eq!(of(pairs).contradiction(ranks), expected, "{pairs:?}");
         }
     }

@@ -18,7 +18,7 @@ mod variables;
 
 pub use fact::Fact;
 pub use inspect::{Allowances, inspect};
-pub use launcher_env::{LauncherEnv, ensure_joined, launcher_env};
+pub use launcher_env::{LauncherEnv, NumberVariable, ensure_joined, launcher_env};
 pub use place::{RankHosts, RankLocation, locate_ranks};
 pub use rank_profile::RankProfile;
 pub use report::{Difference, HostRow, LAUNCH_FORMAT, LAUNCH_VERSION, LaunchReport, Shared, Value};

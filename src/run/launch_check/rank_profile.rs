@@ -5,6 +5,7 @@ use super::launcher_env::{LauncherEnv, launcher_env};
 use super::place::short_hash;
 use super::variables;
 use commgauge_model::record::line::RankFacts;
+use commgauge_model::record::provenance::Variable;
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -49,7 +50,7 @@ impl RankProfile {
     /// Profile of this process, as the operating system describes it.
     pub fn of_this_process(facts: &RankFacts) -> RankProfile {
         let environment = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
+            .filter_map(|(name, value)| Some(Variable::new(name.into_string().ok()?, value.to_string_lossy())));
         let cores = if facts.cores.len() <= MAX_CORES_BYTES { facts.cores.clone() } else { String::new() };
         let mut profile = RankProfile {
             launcher_env: launcher_env(&|name| std::env::var(name).ok()),
@@ -114,12 +115,12 @@ impl RankProfile {
             (self.memory_lock_bytes, self.open_files),
             self.has_rdma,
             (
-                self.launcher_env.contradiction(ranks).map(|variable| variable.1),
-                self.launcher_env.wrong_rank(rank).map(|variable| variable.1),
+                self.launcher_env.contradiction(ranks).map(|variable| variable.number),
+                self.launcher_env.wrong_rank(rank).map(|variable| variable.number),
             ),
             (
-                self.launcher_env.ranks_here.first().map(|variable| variable.1),
-                self.launcher_env.hosts.first().map(|variable| variable.1),
+                self.launcher_env.ranks_here.first().map(|variable| variable.number),
+                self.launcher_env.hosts.first().map(|variable| variable.number),
             ),
         )
     }

@@ -1,7 +1,7 @@
 //! Selects the environment variables that must be equal on all ranks, without those that a launcher sets per process.
 
 use super::severity::Severity;
-use commgauge_model::record::provenance;
+use commgauge_model::record::provenance::{self, Variable};
 
 /// Prefixes of variables that affect the measurements.
 const RELEVANT: [&str; 24] = [
@@ -78,10 +78,10 @@ const HOST_SPECIFIC: [&str; 17] = [
 ];
 
 /// The lines `NAME=value` of the relevant variables, sorted by name.
-pub(super) fn relevant(environment: impl Iterator<Item = (String, String)>) -> String {
+pub(super) fn relevant(environment: impl Iterator<Item = Variable>) -> String {
     let mut lines: Vec<String> = environment
-        .filter(|(name, _)| is_relevant(name))
-        .map(|(name, value)| format!("{name}={}", value.replace('\n', "\\n")))
+        .filter(|variable| is_relevant(&variable.name))
+        .map(|Variable { name, value }| format!("{name}={}", value.replace('\n', "\\n")))
         .collect();
     lines.sort_unstable();
     lines.join("\n")
@@ -131,7 +131,7 @@ mod tests {
         for (name, expected) in all {
             assert_eq!(is_relevant(name), expected, "{name}");
         }
-        let text = relevant(all.into_iter().map(|(name, _)| (name.to_owned(), "a\nb".to_owned())));
+        let text = relevant(all.into_iter().map(|(name, _)| Variable::new(name, "a\nb")));
         assert_eq!(text.lines().next(), Some("CUDA_VISIBLE_DEVICES=a\\nb"));
         assert_eq!(text.lines().count(), 6);
     }

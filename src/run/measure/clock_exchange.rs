@@ -36,6 +36,14 @@ struct Comparison {
     bound: u64,
 }
 
+/// What a new comparison does to the one from which a clock's model starts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Anchor {
+    Replaced,
+    /// Replaced, unless the new one is less precise and consistent with it.
+    KeptIfBetter,
+}
+
 /// This process's model of the common clock, and its accuracy.
 pub struct CommonClock<'a> {
     now: &'a dyn Fn() -> u64,
@@ -54,10 +62,10 @@ impl<'a> CommonClock<'a> {
         let mut clock =
             CommonClock { now, model: ClockModel::identity(), first: itself, latest: itself, residual_nanoseconds: 0 };
         if world.processes() > 1 {
-            clock.first = clock.compare_along_tree(world, EXCHANGES_FIRST, true)?;
+            clock.first = clock.compare_along_tree(world, EXCHANGES_FIRST, Anchor::Replaced)?;
             world.barrier()?;
             std::thread::sleep(FIRST_BASELINE);
-            clock.compare_along_tree(world, EXCHANGES_FIRST, true)?;
+            clock.compare_along_tree(world, EXCHANGES_FIRST, Anchor::Replaced)?;
             clock.resynchronise(world)?;
         }
         Ok(clock)
@@ -67,7 +75,7 @@ impl<'a> CommonClock<'a> {
     /// the start. Called by all processes, before a case and at the end; fast.
     pub fn resynchronise(&mut self, world: &dyn World) -> Result<()> {
         if world.processes() > 1 {
-            self.compare_along_tree(world, EXCHANGES_LATER, false)?;
+            self.compare_along_tree(world, EXCHANGES_LATER, Anchor::KeptIfBetter)?;
         }
         Ok(())
     }
@@ -107,7 +115,7 @@ impl<'a> CommonClock<'a> {
     }
 
     /// Round k connects processes 2^k .. 2^(k+1) to the lower ones, which already answer in common time.
-    fn compare_along_tree(&mut self, world: &dyn World, exchanges: u32, thorough: bool) -> Result<Comparison> {
+    fn compare_along_tree(&mut self, world: &dyn World, exchanges: u32, anchor: Anchor) -> Result<Comparison> {
         let (process, processes) = (world.process(), world.processes());
         let mut found = self.latest;
         let mut ready = 1;
@@ -118,7 +126,7 @@ impl<'a> CommonClock<'a> {
                 }
             } else if process < ready.saturating_mul(2) {
                 found = self.exchange(world, process - ready, exchanges)?;
-                self.update_model(found, thorough);
+                self.update_model(found, anchor);
             }
             ready = ready.saturating_mul(2);
         }
@@ -152,12 +160,11 @@ impl<'a> CommonClock<'a> {
         Ok(best)
     }
 
-    /// A new comparison replaces the anchor, unless it is less precise and consistent with it.
-    fn update_model(&mut self, new: Comparison, thorough: bool) {
+    fn update_model(&mut self, new: Comparison, anchor: Anchor) {
         let is_first = self.latest.bound == 0;
         self.residual_nanoseconds = if is_first { 0 } else { self.model.to_common(new.local).abs_diff(new.common) };
         let contradicts = self.residual_nanoseconds > new.bound;
-        if !(thorough || contradicts || new.bound <= self.latest.bound) {
+        if !(anchor == Anchor::Replaced || contradicts || new.bound <= self.latest.bound) {
             return;
         }
         self.latest = new;

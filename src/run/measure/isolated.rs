@@ -31,6 +31,15 @@ impl Lead {
     }
 }
 
+/// The start of an iteration.
+#[derive(Clone, Copy)]
+struct Start {
+    /// On the common clock.
+    nanoseconds: u64,
+    /// Whether this process was late for it.
+    missed: bool,
+}
+
 /// Runs a batch of iterations. Called by all processes with the same number.
 ///
 /// # Errors
@@ -45,7 +54,7 @@ pub fn isolated_batch(
     let iterations = iterations as usize;
     let delay = own_delay(context)?;
     let rank = context.local_ranks.start as i32;
-    let mut starts = vec![(0u64, false); iterations];
+    let mut starts = vec![Start { nanoseconds: 0, missed: false }; iterations];
     let mut missed = [Located { value: VALID, rank }];
     let all_idle = (0..context.local_ranks.len()).all(|rank| call.is_idle_rank(rank));
     call.reserve_marks(2 * iterations);
@@ -72,7 +81,7 @@ pub fn isolated_batch(
         call.complete(context.completion_deadline)?;
         // Idle ranks are not waited for.
         let in_time = (in_time && !call.started_late()) || all_idle;
-        *start = (agreed, !in_time);
+        *start = Start { nanoseconds: agreed, missed: !in_time };
         missed[0] = Located { value: if in_time { VALID } else { MISSED_START }, rank };
     }
     batch.read(call, 2);
@@ -100,21 +109,21 @@ fn own_delay(context: &MeasureContext) -> Result<u64> {
 /// Latest end, last and first arrival of every iteration, relative to its start on the common clock (a float can
 /// represent the nanoseconds of an iteration, but not those of a year): first over the local ranks, then over the
 /// processes in one reduction.
-fn reduce(context: &MeasureContext, starts: &[(u64, bool)], batch: &mut Batch) -> Result<()> {
+fn reduce(context: &MeasureContext, starts: &[Start], batch: &mut Batch) -> Result<()> {
     let first_rank = context.local_ranks.start;
     let iterations = starts.len();
     let mut located = std::mem::take(&mut batch.located);
     located.clear();
     located.resize(4 * iterations + 1, Located { value: VALID, rank: first_rank as i32 });
     located[4 * iterations].value = batch.clock_error_nanoseconds as f64;
-    for (index, (start, missed)) in starts.iter().enumerate() {
-        let since = |local: &u64| (i128::from(context.clock.to_common(*local)) - i128::from(*start)) as f64;
+    for (index, start) in starts.iter().enumerate() {
+        let since = |local: &u64| (i128::from(context.clock.to_common(*local)) - i128::from(start.nanoseconds)) as f64;
         let (arrivals, ends) = batch.begin_and_end(index);
         located[index] = largest(first_rank, batch.active_values(ends.iter().map(since)));
         located[iterations + index] = largest(first_rank, batch.active_values(arrivals.iter().map(since)));
         let earliness = arrivals.iter().map(|arrival| -since(arrival));
         located[2 * iterations + index] = largest(first_rank, batch.active_values(earliness));
-        located[3 * iterations + index].value = match missed {
+        located[3 * iterations + index].value = match start.missed {
             true => MISSED_START,
             false => {
                 let took = arrivals.iter().zip(ends).map(|(arrival, end)| end.saturating_sub(*arrival) as f64);

@@ -1,7 +1,7 @@
 //! Measures a whole step repeatedly: checked, warmed up, then timed from a common start, with the time that ranks
 //! waited for each axis.
 
-use crate::backend::{Mismatch, RankTimes, Replayer};
+use crate::backend::{AxisTimes, Mismatch, RankTimes, Replayer};
 use crate::world::{Located, World};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{median, sorted};
@@ -10,6 +10,7 @@ use commgauge_model::layout::Axis;
 use commgauge_model::record::line::Outcome;
 use commgauge_model::record::replay_line::{ReplayAxis, ReplayLine};
 use commgauge_model::workload::replay::{ReplayOptions, ReplayPlan};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,8 +26,15 @@ pub struct ReplayContext<'a> {
     pub interrupted: &'a AtomicBool,
 }
 
-/// Traffic of the busiest rank of a stage on an axis: stage, axis, calls, payload and wire bytes.
-type Moved = (u32, Axis, u64, u64, u64);
+/// Traffic of the busiest rank of a stage on an axis.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Moved {
+    stage: u32,
+    axis: Axis,
+    calls: u64,
+    payload_bytes: u64,
+    wire_bytes: u64,
+}
 
 /// Replays a bound step. Data gathered from the ranks (medians of each, bytes) is on process 0 only.
 ///
@@ -71,9 +79,11 @@ pub fn measure_replay(
     line.computing_nanoseconds_median = of_slowest(&|times| times.computing_nanoseconds);
     line.axes = (0..plan.groups.len())
         .map(|index| {
-            let waiting = of_slowest(&|times| times.axes[index].waiting_nanoseconds);
-            let under_way = of_slowest(&|times| times.axes[index].under_way_nanoseconds);
-            axis_line(plan, plan.groups[index].axis, &moved, (waiting, under_way))
+            let medians = AxisTimes {
+                waiting_nanoseconds: of_slowest(&|times| times.axes[index].waiting_nanoseconds),
+                under_way_nanoseconds: of_slowest(&|times| times.axes[index].under_way_nanoseconds),
+            };
+            axis_line(plan, plan.groups[index].axis, &moved, medians)
         })
         .collect();
     let hidden = line.axes.iter().filter(|axis| axis.axis != Axis::Pp);
@@ -183,7 +193,8 @@ fn gather_moved(context: &ReplayContext, replayer: &dyn Replayer, plan: &ReplayP
     for (local, rank) in context.local_ranks.clone().enumerate() {
         let stage = plan.stage_of_rank.get(rank as usize).copied().unwrap_or(0);
         for bytes in replayer.moved(local)? {
-            merge_maximum(&mut mine, (stage, bytes.axis, bytes.calls, bytes.payload.0, bytes.wire.0));
+            let (axis, calls, payload_bytes, wire_bytes) = (bytes.axis, bytes.calls, bytes.payload.0, bytes.wire.0);
+            merge_maximum(&mut mine, Moved { stage, axis, calls, payload_bytes, wire_bytes });
         }
     }
     let mut all = Vec::new();
@@ -194,8 +205,12 @@ fn gather_moved(context: &ReplayContext, replayer: &dyn Replayer, plan: &ReplayP
 }
 
 fn merge_maximum(all: &mut Vec<Moved>, new: Moved) {
-    match all.iter_mut().find(|known| (known.0, known.1) == (new.0, new.1)) {
-        Some(known) => *known = (known.0, known.1, known.2.max(new.2), known.3.max(new.3), known.4.max(new.4)),
+    match all.iter_mut().find(|known| (known.stage, known.axis) == (new.stage, new.axis)) {
+        Some(known) => {
+            known.calls = known.calls.max(new.calls);
+            known.payload_bytes = known.payload_bytes.max(new.payload_bytes);
+            known.wire_bytes = known.wire_bytes.max(new.wire_bytes);
+        }
         None => all.push(new),
     }
 }
@@ -207,23 +222,25 @@ fn as_listed(plan: &ReplayPlan, moved: &[Moved]) -> bool {
         .flatten()
         .map(|totals| (totals.stage, totals.axis, totals.payload_bytes_per_step.0, totals.wire_bytes_per_step.0))
         .collect();
-    let counted: Vec<_> = moved.iter().map(|moved| (moved.0, moved.1, moved.3, moved.4)).collect();
+    let counted: Vec<_> =
+        moved.iter().map(|moved| (moved.stage, moved.axis, moved.payload_bytes, moved.wire_bytes)).collect();
     listed.len() == counted.len() && listed.iter().all(|totals| counted.contains(totals))
 }
 
-fn axis_line(plan: &ReplayPlan, axis: Axis, moved: &[Moved], (waiting, under_way): (u64, u64)) -> ReplayAxis {
+fn axis_line(plan: &ReplayPlan, axis: Axis, moved: &[Moved], medians: AxisTimes) -> ReplayAxis {
+    let AxisTimes { waiting_nanoseconds, under_way_nanoseconds } = medians;
     let counted =
-        |value: &dyn Fn(&Moved) -> u64| moved.iter().filter(|moved| moved.1 == axis).map(value).max().unwrap_or(0);
+        |value: &dyn Fn(&Moved) -> u64| moved.iter().filter(|moved| moved.axis == axis).map(value).max().unwrap_or(0);
     let listed = || plan.listed.iter().flatten().filter(|totals| totals.axis == axis);
     ReplayAxis {
         axis,
-        waiting_nanoseconds_median: waiting,
-        under_way_nanoseconds_median: under_way,
-        overlap_efficiency: efficiency(waiting, under_way),
-        calls_counted: counted(&|moved| moved.2),
-        payload_bytes_counted: Bytes(counted(&|moved| moved.3)),
+        waiting_nanoseconds_median: waiting_nanoseconds,
+        under_way_nanoseconds_median: under_way_nanoseconds,
+        overlap_efficiency: efficiency(waiting_nanoseconds, under_way_nanoseconds),
+        calls_counted: counted(&|moved| moved.calls),
+        payload_bytes_counted: Bytes(counted(&|moved| moved.payload_bytes)),
         payload_bytes_listed: listed().map(|totals| totals.payload_bytes_per_step).max().unwrap_or_default(),
-        wire_bytes_counted: Bytes(counted(&|moved| moved.4)),
+        wire_bytes_counted: Bytes(counted(&|moved| moved.wire_bytes)),
         wire_bytes_listed: listed().map(|totals| totals.wire_bytes_per_step).max().unwrap_or_default(),
     }
 }

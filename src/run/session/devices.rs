@@ -22,6 +22,13 @@ struct DeviceReport {
     nvlinks_active: Option<u32>,
 }
 
+/// State of a rank's device around a case.
+#[derive(Serialize, Deserialize)]
+struct DeviceReadings {
+    before: DeviceState,
+    after: DeviceState,
+}
+
 /// Records the devices of all ranks. Collective if the backend has devices, else does nothing.
 pub(super) fn record_devices(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
     let Some(reader) = backend.device_reader() else { return Ok(()) };
@@ -62,8 +69,8 @@ pub(super) fn record_changes(
     replicate: u32,
 ) -> Result<()> {
     let Some(reader) = backend.device_reader() else { return Ok(()) };
-    let mine = before.zip(reader.read());
-    let all: Vec<Option<(DeviceState, DeviceState)>> = gather(run.world, &mine)?;
+    let mine = before.zip(reader.read()).map(|(before, after)| DeviceReadings { before, after });
+    let all: Vec<Option<DeviceReadings>> = gather(run.world, &mine)?;
     if run.world.process() == 0 && all.iter().all(Option::is_none) {
         // The line with the devices gives the reason; the other processes wait here until it is written.
         return agree(run.world, Ok(()));
@@ -71,12 +78,12 @@ pub(super) fn record_changes(
     run.journal.write(|| Line::DeviceReadings(Box::new(readings(&all, case, replicate))))
 }
 
-fn readings(all: &[Option<(DeviceState, DeviceState)>], case: u32, replicate: u32) -> DeviceReadingsLine {
+fn readings(all: &[Option<DeviceReadings>], case: u32, replicate: u32) -> DeviceReadingsLine {
     let read = || all.iter().flatten();
     let changed: Vec<DeviceChange> = (0u32..)
         .zip(all)
-        .filter_map(|(rank, states)| {
-            let (before, after) = states.as_ref()?;
+        .filter_map(|(rank, readings)| {
+            let DeviceReadings { before, after } = readings.as_ref()?;
             Some(DeviceChange { rank, what: change(before, after)? })
         })
         .collect();
@@ -84,8 +91,8 @@ fn readings(all: &[Option<(DeviceState, DeviceState)>], case: u32, replicate: u3
         case,
         replicate,
         ranks_read: read().count() as u32,
-        before: spread(read().map(|states| &states.0)),
-        after: spread(read().map(|states| &states.1)),
+        before: spread(read().map(|readings| &readings.before)),
+        after: spread(read().map(|readings| &readings.after)),
         ranks_changed: changed.len() as u32,
         changes: changed.into_iter().take(MAX_CHANGES).collect(),
     }

@@ -34,9 +34,11 @@ fn throttling_and_lost_clocks_or_links_are_reported_and_waking_up_is_not() {
 
 #[test]
 fn the_spread_over_ranks_and_the_first_changes_are_recorded_and_the_others_counted() {
-    let mut all: Vec<Option<(DeviceState, DeviceState)>> = (0..100)
-        .map(|_| Some((state(1980.0, &[], false), state(1410.0, &["thermal slowdown (hardware)"], false))))
-        .collect();
+    let readings_of_one = || DeviceReadings {
+        before: state(1980.0, &[], false),
+        after: state(1410.0, &["thermal slowdown (hardware)"], false),
+    };
+    let mut all: Vec<Option<DeviceReadings>> = (0..100).map(|_| Some(readings_of_one())).collect();
     all[3] = None;
     let line = readings(&all, 7, 2);
     assert_eq!((line.case, line.replicate, line.ranks_read, line.ranks_changed), (7, 2, 99, 99));

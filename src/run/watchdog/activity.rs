@@ -36,7 +36,7 @@ impl Activity {
             bytes_total: Some(op.bytes_total),
             axis: Some(op.axis.name().to_owned()),
         };
-        let group = groups.place_of(rank).map_or(NO_GROUP, |(group, _)| group as u32);
+        let group = groups.place_of(rank).map_or(NO_GROUP, |place| place.group as u32);
         Activity { facts, group, deadline, ops: Vec::new() }
     }
 }

@@ -31,18 +31,24 @@ pub struct Opener {
 }
 
 /// Both directions of a connection, seen from one end.
-pub type Session = (Sealer, Opener);
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// For what this end sends.
+    pub sealer: Sealer,
+    /// For what this end receives.
+    pub opener: Opener,
+}
 
 /// The session of whoever sent this greeting.
 pub fn session_of_peer(token: &Token, challenge: &Challenge, hello: &[u8]) -> Session {
     let key = |direction: &[u8]| keyed_hash(token, &[direction, challenge, hello]);
-    (Sealer { key: key(b"up"), frames: 0 }, Opener { key: key(b"down"), frames: 0 })
+    Session { sealer: Sealer { key: key(b"up"), frames: 0 }, opener: Opener { key: key(b"down"), frames: 0 } }
 }
 
 /// The session of whoever accepted this greeting.
 pub fn session_of_collector(token: &Token, challenge: &Challenge, hello: &[u8]) -> Session {
-    let (peer_sealer, peer_opener) = session_of_peer(token, challenge, hello);
-    (Sealer { key: peer_opener.key, frames: 0 }, Opener { key: peer_sealer.key, frames: 0 })
+    let peer = session_of_peer(token, challenge, hello);
+    Session { sealer: Sealer { key: peer.opener.key, frames: 0 }, opener: Opener { key: peer.sealer.key, frames: 0 } }
 }
 
 impl Sealer {
@@ -115,7 +121,9 @@ mod tests {
 
     #[test]
     fn frames_of_the_other_end_open_in_order_and_in_both_directions() {
-        let ((mut up, mut from_collector), (mut down, mut from_peer)) = sessions(&TOKEN);
+        let (peer, collector) = sessions(&TOKEN);
+        let Session { sealer: mut up, opener: mut from_collector } = peer;
+        let Session { sealer: mut down, opener: mut from_peer } = collector;
         let mut bytes = Vec::new();
         up.seal(&Frame::Closed(4), &mut bytes);
         up.seal(&Frame::Conclude, &mut bytes);
@@ -133,7 +141,8 @@ mod tests {
     #[test]
     fn no_frame_is_accepted_that_was_forged_changed_repeated_left_out_or_sent_back() {
         let mut sealed = Vec::new();
-        let ((mut up, mut from_collector), (_, from_peer)) = sessions(&TOKEN);
+        let (peer, Session { opener: from_peer, .. }) = sessions(&TOKEN);
+        let Session { sealer: mut up, opener: mut from_collector } = peer;
         up.seal(&Frame::Abort(5), &mut sealed);
         let first = sealed.len();
         up.seal(&Frame::Abort(5), &mut sealed);
@@ -147,7 +156,7 @@ mod tests {
         opened.open(&sealed).unwrap().unwrap();
         assert_eq!(opened.open(&sealed[..first]), Err(Malformed), "repeated");
         assert_eq!(from_collector.open(&sealed), Err(Malformed), "sent back to where it came from");
-        let ((mut stranger, _), _) = sessions(&[8; 32]);
+        let mut stranger = sessions(&[8; 32]).0.sealer;
         let mut forged = Vec::new();
         stranger.seal(&Frame::Abort(5), &mut forged);
         assert_eq!(from_peer.clone().open(&forged), Err(Malformed), "under another secret");

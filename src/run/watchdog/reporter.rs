@@ -6,7 +6,7 @@ use super::authentication::Sealer;
 use super::message::print_message;
 use super::own_record::OwnRecord;
 use super::wire::Frame;
-use commgauge_base::progress::{Doing, Progress};
+use commgauge_base::progress::{CallPhase, Doing, Progress};
 use commgauge_model::record::{Moved, WriteAccess};
 use std::collections::VecDeque;
 use std::io::Write;
@@ -29,7 +29,7 @@ pub(super) struct Reporter {
     pub(super) host: String,
     pub(super) progress: Arc<Progress>,
     pub(super) activities: Mutex<Activities>,
-    connection: Mutex<(TcpStream, Sealer)>,
+    outgoing: Mutex<Outgoing>,
     pub(super) run_state: Mutex<RunState>,
     changed: Condvar,
     pub(super) signal: Arc<AtomicUsize>,
@@ -37,6 +37,12 @@ pub(super) struct Reporter {
     pub(super) record: Mutex<Option<OwnRecord>>,
     /// Set once the collector was gone or silent for long.
     pub(super) is_unwatched: AtomicBool,
+}
+
+/// The direction of the connection in which this rank sends.
+pub(super) struct Outgoing {
+    pub(super) stream: TcpStream,
+    pub(super) sealer: Sealer,
 }
 
 #[derive(Default)]
@@ -79,7 +85,7 @@ impl Reporter {
         rank: u32,
         host: &str,
         progress: Progress,
-        connection: (TcpStream, Sealer),
+        outgoing: Outgoing,
         signal: Arc<AtomicUsize>,
     ) -> Reporter {
         Reporter {
@@ -87,7 +93,7 @@ impl Reporter {
             host: host.to_owned(),
             progress: Arc::new(progress),
             activities: Mutex::default(),
-            connection: Mutex::new(connection),
+            outgoing: Mutex::new(outgoing),
             run_state: Mutex::new(RunState::Watched),
             changed: Condvar::new(),
             signal,
@@ -184,10 +190,9 @@ impl Reporter {
 
     pub(super) fn send(&self, frames: &[Frame]) -> std::io::Result<()> {
         let mut bytes = Vec::with_capacity(256);
-        let mut connection = locked(&self.connection);
-        let (stream, sealer) = &mut *connection;
-        frames.iter().for_each(|frame| sealer.seal(frame, &mut bytes));
-        stream.write_all(&bytes)
+        let mut outgoing = locked(&self.outgoing);
+        frames.iter().for_each(|frame| outgoing.sealer.seal(frame, &mut bytes));
+        outgoing.stream.write_all(&bytes)
     }
 
     /// Describes what the rank is doing.
@@ -199,10 +204,13 @@ impl Reporter {
             }
             Doing::COMPUTING => format!("computes (action {} of the replay)", shown.calls),
             doing => match doing.replayed_op() {
-                Some((op, waits)) => {
+                Some((op, phase)) => {
                     let activities = locked(&self.activities);
                     let name = activities.ops.get(op as usize).map_or("a call", String::as_str);
-                    let does = if waits { "waits for" } else { "starts" };
+                    let does = match phase {
+                        CallPhase::Start => "starts",
+                        CallPhase::Wait => "waits for",
+                    };
                     format!("{does} {name} (action {} of the replay)", shown.calls)
                 }
                 None => String::new(),

@@ -5,7 +5,7 @@ use super::authentication::{Opener, Session};
 use super::main_thread::MainThread;
 use super::marks::{LOST_COLLECTOR, OWN_DEADLINE};
 use super::message::print_message;
-use super::reporter::{Reporter, RunState, locked};
+use super::reporter::{Outgoing, Reporter, RunState, locked};
 use super::wire::{Frame, MAX_FRAME_BYTES, RankState};
 use commgauge_base::error::HANG_EXIT_CODE;
 use commgauge_base::host_clock;
@@ -38,13 +38,15 @@ pub(super) fn start(
     rank: u32,
     host: &str,
     progress: Progress,
-    (connection, (sealer, opener)): (TcpStream, Session),
+    connection: TcpStream,
+    session: Session,
     signal: Arc<AtomicUsize>,
     end_launch: EndLaunch,
 ) -> std::io::Result<Arc<Reporter>> {
     let incoming = connection.try_clone()?;
-    let reporter = Arc::new(Reporter::new(rank, host, progress, (connection, sealer), signal));
-    let mut thread = WatchdogThread::new(Arc::clone(&reporter), (incoming, opener), end_launch);
+    let outgoing = Outgoing { stream: connection, sealer: session.sealer };
+    let reporter = Arc::new(Reporter::new(rank, host, progress, outgoing, signal));
+    let mut thread = WatchdogThread::new(Arc::clone(&reporter), incoming, session.opener, end_launch);
     std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || thread.run())?;
     Ok(reporter)
 }
@@ -67,7 +69,7 @@ struct WatchdogThread {
 }
 
 impl WatchdogThread {
-    fn new(reporter: Arc<Reporter>, (incoming, opener): (TcpStream, Opener), end_launch: EndLaunch) -> WatchdogThread {
+    fn new(reporter: Arc<Reporter>, incoming: TcpStream, opener: Opener, end_launch: EndLaunch) -> WatchdogThread {
         let (now, last) = (Instant::now(), reporter.progress.shown());
         WatchdogThread {
             reporter,

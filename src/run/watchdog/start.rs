@@ -236,14 +236,7 @@ fn connect(setup: &Setup, rank: u32, port: u16, token: &Token) -> Result<Arc<Rep
         let progress = Progress::with_fault(setup.fault.filter(|fault| fault.rank == rank));
         progress.set_deadline(SETUP_DEADLINE);
         let host = &setup.hosts[rank as usize];
-        reporting_thread::start(
-            rank,
-            host,
-            progress,
-            (connection, session),
-            Arc::clone(&setup.signal),
-            setup.end_launch,
-        )
+        reporting_thread::start(rank, host, progress, connection, session, Arc::clone(&setup.signal), setup.end_launch)
     };
     begin().map_err(|cause| {
         let host = &setup.hosts[rank as usize];

@@ -2,7 +2,7 @@
 
 use super::super::coefficient::{Coefficient, middle_95, pick};
 use super::super::curve::{Cleaned, Envelope, Point, combined};
-use super::super::errors::Errors;
+use super::super::errors::{Errors, PredictionPair};
 use super::super::sharing::{Observation, Sharing};
 use super::super::{CurveKey, FitOptions, Measured, Measurements};
 use super::{Contention, ErrorsFrom, load};
@@ -198,9 +198,11 @@ fn bootstrap(
 }
 
 /// Slow-downs as predicted and as measured, at curves or numbers of groups that were left out where that is possible.
-fn predicted(cells: &[Cell], observations: &[Observation], fitted: Sharing) -> (Vec<(f64, f64)>, ErrorsFrom) {
-    let predicted_and_measured =
-        |law: Sharing, seen: &Observation| Some((law.slower(seen.more, seen.share)?, seen.log_slower.exp()));
+fn predicted(cells: &[Cell], observations: &[Observation], fitted: Sharing) -> (Vec<PredictionPair>, ErrorsFrom) {
+    let pair = |law: Sharing, seen: &Observation| {
+        let predicted = law.slower(seen.more, seen.share)?;
+        Some(PredictionPair { predicted, measured: seen.log_slower.exp() })
+    };
     let left_out = |tag: fn(&Cell) -> usize| {
         let mut tags: Vec<usize> = cells.iter().map(tag).collect();
         tags.sort_unstable();
@@ -214,7 +216,7 @@ fn predicted(cells: &[Cell], observations: &[Observation], fitted: Sharing) -> (
         };
         let of_one = |out: usize| {
             let law = Sharing::of(&part(out, false));
-            part(out, true).iter().filter_map(|seen| predicted_and_measured(law?, seen)).collect::<Vec<_>>()
+            part(out, true).iter().filter_map(|seen| pair(law?, seen)).collect::<Vec<_>>()
         };
         // At most 20 refits.
         tags.iter().step_by(tags.len().div_ceil(20)).flat_map(|out| of_one(*out)).collect()
@@ -227,5 +229,5 @@ fn predicted(cells: &[Cell], observations: &[Observation], fitted: Sharing) -> (
             return (pairs, from);
         }
     }
-    (observations.iter().filter_map(|seen| predicted_and_measured(fitted, seen)).collect(), ErrorsFrom::Residuals)
+    (observations.iter().filter_map(|seen| pair(fitted, seen)).collect(), ErrorsFrom::Residuals)
 }

@@ -79,7 +79,6 @@ fn never_falling(points: &[Point]) -> Vec<Point> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::point::points;
     use super::*;
 
     #[test]
@@ -97,7 +96,13 @@ mod tests {
 
     #[test]
     fn a_slow_outlier_is_listed_and_does_not_bend_the_curve() {
-        let cleaned = Cleaned::of(&points(&[(1.0, 5.0), (2.0, 17.0), (4.0, 5.2), (8.0, 5.1), (16.0, 9.0)]));
+        let cleaned = Cleaned::of(&[
+            Point::new(1.0, 5.0),
+            Point::new(2.0, 17.0),
+            Point::new(4.0, 5.2),
+            Point::new(8.0, 5.1),
+            Point::new(16.0, 9.0),
+        ]);
         assert_eq!(cleaned.outliers, [2.0]);
         assert_eq!(cleaned.points.len(), 4);
         assert_eq!(cleaned.points[1].seconds, cleaned.points[2].seconds, "a fall within the noise is levelled");
@@ -106,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_outermost_sizes_stay() {
-        let cleaned = Cleaned::of(&points(&[(1.0, 50.0), (2.0, 5.0), (4.0, 6.0)]));
+        let cleaned = Cleaned::of(&[Point::new(1.0, 50.0), Point::new(2.0, 5.0), Point::new(4.0, 6.0)]);
         assert_eq!(cleaned.points.first(), Some(&Point::new(1.0, 5.0)));
         assert_eq!(cleaned.outliers, [1.0]);
         assert_eq!(cleaned.points.last(), Some(&Point::new(4.0, 6.0)));

@@ -231,7 +231,6 @@ fn fit_line(points: impl Iterator<Item = Weighted>, fewest: usize) -> Option<Lin
 
 #[cfg(test)]
 mod tests {
-    use super::super::point::points;
     use super::*;
 
     const TRUE: [Line; 2] = [
@@ -247,7 +246,7 @@ mod tests {
     #[test]
     fn too_few_points_give_none_and_two_give_their_line() {
         assert!(Envelope::of(&[]).is_none() && Envelope::of(&[Point::new(1.0, 1.0)]).is_none());
-        let line = Envelope::of(&points(&[(100.0, 2.0), (300.0, 4.0)])).unwrap().limits();
+        let line = Envelope::of(&[Point::new(100.0, 2.0), Point::new(300.0, 4.0)]).unwrap().limits();
         assert!((line.alpha_seconds - 1.0).abs() < 1e-9 && (line.beta_seconds_per_byte - 0.01).abs() < 1e-9);
     }
 
@@ -281,7 +280,10 @@ mod tests {
 
     #[test]
     fn equal_times_give_a_flat_line() {
-        let limits = Envelope::of(&points(&[(1.0, 3.0), (2.0, 3.0), (4.0, 3.0), (8.0, 3.0)])).unwrap().limits();
+        let limits =
+            Envelope::of(&[Point::new(1.0, 3.0), Point::new(2.0, 3.0), Point::new(4.0, 3.0), Point::new(8.0, 3.0)])
+                .unwrap()
+                .limits();
         assert!((limits.alpha_seconds - 3.0).abs() < 1e-9 && limits.beta_seconds_per_byte.abs() < 1e-9);
     }
 }

@@ -115,6 +115,13 @@ struct Side {
     far: f64,
 }
 
+/// A neighbour's line at one size of the interval.
+#[derive(Clone, Copy)]
+struct Extended {
+    side: Side,
+    seconds: f64,
+}
+
 impl Gap {
     fn new(points: &[Point], index: usize, pair: &[Point], shape: Shape) -> Gap {
         let (left, right) = (pair[0], pair[1]);
@@ -143,13 +150,14 @@ impl Gap {
     fn log_seconds(&self, bytes: f64, way: f64) -> f64 {
         let (left, right) = (self.left, self.right);
         let chord = left.line_through(right, bytes);
-        let from_left = self.line_before.map(|side| (side, left.seconds + side.slope * (bytes - left.bytes)));
-        let from_right = self.line_after.map(|side| (side, right.seconds - side.slope * (right.bytes - bytes)));
+        let before = |side: Side| Extended { side, seconds: left.seconds + side.slope * (bytes - left.bytes) };
+        let after = |side: Side| Extended { side, seconds: right.seconds - side.slope * (right.bytes - bytes) };
+        let (from_left, from_right) = (self.line_before.map(before), self.line_after.map(after));
         let log_seconds = self.jump(from_left, from_right).unwrap_or_else(|| {
             let (mut sum, mut weights) = (chord.ln(), 1.0);
             // The weight of a line falls to zero at the point that it misses, so that the curve passes through it.
             let sides = [(from_left, 1.0 - way), (from_right, way)];
-            for ((side, seconds), near) in sides.into_iter().filter_map(|(line, near)| Some((line?, near))) {
+            for (Extended { side, seconds }, near) in sides.into_iter().filter_map(|(line, near)| Some((line?, near))) {
                 if seconds > 0.0 {
                     let weight = side.weight * (2.0 * near).min(1.0);
                     sum += weight * seconds.ln();
@@ -165,8 +173,9 @@ impl Gap {
     ///
     /// The library switches at an unknown size inside. The size is taken as uniform in the log of the ratio of the lines, but
     /// not beyond the size at which the right line becomes cheaper.
-    fn jump(&self, from_left: Option<(Side, f64)>, from_right: Option<(Side, f64)>) -> Option<f64> {
-        let ((before, low), (after, high)) = from_left.zip(from_right)?;
+    fn jump(&self, from_left: Option<Extended>, from_right: Option<Extended>) -> Option<f64> {
+        let (Extended { side: before, seconds: low }, Extended { side: after, seconds: high }) =
+            (from_left?, from_right?);
         if high <= low * self.jump || low <= 0.0 {
             return None;
         }
@@ -180,7 +189,6 @@ impl Gap {
 
 #[cfg(test)]
 mod tests {
-    use super::super::point::points;
     use super::*;
     use proptest::prelude::*;
 
@@ -200,7 +208,7 @@ mod tests {
 
     #[test]
     fn outside_the_points_the_value_of_the_nearer_end_applies() {
-        let curve = Interpolant::new(&points(&[(1e3, 1.0), (1e6, 2.0)]));
+        let curve = Interpolant::new(&[Point::new(1e3, 1.0), Point::new(1e6, 2.0)]);
         assert!((curve.seconds(1.0) - 1.0).abs() < 1e-12 && (curve.seconds(1e9) - 2.0).abs() < 1e-12);
     }
 

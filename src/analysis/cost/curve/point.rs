@@ -20,9 +20,3 @@ impl Point {
         self.seconds + (other.seconds - self.seconds) * (bytes - self.bytes) / (other.bytes - self.bytes)
     }
 }
-
-/// Points of bytes and seconds.
-#[cfg(test)]
-pub(in crate::cost) fn points(pairs: &[(f64, f64)]) -> Vec<Point> {
-    pairs.iter().map(|(bytes, seconds)| Point::new(*bytes, *seconds)).collect()
-}

@@ -1,6 +1,7 @@
 //! Explanations of the parts of a rank's memory: the formula with its numbers, for readers.
 
 use super::parts::{MemoryChoices, MemoryUse};
+use super::state::ParameterKind;
 use super::{in_flight, state};
 use commgauge_base::units::Bytes;
 use commgauge_model::config::step::{DataStyle, Recompute};
@@ -79,12 +80,14 @@ impl MemoryChoices {
 /// Bytes for each parameter on a rank, or a share of it, in words.
 fn parameter_bytes(step: &TrainingStep, stage: u32, each: u64, shared: bool) -> String {
     let parameters = step.rank_parameters(stage);
-    let share = |count: u64, experts: bool| match state::shards(step, experts) {
+    let share = |count: u64, kind: ParameterKind| match state::shards(step, kind) {
         shards if shared && shards > 1 => format!("{count}/{shards}"),
         _ => count.to_string(),
     };
     if parameters.experts == 0 {
-        return format!("{each} B x {} parameters", share(parameters.dense, false));
+        return format!("{each} B x {} parameters", share(parameters.dense, ParameterKind::Dense));
     }
-    format!("{each} B x ({} dense + {} of experts)", share(parameters.dense, false), share(parameters.experts, true))
+    let (dense, experts) =
+        (share(parameters.dense, ParameterKind::Dense), share(parameters.experts, ParameterKind::Experts));
+    format!("{each} B x ({dense} dense + {experts} of experts)")
 }

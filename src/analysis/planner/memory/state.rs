@@ -14,7 +14,10 @@ const GATHERED_UNITS: u64 = 2;
 pub(super) fn of(step: &TrainingStep, stage: u32, gradient_copy: bool) -> MemoryUse {
     let data = &step.training.data;
     let (parameters, style) = (step.rank_parameters(stage), data.style);
-    let parts = [(parameters.dense, shards(step, false)), (parameters.experts, shards(step, true))];
+    let parts = [
+        (parameters.dense, shards(step, ParameterKind::Dense)),
+        (parameters.experts, shards(step, ParameterKind::Experts)),
+    ];
     // Each part is rounded up to equal shards.
     let whole =
         |each: u64| parts.iter().map(|(parameters, _)| u128::from(*parameters) * u128::from(each)).sum::<u128>();
@@ -41,14 +44,22 @@ pub(super) fn optimizer_bytes_per_parameter(data: &DataChoices, gradient_copy: b
     FULL_PRECISION_BYTES * (2 + copies)
 }
 
-/// Ranks that share out the dense parameters, or those of experts: the groups that reduce their gradients.
-pub(super) fn shards(step: &TrainingStep, experts: bool) -> u64 {
+/// Parameters by the groups that reduce their gradients.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ParameterKind {
+    Dense,
+    /// Those of experts.
+    Experts,
+}
+
+/// Ranks that share out parameters: the groups that reduce their gradients.
+pub(super) fn shards(step: &TrainingStep, kind: ParameterKind) -> u64 {
     let layout = &step.layout;
     let replicated = layout.group_size(Axis::DpReplicate) > 1;
-    let axis = match (replicated, experts) {
-        (true, _) => Axis::DpShard,
-        (false, false) => Axis::DpCp,
-        (false, true) => Axis::Edp,
+    let axis = match kind {
+        _ if replicated => Axis::DpShard,
+        ParameterKind::Dense => Axis::DpCp,
+        ParameterKind::Experts => Axis::Edp,
     };
     u64::from(layout.group_size(axis)).max(1)
 }

@@ -180,6 +180,14 @@ pub(in crate::planner) struct FirstStage {
     ops: Vec<Op>,
 }
 
+/// How long the calls of a [`FirstStage`] take.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::planner) struct FirstStageTimes {
+    pub once: Once,
+    /// Of one message.
+    pub message_seconds: f64,
+}
+
 impl FirstStage {
     /// The first stage of a step.
     ///
@@ -191,16 +199,16 @@ impl FirstStage {
         Ok(FirstStage { ops })
     }
 
-    /// Their times in the layout of a step, and those of a message; nothing where the rates refuse one.
-    pub fn once(
+    /// Their times in the layout of a step; nothing where the rates refuse one.
+    pub fn times(
         &self,
         layout: &Layout,
         compute: &Compute,
         rates: &dyn Rates,
         ranks_per_node: u32,
-    ) -> Option<(Once, f64)> {
+    ) -> Option<FirstStageTimes> {
         let mut timed = Vec::with_capacity(self.ops.len());
-        let mut message = 0.0;
+        let mut message_seconds = 0.0;
         let mut places: Vec<(Axis, u32, Locality)> = Vec::new();
         for op in &self.ops {
             let index = places.iter().position(|(axis, ..)| *axis == op.axis).unwrap_or_else(|| {
@@ -210,11 +218,11 @@ impl FirstStage {
             let (_, ranks, locality) = &places[index];
             let answer = Answer::of(op, RatedCall::of(op, *ranks, locality), rates, layout).ok()?;
             match op.when {
-                When::Boundary { .. } => message = answer.seconds,
+                When::Boundary { .. } => message_seconds = answer.seconds,
                 _ => timed.push(Timed { op, seconds: answer.seconds }),
             }
         }
-        Some((Once::of(timed.into_iter(), compute.lost_beside_calls), message))
+        Some(FirstStageTimes { once: Once::of(timed.into_iter(), compute.lost_beside_calls), message_seconds })
     }
 }
 
@@ -238,7 +246,7 @@ impl LayerLoads {
         let prepared = PreparedStep::new(step)?;
         let calls = |kind: &StageKind| {
             let count = |(index, op): (usize, &Op)| {
-                let (pass, count) = count_in_chunk(step, (kind.stage, 0), &op.when)?;
+                let (pass, count) = count_in_chunk(step, kind.stage, 0, &op.when)?;
                 Some((index, pass, count, step.layout.group_size(op.axis)))
             };
             kind.ops.iter().enumerate().filter_map(count).collect()

@@ -5,7 +5,7 @@
 
 use super::calls::{Answer, PreparedStep};
 use super::step_error::deviation;
-use super::{Pricer, StepInputs};
+use super::{MessageWaits, Pricer, StepInputs};
 use crate::planner::compute::Compute;
 use crate::planner::rates::{RatedCall, Rates};
 use commgauge_base::random::{normal, split_mix};
@@ -19,14 +19,16 @@ impl Pricer {
         prepared: &PreparedStep,
         step: &TrainingStep,
         compute: &Compute,
-        (rates, ranks_per_node): (&dyn Rates, u32),
+        rates: &dyn Rates,
+        ranks_per_node: u32,
         count: u32,
     ) -> Option<Vec<f64>> {
         let answers = prepared.query(step, rates, ranks_per_node).ok()?;
         let work = prepared.work(step, compute);
         let inputs = StepInputs { prepared, step, answers: &answers, work: &work };
         let drawn = |draw: u32| {
-            self.parts(&inputs, &|answer| seconds(answer, draw), false).ok().map(|price| price.step_seconds)
+            let price = self.parts(&inputs, &|answer| seconds(answer, draw), MessageWaits::InBubble);
+            price.ok().map(|price| price.step_seconds)
         };
         (0..count).map(drawn).collect()
     }

@@ -17,13 +17,13 @@ mod unpriced;
 mod work;
 
 pub use calls::PreparedStep;
-pub(in crate::planner) use calls::{FirstStage, LayerLoads};
+pub(in crate::planner) use calls::{FirstStage, FirstStageTimes, LayerLoads};
 pub use exposed::Exposed;
-pub(in crate::planner) use once::PricedOnce;
-pub(in crate::planner) use passes::{ChunkPasses, Loads, Once};
+pub(in crate::planner) use once::{PricedOnce, UntrustedCurves};
+pub(in crate::planner) use passes::{ChunkPasses, Loads};
 pub(in crate::planner) use step_error::Residual;
 pub use step_error::{PUBLISHED_ERROR, SURE, StepError};
-pub use unpriced::Unpriced;
+pub use unpriced::{UNTRUSTED, Unpriced};
 pub(in crate::planner) use work::ChunkWork;
 use work::StageWork;
 
@@ -114,6 +114,14 @@ struct StepInputs<'a> {
     work: &'a [StageWork],
 }
 
+/// Where a price has the time for which stages wait for messages.
+#[derive(Clone, Copy)]
+enum MessageWaits {
+    /// In a part of its own, for which the schedule is computed a second time.
+    Apart,
+    InBubble,
+}
+
 impl Pricer {
     /// As [`price`], of a prepared step.
     ///
@@ -130,12 +138,12 @@ impl Pricer {
         let answers = prepared.query(step, rates, ranks_per_node)?;
         let work = prepared.work(step, compute);
         let inputs = StepInputs { prepared, step, answers: &answers, work: &work };
-        let mut price = self.parts(&inputs, &|answer| answer.seconds, true)?;
+        let mut price = self.parts(&inputs, &|answer| answer.seconds, MessageWaits::Apart)?;
         price.untrusted = answers.untrusted(rates);
         // Calls without an interval count as exact: the errors of published runs hold those of published rates.
         let calls = Interval {
-            low: self.parts(&inputs, &|answer| answer.low, false)?.step_seconds,
-            high: self.parts(&inputs, &|answer| answer.high, false)?.step_seconds,
+            low: self.parts(&inputs, &|answer| answer.low, MessageWaits::InBubble)?.step_seconds,
+            high: self.parts(&inputs, &|answer| answer.high, MessageWaits::InBubble)?.step_seconds,
         };
         let interval = PUBLISHED_ERROR.around(price.step_seconds, calls);
         (price.step_seconds_low, price.step_seconds_high) = (interval.low, interval.high);
@@ -145,13 +153,12 @@ impl Pricer {
         Ok(price)
     }
 
-    /// The price if every call takes the time that `seconds` computes from its answer. Without `in_parts` waiting for
-    /// messages is part of the bubble.
+    /// The price if every call takes the time that `seconds` computes from its answer.
     fn parts(
         &self,
         inputs: &StepInputs,
         seconds: &dyn Fn(&calls::Answer) -> f64,
-        in_parts: bool,
+        waits: MessageWaits,
     ) -> Result<StepPrice, Unpriced> {
         let step = inputs.step;
         let kinds: Vec<Passes> = inputs.prepared.passes(step, inputs.answers, inputs.work, seconds);
@@ -168,12 +175,13 @@ impl Pricer {
         let wrong = |reason: String| Unpriced { call: "the pipeline's schedule".to_owned(), reason };
         let span = pipeline.span(&self.schedules).map_err(wrong)?;
         let makespan = span.makespan;
-        let quiet = match in_parts && message_forward + message_backward > 0.0 && pipeline.stages.len() > 1 {
-            true => {
+        let has_messages = message_forward + message_backward > 0.0 && pipeline.stages.len() > 1;
+        let quiet = match waits {
+            MessageWaits::Apart if has_messages => {
                 (pipeline.message_forward, pipeline.message_backward) = (0.0, 0.0);
                 pipeline.span(&self.schedules).map_err(wrong)?.makespan
             }
-            false => makespan,
+            MessageWaits::Apart | MessageWaits::InBubble => makespan,
         };
         Ok(sum_up(&pipeline.stages, step.micro_batches as f64, &span, quiet))
     }

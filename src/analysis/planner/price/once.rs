@@ -4,12 +4,19 @@
 //! two orders the steps do. So each is computed once.
 
 use super::calls::{Answers, PreparedStep};
-use super::unpriced::Unpriced;
+use super::unpriced::{UNTRUSTED, Unpriced};
 use super::work::StageWork;
-use super::{Pricer, StepInputs};
+use super::{MessageWaits, Pricer, StepInputs};
 use crate::planner::compute::Compute;
 use crate::planner::rates::Rates;
 use commgauge_model::workload::step::TrainingStep;
+
+/// What happens to a step that needs a curve whose held-out error is too large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::planner) enum UntrustedCurves {
+    Refused,
+    Allowed,
+}
 
 /// A step in all orders of its axes.
 #[derive(Clone, Debug)]
@@ -37,17 +44,19 @@ impl Pricer {
     /// The seconds of the step in its order of the axes.
     ///
     /// # Errors
-    /// As [`super::price`]; and with `trusted` a curve that is not to be trusted.
+    /// As [`super::price`]; and a curve that is not to be trusted, where those are refused.
     pub(in crate::planner) fn step_seconds(
         &self,
         priced: &mut PricedOnce,
         step: &TrainingStep,
-        (rates, ranks_per_node): (&dyn Rates, u32),
-        trusted: bool,
+        rates: &dyn Rates,
+        ranks_per_node: u32,
+        untrusted: UntrustedCurves,
     ) -> Result<f64, Unpriced> {
         let answers = priced.step.query(step, rates, ranks_per_node)?;
-        if let Some(ground) = answers.untrusted(rates).into_iter().next().filter(|_| trusted) {
-            let reason = format!("not to be trusted, its held-out error is over 10 %: {ground}");
+        let refuses = untrusted == UntrustedCurves::Refused;
+        if let Some(ground) = answers.untrusted(rates).into_iter().next().filter(|_| refuses) {
+            let reason = format!("{UNTRUSTED}: {ground}");
             return Err(Unpriced { call: "a call".to_owned(), reason });
         }
         let calls = seconds_of_calls(&answers);
@@ -55,7 +64,7 @@ impl Pricer {
             return Ok(*seconds);
         }
         let inputs = StepInputs { prepared: &priced.step, step, answers: &answers, work: &priced.work };
-        let seconds = self.parts(&inputs, &|answer| answer.seconds, false)?.step_seconds;
+        let seconds = self.parts(&inputs, &|answer| answer.seconds, MessageWaits::InBubble)?.step_seconds;
         priced.known.push((calls, seconds));
         Ok(seconds)
     }

@@ -56,9 +56,8 @@ impl Passes {
         let chunks: Vec<ChunkPasses> = (0..step.stages.chunks())
             .map(|chunk| {
                 let work = work.of_chunk(chunk as usize);
-                let count = |call: &Timed| count_in_chunk(step, (stage, chunk), &call.op.when);
                 let calls = calls.iter().filter_map(|call| {
-                    let (pass, count) = count(call)?;
+                    let (pass, count) = count_in_chunk(step, stage, chunk, &call.op.when)?;
                     Some((call.op, pass, call.seconds * count))
                 });
                 Loads::of(work, calls).passes()
@@ -207,7 +206,7 @@ impl Loads {
 }
 
 /// The pass of a call, and its number in one micro-batch's pass through one chunk of a stage.
-pub(super) fn count_in_chunk(step: &TrainingStep, (stage, chunk): (u32, u32), when: &When) -> Option<(Pass, f64)> {
+pub(super) fn count_in_chunk(step: &TrainingStep, stage: u32, chunk: u32, when: &When) -> Option<(Pass, f64)> {
     let layers = step.stages.layers_of_chunk(stage, chunk);
     match *when {
         When::Layer { pass, kind, calls_per_layer, .. } => {

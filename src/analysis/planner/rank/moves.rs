@@ -83,9 +83,9 @@ impl Moves {
         }
         // The present order is the first.
         let now = &placements[0];
-        let total = |placement: &Placement, exposed: bool| total(&placement.priced, exposed);
-        let unpriced = placements.iter().filter(|placement| total(placement, false).is_none()).count() as u32;
-        let reason = match (step.layout().is_placed_by_hand(), total(now, false).is_none()) {
+        let total = |placement: &Placement| total(&placement.priced, Counted::AllCalls);
+        let unpriced = placements.iter().filter(|placement| total(placement).is_none()).count() as u32;
+        let reason = match (step.layout().is_placed_by_hand(), total(now).is_none()) {
             (true, _) => Some("ranks were placed by hand".to_owned()),
             (false, true) => Some("some calls of the present order have no time".to_owned()),
             _ => None,
@@ -94,19 +94,19 @@ impl Moves {
         for axis in movable(step.layout()).into_iter().filter(|_| reason.is_none()) {
             let inside_now = is_inside(&now.layout, axis, ranks_per_node);
             let others = placements.iter().filter(|other| is_inside(&other.layout, axis, ranks_per_node) != inside_now);
-            let priced = others.filter_map(|other| Some((total(other, false)?.middle, other)));
+            let priced = others.filter_map(|other| Some((total(other)?.middle, other)));
             let best = priced.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, best)| best);
             moves.push(Move {
                 axis,
                 inside_now,
                 order: best.map(|best| best.order.clone()),
-                time: best.and_then(|best| change(now, best, false, draws)),
-                exposed: best.and_then(|best| change(now, best, true, draws)),
+                time: best.and_then(|best| change(now, best, Counted::AllCalls, draws)),
+                exposed: best.and_then(|best| change(now, best, Counted::ExposedCalls, draws)),
             });
         }
         Ok(Moves {
             order: now.order.clone(),
-            now: [false, true].map(|exposed| known(&now.priced, exposed)),
+            now: [Counted::AllCalls, Counted::ExposedCalls].map(|counted| known(&now.priced, counted)),
             placements: placements.len() as u32,
             unpriced,
             moves,
@@ -142,24 +142,32 @@ fn movable(layout: &Layout) -> Vec<Axis> {
     layout.order().iter().copied().filter(|axis| layout.group_size(*axis) > 1).collect()
 }
 
-fn chosen<'p, 'o>(priced: &'p [Priced<'o>], exposed: bool) -> impl Iterator<Item = &'p Priced<'o>> {
-    priced.iter().filter(move |op| !exposed || op.op.overlap.is_exposed())
+/// Which calls a time is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    AllCalls,
+    /// Those that nothing hides.
+    ExposedCalls,
 }
 
-/// Seconds of all calls; none if one has no time.
-fn total(priced: &[Priced], exposed: bool) -> Option<Span> {
-    chosen(priced, exposed).map(|op| op.cost.time()).try_fold(Span::exact(0.0), |sum, time| Some(sum.plus(time?)))
+fn chosen<'p, 'o>(priced: &'p [Priced<'o>], counted: Counted) -> impl Iterator<Item = &'p Priced<'o>> {
+    priced.iter().filter(move |op| counted == Counted::AllCalls || op.op.overlap.is_exposed())
 }
 
-/// Seconds of the calls that have a time.
-fn known(priced: &[Priced], exposed: bool) -> Span {
-    chosen(priced, exposed).filter_map(|op| op.cost.time()).fold(Span::exact(0.0), Span::plus)
+/// Seconds of the counted calls; none if one has no time.
+fn total(priced: &[Priced], counted: Counted) -> Option<Span> {
+    chosen(priced, counted).map(|op| op.cost.time()).try_fold(Span::exact(0.0), |sum, time| Some(sum.plus(time?)))
 }
 
-fn change(now: &Placement, then: &Placement, exposed: bool, draws: &mut Draws) -> Option<Change> {
-    let middle = total(&then.priced, exposed)?.middle - total(&now.priced, exposed)?.middle;
+/// Seconds of the counted calls that have a time.
+fn known(priced: &[Priced], counted: Counted) -> Span {
+    chosen(priced, counted).filter_map(|op| op.cost.time()).fold(Span::exact(0.0), Span::plus)
+}
+
+fn change(now: &Placement, then: &Placement, counted: Counted, draws: &mut Draws) -> Option<Change> {
+    let middle = total(&then.priced, counted)?.middle - total(&now.priced, counted)?.middle;
     // Calls in the same place have the same draw in both orders and cancel out.
-    let drawn = draws.sums(chosen(&now.priced, exposed)).zip(draws.sums(chosen(&then.priced, exposed)));
+    let drawn = draws.sums(chosen(&now.priced, counted)).zip(draws.sums(chosen(&then.priced, counted)));
     let Some((before, after)) = drawn else {
         return Some(Change { seconds: Span { middle, interval: None }, probability_faster: None });
     };

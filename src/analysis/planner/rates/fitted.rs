@@ -245,7 +245,7 @@ fn between(candidates: &[Candidate], call: &RatedCall, place: Place) -> Option<S
 fn carried(measured: [u32; 2], ranks: u32, bytes: f64, at: impl Fn(usize, f64) -> Prediction) -> Prediction {
     let by = |scaling: Scaling, end: fn(&Prediction) -> Option<Seconds>| {
         let nothing = std::cell::Cell::new(false);
-        let seconds = transfer::seconds(scaling, (measured[0], measured[1]), ranks, bytes, |which, bytes| {
+        let seconds = transfer::seconds(scaling, measured, ranks, bytes, |which, bytes| {
             end(&at(which, bytes)).map_or_else(
                 || {
                     nothing.set(true);

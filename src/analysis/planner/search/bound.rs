@@ -6,9 +6,9 @@
 use super::choices::Choices;
 use super::composition::{Busy, Composition, of_each_kind};
 use super::question::Question;
-use super::space::{IN_LAYERS, Places, Shape};
+use super::space::{IN_LAYERS, PipelineCut, Places, Shape};
 use super::trainings::Trainings;
-use crate::planner::price::{ChunkWork, FirstStage, LayerLoads, Loads, Once};
+use crate::planner::price::{ChunkWork, FirstStage, FirstStageTimes, LayerLoads, Loads};
 use commgauge_model::config::Training;
 use commgauge_model::config::step::{PipelineChoices, ScheduleKind};
 use commgauge_model::layout::{DEFAULT_ORDER, Degrees, Layout};
@@ -32,11 +32,21 @@ pub(super) struct Bounds {
     waiting: HashMap<(Key, usize), Option<Vec<Loads>>>,
     /// Calls that occur once, by shape, virtual stages, ZeRO stage and the micro-batch, which determines messages.
     first_stages: HashMap<OnceKey, Option<FirstStage>>,
-    once: HashMap<(OnceKey, usize), Option<(Once, f64)>>,
-    /// By pp and virtual stages.
-    compositions: HashMap<(u32, u32), Composition>,
+    /// How long they take, by the order of the axes too.
+    first_stage_times: HashMap<(OnceKey, usize), Option<FirstStageTimes>>,
+    compositions: HashMap<PipelineCut, Composition>,
     /// Which kind each layer is of.
     kinds: Vec<usize>,
+}
+
+/// One order of the axes of a shape.
+#[derive(Clone, Copy)]
+pub(super) struct OrderedShape<'a> {
+    /// Index of the shape in its space.
+    pub index: usize,
+    pub shape: &'a Shape,
+    /// Index of the order in its shape.
+    pub order: usize,
 }
 
 impl Bounds {
@@ -64,7 +74,7 @@ impl Bounds {
         }
         let composition = composition(&mut self.compositions, &self.kinds, shape, choices, stages);
         let busy = composition.busy(self.computing.get(&key)?.as_ref()?);
-        Some(composition.least(&busy, micro_batches(question, shape, choices), (&Once::default(), 0.0)))
+        Some(composition.least(&busy, micro_batches(question, shape, choices), &FirstStageTimes::default()))
     }
 
     /// Busy time of the stages if the groups of their layers have this placement, including waiting; none if the rates
@@ -72,7 +82,8 @@ impl Bounds {
     pub fn busy(
         &mut self,
         question: &Question,
-        (shape, places): (&Shape, &Places),
+        shape: &Shape,
+        places: &Places,
         choices: Choices,
         stages: &Stages,
     ) -> Option<Busy> {
@@ -98,23 +109,31 @@ impl Bounds {
 
     /// Lower bound of a step of stages with this busy time, plus the calls of the first stage once in a step and a
     /// message.
-    pub fn least(&self, question: &Question, shape: &Shape, choices: Choices, busy: &Busy, once: (&Once, f64)) -> f64 {
-        let composition = self.compositions.get(&(shape.degrees.pp, choices.virtual_stages));
-        composition.map_or(0.0, |known| known.least(busy, micro_batches(question, shape, choices), once))
+    pub fn least(
+        &self,
+        question: &Question,
+        shape: &Shape,
+        choices: Choices,
+        busy: &Busy,
+        first: &FirstStageTimes,
+    ) -> f64 {
+        let composition = self.compositions.get(&cut(shape, choices));
+        composition.map_or(0.0, |known| known.least(busy, micro_batches(question, shape, choices), first))
     }
 
     /// The calls of the first stage that occur once in a step, and a message.
-    pub fn once(
+    pub fn first_stage(
         &mut self,
         question: &Question,
-        ((index, shape), order): ((usize, &Shape), usize),
+        ordered: OrderedShape,
         choices: Choices,
         stages: &Stages,
         trainings: &Trainings,
-    ) -> Option<(Once, f64)> {
+    ) -> Option<FirstStageTimes> {
+        let OrderedShape { index, shape, order } = ordered;
         let key = (index, choices.virtual_stages, choices.zero_stage, choices.micro_batch);
         let full = (key, order);
-        if let Some(known) = self.once.get(&full) {
+        if let Some(known) = self.first_stage_times.get(&full) {
             return *known;
         }
         if let Entry::Vacant(place) = self.first_stages.entry(key) {
@@ -127,8 +146,8 @@ impl Bounds {
         let first = self.first_stages.get(&key)?.as_ref();
         let layout = &shape.orders[order].layout;
         let known =
-            first.and_then(|first| first.once(layout, question.compute, question.rates, question.ranks_per_node));
-        self.once.insert(full, known);
+            first.and_then(|first| first.times(layout, question.compute, question.rates, question.ranks_per_node));
+        self.first_stage_times.insert(full, known);
         known
     }
 }
@@ -142,14 +161,18 @@ fn micro_batches(question: &Question, shape: &Shape, choices: Choices) -> f64 {
     (question.global_batch / u64::from(shape.degrees.dp) / choices.micro_batch) as f64
 }
 
+fn cut(shape: &Shape, choices: Choices) -> PipelineCut {
+    PipelineCut { pp: shape.degrees.pp, virtual_stages: choices.virtual_stages }
+}
+
 fn composition<'a>(
-    known: &'a mut HashMap<(u32, u32), Composition>,
+    known: &'a mut HashMap<PipelineCut, Composition>,
     kinds: &[usize],
     shape: &Shape,
     choices: Choices,
     stages: &Stages,
 ) -> &'a Composition {
-    known.entry((shape.degrees.pp, choices.virtual_stages)).or_insert_with(|| Composition::of(stages, kinds))
+    known.entry(cut(shape, choices)).or_insert_with(|| Composition::of(stages, kinds))
 }
 
 /// A model in which every layer is a separate stage, divided according to a shape.
@@ -174,7 +197,7 @@ impl Layers {
             schedule: ScheduleKind::OneForwardOneBackward,
             virtual_stages: 1,
             stage_layers: None,
-            ..question.base.pipeline.clone()
+            ..question.bases.first.pipeline.clone()
         };
         let layers = question.model.layers;
         let stages = Stages::share_out(layers, layers, &pipeline).ok()?;

@@ -25,7 +25,6 @@ pub fn probability_faster(question: &Question, first: &Planned, second: &Planned
 fn draws(question: &Question, pricer: &Pricer, planned: &Planned) -> Result<Option<Vec<f64>>> {
     question.with_step(planned, |step| {
         let prepared = PreparedStep::new(step).map_err(|unpriced| Error::usage(unpriced.to_string()))?;
-        let rates = (question.rates, question.ranks_per_node);
-        Ok(pricer.draws(&prepared, step, question.compute, rates, DRAWS))
+        Ok(pricer.draws(&prepared, step, question.compute, question.rates, question.ranks_per_node, DRAWS))
     })
 }

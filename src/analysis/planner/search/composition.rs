@@ -3,7 +3,7 @@
 //! Chunks with the same layers are added up once, and neighbouring stages of a kind are processed together. `bound`
 //! computes the load of a layer.
 
-use crate::planner::price::{ChunkPasses, Loads, Once};
+use crate::planner::price::{ChunkPasses, FirstStageTimes, Loads};
 use commgauge_model::workload::step::Stages;
 
 /// Deduction for rounding errors, as a share.
@@ -13,18 +13,26 @@ const ROUNDING: f64 = 1e-9;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Composition {
     /// Chunks that differ: how many layers of each kind.
-    chunks: Vec<Vec<(usize, f64)>>,
+    chunks: Vec<Vec<Counted>>,
     /// Stages that differ.
     kinds: Vec<Kind>,
     /// Neighbouring stages of a kind: which, and how many.
-    runs: Vec<(usize, f64)>,
+    runs: Vec<Counted>,
+}
+
+/// How often something comes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Counted {
+    /// Where it stands in the list of what differs.
+    index: usize,
+    count: f64,
 }
 
 /// A kind of stage.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Kind {
     /// Number of each distinct chunk.
-    chunks: Vec<(usize, f64)>,
+    chunks: Vec<Counted>,
     /// Index of the first of them.
     first: Option<usize>,
 }
@@ -32,10 +40,19 @@ struct Kind {
 /// Busy time of stages in a micro-batch, in seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Busy {
-    /// For each kind of stage: forward and backward through its first chunk, and through all.
-    kinds: Vec<(f64, f64)>,
-    /// Forward and backward through all chunks of the first stage.
-    first: (f64, f64),
+    /// For each kind of stage, forward and backward.
+    kinds: Vec<KindSeconds>,
+    /// Forward through all chunks of the first stage.
+    first_forward: f64,
+    /// Backward through all chunks of the first stage.
+    first_backward: f64,
+}
+
+/// Busy time of a kind of stage in a micro-batch.
+#[derive(Clone, Copy, Debug)]
+struct KindSeconds {
+    first_chunk: f64,
+    all_chunks: f64,
 }
 
 impl Composition {
@@ -43,10 +60,10 @@ impl Composition {
     pub fn of(stages: &Stages, kinds: &[usize]) -> Composition {
         let mut composition = Composition::default();
         for stage in 0..stages.count() {
-            let mut chunks: Vec<(usize, f64)> = Vec::new();
+            let mut chunks: Vec<Counted> = Vec::new();
             let mut first = None;
             for chunk in 0..stages.chunks() {
-                let mut layers: Vec<(usize, f64)> = Vec::new();
+                let mut layers: Vec<Counted> = Vec::new();
                 for layer in stages.layers_of_chunk(stage, chunk) {
                     count(&mut layers, kinds[*layer as usize]);
                 }
@@ -56,8 +73,8 @@ impl Composition {
             }
             let kind = index_of(&mut composition.kinds, Kind { chunks, first });
             match composition.runs.last_mut() {
-                Some((last, stages)) if *last == kind => *stages += 1.0,
-                _ => composition.runs.push((kind, 1.0)),
+                Some(last) if last.index == kind => last.count += 1.0,
+                _ => composition.runs.push(Counted { index: kind, count: 1.0 }),
             }
         }
         composition
@@ -65,38 +82,43 @@ impl Composition {
 
     /// Busy time of the stages if each kind of layer adds this load.
     pub fn busy(&self, loads: &[Loads]) -> Busy {
-        let sum = |counts: &Vec<(usize, f64)>| {
+        let sum = |layers: &Vec<Counted>| {
             let mut sum = Loads::default();
-            counts.iter().for_each(|(kind, count)| sum.plus(&loads[*kind], *count));
+            layers.iter().for_each(|layer| sum.plus(&loads[layer.index], layer.count));
             sum.passes()
         };
         let chunks: Vec<ChunkPasses> = self.chunks.iter().map(sum).collect();
-        let all = |counts: &[(usize, f64)], of: &dyn Fn(&ChunkPasses) -> f64| -> f64 {
-            counts.iter().map(|(chunk, count)| of(&chunks[*chunk]) * count).sum()
+        let all = |counted: &[Counted], of: &dyn Fn(&ChunkPasses) -> f64| -> f64 {
+            counted.iter().map(|chunk| of(&chunks[chunk.index]) * chunk.count).sum()
         };
         let both = |chunk: &ChunkPasses| chunk.forward + chunk.backward;
-        let kind = |kind: &Kind| (kind.first.map_or(0.0, |first| both(&chunks[first])), all(&kind.chunks, &both));
-        let first = self.runs.first().map_or(&[] as &[_], |(kind, _)| &self.kinds[*kind].chunks);
+        let kind = |kind: &Kind| KindSeconds {
+            first_chunk: kind.first.map_or(0.0, |first| both(&chunks[first])),
+            all_chunks: all(&kind.chunks, &both),
+        };
+        let first = self.runs.first().map_or(&[] as &[_], |run| &self.kinds[run.index].chunks);
         Busy {
             kinds: self.kinds.iter().map(kind).collect(),
-            first: (all(first, &|chunk| chunk.forward), all(first, &|chunk| chunk.backward)),
+            first_forward: all(first, &|chunk| chunk.forward),
+            first_backward: all(first, &|chunk| chunk.backward),
         }
     }
 
     /// A stage begins when the first micro-batch has passed the first chunks of the stages before it, and the step
     /// ends when its last gradient has passed them in reverse.
-    pub fn least(&self, busy: &Busy, micro_batches: f64, (once, message): (&Once, f64)) -> f64 {
+    pub fn least(&self, busy: &Busy, micro_batches: f64, first: &FirstStageTimes) -> f64 {
         let (mut way, mut longest) = (0.0, 0.0f64);
-        for (kind, stages) in &self.runs {
-            let (through, all) = busy.kinds[*kind];
-            let step = through + 2.0 * message;
+        for Counted { index, count: stages } in &self.runs {
+            let kind = busy.kinds[*index];
+            let step = kind.first_chunk + 2.0 * first.message_seconds;
             // Of neighbours that are equally busy the last one finishes last.
-            longest = longest.max(way + (stages - 1.0) * step + micro_batches * all);
+            longest = longest.max(way + (stages - 1.0) * step + micro_batches * kind.all_chunks);
             way += stages * step;
         }
         // The first stage begins first and ends last, so that nothing hides these but its own first and last pass.
-        let (forward, backward) = busy.first;
-        let waits = once.before(forward).total() + once.after(backward).total() + once.last.total();
+        let once = &first.once;
+        let (before, after) = (once.before(busy.first_forward), once.after(busy.first_backward));
+        let waits = before.total() + after.total() + once.last.total();
         (longest + waits) * (1.0 - ROUNDING)
     }
 }
@@ -107,10 +129,10 @@ pub(super) fn of_each_kind(kinds: &[usize]) -> Vec<usize> {
     (0..count).filter_map(|kind| kinds.iter().position(|other| *other == kind)).collect()
 }
 
-fn count(counts: &mut Vec<(usize, f64)>, what: usize) {
-    match counts.iter_mut().find(|(other, _)| *other == what) {
-        Some((_, count)) => *count += 1.0,
-        None => counts.push((what, 1.0)),
+fn count(counts: &mut Vec<Counted>, index: usize) {
+    match counts.iter_mut().find(|other| other.index == index) {
+        Some(known) => known.count += 1.0,
+        None => counts.push(Counted { index, count: 1.0 }),
     }
 }
 

@@ -6,7 +6,7 @@
 use super::choices::Choices;
 use super::only::accepts;
 use super::question::Question;
-use super::space::{Shape, Space, divisors};
+use super::space::{PipelineCut, Shape, Space, divisors};
 use super::trainings::Trainings;
 use crate::planner::memory::{MemoryChoices, MemoryUse};
 use commgauge_model::config::step::Recompute;
@@ -34,6 +34,13 @@ pub(super) struct Nearest {
     pub bytes: u64,
 }
 
+/// Whether layouts that need more memory than there is are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    MustSuffice,
+    MayBeShort,
+}
+
 /// All layouts, and those that fit.
 #[derive(Debug, Default)]
 pub(super) struct Fitting {
@@ -44,15 +51,14 @@ pub(super) struct Fitting {
 }
 
 impl Fitting {
-    /// All legal shapes that fit. With `anyway`, layouts that do not fit are included too.
-    pub fn of(question: &Question, space: &Space, trainings: &Trainings, anyway: bool) -> Fitting {
+    /// All legal shapes that fit, and those that do not, if memory may be short.
+    pub fn of(question: &Question, space: &Space, trainings: &Trainings, memory: Memory) -> Fitting {
         let mut fitting = Fitting::default();
         for (index, shape) in space.shapes.iter().enumerate() {
-            for ((_, virtual_stages), stages) in
-                space.stages.range((shape.degrees.pp, 0)..=(shape.degrees.pp, u32::MAX))
-            {
-                let context =
-                    Context { question, trainings, shape, index, virtual_stages: *virtual_stages, stages, anyway };
+            let cut = |virtual_stages: u32| PipelineCut { pp: shape.degrees.pp, virtual_stages };
+            for (PipelineCut { virtual_stages, .. }, stages) in space.stages.range(cut(0)..=cut(u32::MAX)) {
+                let virtual_stages = *virtual_stages;
+                let context = Context { question, trainings, shape, index, virtual_stages, stages, memory };
                 context.add(&mut fitting);
             }
         }
@@ -68,7 +74,7 @@ struct Context<'a> {
     index: usize,
     virtual_stages: u32,
     stages: &'a Stages,
-    anyway: bool,
+    memory: Memory,
 }
 
 impl<'a> Context<'a> {
@@ -76,13 +82,13 @@ impl<'a> Context<'a> {
         let degrees = &self.shape.degrees;
         let only = &self.question.only;
         let replica = self.question.global_batch / u64::from(degrees.dp);
-        let zeros: Vec<u8> = (0..4)
-            .filter(|zero| *zero == 0 || u64::from(degrees.dp) * u64::from(degrees.cp) > 1)
-            .filter(|zero| accepts(&only.zero_stage, zero))
-            .collect();
+        let sharing = u64::from(degrees.dp) * u64::from(degrees.cp);
+        let zeros: Vec<u8> =
+            self.question.bases.stages(sharing).filter(|zero| accepts(&only.zero_stage, zero)).collect();
+        let Some(lowest) = zeros.first().copied() else { return };
         // In order of stages, equal stages once: a later one never has more micro-batches in flight.
         let stages = self.first_of_each_kind();
-        let Some(training) = self.trainings.get(self.choices(0, 1, Recompute::None)) else { return };
+        let Some(training) = self.trainings.get(self.choices(lowest, 1, Recompute::None)) else { return };
         let mut step = self.question.step(self.shape, 0, training, self.stages);
         let states: Vec<Vec<u64>> = zeros.iter().map(|zero| self.states(&mut step, *zero, &stages)).collect();
         let recomputes: Vec<Recompute> = RECOMPUTE.into_iter().filter(|what| accepts(&only.recompute, what)).collect();
@@ -101,9 +107,9 @@ impl<'a> Context<'a> {
             if full {
                 continue;
             }
-            full = !self.anyway;
+            full = self.memory == Memory::MustSuffice;
             for recompute in &recomputes {
-                let choices = self.choices(0, micro_batch, *recompute);
+                let choices = self.choices(lowest, micro_batch, *recompute);
                 let activation_bytes = self.activation_bytes(&mut step, choices, &stages);
                 let mut unit = Unit {
                     shape: self.index,
@@ -124,7 +130,7 @@ impl<'a> Context<'a> {
                         fitting.feasible = fitting.feasible.saturating_add(self.shape.orders_legal);
                         full = false;
                     }
-                    if fits || self.anyway {
+                    if fits || self.memory == Memory::MayBeShort {
                         unit.memory[usize::from(*zero)] = Some(bytes);
                     }
                     if fitting.nearest.as_ref().is_none_or(|nearest| bytes < nearest.bytes) {

@@ -6,6 +6,7 @@
 //! everything still queued, so the answer is the same as if every layout had been priced; a test checks that.
 
 mod alternatives;
+mod bases;
 mod bound;
 mod certainty;
 mod choices;
@@ -21,19 +22,21 @@ mod tests;
 mod trainings;
 
 pub use alternatives::{WhatIf, not_beaten, pareto, what_if};
+pub use bases::Bases;
 pub use certainty::probability_faster;
 pub use only::Only;
 pub use planned::{Planned, Priced};
 pub use question::Question;
 
-use crate::planner::price::Once;
-use bound::Bounds;
+use crate::planner::price::FirstStageTimes;
+use bases::ZERO_STAGES;
+use bound::{Bounds, OrderedShape};
 use choices::Choices;
 use commgauge_base::units::Bytes;
 use commgauge_model::workload::step::{Stages, TrainingStep};
-use fitting::{Fitting, Unit};
+use fitting::{Fitting, Memory, Unit};
 use prices::{Candidate, Prices};
-use space::Space;
+use space::{PipelineCut, Space};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use trainings::Trainings;
@@ -73,10 +76,10 @@ impl Found {
 pub fn search(question: &Question) -> Found {
     let space = Space::of(question);
     let trainings = Trainings::of(question, &space);
-    let mut fitting = Fitting::of(question, &space, &trainings, false);
+    let mut fitting = Fitting::of(question, &space, &trainings, Memory::MustSuffice);
     if fitting.units.is_empty() && question.only.is_anything() {
         // A layout that is requested by name is priced whether it fits or not.
-        fitting = Fitting { ..Fitting::of(question, &space, &trainings, true) };
+        fitting = Fitting::of(question, &space, &trainings, Memory::MayBeShort);
     }
     let mut found = Found {
         considered: fitting.considered,
@@ -170,7 +173,7 @@ impl Search<'_> {
     fn computing(&self, bounds: &mut Bounds) -> Queue {
         let one = |(unit, index): (&Unit, u32)| {
             let shape = &self.space.shapes[unit.shape];
-            let stages = &self.space.stages[&(shape.degrees.pp, unit.virtual_stages)];
+            let stages = &self.space.stages[&PipelineCut { pp: shape.degrees.pp, virtual_stages: unit.virtual_stages }];
             let seconds = bounds.computing(self.question, shape, self.choices(unit, 0), stages).unwrap_or(0.0);
             let waiting = Waiting { seconds_bits: 0, stage: Stage::Computes, unit: index, order: 0, zero_stage: 0 };
             Reverse(waiting.at(seconds, Stage::Computes))
@@ -182,8 +185,9 @@ impl Search<'_> {
     fn add_waits(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
         let (shape, choices) = (self.shape(next), self.choices(&self.units[next.unit as usize], 0));
         for (places, index) in shape.places.iter().zip(0..) {
-            let busy = bounds.busy(self.question, (shape, places), choices, self.stages(next));
-            let seconds = busy.map(|busy| bounds.least(self.question, shape, choices, &busy, (&Once::default(), 0.0)));
+            let busy = bounds.busy(self.question, shape, places, choices, self.stages(next));
+            let nothing_once = FirstStageTimes::default();
+            let seconds = busy.map(|busy| bounds.least(self.question, shape, choices, &busy, &nothing_once));
             queue.push(Reverse(Waiting { order: index, ..next }.at(seconds.unwrap_or(0.0), Stage::Waits)));
         }
     }
@@ -192,15 +196,14 @@ impl Search<'_> {
     fn add_counted(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
         let (unit, shape) = (&self.units[next.unit as usize], self.shape(next));
         let (places, stages) = (&shape.places[next.order as usize], self.stages(next));
-        let busy = bounds.busy(self.question, (shape, places), self.choices(unit, 0), stages);
-        for zero_stage in (0..4u8).filter(|zero| unit.memory[usize::from(*zero)].is_some()) {
+        let busy = bounds.busy(self.question, shape, places, self.choices(unit, 0), stages);
+        for zero_stage in ZERO_STAGES.into_iter().filter(|zero| unit.memory[usize::from(*zero)].is_some()) {
             let choices = self.choices(unit, zero_stage);
             for order in places.orders.iter().copied() {
-                let place = ((unit.shape, shape), order);
-                let once = bounds.once(self.question, place, choices, stages, self.trainings);
-                let (once, message) = once.unwrap_or_default();
-                let seconds =
-                    busy.as_ref().map(|busy| bounds.least(self.question, shape, choices, busy, (&once, message)));
+                let ordered = OrderedShape { index: unit.shape, shape, order };
+                let first = bounds.first_stage(self.question, ordered, choices, stages, self.trainings);
+                let first = first.unwrap_or_default();
+                let seconds = busy.as_ref().map(|busy| bounds.least(self.question, shape, choices, busy, &first));
                 let counted = Waiting { order: order as u32, zero_stage, ..next };
                 queue.push(Reverse(counted.at(seconds.unwrap_or(0.0), Stage::Counted)));
             }
@@ -212,7 +215,8 @@ impl Search<'_> {
     }
 
     fn stages(&self, next: Waiting) -> &Stages {
-        &self.space.stages[&(self.shape(next).degrees.pp, self.units[next.unit as usize].virtual_stages)]
+        let virtual_stages = self.units[next.unit as usize].virtual_stages;
+        &self.space.stages[&PipelineCut { pp: self.shape(next).degrees.pp, virtual_stages }]
     }
 
     fn layout(&self, next: Waiting) -> Planned {

@@ -2,7 +2,7 @@
 //! the price if every call takes equally long in two of them.
 
 use super::question::Question;
-use crate::planner::price::{PricedOnce, Pricer, StepPrice};
+use crate::planner::price::{PricedOnce, Pricer, StepPrice, UntrustedCurves};
 use commgauge_model::workload::step::TrainingStep;
 use std::collections::HashMap;
 
@@ -29,8 +29,9 @@ impl Prices {
             .entry(candidate)
             .or_insert_with(|| PricedOnce::new(step, question.compute).map_err(|unpriced| unpriced.to_string()));
         let prepared = prepared.as_mut().map_err(|reason| reason.clone())?;
-        let rates = (question.rates, question.ranks_per_node);
-        self.pricer.step_seconds(prepared, step, rates, !question.allow_untrusted).map_err(|unpriced| unpriced.reason)
+        let untrusted = if question.allow_untrusted { UntrustedCurves::Allowed } else { UntrustedCurves::Refused };
+        let seconds = self.pricer.step_seconds(prepared, step, question.rates, question.ranks_per_node, untrusted);
+        seconds.map_err(|unpriced| unpriced.reason)
     }
 
     /// The whole price of what has been priced in seconds.

@@ -1,5 +1,6 @@
 //! Input of the planner: a model, GPUs, a batch, and the parts of the layout that are fixed.
 
+use super::bases::Bases;
 use super::choices::Choices;
 use super::only::{Only, accepts};
 use super::planned::Planned;
@@ -7,7 +8,7 @@ use crate::planner::compute::{Compute, Product};
 use crate::planner::rates::Rates;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
-use commgauge_model::config::step::{DataStyle, PipelineChoices, ScheduleKind, parse_order};
+use commgauge_model::config::step::{PipelineChoices, ScheduleKind, parse_order};
 use commgauge_model::config::{Model, Training};
 use commgauge_model::layout::{Axis, Degrees, Layout};
 use commgauge_model::workload::step::TrainingStep;
@@ -18,7 +19,7 @@ pub struct Question<'a> {
     /// The model.
     pub model: &'a Model,
     /// The training, whose micro-batch, recomputation, ZeRO stage and virtual stages are the planner's to choose.
-    pub base: Training,
+    pub bases: Bases,
     /// Samples of a step over all replicas.
     pub global_batch: u64,
     /// All GPUs.
@@ -69,11 +70,11 @@ impl Question<'_> {
     /// Sequence parallelism wherever it divides evenly, unless the training does without: it never needs more memory, and
     /// experts require it.
     pub(super) fn sequence_parallel(&self, degrees: &Degrees) -> bool {
-        if !self.base.tensor.sequence_parallel {
+        if !self.bases.first.tensor.sequence_parallel {
             return false;
         }
         let (tp, cp) = (u64::from(degrees.tp), u64::from(degrees.cp));
-        let s = self.base.sequence;
+        let s = self.bases.first.sequence;
         tp > 1 && s.is_multiple_of(cp) && (s / cp).is_multiple_of(tp)
     }
 
@@ -86,23 +87,16 @@ impl Question<'_> {
     /// The pipeline with this many chunks on each rank.
     pub(super) fn pipeline(&self, virtual_stages: u32) -> PipelineChoices {
         let schedule = if virtual_stages > 1 { ScheduleKind::Interleaved } else { ScheduleKind::OneForwardOneBackward };
-        PipelineChoices { schedule, virtual_stages, ..self.base.pipeline.clone() }
+        PipelineChoices { schedule, virtual_stages, ..self.bases.first.pipeline.clone() }
     }
 
     /// The training with these choices.
     pub(super) fn training(&self, choices: Choices) -> Training {
-        let mut training = self.base.clone();
+        let mut training = self.bases.stage(choices.zero_stage).unwrap_or(&self.bases.first).clone();
         training.micro_batch = choices.micro_batch;
         training.tensor.recompute = choices.recompute;
         training.tensor.sequence_parallel = choices.sequence_parallel;
         training.pipeline = self.pipeline(choices.virtual_stages);
-        training.data.style = match choices.zero_stage {
-            0 => DataStyle::Ddp,
-            1 => DataStyle::Zero1,
-            2 => DataStyle::Zero2,
-            _ if self.base.data.style == DataStyle::Zero3 => DataStyle::Zero3,
-            _ => DataStyle::Fsdp,
-        };
         training
     }
 }

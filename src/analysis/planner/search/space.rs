@@ -7,7 +7,7 @@ use super::choices::Choices;
 use super::question::Question;
 use commgauge_model::config::step::Recompute;
 use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout, Locality};
-use commgauge_model::workload::step::{Stages, TrainingStep};
+use commgauge_model::workload::step::{Stages, TrainingStep, undivided_axis};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
@@ -61,8 +61,16 @@ pub(super) struct Places {
 /// The axes of [`Places`].
 pub(super) const IN_LAYERS: [Axis; 5] = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Etp, Axis::EtpEp];
 
-/// Layers of the stages for pp and virtual stages, if they can be distributed.
-pub(super) type StagesOf = BTreeMap<(u32, u32), Stages>;
+/// Into how many parts the layers are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct PipelineCut {
+    pub pp: u32,
+    /// Chunks on each rank.
+    pub virtual_stages: u32,
+}
+
+/// Layers of the stages of each cut, if they can be distributed.
+pub(super) type StagesOf = BTreeMap<PipelineCut, Stages>;
 
 /// Everything that can be divided, and why the rest cannot.
 #[derive(Debug, Default)]
@@ -109,6 +117,10 @@ impl Space {
 
     fn add(&mut self, question: &Question, degrees: Degrees, known: &mut Known) {
         let mut refuse = |rule: &'static str| *self.illegal.entry(rule).or_default() += 1;
+        let framework = question.bases.first.framework.as_ref().map(|choices| choices.framework);
+        if framework.is_some_and(|framework| undivided_axis(framework, &degrees).is_some()) {
+            return refuse("the framework does not divide by tp, cp, ep or pp");
+        }
         if !question.global_batch.is_multiple_of(u64::from(degrees.dp)) {
             return refuse("dp does not divide the global batch");
         }
@@ -127,8 +139,8 @@ impl Space {
         }
         let mut any = false;
         for virtual_stages in question.virtual_stages(degrees.pp) {
-            let key = (degrees.pp, virtual_stages);
-            if let Entry::Vacant(place) = self.stages.entry(key) {
+            let cut = PipelineCut { pp: degrees.pp, virtual_stages };
+            if let Entry::Vacant(place) = self.stages.entry(cut) {
                 let choices = question.pipeline(virtual_stages);
                 let Ok(stages) = Stages::share_out(question.model.layers, degrees.pp, &choices) else { continue };
                 place.insert(stages);

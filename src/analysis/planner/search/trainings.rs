@@ -13,13 +13,13 @@ pub(super) struct Trainings(HashMap<Choices, Training>);
 impl Trainings {
     /// All that the shapes can need.
     pub fn of(question: &Question, space: &Space) -> Trainings {
-        let mut virtual_stages: Vec<u32> = space.stages.keys().map(|(_, virtual_stages)| *virtual_stages).collect();
+        let mut virtual_stages: Vec<u32> = space.stages.keys().map(|cut| cut.virtual_stages).collect();
         virtual_stages.sort_unstable();
         virtual_stages.dedup();
         let mut all = HashMap::new();
         for micro_batch in divisors(question.global_batch) {
             for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
-                for zero_stage in 0..4 {
+                for zero_stage in question.bases.stages(u64::MAX) {
                     for sequence_parallel in [false, true] {
                         for virtual_stages in virtual_stages.iter().copied() {
                             let choices =

@@ -1,7 +1,8 @@
 //! What a validation comes to, as a document. The published JSON Schema (`commgauge schema validation`) is made from these types.
 
 use super::memory::MemoryResult;
-use super::score::{ErrorSummary, Pair, kendall_tau, top_1_regret_percent};
+use super::score::{ErrorSummary, kendall_tau, top_1_regret_percent};
+use crate::cost::PredictionPair;
 use crate::planner::compute::Constants;
 use crate::planner::price::{StepError, StepPrice};
 use schemars::JsonSchema;
@@ -138,8 +139,8 @@ pub struct ChoiceResult {
 
 impl SetResult {
     pub(super) fn of(names: &SetNames, share: f64, runs: Vec<RunResult>, constant_share: ErrorSummary) -> SetResult {
-        let fitted: Vec<Pair> = runs.iter().map(|run| (run.predicted_seconds, run.measured_seconds)).collect();
-        let left_out: Vec<Pair> = runs.iter().map(RunResult::left_out).collect();
+        let fitted: Vec<PredictionPair> = runs.iter().map(RunResult::fitted).collect();
+        let left_out: Vec<PredictionPair> = runs.iter().map(RunResult::left_out).collect();
         SetResult {
             name: names.name.to_owned(),
             source: names.source.to_owned(),
@@ -156,8 +157,12 @@ impl SetResult {
 }
 
 impl RunResult {
-    pub(super) fn left_out(&self) -> Pair {
-        (self.left_out_seconds, self.measured_seconds)
+    fn fitted(&self) -> PredictionPair {
+        PredictionPair { predicted: self.predicted_seconds, measured: self.measured_seconds }
+    }
+
+    pub(super) fn left_out(&self) -> PredictionPair {
+        PredictionPair { predicted: self.left_out_seconds, measured: self.measured_seconds }
     }
 
     /// What somebody could choose between: one model, one batch, the same GPUs.
@@ -175,7 +180,8 @@ fn choices(runs: &[RunResult]) -> Vec<ChoiceResult> {
         }
     }
     let answer = |question: (&str, u64, u64)| {
-        let pairs: Vec<Pair> = runs.iter().filter(|run| run.question() == question).map(RunResult::left_out).collect();
+        let pairs: Vec<PredictionPair> =
+            runs.iter().filter(|run| run.question() == question).map(RunResult::left_out).collect();
         (pairs.len() > 1).then(|| ChoiceResult {
             model: question.0.to_owned(),
             gpus: question.1,

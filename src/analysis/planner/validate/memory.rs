@@ -5,6 +5,7 @@
 use super::runs::MeasuredRun;
 use super::score::error_percent;
 use super::sets::{SetName, published_memory};
+use crate::cost::PredictionPair;
 use crate::planner::memory::{MemoryChoices, MemoryUse};
 use commgauge_base::error::{Error, Result};
 use schemars::JsonSchema;
@@ -75,10 +76,10 @@ fn compare(model: &str, variant: &str, used: &MemoryUse, state: f64, activations
         variant: if variant.is_empty() { "nothing recomputed" } else { variant }.to_owned(),
         state_gibibytes: own_state,
         published_state_gibibytes: state,
-        state_error_percent: error_percent((own_state, state)),
+        state_error_percent: error_percent(PredictionPair { predicted: own_state, measured: state }),
         activations_gibibytes: own_activations,
         published_activations_gibibytes: activations,
-        activations_error_percent: error_percent((own_activations, activations)),
+        activations_error_percent: error_percent(PredictionPair { predicted: own_activations, measured: activations }),
         total_gibibytes: gibibytes(used.total().0),
     }
 }

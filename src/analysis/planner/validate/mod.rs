@@ -22,6 +22,7 @@ pub use pricing::Site;
 pub use runs::{MeasuredRun, TRAINING as TRAINING_KEYS, read_runs, template};
 pub use score::ErrorSummary;
 
+use crate::cost::PredictionPair;
 use crate::planner::compute::{Constants, PUBLISHED};
 use crate::planner::rates::Published;
 use commgauge_base::error::{Error, Result};
@@ -29,7 +30,7 @@ use commgauge_base::stats::{median, sorted};
 use document::SetNames;
 use fit::{Priced, best_share};
 use pricing::Replay;
-use score::{Pair, error_percent};
+use score::error_percent;
 use sets::SetName;
 
 /// The names of the published sets.
@@ -109,7 +110,7 @@ fn constants(share_of_peak: f64) -> Constants {
 }
 
 /// Every run by the median share that the other models reach, counting nothing but products.
-fn constant_share(replays: &[Replay]) -> Vec<Pair> {
+fn constant_share(replays: &[Replay]) -> Vec<PredictionPair> {
     let reached: Vec<(&str, f64, f64)> = replays
         .iter()
         .map(|replay| (replay.run.model.name.as_str(), replay.seconds_at_peak(), replay.run.measured_seconds))
@@ -117,7 +118,7 @@ fn constant_share(replays: &[Replay]) -> Vec<Pair> {
     let of = |(name, at_peak, measured): &(&str, f64, f64)| {
         let others = reached.iter().filter(|(other, ..)| other != name);
         let shares = sorted(others.map(|(_, at_peak, measured)| at_peak / measured));
-        Some((at_peak / median(&shares)?, *measured))
+        Some(PredictionPair { predicted: at_peak / median(&shares)?, measured: *measured })
     };
     reached.iter().filter_map(of).collect()
 }
@@ -127,6 +128,7 @@ fn result(replay: &Replay, share: f64, left_out_share: f64) -> Result<RunResult>
     let parts = replay.price(&constants(share))?;
     let left_out = replay.price(&constants(left_out_share))?.step_seconds;
     let degrees = step.layout.degrees;
+    let error_percent = |predicted: f64| error_percent(PredictionPair { predicted, measured: run.measured_seconds });
     Ok(RunResult {
         model: run.model.name.clone(),
         variant: run.variant.clone(),
@@ -141,9 +143,9 @@ fn result(replay: &Replay, share: f64, left_out_share: f64) -> Result<RunResult>
         global_batch: run.global_batch,
         measured_seconds: run.measured_seconds,
         predicted_seconds: parts.step_seconds,
-        error_percent: error_percent((parts.step_seconds, run.measured_seconds)),
+        error_percent: error_percent(parts.step_seconds),
         left_out_seconds: left_out,
-        left_out_error_percent: error_percent((left_out, run.measured_seconds)),
+        left_out_error_percent: error_percent(left_out),
         left_out_share_of_peak: left_out_share,
         low_seconds: None,
         high_seconds: None,

@@ -1,5 +1,6 @@
 //! Quality of predictions: errors in percent, whether they order runs correctly, and the cost of following them.
 
+use crate::cost::PredictionPair;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,17 +17,14 @@ pub struct ErrorSummary {
     pub bias_percent: f64,
 }
 
-/// Prediction and measurement of one run, in seconds.
-pub(super) type Pair = (f64, f64);
-
-/// Percent by which a prediction is too long.
-pub(super) fn error_percent((predicted, measured): Pair) -> f64 {
-    100.0 * (predicted / measured - 1.0)
+/// Percent by which a prediction is too large.
+pub(super) fn error_percent(pair: PredictionPair) -> f64 {
+    100.0 * pair.error()
 }
 
 impl ErrorSummary {
     /// For at least one run; all zero for none.
-    pub(super) fn of(pairs: &[Pair]) -> ErrorSummary {
+    pub(super) fn of(pairs: &[PredictionPair]) -> ErrorSummary {
         if pairs.is_empty() {
             return ErrorSummary::default();
         }
@@ -47,12 +45,12 @@ impl ErrorSummary {
 /// Kendall's tau-b of predictions and measurements: 1 if both have the same order, -1 if the opposite, 0 if undecided
 /// (M. G. Kendall, "The treatment of ties in ranking problems", 1945). None for fewer than two runs, or if all values
 /// of one side are equal.
-pub(super) fn kendall_tau(pairs: &[Pair]) -> Option<f64> {
+pub(super) fn kendall_tau(pairs: &[PredictionPair]) -> Option<f64> {
     let (mut agree, mut tied_predicted, mut tied_measured, mut all) = (0i64, 0i64, 0i64, 0i64);
     for (index, one) in pairs.iter().enumerate() {
         for other in &pairs[index + 1..] {
             let sign = |a: f64, b: f64| i64::from(a > b) - i64::from(a < b);
-            let (predicted, measured) = (sign(one.0, other.0), sign(one.1, other.1));
+            let (predicted, measured) = (sign(one.predicted, other.predicted), sign(one.measured, other.measured));
             agree += predicted * measured;
             tied_predicted += i64::from(predicted == 0);
             tied_measured += i64::from(measured == 0);
@@ -64,30 +62,35 @@ pub(super) fn kendall_tau(pairs: &[Pair]) -> Option<f64> {
 }
 
 /// Percent by which the run predicted to be the fastest takes longer than the fastest one. None without runs.
-pub(super) fn top_1_regret_percent(pairs: &[Pair]) -> Option<f64> {
-    let chosen = pairs.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
-    let best = pairs.iter().map(|pair| pair.1).fold(f64::INFINITY, f64::min);
-    Some(100.0 * (chosen.1 / best - 1.0))
+pub(super) fn top_1_regret_percent(pairs: &[PredictionPair]) -> Option<f64> {
+    let chosen = pairs.iter().min_by(|a, b| a.predicted.total_cmp(&b.predicted))?;
+    let best = pairs.iter().map(|pair| pair.measured).fold(f64::INFINITY, f64::min);
+    Some(100.0 * (chosen.measured / best - 1.0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn pair(predicted: f64, measured: f64) -> PredictionPair {
+        PredictionPair { predicted, measured }
+    }
+
     #[test]
     fn errors_are_those_worked_out_by_hand() {
-        let found = ErrorSummary::of(&[(1.1, 1.0), (1.8, 2.0), (3.6, 3.0), (4.0, 4.0)]);
+        let found = ErrorSummary::of(&[pair(1.1, 1.0), pair(1.8, 2.0), pair(3.6, 3.0), pair(4.0, 4.0)]);
         let expected = [10.0, 10.0, 20.0, 5.0];
         let found = [found.mean_percent, found.median_percent, found.max_percent, found.bias_percent];
         assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}");
         assert_eq!(ErrorSummary::of(&[]), ErrorSummary::default());
-        assert!((ErrorSummary::of(&[(1.1, 1.0)]).median_percent - 10.0).abs() < 1e-9);
+        assert!((ErrorSummary::of(&[pair(1.1, 1.0)]).median_percent - 10.0).abs() < 1e-9);
     }
 
     #[test]
     fn the_rank_correlation_is_that_of_kendall() {
         let of = |predicted: &[f64]| {
-            let pairs: Vec<Pair> = predicted.iter().zip(1..).map(|(a, b)| (*a, f64::from(b))).collect();
+            let pairs: Vec<PredictionPair> =
+                predicted.iter().zip(1..).map(|(predicted, measured)| pair(*predicted, f64::from(measured))).collect();
             kendall_tau(&pairs)
         };
         assert_eq!((of(&[1.0, 2.0, 3.0]), of(&[3.0, 2.0, 1.0])), (Some(1.0), Some(-1.0)));
@@ -100,8 +103,8 @@ mod tests {
 
     #[test]
     fn regret_is_the_cost_of_following_the_prediction() {
-        assert_eq!(top_1_regret_percent(&[(1.0, 3.0), (2.0, 2.0)]), Some(50.0));
-        assert_eq!(top_1_regret_percent(&[(2.0, 3.0), (1.0, 2.0)]), Some(0.0));
+        assert_eq!(top_1_regret_percent(&[pair(1.0, 3.0), pair(2.0, 2.0)]), Some(50.0));
+        assert_eq!(top_1_regret_percent(&[pair(2.0, 3.0), pair(1.0, 2.0)]), Some(0.0));
         assert_eq!(top_1_regret_percent(&[]), None);
     }
 }

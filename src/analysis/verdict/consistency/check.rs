@@ -18,6 +18,14 @@ pub(super) struct Check<'a> {
     pub(super) guideline: Guideline,
     pub(super) slow: &'a CaseFacts,
     pub(super) against: Vec<&'a CaseFacts>,
-    /// Times of the slow call, and the longest that the rule allows, replicate by replicate.
-    pub(super) times: Vec<(f64, f64)>,
+    /// Replicate by replicate.
+    pub(super) times: Vec<CheckedTimes>,
+}
+
+/// One replicate of a comparison, in seconds.
+pub(super) struct CheckedTimes {
+    /// Of the slow call.
+    pub(super) slow: f64,
+    /// The longest that the rule allows it.
+    pub(super) allowed: f64,
 }

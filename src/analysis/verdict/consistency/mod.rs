@@ -14,8 +14,8 @@ use super::finding::Finding;
 use super::loaded_record::LoadedRecord;
 use super::percent::percent;
 use super::{Decision, FORMAT, Question, Row, Trouble, VERSION, Verdict, gate, most_severe};
-use check::Check;
 pub use check::Timed;
+use check::{Check, CheckedTimes};
 use commgauge_base::error::Result;
 use commgauge_base::stats::{RankSums, median, sorted};
 
@@ -70,8 +70,8 @@ impl Consistency {
 }
 
 fn finding(check: &Check, rule: ConsistencyRule, comparisons: usize, ranks: &mut RankSums) -> Option<Finding> {
-    let side = |value: fn(&(f64, f64)) -> f64| sorted(check.times.iter().map(|pair| value(pair).ln()));
-    let (slow, allowed) = (side(|pair| pair.0), side(|pair| pair.1));
+    let side = |value: fn(&CheckedTimes) -> f64| sorted(check.times.iter().map(|times| value(times).ln()));
+    let (slow, allowed) = (side(|times| times.slow), side(|times| times.allowed));
     let excess = median(&slow)? - median(&allowed)?;
     let tolerated = rule.tolerance.ln_1p();
     if excess <= tolerated {
@@ -79,10 +79,14 @@ fn finding(check: &Check, rule: ConsistencyRule, comparisons: usize, ranks: &mut
     }
     let allowed: Vec<f64> = allowed.iter().map(|time| time + tolerated).collect();
     let level = 1.0 - rule.false_alarm_level;
-    let low = ranks.shift(&allowed, &slow, level).map(|(_, low, _)| low + tolerated).filter(|low| low.is_finite());
+    let low = ranks.shift(&allowed, &slow, level).map(|shift| shift.low + tolerated).filter(|low| low.is_finite());
     let p_corrected = (ranks.p_larger(&allowed, &slow) * comparisons as f64).min(1.0);
     let certain = p_corrected <= rule.false_alarm_level;
-    let text = rules::sentence(check, excess.exp(), (check.times.len(), certain));
+    let what = rules::sentence(check, excess.exp());
+    let text = match certain {
+        true => what,
+        false => format!("{what} (in {} replicates; may be chance)", check.times.len()),
+    };
     Some(Finding {
         guideline: check.guideline,
         cases: std::iter::once(check.slow)

@@ -1,6 +1,6 @@
 //! The rules: which calls are compared with which. Significance is left to the caller.
 
-use super::check::{Check, Timed};
+use super::check::{Check, CheckedTimes, Timed};
 use crate::verdict::finding::Guideline;
 use Collective::{AllGather, AllReduce, AllToAll, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
@@ -130,19 +130,19 @@ fn check<'a>(
 ) -> Option<Check<'a>> {
     let of_replicate = |(replicate, seconds): (&usize, &f64)| {
         let others: Option<Vec<f64>> = against.iter().map(|case| case.seconds.get(replicate).copied()).collect();
-        Some((*seconds, allowed(&others?)))
+        Some(CheckedTimes { slow: *seconds, allowed: allowed(&others?) })
     };
-    let times: Vec<(f64, f64)> = slow.seconds.iter().filter_map(of_replicate).collect();
+    let times: Vec<CheckedTimes> = slow.seconds.iter().filter_map(of_replicate).collect();
     let against = against.iter().map(|case| case.facts).collect();
     (!times.is_empty()).then_some(Check { guideline, slow: slow.facts, against, times })
 }
 
 /// A finding for people: what is slow, by how much, and what it is compared with.
-pub(super) fn sentence(check: &Check, times_allowed: f64, (replicates, certain): (usize, bool)) -> String {
+pub(super) fn sentence(check: &Check, times_allowed: f64) -> String {
     let name = &check.slow.name;
     let more = format!("{} %", three_digits((times_allowed - 1.0) * 100.0));
     let other = |at: usize| check.against.get(at).map_or("", |facts| facts.name.as_str());
-    let what = match check.guideline {
+    match check.guideline {
         Guideline::SplitIsFaster => {
             let smaller = check.against.first().map_or(1, |facts| facts.bytes_total.0.max(1));
             let times = check.slow.bytes_total.0.div_ceil(smaller);
@@ -160,9 +160,5 @@ pub(super) fn sentence(check: &Check, times_allowed: f64, (replicates, certain):
                 other(1)
             )
         }
-    };
-    match certain {
-        true => what,
-        false => format!("{what} (in {replicates} replicates; may be chance)"),
     }
 }

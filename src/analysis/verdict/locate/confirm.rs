@@ -5,7 +5,7 @@
 //! in one case of five.
 
 use super::document::SuspectKind;
-use super::explain::{Finding, MIN_EXCESS_OF_MANY, MIN_EXCESS_OF_PATH, Search, nearly_all, percent};
+use super::explain::{Finding, MIN_EXCESS_OF_MANY, MIN_EXCESS_OF_PATH, Search, percent};
 use super::pair_lines::Measure;
 use super::places::Places;
 use super::suspect_name::name;
@@ -80,7 +80,9 @@ fn confirms(other: &MeasureFindings, finding: &Finding) -> bool {
     let (search, share) = (&other.search, CONFIRMING_SHARE * finding.slower);
     let path = |excess: Option<f64>| excess.is_some_and(|slower| slower > share.max(MIN_EXCESS_OF_PATH));
     match &finding.suspect {
-        SuspectKind::Node { node } => nearly_all(search.slow_partners(*node as usize, share.max(MIN_EXCESS_OF_MANY))),
+        SuspectKind::Node { node } => {
+            search.slow_partners(*node as usize, share.max(MIN_EXCESS_OF_MANY)).are_nearly_all()
+        }
         SuspectKind::Link { nodes, local_rank: None } => path(search.excess(nodes.map(|node| node as usize))),
         SuspectKind::Link { nodes, local_rank: Some(local) } => {
             path(search.excess_of_local(nodes.map(|node| node as usize), *local as usize))

@@ -130,10 +130,10 @@ impl<'a> Search<'a> {
     }
 
     /// The number of unexplained partners with which a node exceeds `allowed`, and the number of all unexplained partners.
-    pub(super) fn slow_partners(&self, node: usize, allowed: f64) -> (usize, usize) {
+    pub(super) fn slow_partners(&self, node: usize, allowed: f64) -> SlowPartners {
         let partners = self.partners(node).filter(|other| !self.explained[*other]);
         let excesses: Vec<f64> = partners.filter_map(|other| self.excess([node, other])).collect();
-        (excesses.iter().filter(|excess| **excess > allowed).count(), excesses.len())
+        SlowPartners { slow: excesses.iter().filter(|excess| **excess > allowed).count(), partners: excesses.len() }
     }
 
     fn add(&mut self, suspect: SuspectKind, slower: f64, usual: &Usual, evidence: String) {
@@ -266,8 +266,8 @@ impl<'a> Search<'a> {
             let allowed = usual.middle + usual.allowed;
             let worst = odd
                 .map(|(node, slower)| (node, slower, self.slow_partners(node, allowed)))
-                .find(|(.., partners)| nearly_all(*partners));
-            let Some((node, slower, (slow, partners))) = worst else { return };
+                .find(|(.., partners)| partners.are_nearly_all());
+            let Some((node, slower, SlowPartners { slow, partners })) = worst else { return };
             let evidence = format!(
                 "takes {} longer than usual, with {slow} of {partners} other nodes",
                 percent(slower - usual.middle)
@@ -340,9 +340,19 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Whether nearly all partners are slow. With few partners two slow paths must not look like a slow node.
-pub(super) fn nearly_all((slow, partners): (usize, usize)) -> bool {
-    partners > 0 && slow as f64 >= MIN_SLOW_SHARE_OF_PARTNERS * partners as f64
+/// How many of several partners are slow.
+#[derive(Clone, Copy)]
+pub(super) struct SlowPartners {
+    pub slow: usize,
+    /// All of them, slow or not.
+    pub partners: usize,
+}
+
+impl SlowPartners {
+    /// Whether nearly all are slow. With few partners two slow paths must not look like a slow node.
+    pub(super) fn are_nearly_all(self) -> bool {
+        self.partners > 0 && self.slow as f64 >= MIN_SLOW_SHARE_OF_PARTNERS * self.partners as f64
+    }
 }
 
 /// A logarithm as a share in per cent.

@@ -6,7 +6,7 @@
 
 use super::confirm::FEW_NODES;
 use super::document::{MIN_MEMBERS, SuspectKind};
-use super::explain::{Finding, MIN_EXCESS_OF_MANY, MIN_EXCESS_OF_PATH, nearly_all, percent, rule};
+use super::explain::{Finding, MIN_EXCESS_OF_MANY, MIN_EXCESS_OF_PATH, SlowPartners, percent, rule};
 use super::pair_lines::{Measure, PairLine};
 use super::places::Places;
 use commgauge_base::stats::{Usual, low_median};
@@ -119,18 +119,18 @@ impl InsideMatrix {
         let Some(usual) = rule(values.len(), MIN_EXCESS_OF_MANY).usual(&values) else { return };
         let slow_partners = |(node, local): (usize, usize)| {
             let allowed = usual.middle + usual.allowed;
-            let (slow, others) = self
+            let (slow, partners) = self
                 .with_others(node, local)
                 .fold((0, 0), |(slow, all), excess| (slow + usize::from(excess > allowed), all + 1));
-            (slow, others)
+            SlowPartners { slow, partners }
         };
         let slow: Vec<((usize, usize), f64)> = (scores.into_iter())
-            .filter(|(device, score)| usual.strength(*score) > 1.0 && nearly_all(slow_partners(*device)))
+            .filter(|(device, score)| usual.strength(*score) > 1.0 && slow_partners(*device).are_nearly_all())
             .collect();
         for of_node in slow.chunk_by(|((a, _), _), ((b, _), _)| a == b) {
             let ((node, _), slower) = of_node[0];
             of_node.iter().for_each(|((_, local), _)| explained[node][*local] = true);
-            if nearly_all((of_node.len(), self.locals)) {
+            if (SlowPartners { slow: of_node.len(), partners: self.locals }).are_nearly_all() {
                 let evidence = format!(
                     "{} of {} devices inside {} take {} longer with each other than on other nodes",
                     of_node.len(),

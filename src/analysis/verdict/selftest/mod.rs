@@ -173,11 +173,20 @@ impl SelfTest {
     }
 }
 
-/// Runs the self-test. `own` has the records of the user that could be read, and reasons for those that could not.
+/// The user's own records.
+#[derive(Clone, Debug, Default)]
+pub struct OwnRecords {
+    /// Those that could be read, in any order.
+    pub records: Vec<LoadedRecord>,
+    /// Why others could not, as sentences.
+    pub left_out: Vec<String>,
+}
+
+/// Runs the self-test; with records of the user, on those too.
 ///
 /// # Errors
 /// Where a synthetic run is refused, which would be a defect.
-pub fn selftest(rule: &SelfTestRule, own: Option<(Vec<LoadedRecord>, Vec<String>)>) -> Result<SelfTest> {
+pub fn selftest(rule: &SelfTestRule, own: Option<OwnRecords>) -> Result<SelfTest> {
     let mut trials = Vec::new();
     for asked in TrialKind::ALL {
         for noise in Kind::ALL {
@@ -189,7 +198,7 @@ pub fn selftest(rule: &SelfTestRule, own: Option<(Vec<LoadedRecord>, Vec<String>
             trials.push(trial(asked, noise, rule)?);
         }
     }
-    let history = own.map(|(records, left_out)| history::history(records, left_out, &compare_rule(rule)));
+    let history = own.map(|own| history::history(own.records, own.left_out, &compare_rule(rule)));
     let of_user_runs = history.iter().flat_map(|history| [&history.run_against_run, &history.half_against_half]);
     let broken_by_user_runs =
         of_user_runs.into_iter().any(|counted| counted.lower_bound.is_some_and(|low| low > rule.level));

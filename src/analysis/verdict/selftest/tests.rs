@@ -61,8 +61,8 @@ fn runs_of_the_user_are_split_by_time_and_unusable_ones_are_listed() {
         run("b", "2026-11-02", 6),
         run("d", "2026-11-04", 2),
     ];
-    let found =
-        selftest(&SelfTestRule { comparisons: 1, rows: 2, ..rule() }, Some((runs, vec!["x: broken".to_owned()])));
+    let own = OwnRecords { records: runs, left_out: vec!["x: broken".to_owned()] };
+    let found = selftest(&SelfTestRule { comparisons: 1, rows: 2, ..rule() }, Some(own));
     let history = found.unwrap().history.unwrap();
     assert_eq!((history.records, history.run_against_run.of, history.half_against_half.of), (4, 3, 3));
     assert_eq!(history.left_out[0], "x: broken");

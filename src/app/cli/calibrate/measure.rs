@@ -1,7 +1,8 @@
 //! The folder of a calibration, the run of its suite, and the fit of its record.
 
+use crate::cli::backend_name::Backend;
 use crate::cli::fit::fit_of;
-use crate::cli::run::{RunArguments, run as run_suite};
+use crate::cli::run::{RunArguments, SummaryParts, run as run_suite};
 use crate::cli::table_or_json::json;
 use crate::cli::verdict_output::replace;
 use clap::Parser;
@@ -78,9 +79,14 @@ pub(super) fn run(folder: &Folder, words: &[String]) -> Result<i32> {
         let problem = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
         Error::usage(format!("after `--`: {problem}; accepted: flags of `commgauge run`, such as -n 4"))
     })?;
-    let run = match folder.record.exists() {
-        true => RunArguments { suite: None, record: None, machine: None, resume: Some(folder.record.clone()), ..run },
-        false => run,
+    let run = RunArguments { summary: SummaryParts::Head, ..run };
+    let run = match (folder.record.exists(), run.backend) {
+        (false, _) => run,
+        (true, Backend::Simulated) => RunArguments { record: None, resume: Some(folder.record.clone()), ..run },
+        // The record knows how its ranks were launched.
+        (true, _) => {
+            RunArguments { suite: None, record: None, machine: None, resume: Some(folder.record.clone()), ..run }
+        }
     };
     run_suite(&run, &mut std::io::stdout().lock())
 }

@@ -2,7 +2,7 @@
 
 use super::document::{OpLine, OpsDocument, Totals};
 use crate::report::document::{Column, gigabytes, optional, table, wrapped};
-use commgauge_model::config::step::FrameworkChoices;
+use crate::report::framework_defaults;
 use std::collections::BTreeMap;
 
 /// The complete text for a terminal of this width.
@@ -16,7 +16,7 @@ pub(super) fn text(document: &OpsDocument, width: u16) -> String {
         out += &wrapped(&format!("layers of a stage: {rule}"), width);
     }
     if let Some(framework) = &d.framework {
-        out += &defaults(framework, width);
+        out.extend(framework_defaults(framework).iter().map(|line| wrapped(line, width)));
     }
     if d.ops.is_empty() {
         out += "\nNothing is communicated: no group has more than one rank.\n";
@@ -31,19 +31,6 @@ pub(super) fn text(document: &OpsDocument, width: u16) -> String {
     out += "\nwhy\n\n";
     for (number, op) in d.ops.iter().enumerate() {
         out += &wrapped(&format!("[{}] {}", number + 1, op.why), width);
-    }
-    out
-}
-
-/// What the framework decided, and where it does.
-fn defaults(choices: &FrameworkChoices, width: u16) -> String {
-    let (name, version) = (choices.framework, choices.version);
-    if choices.defaults.is_empty() {
-        return wrapped(&format!("as {name} ({version}) would: every choice was given"), width);
-    }
-    let mut out = wrapped(&format!("defaults of {name} ({version}), each to be set by its own flag or key:"), width);
-    for default in &choices.defaults {
-        out += &wrapped(&format!("{} = {} ({})", default.key, default.value, default.source), width);
     }
     out
 }

@@ -1,8 +1,10 @@
 //! The flags that say what is planned: a model, GPUs, a batch, and choices of the training.
 
 use super::training::{self, TrainingChoice};
+use commgauge_analysis::planner::search::{Bases, Only};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
+use commgauge_model::config::step::{DataStyle, Framework};
 use commgauge_model::config::{Batch, Model, Table, Training};
 use commgauge_model::layout::MOST_RANKS;
 
@@ -42,6 +44,10 @@ pub(in crate::cli) struct TrainingFlags {
     #[arg(long, value_name = "TYPE")]
     pub element_type: Option<String>,
 
+    /// Defaults of a framework that trains: its ZeRO stages and axes, and every choice that no other flag makes
+    #[arg(long, value_name = "NAME", value_parser = training::framework)]
+    pub framework: Option<Framework>,
+
     /// Choices of the training that the planner does not make, such as sequence_parallel=false or
     /// gradient_element_type=bfloat16: any other key of [training]; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = training::choice)]
@@ -59,24 +65,44 @@ impl QuestionFlags {
     /// The training that they describe, with the samples of a step over all replicas.
     ///
     /// # Errors
-    /// Values that cannot be, and a sequence that the model does not allow.
-    pub fn training(&self, model: &Model, choices: &TrainingFlags) -> Result<PlannedTraining> {
-        let base = self.base(model, choices)?;
-        match base.batch {
-            Batch::Global(global_batch, _) => Ok(PlannedTraining { base, global_batch }),
+    /// Values that cannot be, a sequence that the model does not allow, and ZeRO stages that the framework does not have.
+    pub fn training(&self, model: &Model, choices: &TrainingFlags, only: &[&Only]) -> Result<PlannedTraining> {
+        let bases = match choices.framework {
+            None => Bases::of(&self.read(model, choices, None)?),
+            Some(framework) => {
+                let sharded = choices.of("data_style").map(|_| DataStyle::Zero3);
+                if sharded.is_some_and(|style| !framework.offers("data_style", style.name())) {
+                    return Err(Error::usage(format!("--training: {framework} has no data_style zero3; leave it out")));
+                }
+                Bases::of_framework(framework, sharded, |style| self.read(model, choices, Some(style)))?
+            }
+        };
+        let has = |stage: &u8| bases.stage(*stage).is_some();
+        if let Some(stage) = only.iter().flat_map(|only| &only.zero_stage).find(|stage| !has(stage)) {
+            let accepted = (0..4).filter(has).map(|stage| stage.to_string()).collect::<Vec<_>>().join(", ");
+            return Err(Error::usage(format!("zero_stage: found {stage}; the framework has {accepted}")));
+        }
+        match bases.first.batch.clone() {
+            Batch::Global(global_batch, _) => Ok(PlannedTraining { bases, global_batch }),
             Batch::MicroBatches(_) => Err(Error::usage("--global-batch is missing")),
         }
     }
 
-    fn base(&self, model: &Model, choices: &TrainingFlags) -> Result<Training> {
+    fn read(&self, model: &Model, choices: &TrainingFlags, data_style: Option<DataStyle>) -> Result<Training> {
         let mut flags = vec![
             ("--sequence", "sequence", self.sequence.clone()),
             ("--global-batch", "global_batch", self.global_batch.clone()),
         ];
-        if !choices.training.iter().any(|choice| choice.key == "sequence_parallel") {
-            flags.push(("--training", "sequence_parallel", "true".to_owned()));
+        match choices.framework {
+            Some(framework) => flags.push(("--framework", "framework", framework.name().to_owned())),
+            None if choices.of("sequence_parallel").is_none() => {
+                flags.push(("--training", "sequence_parallel", "true".to_owned()));
+            }
+            None => {}
         }
-        flags.extend(choices.training.iter().map(|choice| ("--training", choice.key, choice.value.clone())));
+        let written = choices.training.iter().filter(|choice| data_style.is_none() || choice.key != "data_style");
+        flags.extend(written.map(|choice| ("--training", choice.key, choice.value.clone())));
+        flags.extend(data_style.map(|style| ("--only zero_stage", "data_style", style.name().to_owned())));
         if let Some(element) = &choices.element_type {
             flags.push(("--element-type", "activation_element_type", element.clone()));
             flags.push(("--element-type", "parameter_element_type", element.clone()));
@@ -92,10 +118,16 @@ impl QuestionFlags {
     }
 }
 
+impl TrainingFlags {
+    fn of(&self, key: &str) -> Option<&str> {
+        self.training.iter().find(|choice| choice.key == key).map(|choice| choice.value.as_str())
+    }
+}
+
 /// What is trained, before the planner's own choices.
 pub(in crate::cli) struct PlannedTraining {
     /// The choices.
-    pub base: Training,
+    pub bases: Bases,
     /// Samples of a step over all replicas.
     pub global_batch: u64,
 }

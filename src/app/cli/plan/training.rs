@@ -1,9 +1,11 @@
 //! Parses `sequence_parallel=false`: a choice of the training that the planner does not make.
 
 use commgauge_analysis::planner::validate::TRAINING_KEYS;
+use commgauge_model::config::step::{Framework, Work};
 
 /// Keys that the planner chooses itself, or that have flags of their own.
-const CHOSEN: [&str; 6] = ["sequence", "micro_batch", "global_batch", "recompute", "schedule", "virtual_stages"];
+const CHOSEN: [&str; 7] =
+    ["sequence", "micro_batch", "global_batch", "recompute", "schedule", "virtual_stages", "framework"];
 
 /// A key of `[training]` with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +14,16 @@ pub(in crate::cli) struct TrainingChoice {
     pub key: &'static str,
     /// Its value, as text.
     pub value: String,
+}
+
+/// Parses the name of a framework that trains.
+pub(super) fn framework(text: &str) -> Result<Framework, String> {
+    let trains = |framework: &&Framework| framework.work() == Work::Training;
+    let named = text.parse().ok().filter(|framework| trains(&framework));
+    named.ok_or_else(|| {
+        let names: Vec<&str> = Framework::ALL.iter().filter(trains).map(|framework| framework.name()).collect();
+        format!("found `{text}`; accepted, as they train: {}", names.join(", "))
+    })
 }
 
 /// Parses one.
@@ -23,7 +35,7 @@ pub(super) fn choice(text: &str) -> Result<TrainingChoice, String> {
     let (key, value) = (key.trim(), value.trim().to_owned());
     if CHOSEN.contains(&key) {
         return Err(format!(
-            "{key} is chosen by the planner or has a flag of its own (--only, --sequence, --global-batch)"
+            "{key} is chosen by the planner or has a flag of its own (--only, --sequence, --global-batch, --framework)"
         ));
     }
     if key == "data_style" && value != "zero3" {

@@ -1,13 +1,11 @@
 //! The flags of `commgauge-pairs`, and the requested work. `launched` runs it.
 
+use super::super::suite::SuiteWork;
 use super::super::{LaunchedArguments, PairsArguments};
 use super::work::Work;
 use clap::Parser;
 use commgauge_base::error::Result;
-use commgauge_model::config::RunSettings;
-use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::record::provenance::program_version;
-use commgauge_model::workload::WorkPlan;
 
 /// Measure latency and bandwidth between every two ranks of the launch, and show which pair, link or host is slow
 ///
@@ -26,7 +24,7 @@ impl Work for PairsRun {
         &self.launched
     }
 
-    fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+    fn plan(&self, world_size: u32) -> Result<SuiteWork> {
         self.pairs.work(world_size)
     }
 }

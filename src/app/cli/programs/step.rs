@@ -2,13 +2,12 @@
 
 use super::super::LaunchedArguments;
 use super::super::step::StepArguments;
+use super::super::suite::SuiteWork;
 use super::work::Work;
 use clap::Parser;
 use commgauge_base::error::Result;
-use commgauge_model::config::RunSettings;
-use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::record::provenance::program_version;
-use commgauge_model::workload::{Interference, WorkPlan};
+use commgauge_model::workload::Interference;
 use commgauge_run::session::ReplayRequest;
 
 /// Measure every call of a model's training or serving step on all ranks of the launch, and what each costs in a step
@@ -28,7 +27,7 @@ impl Work for StepRun {
         &self.launched
     }
 
-    fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+    fn plan(&self, world_size: u32) -> Result<SuiteWork> {
         self.step.work(world_size)
     }
 

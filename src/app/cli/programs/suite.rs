@@ -2,16 +2,13 @@
 
 use super::super::LaunchedArguments;
 use super::super::launched_arguments::parse_time_limit;
-use super::super::suite::suite_work;
+use super::super::suite::{SuiteWork, suite_work};
 use super::work::Work;
 use clap::Parser;
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
-use commgauge_model::config::RunSettings;
 use commgauge_model::layout::Nodes;
-use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::record::provenance::program_version;
-use commgauge_model::workload::WorkPlan;
 use std::path::PathBuf;
 
 /// Run a suite file on all ranks of the launch
@@ -37,11 +34,11 @@ impl Work for SuiteRun {
         &self.launched
     }
 
-    fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+    fn plan(&self, world_size: u32) -> Result<SuiteWork> {
         self.plan_on(&Nodes::single(world_size))
     }
 
-    fn plan_on(&self, nodes: &Nodes) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+    fn plan_on(&self, nodes: &Nodes) -> Result<SuiteWork> {
         suite_work(&self.suite, self.within, nodes)
     }
 }

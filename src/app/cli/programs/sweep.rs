@@ -1,14 +1,12 @@
 //! The flags of `commgauge-sweep`, and the requested work. `launched` runs it.
 
 use super::super::like::ToolDefaults;
+use super::super::suite::SuiteWork;
 use super::super::{LaunchedArguments, SweepArguments};
 use super::work::Work;
 use clap::Parser;
 use commgauge_base::error::Result;
-use commgauge_model::config::RunSettings;
-use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::record::provenance::program_version;
-use commgauge_model::workload::WorkPlan;
 
 /// Text of --help about flags that it does not list.
 const NCCL_TESTS: &str = "Of the other options of nccl-tests (-t -g -p -a -N -I -K -C -M -u -S -z -G -R -D -V -x -J -y -T) the values that ask for what \
@@ -38,7 +36,7 @@ impl Work for Sweep {
         &self.launched
     }
 
-    fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+    fn plan(&self, world_size: u32) -> Result<SuiteWork> {
         self.sweep.plan(world_size)
     }
 

@@ -1,11 +1,10 @@
 //! What a launched program adds to the common flags.
 
+use super::super::suite::SuiteWork;
 use crate::cli::LaunchedArguments;
 use commgauge_base::error::Result;
-use commgauge_model::config::RunSettings;
 use commgauge_model::layout::Nodes;
-use commgauge_model::record::line::SuiteFacts;
-use commgauge_model::workload::{Interference, WorkPlan};
+use commgauge_model::workload::Interference;
 use commgauge_run::session::ReplayRequest;
 
 /// The work that a launched program adds to the common flags.
@@ -13,9 +12,9 @@ pub trait Work {
     /// The common flags.
     fn launched(&self) -> &LaunchedArguments;
     /// The plan, sampling settings and request on this many ranks.
-    fn plan(&self, world_size: u32) -> Result<(WorkPlan, RunSettings, SuiteFacts)>;
+    fn plan(&self, world_size: u32) -> Result<SuiteWork>;
     /// The same for plans that depend on which ranks share a node.
-    fn plan_on(&self, nodes: &Nodes) -> Result<(WorkPlan, RunSettings, SuiteFacts)> {
+    fn plan_on(&self, nodes: &Nodes) -> Result<SuiteWork> {
         self.plan(nodes.ranks())
     }
     /// Whether rows are printed as they are done; the last replicate of the plan is then in their order.

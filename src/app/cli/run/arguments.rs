@@ -89,6 +89,9 @@ pub struct RunArguments {
     /// How results are shown.
     #[command(flatten)]
     pub output: OutputArguments,
+    /// What the summary says; set by commands that have more to say of the record than `commgauge run`.
+    #[arg(skip)]
+    pub(crate) summary: SummaryParts,
     /// Print the launch command and the plan, and stop.
     #[arg(long)]
     pub dry_run: bool,
@@ -117,6 +120,16 @@ pub struct RunArguments {
     // Last, since it refers to the flags above.
     #[command(flatten)]
     pub(crate) tool_defaults: ToolDefaults,
+}
+
+/// What the summary of a run says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SummaryParts {
+    /// One screen, which ends with the commands to type next.
+    #[default]
+    Screen,
+    /// Warnings, and how many cases ended in which way.
+    Head,
 }
 
 impl RunArguments {

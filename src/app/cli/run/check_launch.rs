@@ -7,7 +7,7 @@ use super::deadlines::Deadlines;
 use super::outcome;
 use super::progress::Progress;
 use crate::cli::table_or_json::json;
-use crate::cli::terminal::columns_of;
+use crate::cli::terminal::columns;
 use crate::cli::{launch_table, places};
 use crate::launch::{self, GRACE, LauncherContext};
 use crate::report::Format;
@@ -15,7 +15,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
 use commgauge_base::visible::ShownPath;
 use commgauge_run::launch_check::LaunchReport;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 
 /// Starts the ranks, and prints the report that rank 0 wrote.
@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> 
     progress.finish();
     let text = match arguments.output.format {
         Format::Json => json(&found)?,
-        _ => launch_table::text(&found, columns_of(arguments.output.width, std::io::stdout().is_terminal())),
+        _ => launch_table::text(&found, columns(arguments.output.width)),
     };
     print_on(out, &text)?;
     Ok(if found.refusals.is_empty() { 0 } else { 7 })

@@ -7,11 +7,12 @@ use super::super::table_or_json::print_on;
 use super::arguments::RunArguments;
 use super::launches::launch_one;
 use crate::cli::backend_name::Backend;
+use crate::cli::terminal::Sink;
 use crate::report::{Combination, Format, View, combinations_text};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
 use commgauge_model::record::Record;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Forced algorithm and protocol of one launch.
@@ -19,6 +20,20 @@ use std::path::{Path, PathBuf};
 struct Forced {
     algorithm: Option<Algorithm>,
     protocol: Option<Protocol>,
+}
+
+/// One launch of several.
+pub(super) struct ForcedLaunch {
+    /// Name of the combination, such as `ring ll128`.
+    name: String,
+    pub arguments: RunArguments,
+    pub record: PathBuf,
+}
+
+/// What a combination was measured at.
+struct Measured {
+    name: String,
+    view: View,
 }
 
 /// Exit codes after which further launches would end in the same way, or are no longer wanted.
@@ -51,12 +66,12 @@ pub(super) fn check(arguments: &RunArguments) -> Result<()> {
 }
 
 /// The flags of every launch, each with its record.
-pub(super) fn launches(arguments: &RunArguments, first: &Path) -> Vec<(String, RunArguments, PathBuf)> {
+pub(super) fn launches(arguments: &RunArguments, first: &Path) -> Vec<ForcedLaunch> {
     let launch = |forced: Forced| {
         let (name, record) = (forced.name(), forced.record(first));
-        let mut own = arguments.clone();
-        own.extra.extend(forced.words());
-        (name, own, record)
+        let mut arguments = arguments.clone();
+        arguments.extra.extend(forced.words());
+        ForcedLaunch { name, arguments, record }
     };
     all(&arguments.algorithms, &arguments.protocols).into_iter().map(launch).collect()
 }
@@ -65,11 +80,11 @@ pub(super) fn launches(arguments: &RunArguments, first: &Path) -> Vec<(String, R
 pub(super) fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     let first = places::record_path(arguments.record.as_deref())?;
     let launches = launches(arguments, &first);
-    launches.iter().try_for_each(|(_, _, record)| places::refuse_existing(record))?;
-    let (mut views, mut most_severe): (Vec<(String, View)>, i32) = (Vec::new(), 0);
-    for (name, own, record) in &launches {
+    launches.iter().try_for_each(|launch| places::refuse_existing(&launch.record))?;
+    let (mut measured, mut most_severe): (Vec<Measured>, i32) = (Vec::new(), 0);
+    for ForcedLaunch { name, arguments, record } in &launches {
         eprintln!("commgauge: forced to {name}");
-        let exit_code = launch_one(own, record, out)?;
+        let exit_code = launch_one(arguments, record, out)?;
         let read = if record.exists() { Some(Record::read(record)?) } else { None };
         let refused = read.as_ref().and_then(refusal);
         match (&refused, exit_code) {
@@ -81,19 +96,21 @@ pub(super) fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> 
                 most_severe = if most_severe == 4 || code == 4 { 4 } else { most_severe.max(code) };
             }
         }
-        views.extend(read.filter(|_| refused.is_none()).map(|record| (name.clone(), View::new(&record))));
+        let read = read.filter(|_| refused.is_none());
+        measured.extend(read.map(|record| Measured { name: name.clone(), view: View::new(&record) }));
     }
-    if views.is_empty() {
+    if measured.is_empty() {
         eprintln!("commgauge: NCCL refuses every combination; nothing was measured");
         return Ok(6);
     }
-    show(arguments, &views, out)?;
+    show(arguments, &measured, out)?;
     Ok(most_severe)
 }
 
-fn show(arguments: &RunArguments, views: &[(String, View)], out: &mut dyn Write) -> Result<()> {
-    let combinations: Vec<Combination> = views.iter().map(|(name, view)| Combination { name, view }).collect();
-    let text = combinations_text(&combinations, arguments.output.columns(std::io::stdout().is_terminal()));
+fn show(arguments: &RunArguments, measured: &[Measured], out: &mut dyn Write) -> Result<()> {
+    let combinations: Vec<Combination> =
+        measured.iter().map(|Measured { name, view }| Combination { name, view }).collect();
+    let text = combinations_text(&combinations, arguments.output.columns(Sink::stdout()));
     // Machine-readable formats contain one record each.
     if arguments.output.format == Format::Table {
         return print_on(out, &format!("\n{text}"));
@@ -184,15 +201,15 @@ mod tests {
         let run =
             parse("s.toml --backend nccl --algorithm ring,tree,ring --protocol ll,simple -- --warm-buffers").unwrap();
         let all = launches(&run, Path::new("runs/a.jsonl"));
-        let names: Vec<&str> = all.iter().map(|(name, ..)| name.as_str()).collect();
+        let names: Vec<&str> = all.iter().map(|launch| launch.name.as_str()).collect();
         assert_eq!(names, ["ring ll", "ring simple", "tree ll", "tree simple"]);
-        assert_eq!(all[3].2, Path::new("runs/a-tree-simple.jsonl"));
-        assert_eq!(all[3].1.extra, ["--warm-buffers", "--algorithm", "tree", "--protocol", "simple"]);
+        assert_eq!(all[3].record, Path::new("runs/a-tree-simple.jsonl"));
+        assert_eq!(all[3].arguments.extra, ["--warm-buffers", "--algorithm", "tree", "--protocol", "simple"]);
         let own = parse("s.toml --backend nccl --algorithm any,ring").unwrap();
         let all = launches(&own, Path::new("a.jsonl"));
-        assert_eq!((all[0].0.as_str(), all[0].2.as_path()), ("any", Path::new("a-any.jsonl")));
-        assert_eq!(all[0].1.extra, ["--algorithm", "any"]);
+        assert_eq!((all[0].name.as_str(), all[0].record.as_path()), ("any", Path::new("a-any.jsonl")));
+        assert_eq!(all[0].arguments.extra, ["--algorithm", "any"]);
         let one = parse("s.toml --backend nccl --protocol ll").unwrap();
-        assert_eq!(launches(&one, Path::new("a"))[0].2, Path::new("a-ll"));
+        assert_eq!(launches(&one, Path::new("a"))[0].record, Path::new("a-ll"));
     }
 }

@@ -6,7 +6,7 @@ use super::summary::summarise;
 use super::work::PlannedWork;
 use super::{resumable, work};
 use crate::cli::places;
-use crate::cli::suite::plan_text;
+use crate::cli::suite::{SuiteWork, plan_text};
 use crate::cli::table_or_json::print_on;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
@@ -24,13 +24,14 @@ pub(super) fn run_simulated(arguments: &RunArguments, out: &mut dyn Write) -> Re
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
     let nodes = predicted_nodes(arguments, None, machine.as_ref())?;
     let wanted = work::of(arguments, &nodes)?;
-    run_in_process(arguments, (wanted, &nodes), machine, out)
+    run_in_process(arguments, wanted, &nodes, machine, out)
 }
 
 /// The simulated backend runs all ranks in this process, so there is nothing to launch.
 pub(super) fn run_in_process(
     arguments: &RunArguments,
-    (wanted, nodes): (PlannedWork, &Nodes),
+    wanted: PlannedWork,
+    nodes: &Nodes,
     machine: Option<Machine>,
     out: &mut dyn Write,
 ) -> Result<i32> {
@@ -44,7 +45,7 @@ pub(super) fn run_in_process(
             "--backend simulated needs --machine FILE: the latencies and rates to simulate (suites/machines/*.toml)",
         )
     })?;
-    let (plan, settings, suite) = wanted.work;
+    let SuiteWork { plan, settings, facts: suite } = wanted.work;
     plan.ensure_portable()?;
     let record = match &arguments.resume {
         Some(record) => record.clone(),

@@ -9,13 +9,14 @@ use super::summary::summarise;
 use super::{allocation, outcome, resumable, unwatched, wait_hosts};
 use crate::cli::live::write_above;
 use crate::cli::places;
+use crate::cli::terminal::Sink;
 use crate::launch::{self, Allocation, GRACE, LauncherContext};
 use crate::report::View;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::record::{Record, Writer, append_missing_end};
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -47,8 +48,7 @@ pub(super) fn launch_all(arguments: &RunArguments, out: &mut dyn Write) -> Resul
 
 pub(super) fn launch_one(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Result<i32> {
     let commands = Launched::new(arguments, record)?.commands(arguments)?;
-    let live =
-        if arguments.sweep.is_some() { arguments.output.live_rows(std::io::stdout().is_terminal()) } else { None };
+    let live = if arguments.sweep.is_some() { arguments.output.live_rows(Sink::stdout()) } else { None };
     let rows = live.map(|rows| Rows { rows, out: &mut *out });
     let progress = Progress::new(record, deadlines(arguments, &commands))?.with_rows(rows);
     let result = follow(arguments, &commands, progress)?;
@@ -59,7 +59,8 @@ pub(super) fn launch_one(arguments: &RunArguments, record: &Path, out: &mut dyn 
 pub(super) fn resume_launch(
     arguments: &RunArguments,
     resumed: &ResumedLaunch,
-    (path, record): (&Path, &Record),
+    path: &Path,
+    record: &Record,
     out: &mut dyn Write,
 ) -> Result<i32> {
     let (arguments, allocation) =

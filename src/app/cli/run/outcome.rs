@@ -60,14 +60,14 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
     let launcher_fine = ending.code == Some(0);
     let died_by_signal = deaths(&ending.output).iter().any(signalled);
     // No rank is to blame for a record that somebody took away while it was written.
-    if let (Some(End { status: EndStatus::Complete, .. }), Some(path), Some(ENVIRONMENT_EXIT_CODE), false) =
+    // Nor is it resumed by itself where its time was over: the name that was asked for leads to nothing.
+    if let (Some(End { status, .. }), Some(path), Some(ENVIRONMENT_EXIT_CODE), false) =
         (&record_state.end, &record_state.moved_to, ending.code, died_by_signal)
+        && let EndStatus::Complete | EndStatus::OutOfTime = status
     {
-        sentences.push(format!(
-            "the run is complete, but its record is in {}; {}",
-            path.shown(),
-            measured(record_state)
-        ));
+        let run = if *status == EndStatus::Complete { "the run is complete" } else { "the run was out of time" };
+        let (path, measured) = (path.shown(), measured(record_state));
+        sentences.push(format!("{run}, but its record is in {path}; {measured}"));
         return ENVIRONMENT_EXIT_CODE;
     }
     if let Some(report) = lone_hang(record_state) {

@@ -101,6 +101,12 @@ fn a_record_that_was_taken_away_is_the_reason_and_no_rank_is_blamed() {
         (exit_code, text.as_str()),
         (6, "the run is complete, but its record is in elsewhere.jsonl; 12 of 80 measured cases are kept")
     );
+    // Out of time, it would be 75, with which a job goes back into the queue to resume what is not there.
+    let (exit_code, text) = check(Some(6), None, output, end(EndStatus::OutOfTime, 75));
+    assert!(
+        exit_code == 6 && text.contains("out of time, but its record is in elsewhere.jsonl"),
+        "{exit_code}: {text}"
+    );
     let (exit_code, text) = check(Some(137), None, &format!("{OPEN_MPI} moved"), end(EndStatus::Complete, 0));
     assert!(exit_code == 6 && text.contains("killed by SIGKILL"), "{text}");
 }

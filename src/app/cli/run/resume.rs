@@ -30,7 +30,11 @@ pub(super) fn run(arguments: &RunArguments, path: &Path, out: &mut dyn Write) ->
     match record.header.backend.name.as_str() {
         "mpi" | "nccl" => {
             let resumed = resumed(&record, arguments.asked_ranks)?;
-            resume_launch(arguments, &resumed, (path, &record), out)
+            resume_launch(arguments, &resumed, path, &record, out)
+        }
+        // A command that runs a suite of its own has all flags; else they are those of the record.
+        "simulated" if arguments.suite.is_some() => {
+            run_simulated(&RunArguments { ranks: record.header.world_size, ..arguments.clone() }, out)
         }
         "simulated" => run_simulated(&original_arguments(&record, arguments, path)?, out),
         other => {

@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn the_flags_of_a_sweep_give_its_plan_or_an_error() {
         let line = "--sweep all_reduce,all_gather -n 2 -b 8 -e 1K -f 2 --placement out --cadence streaming --within 9s -- -d half";
-        let (plan, settings, facts) = planned(line).unwrap().work;
+        let SuiteWork { plan, settings, facts } = planned(line).unwrap().work;
         assert_eq!(
             (plan.cases.len(), settings.replicates, facts.name.as_str()),
             (16, 2, "sweep all_reduce,all_gather")
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(settings.within.map(|within| within.0), Some(9.0));
         assert_eq!(plan.cases[0].op.element, commgauge_base::element::ElementType::Float16);
         assert_eq!(program(&run(line)), "commgauge-sweep");
-        assert_eq!(planned("--sweep all_reduce --iters 20").unwrap().work.1.fixed_iterations, Some(20));
+        assert_eq!(planned("--sweep all_reduce --iters 20").unwrap().work.settings.fixed_iterations, Some(20));
         for (line, expected) in [
             ("--sweep all_reduse", "--sweep: invalid value 'all_reduse'"),
             ("--sweep ,", "--sweep: the following required arguments were not provided"),
@@ -193,7 +193,8 @@ mod tests {
 
     #[test]
     fn the_flags_of_pairs_give_their_rounds_or_an_error() {
-        let (plan, settings, _) = planned("--pairs -n 6 -- --bandwidth-bytes 1M --replicates 1").unwrap().work;
+        let SuiteWork { plan, settings, .. } =
+            planned("--pairs -n 6 -- --bandwidth-bytes 1M --replicates 1").unwrap().work;
         assert_eq!((plan.groups.len(), plan.cases.len(), settings.replicates), (5, 15, 1));
         assert_eq!(program(&run("--pairs")), "commgauge-pairs");
         let Err(error) = planned("--pairs -- --bandwith-bytes 1M") else { panic!("accepted") };
@@ -203,7 +204,7 @@ mod tests {
     #[test]
     fn the_flags_of_a_step_give_its_plan() {
         let line = "--step -- --model llama-3-8b --layers 4 --tp 2 --pp 2 --sequence 512 --micro-batches 2 --style tensor --solo -n 3";
-        let (plan, settings, facts) = planned(line).unwrap().work;
+        let SuiteWork { plan, settings, facts } = planned(line).unwrap().work;
         assert_eq!(program(&run(line)), "commgauge-step");
         assert_eq!((settings.replicates, settings.fixed_iterations), (6, Some(3)));
         assert_eq!(facts.name, "step of llama-3-8b (num_hidden_layers 4 of 32)");

@@ -1,7 +1,7 @@
 //! How often `commgauge locate` names planted faults: runs with one or two faults of a kind at random places and of random
 //! severity. A few of them are an ordinary test; the figures of docs/method/attribution.md come of the ignored one.
 
-use super::super::suite::suite_work;
+use super::super::suite::{SuiteWork, suite_work};
 use super::loaded;
 use commgauge_analysis::verdict::locate::{Found, LocateOptions, Suspects, expected_suspects, locate};
 use commgauge_base::message::eprintln;
@@ -79,7 +79,8 @@ impl Fleet {
         machine.between_nodes.nodes_per_leaf = Some(nodes_per_leaf);
         let locals = machine.ranks_per_node;
         let ranks = nodes * locals;
-        let (plan, settings, suite) = suite_work(Path::new("qualify"), None, &Nodes::filled(ranks, locals)).unwrap();
+        let SuiteWork { plan, settings, facts: suite } =
+            suite_work(Path::new("qualify"), None, &Nodes::filled(ranks, locals)).unwrap();
         let request = Request::simulated("attribution".to_owned(), suite, plan, settings, &machine, ranks);
         let seconds = Rehearsal::new(&request).unwrap().lines(0).unwrap().1.0;
         Fleet { nodes, locals, nodes_per_leaf, request, seconds }

@@ -87,7 +87,7 @@ impl StepArguments {
             model: plan.model.clone(),
             layout: plan.layout.clone(),
         };
-        Ok((plan, settings, facts))
+        Ok(SuiteWork { plan, settings, facts })
     }
 
     /// Whether calls of several groups of a rank are under way at once.

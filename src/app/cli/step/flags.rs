@@ -42,8 +42,8 @@ pub struct StepFlags {
     /// ddp; to serve vllm, sglang or trt-llm
     #[arg(long, value_name = "NAME", help_heading = "Step")]
     pub framework: Option<String>,
-    /// Small calls around the optimizer, a list with commas, or none: tokens, overflow, overflow_byte, norm, status,
-    /// loss [default: all but overflow_byte]
+    /// Small calls around the optimizer, a list with commas, or none: tokens, batch_tokens, overflow, overflow_byte, norm,
+    /// status, loss [default: all but batch_tokens and overflow_byte]
     #[arg(long, value_name = "LIST", help_heading = "Step")]
     pub small_calls: Option<String>,
 

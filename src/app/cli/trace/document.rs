@@ -32,7 +32,7 @@ pub struct TraceDocument {
     pub steps: u64,
     /// The calls.
     pub calls: Vec<TracedCallLine>,
-    /// Each call held against the list of a step, where one was given.
+    /// Each call compared with the list of a step, where one was given.
     pub comparison: Option<Vec<ComparedLine>>,
     /// Ranks that came last into most calls of their group, those that were waited for longest first.
     pub late_ranks: Vec<LateRankLine>,

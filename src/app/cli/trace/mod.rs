@@ -1,4 +1,4 @@
-//! `commgauge trace`: what a job really called, by axis, held against the list of a step and against a fit, and as a suite.
+//! `commgauge trace`: what a job really called, by axis, compared with the list of a step and with a fit, and as a suite.
 
 mod document;
 mod suite;
@@ -29,8 +29,8 @@ const DIFFERS: i32 = 1;
 ///
 /// commgauge ops --model llama-3-8b --tp 8 --dp 4 ... --format json > step.json; commgauge trace trace-rank*.json.gz --ops step.json
 ///
-/// With --ops every call is held against the list of a step: what is missing, extra, or of another size or count, and the exit
-/// code is then 1 where anything differs. With --fit times are held against what the fit predicts.
+/// With --ops every call is compared with the list of a step: what is missing, extra, or of another size or count, and the exit
+/// code is then 1 where anything differs. With --fit times are compared with what the fit predicts.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TraceCommand {
     /// Files of one job, one of each rank, also gzipped: Chrome traces of PyTorch's profiler, dumps of its flight recorder (JSON or

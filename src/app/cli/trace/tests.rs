@@ -90,7 +90,7 @@ fn entry(group: &str, collective: Collective, element: ElementType, bytes: u64, 
         "time_created_ns": 5, "state": "completed"})
 }
 
-/// The document of a job held against its list.
+/// The document of a job compared with its list.
 fn traced(change: impl Fn(u32, &mut Vec<Value>)) -> Value {
     let (folder, mut arguments) = job(change);
     let out = folder.path().join("suite.toml");

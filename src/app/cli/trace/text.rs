@@ -18,7 +18,8 @@ pub(super) fn text(document: &TraceDocument, width: u16) -> String {
         out += &wrapped(&format!("not predicted: {reason}"), width);
     }
     if let Some(comparison) = &document.comparison {
-        out += &format!("\nheld against the list of the step, per rank and step\n\n{}", differences(comparison, width));
+        out +=
+            &format!("\ncompared with the list of the step, per rank and step\n\n{}", differences(comparison, width));
         out += &wrapped(&outcome(comparison), width);
     }
     if !document.late_ranks.is_empty() {

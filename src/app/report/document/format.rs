@@ -40,8 +40,8 @@ pub fn gigabytes_per_second(rate: Rate) -> String {
 }
 
 /// `low..high`; `n/a` where there is no interval.
-pub fn range<T: Display>(ends: Option<(T, T)>) -> String {
-    ends.map_or_else(|| "n/a".to_owned(), |(low, high)| format!("{low}..{high}"))
+pub fn range<T: Display>(interval: Option<Interval<T>>) -> String {
+    interval.map_or_else(|| "n/a".to_owned(), |Interval { low, high }| format!("{low}..{high}"))
 }
 
 /// `12.3..14.5 ms`, with the unit of the upper end; `n/a` where there is no interval.

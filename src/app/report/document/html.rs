@@ -4,7 +4,7 @@
 use super::html_table;
 use super::markup::{attribute, escaped};
 use super::table::Tone;
-use super::{Badge, Block, Figure, Folded};
+use super::{Badge, Block, Fact, Figure, Folded};
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -71,7 +71,7 @@ impl Html {
             Block::Command(text) => command(&escaped(text)),
             Block::Toml(text) => command(&text.lines().map(|line| escaped(line) + "\n").collect::<String>()),
             Block::Facts(facts) => {
-                let one = |(label, text): &(String, String)| {
+                let one = |Fact { label, text }: &Fact| {
                     format!("<div><dt>{}</dt><dd>{}</dd></div>", escaped(label), escaped(text))
                 };
                 format!("<dl>{}</dl>\n", facts.iter().map(one).collect::<String>())

@@ -1,7 +1,7 @@
 //! Documents as Markdown, for issues and pages: every text escaped, every table with all columns.
 
 use super::table::Table;
-use super::{Block, Folded};
+use super::{Block, Fact, Folded};
 use crate::report::text::visible;
 use std::fmt::Write;
 
@@ -36,7 +36,8 @@ fn drawn(block: &Block) -> String {
             format!("```toml\n{lines}```\n")
         }
         Block::Facts(facts) => {
-            facts.iter().map(|(label, text)| format!("* **{}**: {}\n", escaped(label), escaped(text))).collect()
+            let one = |Fact { label, text }: &Fact| format!("* **{}**: {}\n", escaped(label), escaped(text));
+            facts.iter().map(one).collect()
         }
         Block::Table(table) => self::table(table),
         Block::Folded(Folded { summary, blocks }) => title(3, summary) + &markdown(blocks),

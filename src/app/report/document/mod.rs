@@ -46,8 +46,8 @@ pub enum Block {
     Command(String),
     /// A text to be copied into a file of TOML.
     Toml(String),
-    /// Labels and texts.
-    Facts(Vec<(String, String)>),
+    /// Facts, one below the other.
+    Facts(Vec<Fact>),
     /// A table.
     Table(Table),
     /// Pictures, which pages alone can show.
@@ -67,6 +67,22 @@ pub struct Heading {
     pub level: u8,
     /// The text.
     pub text: String,
+}
+
+/// A text and what it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// What it is about; empty where it goes on with the fact before.
+    pub label: String,
+    /// The text.
+    pub text: String,
+}
+
+impl Fact {
+    /// A labelled text.
+    pub fn new(label: impl Into<String>, text: impl Into<String>) -> Fact {
+        Fact { label: label.into(), text: text.into() }
+    }
 }
 
 /// Sentences, each on lines of its own.

@@ -1,7 +1,7 @@
 //! Documents on a terminal: paragraphs wrapped, tables fitted to the width by leaving out columns, the most expendable first.
 
 use super::table::{Column, Row, Table, Tone};
-use super::{Block, Folded, List, Mark};
+use super::{Block, Fact, Folded, List, Mark};
 use crate::report::color::Paint;
 use crate::report::text::{hung, text_width, visible, wrap};
 use std::fmt::Write;
@@ -97,12 +97,12 @@ impl Terminal {
         text
     }
 
-    fn facts(&self, facts: &[(String, String)]) -> String {
-        let labels: Vec<String> = facts.iter().map(|(label, _)| visible(label)).collect();
+    fn facts(&self, facts: &[Fact]) -> String {
+        let labels: Vec<String> = facts.iter().map(|fact| visible(&fact.label)).collect();
         let indent = labels.iter().map(|label| text_width(label)).max().unwrap_or(0) + 2;
         let mut out = String::new();
-        for (label, (_, text)) in labels.iter().zip(facts) {
-            let body = wrap(&visible(text), self.width.saturating_sub(indent).max(20), 0);
+        for (label, fact) in labels.iter().zip(facts) {
+            let body = wrap(&visible(&fact.text), self.width.saturating_sub(indent).max(20), 0);
             let body = body.replace('\n', &format!("\n{:indent$}", ""));
             out += &format!("{}{:pad$}{body}\n", self.paint.dim(label), "", pad = indent - text_width(label));
         }

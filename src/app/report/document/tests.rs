@@ -89,7 +89,7 @@ fn markup_and_control_characters_are_escaped_by_every_drawer() {
     let blocks = [
         Block::heading(HOSTILE),
         Block::list([HOSTILE]),
-        Block::Facts(vec![(HOSTILE.to_owned(), HOSTILE.to_owned())]),
+        Block::Facts(vec![Fact::new(HOSTILE, HOSTILE)]),
         Block::Table(Table::new(HOSTILE, &COLUMNS[..1], [cells(&[HOSTILE])])),
         Block::Command(HOSTILE.to_owned()),
     ];
@@ -108,7 +108,7 @@ fn markup_and_control_characters_are_escaped_by_every_drawer() {
 fn a_document_reads_on_a_terminal_and_as_markdown() {
     let blocks = [
         Block::Alarm("SYNTHETIC".to_owned()),
-        Block::Facts(vec![("run".to_owned(), "1".to_owned()), ("backend".to_owned(), "mpi".to_owned())]),
+        Block::Facts(vec![Fact::new("run", "1"), Fact::new("backend", "mpi")]),
         Block::Table(Table { title: "Rows:".to_owned(), ..one() }.noted("a note")),
         Block::list(["below the table"]),
         Block::marked(Mark::Alarm, ["careful"]),

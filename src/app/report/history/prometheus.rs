@@ -1,6 +1,6 @@
 //! The history as a text file for the collector of Prometheus' node exporter: the newest run of each row, and its last change.
 
-use crate::report::prometheus::{RowLabels, line, metric};
+use crate::report::prometheus::{RowLabels, label, line, metric};
 use commgauge_analysis::verdict::history::{Change, History, Lineage, Series};
 
 pub(super) fn text(history: &History) -> String {
@@ -13,7 +13,7 @@ pub(super) fn text(history: &History) -> String {
     line(&mut out, "commgauge_history_exit_code", &[], f64::from(history.exit_code));
     metric(&mut out, "commgauge_history_runs", "Runs that repeat one another.");
     for lineage in &history.lineages {
-        let labels = [("place", lineage.place.as_str()), ("suite", &lineage.suite)];
+        let labels = [label("place", &lineage.place), label("suite", &lineage.suite)];
         line(&mut out, "commgauge_history_runs", &labels, lineage.runs.len() as f64);
     }
     metric(&mut out, "commgauge_history_left_out_files", "Files that have no say.");
@@ -37,7 +37,7 @@ fn rows(out: &mut String, history: &History, name: &str, help: &str, of: impl Fn
     for lineage in &history.lineages {
         for row in &lineage.rows {
             if let Some(value) = of(row) {
-                labels(lineage, row).line(out, name, &[("place", &lineage.place)], value);
+                labels(lineage, row).line(out, name, &[label("place", &lineage.place)], value);
             }
         }
     }

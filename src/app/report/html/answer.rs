@@ -3,7 +3,7 @@
 
 use super::input::HtmlInput;
 use super::next_command::next_command;
-use crate::report::document::{Badge, Block, Column, Row, Table, Tone, optional, signed_percent};
+use crate::report::document::{Badge, Block, Column, Fact, Row, Table, Tone, optional, signed_percent};
 use crate::report::locate::by;
 use crate::report::row::Status;
 use crate::report::screen::ending;
@@ -256,11 +256,11 @@ fn facts(input: &HtmlInput, rows: &[NotPassed], warnings: &[&String]) -> Option<
 }
 
 /// The first of these sentences, and how many there are more.
-fn said(label: &str, sentences: Vec<String>) -> Vec<(String, String)> {
+fn said(label: &str, sentences: Vec<String>) -> Vec<Fact> {
     let more = sentences.len().saturating_sub(MAX_SENTENCES);
     let more = (more > 0).then(|| format!("and {more} more, below"));
     let first = sentences.into_iter().take(MAX_SENTENCES).chain(more);
-    first.enumerate().map(|(index, text)| (if index == 0 { label.to_owned() } else { String::new() }, text)).collect()
+    first.enumerate().map(|(index, text)| Fact::new(if index == 0 { label } else { "" }, text)).collect()
 }
 
 /// The reasons of the rows, each once with how many rows it is about.

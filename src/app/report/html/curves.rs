@@ -4,7 +4,7 @@
 use super::groups::{Curve, Group, groups};
 use super::histograms;
 use super::input::HtmlInput;
-use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Unit};
+use crate::chart::{Axis, Ends, Line, LineKind, Plot, Point, Position, Series, Unit};
 use crate::report::document::{self, Block, Column, Figure, Table, Tone, optional, percent, range};
 use crate::report::row::Row;
 use commgauge_analysis::verdict::Metric;
@@ -149,10 +149,10 @@ fn series(curve: &Curve, of: &dyn Fn(&Row, f64) -> Option<f64>) -> Series {
         let Some(latency) = row.latency else { continue };
         let x = row.facts.bytes_total.0 as f64;
         let Some(y) = of(row, latency.median.0) else { continue };
-        let interval = latency.interval.and_then(|(low, high)| of(row, low.0).zip(of(row, high.0)));
-        let interval = interval.map(|(a, b)| (a.min(b), a.max(b)));
+        let interval = latency.interval.and_then(|interval| of(row, interval.low.0).zip(of(row, interval.high.0)));
+        let interval = interval.map(|(a, b)| Ends { low: a.min(b), high: a.max(b) });
         series.points.push(Point { interval, ..Point::at(x, y) });
-        series.curve.push((x, y));
+        series.curve.push(Position::new(x, y));
     }
     series
 }
@@ -179,7 +179,7 @@ fn bound(group: &Group, of: impl Fn(&Row, f64) -> Option<f64>) -> Option<Line> {
 }
 
 fn line(name: &str, kind: LineKind, points: BTreeMap<u64, f64>) -> Option<Line> {
-    let points: Vec<(f64, f64)> = points.into_iter().map(|(bytes, value)| (bytes as f64, value)).collect();
+    let points: Vec<Position> = points.into_iter().map(|(bytes, value)| Position::new(bytes as f64, value)).collect();
     (!points.is_empty()).then(|| Line { name: name.to_owned(), kind, points })
 }
 

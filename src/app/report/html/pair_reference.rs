@@ -45,8 +45,9 @@ impl References {
             let facts = run.record.plan.cases.get(line.case as usize).filter(|facts| facts.style == Style::Pairs);
             let (Some(facts), Some(pairs)) = (facts, &line.pairs) else { continue };
             let measure = Measure::of(facts, view.latency_bytes);
-            let limit =
-                limits.get(facts.name.as_str()).and_then(|limit| on_measure(measure, facts.bytes_total, *limit));
+            let limit = limits
+                .get(facts.name.as_str())
+                .and_then(|(metric, limit)| on_measure(measure, facts.bytes_total, *metric, *limit));
             let bound = facts.bound_bytes_per_second.filter(|_| measure != Measure::Latency).map(|bound| bound.0);
             for (a, b) in pairs.rank_a.iter().zip(&pairs.rank_b).map(|(a, b)| (*a.min(b), *a.max(b))) {
                 // The bound of a round in which some pairs cross the network does not apply to those that do not.
@@ -132,7 +133,7 @@ fn stays_inside(facts: &CaseFacts) -> bool {
 }
 
 /// A limit of a call as one of what is shown of pairs: seconds of a message, or bytes per second.
-fn on_measure(measure: Measure, bytes: Bytes, (metric, limit): (Metric, f64)) -> Option<f64> {
+fn on_measure(measure: Measure, bytes: Bytes, metric: Metric, limit: f64) -> Option<f64> {
     let other = || (limit > 0.0 && bytes.0 > 0).then(|| bytes.0 as f64 / limit);
     match (measure, metric) {
         (Measure::Latency, Metric::LatencySeconds) => Some(limit),
@@ -203,7 +204,7 @@ mod tests {
             (Measure::BothWays, time, 1e-6, Some(1e9)),
             (Measure::OneWay, time, 0.0, None),
         ] {
-            let found = on_measure(measure, bytes, (metric, limit));
+            let found = on_measure(measure, bytes, metric, limit);
             assert!(
                 found.zip(shown).map_or(found == shown, |(a, b)| (a / b - 1.0).abs() < 1e-9),
                 "{measure:?} {found:?}"

@@ -110,7 +110,7 @@ fn heat_map(
     view: &PairsView,
     measure: Measure,
     members: &[Member],
-    spoilt: &HashMap<(u32, u32), Cell>,
+    spoilt: &HashMap<[u32; 2], Cell>,
     references: &References,
 ) -> HeatMap {
     let mut member_of = vec![0; view.ranks.len()];
@@ -134,7 +134,7 @@ fn heat_map(
     for pair in &view.pairs {
         let (a, b) = (member_of[pair.a], member_of[pair.b]);
         let value = pair.values[measure as usize];
-        let spoilt = spoilt.get(&(view.ranks[pair.a].rank, view.ranks[pair.b].rank)).copied();
+        let spoilt = spoilt.get(&[view.ranks[pair.a].rank, view.ranks[pair.b].rank]).copied();
         let percent = value.map(|value| measure.goodness(value.percent)).filter(|percent| percent.is_finite());
         let Some(cell) = percent.map(Cell::Percent).or(spoilt) else { continue };
         if cells[a][b].worse(cell) == cells[a][b] {
@@ -160,7 +160,7 @@ fn heat_map(
 }
 
 /// Pairs of rounds that failed or received wrong data.
-fn spoilt_pairs(run: &HtmlRun) -> HashMap<(u32, u32), Cell> {
+fn spoilt_pairs(run: &HtmlRun) -> HashMap<[u32; 2], Cell> {
     let mut spoilt = HashMap::new();
     let of_pairs = |line: &&CaseLine| {
         run.record.plan.cases.get(line.case as usize).is_some_and(|facts| facts.style == Style::Pairs)
@@ -172,7 +172,7 @@ fn spoilt_pairs(run: &HtmlRun) -> HashMap<(u32, u32), Cell> {
             _ => continue,
         };
         for (a, b) in line.pairs.iter().flat_map(|pairs| pairs.rank_a.iter().zip(&pairs.rank_b)) {
-            let old = spoilt.entry((*a.min(b), *a.max(b))).or_insert(cell);
+            let old = spoilt.entry([*a.min(b), *a.max(b)]).or_insert(cell);
             *old = old.worse(cell);
         }
     }

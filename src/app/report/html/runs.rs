@@ -2,7 +2,7 @@
 
 use super::input::{HtmlInput, HtmlRun};
 use crate::chart::{Axis, Bar, Bars, Unit};
-use crate::report::document::{Block, Column, Figure, Table, share};
+use crate::report::document::{Block, Column, Fact, Figure, Table, share};
 use crate::report::row::valid_samples;
 use crate::report::{Late, Row};
 use commgauge_base::sample::Cadence;
@@ -30,7 +30,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
             });
             blocks.push(Block::list(differences));
         }
-        let facts = run.view.provenance.iter().map(|(label, text)| ((*label).to_owned(), text.clone()));
+        let facts = run.view.provenance.iter().map(|(label, text)| Fact::new(*label, text));
         let clocks = run.view.clocks.iter().map(|clock| {
             let description = format!(
                 "{:?}, resolution {} ns, the ranks agree to {} ns, drift up to {} ppm",
@@ -39,11 +39,11 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
                 clock.residual_nanoseconds,
                 three_digits(clock.worst_drift_ppm)
             );
-            (format!("clock at {:?}", clock.moment).to_lowercase(), description.to_lowercase())
+            Fact::new(format!("clock at {:?}", clock.moment).to_lowercase(), description.to_lowercase())
         });
-        let mut all: Vec<_> = facts.chain(clocks).collect();
-        all.push(("program's SHA-256".into(), run.view.header.program_sha256.clone()));
-        all.push(("suite's SHA-256".into(), run.view.header.suite.sha256.clone()));
+        let mut all: Vec<Fact> = facts.chain(clocks).collect();
+        all.push(Fact::new("program's SHA-256", &run.view.header.program_sha256));
+        all.push(Fact::new("suite's SHA-256", &run.view.header.suite.sha256));
         blocks.push(Block::Facts(all));
     }
     blocks

@@ -50,7 +50,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     if input.verdict.is_none() {
         blocks.push(Block::absent(
             "Nothing is expected of this machine here: no machine file was given, so no row could pass or fail. `commgauge report \
-             RECORD --machine FILE -o report.html` holds the rows against a machine file's expectations.",
+             RECORD --machine FILE -o report.html` compares the rows with what a machine file expects.",
         ));
     }
     let pairs = input.runs.iter().filter_map(|run| Some(run.view.pairs.as_ref()?.sentence()));

@@ -43,9 +43,10 @@ pub(super) struct HeatMap {
 pub(super) fn heat_map(view: &PairsView, measure: Measure, width: usize, paint: Paint) -> HeatMap {
     let heading = wrap(&heading(view, measure), width, 0);
     let heading: String = heading.lines().map(|line| paint.bold(line) + "\n").collect();
-    let ranks = if view.ranks.len() <= MAX_RANKS { lay_out(members(view, false), width) } else { None };
+    let ranks = if view.ranks.len() <= MAX_RANKS { lay_out(members(view, MemberKind::Rank), width) } else { None };
     let by_host = ranks.is_none();
-    let Some(layout) = ranks.or_else(|| lay_out(members(view, true), width).filter(|layout| layout.members.len() > 1))
+    let Some(layout) =
+        ranks.or_else(|| lay_out(members(view, MemberKind::Host), width).filter(|layout| layout.members.len() > 1))
     else {
         let text = format!("{heading}too many ranks for {width} columns; --format csv has every pair\n");
         return HeatMap { text, shaded: false };
@@ -83,16 +84,30 @@ pub(super) fn legend() -> String {
     format!(" Shades, in % of the median's speed (for a latency, of its inverse): {}.", bands.join(", "))
 }
 
-fn members(view: &PairsView, by_host: bool) -> Vec<Member> {
+/// What a row stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MemberKind {
+    Rank,
+    /// All ranks of a host.
+    Host,
+}
+
+fn members(view: &PairsView, kind: MemberKind) -> Vec<Member> {
     let mut members: Vec<Member> = Vec::new();
     let mut nodes: Vec<u32> = Vec::new();
     for (index, rank) in view.ranks.iter().enumerate() {
-        let known = if by_host { nodes.iter().position(|node| *node == rank.node) } else { None };
+        let known = match kind {
+            MemberKind::Rank => None,
+            MemberKind::Host => nodes.iter().position(|node| *node == rank.node),
+        };
         match known {
             Some(known) => members[known].ranks.push(index),
             None => {
                 nodes.push(rank.node);
-                let label = if by_host { (nodes.len() - 1).to_string() } else { rank.rank.to_string() };
+                let label = match kind {
+                    MemberKind::Rank => rank.rank.to_string(),
+                    MemberKind::Host => (nodes.len() - 1).to_string(),
+                };
                 members.push(Member { label, host: visible(&rank.host), ranks: vec![index] });
             }
         }

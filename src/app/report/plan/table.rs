@@ -1,6 +1,7 @@
 //! The plan for people: its basis, the best layouts, the breakdown of the first, and the certainty of the order.
 
 use crate::report::document::{Block, Column, Mark, Table, Terminal, optional, percent};
+use crate::report::framework_defaults;
 use commgauge_analysis::planner::plan_document::{OrderVerdict, PlanDocument, PlannedLayout};
 use commgauge_base::units::{Bytes, Seconds};
 
@@ -14,6 +15,7 @@ pub(in crate::report) fn blocks(document: &PlanDocument) -> Vec<Block> {
     let mut blocks = vec![Block::marked(Mark::Close, head(document)), Block::Table(layouts(document))];
     blocks.extend(document.layouts.first().map(|best| Block::Table(breakdown(best))));
     blocks.push(Block::apart(Mark::Flush, sentences(document)));
+    blocks.extend(document.framework.as_ref().map(|choices| Block::apart(Mark::Close, framework_defaults(choices))));
     if !document.what_if.is_empty() {
         blocks.push(Block::text("what another machine would choose"));
         blocks.push(Block::Table(what_if(document)));
@@ -134,8 +136,10 @@ fn breakdown(layout: &PlannedLayout) -> Table {
         vec![name.to_owned(), Seconds(seconds).to_string(), percent(seconds / layout.step_seconds, 1)]
     };
     let parts = layout.parts();
+    // A sum of parts that cancel leaves a rounding error.
+    let counts = |seconds: f64| seconds > 1e-9 * layout.step_seconds;
     let mut rows: Vec<_> =
-        parts.iter().filter(|(_, seconds)| *seconds > 0.0).map(|(name, seconds)| row(name, *seconds)).collect();
+        parts.iter().filter(|(_, seconds)| counts(*seconds)).map(|(name, seconds)| row(name, *seconds)).collect();
     rows.push(row("step", layout.step_seconds));
     Table::new("", &COLUMNS, rows)
 }

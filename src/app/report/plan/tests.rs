@@ -3,7 +3,7 @@
 use super::*;
 use commgauge_analysis::planner::explain::Comparison;
 use commgauge_analysis::planner::plan_document::{FORMAT, OrderOfBest, OrderVerdict, Reason, VERSION};
-use commgauge_model::config::step::Recompute;
+use commgauge_model::config::step::{Framework, FrameworkChoices, FrameworkDefault, Recompute};
 
 fn layout(tp: u32, bubble: f64) -> PlannedLayout {
     PlannedLayout {
@@ -47,6 +47,15 @@ fn document() -> PlanDocument {
         gpu_memory_bytes: 80_000_000_000,
         global_batch: 256,
         sequence: 1024,
+        framework: Some(FrameworkChoices {
+            framework: Framework::Ddp,
+            version: "torch 2.15".into(),
+            defaults: vec![FrameworkDefault {
+                key: "bucket_rule".into(),
+                value: "pytorch".into(),
+                source: "torch/nn/parallel/distributed.py bucket_cap_mb".into(),
+            }],
+        }),
         rates: "fit.json".to_owned(),
         computing: "989 TFLOP/s (given) x 0.5 (given)".to_owned(),
         calibrated: true,

@@ -7,7 +7,7 @@ use crate::report::view::View;
 use commgauge_analysis::planner::communication::OpCost;
 use commgauge_analysis::planner::rank::{Order, PlacedCall, RankOptions, Rule, orders_of};
 use commgauge_analysis::planner::rates::{Observed, ObservedCall, RatedCall};
-use commgauge_base::stats::{Interval, Span};
+use commgauge_base::stats::Span;
 use commgauge_model::layout::Locality;
 use commgauge_model::record::line::CaseFacts;
 use commgauge_model::workload::{Family, Measure, RankedCall, RankedStep, StepFacts};
@@ -59,8 +59,10 @@ pub(super) fn of(view: &View, program: &str) -> Result<Costs, String> {
     let mut families: Vec<FamilyCost> = Family::ALL
         .into_iter()
         .map(|family| {
-            let own: Vec<(&RankedCall, &PlacedCall)> =
-                step.calls.iter().zip(&calls).filter(|(call, _)| Family::of(call.axis) == Some(family)).collect();
+            let own: Vec<OwnCall> = (step.calls.iter().zip(&calls))
+                .map(|(ranked, placed)| OwnCall { ranked, placed })
+                .filter(|call| Family::of(call.ranked.axis) == Some(family))
+                .collect();
             let seconds = match reason_for_missing_cost(family, &own, &step.facts, &observed, ranks) {
                 Some(reason) => Err(reason),
                 None => Ok((value(by_time, family), value(by_exposed, family))),
@@ -87,10 +89,16 @@ fn value(order: &Order, family: Family) -> Span {
     place.map_or(Span::exact(0.0), |place| place.value)
 }
 
+/// A call of a parallelism, as it is ranked and where its groups lie.
+struct OwnCall<'a> {
+    ranked: &'a RankedCall,
+    placed: &'a PlacedCall,
+}
+
 /// Why a parallelism has no cost: it is not in the layout, or a call has no time.
 fn reason_for_missing_cost(
     family: Family,
-    own: &[(&RankedCall, &PlacedCall)],
+    own: &[OwnCall],
     facts: &StepFacts,
     observed: &Observed,
     ranks: u32,
@@ -98,10 +106,10 @@ fn reason_for_missing_cost(
     if own.is_empty() {
         return Some(format!("not in this layout, {}", facts.layout));
     }
-    let lacking = own.iter().find(|(_, call)| {
-        OpCost::of(&call.op, call.ranks, &call.locality, 1, observed).is_ok_and(|cost| cost.time().is_none())
+    let lacking = own.iter().find(|OwnCall { placed, .. }| {
+        OpCost::of(&placed.op, placed.ranks, &placed.locality, 1, observed).is_ok_and(|cost| cost.time().is_none())
     });
-    lacking.map(|(ranked, call)| {
+    lacking.map(|OwnCall { ranked, placed: call }| {
         let what = format!("{} {} of {}", family.name(), call.op.collective, call.op.bytes_total);
         match ranked.measured_as(ranks).is_empty() {
             true => format!("not measured: {what} needs groups of {} ranks, the run has {ranks}", call.ranks),
@@ -173,7 +181,7 @@ fn observed(view: &View) -> Observed {
     let usual = |row: &&Row| row.facts.solo_of.is_none() && row.facts.labels.is_empty();
     let calls = view.rows.iter().filter(usual).filter_map(|row| {
         let latency = row.latency?;
-        let interval = latency.interval.map(|(low, high)| Interval { low: low.0, high: high.0 });
+        let interval = latency.interval.map(|interval| interval.map(|seconds| seconds.0));
         let seconds = Span { middle: latency.median.0, interval }.times(f64::from(row.facts.transfers_per_call));
         Some(ObservedCall { call: rated(&row.facts), seconds })
     });

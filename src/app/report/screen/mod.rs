@@ -12,9 +12,10 @@ pub(super) use alarms::ending;
 pub use costs::{Costs, FamilyCost};
 pub(super) use json::JsonCosts;
 pub(super) use text::document;
-pub use text::text;
+pub use text::{head_text, text};
 
 use super::row::Status;
+use super::text::visible;
 use super::view::View;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::EndStatus;
@@ -33,8 +34,8 @@ pub struct Screen {
     pub counts: Vec<(String, usize)>,
     /// What each parallelism costs, or how to learn it.
     pub costs: Result<Costs, String>,
-    /// The worst finding, if any.
-    pub finding: Option<String>,
+    /// The worst finding, or a sentence that there is none.
+    pub finding: String,
     /// Commands to type next, each with what it is for.
     pub commands: Vec<(String, &'static str)>,
 }
@@ -56,9 +57,18 @@ impl Screen {
             run: run(view),
             counts: counts(view),
             costs: costs::of(view, called.program),
-            finding: view.worst_finding.clone(),
+            finding: finding(view),
             commands: commands(view, called),
         }
+    }
+}
+
+fn finding(view: &View) -> String {
+    let is_complete = view.end.as_ref().is_some_and(|end| end.status == EndStatus::Complete);
+    match &view.worst_finding {
+        Some(worst) => format!("Worst finding: {}", visible(worst)),
+        None if is_complete => "Findings: none; no call contradicts another, no rank is late.".to_owned(),
+        None => "Findings: none in what was measured.".to_owned(),
     }
 }
 

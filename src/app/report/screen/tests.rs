@@ -165,6 +165,7 @@ fn an_early_end_is_explained_with_the_command_to_resume() {
         }
         let text = shown(&cut, 80);
         assert!(text.contains(said) && text.contains("  commgauge run --resume reports/runs/r.jsonl"), "{text}");
+        assert!(text.contains("Findings: none in what was measured."), "{text}");
     }
 }
 

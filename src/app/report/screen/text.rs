@@ -15,15 +15,16 @@ const FINDING_LINES: usize = 3;
 pub fn text(screen: &Screen, width: u16, color: bool) -> String {
     let (width, paint) = (usize::from(width).max(40), Paint { on: color });
     let mut parts = vec![head(screen, width, paint), costs(screen, width, paint)];
-    let finding = match &screen.finding {
-        Some(text) => format!("Worst finding: {}", visible(text)),
-        None => "Findings: none; no call contradicts another, no rank is late.".to_owned(),
-    };
-    parts.push(cut(&wrap(&finding, width, 2), FINDING_LINES, width));
+    parts.push(cut(&wrap(&screen.finding, width, 2), FINDING_LINES, width));
     parts.push(commands(screen, width, paint));
     let lines: usize = parts.iter().map(Vec::len).sum();
     let gap = if lines + parts.len() - 1 <= MAX_LINES { "\n\n" } else { "\n" };
     parts.iter().map(|part| part.join("\n")).collect::<Vec<_>>().join(gap) + "\n"
+}
+
+/// Its warnings and counts alone.
+pub fn head_text(screen: &Screen, width: u16, color: bool) -> String {
+    head(screen, usize::from(width).max(40), Paint { on: color }).join("\n") + "\n"
 }
 
 fn head(screen: &Screen, width: usize, paint: Paint) -> Vec<String> {

@@ -8,7 +8,7 @@ use commgauge_model::workload::{Crossing, Family, Spending, StepFacts, crossing}
 #[derive(Clone, Debug, PartialEq)]
 pub struct Crossover {
     /// The two.
-    pub families: (Family, Family),
+    pub families: [Family; 2],
     /// By the bytes that a rank sends.
     pub wire: Crossing,
     /// By the time of all calls.
@@ -26,9 +26,9 @@ impl Crossover {
         let mut all = Vec::new();
         for (index, &a) in there.iter().enumerate() {
             for &b in &there[index + 1..] {
-                let by = |amount: fn(&StepOp) -> Option<Span>| between(ops, (a, b), tokens, amount);
+                let by = |amount: fn(&StepOp) -> Option<Span>| between(ops, [a, b], tokens, amount);
                 let wire = by(|op| Some(Span::exact(op.wire_bytes_per_step.0 as f64)));
-                let crossover = Crossover { families: (a, b), wire, time: by(StepOp::seconds_per_step) };
+                let crossover = Crossover { families: [a, b], wire, time: by(StepOp::seconds_per_step) };
                 let crosses = [&crossover.wire, &crossover.time].iter().any(|c| matches!(c, Crossing::At { .. }));
                 if crosses || (Family::RULE.contains(&a) && Family::RULE.contains(&b)) {
                     all.push(crossover);
@@ -41,7 +41,7 @@ impl Crossover {
 
 fn between(
     ops: &[StepOp],
-    (a, b): (Family, Family),
+    [a, b]: [Family; 2],
     [tokens, tokens_per_micro_batch]: [u64; 2],
     amount: fn(&StepOp) -> Option<Span>,
 ) -> Crossing {

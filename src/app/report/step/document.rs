@@ -159,11 +159,9 @@ fn crossovers(title: String, crossovers: &[Crossover]) -> Table {
         Column::left("[95 %]", 0),
     ];
     let row = |crossover: &Crossover| {
-        let (a, b) = crossover.families;
+        let [a, b] = crossover.families;
         let interval = match crossover.time {
-            Crossing::At { tokens, .. } => {
-                range(tokens.interval.map(|interval| (tokens_text(interval.low), tokens_text(interval.high))))
-            }
+            Crossing::At { tokens, .. } => range(tokens.interval.map(|interval| interval.map(tokens_text))),
             _ => optional(None::<String>),
         };
         vec![

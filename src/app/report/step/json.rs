@@ -234,7 +234,7 @@ fn json_ranking(ranking: &Ranking) -> JsonRanking {
 }
 
 fn json_crossover(crossover: &Crossover) -> JsonCrossover {
-    let (a, b) = crossover.families;
+    let [a, b] = crossover.families;
     JsonCrossover {
         between: [a.name(), b.name()],
         by_wire_bytes: json_crossing(&crossover.wire),

@@ -2,7 +2,7 @@
 
 use crate::report::row::Row;
 use commgauge_base::sample::Cadence;
-use commgauge_base::stats::{Interval, Span};
+use commgauge_base::stats::Span;
 use commgauge_base::units::Bytes;
 use commgauge_model::layout::Axis;
 use commgauge_model::record::line::{CaseFacts, StepUse};
@@ -104,6 +104,6 @@ fn op(index: usize, row: &Row, used: &StepUse) -> StepOp {
 /// The latency of a row is of one way; a call may have several.
 fn seconds_per_call(row: &Row) -> Option<Span> {
     let latency = row.latency?;
-    let interval = latency.interval.map(|(low, high)| Interval { low: low.0, high: high.0 });
+    let interval = latency.interval.map(|interval| interval.map(|seconds| seconds.0));
     Some(Span { middle: latency.median.0, interval }.times(f64::from(row.facts.transfers_per_call)))
 }

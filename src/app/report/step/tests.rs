@@ -165,7 +165,7 @@ fn the_rule_holds_breaks_and_ties_as_the_intervals_say() {
 #[test]
 fn the_order_flips_where_the_calls_of_every_micro_batch_have_grown_enough() {
     let step = step(&USUAL);
-    let pair = |a, b| step.crossovers.iter().find(|crossover| crossover.families == (a, b)).unwrap();
+    let pair = |a, b| step.crossovers.iter().find(|crossover| crossover.families == [a, b]).unwrap();
     // T* = T_d x 80 MB / 640 MB, and T_d x 2 ms / 6.4 ms.
     let tp_dp = pair(Family::Tensor, Family::Data);
     let at = |crossing| match crossing {
@@ -185,7 +185,7 @@ fn the_order_flips_where_the_calls_of_every_micro_batch_have_grown_enough() {
     let mut calls = USUAL;
     calls[2] = called(Axis::Pp, Style::Control, ONCE, 1, 4, &[1.0, 1.01, 0.99]);
     let tiny = self::step(&calls);
-    let tp_pp = tiny.crossovers.iter().find(|crossover| crossover.families.1 == Family::Pipeline).unwrap();
+    let tp_pp = tiny.crossovers.iter().find(|crossover| crossover.families[1] == Family::Pipeline).unwrap();
     assert_eq!((tp_pp.wire, tp_pp.time), (Crossing::Never(Family::Tensor), Crossing::Never(Family::Tensor)));
 }
 

@@ -1,6 +1,6 @@
 //! The verdict as a text file for the collector of Prometheus' node exporter: no time stamps, one line for each judged row.
 
-use super::super::prometheus::{RowLabels, line, metric};
+use super::super::prometheus::{RowLabels, label, line, metric};
 use commgauge_analysis::verdict::{Metric, Row, Verdict};
 
 /// The file.
@@ -10,11 +10,16 @@ pub(super) fn text(verdict: &Verdict) -> String {
     let mut out = String::new();
     metric(&mut out, "commgauge_verdict_info", "Which runs were judged.");
     for run in &verdict.runs {
-        let labels = [("question", question), ("role", &run.role), ("run_id", &run.run_id), ("suite", &run.suite)];
+        let labels = [
+            label("question", question),
+            label("role", &run.role),
+            label("run_id", &run.run_id),
+            label("suite", &run.suite),
+        ];
         line(&mut out, "commgauge_verdict_info", &labels, 1.0);
     }
     metric(&mut out, "commgauge_verdict_exit_code", "Exit code of the verdict; 0 is a pass.");
-    line(&mut out, "commgauge_verdict_exit_code", &[("question", question)], f64::from(verdict.exit_code));
+    line(&mut out, "commgauge_verdict_exit_code", &[label("question", question)], f64::from(verdict.exit_code));
     metric(&mut out, "commgauge_verdict_rows", "Rows of the plan by what came of them.");
     for (decision, count) in [
         ("pass", coverage.rows_passed),
@@ -22,12 +27,17 @@ pub(super) fn text(verdict: &Verdict) -> String {
         ("inconclusive", coverage.rows_inconclusive),
         ("not_judged", coverage.rows_not_judged),
     ] {
-        line(&mut out, "commgauge_verdict_rows", &[("decision", decision), ("question", question)], f64::from(count));
+        line(
+            &mut out,
+            "commgauge_verdict_rows",
+            &[label("decision", decision), label("question", question)],
+            f64::from(count),
+        );
     }
     metric(&mut out, "commgauge_verdict_row_passed", "1 where a judged row passed, else 0.");
     for (row, decision) in verdict.rows.iter().filter_map(|row| Some((row, row.decision?))) {
         let passed = f64::from(u8::from(decision == commgauge_analysis::verdict::Decision::Pass));
-        let further = [("decision", decision.name()), ("question", question)];
+        let further = [label("decision", decision.name()), label("question", question)];
         labels(verdict, row).line(&mut out, "commgauge_verdict_row_passed", &further, passed);
     }
     measured(&mut out, verdict);
@@ -61,14 +71,14 @@ fn beyond_rows(out: &mut String, verdict: &Verdict) {
     for finding in &verdict.findings {
         let case = finding.cases.first().map_or("", String::as_str);
         let certain = if finding.certain { "true" } else { "false" };
-        let labels = [("case", case), ("guideline", finding.guideline.name()), ("certain", certain)];
+        let labels = [label("case", case), label("guideline", finding.guideline.name()), label("certain", certain)];
         line(out, "commgauge_verdict_times_allowed_ratio", &labels, finding.times_allowed);
     }
     if !verdict.curves.is_empty() {
         metric(out, "commgauge_verdict_curve_slowdown_ratio", "Share by which alpha or beta of a curve got worse.");
     }
     for curve in &verdict.curves {
-        let labels = [("curve", curve.name.as_str()), ("part", curve.part.name())];
+        let labels = [label("curve", &curve.name), label("part", curve.part.name())];
         line(out, "commgauge_verdict_curve_slowdown_ratio", &labels, curve.slowdown);
     }
 }

@@ -77,6 +77,8 @@ choice! {
     SmallCall, "small call" {
         /// Counts of tokens that gradients are divided by.
         Tokens = "tokens",
+        /// The count of tokens that the loss is divided by, before the first forward pass (torchtitan).
+        BatchTokens = "batch_tokens",
         /// Whether a gradient overflowed.
         Overflow = "overflow",
         /// The same as a byte (DeepSpeed).

@@ -27,7 +27,8 @@ struct Call {
 pub(super) fn carry_out(plan: &ReplayPlan) {
     let ranks = plan.stage_of_rank.len();
     let mut calls: HashMap<MatchKey, Call> = HashMap::new();
-    let mut turns: HashMap<(u32, MatchKey), u64> = HashMap::new();
+    // By rank: how often it started what has this key.
+    let mut turns: Vec<HashMap<MatchKey, u64>> = vec![HashMap::new(); ranks];
     let mut next = vec![0usize; ranks];
     let at_once: Vec<Option<Vec<bool>>> =
         plan.programs.iter().map(|program| program.as_ref().map(ReplayProgram::waited_for_at_once)).collect();
@@ -42,7 +43,7 @@ pub(super) fn carry_out(plan: &ReplayPlan) {
                 match action {
                     Action::Compute { .. } => {}
                     Action::Start { slot } => {
-                        let key = start(plan, rank, *slot, &mut calls, &mut turns);
+                        let key = start(plan, rank, *slot, &mut calls, &mut turns[rank as usize]);
                         let of_stage = at_once[plan.stage_of_rank[rank as usize] as usize].as_ref();
                         let blocks = of_stage.expect("every rank has a program")[*slot as usize];
                         let agreed = *blocking.entry(key).or_insert(blocks);
@@ -81,19 +82,18 @@ fn start(
     rank: u32,
     slot: u32,
     calls: &mut HashMap<MatchKey, Call>,
-    turns: &mut HashMap<(u32, MatchKey), u64>,
+    turns: &mut HashMap<MatchKey, u64>,
 ) -> MatchKey {
     let program = plan.program_of_rank(rank).unwrap();
     let slot = program.slots[slot as usize];
     let (op, groups) = (program.op_of(&slot), program.groups[slot.op as usize]);
     let pipeline = |stage: u32| {
         let pipelines = plan.groups.iter().find(|groups| groups.axis == Axis::Pp).unwrap();
-        let (group, _) = pipelines.place_of(rank).unwrap();
-        pipelines.groups[group][stage as usize]
+        pipelines.groups[pipelines.place_of(rank).unwrap().group][stage as usize]
     };
     let (key, needed) = match slot.movement {
         Movement::Together => {
-            let (group, _) = plan.groups[groups].place_of(rank).expect("only members start a collective");
+            let group = plan.groups[groups].place_of(rank).expect("only members start a collective").group;
             (MatchKey::Group { groups, group, turn: 0 }, plan.groups[groups].groups[group].len() as u32)
         }
         Movement::Send { to, stream } => (MatchKey::Message { from: rank, to: pipeline(to), stream, turn: 0 }, 2),
@@ -101,7 +101,7 @@ fn start(
             (MatchKey::Message { from: pipeline(from), to: rank, stream, turn: 0 }, 2)
         }
     };
-    let now = turns.entry((rank, key)).or_default();
+    let now = turns.entry(key).or_default();
     let key = match key {
         MatchKey::Group { groups, group, .. } => MatchKey::Group { groups, group, turn: *now },
         MatchKey::Message { from, to, stream, .. } => MatchKey::Message { from, to, stream, turn: *now },

@@ -8,9 +8,9 @@ use super::{Movement, ReplayProgram};
 use crate::config::step::Recompute;
 use crate::layout::Axis;
 use crate::workload::Op;
-use crate::workload::schedule::Pass as SchedulePass;
+use crate::workload::schedule::{Pass as SchedulePass, PassDirection};
 use crate::workload::step::TrainingStep;
-use crate::workload::when::{End, Moment, Overlap, Pass, When};
+use crate::workload::when::{End, Exposure, Moment, Overlap, Pass, When};
 use std::collections::HashMap;
 
 /// Inputs of the expansion of a stage.
@@ -21,8 +21,8 @@ pub(super) struct Expansion<'a> {
     /// The stage's own ops, and behind them those that it receives.
     pub ops: &'a [Op],
     pub own_ops: usize,
-    /// For each sending stage and direction: the message, as an index into `ops`.
-    pub received: &'a HashMap<(u32, bool), usize>,
+    /// By where they come from, the messages as indices into `ops`.
+    pub received: &'a HashMap<MessageSource, usize>,
     pub forward_nanoseconds: u64,
     emit: Emitter,
     weights_apart: bool,
@@ -36,7 +36,14 @@ pub(super) struct Expansion<'a> {
     to_send: Vec<u64>,
 }
 
-/// Calls spread over the layers of a few events of the step.
+/// Where the messages of a stage come from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct MessageSource {
+    /// The stage that sends them.
+    pub stage: u32,
+    pub direction: PassDirection,
+}
+
 /// The computing of a layer in one pass.
 #[derive(Clone, Copy)]
 struct Computed {
@@ -44,6 +51,7 @@ struct Computed {
     nanoseconds: u64,
 }
 
+/// Calls spread over the layers of a few events of the step.
 #[derive(Default)]
 struct InStep {
     events: Vec<usize>,
@@ -60,7 +68,7 @@ impl<'a> Expansion<'a> {
         events: &'a [TimetableEvent],
         ops: &'a [Op],
         own_ops: usize,
-        received: &'a HashMap<(u32, bool), usize>,
+        received: &'a HashMap<MessageSource, usize>,
         forward_nanoseconds: u64,
     ) -> Expansion<'a> {
         let mut expansion = Expansion {
@@ -86,7 +94,7 @@ impl<'a> Expansion<'a> {
 
     /// Writes the whole step.
     pub(super) fn write(mut self, program: &mut ReplayProgram) {
-        for op in self.of_step(Moment::FirstForward, true) {
+        for op in self.of_step(Moment::FirstForward, Exposure::Exposed) {
             self.emit.exposed(op);
         }
         for event in 0..self.events.len() {
@@ -97,9 +105,14 @@ impl<'a> Expansion<'a> {
             self.emit.wait(slot);
         }
         self.emit.wait_for_sent();
-        let ends = [(Moment::LastBackward, true), (Moment::AfterBackward, true), (Moment::AfterBackward, false)];
-        for (moment, exposed) in ends.into_iter().chain([(Moment::Optimizer, true), (Moment::Optimizer, false)]) {
-            for op in self.of_step(moment, exposed) {
+        for (moment, exposure) in [
+            (Moment::LastBackward, Exposure::Exposed),
+            (Moment::AfterBackward, Exposure::Exposed),
+            (Moment::AfterBackward, Exposure::Hidden),
+            (Moment::Optimizer, Exposure::Exposed),
+            (Moment::Optimizer, Exposure::Hidden),
+        ] {
+            for op in self.of_step(moment, exposure) {
                 self.emit.exposed(op);
             }
         }
@@ -209,9 +222,12 @@ impl<'a> Expansion<'a> {
     fn layer(&mut self, calls: &LayerCalls, computed: Computed) {
         let Computed { pass, nanoseconds } = computed;
         let stretch = nanoseconds / (calls.within.len() as u64 + 1);
-        for (op, hidden) in &calls.within {
+        for call in &calls.within {
             self.emit.compute(pass, stretch);
-            if *hidden { self.emit.hidden(*op) } else { self.emit.exposed(*op) }
+            match call.exposure {
+                Exposure::Exposed => self.emit.exposed(call.op),
+                Exposure::Hidden => self.emit.hidden(call.op),
+            }
         }
         self.emit.compute(pass, nanoseconds - stretch * calls.within.len() as u64);
     }
@@ -251,24 +267,23 @@ impl<'a> Expansion<'a> {
     /// The calls once for a micro-batch that passed all chunks of the stage, if this event is its last.
     fn whole(&self, index: usize, units: usize) -> Whole {
         let event = self.events[index];
-        let passes = |other: &&TimetableEvent| {
-            let forward = other.pass == SchedulePass::Forward;
-            other.micro_batch == event.micro_batch && forward == (event.pass == SchedulePass::Forward)
-        };
-        if self.events[index + 1..].iter().any(|other| passes(&other)) {
+        let direction = event.pass.direction();
+        let passes =
+            |other: &TimetableEvent| other.micro_batch == event.micro_batch && other.pass.direction() == direction;
+        if self.events[index + 1..].iter().any(passes) {
             return Whole::default();
         }
-        let forward = event.pass == SchedulePass::Forward;
-        let here = |pass: Pass| (pass == Pass::Forward) == forward;
         let mut whole = Whole::default();
         let (mut ahead, mut behind) = (Vec::new(), Vec::new());
         for (index, op) in self.ops[..self.own_ops].iter().enumerate() {
             let When::MicroBatch { pass, end: End::Whole, calls, .. } = op.when else { continue };
             match op.overlap {
-                _ if !here(pass) => {}
+                _ if pass.direction() != direction => {}
                 Overlap::Exposed => whole.exposed.extend(std::iter::repeat_n(index, calls as usize)),
-                _ if forward => ahead.push(Repeated { op: index, count: calls }),
-                _ => behind.push(Repeated { op: index, count: calls }),
+                _ => match direction {
+                    PassDirection::Forward => ahead.push(Repeated { op: index, count: calls }),
+                    PassDirection::Backward => behind.push(Repeated { op: index, count: calls }),
+                },
             }
         }
         whole.ahead = Spread::by_axis(self.ops, &ahead, units);
@@ -316,37 +331,38 @@ impl<'a> Expansion<'a> {
     fn post(&mut self, index: usize) -> Option<u32> {
         let event = self.events.get(index)?;
         let from = event.receives?;
-        let forward = event.pass == SchedulePass::Forward;
-        let op = *self.received.get(&(from.stage, forward))?;
-        Some(self.emit.start(op, Movement::Receive { from: from.stage, stream: stream(from, forward) }))
+        let direction = event.pass.direction();
+        let op = *self.received.get(&MessageSource { stage: from.stage, direction })?;
+        Some(self.emit.start(op, Movement::Receive { from: from.stage, stream: stream(from, direction) }))
     }
 
     /// Sends the message of an event, counted as in the list: those that fill the pipeline are the first of the
     /// forward ones, those that drain it the last of the others.
     fn send(&mut self, event: &TimetableEvent) {
         let Some(to) = event.sends else { return };
-        let forward = event.pass == SchedulePass::Forward;
-        let mut messages = messages_of(&self.ops[..self.own_ops], forward);
-        messages.sort_by_key(|op| self.ops[*op].overlap.is_exposed() != forward);
+        let direction = event.pass.direction();
+        let exposed_first = direction == PassDirection::Forward;
+        let mut messages = messages_of(&self.ops[..self.own_ops], direction);
+        messages.sort_by_key(|op| self.ops[*op].overlap.is_exposed() != exposed_first);
         let next = messages.iter().copied().find(|op| self.to_send[*op] > 0);
         // An excess message is sent all the same, and detected when the program is compared with the list.
         let Some(op) = next.or_else(|| messages.last().copied()) else { return };
         self.to_send[op] = self.to_send[op].saturating_sub(1);
-        self.emit.send(op, to.stage, stream(to, forward));
+        self.emit.send(op, to.stage, stream(to, direction));
     }
 
     /// The ops of a moment, each repeated by its count.
-    fn of_step(&self, moment: Moment, exposed: bool) -> Vec<usize> {
+    fn of_step(&self, moment: Moment, exposure: Exposure) -> Vec<usize> {
         let mut found = Vec::new();
-        for calls in self.calls_of_step(moment, exposed) {
+        for calls in self.calls_of_step(moment, exposure) {
             found.extend(calls.each());
         }
         found
     }
 
-    fn calls_of_step(&self, moment: Moment, exposed: bool) -> Vec<Repeated> {
+    fn calls_of_step(&self, moment: Moment, exposure: Exposure) -> Vec<Repeated> {
         let of = |(index, op): (usize, &Op)| match op.when {
-            When::Step { moment: when, calls } if when == moment && op.overlap.is_exposed() == exposed => {
+            When::Step { moment: when, calls } if when == moment && op.overlap.exposure() == exposure => {
                 Some(Repeated { op: index, count: calls })
             }
             _ => None,
@@ -371,7 +387,7 @@ impl<'a> Expansion<'a> {
         let layers =
             |event: &usize| self.step.stages.layers_of_chunk(self.stage, self.events[*event].chunk).len().max(1);
         let units = events.iter().map(layers).sum();
-        let spreads = Spread::by_axis(self.ops, &self.calls_of_step(moment, false), units);
+        let spreads = Spread::by_axis(self.ops, &self.calls_of_step(moment, Exposure::Hidden), units);
         InStep { events, spreads, units_done: 0, under_way: Vec::new() }
     }
 }
@@ -392,15 +408,15 @@ struct Whole {
 }
 
 /// The messages to other stages in one direction.
-pub(super) fn messages_of(ops: &[Op], forward: bool) -> Vec<usize> {
+pub(super) fn messages_of(ops: &[Op], direction: PassDirection) -> Vec<usize> {
     let here = |op: &Op| match op.when {
-        When::Boundary { pass, .. } => (pass == Pass::Forward) == forward && op.axis == Axis::Pp,
+        When::Boundary { pass, .. } => pass.direction() == direction && op.axis == Axis::Pp,
         _ => false,
     };
     ops.iter().enumerate().filter(|(_, op)| here(op)).map(|(index, _)| index).collect()
 }
 
 /// A number for the messages from one stage to a chunk of another.
-fn stream(end: Transfer, forward: bool) -> u32 {
-    2 * end.receiving_chunk + u32::from(forward)
+fn stream(end: Transfer, direction: PassDirection) -> u32 {
+    2 * end.receiving_chunk + u32::from(direction == PassDirection::Forward)
 }

@@ -1,10 +1,10 @@
 //! The programs of all stages that a process plays, and the groups that they need, made from a step and its timetable.
 
-use super::expand::{Expansion, messages_of};
+use super::expand::{Expansion, MessageSource, messages_of};
 use super::{ReplayProgram, Timetable};
 use crate::layout::{Axis, Groups};
 use crate::workload::Op;
-use crate::workload::schedule::Pass;
+use crate::workload::schedule::PassDirection;
 use crate::workload::step::{AxisTotals, Step, TrainingStep};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Seconds;
@@ -125,23 +125,23 @@ fn program_of(
     let own = &ops[stage as usize];
     refuse_too_long(step, own)?;
     let mut all = own.clone();
-    let mut received: HashMap<(u32, bool), usize> = HashMap::new();
+    let mut received: HashMap<MessageSource, usize> = HashMap::new();
     for event in events {
         let Some(from) = event.receives else { continue };
-        let forward = event.pass == Pass::Forward;
-        if received.contains_key(&(from.stage, forward)) {
+        let source = MessageSource { stage: from.stage, direction: event.pass.direction() };
+        if received.contains_key(&source) {
             continue;
         }
         let theirs = ops.get(from.stage as usize).map_or(&[][..], Vec::as_slice);
-        let message = one_message(theirs, forward, from.stage)?.ok_or_else(|| {
+        let message = one_message(theirs, source)?.ok_or_else(|| {
             let (to, from) = (stage, from.stage);
             Error::usage(format!("stage {to} waits for stage {from}, whose list of ops has no message for it"))
         })?;
-        received.insert((from.stage, forward), all.len());
+        received.insert(source, all.len());
         all.push(message.clone());
     }
-    one_message(own, true, stage)?;
-    one_message(own, false, stage)?;
+    one_message(own, MessageSource { stage, direction: PassDirection::Forward })?;
+    one_message(own, MessageSource { stage, direction: PassDirection::Backward })?;
     let mut program = ReplayProgram {
         stage,
         own_ops: own.len(),
@@ -156,9 +156,11 @@ fn program_of(
     Ok(program)
 }
 
-/// The message that a stage sends in one direction. The list may have it several times, for the phases of the pipeline.
-fn one_message(ops: &[Op], forward: bool, stage: u32) -> Result<Option<&Op>> {
-    let messages = messages_of(ops, forward);
+/// The message that a stage with these ops sends in one direction. The list may have it several times, for the phases of the
+/// pipeline.
+fn one_message(ops: &[Op], source: MessageSource) -> Result<Option<&Op>> {
+    let MessageSource { stage, direction } = source;
+    let messages = messages_of(ops, direction);
     let Some(first) = messages.first().map(|op| &ops[*op]) else { return Ok(None) };
     match messages.iter().find(|op| (ops[**op].bytes_total, ops[**op].element) != (first.bytes_total, first.element)) {
         None => Ok(Some(first)),

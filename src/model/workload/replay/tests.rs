@@ -106,8 +106,8 @@ fn calls_under_way_together_never_write_to_the_same_bytes() {
     for (rank, stage) in plan.stage_of_rank.iter().enumerate() {
         let program = plan.programs[*stage as usize].as_ref().unwrap();
         let place = |groups: usize| {
-            let (group, me) = plan.groups[groups].place_of(rank as u32)?;
-            Some((plan.groups[groups].groups[group].as_slice(), me))
+            let place = plan.groups[groups].place_of(rank as u32)?;
+            Some((plan.groups[groups].groups[place.group].as_slice(), place.rank_in_group))
         };
         let regions = Regions::of(program, place).unwrap();
         let mut written: Vec<(u32, Region)> = Vec::new();

@@ -13,7 +13,34 @@ pub enum Pass {
     WeightGradient,
 }
 
+/// Which way through the model a message or a pass goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PassDirection {
+    /// To the next chunk of the model, with activations.
+    Forward,
+    /// To the chunk before, with gradients.
+    Backward,
+}
+
+impl PassDirection {
+    /// The other direction.
+    pub(super) fn opposite(self) -> PassDirection {
+        match self {
+            PassDirection::Forward => PassDirection::Backward,
+            PassDirection::Backward => PassDirection::Forward,
+        }
+    }
+}
+
 impl Pass {
+    /// Which way its result goes: activations forward, gradients backward.
+    pub fn direction(self) -> PassDirection {
+        match self {
+            Pass::Forward => PassDirection::Forward,
+            Pass::Backward | Pass::InputGradient | Pass::WeightGradient => PassDirection::Backward,
+        }
+    }
+
     /// Whether the activations of its forward are freed when it ends.
     pub(super) fn frees_activations(self) -> bool {
         matches!(self, Pass::Backward | Pass::WeightGradient)

@@ -19,7 +19,7 @@ mod zero_bubble;
 #[cfg(test)]
 mod tests;
 
-pub use event::{Event, Message, Pass};
+pub use event::{Event, Message, Pass, PassDirection};
 pub use event_lists::Schedule;
 pub use kind::ScheduleKind;
 pub use list_scheduler::Fitting;

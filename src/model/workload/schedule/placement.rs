@@ -1,6 +1,6 @@
 //! The part of the model in each chunk of a rank, and the dependencies between events.
 
-use super::event::{Event, Pass};
+use super::event::{Event, Pass, PassDirection};
 use super::event_lists::Schedule;
 use super::kind::ScheduleKind;
 
@@ -30,7 +30,7 @@ impl Schedule {
     pub(super) fn consumer_place(&self, rank: u32, event: &Event) -> Option<(u32, u32)> {
         match event.pass {
             Pass::WeightGradient => None,
-            pass => self.neighbour(rank, event.chunk, pass == Pass::Forward),
+            pass => self.neighbour(rank, event.chunk, pass.direction()),
         }
     }
 
@@ -38,14 +38,17 @@ impl Schedule {
     pub(super) fn producer_place(&self, rank: u32, event: &Event) -> Option<(u32, u32)> {
         match event.pass {
             Pass::WeightGradient => None,
-            pass => self.neighbour(rank, event.chunk, pass != Pass::Forward),
+            pass => self.neighbour(rank, event.chunk, pass.direction().opposite()),
         }
     }
 
-    /// Rank and local chunk of the next (or the last) chunk of the model.
-    fn neighbour(&self, rank: u32, chunk: u32, next: bool) -> Option<(u32, u32)> {
+    /// Rank and local chunk of the model's next chunk in a direction.
+    fn neighbour(&self, rank: u32, chunk: u32, direction: PassDirection) -> Option<(u32, u32)> {
         let model_chunk = self.model_chunk_of(rank, chunk);
-        let wanted = if next { model_chunk + 1 } else { model_chunk.checked_sub(1)? };
+        let wanted = match direction {
+            PassDirection::Forward => model_chunk + 1,
+            PassDirection::Backward => model_chunk.checked_sub(1)?,
+        };
         if wanted >= self.model_chunks() {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use super::divisibility::must_divide;
 use super::{ServingStep, TrainingStep, experts};
-use crate::config::step::{Linears, ServingDispatcher};
+use crate::config::step::{Framework, Linears, ServingDispatcher};
 use crate::config::{Model, Place, QueryKeyNorm};
 use crate::layout::Degrees;
 use commgauge_base::error::Result;
@@ -35,21 +35,24 @@ type Misplaced<'a> = std::result::Result<(), (&'a Place, String)>;
 /// Checks that a framework has the axes of the layout.
 fn framework<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     let (training, degrees) = (step.training, &step.layout.degrees);
-    let Some(choices) = training.framework.as_ref().filter(|choices| choices.framework.divides_data_alone()) else {
-        return Ok(());
-    };
-    let axes = [("tp", degrees.tp), ("cp", degrees.cp), ("pp", degrees.pp), ("ep", degrees.ep)];
-    match axes.into_iter().find(|(_, degree)| *degree > 1) {
+    let Some(framework) = training.framework.as_ref().map(|choices| choices.framework) else { return Ok(()) };
+    match undivided_axis(framework, degrees) {
         None => Ok(()),
-        Some((axis, degree)) => Err((
+        Some(axis) => Err((
             &training.place,
             format!(
-                "framework = {} divides data alone, found {axis} {degree}; accepted: {axis} 1, or another framework, such as fsdp2 or \
-                 megatron",
-                choices.framework
+                "framework = {framework} divides a model by {} alone, found {axis}; accepted: 1, or another framework, such as megatron",
+                framework.axes().join(", ")
             ),
         )),
     }
+}
+
+/// An axis of the layout that the framework does not have, with its degree, such as `pp 2`.
+pub fn undivided_axis(framework: Framework, degrees: &Degrees) -> Option<String> {
+    let axes = [("tp", degrees.tp), ("cp", degrees.cp), ("ep", degrees.ep), ("pp", degrees.pp), ("dp", degrees.dp)];
+    let undivided = axes.into_iter().find(|(axis, degree)| *degree > 1 && !framework.axes().contains(axis));
+    undivided.map(|(axis, degree)| format!("{axis} {degree}"))
 }
 
 /// Checks the division of linears.

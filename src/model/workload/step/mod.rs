@@ -16,6 +16,7 @@ mod stages;
 mod totals;
 mod training;
 
+pub use check::undivided_axis;
 pub use divisibility::must_divide;
 pub(super) use experts::routed;
 pub use layers_only::wire_bytes_of_layers;

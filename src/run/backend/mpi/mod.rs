@@ -123,7 +123,8 @@ impl Backend for MpiBackend {
     fn connect(&mut self, number: usize, groups: &Groups) -> Result<()> {
         let rank = self.world.rank();
         let place = groups.place_of(rank);
-        let fresh = self.world.split(place.map(|(group, _)| group as u32), place.map_or(rank, |(_, me)| me))?;
+        let fresh =
+            self.world.split(place.map(|place| place.group as u32), place.map_or(rank, |place| place.rank_in_group))?;
         match self.communicators.insert(number, fresh).flatten() {
             Some(old) => old.free(),
             None => Ok(()),

@@ -13,7 +13,7 @@ use crate::mpi_call::Communicator;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host_clock;
 use commgauge_base::pattern::encode;
-use commgauge_base::progress::{Doing, Progress};
+use commgauge_base::progress::{CallPhase, Doing, Progress};
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::replay::{Action, Regions, ReplayProgram};
 use std::collections::HashMap;
@@ -229,11 +229,11 @@ impl Replayer for MpiReplayer<'_> {
                     self.compute(*nanoseconds)?;
                 }
                 Action::Start { slot } => {
-                    self.progress.begin_action(Doing::op(self.slots[*slot as usize].op as u32, false));
+                    self.progress.begin_action(Doing::op(self.slots[*slot as usize].op as u32, CallPhase::Start));
                     self.start(*slot)?;
                 }
                 Action::Wait { slot } => {
-                    self.progress.begin_action(Doing::op(self.slots[*slot as usize].op as u32, true));
+                    self.progress.begin_action(Doing::op(self.slots[*slot as usize].op as u32, CallPhase::Wait));
                     self.wait(*slot)?;
                 }
             }

@@ -124,9 +124,18 @@ pub fn name_of(code: Code) -> String {
     name.map_or_else(|| format!("ncclResult_t {code}"), |name| (*name).to_owned())
 }
 
+/// What a call does with its elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementUse {
+    /// It computes with them.
+    Reduced,
+    /// It only moves them.
+    Moved,
+}
+
 /// `ncclDataType_t`. Eight-bit floats that are only moved are sent as bytes: 2.24 to 2.27 refuse the type on devices
 /// before compute capability 9.0 even without a reduction.
-pub fn datatype(element: ElementType, reduced: bool) -> c_int {
+pub fn datatype(element: ElementType, element_use: ElementUse) -> c_int {
     match element {
         ElementType::Int8 => 0,
         ElementType::Uint8 => 1,
@@ -138,7 +147,7 @@ pub fn datatype(element: ElementType, reduced: bool) -> c_int {
         ElementType::Float32 => 7,
         ElementType::Float64 => 8,
         ElementType::Bfloat16 => 9,
-        ElementType::Fp8E4m3 | ElementType::Fp8E5m2 if !reduced => 1,
+        ElementType::Fp8E4m3 | ElementType::Fp8E5m2 if element_use == ElementUse::Moved => 1,
         ElementType::Fp8E4m3 => 10,
         ElementType::Fp8E5m2 => 11,
     }
@@ -197,6 +206,7 @@ mod tests {
 
     #[test]
     fn eight_bit_floats_are_moved_as_bytes_and_reduced_in_their_own_type() {
-        assert_eq!((datatype(ElementType::Fp8E5m2, false), datatype(ElementType::Fp8E5m2, true)), (1, 11));
+        let datatypes = [ElementUse::Moved, ElementUse::Reduced].map(|of| datatype(ElementType::Fp8E5m2, of));
+        assert_eq!(datatypes, [1, 11]);
     }
 }

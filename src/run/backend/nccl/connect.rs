@@ -6,7 +6,7 @@ use super::state::{Members, NcclBackend};
 use super::unique_id::read_id;
 use crate::backend::Binding;
 use commgauge_base::error::Result;
-use commgauge_model::layout::{Axis, Groups};
+use commgauge_model::layout::{Axis, Groups, Membership};
 use std::rc::Rc;
 
 impl NcclBackend {
@@ -76,24 +76,25 @@ impl NcclBackend {
         Ok(())
     }
 
-    fn split_off(&self, base: &Communicator, place: Option<(usize, u32)>) -> Result<Option<Communicator>> {
-        self.maker.split(base, place.map(|(group, _)| group as u32), place.map_or(self.world.rank(), |(_, me)| me))
+    fn split_off(&self, base: &Communicator, place: Option<Membership>) -> Result<Option<Communicator>> {
+        let key = place.map_or(self.world.rank(), |place| place.rank_in_group);
+        self.maker.split(base, place.map(|place| place.group as u32), key)
     }
 
     /// Used without ncclCommSplit: the first rank of each group creates an id, and all ids are sent to all ranks.
-    fn init_groups(&self, groups: &Groups, place: Option<(usize, u32)>) -> Result<Option<Communicator>> {
+    fn init_groups(&self, groups: &Groups, place: Option<Membership>) -> Result<Option<Communicator>> {
         let mine = match place {
-            Some((_, 0)) => self.maker.unique_id()?.0.to_vec(),
+            Some(Membership { rank_in_group: 0, .. }) => self.maker.unique_id()?.0.to_vec(),
             _ => Vec::new(),
         };
         let mut ids = self.world.gather_bytes(&mine)?.concat();
         self.world.broadcast_bytes(&mut ids)?;
-        let Some((group, me)) = place else { return Ok(None) };
+        let Some(Membership { group, rank_in_group }) = place else { return Ok(None) };
         // The ids arrive in the order of the ranks that created them.
         let first = groups.groups[group].first();
         let before = groups.groups.iter().filter(|other| other.first() < first).count();
         let id = ids.chunks(128).nth(before).unwrap_or_default();
-        self.maker.init(read_id(id)?, groups.groups[group].len() as u32, me).map(Some)
+        self.maker.init(read_id(id)?, groups.groups[group].len() as u32, rank_in_group).map(Some)
     }
 
     /// Ends all communicators, in the same order on all ranks.

@@ -2,7 +2,7 @@
 //! for bit.
 
 use super::driver::{self, CUdeviceptr, CUstream};
-use super::kernels::{Content, Kernels, Stretch};
+use super::kernels::{Bits, Content, Kernels, Stretch};
 use super::memory::Arena;
 use crate::backend::Mismatch;
 use commgauge_base::collective::ReduceOp;
@@ -125,7 +125,7 @@ impl Data {
 
     /// Writes the inputs.
     pub fn write_inputs(&self, place: Place, tools: Tools) -> Result<()> {
-        self.inputs.iter().try_for_each(|known| self.fill(known, place, tools, false))
+        self.inputs.iter().try_for_each(|known| self.fill(known, place, tools, Bits::AsTheyAre))
     }
 
     /// Writes the inputs of all copies of the buffers; the last copy starts that many elements after the first. Data
@@ -135,19 +135,24 @@ impl Data {
         debug_assert!(self.inputs.len() <= 1, "a second input would write over copies of the first");
         self.inputs.iter().try_for_each(|known| {
             let elements = known.segment.elements + elements_to_last;
-            self.fill(&Known { segment: Segment { elements, ..known.segment }, ..*known }, first, tools, false)
+            self.fill(
+                &Known { segment: Segment { elements, ..known.segment }, ..*known },
+                first,
+                tools,
+                Bits::AsTheyAre,
+            )
         })
     }
 
     /// Poisons the outputs, so that what no message overwrites is found wrong.
     pub fn poison_outputs(&self, place: Place, tools: Tools) -> Result<()> {
-        self.outputs.iter().try_for_each(|known| self.fill(known, place, tools, true))
+        self.outputs.iter().try_for_each(|known| self.fill(known, place, tools, Bits::TurnedOver))
     }
 
-    fn fill(&self, known: &Known, place: Place, tools: Tools, poison: bool) -> Result<()> {
+    fn fill(&self, known: &Known, place: Place, tools: Tools, bits: Bits) -> Result<()> {
         let (stretch, content) = (self.stretch(known, place), self.content(known, place, tools.scratch));
         // SAFETY: the buffers were reserved for every segment, and the scratch memory for every column.
-        unsafe { tools.kernels.fill(stretch, self.seed, content, poison, tools.stream) }
+        unsafe { tools.kernels.fill(stretch, self.seed, content, bits, tools.stream) }
     }
 
     /// The first wrong element of the outputs, and how many there are.

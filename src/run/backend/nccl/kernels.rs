@@ -52,6 +52,14 @@ pub(super) struct Stretch {
     pub element_bytes: u64,
 }
 
+/// How the bits of a pattern are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bits {
+    AsTheyAre,
+    /// All of them, which poisons a buffer: no data of the pattern is like that.
+    TurnedOver,
+}
+
 impl Kernels {
     /// Loads them for the current device, which compiles them for it.
     pub fn load(device: &Device) -> Result<Kernels> {
@@ -77,7 +85,7 @@ impl Kernels {
         Ok(kernels)
     }
 
-    /// Fills elements; `complement` turns all bits over, which poisons them.
+    /// Fills elements.
     ///
     /// # Safety
     /// The stretch is device memory, and so is the column, until the stream has passed this.
@@ -86,10 +94,13 @@ impl Kernels {
         stretch: Stretch,
         seed: u64,
         content: Content,
-        complement: bool,
+        bits: Bits,
         stream: CUstream,
     ) -> Result<()> {
-        let mut complement = if complement { u64::MAX } else { 0 };
+        let mut complement = match bits {
+            Bits::AsTheyAre => 0,
+            Bits::TurnedOver => u64::MAX,
+        };
         // SAFETY: promised by the caller.
         unsafe { self.walk(&self.fill, stretch, seed, content, &raw mut complement as P, stream) }
     }

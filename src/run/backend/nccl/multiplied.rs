@@ -26,7 +26,7 @@ impl Multiplied {
     ) -> Result<Multiplied> {
         let create = library.newer(library.call.create_pre_mul_sum, "ncclRedOpCreatePreMulSum")?;
         let mut bits = encode::bits(element, f64::from(number)).to_le_bytes();
-        let (mut raw, datatype) = (0, abi::datatype(element, true));
+        let (mut raw, datatype) = (0, abi::datatype(element, abi::ElementUse::Reduced));
         // SAFETY: the number has at least the bytes of the type and is read before the call returns; the handle is ours, the
         // communicator lives.
         let code = unsafe { create(&mut raw, bits.as_mut_ptr().cast(), datatype, SCALAR_ON_HOST, communicator.raw()) };

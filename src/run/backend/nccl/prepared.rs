@@ -3,7 +3,7 @@
 //! A collective for which NCCL has no function is a group of sends, receives, reductions or broadcasts;
 //! [`Prepared::how`] names them.
 
-use super::abi::{self, RawStream};
+use super::abi::{self, ElementUse, RawStream};
 use super::library::Library;
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
@@ -103,11 +103,12 @@ impl Prepared {
         let element = if view.collective == Collective::Barrier { ElementType::Uint8 } else { element };
         let of = Of { view, bytes: element.size() as usize };
         let call = of.kind(library);
+        let element_use = if view.collective.reduces() { ElementUse::Reduced } else { ElementUse::Moved };
         Ok(Prepared {
             library,
             is_estimated: view.geometry.ranks() > 1 && call.is_built_from_collectives(),
             call,
-            datatype: abi::datatype(element, view.collective.reduces()),
+            datatype: abi::datatype(element, element_use),
             operation,
             root: view.root as c_int,
             element_bytes: element.size() as usize,
@@ -130,7 +131,7 @@ impl Prepared {
         Prepared {
             library,
             call: Kind::Turns(vec![piece]),
-            datatype: abi::datatype(element, false),
+            datatype: abi::datatype(element, ElementUse::Moved),
             operation: 0,
             root: 0,
             element_bytes: element.size() as usize,

@@ -4,11 +4,12 @@
 use super::cublas::{self, Arithmetic, Cublas, Handle, Matrices};
 use super::driver::{self, CUevent, CUstream};
 use super::hold::Hold;
-use super::kernels::{Content, Kernels, Stretch};
+use super::kernels::{Bits, Content, Kernels, Stretch};
 use super::memory::Arena;
 use crate::backend::{Mismatch, Product};
 use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::host_clock;
+use commgauge_base::pattern::encode::Notation;
 use commgauge_base::pattern::{self, encode};
 use commgauge_model::workload::ProductShape;
 use rand::{RngExt, SeedableRng};
@@ -87,11 +88,11 @@ impl DeviceProduct {
         for (index, elements) in elements.into_iter().enumerate() {
             let stretch = Stretch { address: memory[index].address(), elements, element_bytes: shape.element.size() };
             // An element that no product overwrites must be detected: the result is initialised with a large number.
-            let (which, poison) = (index % 2, index == 2);
+            let (which, written) = (index % 2, if index == 2 { Bits::TurnedOver } else { Bits::AsTheyAre });
             let address = memory[3].address() + (which * NUMBERS * 8) as u64;
             let content = Content::Column { address, length: NUMBERS as u32, first: 0 };
             // SAFETY: room was reserved for all elements, and the numbers are there.
-            unsafe { context.kernels.fill(stretch, SEEDS[which], content, poison, context.stream)? };
+            unsafe { context.kernels.fill(stretch, SEEDS[which], content, written, context.stream)? };
         }
         let [left, right, result] = [0, 1, 2].map(|index: usize| memory[index].address());
         let cautious = Duration::from_secs_f64((operations(shape) / CAUTIOUS_OPERATIONS_PER_SECOND).min(1e6));
@@ -172,7 +173,8 @@ impl DeviceProduct {
         let got = u64::from_le_bytes(bytes);
         // A sum of 0 may have either sign.
         let same = got == expected || encode::value(of, got) == encode::value(of, expected);
-        Ok((!same).then(|| (encode::show(of, true, expected), encode::show(of, true, got))))
+        let show = |bits: u64| encode::show(of, Notation::Number, bits);
+        Ok((!same).then(|| (show(expected), show(got))))
     }
 
     #[cold]

@@ -22,7 +22,7 @@ use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host_clock;
 use commgauge_base::pattern::segments::View;
-use commgauge_base::progress::{Doing, Progress};
+use commgauge_base::progress::{CallPhase, Doing, Progress};
 use commgauge_model::workload::replay::{Action, Movement, Regions, ReplayProgram, Slot, placement_of};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -350,7 +350,7 @@ impl Replayer for NcclReplayer<'_> {
         self.connect()?;
         let mut first_wrong = None;
         for slot in self.program.slots_to_check() {
-            self.progress.begin_action(Doing::op(self.slots[slot].op as u32, true));
+            self.progress.begin_action(Doing::op(self.slots[slot].op as u32, CallPhase::Wait));
             let wrong = self.check_slot(slot).map_err(|error| self.abort_all(&error))?;
             self.progress.end_action();
             first_wrong = first_wrong.or(wrong);

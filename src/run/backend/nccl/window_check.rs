@@ -70,7 +70,7 @@ impl NcclBackend {
             None => Ok(()),
         };
         let all_have_memory = self.all_succeeded(taken.is_ok())?;
-        let Some((group, _)) = place.filter(|_| all_have_memory) else { return memory.release().map(|()| true) };
+        let Some(place) = place.filter(|_| all_have_memory) else { return memory.release().map(|()| true) };
         let communicator = self.communicator(Members::Groups(binding.groups_number), binding.groups.axis, None)?;
         // SAFETY: the memory is given back after the window.
         let window = unsafe { self.maker.register_window(&communicator, memory.address(), TRIED_BYTES as usize)? };
@@ -80,7 +80,7 @@ impl NcclBackend {
             is_made = match self.maker.library.version {
                 version if version >= NULL_HANDLE_FROM => true,
                 version if version >= REUSES_SPACE_FROM => !self.is_registration(&communicator, &memory, window)?,
-                _ => self.is_on_one_host(&binding.groups.groups[group]) && !is_switched_off(),
+                _ => self.is_on_one_host(&binding.groups.groups[place.group]) && !is_switched_off(),
             };
             self.maker.deregister_window(&communicator, window)?;
         }

@@ -2,8 +2,9 @@
 
 use super::clocks::{Clocks, MarkLog};
 use super::fault_states::FaultStates;
+use super::fleet::CorruptRank;
 use super::noise::Noise;
-use super::placing::Placed;
+use super::placing::{LateSlot, Placed};
 use super::work::Work;
 use crate::backend::{Call, Marks, Mismatch};
 use commgauge_base::error::{Error, Result};
@@ -21,12 +22,10 @@ pub(super) struct SimulatedCall<'b> {
     pub noise: &'b mut Noise,
     /// The backend's clock, which follows the furthest rank.
     pub now: &'b Cell<u64>,
-    /// Slots that start late, with nanoseconds.
-    pub delays: Vec<(usize, u64)>,
-    /// Intermittent faults, if any; `work` and `delays` are then without them.
+    pub late: Vec<LateSlot>,
+    /// Intermittent faults, if any; `work` and `late` are then without them.
     pub fault_states: Option<FaultStates<'b>>,
-    /// Ranks that produce wrong data, with the probability.
-    pub corrupt: &'b [(u32, f64)],
+    pub corrupt: &'b [CorruptRank],
     pub aborted: bool,
 }
 
@@ -57,8 +56,8 @@ impl Call for SimulatedCall<'_> {
         // An error in computing the fault state is reported by the call that follows.
         let state =
             self.fault_states.as_mut().and_then(|fault_states| fault_states.at(start_nanoseconds, self.noise).ok());
-        let delays = state.map_or(&self.delays, |state| &state.delays);
-        let in_time = self.clocks.hold_until(start_nanoseconds, self.noise, delays);
+        let late = state.map_or(&self.late, |state| &state.late);
+        let in_time = self.clocks.hold_until(start_nanoseconds, self.noise, late);
         self.now.set(self.clocks.latest());
         in_time
     }
@@ -100,11 +99,11 @@ impl Call for SimulatedCall<'_> {
     }
 }
 
-/// The mismatch of the first corrupt rank (with its probability) that fails this time.
-pub(super) fn corrupted(ranks: &[(u32, f64)], noise: &mut Noise) -> Option<Mismatch> {
-    let found = ranks.iter().find(|(_, probability)| noise.happens(*probability));
-    found.map(|(rank, _)| Mismatch {
-        rank: *rank,
+/// The mismatch of the first corrupt rank that fails this time.
+pub(super) fn corrupted(ranks: &[CorruptRank], noise: &mut Noise) -> Option<Mismatch> {
+    let found = ranks.iter().find(|corrupt| noise.happens(corrupt.probability));
+    found.map(|corrupt| Mismatch {
+        rank: corrupt.rank,
         element: 0,
         expected: "0x00".to_owned(),
         got: "0x01 (a simulated fault)".to_owned(),

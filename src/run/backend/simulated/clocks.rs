@@ -4,6 +4,7 @@
 //! back-to-back calls and their marks cost work per group only.
 
 use super::noise::Noise;
+use super::placing::LateSlot;
 use super::work::Work;
 use crate::backend::Marks;
 
@@ -42,11 +43,11 @@ impl<'a> Clocks<'a> {
         self.latest
     }
 
-    /// Makes every rank wait for `start`; noise and faults (slots with nanoseconds) add to the arrival time. False if
-    /// a clock was already past the start.
-    pub(super) fn hold_until(&mut self, start: u64, noise: &mut Noise, delays: &[(usize, u64)]) -> bool {
+    /// Makes every rank wait for `start`; noise and faults add to the arrival time. False if a clock was already past the
+    /// start.
+    pub(super) fn hold_until(&mut self, start: u64, noise: &mut Noise, late: &[LateSlot]) -> bool {
         let in_time = self.latest <= start;
-        if noise.jitters() || !delays.is_empty() {
+        if noise.jitters() || !late.is_empty() {
             self.part();
         }
         if self.together {
@@ -62,8 +63,8 @@ impl<'a> Clocks<'a> {
                     .for_each(|(clock, delay)| *clock = clock.saturating_add(delay));
             }
         }
-        for (slot, delay) in delays {
-            self.of_slot[*slot] = self.of_slot[*slot].saturating_add(*delay);
+        for LateSlot { slot, nanoseconds } in late {
+            self.of_slot[*slot] = self.of_slot[*slot].saturating_add(*nanoseconds);
         }
         self.latest = self.of_slot.iter().copied().fold(self.latest, u64::max);
         in_time

@@ -3,7 +3,7 @@
 
 use super::fleet::{Fleet, Recurrence};
 use super::noise::Noise;
-use super::placing::Placed;
+use super::placing::{LateSlot, Placed};
 use super::work::Work;
 use commgauge_analysis::machine_time::Motion;
 use commgauge_base::collective::Collective;
@@ -32,8 +32,7 @@ pub(super) struct FaultStates<'b> {
 #[derive(Debug)]
 pub(super) struct FaultState {
     pub work: Work,
-    /// Slots that start late, with nanoseconds.
-    pub delays: Vec<(usize, u64)>,
+    pub late: Vec<LateSlot>,
 }
 
 impl<'b> FaultStates<'b> {
@@ -67,9 +66,9 @@ impl<'b> FaultStates<'b> {
                 let fleet = self.fleet.with_active(present);
                 let slowed = self.groups.as_ref().map(|groups| Placed::new(groups, &fleet)).transpose()?;
                 let placed = slowed.as_ref().unwrap_or(self.placed);
-                let delays = placed.slots_of_delays(&fleet.delays);
+                let late = placed.late_slots(&fleet.late);
                 let work = Work::new(self.collective, &self.geometry, placed, &fleet);
-                Ok(unknown.insert(FaultState { work, delays }))
+                Ok(unknown.insert(FaultState { work, late }))
             }
         }
     }

@@ -15,10 +15,10 @@ const MOST_INTERMITTENT: usize = 16;
 pub(super) struct Fleet {
     pub machine: Machine,
     pub ranks: u32,
-    /// Ranks that are late for every agreed start, with nanoseconds, by rank.
-    pub delays: Vec<(u32, u64)>,
-    /// Ranks that produce wrong data, with the probability, by rank.
-    pub corrupt: Vec<(u32, f64)>,
+    /// By rank.
+    pub late: Vec<LateRank>,
+    /// By rank.
+    pub corrupt: Vec<CorruptRank>,
     /// Intermittent faults.
     pub intermittent: Vec<Intermittent>,
     pub rate_factor_of_node: Vec<f64>,
@@ -36,6 +36,20 @@ pub(super) struct Fleet {
     pub slow_links: Vec<([u32; 2], f64)>,
     /// Fewest nodes of a group from which it is slow, and the share that is left.
     pub slow_together: Vec<(u32, f64)>,
+}
+
+/// A rank that is late for every agreed start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LateRank {
+    pub rank: u32,
+    pub nanoseconds: u64,
+}
+
+/// A rank that produces wrong data with some probability.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CorruptRank {
+    pub rank: u32,
+    pub probability: f64,
 }
 
 /// A slow adapter, or one direction of it.
@@ -87,7 +101,7 @@ impl Fleet {
         let mut fleet = Fleet {
             machine: machine.clone(),
             ranks,
-            delays: Vec::new(),
+            late: Vec::new(),
             corrupt: Vec::new(),
             intermittent: Vec::new(),
             rate_factor_of_node: vec![1.0; nodes],
@@ -108,8 +122,8 @@ impl Fleet {
                 format!("found {} faults that come and go; at most {MOST_INTERMITTENT}", fleet.intermittent.len());
             return Err(Error::config(&machine.path, "faults", problem));
         }
-        fleet.delays.sort_unstable();
-        fleet.corrupt.sort_by_key(|(rank, _)| *rank);
+        fleet.late.sort_unstable();
+        fleet.corrupt.sort_by_key(|corrupt| corrupt.rank);
         Ok(fleet)
     }
 
@@ -121,7 +135,7 @@ impl Fleet {
                 fleet.slow_down(&intermittent.fault);
             }
         }
-        fleet.delays.sort_unstable();
+        fleet.late.sort_unstable();
         fleet
     }
 

@@ -1,6 +1,6 @@
 //! The effect of faults on a fleet.
 
-use super::fleet::{Fleet, Intermittent, Recurrence, SlowAdapter, SlowInnerLink};
+use super::fleet::{CorruptRank, Fleet, Intermittent, LateRank, Recurrence, SlowAdapter, SlowInnerLink};
 use commgauge_base::error::{Error, Result};
 use commgauge_model::config::machine::Fault;
 
@@ -71,8 +71,8 @@ impl Fleet {
     pub(super) fn slow_down(&mut self, fault: &Fault) {
         let rank_of = |node: u32, device: u32| node * self.machine.ranks_per_node + device;
         match *fault {
-            Fault::Rank { rank, delay } => self.delays.push((rank, delay.as_nanoseconds())),
-            Fault::Corrupt { rank, probability } => self.corrupt.push((rank, probability)),
+            Fault::Rank { rank, delay } => self.late.push(LateRank { rank, nanoseconds: delay.as_nanoseconds() }),
+            Fault::Corrupt { rank, probability } => self.corrupt.push(CorruptRank { rank, probability }),
             Fault::Node { node, rate_factor } => self.rate_factor_of_node[node as usize] *= rate_factor,
             Fault::Neighbour { node, rate_factor } => self.network_factor_of_node[node as usize] *= rate_factor,
             Fault::Link { nodes: [one, other], rate_factor } => {

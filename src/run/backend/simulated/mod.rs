@@ -125,7 +125,7 @@ impl Backend for SimulatedBackend {
             log: MarkLog::default(),
             noise,
             now,
-            delays: placed.slots_of_delays(&fleet.delays),
+            late: placed.late_slots(&fleet.late),
             fault_states: FaultStates::new(
                 fleet,
                 *seed,

@@ -2,7 +2,7 @@
 //!
 //! Ranks are stored in *slots*, group after group, so that a call accesses memory in order whatever the layout.
 
-use super::fleet::Fleet;
+use super::fleet::{Fleet, LateRank};
 use commgauge_analysis::machine_time::{Hop, Paths, Shape};
 use commgauge_base::error::{Error, Result};
 use commgauge_model::config::machine::Direction;
@@ -22,6 +22,13 @@ pub(super) struct Placed {
     pub shapes: Vec<(Shape, Paths)>,
     /// Ranks in none of the groups, in ascending order.
     idle_ranks: Vec<u32>,
+}
+
+/// A slot that is late for every agreed start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LateSlot {
+    pub slot: usize,
+    pub nanoseconds: u64,
 }
 
 impl Placed {
@@ -55,9 +62,10 @@ impl Placed {
     }
 
     /// Late ranks, as slots.
-    pub(super) fn slots_of_delays(&self, delays: &[(u32, u64)]) -> Vec<(usize, u64)> {
+    pub(super) fn late_slots(&self, ranks: &[LateRank]) -> Vec<LateSlot> {
         let slot_of = |rank: u32| self.rank_of_slot.iter().position(|other| *other == rank);
-        delays.iter().filter_map(|(rank, delay)| Some((slot_of(*rank)?, *delay))).collect()
+        let one = |late: &LateRank| Some(LateSlot { slot: slot_of(late.rank)?, nanoseconds: late.nanoseconds });
+        ranks.iter().filter_map(one).collect()
     }
 
     /// Whether a rank is in none of the groups.

@@ -397,8 +397,8 @@ impl Replayer for SimulatedReplayer<'_> {
             state.counted.fill(Counted::default());
             state.covered_until.fill(0);
         }
-        for (rank, delay) in &self.fleet.delays {
-            self.ranks[*rank as usize].clock = begin.saturating_add(*delay);
+        for late in &self.fleet.late {
+            self.ranks[late.rank as usize].clock = begin.saturating_add(late.nanoseconds);
         }
         self.runnable.extend((0..self.ranks.len() as u32).rev());
         while let Some(rank) = self.runnable.pop() {

@@ -3,7 +3,8 @@
 use super::backend::OpenedBackend;
 use super::description::{Launch, LaunchedBackend, Program};
 use crate::launch_check::{
-    Allowances, Fact, LaunchReport, RankHosts, RankLocation, RankProfile, inspect, launcher_env, locate_ranks,
+    Allowances, Fact, LaunchReport, NumberVariable, RankHosts, RankLocation, RankProfile, inspect, launcher_env,
+    locate_ranks,
 };
 use crate::mpi_call;
 use crate::session::request::{LaunchFacts, Request};
@@ -21,7 +22,7 @@ pub fn number_of_ranks(launch: &Launch, world: &dyn World) -> Result<()> {
         (Some(expected), _) => Err(Error::usage(format!(
             "--expect-ranks {expected}: this launch has {ranks} ranks; start it with the launcher of the MPI that commgauge was built with ({library})"
         ))),
-        (None, Some((name, reported))) if ranks == 1 => Err(Error::usage(format!(
+        (None, Some(NumberVariable { name, number: reported })) if ranks == 1 => Err(Error::usage(format!(
             "the launcher reports {reported} ranks ({name}), MPI reports 1: the launcher is not that of the MPI that commgauge was built with ({library})"
         ))),
         (None, _) if ranks == 1 => Err(Error::usage(

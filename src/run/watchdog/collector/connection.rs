@@ -65,8 +65,8 @@ impl Connection {
 
     /// The next complete frame.
     pub(super) fn next_frame(&mut self) -> std::result::Result<Option<Frame>, Malformed> {
-        let Some((_, opener)) = &mut self.session else { return Err(Malformed) };
-        let Some((frame, taken)) = opener.open(&self.incoming)? else { return Ok(None) };
+        let Some(session) = &mut self.session else { return Err(Malformed) };
+        let Some((frame, taken)) = session.opener.open(&self.incoming)? else { return Ok(None) };
         self.take(taken);
         Ok(Some(frame))
     }
@@ -78,11 +78,11 @@ impl Connection {
 
     /// Queues a frame. False if there was no greeting yet, or the other end has not received anything for so long that the buffer is full.
     pub(super) fn queue(&mut self, frame: &Frame) -> bool {
-        let Some((sealer, _)) = &mut self.session else { return false };
+        let Some(session) = &mut self.session else { return false };
         if self.outgoing.len() + MAX_FRAME_BYTES + TAG_BYTES > MAX_OUTGOING_BYTES {
             return false;
         }
-        sealer.seal(frame, &mut self.outgoing);
+        session.sealer.seal(frame, &mut self.outgoing);
         true
     }
 

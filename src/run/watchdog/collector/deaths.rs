@@ -6,7 +6,7 @@
 
 use super::super::message::print_message;
 use super::super::wire::Frame;
-use super::process::{self, Fate};
+use super::process::Fate;
 use super::serve::Serving;
 use super::stage::{Stage, launcher_asks_first};
 use super::table::{Entry, RankStatus};
@@ -21,19 +21,26 @@ struct Deaths {
     is_unsure: bool,
 }
 
+/// What became of a rank.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct RankFate {
+    rank: u32,
+    fate: Fate,
+}
+
 impl Deaths {
     /// `first` is the rank whose closed connection was noticed; `others_go_on` says that a rank was not being ended after all
     /// fates had been read. A launcher that asks ranks to end asks all of them before it kills the first, so one that is dying
     /// and was not asked died by itself. One that is gone shows no longer whether it was asked: only where others go on is it
     /// known that the launcher has ended nobody. A launcher that does not ask kills all, so that it has not begun where some go
     /// on.
-    fn of(first: u32, fates: &[(u32, Fate)], others_go_on: bool, launcher_asks_first: bool) -> Deaths {
-        let of_fates = fates.iter().filter(|(_, fate)| matches!(fate, Fate::Dying | Fate::Gone)).map(|(rank, _)| *rank);
-        let own: Vec<u32> = of_fates.collect();
+    fn of(first: u32, fates: &[RankFate], others_go_on: bool, launcher_asks_first: bool) -> Deaths {
+        let died = fates.iter().filter(|of| matches!(of.fate, Fate::Dying | Fate::Gone));
+        let own: Vec<u32> = died.map(|of| of.rank).collect();
         if own.is_empty() || !launcher_asks_first && !others_go_on {
             return Deaths { own: vec![first], is_unsure: false };
         }
-        let is_any_gone = fates.iter().any(|(_, fate)| *fate == Fate::Gone);
+        let is_any_gone = fates.iter().any(|of| of.fate == Fate::Gone);
         let is_unsure = own.len() > 1 && is_any_gone && !others_go_on;
         Deaths { own, is_unsure }
     }
@@ -57,7 +64,7 @@ impl Serving {
     }
 
     fn lose_later_rank(&mut self, rank: u32, now: Instant) {
-        let is_gone = self.fates_now(Some(rank)).contains(&(rank, Fate::Gone));
+        let is_gone = self.fates_now(Some(rank)).contains(&RankFate { rank, fate: Fate::Gone });
         self.close_rank(rank, now);
         let has_died = self.table.get_mut(rank).is_some_and(|entry| entry.status == RankStatus::Died);
         if has_died && is_gone && !self.launcher_may_have_ended_some {
@@ -66,11 +73,12 @@ impl Serving {
     }
 
     /// What became of one rank of this host, or of all, noting which were asked to end.
-    fn fates_now(&mut self, only: Option<u32>) -> Vec<(u32, Fate)> {
+    fn fates_now(&mut self, only: Option<u32>) -> Vec<RankFate> {
         let is_meant = |rank: u32| only.is_none_or(|only| only == rank);
         let open = self.local().filter(|entry| entry.status == RankStatus::Live && is_meant(entry.rank));
-        let mut fates: Vec<(u32, Fate)> = open.map(|entry| (entry.rank, process::fate(entry.process))).collect();
-        for (rank, fate) in &mut fates {
+        let mut fates: Vec<RankFate> =
+            open.map(|entry| RankFate { rank: entry.rank, fate: entry.process.fate() }).collect();
+        for RankFate { rank, fate } in &mut fates {
             let Some(entry) = self.table.get_mut(*rank) else { continue };
             entry.state.signalled |= matches!(fate, Fate::Asked | Fate::AskedAndDying);
             if entry.state.signalled {
@@ -83,7 +91,7 @@ impl Serving {
     /// Whether any rank of this host is not being ended.
     fn others_go_on(&self) -> bool {
         let mut open = self.local().filter(|entry| entry.status == RankStatus::Live);
-        open.any(|entry| process::fate(entry.process).goes_on())
+        open.any(|entry| entry.process.fate().goes_on())
     }
 
     fn close_rank(&mut self, rank: u32, now: Instant) {
@@ -158,7 +166,7 @@ mod tests {
             ("one that does not ask has not begun", [Running, Gone, Dying, Running], true, false, vec![1, 2], false),
             ("one that does not ask is through", [Gone, Gone, Dying, Dying], false, false, vec![1], false),
         ] {
-            let fates: Vec<(u32, Fate)> = (0..).zip(fates).collect();
+            let fates: Vec<RankFate> = (0..).zip(fates).map(|(rank, fate)| RankFate { rank, fate }).collect();
             assert_eq!(Deaths::of(1, &fates, others_go_on, asks_first), Deaths { own, is_unsure }, "{what}");
         }
     }

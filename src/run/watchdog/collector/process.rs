@@ -40,20 +40,47 @@ pub fn process_start(pid: u32) -> Option<u64> {
     read(pid).map(|stat| stat.start)
 }
 
-/// Whether exactly this process is stopped, by a signal or a debugger. `None` if it is gone.
-pub(super) fn is_stopped(pid: u32, start: u64) -> Option<bool> {
-    let stat = read(pid).filter(|stat| stat.start == start && !stat.is_zombie())?;
-    Some(matches!(stat.state, 'T' | 't'))
+/// One process of this host, and no later one with the same id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Its id; 0 of a process of another host.
+    pub pid: u32,
+    /// Its start time, as [`process_start`] has it.
+    pub start: u64,
 }
 
-/// What became of exactly this process. One on its way out has begun to exit, or SIGKILL is on its way to one of its threads; it
-/// may take long to be gone after that, since it needs a processor and gives its memory back first.
-pub(super) fn fate((pid, start): (u32, u64)) -> Fate {
-    let Some(stat) = read(pid).filter(|stat| stat.start == start) else { return Fate::Gone };
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let is_dying = stat.is_zombie() || stat.flags & EXITING != 0 || is_being_killed(pid);
-    let fate = if is_dying { Fate::Dying } else { Fate::Running };
-    if was_asked_to_end(&status) { fate.after_request() } else { fate }
+impl Process {
+    /// Whether it is one of this host.
+    pub(super) fn is_here(self) -> bool {
+        self.pid != 0
+    }
+
+    /// Whether it is stopped, by a signal or a debugger. `None` if it is gone.
+    pub(super) fn is_stopped(self) -> Option<bool> {
+        let stat = read(self.pid).filter(|stat| stat.start == self.start && !stat.is_zombie())?;
+        Some(matches!(stat.state, 'T' | 't'))
+    }
+
+    /// What became of it. One on its way out has begun to exit, or SIGKILL is on its way to one of its threads; it may take long to
+    /// be gone after that, since it needs a processor and gives its memory back first.
+    pub(super) fn fate(self) -> Fate {
+        let pid = self.pid;
+        let Some(stat) = read(pid).filter(|stat| stat.start == self.start) else { return Fate::Gone };
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let is_dying = stat.is_zombie() || stat.flags & EXITING != 0 || is_being_killed(pid);
+        let fate = if is_dying { Fate::Dying } else { Fate::Running };
+        if was_asked_to_end(&status) { fate.after_request() } else { fate }
+    }
+
+    /// Kills it.
+    pub(super) fn kill(self) {
+        if self.is_stopped().is_some()
+            && let Some(pid) = Pid::from_raw(self.pid as i32)
+        {
+            // It may have ended already.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
 }
 
 /// A signal that ends a process is pending on each of its threads until that thread has seen it.
@@ -78,16 +105,6 @@ pub(super) fn is_of_another_launch(pid: u32) -> bool {
 fn variable(environment: &[u8], name: &str) -> Option<Vec<u8>> {
     let of = |entry: &[u8]| Some(entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.to_vec());
     environment.split(|byte| *byte == 0).find_map(of)
-}
-
-/// Kills exactly this process, and not a later one with the same id.
-pub(super) fn kill(pid: u32, start: u64) {
-    if is_stopped(pid, start).is_some()
-        && let Some(pid) = Pid::from_raw(pid as i32)
-    {
-        // It may have ended already.
-        let _ = kill_process(pid, Signal::KILL);
-    }
 }
 
 /// What the system says of a process.
@@ -119,25 +136,29 @@ fn parse(text: &str) -> Option<Stat> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use std::process::{Child, Command};
+
+    fn process_of(child: &Child) -> Process {
+        Process { pid: child.id(), start: process_start(child.id()).expect("it runs") }
+    }
 
     #[test]
     fn stopped_running_and_ended_processes_are_distinguished() {
         let mut child = Command::new("sleep").arg("30").spawn().expect("it starts");
-        let pid = child.id();
-        let start = process_start(pid).expect("it runs");
-        assert_eq!(is_stopped(pid, start), Some(false));
-        assert_eq!(is_stopped(pid, start + 1), None, "another process of the same number");
+        let process = process_of(&child);
+        let later = Process { start: process.start + 1, ..process };
+        assert_eq!(process.is_stopped(), Some(false));
+        assert_eq!(later.is_stopped(), None, "another process of the same number");
         kill_process(Pid::from_child(&child), Signal::STOP).expect("ours");
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
-        while is_stopped(pid, start) != Some(true) {
+        while process.is_stopped() != Some(true) {
             assert!(std::time::Instant::now() < deadline, "it does not stop");
         }
-        kill(pid, start + 1);
-        assert_eq!(is_stopped(pid, start), Some(true), "not meant");
-        kill(pid, start);
+        later.kill();
+        assert_eq!(process.is_stopped(), Some(true), "not meant");
+        process.kill();
         child.wait().expect("it ends");
-        assert_eq!(is_stopped(pid, start), None);
+        assert_eq!(process.is_stopped(), None);
     }
 
     #[test]
@@ -164,9 +185,8 @@ mod tests {
     #[test]
     fn a_killed_process_is_dying_also_before_it_is_gone() {
         let mut children = [(); 3].map(|()| Command::new("sleep").arg("30").spawn().expect("it starts"));
-        let processes: Vec<(u32, u64)> =
-            children.iter().map(|child| (child.id(), process_start(child.id()).expect("it runs"))).collect();
-        let is_dying = |process: (u32, u64)| matches!(fate(process), Fate::Dying | Fate::Gone);
+        let processes: Vec<Process> = children.iter().map(process_of).collect();
+        let is_dying = |process: Process| matches!(process.fate(), Fate::Dying | Fate::Gone);
         assert!(!processes.iter().any(|process| is_dying(*process)));
         // A stopped process that is killed needs a processor before it can end.
         kill_process(Pid::from_child(&children[0]), Signal::STOP).expect("ours");
@@ -179,7 +199,8 @@ mod tests {
             assert!(std::time::Instant::now() < deadline, "both were killed");
         }
         assert!(!is_dying(processes[2]));
-        assert!(is_dying((processes[2].0, processes[2].1 + 1)), "another process of the same number");
+        let later = Process { start: processes[2].start + 1, ..processes[2] };
+        assert!(is_dying(later), "another process of the same number");
         children[2].kill().expect("ours");
         for child in &mut children {
             child.wait().expect("it ends");
@@ -190,24 +211,24 @@ mod tests {
     #[test]
     fn one_that_was_asked_to_end_before_it_was_killed_is_told_from_one_that_was_only_killed() {
         let mut children = [(); 2].map(|()| Command::new("sleep").arg("30").spawn().expect("it starts"));
-        let processes = [0, 1].map(|at| (children[at].id(), process_start(children[at].id()).expect("it runs")));
+        let processes = [0, 1].map(|at| process_of(&children[at]));
         let signal = |at: usize, signal| kill_process(Pid::from_child(&children[at]), signal).expect("ours");
         // What is stopped handles nothing before it is killed, as what finds no processor.
         signal(0, Signal::STOP);
         signal(0, Signal::TERM);
-        assert_eq!(fate(processes[0]), Fate::Asked, "while it lives");
+        assert_eq!(processes[0].fate(), Fate::Asked, "while it lives");
         signal(0, Signal::KILL);
         // In the other order, as by a launcher that ends the rest.
         signal(1, Signal::KILL);
         signal(1, Signal::TERM);
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
-        while !processes.iter().all(|process| read(process.0).is_some_and(Stat::is_zombie)) {
+        while !processes.iter().all(|process| read(process.pid).is_some_and(Stat::is_zombie)) {
             assert!(std::time::Instant::now() < deadline, "both were killed");
         }
-        assert_eq!(processes.map(fate), [Fate::AskedAndDying, Fate::Dying]);
+        assert_eq!(processes.map(Process::fate), [Fate::AskedAndDying, Fate::Dying]);
         for child in &mut children {
             child.wait().expect("it ends");
         }
-        assert_eq!(processes.map(fate), [Fate::Gone, Fate::Gone]);
+        assert_eq!(processes.map(Process::fate), [Fate::Gone, Fate::Gone]);
     }
 }

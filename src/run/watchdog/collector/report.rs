@@ -248,7 +248,7 @@ pub fn whole_text(line: &HangLine, views: &[RankView]) -> String {
     let _ = writeln!(text, "\nrank  host[:device]  process  state  where");
     for view in views {
         let entry = view.entry;
-        let process = if entry.process.0 == 0 { "-".to_owned() } else { entry.process.0.to_string() };
+        let process = if entry.process.is_here() { entry.process.pid.to_string() } else { "-".to_owned() };
         let (rank, state) = (entry.rank, blocked.state(view).name());
         let device = entry.device.as_deref().map_or_else(String::new, |device| format!(":{}", shown_host(device)));
         let _ =

@@ -1,7 +1,8 @@
 //! Reports of hangs with a known cause.
 
+use super::super::process::Process;
 use super::*;
-use commgauge_base::progress::Shown;
+use commgauge_base::progress::{CallPhase, Shown};
 use commgauge_base::units::Bytes;
 use std::time::{Duration, Instant};
 
@@ -44,7 +45,7 @@ fn report(trigger: Trigger, ranks: &[Rank]) -> (HangLine, String) {
                 status,
                 state,
                 last_heartbeat: Instant::now(),
-                process: (100 + rank, 1),
+                process: Process { pid: 100 + rank, start: 1 },
                 detail: None,
                 device: None,
                 sleeps: given.sleeps,
@@ -152,7 +153,11 @@ fn the_suspect_is_named_and_not_the_ranks_that_wait_for_it() {
         (
             "in a replay rank 1 is on its own",
             LATE,
-            vec![live(4, 3, 17, Doing::op(2, true).0), live(4, 3, 12, 0), live(4, 3, 17, Doing::op(0, false).0)],
+            vec![
+                live(4, 3, 17, Doing::op(2, CallPhase::Wait).0),
+                live(4, 3, 12, 0),
+                live(4, 3, 17, Doing::op(0, CallPhase::Start).0),
+            ],
             "1",
             vec![(EnteredNotFinished, "0-2")],
             None,
@@ -221,7 +226,7 @@ fn sixteen_thousand_ranks_are_reported_in_a_few_lines() {
             status: RankStatus::Live,
             state,
             last_heartbeat: Instant::now(),
-            process: (0, 0),
+            process: Process::default(),
             detail: None,
             device: None,
             sleeps: false,
@@ -249,7 +254,7 @@ fn a_hostile_host_name_does_not_reach_the_terminal() {
         status: RankStatus::Live,
         state: Default::default(),
         last_heartbeat: Instant::now(),
-        process: (0, 0),
+        process: Process::default(),
         detail: None,
         device: None,
         sleeps: false,
@@ -264,7 +269,8 @@ fn without_suspects_devices_and_single_finishers_are_listed() {
     let entry = |rank, status, device: Option<&str>, step| {
         let mut state = super::super::super::wire::RankState { rank, ..Default::default() };
         state.shown = Shown { activity: 3, step, calls: 2, doing: CALL, peer: None, group: 0 };
-        let (last_heartbeat, process, device) = (Instant::now(), (1, 1), device.map(Into::into));
+        let process = Process { pid: 1, start: 1 };
+        let (last_heartbeat, device) = (Instant::now(), device.map(Into::into));
         Entry { rank, status, state, last_heartbeat, process, detail: None, device, sleeps: false }
     };
     for (steps, sentence) in [

@@ -7,7 +7,7 @@ use super::super::wire::{Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token};
 use super::before::Before;
 use super::config::Config;
 use super::connection::Connection;
-use super::process;
+use super::process::{self, Process};
 use super::stack_answers::Stacks;
 use super::stage::{BEAT_INTERVAL, DEATH_WINDOW, NO_ANSWER_AFTER, Outcome, Stage, launcher_asks_first};
 use super::table::{Entry, RankStatus, RankTable};
@@ -236,7 +236,7 @@ impl Serving {
                     && !process::is_of_another_launch(hello.pid) =>
             {
                 if let Some(entry) = self.table.get_mut(rank) {
-                    entry.process = (hello.pid, hello.process_start);
+                    entry.process = Process { pid: hello.pid, start: hello.process_start };
                     (entry.status, entry.last_heartbeat) = (RankStatus::Live, now);
                     entry.state.deadline_milliseconds = u32::MAX;
                 }
@@ -379,12 +379,12 @@ impl Serving {
     }
 
     pub(super) fn note_segments_now(&mut self) {
-        let pids: Vec<u32> = self.local().map(|entry| entry.process.0).collect();
+        let pids: Vec<u32> = self.local().map(|entry| entry.process.pid).collect();
         pids.into_iter().for_each(|pid| self.segments.note(pid));
     }
 
     pub(super) fn local(&self) -> impl Iterator<Item = &Entry> {
-        self.table.entries().iter().filter(|entry| entry.process.0 != 0)
+        self.table.entries().iter().filter(|entry| entry.process.is_here())
     }
 
     pub(super) fn send_states(&mut self, now: Instant, only: Option<u32>) {
@@ -393,8 +393,7 @@ impl Serving {
             let wanted = only.map_or(entry.status == RankStatus::Live, |rank| rank == entry.rank);
             if wanted {
                 let silent = now.saturating_duration_since(entry.last_heartbeat);
-                let stopped =
-                    silent > NO_ANSWER_AFTER / 2 && process::is_stopped(entry.process.0, entry.process.1) == Some(true);
+                let stopped = silent > NO_ANSWER_AFTER / 2 && entry.process.is_stopped() == Some(true);
                 let silent_milliseconds = u32::try_from(silent.as_millis()).unwrap_or(u32::MAX);
                 upstream.queue(&Frame::State(RankState { silent_milliseconds, stopped, ..entry.state }));
             }

@@ -32,7 +32,7 @@ fn first_word_to_a_latecomer(serving: &mut Serving, port: u16) -> Frame {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
         let hello = Hello { peer_kind: PeerKind::Rank(1), pid: 0, process_start: 0 };
-        let (_, mut opener) = greet(&mut stream, &hello, &TOKEN).expect("it answers");
+        let mut opener = greet(&mut stream, &hello, &TOKEN).expect("it answers").opener;
         let (mut heard, mut some) = (Vec::new(), [0; 64]);
         loop {
             if let Some((frame, _)) = opener.open(&heard).expect("it is sealed") {

@@ -29,7 +29,7 @@ impl Serving {
         let (here, elsewhere): (Vec<u32>, Vec<u32>) = wanted
             .iter()
             .copied()
-            .partition(|rank| self.table.get_mut(*rank).is_some_and(|entry| entry.process.0 != 0));
+            .partition(|rank| self.table.get_mut(*rank).is_some_and(|entry| entry.process.is_here()));
         self.look_at_stacks(&here);
         for rank in elsewhere {
             let host = self.config.node_of_rank.get(rank as usize).copied();
@@ -58,9 +58,9 @@ impl Serving {
 
     /// Looks at the stacks of ranks of this host, in a thread of its own.
     pub(super) fn look_at_stacks(&mut self, ranks: &[u32]) {
-        let process_of = |rank: &u32| Some(self.table.get_mut(*rank)?.process.0).filter(|pid| *pid != 0);
+        let pid_of = |rank: &u32| Some(self.table.get_mut(*rank)?.process.pid).filter(|pid| *pid != 0);
         let ranks: Vec<u32> = ranks.to_vec();
-        let pids: Vec<u32> = ranks.iter().filter_map(process_of).collect();
+        let pids: Vec<u32> = ranks.iter().filter_map(pid_of).collect();
         if pids.is_empty() || pids.len() < ranks.len() {
             return;
         }

@@ -3,12 +3,12 @@
 use super::super::lone_report::{self, LoneReport};
 use super::super::message::print_message;
 use super::super::wire::{Frame, PeerKind};
+use super::ras;
 use super::report::{RankView, hang_line, short_text, whole_text};
 use super::serve::Serving;
 use super::stacks::STACKS_TIMEOUT;
 use super::stage::{DEATH_SETTLING_TIME, NO_ANSWER_AFTER, Outcome, RasQuery, Stage, UNREACHABLE_AFTER};
 use super::table::{Entry, RankStatus, Trigger};
-use super::{process, ras};
 use commgauge_base::error::{ENVIRONMENT_EXIT_CODE, Error, HANG_EXIT_CODE, Kind, Result};
 use commgauge_base::session_folder;
 use commgauge_base::stop_signal;
@@ -79,11 +79,10 @@ impl Serving {
             }
             Stage::Ending { since, .. } => {
                 let waited = now - *since;
-                for entry in self.table.entries().iter().filter(|entry| entry.process.0 != 0) {
-                    let (pid, start) = entry.process;
-                    let stopped = waited > KILL_STOPPED_AFTER && process::is_stopped(pid, start) == Some(true);
+                for process in self.local().map(|entry| entry.process) {
+                    let stopped = waited > KILL_STOPPED_AFTER && process.is_stopped() == Some(true);
                     if stopped || waited > KILL_ALL_AFTER {
-                        process::kill(pid, start);
+                        process.kill();
                     }
                 }
             }
@@ -138,10 +137,10 @@ impl Serving {
 
     /// Kills ranks that have said that they end, and do not: nothing waits for them any more.
     fn kill_lingering(&self, now: Instant) {
-        let has_left = |entry: &&Entry| matches!(entry.status, RankStatus::Left(_)) && entry.process.0 != 0;
-        for entry in self.table.entries().iter().filter(has_left) {
+        let has_left = |entry: &&Entry| matches!(entry.status, RankStatus::Left(_));
+        for entry in self.local().filter(has_left) {
             if entry.silent(now) > EXIT_TIMEOUT_OF_RANKS {
-                process::kill(entry.process.0, entry.process.1);
+                entry.process.kill();
             }
         }
     }
@@ -182,10 +181,9 @@ impl Serving {
     /// Whether all ranks that can answer have answered.
     fn all_have_answered(&self) -> bool {
         self.table.entries().iter().filter(|entry| entry.status == RankStatus::Live).all(|entry| {
-            let (pid, start) = entry.process;
             entry.detail.is_some()
                 || entry.state.stopped
-                || (pid != 0 && process::is_stopped(pid, start) != Some(false))
+                || (entry.process.is_here() && entry.process.is_stopped() != Some(false))
         })
     }
 
@@ -204,13 +202,8 @@ impl Serving {
         }
         let late = || "NCCL's RAS service did not answer in time".to_owned();
         let ras = ras.map(|ras_query| ras_query.answer.unwrap_or_else(late));
-        let stopped: Vec<u32> = self
-            .table
-            .entries()
-            .iter()
-            .filter(|entry| is_stopped_here(entry.process))
-            .map(|entry| entry.rank)
-            .collect();
+        let stopped: Vec<u32> =
+            self.table.entries().iter().filter(|entry| is_stopped_here(entry)).map(|entry| entry.rank).collect();
         for rank in stopped {
             if let Some(entry) = self.table.get_mut(rank) {
                 entry.state.stopped = true;
@@ -270,7 +263,7 @@ impl Serving {
     /// Ends the record as soon as rank 0 writes no more to it, then all ranks.
     fn take_record(&mut self, waited: Duration, is_given_up: bool) {
         let writer = match self.table.get_mut(0) {
-            Some(entry) if entry.status == RankStatus::Live && !is_given_up => match is_stopped_here(entry.process) {
+            Some(entry) if entry.status == RankStatus::Live && !is_given_up => match is_stopped_here(entry) {
                 true => Writer::Stopped,
                 false if waited < GIVE_UP_TIMEOUT => return,
                 // It holds the lock; what remains is to end it first.
@@ -297,15 +290,17 @@ impl Serving {
     fn end_record(&self, outcome: &Outcome, writer: Writer) -> Result<bool> {
         let sentence = outcome.line.as_ref().map_or_else(String::new, |line| line.sentence());
         let lines: Vec<Line> = outcome.line.iter().map(|line| Line::Hang(line.clone())).collect();
-        self.append_end((EndStatus::Failed, outcome.code, sentence), &lines, writer)
+        let ended = Ended { status: EndStatus::Failed, exit_code: outcome.code, reason: sentence };
+        self.append_end(ended, &lines, writer)
     }
 
-    fn append_end(&self, (status, exit_code, error): Ended, lines: &[Line], writer: Writer) -> Result<bool> {
+    fn append_end(&self, ended: Ended, lines: &[Line], writer: Writer) -> Result<bool> {
         if !self.is_first() || !self.has_begun_its_record() {
             return Ok(false);
         }
+        let Ended { status, exit_code, reason } = ended;
         let elapsed_seconds = Seconds(self.begun.elapsed().as_secs_f64());
-        let end = End { status, exit_code, error: Some(error), elapsed_seconds, lines_before: None, sha256: None };
+        let end = End { status, exit_code, error: Some(reason), elapsed_seconds, lines_before: None, sha256: None };
         append_missing_end(&self.config.record, lines, &end, writer)
     }
 
@@ -356,24 +351,30 @@ impl Serving {
 
     /// What the end line says of ranks that ended without one and that nobody ended.
     fn ended_by_ranks(&self) -> Option<Ended> {
+        let failed = |exit_code: i32, reason: String| Ended { status: EndStatus::Failed, exit_code, reason };
         if let Some((rank, code, why)) = &self.error {
-            return Some((EndStatus::Failed, *code, format!("rank {rank}: {why}")));
+            return Some(failed(*code, format!("rank {rank}: {why}")));
         }
         self.table.first_death()?;
         if let Some(report) = self.lone_hang() {
-            return Some((EndStatus::Failed, HANG_EXIT_CODE, report.sentence));
+            return Some(failed(HANG_EXIT_CODE, report.sentence));
         }
-        let text = "the ranks were signalled to stop and did not end; what was measured is kept".to_owned();
+        let reason = "the ranks were signalled to stop and did not end; what was measured is kept".to_owned();
         let signal = stop_signal::noted(&self.config.record).unwrap_or(SIGTERM);
-        Some((EndStatus::Interrupted, Error::from(Kind::Interrupted(signal)).exit_code(), text))
+        let exit_code = Error::from(Kind::Interrupted(signal)).exit_code();
+        Some(Ended { status: EndStatus::Interrupted, exit_code, reason })
     }
 }
 
-/// Status, exit code and reason of an end line.
-type Ended = (EndStatus, i32, String);
+/// What an end line says.
+struct Ended {
+    status: EndStatus,
+    exit_code: i32,
+    reason: String,
+}
 
-fn is_stopped_here((pid, start): (u32, u64)) -> bool {
-    pid != 0 && process::is_stopped(pid, start) == Some(true)
+fn is_stopped_here(entry: &Entry) -> bool {
+    entry.process.is_here() && entry.process.is_stopped() == Some(true)
 }
 
 /// Writes the file atomically.

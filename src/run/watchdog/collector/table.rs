@@ -2,6 +2,7 @@
 //! times.
 
 use super::super::wire::RankState;
+use super::process::Process;
 use std::time::{Duration, Instant};
 
 /// How long a rank may stay in an operation after any rank received a stop signal.
@@ -35,8 +36,8 @@ pub struct Entry {
     pub state: RankState,
     /// Time of the last heartbeat.
     pub last_heartbeat: Instant,
-    /// Process id and start time, on this host; 0 for ranks of other hosts.
-    pub process: (u32, u64),
+    /// Its process, if it is a rank of this host.
+    pub process: Process,
     /// Its answer to the query.
     pub detail: Option<Box<str>>,
     /// Its device, where it has one.
@@ -76,7 +77,7 @@ impl RankTable {
             status: RankStatus::Expected,
             state: RankState { rank, ..RankState::default() },
             last_heartbeat: now,
-            process: (0, 0),
+            process: Process::default(),
             detail: None,
             device: None,
             sleeps: false,

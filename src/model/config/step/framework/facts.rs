@@ -4,6 +4,8 @@
 pub(super) struct Facts {
     /// The version that was read or run.
     pub version: &'static str,
+    /// The axes that it divides a model by.
+    pub axes: &'static [&'static str],
     /// Choices that it makes where the user makes none, in their order: a later one may depend on an earlier one.
     pub defaults: &'static [Default],
     /// Keys of which it offers some values only.
@@ -34,6 +36,9 @@ pub(super) struct Limit {
     pub key: &'static str,
     pub accepted: &'static [&'static str],
 }
+
+/// Of a framework that has every axis.
+pub(super) const EVERY_AXIS: &[&str] = &["tp", "cp", "ep", "pp", "dp"];
 
 impl Default {
     pub const fn new(key: &'static str, value: &'static str, source: &'static str) -> Default {

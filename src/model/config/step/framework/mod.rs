@@ -14,6 +14,7 @@ use commgauge_base::error::Result;
 use facts::Facts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 
 choice! {
@@ -52,25 +53,25 @@ pub enum Work {
 }
 
 /// A framework whose defaults hold, and what it decided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FrameworkChoices {
     /// The framework.
     pub framework: Framework,
     /// The version that the defaults were read in.
-    pub version: &'static str,
+    pub version: Cow<'static, str>,
     /// Keys that the user left to the framework.
     pub defaults: Vec<FrameworkDefault>,
 }
 
 /// A choice that a framework makes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FrameworkDefault {
     /// The key of `[training]` or `[serving]`.
-    pub key: &'static str,
+    pub key: Cow<'static, str>,
     /// Its value.
-    pub value: &'static str,
+    pub value: Cow<'static, str>,
     /// File, and function or setting, where the framework makes it.
-    pub source: &'static str,
+    pub source: Cow<'static, str>,
 }
 
 impl Framework {
@@ -82,9 +83,17 @@ impl Framework {
         }
     }
 
-    /// Whether it divides data alone: the calls of another axis would be those of some other program.
-    pub fn divides_data_alone(self) -> bool {
-        matches!(self, Framework::Ddp | Framework::Fsdp1)
+    /// The axes that it divides a model by, named as in `[[layout]]`: the calls of another axis would be those of some other program.
+    pub fn axes(self) -> &'static [&'static str] {
+        self.facts().axes
+    }
+
+    /// Whether it has this value of a key.
+    pub fn offers(self, key: &str, value: &str) -> bool {
+        let facts = self.facts();
+        let is_unused = facts.unused.iter().copied().flatten().any(|unused| *unused == key);
+        let is_refused = facts.limits.iter().any(|limit| limit.key == key && !limit.accepted.contains(&value));
+        !is_unused && !is_refused
     }
 
     /// The version that its defaults were read in.
@@ -159,11 +168,14 @@ pub(super) fn apply(table: &mut Table, work: Work) -> Result<Option<FrameworkCho
             table.peek(with.key).is_some_and(|item| with.values.iter().any(|value| item.is_text(value)))
         });
         if wanted && table.default_to(default.key, default.value, &item.place) {
-            let facts::Default { key, value, source, .. } = *default;
-            defaults.push(FrameworkDefault { key, value, source });
+            defaults.push(FrameworkDefault {
+                key: default.key.into(),
+                value: default.value.into(),
+                source: default.source.into(),
+            });
         }
     }
-    Ok(Some(FrameworkChoices { framework, version: facts.version, defaults }))
+    Ok(Some(FrameworkChoices { framework, version: facts.version.into(), defaults }))
 }
 
 #[cfg(test)]

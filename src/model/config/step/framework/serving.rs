@@ -1,12 +1,13 @@
 //! What the frameworks that serve do by default.
 //!
-//! None was run. Of vLLM and TensorRT-LLM the communication of experts was read; the rest is as their files are known to be at about these
-//! commits, and is to be checked before it is relied on.
+//! None was run. Of SGLang all that is said here was read, of vLLM and TensorRT-LLM the communication of experts; the rest is as their files
+//! are known to be at about these commits, and is to be checked before it is relied on.
 
-use super::facts::{Default, Facts, Limit};
+use super::facts::{Default, EVERY_AXIS, Facts, Limit};
 
 pub(super) const VLLM: Facts = Facts {
     version: "main, commit e04bcc7",
+    axes: EVERY_AXIS,
     defaults: &[
         Default::new("dispatcher", "all_gather", "vllm/config/parallel.py all2all_backend allgather_reducescatter"),
         Default::new("scatter_gather", "true", "vllm/distributed/parallel_state.py send_tensor_dict, all_gather_group"),
@@ -26,17 +27,18 @@ pub(super) const VLLM: Facts = Facts {
 };
 
 pub(super) const SGLANG: Facts = Facts {
-    version: "not checked against a version",
+    version: "main, commits 008af3a (models) and 0005973 (distributed)",
+    axes: EVERY_AXIS,
     defaults: &[
         Default::new(
             "dispatcher",
             "all_reduce",
-            "python/sglang/srt/layers/moe/token_dispatcher/standard.py, moe_a2a_backend none",
+            "python/sglang/srt/models/qwen3_moe.py forward_normal moe_expert_parallel_all_reduce, with moe_a2a_backend none",
         ),
         Default::new(
             "scatter_gather",
             "true",
-            "python/sglang/srt/distributed/parallel_state.py send_tensor_dict, all_gather_group",
+            "python/sglang/srt/managers/scheduler_pp_mixin.py send_tensor_dict, all_gather_group",
         ),
         Default::new(
             "boundary_tensors",
@@ -55,6 +57,7 @@ pub(super) const SGLANG: Facts = Facts {
 
 pub(super) const TENSORRT_LLM: Facts = Facts {
     version: "main, commit 0f39b2d",
+    axes: EVERY_AXIS,
     defaults: &[
         Default::new(
             "dispatcher",

@@ -53,7 +53,8 @@ fn a_choice_of_the_users_own_stays_and_is_not_listed() {
     let own = training("torchtitan", &[("unit_rule", "layers"), ("sequence_parallel", "false")]).unwrap();
     assert_eq!((own.data.unit_rule, own.data.style), (UnitRule::Layers, DataStyle::Fsdp));
     assert!(!own.tensor.sequence_parallel);
-    let listed: Vec<_> = own.framework.unwrap().defaults.iter().map(|default| default.key).collect();
+    let choices = own.framework.unwrap();
+    let listed: Vec<&str> = choices.defaults.iter().map(|default| default.key.as_ref()).collect();
     assert!(listed.contains(&"data_style") && !listed.contains(&"unit_rule"), "{listed:?}");
 }
 

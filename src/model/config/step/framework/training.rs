@@ -1,8 +1,9 @@
 //! What the frameworks that train do by default.
 //!
-//! Versions and files as they were read and run: torch 2.15, transformers 5.23, DeepSpeed 0.19.8, Megatron-core 0.20.
+//! Versions and files as they were read and run: torch 2.15, transformers 5.23, DeepSpeed 0.19.8, Megatron-core 0.20; of
+//! torchtitan the files of 0.2.2 were read, and its wrapping and plan run by torch 2.15.
 
-use super::facts::{Default, Facts, Limit};
+use super::facts::{Default, EVERY_AXIS, Facts, Limit};
 
 const UNITS: &[&str] =
     &["unit_rule", "reshard_after_forward", "reshard_after_backward", "replica_reduction", "prefetch_parameters"];
@@ -38,6 +39,7 @@ const NO_SMALL_CALLS: Default = Default::new("small_calls", "none", "clipping an
 
 pub(super) const MEGATRON: Facts = Facts {
     version: "core 0.20",
+    axes: EVERY_AXIS,
     defaults: &[
         Default::new(
             "data_style",
@@ -83,6 +85,7 @@ pub(super) const MEGATRON: Facts = Facts {
 
 pub(super) const DEEPSPEED: Facts = Facts {
     version: "0.19.8",
+    axes: EVERY_AXIS,
     defaults: &[
         Default::new("data_style", "ddp", "runtime/zero/config.py stage"),
         Default::new(
@@ -121,6 +124,7 @@ pub(super) const DEEPSPEED: Facts = Facts {
 
 pub(super) const FSDP1: Facts = Facts {
     version: "torch 2.15",
+    axes: &["dp"],
     defaults: &[
         Default::new(
             "data_style",
@@ -146,6 +150,7 @@ pub(super) const FSDP1: Facts = Facts {
 
 pub(super) const FSDP2: Facts = Facts {
     version: "torch 2.15",
+    axes: &["tp", "cp", "pp", "dp"],
     defaults: &[
         Default::new("data_style", "fsdp", "torch/distributed/fsdp/_fully_shard/_fully_shard.py fully_shard"),
         Default::new(
@@ -179,7 +184,8 @@ pub(super) const FSDP2: Facts = Facts {
 };
 
 pub(super) const TORCHTITAN: Facts = Facts {
-    version: "by PyTorch 2.15; its own files were not checked",
+    version: "0.2.2",
+    axes: EVERY_AXIS,
     defaults: &[
         Default::new("data_style", "fsdp", "torchtitan/config/job_config.py data_parallel_shard_degree"),
         Default::new("unit_rule", "ends_apart", "torchtitan/models/llama3/infra/parallelize.py apply_fsdp"),
@@ -193,8 +199,8 @@ pub(super) const TORCHTITAN: Facts = Facts {
         NO_PADDING,
         Default::new(
             "small_calls",
-            "norm,loss",
-            "torchtitan/train.py train_step, torchtitan/distributed/utils.py clip_grad_norm_",
+            "batch_tokens,norm",
+            "torchtitan/train.py train_step, torchtitan/distributed/utils.py clip_grad_norm_; the loss is logged every log_freq = 10 steps",
         ),
     ],
     limits: &[FSDP_STYLES, Limit { key: "tensor_style", accepted: &["dtensor"] }],
@@ -203,6 +209,7 @@ pub(super) const TORCHTITAN: Facts = Facts {
 
 pub(super) const HUGGING_FACE: Facts = Facts {
     version: "transformers 5.23",
+    axes: &["tp", "cp", "dp"],
     defaults: &[
         Default::new("data_style", "ddp", "transformers/trainer.py, accelerate DistributedDataParallel"),
         Default::new("bucket_rule", "pytorch", "torch/nn/parallel/distributed.py bucket_cap_mb")
@@ -230,6 +237,7 @@ pub(super) const HUGGING_FACE: Facts = Facts {
 
 pub(super) const DDP: Facts = Facts {
     version: "torch 2.15",
+    axes: &["dp"],
     defaults: &[
         Default::new("data_style", "ddp", "torch/nn/parallel/distributed.py DistributedDataParallel"),
         Default::new("bucket_rule", "pytorch", "torch/nn/parallel/distributed.py bucket_cap_mb"),

@@ -1,4 +1,4 @@
-//! Small blocking calls at the end of a step: token counts, overflow flag, gradient norm, loss.
+//! Small blocking calls around a step: token counts, overflow flag, gradient norm, loss.
 //!
 //! They move 4 or 8 bytes, so that only their latency counts, but no stage continues before they are complete: the
 //! zero-bubble schedules validate afterwards instead (arXiv 2401.10241 section 4).
@@ -12,7 +12,7 @@ use crate::workload::step::TrainingStep;
 use crate::workload::when::{Moment, Overlap, When};
 use crate::workload::{Op, Style};
 use commgauge_base::collective::{Collective, ReduceOp};
-use commgauge_base::element::ElementType::{self, Float32, Int32, Uint8};
+use commgauge_base::element::ElementType::{self, Float32, Int32, Int64, Uint8};
 use commgauge_base::error::Result;
 
 /// The calls of one rank of a stage in an optimizer step, in their order.
@@ -26,6 +26,17 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         ..small(axis, Collective::AllReduce, element, numbers, Moment::Optimizer, what)
     };
     let mut ops = vec![
+        Op {
+            reduce_op: Some(ReduceOp::Sum),
+            ..small(
+                Axis::Dp,
+                Collective::AllReduce,
+                Int64,
+                1,
+                Moment::FirstForward,
+                "tokens of all replicas, which the loss is divided by (torchtitan train.py train_step global_valid_tokens)",
+            )
+        },
         Op {
             root: step.layout.degrees.pp - 1,
             ..small(
@@ -94,8 +105,8 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         let what = format!("sum of losses and number of tokens, for the mean loss ({train_step})");
         ops.push(all_reduce(replicas, ReduceOp::Sum, Float32, 2, &what));
     }
-    use SmallCall::{Loss, Norm, Overflow, OverflowByte, Status, Tokens};
-    let kinds = [Tokens, Tokens, Overflow, OverflowByte, Norm, Status, Status, Loss];
+    use SmallCall::{BatchTokens, Loss, Norm, Overflow, OverflowByte, Status, Tokens};
+    let kinds = [BatchTokens, Tokens, Tokens, Overflow, OverflowByte, Norm, Status, Status, Loss];
     let wanted = &step.training.small_calls;
     Ok(ops.into_iter().zip(kinds).filter(|(_, kind)| wanted.contains(kind)).map(|(op, _)| op).collect())
 }

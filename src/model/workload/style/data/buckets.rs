@@ -85,7 +85,7 @@ pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Buckets {
         _ if !data.overlap_gradients => {
             let cut = Cut { first: u64::MAX, further: u64::MAX, alignment: (1, even) };
             (
-                close(chunks.iter().flatten(), cut, false),
+                close(chunks.iter().flatten(), cut, SharedEmbedding::WithOthers),
                 "one bucket, because nothing overlaps (overlap_gradients = false)".to_owned(),
             )
         }
@@ -103,7 +103,7 @@ pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Buckets {
             let cut =
                 Cut { first: FIRST_BUCKET_BYTES / element, further: BUCKET_BYTES / element, alignment: (1, even) };
             let rule = "at 1 MiB, then at every 25 MiB, between tensors, PyTorch c10d/reducer.cpp";
-            (close(chunks.iter().flatten(), cut, false), rule.to_owned())
+            (close(chunks.iter().flatten(), cut, SharedEmbedding::WithOthers), rule.to_owned())
         }
         (None, BucketRule::Megatron) => megatron(step, stage, &chunks, if sharded { Some(part.ranks) } else { None }),
     };
@@ -159,7 +159,7 @@ fn megatron(step: &TrainingStep, stage: u32, chunks: &[Vec<Tensor>], shards: Opt
         buckets.extend(close(
             tensors.iter(),
             Cut { first: parameters, further: parameters, alignment },
-            shards.is_some(),
+            if shards.is_some() { SharedEmbedding::Apart } else { SharedEmbedding::WithOthers },
         ));
     }
     let text = match stage {
@@ -169,13 +169,22 @@ fn megatron(step: &TrainingStep, stage: u32, chunks: &[Vec<Tensor>], shards: Opt
     (buckets, format!("{text}, Megatron-LM core/distributed/param_and_grad_buffer.py"))
 }
 
+/// Where the gradients of an embedding go that the first and the last stage share.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SharedEmbedding {
+    /// Into a bucket with the tensors before and after it.
+    WithOthers,
+    /// Into a bucket of its own.
+    Apart,
+}
+
 /// Elements of each bucket, with padding.
-fn close<'a>(tensors: impl Iterator<Item = &'a Tensor>, cut: Cut, embedding_apart: bool) -> Vec<u64> {
+fn close<'a>(tensors: impl Iterator<Item = &'a Tensor>, cut: Cut, embedding: SharedEmbedding) -> Vec<u64> {
     let (tensor_alignment, bucket_alignment) = cut.alignment;
     let mut buckets: Vec<u64> = Vec::new();
     let mut filled = 0u64;
     for tensor in tensors {
-        let alone = embedding_apart && tensor.shared_embedding;
+        let alone = embedding == SharedEmbedding::Apart && tensor.shared_embedding;
         if alone && filled > 0 {
             buckets.push(filled.next_multiple_of(bucket_alignment));
             filled = 0;

@@ -85,13 +85,15 @@ fn choices_that_change_nothing_with_a_style_are_refused() {
 }
 
 #[test]
-fn a_framework_that_divides_data_alone_is_refused_where_the_layout_has_another_axis() {
-    for framework in ["ddp", "fsdp1"] {
+fn an_axis_that_a_framework_does_not_divide_by_is_refused() {
+    for (framework, layout, expected) in [
+        ("ddp", "tp=2 dp=2", "divides a model by dp alone, found tp 2"),
+        ("fsdp1", "dp=2 pp=2", "divides a model by dp alone, found pp 2"),
+        ("hf", "dp=2 pp=2", "divides a model by tp, cp, dp alone, found pp 2"),
+    ] {
         let training = format!("micro_batches = 8\nframework = '{framework}'");
         assert!(with_step("llama-3-8b", "dp=4", &training, 4, |_| ()).is_ok(), "{framework}");
-        for (layout, found) in [("tp=2 dp=2", "found tp 2"), ("dp=2 pp=2", "found pp 2")] {
-            let error = with_step("llama-3-8b", layout, &training, 4, |_| ()).unwrap_err().to_string();
-            assert!(error.contains("divides data alone") && error.contains(found), "{error}");
-        }
+        let error = with_step("llama-3-8b", layout, &training, 4, |_| ()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
     }
 }
