@@ -57,7 +57,8 @@ pub(super) fn missing_end(ending: &Ending, record_state: &RecordState, exit_code
 }
 
 fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String>) -> i32 {
-    let launcher_fine = ending.code == Some(0);
+    // A launcher that was stopped and then terminated may find its ranks gone and report success.
+    let launcher_fine = ending.code == Some(0) && ending.overdue.is_none();
     let died_by_signal = deaths(&ending.output).iter().any(signalled);
     // No rank is to blame for a record that somebody took away while it was written.
     // Nor is it resumed by itself where its time was over: the name that was asked for leads to nothing.

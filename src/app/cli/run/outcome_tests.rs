@@ -227,17 +227,21 @@ fn where_the_launcher_may_have_ended_some_of_a_list_it_says_so() {
 }
 
 #[test]
-fn a_launch_that_was_overdue_counts_as_hung() {
-    let overdue = || Ending { overdue: Some("it is late".into()), signal: Some(15), ..Ending::default() };
+fn a_launch_that_was_overdue_counts_as_hung_however_the_terminated_launcher_ended() {
+    let overdue = || Ending { overdue: Some("it is late".into()), ..Ending::default() };
+    let by_signal = || Ending { signal: Some(15), ..overdue() };
+    let with_success = || Ending { code: Some(0), ..overdue() };
     for (end, words) in [
         (None, "nothing was measured yet"),
         (end(EndStatus::Complete, 0), "the run is complete"),
         (end(EndStatus::Failed, 5), "data arrived wrong"),
     ] {
-        let verdict = conclude(&overdue(), &RecordState { end, ..RecordState::default() });
-        assert_eq!(verdict.exit_code, 5, "{words}");
-        let text = verdict.sentences.join("\n");
-        assert!(text.contains(words) && text.ends_with("it is late; it was terminated"), "{text}");
+        for ending in [by_signal(), with_success()] {
+            let verdict = conclude(&ending, &RecordState { end: end.clone(), ..RecordState::default() });
+            assert_eq!(verdict.exit_code, 5, "{words}");
+            let text = verdict.sentences.join("\n");
+            assert!(text.contains(words) && text.ends_with("it is late; it was terminated"), "{text}");
+        }
     }
 }
 
