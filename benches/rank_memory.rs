@@ -70,9 +70,8 @@ fn largest_resident(own: &str, command: &[&str]) -> Result<Bytes> {
     let program = own.to_owned();
     let request = Request { ranks: RANKS, cores, root, program, program_arguments: words, ..Request::default() };
     let launch = build(&launcher, &request)?;
-    let output = Command::new(&launch.program)
-        .args(&launch.arguments)
-        .envs(launch.environment.iter().map(|variable| (&variable.name, &variable.value)))
+    let output = launch
+        .command()
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()

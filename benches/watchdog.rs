@@ -16,7 +16,7 @@ use commgauge::watchdog::{self, Activity, COLLECTOR_VARIABLE, CaseDeadlines, SET
 use commgauge::workload::{Op, Style};
 use commgauge::world::{Located, MpiWorld, World};
 use std::io::Write;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 const RANKS: u32 = 4;
@@ -56,11 +56,7 @@ fn launch(seconds: u64) -> Result<()> {
         ..Request::default()
     };
     let launch = build(&find("auto", LauncherContext::here(), &probe)?, &request)?;
-    let status = Command::new(&launch.program)
-        .args(&launch.arguments)
-        .envs(launch.environment.iter().map(|variable| (&variable.name, &variable.value)))
-        .stdin(Stdio::null())
-        .status();
+    let status = launch.command().stdin(Stdio::null()).status();
     match status {
         Ok(status) if status.success() => Ok(()),
         other => Err(Error::environment(format!("`{}` ended with {other:?}", launch.for_shell()))),

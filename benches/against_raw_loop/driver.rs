@@ -53,9 +53,8 @@ fn launch_once(arguments: &Arguments, launcher: &Launcher, ranks: u32, launch: u
         ..Request::default()
     };
     let command = build(launcher, &request)?;
-    let output = Command::new(&command.program)
-        .args(&command.arguments)
-        .envs(command.environment.iter().map(|variable| (&variable.name, &variable.value)))
+    let output = command
+        .command()
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()

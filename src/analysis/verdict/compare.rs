@@ -13,7 +13,7 @@ use super::percent::percent;
 use super::permutation::{Corrected, MAX_REPLICATES, ReplicateCounts, RowProbabilities, corrected, fewest_for};
 use super::{Decision, Trouble, differences, most_severe};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::stats::{Estimate, RankSums, median, sorted};
+use commgauge_base::stats::{RankSums, Span, median, sorted};
 use commgauge_base::units::three_digits;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -134,7 +134,7 @@ fn row(compared: &ComparedRow, p: Option<RowProbabilities>, rule: &CompareRule, 
     let decision = decide(slowdown, p, rule, &mut row, counts);
     row.reasons.extend(old.shortfalls.iter().map(|shortfall| format!("in the base: {shortfall}")));
     row.decision = Some(cap_decision(cap_decision(decision, case), old));
-    let bounds = slowdown.filter(|found| found.low.is_finite() && found.high.is_finite() && found.low > -1.0);
+    let bounds = slowdown.and_then(|found| found.interval).filter(|bounds| bounds.low > -1.0);
     row.against_base = Some(AgainstBase {
         replicates_base: counts.base as u32,
         latency_seconds_base: median(&before),
@@ -154,30 +154,30 @@ fn row(compared: &ComparedRow, p: Option<RowProbabilities>, rule: &CompareRule, 
 /// Fail where the slowdown is relevant and significant over all rows; pass where its upper bound is below the relevant
 /// slowdown; inconclusive otherwise.
 fn decide(
-    slowdown: Option<Estimate>,
+    slowdown: Option<Span>,
     p: Option<RowProbabilities>,
     rule: &CompareRule,
     row: &mut Row,
     counts: ReplicateCounts,
 ) -> Decision {
-    let Some(Estimate { middle, high, .. }) = slowdown else {
+    let Some(Span { middle, interval }) = slowdown else {
         row.reasons.insert(0, "one of the runs has no replicate of it".to_owned());
         return Decision::Inconclusive;
     };
-    let relevant = rule.relevant_slowdown;
+    let (high, relevant) = (interval.map(|interval| interval.high), rule.relevant_slowdown);
     if p.is_some_and(|p| p.slower <= rule.false_alarm_level) && middle >= relevant {
         row.reasons.insert(0, format!("slower by {}", percent(middle)));
         return Decision::Fail;
     }
-    if high < relevant {
+    if high.is_some_and(|high| high < relevant) {
         return Decision::Pass;
     }
     let fewest = fewest_for(rule.false_alarm_level);
     // The width of the interval falls with the root of the number of replicates.
     let (count, gap) = (counts.base.min(counts.new), (relevant - middle).abs());
-    let wanted = match high.is_finite() && gap > 0.0 {
-        true => count as f64 * ((high - middle) / gap).powi(2),
-        false => fewest as f64,
+    let wanted = match high.filter(|_| gap > 0.0) {
+        Some(high) => count as f64 * ((high - middle) / gap).powi(2),
+        None => fewest as f64,
     };
     let more = (wanted.ceil().max((count + 1).max(fewest) as f64) - count as f64).max(1.0);
     let is_feasible = count as f64 + more <= MAX_REPLICATES as f64;
@@ -186,11 +186,8 @@ fn decide(
         false => format!("not even {MAX_REPLICATES} replicates of each would decide, with runs as unlike as these"),
     };
     row.replicates_more = is_feasible.then_some(more as u32);
-    let may = if high.is_finite() {
-        format!("it may be slower by {}", percent(high))
-    } else {
-        "nothing is bounded".to_owned()
-    };
+    let may =
+        high.map_or_else(|| "nothing is bounded".to_owned(), |high| format!("it may be slower by {}", percent(high)));
     row.reasons.insert(0, format!("{may}, and {} would matter; {advice}", percent(relevant)));
     Decision::Inconclusive
 }

@@ -6,7 +6,7 @@
 use super::curve_change::{CurveChange, CurvePart};
 use super::evidence::ComparedRow;
 use crate::cost::curve::{Envelope, Point};
-use commgauge_base::stats::{RankSums, median, sorted};
+use commgauge_base::stats::{RankSums, Span, median, sorted};
 use commgauge_model::record::line::CaseFacts;
 use std::collections::BTreeMap;
 
@@ -96,8 +96,7 @@ impl Series {
         let (before, after) = self.logarithms.split_at(base.min(self.logarithms.len()));
         let (before, after) = (sorted(before.iter().copied()), sorted(after.iter().copied()));
         let shift = ranks.shift(&before, &after, 1.0 - level)?;
-        let bound = |value: f64| value.is_finite().then(|| value.exp_m1());
-        let slowdown = shift.middle.exp_m1();
+        let Span { middle: slowdown, interval } = shift.map(f64::exp_m1);
         Some(CurveChange {
             name: self.name.clone(),
             cases: self.cases as u32,
@@ -105,8 +104,8 @@ impl Series {
             base: median(&before)?.exp(),
             new: median(&after)?.exp(),
             slowdown,
-            slowdown_lower_bound: bound(shift.low),
-            slowdown_upper_bound: bound(shift.high),
+            slowdown_lower_bound: interval.map(|interval| interval.low),
+            slowdown_upper_bound: interval.map(|interval| interval.high),
             p_corrected: p,
             worse: p <= level && slowdown >= relevant,
         })

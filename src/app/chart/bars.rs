@@ -2,9 +2,10 @@
 
 use super::axis::Axis;
 use super::frame::{self, Entry, Key, LINE};
-use super::position::{Ends, xy};
+use super::position::xy;
 use super::summary;
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
+use commgauge_base::stats::Interval;
 
 /// Maximum length of a label.
 const MAX_LABEL_CHARS: usize = 24;
@@ -35,8 +36,8 @@ pub struct Bar {
     pub label: String,
     /// Lengths of its parts, left to right.
     pub parts: Vec<f64>,
-    /// Ends of the total.
-    pub interval: Option<Ends>,
+    /// The interval of the total.
+    pub interval: Option<Interval>,
     /// Text to the right of the bar; its value with the unit where this is empty.
     pub note: String,
 }
@@ -82,8 +83,8 @@ impl Bars {
                 so_far += value;
             }
             let mut end = place(so_far);
-            let is_drawn = |of: &Ends| of.low.is_finite() && of.high.is_finite() && of.high > of.low;
-            if let Some(Ends { low, high }) = bar.interval.filter(is_drawn) {
+            let is_drawn = |of: &Interval| of.low.is_finite() && of.high.is_finite() && of.high > of.low;
+            if let Some(Interval { low, high }) = bar.interval.filter(is_drawn) {
                 let (low, high, middle) = (place(low.max(0.0)), place(high), y + BAR_HEIGHT / 2.0);
                 let mut whisker = Path::default();
                 whisker.line(xy(low, middle), xy(high, middle));

@@ -38,6 +38,6 @@ pub use heat_map::{Cell, HeatMap};
 pub use histogram::{Histogram, HistogramRow, Mark};
 pub use plot::{Change, Line, LineKind, Plot, Point, Series, Shade};
 pub use point_shape::PointShape;
-pub use position::{Ends, Position};
+pub use position::{Position, xy};
 pub use style::STYLE;
 pub use write::Svg;

@@ -3,9 +3,10 @@
 use super::axis::{Axis, Scale, Spacing};
 use super::frame::{self, Entry, Key, Room};
 use super::point_shape::PointShape;
-use super::position::{Ends, Position, xy};
+use super::position::{Position, xy};
 use super::summary;
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
+use commgauge_base::stats::Interval;
 
 /// Number of colours and shapes of series; further series reuse them.
 const COLORS: usize = 6;
@@ -62,7 +63,7 @@ pub struct Point {
     /// Along the vertical one.
     pub y: f64,
     /// An interval around it.
-    pub interval: Option<Ends>,
+    pub interval: Option<Interval>,
     /// Drawn as a cross: an outlier, a failure, or an excluded value.
     pub crossed: bool,
 }
@@ -187,7 +188,7 @@ impl Plot {
     fn all_y(&self) -> impl Iterator<Item = f64> {
         let series = self.series.iter().flat_map(|series| {
             let points = series.points.iter().flat_map(|point| {
-                let Ends { low, high } = point.interval.unwrap_or(Ends { low: point.y, high: point.y });
+                let Interval { low, high } = point.interval.unwrap_or(Interval { low: point.y, high: point.y });
                 [low, point.y, high]
             });
             let band = series.band.iter().flat_map(|(_, low, high)| [*low, *high]);
@@ -311,7 +312,7 @@ impl Point {
 
     /// A point with an interval.
     pub fn between(x: f64, y: f64, low: f64, high: f64) -> Point {
-        Point { interval: Some(Ends { low, high }), ..Point::at(x, y) }
+        Point { interval: Some(Interval { low, high }), ..Point::at(x, y) }
     }
 }
 

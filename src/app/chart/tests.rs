@@ -1,6 +1,7 @@
 //! Guarantees of every chart: all text is escaped, the same data gives the same bytes, nothing leaves the picture or the file.
 
 use super::*;
+use commgauge_base::stats::Interval;
 
 const HOSTILE: &str = "<img src=x onerror=alert(1)>\"'&\u{202e}\u{7}]]>";
 
@@ -11,11 +12,11 @@ fn plot(text: &str) -> Plot {
     measured.points.push(Point { crossed: true, ..Point::at(65536.0, 1e-4) });
     measured.band = vec![(1024.0, 8e-6, 1e-5), (65536.0, 2e-5, 4e-5)];
     let mut curve = Series::new("curve");
-    let time = |bytes: f64| Position::new(bytes, 1e-5 + 1e-11 * bytes);
+    let time = |bytes: f64| xy(bytes, 1e-5 + 1e-11 * bytes);
     curve.curve = (10..21).map(|power| time(f64::from(1 << power))).collect();
     let mut plot = Plot::new(text, Axis::log(text, Unit::Bytes), Axis::log(text, Unit::Seconds));
     plot.series = vec![measured, curve];
-    plot.lines = vec![Line { name: text.into(), kind: LineKind::Expected, points: vec![Position::new(1024.0, 2e-5)] }];
+    plot.lines = vec![Line { name: text.into(), kind: LineKind::Expected, points: vec![xy(1024.0, 2e-5)] }];
     plot.shades = vec![Shade { from: 65536.0, to: 1048576.0, name: text.into() }];
     plot.changes = vec![Change { x: 4096.0, label: text.into() }];
     plot.description = text.into();
@@ -26,7 +27,7 @@ fn bars(text: &str) -> Bars {
     let bar = Bar {
         label: text.into(),
         parts: vec![1.0, 2.0],
-        interval: Some(Ends { low: 2.5, high: 3.5 }),
+        interval: Some(Interval { low: 2.5, high: 3.5 }),
         note: text.into(),
     };
     Bars { parts: vec![text.into(), "b".into()], bars: vec![bar], ..Bars::new(text, Axis::linear(text, Unit::Seconds)) }

@@ -2,7 +2,7 @@
 //! held-out sizes.
 
 use super::verdict_output::replace;
-use crate::chart::{Axis, Line, LineKind, Plot, Point, Position, Series, Shade, Svg, Unit};
+use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Svg, Unit, xy};
 use commgauge_analysis::cost::{CurveFit, FamilyFit, Fit, Predictor};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
@@ -58,7 +58,7 @@ fn picture(synthetic: bool, predictor: &Predictor, index: usize, family: &Family
         )
     };
     let ends = ends(family);
-    let level = |percent: f64| vec![Position::new(ends.0 / BEYOND, percent), Position::new(ends.1 * BEYOND, percent)];
+    let level = |percent: f64| vec![xy(ends.0 / BEYOND, percent), xy(ends.1 * BEYOND, percent)];
     let line = |name: &str, kind, percent| Line { name: name.to_owned(), kind, points: level(percent) };
     let errors = Plot {
         description: "Error of the prediction of each size from the other ones".to_owned(),
@@ -110,7 +110,7 @@ fn series(predictor: &Predictor, index: usize, curve: &CurveFit, color: usize) -
     for step in 0..=steps as u32 {
         let bytes = (first * (last / first).powf(f64::from(step) / steps)).round().max(1.0);
         let answer = predictor.predict_by(index, curve.ranks, Bytes(bytes as u64));
-        series.curve.extend(answer.seconds.map(|seconds| Position::new(bytes, seconds.0)));
+        series.curve.extend(answer.seconds.map(|seconds| xy(bytes, seconds.0)));
         series.band.extend(answer.low.zip(answer.high).map(|(low, high)| (bytes, low.0, high.0)));
     }
     series

@@ -10,7 +10,7 @@ use commgauge_base::shared_memory::Segments;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -62,9 +62,8 @@ pub struct Ending {
 /// The launcher gets its own process group, so that a Ctrl-C at the terminal reaches it once, through us.
 pub fn supervise(command: &LaunchCommand, mark: &str, grace: Duration, watch: &mut dyn Watch) -> Result<Ending> {
     let begun = SystemTime::now();
-    let mut child = Command::new(&command.program)
-        .args(&command.arguments)
-        .envs(command.environment.iter().map(|variable| (&variable.name, &variable.value)))
+    let mut child = command
+        .command()
         .env(MARK, mark)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

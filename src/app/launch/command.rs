@@ -8,6 +8,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_model::record::provenance::Variable;
 use commgauge_model::record::secrets::to_show;
 use rustix::process::Signal;
+use std::process::Command;
 
 /// What to launch, and where.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +60,14 @@ impl LaunchCommand {
     pub fn has_secrets(&self) -> bool {
         let words = self.words();
         to_show(&words) != words
+    }
+
+    /// The command as one that can be started.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments);
+        command.envs(self.environment.iter().map(|variable| (&variable.name, &variable.value)));
+        command
     }
 
     /// The command line, with the environment in front in the form of `env`; for the record.

@@ -4,7 +4,7 @@
 //! Exact: every division of the values into groups of these sizes is counted. Where that would take too long the normal
 //! approximation with its correction for continuity and for ties stands in for it (Lehmann, "Nonparametrics", 1975, 1.3 and 1.4).
 
-use super::{normal_below, sorted};
+use super::{Interval, Span, normal_below, sorted};
 use std::collections::BTreeMap;
 
 /// Pairs of values, one of each group, up to which every division is counted: 64 values of each.
@@ -15,24 +15,6 @@ const MAX_EXACT_PAIRS: usize = 64 * 64;
 pub struct RankSums {
     /// By the lengths of the groups, P(U >= u) for each u, without ties.
     tails: BTreeMap<(usize, usize), Vec<f64>>,
-}
-
-/// A value with its confidence bounds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
-    /// The most likely value.
-    pub middle: f64,
-    /// The lower bound; minus infinity where there is none.
-    pub low: f64,
-    /// The upper bound; infinity where there is none.
-    pub high: f64,
-}
-
-impl Estimate {
-    /// The value and both bounds through an ascending function.
-    pub fn map(self, ascending: impl Fn(f64) -> f64) -> Estimate {
-        Estimate { middle: ascending(self.middle), low: ascending(self.low), high: ascending(self.high) }
-    }
 }
 
 impl RankSums {
@@ -52,18 +34,15 @@ impl RankSums {
         (1..=second).map(|member| member as f64 / (first + member) as f64).product()
     }
 
-    /// The shift from the first group to the second; each bound has confidence `level`, and is infinite with too few values.
-    pub fn shift(&mut self, first: &[f64], second: &[f64], level: f64) -> Option<Estimate> {
+    /// The shift from the first group to the second; each bound has confidence `level`, and there is none with too few values.
+    pub fn shift(&mut self, first: &[f64], second: &[f64], level: f64) -> Option<Span> {
         let differences = sorted(second.iter().flat_map(|b| first.iter().map(move |a| b - a)));
         let middle = super::median(&differences)?;
         // D(c+1) and D(nm-c) for the largest c with P(U <= c) = P(U >= nm - c) <= 1 - level.
         let tail = self.tail(first.len(), second.len());
         let beyond = tail.iter().rev().take_while(|p| **p <= 1.0 - level).count();
-        let (low, high) = match beyond.checked_sub(1) {
-            Some(c) => (differences[c], differences[differences.len() - 1 - c]),
-            None => (f64::NEG_INFINITY, f64::INFINITY),
-        };
-        Some(Estimate { middle, low, high })
+        let bounds = |c: usize| Interval { low: differences[c], high: differences[differences.len() - 1 - c] };
+        Some(Span { middle, interval: beyond.checked_sub(1).map(bounds) })
     }
 
     fn tail(&mut self, first: usize, second: usize) -> &[f64] {
@@ -164,9 +143,9 @@ mod tests {
     fn the_shift_is_bounded_by_the_differences_of_pairs() {
         let mut ranks = RankSums::default();
         let (first, second) = ([1.0, 2.0, 4.0], [11.0, 12.5, 13.0]);
-        let expected = Estimate { middle: 10.0, low: 7.0, high: 12.0 };
+        let expected = Span { middle: 10.0, interval: Some(Interval { low: 7.0, high: 12.0 }) };
         assert_eq!(ranks.shift(&first, &second, 0.95), Some(expected), "3 and 3 reach just 95 %");
-        let unbounded = Estimate { middle: 10.75, low: f64::NEG_INFINITY, high: f64::INFINITY };
+        let unbounded = Span { middle: 10.75, interval: None };
         assert_eq!(ranks.shift(&first[..2], &second, 0.95), Some(unbounded));
         assert_eq!(ranks.shift(&[], &second, 0.95), None);
     }
@@ -184,7 +163,8 @@ mod tests {
         }
         assert!(ranks.p_larger(&group(1000, 0.0), &group(1000, 0.2)) < 1e-6);
         assert!(RankSums::attainable(1000, 1000) < 1e-300);
-        let Estimate { middle, low, high } = ranks.shift(&group(300, 0.0), &group(300, 0.1), 0.95).unwrap();
+        let shift = ranks.shift(&group(300, 0.0), &group(300, 0.1), 0.95).unwrap();
+        let (middle, Interval { low, high }) = (shift.middle, shift.interval.unwrap());
         assert!((middle - 0.1).abs() < 0.01 && low < 0.1 && high > 0.1 && high - low < 0.12, "{middle} {low} {high}");
     }
 }

@@ -20,6 +20,11 @@ impl Span {
         Span { middle: value, interval: Some(Interval { low: value, high: value }) }
     }
 
+    /// The number and both ends through an ascending function.
+    pub fn map(self, ascending: impl Fn(f64) -> f64) -> Span {
+        Span { middle: ascending(self.middle), interval: self.interval.map(|interval| interval.map(&ascending)) }
+    }
+
     /// The product with a factor.
     pub fn times(self, factor: f64) -> Span {
         let interval = self.interval.map(|i| Interval { low: i.low * factor, high: i.high * factor });

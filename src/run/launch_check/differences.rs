@@ -1,6 +1,7 @@
 //! Finds the differences between ranks from the hashes of all and the texts of one rank for each value.
 
 use super::fact::Fact;
+use super::rank_group::{RankGroup, group_ranks};
 use super::rank_profile::Compact;
 use super::report::{Difference, Shared, Value};
 use super::severity::Severity;
@@ -14,21 +15,10 @@ const NOT_SET: &str = "not set";
 /// Placeholder for values whose texts were not gathered.
 const OTHERS: &str = "(other values)";
 
-/// The ranks with one value of a fact or a line.
-struct RanksOfValue {
-    value: String,
-    ranks: Vec<u32>,
-}
-
-/// The ranks with one hash of a fact, in ascending order.
-pub(super) struct RanksOfHash {
-    /// 0 where they have no text.
-    pub hash: u64,
-    pub ranks: Vec<u32>,
-}
-
-/// In the order of the first rank.
-type RanksByValue = Vec<RanksOfValue>;
+/// The ranks with each value of a fact or a line, in the order of the first rank.
+type RanksByValue = Vec<RankGroup<String>>;
+/// The ranks with one hash of a fact; the hash is 0 where they have no text.
+pub(super) type RanksOfHash = RankGroup<u64>;
 /// The lines of a list, by name; none if its text was not gathered.
 type Lines<'a> = Option<BTreeMap<&'a str, &'a str>>;
 /// A text by fact and hash.
@@ -37,20 +27,8 @@ pub(super) type Texts = HashMap<(Fact, u64), String>;
 /// Ranks grouped by the value of a fact, in the order of their first rank. Ranks without a value are left out, except
 /// for the environment, where a missing value means an empty one.
 pub(super) fn ranks_by_hash(all: &[Compact], fact: Fact) -> Vec<RanksOfHash> {
-    let mut groups: Vec<RanksOfHash> = Vec::new();
-    let mut known: HashMap<u64, usize> = HashMap::new();
-    for (rank, profile) in (0u32..).zip(all) {
-        let hash = profile.hash(fact);
-        if hash == 0 && fact != Fact::Environment {
-            continue;
-        }
-        let group = *known.entry(hash).or_insert_with(|| {
-            groups.push(RanksOfHash { hash, ranks: Vec::new() });
-            groups.len() - 1
-        });
-        groups[group].ranks.push(rank);
-    }
-    groups
+    let counts = |hash: &u64| *hash != 0 || fact == Fact::Environment;
+    group_ranks(all.iter().map(|profile| Some(profile.hash(fact)).filter(counts)))
 }
 
 /// Result of comparing all facts.
@@ -74,7 +52,7 @@ pub(super) fn compare(all: &[Compact], texts: &Texts, allows_mixed: bool) -> Com
         let groups = ranks_by_hash(all, fact);
         match (fact, &groups[..]) {
             (Fact::DeviceUuid, _) | (_, []) => {}
-            (_, [RanksOfHash { hash, .. }]) => {
+            (_, [RankGroup { key: hash, .. }]) => {
                 let text = texts.get(&(fact, *hash)).map_or("", String::as_str);
                 let value = match fact.is_list() {
                     true if text.is_empty() => "no variable that matters is set".to_owned(),
@@ -91,7 +69,7 @@ pub(super) fn compare(all: &[Compact], texts: &Texts, allows_mixed: bool) -> Com
             }
             (_, groups) => {
                 let mut values = RanksByValue::new();
-                for RanksOfHash { hash, ranks } in groups {
+                for RankGroup { key: hash, ranks } in groups {
                     merge(&mut values, texts.get(&(fact, *hash)).map_or(OTHERS, String::as_str), ranks);
                 }
                 compared.add(fact, "", values, allows_mixed);
@@ -109,7 +87,7 @@ impl Compared {
             other => other,
         };
         let each: Vec<String> =
-            values.iter().map(|of| format!("{} on {}", shortened(&of.value), named(&of.ranks))).collect();
+            values.iter().map(|of| format!("{} on {}", shortened(&of.key), named(&of.ranks))).collect();
         let each = each.join("; ");
         let what = match fact {
             Fact::Program | Fact::Suite => format!("run the same {}", fact.name()),
@@ -126,7 +104,7 @@ impl Compared {
                 self.refusals.push(format!("the ranks do not {what}: {each}"));
             }
         }
-        let value = |RanksOfValue { value, ranks }| Value {
+        let value = |RankGroup { key: value, ranks }| Value {
             value,
             ranks: rank_list::shortened(&ranks),
             rank_count: ranks.len() as u32,
@@ -141,7 +119,7 @@ impl Compared {
 fn by_line(fact: Fact, groups: &[RanksOfHash], texts: &Texts) -> Vec<(String, RanksByValue)> {
     let lists: Vec<(Lines, &[u32])> = groups
         .iter()
-        .map(|RanksOfHash { hash, ranks }| {
+        .map(|RankGroup { key: hash, ranks }| {
             let text = if *hash == 0 { Some("") } else { texts.get(&(fact, *hash)).map(String::as_str) };
             (text.map(lines), ranks.as_slice())
         })
@@ -155,7 +133,7 @@ fn by_line(fact: Fact, groups: &[RanksOfHash], texts: &Texts) -> Vec<(String, Ra
             let value = list.as_ref().map_or(OTHERS, |list| list.get(name).copied().unwrap_or(NOT_SET));
             merge(&mut values, value, ranks);
         }
-        if values.iter().filter(|of| of.value != OTHERS).count() > 1 {
+        if values.iter().filter(|of| of.key != OTHERS).count() > 1 {
             differing.push((name.to_owned(), values));
         }
     }
@@ -163,12 +141,12 @@ fn by_line(fact: Fact, groups: &[RanksOfHash], texts: &Texts) -> Vec<(String, Ra
 }
 
 fn merge(values: &mut RanksByValue, value: &str, ranks: &[u32]) {
-    match values.iter_mut().find(|known| known.value == value) {
+    match values.iter_mut().find(|known| known.key == value) {
         Some(known) => {
             known.ranks.extend_from_slice(ranks);
             known.ranks.sort_unstable();
         }
-        None => values.push(RanksOfValue { value: value.to_owned(), ranks: ranks.to_vec() }),
+        None => values.push(RankGroup { key: value.to_owned(), ranks: ranks.to_vec() }),
     }
 }
 

@@ -1,18 +1,19 @@
 //! The launch check itself: gathers hashes of all ranks and the texts of a few on rank 0, and builds the report.
 
 use super::cores::{self, RankCores};
-use super::differences::{MAX_VALUES, RanksOfHash, Texts, compare, ranks_by_hash};
+use super::differences::{MAX_VALUES, Texts, compare, ranks_by_hash};
 use super::fact::Fact;
 use super::launcher_env::NumberVariable;
 use super::limits::{self, HostLimits};
 use super::place::RankHosts;
+use super::rank_group::{RankGroup, group_ranks};
 use super::rank_profile::{Compact, RankProfile};
 use super::report::{HostRow, LAUNCH_FORMAT, LAUNCH_VERSION, LaunchReport};
 use crate::world::World;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::rank_list::{named, shortened};
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Exceptions that the user allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +55,7 @@ fn texts(world: &dyn World, profile: &RankProfile, all: &[Compact]) -> Result<Te
     let wanted: Vec<(u32, Fact)> = Fact::ALL
         .iter()
         .flat_map(|fact| {
-            let groups = ranks_by_hash(all, *fact).into_iter().filter(|group| group.hash != 0);
+            let groups = ranks_by_hash(all, *fact).into_iter().filter(|group| group.key != 0);
             groups.take(MAX_VALUES).map(|group| (group.ranks[0], *fact)).collect::<Vec<_>>()
         })
         .collect();
@@ -104,11 +105,11 @@ fn report(
         );
     }
     warnings.extend(compared.warnings);
-    let limits: Vec<HostLimits> = hosts.iter().map(|on| lowest(on.host, &on.ranks, all)).collect();
+    let limits: Vec<HostLimits> = hosts.iter().map(|on| lowest(on.key, &on.ranks, all)).collect();
     warnings.extend(limits::warnings(&limits, all.len() as u32));
     let mut rows = Vec::new();
     let (mut unreliable, mut unbound) = (Vec::new(), Vec::new());
-    for (RanksOfHost { host, ranks }, limits) in hosts.iter().zip(&limits) {
+    for (RankGroup { key: host, ranks }, limits) in hosts.iter().zip(&limits) {
         let cores = cores_of(ranks, all);
         let binding = cores::binding(host, &cores);
         let lists: Vec<&str> = cores.iter().map(|one| one.list).collect();
@@ -142,10 +143,7 @@ fn report(
     }
 }
 
-struct RanksOfHost<'a> {
-    host: &'a str,
-    ranks: Vec<u32>,
-}
+type RanksOfHost<'a> = RankGroup<&'a str>;
 
 /// A sentence about a host.
 struct Remark<'a> {
@@ -155,16 +153,7 @@ struct Remark<'a> {
 
 /// The ranks of each host, in the order of the first rank.
 fn by_host(rank_hosts: &RankHosts) -> Vec<RanksOfHost<'_>> {
-    let mut hosts: Vec<RanksOfHost> = Vec::new();
-    let mut known: HashMap<&str, usize> = HashMap::new();
-    for (rank, host) in (0u32..).zip(&rank_hosts.hosts) {
-        let at = *known.entry(host).or_insert_with(|| {
-            hosts.push(RanksOfHost { host, ranks: Vec::new() });
-            hosts.len() - 1
-        });
-        hosts[at].ranks.push(rank);
-    }
-    hosts
+    group_ranks(rank_hosts.hosts.iter().map(|host| Some(host.as_str())))
 }
 
 fn of<'a>(ranks: &'a [u32], all: &'a [Compact]) -> impl Iterator<Item = &'a Compact> {
@@ -242,7 +231,7 @@ fn host_contradictions(all: &[Compact], hosts: &[RanksOfHost], names: VariableNa
     }
     let differing: Vec<(&str, usize, u32)> = hosts
         .iter()
-        .filter_map(|RanksOfHost { host, ranks }| {
+        .filter_map(|RankGroup { key: host, ranks }| {
             let reported =
                 of(ranks, all).find_map(|profile| profile.5.0.filter(|reported| *reported as usize != ranks.len()))?;
             Some((*host, ranks.len(), reported))
@@ -263,7 +252,7 @@ fn host_contradictions(all: &[Compact], hosts: &[RanksOfHost], names: VariableNa
 fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String], allowed: bool) -> Vec<String> {
     let several = ranks_by_hash(all, Fact::DeviceUuid).into_iter().filter(|group| group.ranks.len() > 1);
     let mut shared: Vec<String> = several
-        .map(|RanksOfHash { hash, ranks }| {
+        .map(|RankGroup { key: hash, ranks }| {
             let uuid = texts.get(&(Fact::DeviceUuid, hash)).map_or("the same", String::as_str);
             let host = hosts.get(ranks[0] as usize).map_or("", String::as_str);
             format!("{} of host {host} are on one device ({uuid})", named(&ranks))

@@ -11,6 +11,7 @@ mod inspect;
 mod launcher_env;
 mod limits;
 mod place;
+mod rank_group;
 mod rank_profile;
 mod report;
 mod severity;

@@ -79,7 +79,8 @@ fn finding(check: &Check, rule: ConsistencyRule, comparisons: usize, ranks: &mut
     }
     let allowed: Vec<f64> = allowed.iter().map(|time| time + tolerated).collect();
     let level = 1.0 - rule.false_alarm_level;
-    let low = ranks.shift(&allowed, &slow, level).map(|shift| shift.low + tolerated).filter(|low| low.is_finite());
+    let low =
+        ranks.shift(&allowed, &slow, level).and_then(|shift| shift.interval).map(|interval| interval.low + tolerated);
     let p_corrected = (ranks.p_larger(&allowed, &slow) * comparisons as f64).min(1.0);
     let certain = p_corrected <= rule.false_alarm_level;
     let what = rules::sentence(check, excess.exp());

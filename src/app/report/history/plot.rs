@@ -1,6 +1,6 @@
 //! A picture of each row over its runs: the medians, the level between changes, and the changes.
 
-use crate::chart::{Axis, Change, Plot, Point, Position, Series, Svg, Unit};
+use crate::chart::{Axis, Change, Plot, Point, Position, Series, Svg, Unit, xy};
 use crate::report::document::signed_percent;
 use crate::report::text::visible;
 use commgauge_analysis::verdict::history::{History, Lineage, Series as Row};
@@ -66,11 +66,10 @@ fn range(row: &Row) -> Option<(f64, f64)> {
 fn levels(row: &Row) -> Vec<Position> {
     let last = row.latency_seconds.len().saturating_sub(1) as f64;
     let (Some(first), Some(newest)) = (row.changes.first(), row.changes.last()) else { return Vec::new() };
-    let mut corners = vec![Position::new(0.0, first.latency_seconds_before)];
-    let after =
-        row.changes.iter().map(|change| Position::new(f64::from(change.run) - 0.5, change.latency_seconds_after));
+    let mut corners = vec![xy(0.0, first.latency_seconds_before)];
+    let after = row.changes.iter().map(|change| xy(f64::from(change.run) - 0.5, change.latency_seconds_after));
     corners.extend(after);
-    corners.push(Position::new(last, newest.latency_seconds_after));
+    corners.push(xy(last, newest.latency_seconds_after));
     corners
 }
 

@@ -2,10 +2,11 @@
 
 use super::input::HtmlInput;
 use super::verdict::without_many_passes;
-use crate::chart::{Axis, Ends, Line, LineKind, Plot, Point, Position, Series, Unit};
+use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Unit, xy};
 use crate::report::document::{Block, Figure};
 use crate::report::verdict::{curves, rows};
 use commgauge_analysis::verdict::{Decision, Row, Verdict};
+use commgauge_base::stats::Interval;
 use std::collections::BTreeMap;
 
 /// Maximum number of kinds of calls with a colour of their own.
@@ -50,7 +51,7 @@ fn plot(verdict: &Verdict) -> Plot {
             let x = row.bytes_total.0 as f64;
             let (low, high) = ends.unwrap_or((x, x));
             ends = Some((low.min(x), high.max(x)));
-            let interval = bounds.map(|(low, high)| Ends { low: 100.0 * low, high: 100.0 * high });
+            let interval = bounds.map(|(low, high)| Interval { low: 100.0 * low, high: 100.0 * high });
             let crossed = row.decision == Some(Decision::Fail);
             series.points.push(Point { interval, crossed, ..Point::at(x, 100.0 * middle) });
         }
@@ -60,7 +61,7 @@ fn plot(verdict: &Verdict) -> Plot {
         plot.description += &format!(" {MAX_SERIES} of {all} kinds of calls are drawn.");
     }
     if let Some((low, high)) = ends {
-        let points = vec![Position::new(low, 0.0), Position::new(high, 0.0)];
+        let points = vec![xy(low, 0.0), xy(high, 0.0)];
         plot.lines.push(Line { name: "as the base".into(), kind: LineKind::Plain, points });
     }
     plot

@@ -1,7 +1,7 @@
 //! The cost model: alpha and beta with intervals, the curve over the points, and how far the points lie from its lines.
 
 use super::input::HtmlInput;
-use crate::chart::{Axis, Line, LineKind, Plot, Point, Position, Series, Shade, Unit};
+use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Unit, xy};
 use crate::report::document::{Block, Column, Figure, Row, Table, Tone, optional};
 use crate::report::{calibration, fit};
 use commgauge_analysis::cost::{CurveFit, FamilyFit, Predictor, Query};
@@ -129,7 +129,7 @@ fn curve_plot(name: &str, predictor: &Predictor, family: &FamilyFit, curve: &Cur
             };
             let answer = predictor.predict(&query);
             let Some(seconds) = answer.seconds else { continue };
-            fitted.curve.push(Position::new(bytes, seconds.0));
+            fitted.curve.push(xy(bytes, seconds.0));
             if let Some((low, high)) = answer.low.zip(answer.high) {
                 fitted.band.push((bytes, low.0, high.0));
             }
@@ -163,7 +163,7 @@ fn residuals(name: &str, curve: &CurveFit) -> Plot {
     }
     let ends = series.points.first().zip(series.points.last()).map(|(first, last)| (first.x, last.x));
     if let Some((low, high)) = ends {
-        let points = vec![Position::new(low, 0.0), Position::new(high, 0.0)];
+        let points = vec![xy(low, 0.0), xy(high, 0.0)];
         plot.lines.push(Line { name: String::new(), kind: LineKind::Plain, points });
     }
     plot.series.push(series);

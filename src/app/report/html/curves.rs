@@ -4,10 +4,11 @@
 use super::groups::{Curve, Group, groups};
 use super::histograms;
 use super::input::HtmlInput;
-use crate::chart::{Axis, Ends, Line, LineKind, Plot, Point, Position, Series, Unit};
+use crate::chart::{Axis, Line, LineKind, Plot, Point, Position, Series, Unit, xy};
 use crate::report::document::{self, Block, Column, Figure, Table, Tone, optional, percent, range};
 use crate::report::row::Row;
 use commgauge_analysis::verdict::Metric;
+use commgauge_base::stats::Interval;
 use commgauge_base::units::counted;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -150,9 +151,9 @@ fn series(curve: &Curve, of: &dyn Fn(&Row, f64) -> Option<f64>) -> Series {
         let x = row.facts.bytes_total.0 as f64;
         let Some(y) = of(row, latency.median.0) else { continue };
         let interval = latency.interval.and_then(|interval| of(row, interval.low.0).zip(of(row, interval.high.0)));
-        let interval = interval.map(|(a, b)| Ends { low: a.min(b), high: a.max(b) });
+        let interval = interval.map(|(a, b)| Interval { low: a.min(b), high: a.max(b) });
         series.points.push(Point { interval, ..Point::at(x, y) });
-        series.curve.push(Position::new(x, y));
+        series.curve.push(xy(x, y));
     }
     series
 }
@@ -179,7 +180,7 @@ fn bound(group: &Group, of: impl Fn(&Row, f64) -> Option<f64>) -> Option<Line> {
 }
 
 fn line(name: &str, kind: LineKind, points: BTreeMap<u64, f64>) -> Option<Line> {
-    let points: Vec<Position> = points.into_iter().map(|(bytes, value)| Position::new(bytes as f64, value)).collect();
+    let points: Vec<Position> = points.into_iter().map(|(bytes, value)| xy(bytes as f64, value)).collect();
     (!points.is_empty()).then(|| Line { name: name.to_owned(), kind, points })
 }
 

@@ -1,7 +1,7 @@
 //! Bytes and times of a step as bars, for pages.
 
 use super::{StepView, Totals};
-use crate::chart::{Axis, Bar, Bars, Ends, Unit};
+use crate::chart::{Axis, Bar, Bars, Unit};
 use crate::report::document::{Block, Figure};
 use commgauge_base::units::Seconds;
 
@@ -46,7 +46,7 @@ fn time(title: &str, totals: &[Totals]) -> Bars {
             Bar {
                 label: totals.name.to_owned(),
                 parts: vec![exposed.middle, (all.middle - exposed.middle).max(0.0)],
-                interval: all.interval.map(|interval| Ends { low: interval.low, high: interval.high }),
+                interval: all.interval,
                 note,
             }
         })

@@ -14,6 +14,18 @@ pub(super) struct Facts {
     pub unused: &'static [&'static [&'static str]],
 }
 
+impl Facts {
+    /// Whether it has no use for a key.
+    pub fn leaves_unused(&self, key: &str) -> bool {
+        self.unused.iter().copied().flatten().any(|unused| *unused == key)
+    }
+
+    /// The only values of a key that it offers; `None` where it takes every one.
+    pub fn accepted(&self, key: &str) -> Option<&'static [&'static str]> {
+        self.limits.iter().find(|limit| limit.key == key).map(|limit| limit.accepted)
+    }
+}
+
 /// A choice that it makes.
 pub(super) struct Default {
     pub key: &'static str,

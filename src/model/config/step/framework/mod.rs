@@ -91,9 +91,7 @@ impl Framework {
     /// Whether it has this value of a key.
     pub fn offers(self, key: &str, value: &str) -> bool {
         let facts = self.facts();
-        let is_unused = facts.unused.iter().copied().flatten().any(|unused| *unused == key);
-        let is_refused = facts.limits.iter().any(|limit| limit.key == key && !limit.accepted.contains(&value));
-        !is_unused && !is_refused
+        !facts.leaves_unused(key) && facts.accepted(key).is_none_or(|accepted| accepted.contains(&value))
     }
 
     /// The version that its defaults were read in.
