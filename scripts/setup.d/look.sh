@@ -16,6 +16,8 @@ has() { program "$1" >/dev/null; }
 
 user_number() { "$(program id)" -u; }
 
+temporary() { mktemp "$@" 2>/dev/null || stop 6 "no temporary file can be made; name a folder that can be written to in TMPDIR"; }
+
 stop() { # EXIT_CODE SENTENCE
     echo "setup: $2" >&2
     exit "$1"

@@ -54,6 +54,20 @@ finds_header() { # COMPILER
     "$1" -E -x c - <<<'#include <mpi.h>' >/dev/null 2>&1
 }
 
+links_library() { # COMPILER
+    local folder linked=0
+    folder=$(temporary -d) || exit
+    "$1" -x c - -o "$folder/program" <<<'#include <mpi.h>
+        int main(void) { return MPI_Finalize(); }' >/dev/null 2>&1 || linked=1
+    rm -rf "$folder"
+    return "$linked"
+}
+
+# What a compiler lacks to make a program for MPI; nothing where it is whole.
+lacks() { # COMPILER
+    if ! finds_header "$1"; then echo "header mpi.h"; elif ! links_library "$1"; then echo library; fi
+}
+
 # Sets compiler, its family and launcher, and asks for the packages of what is missing.
 find_mpi() {
     family=open-mpi launcher=
@@ -71,9 +85,12 @@ find_mpi() {
         *) stop 2 "$compiler is neither of Open MPI nor of MPICH or one of its kin; name the compiler of one in MPICC" ;;
     esac
     # Without a C compiler it can compile nothing, and is looked at again once there is one.
-    if has cc && ! finds_header "$compiler"; then
-        of_debian "$compiler" || stop 6 "$compiler finds no mpi.h, so that $(name_of "$family") is installed by half; install the rest of it, or name another compiler in MPICC"
-        need "$dev" "$fedora_dev" "$(name_of "$family")'s header mpi.h, which $wanted does not find"
+    local lacking=
+    # Before the headers of C are there no header of MPI can be read either.
+    if has cc && [ -e "$root/usr/include/stdio.h" ]; then lacking=$(lacks "$compiler"); fi
+    if [ -n "$lacking" ]; then
+        of_debian "$compiler" || stop 6 "$compiler does not find the $lacking, so that $(name_of "$family") is installed by half; install the rest of it, or name another compiler in MPICC"
+        need "$dev" "$fedora_dev" "$(name_of "$family")'s $lacking, which $wanted does not find"
     fi
     launcher=$(launcher_of "$family") && return
     local other

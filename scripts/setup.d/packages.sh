@@ -20,7 +20,7 @@ install_packages() {
     if [ "$(user_number)" -ne 0 ]; then
         as_root=("$(program sudo)") || stop 6 "this account is neither root nor has sudo; let root run: apt-get install ${missing[*]}"
     fi
-    log=$(mktemp) || stop 6 "no temporary file can be made; name a folder that can be written to in TMPDIR"
+    log=$(temporary) || exit
     as_root+=(env DEBIAN_FRONTEND=noninteractive "$apt")
     # The lists of packages are fetched only where the ones at hand do not do.
     local install=(install -y --no-install-recommends "${missing[@]}") ended=0

@@ -159,6 +159,23 @@ fn compiler_header_and_launcher_are_of_one_mpi_or_it_is_said_and_installed() {
                 "libmpich-dev",
             ),
             (
+                "Open MPI without library",
+                &|machine| machine.remove("/usr/lib/libmpi.so"),
+                0,
+                &["Open MPI's library, which mpicc does not find", "there now: libopenmpi-dev"],
+                "libopenmpi-dev",
+            ),
+            (
+                "a package that lost a file",
+                &|machine| {
+                    machine.remove("/usr/lib/libmpi.so");
+                    machine.remove("/archive/libopenmpi-dev/usr/lib/libmpi.so");
+                },
+                6,
+                &["still not there (Open MPI's library", "apt-get install --reinstall libopenmpi-dev"],
+                "libopenmpi-dev",
+            ),
+            (
                 "a compiler of no package without header",
                 &|machine| {
                     machine.program("/opt/mpi/mpicc", OPEN_MPI_COMPILER);
@@ -167,7 +184,7 @@ fn compiler_header_and_launcher_are_of_one_mpi_or_it_is_said_and_installed() {
                     machine.variable("MPICC", &path.to_string_lossy());
                 },
                 6,
-                &["finds no mpi.h", "installed by half", "MPICC"],
+                &["does not find the header mpi.h", "installed by half", "MPICC"],
                 "",
             ),
             (

@@ -8,9 +8,9 @@ use std::process::Command;
 use tempfile::TempDir;
 
 pub(super) const OPEN_MPI_COMPILER: &str = "case \"$*\" in\n--showme:version) echo 'mpicc: Open MPI 4.1.4 (Language: C)' ;;\n\
-    *-E*) [ -e ROOT/usr/include/openmpi/mpi.h ] ;;\nesac";
+    *-E*) [ -e ROOT/usr/include/openmpi/mpi.h ] ;;\n*-o*) [ -e ROOT/usr/lib/libmpi.so ] ;;\nesac";
 pub(super) const MPICH_COMPILER: &str = "case \"$*\" in\n-v) echo 'mpicc for MPICH version 4.0.2'; exit 1 ;;\n\
-    *-E*) [ -e ROOT/usr/include/mpich/mpi.h ] ;;\n*) echo \"gcc: error: unrecognized option $*\" >&2; exit 1 ;;\nesac";
+    *-E*) [ -e ROOT/usr/include/mpich/mpi.h ] ;;\n*-o*) [ -e ROOT/usr/lib/libmpich.so ] ;;\n*) echo \"gcc: error: unrecognized option $*\" >&2; exit 1 ;;\nesac";
 pub(super) const OPEN_MPI_LAUNCHER: &str = "echo 'mpirun (Open MPI) 4.1.4'";
 pub(super) const MPICH_LAUNCHER: &str = "echo 'HYDRA build details:'";
 const APT: &str = "echo \"$*\" >>ROOT/apt.log\n[ \"$1\" = install ] || exit 0\nshift 3\nfor package in \"$@\"; do\n\
@@ -37,7 +37,9 @@ impl Machine {
             ("libopenmpi-dev", "/usr/bin/mpicc", OPEN_MPI_COMPILER),
             ("libopenmpi-dev", "/usr/include/openmpi/mpi.h", ""),
             ("openmpi-bin", "/usr/bin/mpirun", OPEN_MPI_LAUNCHER),
+            ("libopenmpi-dev", "/usr/lib/libmpi.so", ""),
             ("libmpich-dev", "/usr/include/mpich/mpi.h", ""),
+            ("libmpich-dev", "/usr/lib/libmpich.so", ""),
             ("mpich", "/usr/bin/mpiexec.mpich", MPICH_LAUNCHER),
             ("libclang-dev", "/usr/lib/llvm-14/lib/libclang.so.1", ""),
             ("libclang-dev", "/usr/lib/llvm-14/lib/clang/14.0.6/include/stddef.h", ""),
