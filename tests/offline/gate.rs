@@ -156,11 +156,12 @@ fn a_torn_edited_or_newer_record_never_passes_and_is_named() {
 #[test]
 fn an_unknown_machine_is_inconclusive_with_a_file_to_fill_in_that_then_works() {
     let folder = Folder::new();
-    let output = folder.run(&["gate", "good.jsonl", "--machine", "b300<x>.toml"]);
+    let request = ["gate", "good.jsonl", "--machine", "b300<x>.toml", "--template", "new.toml"];
+    let output = folder.run(&request);
     ended(&output, 3, "there is no file `b300<x>.toml`");
-    let shown = text(&output.stdout);
-    let template = &shown[shown.find("name = ").expect("a template")..];
-    fs::write(folder.at("new.toml"), template).expect("written");
+    assert!(!text(&output.stdout).contains("[[expect]]"), "{}", text(&output.stdout));
+    ended(&folder.run(&request), 2, "--template new.toml is there already; name a new file");
+    let template = fs::read_to_string(folder.at("new.toml")).expect("written");
     ended(&folder.run(&["gate", "good.jsonl", "--machine", "new.toml"]), 2, "new.toml:");
     let mut filled = template
         .replace("value = \"\"", "value = \"10GB/s\"")
@@ -172,7 +173,10 @@ fn an_unknown_machine_is_inconclusive_with_a_file_to_fill_in_that_then_works() {
     filled = filled.replace("adapters_per_node = 0", "adapters_per_node = 2");
     filled = filled.replace("backend = \"\"", "backend = \"mpi\"").replace("expectations = 0", "expectations = 3");
     fs::write(folder.at("new.toml"), filled).expect("written");
-    ended(&folder.run(&["gate", "good.jsonl", "--machine", "new.toml"]), 0, "3 of 3 rows judged");
+    let output = folder.run(&["gate", "good.jsonl", "--machine", "new.toml", "--template", "more.toml"]);
+    ended(&output, 0, "3 of 3 rows judged");
+    assert!(text(&output.stderr).contains("--template more.toml is not written: every row has an expectation"));
+    assert!(!folder.at("more.toml").exists());
 }
 
 #[test]

@@ -193,14 +193,18 @@ fn flag_other_machine(records: &[LoadedRecord], machine: &Machine, cases: &mut [
     }
 }
 
+/// What to do where nothing is expected of any row.
+pub const HOW_TO_EXPECT: &str = "`commgauge gate RECORD --template FILE` writes expectations to fill in, `commgauge expect learn` \
+                                 takes them from runs on healthy nodes";
+
 fn nothing_expected(machine: Option<&Machine>) -> String {
     match machine {
-        None => "no machine file was given, so nothing is expected of any row; fill in the template".to_owned(),
+        None => format!("no machine file was given, so nothing is expected of any row; {HOW_TO_EXPECT}"),
         Some(machine) if machine.expectations.is_empty() => {
-            format!("{} expects nothing: it has no [[expect]]; fill in the template", machine.path.shown())
+            format!("{} expects nothing: it has no [[expect]]; {HOW_TO_EXPECT}", machine.path.shown())
         }
         Some(machine) => format!(
-            "none of the {} expectations of {} is about a row of the record; fill in the template",
+            "none of the {} expectations of {} is about a row of the record; {HOW_TO_EXPECT}",
             machine.expectations.len(),
             machine.path.shown()
         ),

@@ -37,7 +37,7 @@ pub use document::{
     AgainstBase, AgainstLimit, Coverage, FORMAT, FalseAlarms, Metric, Question, Row, Run, Trouble, VERSION, Verdict,
 };
 pub use finding::{Finding, Guideline};
-pub use gate::{GateRule, gate, gate_unknown_machine};
+pub use gate::{GateRule, HOW_TO_EXPECT, gate, gate_unknown_machine};
 pub use learn::{LearnRule, Learned, learn};
 pub use loaded_record::LoadedRecord;
 pub use scope::{PlanOutlook, plan_outlook};

@@ -1,9 +1,12 @@
 //! `commgauge gate RECORD --machine FILE`: compares a record with the expectations of a machine file.
 
 use super::gate_plan::judge_plan;
-use super::verdict_output::{VerdictOutput, read_all};
-use commgauge_analysis::verdict::{Allowed, GateRule, LoadedRecord, Verdict, gate, gate_unknown_machine};
-use commgauge_base::error::Result;
+use super::verdict_output::{VerdictOutput, read_all, replace};
+use commgauge_analysis::verdict::{
+    Allowed, GateRule, HOW_TO_EXPECT, LoadedRecord, Verdict, gate, gate_unknown_machine,
+};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
 use commgauge_model::config::{Machine, Shipped};
 use std::path::{Path, PathBuf};
 
@@ -26,9 +29,13 @@ pub struct GateCommand {
     pub nodes: u32,
 
     /// Machine file whose [[expect]] rows are the limits, or the name of a shipped one; without it, or if there is none, the
-    /// answer is inconclusive, with what to fill in
+    /// answer is inconclusive
     #[arg(long, value_name = "FILE|NAME")]
     pub machine: Option<PathBuf>,
+
+    /// Also write a file with an [[expect]] to fill in for each row that has none; for an unknown machine, a whole machine file
+    #[arg(long, value_name = "FILE", conflicts_with = "plan")]
+    pub template: Option<PathBuf>,
 
     /// Confidence of the bounds, in per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence)]
@@ -53,8 +60,24 @@ impl GateCommand {
         let inputs: Vec<&Path> = self.records.iter().chain(&file).map(PathBuf::as_path).collect();
         self.shown.check(&inputs)?;
         let rule = GateRule { confidence: self.confidence / 100.0, allowed: self.allow.clone() };
-        self.shown.show(&gated(&read_all(&self.records)?, self.machine.as_deref(), &rule)?)
+        let verdict = gated(&read_all(&self.records)?, self.machine.as_deref(), &rule)?;
+        if let Some(path) = &self.template {
+            write_template(path, verdict.template.as_deref())?;
+        }
+        self.shown.show(&verdict)
     }
+}
+
+/// Never replaces a file: it may be one that somebody has begun to fill in.
+fn write_template(path: &Path, template: Option<&str>) -> Result<()> {
+    let Some(template) = template else {
+        eprintln!("gate: --template {} is not written: every row has an expectation", path.shown());
+        return Ok(());
+    };
+    if path.exists() {
+        return Err(Error::usage(format!("--template {} is there already; name a new file", path.shown())));
+    }
+    replace(path, template)
 }
 
 /// The verdict on records for a machine given as a file or as a shipped name, or unknown.
@@ -65,7 +88,7 @@ pub(super) fn gated(records: &[LoadedRecord], requested: Option<&Path>, rule: &G
         (Some(requested), None) => gate_unknown_machine(
             records,
             &stem(requested),
-            format!("{}; fill in the template and save it", Shipped::Machine.unknown(requested)),
+            format!("{}; {}", Shipped::Machine.unknown(requested), HOW_TO_EXPECT),
             rule,
         ),
         _ => gate(records, machine.as_ref(), rule),

@@ -69,7 +69,6 @@ impl Html {
                 format!("<ul class=\"sentences\">{items}</ul>\n")
             }
             Block::Command(text) => command(&escaped(text)),
-            Block::Toml(text) => command(&text.lines().map(|line| escaped(line) + "\n").collect::<String>()),
             Block::Facts(facts) => {
                 let one = |Fact { label, text }: &Fact| {
                     format!("<div><dt>{}</dt><dd>{}</dd></div>", escaped(label), escaped(text))

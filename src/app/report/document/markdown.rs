@@ -31,10 +31,6 @@ fn drawn(block: &Block) -> String {
         Block::Alarm(text) => format!("**{}**\n", escaped(text)),
         Block::List(list) => list.on_page().map(|item| format!("* {}\n", escaped(&item))).collect(),
         Block::Command(command) => format!("* next: {}\n", code(command)),
-        Block::Toml(text) => {
-            let lines: String = text.lines().map(|line| visible(line) + "\n").collect();
-            format!("```toml\n{lines}```\n")
-        }
         Block::Facts(facts) => {
             let one = |Fact { label, text }: &Fact| format!("* **{}**: {}\n", escaped(label), escaped(text));
             facts.iter().map(one).collect()

@@ -44,8 +44,6 @@ pub enum Block {
     List(List),
     /// A command to be copied, which is never broken.
     Command(String),
-    /// A text to be copied into a file of TOML.
-    Toml(String),
     /// Facts, one below the other.
     Facts(Vec<Fact>),
     /// A table.

@@ -75,7 +75,6 @@ impl Terminal {
             Block::Alarm(text) => self.paint.alarm(&wrap(&visible(text), self.width, 0)) + "\n",
             Block::List(list) => self.list(list),
             Block::Command(command) => format!("  next: {}\n", visible(command)),
-            Block::Toml(text) => text.lines().map(|line| visible(line) + "\n").collect(),
             Block::Facts(facts) => self.facts(facts),
             Block::Table(table) => self.table(table),
             Block::Folded(Folded { summary, blocks }) => self.heading(summary) + &self.draw(blocks),

@@ -1,4 +1,4 @@
-//! The verdict for people: coverage first, then the rows, the worst first, then the rule and what to fill in.
+//! The verdict for people: coverage first, then the rows, the worst first, then the rule.
 
 use super::curves;
 use super::words::{coverage, decision, value};
@@ -27,9 +27,6 @@ pub(super) fn document(verdict: &Verdict) -> Vec<Block> {
     blocks.push(Block::Narrow(Block::headed_list(heading, Mark::Dash, sentences)));
     blocks.extend(findings(verdict));
     blocks.extend(Block::headed_list("How it was decided:", Mark::None, &verdict.rule));
-    if let Some(template) = verdict.template.as_ref().filter(|_| verdict.coverage.rows_judged == 0) {
-        blocks.extend([Block::heading("To fill in and add to a machine file:"), Block::Toml(template.clone())]);
-    }
     blocks
 }
 
