@@ -56,7 +56,7 @@ fn plan(lines: &mut [Line]) -> &mut Plan {
     plan
 }
 
-const OTHER_MACHINES: [Harm; 11] = [
+const OTHER_MACHINES: [Harm; 12] = [
     ("host memory", 7, |lines| header(lines).backend.name = "mpi".to_owned()),
     ("another tool", 7, |lines| header(lines).backend.name = "imported".to_owned()),
     ("an unknown backend", 7, |lines| header(lines).backend.name = String::new()),
@@ -69,6 +69,9 @@ const OTHER_MACHINES: [Harm; 11] = [
     ("a library that is too old", 7, |lines| header(lines).backend.library = "NCCL 2.9.9".to_owned()),
     ("a library that is too new", 7, |lines| header(lines).backend.library = "NCCL 3.0".to_owned()),
     ("another library", 7, |lines| header(lines).backend.library = "RCCL 2.27.3".to_owned()),
+    ("a library whose name begins with that of another", 7, |lines| {
+        header(lines).backend.library = "NCCLX 2.27.3".to_owned();
+    }),
     ("another transport", 7, |lines| header(lines).backend.transport = Some("shared memory".to_owned())),
 ];
 
@@ -102,17 +105,39 @@ fn recount(lines: &mut [Line]) {
 }
 
 #[test]
-fn the_machine_itself_passes_and_none_of_31_ways_to_cheat_or_to_err_does() {
+fn the_machine_itself_passes_and_none_of_32_ways_to_cheat_or_to_err_does() {
     let gated = |lines: Vec<Line>| gate(&[loaded("r.jsonl", lines)], Some(&machine()), &RULE).unwrap();
     assert_eq!(gated(on_devices()).exit_code, 0);
     let all: Vec<Harm> = HARMS.into_iter().chain(OTHER_MACHINES).chain(OTHER_RUNS).collect();
-    assert_eq!(all.len(), 31);
+    assert_eq!(all.len(), 32);
     for (what, code, harm) in all {
         let mut harmed = on_devices();
         harm(&mut harmed);
         let verdict = gated(harmed);
         assert_eq!(verdict.exit_code, code, "{what}: {:?}", verdict.troubles);
         assert_ne!(verdict.decision, Decision::Pass, "{what}");
+    }
+}
+
+#[test]
+fn versions_of_mpi_libraries_are_judged_as_those_of_nccl_are() {
+    for (library, name, from, below, code) in [
+        ("Open MPI v4.1.4", "Open MPI", "4.1", "5", 0),
+        ("Open MPI v5.0.7", "Open MPI", "4.1", "5", 7),
+        ("Open MPI v4.0.3", "Open MPI", "4.1", "5", 7),
+        ("MPICH 4.0.2", "MPICH", "4", "4.1", 0),
+        ("MPICH Version:\t4.0.2", "MPICH", "4", "4.1", 0),
+        ("MPICH 4.2.1", "MPICH", "4", "4.1", 7),
+        ("Intel(R) MPI Library 2021.18 for Linux* OS", "Intel(R) MPI Library", "2021.9", "2022", 0),
+    ] {
+        let mut lines = lines("a", &good());
+        header(&mut lines).backend.library = library.to_owned();
+        let machine = parse(&format!(
+            "[applies_to]\nbackend = 'mpi'\nlibrary = '{name}'\nlibrary_from = '{from}'\nlibrary_below = '{below}'\n\
+             [coverage]\nexpectations = 2\n"
+        ));
+        let verdict = gate(&[loaded("r.jsonl", lines)], Some(&machine), &RULE).unwrap();
+        assert_eq!(verdict.exit_code, code, "{library}: {:?}", verdict.troubles);
     }
 }
 

@@ -107,7 +107,8 @@ fn library(header: &Header, judged: &JudgedRuns) -> Option<String> {
     if is_unknown_library(header) {
         return None;
     }
-    let Some(rest) = found.strip_prefix(name) else {
+    let is_whole = |rest: &&str| rest.is_empty() || rest.starts_with(char::is_whitespace);
+    let Some(rest) = found.strip_prefix(name).filter(is_whole) else {
         return Some(format!("measured with {found}; the machine file judges {name}"));
     };
     let limits = [
@@ -118,7 +119,9 @@ fn library(header: &Header, judged: &JudgedRuns) -> Option<String> {
     if limits.is_empty() {
         return None;
     }
-    let Some(version) = Version::at_start(rest.trim_start()) else {
+    // `Open MPI v4.1.4`, and in older records `MPICH Version:\t4.0.2`.
+    let mut words = rest.split_whitespace();
+    let Some(version) = words.find_map(|word| Version::at_start(word.strip_prefix('v').unwrap_or(word))) else {
         return Some(format!("the version of {found} is unknown; the machine file judges {name} {limits}"));
     };
     let judged_version = judged.library_from.as_ref().is_none_or(|from| version >= *from)

@@ -94,10 +94,18 @@ pub fn abort(exit_code: i32) -> ! {
     std::process::exit(exit_code)
 }
 
-/// The library's own name and version, first line.
+/// The library's own name and version, in short.
 pub fn library_version() -> String {
-    let text = mpi::environment::library_version().unwrap_or_else(|_| "unknown MPI".to_owned());
-    text.lines().next().unwrap_or("unknown MPI").split(", package").next().unwrap_or_default().trim().to_owned()
+    mpi::environment::library_version().map_or_else(|_| "unknown MPI".to_owned(), |text| name_and_version(&text))
+}
+
+/// The first line of what a library says of itself, without the package of Open MPI, and without the label that MPICH and its kin
+/// put before the number.
+fn name_and_version(text: &str) -> String {
+    let first = text.lines().next().unwrap_or_default().split(", package").next().unwrap_or_default();
+    let words: Vec<&str> =
+        first.split_whitespace().filter(|word| !matches!(*word, "Version:" | "Version" | ":")).collect();
+    words.join(" ")
 }
 
 /// Has SIGSEGV and SIGBUS end this process also when another process sends them. Rust's handler takes them for a fault
@@ -129,4 +137,24 @@ pub fn rank_of_this_process() -> String {
     // SAFETY: MPI is initialised and not finalised; `rank` is ours.
     unsafe { ffi::MPI_Comm_rank(ffi::RSMPI_COMM_WORLD, &mut rank) };
     format!("rank {rank}: ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_and_version;
+
+    #[test]
+    fn what_libraries_say_of_themselves_becomes_a_name_and_a_version() {
+        for (text, expected) in [
+            (
+                "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4, May 26, 2022",
+                "Open MPI v4.1.4",
+            ),
+            ("MPICH Version:\t4.0.2\nMPICH Release date:\tThu Apr  7 12:34:45 CDT 2022\n", "MPICH 4.0.2"),
+            ("MVAPICH2 Version      :\t2.3.7\n", "MVAPICH2 2.3.7"),
+            ("Intel(R) MPI Library 2021.18 for Linux* OS\n", "Intel(R) MPI Library 2021.18 for Linux* OS"),
+        ] {
+            assert_eq!(name_and_version(text), expected);
+        }
+    }
 }
