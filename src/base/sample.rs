@@ -10,7 +10,7 @@ pub enum Cadence {
     /// Calls back to back between two clock reads, as nccl-tests has them. (OSU has them in its point-to-point tests only; its
     /// collectives start each call after a barrier, which is isolated.)
     Streaming,
-    /// Every iteration starts at an agreed moment on the synchronised clock.
+    /// Every iteration by itself, begun by all ranks together ([`ClockMethod`]).
     Isolated,
 }
 
@@ -21,6 +21,48 @@ impl Cadence {
             Cadence::Streaming => "streaming",
             Cadence::Isolated => "isolated",
         }
+    }
+}
+
+/// How the ranks start an isolated call together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ClockMethod {
+    /// At an agreed moment on the synchronised clock.
+    #[default]
+    Synchronised,
+    /// Each as it leaves a barrier, as in OSU and IMB.
+    Barrier,
+}
+
+impl ClockMethod {
+    /// The name in files and flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            ClockMethod::Synchronised => "synchronised",
+            ClockMethod::Barrier => "barrier",
+        }
+    }
+
+    /// Whether calls start at an agreed moment.
+    pub fn is_synchronised(&self) -> bool {
+        *self == ClockMethod::Synchronised
+    }
+}
+
+impl std::str::FromStr for ClockMethod {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ClockMethod, String> {
+        let all = [ClockMethod::Synchronised, ClockMethod::Barrier];
+        let found = all.into_iter().find(|method| method.name() == text);
+        found.ok_or_else(|| format!("found `{text}`; accepted: {}", all.map(ClockMethod::name).join(", ")))
+    }
+}
+
+impl std::fmt::Display for ClockMethod {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
     }
 }
 

@@ -56,6 +56,28 @@ fn however_short_the_time_is_every_case_has_a_row_that_is_verified() {
 }
 
 #[test]
+fn like_osu_and_imb_start_each_call_after_a_barrier_and_a_flag_wins() {
+    for (flags, start) in [
+        ("--like osu", "barrier"),
+        ("--like imb", "barrier"),
+        ("--like osu --start synchronised", "synchronised"),
+        ("--cadence isolated -n 5", "synchronised"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let record = record_in(&folder);
+        let mut command = launcher(2);
+        command.arg(SWEEP).args(words("all_reduce -b 8 -e 8 --quiet")).args(words(flags)).arg("--record").arg(&record);
+        Ran::of(&mut command, 90).ended_with(0);
+        let lines = lines(&record);
+        let methods: Vec<&Value> = of_kind(&lines, "clock").iter().map(|clock| &clock["method"]).collect();
+        // On a busy machine clocks may not be comparable, and calls start after a barrier unasked.
+        assert!(start != "barrier" || methods.iter().all(|method| *method == "barrier"), "{flags}: {methods:?}");
+        let requested = of_kind(&lines, "header")[0]["settings"]["start"].as_str();
+        assert_eq!(requested.unwrap_or("synchronised"), start, "{flags}");
+    }
+}
+
+#[test]
 fn with_time_enough_cases_get_a_second_replicate_and_longer_ones_stand_in_for_short_ones() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);

@@ -5,7 +5,7 @@
 use crate::cost::Place;
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
-use commgauge_base::sample::Cadence;
+use commgauge_base::sample::{Cadence, ClockMethod};
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::record::line::{
@@ -225,6 +225,7 @@ fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Heade
             case_budget_seconds: Seconds(0.0),
             replicates,
             warm_buffers: false,
+            start: ClockMethod::default(),
             verify: false,
             within_seconds: None,
             iterations: None,

@@ -14,10 +14,11 @@ const TOOLS: [&str; 3] = ["nccl-tests", "osu", "imb"];
 ///
 /// nccl-tests walks through the buffers of its largest size (`startColl` of its `src/common.cu`), which exceeds the
 /// cache; OSU and IMB reuse one buffer, and run a barrier before each timed call (`osu_allreduce.c`; `-sync` of IMB).
-const TOOL_DEFAULTS: [(&str, [&str; 3]); 6] = [
+const TOOL_DEFAULTS: [(&str, [&str; 3]); 7] = [
     ("cadence", ["streaming", "isolated", "isolated"]),
     ("placement", ["both", "one", "one"]),
     ("warm_buffers", ["false", "true", "true"]),
+    ("start", ["synchronised", "barrier", "barrier"]),
     ("check", ["1", "0", "0"]),
     ("replicates", ["1", "1", "1"]),
     ("format", ["nccl-tests", "osu", "imb"]),
@@ -57,7 +58,7 @@ mod tests {
     use crate::cli::suite::SuiteWork;
     use crate::report::Format;
     use clap::{Parser, ValueEnum};
-    use commgauge_base::sample::Cadence;
+    use commgauge_base::sample::{Cadence, ClockMethod};
     use commgauge_model::config::Peer;
 
     /// Result of a command line: cadences, placements, warm, checked, replicates, calls of 8 B and of 64 KiB, format.
@@ -118,6 +119,16 @@ mod tests {
             ),
         ] {
             assert_eq!(parsed(&format!("all_reduce -b 8 -e 8 {line}")), expected, "{line}");
+        }
+        for (line, start) in [
+            ("--like nccl-tests", ClockMethod::Synchronised),
+            ("--like osu", ClockMethod::Barrier),
+            ("--like imb", ClockMethod::Barrier),
+            ("--like imb --start synchronised", ClockMethod::Synchronised),
+        ] {
+            let words = format!("commgauge-sweep all_reduce {line}");
+            let sweep = Sweep::try_parse_from(words.split(' ')).unwrap();
+            assert_eq!(sweep.plan(2).unwrap().settings.start, start, "{line}");
         }
         // A collective that exists in place only is measured in place.
         assert_eq!(parsed("broadcast -b 8 -e 8 --like osu").1, "in-place");

@@ -1,6 +1,7 @@
 //! The sampling flags that the launched programs share if no suite file defines the sampling.
 
 use clap::Args;
+use commgauge_base::sample::ClockMethod;
 use commgauge_base::units::{Seconds, parse_seconds};
 use commgauge_model::config::RunSettings;
 
@@ -42,6 +43,10 @@ pub struct SamplingArguments {
     #[arg(long, help_heading = "Sampling")]
     pub warm_buffers: bool,
 
+    /// How the ranks start an isolated call together: `synchronised`, at an agreed time, or `barrier`, each as it leaves one
+    #[arg(long, value_name = "HOW", default_value_t, help_heading = "Sampling")]
+    pub start: ClockMethod,
+
     /// Seed of the data and of the order of the cases
     #[arg(long, value_name = "NUMBER", help_heading = "Sampling")]
     pub seed: Option<u64>,
@@ -58,6 +63,7 @@ impl SamplingArguments {
             case_budget: self.budget.unwrap_or(default.case_budget),
             replicates: self.replicates.unwrap_or(default.replicates),
             warm_buffers: self.warm_buffers,
+            start: self.start,
             verify: self.check == 1,
             seed: self.seed.unwrap_or(default.seed),
             ..default

@@ -115,12 +115,14 @@ impl View {
     }
 
     /// The warnings after which a complete run is not simply good: without the remark on the clocks, which every run with common
-    /// starts has, and without that of a simulation, which says so itself.
+    /// starts has, without that of a simulation, which says so itself, and without the barrier that was asked for.
     pub fn serious_warnings(&self) -> impl Iterator<Item = &String> {
         let remark = clock_remark(&self.clocks, &self.rows);
         let is_synthetic = self.header.backend.synthetic;
-        let is_serious =
-            move |text: &&String| remark.as_ref() != Some(*text) && !(is_synthetic && text.starts_with("synthetic"));
+        let is_requested = move |text: &str| !self.header.settings.start.is_synchronised() && text == AFTER_A_BARRIER;
+        let is_serious = move |text: &&String| {
+            remark.as_ref() != Some(*text) && !(is_synthetic && text.starts_with("synthetic")) && !is_requested(text)
+        };
         self.warnings.iter().filter(is_serious)
     }
 
@@ -317,12 +319,13 @@ fn clock_warning(clocks: &[ClockLine], rows: &[Row]) -> Option<String> {
         return Some("the record has no data about the clocks, so no rank is named as late".to_owned());
     }
     if clocks.iter().any(|clock| clock.method == ClockMethod::Barrier) {
-        return Some(
-            "isolated samples started after a barrier, not on a common clock; no rank is named as late".to_owned(),
-        );
+        return Some(AFTER_A_BARRIER.to_owned());
     }
     clock_remark(clocks, rows)
 }
+
+const AFTER_A_BARRIER: &str =
+    "isolated samples started after a barrier, not on a common clock; no rank is named as late";
 
 /// How well the clocks agree, where they do.
 fn clock_remark(clocks: &[ClockLine], rows: &[Row]) -> Option<String> {

@@ -2,6 +2,7 @@
 
 use super::{Calibrate, Peer};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::sample::ClockMethod;
 use commgauge_base::units::{Bytes, Seconds};
 use std::borrow::Cow;
 
@@ -28,6 +29,8 @@ pub struct RunSettings {
     pub replicates: u32,
     /// One buffer for all iterations instead of a rotation that exceeds the last-level cache.
     pub warm_buffers: bool,
+    /// How the ranks start an isolated call together, where their clocks allow it.
+    pub start: ClockMethod,
     /// Check data before and after timing.
     pub verify: bool,
     /// Seed of data and order.
@@ -94,6 +97,7 @@ impl Default for RunSettings {
             case_budget: Seconds(1.0),
             replicates: 3,
             warm_buffers: false,
+            start: ClockMethod::default(),
             verify: true,
             seed: 20_240_613,
             calibrate: None,

@@ -45,6 +45,9 @@ pub(super) fn read_measure(table: Option<Table>) -> Result<(RunSettings, Vec<Cad
     if let Some(item) = table.take("warm_buffers") {
         settings.warm_buffers = item.truth()?;
     }
+    if let Some(item) = table.take("start") {
+        settings.start = item.parsed(str::parse)?;
+    }
     if let Some(item) = table.take("verify") {
         settings.verify = item.truth()?;
     }

@@ -153,12 +153,14 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
+pub use commgauge_base::sample::ClockMethod;
+
 /// Agreement of the clocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockLine {
     /// `start` or `end`.
     pub moment: ClockMoment,
-    /// `synchronised`, or `barrier` where no common clock could be had.
+    /// `synchronised`, or `barrier` where no common clock could be had or a barrier was asked for.
     pub method: ClockMethod,
     /// Resolution of the marks.
     pub resolution_nanoseconds: u64,
@@ -178,16 +180,6 @@ pub struct ClockLine {
 pub enum ClockMoment {
     Start,
     End,
-}
-
-/// How isolated iterations are started together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ClockMethod {
-    /// At an agreed moment on the synchronised clock.
-    Synchronised,
-    /// After a barrier.
-    Barrier,
 }
 
 /// One case of one replicate.

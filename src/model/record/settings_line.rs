@@ -1,5 +1,6 @@
 //! The sampling settings in the header of a record.
 
+use commgauge_base::sample::ClockMethod;
 use commgauge_base::units::Seconds;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,9 @@ pub struct Settings {
     pub replicates: u32,
     /// One buffer for all iterations instead of a rotation that leaves the last-level cache.
     pub warm_buffers: bool,
+    /// How the ranks were to start an isolated call together; absent where at an agreed time.
+    #[serde(default, skip_serializing_if = "ClockMethod::is_synchronised")]
+    pub start: ClockMethod,
     /// Whether data was checked before and after timing.
     pub verify: bool,
     /// The time that all cases together were given (`--within`); `replicates` is then the number of rounds, and a case has at least

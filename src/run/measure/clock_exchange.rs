@@ -94,7 +94,13 @@ impl<'a> CommonClock<'a> {
     }
 
     /// The accuracy at the last comparison, over all processes. Collective.
-    pub fn line(&self, world: &dyn World, moment: ClockMoment, resolution_nanoseconds: u64) -> Result<ClockLine> {
+    pub fn line(
+        &self,
+        world: &dyn World,
+        moment: ClockMoment,
+        method: ClockMethod,
+        resolution_nanoseconds: u64,
+    ) -> Result<ClockLine> {
         let rank = world.process() as i32;
         let mut worst = [
             self.residual_nanoseconds as f64,
@@ -106,7 +112,7 @@ impl<'a> CommonClock<'a> {
         world.all_max(&mut worst)?;
         Ok(ClockLine {
             moment,
-            method: self.method(world)?,
+            method,
             resolution_nanoseconds: worst[3].value as u64,
             residual_nanoseconds: worst[0].value as u64,
             worst_half_round_trip_nanoseconds: worst[1].value as u64,
@@ -221,7 +227,7 @@ mod tests {
         let mut clock = CommonClock::establish(&SoloWorld, &now).unwrap();
         clock.resynchronise(&SoloWorld).unwrap();
         assert_eq!(clock.model(), ClockModel::identity());
-        let line = clock.line(&SoloWorld, ClockMoment::Start, 1).unwrap();
+        let line = clock.line(&SoloWorld, ClockMoment::Start, ClockMethod::Synchronised, 1).unwrap();
         assert_eq!((line.residual_nanoseconds, line.worst_half_round_trip_nanoseconds), (0, 0));
         assert_eq!(line.worst_drift_ppm, 0.0);
     }
@@ -238,7 +244,7 @@ mod tests {
                 let host = now_nanoseconds();
                 let found = clock.model().to_common(skewed(mine, origin, host));
                 let truth = skewed(CLOCKS[0], origin, host);
-                let line = clock.line(world, ClockMoment::End, 1).unwrap();
+                let line = clock.line(world, ClockMoment::End, ClockMethod::Synchronised, 1).unwrap();
                 // The drift is known to twice the bound over the baseline, which adds almost nothing in the short time
                 // since.
                 let bound = line.worst_half_round_trip_nanoseconds * 11 / 10 + 100;

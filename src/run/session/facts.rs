@@ -45,6 +45,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
             case_budget_seconds: settings.case_budget,
             replicates: settings.replicates,
             warm_buffers: settings.warm_buffers,
+            start: settings.start,
             verify: settings.verify,
             within_seconds: settings.within,
             iterations: settings.fixed_iterations,

@@ -25,7 +25,7 @@ impl<'a> Timekeeping<'a> {
     /// Compares the clocks, and records their agreement.
     pub(super) fn begin(run: &mut Run, backend: &dyn Backend, now: &'a dyn Fn() -> u64) -> Result<Timekeeping<'a>> {
         let clock = CommonClock::establish(run.world, now)?;
-        let start = clock.method(run.world)?;
+        let start = method(run, &clock)?;
         let time = Timekeeping { clock, start, resolution: backend.clock_resolution_nanoseconds() };
         time.write(run, ClockMoment::Start)?;
         Ok(time)
@@ -38,7 +38,16 @@ impl<'a> Timekeeping<'a> {
     }
 
     fn write(&self, run: &mut Run, moment: ClockMoment) -> Result<()> {
-        let line = self.clock.line(run.world, moment, self.resolution)?;
+        let method = method(run, &self.clock)?;
+        let line = self.clock.line(run.world, moment, method, self.resolution)?;
         run.journal.write(|| Line::Clock(line))
+    }
+}
+
+/// How isolated calls start: as requested, but after a barrier where the clocks allow no other start. Collective.
+fn method(run: &Run, clock: &CommonClock) -> Result<ClockMethod> {
+    match run.request.settings.start {
+        ClockMethod::Synchronised => clock.method(run.world),
+        ClockMethod::Barrier => Ok(ClockMethod::Barrier),
     }
 }

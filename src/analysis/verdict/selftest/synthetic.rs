@@ -129,6 +129,7 @@ fn header(run_id: &str, replicates: u32) -> Header {
             case_budget_seconds: Seconds(0.0),
             replicates,
             warm_buffers: false,
+            start: ClockMethod::default(),
             verify: true,
             within_seconds: None,
             iterations: None,
