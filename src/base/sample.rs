@@ -10,7 +10,7 @@ pub enum Cadence {
     /// Calls back to back between two clock reads, as nccl-tests has them. (OSU has them in its point-to-point tests only; its
     /// collectives start each call after a barrier, which is isolated.)
     Streaming,
-    /// Every iteration by itself, begun by all ranks together ([`ClockMethod`]).
+    /// Every iteration by itself, begun by all ranks together.
     Isolated,
 }
 

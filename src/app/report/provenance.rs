@@ -120,11 +120,12 @@ fn measuring(header: &Header) -> String {
         }
     };
     format!(
-        "{until}, {} to {} samples; {} buffers{}; data {}; seed {}",
+        "{until}, {} to {} samples; {} buffers{}{}; data {}; seed {}",
         settings.minimum_samples,
         settings.maximum_samples,
         if settings.warm_buffers { "warm" } else { "cold" },
         if is_sweep && !settings.warm_buffers { COMPARED_WITH_OTHERS } else { "" },
+        if settings.start.is_synchronised() { "" } else { "; isolated calls start after a barrier" },
         if settings.verify { "checked" } else { "not checked" },
         header.seed
     )

@@ -204,7 +204,7 @@ impl Rows {
             // File names and their descriptions may contain anything.
             row.iter_mut().for_each(|cell| *cell = visible(cell));
             if row[last].chars().count() > longest {
-                row[last] = row[last].chars().take(longest - 1).chain(['…']).collect();
+                row[last] = row[last].chars().take(longest - 3).chain("...".chars()).collect();
             }
         }
         table(&self.columns, &self.rows, width)

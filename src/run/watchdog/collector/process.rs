@@ -213,15 +213,19 @@ mod tests {
         let mut children = [(); 2].map(|()| Command::new("sleep").arg("30").spawn().expect("it starts"));
         let processes = [0, 1].map(|at| process_of(&children[at]));
         let signal = |at: usize, signal| kill_process(Pid::from_child(&children[at]), signal).expect("ours");
-        // What is stopped handles nothing before it is killed, as what finds no processor.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        // What is stopped handles nothing before it is killed, as what finds no processor. Of two signals that wait it would take
+        // SIGTERM first.
         signal(0, Signal::STOP);
+        while processes[0].is_stopped() != Some(true) {
+            assert!(std::time::Instant::now() < deadline, "it stops");
+        }
         signal(0, Signal::TERM);
         assert_eq!(processes[0].fate(), Fate::Asked, "while it lives");
         signal(0, Signal::KILL);
         // In the other order, as by a launcher that ends the rest.
         signal(1, Signal::KILL);
         signal(1, Signal::TERM);
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
         while !processes.iter().all(|process| read(process.pid).is_some_and(Stat::is_zombie)) {
             assert!(std::time::Instant::now() < deadline, "both were killed");
         }
