@@ -140,10 +140,11 @@ def micro_batches(model, count, before=None):
 
 @configuration("ddp", 2, "--framework ddp --dp 2 --micro-batches 1")
 @configuration("ddp-4", 4, "--framework ddp --dp 4 --micro-batches 2", accumulated=2)
-def ddp(accumulated=1):
+@configuration("ddp-bf16", 2, "--framework ddp --dp 2 --micro-batches 1 --grad-type bf16", dtype=torch.bfloat16)
+def ddp(accumulated=1, dtype=torch.float32):
     from torch.nn.parallel import DistributedDataParallel
 
-    model = DistributedDataParallel(llama(), broadcast_buffers=False)
+    model = DistributedDataParallel(llama(dtype), broadcast_buffers=False)
     for _ in range(3):  # buckets are made again in the second
         recorder = Recorder()
         with recorder:
@@ -157,8 +158,11 @@ def ddp(accumulated=1):
 @configuration("fsdp1-4", 4, "--framework fsdp1 --dp 4 --micro-batches 1", accumulated=1)
 @configuration("fsdp1-grad-op", 2, "--framework fsdp1 --dp 2 --micro-batches 2 --no-reshard-after-forward", strategy="SHARD_GRAD_OP")
 @configuration("fsdp1-hsdp", 4, "--framework fsdp1 --dp 4 --micro-batches 2 --data-style hsdp --replicas-of-shards 2", strategy="HYBRID_SHARD")
+@configuration("fsdp1-bf16", 4, "--framework fsdp1 --dp 4 --micro-batches 1 --param-type bf16 --grad-type bf16", accumulated=1,
+               dtype=torch.bfloat16)
+@configuration("fsdp1-checkpointed", 2, "--framework fsdp1 --dp 2 --micro-batches 1 --recompute full", accumulated=1, recompute=True)
 @configuration("fsdp1-mixed", 2, "--framework fsdp1 --dp 2 --micro-batches 2 --param-type bf16", mixed=True)
-def fsdp1(accumulated=2, strategy="FULL_SHARD", mixed=False):
+def fsdp1(accumulated=2, strategy="FULL_SHARD", mixed=False, dtype=torch.float32, recompute=False):
     from functools import partial
 
     from torch.distributed.device_mesh import init_device_mesh
@@ -168,8 +172,12 @@ def fsdp1(accumulated=2, strategy="FULL_SHARD", mixed=False):
 
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard")) if strategy == "HYBRID_SHARD" else None
     precision = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if mixed else None
+    inner = llama(dtype)
+    if recompute:
+        inner.gradient_checkpointing_enable()
+        inner.train()
     model = FullyShardedDataParallel(
-        llama(),
+        inner,
         device_mesh=mesh,
         sharding_strategy=ShardingStrategy[strategy],
         auto_wrap_policy=partial(transformer_auto_wrap_policy, transformer_layer_cls={LlamaDecoderLayer}),
@@ -193,6 +201,10 @@ def fsdp1(accumulated=2, strategy="FULL_SHARD", mixed=False):
 @configuration("fsdp2-torchtitan", 2, "--framework torchtitan --dp 2 --micro-batches 2 --small-calls none", mixed=True, ends=True)
 @configuration("fsdp2-torchtitan-hsdp", 4, "--framework torchtitan --dp 4 --micro-batches 2 --small-calls none --data-style hsdp "
                "--replicas-of-shards 2", mixed=True, ends=True, replicas=2)
+@configuration("fsdp2-hsdp-mixed", 4, "--framework fsdp2 --dp 4 --micro-batches 1 --data-style hsdp --replicas-of-shards 2 --param-type bf16",
+               replicas=2, mixed=True, accumulated=1)
+@configuration("fsdp2-torchtitan-checkpointed", 2, "--framework torchtitan --dp 2 --micro-batches 1 --small-calls none --recompute full",
+               mixed=True, ends=True, recompute=True, accumulated=1)
 @configuration("fsdp2-checkpointed", 2, "--framework fsdp2 --dp 2 --micro-batches 2 --recompute full", recompute=True)
 def fsdp2(accumulated=2, reshard=None, kept=False, replicas=1, deferred=False, mixed=False, dtype=torch.float32, ends=False,
           recompute=False):
@@ -227,13 +239,14 @@ def fsdp2(accumulated=2, reshard=None, kept=False, replicas=1, deferred=False, m
 
 
 @configuration("hf-tp-2", 2, "--framework hf --tp 2 --micro-batches 2 --activation-type fp32 --small-calls none")
+@configuration("hf-tp-2-bf16", 2, "--framework hf --tp 2 --micro-batches 1 --small-calls none", accumulated=1, dtype=torch.bfloat16)
 @configuration("hf-tp-4", 4, "--framework hf --tp 4 --micro-batches 1 --activation-type fp32 --small-calls none", accumulated=1)
-def hugging_face_tensor(accumulated=2):
+def hugging_face_tensor(accumulated=2, dtype=torch.float32):
     folder = pathlib.Path(os.environ["RECORDED_MODEL"])
     if dist.get_rank() == 0 and not (folder / "config.json").exists():
         llama().save_pretrained(folder)
     dist.barrier()
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, tp_plan="auto", dtype=torch.float32, attn_implementation="eager")
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, tp_plan="auto", dtype=dtype, attn_implementation="eager")
     return micro_batches(model, accumulated)
 
 
@@ -297,9 +310,55 @@ def divided_by_dtensor(sequence=True, recompute=False, accumulated=2):
     return recorder
 
 
+@configuration("torch-pipelining-1f1b", 3, "--framework torchtitan --pp 3 --micro-batches 4 --activation-type fp32 --small-calls none",
+               schedule="Schedule1F1B")
+@configuration("torch-pipelining-gpipe", 3, "--framework torchtitan --pp 3 --micro-batches 4 --schedule gpipe --activation-type fp32 "
+               "--small-calls none", schedule="ScheduleGPipe")
+def pipelined(schedule):
+    """One layer on each rank; the first has the embedding too, the last norm and head."""
+    from torch.distributed import pipelining
+
+    count, rank, ranks = 4, dist.get_rank(), dist.get_world_size()
+    model = llama().model
+    head = llama().lm_head
+
+    class Stage(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = model.embed_tokens if rank == 0 else None
+            self.layer = model.layers[rank]
+            self.norm, self.head = (model.norm, head) if rank == ranks - 1 else (None, None)
+
+        def forward(self, hidden):
+            hidden = self.embed(hidden) if self.embed else hidden
+            positions = torch.arange(SEQUENCE).reshape(1, SEQUENCE)
+            hidden = self.layer(hidden, position_embeddings=model.rotary_emb(hidden, positions), position_ids=positions)
+            return self.head(self.norm(hidden)) if self.head else hidden
+
+    device = torch.device("cpu")
+    tokens = batch()
+    between = torch.zeros(1, SEQUENCE, model.config.hidden_size)
+    stage = pipelining.PipelineStage(Stage(), rank, ranks, device, input_args=(tokens if rank == 0 else between,))
+    loss = lambda logits, target: torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten())
+    schedule = getattr(pipelining, schedule)(stage, count, loss_fn=loss)
+    tokens = tokens.repeat(count, 1)
+    for _ in range(2):
+        recorder = Recorder()
+        with recorder:
+            if rank == 0:
+                schedule.step(tokens)
+            elif rank == ranks - 1:
+                schedule.step(target=tokens)
+            else:
+                schedule.step()
+    return recorder
+
+
 @configuration("deepspeed-zero0", 2, "--framework deepspeed --dp 2 --micro-batches 2", stage=0)
 @configuration("deepspeed-zero1", 2, "--framework deepspeed --dp 2 --micro-batches 2 --data-style zero1", stage=1)
 @configuration("deepspeed-zero2", 2, "--framework deepspeed --dp 2 --micro-batches 2 --data-style zero2", stage=2)
+@configuration("deepspeed-zero0-4", 4, "--framework deepspeed --dp 4 --micro-batches 1", stage=0, accumulated=1)
+@configuration("deepspeed-zero1-4", 4, "--framework deepspeed --dp 4 --micro-batches 3 --data-style zero1", stage=1, accumulated=3)
 @configuration("deepspeed-zero2-4", 4, "--framework deepspeed --dp 4 --micro-batches 3 --data-style zero2", stage=2, accumulated=3)
 @configuration("deepspeed-zero2-buckets", 2, "--framework deepspeed --dp 2 --micro-batches 2 --data-style zero2 --bucket-parameters 30000",
                stage=2, bucket=30000)
@@ -374,7 +433,8 @@ def listed(commgauge, flags):
         raise RuntimeError(answer.stderr)
     counts = collections.Counter()
     for op in json.loads(answer.stdout)["ops"]:
-        counts[(op["collective"], op["element_type"], op["bytes_total"], op["group_size"])] += op["count_per_step"]
+        collective = "send" if op["collective"].startswith("send_recv") else op["collective"]
+        counts[(collective, op["element_type"], op["bytes_total"], op["group_size"])] += op["count_per_step"]
     return counts
 
 
