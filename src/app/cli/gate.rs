@@ -6,6 +6,7 @@ use commgauge_analysis::verdict::{
     Allowed, GateRule, HOW_TO_EXPECT, LoadedRecord, Verdict, gate, gate_unknown_machine,
 };
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::{Machine, Shipped};
 use std::path::{Path, PathBuf};
