@@ -95,3 +95,78 @@ fn the_terminal_shows_it_in_80_columns_and_what_is_no_trace_ends_with_2() {
     }
     assert!(Path::new(&data("job.py")).exists(), "what it called is there to read");
 }
+
+/// The logs of NCCL's inspector: what its processes called is in tests/data/traces/README.md.
+fn inspector_logs() -> Vec<String> {
+    [26_916, 26_918, 26_920, 26_922].map(|process| data(&format!("vm-pid{process}.log.gz"))).to_vec()
+}
+
+#[test]
+fn every_call_is_found_in_the_logs_of_an_inspector_of_nccl_and_who_is_late_is_named() {
+    let document = traced(&inspector_logs(), &["--steps", "12", "--tp", "2", "--dp", "2"]);
+    let places: Vec<&str> =
+        document["calls"].as_array().unwrap().iter().map(|call| call["place"].as_str().unwrap()).collect();
+    let expected = [
+        ("all_gather", 131_072, 2.0),
+        ("all_reduce", 4, 1.0),
+        ("all_reduce", 1_000_000, 1.0),
+        ("receive", 16_384, 1.0),
+        ("reduce_scatter", 131_072, 1.0),
+        ("send", 16_384, 1.0),
+    ]
+    .map(|(call, bytes, count)| (call.to_owned(), "-".to_owned(), bytes, count));
+    assert_eq!(calls(&document), expected, "{document:#}");
+    assert_eq!(places, ["tp", "tp", "dp", "dp", "dp", "world"], "{document:#}");
+    assert_eq!((&document["ranks"], &document["job_ranks"]), (&"0-3".into(), &4.into()));
+    let late: Vec<u64> =
+        document["late_ranks"].as_array().unwrap().iter().map(|late| late["rank"].as_u64().unwrap()).collect();
+    assert_eq!(late, [1, 3], "{document:#}");
+    assert_eq!(document["notes"].as_array().unwrap().len(), 0, "{document:#}");
+}
+
+#[test]
+fn a_suite_of_the_inspectors_calls_needs_their_type() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |more: &[&str]| {
+        let mut arguments = vec!["trace", "--tp", "2", "--dp", "2", "-o", "job.toml"];
+        let logs = inspector_logs();
+        arguments.extend(logs.iter().map(String::as_str));
+        arguments.extend(more);
+        commgauge(folder.path(), &arguments)
+    };
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("(--element-type)"), "{}", text(&output.stderr));
+    let output = run(&["--element-type", "bfloat16"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let suite = std::fs::read_to_string(folder.path().join("job.toml")).expect("a suite");
+    assert!(suite.contains("axis = \"tp\"\ncollectives = \"all_gather\"\nelement_types = \"bfloat16\""), "{suite}");
+    let pickle = data("fr_trace_rank_0");
+    let output = commgauge(folder.path(), &["trace", &pickle, "--element-type", "bfloat16"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("says the type of every call"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn one_log_of_an_inspector_says_its_rank_and_two_kinds_of_traces_are_not_counted_twice() {
+    let document = traced(&inspector_logs()[2..3], &[]);
+    assert_eq!((&document["ranks"], &document["job_ranks"]), (&"2".into(), &4.into()), "{document:#}");
+    assert!(document["notes"].to_string().contains("of 4 ranks 3 are not in the files"), "{document:#}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let both = [inspector_logs()[0].clone(), data("fr_trace_rank_0")];
+    let output = commgauge(folder.path(), &["trace", &both[0], &both[1]]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("would be counted twice"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn traces_of_gpu_jobs_of_pytorch_and_chakra_are_read() {
+    let document = traced(&[data("execution-trace-rank0.json.gz")], &[]);
+    // Ten of one float on each of two ranks.
+    assert_eq!(calls(&document), [("all_gather".to_owned(), "float32".to_owned(), 8, 10.0)], "{document:#}");
+    assert_eq!((&document["job_ranks"], &document["calls"][0]["group_size"]), (&2.into(), &2.into()));
+    let document = traced(&[data("chakra.0.et.gz")], &[]);
+    assert_eq!(document["sources"][0], "Chakra execution trace");
+    let broadcasts: Vec<(String, String, u64, f64)> = calls(&document);
+    assert!(!broadcasts.is_empty(), "{document:#}");
+}

@@ -91,6 +91,12 @@ pub(super) fn element_of_torch(name: &str) -> Option<ElementType> {
     })
 }
 
+/// The type in `Tensor(float)`, also within lists: `GenericList[Tensor(c10::BFloat16)]`.
+pub(super) fn element_of_tensor(text: &str) -> Option<ElementType> {
+    let (_, behind) = text.split_once("Tensor(")?;
+    element_of_torch(behind.split_once(')')?.0)
+}
+
 /// The type of a number of NCCL's `ncclDataType_t` (src/nccl.h.in).
 pub(super) fn element_of_nccl(number: u32) -> Option<ElementType> {
     use ElementType::*;
@@ -116,6 +122,17 @@ impl Elements {
         };
         elements.checked_mul(element.size()).map(Bytes)
     }
+}
+
+/// The size argument in the sense of nccl-tests of a call whose count argument is this many bytes, which NCCL takes of one rank's
+/// block where there are blocks (src/collectives.cc).
+pub(super) fn bytes_of_count(kind: CallKind, count: Bytes, ranks: u32) -> Option<Bytes> {
+    use Collective::{AllGather, AllToAll, Gather, ReduceScatter, Scatter};
+    let blocks = match kind {
+        CallKind::Collective(AllGather | Gather | ReduceScatter | Scatter | AllToAll) => u64::from(ranks),
+        _ => 1,
+    };
+    count.0.checked_mul(blocks).map(Bytes)
 }
 
 #[cfg(test)]

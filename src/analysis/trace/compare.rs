@@ -77,7 +77,7 @@ impl Difference {
 /// Size, type and count of a call on one of both sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OneSide {
-    /// Type of the elements; none of a barrier.
+    /// Type of the elements; none of a barrier, and where the trace does not say it.
     pub element: Option<ElementType>,
     /// The size argument in the sense of nccl-tests.
     pub bytes_total: Bytes,
@@ -103,7 +103,7 @@ pub struct Compared {
 /// What distinguishes calls of one kind at one place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct CallSize {
-    /// None of a barrier.
+    /// None of a barrier, and where the trace does not say it.
     element: Option<ElementType>,
     bytes_total: Bytes,
 }
@@ -139,7 +139,23 @@ pub fn compare(
 }
 
 impl Calls {
-    fn compared(mut self, place: &GroupPlace, kind: CallKind) -> Vec<Compared> {
+    /// Where the trace does not say types, sizes alone are compared.
+    fn without_unknown_types(self) -> Calls {
+        if self.traced.keys().all(|size| size.element.is_some()) {
+            return self;
+        }
+        let without_types = |calls: BTreeMap<CallSize, f64>| {
+            let mut sizes: BTreeMap<CallSize, f64> = BTreeMap::new();
+            for (size, count) in calls {
+                *sizes.entry(CallSize { element: None, ..size }).or_default() += count;
+            }
+            sizes
+        };
+        Calls { expected: without_types(self.expected), traced: without_types(self.traced), ..self }
+    }
+
+    fn compared(self, place: &GroupPlace, kind: CallKind) -> Vec<Compared> {
+        let mut this = self.without_unknown_types();
         let mut rows = Vec::new();
         let row = |expected: Option<OneSide>, traced: Option<OneSide>, difference| Compared {
             place: place.clone(),
@@ -149,9 +165,9 @@ impl Calls {
             difference,
         };
         let (mut missing, mut extra) = (Vec::new(), Vec::new());
-        for (size, expected) in std::mem::take(&mut self.expected) {
+        for (size, expected) in std::mem::take(&mut this.expected) {
             let expected = size.one_side(expected);
-            match self.traced.remove(&size).map(|count| size.one_side(count)) {
+            match this.traced.remove(&size).map(|count| size.one_side(count)) {
                 Some(traced) => {
                     let is_same = (traced.calls_per_step - expected.calls_per_step).abs() < SAME_COUNT;
                     rows.push(row(
@@ -163,9 +179,9 @@ impl Calls {
                 None => missing.push(expected),
             }
         }
-        extra.extend(self.traced.into_iter().map(|(size, count)| size.one_side(count)));
+        extra.extend(this.traced.into_iter().map(|(size, count)| size.one_side(count)));
         let pairs = missing.len().min(extra.len());
-        let absent = if self.is_traced { Difference::Missing } else { Difference::NotTraced };
+        let absent = if this.is_traced { Difference::Missing } else { Difference::NotTraced };
         let unpaired = missing.split_off(pairs).into_iter().map(|side| row(Some(side), None, absent));
         let unlisted: Vec<OneSide> = extra.split_off(pairs);
         rows.extend(missing.into_iter().zip(extra).map(|(one, other)| row(Some(one), Some(other), Difference::Size)));

@@ -1,17 +1,16 @@
-//! What a job really called: traces that PyTorch's profiler, its flight recorder and NCCL's log leave, as calls of known size
-//! on known groups; how these compare with the list of a step; and who is late in them.
+//! What a job really called: traces that PyTorch's profiler, its flight recorder, NCCL's log and others leave, as calls of known
+//! size on known groups; how these compare with the list of a step; and who is late in them.
 //!
-//! Start with `read`, which tells the formats apart; each has a file of its own. `summary` counts, `compare` holds the counts
+//! Start with `read`; each format has a file of its own in `format`. `process_trace` finds the ranks of processes that only say
+//! which communicators they are in. `summary` counts, `compare` holds the counts
 //! against a list of `commgauge ops`, `late` looks at the times.
 
 mod call;
 mod compare;
-mod flight_recorder;
-mod kineto;
+mod format;
 mod late;
-mod nccl_log;
-mod pickle;
 mod places;
+mod process_trace;
 mod read;
 mod skipped;
 mod summary;

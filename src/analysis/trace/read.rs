@@ -1,21 +1,16 @@
 //! The files of a job as one trace: formats are told apart, ranks and groups of all files put together.
 
 use super::call::CallKind;
+use super::format::{FileContent, read_file};
+use super::process_trace::Processes;
 use super::skipped::Skipped;
 use super::trace_file::{FileTrace, TraceFormat, TracedGroup};
-use super::{flight_recorder, kineto, nccl_log};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::input_file;
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_base::visible::ShownPath;
-use flate2::read::MultiGzDecoder;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::{BufReader, Read};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-
-/// As much of a file as tells its format.
-const START_BYTES: usize = 4096;
 
 /// A call of a job on one rank.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +19,7 @@ pub struct TracedCall {
     pub rank: u32,
     /// The call.
     pub kind: CallKind,
-    /// Type of the elements; none of a barrier.
+    /// Type of the elements; none of a barrier, and where the trace does not say it.
     pub element: Option<ElementType>,
     /// The size argument in the sense of nccl-tests; of a message its size.
     pub bytes_total: Bytes,
@@ -56,49 +51,85 @@ pub struct Trace {
 /// Reads the files of one job.
 ///
 /// # Errors
-/// A file of which nothing can be used, whose rank nothing says, two files of one rank, and files of different jobs.
+/// A file of which nothing can be used, whose rank nothing says, two files of one rank, files of different jobs, and calls that two
+/// kinds of files both hold.
 pub fn read_traces(paths: &[PathBuf]) -> Result<Trace> {
-    let mut trace = Trace::default();
-    let mut file_of_rank: HashMap<u32, &Path> = HashMap::new();
-    let mut worlds: BTreeMap<u32, &Path> = BTreeMap::new();
-    let mut steps: BTreeSet<Option<u64>> = BTreeSet::new();
-    let mut skipped = Skipped::default();
+    let mut job = Job::default();
     for path in paths {
-        let (format, mut file) = read_file(path)?;
-        trace.formats.insert(format);
-        if format != TraceFormat::NcclLog {
-            let rank = file.rank.or_else(|| rank_of_name(path)).ok_or_else(|| no_rank(path))?;
-            if let Some(other) = file_of_rank.insert(rank, path) {
-                return Err(two_of_one_rank(rank, other, path));
+        job.add(path)?;
+    }
+    job.into_trace()
+}
+
+/// The files that have been read.
+#[derive(Default)]
+struct Job<'a> {
+    trace: Trace,
+    file_of_rank: BTreeMap<u32, &'a Path>,
+    /// The first file that says each number of ranks.
+    worlds: BTreeMap<u32, &'a Path>,
+    steps: BTreeSet<Option<u64>>,
+    processes: Processes,
+    skipped: Skipped,
+}
+
+impl<'a> Job<'a> {
+    fn add(&mut self, path: &'a Path) -> Result<()> {
+        let (format, content) = read_file(path)?;
+        self.trace.formats.insert(format);
+        match content {
+            FileContent::Rank(file) => self.add_rank(path, file),
+            FileContent::Processes(file) => {
+                self.skipped.add(path, &file.notes, &file.unknown);
+                self.processes.add(path, file, said_rank(path))
             }
-            file.calls.iter_mut().for_each(|call| call.rank = Some(rank));
-            trace.ranks.insert(rank);
-            steps.insert(file.steps);
         }
+    }
+
+    fn add_rank(&mut self, path: &'a Path, mut file: FileTrace) -> Result<()> {
+        let rank = file.rank.or_else(|| said_rank(path)).or_else(|| last_number(path)).ok_or_else(|| no_rank(path))?;
+        if let Some(world) = file.world.filter(|world| rank >= *world) {
+            return Err(rank_beyond(path, rank, world));
+        }
+        if let Some(other) = self.file_of_rank.insert(rank, path) {
+            return Err(two_of_one_rank(rank, other, path));
+        }
+        file.calls.iter_mut().for_each(|call| call.rank = Some(rank));
+        self.trace.ranks.insert(rank);
+        self.steps.insert(file.steps);
         if let Some(world) = file.world {
-            worlds.insert(world, path);
+            self.worlds.entry(world).or_insert(path);
         }
-        skipped.add(path, &file);
-        trace.add(file);
+        self.skipped.add(path, &file.notes, &file.unknown);
+        self.trace.add(file);
+        Ok(())
     }
-    trace.notes = skipped.notes();
-    if let Some(((less, one), (more, other))) =
-        worlds.first_key_value().zip(worlds.last_key_value()).filter(|_| worlds.len() > 1)
-    {
-        return Err(Error::usage(format!(
-            "{} is of a job of {less} ranks and {} of one of {more}; accepted: the files of one job",
-            one.shown(),
-            other.shown()
-        )));
+
+    fn into_trace(self) -> Result<Trace> {
+        let mut trace = self.trace;
+        if let Some(((less, one), (more, other))) =
+            self.worlds.first_key_value().zip(self.worlds.last_key_value()).filter(|_| self.worlds.len() > 1)
+        {
+            return Err(two_jobs(*less, one, *more, other));
+        }
+        trace.world = self.worlds.keys().next().copied();
+        if let Some(of_processes) = self.processes.a_file() {
+            if let Some(of_rank) = self.file_of_rank.values().next() {
+                return Err(two_kinds(of_processes, of_rank));
+            }
+            let file = self.processes.into_ranks()?;
+            trace.world = file.world;
+            trace.add(file);
+        }
+        trace.notes = self.skipped.notes();
+        trace.ranks.extend(trace.calls.iter().map(|call| call.rank));
+        trace.steps = match self.steps.into_iter().collect::<Vec<_>>()[..] {
+            [all] => all,
+            _ => None,
+        };
+        trace.note_missing_ranks();
+        Ok(trace)
     }
-    trace.world = worlds.keys().next().copied();
-    trace.ranks.extend(trace.calls.iter().map(|call| call.rank));
-    trace.steps = match steps.into_iter().collect::<Vec<_>>()[..] {
-        [all] => all,
-        _ => None,
-    };
-    trace.note_missing_ranks();
-    Ok(trace)
 }
 
 impl Trace {
@@ -137,72 +168,36 @@ impl Trace {
     }
 }
 
-fn read_file(path: &Path) -> Result<(TraceFormat, FileTrace)> {
-    let cannot = |cause: std::io::Error| Error::usage(format!("cannot read {}: {cause}", path.shown()));
-    let mut source = opened(path).map_err(cannot)?;
-    let mut start = Vec::new();
-    source.by_ref().take(START_BYTES as u64).read_to_end(&mut start).map_err(cannot)?;
-    let text = String::from_utf8_lossy(&start).into_owned();
-    let wrong = |problem: String| Error::usage(format!("{} {problem}", path.shown()));
-    let whole = |mut source: Box<dyn Read>| -> Result<Vec<u8>> {
-        let mut bytes = start.clone();
-        source.read_to_end(&mut bytes).map_err(cannot)?;
-        Ok(bytes)
-    };
-    if flight_recorder::is_pickle(&start) {
-        return Ok((TraceFormat::FlightRecorder, flight_recorder::read_pickle(&whole(source)?).map_err(wrong)?));
-    }
-    if nccl_log::is_nccl_log(&text) {
-        return Ok((TraceFormat::NcclLog, nccl_log::read(&String::from_utf8_lossy(&whole(source)?))));
-    }
-    let is_object = text.trim_start().starts_with('{');
-    if is_object
-        && (text.contains("\"schemaVersion\"")
-            || text.contains("\"traceEvents\"")
-            || text.contains("\"distributedInfo\""))
-    {
-        let file = kineto::read(BufReader::new(start.as_slice().chain(source)));
-        return Ok((TraceFormat::Kineto, file));
-    }
-    if is_object {
-        return Ok((TraceFormat::FlightRecorder, flight_recorder::read_json(&whole(source)?).map_err(wrong)?));
-    }
-    Err(wrong(
-        "is none of the traces that are read: a Chrome trace of PyTorch's profiler, a dump of its flight recorder (JSON or pickle), or \
-         a log of NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,COLL"
-            .to_owned(),
-    ))
+/// A file's name without what packing and format add.
+fn stem(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let name = name.trim_end_matches(".gz").trim_end_matches(".json").trim_end_matches(".et");
+    name.trim_end_matches(".pt.trace").to_owned()
 }
 
-/// The bytes of a file, unpacked where it is gzipped.
-fn opened(path: &Path) -> std::io::Result<Box<dyn Read>> {
-    let mut magic = [0; 2];
-    let length = input_file::open(path)?.read(&mut magic)?;
-    let file = BufReader::new(input_file::open(path)?);
-    match &magic[..length] {
-        [0x1f, 0x8b] => Ok(Box::new(MultiGzDecoder::new(file))),
-        _ => Ok(Box::new(file)),
-    }
+/// The number behind `rank` in a file's name: `trace-rank3.json`, `nccl_trace_rank_3`.
+fn said_rank(path: &Path) -> Option<u32> {
+    let stem = stem(path);
+    let (_, behind) = stem.rsplit_once("rank")?;
+    let behind = behind.trim_start_matches(['-', '_', '=', '.']);
+    behind.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// The number behind `rank`, or else the last number of a file's name, as jobs name their files: `trace-rank3.json`,
-/// `nccl_trace_rank_3`.
-fn rank_of_name(path: &Path) -> Option<u32> {
-    let name = path.file_name()?.to_string_lossy().to_lowercase();
-    let stem = name.trim_end_matches(".gz").trim_end_matches(".json").trim_end_matches(".pt.trace");
-    let behind = stem.rsplit_once("rank").map(|(_, rest)| rest.trim_start_matches(['-', '_', '=', '.']));
-    let leading = |text: &str| text.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok());
-    let last = || {
-        stem.rsplit(|c: char| !c.is_ascii_digit())
-            .find(|digits| !digits.is_empty())
-            .and_then(|digits| digits.parse().ok())
-    };
-    behind.and_then(leading).or_else(last)
+/// The last number of a file's name, as jobs also name their files: `fr-2.json.gz`, `chakra.0.et`.
+fn last_number(path: &Path) -> Option<u32> {
+    stem(path).rsplit(|c: char| !c.is_ascii_digit()).find(|digits| !digits.is_empty())?.parse().ok()
 }
 
 fn no_rank(path: &Path) -> Error {
     Error::usage(format!(
         "{} does not say of which rank it is, in `distributedInfo` or in its name; accepted: a name such as trace-rank3.json",
+        path.shown()
+    ))
+}
+
+fn rank_beyond(path: &Path, rank: u32, world: u32) -> Error {
+    Error::usage(format!(
+        "{} is of rank {rank} by its name, and of a job of {world} ranks by what it holds; accepted: a name such as trace-rank0.json",
         path.shown()
     ))
 }
@@ -215,20 +210,39 @@ fn two_of_one_rank(rank: u32, one: &Path, other: &Path) -> Error {
     ))
 }
 
+fn two_jobs(less: u32, one: &Path, more: u32, other: &Path) -> Error {
+    Error::usage(format!(
+        "{} is of a job of {less} ranks and {} of one of {more}; accepted: the files of one job",
+        one.shown(),
+        other.shown()
+    ))
+}
+
+fn two_kinds(one: &Path, other: &Path) -> Error {
+    Error::usage(format!(
+        "{} and {} may hold the same calls, which would be counted twice; accepted: logs of NCCL and its inspector, or traces of PyTorch",
+        one.shown(),
+        other.shown()
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_rank_of_a_file_is_read_from_its_name() {
-        for (name, rank) in [
-            ("trace-rank3.json", Some(3)),
-            ("nccl_trace_rank_12", Some(12)),
-            ("fr-2.json.gz", Some(2)),
-            ("node7_rank4.pt.trace.json.gz", Some(4)),
-            ("trace.json", None),
+        for (name, said, last) in [
+            ("trace-rank3.json", Some(3), Some(3)),
+            ("nccl_trace_rank_12", Some(12), Some(12)),
+            ("fr-2.json.gz", None, Some(2)),
+            ("chakra.1.et", None, Some(1)),
+            ("node7_rank4.pt.trace.json.gz", Some(4), Some(4)),
+            ("rank4-node7.json", Some(4), Some(7)),
+            ("trace.json", None, None),
         ] {
-            assert_eq!(rank_of_name(Path::new(name)), rank, "{name}");
+            let path = Path::new(name);
+            assert_eq!((said_rank(path), last_number(path)), (said, last), "{name}");
         }
     }
 }

@@ -1,6 +1,5 @@
 //! What of the files of a job was skipped, each reason once.
 
-use super::trace_file::FileTrace;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -15,12 +14,13 @@ pub(super) struct Skipped {
 }
 
 impl Skipped {
-    pub(super) fn add(&mut self, path: &Path, file: &FileTrace) {
+    /// What a file says of itself, and its calls of unknown kinds.
+    pub(super) fn add(&mut self, path: &Path, notes: &[String], unknown: &BTreeMap<String, u64>) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        for note in &file.notes {
+        for note in notes {
             self.files_of_note.entry(note.clone()).or_default().push(name.clone());
         }
-        for (call, count) in &file.unknown {
+        for (call, count) in unknown {
             *self.unknown.entry(call.clone()).or_default() += count;
         }
     }

@@ -24,7 +24,7 @@ pub struct CountedCall {
     pub place: GroupPlace,
     /// The call.
     pub kind: CallKind,
-    /// Type of the elements; none of a barrier.
+    /// Type of the elements; none of a barrier, and where the trace does not say it.
     pub element: Option<ElementType>,
     /// The size argument in the sense of nccl-tests.
     pub bytes_total: Bytes,

@@ -12,6 +12,12 @@ pub enum TraceFormat {
     Kineto,
     /// A dump of PyTorch's flight recorder, as JSON or as a pickle.
     FlightRecorder,
+    /// What PyTorch's `ExecutionTraceObserver` leaves, as JSON.
+    ExecutionTrace,
+    /// An execution trace of Chakra (MLCommons), as protobuf messages.
+    Chakra,
+    /// NCCL's inspector, a profiler plugin.
+    NcclInspector,
     /// `NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=INIT,COLL`.
     NcclLog,
 }
@@ -22,6 +28,9 @@ impl TraceFormat {
         match self {
             TraceFormat::Kineto => "PyTorch profiler",
             TraceFormat::FlightRecorder => "flight recorder",
+            TraceFormat::ExecutionTrace => "PyTorch execution trace",
+            TraceFormat::Chakra => "Chakra execution trace",
+            TraceFormat::NcclInspector => "NCCL inspector",
             TraceFormat::NcclLog => "NCCL log",
         }
     }

@@ -1,9 +1,9 @@
 //! Dumps of PyTorch's flight recorder: the last calls of each rank (torch/csrc/distributed/c10d/FlightRecorder.hpp), as JSON or as
 //! the pickle that a job writes when it hangs (`TORCH_NCCL_DEBUG_INFO_TEMP_FILE`).
 
-use super::call::{CallKind, Elements, Named, element_of_torch, named};
+use crate::trace::call::{CallKind, Elements, Named, element_of_torch, named};
 use super::pickle;
-use super::trace_file::{FileCall, FileTrace, TracedGroup, listed_ranks};
+use crate::trace::trace_file::{FileCall, FileTrace, TracedGroup, listed_ranks};
 use commgauge_base::collective::Collective;
 use commgauge_base::units::{Bytes, Seconds};
 use serde::Deserialize;
@@ -45,17 +45,17 @@ pub(super) fn is_pickle(bytes: &[u8]) -> bool {
     matches!(bytes, [0x80, 2..=5, ..])
 }
 
-/// Reads a pickle.
-pub(super) fn read_pickle(bytes: &[u8]) -> Result<FileTrace, String> {
-    let dump = pickle::read(bytes).and_then(|value| serde_json::from_value(value).map_err(|cause| cause.to_string()));
+/// Reads a dump.
+///
+/// # Errors
+/// What is wrong, after the name of the file.
+pub(super) fn read(bytes: &[u8]) -> Result<FileTrace, String> {
+    let value = match is_pickle(bytes) {
+        true => pickle::read(bytes),
+        false => serde_json::from_slice(bytes).map_err(|cause| cause.to_string()),
+    };
+    let dump = value.and_then(|value| serde_json::from_value(value).map_err(|cause| cause.to_string()));
     dump.map(calls_of).map_err(|cause| format!("is no whole dump of a flight recorder: {cause}"))
-}
-
-/// Reads JSON.
-pub(super) fn read_json(bytes: &[u8]) -> Result<FileTrace, String> {
-    serde_json::from_slice(bytes)
-        .map(calls_of)
-        .map_err(|cause| format!("is no whole dump of a flight recorder: {cause}"))
 }
 
 fn calls_of(dump: Dump) -> FileTrace {
@@ -128,7 +128,7 @@ mod tests {
              "input_dtypes": ["BFloat16"], "output_sizes": [[32, 64]], "output_dtypes": ["BFloat16"],
              "time_created_ns": 2000000000, "duration_ms": 0.5, "state": "completed", "pg_id": 1, "is_p2p": false},
             {"record_id": 6, "process_group": ["7", "tp"], "profiling_name": "nccl:fancy"}]}"#;
-        let file = read_json(text.as_bytes()).unwrap();
+        let file = read(text.as_bytes()).unwrap();
         let call = &file.calls[0];
         assert_eq!((call.bytes_total.0, call.duration), (4096, Some(Seconds(0.0005))));
         assert_eq!(file.groups, [TracedGroup { name: "7".into(), size: Some(2), ranks: Some(vec![2, 3]) }]);

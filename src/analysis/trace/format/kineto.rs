@@ -4,14 +4,14 @@
 //! external id, whose duration it is. On the CPU gloo's events have shapes and a duration, and no group. Events are taken one by
 //! one, as a trace of a real job is larger than memory; where a file is cut off, what came before counts.
 
-use super::call::{CallKind, Elements, Named, element_of_torch, named};
-use super::trace_file::{FileCall, FileTrace, TracedGroup, listed_ranks};
+use super::json_list::{self, Part};
+use super::torch_group::TorchGroup;
+use crate::trace::call::{CallKind, Elements, Named, element_of_torch, named};
+use crate::trace::trace_file::{FileCall, FileTrace, TracedGroup, listed_ranks};
 use commgauge_base::collective::Collective;
 use commgauge_base::units::Seconds;
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::io::Read;
 
 const HOST_EVENT: &str = "record_param_comms";
@@ -23,17 +23,7 @@ struct DistributedInfo {
     rank: Option<u32>,
     world_size: Option<u32>,
     #[serde(default)]
-    pg_config: Vec<GroupConfig>,
-}
-
-#[derive(Debug, Deserialize)]
-struct GroupConfig {
-    #[serde(default)]
-    pg_name: String,
-    #[serde(default)]
-    pg_size: Option<u32>,
-    #[serde(default)]
-    ranks: Vec<u32>,
+    pg_config: Vec<TorchGroup>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -89,8 +79,10 @@ struct Reading {
 /// Reads a trace. Where it is cut off or damaged, with a note, up to there.
 pub(super) fn read(source: impl Read) -> FileTrace {
     let mut reading = Reading::default();
-    let mut json = serde_json::Deserializer::from_reader(source);
-    let ended = Whole(&mut reading).deserialize(&mut json).and_then(|()| json.end());
+    let ended = json_list::read(source, "traceEvents", Some("distributedInfo"), &mut |part| match part {
+        Part::Element(event) => reading.take(event),
+        Part::Beside(info) => reading.info = serde_json::from_value(info).unwrap_or_default(),
+    });
     if let Err(cause) = ended {
         let events = reading.events;
         reading
@@ -210,7 +202,7 @@ impl Reading {
         for group in &mut file.groups {
             let mut configured = self.info.pg_config.iter().filter(|config| config.pg_name == group.name);
             if let (None, Some(config)) = (&group.ranks, configured.next()) {
-                group.ranks = (!config.ranks.is_empty()).then(|| config.ranks.clone());
+                group.ranks = config.world_ranks();
                 group.size = group.size.or(config.pg_size);
             }
         }
@@ -219,62 +211,6 @@ impl Reading {
                  passes in".to_owned());
         }
         file
-    }
-}
-
-/// The object of a whole trace.
-struct Whole<'a>(&'a mut Reading);
-
-impl<'de> DeserializeSeed<'de> for Whole<'_> {
-    type Value = ();
-
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Whole<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a trace with traceEvents")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "traceEvents" => map.next_value_seed(Events(self.0))?,
-                "distributedInfo" => self.0.info = map.next_value()?,
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The events of a trace, of which none is kept that is not needed.
-struct Events<'a>(&'a mut Reading);
-
-impl<'de> DeserializeSeed<'de> for Events<'_> {
-    type Value = ();
-
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Events<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of events")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut events: A) -> Result<(), A::Error> {
-        while let Some(event) = events.next_element::<Event>()? {
-            self.0.take(event);
-        }
-        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::cli::published::published;
 use commgauge_analysis::cost::{Fit, Predictor, Query};
 use commgauge_analysis::trace::{CallKind, Compared, CountedCall, Difference, LateRank, OneSide, Trace};
+use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::rank_list::ranges;
 use commgauge_base::units::{Bytes, Seconds};
@@ -47,7 +48,7 @@ pub struct TracedCallLine {
     pub place: String,
     /// The call: a collective, `send` or `receive`.
     pub call: &'static str,
-    /// Type of the elements; none of a barrier.
+    /// Type of the elements; none of a barrier, and where the trace does not say it.
     pub element_type: Option<ElementType>,
     /// The size argument in the sense of nccl-tests; of a message its size.
     pub bytes_total: Bytes,
@@ -88,7 +89,7 @@ pub struct ComparedLine {
 /// Size, type and count of a call.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SideLine {
-    /// Type of the elements; none of a barrier.
+    /// Type of the elements; none of a barrier, and where the trace does not say it.
     pub element_type: Option<ElementType>,
     /// The size argument in the sense of nccl-tests.
     pub bytes_total: Bytes,
@@ -168,9 +169,13 @@ fn call_line(call: &CountedCall, predictor: Option<&Predictor>) -> TracedCallLin
     }
 }
 
-/// A message between two ranks is not asked for: its time on one side is mostly waiting for the other.
+/// A message between two ranks is not asked for: its time on one side is mostly waiting for the other. Nor is a call without a
+/// type, as the fit has one for each.
 fn query(call: &CountedCall) -> Option<Query> {
     let CallKind::Collective(collective) = call.kind else { return None };
+    if call.element.is_none() && collective != Collective::Barrier {
+        return None;
+    }
     let (ranks, bytes_total) = (call.group_size?, call.bytes_total);
     Some(Query { collective, ranks, bytes_total, element_type: call.element, locality: None, cadence: None })
 }

@@ -12,7 +12,11 @@ use super::degrees::DegreeFlags;
 use super::table_or_json::AnswerArguments;
 use super::verdict_output::replace;
 use commgauge_analysis::cost::Fit;
-use commgauge_analysis::trace::{ExpectedStep, Trace, TracedPlaces, compare, counted_calls, late_ranks, read_traces};
+use commgauge_analysis::trace::{
+    CallKind, ExpectedStep, Trace, TracedCall, TracedPlaces, compare, counted_calls, late_ranks, read_traces,
+};
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::input_file;
 use commgauge_base::message::eprintln;
@@ -23,7 +27,7 @@ use std::path::{Path, PathBuf};
 /// Exit code where the trace is not what the list of the step says.
 const DIFFERS: i32 = 1;
 
-/// Show what a job really called: from traces of PyTorch's profiler, its flight recorder, or NCCL's log
+/// Show what a job really called: from traces of PyTorch, Chakra or NCCL
 ///
 /// commgauge trace trace-rank*.json.gz --tp 8 --dp 4
 ///
@@ -33,8 +37,9 @@ const DIFFERS: i32 = 1;
 /// code is then 1 where anything differs. With --fit times are compared with what the fit predicts.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TraceCommand {
-    /// Files of one job, one of each rank, also gzipped: Chrome traces of PyTorch's profiler, dumps of its flight recorder (JSON or
-    /// pickle), logs of NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,COLL (of any number of ranks)
+    /// Files of one job, one of each rank, also gzipped: Chrome traces of PyTorch's profiler, its execution traces or Chakra's, dumps
+    /// of its flight recorder (JSON or pickle); logs of NCCL's inspector, or of NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,COLL (of
+    /// any number of ranks)
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -45,6 +50,10 @@ pub struct TraceCommand {
     /// Steps that the trace holds [default: those that the job marked (ProfilerStep), else 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
+
+    /// Type of the elements of calls whose type the trace does not say, as NCCL's inspector does not
+    #[arg(long, value_name = "TYPE")]
+    element_type: Option<ElementType>,
 
     /// Hold the calls against this list of a step, from `commgauge ops --format json`
     #[arg(long, value_name = "FILE")]
@@ -68,7 +77,10 @@ impl TraceCommand {
     pub fn execute(&self) -> Result<i32> {
         let expected = self.ops.as_deref().map(read_expected).transpose()?;
         let fit = self.fit.as_deref().map(Fit::read).transpose()?;
-        let trace = read_traces(&self.files)?;
+        let mut trace = read_traces(&self.files)?;
+        if let Some(element) = self.element_type {
+            give_type(&mut trace, element)?;
+        }
         if trace.calls.is_empty() {
             let notes = trace.notes.iter().map(|note| format!("\n  {note}")).collect::<String>();
             return Err(Error::usage(format!("the files hold no call that is known{notes}")));
@@ -131,6 +143,21 @@ impl TraceCommand {
             )));
         }
         Ok(layout)
+    }
+}
+
+/// Gives the calls without a type this one.
+fn give_type(trace: &mut Trace, element: ElementType) -> Result<()> {
+    let barrier = CallKind::Collective(Collective::Barrier);
+    let untyped = |call: &&mut TracedCall| call.element.is_none() && call.kind != barrier;
+    let mut given = 0_usize;
+    for call in trace.calls.iter_mut().filter(untyped) {
+        call.element = Some(element);
+        given += 1;
+    }
+    match given {
+        0 => Err(Error::usage("--element-type: the trace says the type of every call; accepted: no such flag".to_owned())),
+        _ => Ok(()),
     }
 }
 

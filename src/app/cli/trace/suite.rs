@@ -55,6 +55,9 @@ pub(super) fn suite(calls: &[CountedCall], layout: Option<&Layout>, files: usize
 }
 
 fn measured(call: &CountedCall) -> std::result::Result<(Axis, Collective), String> {
+    if call.element.is_none() && call.kind != CallKind::Collective(Collective::Barrier) {
+        return Err("the trace does not say the type of its elements (--element-type)".to_owned());
+    }
     let GroupPlace::Axis(axis) = &call.place else {
         return match call.place.name() == Axis::World.name() {
             true => collective_of(call.kind).map(|collective| (Axis::World, collective)),

@@ -1,0 +1,311 @@
+//! Execution traces of Chakra (MLCommons, schema/protobuf/et_def.proto): messages of protobuf, each behind its length, first the
+//! metadata and then the nodes of one rank. The sizes are those of Chakra's converter (src/converter/pytorch_node.py): the bytes that
+//! a rank passes in.
+
+use super::torch_group::{TorchGroup, world};
+use crate::trace::call::{CallKind, element_of_tensor};
+use crate::trace::trace_file::{FileCall, FileTrace, TracedGroup};
+use commgauge_base::collective::Collective;
+use commgauge_base::units::{Bytes, Seconds};
+use prost::Message;
+use std::io::{ErrorKind, Read};
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(string, tag = "1")]
+    version: String,
+    #[prost(message, repeated, tag = "2")]
+    attr: Vec<Attribute>,
+}
+
+/// The value has one of the types; those that nothing here reads are left out.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Attribute {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(int32, optional, tag = "7")]
+    int32: Option<i32>,
+    #[prost(int64, optional, tag = "9")]
+    int64: Option<i64>,
+    #[prost(uint32, optional, tag = "11")]
+    uint32: Option<u32>,
+    #[prost(uint64, optional, tag = "13")]
+    uint64: Option<u64>,
+    #[prost(bool, optional, tag = "27")]
+    bool: Option<bool>,
+    #[prost(string, optional, tag = "29")]
+    string: Option<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Tensors {
+    #[prost(string, tag = "1")]
+    values: String,
+    #[prost(string, tag = "3")]
+    types: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Node {
+    #[prost(string, tag = "2")]
+    name: String,
+    #[prost(int32, tag = "3")]
+    kind: i32,
+    #[prost(uint64, tag = "7")]
+    duration_micros: u64,
+    #[prost(message, optional, tag = "8")]
+    inputs: Option<Tensors>,
+    #[prost(message, repeated, tag = "10")]
+    attr: Vec<Attribute>,
+}
+
+/// Numbers of `NodeType`.
+const METADATA: i32 = 1;
+const SEND: i32 = 5;
+const RECEIVE: i32 = 6;
+const COLLECTIVE: i32 = 7;
+
+const GROUPS: &str = "process_group:init";
+
+/// Whether these are the first bytes of such a trace: its metadata with a version or attributes with names.
+pub(super) fn is_chakra(start: &[u8]) -> bool {
+    let Ok(metadata) = Metadata::decode_length_delimited(start) else { return false };
+    let is_word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() || c == ' ');
+    match &metadata.attr[..] {
+        [] => is_word(&metadata.version),
+        attributes => attributes.iter().all(|of| is_word(&of.name)),
+    }
+}
+
+/// Reads a trace. Where it is cut off or damaged, with a note, up to there.
+pub(super) fn read(mut source: impl Read) -> FileTrace {
+    let mut reading = Reading::default();
+    let mut is_metadata = true;
+    loop {
+        let message = match next_message(&mut source) {
+            Ok(Some(message)) => message,
+            Ok(None) => break,
+            Err(cause) => {
+                reading.note_end(&cause.to_string());
+                break;
+            }
+        };
+        if std::mem::take(&mut is_metadata) {
+            continue;
+        }
+        match Node::decode(message.as_slice()) {
+            Ok(node) => reading.take(&node),
+            Err(cause) => {
+                reading.note_end(&cause.to_string());
+                break;
+            }
+        }
+    }
+    reading.finish()
+}
+
+/// The bytes of the next message, if there is one.
+fn next_message(source: &mut impl Read) -> std::io::Result<Option<Vec<u8>>> {
+    let mut length = 0_u64;
+    for at in 0.. {
+        let mut byte = [0];
+        match source.read_exact(&mut byte) {
+            Err(cause) if cause.kind() == ErrorKind::UnexpectedEof && at == 0 => return Ok(None),
+            ended => ended?,
+        }
+        if at == 9 {
+            return Err(std::io::Error::new(ErrorKind::InvalidData, "a length of more than nine bytes"));
+        }
+        length |= u64::from(byte[0] & 0x7f) << (7 * at);
+        if byte[0] < 0x80 {
+            break;
+        }
+    }
+    // A length that is not true must not be allocated.
+    let mut message = Vec::new();
+    source.take(length).read_to_end(&mut message)?;
+    match message.len() as u64 == length {
+        true => Ok(Some(message)),
+        false => Err(std::io::Error::new(ErrorKind::UnexpectedEof, format!("a message of {length} bytes is not whole"))),
+    }
+}
+
+#[derive(Default)]
+struct Reading {
+    file: FileTrace,
+    groups: Vec<TorchGroup>,
+    nodes: u64,
+    on_the_host: u64,
+}
+
+impl Reading {
+    fn note_end(&mut self, cause: &str) {
+        let nodes = self.nodes;
+        self.file.notes.push(format!("the file is cut off or damaged after {nodes} nodes, which are used: {cause}"));
+    }
+
+    fn take(&mut self, node: &Node) {
+        self.nodes += 1;
+        if node.kind == METADATA && node.name.contains(GROUPS) {
+            self.groups = node.inputs.as_ref().map_or_else(Vec::new, |inputs| groups(&inputs.values));
+        }
+        let kind = match node.kind {
+            SEND => CallKind::Send,
+            RECEIVE => CallKind::Receive,
+            COLLECTIVE => match node.number("comm_type").and_then(collective) {
+                Some(collective) => CallKind::Collective(collective),
+                None => return self.file.skip_unknown(&node.name),
+            },
+            _ => return,
+        };
+        // The kernel of the call has a node of its own.
+        if node.attribute("is_cpu_op").and_then(|of| of.bool) == Some(true) {
+            self.on_the_host += 1;
+            return;
+        }
+        self.take_call(kind, node);
+    }
+
+    fn take_call(&mut self, kind: CallKind, node: &Node) {
+        let group = self.group(node);
+        let ranks = group.size;
+        let is_barrier = kind == CallKind::Collective(Collective::Barrier);
+        let bytes = if is_barrier { Some(0) } else { node.number("comm_size") };
+        let Some(bytes_total) = bytes.and_then(|bytes| whole(kind, bytes, ranks)) else {
+            return self.file.skip_unknown(&format!("{kind} without comm_size"));
+        };
+        let group = self.file.group(group);
+        let element = node.inputs.as_ref().and_then(|inputs| element_of_tensor(&inputs.types)).filter(|_| !is_barrier);
+        let duration = (node.duration_micros > 0).then_some(Seconds(node.duration_micros as f64 / 1e6));
+        self.file.calls.push(FileCall { rank: None, kind, element, bytes_total, group, duration });
+    }
+
+    fn group(&self, node: &Node) -> TracedGroup {
+        let name = node.attribute("pg_name").and_then(|of| of.string.clone()).unwrap_or_default();
+        match self.groups.iter().find(|known| known.pg_name == name) {
+            Some(known) => known.traced(),
+            None => TracedGroup { name, size: None, ranks: None },
+        }
+    }
+
+    fn finish(mut self) -> FileTrace {
+        if self.on_the_host > 0 {
+            self.file.notes.push(format!("{} nodes are the host's part of calls, which are not counted", self.on_the_host));
+        }
+        if self.file.groups.iter().any(|group| group.size.is_none()) {
+            self.file.notes.push(
+                "some calls do not say in which group they are, and the size of an all_gather is then that of what one rank passes in"
+                    .to_owned(),
+            );
+        }
+        self.file.world = world(&self.groups);
+        self.file
+    }
+}
+
+impl Node {
+    fn attribute(&self, name: &str) -> Option<&Attribute> {
+        self.attr.iter().find(|attribute| attribute.name == name)
+    }
+
+    /// A number, in whichever type it was written.
+    fn number(&self, name: &str) -> Option<u64> {
+        let of = self.attribute(name)?;
+        let signed = of.int64.or(of.int32.map(i64::from)).and_then(|number| u64::try_from(number).ok());
+        signed.or(of.uint64).or(of.uint32.map(u64::from))
+    }
+}
+
+/// `CollectiveCommType` of the schema.
+fn collective(number: u64) -> Option<Collective> {
+    Some(match number {
+        0 => Collective::AllReduce,
+        1 => Collective::Reduce,
+        2 => Collective::AllGather,
+        3 => Collective::Gather,
+        4 => Collective::Scatter,
+        5 => Collective::Broadcast,
+        6 => Collective::AllToAll,
+        7 | 8 => Collective::ReduceScatter,
+        9 => Collective::Barrier,
+        _ => return None,
+    })
+}
+
+/// The size argument in the sense of nccl-tests of a call that a rank passes this many bytes to.
+fn whole(kind: CallKind, bytes: u64, ranks: Option<u32>) -> Option<Bytes> {
+    let blocks = match kind {
+        CallKind::Collective(Collective::AllGather | Collective::Gather) => ranks.unwrap_or(1),
+        _ => 1,
+    };
+    bytes.checked_mul(u64::from(blocks)).map(Bytes)
+}
+
+/// The groups in `['[{"pg_name": "0", ...}]']`, as Python writes a list with a text of JSON.
+fn groups(values: &str) -> Vec<TorchGroup> {
+    let inner = values.find('\'').zip(values.rfind('\'')).and_then(|(from, to)| values.get(from + 1..to));
+    inner.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(name: &str, value: &str) -> Attribute {
+        Attribute { name: name.to_owned(), string: Some(value.to_owned()), ..Attribute::default() }
+    }
+
+    fn number(name: &str, value: i64) -> Attribute {
+        Attribute { name: name.to_owned(), int64: Some(value), ..Attribute::default() }
+    }
+
+    fn trace() -> Vec<u8> {
+        let groups = r#"['[{"pg_name": "0", "pg_size": 4, "ranks": []}, {"pg_name": "3", "pg_size": 2, "ranks": [1, 3]}]']"#;
+        let inputs = |values: &str, types: &str| Some(Tensors { values: values.to_owned(), types: types.to_owned() });
+        let nodes = [
+            Node {
+                name: "## process_group:init ##".to_owned(),
+                kind: METADATA,
+                inputs: inputs(groups, "['String']"),
+                ..Node::default()
+            },
+            Node {
+                name: "ncclDevKernel_AllGather".to_owned(),
+                kind: COLLECTIVE,
+                duration_micros: 7,
+                inputs: inputs("", "['Tensor(c10::BFloat16)']"),
+                attr: vec![number("comm_type", 2), number("comm_size", 64), text("pg_name", "3")],
+            },
+            Node { name: "fancy".to_owned(), kind: COLLECTIVE, attr: vec![number("comm_type", 77)], ..Node::default() },
+        ];
+        let mut bytes = Metadata { version: "0.0.4".to_owned(), attr: Vec::new() }.encode_length_delimited_to_vec();
+        nodes.iter().for_each(|node| bytes.extend(node.encode_length_delimited_to_vec()));
+        bytes
+    }
+
+    #[test]
+    fn a_call_has_size_time_and_group_and_an_unknown_one_is_said() {
+        let bytes = trace();
+        assert!(is_chakra(&bytes));
+        let file = read(bytes.as_slice());
+        let [call] = &file.calls[..] else { panic!("{file:?}") };
+        assert_eq!((call.bytes_total.0, call.duration), (128, Some(Seconds(7e-6))));
+        assert_eq!(file.groups[call.group].ranks, Some(vec![1, 3]));
+        assert_eq!((file.world, file.unknown.get("fancy")), (Some(4), Some(&1)));
+        assert!(file.notes.is_empty(), "{:?}", file.notes);
+    }
+
+    #[test]
+    fn a_cut_is_said_and_other_bytes_are_no_trace() {
+        let bytes = trace();
+        let file = read(&bytes[..bytes.len() - 3]);
+        assert_eq!(file.calls.len(), 1);
+        assert!(file.notes[0].contains("after 2 nodes"), "{:?}", file.notes);
+        // A length that no file could have.
+        let file = read([&bytes[..], &[0xff; 8], &[0x7f]].concat().as_slice());
+        assert!(file.notes[0].contains("not whole"), "{:?}", file.notes);
+        for other in [&b"# a suite"[..], b"", b"\x00", b"\x1f\x8b\x08\x00", b"hello world, this is a text"] {
+            assert!(!is_chakra(other), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Execution traces of PyTorch (`ExecutionTraceObserver`, torch/csrc/profiler/standalone/execution_trace_observer.cpp), from which
+//! Chakra's traces are made. A call is a node `record_param_comms`: since PyTorch 2.4 its attributes say collective, sizes and group,
+//! before that its inputs do. Times are not in it.
+
+use super::json_list::{self, Part};
+use super::torch_group::{TorchGroup, world};
+use crate::trace::call::{CallKind, Elements, Named, element_of_tensor, element_of_torch, named};
+use crate::trace::trace_file::{FileCall, FileTrace, TracedGroup};
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
+use serde::Deserialize;
+use serde_json::Value;
+use std::io::Read;
+
+const CALL: &str = "record_param_comms";
+const GROUPS: &str = "## process_group:init ##";
+
+#[derive(Debug, Deserialize)]
+struct Node {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    inputs: Tensors,
+    #[serde(default)]
+    outputs: Tensors,
+    #[serde(default)]
+    attrs: Vec<Attribute>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Tensors {
+    values: Value,
+    shapes: Value,
+    types: Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct Attribute {
+    name: String,
+    #[serde(default)]
+    value: Value,
+}
+
+/// A call as a node describes it.
+struct Described {
+    name: String,
+    element: Option<ElementType>,
+    elements: Elements,
+    group: Option<TracedGroup>,
+}
+
+#[derive(Default)]
+struct Reading {
+    file: FileTrace,
+    groups: Vec<TorchGroup>,
+    nodes: u64,
+    without_group: u64,
+}
+
+/// Reads a trace. Where it is cut off or damaged, with a note, up to there.
+pub(super) fn read(source: impl Read) -> FileTrace {
+    let mut reading = Reading::default();
+    let ended = json_list::read(source, "nodes", None, &mut |part| match part {
+        Part::Element(node) => reading.take(&node),
+        Part::Beside(_) => {}
+    });
+    let mut file = reading.file;
+    if let Err(cause) = ended {
+        let nodes = reading.nodes;
+        file.notes.push(format!("the file is cut off or damaged after {nodes} nodes, which are used: {cause}"));
+    }
+    if reading.without_group > 0 {
+        file.notes.push(format!("{} calls do not say in which group they are", reading.without_group));
+    }
+    file.world = world(&reading.groups);
+    file
+}
+
+impl Reading {
+    fn take(&mut self, node: &Node) {
+        self.nodes += 1;
+        if node.name == GROUPS {
+            self.groups = groups(&node.inputs.values);
+        } else if node.name == CALL {
+            self.take_call(node);
+        }
+    }
+
+    fn take_call(&mut self, node: &Node) {
+        let described = node.by_attributes(&self.groups).or_else(|| node.by_inputs(&self.groups));
+        let Some(Described { name, element, elements, group }) = described else {
+            self.file.skip_unknown("a record_param_comms without a name");
+            return;
+        };
+        let kind = match named(&name) {
+            Named::Call(kind) => kind,
+            Named::NoCall => return,
+            Named::Unknown => return self.file.skip_unknown(&name),
+        };
+        let is_barrier = kind == CallKind::Collective(Collective::Barrier);
+        let Some((element, bytes_total)) = element.and_then(|of| Some((of, elements.bytes_total(kind, of)?))) else {
+            return self.file.skip_unknown(&format!("{name} of an unknown type"));
+        };
+        self.without_group += u64::from(group.is_none());
+        let nowhere = TracedGroup { name: String::new(), size: None, ranks: None };
+        let group = self.file.group(group.unwrap_or(nowhere));
+        let element = (!is_barrier).then_some(element);
+        self.file.calls.push(FileCall { rank: None, kind, element, bytes_total, group, duration: None });
+    }
+}
+
+impl Node {
+    fn attribute(&self, name: &str) -> Option<&Value> {
+        self.attrs.iter().find(|attribute| attribute.name == name).map(|attribute| &attribute.value)
+    }
+
+    fn by_attributes(&self, groups: &[TorchGroup]) -> Option<Described> {
+        let text = |name| self.attribute(name).and_then(Value::as_str);
+        let number = |name| self.attribute(name).and_then(Value::as_u64);
+        let name = text("collective_name")?.to_owned();
+        let group = text("pg_name").map(|group| match groups.iter().find(|known| known.pg_name == group) {
+            Some(known) => known.traced(),
+            None => {
+                let size = number("pg_size").and_then(|size| u32::try_from(size).ok());
+                TracedGroup { name: group.to_owned(), size, ranks: None }
+            }
+        });
+        Some(Described {
+            name,
+            element: text("dtype").and_then(element_of_torch),
+            elements: Elements {
+                sent: number("in_msg_nelems").unwrap_or(0),
+                received: number("out_msg_nelems").unwrap_or(0),
+            },
+            group,
+        })
+    }
+
+    /// The inputs are those of the macro `RECORD_PARAM_COMMS`: tensors, number of the call, handle of the group, rank, and the name.
+    fn by_inputs(&self, groups: &[TorchGroup]) -> Option<Described> {
+        let values = self.inputs.values.as_array()?;
+        let name = values.iter().filter_map(Value::as_str).find(|text| named(text) != Named::Unknown)?.to_owned();
+        let is_of = |group: &&TorchGroup| {
+            values.iter().filter_map(Value::as_u64).any(|number| group.backend_id.is_some_and(|id| id == number))
+        };
+        let types = [&self.inputs.types, &self.outputs.types];
+        Some(Described {
+            name,
+            element: types.into_iter().find_map(first_tensor_type),
+            elements: Elements {
+                sent: elements_of_tensors(&self.inputs),
+                received: elements_of_tensors(&self.outputs),
+            },
+            group: groups.iter().find(is_of).map(TorchGroup::traced),
+        })
+    }
+}
+
+/// The groups that the first node lists, as JSON within a text.
+fn groups(values: &Value) -> Vec<TorchGroup> {
+    let text = values.get(0).and_then(Value::as_str).unwrap_or_default();
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+fn first_tensor_type(types: &Value) -> Option<ElementType> {
+    types.as_array()?.iter().filter_map(Value::as_str).find_map(element_of_tensor)
+}
+
+/// The elements of all tensors of a node, whose other values have no type of a tensor.
+fn elements_of_tensors(of: &Tensors) -> u64 {
+    let (Some(shapes), Some(types)) = (of.shapes.as_array(), of.types.as_array()) else { return 0 };
+    let is_tensor = |of: &Value| of.as_str().is_some_and(|text| text.contains("Tensor("));
+    let tensors = shapes.iter().zip(types).filter(|(_, of)| is_tensor(of));
+    tensors.map(|(shape, _)| elements_of_shape(shape)).fold(0, u64::saturating_add)
+}
+
+/// The elements of `[2, 3]`, or of all tensors in a list of shapes.
+fn elements_of_shape(shape: &Value) -> u64 {
+    let Some(parts) = shape.as_array() else { return 0 };
+    match parts.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>() {
+        Some(dimensions) => dimensions.into_iter().fold(1, u64::saturating_mul),
+        None => parts.iter().map(elements_of_shape).fold(0, u64::saturating_add),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROUP: &str = r#"{"name": "## process_group:init ##", "inputs": {"values": ["[{\"pg_name\": \"0\", \"pg_size\": 4,
+        \"ranks\": []}, {\"pg_name\": \"3\", \"pg_size\": 2, \"ranks\": [1, 3]}]"], "shapes": [[]], "types": ["String"]}}"#;
+    const CALL: &str = r#"{"name": "record_param_comms", "inputs": {"values": [], "shapes": [], "types": []}, "attrs": [
+        {"name": "collective_name", "type": "string", "value": "_allgather_base"},
+        {"name": "dtype", "type": "string", "value": "BFloat16"}, {"name": "in_msg_nelems", "type": "uint64", "value": 64},
+        {"name": "out_msg_nelems", "type": "uint64", "value": 128}, {"name": "pg_name", "type": "string", "value": "3"}]}"#;
+
+    #[test]
+    fn a_call_has_the_sizes_and_the_group_of_its_attributes() {
+        let text = format!(r#"{{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{GROUP}, {CALL}], "finish_ts": 1}}"#);
+        let file = read(text.as_bytes());
+        let [call] = &file.calls[..] else { panic!("{file:?}") };
+        assert_eq!((call.bytes_total.0, call.element), (256, Some(ElementType::Bfloat16)));
+        assert_eq!(file.groups[call.group].ranks, Some(vec![1, 3]));
+        assert_eq!(file.world, Some(4));
+    }
+
+    #[test]
+    fn what_came_before_the_cut_is_used() {
+        let text = format!(r#"{{"schema": "1.1.1-chakra.0.0.4", "nodes": [{GROUP}, {CALL}, {{"na"#);
+        let file = read(text.as_bytes());
+        assert_eq!(file.calls.len(), 1);
+        assert!(file.notes[0].contains("cut off or damaged after 2 nodes"), "{:?}", file.notes);
+    }
+
+    #[test]
+    fn shapes_of_lists_of_tensors_are_added_up() {
+        for (shape, elements) in [("[2, 3]", 6), ("[[2], [3]]", 5), ("[[[1], [1]]]", 2), ("[]", 1), ("7", 0)] {
+            assert_eq!(elements_of_shape(&serde_json::from_str(shape).unwrap()), elements, "{shape}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The formats of traces, told apart by how a file begins.
+
+mod chakra;
+mod execution_trace;
+mod flight_recorder;
+mod inspector;
+mod json_list;
+mod kineto;
+mod nccl_log;
+mod pickle;
+mod torch_group;
+
+use super::process_trace::ProcessTrace;
+use super::trace_file::{FileTrace, TraceFormat};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::input_file;
+use commgauge_base::visible::ShownPath;
+use flate2::read::MultiGzDecoder;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+/// As much of a file as tells its format.
+const START_BYTES: usize = 4096;
+
+/// What a file held: of one rank, or of processes that say which communicators they are in.
+pub(super) enum FileContent {
+    Rank(FileTrace),
+    Processes(ProcessTrace),
+}
+
+/// Reads a file of any of the formats.
+///
+/// # Errors
+/// A file that cannot be read, or of which nothing can be used.
+pub(super) fn read_file(path: &Path) -> Result<(TraceFormat, FileContent)> {
+    let cannot = |cause: std::io::Error| Error::usage(format!("cannot read {}: {cause}", path.shown()));
+    let mut source = opened(path).map_err(cannot)?;
+    let mut start = Vec::new();
+    source.by_ref().take(START_BYTES as u64).read_to_end(&mut start).map_err(cannot)?;
+    let wrong = |problem: String| Error::usage(format!("{} {problem}", path.shown()));
+    let Some(format) = format_of(&start) else {
+        return Err(wrong(UNKNOWN.to_owned()));
+    };
+    let mut source = BufReader::new(start.as_slice().chain(source));
+    let content = match format {
+        TraceFormat::Kineto => FileContent::Rank(kineto::read(source)),
+        TraceFormat::ExecutionTrace => FileContent::Rank(execution_trace::read(source)),
+        TraceFormat::Chakra => FileContent::Rank(chakra::read(source)),
+        TraceFormat::NcclInspector => FileContent::Processes(inspector::read(source)),
+        TraceFormat::FlightRecorder | TraceFormat::NcclLog => {
+            let mut bytes = Vec::new();
+            source.read_to_end(&mut bytes).map_err(cannot)?;
+            match format {
+                TraceFormat::NcclLog => FileContent::Processes(nccl_log::read(&String::from_utf8_lossy(&bytes))),
+                _ => FileContent::Rank(flight_recorder::read(&bytes).map_err(wrong)?),
+            }
+        }
+    };
+    Ok((format, content))
+}
+
+const UNKNOWN: &str = "is none of the traces that are read: a Chrome trace of PyTorch's profiler, an execution trace of PyTorch or Chakra, a \
+    dump of PyTorch's flight recorder (JSON or pickle), a log of NCCL's inspector, or one of NCCL_DEBUG=INFO with \
+    NCCL_DEBUG_SUBSYS=INIT,COLL";
+
+/// The format of a file that begins so.
+fn format_of(start: &[u8]) -> Option<TraceFormat> {
+    let text = String::from_utf8_lossy(start);
+    let has = |key: &str| text.contains(key);
+    if flight_recorder::is_pickle(start) {
+        return Some(TraceFormat::FlightRecorder);
+    }
+    if nccl_log::is_nccl_log(&text) {
+        return Some(TraceFormat::NcclLog);
+    }
+    if !text.trim_start().starts_with('{') {
+        return chakra::is_chakra(start).then_some(TraceFormat::Chakra);
+    }
+    Some(if has("\"inspector_output_format_version\"") {
+        TraceFormat::NcclInspector
+    } else if has("\"schema\"") && has("chakra") {
+        TraceFormat::ExecutionTrace
+    } else if has("\"schemaVersion\"") || has("\"traceEvents\"") || has("\"distributedInfo\"") {
+        TraceFormat::Kineto
+    } else {
+        TraceFormat::FlightRecorder
+    })
+}
+
+/// The bytes of a file, unpacked where it is gzipped.
+fn opened(path: &Path) -> std::io::Result<Box<dyn Read>> {
+    let mut magic = [0; 2];
+    let length = input_file::open(path)?.read(&mut magic)?;
+    let file = BufReader::new(input_file::open(path)?);
+    match &magic[..length] {
+        [0x1f, 0x8b] => Ok(Box::new(MultiGzDecoder::new(file))),
+        _ => Ok(Box::new(file)),
+    }
+}
