@@ -206,6 +206,29 @@ impl Started {
     pub fn id(&self) -> u32 {
         self.0.as_ref().expect("it is given up only at its end").id()
     }
+
+    /// As [`wait_until`], and fails the test with what the program said if it ends meanwhile, or does not get there.
+    #[track_caller]
+    pub fn wait_until(&mut self, seconds: u64, what: &str, mut holds: impl FnMut() -> bool) {
+        let limit = Duration::from_secs(seconds) * PATIENCE;
+        let deadline = Instant::now() + limit;
+        while !holds() {
+            let child = self.0.as_mut().expect("it is given up only at its end");
+            let has_ended = child.try_wait().expect("it can be waited for").is_some();
+            // What was waited for may have come just before the end.
+            if has_ended && holds() {
+                return;
+            }
+            if has_ended || Instant::now() >= deadline {
+                let child = self.0.take().expect("it is given up only here");
+                let _ = try_signal(child.id(), "TERM");
+                let output = child.wait_with_output().expect("it can be waited for");
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                panic!("not within {limit:?}, and it ended with {}: {what}\n{stderr}", output.status);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }
 
 impl Drop for Started {

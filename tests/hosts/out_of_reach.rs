@@ -30,8 +30,8 @@ fn a_host_that_is_cut_off_in_mid_run_is_named_and_ends_it() {
     for link in ["0-1", "1"] {
         let Some(cluster) = VirtualCluster::up_for_ranks("cut-off", 2, "1gbit", &[]) else { return };
         let record = folder.path().join(format!("cut-{link}.jsonl"));
-        let started = run(&cluster, folder.path(), &record);
-        wait_until(60, "two cases are measured", || count_so_far(&record, "case") >= 2);
+        let mut started = run(&cluster, folder.path(), &record);
+        started.wait_until(60, "two cases are measured", || count_so_far(&record, "case") >= 2);
         cluster.link(link, "down");
         let ran = ending(started, 30);
         let ran = ran.ended_with(5).printed_error("host1 cannot be reached (the host or its link)");
@@ -54,16 +54,16 @@ fn a_run_goes_on_where_the_watchdogs_of_hosts_are_stopped_and_says_so() {
     for hosts in [[1, 0], [0, 1]] {
         let Some(cluster) = VirtualCluster::up_for_ranks("stopped", 2, "1gbit", &[]) else { return };
         let record = folder.path().join(format!("host{}.jsonl", hosts[0]));
-        let started = run(&cluster, folder.path(), &record);
-        wait_until(60, "two cases are measured", || count_so_far(&record, "case") >= 2);
+        let mut started = run(&cluster, folder.path(), &record);
+        started.wait_until(60, "two cases are measured", || count_so_far(&record, "case") >= 2);
         for (count, host) in (1..).zip(hosts) {
             let ranks = [2 * host, 2 * host + 1].map(|rank| process_of(&record, rank));
             common::signal(child_of(&ranks).expect("a rank of each host has started its watchdog"), "STOP");
-            wait_until(60, "the record says so", || count_so_far(&record, "unwatched") == count);
+            started.wait_until(60, "the record says so", || count_so_far(&record, "unwatched") == count);
             // Longer than nothing may be heard of a host.
             std::thread::sleep(Duration::from_secs(10));
             let measured = count_so_far(&record, "case");
-            wait_until(30, "the run goes on", || count_so_far(&record, "case") > measured);
+            started.wait_until(30, "the run goes on", || count_so_far(&record, "case") > measured);
         }
         common::signal(started.id(), "TERM");
         let ran = ending(started, 60);

@@ -345,10 +345,10 @@ fn without_the_watchdog_of_a_host_a_stopped_rank_still_ends_a_run_under_srun_as_
         [(0, 2, "rank 2 on host1 stopped answering"), (1, 1, "rank 1 on host0 stopped answering")]
     {
         let record = slurm.at(&format!("lost-{host}.jsonl"));
-        let child = measuring_job(&slurm, &record, 2, "--timeout 4");
+        let mut child = measuring_job(&slurm, &record, 2, "--timeout 4");
         let watchdog = child_of(&[2 * host, 2 * host + 1].map(|rank| process_of(&record, rank)));
         common::signal(watchdog.expect("a rank of each host has started its watchdog"), "KILL");
-        wait_until(60, "the record says so", || count_so_far(&record, "unwatched") == 1);
+        child.wait_until(60, "the record says so", || count_so_far(&record, "unwatched") == 1);
         common::signal(process_of(&record, stopped), "STOP");
         let ran = ending(child, 60).ended_with(5).printed_error(words);
         assert!(!ran.stderr.contains("out of memory"), "who was ended because of it is not to blame: {}", ran.stderr);
@@ -367,8 +367,8 @@ fn measuring_job(slurm: &Slurm, record: &Path, ranks_per_host: u32, flags: &str)
         slurm.at("long.toml").display(),
         record.display()
     );
-    let child = start(slurm.cluster.on("login", "sh").args(["-c", &line]));
-    wait_until(60, "the job measures", || count_so_far(record, "case") > 2);
+    let mut child = start(slurm.cluster.on("login", "sh").args(["-c", &line]));
+    child.wait_until(60, "the job measures", || count_so_far(record, "case") > 2);
     child
 }
 

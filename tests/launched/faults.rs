@@ -48,8 +48,8 @@ fn running_suite(text: &str) -> Running {
     command.env("NO_COLOR", "1").env("OMPI_MCA_mpi_yield_when_idle", "1").stdin(Stdio::null());
     let unbound = if FAMILY == "open-mpi" { "--bind-to" } else { "-bind-to" };
     command.arg("run").arg(&suite).args(["-n", "4", "--launcher-arg", unbound, "--launcher-arg", "none", "--record"]);
-    let child = start(command.arg(&record));
-    wait_until(60, "two cases are measured", || count_so_far(&record, "case") >= 2);
+    let mut child = start(command.arg(&record));
+    child.wait_until(60, "two cases are measured", || count_so_far(&record, "case") >= 2);
     let ranks = pids(&record);
     let shared = common::shared_memory_of(&ranks);
     Running { child, record, ranks, shared, _alone: alone, _folder: folder }

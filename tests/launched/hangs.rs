@@ -113,8 +113,8 @@ fn a_stopped_rank_that_the_launcher_wakes_on_termination_is_no_normal_end() {
     let _alone = alone();
     let mut command = launcher(4);
     let flags = "all_reduce -b 64 -e 1K -f 2 -n 50 -w 5 --cadence streaming --warm-buffers --replicates 1000 --timeout 60 --record";
-    let child = start(command.arg(common::SWEEP).args(words(flags)).arg(&record));
-    wait_until(60, "a case is measured", || count_so_far(&record, "case") >= 1);
+    let mut child = start(command.arg(common::SWEEP).args(words(flags)).arg(&record));
+    child.wait_until(60, "a case is measured", || count_so_far(&record, "case") >= 1);
     let ranks = pids(&record);
     signal(ranks[1], "STOP");
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -202,8 +202,8 @@ fn watched_run(folder: &Path, record: &Path) -> (common::Started, u32) {
     std::fs::write(&suite, text).unwrap();
     let mut run = Command::new(COMMGAUGE);
     run.env("NO_COLOR", "1").arg("run").arg(&suite).args(["-n", "4", "--timeout", "4", "--record"]).arg(record);
-    let child = start(&mut run);
-    wait_until(60, "a case is measured", || count_so_far(record, "case") >= 1);
+    let mut child = start(&mut run);
+    child.wait_until(60, "a case is measured", || count_so_far(record, "case") >= 1);
     let watchdog = child_of(&pids(record)).expect("a watchdog");
     (child, watchdog)
 }
@@ -211,9 +211,9 @@ fn watched_run(folder: &Path, record: &Path) -> (common::Started, u32) {
 /// The record says that the watchdog is lost before the rank is stopped.
 fn lose(folder: &Path, collector: &str, rank: usize, words: &str) {
     let record = folder.join(format!("{collector}.jsonl"));
-    let (child, watchdog) = watched_run(folder, &record);
+    let (mut child, watchdog) = watched_run(folder, &record);
     signal(watchdog, collector);
-    wait_until(60, "the record says so", || count_so_far(&record, "unwatched") == 1);
+    child.wait_until(60, "the record says so", || count_so_far(&record, "unwatched") == 1);
     let ranks = pids(&record);
     signal(ranks[rank], "STOP");
     let ran = ending(child, 60).ended_with(5).printed_error(words);

@@ -161,9 +161,9 @@ fn sigterm_ends_in_order_and_the_named_command_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let beside = beside();
-    let child =
+    let mut child =
         start(&mut commgauge_run(folder.path(), &format!("small.toml -n {RANKS} --record {}", record.display())));
-    wait_until(120, "three cases are measured", || count_so_far(&record, "case") >= 3);
+    child.wait_until(120, "three cases are measured", || count_so_far(&record, "case") >= 3);
     let ranks = pids(&record);
     signal(child.id(), "TERM");
     let ran = ending(child, 15).ended_with(143).printed_error("stopped by SIGTERM");
@@ -234,9 +234,9 @@ fn two_launches_cannot_go_on_with_one_record_and_a_time_limit_ends_with_75() {
     let record = record_in(&folder);
     let beside = beside();
     let resume = format!("--resume {}", record.display());
-    let child =
+    let mut child =
         start(&mut commgauge_run(folder.path(), &format!("small.toml -n {RANKS} --record {}", record.display())));
-    wait_until(120, "a case is measured", || count_so_far(&record, "case") >= 1);
+    child.wait_until(120, "a case is measured", || count_so_far(&record, "case") >= 1);
     let second = ending(start(&mut commgauge_run(folder.path(), &resume)), 20).ended_with(2);
     second.printed_error("the run that writes it is still going on");
     signal(child.id(), "TERM");

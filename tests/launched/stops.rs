@@ -47,8 +47,8 @@ fn long_command(folder: &Path, record: &Path, ranks: u32) -> Command {
 }
 
 /// Waits for the third case line.
-fn wait_for_cases(record: &Path) {
-    wait_until(40, "three cases are measured", || count_so_far(record, "case") >= 3);
+fn wait_for_cases(run: &mut Started, record: &Path) {
+    run.wait_until(40, "three cases are measured", || count_so_far(record, "case") >= 3);
 }
 
 #[track_caller]
@@ -66,8 +66,8 @@ fn ctrl_c_ends_commgauge_run_with_130_and_keeps_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let _beside = beside();
-    let child = long_run(folder.path(), &record);
-    wait_for_cases(&record);
+    let mut child = long_run(folder.path(), &record);
+    wait_for_cases(&mut child, &record);
     let ranks = pids(&record);
     let shared = shared_memory_of(&ranks);
     signal(child.id(), "INT");
@@ -89,8 +89,8 @@ fn a_hang_up_and_a_quit_end_commgauge_run_in_order() {
     let _beside = beside();
     for (name, code) in [("HUP", 129), ("QUIT", 131)] {
         let record = folder.path().join(format!("{name}.jsonl"));
-        let child = long_run(folder.path(), &record);
-        wait_for_cases(&record);
+        let mut child = long_run(folder.path(), &record);
+        wait_for_cases(&mut child, &record);
         let ranks = pids(&record);
         let shared = shared_memory_of(&ranks);
         signal(child.id(), name);
@@ -110,7 +110,7 @@ fn nobody_reading_standard_error_ends_commgauge_run_in_order() {
     let _beside = beside();
     let mut command = long_command(folder.path(), &record, 4);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
-    wait_for_cases(&record);
+    common::wait_until(40, "three cases are measured", || count_so_far(&record, "case") >= 3);
     let ranks = pids(&record);
     let shared = shared_memory_of(&ranks);
     drop(child.stderr.take());
@@ -126,8 +126,8 @@ fn a_segmentation_fault_that_another_process_sends_ends_the_launch() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let _beside = beside();
-    let child = long_run(folder.path(), &record);
-    wait_for_cases(&record);
+    let mut child = long_run(folder.path(), &record);
+    wait_for_cases(&mut child, &record);
     let ranks = pids(&record);
     signal(ranks[1], "SEGV");
     ending(child, 15).ended_with(6);
@@ -164,8 +164,8 @@ fn twenty_trials_of_four_ranks_that_are_killed_at_once() {
 /// noticed, and then it is said that some may not have died by themselves.
 fn kill_at_once(folder: &Path, name: &str, ranks: u32, victims: &[usize], suspects: &str) -> bool {
     let record = folder.join(format!("{name}.jsonl"));
-    let child = start(&mut long_command(folder, &record, ranks));
-    wait_for_cases(&record);
+    let mut child = start(&mut long_command(folder, &record, ranks));
+    wait_for_cases(&mut child, &record);
     let processes = pids(&record);
     victims.iter().for_each(|rank| signal(processes[*rank], "KILL"));
     let ran = ending(child, 15).ended_with(6);
@@ -194,8 +194,8 @@ fn a_launcher_that_is_stopped_before_its_ranks_finalise_is_ended_with_them() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let _beside = beside();
-    let child = short_run(folder.path(), &record, "-n 4 --timeout 4");
-    wait_until(40, "the ranks are connected", || count_so_far(&record, "plan") == 1);
+    let mut child = short_run(folder.path(), &record, "-n 4 --timeout 4");
+    child.wait_until(40, "the ranks are connected", || count_so_far(&record, "plan") == 1);
     let (ranks, launcher) = (pids(&record), child_of(&[child.id()]).expect("a launcher"));
     signal(launcher, "STOP");
     let ran =
@@ -210,8 +210,8 @@ fn nothing_is_left_of_a_launcher_that_was_killed() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let _beside = beside();
-    let child = long_run(folder.path(), &record);
-    wait_for_cases(&record);
+    let mut child = long_run(folder.path(), &record);
+    wait_for_cases(&mut child, &record);
     let (ranks, launcher) = (pids(&record), child_of(&[child.id()]).expect("a launcher"));
     let shared = shared_memory_of(&ranks);
     signal(launcher, "KILL");
@@ -225,8 +225,8 @@ fn a_record_that_is_removed_meanwhile_is_kept_under_another_name() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let _beside = beside();
-    let child = short_run(folder.path(), &record, "-n 4");
-    wait_until(40, "the record is begun", || count_so_far(&record, "plan") == 1);
+    let mut child = short_run(folder.path(), &record, "-n 4");
+    child.wait_until(40, "the record is begun", || count_so_far(&record, "plan") == 1);
     std::fs::remove_file(&record).unwrap();
     let kept = folder.path().join("run.kept.jsonl");
     let ran = ending(child, 40).ended_with(6).printed_error(&format!(
@@ -245,8 +245,8 @@ fn a_record_that_is_emptied_meanwhile_is_no_mistake_of_who_started_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let _beside = beside();
-    let child = short_run(folder.path(), &record, "-n 2");
-    wait_until(40, "the record is begun", || count_so_far(&record, "plan") == 1);
+    let mut child = short_run(folder.path(), &record, "-n 2");
+    child.wait_until(40, "the record is begun", || count_so_far(&record, "plan") == 1);
     std::fs::write(&record, "").unwrap();
     ending(child, 40).ended_with(6).printed_error("somebody changed the record while it was written");
 }
@@ -258,8 +258,8 @@ fn ctrl_c_at_a_launcher_keeps_what_was_measured() {
     let _beside = beside();
     let flags = "all_reduce -b 64 -e 4K -f 2 --precision 0.0001 --budget 200ms --replicates 40 --quiet";
     let mut command = launcher(3);
-    let child = start(command.arg(SWEEP).args(words(flags)).arg("--record").arg(&record));
-    wait_for_cases(&record);
+    let mut child = start(command.arg(SWEEP).args(words(flags)).arg("--record").arg(&record));
+    wait_for_cases(&mut child, &record);
     let ranks = pids(&record);
     let shared = shared_memory_of(&ranks);
     signal(child.id(), "INT");
@@ -274,8 +274,8 @@ fn a_killed_rank_is_named_with_its_host_and_the_others_end() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
     let _beside = beside();
-    let child = long_run(folder.path(), &record);
-    wait_for_cases(&record);
+    let mut child = long_run(folder.path(), &record);
+    wait_for_cases(&mut child, &record);
     let ranks = pids(&record);
     signal(ranks[2], "KILL");
     let ran = ending(child, 15).ended_with(6);

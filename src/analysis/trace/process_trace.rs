@@ -204,10 +204,8 @@ mod tests {
 
     #[test]
     fn ranks_are_those_in_the_communicator_of_all_processes() {
-        let files = [
-            ("a", file("n1:1", &[("0xw", 1, 2), ("0xpp", 0, 1)]), None),
-            ("b", file("n1:2", &[("0xw", 0, 2)]), None),
-        ];
+        let files =
+            [("a", file("n1:1", &[("0xw", 1, 2), ("0xpp", 0, 1)]), None), ("b", file("n1:2", &[("0xw", 0, 2)]), None)];
         let file = of(&files).unwrap();
         assert_eq!(file.calls.iter().map(|call| call.rank).collect::<Vec<_>>(), [Some(1), Some(1), Some(0)]);
         let ranks: Vec<_> = file.groups.iter().map(|group| group.ranks.clone().unwrap()).collect();

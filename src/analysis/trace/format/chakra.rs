@@ -126,7 +126,9 @@ fn next_message(source: &mut impl Read) -> std::io::Result<Option<Vec<u8>>> {
     source.take(length).read_to_end(&mut message)?;
     match message.len() as u64 == length {
         true => Ok(Some(message)),
-        false => Err(std::io::Error::new(ErrorKind::UnexpectedEof, format!("a message of {length} bytes is not whole"))),
+        false => {
+            Err(std::io::Error::new(ErrorKind::UnexpectedEof, format!("a message of {length} bytes is not whole")))
+        }
     }
 }
 
@@ -190,7 +192,9 @@ impl Reading {
 
     fn finish(mut self) -> FileTrace {
         if self.on_the_host > 0 {
-            self.file.notes.push(format!("{} nodes are the host's part of calls, which are not counted", self.on_the_host));
+            self.file
+                .notes
+                .push(format!("{} nodes are the host's part of calls, which are not counted", self.on_the_host));
         }
         if self.file.groups.iter().any(|group| group.size.is_none()) {
             self.file.notes.push(
@@ -260,7 +264,8 @@ mod tests {
     }
 
     fn trace() -> Vec<u8> {
-        let groups = r#"['[{"pg_name": "0", "pg_size": 4, "ranks": []}, {"pg_name": "3", "pg_size": 2, "ranks": [1, 3]}]']"#;
+        let groups =
+            r#"['[{"pg_name": "0", "pg_size": 4, "ranks": []}, {"pg_name": "3", "pg_size": 2, "ranks": [1, 3]}]']"#;
         let inputs = |values: &str, types: &str| Some(Tensors { values: values.to_owned(), types: types.to_owned() });
         let nodes = [
             Node {

@@ -197,7 +197,8 @@ mod tests {
 
     #[test]
     fn a_call_has_the_sizes_and_the_group_of_its_attributes() {
-        let text = format!(r#"{{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{GROUP}, {CALL}], "finish_ts": 1}}"#);
+        let text =
+            format!(r#"{{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{GROUP}, {CALL}], "finish_ts": 1}}"#);
         let file = read(text.as_bytes());
         let [call] = &file.calls[..] else { panic!("{file:?}") };
         assert_eq!((call.bytes_total.0, call.element), (256, Some(ElementType::Bfloat16)));

@@ -1,8 +1,8 @@
 //! Dumps of PyTorch's flight recorder: the last calls of each rank (torch/csrc/distributed/c10d/FlightRecorder.hpp), as JSON or as
 //! the pickle that a job writes when it hangs (`TORCH_NCCL_DEBUG_INFO_TEMP_FILE`).
 
-use crate::trace::call::{CallKind, Elements, Named, element_of_torch, named};
 use super::pickle;
+use crate::trace::call::{CallKind, Elements, Named, element_of_torch, named};
 use crate::trace::trace_file::{FileCall, FileTrace, TracedGroup, listed_ranks};
 use commgauge_base::collective::Collective;
 use commgauge_base::units::{Bytes, Seconds};

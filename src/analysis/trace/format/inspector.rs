@@ -158,7 +158,10 @@ impl Reading {
 
     fn finish(mut self) -> ProcessTrace {
         if self.timed_by_host > 0 {
-            self.note(format!("{} calls have the time of the host alone ({HOST_TIMES}), which is not used", self.timed_by_host));
+            self.note(format!(
+                "{} calls have the time of the host alone ({HOST_TIMES}), which is not used",
+                self.timed_by_host
+            ));
         }
         let missing: u64 = self.numbers.values().map(missing).sum();
         if missing > 0 {

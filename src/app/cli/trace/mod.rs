@@ -156,7 +156,9 @@ fn give_type(trace: &mut Trace, element: ElementType) -> Result<()> {
         given += 1;
     }
     match given {
-        0 => Err(Error::usage("--element-type: the trace says the type of every call; accepted: no such flag".to_owned())),
+        0 => Err(Error::usage(
+            "--element-type: the trace says the type of every call; accepted: no such flag".to_owned(),
+        )),
         _ => Ok(()),
     }
 }
