@@ -188,8 +188,8 @@ fn elements_of_shape(shape: &Value) -> u64 {
 mod tests {
     use super::*;
 
-    const GROUP: &str = r###"{"name": "## process_group:init ##", "inputs": {"values": ["[{\"pg_name\": \"0\", \"pg_size\": 4,
-        \"ranks\": []}, {\"pg_name\": \"3\", \"pg_size\": 2, \"ranks\": [1, 3]}]"], "shapes": [[]], "types": ["String"]}}"###;
+    const GROUP: &str = r###"{"name": "## process_group:init ##", "inputs": {"values": [
+        "[{\"pg_name\": \"0\", \"pg_size\": 4, \"ranks\": []}, {\"pg_name\": \"3\", \"pg_size\": 2, \"ranks\": [1, 3]}]"], "shapes": [[]], "types": ["String"]}}"###;
     const CALL: &str = r#"{"name": "record_param_comms", "inputs": {"values": [], "shapes": [], "types": []}, "attrs": [
         {"name": "collective_name", "type": "string", "value": "_allgather_base"},
         {"name": "dtype", "type": "string", "value": "BFloat16"}, {"name": "in_msg_nelems", "type": "uint64", "value": 64},
