@@ -162,7 +162,9 @@ def ddp(accumulated=1, dtype=torch.float32):
                dtype=torch.bfloat16)
 @configuration("fsdp1-checkpointed", 2, "--framework fsdp1 --dp 2 --micro-batches 1 --recompute full", accumulated=1, recompute=True)
 @configuration("fsdp1-mixed", 2, "--framework fsdp1 --dp 2 --micro-batches 2 --param-type bf16", mixed=True)
-def fsdp1(accumulated=2, strategy="FULL_SHARD", mixed=False, dtype=torch.float32, recompute=False):
+@configuration("fsdp1-no-sync", 2, "--framework fsdp1 --dp 2 --micro-batches 3 --gradient-accumulation unsharded", accumulated=3, once=True)
+def fsdp1(accumulated=2, strategy="FULL_SHARD", mixed=False, dtype=torch.float32, recompute=False, once=False):
+    import contextlib
     from functools import partial
 
     from torch.distributed.device_mesh import init_device_mesh
@@ -185,7 +187,16 @@ def fsdp1(accumulated=2, strategy="FULL_SHARD", mixed=False, dtype=torch.float32
         use_orig_params=True,
         device_id=torch.device("cpu"),
     )
-    return micro_batches(model, accumulated)
+    if not once:
+        return micro_batches(model, accumulated)
+    for _ in range(2):
+        recorder = Recorder()
+        with recorder:
+            for index in range(accumulated):
+                with contextlib.nullcontext() if index == accumulated - 1 else model.no_sync():
+                    loss_of(model).backward()
+        model.zero_grad()
+    return recorder
 
 
 @configuration("fsdp2", 2, "--framework fsdp2 --dp 2 --micro-batches 2")
@@ -206,8 +217,13 @@ def fsdp1(accumulated=2, strategy="FULL_SHARD", mixed=False, dtype=torch.float32
 @configuration("fsdp2-torchtitan-checkpointed", 2, "--framework torchtitan --dp 2 --micro-batches 1 --small-calls none --recompute full",
                mixed=True, ends=True, recompute=True, accumulated=1)
 @configuration("fsdp2-checkpointed", 2, "--framework fsdp2 --dp 2 --micro-batches 2 --recompute full", recompute=True)
+@configuration("fsdp2-unsharded", 2, "--framework fsdp2 --dp 2 --micro-batches 3 --gradient-accumulation unsharded", accumulated=3, once=True)
+@configuration("fsdp2-unsharded-hsdp", 4, "--framework fsdp2 --dp 4 --micro-batches 2 --gradient-accumulation unsharded --data-style hsdp "
+               "--replicas-of-shards 2", replicas=2, once=True)
+@configuration("fsdp2-unsharded-mixed", 2, "--framework fsdp2 --dp 2 --micro-batches 2 --gradient-accumulation unsharded --param-type bf16",
+               mixed=True, once=True)
 def fsdp2(accumulated=2, reshard=None, kept=False, replicas=1, deferred=False, mixed=False, dtype=torch.float32, ends=False,
-          recompute=False):
+          recompute=False, once=False):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -234,8 +250,45 @@ def fsdp2(accumulated=2, reshard=None, kept=False, replicas=1, deferred=False, m
             model.set_reshard_after_backward(last)
         if deferred:
             model.set_requires_all_reduce(last)
+        if once:
+            model.set_requires_gradient_sync(last)
 
     return micro_batches(model, accumulated, before)
+
+
+@configuration("hf-trainer-fsdp", 2, "--framework hf --dp 2 --data-style fsdp --micro-batches 3 --param-type fp32", sharded=2)
+@configuration("hf-trainer-hsdp", 4, "--framework hf --dp 4 --data-style hsdp --replicas-of-shards 2 --gradient-accumulation sharded "
+               "--micro-batches 3 --param-type fp32", sharded=2)
+def hugging_face_trainer(sharded):
+    """The second step of the Trainer itself, of a model that transformers shards as it loads it."""
+    from transformers.distributed import DistributedConfig
+
+    folder = pathlib.Path(os.environ["RECORDED_MODEL"])
+    if dist.get_rank() == 0:
+        llama().save_pretrained(folder)
+    dist.barrier()
+    config = DistributedConfig(fsdp_size=sharded, dp_replicate_size=dist.get_world_size() // sharded)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, distributed_config=config, dtype=torch.float32,
+                                                              attn_implementation="eager")
+    recorder = Recorder()
+
+    class SecondStep(transformers.TrainerCallback):
+        def on_step_begin(self, arguments, state, control, **_):
+            if state.global_step == 1:
+                recorder.__enter__()
+
+        def on_step_end(self, arguments, state, control, **_):
+            if state.global_step == 2:
+                recorder.__exit__(None, None, None)
+
+    tokens = batch()[0]
+    arguments = transformers.TrainingArguments(
+        output_dir=folder, use_cpu=True, max_steps=2, per_device_train_batch_size=1, gradient_accumulation_steps=3, report_to=[],
+        save_strategy="no", disable_tqdm=True,
+    )
+    data = [{"input_ids": tokens, "labels": tokens}] * 64
+    transformers.Trainer(model=model, args=arguments, train_dataset=data, callbacks=[SecondStep()]).train()
+    return recorder
 
 
 @configuration("hf-tp-2", 2, "--framework hf --tp 2 --micro-batches 2 --activation-type fp32 --small-calls none")

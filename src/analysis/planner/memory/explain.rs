@@ -34,7 +34,7 @@ impl MemoryChoices {
         match part {
             "parameters" => parameter_bytes(step, stage, data.parameter_element_type.size(), gathers),
             "gradients" => {
-                parameter_bytes(step, stage, data.gradient_element_type.size(), gathers || style == DataStyle::Zero2)
+                parameter_bytes(step, stage, data.gradient_element_type.size(), state::shares_gradients(step))
             }
             "optimizer" => {
                 let each = state::optimizer_bytes_per_parameter(data, self.optimizer_gradient_copy);

@@ -1,7 +1,7 @@
 //! Parameters, gradients and optimizer of a rank: bytes for each parameter, and over how many ranks each is shared out.
 
 use super::parts::{MemoryUse, bytes};
-use commgauge_model::config::step::{DataChoices, DataStyle};
+use commgauge_model::config::step::{DataChoices, DataStyle, GradientAccumulation};
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::step::{RankParameters, TrainingStep};
 
@@ -28,10 +28,22 @@ pub(super) fn of(step: &TrainingStep, stage: u32, gradient_copy: bool) -> Memory
     let gathers = matches!(style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp);
     MemoryUse {
         parameters: share_if(gathers, data.parameter_element_type.size()),
-        gradients: share_if(gathers || style == DataStyle::Zero2, data.gradient_element_type.size()),
+        gradients: share_if(shares_gradients(step), data.gradient_element_type.size()),
         optimizer: share_if(style != DataStyle::Ddp, optimizer_bytes_per_parameter(data, gradient_copy)),
         unsharded: bytes(if gathers && parts.iter().any(|(_, ranks)| *ranks > 1) { unsharded(step, stage) } else { 0 }),
         ..MemoryUse::default()
+    }
+}
+
+/// Whether a rank holds its shard of the gradients alone; not where those of several micro-batches are added up whole.
+pub(super) fn shares_gradients(step: &TrainingStep) -> bool {
+    let data = &step.training.data;
+    match data.style {
+        DataStyle::Ddp | DataStyle::Zero1 => false,
+        DataStyle::Zero2 | DataStyle::Zero3 => true,
+        DataStyle::Fsdp | DataStyle::Hsdp => {
+            data.gradient_accumulation == GradientAccumulation::Sharded || step.micro_batches == 1
+        }
     }
 }
 

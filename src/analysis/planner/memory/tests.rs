@@ -220,6 +220,18 @@ fn sharded_parameters_are_gathered_two_units_ahead_with_the_gradients_of_one() {
 }
 
 #[test]
+fn gradients_that_are_added_up_whole_are_not_shared_out() {
+    let gradients = |more: &str, micro_batches: u32| {
+        let training = format!("data_style = 'fsdp'\n{more}");
+        with_step("llama-3-8b", &training, "dp = 8", 8 * micro_batches, |step| memory(step, 0).gradients.0)
+    };
+    let whole = with_step("llama-3-8b", "", "dp = 8", 8, |step| memory(step, 0).gradients.0);
+    let unsharded = "gradient_accumulation = 'unsharded'";
+    assert_eq!((gradients(unsharded, 2), gradients("", 2)), (whole, whole.div_ceil(8)));
+    assert_eq!(gradients(unsharded, 1), whole.div_ceil(8), "one micro-batch is not added to any");
+}
+
+#[test]
 fn experts_are_divided_by_ep_and_their_optimizer_by_their_own_replicas() {
     let training = "data_style = 'zero1'";
     with_step("mixtral-8x7b", training, "dp = 8\nep = 4", 8, |step| {

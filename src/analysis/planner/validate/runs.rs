@@ -8,7 +8,7 @@ use commgauge_model::layout::{DEFAULT_ORDER, Degrees, Layout};
 use commgauge_model::workload::step::TrainingStep;
 
 /// Keys of `[training]` that a column may have.
-pub const TRAINING: [&str; 37] = [
+pub const TRAINING: [&str; 38] = [
     "sequence",
     "micro_batch",
     "global_batch",
@@ -26,6 +26,7 @@ pub const TRAINING: [&str; 37] = [
     "reshard_after_forward",
     "reshard_after_backward",
     "unit_rule",
+    "gradient_accumulation",
     "gradient_reduction",
     "replica_reduction",
     "replicas_of_shards",

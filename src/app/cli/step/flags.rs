@@ -100,6 +100,9 @@ pub struct StepFlags {
     /// What is gathered together (zero3, fsdp, hsdp): layers (default), root_kept, ends_apart
     #[arg(long, value_name = "RULE", help_heading = "Data parallelism")]
     pub unit_rule: Option<String>,
+    /// How gradients of micro-batches are added up (fsdp, hsdp): sharded (default), a reduction in each; unsharded, one at the end
+    #[arg(long, value_name = "HOW", help_heading = "Data parallelism")]
+    pub gradient_accumulation: Option<String>,
     /// How zero1 and zero2 reduce gradients: reduce_scatter (default), all_reduce
     #[arg(long, value_name = "HOW", help_heading = "Data parallelism")]
     pub gradient_reduction: Option<String>,

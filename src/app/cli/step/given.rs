@@ -68,6 +68,7 @@ impl StepFlags {
             row("--no-reshard-after-forward", "reshard_after_forward", &self.no_reshard_after_forward, TRAINING),
             row("--reshard-after-backward", "reshard_after_backward", &self.reshard_after_backward, TRAINING),
             row("--unit-rule", "unit_rule", &self.unit_rule, TRAINING),
+            row("--gradient-accumulation", "gradient_accumulation", &self.gradient_accumulation, TRAINING),
             row("--gradient-reduction", "gradient_reduction", &self.gradient_reduction, TRAINING),
             row("--replica-reduction", "replica_reduction", &self.replica_reduction, TRAINING),
             row("--no-prefetch-parameters", "prefetch_parameters", &self.no_prefetch_parameters, TRAINING),

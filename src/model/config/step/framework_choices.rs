@@ -30,6 +30,17 @@ choice! {
 }
 
 choice! {
+    /// How gradients of micro-batches are added up where parameters are sharded.
+    GradientAccumulation, "gradient accumulation" {
+        /// Each rank adds up its shard: a reduction in every micro-batch (FSDP by itself).
+        Sharded = "sharded",
+        /// Each rank adds up all of them, and one reduction ends the step (PyTorch's `no_sync` and
+        /// `set_requires_gradient_sync(False)` until the last micro-batch).
+        Unsharded = "unsharded",
+    }
+}
+
+choice! {
     /// How sharded gradients are reduced in ZeRO-1 and ZeRO-2.
     GradientReduction, "gradient reduction" {
         /// Each rank receives its shard.

@@ -11,8 +11,8 @@ mod training;
 pub use choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
 pub use framework::{Framework, FrameworkChoices, FrameworkDefault, Work};
 pub use framework_choices::{
-    GradientReduction, ReplicaReduction, ServingDispatcher, SmallCall, TensorStyle, UnitRule, VocabularyPadding,
-    VocabularyStyle,
+    GradientAccumulation, GradientReduction, ReplicaReduction, ServingDispatcher, SmallCall, TensorStyle, UnitRule,
+    VocabularyPadding, VocabularyStyle,
 };
 pub use layout_table::{LayoutTable, MOST_RANKS, ModelWork, STYLES, parse_order};
 pub use serving::Serving;

@@ -3,7 +3,8 @@
 use super::choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
 use super::framework::{self, FrameworkChoices, Work};
 use super::framework_choices::{
-    GradientReduction, ReplicaReduction, SmallCall, TensorStyle, UnitRule, VocabularyPadding, VocabularyStyle,
+    GradientAccumulation, GradientReduction, ReplicaReduction, SmallCall, TensorStyle, UnitRule, VocabularyPadding,
+    VocabularyStyle,
 };
 use crate::config::document::{Item, Place, Table};
 use crate::config::suite_sweep::parse_placement;
@@ -105,6 +106,8 @@ pub struct DataChoices {
     pub reshard_after_backward: bool,
     /// What is gathered together (ZeRO-3, FSDP, HSDP).
     pub unit_rule: UnitRule,
+    /// How gradients of micro-batches are added up (FSDP, HSDP).
+    pub gradient_accumulation: GradientAccumulation,
     /// How gradients are reduced (ZeRO-1, ZeRO-2).
     pub gradient_reduction: GradientReduction,
     /// How often groups of shards add up their gradients (HSDP).
@@ -244,6 +247,7 @@ fn read_data(table: &mut Table) -> Result<DataChoices> {
         reshard_after_forward: truth_or(table, "reshard_after_forward", true)?,
         reshard_after_backward: truth_or(table, "reshard_after_backward", false)?,
         unit_rule: parsed_or(table, "unit_rule", UnitRule::Layers, str::parse)?,
+        gradient_accumulation: parsed_or(table, "gradient_accumulation", GradientAccumulation::Sharded, str::parse)?,
         gradient_reduction: parsed_or(table, "gradient_reduction", GradientReduction::ReduceScatter, str::parse)?,
         replica_reduction: parsed_or(table, "replica_reduction", ReplicaReduction::Step, str::parse)?,
         prefetch_parameters: truth_or(table, "prefetch_parameters", true)?,

@@ -1,7 +1,7 @@
 //! Whether the choices of data parallelism are consistent with each other and with the layout.
 
 use super::TrainingStep;
-use crate::config::step::{DataStyle, GradientReduction, ReplicaReduction, UnitRule};
+use crate::config::step::{DataStyle, GradientAccumulation, GradientReduction, ReplicaReduction, UnitRule};
 use crate::layout::Axis;
 use commgauge_base::error::Result;
 
@@ -61,6 +61,9 @@ fn unused(step: &TrainingStep) -> Result<()> {
     };
     if data.unit_rule != UnitRule::Layers && !matches!(data.style, Zero3 | Fsdp | Hsdp) {
         return refused("unit_rule", data.unit_rule.name(), "zero3, fsdp and hsdp");
+    }
+    if data.gradient_accumulation != GradientAccumulation::Sharded && !matches!(data.style, Fsdp | Hsdp) {
+        return refused("gradient_accumulation", data.gradient_accumulation.name(), "fsdp and hsdp");
     }
     if data.gradient_reduction != GradientReduction::ReduceScatter && !matches!(data.style, Zero1 | Zero2) {
         return refused("gradient_reduction", data.gradient_reduction.name(), "zero1 and zero2");

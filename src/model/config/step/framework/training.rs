@@ -5,8 +5,14 @@
 
 use super::facts::{Default, EVERY_AXIS, Facts, Limit};
 
-const UNITS: &[&str] =
-    &["unit_rule", "reshard_after_forward", "reshard_after_backward", "replica_reduction", "prefetch_parameters"];
+const UNITS: &[&str] = &[
+    "unit_rule",
+    "reshard_after_forward",
+    "reshard_after_backward",
+    "gradient_accumulation",
+    "replica_reduction",
+    "prefetch_parameters",
+];
 const BUCKETS: &[&str] = &["bucket_rule", "bucket_parameters", "gradient_reduction"];
 /// What only Megatron-LM's linears and pipelines have.
 const MEGATRON_ONLY: &[&str] = &["linears", "scatter_gather", "fused_cross_entropy"];
@@ -18,6 +24,7 @@ const TENSOR: &[&str] = &["sequence_parallel", "overlap_tensor", "tensor_style",
 
 const FSDP_STYLES: Limit = Limit { key: "data_style", accepted: &["fsdp", "hsdp"] };
 const HSDP: &[&str] = &["hsdp"];
+const FSDP_AND_HSDP: &[&str] = &["fsdp", "hsdp"];
 
 /// FSDP2 gathers again for each micro-batch.
 const RESHARDED: Default = Default::new(
@@ -117,7 +124,14 @@ pub(super) const DEEPSPEED: Facts = Facts {
     ],
     limits: &[Limit { key: "data_style", accepted: &["ddp", "zero1", "zero2", "zero3"] }],
     unused: &[
-        &["unit_rule", "reshard_after_forward", "reshard_after_backward", "replica_reduction", "replicas_of_shards"],
+        &[
+            "unit_rule",
+            "reshard_after_forward",
+            "reshard_after_backward",
+            "gradient_accumulation",
+            "replica_reduction",
+            "replicas_of_shards",
+        ],
         MEGATRON_ONLY,
     ],
 };
@@ -215,10 +229,15 @@ pub(super) const HUGGING_FACE: Facts = Facts {
         Default::new("bucket_rule", "pytorch", "torch/nn/parallel/distributed.py bucket_cap_mb")
             .only_with("data_style", &["ddp"]),
         Default::new("unit_rule", "root_kept", "torch/distributed/fsdp/_fully_shard/_fsdp_state.py _lazy_init")
-            .only_with("data_style", &["fsdp", "hsdp"]),
+            .only_with("data_style", FSDP_AND_HSDP),
         Default::new("reshard_after_backward", "true", "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py")
-            .only_with("data_style", &["fsdp", "hsdp"]),
-        REPLICAS_EACH_TIME,
+            .only_with("data_style", FSDP_AND_HSDP),
+        Default::new(
+            "gradient_accumulation",
+            "unsharded",
+            "transformers/trainer.py sync_context, accelerate/accelerator.py no_sync",
+        )
+        .only_with("data_style", FSDP_AND_HSDP),
         Default::new("tensor_style", "dtensor", "transformers/models/llama/configuration_llama.py base_model_tp_plan"),
         Default::new(
             "vocabulary_style",

@@ -72,9 +72,37 @@ fn pytorch_reduces_replicas_of_shards_in_every_micro_batch() {
 }
 
 #[test]
+fn gradients_that_are_added_up_whole_are_reduced_once_in_a_step() {
+    use Collective::{AllGather, ReduceScatter};
+    let (layer, root) = (218_112_000, 2 * 128_256 * 4096 + 4096);
+    let of = |training: &str, axis| {
+        let training = format!("micro_batches = 4\n{training}");
+        with_step("llama-3-8b", "dp=4", &training, 4, |step| calls(step, axis)).unwrap()
+    };
+    let expected = [
+        (AllGather, 4 * 32, 2 * layer),
+        (AllGather, 4 * 32, 2 * layer),
+        (ReduceScatter, 32, 4 * layer),
+        (AllGather, 4, 2 * root),
+        (ReduceScatter, 1, 4 * root),
+    ];
+    let unsharded = "gradient_accumulation = 'unsharded'";
+    let fsdp2 = format!("framework = 'fsdp2'\nparameter_element_type = 'bf16'\n{unsharded}");
+    assert_eq!(of(&fsdp2, Axis::Dp), expected);
+    assert_eq!(of("framework = 'hf'\ndata_style = 'fsdp'", Axis::Dp), expected, "as the trainer does");
+    let replicas = format!("{fsdp2}\ndata_style = 'hsdp'\nreplicas_of_shards = 2");
+    let once = [(Collective::AllReduce, 32, 4 * layer / 2), (Collective::AllReduce, 1, 4 * root / 2)];
+    assert_eq!(of(&replicas, Axis::DpReplicate), once, "replicas wait for it");
+}
+
+#[test]
 fn choices_that_change_nothing_with_a_style_are_refused() {
     for (choice, expected) in [
         ("unit_rule = 'root_kept'", "unit_rule = root_kept changes nothing with data_style ddp; accepted: with zero3"),
+        (
+            "gradient_accumulation = 'unsharded'",
+            "gradient_accumulation = unsharded changes nothing with data_style ddp; accepted: with fsdp and hsdp",
+        ),
         ("gradient_reduction = 'all_reduce'", "gradient_reduction = all_reduce changes nothing with data_style ddp"),
         ("replica_reduction = 'micro_batch'", "replica_reduction = micro_batch changes nothing with data_style ddp"),
     ] {

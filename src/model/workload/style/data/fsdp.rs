@@ -5,7 +5,7 @@
 //! 4.1 (recomputation gathers once more).
 
 use super::parts::{Part, parts};
-use crate::config::step::{DataStyle, Recompute, ReplicaReduction, UnitRule};
+use crate::config::step::{DataStyle, GradientAccumulation, Recompute, ReplicaReduction, UnitRule};
 use crate::layout::Axis;
 use crate::workload::step::{RankParameters, TrainingStep};
 use crate::workload::when::{End, LayerKind, Moment, Overlap, Pass, When};
@@ -129,36 +129,46 @@ impl Sharded<'_> {
         Op { when, overlap, why, ..op }
     }
 
-    /// Gradients of every micro-batch to the rank that has the shard.
+    /// Gradients to the rank that has the shard.
     fn scatter_gradients(&self) -> Op {
-        let element = self.step.training.data.gradient_element_type;
+        let data = &self.step.training.data;
+        let element = data.gradient_element_type;
         let bytes = element.size() * self.padded();
         let first_of_model =
             matches!(self.unit.what, Wrapped::Root | Wrapped::Input) && self.step.stages.has_input(self.stage);
-        let exposed = first_of_model || !self.step.training.data.overlap_gradients;
-        Op {
-            when: self.when_in_backward_end(),
-            overlap: if exposed { Overlap::Exposed } else { Overlap::Backward },
-            why: self.why("Eg", element.size(), bytes, "gradients in every micro-batch"),
-            ..Op::new(Style::Data, self.part.axis, Collective::ReduceScatter, element, bytes)
-        }
+        let exposed = first_of_model || !data.overlap_gradients;
+        let ((when, overlap), what) = match data.gradient_accumulation {
+            GradientAccumulation::Sharded => (self.in_every_backward(exposed), "gradients in every micro-batch"),
+            GradientAccumulation::Unsharded => (self.in_last_backward(exposed), "gradients of all micro-batches"),
+        };
+        let why = self.why("Eg", element.size(), bytes, what);
+        let op = Op::new(Style::Data, self.part.axis, Collective::ReduceScatter, element, bytes);
+        Op { when, overlap, why, ..op }
     }
 
-    /// HSDP: the shard's gradients over the groups with the same shard.
-    fn reduce_replicas(&self) -> Option<Op> {
-        let element = self.step.training.data.gradient_element_type;
-        let bytes = element.size() * (self.padded() / self.part.ranks);
-        let exposed = !self.is_layer() || !self.step.training.data.overlap_gradients;
+    fn in_every_backward(&self, exposed: bool) -> (When, Overlap) {
+        (self.when_in_backward_end(), if exposed { Overlap::Exposed } else { Overlap::Backward })
+    }
+
+    /// Once in a step.
+    fn in_last_backward(&self, exposed: bool) -> (When, Overlap) {
         let (moment, overlap) = match exposed {
             true => (Moment::AfterBackward, Overlap::Exposed),
             false => (Moment::LastBackward, Overlap::LastBackward),
         };
+        (When::Step { moment, calls: self.calls() }, overlap)
+    }
+
+    /// HSDP: the shard's gradients over the groups with the same shard.
+    fn reduce_replicas(&self) -> Option<Op> {
+        let data = &self.step.training.data;
+        let element = data.gradient_element_type;
+        let bytes = element.size() * (self.padded() / self.part.ranks);
+        let exposed = !self.is_layer() || !data.overlap_gradients;
         let what = format!("the shard of 1/{}, over {} groups of shards", self.part.ranks, self.part.replicas);
-        let (when, overlap) = match self.step.training.data.replica_reduction {
-            ReplicaReduction::Step => (When::Step { moment, calls: self.calls() }, overlap),
-            ReplicaReduction::MicroBatch => {
-                (self.when_in_backward_end(), if exposed { Overlap::Exposed } else { Overlap::Backward })
-            }
+        let (when, overlap) = match (data.replica_reduction, data.gradient_accumulation) {
+            (ReplicaReduction::MicroBatch, GradientAccumulation::Sharded) => self.in_every_backward(exposed),
+            (ReplicaReduction::Step, _) | (_, GradientAccumulation::Unsharded) => self.in_last_backward(exposed),
         };
         let op = Op {
             when,
