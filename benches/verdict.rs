@@ -7,7 +7,7 @@
 mod records;
 
 use commgauge::config::Machine;
-use commgauge::report::{Format, VerdictFormat, View, render, verdict_text};
+use commgauge::report::{Format, Paint, VerdictFormat, View, render, verdict_text};
 use commgauge::verdict::{CompareRule, GateRule, LoadedRecord, compare, gate};
 use criterion::{Criterion, criterion_group, criterion_main};
 use records::Made;
@@ -55,7 +55,7 @@ fn verdicts(criterion: &mut Criterion) {
 
 fn shown(loaded: &LoadedRecord) -> usize {
     let mut out = Vec::new();
-    render(&View::new(&loaded.record), Format::Table, 120, false, &mut out).expect("a vector takes all");
+    render(&View::new(&loaded.record), Format::Table, 120, Paint::Plain, &mut out).expect("a vector takes all");
     out.len()
 }
 

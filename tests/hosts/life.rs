@@ -9,6 +9,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+/// Says in the environment of every process which cluster it is of.
+const INHERITED: &str = "COMMGAUGE_TEST_CLUSTER";
+
 /// Runs a cluster of two hosts around a shell script, which finds in `$0` a file with the current network namespaces.
 struct Around {
     name: &'static str,
@@ -29,21 +32,28 @@ impl Around {
             "cd /proc; for process in [0-9]*; do readlink $process/ns/net; done >\"$0.new\"; mv \"$0.new\" \"$0\"; {body}"
         );
         let mut command = script(&["with", "--name", self.name, "--hosts", "2", "--", "sh", "-c", &text]);
-        command.arg(self.namespaces_file());
+        command.arg(self.namespaces_file()).env(INHERITED, self.folder.path());
         command
     }
 
-    /// No process in the namespaces of the cluster, none that names its state, no mount, no cable.
+    /// As it stands in the environment of a process.
+    fn inherited(&self) -> String {
+        format!("{INHERITED}={}", self.folder.path().display())
+    }
+
+    /// No process of the cluster, none that names its state, no mount, no cable. Processes are known by a variable that all of
+    /// them inherit: the number of a namespace that is gone may be that of another cluster's by now.
     fn left(&self) -> Vec<String> {
-        let of_cluster = fs::read_to_string(self.namespaces_file()).expect("the command ran");
-        let of_cluster: std::collections::BTreeSet<&str> = of_cluster.lines().collect();
-        assert_eq!(of_cluster.len(), 4, "login, the switch and two hosts");
+        let namespaces = fs::read_to_string(self.namespaces_file()).expect("the command ran");
+        let namespaces: std::collections::BTreeSet<&str> = namespaces.lines().collect();
+        assert_eq!(namespaces.len(), 4, "login, the switch and two hosts");
+        let inherited = self.inherited();
         let state = format!("virtual-clusters/{}/", self.name);
         let mut left = Vec::new();
         for process in fs::read_dir("/proc").unwrap().flatten() {
-            let namespace = fs::read_link(process.path().join("ns/net")).unwrap_or_default();
             let words = fs::read_to_string(process.path().join("cmdline")).unwrap_or_default();
-            if of_cluster.contains(namespace.to_str().unwrap()) || words.contains(&state) {
+            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+            if words.contains(&state) || environment.split(|byte| *byte == 0).any(|each| each == inherited.as_bytes()) {
                 left.push(format!("process {}: {words}", process.path().display()));
             }
         }

@@ -96,6 +96,16 @@ impl Slurm {
         (facts, fs::read_to_string(self.at(&format!("out-{job}"))).unwrap_or_default())
     }
 
+    /// What all jobs printed.
+    fn outputs(&self) -> String {
+        let files = fs::read_dir(self.folder.path()).expect("a folder").map(|entry| entry.expect("an entry"));
+        let outputs = files.filter(|file| file.file_name().to_string_lossy().starts_with("out-"));
+        let each = |file: fs::DirEntry| {
+            format!("{}:\n{}\n", file.path().display(), fs::read_to_string(file.path()).unwrap_or_default())
+        };
+        outputs.map(each).collect()
+    }
+
     fn record(&self, job: &str) -> PathBuf {
         self.at(&format!("commgauge-{job}.jsonl"))
     }
@@ -188,19 +198,16 @@ fn the_state_of_a_job_is_the_verdict() {
         assert_eq!(end_of(&slurm.record(&job)).0, "complete");
         assert!(out.contains("judge: ") && slurm.record(&job).with_extension("html").exists(), "{out}");
     }
-    let (facts, out) = {
-        // Without limits no verdict is possible, and a pair takes a host's only job.
-        let line = "--array=0-1 --ntasks-per-node=1";
-        let job = slurm.submit("commgauge-pairs.sbatch", line, "COMMGAUGE_BYTES=64KiB");
-        slurm.ended(&format!("{job}_0"), 180);
-        let (facts, _) = slurm.ended(&format!("{job}_1"), 180);
-        for index in 0..2 {
-            let record = slurm.at(&format!("commgauge-pairs-{job}-{index}.jsonl"));
-            assert_eq!(end_of(&record).0, "complete");
-        }
-        (facts, job)
-    };
-    assert!(facts.contains("JobState=FAILED") && facts.contains("ExitCode=3:0"), "{facts}\n{out}");
+    // Without limits no verdict is possible, and a pair takes a host's only job.
+    let line = "--array=0-1 --ntasks-per-node=1";
+    let job = slurm.submit("commgauge-pairs.sbatch", line, "COMMGAUGE_BYTES=64KiB");
+    for index in 0..2 {
+        let (facts, _) = slurm.ended(&format!("{job}_{index}"), 180);
+        let out = slurm.outputs();
+        assert!(facts.contains("JobState=FAILED") && facts.contains("ExitCode=3:0"), "{facts}\n{out}");
+        let record = slurm.at(&format!("commgauge-pairs-{job}-{index}.jsonl"));
+        assert_eq!(end_of(&record).0, "complete", "{out}");
+    }
 }
 
 #[test]

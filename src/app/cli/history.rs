@@ -5,7 +5,7 @@ use super::history_store::StoreCommand;
 use super::table_or_json::print;
 use super::terminal::columns;
 use super::verdict_output::{check_output, check_text_output, is_page, replace};
-use crate::report::{HistoryFormat, history_text, plots};
+use crate::report::{HistoryFormat, ShownRows, history_text, plots};
 use crate::store::{RowFilter, Store};
 use commgauge_analysis::verdict::LoadedRecord;
 use commgauge_analysis::verdict::history::{HistoryInput, HistoryRule, history};
@@ -94,11 +94,11 @@ impl HistoryCommand {
         if let Some(folder) = &self.plots {
             std::fs::create_dir_all(folder)
                 .map_err(|cause| Error::usage(format!("--plots: cannot make {}: {cause}", folder.shown())))?;
-            for (name, picture) in plots(&history, self.all) {
+            for (name, picture) in plots(&history, self.shown()) {
                 replace(&folder.join(name), &picture.standalone())?;
             }
         }
-        let text = history_text(&history, self.requested_format(), columns(self.width), self.all)?;
+        let text = history_text(&history, self.requested_format(), columns(self.width), self.shown())?;
         match self.file() {
             Some(path) => replace(path, &text)?,
             None => print(&text)?,
@@ -126,6 +126,10 @@ impl HistoryCommand {
 
     fn file(&self) -> Option<&Path> {
         self.output.as_deref().filter(|path| *path != Path::new("-"))
+    }
+
+    fn shown(&self) -> ShownRows {
+        if self.all { ShownRows::All } else { ShownRows::Changed }
     }
 
     /// The format of the flag, or the one that the name of the file means.

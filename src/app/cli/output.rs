@@ -1,7 +1,7 @@
 //! Flags for the output format that every program shares, and printing to standard output.
 
 use super::terminal::{self, Sink};
-use crate::report::{ColorChoice, Format, LiveRows, View, render};
+use crate::report::{ColorChoice, Format, LiveRows, Paint, View, render};
 use commgauge_base::error::Result;
 use std::io::Write;
 
@@ -31,12 +31,12 @@ impl OutputArguments {
 
     /// Writes a view to `out`, which ends in this sink.
     pub fn show_on(&self, view: &View, sink: Sink, out: &mut dyn Write) -> Result<()> {
-        render(view, self.format, self.columns(sink), self.colors(sink), out)
+        render(view, self.format, self.columns(sink), self.paint(sink), out)
     }
 
     /// Rows that can be printed as they are done, if the format has such rows.
     pub(crate) fn live_rows(&self, sink: Sink) -> Option<LiveRows> {
-        LiveRows::new(self.format, self.columns(sink), self.colors(sink))
+        LiveRows::new(self.format, self.columns(sink), self.paint(sink))
     }
 
     /// Columns that tables may take.
@@ -45,7 +45,7 @@ impl OutputArguments {
     }
 
     /// Whether to use colours.
-    pub(crate) fn colors(&self, sink: Sink) -> bool {
-        terminal::colors(self.color, sink)
+    pub(crate) fn paint(&self, sink: Sink) -> Paint {
+        terminal::paint(self.color, sink)
     }
 }

@@ -2,7 +2,7 @@
 //! tables and for the output of the flag parser.
 
 use super::help;
-use crate::report::ColorChoice;
+use crate::report::{ColorChoice, Paint};
 use clap::{CommandFactory, FromArgMatches};
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -28,10 +28,13 @@ impl Sink {
     }
 }
 
-/// Whether to use colours.
-pub(crate) fn colors(requested: ColorChoice, sink: Sink) -> bool {
+/// Whether text is styled.
+pub(crate) fn paint(requested: ColorChoice, sink: Sink) -> Paint {
     let (no_color, term) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
-    requested.decide(no_color.as_deref(), term.as_deref(), sink == Sink::Terminal)
+    match sink {
+        Sink::Terminal => requested.on_terminal(no_color.as_deref(), term.as_deref()),
+        Sink::File => requested.elsewhere(),
+    }
 }
 
 /// The columns that a table on standard output may take.

@@ -17,24 +17,26 @@ pub enum ColorChoice {
 }
 
 impl ColorChoice {
-    /// Whether to colour. `no_color` and `term` are the values of these environment variables.
-    pub fn decide(self, no_color: Option<&OsStr>, term: Option<&OsStr>, is_terminal: bool) -> bool {
-        match self {
-            ColorChoice::Always => true,
-            ColorChoice::Never => false,
-            // See no-color.org: an empty value is ignored.
-            ColorChoice::Auto => {
-                is_terminal && no_color.is_none_or(OsStr::is_empty) && term.is_none_or(|term| term != "dumb")
-            }
-        }
+    /// What follows on a terminal whose NO_COLOR and TERM have these values.
+    pub fn on_terminal(self, no_color: Option<&OsStr>, term: Option<&OsStr>) -> Paint {
+        // See no-color.org: an empty value is ignored.
+        let can = no_color.is_none_or(OsStr::is_empty) && term.is_none_or(|term| term != "dumb");
+        if self == ColorChoice::Always || (self == ColorChoice::Auto && can) { Paint::Colors } else { Paint::Plain }
+    }
+
+    /// What follows in a file or a pipe.
+    pub fn elsewhere(self) -> Paint {
+        if self == ColorChoice::Always { Paint::Colors } else { Paint::Plain }
     }
 }
 
-/// Styles text outside tables, if enabled.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Paint {
-    /// Whether styling is enabled.
-    pub on: bool,
+/// Whether text is styled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paint {
+    /// Text alone.
+    Plain,
+    /// Text and the escape characters of terminals.
+    Colors,
 }
 
 impl Paint {
@@ -60,11 +62,17 @@ impl Paint {
 
     /// For letters in one of the 256 colours.
     pub fn colored(self, color: u8, text: &str) -> String {
-        if self.on { format!("\x1b[38;5;{color}m{text}\x1b[39m") } else { text.to_owned() }
+        match self {
+            Paint::Plain => text.to_owned(),
+            Paint::Colors => format!("\x1b[38;5;{color}m{text}\x1b[39m"),
+        }
     }
 
     fn wrapped(self, code: &str, text: &str) -> String {
-        if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        match self {
+            Paint::Plain => text.to_owned(),
+            Paint::Colors => format!("\x1b[{code}m{text}\x1b[0m"),
+        }
     }
 }
 
@@ -75,17 +83,23 @@ mod tests {
     #[test]
     fn the_flag_overrides_the_environment_which_overrides_the_terminal() {
         let set = |value: &'static str| Some(OsStr::new(value));
-        for (choice, no_color, term, is_terminal, expected) in [
-            (ColorChoice::Auto, None, set("xterm"), true, true),
-            (ColorChoice::Auto, None, set("xterm"), false, false),
-            (ColorChoice::Auto, set("1"), set("xterm"), true, false),
-            (ColorChoice::Auto, set(""), set("xterm"), true, true),
-            (ColorChoice::Auto, None, set("dumb"), true, false),
-            (ColorChoice::Auto, None, None, true, true),
-            (ColorChoice::Always, set("1"), set("dumb"), false, true),
-            (ColorChoice::Never, None, set("xterm"), true, false),
+        for (choice, no_color, term, expected) in [
+            (ColorChoice::Auto, None, set("xterm"), Paint::Colors),
+            (ColorChoice::Auto, set("1"), set("xterm"), Paint::Plain),
+            (ColorChoice::Auto, set(""), set("xterm"), Paint::Colors),
+            (ColorChoice::Auto, None, set("dumb"), Paint::Plain),
+            (ColorChoice::Auto, None, None, Paint::Colors),
+            (ColorChoice::Always, set("1"), set("dumb"), Paint::Colors),
+            (ColorChoice::Never, None, set("xterm"), Paint::Plain),
         ] {
-            assert_eq!(choice.decide(no_color, term, is_terminal), expected, "{choice:?} {no_color:?} {term:?}");
+            assert_eq!(choice.on_terminal(no_color, term), expected, "{choice:?} {no_color:?} {term:?}");
+        }
+        for (choice, expected) in [
+            (ColorChoice::Auto, Paint::Plain),
+            (ColorChoice::Always, Paint::Colors),
+            (ColorChoice::Never, Paint::Plain),
+        ] {
+            assert_eq!(choice.elsewhere(), expected, "{choice:?}");
         }
     }
 }

@@ -41,12 +41,12 @@ pub(crate) use text::{visible, wrap};
 mod verdict;
 mod view;
 
-pub use color::ColorChoice;
+pub use color::{ColorChoice, Paint};
 pub use combinations::{Combination, combinations_text};
 pub use contention::Contention;
 pub use fit::fit_text;
 pub use framework::framework_defaults;
-pub use history::{HistoryFormat, history_text, plots};
+pub use history::{HistoryFormat, ShownRows, history_text, plots};
 pub use html::{HtmlInput, HtmlRun, html, plan_page};
 pub use interference::CallInterference;
 pub use late::Late;
@@ -112,15 +112,15 @@ impl Format {
     }
 }
 
-/// Writes a view. `width` and `color` are used by the table only.
+/// Writes a view. `width` and `paint` are used by the table only.
 ///
 /// A reader that closes the pipe early (`| head`) ends the writing quietly.
 ///
 /// # Errors
 /// An environment error where the text cannot be written.
-pub fn render(view: &View, format: Format, width: u16, color: bool, out: &mut dyn Write) -> Result<()> {
+pub fn render(view: &View, format: Format, width: u16, paint: Paint, out: &mut dyn Write) -> Result<()> {
     let text = match format {
-        Format::Table => table::text(view, usize::from(width), color),
+        Format::Table => table::text(view, usize::from(width), paint),
         Format::Json => json::text(view)?,
         Format::Csv => csv::text(view)?,
         Format::Markdown => table::page(view),

@@ -15,8 +15,8 @@ use commgauge_model::record::line::Header;
 use std::collections::HashMap;
 
 /// The whole report, fitted to a width.
-pub(super) fn text(view: &View, width: usize, color: bool) -> String {
-    let terminal = Terminal::new(width.max(MIN_WIDTH), Paint { on: color });
+pub(super) fn text(view: &View, width: usize, paint: Paint) -> String {
+    let terminal = Terminal::new(width.max(MIN_WIDTH), paint);
     let mut notes = Notes::default();
     let numbers = notes.numbers_of(&view.rows);
     let mut out = terminal.draw(&provenance(&view.header));

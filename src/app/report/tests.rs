@@ -25,9 +25,9 @@ fn sample() -> Record {
     Record::from_lines(sample_lines()).unwrap()
 }
 
-fn rendered(record: &Record, format: Format, width: u16, color: bool) -> String {
+fn rendered(record: &Record, format: Format, width: u16, paint: Paint) -> String {
     let mut out = Vec::new();
-    render(&View::new(record), format, width, color, &mut out).unwrap();
+    render(&View::new(record), format, width, paint, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -35,9 +35,12 @@ fn rendered(record: &Record, format: Format, width: u16, color: bool) -> String 
 fn every_format_of_the_sample_is_as_published() {
     let record = sample();
     for width in [80, 140] {
-        insta::assert_snapshot!(format!("table_{width}"), rendered(&record, Format::Table, width, false));
+        insta::assert_snapshot!(format!("table_{width}"), rendered(&record, Format::Table, width, Paint::Plain));
     }
-    insta::assert_snapshot!("table_80_colored", rendered(&record, Format::Table, 80, true).replace('\x1b', "ESC"));
+    insta::assert_snapshot!(
+        "table_80_colored",
+        rendered(&record, Format::Table, 80, Paint::Colors).replace('\x1b', "ESC")
+    );
     for (name, format) in [
         ("json", Format::Json),
         ("csv", Format::Csv),
@@ -47,8 +50,8 @@ fn every_format_of_the_sample_is_as_published() {
         ("superbench", Format::Superbench),
         ("nccl_tests", Format::NcclTests),
     ] {
-        let narrow = rendered(&record, format, 80, false);
-        assert_eq!(narrow, rendered(&record, format, 140, true), "{name} depends on neither width nor colour");
+        let narrow = rendered(&record, format, 80, Paint::Plain);
+        assert_eq!(narrow, rendered(&record, format, 140, Paint::Colors), "{name} depends on neither width nor colour");
         insta::assert_snapshot!(name, narrow);
     }
 }
@@ -57,7 +60,7 @@ fn every_format_of_the_sample_is_as_published() {
 fn the_table_fits_the_width() {
     let record = sample();
     for width in [80u16, 100, 120, 140, 200] {
-        for line in rendered(&record, Format::Table, width, false).lines() {
+        for line in rendered(&record, Format::Table, width, Paint::Plain).lines() {
             assert!(line.chars().count() <= usize::from(width), "wider than {width}: {line}");
         }
     }
@@ -97,15 +100,15 @@ fn hostile() -> Record {
 fn no_format_passes_on_hostile_text() {
     let record = hostile();
     for format in EVERY {
-        let text = rendered(&record, format, 140, false);
+        let text = rendered(&record, format, 140, Paint::Plain);
         let bad = text.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}');
         assert_eq!(bad, None, "{format:?}");
-        let plain = rendered(&sample(), format, 140, false);
+        let plain = rendered(&sample(), format, 140, Paint::Plain);
         if matches!(format, Format::Csv | Format::NcclTests) {
             assert_eq!(text.lines().count(), plain.lines().count(), "{format:?}: a line break got through");
         }
     }
-    let markdown = rendered(&record, Format::Markdown, 80, false);
+    let markdown = rendered(&record, Format::Markdown, 80, Paint::Plain);
     assert!(!markdown.contains("<b>") && markdown.contains("\\|"), "{markdown}");
     let mut cells = 0;
     for row in markdown.lines().filter(|line| line.starts_with("| ")) {
@@ -113,22 +116,22 @@ fn no_format_passes_on_hostile_text() {
         cells = if row.starts_with("| collective |") { row.matches(" | ").count() } else { cells };
         assert_eq!(row.matches(" | ").count(), cells, "{row}");
     }
-    let csv = rendered(&record, Format::Csv, 80, false);
+    let csv = rendered(&record, Format::Csv, 80, Paint::Plain);
     for record in ::csv::Reader::from_reader(csv.as_bytes()).records() {
         for cell in &record.unwrap() {
             assert!(!cell.starts_with(['=', '+', '-', '@']), "{cell}");
         }
     }
-    let json: serde_json::Value = serde_json::from_str(&rendered(&record, Format::Json, 80, false)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&rendered(&record, Format::Json, 80, Paint::Plain)).unwrap();
     assert_eq!(json["provenance"]["ranks"][0]["host"], record.header.ranks[0].host, "host names arrive as they are");
 }
 
 #[test]
 fn without_colour_there_is_no_escape_and_with_it_the_text_is_the_same() {
     for record in [sample(), hostile()] {
-        let plain = rendered(&record, Format::Table, 100, false);
+        let plain = rendered(&record, Format::Table, 100, Paint::Plain);
         assert!(!plain.contains('\x1b'));
-        let mut colored = rendered(&record, Format::Table, 100, true);
+        let mut colored = rendered(&record, Format::Table, 100, Paint::Colors);
         assert!(colored.contains('\x1b'));
         while let Some(start) = colored.find('\x1b') {
             let end = start + colored[start..].find('m').unwrap();
@@ -229,7 +232,7 @@ fn synthetic_results_say_so_everywhere() {
     let view = View::new(&record);
     assert!(!view.rows.iter().any(|row| row.status == Status::Verified));
     for format in EVERY {
-        let text = rendered(&record, format, 80, false).to_lowercase();
+        let text = rendered(&record, format, 80, Paint::Plain).to_lowercase();
         assert!(text.contains("synthetic"), "{format:?}");
     }
 }
@@ -303,7 +306,7 @@ fn a_record_without_any_case_still_makes_a_report() {
     (record.header.ranks, record.clocks) = (Vec::new(), Vec::new());
     assert_eq!(View::new(&record).exit_code(), 7);
     for format in EVERY {
-        rendered(&record, format, 80, false);
+        rendered(&record, format, 80, Paint::Plain);
     }
 }
 
@@ -319,14 +322,14 @@ fn a_reader_that_closes_the_pipe_ends_the_report_quietly() {
         }
     }
     let view = View::new(&sample());
-    assert!(render(&view, Format::Table, 80, false, &mut Closed(ErrorKind::BrokenPipe)).is_ok());
-    let error = render(&view, Format::Table, 80, false, &mut Closed(ErrorKind::StorageFull)).unwrap_err();
+    assert!(render(&view, Format::Table, 80, Paint::Plain, &mut Closed(ErrorKind::BrokenPipe)).is_ok());
+    let error = render(&view, Format::Table, 80, Paint::Plain, &mut Closed(ErrorKind::StorageFull)).unwrap_err();
     assert_eq!(error.exit_code(), 6);
 }
 
 #[test]
 fn the_columns_of_nccl_tests_are_where_that_tool_puts_them() {
-    let text = rendered(&sample(), Format::NcclTests, 80, false);
+    let text = rendered(&sample(), Format::NcclTests, 80, Paint::Plain);
     let row =
         text.lines().find(|line| line.starts_with("           8             2     float     sum      -1  ")).unwrap();
     assert_eq!(row.len(), "           8             2     float     sum      -1     5.63    0.00    0.00      0     0.20    0.04    0.00      0".len());
@@ -340,7 +343,7 @@ fn the_columns_of_nccl_tests_are_where_that_tool_puts_them() {
 
 #[test]
 fn a_line_of_superbench_is_flat_and_keeps_wrong_and_synthetic_numbers_away_from_rules_of_measured_ones() {
-    let line = rendered(&sample(), Format::Superbench, 80, false);
+    let line = rendered(&sample(), Format::Superbench, 80, Paint::Plain);
     assert_eq!(line.lines().count(), 1, "{line}");
     let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&line).unwrap();
     let (node, metrics): (Vec<_>, Vec<_>) = object.iter().partition(|(name, _)| *name == "node");
@@ -353,7 +356,7 @@ fn a_line_of_superbench_is_flat_and_keeps_wrong_and_synthetic_numbers_away_from_
     assert_eq!(with_numbers, view.rows.iter().filter(|row| row.latency.is_some()).count());
     let mut synthetic = sample();
     synthetic.header.backend.synthetic = true;
-    let line = rendered(&synthetic, Format::Superbench, 80, false);
+    let line = rendered(&synthetic, Format::Superbench, 80, Paint::Plain);
     assert!(line.contains("commgauge-synthetic:") && !line.contains("commgauge:"), "{line}");
 }
 
@@ -365,11 +368,11 @@ fn live_rows_equal_those_of_the_report() {
         lines.filter(|line| !line.starts_with("---")).collect()
     };
     for format in [Format::Table, Format::NcclTests, Format::Osu, Format::Imb] {
-        let mut live = LiveRows::new(format, 400, false).expect("it can be written row by row");
+        let mut live = LiveRows::new(format, 400, Paint::Plain).expect("it can be written row by row");
         let mut written: Vec<String> = sample_lines().iter().map(|line| live.take(line)).collect();
         assert!(written.iter().filter(|text| !text.is_empty()).count() > 1, "{format:?} comes in pieces");
         written.push(live.finish(&View::new(&sample())));
-        let whole = rendered(&sample(), format, 400, false);
+        let whole = rendered(&sample(), format, 400, Paint::Plain);
         let sorted = |text: &str| {
             let mut lines = content(text);
             lines.sort();
@@ -379,17 +382,17 @@ fn live_rows_equal_those_of_the_report() {
         assert_eq!(sorted(&written.concat()).len(), sorted(&whole).len(), "{}\n{whole}", written.concat());
     }
     for format in [Format::Json, Format::Csv, Format::Markdown, Format::Junit, Format::Prometheus, Format::Superbench] {
-        assert!(LiveRows::new(format, 100, false).is_none(), "{format:?} is one document");
+        assert!(LiveRows::new(format, 100, Paint::Plain).is_none(), "{format:?} is one document");
     }
 }
 
 #[test]
 fn a_record_without_a_plan_is_shown_whole_at_the_end() {
     let lines: Vec<Line> = sample_lines().into_iter().take(1).collect();
-    let mut live = LiveRows::new(Format::Table, 100, false).expect("a table");
+    let mut live = LiveRows::new(Format::Table, 100, Paint::Plain).expect("a table");
     assert!(lines.iter().all(|line| live.take(line).is_empty()));
     let record = Record::from_lines(lines).unwrap();
-    assert_eq!(live.finish(&View::new(&record)), rendered(&record, Format::Table, 100, false));
+    assert_eq!(live.finish(&View::new(&record)), rendered(&record, Format::Table, 100, Paint::Plain));
 }
 
 #[test]
@@ -422,7 +425,8 @@ fn a_replaced_replicate_is_left_out() {
 fn the_json_document_fits_its_published_schema() {
     let validator = jsonschema::validator_for(&json_document::schema()).unwrap();
     for record in [sample(), hostile(), step::tests::record(&step::tests::USUAL), screen::tests::predicted()] {
-        let document: serde_json::Value = serde_json::from_str(&rendered(&record, Format::Json, 80, false)).unwrap();
+        let document: serde_json::Value =
+            serde_json::from_str(&rendered(&record, Format::Json, 80, Paint::Plain)).unwrap();
         let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
         assert!(errors.is_empty(), "{errors:?}");
     }

@@ -74,7 +74,7 @@ fn replay() -> ReplayLine {
 
 fn table(record: &Record) -> String {
     let mut out = Vec::new();
-    render(&View::new(record), Format::Table, 140, false, &mut out).unwrap();
+    render(&View::new(record), Format::Table, 140, Paint::Plain, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 

@@ -1,5 +1,6 @@
 //! Finds the differences between ranks from the hashes of all and the texts of one rank for each value.
 
+use super::allowances::Allowances;
 use super::fact::Fact;
 use super::rank_group::{RankGroup, group_ranks};
 use super::rank_profile::Compact;
@@ -45,8 +46,8 @@ pub(super) struct Compared {
     mixed: usize,
 }
 
-/// Compares all ranks; `allows_mixed` turns the refusals that may be skipped into warnings.
-pub(super) fn compare(all: &[Compact], texts: &Texts, allows_mixed: bool) -> Compared {
+/// Compares all ranks.
+pub(super) fn compare(all: &[Compact], texts: &Texts, allowed: Allowances) -> Compared {
     let mut compared = Compared::default();
     for fact in Fact::ALL {
         let groups = ranks_by_hash(all, fact);
@@ -64,7 +65,7 @@ pub(super) fn compare(all: &[Compact], texts: &Texts, allows_mixed: bool) -> Com
             }
             (_, groups) if fact.is_list() => {
                 for (name, values) in by_line(fact, groups, texts) {
-                    compared.add(fact, &name, values, allows_mixed);
+                    compared.add(fact, &name, values, allowed);
                 }
             }
             (_, groups) => {
@@ -72,7 +73,7 @@ pub(super) fn compare(all: &[Compact], texts: &Texts, allows_mixed: bool) -> Com
                 for RankGroup { key: hash, ranks } in groups {
                     merge(&mut values, texts.get(&(fact, *hash)).map_or(OTHERS, String::as_str), ranks);
                 }
-                compared.add(fact, "", values, allows_mixed);
+                compared.add(fact, "", values, allowed);
             }
         }
     }
@@ -81,9 +82,9 @@ pub(super) fn compare(all: &[Compact], texts: &Texts, allows_mixed: bool) -> Com
 }
 
 impl Compared {
-    fn add(&mut self, fact: Fact, line: &str, values: RanksByValue, allows_mixed: bool) {
+    fn add(&mut self, fact: Fact, line: &str, values: RanksByValue, allowed: Allowances) {
         let severity = match fact.severity(line) {
-            Severity::Mixed if allows_mixed => Severity::Warning,
+            Severity::Mixed if allowed.mixed => Severity::Warning,
             other => other,
         };
         let each: Vec<String> =

@@ -3,8 +3,10 @@
 use super::*;
 use crate::launch_check::RankProfile;
 
+const MIXED: Allowances = Allowances { mixed: true, shared_devices: false };
+
 /// Compares ranks with these texts.
-fn compared(ranks: &[&[(Fact, &str)]], allows_mixed: bool) -> Compared {
+fn compared(ranks: &[&[(Fact, &str)]], allowed: Allowances) -> Compared {
     let mut texts = Texts::new();
     let mut all = Vec::new();
     for facts in ranks {
@@ -14,7 +16,7 @@ fn compared(ranks: &[&[(Fact, &str)]], allows_mixed: bool) -> Compared {
         facts.iter().for_each(|(fact, text)| drop(texts.insert((*fact, compact.hash(*fact)), (*text).to_owned())));
         all.push(compact);
     }
-    compare(&all, &texts, allows_mixed)
+    compare(&all, &texts, allowed)
 }
 
 #[test]
@@ -55,7 +57,7 @@ fn differences_are_refused_warned_of_or_noted_by_fact() {
         ),
         ((Kernel, "5.10"), (Kernel, "6.1"), false, false, ""),
     ] {
-        let compared = compared(&[&[first], &[second]], false);
+        let compared = compared(&[&[first], &[second]], Allowances::default());
         assert_eq!(
             (compared.refusals.len(), compared.warnings.len()),
             (usize::from(refused), usize::from(warned)),
@@ -72,11 +74,11 @@ fn differences_are_refused_warned_of_or_noted_by_fact() {
 fn mixed_environments_may_be_allowed_but_never_mixed_programs() {
     let ranks: [&[(Fact, &str)]; 2] =
         [&[(Fact::Environment, "NCCL_ALGO=Ring")], &[(Fact::Environment, "NCCL_ALGO=Tree")]];
-    assert!(compared(&ranks, false).could_be_allowed);
-    let allowed = compared(&ranks, true);
+    assert!(compared(&ranks, Allowances::default()).could_be_allowed);
+    let allowed = compared(&ranks, MIXED);
     assert_eq!((allowed.refusals.len(), allowed.warnings.len()), (0, 1));
     for never in [Fact::Program, Fact::NcclVersion] {
-        let refused = compared(&[&[(never, "a")], &[(never, "b")]], true);
+        let refused = compared(&[&[(never, "a")], &[(never, "b")]], MIXED);
         assert_eq!((refused.refusals.len(), refused.could_be_allowed), (1, false));
     }
     // A flag that would not help is not suggested.
@@ -84,7 +86,7 @@ fn mixed_environments_may_be_allowed_but_never_mixed_programs() {
         &[(Fact::NcclVersion, "2.30.7"), (Fact::NcclFile, "/a")],
         &[(Fact::NcclVersion, "2.27.3"), (Fact::NcclFile, "/b")],
     ];
-    let refused = compared(&both, false);
+    let refused = compared(&both, Allowances::default());
     assert_eq!((refused.refusals.len(), refused.could_be_allowed), (2, false));
 }
 
@@ -92,7 +94,7 @@ fn mixed_environments_may_be_allowed_but_never_mixed_programs() {
 fn ranks_with_the_same_value_are_grouped_even_if_other_lines_differ() {
     let environment = |text| [(Fact::Environment, text)];
     let [a, b, c] = ["A=1\nNCCL_ALGO=Ring", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree"].map(environment);
-    let compared = compared(&[&a, &b, &c, &a], false);
+    let compared = compared(&[&a, &b, &c, &a], Allowances::default());
     let algorithm = compared.differences.iter().find(|one| one.what == "NCCL_ALGO").unwrap();
     let values: Vec<(&str, &str)> =
         algorithm.values.iter().map(|one| (one.value.as_str(), one.ranks.as_str())).collect();
@@ -101,7 +103,8 @@ fn ranks_with_the_same_value_are_grouped_even_if_other_lines_differ() {
 
 #[test]
 fn a_fact_that_a_rank_does_not_have_is_not_compared() {
-    let compared = compared(&[&[(Fact::Suite, "aa"), (Fact::Processor, "x")], &[(Fact::Processor, "x")]], false);
+    let compared =
+        compared(&[&[(Fact::Suite, "aa"), (Fact::Processor, "x")], &[(Fact::Processor, "x")]], Allowances::default());
     assert_eq!((compared.refusals.len(), compared.differences.len()), (0, 0));
     assert!(compared.shared.iter().any(|one| one.what == "processor" && one.value == "x"));
 }

@@ -1,5 +1,6 @@
 //! The launch check itself: gathers hashes of all ranks and the texts of a few on rank 0, and builds the report.
 
+use super::allowances::Allowances;
 use super::cores::{self, RankCores};
 use super::differences::{MAX_VALUES, Texts, compare, ranks_by_hash};
 use super::fact::Fact;
@@ -14,15 +15,6 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::rank_list::{named, shortened};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
-
-/// Exceptions that the user allows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Allowances {
-    /// Ranks may differ in environment, libraries and drivers.
-    pub mixed: bool,
-    /// Ranks may share a device.
-    pub shared_devices: bool,
-}
 
 /// Compares all ranks. Collective; the report is process 0's.
 ///
@@ -89,13 +81,13 @@ fn report(
     allowed: Allowances,
     names: VariableNames,
 ) -> LaunchReport {
-    let compared = compare(all, texts, allowed.mixed);
+    let compared = compare(all, texts, allowed);
     let hosts = by_host(rank_hosts);
     let mut refusals = launcher_contradictions(all, names);
     refusals.extend(compared.refusals);
     let mut warnings = rank_hosts.warnings.clone();
     warnings.extend(host_contradictions(all, &hosts, names));
-    let devices = shared_devices(all, texts, &rank_hosts.hosts, allowed.shared_devices);
+    let devices = shared_devices(all, texts, &rank_hosts.hosts, allowed);
     if allowed.shared_devices { &mut warnings } else { &mut refusals }.extend(devices);
     if compared.could_be_allowed {
         refusals.push(
@@ -249,7 +241,7 @@ fn host_contradictions(all: &[Compact], hosts: &[RanksOfHost], names: VariableNa
 }
 
 /// Devices that are used by several ranks; with a fix if that is not allowed.
-fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String], allowed: bool) -> Vec<String> {
+fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String], allowed: Allowances) -> Vec<String> {
     let several = ranks_by_hash(all, Fact::DeviceUuid).into_iter().filter(|group| group.ranks.len() > 1);
     let mut shared: Vec<String> = several
         .map(|RankGroup { key: hash, ranks }| {
@@ -263,7 +255,7 @@ fn shared_devices(all: &[Compact], texts: &Texts, hosts: &[String], allowed: boo
     if let (Some(last), true) = (shared.last_mut(), more > 0) {
         *last += &format!("; and so on {more} devices more");
     }
-    if let (Some(last), false) = (shared.last_mut(), allowed) {
+    if let (Some(last), false) = (shared.last_mut(), allowed.shared_devices) {
         *last += "; give each rank a device of its own (is CUDA_VISIBLE_DEVICES the same for all?), or use --share-gpu";
     }
     shared

@@ -4,6 +4,7 @@
 //! Every rank sends only short hashes; the text of each distinct value is sent by one rank. The result is data
 //! ([`LaunchReport`]); it is formatted for the terminal elsewhere.
 
+mod allowances;
 mod cores;
 mod differences;
 mod fact;
@@ -17,8 +18,9 @@ mod report;
 mod severity;
 mod variables;
 
+pub use allowances::Allowances;
 pub use fact::Fact;
-pub use inspect::{Allowances, inspect};
+pub use inspect::inspect;
 pub use launcher_env::{LauncherEnv, NumberVariable, ensure_joined, launcher_env};
 pub use place::{RankHosts, RankLocation, locate_ranks};
 pub use rank_profile::RankProfile;

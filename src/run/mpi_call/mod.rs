@@ -69,20 +69,45 @@ pub fn initialize() -> Result<Session> {
     Ok(Session { _universe: universe })
 }
 
-/// Sets whether this process yields its processor while it waits for others, which ranks must do if there are more
-/// ranks than processors. On at start; turned off before measuring if each rank has a processor of its own. For MPICH,
-/// which has no setting for it (`yielding.c`); launchers configure Open MPI themselves.
-pub fn yield_while_waiting(yields: bool) {
+/// What a rank does with its processor while it waits for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// Keeps it: each rank has one of its own.
+    Spins,
+    /// Yields it: ranks share processors, and the rank that is waited for may not be scheduled otherwise.
+    Yields,
+}
+
+impl Waiting {
+    /// How the ranks of a host wait.
+    pub fn of_ranks(ranks_on_host: u32, processors: u32) -> Waiting {
+        if ranks_on_host > processors { Waiting::Yields } else { Waiting::Spins }
+    }
+
+    /// One pause between two looks at what is waited for.
+    #[inline]
+    pub fn pause(self) {
+        match self {
+            Waiting::Spins => std::hint::spin_loop(),
+            Waiting::Yields => std::thread::yield_now(),
+        }
+    }
+}
+
+/// Sets how this process waits inside calls of MPI. It yields from its start; before measuring it is set to spin if each
+/// rank has a processor of its own. For MPICH, which has no setting for it (`yielding.c`); launchers configure Open MPI
+/// themselves.
+pub fn set_waiting(waiting: Waiting) {
     #[cfg(not(commgauge_open_mpi))]
     {
         unsafe extern "C" {
             fn commgauge_yield_while_waiting(on: c_int);
         }
         // SAFETY: the function stores a number, atomically.
-        unsafe { commgauge_yield_while_waiting(c_int::from(yields)) };
+        unsafe { commgauge_yield_while_waiting(c_int::from(waiting == Waiting::Yields)) };
     }
     #[cfg(commgauge_open_mpi)]
-    let _ = yields;
+    let _ = waiting;
 }
 
 /// Ends all processes of the launch with an exit code. Codes survive the launchers only through `MPI_Abort`.

@@ -35,5 +35,5 @@ pub(super) fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -
         SummaryParts::Screen => screen::text,
         SummaryParts::Head => screen::head_text,
     };
-    print_drawn_on(out, &text(&screen, output.columns(sink), output.colors(sink)))
+    print_drawn_on(out, &text(&screen, output.columns(sink), output.paint(sink)))
 }

@@ -21,7 +21,7 @@ pub struct Terminal {
 impl Terminal {
     /// A terminal without colours.
     pub fn plain(width: u16) -> Terminal {
-        Terminal::new(usize::from(width), Paint { on: false })
+        Terminal::new(usize::from(width), Paint::Plain)
     }
 
     /// A terminal with or without colours.
@@ -207,7 +207,7 @@ impl TableLayout {
 
     /// A row without colours.
     pub fn plain_row(&self, row: &Row) -> String {
-        self.row(row, Paint { on: false })
+        self.row(row, Paint::Plain)
     }
 
     /// A row.

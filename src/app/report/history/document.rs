@@ -1,5 +1,6 @@
 //! The history for people: the changes of each place, the rows that changed, and what was left out.
 
+use super::shown::ShownRows;
 use super::trend::trend;
 use crate::report::document::{Block, Column, Mark, Table, optional, signed_percent};
 use commgauge_analysis::verdict::history::{Event, History, Lineage, Series};
@@ -8,13 +9,13 @@ use commgauge_base::units::Seconds;
 /// Maximum number of left-out files that are listed one by one.
 const MAX_LEFT_OUT: usize = 10;
 
-/// The rows that changed, or all.
-pub(super) fn document(history: &History, all_rows: bool) -> Vec<Block> {
+/// The rows that are shown.
+pub(super) fn document(history: &History, shown: ShownRows) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     if history.lineages.is_empty() {
         blocks.push(Block::list(["no run that could be looked at"]));
     }
-    blocks.extend(history.lineages.iter().flat_map(|lineage| of_lineage(lineage, all_rows)));
+    blocks.extend(history.lineages.iter().flat_map(|lineage| of_lineage(lineage, shown)));
     blocks.extend(left_out(history));
     blocks.extend(Block::headed_list("How it was decided:", Mark::None, &history.rule));
     blocks
@@ -31,9 +32,9 @@ pub(super) fn left_out(history: &History) -> Vec<Block> {
     Block::headed_list(&heading, Mark::None, left_out)
 }
 
-fn of_lineage(lineage: &Lineage, all_rows: bool) -> Vec<Block> {
+fn of_lineage(lineage: &Lineage, shown: ShownRows) -> Vec<Block> {
     let mut blocks = changes(lineage);
-    let shown: Vec<&Series> = lineage.rows.iter().filter(|row| all_rows || !row.changes.is_empty()).collect();
+    let shown: Vec<&Series> = lineage.rows.iter().filter(|row| shown.has(row)).collect();
     if !shown.is_empty() {
         blocks.push(Block::Table(rows(lineage, &shown)));
     }

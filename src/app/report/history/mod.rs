@@ -7,9 +7,11 @@ mod junit;
 mod page;
 mod plot;
 mod prometheus;
+mod shown;
 mod trend;
 
 pub use plot::plots;
+pub use shown::ShownRows;
 
 use super::document::{Terminal, markdown};
 use commgauge_analysis::verdict::history::History;
@@ -37,17 +39,16 @@ pub enum HistoryFormat {
     Github,
 }
 
-/// The history as text. `width` is used by the table only, `all_rows` by the table and Markdown: without it they show the
-/// rows that changed.
+/// The history as text. `width` is used by the table only, `shown` by the table and Markdown.
 ///
 /// # Errors
 /// Where a document cannot be written as JSON, CSV, XML or HTML.
-pub fn history_text(history: &History, format: HistoryFormat, width: u16, all_rows: bool) -> Result<String> {
+pub fn history_text(history: &History, format: HistoryFormat, width: u16, shown: ShownRows) -> Result<String> {
     match format {
-        HistoryFormat::Table => Ok(Terminal::plain(width).draw(&document::document(history, all_rows))),
+        HistoryFormat::Table => Ok(Terminal::plain(width).draw(&document::document(history, shown))),
         HistoryFormat::Csv => csv::text(history),
         HistoryFormat::Markdown => {
-            Ok(format!("# commgauge history\n{}", markdown(&document::document(history, all_rows))))
+            Ok(format!("# commgauge history\n{}", markdown(&document::document(history, shown))))
         }
         HistoryFormat::Html => page::text(history),
         HistoryFormat::Junit => junit::text(history),

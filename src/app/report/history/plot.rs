@@ -1,5 +1,6 @@
 //! A picture of each row over its runs: the medians, the level between changes, and the changes.
 
+use super::shown::ShownRows;
 use crate::chart::{Axis, Change, Plot, Point, Position, Series, Svg, Unit, xy};
 use crate::report::document::signed_percent;
 use crate::report::text::visible;
@@ -8,11 +9,11 @@ use commgauge_analysis::verdict::history::{History, Lineage, Series as Row};
 /// Maximum number of ticks.
 const MAX_TICKS: usize = 6;
 
-/// A picture of each row, with a name for its file; only the rows that changed, or all.
-pub fn plots(history: &History, all_rows: bool) -> Vec<(String, Svg)> {
+/// A picture of each row, with a name for its file.
+pub fn plots(history: &History, shown: ShownRows) -> Vec<(String, Svg)> {
     let mut pictures = Vec::new();
     for (number, lineage) in history.lineages.iter().enumerate() {
-        for row in lineage.rows.iter().filter(|row| all_rows || !row.changes.is_empty()) {
+        for row in lineage.rows.iter().filter(|row| shown.has(row)) {
             let plain: String = row
                 .name
                 .chars()

@@ -9,7 +9,7 @@ use std::path::Path;
 const POISON: &str = "=1\x1b[31m|</script><img src=x onerror=alert(1)>\"'&\u{9b}2J\r\n\u{202e}\0";
 
 /// Twelve runs of three rows, of which the second takes a fifth longer from the eighth run on, together with a new library.
-fn made(poison: bool) -> History {
+fn made(hostile: &str) -> History {
     let mut input = HistoryInput::default();
     for day in 0..12u32 {
         let slow = if day >= 7 { 1.2 } else { 1.0 };
@@ -23,34 +23,33 @@ fn made(poison: bool) -> History {
         if day >= 7 {
             header.backend.library = "Open MPI 4.1.5".to_owned();
         }
-        if poison {
-            (header.suite.name, header.ranks[0].host) = (POISON.to_owned(), POISON.to_owned());
-            loaded.record.plan.cases.iter_mut().for_each(|case| case.name += POISON);
-        }
+        header.suite.name += hostile;
+        header.ranks[0].host += hostile;
+        loaded.record.plan.cases.iter_mut().for_each(|case| case.name += hostile);
         input.add(&loaded.path.clone(), Ok(loaded));
     }
-    let broken = Err(commgauge_base::error::Error::usage(format!(
-        "line 3 is no line of a record{}",
-        if poison { POISON } else { "" }
-    )));
+    let broken = Err(commgauge_base::error::Error::usage(format!("line 3 is no line of a record{hostile}")));
     input.add(Path::new("runs/notes.jsonl"), broken);
     history(input, HistoryRule { false_alarm_level: 0.05, relevant: 0.03 })
 }
 
 #[test]
 fn every_format_is_as_published() {
-    let history = made(false);
+    let history = made("");
     for format in HistoryFormat::value_variants() {
         let name = format.to_possible_value().unwrap().get_name().to_owned();
-        insta::assert_snapshot!(format!("history_{name}"), history_text(&history, *format, 140, false).unwrap());
+        insta::assert_snapshot!(
+            format!("history_{name}"),
+            history_text(&history, *format, 140, ShownRows::Changed).unwrap()
+        );
     }
-    let narrow = history_text(&history, HistoryFormat::Table, 80, true).unwrap();
+    let narrow = history_text(&history, HistoryFormat::Table, 80, ShownRows::All).unwrap();
     insta::assert_snapshot!("history_table_80_all", narrow);
 }
 
 #[test]
 fn a_change_is_reported_with_the_other_differences_of_its_run() {
-    let history = made(false);
+    let history = made("");
     let lineage = &history.lineages[0];
     assert_eq!((history.exit_code, history.lineages.len(), lineage.runs.len(), lineage.events.len()), (1, 1, 12, 1));
     assert_eq!((lineage.events[0].run, lineage.events[0].rows_slower), (7, 1));
@@ -62,18 +61,18 @@ fn a_change_is_reported_with_the_other_differences_of_its_run() {
 
 #[test]
 fn a_picture_is_made_of_each_row_that_changed_or_of_all() {
-    let history = made(false);
-    assert_eq!((plots(&history, false).len(), plots(&history, true).len()), (1, 3));
-    let (name, picture) = &plots(&history, false)[0];
+    let history = made("");
+    assert_eq!((plots(&history, ShownRows::Changed).len(), plots(&history, ShownRows::All).len()), (1, 3));
+    let (name, picture) = &plots(&history, ShownRows::Changed)[0];
     assert_eq!(name, "1-1-world-all_reduce-1.svg");
     assert!(picture.standalone().contains("+20"), "the step is written beside its line");
 }
 
 #[test]
 fn no_format_passes_on_hostile_text() {
-    let history = made(true);
+    let history = made(POISON);
     for format in HistoryFormat::value_variants() {
-        let text = history_text(&history, *format, 120, true).unwrap();
+        let text = history_text(&history, *format, 120, ShownRows::All).unwrap();
         let bad = text.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}');
         assert_eq!(bad, None, "{format:?}");
         match format {
@@ -83,7 +82,7 @@ fn no_format_passes_on_hostile_text() {
             HistoryFormat::Prometheus | HistoryFormat::Json | HistoryFormat::Table => {}
         }
     }
-    for (name, picture) in plots(&history, true) {
+    for (name, picture) in plots(&history, ShownRows::All) {
         assert!(!picture.standalone().contains("<img") && !name.contains('/'), "{name}");
     }
 }

@@ -8,6 +8,7 @@ mod peers;
 mod table;
 
 use super::Format;
+use super::color::Paint;
 use super::peer_table::Peer;
 use super::view::View;
 use commgauge_model::record::Line;
@@ -23,9 +24,9 @@ pub struct LiveRows {
 
 impl LiveRows {
     /// `None` where a format cannot be written row by row.
-    pub fn new(format: Format, width: u16, color: bool) -> Option<LiveRows> {
+    pub fn new(format: Format, width: u16, paint: Paint) -> Option<LiveRows> {
         let form: Box<dyn LiveFormat> = match format {
-            Format::Table => Box::new(TableForm::new(width, color)),
+            Format::Table => Box::new(TableForm::new(width, paint)),
             Format::NcclTests => Box::new(PeerForm::new(Peer::NcclTests)),
             Format::Osu => Box::new(PeerForm::new(Peer::Osu)),
             Format::Imb => Box::new(PeerForm::new(Peer::Imb)),

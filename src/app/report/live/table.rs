@@ -19,8 +19,8 @@ pub(super) struct TableForm {
 }
 
 impl TableForm {
-    pub(super) fn new(width: u16, color: bool) -> TableForm {
-        let terminal = Terminal::new(usize::from(width).max(MIN_WIDTH), Paint { on: color });
+    pub(super) fn new(width: u16, paint: Paint) -> TableForm {
+        let terminal = Terminal::new(usize::from(width).max(MIN_WIDTH), paint);
         TableForm { terminal, sections: Vec::new(), notes: Notes::default(), section: 0, written: 0 }
     }
 }
@@ -58,6 +58,6 @@ impl LiveFormat for TableForm {
     }
 
     fn whole(&self, view: &View) -> String {
-        table::text(view, self.terminal.width(), self.terminal.paint().on)
+        table::text(view, self.terminal.width(), self.terminal.paint())
     }
 }

@@ -2,6 +2,7 @@
 
 use super::heat_map::{heat_map, legend};
 use super::view::{LocalityStatistics, Measure, PairLocality, PairsView, Standing};
+use crate::report::color::Paint;
 use crate::report::document::{Block, Column, Row, Table, Terminal, Tone};
 use commgauge_base::units::three_digits;
 
@@ -17,7 +18,7 @@ pub(in crate::report) fn text(view: &PairsView, terminal: Terminal) -> String {
     let standings = if view.hosts.is_empty() { &view.standings } else { &view.hosts };
     let above = [Block::text(view.sentence()), medians(view), Block::Table(worst_standings(view, standings))];
     let mut out = format!("\n{}", terminal.draw(&above));
-    let mut shaded = terminal.paint().on;
+    let mut shaded = terminal.paint() == Paint::Colors;
     for measure in Measure::ALL {
         let map = heat_map(view, measure, terminal.width(), terminal.paint());
         out += &format!("\n{}", map.text);

@@ -3,7 +3,7 @@
 
 use super::view::Standing;
 use super::*;
-use crate::report::{Format, View, render};
+use crate::report::{Format, Paint, View, render};
 use commgauge_base::units::Bytes;
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::record::Line;
@@ -145,9 +145,9 @@ fn sample() -> Record {
     record
 }
 
-fn rendered(record: &Record, format: Format, width: u16, color: bool) -> String {
+fn rendered(record: &Record, format: Format, width: u16, paint: Paint) -> String {
     let mut out = Vec::new();
-    render(&View::new(record), format, width, color, &mut out).unwrap();
+    render(&View::new(record), format, width, paint, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -155,12 +155,15 @@ fn rendered(record: &Record, format: Format, width: u16, color: bool) -> String 
 fn every_format_of_pairs_is_as_published() {
     let record = sample();
     for width in [80, 140] {
-        insta::assert_snapshot!(format!("table_{width}"), rendered(&record, Format::Table, width, false));
+        insta::assert_snapshot!(format!("table_{width}"), rendered(&record, Format::Table, width, Paint::Plain));
     }
-    insta::assert_snapshot!("table_80_colored", rendered(&record, Format::Table, 80, true).replace('\x1b', "ESC"));
-    insta::assert_snapshot!("csv", rendered(&record, Format::Csv, 80, false));
-    insta::assert_snapshot!("markdown", rendered(&record, Format::Markdown, 80, false));
-    let json: serde_json::Value = serde_json::from_str(&rendered(&record, Format::Json, 80, false)).unwrap();
+    insta::assert_snapshot!(
+        "table_80_colored",
+        rendered(&record, Format::Table, 80, Paint::Colors).replace('\x1b', "ESC")
+    );
+    insta::assert_snapshot!("csv", rendered(&record, Format::Csv, 80, Paint::Plain));
+    insta::assert_snapshot!("markdown", rendered(&record, Format::Markdown, 80, Paint::Plain));
+    let json: serde_json::Value = serde_json::from_str(&rendered(&record, Format::Json, 80, Paint::Plain)).unwrap();
     insta::assert_snapshot!("json", serde_json::to_string_pretty(&json["pairs"]).unwrap());
 }
 
@@ -173,21 +176,21 @@ fn the_matrix_fits_the_width_by_switching_to_shades_and_then_to_hosts() {
         (72, 140, "72 ranks do not fit, so rows and columns are hosts"),
         (30, 60, "node-0  0 \\"),
     ] {
-        let text = rendered(&record(ranks, 4, one_slow), Format::Table, width, false);
+        let text = rendered(&record(ranks, 4, one_slow), Format::Table, width, Paint::Plain);
         assert!(text.contains(expected), "{ranks} ranks in {width}:\n{text}");
         for line in text.lines() {
             assert!(line.chars().count() <= usize::from(width), "wider than {width}: {line}");
         }
     }
-    insta::assert_snapshot!("table_of_64_ranks", rendered(&record(64, 8, one_slow), Format::Table, 80, false));
-    insta::assert_snapshot!("table_of_72_ranks", rendered(&record(72, 4, one_slow), Format::Table, 80, false));
+    insta::assert_snapshot!("table_of_64_ranks", rendered(&record(64, 8, one_slow), Format::Table, 80, Paint::Plain));
+    insta::assert_snapshot!("table_of_72_ranks", rendered(&record(72, 4, one_slow), Format::Table, 80, Paint::Plain));
 }
 
 #[test]
 fn colour_changes_nothing_but_colour() {
-    let plain = rendered(&sample(), Format::Table, 100, false);
+    let plain = rendered(&sample(), Format::Table, 100, Paint::Plain);
     assert!(!plain.contains('\x1b'));
-    let mut colored = rendered(&sample(), Format::Table, 100, true);
+    let mut colored = rendered(&sample(), Format::Table, 100, Paint::Colors);
     assert!(colored.contains("\x1b[48;5;124"), "a cell below 30 % is red");
     while let Some(start) = colored.find('\x1b') {
         let end = start + colored[start..].find('m').unwrap();
@@ -263,11 +266,11 @@ fn a_record_that_was_cut_off_shows_what_is_there() {
     cut.end = None;
     let view = PairsView::new(&cut).unwrap();
     assert_eq!((view.ranks.len(), view.pairs.len(), view.complete_pairs(), view.pairs_planned), (5, 4, 2, 10));
-    let text = rendered(&cut, Format::Table, 80, false);
+    let text = rendered(&cut, Format::Table, 80, Paint::Plain);
     assert!(text.contains("2 of 10 pairs of 5 ranks on 1 host measured by every measure"), "{text}");
     assert!(text.contains('?') && text.contains("11 missing"), "{text}");
     cut.cases.clear();
-    let text = rendered(&cut, Format::Table, 80, false);
+    let text = rendered(&cut, Format::Table, 80, Paint::Plain);
     assert!(text.contains("0 of 10 pairs of 0 ranks") && text.contains("nothing was measured"), "{text}");
     assert!(PairsView::new(&Record { plan: Plan { cases: Vec::new(), ..cut.plan.clone() }, ..cut }).is_none());
 }
@@ -277,9 +280,9 @@ fn a_host_with_a_hostile_name_is_written_out() {
     let mut record = sample();
     record.header.ranks.iter_mut().for_each(|rank| rank.host = "=1\x1b[31m|<b>\u{202e}\n".to_owned());
     for format in [Format::Table, Format::Csv, Format::Markdown, Format::Json] {
-        let text = rendered(&record, format, 140, false);
+        let text = rendered(&record, format, 140, Paint::Plain);
         let bad = text.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}');
         assert_eq!(bad, None, "{format:?}");
     }
-    assert!(!rendered(&record, Format::Markdown, 80, false).contains("<b>"));
+    assert!(!rendered(&record, Format::Markdown, 80, Paint::Plain).contains("<b>"));
 }

@@ -1,6 +1,7 @@
 //! What a screen promises, on records made by hand.
 
 use super::*;
+use crate::report::Paint;
 use crate::report::step::tests::{USUAL, record};
 use commgauge_base::units::Bytes;
 use commgauge_model::layout::{Axis, Degrees};
@@ -15,7 +16,7 @@ fn screen(record: &Record) -> Screen {
 }
 
 fn shown(record: &Record, width: u16) -> String {
-    text(&screen(record), width, false)
+    text(&screen(record), width, Paint::Plain)
 }
 
 /// The step of 8 ranks that USUAL makes, on as many ranks.
@@ -184,7 +185,7 @@ fn a_screen_is_never_longer_than_a_terminal_nor_wider() {
     let full = Screen::of(&worst, &view, CALLED);
     for width in [40, 80, 140] {
         for screen in [&full, &screen(&predicted()), &screen(&whole())] {
-            let text = text(screen, width, false);
+            let text = text(screen, width, Paint::Plain);
             let lines = text.lines().count();
             assert!(lines <= MAX_LINES, "{lines} at {width}:\n{text}");
             let commands: Vec<&str> = screen.commands.iter().map(|(command, _)| command.as_str()).collect();
@@ -202,7 +203,7 @@ fn the_screen_is_as_published() {
         insta::assert_snapshot!(format!("predicted_{width}"), shown(&predicted(), width));
     }
     insta::assert_snapshot!("measured_80", shown(&whole(), 80));
-    insta::assert_snapshot!("measured_80_colored", text(&screen(&whole()), 80, true).replace('\x1b', "ESC"));
+    insta::assert_snapshot!("measured_80_colored", text(&screen(&whole()), 80, Paint::Colors).replace('\x1b', "ESC"));
 }
 
 #[test]

@@ -12,8 +12,8 @@ const ALARM_LINES: usize = 4;
 const FINDING_LINES: usize = 3;
 
 /// The screen for a terminal of so many columns.
-pub fn text(screen: &Screen, width: u16, color: bool) -> String {
-    let (width, paint) = (usize::from(width).max(40), Paint { on: color });
+pub fn text(screen: &Screen, width: u16, paint: Paint) -> String {
+    let width = usize::from(width).max(40);
     let mut parts = vec![head(screen, width, paint), costs(screen, width, paint)];
     parts.push(cut(&wrap(&screen.finding, width, 2), FINDING_LINES, width));
     parts.push(commands(screen, width, paint));
@@ -23,8 +23,8 @@ pub fn text(screen: &Screen, width: u16, color: bool) -> String {
 }
 
 /// Its warnings and counts alone.
-pub fn head_text(screen: &Screen, width: u16, color: bool) -> String {
-    head(screen, usize::from(width).max(40), Paint { on: color }).join("\n") + "\n"
+pub fn head_text(screen: &Screen, width: u16, paint: Paint) -> String {
+    head(screen, usize::from(width).max(40), paint).join("\n") + "\n"
 }
 
 fn head(screen: &Screen, width: usize, paint: Paint) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! What a step's report promises: known answers by hand, and the formats as published.
 
 use super::*;
-use crate::report::{Format, View, render};
+use crate::report::{Format, Paint, View, render};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_model::layout::{Axis, Degrees};
@@ -127,7 +127,7 @@ fn a_call_without_a_time_makes_totals_and_rankings_incomplete_and_never_smaller(
     assert!(step.ops.iter().all(|op| step.share(op).is_none()), "shares of an unknown whole");
     assert_eq!(step.crossovers[0].time, Crossing::Unknown);
     let mut text = Vec::new();
-    render(&View::new(&record(&calls)), Format::Table, 140, false, &mut text).unwrap();
+    render(&View::new(&record(&calls)), Format::Table, 140, Paint::Plain, &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains("all calls one after another: > 8.00 ms, incomplete: 1 of 3 ops without a time"), "{text}");
 }
@@ -264,7 +264,7 @@ fn every_format_shows_the_step_as_published() {
     let view = View::new(&with_solo());
     let rendered = |format, width| {
         let mut out = Vec::new();
-        render(&view, format, width, false, &mut out).unwrap();
+        render(&view, format, width, Paint::Plain, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     };
     for width in [80u16, 140] {

@@ -3,7 +3,7 @@
 use super::Rotation;
 use super::arena::Arena;
 use crate::backend::{Binding, Call, Marks, Mismatch};
-use crate::mpi_call::{Communicator, Datatype, Operation, Prepared};
+use crate::mpi_call::{Communicator, Datatype, Operation, Prepared, Waiting};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
@@ -19,8 +19,7 @@ pub struct MpiCall<'b> {
     send: &'b mut Arena,
     receive: &'b mut Arena,
     divide: Option<Divide>,
-    /// More ranks than processors: yield while waiting, or the rank that is waited for may not be scheduled.
-    yields_while_waiting: bool,
+    waiting: Waiting,
     marks: Readings,
     pattern: Pattern,
     inputs: Vec<Segment>,
@@ -61,7 +60,7 @@ impl<'b> MpiCall<'b> {
         rotation: Rotation,
         send: &'b mut Arena,
         receive: &'b mut Arena,
-        yields_while_waiting: bool,
+        waiting: Waiting,
     ) -> Result<MpiCall<'b>> {
         let op = binding.op;
         let ranks = view.group.len() as u32;
@@ -82,7 +81,7 @@ impl<'b> MpiCall<'b> {
             send,
             receive,
             divide,
-            yields_while_waiting,
+            waiting,
             marks: Readings::default(),
             pattern: Pattern::new(op.element, reduce_op, ranks, seed),
             inputs: with_elements(view.inputs(0)),
@@ -129,16 +128,12 @@ impl<'b> MpiCall<'b> {
 }
 
 /// Waits until the host's clock shows a time; false if that time has passed.
-pub(super) fn hold_until(start_nanoseconds: u64, yields_while_waiting: bool) -> bool {
+pub(super) fn hold_until(start_nanoseconds: u64, waiting: Waiting) -> bool {
     if host_clock::now_nanoseconds() >= start_nanoseconds {
         return false;
     }
     while host_clock::now_nanoseconds() < start_nanoseconds {
-        if yields_while_waiting {
-            std::thread::yield_now();
-        } else {
-            std::hint::spin_loop();
-        }
+        waiting.pause();
     }
     true
 }
@@ -189,7 +184,7 @@ impl Call for MpiCall<'_> {
     }
 
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
-        hold_until(start_nanoseconds, self.yields_while_waiting)
+        hold_until(start_nanoseconds, self.waiting)
     }
 
     /// Blocking calls are complete when they return.

@@ -2,6 +2,8 @@
 
 use super::call::hold_until;
 use crate::backend::{Call, Marks, Mismatch};
+use crate::mpi_call::Waiting;
+use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
 use commgauge_base::host_clock::{self, Readings};
 use std::time::Duration;
@@ -12,12 +14,12 @@ pub struct IdleCall {
     /// Whether the working ranks have data to check. All ranks must answer alike, since they agree on the result of
     /// the check.
     others_have_data: bool,
-    yields_while_waiting: bool,
+    waiting: Waiting,
 }
 
 impl IdleCall {
-    pub(in crate::backend) fn new(others_have_data: bool, yields_while_waiting: bool) -> IdleCall {
-        IdleCall { marks: Readings::default(), others_have_data, yields_while_waiting }
+    pub(in crate::backend) fn new(collective: Collective, waiting: Waiting) -> IdleCall {
+        IdleCall { marks: Readings::default(), others_have_data: collective != Collective::Barrier, waiting }
     }
 }
 
@@ -39,7 +41,7 @@ impl Call for IdleCall {
     }
 
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
-        hold_until(start_nanoseconds, self.yields_while_waiting)
+        hold_until(start_nanoseconds, self.waiting)
     }
 
     fn complete(&mut self, _: Duration) -> Result<()> {
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn an_idle_rank_marks_and_waits_but_moves_no_data() {
-        let mut call = IdleCall::new(true, true);
+        let mut call = IdleCall::new(Collective::AllReduce, Waiting::Yields);
         call.reserve_marks(2);
         call.mark();
         assert!(call.hold_until(call.now_nanoseconds() + 1_000_000));

@@ -13,9 +13,8 @@ pub use call::{MpiCall, Parts};
 
 use super::{Backend, BackendFacts, Binding, Call, Product, ReplayBinding, Replayer, product};
 use crate::backend::replay_place::{place, program_of};
-use crate::mpi_call::{self, Communicator};
+use crate::mpi_call::{self, Communicator, Waiting};
 use arena::Arena;
-use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host_clock;
 use commgauge_base::pattern::segments::View;
@@ -66,14 +65,13 @@ impl MpiBackend {
         for (arena, elements) in [(&mut self.send, send_elements), (&mut self.receive, receive_elements)] {
             arena.reserve(if elements > 0 { rotation.bytes() as usize } else { 0 })?;
         }
-        let yields_while_waiting = self.yields_while_waiting();
+        let waiting = self.waiting();
         let communicator = communicator(&self.communicators, binding.groups_number, binding.groups)?;
-        MpiCall::new(binding, &view, communicator, rotation, &mut self.send, &mut self.receive, yields_while_waiting)
+        MpiCall::new(binding, &view, communicator, rotation, &mut self.send, &mut self.receive, waiting)
     }
 
-    /// More ranks than processors: a waiting rank must yield, or the rank that it waits for may not be scheduled.
-    fn yields_while_waiting(&self) -> bool {
-        self.ranks_on_host > host::processors()
+    fn waiting(&self) -> Waiting {
+        Waiting::of_ranks(self.ranks_on_host, host::processors())
     }
 
     /// Buffer regions of the calls of a replay.
@@ -166,8 +164,7 @@ impl Backend for MpiBackend {
 
     fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
         if binding.groups.place_of(self.world.rank()).is_none() {
-            let yields_while_waiting = self.yields_while_waiting();
-            return Ok(Box::new(IdleCall::new(binding.op.collective != Collective::Barrier, yields_while_waiting)));
+            return Ok(Box::new(IdleCall::new(binding.op.collective, self.waiting())));
         }
         Ok(Box::new(self.bind_call(binding)?))
     }
@@ -179,13 +176,12 @@ impl Backend for MpiBackend {
 
     fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>> {
         let regions = self.regions(binding)?;
-        let yields_while_waiting = self.yields_while_waiting();
+        let waiting = self.waiting();
         self.send.reserve(regions.send_bytes as usize)?;
         self.receive.reserve(regions.receive_bytes as usize)?;
         let rank = self.world.rank();
         let (send, receive) = (&mut self.send, &mut self.receive);
-        let replayer =
-            MpiReplayer::new(binding, rank, &regions, &self.communicators, send, receive, yields_while_waiting)?;
+        let replayer = MpiReplayer::new(binding, rank, &regions, &self.communicators, send, receive, waiting)?;
         Ok(Box::new(replayer))
     }
 

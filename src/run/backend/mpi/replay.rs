@@ -9,7 +9,7 @@ use super::replay_slot::{Divide, SlotCall, SlotKind, prepare};
 use crate::backend::counted::{Counted, by_axis};
 use crate::backend::replay_place::{place, program_of};
 use crate::backend::{AxisBytes, Mismatch, RankTimes, ReplayBinding, Replayer};
-use crate::mpi_call::Communicator;
+use crate::mpi_call::{Communicator, Waiting};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host_clock;
 use commgauge_base::pattern::encode;
@@ -34,7 +34,7 @@ pub(super) struct MpiReplayer<'b> {
     /// By axis: number of active calls, and since when there is at least one.
     busy: [(u32, u64); Axis::ALL.len()],
     cursor: usize,
-    yields_while_waiting: bool,
+    waiting: Waiting,
     counted: Vec<Counted>,
     progress: Arc<Progress>,
     times: [RankTimes; 1],
@@ -49,7 +49,7 @@ impl<'b> MpiReplayer<'b> {
         communicators: &HashMap<usize, Option<Communicator>>,
         send: &'b mut Arena,
         receive: &'b mut Arena,
-        yields_while_waiting: bool,
+        waiting: Waiting,
     ) -> Result<MpiReplayer<'b>> {
         let program = program_of(binding, rank)?;
         let place = place(binding, rank);
@@ -80,7 +80,7 @@ impl<'b> MpiReplayer<'b> {
             receive,
             busy: [(0, 0); Axis::ALL.len()],
             cursor: 0,
-            yields_while_waiting,
+            waiting,
             progress: Arc::default(),
             times: [RankTimes::default()],
         })
@@ -163,10 +163,8 @@ impl<'b> MpiReplayer<'b> {
             if now >= next_test && !self.under_way.is_empty() {
                 self.test_one(now)?;
                 next_test = now + NANOSECONDS_BETWEEN_TESTS;
-            } else if self.yields_while_waiting {
-                std::thread::yield_now();
             } else {
-                std::hint::spin_loop();
+                self.waiting.pause();
             }
             now = host_clock::now_nanoseconds();
         }

@@ -223,10 +223,7 @@ impl Backend for NcclBackend {
         // Windows are created by all ranks together: if one had no memory, the others would wait for it.
         let all_have_buffers = binding.variant.buffers != Buffers::Symmetric || self.all_succeeded(prepared.is_ok())?;
         let Some((view, rotation)) = prepared? else {
-            return Ok(Box::new(IdleCall::new(
-                binding.op.collective != Collective::Barrier,
-                self.yields_while_waiting,
-            )));
+            return Ok(Box::new(IdleCall::new(binding.op.collective, self.waiting)));
         };
         let registers = matches!(binding.variant.buffers, Buffers::Registered | Buffers::Symmetric);
         if registers && all_have_buffers {

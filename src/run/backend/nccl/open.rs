@@ -19,7 +19,7 @@ use super::windows::Windows;
 use super::{driver, environment, near_device, prepared};
 use crate::backend::BackendFacts;
 use crate::backend::mpi::host;
-use crate::mpi_call;
+use crate::mpi_call::{self, Waiting};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Located;
@@ -221,7 +221,7 @@ impl Opened {
             ranks_on_device,
             cold_bytes,
             driver: self.driver_version,
-            yields_while_waiting: ranks_on_host > host::processors(),
+            waiting: Waiting::of_ranks(ranks_on_host, host::processors()),
             facts,
             cublas: (options.cublas.clone(), None),
         })

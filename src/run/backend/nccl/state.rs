@@ -17,7 +17,7 @@ use super::registration::Registration;
 use super::windows::Windows;
 use super::{driver, graphs};
 use crate::backend::{BackendFacts, Binding};
-use crate::mpi_call;
+use crate::mpi_call::{self, Waiting};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::host_clock;
@@ -73,7 +73,7 @@ pub struct NcclBackend {
     /// The newest CUDA version that the driver supports.
     pub(super) driver: (i32, i32),
     /// More ranks than processors: a waiting rank must yield, or the rank that it waits for may not be scheduled.
-    pub(super) yields_while_waiting: bool,
+    pub(super) waiting: Waiting,
     pub(super) facts: BackendFacts,
     pub(super) reader: NvmlReader,
     /// The log of NCCL's choices, if requested.

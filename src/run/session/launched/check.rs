@@ -6,7 +6,7 @@ use crate::launch_check::{
     Allowances, Fact, LaunchReport, NumberVariable, RankHosts, RankLocation, RankProfile, inspect, launcher_env,
     locate_ranks,
 };
-use crate::mpi_call;
+use crate::mpi_call::{self, Waiting};
 use crate::session::request::{LaunchFacts, Request};
 use crate::world::{MpiWorld, World, agree};
 use commgauge_base::error::{Error, Result};
@@ -114,7 +114,7 @@ pub fn yield_if_oversubscribed(world: &dyn World, report: Option<&LaunchReport>)
     let mut shared =
         [report.map_or(0, |report| u64::from(report.hosts.iter().any(|host| host.ranks_share_processors)))];
     world.broadcast_u64(&mut shared)?;
-    mpi_call::yield_while_waiting(shared[0] != 0);
+    mpi_call::set_waiting(if shared[0] == 0 { Waiting::Spins } else { Waiting::Yields });
     Ok(())
 }
 
