@@ -222,8 +222,8 @@ fn sharded_parameters_are_gathered_two_units_ahead_with_the_gradients_of_one() {
 #[test]
 fn gradients_that_are_added_up_whole_are_not_shared_out() {
     let gradients = |more: &str, micro_batches: u32| {
-        let training = format!("data_style = 'fsdp'\n{more}");
-        with_step("llama-3-8b", &training, "dp = 8", 8 * micro_batches, |step| memory(step, 0).gradients.0)
+        let training = format!("data_style = 'fsdp'\nmicro_batches = {micro_batches}\n{more}");
+        with_step("llama-3-8b", &training, "dp = 8", 8, |step| memory(step, 0).gradients.0)
     };
     let whole = with_step("llama-3-8b", "", "dp = 8", 8, |step| memory(step, 0).gradients.0);
     let unsharded = "gradient_accumulation = 'unsharded'";
