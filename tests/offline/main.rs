@@ -54,4 +54,5 @@ mod setup;
 mod store;
 mod trace;
 mod validate;
+mod words;
 mod worse;
