@@ -51,6 +51,7 @@ mod rank;
 mod resume;
 mod selftest;
 mod setup;
+mod shown;
 mod store;
 mod trace;
 mod validate;
