@@ -128,6 +128,12 @@ fn machine(floor: &str) -> String {
     )
 }
 
+/// Whether a rank crashed before it measured anything. Under PMIx of Slurm about one start of Open MPI 4.1.4 in fifty does, within
+/// MPI_Init, at the address 0.
+fn crashed_at_start(out: &str) -> bool {
+    out.contains("was killed by SIGSEGV") && out.contains("nothing was measured yet")
+}
+
 /// The end line of a record that must have one, and the number of its cases.
 #[track_caller]
 fn end_of(record: &Path) -> (String, u64, usize) {
@@ -188,7 +194,7 @@ fn the_state_of_a_job_is_the_verdict() {
         let (mut job, mut facts, mut out) = ended();
         // On a busy machine a call may still become faster when its warm-up is over, and then nothing passes.
         for _ in 0..3 {
-            if facts.contains(state) || !out.contains("unreliable: ") {
+            if facts.contains(state) || !(out.contains("unreliable: ") || crashed_at_start(&out)) {
                 break;
             }
             (job, facts, out) = ended();
@@ -200,9 +206,19 @@ fn the_state_of_a_job_is_the_verdict() {
     }
     // Without limits no verdict is possible, and a pair takes a host's only job.
     let line = "--array=0-1 --ntasks-per-node=1";
-    let job = slurm.submit("commgauge-pairs.sbatch", line, "COMMGAUGE_BYTES=64KiB");
-    for index in 0..2 {
-        let (facts, _) = slurm.ended(&format!("{job}_{index}"), 180);
+    let pairs = || {
+        let job = slurm.submit("commgauge-pairs.sbatch", line, "COMMGAUGE_BYTES=64KiB");
+        let facts = [0, 1].map(|index| slurm.ended(&format!("{job}_{index}"), 180).0);
+        (job, facts)
+    };
+    let (mut job, mut each) = pairs();
+    for _ in 0..3 {
+        if !(each.iter().any(|facts| facts.contains("ExitCode=6:0")) && crashed_at_start(&slurm.outputs())) {
+            break;
+        }
+        (job, each) = pairs();
+    }
+    for (index, facts) in each.iter().enumerate() {
         let out = slurm.outputs();
         assert!(facts.contains("JobState=FAILED") && facts.contains("ExitCode=3:0"), "{facts}\n{out}");
         let record = slurm.at(&format!("commgauge-pairs-{job}-{index}.jsonl"));
