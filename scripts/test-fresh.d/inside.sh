@@ -11,7 +11,8 @@ inside() { # ROOT LOG SECONDS COMMAND
     for name in http_proxy https_proxy no_proxy CARGO_BUILD_JOBS; do
         [ -z "${!name:-}" ] || variables+=("$name=${!name}")
     done
-    timeout --kill-after 10 "$seconds" unshare --mount --pid --fork --kill-child bash -c '
+    # What ends this script ends what runs inside too, and does not leave it the lock. As `unshare` ignores requests to end, it is killed.
+    setpriv --pdeathsig TERM timeout --foreground --kill-after 1 "$seconds" unshare --mount --pid --fork --kill-child bash -c '
         set -e
         root=$1 rustup=$2 cargo=$3 packages=$4 command=$5
         shift 5
@@ -25,5 +26,5 @@ inside() { # ROOT LOG SECONDS COMMAND
         [ ! -d "$packages" ] || bind "$packages" "$root/packages"
         exec chroot "$root" env -i "$@" bash -c "$command"
     ' inside "$root" "${RUSTUP_HOME:-$HOME/.rustup}" "${CARGO_HOME:-$HOME/.cargo}" "$checkout/target/package" "$command" \
-        "${variables[@]}" </dev/null >"$log" 2>&1
+        "${variables[@]}" </dev/null >"$log" 2>&1 9>&-
 }

@@ -75,7 +75,7 @@ const TABLE: [Foreign; 20] = [
         'V',
         "device_cta_count",
         &[],
-        "there are no kernels of -D here; --max-ctas limits the thread blocks of NCCL's own",
+        "there are no kernels of -D here; --max-ctas limits the thread blocks of NCCL's own, --version says the version",
     ),
     foreign('x', "cta_policy", &[], "--min-ctas and --max-ctas say how many thread blocks NCCL may take"),
     foreign('J', "output_file", &[], "--format json > FILE writes JSON, and --record FILE all samples"),
@@ -106,6 +106,8 @@ impl Foreign {
         let id = if self.name.is_empty() { "nccl_tests_timeout" } else { self.name };
         let argument = Arg::new(id).short(self.letter).value_name("VALUE").hide(true);
         let argument = argument.value_parser(|text: &str| self.read(text));
+        // Other programs answer -V alone with their version.
+        let argument = if self.letter == 'V' { argument.num_args(0..=1).default_missing_value("") } else { argument };
         if self.name.is_empty() { argument } else { argument.long(self.name) }
     }
 }
@@ -178,5 +180,6 @@ mod tests {
     fn the_version_flag_has_only_a_long_name_as_v_is_an_option_of_nccl_tests() {
         assert_eq!(parse(&["--version"]).unwrap_err().kind(), clap::error::ErrorKind::DisplayVersion);
         assert!(parse(&["-V", "16"]).unwrap_err().to_string().contains("--max-ctas"));
+        assert!(parse(&["-V"]).unwrap_err().to_string().contains("--version says the version"));
     }
 }

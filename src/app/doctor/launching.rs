@@ -56,7 +56,7 @@ pub(super) fn check(system: &dyn System) -> Part<String> {
         findings.push(Finding::new(
             "user",
             State::Note,
-            "root, to which Open MPI objects; `commgauge run` sets it that this is meant",
+            "root: Open MPI wants this confirmed, which `commgauge run` does",
         ));
     }
     let section = Section::new("MPI", findings);

@@ -88,13 +88,20 @@ fn examined(suspects: &Suspects) -> Vec<String> {
     let seen = &suspects.examined;
     let leaves = seen.nodes_per_leaf.map_or_else(String::new, |each| format!(", {each} behind each leaf"));
     let mut sentences = vec![format!(
-        "coverage: {} of {} pairs of {} nodes{leaves}, {} local ranks, {} replicates",
-        seen.node_pairs_measured, seen.node_pairs, seen.nodes, seen.local_ranks, seen.replicates
+        "coverage: {} of {} pairs of {}{leaves}, {}, {}",
+        seen.node_pairs_measured,
+        seen.node_pairs,
+        counted(seen.nodes as usize, "node"),
+        counted(seen.local_ranks as usize, "local rank"),
+        counted(seen.replicates as usize, "replicate")
     )];
     let groups: Vec<String> = seen.group_nodes.iter().map(u32::to_string).collect();
-    let groups = if groups.is_empty() { "none".to_owned() } else { format!("{} nodes", groups.join(", ")) };
+    let groups = match groups.as_slice() {
+        [] => "no groups of nodes".to_owned(),
+        sizes => format!("groups of {} nodes", sizes.join(", ")),
+    };
     sentences.push(format!(
-        "also measured: {} alone; groups of {groups}; {} with common starts",
+        "also measured: {} alone; {groups}; {} with common starts",
         counted(seen.nodes_measured_inside as usize, "node"),
         counted(seen.isolated_cases as usize, "case")
     ));

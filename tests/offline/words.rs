@@ -1,0 +1,65 @@
+//! Words that say nothing to people of the field, or name something otherwise than they do, are in no page, no help, no golden output and no
+//! sentence of a source.
+
+use crate::blocks::pages;
+use crate::layers::{Sources, read_sources};
+use clap::{Command, ValueEnum};
+use commgauge::cli::programs::ProgramName;
+use regex::Regex;
+use std::fs;
+use std::path::Path;
+
+/// With what is said instead.
+const UNWANTED: &str = r"(?i)\b(told|mend(s|ed|ing)?|held against|waive[ds]?|waiver|doubt(s|ed|ful)?|house[ds]?)\b";
+
+#[test]
+fn pages_help_and_output_are_in_words_of_the_field() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut texts = pages();
+    texts.extend(ProgramName::value_variants().iter().flat_map(|program| helps(program.definition(), "")));
+    golden_files(&root.join("src"), &mut texts);
+    golden_files(&root.join("tests"), &mut texts);
+    assert!(texts.len() > 200, "{} texts are found", texts.len());
+    let mut sources = Sources::new();
+    read_sources(&root.join("src"), &mut sources);
+    let written = sources.into_iter().filter(|(path, _)| !path.ends_with("tests.rs"));
+    texts.extend(written.map(|(path, source)| (path, sentences(&source))));
+
+    let unwanted = Regex::new(UNWANTED).expect("an expression");
+    let found: Vec<String> = texts
+        .iter()
+        .flat_map(|(name, text)| text.lines().map(move |line| (name, line)))
+        .filter(|(_, line)| unwanted.is_match(line))
+        .map(|(name, line)| format!("{name}: {}", line.trim()))
+        .collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// The help of a program and of each of its commands.
+fn helps(mut definition: Command, before: &str) -> Vec<(String, String)> {
+    let name = format!("{before}{}", definition.get_name());
+    let help = definition.render_long_help().to_string();
+    let commands: Vec<Command> = definition.get_subcommands().cloned().collect();
+    let inner = commands.into_iter().flat_map(|command| helps(command, &format!("{name} ")));
+    [(name.clone(), help)].into_iter().chain(inner).collect()
+}
+
+fn golden_files(folder: &Path, texts: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            golden_files(&path, texts);
+        } else if path.extension().is_some_and(|ending| ending == "snap") {
+            texts.push((path.display().to_string(), fs::read_to_string(&path).expect("a golden file")));
+        }
+    }
+}
+
+/// The lines of a source that hold strings, but for its tests, its comments, and the old names of fields that are still read.
+fn sentences(source: &str) -> String {
+    let lines = source.lines().take_while(|line| !line.starts_with("#[cfg(test)]"));
+    lines
+        .filter(|line| line.contains('"') && !line.trim_start().starts_with("//") && !line.contains("alias"))
+        .map(|line| line.to_owned() + "\n")
+        .collect()
+}
