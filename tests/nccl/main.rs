@@ -10,4 +10,5 @@ mod doubles_in_use;
 mod faults;
 mod gpu_check;
 mod products;
+mod unkind;
 mod variants;
