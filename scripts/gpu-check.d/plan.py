@@ -9,7 +9,7 @@ RESERVE_SECONDS = 5
 LEAST_SECONDS = 2
 # What each part would have, at the most: a launch of so many seconds, by suite, and what is beside it.
 WANTED_SECONDS = {"host": 5, "doctor": 15, "data": 60, "times": 60, "copy": 45, "variants": 45, "choices": 25, "ours beside": 20,
-                  "nccl-tests": 30, "torch": 45}
+                  "nccl-tests": 30, "torch": 45, "transfers": 25}
 ROUNDS = 3
 
 
@@ -27,6 +27,7 @@ def parts(ranks, devices, peers):
     listed = [("host", "bundle and host"), ("doctor", "doctor")]
     listed += [("data", f"data, {count} ranks") for count in ranks]
     listed += [("times", f"times, {count} ranks") for count in ranks]
+    listed.append(("transfers", "copies between hosts and GPUs"))
     listed += [("copy", "share of the copy bandwidth, 1 rank"), ("variants", f"graphs, groups and kinds of buffers, {several} ranks")]
     if several > 1:
         listed.append(("choices", f"what NCCL chooses, {several} ranks"))

@@ -91,6 +91,7 @@ fn what_stand_ins_carried_out_is_whole_and_does_not_pass() {
         "data, 1 ranks",
         "data, 2 ranks",
         "times, 2 ranks",
+        "copies between hosts and GPUs",
         "graphs, groups and kinds of buffers, 2 ranks",
         "what NCCL chooses, 2 ranks",
     ] {
@@ -103,6 +104,21 @@ fn what_stand_ins_carried_out_is_whole_and_does_not_pass() {
         assert_says(&report, &[&format!("| comparison with {peer} | ok |"), "65536 B: ours / theirs"]);
     }
     assert_says(&report, &["GB/s read and written, all_reduce at"]);
+    assert_says(&report, &["host to device: ", "both at once, each way: ", "GPU to GPU: ", "(median of 2; "]);
+}
+
+#[test]
+fn copies_of_a_gpu_that_is_far_behind_the_others_are_named() {
+    let lines = "import transfers\nfor finding in transfers.spread('device to host', {'GPU 0': 50e9, 'GPU 1': 20e9, 'GPU 2': 51e9}, False):\n    \
+                 print(*finding)";
+    let Some(said) = python_says(lines) else { return };
+    assert_says(
+        &said,
+        &[
+            "0 device to host: 50.0 GB/s (median of 3; GPU 1 20.0, GPU 2 51.0)",
+            "1 device to host: GPU 1 has 20.0 GB/s, less than half of the others",
+        ],
+    );
 }
 
 #[test]
