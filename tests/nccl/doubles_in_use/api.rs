@@ -124,7 +124,7 @@ impl<'a> Kernels<'a> {
     pub fn launch(&self, name: &str, blocks: u32, threads: u32, parameters: &[u64]) {
         let mut function = 0usize;
         self.get(name, &mut function);
-        self.launch_in(function, self.cuda.stream, (blocks, threads), parameters);
+        self.launch_in(function, self.cuda.stream, blocks, threads, parameters);
     }
 
     /// The handle of a kernel, whose code is not loaded yet.
@@ -136,10 +136,10 @@ impl<'a> Kernels<'a> {
 
     /// Launches one block of one thread on another stream.
     pub fn launch_function(&self, function: usize, stream: usize, parameters: &[u64]) {
-        self.launch_in(function, stream, (1, 1), parameters);
+        self.launch_in(function, stream, 1, 1, parameters);
     }
 
-    fn launch_in(&self, function: usize, stream: usize, (blocks, threads): (u32, u32), parameters: &[u64]) {
+    fn launch_in(&self, function: usize, stream: usize, blocks: u32, threads: u32, parameters: &[u64]) {
         let places: Vec<*const u64> = parameters.iter().map(std::ptr::from_ref).collect();
         good!(
             self.cuda.library, "cuLaunchKernel", function => usize, blocks => u32, 1 => u32, 1 => u32, threads => u32, 1 => u32,

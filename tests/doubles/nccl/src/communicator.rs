@@ -36,7 +36,7 @@ pub struct Communicator {
     /// What was called and not captured, so that it is connected.
     pub connected: Mutex<HashSet<Connection>>,
     /// Ranks to which messages were sent, and from which some were received.
-    pub met: Mutex<(HashSet<u32>, HashSet<u32>)>,
+    pub met: Mutex<Met>,
     /// Captured calls in graphs that are still there.
     pub in_graphs: AtomicU32,
     /// Messages of a simulated group are still queued.
@@ -57,6 +57,13 @@ pub struct Communicator {
     aborted: AtomicBool,
     turns: Mutex<Turns>,
     turned: Condvar,
+}
+
+/// Ranks with which messages are connected.
+#[derive(Default)]
+pub struct Met {
+    pub to: HashSet<u32>,
+    pub from: HashSet<u32>,
 }
 
 /// Counts one more that lives, unless there are too many. The last of a stream's work may hold one that was destroyed a moment longer.

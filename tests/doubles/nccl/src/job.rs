@@ -178,13 +178,13 @@ impl Job {
             receives.extend(from);
         }
         let mut met = self.communicator.met.lock().unwrap();
-        sends.retain(|peer| !met.0.contains(peer));
-        receives.retain(|peer| !met.1.contains(peer));
+        sends.retain(|peer| !met.to.contains(peer));
+        receives.retain(|peer| !met.from.contains(peer));
         if captured || sends.is_empty() && receives.is_empty() {
             return Ok(());
         }
-        met.0.extend(&sends);
-        met.1.extend(&receives);
+        met.to.extend(&sends);
+        met.from.extend(&receives);
         drop(met);
         self.communicator.meet_peers(&sends, &receives)
     }
