@@ -5,7 +5,7 @@
 use crate::cost::Place;
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
-use commgauge_base::sample::{Cadence, ClockMethod};
+use commgauge_base::sample::{Cadence, ClockMethod, Timing};
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::record::line::{
@@ -226,6 +226,7 @@ fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Heade
             replicates,
             warm_buffers: false,
             start: ClockMethod::default(),
+            timing: Timing::default(),
             verify: false,
             within_seconds: None,
             iterations: None,
@@ -254,6 +255,7 @@ fn ranks(named: &[ForeignRank]) -> Vec<RankFacts> {
         processor: unknown(),
         kernel: unknown(),
         device: Some(rank.device.clone()).filter(|device| !device.is_empty()),
+        adapters: Vec::new(),
     });
     let mut ranks: Vec<RankFacts> = facts.collect();
     provenance::number_hosts(&mut ranks);

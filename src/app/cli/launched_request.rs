@@ -2,7 +2,7 @@
 
 use super::backend_name::Backend;
 use super::launched_arguments::LaunchedArguments;
-use super::nccl_arguments::{Algorithm, NcclArguments, Protocol};
+use super::nccl_arguments::{NcclArguments, Setting};
 use super::places;
 use super::programs::Work;
 use super::suite::SuiteWork;
@@ -60,11 +60,19 @@ fn backend<W: Work>(work: &W) -> Result<LaunchedBackend> {
 
 fn nccl_launch<W: Work>(work: &W) -> NcclLaunch {
     let arguments: &NcclArguments = &work.launched().nccl;
+    let of_flags = arguments.settings().into_iter();
+    let settings: Vec<nccl::Setting> = of_flags
+        .map(|Setting { flag, variable, value, since_minor }| nccl::Setting {
+            flag,
+            variable,
+            value,
+            since: nccl::Version(2, since_minor, 0),
+        })
+        .collect();
     NcclLaunch {
         environment: nccl::Environment {
             share_gpu: arguments.share_gpu,
-            algorithm: arguments.algorithm.and_then(Algorithm::name),
-            protocol: arguments.protocol.and_then(Protocol::name),
+            settings: settings.clone(),
             calls_overlap: work.calls_overlap(),
             record_algorithm: arguments.record_algorithm,
         },
@@ -75,6 +83,8 @@ fn nccl_launch<W: Work>(work: &W) -> NcclLaunch {
             buffers: arguments.only_buffers(),
             stays_on_processors: arguments.no_numa_binding,
             deadlines: nccl::Deadlines::default(),
+            settings,
+            ranks_per_id: arguments.ranks_per_id,
         },
         device_map: arguments.device_map.clone(),
     }

@@ -4,7 +4,7 @@ use super::super::loaded_record::LoadedRecord;
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
-use commgauge_base::sample::Cadence;
+use commgauge_base::sample::{Cadence, Timing};
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::config::Machine;
 use commgauge_model::layout::{Axis, Locality};
@@ -130,6 +130,7 @@ fn header(run_id: &str, replicates: u32) -> Header {
             replicates,
             warm_buffers: false,
             start: ClockMethod::default(),
+            timing: Timing::default(),
             verify: true,
             within_seconds: None,
             iterations: None,

@@ -55,15 +55,39 @@ impl ForcedCtas {
     }
 }
 
+/// A variable of NCCL that a flag sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The flag, for errors.
+    pub flag: &'static str,
+    /// The variable.
+    pub variable: &'static str,
+    /// Its value.
+    pub value: &'static str,
+    /// The first version that knows it; older ones pass over it in silence.
+    pub since: Version,
+}
+
+impl Setting {
+    /// Why a version of NCCL would pass over it.
+    pub(super) fn refusal(&self, found: Version) -> Option<String> {
+        let Setting { flag, variable, value, since } = self;
+        (found < *since).then(|| {
+            format!(
+                "{flag} needs NCCL {}.{} ({variable}={value}), found {found}, which would pass over it",
+                since.0, since.1
+            )
+        })
+    }
+}
+
 /// The variables that NCCL reads.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// Ranks may share a device.
     pub share_gpu: bool,
-    /// The algorithm to take for every call, as NCCL writes it.
-    pub algorithm: Option<&'static str>,
-    /// The protocol to take for every call, as NCCL writes it.
-    pub protocol: Option<&'static str>,
+    /// What flags set.
+    pub settings: Vec<Setting>,
     /// Calls of several communicators are under way at once.
     pub calls_overlap: bool,
     /// Make NCCL log its choice for every call.
@@ -78,10 +102,7 @@ impl Environment {
     /// If the environment already sets another algorithm or protocol, calls that return before they are enqueued, or a
     /// log while one is requested here.
     pub fn prepare(&self) -> Result<Option<Log>> {
-        for (flag, name, value) in
-            [("--algorithm", "NCCL_ALGO", self.algorithm), ("--protocol", "NCCL_PROTO", self.protocol)]
-        {
-            let Some(value) = value else { continue };
+        for Setting { flag, variable: name, value, .. } in self.settings.iter().copied() {
             match env::var(name) {
                 Ok(set) if !set.eq_ignore_ascii_case(value) => {
                     return Err(Error::usage(format!(

@@ -6,7 +6,7 @@ use super::clock::DeviceClock;
 use super::communicator::{self, Maker};
 use super::data::Scratch;
 use super::device::Device;
-use super::environment::ForcedCtas;
+use super::environment::{ForcedCtas, Setting};
 use super::hold::Hold;
 use super::kernels::Kernels;
 use super::library::{Library, Version};
@@ -53,6 +53,10 @@ pub struct Options {
     pub stays_on_processors: bool,
     /// Time limits of everything that may hang.
     pub deadlines: Deadlines,
+    /// What flags set in the environment, which the library must know.
+    pub settings: Vec<Setting>,
+    /// Ranks for each unique id, where a communicator takes several; 0 for one id.
+    pub ranks_per_id: u32,
 }
 
 /// How long to wait for other ranks, if the user set a limit.
@@ -111,6 +115,9 @@ impl Opened {
             Buffers::Symmetric => {
                 library.newer(library.call.window_register, "ncclCommWindowRegister").map(drop).map_err(needs)?;
             }
+        }
+        if let Some(refusal) = options.settings.iter().find_map(|setting| setting.refusal(library.version)) {
+            return Err(needs(Error::usage(format!("{refusal} ({})", library.file))));
         }
         let forced_ctas = ForcedCtas::read();
         if let Some(reason) = forced_ctas.conflict_with(options.ctas) {
@@ -200,6 +207,7 @@ impl Opened {
             log,
             maker: Maker { library, device: Arc::new(self.device), place, ctas, deadline },
             replay_deadline: options.deadlines.replay,
+            ranks_per_id: options.ranks_per_id,
             base: None,
             communicators: RefCell::default(),
             limited: HashMap::new(),
@@ -214,7 +222,7 @@ impl Opened {
             hosts,
             events: Vec::new(),
             axis_streams: Vec::new(),
-            computing_stream: None,
+            computing: None,
             channels: HashMap::new(),
             clock,
             hold: Rc::new(RefCell::new(Hold::new()?)),

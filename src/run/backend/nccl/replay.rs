@@ -7,6 +7,7 @@
 use super::abi;
 use super::channel::Route;
 use super::communicator::Communicator;
+use super::computing::Computing;
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
 use super::environment::QUEUES;
@@ -140,9 +141,12 @@ impl<'b> NcclReplayer<'b> {
         let mut streams: Vec<CUstream> = slots.iter().map(|slot| slot.stream).collect();
         streams.sort_unstable();
         streams.dedup();
-        let computing = match backend.computing_stream {
-            Some(stream) => stream,
-            None => *backend.computing_stream.insert(driver::create_computing_stream()?),
+        let computing = match &backend.computing {
+            Some(computing) => computing.stream,
+            None => {
+                let made = Computing::new(&backend.kernels, backend.maker.device.cache_bytes)?;
+                backend.computing.insert(made).stream
+            }
         };
         let communicators = communicators_of(&slots);
         refuse_shared_queues(backend.streams_on_device(), std::env::var(QUEUES.0).ok())?;
@@ -204,7 +208,8 @@ impl<'b> NcclReplayer<'b> {
                 Action::Compute { nanoseconds, .. } => {
                     let (begin, end) = (event(self.backend), event(self.backend));
                     driver::record(begin, main)?;
-                    self.backend.kernels.occupy(nanoseconds, main)?;
+                    let NcclBackend { kernels, computing, .. } = &mut *self.backend;
+                    computing.as_mut().map_or(Ok(()), |computing| computing.occupy(nanoseconds, kernels))?;
                     driver::record(end, main)?;
                     self.spans.push(EventSpan::computing(begin, end));
                 }
