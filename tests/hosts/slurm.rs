@@ -361,6 +361,11 @@ fn without_the_watchdog_of_a_host_a_stopped_rank_still_ends_a_run_under_srun_as_
         assert!(!ran.stderr.contains("out of memory"), "who was ended because of it is not to blame: {}", ran.stderr);
         let read = lines(&record);
         assert_eq!(of_kind(&read, "unwatched")[0]["host"], format!("host{host}"), "{}", ran.stderr);
+        let hang = of_kind(&read, "hang").pop().unwrap_or_else(|| panic!("no hang line: {}", ran.stderr));
+        assert_eq!(hang["suspects"], stopped.to_string(), "{hang}");
+        // Without the first watchdog, that of the other host has only asked its own ranks.
+        let only_of_host = if host == 0 { "host1".into() } else { serde_json::Value::Null };
+        assert_eq!(hang["only_of_host"], only_of_host, "{hang}");
         let end = read.last().expect("lines");
         assert_eq!((&end["line"], &end["exit_code"]), (&"end".into(), &5.into()), "{end}");
         assert!(end["error"].as_str().is_some_and(|why| why.contains(words)), "{end}");

@@ -1,5 +1,8 @@
 //! Quotes words so that a shell reads them back unchanged. Only POSIX quoting is used, so any shell works. A word with control
-//! characters is written as a call of printf: a line feed in the name of a file would begin a line of its own.
+//! or format characters is written as a call of printf: a line feed in the name of a file would begin a line of its own, and others act
+//! on a terminal.
+
+use commgauge_base::visible::is_control_or_format;
 
 /// The word, in single quotes if it has characters that are special to a shell.
 pub fn quote(word: &str) -> String {
@@ -8,7 +11,7 @@ pub fn quote(word: &str) -> String {
         return word.to_owned();
     }
     // What a shell puts in place of a command ends before its last line feeds.
-    if word.contains(|c: char| c.is_ascii_control()) && !word.ends_with('\n') {
+    if word.contains(is_control_or_format) && !word.ends_with('\n') {
         return format!("\"$(printf -- '{}')\"", word.chars().map(for_printf).collect::<String>());
     }
     format!("'{}'", word.replace('\'', r"'\''"))
@@ -19,7 +22,7 @@ fn for_printf(c: char) -> String {
     match c {
         '\\' | '\'' => format!("\\{:03o}", u32::from(c)),
         '%' => "%%".to_owned(),
-        c if c.is_ascii_control() => format!("\\{:03o}", u32::from(c)),
+        c if is_control_or_format(c) => c.to_string().bytes().map(|byte| format!("\\{byte:03o}")).collect(),
         c => c.to_string(),
     }
 }
@@ -53,6 +56,7 @@ mod tests {
             ("", "''"),
             ("my suite.toml", "'my suite.toml'"),
             ("a\nb 5%.toml", r#""$(printf -- 'a\012b 5%%.toml')""#),
+            ("a\u{9b}\u{202e}", r#""$(printf -- 'a\302\233\342\200\256')""#),
             ("it's", r"'it'\''s'"),
             ("$HOME", "'$HOME'"),
             ("~/x", "'~/x'"),

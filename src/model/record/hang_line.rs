@@ -1,6 +1,7 @@
 //! What the watchdog saw when a rank made no progress in time, or died: the operation, and the state of every rank.
 
 use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::visible::visible;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +30,7 @@ pub struct HangLine {
     /// whose watchdog decides.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub launcher_may_have_ended_some: bool,
-    /// Every rank, by what it did; the ranges of all entries together are all ranks.
+    /// Every rank, by what it did; the ranges of all entries together are all ranks, or those of `only_of_host`.
     pub ranks: Vec<RanksInState>,
     /// Where the first of these suspects are; where nobody stands out, the first ranks that work with a device, and those whose
     /// functions are known.
@@ -38,6 +39,10 @@ pub struct HangLine {
     /// Hosts of which nothing is heard at all, so that not their ranks are to be suspected but they or the links to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreachable_hosts: Vec<String>,
+    /// The host whose watchdog decided alone, as the first one was gone or out of reach: the ranks are those of this host.
+    /// Absent where all hosts were asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_of_host: Option<String>,
     /// Counts of NCCL's RAS service, or why there are none; absent where NCCL was not at work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nccl_ras: Option<String>,
@@ -192,7 +197,7 @@ impl HangLine {
 
     /// `host1 cannot be reached (the host or its link), with ranks 2-3`.
     fn unreachable(&self) -> String {
-        let hosts: Vec<String> = self.unreachable_hosts.iter().map(|host| plain(host)).collect();
+        let hosts: Vec<_> = self.unreachable_hosts.iter().map(|host| visible(host)).collect();
         let of_them = |entry: &&RanksInState| {
             entry.state == HangState::StoppedAnswering
                 && entry.hosts.iter().all(|host| self.unreachable_hosts.contains(host))
@@ -215,14 +220,9 @@ impl HangLine {
         let several = first != suspects;
         let entry = self.ranks.iter().find(|entry| entry.ranks == suspects);
         let hosts = entry
-            .map(|entry| entry.hosts.iter().map(|host| plain(host)).collect::<Vec<_>>().join(", "))
+            .map(|entry| entry.hosts.iter().map(|host| visible(host)).collect::<Vec<_>>().join(", "))
             .filter(|hosts| !hosts.is_empty());
         let place = hosts.map_or_else(String::new, |hosts| format!(" on {hosts}"));
         format!("rank{} {suspects}{place}", if several { "s" } else { "" })
     }
-}
-
-/// A host name may contain control characters, and this text reaches terminals.
-fn plain(host: &str) -> String {
-    host.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -109,8 +109,7 @@ impl Run<'_> {
         self.tally.signal = self.named_signal(agreed.signal)?;
         if let Some(rank) = agreed.unwatched {
             let host = self.host_of(rank);
-            let lowest_rank = self.request.launch.hosts.iter().position(|other| *other == host);
-            self.request.watch.lost_collector_of(lowest_rank.map_or(rank, |lowest| lowest as u32));
+            self.request.watch.lost_collector_of(rank);
             self.unwatched_hosts.insert(host.clone());
             self.journal.write(|| Line::Unwatched(UnwatchedLine { host, rank }))?;
         }

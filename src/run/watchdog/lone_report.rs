@@ -1,23 +1,19 @@
-//! Reports of hosts whose collector decided alone, because the first one was gone or out of reach: files beside the record, of which
-//! whoever writes the end of the record learns why the ranks of that host were ended.
+//! What the watchdogs of hosts have found that decided alone, because the first one was gone or out of reach: files beside the record,
+//! of which whoever writes the end of the record learns why the ranks of that host were ended. Each is a text for people, and the line
+//! that the record would have had.
 
+use commgauge_model::record::hang_line::HangLine;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+/// How the name of the line ends.
+const DATA: &str = ".json";
 
 /// The reports that earlier launches had left.
 #[derive(Debug, Default)]
 pub struct LoneReports {
     before: BTreeSet<(PathBuf, Option<SystemTime>)>,
-}
-
-/// What such a report says first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoneReport {
-    /// What happened, in one sentence.
-    pub sentence: String,
-    /// Whether a deadline had passed; else a rank died.
-    pub is_hang: bool,
 }
 
 impl LoneReports {
@@ -27,17 +23,20 @@ impl LoneReports {
     }
 
     /// One that came since.
-    pub fn new_beside(&self, record: &Path) -> Option<LoneReport> {
+    pub fn new_beside(&self, record: &Path) -> Option<HangLine> {
         let (path, _) = reports_beside(record).find(|report| !self.before.contains(report))?;
-        let text = std::fs::read_to_string(path).ok()?;
-        let sentence = text.lines().next()?.to_owned();
-        Some(LoneReport { is_hang: sentence.starts_with("no progress"), sentence })
+        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
     }
 }
 
-/// Path of the report of a host, by its number.
-pub(super) fn path_of(record: &Path, node: u32) -> PathBuf {
+/// Path of the text of a host, by its number.
+pub(super) fn text_path(record: &Path, node: u32) -> PathBuf {
     record.with_extension(format!("hang.host-{node}.txt"))
+}
+
+/// Path of its line.
+pub(super) fn data_path(record: &Path, node: u32) -> PathBuf {
+    record.with_extension(format!("hang.host-{node}{DATA}"))
 }
 
 fn reports_beside(record: &Path) -> impl Iterator<Item = (PathBuf, Option<SystemTime>)> {
@@ -46,7 +45,7 @@ fn reports_beside(record: &Path) -> impl Iterator<Item = (PathBuf, Option<System
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(move |entry| {
         let (name, prefix) = (entry.file_name().to_string_lossy().into_owned(), prefix.as_ref()?);
-        let is_report = name.starts_with(prefix) && name.ends_with(".txt");
+        let is_report = name.starts_with(prefix) && name.ends_with(DATA);
         is_report.then(|| (entry.path(), entry.metadata().and_then(|data| data.modified()).ok()))
     })
 }
@@ -54,19 +53,28 @@ fn reports_beside(record: &Path) -> impl Iterator<Item = (PathBuf, Option<System
 #[cfg(test)]
 mod tests {
     use super::*;
+    use commgauge_model::record::hang_line::HangReason;
 
     #[test]
     fn a_report_of_this_launch_is_found_and_one_of_an_earlier_launch_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let record = folder.path().join("run.jsonl");
-        std::fs::write(path_of(&record, 1), "rank 2 on host1 died\n").unwrap();
+        let line = |reason: &str| {
+            serde_json::json!({
+                "reason": reason, "operation": "a barrier", "activity": {"name": "a case"}, "suspects": "3", "ranks": [],
+                "only_of_host": "host2",
+            })
+        };
+        std::fs::write(data_path(&record, 1), line("death").to_string()).unwrap();
         let reports = LoneReports::before(&record);
         assert_eq!(reports.new_beside(&record), None);
-        std::fs::write(folder.path().join("other.hang.host-2.txt"), "of another record\n").unwrap();
-        std::fs::write(folder.path().join("run.hang.part"), "half\n").unwrap();
+        std::fs::write(folder.path().join("other.hang.host-2.json"), line("death").to_string()).unwrap();
+        std::fs::write(folder.path().join("run.hang.part"), "half").unwrap();
+        // The text of people decides nothing, whatever it begins with.
+        std::fs::write(text_path(&record, 2), "no progress within 4.00 s: rank 3\n").unwrap();
         assert_eq!(reports.new_beside(&record), None);
-        std::fs::write(path_of(&record, 2), "no progress within 4.00 s: rank 3\n  more\n").unwrap();
-        let sentence = "no progress within 4.00 s: rank 3".to_owned();
-        assert_eq!(reports.new_beside(&record), Some(LoneReport { sentence, is_hang: true }));
+        std::fs::write(data_path(&record, 2), line("deadline").to_string()).unwrap();
+        let found = reports.new_beside(&record).expect("the line");
+        assert_eq!((found.reason, found.only_of_host.as_deref()), (HangReason::Deadline, Some("host2")));
     }
 }

@@ -26,7 +26,7 @@ pub mod wire;
 pub use activity::Activity;
 pub use asked_to_end::keep_mark_when_asked_to_end;
 pub use deadline::{SETUP_DEADLINE, deadline_of_product, deadline_of_replay};
-pub use lone_report::{LoneReport, LoneReports};
+pub use lone_report::LoneReports;
 pub use marks::{COLLECTOR_VARIABLE, LAUNCH_MARK, LOST_COLLECTOR, OWN_DEADLINE};
 pub use start::{Setup, start};
 pub use watched::{CaseDeadlines, WatchedCall, WatchedWorld};
@@ -45,16 +45,18 @@ use std::time::Duration;
 pub struct Watch {
     reporter: Option<Arc<Reporter>>,
     timeout: Option<Duration>,
+    /// The number of every rank's host, as the collectors count them.
+    node_of_rank: Arc<[u32]>,
 }
 
 impl Watch {
     /// A disabled watchdog. The user's timeout is then used by operations that can give up by themselves.
     pub fn disabled(timeout: Option<Duration>) -> Watch {
-        Watch { reporter: None, timeout }
+        Watch { timeout, ..Watch::default() }
     }
 
-    fn of(reporter: Arc<Reporter>, timeout: Option<Duration>) -> Watch {
-        Watch { reporter: Some(reporter), timeout }
+    fn of(reporter: Arc<Reporter>, timeout: Option<Duration>, node_of_rank: Vec<u32>) -> Watch {
+        Watch { reporter: Some(reporter), timeout, node_of_rank: node_of_rank.into() }
     }
 
     /// How long to wait for an operation that gives up at a deadline: if the watchdog is active, long enough that it
@@ -126,10 +128,10 @@ impl Watch {
         self.reporter.as_ref().is_some_and(|reporter| reporter.is_unwatched())
     }
 
-    /// Says what all ranks agree on: the collector of the host whose lowest rank this is does not answer.
-    pub fn lost_collector_of(&self, lowest_rank: u32) {
-        if let Some(reporter) = &self.reporter {
-            reporter.lost_collector_of(lowest_rank);
+    /// Says what all ranks agree on: the collector of this rank's host does not answer.
+    pub fn lost_collector_of(&self, rank: u32) {
+        if let (Some(reporter), Some(host)) = (&self.reporter, self.node_of_rank.get(rank as usize)) {
+            reporter.lost_collector_of(*host);
         }
     }
 

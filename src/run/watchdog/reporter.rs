@@ -141,10 +141,10 @@ impl Reporter {
         let _ = self.send(&[Frame::RecordMoved(moved.to.display().to_string())]);
     }
 
-    pub(super) fn lost_collector_of(&self, lowest_rank: u32) {
+    pub(super) fn lost_collector_of(&self, host: u32) {
         if !self.is_unwatched() {
             // A collector that is gone as well has nothing to decide.
-            let _ = self.send(&[Frame::Unwatched(lowest_rank)]);
+            let _ = self.send(&[Frame::Unwatched(host)]);
         }
     }
 

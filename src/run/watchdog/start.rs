@@ -63,7 +63,7 @@ pub fn start(world: &dyn World, setup: Setup) -> Result<Watch> {
     agree(world, connected)?;
     let port = addresses.ports.get(node as usize).copied().unwrap_or_default();
     let reporter = connect(&setup, me, port, &token);
-    let watch = Watch::of(agree(world, reporter)?, setup.timeout);
+    let watch = Watch::of(agree(world, reporter)?, setup.timeout, nodes.node_of_rank);
     watch.begin(|| Activity::named("before the first case", SETUP_DEADLINE));
     Ok(watch)
 }

@@ -9,7 +9,7 @@ pub use super::token::{TOKEN_BYTES, Token};
 use commgauge_base::progress::Shown;
 
 /// Version of the protocol; both ends are of one launch, and mostly of one binary.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 /// Bytes of a greeting.
 pub const HELLO_BYTES: usize = 4 + 2 + HASH_BYTES + 1 + 4 + 4 + 8;
 const HASH_BYTES: usize = 32;
@@ -78,7 +78,7 @@ pub enum Frame {
     Device(u32, String),
     /// Up: the functions that a rank is in, innermost first, or why they are not known.
     Stack(u32, String),
-    /// Up: the collector of the host whose lowest rank this is does not answer, as the ranks agree.
+    /// Up: the collector of the host with this number does not answer, as the ranks agree.
     Unwatched(u32),
     /// Up: rank 0 requests permission to record the run as complete.
     Conclude,
@@ -155,7 +155,9 @@ impl Frame {
         bytes.extend([self.kind(), 0, 0]);
         match self {
             Frame::State(state) => encode_state(state, bytes),
-            Frame::Closed(rank) | Frame::ShowStack(rank) | Frame::Unwatched(rank) => bytes.extend(rank.to_le_bytes()),
+            Frame::Closed(number) | Frame::ShowStack(number) | Frame::Unwatched(number) => {
+                bytes.extend(number.to_le_bytes());
+            }
             Frame::Left(rank, code, text) => {
                 bytes.extend(rank.to_le_bytes());
                 bytes.extend(code.to_le_bytes());

@@ -15,7 +15,7 @@ use crate::report::View;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
 use commgauge_base::visible::ShownPath;
-use commgauge_model::record::{Record, Writer, append_missing_end};
+use commgauge_model::record::{Line, Record, Writer, append_missing_end};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -102,7 +102,9 @@ fn follow(arguments: &RunArguments, commands: &Commands, mut progress: Progress)
     }
     if followed.state.header.is_some() && followed.state.end.is_none() {
         let end = outcome::missing_end(&ending, &followed.state, verdict.exit_code, started.elapsed());
-        let lines = Vec::from_iter(unwatched::missing_line(&ending.output, &followed.state));
+        let unwatched = unwatched::missing_line(&ending.output, &followed.state);
+        let hang = outcome::lone_hang(&followed.state).map(|line| Line::Hang(Box::new(line.clone())));
+        let lines: Vec<Line> = unwatched.into_iter().chain(hang).collect();
         // A rank that still writes, on a host out of reach, keeps its record.
         if let Err(cause) = append_missing_end(&followed.record, &lines, &end, Writer::Ending(LOCK_TIMEOUT)) {
             eprintln!("commgauge: {cause}");

@@ -10,9 +10,8 @@ use commgauge_base::error::{ENVIRONMENT_EXIT_CODE, HANG_EXIT_CODE};
 use commgauge_base::stop_signal::signal_name;
 use commgauge_base::units::Seconds;
 use commgauge_base::visible::ShownPath;
-use commgauge_model::record::hang_line::HangReason;
+use commgauge_model::record::hang_line::{HangLine, HangReason};
 use commgauge_model::record::line::{End, EndStatus, RankFacts};
-use commgauge_run::watchdog::LoneReport;
 use std::time::Duration;
 
 /// Deaths that are described one by one.
@@ -49,7 +48,7 @@ pub(super) fn conclude(ending: &Ending, record_state: &RecordState) -> Verdict {
 /// The end line of a record whose ranks and watchdog left none.
 pub(super) fn missing_end(ending: &Ending, record_state: &RecordState, exit_code: i32, elapsed: Duration) -> End {
     let status = if ending.interrupted_by.is_some() { EndStatus::Interrupted } else { EndStatus::Failed };
-    let lone = || lone_hang(record_state).filter(|_| exit_code == HANG_EXIT_CODE).map(|report| report.sentence.clone());
+    let lone = || lone_hang(record_state).filter(|_| exit_code == HANG_EXIT_CODE).map(HangLine::sentence);
     let reason = own_deadline(&ending.output).map(str::to_owned).or_else(lone);
     let error = Some(reason.unwrap_or_else(|| format!("the ranks left no end line; {}", launcher_end(ending))));
     let elapsed_seconds = Seconds(elapsed.as_secs_f64());
@@ -71,8 +70,8 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
         sentences.push(format!("{run}, but its record is in {path}; {measured}"));
         return ENVIRONMENT_EXIT_CODE;
     }
-    if let Some(report) = lone_hang(record_state) {
-        sentences.push(format!("{}; {}", report.sentence, measured(record_state)));
+    if let Some(line) = lone_hang(record_state) {
+        sentences.push(format!("{}; {}", line.sentence(), measured(record_state)));
         return HANG_EXIT_CODE;
     }
     match &record_state.end {
@@ -133,9 +132,11 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
 
 /// Why the watchdog of one host has ended its ranks alone, if nobody else has said why the run ended: that the launcher then ended the
 /// other ranks is a consequence.
-fn lone_hang(record_state: &RecordState) -> Option<&LoneReport> {
+pub(super) fn lone_hang(record_state: &RecordState) -> Option<&HangLine> {
     let is_consequence = record_state.end.as_ref().is_none_or(|end| end.status == EndStatus::Interrupted);
-    record_state.lone_report.as_ref().filter(|report| report.is_hang && is_consequence && record_state.hang.is_none())
+    let is_cause =
+        |line: &&HangLine| line.reason == HangReason::Deadline && is_consequence && record_state.hang.is_none();
+    record_state.lone_report.as_ref().filter(is_cause)
 }
 
 /// Whether the launcher itself was killed, so that its ranks died through no fault of their own. A launcher that has

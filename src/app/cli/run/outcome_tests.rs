@@ -257,24 +257,34 @@ fn an_interrupted_run_reports_its_measured_cases() {
 
 #[test]
 fn a_host_whose_watchdog_decided_alone_is_the_cause_and_the_ends_of_the_other_ranks_are_not() {
-    let report = LoneReport { sentence: "no progress within 4.00 s: rank 2 on host1".into(), is_hang: true };
+    let report: HangLine = serde_json::from_value(serde_json::json!({
+        "reason": "deadline", "deadline_seconds": 4.0, "operation": "a barrier", "activity": {"name": "case 1 of 2"},
+        "suspects": "2", "ranks": [{"state": "stopped_answering", "ranks": "2", "count": 1, "hosts": ["host1"]}],
+    }))
+    .expect("a line");
+    let sentence =
+        "no progress within 4.00 s: rank 2 on host1 stopped answering; the others are at a barrier (case 1 of 2)";
     let ending = Ending { code: Some(5), output: SLURM_KILLED.into(), ..Ending::default() };
-    let state = |end, is_hang| RecordState {
+    let state = |end, reason| RecordState {
         header: Some(vec![rank(0), rank(1)]),
         end,
-        lone_report: Some(LoneReport { is_hang, ..report.clone() }),
+        lone_report: Some(HangLine { reason, ..report.clone() }),
         ..RecordState::default()
     };
     for end in [None, end(EndStatus::Interrupted, 143)] {
-        let state = state(end, true);
+        let state = state(end, HangReason::Deadline);
         let verdict = conclude(&ending, &state);
         assert_eq!(verdict.exit_code, 5);
-        assert_eq!(verdict.sentences, ["no progress within 4.00 s: rank 2 on host1; nothing was measured yet"]);
+        assert_eq!(verdict.sentences, [format!("{sentence}; nothing was measured yet")]);
         let end = missing_end(&ending, &state, 5, Duration::ZERO);
-        assert_eq!((end.exit_code, end.error), (5, Some(report.sentence.clone())));
+        assert_eq!((end.exit_code, end.error), (5, Some(sentence.to_owned())));
     }
-    assert_eq!(conclude(&ending, &state(None, false)).exit_code, 6, "a rank died");
-    assert_eq!(conclude(&ending, &state(end(EndStatus::Complete, 0), true)).exit_code, 6, "not over in vain");
+    assert_eq!(conclude(&ending, &state(None, HangReason::Death)).exit_code, 6, "a rank died");
+    assert_eq!(
+        conclude(&ending, &state(end(EndStatus::Complete, 0), HangReason::Deadline)).exit_code,
+        6,
+        "not over in vain"
+    );
 }
 
 /// What srun prints when a step is ended.

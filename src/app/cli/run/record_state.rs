@@ -1,10 +1,9 @@
 //! What is known of a record while its run writes it.
 
 use commgauge_base::rank_list;
-use commgauge_model::record::hang_line::HangReason;
+use commgauge_model::record::hang_line::{HangLine, HangReason};
 use commgauge_model::record::line::{End, EndStatus, RankFacts};
 use commgauge_model::record::{Line, Record};
-use commgauge_run::watchdog::LoneReport;
 use std::path::PathBuf;
 
 /// Processes of a host that the system has killed for want of memory.
@@ -37,8 +36,8 @@ pub(super) struct RecordState {
     pub(super) hang: Option<Hang>,
     /// Whether the record says that a watchdog was lost.
     pub(super) is_unwatched: bool,
-    /// What a host reported whose watchdog decided alone.
-    pub(super) lone_report: Option<LoneReport>,
+    /// What a host found whose watchdog decided alone.
+    pub(super) lone_report: Option<HangLine>,
     /// Where the record is, if somebody removed or renamed it while it was written.
     pub(super) moved_to: Option<PathBuf>,
 }

@@ -101,15 +101,12 @@ impl Serving {
         self.send_up(&Frame::Closed(rank));
     }
 
-    /// Notes what the ranks agree on: the collector of the host with this lowest rank does not answer. They go on, so that host is not
-    /// out of reach.
-    pub(super) fn lose_collector_of(&mut self, lowest_rank: u32) {
-        if self.is_first() {
-            if let Some(host) = self.config.node_of_rank.get(lowest_rank as usize).copied().filter(|host| *host > 0) {
-                self.lose_host(host, "does not answer");
-            }
-        } else if lowest_rank == 0 {
-            self.upstream = None;
+    /// Notes what the ranks agree on: the collector of this host does not answer. They go on, so that host is not out of reach.
+    pub(super) fn lose_collector_of(&mut self, host: u32) {
+        match (self.is_first(), host) {
+            (false, 0) => self.upstream = None,
+            (true, 1..) => self.lose_host(host, "does not answer"),
+            (true, 0) | (false, 1..) => {}
         }
     }
 

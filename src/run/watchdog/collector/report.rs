@@ -5,6 +5,7 @@ use super::table::{Entry, RankStatus, Trigger};
 use commgauge_base::progress::{Doing, NO_GROUP};
 use commgauge_base::rank_list::ranges;
 use commgauge_base::units::Seconds;
+use commgauge_base::visible::{visible, visible_lines};
 use commgauge_model::record::hang_line::{HangLine, HangReason, HangState, HungActivity, RankPlace, RanksInState};
 use std::fmt::Write;
 
@@ -159,6 +160,7 @@ pub fn hang_line(
         ranks: by_state(&blocked),
         places: described_ranks(&suspects, views).map(place).collect(),
         unreachable_hosts: Vec::new(),
+        only_of_host: None,
         nccl_ras,
         report,
     }
@@ -230,7 +232,7 @@ pub fn short_text(line: &HangLine, views: &[RankView]) -> String {
     }
     for view in described_ranks(&blocked.suspects(), views) {
         let place = match view.entry.device.as_deref() {
-            Some(device) => format!(" on {}, {}", shown_host(view.host), shown_host(device)),
+            Some(device) => format!(" on {}, {}", visible(view.host), visible(device)),
             None => String::new(),
         };
         let _ = writeln!(text, "  rank {}{place}: {}", view.entry.rank, position_text(view));
@@ -250,14 +252,14 @@ pub fn whole_text(line: &HangLine, views: &[RankView]) -> String {
         let entry = view.entry;
         let process = if entry.process.is_here() { entry.process.pid.to_string() } else { "-".to_owned() };
         let (rank, state) = (entry.rank, blocked.state(view).name());
-        let device = entry.device.as_deref().map_or_else(String::new, |device| format!(":{}", shown_host(device)));
-        let _ =
-            writeln!(text, "{rank}  {}{device}  {process}  {state}  {}", shown_host(view.host), position_text(view));
+        let device = entry.device.as_deref().map_or_else(String::new, |device| format!(":{}", visible(device)));
+        let _ = writeln!(text, "{rank}  {}{device}  {process}  {state}  {}", visible(view.host), position_text(view));
     }
     if let Some(ras) = &line.nccl_ras {
         let _ = writeln!(text, "\nNCCL RAS\n{ras}");
     }
-    text
+    // What other programs and suites say may act on a terminal as well.
+    visible_lines(&text).into_owned()
 }
 
 /// Last known position of a rank.
@@ -287,14 +289,9 @@ fn position_text(view: &RankView) -> String {
 }
 
 fn shown_hosts(of: &RanksInState) -> String {
-    let hosts: Vec<String> = of.hosts.iter().map(|host| shown_host(host)).collect();
+    let hosts: Vec<_> = of.hosts.iter().map(|host| visible(host)).collect();
     let more = if of.hosts.len() == MAX_HOSTS { ", ..." } else { "" };
     format!("{}{more}", hosts.join(", "))
-}
-
-/// A host name may contain anything; only plain characters are passed to a terminal.
-fn shown_host(host: &str) -> String {
-    host.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 fn plural(count: u64) -> &'static str {

@@ -4,6 +4,7 @@ use super::super::process::Process;
 use super::*;
 use commgauge_base::progress::{CallPhase, Shown};
 use commgauge_base::units::Bytes;
+use commgauge_base::visible::is_control_or_format;
 use std::time::{Duration, Instant};
 
 const CALL: u32 = Doing::CALL.0;
@@ -248,20 +249,25 @@ fn sixteen_thousand_ranks_are_reported_in_a_few_lines() {
 }
 
 #[test]
-fn a_hostile_host_name_does_not_reach_the_terminal() {
+fn no_hostile_name_or_answer_reaches_the_terminal() {
     let entry = Entry {
         rank: 0,
         status: RankStatus::Live,
         state: Default::default(),
         last_heartbeat: Instant::now(),
         process: Process::default(),
-        detail: None,
-        device: None,
+        detail: Some("waits for \x1b[2J".into()),
+        device: Some("\u{202e}0".into()),
         sleeps: false,
     };
-    let seen = [RankView { entry: &entry, host: "\x1b[31mnode\n", answers: true }];
-    let text = whole_text(&hang_line(LATE, &seen, |_| None, None, None), &seen);
-    assert!(!text.contains('\x1b'), "{text:?}");
+    let seen = [RankView { entry: &entry, host: "\x1b[31mnode\n\u{202e}", answers: true }];
+    let ras = Some("of\x1b[31m NCCL\n\u{9b}31m".to_owned());
+    let mut line = hang_line(LATE, &seen, |_| None, ras, None);
+    line.unreachable_hosts = vec!["\x1b[31mnode\n\u{202e}".to_owned()];
+    for text in [whole_text(&line, &seen), line.sentence()] {
+        let acts = |c: char| c != '\n' && is_control_or_format(c);
+        assert!(!text.contains(acts) && !text.contains("node\n"), "{text:?}");
+    }
 }
 
 #[test]
@@ -288,7 +294,7 @@ fn without_suspects_devices_and_single_finishers_are_listed() {
             line.places.iter().map(|place| (place.rank, place.host.as_str(), place.device.as_deref())).collect();
         assert_eq!(places, [0, 1].map(|rank| (rank, "a", Some("device\u{1b}0"))));
         let text = short_text(&line, &seen);
-        assert!(text.contains("\n  rank 0 on a, device?0: in call 2"), "{text}");
-        assert!(text.contains("\n  rank 1 on a, device?0: "), "{text}");
+        assert!(text.contains("\n  rank 0 on a, device\\u{1b}0: in call 2"), "{text}");
+        assert!(text.contains("\n  rank 1 on a, device\\u{1b}0: "), "{text}");
     }
 }

@@ -304,7 +304,7 @@ impl Serving {
             }
             Frame::Conclude | Frame::RecordGivenUp | Frame::RecordMoved(_) => {}
             Frame::Stack(rank, text) => self.stacks.keep(rank, text),
-            Frame::Unwatched(rank) => self.lose_collector_of(rank),
+            Frame::Unwatched(host) => self.lose_collector_of(host),
             Frame::Query | Frame::Abort(_) | Frame::Concluded | Frame::GiveUpRecord(_) | Frame::Beat => {}
             Frame::ShowStack(_) => {}
         }

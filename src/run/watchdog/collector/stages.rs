@@ -1,6 +1,6 @@
 //! The stages from the first suspicion to the end of a launch: detecting, querying, reporting, ending.
 
-use super::super::lone_report::{self, LoneReport};
+use super::super::lone_report;
 use super::super::message::print_message;
 use super::super::wire::{Frame, PeerKind};
 use super::ras;
@@ -14,7 +14,7 @@ use commgauge_base::session_folder;
 use commgauge_base::stop_signal;
 use commgauge_base::units::Seconds;
 use commgauge_base::visible::ShownPath;
-use commgauge_model::record::hang_line::HungActivity;
+use commgauge_model::record::hang_line::{HangLine, HangReason, HungActivity};
 use commgauge_model::record::line::{End, EndStatus};
 use commgauge_model::record::{Line, Writer, append_missing_end};
 use signal_hook::consts::SIGTERM;
@@ -229,6 +229,7 @@ impl Serving {
         let shown_path = Some(path.display().to_string());
         let mut line = hang_line(trigger, &seen, activity, ras, shown_path);
         line.unreachable_hosts = self.unreachable_hosts(now);
+        line.only_of_host = (!self.is_first()).then(|| self.config.hosts.first().cloned()).flatten();
         line.launcher_may_have_ended_some = self.launcher_may_have_ended_some;
         let mut text = short_text(&line, &seen);
         match write_whole(&path, &whole_text(&line, &seen)) {
@@ -253,6 +254,10 @@ impl Serving {
     /// Begins to end a run whose report is complete: with its record, on the collector that has one.
     pub(super) fn begin_ending(&mut self, outcome: Outcome, now: Instant) {
         if !self.is_first() {
+            // Before any rank is ended: whoever sees the others end looks for the reason.
+            if let Some(Err(cause)) = outcome.line.as_deref().map(|line| self.write_lone_report(line)) {
+                print_message(&format!("what this host has found could not be written: {cause}"));
+            }
             self.end_all(outcome);
             return;
         }
@@ -288,28 +293,32 @@ impl Serving {
     }
 
     fn end_record(&self, outcome: &Outcome, writer: Writer) -> Result<bool> {
-        let sentence = outcome.line.as_ref().map_or_else(String::new, |line| line.sentence());
-        let lines: Vec<Line> = outcome.line.iter().map(|line| Line::Hang(line.clone())).collect();
-        let ended = Ended { status: EndStatus::Failed, exit_code: outcome.code, reason: sentence };
-        self.append_end(ended, &lines, writer)
+        let reason = outcome.line.as_ref().map_or_else(String::new, |line| line.sentence());
+        let hang = outcome.line.clone();
+        self.append_end(Ended { status: EndStatus::Failed, exit_code: outcome.code, reason, hang }, writer)
     }
 
-    fn append_end(&self, ended: Ended, lines: &[Line], writer: Writer) -> Result<bool> {
+    fn append_end(&self, ended: Ended, writer: Writer) -> Result<bool> {
         if !self.is_first() || !self.has_begun_its_record() {
             return Ok(false);
         }
-        let Ended { status, exit_code, reason } = ended;
+        let Ended { status, exit_code, reason, hang } = ended;
         let elapsed_seconds = Seconds(self.begun.elapsed().as_secs_f64());
         let end = End { status, exit_code, error: Some(reason), elapsed_seconds, lines_before: None, sha256: None };
-        append_missing_end(&self.config.record, lines, &end, writer)
+        append_missing_end(&self.config.record, &Vec::from_iter(hang.map(Line::Hang)), &end, writer)
     }
 
-    /// Path next to the record; on a host that decides alone, with the host's name.
+    /// Path next to the record; on a host that decides alone, with the host's number.
     pub(super) fn report_path(&self) -> PathBuf {
         match self.is_first() {
             true => self.config.record.with_extension("hang.txt"),
-            false => lone_report::path_of(&self.config.record, self.config.node),
+            false => lone_report::text_path(&self.config.record, self.config.node),
         }
+    }
+
+    /// What this host has found, for whoever writes the end of the record.
+    fn write_lone_report(&self, line: &HangLine) -> std::io::Result<()> {
+        write_whole(&lone_report::data_path(&self.config.record, self.config.node), &serde_json::to_string(line)?)
     }
 
     /// Writes the remaining lines of the record when all ranks are gone.
@@ -328,7 +337,7 @@ impl Serving {
             }
             (_, Some(ended)) => {
                 self.segments.remove_left();
-                self.append_end(ended, &[], exited)
+                self.append_end(ended, exited)
             }
             (_, None) => return,
         };
@@ -342,35 +351,37 @@ impl Serving {
     }
 
     /// Why another host has ended its ranks, while nothing was heard of this collector, so that the launcher ended those of this host.
-    fn lone_hang(&self) -> Option<LoneReport> {
+    fn lone_hang(&self) -> Option<HangLine> {
         if !self.is_first() || self.config.nodes == 1 {
             return None;
         }
-        self.before.lone_reports.new_beside(&self.config.record).filter(|report| report.is_hang)
+        self.before.lone_reports.new_beside(&self.config.record).filter(|line| line.reason == HangReason::Deadline)
     }
 
     /// What the end line says of ranks that ended without one and that nobody ended.
     fn ended_by_ranks(&self) -> Option<Ended> {
-        let failed = |exit_code: i32, reason: String| Ended { status: EndStatus::Failed, exit_code, reason };
-        if let Some((rank, code, why)) = &self.error {
-            return Some(failed(*code, format!("rank {rank}: {why}")));
+        let status = EndStatus::Failed;
+        if let Some((rank, exit_code, why)) = &self.error {
+            return Some(Ended { status, exit_code: *exit_code, reason: format!("rank {rank}: {why}"), hang: None });
         }
         self.table.first_death()?;
-        if let Some(report) = self.lone_hang() {
-            return Some(failed(HANG_EXIT_CODE, report.sentence));
+        if let Some(line) = self.lone_hang() {
+            let reason = line.sentence();
+            return Some(Ended { status, exit_code: HANG_EXIT_CODE, reason, hang: Some(Box::new(line)) });
         }
         let reason = "the ranks were signalled to stop and did not end; what was measured is kept".to_owned();
         let signal = stop_signal::noted(&self.config.record).unwrap_or(SIGTERM);
         let exit_code = Error::from(Kind::Interrupted(signal)).exit_code();
-        Some(Ended { status: EndStatus::Interrupted, exit_code, reason })
+        Some(Ended { status: EndStatus::Interrupted, exit_code, reason, hang: None })
     }
 }
 
-/// What an end line says.
+/// What an end line says, and what a hang line before it.
 struct Ended {
     status: EndStatus,
     exit_code: i32,
     reason: String,
+    hang: Option<Box<HangLine>>,
 }
 
 fn is_stopped_here(entry: &Entry) -> bool {
