@@ -232,11 +232,11 @@ fn aiconfigurator_reads_elements_and_milliseconds() {
     let path = folder.path().join("nccl_perf.parquet");
     std::fs::write(&path, &done.files[0].content).unwrap();
     let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
-    let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+    let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap()).collect();
     let of = |op: &str, dtype: &str, ranks: i64, elements: i64| {
         let is = |row: &&parquet::record::Row| {
             let same = |index: usize, text: &str| row.get_string(index).unwrap() == text;
-            same(3, op) && same(5, dtype) && row.get_long(6) == Ok(ranks) && row.get_long(7) == Ok(elements)
+            same(3, op) && same(5, dtype) && row.get_long(6).unwrap() == ranks && row.get_long(7).unwrap() == elements
         };
         rows.iter().find(is).map(|row| row.get_double(8).unwrap())
     };
