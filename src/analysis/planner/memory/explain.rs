@@ -52,7 +52,8 @@ impl MemoryChoices {
             "ends" => "tokens and embedding, or last norm and the head's input".to_owned(),
             "logits" => {
                 let t = u64::from(step.layout.degrees.tp);
-                format!("4 B x {tokens} tokens x {}/{t} words", step.model.padded_vocabulary(t))
+                let each = super::activations::logit_bytes(step);
+                format!("{each} B x {tokens} tokens x {}/{t} words", step.model.padded_vocabulary(t))
             }
             _ => "messages from neighbouring stages, and a gathered sequence".to_owned(),
         }

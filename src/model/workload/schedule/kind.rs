@@ -29,12 +29,10 @@ impl ScheduleKind {
     }
 
     /// The chunks per rank, or the rule that is broken.
-    pub(in crate::workload) fn check_rules(
-        self,
-        stages: u32,
-        virtual_stages: u32,
-        micro_batches: u32,
-    ) -> Result<u32, String> {
+    ///
+    /// # Errors
+    /// The rule, with the nearest accepted values.
+    pub fn check_rules(self, stages: u32, virtual_stages: u32, micro_batches: u32) -> Result<u32, String> {
         let name = self.name();
         for (what, count) in
             [("pipeline stages", stages), ("virtual stages", virtual_stages), ("micro-batches", micro_batches)]
