@@ -7,6 +7,8 @@ from dataclasses import dataclass
 RESERVE_SECONDS = 5
 # Below this no launch gets anything done.
 LEAST_SECONDS = 2
+# With less than this a part that wants more shows little.
+USEFUL_SECONDS = 8
 # What each part would have, at the most: a launch of so many seconds, by suite, and what is beside it.
 WANTED_SECONDS = {"host": 5, "doctor": 15, "data": 60, "times": 60, "copy": 45, "variants": 45, "choices": 25, "ours beside": 20,
                   "nccl-tests": 30, "torch": 45, "transfers": 25}
@@ -39,10 +41,17 @@ def parts(ranks, devices, peers):
 
 
 def fitted(planned, budget):
-    """The same within a budget: all parts give up the same share where they want more together."""
-    wanted = sum(part.seconds for part in planned)
-    share = min(1.0, max(budget - RESERVE_SECONDS, 0) / wanted)
-    return [Planned(part.kind, part.name, part.seconds * share) for part in planned]
+    """The same within a budget: as many of the first as can have a useful time, and of what they want beyond that all give up the same share."""
+    room, kept, least = max(budget - RESERVE_SECONDS, 0), [], 0
+    for part in planned:
+        least += min(part.seconds, USEFUL_SECONDS)
+        if least > room:
+            break
+        kept.append(part)
+    useful = [min(part.seconds, USEFUL_SECONDS) for part in kept]
+    beyond = sum(part.seconds for part in kept) - sum(useful)
+    share = min(1.0, (room - sum(useful)) / beyond) if beyond > 0 else 0.0
+    return [Planned(part.kind, part.name, seconds + share * (part.seconds - seconds)) for part, seconds in zip(kept, useful)]
 
 
 class Clock:
@@ -53,7 +62,7 @@ class Clock:
         self.end = self.begun + budget - RESERVE_SECONDS
 
     def left_for(self, kind, passed):
-        """Seconds for a part of a kind, of which so many came before it."""
+        """Seconds for a part of a kind, of which so many came before it. One without a time of its own has what is left."""
         upto, seen = 0.0, 0
         for part in self.planned:
             upto += part.seconds
@@ -64,8 +73,10 @@ class Clock:
         return self.end - self.now()
 
 
-def in_words(planned, budget):
+def in_words(wanted, budget):
     """The plan as a table, and whether it is within the budget."""
+    planned = fitted(wanted, budget)
     lines = [f"{part.seconds:6.0f} s  {part.name}" for part in planned]
+    lines += [f"       -  {part.name}: what the others leave" for part in wanted[len(planned):]]
     total = sum(part.seconds for part in planned) + RESERVE_SECONDS
     return "\n".join([*lines, f"{total:6.0f} s  together, the report with it; {budget:.0f} s are the budget"])

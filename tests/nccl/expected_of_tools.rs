@@ -22,7 +22,7 @@ fn nccl(ranks: u32, flags: &str, record: &Path) -> Command {
 fn like_nccl_tests_times_all_calls_of_a_size_at_once_and_walks_through_the_buffers_of_the_largest() {
     let folder = tempfile::tempdir().unwrap();
     let record = record_in(&folder);
-    let ran = Ran::of(&mut nccl(2, "all_reduce -b 1K -e 16K -f 4 --like nccl-tests", &record), 60).ended_with(0);
+    Ran::of(&mut nccl(2, "all_reduce -b 1K -e 16K -f 4 --like nccl-tests", &record), 60).ended_with(0);
     let lines = lines(&record);
     assert_eq!(lines[0]["settings"]["timing"], "whole");
     let plan = of_kind(&lines, "plan")[0]["cases"].as_array().unwrap().clone();
@@ -35,9 +35,21 @@ fn like_nccl_tests_times_all_calls_of_a_size_at_once_and_walks_through_the_buffe
         assert_eq!(case["samples"]["slowest_nanoseconds"].as_array().unwrap().len(), 1, "{case}");
         assert_eq!(case["buffer_copies"], 16_384 / bytes, "{case}");
     }
-    let row = |bytes: &str| ran.stdout.lines().find(|line| line.trim_start().starts_with(bytes)).map(str::to_owned);
-    let row = row("1024 ").unwrap_or_else(|| panic!("{}", ran.stdout));
-    assert!(row.split_whitespace().count() >= 13, "both placements: {row}");
+    // Its columns have the mean over the ranks.
+    let output = Command::new(COMMGAUGE).args(["report", "--format", "nccl-tests"]).arg(&record).output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let row = shown.lines().find(|line| line.trim_start().starts_with("16384 ")).unwrap_or_else(|| panic!("{shown}"));
+    let words: Vec<&str> = row.split_whitespace().collect();
+    let [out_of_place, in_place] = [5, 9].map(|column| words[column].parse::<f64>().unwrap());
+    for (time, placement) in [(out_of_place, "out_of_place"), (in_place, "in_place")] {
+        let of_case = |case: &&&Value| {
+            let facts = &plan[case["case"].as_u64().unwrap() as usize];
+            facts["bytes_total"] == 16_384 && facts["placement"] == placement
+        };
+        let cases = of_kind(&lines, "case");
+        let slowest = cases.iter().find(of_case).unwrap()["samples"]["slowest_nanoseconds"][0].as_f64().unwrap() / 20e3;
+        assert!(time > 0.0 && time <= slowest * 1.01, "{row}: the slowest rank took {slowest}");
+    }
 }
 
 #[test]
@@ -125,7 +137,7 @@ fn the_nccl_of_the_active_python_environment_is_found_and_the_doctor_says_why() 
     let why = format!("of the active environment {} (VIRTUAL_ENV)", environment.path().display());
     assert!(found.contains(&why) && found.contains("NCCL 2.30.7"), "{found}");
     let record = environment.path().join("a.jsonl");
-    let mut command = nccl(1, &format!("all_reduce -b 1K -e 1K {QUICKLY}"), &record);
+    let mut command = nccl(1, &format!("all_reduce -b 1K -e 1K --expect-ranks 1 {QUICKLY}"), &record);
     command.env("LD_LIBRARY_PATH", &paths).env("VIRTUAL_ENV", environment.path());
     Ran::of(&mut command, 60).ended_with(0);
     let library = lines(&record)[0]["backend"]["library"].to_string();

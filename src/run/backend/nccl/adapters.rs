@@ -54,10 +54,10 @@ pub(super) fn nearest(sysfs: &Path, pci: &str, filter: Option<&str>) -> Vec<Stri
 fn active(sysfs: &Path) -> Vec<Adapter> {
     let entries = std::fs::read_dir(sysfs.join("class/infiniband")).into_iter().flatten().flatten();
     let adapter = |folder: PathBuf| {
-        let ports = std::fs::read_dir(folder.join("ports")).ok()?.flatten().map(|port| port.path());
+        let mut ports = std::fs::read_dir(folder.join("ports")).ok()?.flatten().map(|port| port.path());
         let read =
             |port: &Path, file: &str| std::fs::read_to_string(port.join(file)).unwrap_or_default().trim().to_owned();
-        let port = ports.into_iter().find(|port| read(port, "state").ends_with("ACTIVE"))?;
+        let port = ports.find(|port| read(port, "state").ends_with("ACTIVE"))?;
         let name = folder.file_name()?.to_string_lossy().into_owned();
         Some(Adapter { name, place: folder.join("device").canonicalize().ok()?, rate: read(&port, "rate") })
     };
@@ -86,9 +86,9 @@ fn numa_node(device: &Path) -> Option<i64> {
 fn is_chosen(name: &str, filter: &str) -> bool {
     let (is_excluding, list) = filter.strip_prefix('^').map_or((false, filter), |rest| (true, rest));
     let (is_exact, list) = list.strip_prefix('=').map_or((false, list), |rest| (true, rest));
-    let names =
+    let mut names =
         list.split(',').map(|entry| entry.split(':').next().unwrap_or_default()).filter(|entry| !entry.is_empty());
-    let is_listed = names.into_iter().any(|entry| if is_exact { name == entry } else { name.starts_with(entry) });
+    let is_listed = names.any(|entry| if is_exact { name == entry } else { name.starts_with(entry) });
     is_listed != is_excluding
 }
 
