@@ -36,7 +36,7 @@ fn unreadable_lines_are_reported_with_their_number() {
     let bad: Vec<_> = parse(SAMPLE).bad_lines.into_iter().map(|line| (line.number, line.problem)).collect();
     let line_of = |words: &str| SAMPLE.lines().position(|line| line.contains(words)).unwrap() as u64 + 1;
     let expected = [
-        (line_of("Benchmarking Exchange"), "Exchange measures no call that commgauge knows; its 2 rows are left out"),
+        (line_of("Benchmarking Exchange"), "Exchange measures no call that commgauge knows; left out: 2 rows"),
         (line_of("int-overflow."), "int-overflow."),
         (line_of("out-of-mem."), "out-of-mem."),
         (line_of("8192         1000         7.10"), "wrong data in it (defects)"),

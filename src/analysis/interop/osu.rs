@@ -11,7 +11,7 @@ use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
-use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::units::{Bytes, Seconds, counted};
 use commgauge_model::layout::Locality;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -81,7 +81,7 @@ struct Block<'a> {
     ranks: Option<u32>,
     element_type: Option<std::result::Result<ElementType, String>>,
     columns: Vec<String>,
-    rows_left_out: u64,
+    rows_left_out: usize,
 }
 
 impl<'a> Block<'a> {
@@ -195,11 +195,8 @@ impl<'a> Block<'a> {
 
     fn left_out(&self) -> Option<BadLine> {
         (self.test.is_none() && self.rows_left_out > 0).then(|| {
-            let rows = self.rows_left_out;
-            self.title.bad(format!(
-                "the test `{}` measures no call that commgauge knows; its {rows} rows are left out",
-                self.name
-            ))
+            let rows = counted(self.rows_left_out, "row");
+            self.title.bad(format!("the test `{}` measures no call that commgauge knows; left out: {rows}", self.name))
         })
     }
 

@@ -46,7 +46,7 @@ fn unreadable_lines_are_reported_with_their_number() {
             problems(POINT_TO_POINT, None),
             vec![(21, "Multiple Bandwidth / Message Rate Test` measures no call"), (28, "--ranks"), (29, "--ranks")],
         ),
-        (problems(POINT_TO_POINT, Some(8)), vec![(21, "its 1 rows are left out")]),
+        (problems(POINT_TO_POINT, Some(8)), vec![(21, "left out: 1 row")]),
         (
             problems(COLLECTIVES, None),
             vec![(13, "wrong data"), (14, "has 4 fields, the heading 6"), (34, "Non-blocking Allreduce Latency Test`")],

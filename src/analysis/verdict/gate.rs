@@ -9,6 +9,7 @@ use super::scope::Judged;
 use super::{Allowed, Decision, Trouble, most_severe, scope, template};
 use commgauge_base::error::Result;
 use commgauge_base::stats::fewest_for_bound;
+use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use std::collections::HashSet;
@@ -204,9 +205,9 @@ fn nothing_expected(machine: Option<&Machine>) -> String {
             format!("{} expects nothing: it has no [[expect]]; {HOW_TO_EXPECT}", machine.path.shown())
         }
         Some(machine) => format!(
-            "none of the {} expectations of {} is about a row of the record; {HOW_TO_EXPECT}",
-            machine.expectations.len(),
-            machine.path.shown()
+            "{} expects nothing of any row of the record ({} of other rows); {HOW_TO_EXPECT}",
+            machine.path.shown(),
+            counted(machine.expectations.len(), "expectation")
         ),
     }
 }

@@ -171,7 +171,7 @@ fn a_machine_that_expects_nothing_is_inconclusive_with_rows_to_fill_in() {
     for (machine, words) in [
         (None, "no machine file"),
         (Some(&silent), "it has no [[expect]]"),
-        (Some(&other), "none of the 1 expectations"),
+        (Some(&other), "expects nothing of any row of the record (1 expectation of other rows)"),
     ] {
         let verdict = gate(&[loaded("r.jsonl", lines("a", &good()))], machine, &RULE).unwrap();
         assert_eq!((verdict.exit_code, verdict.coverage.rows_judged), (3, 0));

@@ -50,7 +50,7 @@ fn wrong_elements_and_log_lines_within_a_table_are_reported() {
     assert!(imported.rows.iter().all(|row| row.collective == Collective::ReduceScatter && row.ranks == 16));
     assert_eq!(imported.rows[0].locality, locality_of(2, 8, 1, 1));
     let notes = [imported.notes, imported.warnings].concat().join("\n");
-    assert!(notes.contains("found wrong data in this run") && notes.contains("1 log lines of NCCL within"), "{notes}");
+    assert!(notes.contains("found wrong data in this run") && notes.contains("1 log line of NCCL within"), "{notes}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::devices::{Device, Group};
 use super::run::{Facts, nccl_version};
 use crate::interop::imported::Imported;
 use crate::interop::log_text::{self, LogLine, Unread};
+use commgauge_base::units::counted;
 use commgauge_model::layout::Locality;
 
 const COPIES: &str = "two runs begin before a table does: these are copies that do not know each other (built without \
@@ -27,7 +28,7 @@ struct Reader<'a> {
     run: Run,
     imported: Imported,
     unread: Unread,
-    log_lines: u64,
+    log_lines: usize,
     averaged_groups: u32,
     /// The line before named one placement alone, in place.
     in_place_above: bool,
@@ -217,7 +218,7 @@ impl Reader<'_> {
                 .push("times of runs with several groups are means over the groups: a slow one is not seen".to_owned());
         }
         if self.log_lines > 0 {
-            notes.push(format!("{} log lines of NCCL within the output were not read", self.log_lines));
+            notes.push(format!("{} of NCCL within the output not read", counted(self.log_lines, "log line")));
         }
         notes.extend(self.unread.note());
         self.imported
