@@ -6,7 +6,7 @@ use commgauge_model::layout::{Axis, Layout};
 use std::collections::HashMap;
 
 /// Axes by which a group is named, where several have the same ranks: the first.
-const AXES: [Axis; 15] = [
+const AXES: [Axis; 18] = [
     Axis::Tp,
     Axis::Cp,
     Axis::Ep,
@@ -17,6 +17,9 @@ const AXES: [Axis; 15] = [
     Axis::DpCp,
     Axis::Mp,
     Axis::EtpEp,
+    Axis::TpCp,
+    Axis::TpCpDp,
+    Axis::ExpertMp,
     Axis::DpShard,
     Axis::DpReplicate,
     Axis::CpInner,

@@ -11,11 +11,11 @@ mod training;
 pub use choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
 pub use framework::{Framework, FrameworkChoices, FrameworkDefault, Work};
 pub use framework_choices::{
-    GradientAccumulation, GradientReduction, ReplicaReduction, ServingDispatcher, SmallCall, TensorStyle, UnitRule,
-    VocabularyPadding, VocabularyStyle,
+    BalanceLoss, BroadcastBuffers, FeedForwardRanks, GradientAccumulation, GradientReduction, ParameterReturn, ReplicaReduction,
+    ServingDispatcher, SmallCall, TensorStyle, TokenExchange, UnitRule, VocabularyPadding, VocabularyStyle,
 };
 pub use layout_table::{LayoutTable, MOST_RANKS, ModelWork, STYLES, parse_order};
 pub use serving::Serving;
 pub use training::{
-    Batch, ContextChoices, DataChoices, ExpertChoices, PipelineChoices, TensorChoices, Training, VocabularyChoices,
+    Batch, ContextChoices, DataChoices, ExpertChoices, ModuleChoices, PipelineChoices, TensorChoices, Training, VocabularyChoices,
 };

@@ -3,7 +3,7 @@
 use super::choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
 use super::framework::{self, FrameworkChoices, Work};
 use super::framework_choices::{
-    GradientAccumulation, GradientReduction, ReplicaReduction, SmallCall, TensorStyle, UnitRule, VocabularyPadding,
+    BalanceLoss, BroadcastBuffers, GradientAccumulation, ParameterReturn, GradientReduction, ReplicaReduction, SmallCall, TensorStyle, UnitRule, VocabularyPadding,
     VocabularyStyle,
 };
 use crate::config::document::{Item, Place, Table};
@@ -14,6 +14,11 @@ use commgauge_base::error::Result;
 
 /// Largest sequence, batch or count that a file may name.
 const LARGEST: u64 = u32::MAX as u64;
+
+/// More layers that predict further tokens are refused.
+const MOST_PREDICTION_LAYERS: u64 = 64;
+/// Most parameters that a number of them may name.
+const MOST_PARAMETERS: u64 = 1 << 40;
 
 /// One optimizer step.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +51,9 @@ pub struct Training {
     pub context: ContextChoices,
     /// Choices of expert parallelism.
     pub expert: ExpertChoices,
+    /// Layers behind the last one that predict a further token each (DeepSeek-V3's multi-token prediction, arXiv 2412.19437
+    /// section 2.2).
+    pub prediction_layers: u32,
     /// Small calls around the optimizer.
     pub small_calls: Vec<SmallCall>,
 }
@@ -114,11 +122,30 @@ pub struct DataChoices {
     pub replica_reduction: ReplicaReduction,
     /// Parameters of a unit are gathered while the unit before computes.
     pub prefetch_parameters: bool,
+    /// What DeepSpeed's ZeRO-3 gathers when (unit rule `modules`).
+    pub modules: ModuleChoices,
+    /// How updated parameters reach every rank (ZeRO-1).
+    pub parameter_return: ParameterReturn,
+    /// Buffers that the first replica gives to the others.
+    pub broadcast_buffers: BroadcastBuffers,
     /// Number of groups of shards with equal content (HSDP, or distributed-optimizer instances); 1 without
     /// replication.
     pub replicas_of_shards: u32,
     /// Place of the replicas.
     pub replicas_place: Place,
+}
+
+/// What DeepSpeed's ZeRO-3 gathers when, in parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModuleChoices {
+    /// Tensors of fewer stay on every rank (`stage3_param_persistence_threshold`).
+    pub persistent_parameters: u64,
+    /// So many are gathered ahead at each module (`stage3_prefetch_bucket_size`).
+    pub prefetch_bucket: u64,
+    /// None are gathered ahead where so many are there (`stage3_max_live_parameters`).
+    pub live_parameters: u64,
+    /// What is used again within so many is not released (`stage3_max_reuse_distance`).
+    pub reuse_distance: u64,
 }
 
 /// Choices of pipeline parallelism.
@@ -164,6 +191,10 @@ pub struct ExpertChoices {
     pub dispatch_element_type: ElementType,
     /// Type of the probabilities of choices, and of sums over the parts of an expert.
     pub router_element_type: ElementType,
+    /// Over which tokens the counts of a loss that balances experts are added up.
+    pub balance_loss: BalanceLoss,
+    /// A bias that balances experts is updated after each step.
+    pub bias_update: bool,
     /// Place of the choices.
     pub place: Place,
 }
@@ -205,6 +236,11 @@ impl Training {
             pipeline: read_pipeline(&mut table)?,
             context: read_context(&mut table, activation_element_type)?,
             expert: read_expert(&mut table, activation_element_type)?,
+            prediction_layers: table
+                .take("prediction_layers")
+                .map(|item| item.whole(0..=MOST_PREDICTION_LAYERS))
+                .transpose()?
+                .unwrap_or(0) as u32,
             place,
         };
         table.finish()?;
@@ -242,7 +278,7 @@ fn read_data(table: &mut Table) -> Result<DataChoices> {
         gradient_element_type: parsed_or(table, "gradient_element_type", ElementType::Float32, parse_reducible_float)?,
         parameter_element_type: parsed_or(table, "parameter_element_type", ElementType::Bfloat16, parse_float)?,
         bucket_rule: parsed_or(table, "bucket_rule", BucketRule::Megatron, str::parse)?,
-        bucket_parameters: table.take("bucket_parameters").map(|item| item.whole(1..=1 << 40)).transpose()?,
+        bucket_parameters: table.take("bucket_parameters").map(|item| item.whole(1..=MOST_PARAMETERS)).transpose()?,
         overlap_gradients: truth_or(table, "overlap_gradients", true)?,
         reshard_after_forward: truth_or(table, "reshard_after_forward", true)?,
         reshard_after_backward: truth_or(table, "reshard_after_backward", false)?,
@@ -251,8 +287,36 @@ fn read_data(table: &mut Table) -> Result<DataChoices> {
         gradient_reduction: parsed_or(table, "gradient_reduction", GradientReduction::ReduceScatter, str::parse)?,
         replica_reduction: parsed_or(table, "replica_reduction", ReplicaReduction::Step, str::parse)?,
         prefetch_parameters: truth_or(table, "prefetch_parameters", true)?,
+        modules: read_modules(table)?,
+        parameter_return: parsed_or(table, "parameter_return", ParameterReturn::AllGather, str::parse)?,
+        broadcast_buffers: parsed_or(table, "broadcast_buffers", BroadcastBuffers::None, str::parse)?,
         replicas_of_shards: replicas.as_ref().map(Item::count).transpose()?.unwrap_or(1),
         replicas_place: replicas.map_or_else(|| table.place.clone(), |item| item.place),
+    })
+}
+
+impl Default for ModuleChoices {
+    /// Those of DeepSpeed's runtime/zero/config.py.
+    fn default() -> ModuleChoices {
+        ModuleChoices {
+            persistent_parameters: 100_000,
+            prefetch_bucket: 50_000_000,
+            live_parameters: 1_000_000_000,
+            reuse_distance: 1_000_000_000,
+        }
+    }
+}
+
+fn read_modules(table: &mut Table) -> Result<ModuleChoices> {
+    let default = ModuleChoices::default();
+    let mut parameters = |key, default| -> Result<u64> {
+        Ok(table.take(key).map(|item| item.whole(0..=MOST_PARAMETERS)).transpose()?.unwrap_or(default))
+    };
+    Ok(ModuleChoices {
+        persistent_parameters: parameters("persistent_parameters", default.persistent_parameters)?,
+        prefetch_bucket: parameters("prefetch_bucket", default.prefetch_bucket)?,
+        live_parameters: parameters("live_parameters", default.live_parameters)?,
+        reuse_distance: parameters("reuse_distance", default.reuse_distance)?,
     })
 }
 
@@ -303,6 +367,8 @@ fn read_expert(table: &mut Table, activations: ElementType) -> Result<ExpertChoi
             Some(item) => item.parsed(parse_reducible_float)?,
             None => ElementType::Float32,
         },
+        balance_loss: parsed_or(table, "balance_loss", BalanceLoss::None, str::parse)?,
+        bias_update: truth_or(table, "expert_bias_update", false)?,
     })
 }
 

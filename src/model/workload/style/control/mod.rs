@@ -85,6 +85,21 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
             ),
         ),
         all_reduce(
+            Axis::ExpertMp,
+            ReduceOp::Sum,
+            Float32,
+            1,
+            "square of the norm of the experts' gradients, over the ranks of one replica of them, which have an optimizer of their own \
+             (Megatron-LM core/optimizer/optimizer.py ChainedOptimizer)",
+        ),
+        all_reduce(
+            statistics,
+            ReduceOp::Sum,
+            ElementType::Float64,
+            1,
+            &format!("square of the gradient norm, over {over} (DeepSpeed runtime/zero/stage3.py get_grad_norm_direct)"),
+        ),
+        all_reduce(
             Axis::Mp,
             ReduceOp::Min,
             Int32,
@@ -105,10 +120,12 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         let what = format!("sum of losses and number of tokens, for the mean loss ({train_step})");
         ops.push(all_reduce(replicas, ReduceOp::Sum, Float32, 2, &what));
     }
-    use SmallCall::{BatchTokens, Loss, Norm, Overflow, OverflowByte, Status, Tokens};
-    let kinds = [BatchTokens, Tokens, Tokens, Overflow, OverflowByte, Norm, Status, Status, Loss];
-    let wanted = &step.training.small_calls;
-    Ok(ops.into_iter().zip(kinds).filter(|(_, kind)| wanted.contains(kind)).map(|(op, _)| op).collect())
+    use SmallCall::{BatchTokens, Loss, Norm, NormDouble, Overflow, OverflowByte, Status, Tokens};
+    let kinds = [BatchTokens, Tokens, Tokens, Overflow, OverflowByte, Norm, Norm, NormDouble, Status, Status, Loss];
+    let listed = |op: &Op, kind: SmallCall| {
+        step.training.small_calls.contains(&kind) && (op.axis != Axis::ExpertMp || experts_are_apart(step, stage))
+    };
+    Ok(ops.into_iter().zip(kinds).filter(|(op, kind)| listed(op, *kind)).map(|(op, _)| op).collect())
 }
 
 /// The ranks that together have every gradient once: those of one replica if all replicas have the same gradients, all
@@ -120,6 +137,12 @@ fn statistics_axis(step: &TrainingStep) -> (Axis, &'static str) {
             (Axis::World, "all ranks, gradients being sharded over replicas")
         }
     }
+}
+
+/// Whether a rank of a stage has experts that are reduced in other groups than the rest; with sharded gradients one sum has both.
+fn experts_are_apart(step: &TrainingStep, stage: u32) -> bool {
+    let apart = step.layout.degrees.divides_experts() && step.rank_parameters(stage).experts > 0;
+    apart && step.training.data.style == DataStyle::Ddp
 }
 
 fn small(axis: Axis, collective: Collective, element: ElementType, numbers: u64, moment: Moment, what: &str) -> Op {
