@@ -61,7 +61,7 @@ def deepspeed_zero(zero, accumulated=2, bucket=None, **more):
     if zero == 0 and bucket:
         fallback = engine.buffered_allreduce_fallback
         engine.buffered_allreduce_fallback = lambda grads=None, elements_per_buffer=0: fallback(grads, elements_per_buffer=bucket)
-    for _ in range(2):
+    for _ in range(3 if zero == 3 else 2):  # the order of modules is agreed on in the first two micro-batches
         recorder = Recorder()
         with recorder:
             for _ in range(accumulated):

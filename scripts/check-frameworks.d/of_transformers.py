@@ -11,8 +11,7 @@ from small_model import batch, llama, micro_batches
 
 
 @configuration("hf-trainer-fsdp", 2, "--framework hf --dp 2 --data-style fsdp --micro-batches 3 --param-type fp32", sharded=2)
-@configuration("hf-trainer-hsdp", 4, "--framework hf --dp 4 --data-style hsdp --replicas-of-shards 2 --gradient-accumulation sharded "
-               "--micro-batches 3 --param-type fp32", sharded=2)
+@configuration("hf-trainer-hsdp", 4, "--framework hf --dp 4 --data-style hsdp --replicas-of-shards 2 --micro-batches 3 --param-type fp32", sharded=2)
 def hugging_face_trainer(sharded):
     """The second step of the Trainer itself, of a model that transformers shards as it loads it."""
     from transformers.distributed import DistributedConfig

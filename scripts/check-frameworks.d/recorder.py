@@ -57,6 +57,7 @@ class Recorder(TorchDispatchMode):
         "allgather_into_tensor_coalesced_": ("all_gather", 0),
         "_reduce_scatter_base_": ("reduce_scatter", 1),
         "reduce_scatter_tensor_coalesced_": ("reduce_scatter", 1),
+        "reduce_scatter_": ("reduce_scatter", 0),
         "broadcast_": ("broadcast", 0),
         "alltoall_base_": ("all_to_all", 1),
         "send": ("send", 0),
@@ -105,8 +106,8 @@ class Recorder(TorchDispatchMode):
         while isinstance(tensors, (list, tuple)) and tensors and isinstance(tensors[0], (list, tuple)):
             tensors = [each for part in tensors for each in part]
         tensors = tensors if isinstance(tensors, (list, tuple)) else [tensors]
-        # The forms on lists have what each rank gives; the others the whole buffer.
-        times = dist.get_world_size(group) if name == "allgather_" else 1
+        # The forms on lists have what each rank gives or gets; the others the whole buffer.
+        times = dist.get_world_size(group) if name in ("allgather_", "reduce_scatter_") else 1
         self.keep(collective, tensors, times, dist.get_process_group_ranks(group))
 
     def functional(self, name, args, kwargs):

@@ -187,12 +187,16 @@ fn data_parallel_attention_divides_the_rest_among_all_replicas() {
 
 #[test]
 fn replicas_that_serve_may_agree_on_a_batch() {
-    let command = "ops --model llama-3-8b --dp 4 --serve decode --batch 16 --framework vllm --batch-agreement --format json";
+    let command =
+        "ops --model llama-3-8b --dp 4 --serve decode --batch 16 --framework vllm --batch-agreement --format json";
     let output = commgauge(&folder(), &command.split_whitespace().collect::<Vec<_>>());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let op = &document["ops"][0];
-    assert_eq!((&op["collective"], &op["axis"], &op["element_type"]), (&"all_reduce".into(), &"dp".into(), &"int32".into()));
+    assert_eq!(
+        (&op["collective"], &op["axis"], &op["element_type"]),
+        (&"all_reduce".into(), &"dp".into(), &"int32".into())
+    );
     assert_eq!((&op["bytes_total"], &op["count_per_step"]), (&64.into(), &1.into()));
 }
 

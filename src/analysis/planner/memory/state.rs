@@ -41,9 +41,7 @@ pub(super) fn shares_gradients(step: &TrainingStep) -> bool {
     match data.style {
         DataStyle::Ddp | DataStyle::Zero1 => false,
         DataStyle::Zero2 | DataStyle::Zero3 => true,
-        DataStyle::Fsdp | DataStyle::Hsdp => {
-            !step.adds_up_whole_gradients() || step.micro_batches == 1
-        }
+        DataStyle::Fsdp | DataStyle::Hsdp => !step.adds_up_whole_gradients() || step.micro_batches == 1,
     }
 }
 

@@ -46,7 +46,7 @@ pub struct StepFlags {
     #[arg(long, value_name = "N", help_heading = "Step")]
     pub prediction_layers: Option<String>,
     /// Small calls around the optimizer, a list with commas, or none: tokens, batch_tokens, overflow, overflow_byte, norm,
-    /// norm_double, status, loss [default: all but batch_tokens, overflow_byte and norm_double]
+    /// norm_double, norm_tensors, status, loss [default: tokens, overflow, norm, status, loss]
     #[arg(long, value_name = "LIST", help_heading = "Step")]
     pub small_calls: Option<String>,
 

@@ -139,6 +139,8 @@ choice! {
         Norm = "norm",
         /// The same in double precision (DeepSpeed's ZeRO-3).
         NormDouble = "norm_double",
+        /// The norm of every tensor, all together (PyTorch's `clip_grad_norm_` of sharded gradients).
+        NormTensors = "norm_tensors",
         /// Whether all were updated, and the norm for the log.
         Status = "status",
         /// The mean loss for the log.

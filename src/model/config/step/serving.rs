@@ -2,7 +2,7 @@
 
 use super::framework::{self, FrameworkChoices, Work};
 use super::framework_choices::{FeedForwardRanks, ServingDispatcher, TokenExchange, VocabularyPadding};
-use super::training::{parsed_or, truth_or};
+use super::reading::{parse_reducible_float, parsed_or, truth_or};
 use crate::config::document::{Place, Table};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
@@ -67,7 +67,7 @@ impl Serving {
             None => 1,
         };
         let activation_element_type = match table.take("activation_element_type") {
-            Some(item) => item.parsed(super::training::parse_reducible_float)?,
+            Some(item) => item.parsed(parse_reducible_float)?,
             None => ElementType::Bfloat16,
         };
         let (mut prefill, mut decode) = (true, true);
@@ -85,8 +85,7 @@ impl Serving {
         let scatter_gather = truth_or(&mut table, "scatter_gather", false)?;
         let boundary_tensors = table.take("boundary_tensors").map(|item| item.whole(1..=2)).transpose()?.unwrap_or(1);
         let vocabulary_padding = parsed_or(&mut table, "vocabulary_padding", VocabularyPadding::Megatron, str::parse)?;
-        let feed_forward_ranks =
-            parsed_or(&mut table, "feed_forward_ranks", FeedForwardRanks::Replica, str::parse)?;
+        let feed_forward_ranks = parsed_or(&mut table, "feed_forward_ranks", FeedForwardRanks::Replica, str::parse)?;
         let token_exchange = parsed_or(&mut table, "token_exchange", TokenExchange::AllGather, str::parse)?;
         let batch_agreement = truth_or(&mut table, "batch_agreement", false)?;
         table.finish()?;

@@ -1,11 +1,10 @@
 //! Reads what one training step is: its batch, and the choices of every style that change the bytes on the wire.
 
-use super::choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
+use super::choices::{ContextStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
+use super::data::{DataChoices, read_data};
 use super::framework::{self, FrameworkChoices, Work};
-use super::framework_choices::{
-    BalanceLoss, BroadcastBuffers, GradientAccumulation, ParameterReturn, GradientReduction, ReplicaReduction, SmallCall, TensorStyle, UnitRule, VocabularyPadding,
-    VocabularyStyle,
-};
+use super::framework_choices::{BalanceLoss, SmallCall, TensorStyle, VocabularyPadding, VocabularyStyle};
+use super::reading::{parse_float, parse_reducible_float, parsed_or, truth_or};
 use crate::config::document::{Item, Place, Table};
 use crate::config::suite_sweep::parse_placement;
 use commgauge_base::collective::Placement;
@@ -17,8 +16,6 @@ const LARGEST: u64 = u32::MAX as u64;
 
 /// More layers that predict further tokens are refused.
 const MOST_PREDICTION_LAYERS: u64 = 64;
-/// Most parameters that a number of them may name.
-const MOST_PARAMETERS: u64 = 1 << 40;
 
 /// One optimizer step.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,61 +88,6 @@ pub struct VocabularyChoices {
     pub style: VocabularyStyle,
     /// What the vocabulary is padded to.
     pub padding: VocabularyPadding,
-}
-
-/// Choices of data parallelism.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DataChoices {
-    /// What is sharded.
-    pub style: DataStyle,
-    /// Type of gradients on the wire.
-    pub gradient_element_type: ElementType,
-    /// Type of parameters on the wire.
-    pub parameter_element_type: ElementType,
-    /// How gradients are cut.
-    pub bucket_rule: BucketRule,
-    /// Parameters in one bucket, where the rule is not to decide.
-    pub bucket_parameters: Option<u64>,
-    /// Gradients are reduced during the last backward pass.
-    pub overlap_gradients: bool,
-    /// Parameters are released after the forward pass and gathered again for the backward pass (FSDP).
-    pub reshard_after_forward: bool,
-    /// Parameters that stayed gathered after the forward pass are released after the backward pass of each micro-batch (FSDP).
-    pub reshard_after_backward: bool,
-    /// What is gathered together (ZeRO-3, FSDP, HSDP).
-    pub unit_rule: UnitRule,
-    /// How gradients of micro-batches are added up (FSDP, HSDP).
-    pub gradient_accumulation: GradientAccumulation,
-    /// How gradients are reduced (ZeRO-1, ZeRO-2).
-    pub gradient_reduction: GradientReduction,
-    /// How often groups of shards add up their gradients (HSDP).
-    pub replica_reduction: ReplicaReduction,
-    /// Parameters of a unit are gathered while the unit before computes.
-    pub prefetch_parameters: bool,
-    /// What DeepSpeed's ZeRO-3 gathers when (unit rule `modules`).
-    pub modules: ModuleChoices,
-    /// How updated parameters reach every rank (ZeRO-1).
-    pub parameter_return: ParameterReturn,
-    /// Buffers that the first replica gives to the others.
-    pub broadcast_buffers: BroadcastBuffers,
-    /// Number of groups of shards with equal content (HSDP, or distributed-optimizer instances); 1 without
-    /// replication.
-    pub replicas_of_shards: u32,
-    /// Place of the replicas.
-    pub replicas_place: Place,
-}
-
-/// What DeepSpeed's ZeRO-3 gathers when, in parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ModuleChoices {
-    /// Tensors of fewer stay on every rank (`stage3_param_persistence_threshold`).
-    pub persistent_parameters: u64,
-    /// So many are gathered ahead at each module (`stage3_prefetch_bucket_size`).
-    pub prefetch_bucket: u64,
-    /// None are gathered ahead where so many are there (`stage3_max_live_parameters`).
-    pub live_parameters: u64,
-    /// What is used again within so many is not released (`stage3_max_reuse_distance`).
-    pub reuse_distance: u64,
 }
 
 /// Choices of pipeline parallelism.
@@ -271,55 +213,6 @@ fn read_tensor(table: &mut Table) -> Result<TensorChoices> {
     })
 }
 
-fn read_data(table: &mut Table) -> Result<DataChoices> {
-    let replicas = table.take("replicas_of_shards");
-    Ok(DataChoices {
-        style: parsed_or(table, "data_style", DataStyle::Ddp, str::parse)?,
-        gradient_element_type: parsed_or(table, "gradient_element_type", ElementType::Float32, parse_reducible_float)?,
-        parameter_element_type: parsed_or(table, "parameter_element_type", ElementType::Bfloat16, parse_float)?,
-        bucket_rule: parsed_or(table, "bucket_rule", BucketRule::Megatron, str::parse)?,
-        bucket_parameters: table.take("bucket_parameters").map(|item| item.whole(1..=MOST_PARAMETERS)).transpose()?,
-        overlap_gradients: truth_or(table, "overlap_gradients", true)?,
-        reshard_after_forward: truth_or(table, "reshard_after_forward", true)?,
-        reshard_after_backward: truth_or(table, "reshard_after_backward", false)?,
-        unit_rule: parsed_or(table, "unit_rule", UnitRule::Layers, str::parse)?,
-        gradient_accumulation: parsed_or(table, "gradient_accumulation", GradientAccumulation::Sharded, str::parse)?,
-        gradient_reduction: parsed_or(table, "gradient_reduction", GradientReduction::ReduceScatter, str::parse)?,
-        replica_reduction: parsed_or(table, "replica_reduction", ReplicaReduction::Step, str::parse)?,
-        prefetch_parameters: truth_or(table, "prefetch_parameters", true)?,
-        modules: read_modules(table)?,
-        parameter_return: parsed_or(table, "parameter_return", ParameterReturn::AllGather, str::parse)?,
-        broadcast_buffers: parsed_or(table, "broadcast_buffers", BroadcastBuffers::None, str::parse)?,
-        replicas_of_shards: replicas.as_ref().map(Item::count).transpose()?.unwrap_or(1),
-        replicas_place: replicas.map_or_else(|| table.place.clone(), |item| item.place),
-    })
-}
-
-impl Default for ModuleChoices {
-    /// Those of DeepSpeed's runtime/zero/config.py.
-    fn default() -> ModuleChoices {
-        ModuleChoices {
-            persistent_parameters: 100_000,
-            prefetch_bucket: 50_000_000,
-            live_parameters: 1_000_000_000,
-            reuse_distance: 1_000_000_000,
-        }
-    }
-}
-
-fn read_modules(table: &mut Table) -> Result<ModuleChoices> {
-    let default = ModuleChoices::default();
-    let mut parameters = |key, default| -> Result<u64> {
-        Ok(table.take(key).map(|item| item.whole(0..=MOST_PARAMETERS)).transpose()?.unwrap_or(default))
-    };
-    Ok(ModuleChoices {
-        persistent_parameters: parameters("persistent_parameters", default.persistent_parameters)?,
-        prefetch_bucket: parameters("prefetch_bucket", default.prefetch_bucket)?,
-        live_parameters: parameters("live_parameters", default.live_parameters)?,
-        reuse_distance: parameters("reuse_distance", default.reuse_distance)?,
-    })
-}
-
 fn read_pipeline(table: &mut Table) -> Result<PipelineChoices> {
     let (schedule, chunks) = (table.take("schedule"), table.take("virtual_stages"));
     let stage_layers = match table.take("stage_layers") {
@@ -370,35 +263,4 @@ fn read_expert(table: &mut Table, activations: ElementType) -> Result<ExpertChoi
         balance_loss: parsed_or(table, "balance_loss", BalanceLoss::None, str::parse)?,
         bias_update: truth_or(table, "expert_bias_update", false)?,
     })
-}
-
-pub(super) fn truth_or(table: &mut Table, key: &'static str, default: bool) -> Result<bool> {
-    table.take(key).map_or(Ok(default), |item| item.truth())
-}
-
-pub(super) fn parsed_or<T>(
-    table: &mut Table,
-    key: &'static str,
-    default: T,
-    parse: impl Fn(&str) -> std::result::Result<T, String>,
-) -> Result<T> {
-    table.take(key).map_or(Ok(default), |item| item.parsed(parse))
-}
-
-pub(super) fn parse_reducible_float(text: &str) -> std::result::Result<ElementType, String> {
-    use ElementType::{Bfloat16, Float16, Float32, Float64};
-    let element: ElementType = text.parse()?;
-    if matches!(element, Float16 | Bfloat16 | Float32 | Float64) {
-        return Ok(element);
-    }
-    Err(format!("found {element}; accepted: bfloat16, float16, float32, float64"))
-}
-
-/// Types that are only moved may be 8 bits wide.
-fn parse_float(text: &str) -> std::result::Result<ElementType, String> {
-    let element: ElementType = text.parse()?;
-    if element.moves_only() {
-        return Ok(element);
-    }
-    parse_reducible_float(text).map_err(|problem| format!("{problem}, fp8_e4m3, fp8_e5m2"))
 }

@@ -2,7 +2,8 @@
 
 use super::TrainingStep;
 use crate::config::step::{
-    BroadcastBuffers, DataStyle, GradientAccumulation, GradientReduction, ModuleChoices, ParameterReturn, ReplicaReduction, UnitRule,
+    BroadcastBuffers, DataStyle, GradientAccumulation, GradientReduction, ModuleChoices, ParameterReturn,
+    ReplicaReduction, UnitRule,
 };
 use crate::layout::Axis;
 use commgauge_base::error::Result;

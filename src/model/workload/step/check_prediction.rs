@@ -13,7 +13,10 @@ pub(super) fn check(step: &TrainingStep) -> Result<()> {
     }
     let data = training.data.style;
     let problem = if step.layout.degrees.cp > 1 {
-        format!("cp = {}, whose ranks exchange single tokens that no list here has; accepted: cp = 1", step.layout.degrees.cp)
+        format!(
+            "cp = {}, whose ranks exchange single tokens that no list here has; accepted: cp = 1",
+            step.layout.degrees.cp
+        )
     } else if step.stages.mirrored() {
         format!("schedule {}, which has two last stages; accepted: dualpipe-v", training.pipeline.schedule)
     } else if matches!(data, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp) {

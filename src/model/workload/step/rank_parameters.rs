@@ -45,7 +45,7 @@ impl TrainingStep<'_> {
         if layer >= self.model.layers {
             let last = self.parameters_of_layer(self.model.layers.saturating_sub(1));
             let beside = self.prediction_projection_parameters() + 3 * self.model.norm_parameters();
-            return RankParameters { dense: last.dense + beside, ..last }
+            return RankParameters { dense: last.dense + beside, ..last };
         }
         if !self.model.has_experts_in(layer) {
             return RankParameters { dense: self.model.layer_parameters(layer, t), experts: 0 };

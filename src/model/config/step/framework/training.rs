@@ -256,7 +256,7 @@ pub(super) const HUGGING_FACE: Facts = Facts {
             .only_with("data_style", &["ddp"]),
         Default::new("broadcast_buffers", "rotary", "torch/nn/parallel/distributed.py broadcast_buffers")
             .only_with("data_style", &["ddp"]),
-        Default::new("unit_rule", "root_kept", "torch/distributed/fsdp/_fully_shard/_fsdp_state.py _lazy_init")
+        Default::new("unit_rule", "ends_apart", "transformers/distributed/fsdp.py")
             .only_with("data_style", FSDP_AND_HSDP),
         Default::new("reshard_after_backward", "true", "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py")
             .only_with("data_style", FSDP_AND_HSDP),
@@ -265,7 +265,7 @@ pub(super) const HUGGING_FACE: Facts = Facts {
             "unsharded",
             "transformers/trainer.py sync_context, accelerate/accelerator.py no_sync",
         )
-        .only_with("data_style", FSDP_AND_HSDP),
+        .only_with("data_style", &["fsdp"]),
         Default::new("tensor_style", "dtensor", "transformers/models/llama/configuration_llama.py base_model_tp_plan"),
         Default::new(
             "vocabulary_style",
@@ -273,13 +273,21 @@ pub(super) const HUGGING_FACE: Facts = Facts {
             "transformers/models/llama/modeling_llama.py _tp_plan lm_head colwise_gather_output, distributed/mixin.py embed_tokens",
         ),
         NO_PADDING,
+        Default::new("small_calls", "norm_tensors", "accelerate/accelerator.py clip_grad_norm_, of sharded gradients")
+            .only_with("data_style", FSDP_AND_HSDP),
         Default::new("small_calls", "norm", "transformers/training_args.py max_grad_norm"),
     ],
     limits: &[
         Limit { key: "data_style", accepted: &["ddp", "fsdp", "hsdp"] },
         Limit { key: "tensor_style", accepted: &["dtensor"] },
     ],
-    unused: &[&["sequence_parallel", "gradient_reduction", "parameter_return"], MODULES, MEGATRON_ONLY, DISPATCH, PIPELINE],
+    unused: &[
+        &["sequence_parallel", "gradient_reduction", "parameter_return"],
+        MODULES,
+        MEGATRON_ONLY,
+        DISPATCH,
+        PIPELINE,
+    ],
 };
 
 pub(super) const DDP: Facts = Facts {
@@ -299,10 +307,18 @@ pub(super) const DDP: Facts = Facts {
             "torch/distributed/optim/zero_redundancy_optimizer.py, the type of the parameters",
         )
         .only_with("data_style", ZERO1),
-        Default::new("gradient_reduction", "all_reduce", "torch/nn/parallel/distributed.py, with ZeroRedundancyOptimizer")
-            .only_with("data_style", ZERO1),
-        Default::new("parameter_return", "broadcast", "torch/distributed/optim/zero_redundancy_optimizer.py _sync_params")
-            .only_with("data_style", ZERO1),
+        Default::new(
+            "gradient_reduction",
+            "all_reduce",
+            "torch/nn/parallel/distributed.py, with ZeroRedundancyOptimizer",
+        )
+        .only_with("data_style", ZERO1),
+        Default::new(
+            "parameter_return",
+            "broadcast",
+            "torch/distributed/optim/zero_redundancy_optimizer.py _sync_params",
+        )
+        .only_with("data_style", ZERO1),
         Default::new("broadcast_buffers", "rotary", "torch/nn/parallel/distributed.py broadcast_buffers"),
         NO_PADDING,
         NO_SMALL_CALLS,

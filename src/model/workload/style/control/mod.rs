@@ -97,8 +97,11 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
             ReduceOp::Sum,
             ElementType::Float64,
             1,
-            &format!("square of the gradient norm, over {over} (DeepSpeed runtime/zero/stage3.py get_grad_norm_direct)"),
+            &format!(
+                "square of the gradient norm, over {over} (DeepSpeed runtime/zero/stage3.py get_grad_norm_direct; arXiv 1910.02054)"
+            ),
         ),
+        norms_of_tensors(step, stage),
         all_reduce(
             Axis::Mp,
             ReduceOp::Min,
@@ -120,8 +123,21 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         let what = format!("sum of losses and number of tokens, for the mean loss ({train_step})");
         ops.push(all_reduce(replicas, ReduceOp::Sum, Float32, 2, &what));
     }
-    use SmallCall::{BatchTokens, Loss, Norm, NormDouble, Overflow, OverflowByte, Status, Tokens};
-    let kinds = [BatchTokens, Tokens, Tokens, Overflow, OverflowByte, Norm, Norm, NormDouble, Status, Status, Loss];
+    use SmallCall::{BatchTokens, Loss, Norm, NormDouble, NormTensors, Overflow, OverflowByte, Status, Tokens};
+    let kinds = [
+        BatchTokens,
+        Tokens,
+        Tokens,
+        Overflow,
+        OverflowByte,
+        Norm,
+        Norm,
+        NormDouble,
+        NormTensors,
+        Status,
+        Status,
+        Loss,
+    ];
     let listed = |op: &Op, kind: SmallCall| {
         step.training.small_calls.contains(&kind) && (op.axis != Axis::ExpertMp || experts_are_apart(step, stage))
     };
@@ -136,6 +152,21 @@ fn statistics_axis(step: &TrainingStep) -> (Axis, &'static str) {
         DataStyle::Zero1 | DataStyle::Zero2 | DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp => {
             (Axis::World, "all ranks, gradients being sharded over replicas")
         }
+    }
+}
+
+/// A number for each tensor, over the ranks that have its shards.
+fn norms_of_tensors(step: &TrainingStep, stage: u32) -> Op {
+    let axis = match (step.training.data.replicas_of_shards, step.layout.degrees.cp) {
+        (1, 1) => Axis::Dp,
+        (1, _) => Axis::DpCp,
+        _ => Axis::DpShard,
+    };
+    let what = "square of the norm of each tensor's gradient, over the ranks of its shards (torch/nn/utils/clip_grad.py get_total_norm; arXiv 2304.11277)";
+    let tensors = super::data::tensors_of_stage(step, stage);
+    Op {
+        reduce_op: Some(ReduceOp::Sum),
+        ..small(axis, Collective::AllReduce, Float32, tensors, Moment::Optimizer, what)
     }
 }
 

@@ -40,15 +40,34 @@ pub(super) enum Urgency {
     Ahead,
 }
 
-/// The gathers of one micro-batch, whose modules work in this order.
-pub(super) fn gathers(parameters: &[Parameter], trace: &[Module], choices: ModuleChoices) -> Vec<Gather> {
-    let mut coordinator = Coordinator::new(parameters, trace, choices);
-    for index in 0..trace.len() {
-        coordinator.fetch(index);
-        coordinator.fetch_ahead(index);
-        coordinator.release(index);
+/// Whether the tensors that stay on every rank are there when a micro-batch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Persistent {
+    /// They are: an optimizer step has brought them.
+    Here,
+    /// They are not: no optimizer step has ended.
+    NotYet,
+}
+
+/// The gathers of one of several micro-batches of a step, whose modules work in this order.
+///
+/// What a module releases is decided in the first micro-batch in which all modules are known, the second of all, and kept. Where a step
+/// has several, that is before the first optimizer step.
+pub(super) fn gathers(
+    parameters: &[Parameter],
+    trace: &[Module],
+    choices: ModuleChoices,
+    micro_batches: u64,
+) -> Vec<Gather> {
+    let new = |persistent| Coordinator::new(parameters, trace, choices, persistent);
+    let mut later = new(Persistent::Here);
+    if micro_batches > 1 {
+        let mut first = new(Persistent::NotYet);
+        first.work();
+        later.known = Some(first.decided);
     }
-    coordinator.gathers
+    later.work();
+    later.gathers
 }
 
 struct Coordinator<'a> {
@@ -63,10 +82,18 @@ struct Coordinator<'a> {
     /// The last use of each parameter that was looked at.
     looked_at: Vec<Option<usize>>,
     gathers: Vec<Gather>,
+    /// What each module released so far would release, and what it is known to, where that was decided before.
+    decided: Vec<Vec<usize>>,
+    known: Option<Vec<Vec<usize>>>,
 }
 
 impl<'a> Coordinator<'a> {
-    fn new(parameters: &'a [Parameter], trace: &'a [Module], choices: ModuleChoices) -> Coordinator<'a> {
+    fn new(
+        parameters: &'a [Parameter],
+        trace: &'a [Module],
+        choices: ModuleChoices,
+        persistent: Persistent,
+    ) -> Coordinator<'a> {
         let uses = trace.iter().enumerate().flat_map(|(index, module)| {
             let each: BTreeSet<usize> = module.parameters.iter().copied().collect();
             each.into_iter().map(move |parameter| (parameter, index))
@@ -75,11 +102,21 @@ impl<'a> Coordinator<'a> {
             parameters,
             trace,
             choices,
-            here: parameters.iter().map(|parameter| parameter.persistent).collect(),
+            here: parameters.iter().map(|each| each.persistent && persistent == Persistent::Here).collect(),
             elements_here: 0,
             uses: uses.collect(),
             looked_at: vec![None; parameters.len()],
             gathers: Vec::new(),
+            decided: Vec::new(),
+            known: None,
+        }
+    }
+
+    fn work(&mut self) {
+        for index in 0..self.trace.len() {
+            self.fetch(index);
+            self.fetch_ahead(index);
+            self.release(index);
         }
     }
 
@@ -126,21 +163,28 @@ impl<'a> Coordinator<'a> {
         self.gathers.push(Gather { pass: self.trace[index].pass, urgency, parameters });
     }
 
-    /// What the module read, unless it stays, was fetched for a later module too, or is used again soon.
     fn release(&mut self, index: usize) {
-        let next = index + 1;
-        let soon = self.used_soon(next);
-        for parameter in self.trace[index].parameters.clone() {
-            let fetched_for_later = self.looked_at[parameter].is_some_and(|last| last > next);
-            if self.here[parameter]
-                && !self.parameters[parameter].persistent
-                && !fetched_for_later
-                && !soon.contains(&parameter)
-            {
-                self.here[parameter] = false;
+        let released = match &self.known {
+            Some(known) => known[index].clone(),
+            None => self.releasable(index),
+        };
+        for parameter in released.iter().copied() {
+            if std::mem::take(&mut self.here[parameter]) {
                 self.elements_here -= i128::from(self.parameters[parameter].elements);
             }
         }
+        self.decided.push(released);
+    }
+
+    /// What the module read, unless it stays, was fetched for a later module too, or is used again soon.
+    fn releasable(&self, index: usize) -> Vec<usize> {
+        let next = index + 1;
+        let soon = self.used_soon(next);
+        let goes = |parameter: &usize| {
+            let fetched_for_later = self.looked_at[*parameter].is_some_and(|last| last > next);
+            !self.parameters[*parameter].persistent && !fetched_for_later && !soon.contains(parameter)
+        };
+        self.trace[index].parameters.iter().copied().filter(goes).collect()
     }
 
     /// The parameters of the next modules, up to the distance within which nothing is released.
@@ -166,9 +210,9 @@ mod tests {
     fn gathered(choices: ModuleChoices) -> Vec<(Pass, Urgency, Vec<usize>)> {
         let parameters = [Parameter { elements: 10, persistent: false }; 2];
         let module = |pass, parameter| Module { pass, parameters: vec![parameter] };
-        let trace =
-            [(Pass::Forward, 0), (Pass::Forward, 1), (Pass::Backward, 1), (Pass::Backward, 0)].map(|(p, i)| module(p, i));
-        gathers(&parameters, &trace, choices).into_iter().map(|g| (g.pass, g.urgency, g.parameters)).collect()
+        let trace = [(Pass::Forward, 0), (Pass::Forward, 1), (Pass::Backward, 1), (Pass::Backward, 0)]
+            .map(|(p, i)| module(p, i));
+        gathers(&parameters, &trace, choices, 1).into_iter().map(|g| (g.pass, g.urgency, g.parameters)).collect()
     }
 
     #[test]

@@ -22,6 +22,12 @@ use crate::workload::Op;
 use crate::workload::step::TrainingStep;
 use commgauge_base::error::Result;
 
+/// How many tensors of parameters a rank of a stage has, as transformers' modules define them.
+pub(super) fn tensors_of_stage(step: &TrainingStep, stage: u32) -> u64 {
+    let of_chunk = |chunk| tensors::of_chunk(step, stage, chunk, tensors::Order::Definition).len() as u64;
+    (0..step.stages.chunks()).map(of_chunk).sum()
+}
+
 /// The calls of one rank of a stage in an optimizer step.
 pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     Ok(match step.training.data.style {

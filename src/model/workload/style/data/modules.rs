@@ -162,7 +162,8 @@ impl Calls<'_> {
         let parameters: Vec<Parameter> = tensors
             .map(|tensor| Parameter { elements: tensor.elements, persistent: self.is_persistent(tensor) })
             .collect();
-        let gathers = coordinator::gathers(&parameters, &self.model.trace, self.step.training.data.modules);
+        let (choices, micro_batches) = (self.step.training.data.modules, self.step.micro_batches);
+        let gathers = coordinator::gathers(&parameters, &self.model.trace, choices, micro_batches);
         let mut equal: BTreeMap<(Pass, Urgency, u64), u64> = BTreeMap::new();
         for gather in gathers {
             let elements = self.elements(&gather.parameters);

@@ -127,7 +127,9 @@ impl Bucketed<'_> {
         let data = &self.step.training.data;
         let each = data.parameter_return == ParameterReturn::EachOptimizer && !data.overlap_gradients;
         let held = self.step.rank_parameters(self.stage);
-        let apart = parts(self.step).iter().filter(|part| (part.dense && held.dense > 0) || (part.experts && held.experts > 0));
+        let apart = parts(self.step)
+            .into_iter()
+            .filter(|part| (part.dense && held.dense > 0) || (part.experts && held.experts > 0));
         if each { apart.count() as u64 } else { 1 }
     }
 

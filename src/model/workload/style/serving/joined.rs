@@ -12,9 +12,9 @@ use crate::workload::Op;
 use crate::workload::step::ServingStep;
 use crate::workload::style::product::product;
 use crate::workload::when::{End, LayerKind};
+use Collective::{AllGather, AllReduce, ReduceScatter};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
-use Collective::{AllGather, AllReduce, ReduceScatter};
 
 /// Where the calls are made.
 const SOURCE: &str = "SGLang layers/dp_attention.py _dp_gather, dp_reduce_scatter_tensor";
@@ -38,7 +38,12 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
             call(Axis::Tp, AllGather, own, "the replica's tokens from its ranks"),
         ],
         TokenExchange::AllReduce => vec![
-            call(Axis::TpCpDp, AllReduce, all, "tokens of all replicas with the sum of attention's parts, for the feed-forward"),
+            call(
+                Axis::TpCpDp,
+                AllReduce,
+                all,
+                "tokens of all replicas with the sum of attention's parts, for the feed-forward",
+            ),
             call(Axis::TpCpDp, AllReduce, all, "sums of the feed-forward, of which each replica takes its tokens"),
         ],
     };

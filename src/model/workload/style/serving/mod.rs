@@ -61,10 +61,9 @@ fn agreement(step: &ServingStep) -> Option<Op> {
         "4*4 B*d = 4*4 B*{replicas} = {bytes} B: tokens of each replica with and without padding, and how it runs them (vLLM \
          v1/worker/dp_utils.py _run_ar; over NCCL only without disable_nccl_for_dp_synchronization)"
     );
-    step.serving.batch_agreement.then(|| Op {
-        element,
-        ..op(step, Axis::Dp, Collective::AllReduce, bytes, at_end(End::Whole), why)
-    })
+    step.serving
+        .batch_agreement
+        .then(|| Op { element, ..op(step, Axis::Dp, Collective::AllReduce, bytes, at_end(End::Whole), why) })
 }
 
 fn op(step: &ServingStep, axis: Axis, collective: Collective, bytes: u64, when: When, why: String) -> Op {

@@ -45,8 +45,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
 fn embedding(step: &TrainingStep, end: End) -> Vec<Op> {
     use Collective::{AllGather, AllReduce, ReduceScatter};
     let source = "Megatron-LM core/models/common/embeddings/language_model_embedding.py";
-    let call =
-        |collective, pass, what: &str| activations(step, collective, pass, end, Overlap::Exposed, what, source);
+    let call = |collective, pass, what: &str| activations(step, collective, pass, end, Overlap::Exposed, what, source);
     if !step.training.tensor.sequence_parallel {
         return vec![call(
             AllReduce,

@@ -10,10 +10,10 @@ use crate::workload::style::product::product;
 use crate::workload::style::recompute::repeats_forward;
 use crate::workload::when::{End, Overlap, Pass, When};
 use crate::workload::{Op, Style};
+use Collective::{AllGather, AllReduce, ReduceScatter};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
-use Collective::{AllGather, AllReduce, ReduceScatter};
 
 /// Where the calls are made.
 const SOURCE: &str = "Megatron-LM core/transformer/multi_token_prediction.py";
@@ -54,11 +54,15 @@ fn projection(step: &TrainingStep) -> Result<Vec<Op>> {
         Ok(Op {
             when: When::MicroBatch { pass, end: End::Output, calls: 1, one_in: 1 },
             overlap: Overlap::Exposed,
-            why: format!("E*b*(s/c)*{widths}*h = {} B*{tokens}*{widths}*{h} = {bytes} B: {what} ({SOURCE} _concat_embeddings)", element.size()),
+            why: format!(
+                "E*b*(s/c)*{widths}*h = {} B*{tokens}*{widths}*{h} = {bytes} B: {what} ({SOURCE} _concat_embeddings)",
+                element.size()
+            ),
             ..Op::new(Style::Vocabulary, Axis::Tp, collective, element, bytes)
         })
     };
-    let (input, gradient) = ("hidden state and embedding side by side", "gradient of hidden state and embedding side by side");
+    let (input, gradient) =
+        ("hidden state and embedding side by side", "gradient of hidden state and embedding side by side");
     let output = "their projection, of which each rank has some columns";
     let mut ops = Vec::new();
     for pass in forward().filter(|_| parts) {
@@ -85,7 +89,11 @@ fn accepted(step: &TrainingStep) -> Result<[Op; 2]> {
         Ok(Op {
             when: When::MicroBatch { pass: Pass::Forward, end: End::Output, calls: 1, one_in: 1 },
             overlap: Overlap::Exposed,
-            why: format!("{} B*t*b*(s/c) = {} B*{t}*{tokens} = {bytes} B: {what} ({SOURCE} _vocab_parallel_argmax)", element.size(), element.size()),
+            why: format!(
+                "{} B*t*b*(s/c) = {} B*{t}*{tokens} = {bytes} B: {what} ({SOURCE} _vocab_parallel_argmax)",
+                element.size(),
+                element.size()
+            ),
             ..Op::new(Style::Vocabulary, Axis::Tp, AllGather, element, bytes)
         })
     };
