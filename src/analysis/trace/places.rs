@@ -17,14 +17,14 @@ const AXES: [Axis; 18] = [
     Axis::DpCp,
     Axis::Mp,
     Axis::EtpEp,
-    Axis::TpCp,
-    Axis::TpCpDp,
-    Axis::ExpertMp,
     Axis::DpShard,
     Axis::DpReplicate,
     Axis::CpInner,
     Axis::CpOuter,
     Axis::World,
+    Axis::TpCp,
+    Axis::TpCpDp,
+    Axis::ExpertMp,
 ];
 
 /// Where a group stands.
