@@ -30,6 +30,12 @@ pub enum Axis {
     Edp,
     /// Tensor parallel inside experts and expert parallel together: the ranks that exchange tokens.
     EtpEp,
+    /// Tensor and context parallel together: the ranks that hold the tokens of one replica's micro-batch.
+    TpCp,
+    /// All ranks of a stage: tensor, context and data parallel together.
+    TpCpDp,
+    /// Tensor parallel inside experts, expert and pipeline parallel together: all ranks that hold one replica of the experts.
+    ExpertMp,
     /// First and last stage of each pipeline, where they share an embedding. The other ranks are in no group.
     Embedding,
     /// Within `dp_cp`: the ranks that parameters are sharded over, where shards are replicated.
@@ -50,7 +56,7 @@ pub enum Axis {
 
 impl Axis {
     /// Every axis.
-    pub const ALL: [Axis; 19] = [
+    pub const ALL: [Axis; 22] = [
         Axis::World,
         Axis::Tp,
         Axis::Cp,
@@ -62,6 +68,9 @@ impl Axis {
         Axis::DpCp,
         Axis::Edp,
         Axis::EtpEp,
+        Axis::TpCp,
+        Axis::TpCpDp,
+        Axis::ExpertMp,
         Axis::Embedding,
         Axis::DpShard,
         Axis::DpReplicate,
@@ -86,6 +95,9 @@ impl Axis {
             Axis::DpCp => "dp_cp",
             Axis::Edp => "edp",
             Axis::EtpEp => "etp_ep",
+            Axis::TpCp => "tp_cp",
+            Axis::TpCpDp => "tp_cp_dp",
+            Axis::ExpertMp => "expert_mp",
             Axis::Embedding => "embedding",
             Axis::DpShard => "dp_shard",
             Axis::DpReplicate => "dp_replicate",

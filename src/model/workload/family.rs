@@ -32,7 +32,8 @@ impl Family {
             Axis::Ep | Axis::EtpEp => Some(Family::Expert),
             Axis::Dp | Axis::DpCp | Axis::Edp | Axis::DpShard | Axis::DpReplicate => Some(Family::Data),
             Axis::Pp => Some(Family::Pipeline),
-            Axis::World | Axis::Mp | Axis::Embedding | Axis::Pair | Axis::Node | Axis::Nodes => None,
+            Axis::World | Axis::Mp | Axis::ExpertMp | Axis::TpCp | Axis::TpCpDp | Axis::Embedding => None,
+            Axis::Pair | Axis::Node | Axis::Nodes => None,
         }
     }
 

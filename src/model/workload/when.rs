@@ -113,6 +113,14 @@ pub enum When {
 }
 
 impl When {
+    /// The pass in which it occurs, where it does in every micro-batch.
+    pub fn pass(&self) -> Option<Pass> {
+        match self {
+            When::Layer { pass, .. } | When::MicroBatch { pass, .. } | When::Boundary { pass, .. } => Some(*pass),
+            When::Outside | When::Step { .. } => None,
+        }
+    }
+
     /// Calls in each layer of its kind.
     pub fn count_per_layer(&self) -> Option<u64> {
         match self {

@@ -103,10 +103,11 @@ fn reduce(context: &MeasureContext, samples: usize, batch: &mut Batch) -> Result
 
 #[cfg(test)]
 mod tests {
-    use super::super::fakes::{FakeCall, on_threads, with_context};
+    use super::super::fakes::{FakeCall, on_threads, with_context, with_settings};
     use super::*;
     use crate::world::{SoloWorld, World};
     use commgauge_base::sample::ExclusionReason;
+    use commgauge_model::config::RunSettings;
 
     #[test]
     fn whole_samples_are_timed_by_the_host_from_the_first_call_to_the_completion_of_the_last() {

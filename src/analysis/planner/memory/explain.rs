@@ -40,7 +40,7 @@ impl MemoryChoices {
                 let each = state::optimizer_bytes_per_parameter(data, self.optimizer_gradient_copy);
                 parameter_bytes(step, stage, each, style != DataStyle::Ddp)
             }
-            "unsharded" if data.reshard_after_forward => {
+            "unsharded" if step.reshards_after_forward() => {
                 "root unit, the layer at work and the next, and one layer's gradients, whole".to_owned()
             }
             "unsharded" => "everything whole until the optimizer, and one layer's gradients".to_owned(),

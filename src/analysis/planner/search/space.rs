@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Placeholder for a batch size that does not matter.
 const ONE_MICRO_BATCH: u64 = 1;
-/// The axes whose placement distinguishes orders; the ends of pipelines follow from the pipelines.
+/// The axes whose placement distinguishes orders; the ends of pipelines follow from the pipelines, and on the others there are calls of a
+/// few bytes only.
 const PLACED: [Axis; 11] = [
     Axis::Tp,
     Axis::Cp,
@@ -149,7 +150,7 @@ impl Space {
             if let Entry::Vacant(place) = self.stages.entry(cut) {
                 let choices = question.pipeline(cut);
                 let Ok(stages) = Stages::share_out(question.model.layers, degrees.pp, &choices) else { continue };
-                place.insert(stages);
+                place.insert(stages.with_prediction_layers(question.bases.first.prediction_layers));
             }
             any = true;
         }

@@ -42,8 +42,11 @@ pub struct StepFlags {
     /// ddp; to serve vllm, sglang or trt-llm
     #[arg(long, value_name = "NAME", help_heading = "Step")]
     pub framework: Option<String>,
+    /// Layers behind the last one that predict a further token each [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Step")]
+    pub prediction_layers: Option<String>,
     /// Small calls around the optimizer, a list with commas, or none: tokens, batch_tokens, overflow, overflow_byte, norm,
-    /// status, loss [default: all but batch_tokens and overflow_byte]
+    /// norm_double, norm_tensors, status, loss [default: tokens, overflow, norm, status, loss]
     #[arg(long, value_name = "LIST", help_heading = "Step")]
     pub small_calls: Option<String>,
 
@@ -97,10 +100,11 @@ pub struct StepFlags {
     /// What FSDP kept after forward is released after the backward pass of every micro-batch, and gathered for the next
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Data parallelism")]
     pub reshard_after_backward: Option<String>,
-    /// What is gathered together (zero3, fsdp, hsdp): layers (default), root_kept, ends_apart
+    /// What is gathered together (zero3, fsdp, hsdp): layers (default), root_kept, ends_apart, modules (zero3)
     #[arg(long, value_name = "RULE", help_heading = "Data parallelism")]
     pub unit_rule: Option<String>,
-    /// How gradients of micro-batches are added up (fsdp, hsdp): sharded (default), a reduction in each; unsharded, one at the end
+    /// How gradients of micro-batches are added up (fsdp, hsdp): sharded (default), a reduction in each; unsharded, one at the end;
+    /// whole_stages, one at the end where there are stages
     #[arg(long, value_name = "HOW", help_heading = "Data parallelism")]
     pub gradient_accumulation: Option<String>,
     /// How zero1 and zero2 reduce gradients: reduce_scatter (default), all_reduce
@@ -109,6 +113,24 @@ pub struct StepFlags {
     /// How often groups of shards add up their gradients (hsdp): step (default), micro_batch
     #[arg(long, value_name = "WHEN", help_heading = "Data parallelism")]
     pub replica_reduction: Option<String>,
+    /// Tensors of fewer parameters stay on every rank (unit rule modules) [default: 100000]
+    #[arg(long, value_name = "N", help_heading = "Data parallelism")]
+    pub persistent_parameters: Option<String>,
+    /// Parameters gathered ahead at each module (unit rule modules) [default: 50000000]
+    #[arg(long, value_name = "N", help_heading = "Data parallelism")]
+    pub prefetch_bucket: Option<String>,
+    /// No parameters are gathered ahead where so many are there (unit rule modules) [default: 1000000000]
+    #[arg(long, value_name = "N", help_heading = "Data parallelism")]
+    pub live_parameters: Option<String>,
+    /// Parameters used again within so many are not released (unit rule modules) [default: 1000000000]
+    #[arg(long, value_name = "N", help_heading = "Data parallelism")]
+    pub reuse_distance: Option<String>,
+    /// How updated parameters reach every rank (zero1): all_gather (default), each_optimizer, broadcast, broadcast_shares
+    #[arg(long, value_name = "HOW", help_heading = "Data parallelism")]
+    pub parameter_return: Option<String>,
+    /// Buffers that the first replica gives to the others before a step: none (default), rotary
+    #[arg(long, value_name = "WHAT", help_heading = "Data parallelism")]
+    pub broadcast_buffers: Option<String>,
     /// Parameters are gathered when they are needed, not while the unit before computes (zero3, fsdp, hsdp)
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Data parallelism")]
     pub no_prefetch_parameters: Option<String>,
@@ -158,6 +180,13 @@ pub struct StepFlags {
     #[arg(long, value_name = "TYPE", help_heading = "Expert parallelism")]
     pub router_type: Option<String>,
 
+    /// Over which tokens the counts of a loss that balances experts are added up: none (default), micro_batch (tp and cp), global
+    #[arg(long, value_name = "TOKENS", help_heading = "Expert parallelism")]
+    pub balance_loss: Option<String>,
+    /// A bias that balances experts is updated after each step
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Expert parallelism")]
+    pub expert_bias_update: Option<String>,
+
     /// Serve requests instead of training: prefill, decode, or both with a comma
     #[arg(long, value_name = "PHASES", help_heading = "Serving")]
     pub serve: Option<String>,
@@ -170,6 +199,15 @@ pub struct StepFlags {
     /// Tokens that are there when a further one is decoded [default: those of the prompt]
     #[arg(long, value_name = "TOKENS", help_heading = "Serving")]
     pub context_tokens: Option<String>,
+    /// Among which ranks everything but attention is divided: replica (default, those of tp), stage (tp and dp together)
+    #[arg(long, value_name = "RANKS", help_heading = "Serving")]
+    pub feed_forward_ranks: Option<String>,
+    /// How the tokens of replicas come together where those are the ranks of a stage: all_gather (default), all_reduce
+    #[arg(long, value_name = "HOW", help_heading = "Serving")]
+    pub token_exchange: Option<String>,
+    /// Replicas agree on the size of a batch before each pass
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Serving")]
+    pub batch_agreement: Option<String>,
     /// Tensors from stage to stage: 1 (default), 2 where the residual is apart
     #[arg(long, value_name = "N", help_heading = "Serving")]
     pub boundary_tensors: Option<String>,

@@ -2,7 +2,7 @@
 
 use super::divisibility::must_divide;
 use super::{ServingStep, TrainingStep, experts};
-use crate::config::step::{Framework, Linears, ServingDispatcher};
+use crate::config::step::{Framework, Linears, ServingDispatcher, TokenExchange};
 use crate::config::{Model, Place, QueryKeyNorm};
 use crate::layout::Degrees;
 use commgauge_base::error::Result;
@@ -25,6 +25,7 @@ pub(super) fn training(step: &TrainingStep, place: &Place) -> Result<()> {
     }
     super::check_context::check(step)?;
     super::check_data::check(step)?;
+    super::check_prediction::check(step)?;
     let heads_and_sequence = framework(step).and_then(|()| tensor(step)).and_then(|()| sequence_parallel(step));
     heads_and_sequence.map_err(|(place, problem)| place.wrong(problem))
 }
@@ -127,7 +128,8 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
             d.cp
         ));
     }
-    if step.serving.dispatcher == ServingDispatcher::AllReduce && d.ep > d.tp {
+    joined_replicas(step)?;
+    if step.serving.dispatcher == ServingDispatcher::AllReduce && d.ep > d.tp && !step.joins_replicas() {
         return Err(format!(
             "dispatcher all_reduce with ep = {} and tp = {}: only the ranks of tp have the same tokens; accepted: ep up to tp, or \
              dispatcher all_gather or all_to_all",
@@ -140,6 +142,31 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
             "etp = {} with tp = {} and ep = {}: a model that serves has its experts divided by tp where ep = 1, and whole on \
              the ranks of ep otherwise; accepted: etp = {etp}",
             d.etp, d.tp, d.ep
+        ));
+    }
+    Ok(())
+}
+
+/// Checks of data-parallel attention.
+fn joined_replicas(step: &ServingStep) -> std::result::Result<(), String> {
+    let (model, serving, d) = (step.model, step.serving, &step.layout.degrees);
+    if !step.joins_replicas() {
+        let unused = serving.token_exchange != TokenExchange::AllGather;
+        let problem = format!(
+            "token_exchange = {} changes nothing where replicas do not join; accepted: with feed_forward_ranks = stage and dp above 1",
+            serving.token_exchange
+        );
+        return if unused { Err(problem) } else { Ok(()) };
+    }
+    let ranks = u64::from(d.tp) * u64::from(d.dp);
+    let dense = (0..model.layers).any(|layer| !model.has_experts_in(layer));
+    if dense && !model.feed_forward.is_multiple_of(ranks) {
+        return Err(must_divide("tp x dp", ranks, model.feed_forward, "inner width", "intermediate_size", &model.name));
+    }
+    if d.ep > 1 && serving.dispatcher != ServingDispatcher::AllReduce {
+        return Err(format!(
+            "dispatcher {} with feed_forward_ranks = stage, where all ranks of a stage have all tokens already; accepted: all_reduce",
+            serving.dispatcher
         ));
     }
     Ok(())

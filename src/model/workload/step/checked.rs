@@ -41,7 +41,8 @@ impl<'a> TrainingStep<'a> {
         let context = &training.context;
         let layout = layout.with_inner_context(context.inner).map_err(|problem| context.place.wrong(problem))?;
         let stages = Stages::share_out(model.layers, layout.degrees.pp, &training.pipeline)
-            .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;
+            .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?
+            .with_prediction_layers(training.prediction_layers);
         let micro_batches = micro_batches(training, layout.degrees.dp)?;
         Messages::check(&training.pipeline, &stages, micro_batches)
             .map_err(|problem| training.pipeline.place.wrong(problem))?;

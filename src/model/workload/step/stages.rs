@@ -78,6 +78,16 @@ impl Stages {
         Some((0..chunks).map(of_chunk).collect())
     }
 
+    /// With further layers behind the last one, on its stage: those that predict further tokens (Megatron-LM
+    /// core/transformer/multi_token_prediction.py get_mtp_num_layers_to_build).
+    pub fn with_prediction_layers(mut self, layers: u32) -> Stages {
+        let Some(last) = self.last else { return self };
+        for chunk in self.layers.iter_mut().flatten().filter(|chunk| chunk.last() == Some(&last)) {
+            chunk.extend(last + 1..=last + layers);
+        }
+        self
+    }
+
     /// Number of stages.
     pub fn count(&self) -> u32 {
         self.layers.len() as u32

@@ -18,7 +18,7 @@ const MOST_BYTES: u128 = 1 << 62;
 /// One layer with experts, as a rank of a stage sees it.
 pub(super) struct ExpertLayer<'a> {
     pub step: &'a TrainingStep<'a>,
-    stage: u32,
+    pub stage: u32,
     pub mixture: &'a Mixture,
     /// N: tokens of a micro-batch on this rank.
     pub tokens: u64,

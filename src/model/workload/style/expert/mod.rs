@@ -5,6 +5,7 @@
 
 mod all_gather;
 mod all_to_all;
+mod balance;
 mod layer;
 
 use crate::config::step::Dispatcher;
@@ -16,10 +17,12 @@ use layer::ExpertLayer;
 /// The calls of one rank of a stage in an optimizer step.
 pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     let Some(layer) = ExpertLayer::of(step, stage) else { return Ok(Vec::new()) };
-    match step.training.expert.dispatcher {
-        Dispatcher::AllToAll => all_to_all::ops(&layer),
-        Dispatcher::AllGather => all_gather::ops(&layer),
-    }
+    let mut ops = match step.training.expert.dispatcher {
+        Dispatcher::AllToAll => all_to_all::ops(&layer)?,
+        Dispatcher::AllGather => all_gather::ops(&layer)?,
+    };
+    ops.extend(balance::ops(&layer)?);
+    Ok(ops)
 }
 
 #[cfg(test)]

@@ -338,3 +338,28 @@ fn probabilities_travel_in_the_type_of_the_router() {
         assert_eq!(found.unwrap(), (router, 4096 * 2 * router.size()), "{written}");
     }
 }
+
+#[test]
+fn counts_that_balance_experts_are_added_up_over_those_who_have_other_tokens() {
+    let balance = |training: &str| {
+        let training = format!("sequence_parallel = true\n{training}");
+        with_ops("mixtral-8x7b", &training, "tp = 2\nep = 4\ndp = 4\netp = 1", 8, |step, ops| {
+            let counts = ops.into_iter().filter(|op| op.collective == Collective::AllReduce);
+            let m = step.micro_batches();
+            counts
+                .map(|op| (op.axis, op.element, op.bytes_total.0, op.when.count_per_step(m).unwrap()))
+                .collect::<Vec<_>>()
+        })
+        .unwrap()
+    };
+    assert_eq!(balance(""), []);
+    // 8 experts in each of 32 layers, 2 micro-batches.
+    assert_eq!(balance("balance_loss = 'micro_batch'"), [(Axis::TpCp, Int64, 64, 64)]);
+    assert_eq!(
+        balance("balance_loss = 'micro_batch'\nrecompute = 'full'"),
+        [(Axis::TpCp, Int64, 64, 64)],
+        "the second time only"
+    );
+    assert_eq!(balance("balance_loss = 'global'"), [(Axis::TpCpDp, Int64, 64, 64)]);
+    assert_eq!(balance("expert_bias_update = true"), [(Axis::TpCpDp, Bfloat16, 2 * 32 * 8, 1)]);
+}
