@@ -13,8 +13,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, Args)]
 pub struct StepFlags {
     /// Model: a config.json, its folder, or a name, such as llama-3-8b (`commgauge list models`)
-    #[arg(long, value_name = "MODEL")]
-    pub model: String,
+    #[arg(long, value_name = "MODEL", required = true)]
+    pub model: Option<String>,
     /// Use only so many layers of it
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub layers: Option<String>,
@@ -186,7 +186,8 @@ impl StepFlags {
             None => (Some(Training::read(Table::of_flags(self.given(Work::Training)?))?), None),
             Some(_) => (None, Some(Serving::read(Table::of_flags(self.given(Work::Serving)?))?)),
         };
-        let mut model = Model::load(&self.model)?;
+        let path = self.model.as_deref().ok_or_else(|| Place::flag("--model").wrong("is missing"))?;
+        let mut model = Model::load(path)?;
         if let Some(layers) = &self.layers {
             let place = Place::flag("--layers");
             let layers =

@@ -41,6 +41,13 @@ impl StepFlags {
         Ok(rows.iter().filter_map(|row| Some((row.flag, row.key, value(row.flag, row.text.clone()?)))).collect())
     }
 
+    /// The given flags of a model and its step; those of the layout are not among them.
+    pub(super) fn given_of_model(&self) -> Vec<&'static str> {
+        let of_model = [("--model", &self.model), ("--layers", &self.layers)];
+        let of_model = of_model.into_iter().filter(|(_, text)| text.is_some()).map(|(flag, _)| flag);
+        of_model.chain(self.rows().iter().filter(|row| row.text.is_some()).map(|row| row.flag)).collect()
+    }
+
     fn rows(&self) -> Vec<Row<'_>> {
         let row = |flag, key, text, takes| Row { flag, key, text, takes };
         vec![

@@ -137,7 +137,7 @@ fn calls_under_way_together_never_write_to_the_same_bytes() {
 fn overlapped_calls_are_started_and_exposed_calls_are_waited_for_at_once() {
     let plan = plan_of(&suite(SMALL, "micro_batches = 2", "tp = 2\ndp = 2\npp = 2"), 8).unwrap();
     for program in plan.programs.iter().flatten() {
-        for (slot, at_once) in program.slots.iter().zip(program.waited_for_at_once()) {
+        for (slot, at_once) in program.slots.iter().zip(program.at_once.clone()) {
             let op = program.op_of(slot);
             let in_layer = matches!(op.when, crate::workload::when::When::Layer { .. });
             match slot.movement {
