@@ -50,7 +50,10 @@ fn axes(view: &View, replay: &ReplayLine) -> Table {
     let title = if is_of_trace(replay) {
         "replay of a trace".to_owned()
     } else {
-        format!("replay: {layout}{}, {} of forward pass in each layer", replay.schedule, replay.forward_seconds_per_layer)
+        format!(
+            "replay: {layout}{}, {} of forward pass in each layer",
+            replay.schedule, replay.forward_seconds_per_layer
+        )
     };
     Table::new(title, &COLUMNS, replay.axes.iter().map(cells))
 }
@@ -96,7 +99,9 @@ fn sentences(replay: &ReplayLine) -> Vec<String> {
             if let Some(job) = replay.job_nanoseconds {
                 let job = Seconds::from_nanoseconds(job);
                 let ratio = three_digits(time.median.0 / job.0);
-                sentences.push(format!("the job itself took {job} from its first call to its last: the replay takes {ratio} times that"));
+                sentences.push(format!(
+                    "the job itself took {job} from its first call to its last: the replay takes {ratio} times that"
+                ));
             }
         }
         (Outcome::Measured { .. }, None) => sentences.push("the step was not timed: the run was stopped".to_owned()),

@@ -46,11 +46,15 @@ pub enum Axis {
     Node,
     /// Groups of neighbouring nodes.
     Nodes,
+    /// Within `ep`: the ranks of a node, or of a domain of NVLink.
+    EpInner,
+    /// Within `ep`: the ranks of the same place on each node.
+    EpOuter,
 }
 
 impl Axis {
     /// Every axis.
-    pub const ALL: [Axis; 19] = [
+    pub const ALL: [Axis; 21] = [
         Axis::World,
         Axis::Tp,
         Axis::Cp,
@@ -70,6 +74,8 @@ impl Axis {
         Axis::Pair,
         Axis::Node,
         Axis::Nodes,
+        Axis::EpInner,
+        Axis::EpOuter,
     ];
 
     /// The name in files and tables.
@@ -94,6 +100,8 @@ impl Axis {
             Axis::Pair => "pair",
             Axis::Node => "node",
             Axis::Nodes => "nodes",
+            Axis::EpInner => "ep_inner",
+            Axis::EpOuter => "ep_outer",
         }
     }
 

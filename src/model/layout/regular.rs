@@ -69,6 +69,7 @@ impl Layout {
             Axis::Edp => (experts, &[Axis::Dp, Axis::Cp]),
             Axis::EtpEp => (experts, &[Axis::Tp, Axis::Ep]),
             Axis::Embedding | Axis::DpShard | Axis::DpReplicate | Axis::CpInner | Axis::CpOuter => return None,
+            Axis::EpInner | Axis::EpOuter => return None,
             Axis::Pair | Axis::Node | Axis::Nodes => return None,
         };
         let chosen = self.order().iter().filter(|axis| axes.contains(axis));

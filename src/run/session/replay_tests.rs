@@ -1,8 +1,8 @@
 //! Tests of replays on simulated ranks, from request to record.
 
-use super::super::request::ReplayRequest;
 use super::*;
 use crate::backend::simulated::SimulatedBackend;
+use crate::session::ReplayRequest;
 use crate::session::{Signals, run};
 use crate::world::SoloWorld;
 use commgauge_analysis::trace::TracedReplay;
@@ -41,7 +41,7 @@ fn machine(more: &str) -> Machine {
 fn replayed(suite: &Suite, machine: Machine, ranks: u32, forward_seconds: f64) -> Result<Record> {
     let steps = Step::all_of(&suite.layouts[0], ranks)?;
     let facts = steps.iter().map(StepFacts::of).collect();
-    replayed_from(ReplaySource::Steps(suite.layouts[0].clone()), facts, machine, ranks, forward_seconds)
+    replayed_from(ReplaySource::Steps(Box::new(suite.layouts[0].clone())), facts, machine, ranks, forward_seconds)
 }
 
 fn replayed_from(
@@ -180,7 +180,8 @@ fn sixteen_thousand_ranks_of_405b_fit_into_one_process() {
 /// Two nodes of four ranks: on each rank an all_reduce within its node, computing, a message to the rank of the other node with the
 /// same place and one from it, and an exchange of all ranks.
 fn trace() -> TracedReplay {
-    let group = |axis, groups: &[[u32; 4]]| Groups { axis, groups: groups.iter().map(|ranks| ranks.to_vec()).collect() };
+    let group =
+        |axis, groups: &[[u32; 4]]| Groups { axis, groups: groups.iter().map(|ranks| ranks.to_vec()).collect() };
     let pairs = Groups { axis: Axis::Dp, groups: (0..4).map(|rank| vec![rank, rank + 4]).collect() };
     let call = |groups, kind, bytes| RecordedCall {
         groups,
@@ -231,5 +232,5 @@ fn a_trace_is_replayed_with_its_computing_and_exactly_its_bytes() {
     let message = 5e-6 + 65_536.0 / 1e9;
     let rest = replay.slowest_nanoseconds[0] as f64 * 1e-9 - 4e-3;
     assert!(rest > message, "{rest}");
-    assert!(record.provenance.notes.contains(&"trace: something".to_owned()), "{:?}", record.provenance.notes);
+    assert!(record.header.notes.contains(&"trace: something".to_owned()), "{:?}", record.header.notes);
 }

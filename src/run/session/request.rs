@@ -115,7 +115,7 @@ pub struct ReplayRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplaySource {
     /// The steps of a layout of as many ranks as the run has; they have the indices of those of the plan.
-    Steps(LayoutTable),
+    Steps(Box<LayoutTable>),
     /// The trace of a job of as many ranks as the run has.
     Trace(Arc<TracedReplay>),
 }

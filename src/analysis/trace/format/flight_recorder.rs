@@ -141,9 +141,12 @@ mod tests {
 
     #[test]
     fn the_other_end_of_a_message_is_in_its_name() {
-        for (name, expected) in
-            [("nccl:send 0->1", Some(1)), ("nccl:recv 1<-3", Some(3)), ("nccl:all_reduce", None), ("nccl:send 0->", None)]
-        {
+        for (name, expected) in [
+            ("nccl:send 0->1", Some(1)),
+            ("nccl:recv 1<-3", Some(3)),
+            ("nccl:all_reduce", None),
+            ("nccl:send 0->", None),
+        ] {
             assert_eq!(peer(name), expected, "{name}");
         }
     }

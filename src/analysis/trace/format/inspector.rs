@@ -156,7 +156,15 @@ impl Reading {
         let duration = (!is_host_time).then_some(Seconds(measured.microseconds / 1e6));
         // Its lines are in no order over communicators.
         let detail = CallDetail { sequence: Some(measured.number), ..CallDetail::default() };
-        self.trace.calls.push(ProcessCall { process, communicator, kind, element: None, bytes_total, duration, detail });
+        self.trace.calls.push(ProcessCall {
+            process,
+            communicator,
+            kind,
+            element: None,
+            bytes_total,
+            duration,
+            detail,
+        });
     }
 
     fn finish(mut self) -> ProcessTrace {

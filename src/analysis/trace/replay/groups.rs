@@ -40,7 +40,8 @@ impl Peers<'_> {
 
     /// Counts for each rank of the trace's group, in the order of the layout's.
     pub(super) fn in_order(&self, counts: &[u64]) -> Vec<u64> {
-        let count_of = |rank: &u32| self.traced.iter().position(|traced| traced == rank).and_then(|at| counts.get(at)).copied();
+        let count_of =
+            |rank: &u32| self.traced.iter().position(|traced| traced == rank).and_then(|at| counts.get(at)).copied();
         self.members.iter().filter_map(count_of).collect()
     }
 }
@@ -81,7 +82,9 @@ impl CallPlaces {
     /// The place of a call of a rank on a group of the trace.
     pub(super) fn of(&self, group: usize, rank: u32) -> Result<CallPlace<'_>> {
         let outside = || {
-            Error::usage(format!("--trace: rank {rank} has a call on a group without it; accepted: the traces of one job"))
+            Error::usage(format!(
+                "--trace: rank {rank} has a call on a group without it; accepted: the traces of one job"
+            ))
         };
         let (traced, at) = self.places[group].as_ref().ok_or_else(outside)?;
         let groups = &self.groups[*at];

@@ -116,7 +116,9 @@ fn ensure_whole(trace: &Trace, world: u32) -> Result<()> {
 
 /// Whether a call moves nothing and waits for nobody.
 fn is_empty(call: &TracedCall) -> bool {
-    call.bytes_total.0 == 0 && call.kind != CallKind::Collective(Collective::Barrier) && call.detail.elements_to_each.is_none()
+    call.bytes_total.0 == 0
+        && call.kind != CallKind::Collective(Collective::Barrier)
+        && call.detail.elements_to_each.is_none()
 }
 
 fn recorded(call: &TracedCall, places: &CallPlaces) -> Result<RecordedCall> {

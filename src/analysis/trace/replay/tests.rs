@@ -30,7 +30,14 @@ fn trace(calls: Vec<TracedCall>) -> Trace {
 #[test]
 fn times_without_calls_are_computing_and_beside_calls_what_the_device_computed() {
     // 0: 10 to 20 us; 1: 30 to 60, beside which 2 comes from 40 to 50; of 25 to 45 and 55 to 58 the device computes.
-    let mut trace = trace(vec![timed(0, 30, 30), timed(0, 10, 10), timed(0, 40, 10), timed(1, 10, 1), timed(1, 20, 1), timed(1, 30, 1)]);
+    let mut trace = trace(vec![
+        timed(0, 30, 30),
+        timed(0, 10, 10),
+        timed(0, 40, 10),
+        timed(1, 10, 1),
+        timed(1, 20, 1),
+        timed(1, 30, 1),
+    ]);
     trace.computing.insert(0, vec![25_000..45_000, 55_000..58_000]);
     let replay = TracedReplay::new(&trace, None, 2).unwrap();
     let compute = |microseconds| Compute { nanoseconds: microseconds * 1000 };
@@ -120,14 +127,32 @@ fn a_trace_that_is_not_whole_or_says_too_little_is_refused_with_what_is_missing(
     far.groups[0].ranks = Some(vec![0, 1, 2, 3]);
     far.calls.iter_mut().for_each(|call| call.kind = CallKind::Send);
     for (what, trace, layout, world, words) in [
-        ("another launch", usual(), None, 4, "the job had 2 ranks, and this launch has 4; accepted: a launch of 2 ranks"),
+        (
+            "another launch",
+            usual(),
+            None,
+            4,
+            "the job had 2 ranks, and this launch has 4; accepted: a launch of 2 ranks",
+        ),
         ("a rank missing", one_rank, None, 2, "of 2 ranks 1 are not in the files: 1"),
         ("an unknown call", unknown, None, 2, "3 calls are of a kind that is not known, such as nccl:fancy"),
         ("no type", untyped, None, 2, "does not say the type of all_reduce of 64 B on rank 1"),
         ("no group", nameless, None, 2, "does not say which ranks are in a group that 2 ranks call on"),
         ("a group of others", smaller, Some(layout(2, 2)), 4, "in a group of 4 ranks that 2 ranks call on"),
-        ("no axis", four(&[("1", &[0, 3]), ("2", &[1, 2])]), Some(layout(2, 2)), 4, "ranks 0,3 (2 ranks, stride 3), which is none of the layout"),
-        ("no layout", four(&[("1", &[0, 1]), ("2", &[2, 3])]), None, 4, "accepted: the degrees of the job (--tp, --dp, ..., --order)"),
+        (
+            "no axis",
+            four(&[("1", &[0, 3]), ("2", &[1, 2])]),
+            Some(layout(2, 2)),
+            4,
+            "ranks 0,3 (2 ranks, stride 3), which is none of the layout",
+        ),
+        (
+            "no layout",
+            four(&[("1", &[0, 1]), ("2", &[2, 3])]),
+            None,
+            4,
+            "accepted: the degrees of the job (--tp, --dp, ..., --order)",
+        ),
         ("no other end", far, None, 4, "does not say the other end of send of 64 B on rank 0"),
         ("nothing", trace(vec![]), None, 2, "nothing to be replayed"),
     ] {

@@ -73,7 +73,8 @@ impl StepArguments {
         if self.trace.are_given() {
             self.trace.ensure_alone(&self.step)?;
             let settings = self.settings();
-            let facts = self.trace.facts(&format!("{settings:?} {:?}", self.options()), &self.step.degrees, world_size)?;
+            let facts =
+                self.trace.facts(&format!("{settings:?} {:?}", self.options()), &self.step.degrees, world_size)?;
             return Ok(SuiteWork { plan: WorkPlan::default(), settings, facts });
         }
         let table = self.table(world_size)?;
@@ -134,7 +135,7 @@ impl StepArguments {
         let source = if self.trace.are_given() {
             ReplaySource::Trace(self.trace.read(&self.step.degrees, world_size)?)
         } else if self.replay {
-            ReplaySource::Steps(self.table(world_size)?)
+            ReplaySource::Steps(Box::new(self.table(world_size)?))
         } else {
             return Ok(None);
         };

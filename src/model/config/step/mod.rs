@@ -6,6 +6,7 @@ mod framework;
 mod framework_choices;
 mod layout_table;
 mod serving;
+mod tensor_choices;
 mod training;
 
 pub use choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
@@ -16,6 +17,8 @@ pub use framework_choices::{
 };
 pub use layout_table::{LayoutTable, MOST_RANKS, ModelWork, STYLES, parse_order};
 pub use serving::Serving;
+pub use tensor_choices::{GatherRecipe, ProductOverlap};
 pub use training::{
     Batch, ContextChoices, DataChoices, ExpertChoices, PipelineChoices, TensorChoices, Training, VocabularyChoices,
+    ranks_of_ep_on_a_node,
 };

@@ -33,6 +33,10 @@ pub struct Serving {
     pub boundary_tensors: u64,
     /// What the vocabulary is padded to.
     pub vocabulary_padding: VocabularyPadding,
+    /// Type of tokens on their way to the experts (DeepEP).
+    pub dispatch_element_type: ElementType,
+    /// Ranks of ep on a node, where tokens go by way of nodes; absent where nothing says it.
+    pub expert_inner: Option<u32>,
     /// Whether the prompt is worked on.
     pub prefill: bool,
     /// Whether tokens are decoded.
@@ -79,9 +83,14 @@ impl Serving {
         let scatter_gather = truth_or(&mut table, "scatter_gather", false)?;
         let boundary_tensors = table.take("boundary_tensors").map(|item| item.whole(1..=2)).transpose()?.unwrap_or(1);
         let vocabulary_padding = parsed_or(&mut table, "vocabulary_padding", VocabularyPadding::Megatron, str::parse)?;
+        let dispatch_element_type =
+            parsed_or(&mut table, "dispatch_element_type", activation_element_type, super::training::parse_float)?;
+        let expert_inner = table.take("expert_inner").map(|item| item.count()).transpose()?;
         table.finish()?;
         Ok(Serving {
             framework,
+            dispatch_element_type,
+            expert_inner,
             dispatcher,
             scatter_gather,
             boundary_tensors,

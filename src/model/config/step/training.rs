@@ -6,6 +6,7 @@ use super::framework_choices::{
     GradientAccumulation, GradientReduction, ReplicaReduction, SmallCall, TensorStyle, UnitRule, VocabularyPadding,
     VocabularyStyle,
 };
+use super::tensor_choices::{GatherRecipe, ProductOverlap};
 use crate::config::document::{Item, Place, Table};
 use crate::config::suite_sweep::parse_placement;
 use commgauge_base::collective::Placement;
@@ -74,6 +75,10 @@ pub struct TensorChoices {
     pub overlap_calls: bool,
     /// Who divides the linears.
     pub style: TensorStyle,
+    /// In which form the inputs and output gradients of linears are gathered.
+    pub gather_recipe: GatherRecipe,
+    /// What hides the calls that a product waits for, or that wait for one.
+    pub product_overlap: ProductOverlap,
 }
 
 /// Choices of embedding, output projection and loss.
@@ -164,8 +169,16 @@ pub struct ExpertChoices {
     pub dispatch_element_type: ElementType,
     /// Type of the probabilities of choices, and of sums over the parts of an expert.
     pub router_element_type: ElementType,
+    /// Ranks of ep on a node, where tokens go by way of nodes; absent where nothing says it.
+    pub inner: Option<u32>,
     /// Place of the choices.
     pub place: Place,
+}
+
+/// Ranks of a node among `ep` ranks: as given, or those of a usual host (8 GPUs, which DeepEP's kernels between nodes are built for).
+pub fn ranks_of_ep_on_a_node(given: Option<u32>, ep: u32) -> u32 {
+    const USUAL: u32 = 8;
+    given.unwrap_or(ep.min(USUAL))
 }
 
 impl Training {
@@ -232,6 +245,8 @@ fn read_tensor(table: &mut Table) -> Result<TensorChoices> {
         fused_cross_entropy: truth_or(table, "fused_cross_entropy", false)?,
         overlap_calls: truth_or(table, "overlap_tensor", true)?,
         style: parsed_or(table, "tensor_style", TensorStyle::Megatron, str::parse)?,
+        gather_recipe: parsed_or(table, "gather_recipe", GatherRecipe::Plain, str::parse)?,
+        product_overlap: parsed_or(table, "product_overlap", ProductOverlap::None, str::parse)?,
     })
 }
 
@@ -303,6 +318,7 @@ fn read_expert(table: &mut Table, activations: ElementType) -> Result<ExpertChoi
             Some(item) => item.parsed(parse_reducible_float)?,
             None => ElementType::Float32,
         },
+        inner: table.take("expert_inner").map(|item| item.count()).transpose()?,
     })
 }
 
@@ -329,7 +345,7 @@ pub(super) fn parse_reducible_float(text: &str) -> std::result::Result<ElementTy
 }
 
 /// Types that are only moved may be 8 bits wide.
-fn parse_float(text: &str) -> std::result::Result<ElementType, String> {
+pub(super) fn parse_float(text: &str) -> std::result::Result<ElementType, String> {
     let element: ElementType = text.parse()?;
     if element.moves_only() {
         return Ok(element);

@@ -174,7 +174,10 @@ impl<'a> Walk<'a> {
                 RecordedAction::Start { call } => self.join(rank, call)?,
                 RecordedAction::Wait { call } => {
                     let Some(index) = self.instance_of[rank][call] else {
-                        return Err(Error::usage(format!("{} is waited for before it is started", self.name(rank, call))));
+                        return Err(Error::usage(format!(
+                            "{} is waited for before it is started",
+                            self.name(rank, call)
+                        )));
                     };
                     if !self.instances[index].is_complete() {
                         self.instances[index].waiting.push(rank);
@@ -217,7 +220,9 @@ impl<'a> Walk<'a> {
             Some(_) => self.ensure_same(index, rank, call)?,
             None => {
                 match this.kind {
-                    RecordedKind::Together(_) => self.collectives.entry((this.groups, place.group)).or_default().push(index),
+                    RecordedKind::Together(_) => {
+                        self.collectives.entry((this.groups, place.group)).or_default().push(index)
+                    }
                     RecordedKind::Send { to } => {
                         self.routes.entry(route(place.rank_in_group, to)).or_default().instances.push(index);
                     }
@@ -296,9 +301,11 @@ impl<'a> Walk<'a> {
         let (rank, call) = instance.arrived[0];
         let members = &self.groups[instance.call.groups].groups[instance.place.group];
         let missing: Vec<u32> = match instance.call.kind {
-            RecordedKind::Together(_) => {
-                members.iter().copied().filter(|rank| instance.arrived.iter().all(|(came, _)| came != &(*rank as usize))).collect()
-            }
+            RecordedKind::Together(_) => members
+                .iter()
+                .copied()
+                .filter(|rank| instance.arrived.iter().all(|(came, _)| came != &(*rank as usize)))
+                .collect(),
             RecordedKind::Send { to: peer } | RecordedKind::Receive { from: peer } => {
                 members.get(peer as usize).copied().into_iter().collect()
             }
@@ -314,7 +321,13 @@ impl<'a> Walk<'a> {
     fn name(&self, rank: usize, call: usize) -> String {
         let this = &self.ranks[rank].calls[call];
         let axis = self.groups[this.groups].axis;
-        format!("call {} of rank {rank}, {} of {} of {} on {axis},", call + 1, this.kind, this.bytes_total, this.element)
+        format!(
+            "call {} of rank {rank}, {} of {} of {} on {axis},",
+            call + 1,
+            this.kind,
+            this.bytes_total,
+            this.element
+        )
     }
 
     fn finish(self) -> Result<Matched> {
@@ -330,7 +343,8 @@ impl<'a> Walk<'a> {
             });
             instance.arrived.iter().for_each(|(rank, call)| class_of_call[*rank][*call] = number);
         }
-        let actions = self.ranks.iter().zip(&self.moved).map(|(rank, moved)| with_waits_at_the_end(rank, moved)).collect();
+        let actions =
+            self.ranks.iter().zip(&self.moved).map(|(rank, moved)| with_waits_at_the_end(rank, moved)).collect();
         Ok(Matched { classes, class_of_call, actions })
     }
 
@@ -363,7 +377,10 @@ impl<'a> Walk<'a> {
             let row = call.elements_to_each.clone().unwrap_or_else(even);
             if row.len() != ranks {
                 let name = self.name(arrived.0, arrived.1);
-                return Err(Error::usage(format!("{name} says what goes to {} ranks of a group of {ranks}", row.len())));
+                return Err(Error::usage(format!(
+                    "{name} says what goes to {} ranks of a group of {ranks}",
+                    row.len()
+                )));
             }
             rows[place.rank_in_group as usize] = row;
         }

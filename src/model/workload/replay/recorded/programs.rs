@@ -107,7 +107,8 @@ fn streams(classes: &[CallClass]) -> Streams {
 
 /// For each class, whether it is a collective that every rank waits for right after its start: MPI's blocking calls match no others.
 fn classes_waited_for_at_once(matched: &Matched) -> Vec<bool> {
-    let mut at_once: Vec<bool> = matched.classes.iter().map(|class| matches!(class.moves, Moves::Together(_))).collect();
+    let mut at_once: Vec<bool> =
+        matched.classes.iter().map(|class| matches!(class.moves, Moves::Together(_))).collect();
     for (rank, actions) in matched.actions.iter().enumerate() {
         for (index, action) in actions.iter().enumerate() {
             if let RecordedAction::Start { call } = action {
@@ -127,7 +128,9 @@ fn program(rank: usize, classes: &[PlannedClass], matched: &Matched, groups: &[G
     let op_of_class: HashMap<usize, usize> = own.iter().enumerate().map(|(op, class)| (*class, op)).collect();
     let place_in = |class: &PlannedClass| {
         let place = groups[class.class.groups].place_of(rank as u32);
-        place.map(|place| place.rank_in_group).ok_or_else(|| Error::usage(format!("rank {rank} is in no group of its call")))
+        place
+            .map(|place| place.rank_in_group)
+            .ok_or_else(|| Error::usage(format!("rank {rank} is in no group of its call")))
     };
     let movements: Vec<Movement> =
         own.iter().map(|class| Ok(classes[*class].movement(place_in(&classes[*class])?))).collect::<Result<_>>()?;
@@ -177,7 +180,9 @@ fn totals(rank: u32, program: &ReplayProgram, groups: &[Groups]) -> Result<Vec<A
         }
         let place = groups[program.groups[index]].place_of(rank);
         let wire = match op.collective {
-            Collective::AllToAllV => geometry.bytes_with_others(place.map_or(0, |place| place.rank_in_group)).checked_mul(count),
+            Collective::AllToAllV => {
+                geometry.bytes_with_others(place.map_or(0, |place| place.rank_in_group)).checked_mul(count)
+            }
             _ => op.wire_bytes(geometry.ranks(), count),
         };
         let wire = wire.ok_or_else(too_many)?;

@@ -41,7 +41,11 @@ fn refused(ranks: &[RecordedRank]) -> String {
 
 #[test]
 fn calls_keep_their_order_sizes_and_gaps_on_every_rank() {
-    let calls = [together(Collective::AllReduce, 64), together(Collective::AllGather, 160), together(Collective::AllReduce, 64)];
+    let calls = [
+        together(Collective::AllReduce, 64),
+        together(Collective::AllGather, 160),
+        together(Collective::AllReduce, 64),
+    ];
     let plan = plan(&[0; 4].map(|_| one_by_one(&calls))).unwrap();
     carry_out(&plan);
     for (rank, program) in plan.programs.iter().flatten().enumerate() {
@@ -58,7 +62,8 @@ fn calls_keep_their_order_sizes_and_gaps_on_every_rank() {
         assert_eq!((started.as_slice(), program.compute_nanoseconds()), (&expected[..], 15), "rank {rank}");
         // Twice 2 x 3/4 of 64, and 3/4 of 160.
         let [totals] = &plan.listed[rank][..] else { panic!("{:?}", plan.listed) };
-        let bytes = (totals.payload_bytes_per_step.0, totals.wire_bytes_per_step.0, totals.exposed_wire_bytes_per_step.0);
+        let bytes =
+            (totals.payload_bytes_per_step.0, totals.wire_bytes_per_step.0, totals.exposed_wire_bytes_per_step.0);
         assert_eq!(bytes, (288, 192 + 120, 192 + 120));
         assert!(program.at_once.iter().all(|at_once| *at_once));
     }
@@ -67,8 +72,10 @@ fn calls_keep_their_order_sizes_and_gaps_on_every_rank() {
 #[test]
 fn a_call_that_one_rank_overlaps_is_started_by_all_alike() {
     let calls = [together(Collective::AllReduce, 64)];
-    let overlapped =
-        RecordedRank { calls: calls.to_vec(), actions: vec![Start { call: 0 }, Compute { nanoseconds: 9 }, Wait { call: 0 }] };
+    let overlapped = RecordedRank {
+        calls: calls.to_vec(),
+        actions: vec![Start { call: 0 }, Compute { nanoseconds: 9 }, Wait { call: 0 }],
+    };
     let ranks = [one_by_one(&calls), overlapped, one_by_one(&calls), one_by_one(&calls)];
     let plan = plan(&ranks).unwrap();
     carry_out(&plan);
@@ -129,9 +136,17 @@ fn what_does_not_fit_together_is_refused_with_both_sides() {
     };
     let numbered = |number| RecordedCall { sequence: Some(number), ..reduce(64) };
     for (what, ranks, words) in [
-        ("another size", three(one_by_one(&[reduce(68)])), "call 1 of rank 1, all_reduce of 68 B of float32 on world, does not fit"),
+        (
+            "another size",
+            three(one_by_one(&[reduce(68)])),
+            "call 1 of rank 1, all_reduce of 68 B of float32 on world, does not fit",
+        ),
         ("another call", three(one_by_one(&[together(Collective::AllGather, 64)])), "does not fit all_reduce of 64 B"),
-        ("a call fewer", three(one_by_one(&[])), "call 1 of rank 0, all_reduce of 64 B of float32 on world, waits for rank 1"),
+        (
+            "a call fewer",
+            three(one_by_one(&[])),
+            "call 1 of rank 0, all_reduce of 64 B of float32 on world, waits for rank 1",
+        ),
         ("a call more", three(one_by_one(&[reduce(64), reduce(64)])), "waits for rank 0,2-3"),
         (
             "another window",
@@ -145,10 +160,19 @@ fn what_does_not_fit_together_is_refused_with_both_sides() {
         ),
         (
             "a message that nobody receives",
-            [one_by_one(&[call(0, RecordedKind::Send { to: 1 }, 8)]), one_by_one(&[]), one_by_one(&[]), one_by_one(&[])],
+            [
+                one_by_one(&[call(0, RecordedKind::Send { to: 1 }, 8)]),
+                one_by_one(&[]),
+                one_by_one(&[]),
+                one_by_one(&[]),
+            ],
             "waits for rank 2, in whose trace it never comes",
         ),
-        ("bytes that do not divide", [0; 4].map(|_| one_by_one(&[together(Collective::AllGather, 20)])), "divided among 4 ranks"),
+        (
+            "bytes that do not divide",
+            [0; 4].map(|_| one_by_one(&[together(Collective::AllGather, 20)])),
+            "divided among 4 ranks",
+        ),
     ] {
         let found = refused(&ranks);
         assert!(found.contains(words), "{what}: {found}");
