@@ -191,6 +191,7 @@ mod tests {
                 element: None,
                 bytes_total: Bytes(8),
                 duration: None,
+                detail: CallDetail::default(),
             });
         }
         trace

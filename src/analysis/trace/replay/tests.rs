@@ -40,7 +40,7 @@ fn times_without_calls_are_computing_and_beside_calls_what_the_device_computed()
     ]);
     trace.computing.insert(0, vec![25_000..45_000, 55_000..58_000]);
     let replay = TracedReplay::new(&trace, None, 2).unwrap();
-    let compute = |microseconds| Compute { nanoseconds: microseconds * 1000 };
+    let compute = |microseconds: u64| Compute { nanoseconds: microseconds * 1000 };
     let expected = [
         Start { call: 0 },
         Wait { call: 0 },

@@ -39,6 +39,12 @@ pub(super) fn choices(step: &TrainingStep) -> Result<()> {
     let Some(mixture) = &step.model.mixture else { return Ok(()) };
     let choices = &step.training.expert;
     let place = &choices.place;
+    if let Some(inner) = choices.inner.filter(|_| !choices.dispatcher.goes_by_node()) {
+        let dispatcher = choices.dispatcher;
+        return Err(place.wrong(format!(
+            "expert_inner = {inner} changes nothing with dispatcher {dispatcher}; leave it out, or choose dispatcher deepep or hybrid_ep"
+        )));
+    }
     if choices.dispatcher == Dispatcher::AllGather {
         let useless = if choices.capacity_factor.is_some() {
             Some("capacity_factor")
@@ -59,12 +65,6 @@ pub(super) fn choices(step: &TrainingStep) -> Result<()> {
     }
     if choices.dispatcher.goes_by_node() {
         return by_node(step, mixture).map_err(|problem| place.wrong(problem));
-    }
-    if let Some(inner) = choices.inner {
-        let dispatcher = choices.dispatcher;
-        return Err(place.wrong(format!(
-            "expert_inner = {inner} changes nothing with dispatcher {dispatcher}; leave it out, or choose dispatcher deepep or hybrid_ep"
-        )));
     }
     let routed = routed(step.training, mixture, 1, false);
     routed.check(step.layout.degrees.ep).map_err(|problem| place.wrong(problem))

@@ -2,7 +2,6 @@
 //!
 //! How often follows from the schedule (`workload::schedule`, through `Messages`); how much does not depend on it.
 
-use crate::config::step::ScheduleKind;
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{End, Overlap, Pass, When};

@@ -74,7 +74,7 @@ impl Gathered {
                 element: ElementType::Float32,
                 reduce_op: Some(ReduceOp::Max),
                 bytes: 4,
-                why: "largest element of all ranks, of which the scale follows".to_owned(),
+                why: "one float32 = 4 B, the largest element of all ranks, of which the scale follows".to_owned(),
             };
             let quantized = usage.is_quantized_here.then_some(largest);
             return Ok(quantized.into_iter().chain([data("")?]).collect());
