@@ -11,7 +11,7 @@ use commgauge_model::config::Machine;
 use commgauge_model::layout::Nodes;
 use commgauge_run::backend::nccl;
 use commgauge_run::session::{
-    Launch, LaunchFacts, LaunchedBackend, NcclLaunch, Request, Resume, ResumedRecord, WatchdogOptions,
+    Launch, LaunchFacts, LaunchedBackend, NcclLaunch, ReplaySource, Request, Resume, ResumedRecord, WatchdogOptions,
 };
 use commgauge_run::watchdog::Watch;
 use std::time::Instant;
@@ -106,8 +106,11 @@ pub(super) fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -
         arguments.nccl.check_without_variants("--interfere")?;
     }
     let replay = work.replay(world_size)?;
-    if replay.is_some() {
+    if let Some(replay) = &replay {
         arguments.nccl.check_without_variants("--replay")?;
+        if arguments.backend == Backend::Nccl && matches!(replay.source, ReplaySource::Trace(_)) {
+            return Err(Error::usage("--trace: a trace is replayed on host memory; accepted: --backend mpi"));
+        }
     }
     check_injected_ranks(arguments, world_size)?;
     let record = match &arguments.resume {

@@ -52,11 +52,15 @@ pub enum Axis {
     Node,
     /// Groups of neighbouring nodes.
     Nodes,
+    /// Within `ep`: the ranks of a node, or of a domain of NVLink.
+    EpInner,
+    /// Within `ep`: the ranks of the same place on each node.
+    EpOuter,
 }
 
 impl Axis {
     /// Every axis.
-    pub const ALL: [Axis; 22] = [
+    pub const ALL: [Axis; 24] = [
         Axis::World,
         Axis::Tp,
         Axis::Cp,
@@ -79,6 +83,8 @@ impl Axis {
         Axis::Pair,
         Axis::Node,
         Axis::Nodes,
+        Axis::EpInner,
+        Axis::EpOuter,
     ];
 
     /// The name in files and tables.
@@ -106,6 +112,8 @@ impl Axis {
             Axis::Pair => "pair",
             Axis::Node => "node",
             Axis::Nodes => "nodes",
+            Axis::EpInner => "ep_inner",
+            Axis::EpOuter => "ep_outer",
         }
     }
 

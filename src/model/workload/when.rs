@@ -172,6 +172,8 @@ pub enum Overlap {
     Prefetch,
     /// The work of other micro-batches in the steady state of the pipeline.
     SteadyState,
+    /// The product that needs it or makes it, piece by piece.
+    Pieces,
 }
 
 /// Whether the ranks wait for a call.
@@ -206,6 +208,7 @@ impl Overlap {
             Overlap::FirstForward => "first micro-batch's forward",
             Overlap::Prefetch => "the layer before (prefetch)",
             Overlap::SteadyState => "other micro-batches (steady state)",
+            Overlap::Pieces => "its own product, in pieces",
         }
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
         ranks: ranks.facts.clone(),
         environment: provenance::environment(),
         warnings,
-        notes: request.launch.notes.clone(),
+        notes: request.notes(),
     }
 }
 

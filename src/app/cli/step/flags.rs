@@ -13,8 +13,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, Args)]
 pub struct StepFlags {
     /// Model: a config.json, its folder, or a name, such as llama-3-8b (`commgauge list models`)
-    #[arg(long, value_name = "MODEL")]
-    pub model: String,
+    #[arg(long, value_name = "MODEL", required = true)]
+    pub model: Option<String>,
     /// Use only so many layers of it
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub layers: Option<String>,
@@ -69,6 +69,12 @@ pub struct StepFlags {
     /// stored whole)
     #[arg(long, value_name = "STYLE", help_heading = "Tensor parallelism")]
     pub tensor_style: Option<String>,
+    /// How inputs and output gradients of linears are gathered (sequence parallelism): plain (default), fp8_current, mxfp8
+    #[arg(long, value_name = "RECIPE", help_heading = "Tensor parallelism")]
+    pub gather_recipe: Option<String>,
+    /// What hides the calls that products wait for, or that wait for them (sequence parallelism): none (default), pieces
+    #[arg(long, value_name = "WHAT", help_heading = "Tensor parallelism")]
+    pub product_overlap: Option<String>,
     /// How embedding and output projection are divided: parallel (default), gathered (the logits are)
     #[arg(long, value_name = "STYLE", help_heading = "Tensor parallelism")]
     pub vocabulary_style: Option<String>,
@@ -138,10 +144,11 @@ pub struct StepFlags {
     #[arg(long, value_name = "N", help_heading = "Data parallelism")]
     pub replicas_of_shards: Option<String>,
 
-    /// naive, gpipe, 1f1b (default), interleaved, zb-h1, zb-1p, zb-2p, zb-v, v-half, v-min, dualpipe, dualpipe-v
+    /// naive, gpipe, 1f1b (default), interleaved, zb-h1, zb-1p, zb-2p, zb-v, v-half, v-min, dualpipe, dualpipe-v,
+    /// interleaved-zb
     #[arg(long, value_name = "SCHEDULE", help_heading = "Pipeline parallelism")]
     pub schedule: Option<String>,
-    /// Model chunks on each rank (interleaved)
+    /// Model chunks on each rank (interleaved, interleaved-zb)
     #[arg(long, value_name = "N", help_heading = "Pipeline parallelism")]
     pub virtual_stages: Option<String>,
     /// Layers of each stage (or chunk), a list with commas
@@ -161,7 +168,8 @@ pub struct StepFlags {
     #[arg(long, value_name = "TYPE", help_heading = "Context parallelism")]
     pub context_grad_type: Option<String>,
 
-    /// How tokens reach their experts: all_to_all (default), all_gather; to serve also all_reduce
+    /// How tokens reach their experts: all_to_all (default), all_gather, deepep, hybrid_ep; to serve all_to_all, all_gather, all_reduce,
+    /// deepep, deepep_low_latency
     #[arg(long, value_name = "HOW", help_heading = "Expert parallelism")]
     pub dispatcher: Option<String>,
     /// How tokens choose experts: uniform (default), random, zipf:EXPONENT, hot:SHARE
@@ -176,6 +184,9 @@ pub struct StepFlags {
     /// Type of tokens on their way to the experts, such as fp8_e4m3 [default: that of activations]
     #[arg(long, value_name = "TYPE", help_heading = "Expert parallelism")]
     pub dispatch_type: Option<String>,
+    /// Ranks of ep on a node, or in a domain of NVLink (deepep, hybrid_ep) [default: 8, or ep where that is less]
+    #[arg(long, value_name = "RANKS", help_heading = "Expert parallelism")]
+    pub expert_inner: Option<String>,
     /// Type of the probabilities of choices, and of sums over the parts of an expert: fp32 (default), bf16, fp16, activations
     #[arg(long, value_name = "TYPE", help_heading = "Expert parallelism")]
     pub router_type: Option<String>,
@@ -224,7 +235,8 @@ impl StepFlags {
             None => (Some(Training::read(Table::of_flags(self.given(Work::Training)?))?), None),
             Some(_) => (None, Some(Serving::read(Table::of_flags(self.given(Work::Serving)?))?)),
         };
-        let mut model = Model::load(&self.model)?;
+        let path = self.model.as_deref().ok_or_else(|| Place::flag("--model").wrong("is missing"))?;
+        let mut model = Model::load(path)?;
         if let Some(layers) = &self.layers {
             let place = Place::flag("--layers");
             let layers =

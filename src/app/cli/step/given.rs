@@ -41,6 +41,13 @@ impl StepFlags {
         Ok(rows.iter().filter_map(|row| Some((row.flag, row.key, value(row.flag, row.text.clone()?)))).collect())
     }
 
+    /// The given flags of a model and its step; those of the layout are not among them.
+    pub(super) fn given_of_model(&self) -> Vec<&'static str> {
+        let of_model = [("--model", &self.model), ("--layers", &self.layers)];
+        let of_model = of_model.into_iter().filter(|(_, text)| text.is_some()).map(|(flag, _)| flag);
+        of_model.chain(self.rows().iter().filter(|row| row.text.is_some()).map(|row| row.flag)).collect()
+    }
+
     fn rows(&self) -> Vec<Row<'_>> {
         let row = |flag, key, text, takes| Row { flag, key, text, takes };
         vec![
@@ -58,6 +65,8 @@ impl StepFlags {
             row("--fused-cross-entropy", "fused_cross_entropy", &self.fused_cross_entropy, TRAINING),
             row("--no-overlap-tensor", "overlap_tensor", &self.no_overlap_tensor, TRAINING),
             row("--tensor-style", "tensor_style", &self.tensor_style, TRAINING),
+            row("--gather-recipe", "gather_recipe", &self.gather_recipe, TRAINING),
+            row("--product-overlap", "product_overlap", &self.product_overlap, TRAINING),
             row("--vocabulary-style", "vocabulary_style", &self.vocabulary_style, TRAINING),
             row("--vocabulary-padding", "vocabulary_padding", &self.vocabulary_padding, BOTH),
             row("--data-style", "data_style", &self.data_style, TRAINING),
@@ -91,7 +100,8 @@ impl StepFlags {
             row("--routing", "routing", &self.routing, TRAINING),
             row("--routing-seed", "routing_seed", &self.routing_seed, TRAINING),
             row("--capacity-factor", "capacity_factor", &self.capacity_factor, TRAINING),
-            row("--dispatch-type", "dispatch_element_type", &self.dispatch_type, TRAINING),
+            row("--dispatch-type", "dispatch_element_type", &self.dispatch_type, BOTH),
+            row("--expert-inner", "expert_inner", &self.expert_inner, BOTH),
             row("--router-type", "router_element_type", &self.router_type, TRAINING),
             row("--balance-loss", "balance_loss", &self.balance_loss, TRAINING),
             row("--expert-bias-update", "expert_bias_update", &self.expert_bias_update, TRAINING),

@@ -157,6 +157,17 @@ choice! {
         AllGather = "all_gather",
         /// Every rank of tp has all tokens already, and results are all-reduced.
         AllReduce = "all_reduce",
+        /// A token goes once to every node with an expert of it, and is forwarded there (DeepEP, for throughput).
+        DeepEp = "deepep",
+        /// A token goes straight to each of its experts (DeepEP, for low latency).
+        DeepEpLowLatency = "deepep_low_latency",
+    }
+}
+
+impl ServingDispatcher {
+    /// Whether DeepEP exchanges tokens, which may be in 8 bits.
+    pub fn is_deep_ep(self) -> bool {
+        matches!(self, ServingDispatcher::DeepEp | ServingDispatcher::DeepEpLowLatency)
     }
 }
 

@@ -8,6 +8,7 @@ mod framework_choices;
 mod layout_table;
 mod reading;
 mod serving;
+mod tensor_choices;
 mod training;
 
 pub use choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
@@ -20,4 +21,8 @@ pub use framework_choices::{
 };
 pub use layout_table::{LayoutTable, MOST_RANKS, ModelWork, STYLES, parse_order};
 pub use serving::Serving;
-pub use training::{Batch, ContextChoices, ExpertChoices, PipelineChoices, TensorChoices, Training, VocabularyChoices};
+pub use tensor_choices::{GatherRecipe, ProductOverlap};
+pub use training::{
+    Batch, ContextChoices, ExpertChoices, PipelineChoices, TensorChoices, Training, VocabularyChoices,
+    ranks_of_ep_on_a_node,
+};

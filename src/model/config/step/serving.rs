@@ -39,6 +39,10 @@ pub struct Serving {
     pub batch_agreement: bool,
     /// What the vocabulary is padded to.
     pub vocabulary_padding: VocabularyPadding,
+    /// Type of tokens on their way to the experts (DeepEP).
+    pub dispatch_element_type: ElementType,
+    /// Ranks of ep on a node, where tokens go by way of nodes; absent where nothing says it.
+    pub expert_inner: Option<u32>,
     /// Whether the prompt is worked on.
     pub prefill: bool,
     /// Whether tokens are decoded.
@@ -88,12 +92,17 @@ impl Serving {
         let feed_forward_ranks = parsed_or(&mut table, "feed_forward_ranks", FeedForwardRanks::Replica, str::parse)?;
         let token_exchange = parsed_or(&mut table, "token_exchange", TokenExchange::AllGather, str::parse)?;
         let batch_agreement = truth_or(&mut table, "batch_agreement", false)?;
+        let dispatch_element_type =
+            parsed_or(&mut table, "dispatch_element_type", activation_element_type, super::reading::parse_float)?;
+        let expert_inner = table.take("expert_inner").map(|item| item.count()).transpose()?;
         table.finish()?;
         Ok(Serving {
             feed_forward_ranks,
             token_exchange,
             batch_agreement,
             framework,
+            dispatch_element_type,
+            expert_inner,
             dispatcher,
             scatter_gather,
             boundary_tensors,

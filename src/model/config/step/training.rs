@@ -5,6 +5,7 @@ use super::data::{DataChoices, read_data};
 use super::framework::{self, FrameworkChoices, Work};
 use super::framework_choices::{BalanceLoss, SmallCall, TensorStyle, VocabularyPadding, VocabularyStyle};
 use super::reading::{parse_float, parse_reducible_float, parsed_or, truth_or};
+use super::tensor_choices::{GatherRecipe, ProductOverlap};
 use crate::config::document::{Item, Place, Table};
 use crate::config::suite_sweep::parse_placement;
 use commgauge_base::collective::Placement;
@@ -79,6 +80,10 @@ pub struct TensorChoices {
     pub overlap_calls: bool,
     /// Who divides the linears.
     pub style: TensorStyle,
+    /// In which form the inputs and output gradients of linears are gathered.
+    pub gather_recipe: GatherRecipe,
+    /// What hides the calls that a product waits for, or that wait for one.
+    pub product_overlap: ProductOverlap,
 }
 
 /// Choices of embedding, output projection and loss.
@@ -137,8 +142,16 @@ pub struct ExpertChoices {
     pub balance_loss: BalanceLoss,
     /// A bias that balances experts is updated after each step.
     pub bias_update: bool,
+    /// Ranks of ep on a node, where tokens go by way of nodes; absent where nothing says it.
+    pub inner: Option<u32>,
     /// Place of the choices.
     pub place: Place,
+}
+
+/// Ranks of a node among `ep` ranks: as given, or those of a usual host (8 GPUs, which DeepEP's kernels between nodes are built for).
+pub fn ranks_of_ep_on_a_node(given: Option<u32>, ep: u32) -> u32 {
+    const USUAL: u32 = 8;
+    given.unwrap_or(ep.min(USUAL))
 }
 
 impl Training {
@@ -210,6 +223,8 @@ fn read_tensor(table: &mut Table) -> Result<TensorChoices> {
         fused_cross_entropy: truth_or(table, "fused_cross_entropy", false)?,
         overlap_calls: truth_or(table, "overlap_tensor", true)?,
         style: parsed_or(table, "tensor_style", TensorStyle::Megatron, str::parse)?,
+        gather_recipe: parsed_or(table, "gather_recipe", GatherRecipe::Plain, str::parse)?,
+        product_overlap: parsed_or(table, "product_overlap", ProductOverlap::None, str::parse)?,
     })
 }
 
@@ -262,5 +277,6 @@ fn read_expert(table: &mut Table, activations: ElementType) -> Result<ExpertChoi
         },
         balance_loss: parsed_or(table, "balance_loss", BalanceLoss::None, str::parse)?,
         bias_update: truth_or(table, "expert_bias_update", false)?,
+        inner: table.take("expert_inner").map(|item| item.count()).transpose()?,
     })
 }

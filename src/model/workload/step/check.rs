@@ -2,7 +2,9 @@
 
 use super::divisibility::must_divide;
 use super::{ServingStep, TrainingStep, experts};
-use crate::config::step::{Framework, Linears, ServingDispatcher, TokenExchange};
+use crate::config::step::{
+    Framework, GatherRecipe, Linears, ProductOverlap, ServingDispatcher, TensorStyle, TokenExchange,
+};
 use crate::config::{Model, Place, QueryKeyNorm};
 use crate::layout::Degrees;
 use commgauge_base::error::Result;
@@ -26,7 +28,8 @@ pub(super) fn training(step: &TrainingStep, place: &Place) -> Result<()> {
     super::check_context::check(step)?;
     super::check_data::check(step)?;
     super::check_prediction::check(step)?;
-    let heads_and_sequence = framework(step).and_then(|()| tensor(step)).and_then(|()| sequence_parallel(step));
+    let heads_and_sequence =
+        framework(step).and_then(|()| tensor(step)).and_then(|()| sequence_parallel(step)).and_then(|()| gathers(step));
     heads_and_sequence.map_err(|(place, problem)| place.wrong(problem))
 }
 
@@ -76,6 +79,43 @@ fn tensor<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     if !model.hidden.is_multiple_of(t) {
         let problem = must_divide("tp", t, model.hidden, "hidden width", "hidden_size", &model.name);
         return Err((&training.place, format!("linears = {linears}: {problem}")));
+    }
+    Ok(())
+}
+
+/// Checks of what Transformer Engine and products in pieces do with the calls of sequence parallelism.
+fn gathers<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
+    let training = step.training;
+    let tensor = &training.tensor;
+    let (recipe, overlap) = (tensor.gather_recipe, tensor.product_overlap);
+    let plain = recipe == GatherRecipe::Plain;
+    if plain && overlap == ProductOverlap::None {
+        return Ok(());
+    }
+    let key = if plain { format!("product_overlap = {overlap}") } else { format!("gather_recipe = {recipe}") };
+    if !tensor.sequence_parallel {
+        let problem = format!("{key} is of the calls of sequence parallelism; accepted: with sequence_parallel = true");
+        return Err((&training.place, problem));
+    }
+    if !plain && tensor.style != TensorStyle::Megatron {
+        let problem = format!(
+            "{key} with tensor_style = {}; accepted: tensor_style = megatron (Transformer Engine)",
+            tensor.style
+        );
+        return Err((&training.place, problem));
+    }
+    // A tensor that MXFP8 cannot divide into blocks is gathered as it is (MXFP8Quantizer.is_quantizable).
+    let (tokens, t) = (step.tokens_per_micro_batch(), u64::from(step.layout.degrees.tp));
+    if recipe == GatherRecipe::Mxfp8 && !((tokens / t).is_multiple_of(32) && step.model.hidden.is_multiple_of(32)) {
+        return Err((
+            &training.sequence_place,
+            format!(
+                "gather_recipe = mxfp8 needs {} tokens of a rank and {} elements of a token in multiples of 32; accepted: a longer sequence, \
+                 or gather_recipe = fp8_current",
+                tokens / t,
+                step.model.hidden
+            ),
+        ));
     }
     Ok(())
 }
@@ -136,6 +176,7 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
             d.ep, d.tp
         ));
     }
+    deep_ep(step)?;
     let etp = if d.ep == 1 { d.tp } else { 1 };
     if step.model.mixture.is_some() && d.etp != etp {
         return Err(format!(
@@ -170,6 +211,27 @@ fn joined_replicas(step: &ServingStep) -> std::result::Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Checks of the choices of DeepEP, which nothing else takes.
+fn deep_ep(step: &ServingStep) -> std::result::Result<(), String> {
+    let serving = step.serving;
+    let dispatcher = serving.dispatcher;
+    if serving.expert_inner.is_some() && dispatcher != ServingDispatcher::DeepEp {
+        return Err(format!(
+            "expert_inner changes nothing with dispatcher {dispatcher}; leave it out, or choose dispatcher deepep"
+        ));
+    }
+    if serving.dispatch_element_type != serving.activation_element_type && !dispatcher.is_deep_ep() {
+        return Err(format!(
+            "dispatch_element_type = {} with dispatcher {dispatcher}; accepted: with dispatcher deepep or deepep_low_latency",
+            serving.dispatch_element_type
+        ));
+    }
+    match &step.model.mixture {
+        Some(mixture) if dispatcher == ServingDispatcher::DeepEp => experts::nodes_of_experts(&step.layout, mixture),
+        _ => Ok(()),
+    }
 }
 
 fn widest(model: &Model, tokens: u128) -> std::result::Result<(), String> {

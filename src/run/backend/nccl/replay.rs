@@ -177,7 +177,7 @@ impl<'b> NcclReplayer<'b> {
         if std::mem::replace(&mut self.is_connected, true) {
             return Ok(());
         }
-        for slot in self.program.slots_to_check() {
+        for slot in self.program.check_order.iter().copied() {
             let call = &self.slots[slot];
             let (send, receive) = self.addresses(call);
             // SAFETY: as in `issue`; after a hang the process ends, and its memory is freed by the driver alone.
@@ -354,7 +354,7 @@ impl Replayer for NcclReplayer<'_> {
     fn check(&mut self) -> Result<Option<Mismatch>> {
         self.connect()?;
         let mut first_wrong = None;
-        for slot in self.program.slots_to_check() {
+        for slot in self.program.check_order.iter().copied() {
             self.progress.begin_action(Doing::op(self.slots[slot].op as u32, CallPhase::Wait));
             let wrong = self.check_slot(slot).map_err(|error| self.abort_all(&error))?;
             self.progress.end_action();

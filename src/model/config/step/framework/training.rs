@@ -21,11 +21,19 @@ const MEGATRON_ONLY: &[&str] =
 const MODULES: &[&str] = &["persistent_parameters", "prefetch_bucket", "live_parameters", "reuse_distance"];
 /// What only replicas with whole parameters have.
 const WHOLE_REPLICAS: &[&str] = &["parameter_return", "broadcast_buffers"];
-const DISPATCH: &[&str] =
-    &["dispatcher", "routing", "routing_seed", "capacity_factor", "dispatch_element_type", "router_element_type"];
+const DISPATCH: &[&str] = &[
+    "dispatcher",
+    "routing",
+    "routing_seed",
+    "capacity_factor",
+    "dispatch_element_type",
+    "router_element_type",
+    "expert_inner",
+];
 const CONTEXT: &[&str] = &["context_style", "context_inner", "context_gradient_element_type"];
 const PIPELINE: &[&str] = &["schedule", "virtual_stages", "stage_layers"];
-const TENSOR: &[&str] = &["sequence_parallel", "overlap_tensor", "tensor_style", "vocabulary_style"];
+const TENSOR: &[&str] =
+    &["sequence_parallel", "overlap_tensor", "tensor_style", "vocabulary_style", "gather_recipe", "product_overlap"];
 
 const FSDP_STYLES: Limit = Limit { key: "data_style", accepted: &["fsdp", "hsdp"] };
 const HSDP: &[&str] = &["hsdp"];

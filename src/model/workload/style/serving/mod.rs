@@ -4,6 +4,7 @@
 //! Nothing here depends on the length of the context: a rank stores the keys and values of its own heads, and
 //! attention over them sends nothing. The exchanges of experts are in `experts`.
 
+mod deep_ep;
 mod experts;
 mod joined;
 mod layers;
