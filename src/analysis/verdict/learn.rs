@@ -7,65 +7,14 @@
 use super::comparability::ensure_comparable;
 use super::evidence::{Evidence, evidence};
 use super::expected::variant;
-use super::learned_file;
+use super::learned_file::{self, LearnRule, Learned};
+use super::learned_kind::{Kind, Values};
 use super::loaded_record::LoadedRecord;
 use super::{Allowed, Trouble};
-use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::sample::Cadence;
-use commgauge_base::stats::{median, sorted};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use std::collections::BTreeMap;
-
-/// Minimum number of replicates for a quantile.
-pub(super) const MIN_REPLICATES: usize = 5;
-/// The share of replicates of a healthy machine that may lie below the floor.
-const QUANTILE: f64 = 0.05;
-
-/// Options of learning expectations.
-#[derive(Clone, Debug)]
-pub struct LearnRule {
-    /// Name of the machine.
-    pub name: String,
-    /// The least tolerance, as a share.
-    pub least_tolerance: f64,
-    /// True where switches reduce, so that values above the bound of the links are accepted.
-    pub in_network: bool,
-    /// Differences between the runs that are accepted, besides their hosts.
-    pub allowed: Vec<Allowed>,
-}
-
-/// A learned machine file.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Learned {
-    /// The text of the machine file.
-    pub text: String,
-    /// Expectations in it.
-    pub expectations: usize,
-    /// Rows that were left out, and why, as sentences.
-    pub left_out: Vec<String>,
-}
-
-/// The rows that share one expectation.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Kind {
-    pub collective: Collective,
-    /// Ranks, ranks per node, nodes, groups per node.
-    pub group: [u32; 4],
-    pub cadence: Cadence,
-    pub placement: Placement,
-    pub element_type: &'static str,
-    pub variant: BTreeMap<String, String>,
-    pub bytes: u64,
-}
-
-/// The replicates of a kind: for each run, those it measured. A bus bandwidth in bytes per second, or a time in seconds.
-#[derive(Default)]
-pub(super) struct Values {
-    pub is_rate: bool,
-    pub of_run: BTreeMap<usize, Vec<f64>>,
-}
 
 /// Learns expectations from runs of healthy nodes; link rates are those of `links`.
 ///
@@ -132,26 +81,6 @@ fn values<'a>(case: &'a Evidence) -> (Kind, bool, impl Iterator<Item = f64> + 'a
     let moved = facts.bytes_accounted.0 as f64 * facts.bus_factor.unwrap_or(0.0);
     let is_rate = moved > 0.0;
     (kind, is_rate, case.seconds.iter().flatten().map(move |time| if is_rate { moved / time } else { *time }))
-}
-
-/// Value and tolerance of the expectation; none with too few replicates.
-pub(super) fn expectation(values: &Values, least_tolerance: f64) -> Option<(f64, f64)> {
-    let all = sorted(values.of_run.values().flatten().copied());
-    if all.len() < MIN_REPLICATES {
-        return None;
-    }
-    let middle = median(&all)?;
-    let medians = sorted(values.of_run.values().filter_map(|run| median(&sorted(run.iter().copied()))));
-    // The k-th smallest of n leaves less than k/n below it; with few values that is the smallest.
-    let depth = ((QUANTILE * all.len() as f64).floor() as usize).min(all.len() - 1);
-    let worst = match values.is_rate {
-        true => all[depth].min(*medians.first()?),
-        false => all[all.len() - 1 - depth].max(*medians.last()?),
-    };
-    let spread = if values.is_rate { 1.0 - worst / middle } else { worst / middle - 1.0 };
-    // A tenth of a per cent more than the spread, so that rounding takes nothing away.
-    let tolerance = ((spread.max(least_tolerance) * 1000.0).ceil() / 1000.0).min(0.9);
-    Some((middle, tolerance))
 }
 
 #[cfg(test)]

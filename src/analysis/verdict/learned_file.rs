@@ -1,7 +1,8 @@
 //! The machine file of what was learned: links as they were given, the runs that it judges, and an expectation for every kind of row.
 
+use super::Allowed;
 use super::expected::variant_line;
-use super::learn::{Kind, LearnRule, Learned, MIN_REPLICATES, Values, expectation};
+use super::learned_kind::{Kind, MIN_REPLICATES, Values, expectation};
 use super::loaded_record::LoadedRecord;
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
@@ -10,6 +11,30 @@ use commgauge_model::config::{Machine, toml_string};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
+
+/// Options of learning expectations.
+#[derive(Clone, Debug)]
+pub struct LearnRule {
+    /// Name of the machine.
+    pub name: String,
+    /// The least tolerance, as a share.
+    pub least_tolerance: f64,
+    /// True where switches reduce, so that values above the bound of the links are accepted.
+    pub in_network: bool,
+    /// Differences between the runs that are accepted, besides their hosts.
+    pub allowed: Vec<Allowed>,
+}
+
+/// A learned machine file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Learned {
+    /// The text of the machine file.
+    pub text: String,
+    /// Expectations in it.
+    pub expectations: usize,
+    /// Rows that were left out, and why, as sentences.
+    pub left_out: Vec<String>,
+}
 
 /// The machine file of the reliable kinds; kinds with too few replicates are added to `left_out`.
 pub(super) fn write(

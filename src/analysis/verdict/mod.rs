@@ -19,6 +19,7 @@ mod gate;
 pub mod history;
 mod learn;
 mod learned_file;
+mod learned_kind;
 mod loaded_record;
 pub mod locate;
 mod noise_rows;
@@ -41,7 +42,8 @@ pub use document::{
 };
 pub use finding::{Finding, Guideline};
 pub use gate::{GateRule, HOW_TO_EXPECT, gate, gate_unknown_machine};
-pub use learn::{LearnRule, Learned, learn};
+pub use learn::learn;
+pub use learned_file::{LearnRule, Learned};
 pub use loaded_record::LoadedRecord;
 pub use scope::{PlanOutlook, plan_outlook};
 pub use selftest::{Counted, History, Noise, OwnRecords, SelfTest, SelfTestRule, Trial, TrialKind, selftest};
