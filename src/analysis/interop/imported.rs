@@ -38,6 +38,16 @@ pub struct Row {
     pub labels: BTreeMap<String, String>,
 }
 
+impl Row {
+    /// Says where its ranks were, if the tool did not. Groups that worked at once are those of IMB's -multi.
+    pub fn place(&mut self, ranks_per_node: u32) {
+        if !self.locality.is_known() {
+            let groups = self.labels.get("groups").and_then(|groups| groups.parse().ok()).unwrap_or(1);
+            self.locality = Locality::filled(self.ranks, ranks_per_node, groups);
+        }
+    }
+}
+
 /// Facts that not every tool reports; `None` if missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {

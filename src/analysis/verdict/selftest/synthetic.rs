@@ -10,7 +10,7 @@ use commgauge_model::config::Machine;
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::record::line::{
     BackendLine, CaseFacts, CaseLine, ClockLine, ClockMethod, ClockMoment, End, EndStatus, Header, Outcome, Plan,
-    Samples, Settings, SuiteFacts,
+    RankFacts, Samples, Settings, SuiteFacts,
 };
 use commgauge_model::record::{FORMAT, Line, Record, VERSION};
 use commgauge_model::workload::Style;
@@ -136,10 +136,26 @@ fn header(run_id: &str, replicates: u32) -> Header {
             iterations: None,
             calls_like: None,
         },
-        ranks: Vec::new(),
+        ranks: vec![ranks()],
         environment: BTreeMap::new(),
         warnings: Vec::new(),
         notes: Vec::new(),
+    }
+}
+
+/// All ranks, on one host.
+fn ranks() -> RankFacts {
+    RankFacts {
+        rank: 0,
+        ranks: RANKS,
+        host: "selftest".to_owned(),
+        node: 0,
+        pid: 0,
+        cores: String::new(),
+        numa_nodes: String::new(),
+        processor: String::new(),
+        kernel: String::new(),
+        device: None,
     }
 }
 

@@ -13,6 +13,18 @@ use std::ffi::OsStr;
 /// and does not use multicast, which needs a device for itself.
 pub(super) const SHARING: [(&str, &str); 2] = [("NCCL_MULTI_RANK_GPU_ENABLE", "1"), ("NCCL_NVLS_ENABLE", "0")];
 
+/// The variables that choose or forbid transports of NCCL (NCCL user guide, "Environment Variables").
+pub(super) const TRANSPORTS: [&str; 8] = [
+    "NCCL_NET",
+    "NCCL_NET_PLUGIN",
+    "NCCL_P2P_LEVEL",
+    "NCCL_P2P_DISABLE",
+    "NCCL_SHM_DISABLE",
+    "NCCL_IB_DISABLE",
+    "NCCL_NVLS_ENABLE",
+    "NCCL_MNNVL_ENABLE",
+];
+
 /// The variable for the number of device queues, and the maximum, which is 8 by default (CUDA programming guide, "CUDA
 /// Environment Variables").
 pub(super) const QUEUES: (&str, usize) = ("CUDA_DEVICE_MAX_CONNECTIONS", 32);

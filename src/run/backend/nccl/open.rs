@@ -172,7 +172,9 @@ impl Opened {
         let ranks: Vec<Vec<&str>> = all.split('\0').map(|rank| rank.split('\n').collect()).collect();
         let hosts = ranks.iter().map(|rank| rank.first().copied().unwrap_or_default().to_owned()).collect();
         let ranks_on_device = sharing(&ranks, world.rank() as usize);
-        let mut facts = self.facts(placing, ranks_on_device);
+        // Of any device: the record has what rank 0 says, which may have one for itself.
+        let ranks_on_fullest = (0..ranks.len()).map(|rank| sharing(&ranks, rank)).max().unwrap_or(1);
+        let mut facts = self.facts(placing, ranks_on_fullest);
         if log.is_some() {
             facts.warnings.push(
                 "NCCL wrote its log during the timed calls, to show what it chooses (--record-algorithm): times are longer \
@@ -235,7 +237,7 @@ impl Opened {
         })
     }
 
-    fn facts(&self, placing: &Placing, ranks_on_device: u32) -> BackendFacts {
+    fn facts(&self, placing: &Placing, ranks_on_fullest: u32) -> BackendFacts {
         let library = self.library;
         let mut notes = vec![
             format!("driver for CUDA {}.{} ({})", self.driver_version.0, self.driver_version.1, self.driver_file),
@@ -263,13 +265,13 @@ impl Opened {
                 self.driver_file, library.file
             ));
         }
-        if placing.share_gpu && ranks_on_device > 1 {
+        if placing.share_gpu && ranks_on_fullest > 1 {
             let set: Vec<String> = environment::SHARING
                 .iter()
                 .map(|(name, _)| format!("{name}={}", std::env::var(name).unwrap_or_default()))
                 .collect();
             warnings.push(format!(
-                "{ranks_on_device} ranks share a GPU (--share-gpu, {}, kernels of at most {} thread blocks unless set otherwise): data is carried for real, times say nothing about a network",
+                "{ranks_on_fullest} ranks share a GPU (--share-gpu, {}, kernels of at most {} thread blocks unless set otherwise): data is carried for real, times say nothing about a network",
                 set.join(" "),
                 environment::SHARING_CTAS
             ));
@@ -279,7 +281,7 @@ impl Opened {
             synthetic: is_double,
             virtual_clock: false,
             library: library.description(),
-            transport: None,
+            transport: host::transport_from_environment(&environment::TRANSPORTS),
             notes,
             warnings,
         }
