@@ -10,6 +10,7 @@ use bad_lines::{bad_line_text, unreadable};
 use commgauge_analysis::interop::{ImportedFile, joined, record_lines};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
+use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::record::Journal;
 
@@ -52,8 +53,8 @@ impl ImportCommand {
             journal.write(&line)?;
         }
         journal.finish()?;
-        let skipped = if left_out == 0 { String::new() } else { format!(", {left_out} lines left out") };
-        eprintln!("{} times in {}{skipped}", rows.len(), self.output.shown());
+        let skipped = if left_out == 0 { String::new() } else { format!(", {} left out", counted(left_out, "line")) };
+        eprintln!("{} in {}{skipped}", counted(rows.len(), "time"), self.output.shown());
         Ok(0)
     }
 }

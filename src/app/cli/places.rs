@@ -40,7 +40,7 @@ pub(crate) fn new_run_id() -> String {
 /// The record's path. Only the default folder is created; another one must exist.
 pub(crate) fn record_path(requested: Option<&Path>) -> Result<PathBuf> {
     let Some(path) = requested else {
-        fs::create_dir_all(DEFAULT_FOLDER).map_err(|cause| Error::file("make", Path::new(DEFAULT_FOLDER), cause))?;
+        make_default_folder(Path::new(DEFAULT_FOLDER))?;
         return Ok(default_record());
     };
     let folder = match path.parent() {
@@ -54,6 +54,16 @@ pub(crate) fn record_path(requested: Option<&Path>) -> Result<PathBuf> {
         return Err(Error::usage(format!("--record {}: there is no folder {}", path.shown(), folder.shown())));
     }
     Ok(path.to_owned())
+}
+
+fn make_default_folder(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).map_err(|cause| {
+        Error::usage(format!(
+            "the folder {} for records cannot be made here ({cause}); work in a folder that can be written to, or name the record: \
+             --record FILE",
+            folder.shown()
+        ))
+    })
 }
 
 /// Rejects an existing path: a record is never overwritten.
@@ -129,6 +139,8 @@ mod tests {
             assert_eq!(error.exit_code(), 2);
             error.to_string()
         };
+        let error = make_default_folder(&resolved_file.join("runs")).expect_err("a file is in the way");
+        assert!(error.exit_code() == 2 && error.to_string().contains("--record FILE"), "{error}");
         assert!(refused(&folder.path().join("missing/x.jsonl")).contains("there is no folder"));
         assert!(refused(folder.path()).contains("this is a folder"));
         assert!(refused(&resolved_file).contains("never written over"));

@@ -63,7 +63,9 @@ const MOST_RANKS_LISTED: usize = 4;
 
 fn program(header: &Header) -> String {
     let short: String = header.program_sha256.chars().take(12).collect();
-    format!("{} {} (sha256 {short}), record version {}", header.program, header.program_version, header.version)
+    // Of a record that was imported no program is known.
+    let hash = if short.is_empty() { String::new() } else { format!(" (sha256 {short})") };
+    format!("{} {}{hash}, record version {}", header.program, header.program_version, header.version)
 }
 
 fn backend(header: &Header) -> String {

@@ -5,6 +5,7 @@ use super::bad_lines::{bad_line_text, unreadable};
 use commgauge_analysis::interop::{Renewed, read_commgauge};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
+use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::record::{Journal, Line, Record};
 use std::path::{Path, PathBuf};
@@ -69,7 +70,10 @@ fn write(path: &Path, record: Renewed, output: &Path) -> Result<()> {
         journal.write(line)?;
     }
     journal.finish()?;
-    let left_out = if bad_lines.is_empty() { String::new() } else { format!(", {} lines left out", bad_lines.len()) };
+    let left_out = match bad_lines.len() {
+        0 => String::new(),
+        lines => format!(", {} left out", counted(lines, "line")),
+    };
     let cut = if cut_off { "; the run did not end, and the record says so" } else { "" };
     eprintln!("{}: version {version}, {} case lines{left_out}{cut}", output.shown(), whole.cases.len());
     Ok(())
