@@ -27,8 +27,11 @@ const PER_RANK: Duration = Duration::from_millis(20);
 const PER_SHARING_RANK: Duration = Duration::from_millis(5);
 /// As the watchdog has it for the end of MPI.
 const SHORTEST_END: Duration = Duration::from_secs(10);
-/// By then the watchdog has ended the ranks, and a launcher that is alive follows them.
-const FAILED: Duration = Duration::from_secs(5);
+/// By then the watchdog has ended the ranks, and a launcher that is alive follows them. With the report before it, and the time that a
+/// launcher has between being terminated and killed, all is over within 10 s of a deadline.
+const FAILED: Duration = Duration::from_secs(4);
+/// For a launcher to end after the last rank has.
+const AFTER_FINALIZE: Duration = Duration::from_secs(5);
 
 impl Deadlines {
     /// The deadlines of a launch with these flags.
@@ -46,7 +49,7 @@ impl Deadlines {
             start: (!is_srun || in_slurm)
                 .then(|| launching + timeout.map_or(DEFAULT, |timeout| timeout.max(SHORTEST_START))),
             failed: FAILED,
-            ended: timeout.map_or(DEFAULT, |timeout| timeout.max(SHORTEST_END)) + FAILED,
+            ended: timeout.map_or(DEFAULT, |timeout| timeout.max(SHORTEST_END)) + AFTER_FINALIZE,
         }
     }
 }

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long the stacks of all ranks together may take.
-pub(super) const STACKS_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const STACKS_TIMEOUT: Duration = Duration::from_secs(4);
 /// A host that looks at a stack ends so long before that.
 const MARGIN: Duration = Duration::from_millis(500);
 /// Ranks whose stack is looked at.
