@@ -170,7 +170,7 @@ fn data_parallel_attention_divides_the_rest_among_all_replicas() {
     // 16 requests of 8192 x 2 B; 4 replicas; 128,256 words are a multiple of 64 and of 8 ranks.
     let own = 16 * 8192 * 2;
     let last = [call("all_reduce", "tp_cp_dp", 4 * own, 1), call("all_gather", "tp_cp_dp", 16 * 4 * 128_256 * 2, 1)];
-    let summed = [&[call("all_reduce", "tp_cp_dp", 4 * own, 2); 2][..], &last].concat();
+    let summed = [&vec![call("all_reduce", "tp_cp_dp", 4 * own, 2); 2][..], &last].concat();
     assert_eq!(calls("--framework sglang"), summed);
     let gathered = [
         call("reduce_scatter", "tp", own, 2),

@@ -2,6 +2,7 @@
 
 use super::transient_slowdown::TransientSlowdown;
 use commgauge_base::collective::Collective;
+use commgauge_base::units::counted;
 use commgauge_model::record::line::{CaseFacts, ClockMoment, EndStatus, Outcome, RankFacts};
 use commgauge_model::record::{Record, Seal};
 use std::collections::HashMap;
@@ -56,16 +57,16 @@ pub(super) fn of_record(record: &Record, transient_slowdown: Option<TransientSlo
     let outcomes = (record.cases.iter().map(|line| &line.outcome))
         .chain(record.replays.iter().map(|replay| &replay.outcome))
         .chain(record.interference.iter().map(|pair| &pair.outcome));
-    let (mut corrupt, mut failed) = (0u64, 0u64);
+    let (mut corrupt, mut failed) = (0usize, 0usize);
     for outcome in outcomes {
-        corrupt += u64::from(matches!(outcome, Outcome::Corrupt { .. }));
-        failed += u64::from(matches!(outcome, Outcome::Failed { .. }));
+        corrupt += usize::from(matches!(outcome, Outcome::Corrupt { .. }));
+        failed += usize::from(matches!(outcome, Outcome::Failed { .. }));
     }
     if corrupt > 0 {
-        found.push((4, format!("data arrived wrong in {corrupt} measurements")));
+        found.push((4, format!("data arrived wrong in {}", counted(corrupt, "measurement"))));
     }
     if failed > 0 {
-        found.push((6, format!("{failed} measurements could not be run to their end")));
+        found.push((6, format!("{} could not be run to the end", counted(failed, "measurement"))));
     }
     found.extend(transient_slowdown);
     found

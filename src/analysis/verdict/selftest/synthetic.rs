@@ -156,6 +156,7 @@ fn ranks() -> RankFacts {
         processor: String::new(),
         kernel: String::new(),
         device: None,
+        adapters: Vec::new(),
     }
 }
 
