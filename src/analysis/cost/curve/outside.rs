@@ -45,7 +45,7 @@ impl Outside {
 
     /// Seconds of a size above the largest.
     pub fn above(&self, bytes: f64) -> f64 {
-        self.from_last(self.slope_above(), bytes)
+        self.beyond_last(self.slope_above(), bytes)
     }
 
     /// In log time: between a time that does not change any more and the line, and more for every halving.
@@ -55,12 +55,12 @@ impl Outside {
 
     /// In log time: between the two slopes, towards a time that grows as its bytes, and more for every doubling.
     pub fn difficulty_above(&self, bytes: f64) -> f64 {
-        let [near, far] = self.slopes_above.map(|slope| self.from_last(slope, bytes));
+        let [near, far] = self.slopes_above.map(|slope| self.beyond_last(slope, bytes));
         let unsaturated = (self.proportional(self.last, bytes) / self.above(bytes)).ln().max(0.0);
         (near / far).ln().abs() + 0.3 * unsaturated + 0.03 * (bytes / self.last.bytes).log2()
     }
 
-    fn from_last(&self, slope: f64, bytes: f64) -> f64 {
+    fn beyond_last(&self, slope: f64, bytes: f64) -> f64 {
         self.last.seconds + slope * (bytes - self.last.bytes)
     }
 

@@ -63,7 +63,7 @@ pub(super) fn files(curves: &Curves) -> Result<Export> {
                         }
                         rows.push(Row {
                             op_name,
-                            nccl_dtype: *name,
+                            nccl_dtype: name,
                             num_gpus: curve.ranks,
                             message_size: point.bytes_total.0 / width,
                             latency_milliseconds: seconds.0 * 1e3,
