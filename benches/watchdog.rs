@@ -11,6 +11,7 @@ use commgauge::launch::{LauncherContext, Request, build, find, host, probe};
 use commgauge::layout::{Axis, Groups};
 use commgauge::measure::stream;
 use commgauge::mpi_call;
+use commgauge::sample::Cadence;
 use commgauge::stats::{median, sorted};
 use commgauge::watchdog::{self, Activity, COLLECTOR_VARIABLE, CaseDeadlines, SETUP_DEADLINE, Setup, Watch};
 use commgauge::workload::{Op, Style};
@@ -132,6 +133,8 @@ fn as_rank(seconds: u64) -> Result<()> {
         geometry: &geometry,
         seed,
         warm_buffers,
+        cadence: Cadence::Streaming,
+        rotation_within: None,
     };
     let mut call = backend.bind_call(&binding)?;
     call.fill()?;

@@ -1,18 +1,36 @@
 // Keeps SMs busy, holds a stream back, and reads the GPU's clock: kernels that pass time and move nothing.
 #include "platform.h"
 
-// Keeps SMs busy for a turn of each block, as the tiles of a matrix product do: every thread multiplies until its turn is over, and
-// the SM is then free for the next block, or for a kernel that was waiting for it. `side_by_side` threads run at a time.
-// `sink` is never written; without it the compiler would leave the work out.
-KERNEL occupy(u64 nanoseconds, u64 side_by_side, float *sink)
+// Four numbers, which are one load.
+struct alignas(16) Quad {
+    float at[4];
+};
+
+// Keeps SMs busy for a turn of each block, as the tiles of a matrix product do: every thread reads and multiplies until its turn is over, and
+// the SM is then free for the next block, or for a kernel that was waiting for it. `side_by_side` threads run at a time. All blocks end their
+// turns at the same moments after `begins[which]`, when the first of them began, so that a kernel whose blocks come as clusters finds
+// several SMs free at once; that word is 0 before, and the launch sets the other one to 0 for the next.
+//
+// Of eight loads seven are of the first `near` quads of `data`, which the cache can keep, and one is of all of them, which it cannot.
+// Numbers of `data` are finite, so that `sink` is never written; without it the compiler would leave the work out.
+KERNEL occupy(u64 nanoseconds, u64 side_by_side, u64 *begins, u64 which, const Quad *data, u64 quads, u64 near, float *sink)
 {
-    Turn turn = turn_of(nanoseconds, side_by_side);
+    Turn turn = turn_of(nanoseconds, side_by_side, begins, which);
     float value = (float)this_thread();
+    u64 at_near = near == 0 ? 0 : this_thread() % near;
+    u64 at_any = quads == 0 ? 0 : this_thread() % quads;
     for (u64 now = turn.begin; now < turn.end; now = clock_nanoseconds()) {
-        for (int step = 0; step < 64; step += 1) value = value * 0.999f + 0.5f;
+        for (int load = 0; load < 8 && quads != 0; load += 1) {
+            Quad quad = data[load == 7 ? at_any : at_near];
+            for (int step = 0; step < 16; step += 1) value = value * 0.999f + quad.at[step % 4];
+            at_near += threads_in_all();
+            if (at_near >= near) at_near %= near;
+        }
+        at_any += threads_in_all();
+        if (at_any >= quads && quads != 0) at_any %= quads;
         wait_a_little();
     }
-    if (value == -1.0f) *sink = value;
+    if (value != value) *sink = value;
 }
 
 // Holds the stream until the GPU's clock shows a time. `late[0]` becomes 1 where that time was past at the beginning.

@@ -38,11 +38,17 @@ ON_DEVICE u64 clock_nanoseconds()
 // Between two looks at what is waited for. A GPU has nothing else to do.
 ON_DEVICE void wait_a_little() {}
 
-// The turn of this block: it begins when an SM takes it.
-ON_DEVICE Turn turn_of(u64 nanoseconds, u64)
+// The turn of this block: it begins when an SM takes it, and ends with those of the others. One that is taken in the second half of a
+// turn lasts to the end of the next.
+ON_DEVICE Turn turn_of(u64 nanoseconds, u64, u64 *begins, u64 which)
 {
     u64 now = clock_nanoseconds();
-    return {now, now + nanoseconds};
+    if (nanoseconds == 0) return {now, now};
+    begins[1 - which] = 0;
+    u64 begun = atomicCAS(&begins[which], 0ull, now);
+    u64 first = begun == 0 ? now : begun;
+    u64 passed = now > first ? now - first : 0;
+    return {now, first + ((passed + nanoseconds / 2) / nanoseconds + 1) * nanoseconds};
 }
 
 #else
@@ -90,7 +96,7 @@ ON_DEVICE void wait_a_little()
 
 // The threads of a launch run one after another but stand for threads of which `side_by_side` run together: the first of them
 // takes the turn, the others have had it then.
-ON_DEVICE Turn turn_of(u64 nanoseconds, u64 side_by_side)
+ON_DEVICE Turn turn_of(u64 nanoseconds, u64 side_by_side, u64 *, u64)
 {
     if (place.thread % side_by_side != 0) return {0, 0};
     u64 begin = place.begin + place.thread / side_by_side * nanoseconds;

@@ -21,6 +21,7 @@ use commgauge::measure::{
 };
 use commgauge::mpi_call;
 use commgauge::record::line::ClockMethod;
+use commgauge::sample::Cadence;
 use commgauge::workload::{Op, Style};
 use commgauge::world::{MpiWorld, World};
 use std::sync::atomic::AtomicBool;
@@ -75,7 +76,9 @@ fn as_rank() -> Result<()> {
             geometry: &geometry,
             seed: 1,
             warm_buffers: false,
+            rotation_within: None,
             variant: Default::default(),
+            cadence: Cadence::Streaming,
         };
         let mut call = backend.bind(&binding)?;
         call.fill()?;

@@ -10,12 +10,9 @@ import time
 from dataclasses import dataclass, field
 
 import device
+import plan
 
-# Kept for writing the report.
-RESERVE_SECONDS = 5
 LONGEST_LOOK_SECONDS = 40
-# No single launch may take the time of the others: by suite.
-LONGEST_SECONDS = {"data": 80, "times": 75, "variants": 60, "copy": 60, "peers": 30}
 DOUBLE = "commgauge double"
 # MPI carries no data here. Its copies from process to process are not permitted in many containers (Open MPI 4 and 5).
 WITHOUT_PRIVILEGES = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_smsc": "^cma,knem,xpmem"}
@@ -78,6 +75,7 @@ class Check:
         self.commgauge, self.suites, self.folder = commgauge, suites, folder
         self.end = time.monotonic() + budget
         self.budget, self.begun = budget, time.monotonic()
+        self.clock, self.passed = None, {}
         self.parts, self.notes, self.environment = [], [], {**WITHOUT_PRIVILEGES, **environment}
         # Without one Open MPI 5 does not start.
         self.environment["HOME"] = environment.get("HOME") or tempfile.gettempdir()
@@ -85,7 +83,17 @@ class Check:
         self.gpus = {"cuda": 0, "devices": []}
 
     def left(self):
-        return self.end - RESERVE_SECONDS - time.monotonic()
+        return self.end - plan.RESERVE_SECONDS - time.monotonic()
+
+    def begin(self, planned):
+        """From now on each part has the time that the plan gives it."""
+        self.clock = plan.Clock(planned, self.left() + plan.RESERVE_SECONDS, time.monotonic)
+
+    def seconds_for(self, kind):
+        """How long the next part of a kind may take."""
+        passed = self.passed.get(kind, 0)
+        self.passed[kind] = passed + 1
+        return min(self.clock.left_for(kind, passed), self.left()) if self.clock else self.left()
 
     def note(self, text):
         if text not in self.notes:
@@ -131,12 +139,12 @@ class Check:
         part.seconds = time.monotonic() - begun
         return part, given
 
-    def launch(self, name, suite, ranks, flags=()):
+    def launch(self, name, suite, ranks, flags=(), kind=None):
         """Runs a suite on so many ranks. Its record, as lines, or None where nothing came of it."""
         def work(part):
             path = self.folder / f"{len(self.parts):02}-{suite}-{ranks}.jsonl"
-            seconds = min(self.left(), LONGEST_SECONDS[suite])
-            if seconds < 2:
+            seconds = self.seconds_for(kind or suite)
+            if seconds < plan.LEAST_SECONDS:
                 raise Missing("no time was left for it")
             share = ["--share-gpu"] if ranks > self.devices else []
             words = [self.commgauge, "run", self.suites / f"{suite}.toml", "-n", ranks, "--backend", "nccl", "--record", path,
@@ -177,7 +185,7 @@ class Check:
 
     def doctor(self):
         def work(part):
-            code, out, err = self.run([self.commgauge, "doctor", "--backend", "nccl", "--width", "120"], min(self.left(), 40))
+            code, out, err = self.run([self.commgauge, "doctor", "--backend", "nccl", "--width", "120"], self.seconds_for("doctor"))
             self.doctor_text = (out + err).strip()
             if code == 0:
                 part.add(0, "the backend can run here")

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import judge
 from launch import Missing
+from plan import ROUNDS
 
-ROUNDS = 3
 MOST_ASTRAY = 0.02
-# First and last size, and calls of each: its time is that of the host's clock over all calls, the start of the first one included.
-SWEEPS = [("64K", "4M", 1000), ("16M", "256M", 100)]
-STEP = "4"
+# Sizes and calls of suites/gpu-check/peers.toml. The time of both is that of the host's clock over all calls, the start of the first one
+# included, and the mean over the ranks; both walk through the buffers of the largest size.
+FIRST, LAST, STEP, WARM_UP, CALLS = "64K", "256M", "4", "5", "100"
 # Ranks are not bound to single cores, as ours are not: NCCL's threads would share them (Open MPI 4 and 5).
 UNBOUND = {"OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_hwloc_default_binding_policy": "none",
            "OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
@@ -32,6 +32,10 @@ class Peer:
     unlike: str = ""
     # From check and ranks to seconds by size.
     times: object = None
+    # From check and our record to seconds by size, where not the median of the slowest rank is compared.
+    ours: object = None
+    # The suite of ours.
+    suite: str = "peers"
 
 
 def tests_program(folder):
@@ -45,14 +49,14 @@ def is_built_with_mpi(program):
     return b"libmpi" in Path(program).read_bytes()
 
 
-def commands(program, ranks, launcher):
+def command(program, ranks, launcher):
     """A process for each GPU, as ours are, where the program can; else a thread for each: one thread that starts the calls of all of
     them in turn would be timed at small sizes."""
     by_processes = launcher is not None and is_built_with_mpi(program)
     before = [launcher, "-np", str(ranks)] if by_processes else []
     threads = "1" if by_processes else str(ranks)
-    return [[*before, program, "-b", first, "-e", last, "-f", STEP, "-t", threads, "-g", "1", "-d", "float", "-o", "sum", "-w", "5", "-n", str(calls)]
-            for first, last, calls in SWEEPS]
+    return [*before, program, "-b", FIRST, "-e", LAST, "-f", STEP, "-t", threads, "-g", "1", "-d", "float", "-o", "sum", "-w", WARM_UP, "-n", CALLS,
+            "-a", "1"]
 
 
 def nccl_tests(folder):
@@ -62,28 +66,34 @@ def nccl_tests(folder):
     launcher = shutil.which("mpirun")
 
     def times(check, ranks):
-        found_times = {}
-        for words in commands(found, ranks, launcher):
-            code, out, err = check.run(words, min(check.left(), 60), set=UNBOUND)
-            if code != 0:
-                raise Missing(f"all_reduce_perf ends with {code}: {err.strip()[-200:]}")
-            found_times.update(imported(check, out))
-        return found_times
-
-    def imported(check, out):
-        # Older versions do not say which collective they measure; commgauge then takes it from the file's name.
-        log = check.folder / "all_reduce.nccl-tests.txt"
-        log.write_text(out)
-        record = check.folder / "nccl-tests.jsonl"
-        record.unlink(missing_ok=True)
-        code, _, err = check.run([check.commgauge, "import", "--from", "nccl-tests", "-o", record, log], min(check.left(), 20))
+        code, out, err = check.run(command(found, ranks, launcher), check.seconds_for("nccl-tests"), set=UNBOUND)
         if code != 0:
-            raise Missing(f"commgauge import ends with {code}: {err.strip()[-200:]}")
-        code, out, _ = check.run([check.commgauge, "report", record, "--format", "csv"], min(check.left(), 20))
-        rows = [row for row in csv.DictReader(io.StringIO(out)) if row["placement"].startswith("out")]
-        return {int(row["bytes_total"]): float(row["latency_seconds_median"]) for row in rows if row["latency_seconds_median"]}
+            raise Missing(f"all_reduce_perf ends with {code}: {err.strip()[-200:]}")
+        return imported(check, out)
+
+    def ours(check, path):
+        # In the columns of that tool, and read from there as its own are.
+        code, out, err = check.run([check.commgauge, "report", path, "--format", "nccl-tests"], min(check.left(), 20))
+        if code != 0:
+            raise Missing(f"commgauge report ends with {code}: {err.strip()[-200:]}")
+        return imported(check, out)
     unlike = "" if launcher and is_built_with_mpi(found) else "nccl-tests was not built with MPI (make MPI=1), so that its threads are compared with our processes"
-    return Peer("nccl-tests", "", times=times, unlike=unlike)
+    return Peer("nccl-tests", "", times=times, ours=ours, unlike=unlike)
+
+
+def imported(check, out):
+    """Seconds by size, out of place, of a log of nccl-tests."""
+    # Older versions do not say which collective they measure; commgauge then takes it from the file's name.
+    log = check.folder / "all_reduce.nccl-tests.txt"
+    log.write_text(out)
+    record = check.folder / "nccl-tests.jsonl"
+    record.unlink(missing_ok=True)
+    code, _, err = check.run([check.commgauge, "import", "--from", "nccl-tests", "-o", record, log], min(check.left(), 20))
+    if code != 0:
+        raise Missing(f"commgauge import ends with {code}: {err.strip()[-200:]}")
+    code, out, _ = check.run([check.commgauge, "report", record, "--format", "csv"], min(check.left(), 20))
+    rows = [row for row in csv.DictReader(io.StringIO(out)) if row["placement"].startswith("out")]
+    return {int(row["bytes_total"]): float(row["latency_seconds_median"]) for row in rows if row["latency_seconds_median"]}
 
 
 def torch(devices):
@@ -95,7 +105,7 @@ def torch(devices):
     def times(check, ranks):
         script = Path(__file__).with_name("torch_times.py")
         words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks, script]
-        code, out, err = check.run(words, min(check.left(), 90))
+        code, out, err = check.run(words, check.seconds_for("torch"))
         if code != 0:
             raise Missing(f"torch.distributed ends with {code}: {err.strip()[-200:]}")
         for line in out.splitlines():
@@ -103,7 +113,7 @@ def torch(devices):
                 check.note(f"torch.distributed ran on NCCL {line.split(maxsplit=1)[1]}")
         pairs = (line.split() for line in out.splitlines() if line.startswith("commgauge-peer "))
         return {int(size): float(seconds) for _, size, seconds in pairs}
-    return Peer("torch.distributed", "", times=times, placement="in_place")
+    return Peer("torch.distributed", "", times=times, placement="in_place", suite="torch")
 
 
 def compare(check, peer):
@@ -113,10 +123,13 @@ def compare(check, peer):
     if peer.unlike:
         check.note(peer.unlike)
     for number in range(ROUNDS):
-        part, record = check.launch(f"all_reduce beside {peer.name}, {ranks} ranks, round {number + 1}", "peers", ranks)
+        part, record = check.launch(f"all_reduce beside {peer.name}, {ranks} ranks, round {number + 1}", peer.suite, ranks, kind="ours beside")
         check.judged((part, record), judge.times)
         theirs = peer.times(check, ranks)
-        for size, seconds in judge.medians(record or [], peer.placement).items():
+        if record is None:
+            continue
+        mine = peer.ours(check, check.folder / part.record) if peer.ours else judge.medians(record, peer.placement)
+        for size, seconds in mine.items():
             if theirs.get(size):
                 ratios.setdefault(size, []).append(seconds / theirs[size])
     if not ratios:

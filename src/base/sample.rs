@@ -66,6 +66,49 @@ impl std::fmt::Display for ClockMethod {
     }
 }
 
+/// Between which readings streaming calls are timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Timing {
+    /// A few calls each between two marks: events on a device's stream, which the host reads afterwards.
+    #[default]
+    Marks,
+    /// All calls of a case between two readings of the host's clock, the second of them when the last call is complete, as in nccl-tests
+    /// (`BenchTime` of its `src/common.cu`): with what the host does before the first call begins and after the last one ends.
+    Whole,
+}
+
+impl Timing {
+    /// The name in files and flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            Timing::Marks => "marks",
+            Timing::Whole => "whole",
+        }
+    }
+
+    /// Whether marks delimit samples.
+    pub fn is_by_marks(&self) -> bool {
+        *self == Timing::Marks
+    }
+}
+
+impl std::str::FromStr for Timing {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Timing, String> {
+        let all = [Timing::Marks, Timing::Whole];
+        let found = all.into_iter().find(|timing| timing.name() == text);
+        found.ok_or_else(|| format!("found `{text}`; accepted: {}", all.map(Timing::name).join(", ")))
+    }
+}
+
+impl std::fmt::Display for Timing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 impl std::fmt::Display for Cadence {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.name())

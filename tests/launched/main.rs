@@ -28,3 +28,4 @@ mod soak;
 mod step;
 mod stops;
 mod sweep;
+mod trace;

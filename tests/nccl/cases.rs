@@ -187,7 +187,14 @@ fn ranks_that_share_a_gpu_are_verified_and_marked_and_what_stand_ins_measured_is
     let flags =
         "all_reduce -b 64K -e 64K --share-gpu --cadence streaming -n 12 -w 1 --replicates 1 --buffers plain,symmetric";
     Ran::of(&mut nccl(3, 2, SWEEP, flags, &uneven), 60).ended_with(0);
-    let (_, cases, _) = read(&uneven);
+    let (_, cases, header) = read(&uneven);
+    // Also where the rank that writes the record has a device for itself.
+    let alone = folder.path().join("alone.jsonl");
+    let flags = format!("all_reduce -b 1K -e 1K --share-gpu --device-map 0,1,1 {QUICKLY}");
+    Ran::of(&mut nccl(3, 2, SWEEP, &flags, &alone), 60).ended_with(0);
+    for header in [header, read(&alone).2] {
+        assert!(header["warnings"].to_string().contains("2 ranks share a GPU"), "{header}");
+    }
     assert!(
         cases.iter().all(|case| case["outcome"]["verified"] == true && case["buffer_copies"].as_u64() > Some(1)),
         "{cases:?}"
@@ -245,8 +252,8 @@ fn memory_that_a_case_does_not_get_fails_that_case_alone() {
     let record = record_in(&folder);
     let flags = format!("all_reduce -b 1K -e 1M -f 1024 --placement out {QUICKLY}");
     let mut command = nccl(2, 2, SWEEP, &flags, &record);
-    // The first allocation is the word of the hold kernel; the fourth is for a buffer.
-    Ran::of(command.env("COMMGAUGE_DOUBLE_FAULTS", "out_of_memory rank=1 allocation=4"), 60).ended_with(6);
+    // The third allocation is for a buffer.
+    Ran::of(command.env("COMMGAUGE_DOUBLE_FAULTS", "out_of_memory rank=1 allocation=3"), 60).ended_with(6);
     let (_, cases, _) = read(&record);
     let status: BTreeSet<&str> = cases.iter().map(|case| case["outcome"]["status"].as_str().unwrap()).collect();
     assert_eq!(status, BTreeSet::from(["failed", "measured"]), "{cases:?}");

@@ -11,6 +11,7 @@ mod forms;
 mod kernels;
 mod launch;
 mod nccl;
+mod unkind;
 
 use launch::Launch;
 use nccl::Rank;
@@ -22,6 +23,8 @@ fn a_rank() {
     let connected: fn(Rank) = match task.as_str() {
         "kernels" => return kernels::agree_with_the_host(),
         "time" => return kernels::pass_time(),
+        "events" => return unkind::events_come_late_and_in_steps(),
+        "implicit waits" => return unkind::what_waits_without_a_word(),
         "no device" => return no_device(),
         "symbols" => return symbols(),
         "init hang" => return faults::init_hang(Rank::begin_to_connect(me)),
@@ -46,6 +49,11 @@ fn a_rank() {
         "kill" => faults::kill,
         "open group" => faults::open_group,
         "different calls" => faults::different_calls,
+        "messages connect" => unkind::messages_connect_on_the_host,
+        "full queue" => unkind::a_full_queue_holds_the_host,
+        "cost" => unkind::communicators_cost,
+        "no room" => unkind::kernels_without_room,
+        "registration differs" => unkind::registration_differs,
         other => panic!("no task is called {other}"),
     };
     connected(Rank::connect(me));
@@ -71,6 +79,38 @@ fn groups_splits_graphs_streams_and_registered_buffers_work() {
         [("group", 3), ("group", 1), ("split", 4), ("graph", 2), ("streams", 3), ("registered", 2), ("not blocking", 3)]
     {
         Launch::with_faults(task, ranks, &[]).succeeds();
+    }
+}
+
+#[test]
+fn devices_and_nccl_are_as_unkind_as_the_real_ones() {
+    for (task, ranks) in [
+        ("events", 1),
+        ("implicit waits", 1),
+        ("messages connect", 3),
+        ("full queue", 3),
+        ("cost", 2),
+        ("registration differs", 2),
+    ] {
+        Launch::with_faults(task, ranks, &[]).succeeds();
+    }
+}
+
+#[test]
+fn kernels_that_have_no_room_together_end_in_a_common_order_and_hang_without_one() {
+    for (nccl, blocks, implicit, expected) in [
+        (common::doubles::NCCL_VERSION, "8", "1", "an end"),
+        (common::doubles::NCCL_VERSION, "8", "0", "a hang"),
+        ("2.25.1", "8", "1", "a hang"),
+        (common::doubles::NCCL_VERSION, "16", "0", "an end"),
+    ] {
+        let set = [
+            ("COMMGAUGE_DOUBLE_BLOCKS", blocks),
+            ("COMMGAUGE_DOUBLE_ORDER", "1"),
+            ("NCCL_LAUNCH_ORDER_IMPLICIT", implicit),
+            ("COMMGAUGE_TEST_EXPECTS", expected),
+        ];
+        Launch { nccl, ..Launch::with_faults("no room", 2, &set) }.succeeds();
     }
 }
 

@@ -64,7 +64,7 @@ const FAULTS: [Row; 17] = [
     Row {
         kept: 0,
         ..row(
-            "connect_hang rank=1",
+            "hang rank=1 call=connect",
             "--timeout 2 --no-watchdog",
             5,
             &["the first all_reduce of ", "did not end within 2 s", ", host ", ", device "],

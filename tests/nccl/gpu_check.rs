@@ -12,7 +12,7 @@ use std::process::Command;
 const MEASURE: &str = "[measure]\niterations = 2\nwarm_up_iterations = 0\nreplicates = 1\nwarm_buffers = true\ncadences = ['streaming']\n[[sweep]]\n";
 
 /// What each suite of the check has in this test, beside the lines above.
-const SUITES: [(&str, &str); 5] = [
+const SUITES: [(&str, &str); 6] = [
     (
         "data",
         "collectives = ['all_reduce', 'all_to_all']\nelement_types = 'all'\nreduce_ops = 'all'\nbytes = ['1003B']\n",
@@ -24,7 +24,8 @@ const SUITES: [(&str, &str); 5] = [
          submit = ['stream', 'graph']\naggregate = [1, 4]\n",
     ),
     ("copy", "collectives = ['all_reduce']\nbytes = ['64KiB']\nplacements = ['out-of-place']\n"),
-    ("peers", "collectives = ['all_reduce']\nbytes = ['64KiB']\nplacements = ['in-place', 'out-of-place']\n"),
+    ("peers", "collectives = ['all_reduce']\nbytes = ['64KiB']\nplacements = ['out-of-place']\n"),
+    ("torch", "collectives = ['all_reduce']\nbytes = ['64KiB']\nplacements = ['in-place']\n"),
 ];
 
 /// The programs beside the check that are played: what they are called, and what they do.
@@ -90,6 +91,7 @@ fn what_stand_ins_carried_out_is_whole_and_does_not_pass() {
         "data, 1 ranks",
         "data, 2 ranks",
         "times, 2 ranks",
+        "copies between hosts and GPUs",
         "graphs, groups and kinds of buffers, 2 ranks",
         "what NCCL chooses, 2 ranks",
     ] {
@@ -102,6 +104,21 @@ fn what_stand_ins_carried_out_is_whole_and_does_not_pass() {
         assert_says(&report, &[&format!("| comparison with {peer} | ok |"), "65536 B: ours / theirs"]);
     }
     assert_says(&report, &["GB/s read and written, all_reduce at"]);
+    assert_says(&report, &["host to device: ", "both at once, each way: ", "GPU to GPU: ", "(median of 2; "]);
+}
+
+#[test]
+fn copies_of_a_gpu_that_is_far_behind_the_others_are_named() {
+    let lines = "import transfers\nfor finding in transfers.spread('device to host', {'GPU 0': 50e9, 'GPU 1': 20e9, 'GPU 2': 51e9}, False):\n    \
+                 print(*finding)";
+    let Some(said) = python_says(lines) else { return };
+    assert_says(
+        &said,
+        &[
+            "0 device to host: 50.0 GB/s (median of 3; GPU 1 20.0, GPU 2 51.0)",
+            "1 device to host: GPU 1 has 20.0 GB/s, less than half of the others",
+        ],
+    );
 }
 
 #[test]
@@ -229,8 +246,15 @@ fn data_are_checked_on_all_gpus_unless_other_ranks_are_asked_for() {
 fn other_tools_are_compared_like_with_like() {
     let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/gpu-check/peers.toml");
     let suite = std::fs::read_to_string(suite).unwrap();
-    // nccl-tests moves to other buffers with every call, and torch reduces in place.
-    assert!(suite.contains("warm_buffers = false") && suite.contains("\"in-place\", \"out-of-place\""), "{suite}");
+    // As nccl-tests times its calls, and as many.
+    for words in [
+        "timing = \"whole\"",
+        "iterations = 100",
+        "warm_up_iterations = 5",
+        "from = \"64KiB\", to = \"256MiB\", factor = 4",
+    ] {
+        assert!(suite.contains(words), "{words}: {suite}");
+    }
     let folder = tempfile::tempdir().unwrap();
     for (name, linked) in [("all_reduce_perf", "libc.so.6"), ("all_reduce_perf_mpi", "libmpi.so.40")] {
         let text = format!("#!/bin/sh\n# {linked}\n");
@@ -238,23 +262,47 @@ fn other_tools_are_compared_like_with_like() {
         std::fs::set_permissions(folder.path().join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
     }
     let lines = format!(
-        "import peers, pathlib\nfolder = pathlib.Path({:?})\nprint(*peers.commands(peers.tests_program(folder), 8, '/bin/mpirun'), sep='\\n')\n\
-         (folder / 'all_reduce_perf_mpi').unlink()\nprint(*peers.commands(peers.tests_program(folder), 8, '/bin/mpirun'), sep='\\n')\n",
+        "import peers, pathlib\nfolder = pathlib.Path({:?})\nprint(peers.command(peers.tests_program(folder), 8, '/bin/mpirun'))\n\
+         (folder / 'all_reduce_perf_mpi').unlink()\nprint(peers.command(peers.tests_program(folder), 8, '/bin/mpirun'))\n",
         folder.path()
     );
     let Some(said) = python_says(&lines) else { return };
     let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 4, "{said}");
-    for line in &lines[..2] {
-        assert!(line.contains("'/bin/mpirun'") && line.contains("'-t', '1'"), "one process for each GPU: {line}");
+    let [by_processes, by_threads] = lines[..] else { panic!("{said}") };
+    let is_by_processes = by_processes.contains("'/bin/mpirun'") && by_processes.contains("'-t', '1'");
+    assert!(is_by_processes, "one process for each GPU: {by_processes}");
+    assert!(!by_threads.contains("mpirun") && by_threads.contains("'-t', '8'"), "{by_threads}");
+    // The same sizes, calls and mean over the ranks.
+    for words in ["'-b', '64K', '-e', '256M', '-f', '4'", "'-w', '5', '-n', '100'", "'-a', '1'"] {
+        assert!(lines.iter().all(|line| line.contains(words)), "{words}: {said}");
     }
-    for line in &lines[2..] {
-        assert!(!line.contains("mpirun") && line.contains("'-t', '8'"), "{line}");
+}
+
+#[test]
+fn every_part_has_its_time_and_together_they_take_less_than_ten_minutes_on_eight_gpus() {
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/gpu-check"));
+    let Ok(output) = command.args(["--plan", "--gpus", "8"]).output() else { return };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let seconds = |line: &str| line.split_whitespace().next().and_then(|number| number.parse::<f64>().ok());
+    let (last, parts) =
+        said.lines().collect::<Vec<_>>().split_last().map(|(last, parts)| (*last, parts.to_vec())).unwrap();
+    let together: f64 = parts.iter().filter_map(|line| seconds(line)).sum();
+    assert!(seconds(last).is_some_and(|total| total < 600.0 && (total - together).abs() < 20.0), "{said}");
+    assert!(last.contains("together"), "{said}");
+    for part in ["data, 8 ranks", "times, 8 ranks", "nccl-tests, round 3", "torch.distributed, round 3"] {
+        assert!(parts.iter().any(|line| line.contains(part) && seconds(line) >= Some(5.0)), "{part}: {said}");
     }
-    // So many calls that starting the first one does not count.
-    for (line, calls) in lines.iter().zip(["1000", "100", "1000", "100"]) {
-        assert!(line.contains(&format!("'-n', '{calls}'")), "{line}");
-    }
+}
+
+#[test]
+fn a_part_has_what_those_before_it_left_over_and_never_the_time_of_a_later_one() {
+    let lines = "import plan\nnow = 0.0\nclock = plan.Clock(plan.parts([1, 2], 2, []), 1000, lambda: now)\n\
+                 print(round(clock.left_for('data', 0), 3), round(clock.left_for('data', 1), 3))\nnow = 30.0\n\
+                 print(round(clock.left_for('data', 0), 3), round(clock.left_for('times', 1), 3))\n\
+                 short = plan.fitted(plan.parts([1, 2], 2, []), 105)\nprint(round(sum(part.seconds for part in short), 3))";
+    let Some(said) = python_says(lines) else { return };
+    // Host 5 s, doctor 15 s, then 60 s for each: data of 1 and 2 ranks, times of 1 and 2.
+    assert_eq!(said.split_whitespace().collect::<Vec<_>>(), ["80.0", "140.0", "50.0", "230.0", "100.0"]);
 }
 
 #[test]

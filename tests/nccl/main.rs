@@ -7,7 +7,9 @@ mod common;
 
 mod cases;
 mod doubles_in_use;
+mod expected_of_tools;
 mod faults;
 mod gpu_check;
 mod products;
+mod unkind;
 mod variants;

@@ -133,12 +133,12 @@ fn predictions_stand_beside_the_columns_of_their_queries() {
     };
     let out = ask("csv");
     let lines: Vec<&str> = out.lines().collect();
-    assert_eq!(lines[0], "collective,ranks,bytes_total,dtype,note,seconds,low,high,status");
+    assert_eq!(lines[0], "collective,ranks,bytes_total,dtype,note,seconds,low,high,status,untrusted,reason");
     for (line, begin, end) in [
-        (lines[1], "all_reduce,8,1048576,half,measured,2.5", ",interpolated"),
-        (lines[2], "alltoall,6,3000000,,between,", ",transferred"),
-        (lines[3], "all_reduce,8,100,int8,below,1.5", ",extrapolated"),
-        (lines[4], "all_reduce,8,4096,,two types,,,,", "refused"),
+        (lines[1], "all_reduce,8,1048576,half,measured,2.5", ",interpolated,false,"),
+        (lines[2], "alltoall,6,3000000,,between,", ",transferred,false,"),
+        (lines[3], "all_reduce,8,100,int8,below,1.5", ",extrapolated,false,"),
+        (lines[4], "all_reduce,8,4096,,two types,,,,refused,false,", "say which dtype: float16 or int8"),
     ] {
         assert!(line.starts_with(begin) && line.ends_with(end), "{line}");
     }

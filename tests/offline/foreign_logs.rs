@@ -127,6 +127,38 @@ fn logs_that_are_cut_unchecked_unlike_or_of_another_machine_never_pass_and_the_r
             "does not name the library's version",
         ),
         (
+            "slices of devices",
+            all(&|log| log.replace("80GB HBM3", "80GB HBM3 MIG 1g.10gb")),
+            7,
+            "MIG 1g.10gb; the machine file",
+        ),
+        ("one log six times", (0..6).map(|_| log(1.0, 0)).collect(), 3, "a copy is no replicate"),
+        ("a copy among others", logs(&|_| log(1.0, 0)), 3, "a copy is no replicate"),
+        (
+            "calls in groups",
+            all(&|log| log.replace("agg iters: 1 ", "agg iters: 8 ")),
+            3,
+            "its calls were handed over with aggregate 8",
+        ),
+        (
+            "calls in graphs",
+            all(&|log| log.replace("graph: 0", "graph: 20")),
+            3,
+            "its calls were handed over with submit 20",
+        ),
+        ("faster than the links", (0..6).map(|seed| log(0.3, seed)).collect(), 3, "that the links of m.toml can carry"),
+        (
+            "two hosts of one name",
+            all(&|log| {
+                let first = |log: String, device: u32| {
+                    log.replace(&format!("device {device:>2}"), &format!("device {:>2}", device - 4))
+                };
+                (4..8).fold(log.to_owned(), first)
+            }),
+            3,
+            "ranks 0 and 4 are both on device 0 [0x8d] of worker-1: two hosts have one name",
+        ),
+        (
             "four of eight devices",
             all(&|log| {
                 log.lines()
@@ -144,6 +176,81 @@ fn logs_that_are_cut_unchecked_unlike_or_of_another_machine_never_pass_and_the_r
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(shown.contains(words), "{what}: `{words}` is not in {shown}");
     }
+}
+
+/// A log of OSU or IMB on eight ranks whose times of 1 MiB are stretched by `slow` and scatter with `seed`.
+fn log_on_hosts(tool: &str, slow: f64, seed: u32) -> String {
+    // 8 GB/s of bus bandwidth.
+    let time = 1_048_576.0 * 1.75 / 8e9 * 1e6 * slow * (1.0 + 0.002 * f64::from(seed * 7 % 11));
+    match tool {
+        "osu" => format!(
+            "+ mpiexec --np 8 ./osu_allreduce -f -c -T mpi_float\n# OSU MPI Allreduce Latency Test v7.5\n# Datatype: MPI_FLOAT.\n\
+             # Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations        Validation\n\
+             1048576      {:.2}             {:.2}             {time:.2}         1000             Pass\n",
+            time * 0.95,
+            time * 0.9
+        ),
+        _ => format!(
+            "#------------------------------------------------------------\n#    Intel(R) MPI Benchmarks 2021.10, MPI-1 part\n\
+             #------------------------------------------------------------\n# MPI_Datatype                   :   MPI_BYTE\n\
+             # MPI_Datatype for reductions    :   MPI_FLOAT\n# MPI_Op                         :   MPI_SUM\n\
+             #----------------------------------------------------------------\n# Benchmarking Allreduce\n# #processes = 8\n\
+             #----------------------------------------------------------------\n\
+             #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]      defects\n 1048576 640 {:.2} {time:.2} {:.2} 0.00\n\
+             # All processes entering MPI_Finalize\n",
+            time * 0.9,
+            time * 0.95
+        ),
+    }
+}
+
+#[test]
+fn logs_of_osu_and_imb_pass_or_fail_a_gate_where_it_is_said_where_their_ranks_were() {
+    let place = Place::new();
+    let machine = "name = 'h'\nranks_per_node = 4\n[within_node]\nlatency = '1us'\nrate = '100GB/s'\n[between_nodes]\nlatency = '5us'\n\
+                   adapters_per_node = 1\nrate_per_adapter = '25GB/s'\n[applies_to]\nbackend = 'mpi'\n[coverage]\nexpectations = 1\n\
+                   [[expect]]\ncollective = 'all_reduce'\nranks = 8\nbytes = '1MiB'\ncadence = 'isolated'\nfloor = '7GB/s'\nsource = 's'\n\
+                   date = '2026'\n";
+    place.put("h.toml", machine);
+    let gated = |tool: &str, flags: &str, logs: &[String]| {
+        let _ = fs::remove_file(place.0.path().join("h.jsonl"));
+        let names: Vec<String> = (0..logs.len()).map(|index| format!("{tool}-{index}.txt")).collect();
+        names.iter().zip(logs).for_each(|(name, log)| place.put(name, log));
+        let import = place.run(&format!("import --from {tool} {} {flags}-o h.jsonl", names.join(" ")));
+        assert_eq!(import.status.code(), Some(0), "{}", text(&import.stderr));
+        place.run("gate h.jsonl --machine h.toml --width 200")
+    };
+    for (tool, label) in [("osu", "measured by OSU"), ("imb", "measured by IMB")] {
+        let logs = |slow: f64| (0..6).map(|seed| log_on_hosts(tool, slow, seed)).collect::<Vec<_>>();
+        let placed = "--ranks-per-node 4 ";
+        ended(&gated(tool, placed, &logs(1.0)), 0, &["gate: PASS", label, "data check and clocks not ours"]);
+        ended(&gated(tool, placed, &logs(1.3)), 1, &["gate: FAIL", label]);
+        ended(&gated(tool, placed, &logs(1.0)[..1]), 3, &["gate: INCONCLUSIVE", label]);
+        ended(&gated(tool, "", &logs(1.0)), 3, &["0 of 1 thresholds judged"]);
+        // All on one node is another placement.
+        ended(&gated(tool, "--ranks-per-node 8 ", &logs(1.0)), 3, &["0 of 1 thresholds judged"]);
+    }
+    let means: Vec<String> = (0..6).map(|seed| log_on_hosts("osu", 1.0, seed).replace(" -f ", " ")).collect();
+    let means: Vec<String> = means
+        .iter()
+        .map(|log| {
+            log.replace("   Min Latency(us)   Max Latency(us)  Iterations        Validation", "       Validation")
+        })
+        .collect();
+    let means: Vec<String> = means
+        .iter()
+        .map(|log| {
+            let (head, row) = log.trim_end().rsplit_once('\n').expect("a row");
+            let words: Vec<&str> = row.split_whitespace().collect();
+            format!("{head}\n{} {} {}\n", words[0], words[1], words[5])
+        })
+        .collect();
+    ended(&gated("osu", "--ranks-per-node 4 ", &means), 3, &["the mean over ranks hides the slowest"]);
+    ended(
+        &place.run("import --from nccl-tests 0.txt --ranks-per-node 4 -o x.jsonl"),
+        2,
+        &["is for --from osu and imb"],
+    );
 }
 
 fn data(name: &str) -> String {

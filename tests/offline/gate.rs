@@ -103,6 +103,13 @@ fn judge_ends_with_the_more_severe_of_thresholds_and_suspects_and_writes_the_pag
     let output = judged("slow.jsonl", "h100-nvswitch-ndr");
     ended(&output, 1, "judge: FAIL (exit code 1): thresholds INCONCLUSIVE; 1 suspect");
     assert!(text(&output.stdout).contains("node 3"), "{}", text(&output.stdout));
+    folder.change("elsewhere.jsonl", |lines| {
+        let Line::Header(header) = &mut lines[0] else { unreachable!() };
+        header.ranks.iter_mut().for_each(|rank| rank.host = format!("elsewhere-{}", rank.node));
+    });
+    // Thresholds alone would pass; who is slow on which hosts cannot be asked of both at once.
+    let both = folder.run(&["judge", "good.jsonl", "elsewhere.jsonl", "--machine", "m.toml", "--allow", "hosts"]);
+    ended(&both, 3, "thresholds PASS; suspects could not be searched for");
     let refused = folder.run(&["judge", "good.jsonl", "--page", "p.txt"]);
     assert!(refused.status.code() == Some(2) && text(&refused.stderr).contains("a file name that ends in .html"));
     ended(&folder.run(&["judge", "gone.jsonl"]), 2, "gone.jsonl");

@@ -15,6 +15,7 @@ mod calibrate_command;
 mod calibrate_figures;
 mod circles;
 mod cost;
+mod cost_aside;
 mod cost_figures;
 mod cost_labels;
 mod cost_recovery;

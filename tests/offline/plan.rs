@@ -119,7 +119,7 @@ fn a_framework_is_planned_with_its_own_stages_axes_and_defaults() {
         ("fsdp2", "3", "tp cp pp dp", "unit_rule"),
         ("fsdp1", "3", "dp", "unit_rule"),
         ("hf", "03", "tp cp dp", "tensor_style"),
-        ("ddp", "0", "dp", "bucket_rule"),
+        ("ddp", "01", "dp", "bucket_rule"),
     ] {
         let flags = format!("--machine machine.toml {SMALL} --framework {framework} --top 1000 --format json");
         let (code, stdout, stderr) = plan(folder.path(), &flags);

@@ -2,6 +2,7 @@
 
 use super::both_ways::BothWays;
 use super::curve::Line;
+use super::margin::Margin;
 use super::transfer::Scaling;
 use super::{Contention, Errors, FamilyKey, Interference, Overlap, Regime};
 use commgauge_base::error::{Error, Result};
@@ -212,6 +213,10 @@ pub struct HeldOut {
     /// At inner group sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_sizes: Option<Errors>,
+    /// How wide the intervals of predictions are, by the ground that they stand on; a ground of which too little was left out is not
+    /// there, and has the margin of published machines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub margins: Vec<Margin>,
 }
 
 impl PointFit {

@@ -5,11 +5,19 @@ use super::curve::Point;
 use super::document::{FamilyFit, LoneCall};
 use super::errors::{Errors, PredictionPair};
 use super::fitted_curve::Fitted;
+use super::margin::{Score, score_of_group};
 use super::transfer::{self, Scaling};
 use std::collections::BTreeMap;
 
-/// Predicted and measured seconds at a group size that was left out.
-type Pairs = Vec<PredictionPair>;
+/// A time at a group size that was left out.
+#[derive(Clone, Copy)]
+pub(super) struct LeftOutGroup {
+    pub seconds: PredictionPair,
+    pub score: Score,
+}
+
+/// The times at the group sizes that were left out.
+type Pairs = Vec<LeftOutGroup>;
 
 /// A call that was measured without a curve, and the family it is of.
 pub(super) struct LoneMember<'a> {
@@ -42,7 +50,7 @@ fn family(key: FamilyKey, members: Members) -> (FamilyFit, Pairs) {
     let Members { curves, lone } = members;
     let tried = Scaling::ALL.into_iter().filter_map(|scaling| {
         let pairs = left_out_group_sizes(&curves, scaling);
-        Some((Errors::of(pairs.iter().copied())?, scaling, pairs))
+        Some((Errors::of(pairs.iter().map(|pair| pair.seconds))?, scaling, pairs))
     });
     let best = tried.min_by(|a, b| a.0.mean.total_cmp(&b.0.mean));
     let (errors, scaling, pairs) =
@@ -57,10 +65,13 @@ fn left_out_group_sizes(curves: &[Fitted], scaling: Scaling) -> Pairs {
         let [below, out, above] = around else { continue };
         let measured = [below.document.ranks, above.document.ranks];
         pairs.extend(out.points.iter().map(|&Point { bytes, seconds }| {
-            let predicted = transfer::seconds(scaling, measured, out.document.ranks, bytes, |which, bytes| {
+            let predicted = transfer::with_difficulty(scaling, measured, out.document.ranks, bytes, |which, bytes| {
                 [below, above][which].curve.seconds(bytes)
             });
-            PredictionPair { predicted, measured: seconds }
+            LeftOutGroup {
+                seconds: PredictionPair { predicted: predicted.seconds, measured: seconds },
+                score: score_of_group(predicted, seconds),
+            }
         }));
     }
     pairs

@@ -6,13 +6,15 @@ use super::document::{Breakpoint, CurveFit, FORMAT, Fit, HeldOut, PointFit, Regi
 use super::errors::{Errors, PredictionPair, Regime};
 use super::family::LoneMember;
 use super::fitted_curve::{Fitted, LeftOut};
-use super::{CurveKey, Measured, Measurements, bootstrap, both_ways, contention, family, interference, lone, overlap};
+use super::{
+    CurveKey, Measured, Measurements, bootstrap, both_ways, contention, family, interference, lone, margin, overlap,
+};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Rate, Seconds};
 use rayon::prelude::*;
 
 /// Mean held-out error above which a curve is marked as untrusted.
-const UNTRUSTED: f64 = 0.10;
+pub(super) const UNTRUSTED: f64 = 0.10;
 /// Minimum number of sizes for leaving one out and predicting it from both sides.
 const MIN_SIZES_FOR_HOLDOUT: usize = 5;
 /// Minimum number of sizes for leaving some out at the ends.
@@ -59,10 +61,17 @@ pub fn fit(measurements: &Measurements, options: FitOptions) -> Result<Fit> {
         return Err(Error::usage(format!("there is nothing to fit: {why}")));
     }
     let pairs: Vec<LeftOut> = curves.iter().flat_map(|fitted| fitted.left_out.iter().copied()).collect();
+    let mut scores: Vec<_> = curves.iter().flat_map(|fitted| margin::scores_of_ends(&fitted.points)).collect();
+    scores.extend(pairs.iter().map(|pair| pair.score));
     let families = family::families(curves, lone);
-    let left_out = families.iter().flat_map(|(_, pairs)| pairs.iter().copied());
-    let held_out =
-        HeldOut { sizes: errors_of(&pairs, None), regimes: by_regime(&pairs), group_sizes: Errors::of(left_out) };
+    let left_out: Vec<_> = families.iter().flat_map(|(_, pairs)| pairs.iter().copied()).collect();
+    scores.extend(left_out.iter().map(|pair| pair.score));
+    let held_out = HeldOut {
+        sizes: errors_of(&pairs, None),
+        regimes: by_regime(&pairs),
+        group_sizes: Errors::of(left_out.iter().map(|pair| pair.seconds)),
+        margins: margin::margins(&scores),
+    };
     let contention = contention::contention(measurements, options);
     Ok(Fit {
         format: FORMAT.to_owned(),
@@ -153,9 +162,10 @@ fn left_out_sizes(points: &[Point]) -> Vec<LeftOut> {
             points.iter().enumerate().filter(move |(index, _)| is_out(*index) == out).map(|(_, point)| *point)
         };
         let curve = Interpolant::new(&Cleaned::of(&part(false).collect::<Vec<_>>()).points);
-        pairs.extend(part(true).map(|Point { bytes, seconds }| LeftOut {
+        pairs.extend(part(true).map(|point @ Point { bytes, seconds }| LeftOut {
             bytes,
             seconds: PredictionPair { predicted: curve.seconds(bytes), measured: seconds },
+            score: margin::score_inside(&curve, point),
         }));
     }
     pairs

@@ -2,6 +2,7 @@
 
 use super::curve::{Curve, Point};
 use super::document::CurveFit;
+use super::margin::Score;
 use super::{CurveKey, PredictionPair};
 
 /// A size that was left out.
@@ -9,6 +10,7 @@ use super::{CurveKey, PredictionPair};
 pub(super) struct LeftOut {
     pub bytes: f64,
     pub seconds: PredictionPair,
+    pub score: Score,
 }
 
 /// A fitted curve with its intermediate results.

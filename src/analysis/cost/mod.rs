@@ -18,6 +18,7 @@ mod fitted_curve;
 mod interference;
 mod labels;
 mod lone;
+mod margin;
 mod measured;
 pub mod next_point;
 mod overlap;
@@ -36,6 +37,7 @@ pub use document::{Breakpoint, CurveFit, FORMAT, FamilyFit, Fit, HeldOut, LoneCa
 pub use errors::{Errors, PredictionPair, Regime};
 pub use fit::{FitOptions, fit};
 pub use interference::{AtOnce, Interference};
+pub use margin::{Ground, Margin};
 pub use measured::Measurements;
 pub use overlap::Overlap;
 pub use place::{Place, PlaceQuery};

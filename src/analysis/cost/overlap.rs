@@ -143,6 +143,7 @@ pub(super) mod tests {
             axes: vec![of_axis],
             overlap_efficiency: None,
             rank_nanoseconds_median: vec![1],
+            job_nanoseconds: None,
             bytes_as_listed: true,
         }
     }

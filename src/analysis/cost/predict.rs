@@ -6,17 +6,20 @@ use super::Labels;
 use super::contention::{Contention, SlowdownFactor};
 use super::curve::{Curve, Envelope, MAX_EXTRAPOLATION, Point, Range};
 use super::document::{CurveFit, Fit, LoneCall};
-use super::errors::Regime;
-use super::transfer::{self, Scaling};
+use super::fit::UNTRUSTED;
+use super::margin::{self, Ground};
+use super::transfer;
 use choose::Chosen;
 use commgauge_base::units::{Bytes, Seconds};
 pub use families::Predictor;
 use families::{Family, NOT_A_CALL};
 pub use prediction::{Prediction, Query, Status};
+use topology::Links;
 
 mod choose;
 mod families;
 mod prediction;
+mod topology;
 
 impl<'a> Predictor<'a> {
     /// A predictor of a fit. Curves that an edited file has made unusable (fewer than two points, no line) are left out.
@@ -24,7 +27,7 @@ impl<'a> Predictor<'a> {
         let families = fit.families.iter().map(|family| {
             let usable = family.curves.iter().filter_map(|curve| Some((curve.ranks, curve_of(curve)?)));
             let (ranks, curves) = usable.unzip();
-            Family { fit: family, ranks, curves }
+            Family { fit: family, ranks, curves, margins: &fit.held_out.margins }
         });
         Predictor { families: families.collect(), contention: &fit.contention, labels: Labels::new() }
     }
@@ -128,12 +131,8 @@ impl Family<'_> {
     fn measured(&self, index: usize, query: &Query) -> Result<Prediction, String> {
         let (curve, bytes) = (&self.curves[index], query.bytes_total.0 as f64);
         let range = checked_range(curve, query)?;
-        let error = match range {
-            Range::Inside => self.size_error(query.ranks, query.bytes_total),
-            Range::Beyond | Range::TooFar => self.extrapolation_error(query.ranks),
-        };
         let status = if range == Range::Inside { Status::Interpolated } else { Status::Extrapolated };
-        Ok(answer(curve.seconds(bytes), error, status, self.is_untrusted(query.ranks)))
+        Ok(answer(curve.seconds(bytes), self.size_margin(index, bytes), status, self.is_untrusted(query.ranks)))
     }
 
     fn transferred(&self, query: &Query) -> Result<Prediction, String> {
@@ -154,42 +153,51 @@ impl Family<'_> {
         })?;
         let ranges = [checked_range(&self.curves[a], query)?, checked_range(&self.curves[b], query)?];
         let inside = ranges == [Range::Inside; 2] && self.ranks[a] < query.ranks && query.ranks < self.ranks[b];
-        let by = |scaling: Scaling| {
-            let neighbours = [self.ranks[a], self.ranks[b]];
-            transfer::seconds(scaling, neighbours, query.ranks, query.bytes_total.0 as f64, |which, bytes| {
-                self.curves[[a, b][which]].seconds(bytes)
-            })
+        let neighbours = [self.ranks[a], self.ranks[b]];
+        let bytes = query.bytes_total.0 as f64;
+        let found = transfer::with_difficulty(self.fit.scaling, neighbours, query.ranks, bytes, |which, bytes| {
+            self.curves[[a, b][which]].seconds(bytes)
+        });
+        let (untrusted, reason) = match self.links(a, b, query.ranks) {
+            Links::Other(reason) => return Err(reason),
+            Links::Slower(reason) => (true, Some(reason)),
+            Links::Alike => (false, None),
         };
-        let seconds = by(self.fit.scaling);
-        // Where no group size could be left out, the difference between the two forms is used as the error.
-        let forms = (by(Scaling::Ring) / by(Scaling::Tree)).ln().abs();
-        let own = |index: usize| self.size_error(self.ranks[index], query.bytes_total);
-        let own = own(a).zip(own(b)).map(|(a, b)| a.max(b));
-        let error = match &self.fit.held_out_group_sizes {
-            Some(errors) => Some(errors.p95_or_maximum()),
-            None => own.map(|own| own + forms),
-        };
-        let outside = if inside { 0.0 } else { forms };
+        // What was left out were group sizes inside, at sizes inside: the rest adds what is not known of it.
+        let of_sizes = [a, b].into_iter().zip(ranges).filter(|(_, range)| *range != Range::Inside);
+        let of_sizes = of_sizes.map(|(index, _)| self.size_margin(index, bytes)).collect::<Option<Vec<f64>>>();
+        let outside = if inside { 0.0 } else { found.forms };
+        let known = self.left_out_anything(a) && self.left_out_anything(b);
+        let margin = of_sizes.filter(|_| known).map(|of_sizes| {
+            let own = found.difficulty * margin::factor(self.margins, Ground::GroupSizes, self.curves[b].last_bytes());
+            own + outside + of_sizes.into_iter().fold(0.0, f64::max)
+        });
+        let wrong_inside = self.fit.held_out_group_sizes.is_some_and(|errors| errors.mean > UNTRUSTED);
+        let untrusted =
+            untrusted || wrong_inside || self.is_untrusted(self.ranks[a]) || self.is_untrusted(self.ranks[b]);
         let status = if inside { Status::Transferred } else { Status::Extrapolated };
-        let untrusted = self.is_untrusted(self.ranks[a]) || self.is_untrusted(self.ranks[b]);
-        Ok(answer(seconds, error.map(|error| error + outside), status, untrusted))
+        Ok(Prediction { reason, ..answer(found.seconds, margin, status, untrusted) })
     }
 
     fn curve_fit(&self, ranks: u32) -> Option<&CurveFit> {
         self.fit.curves.iter().find(|curve| curve.ranks == ranks)
     }
 
-    /// 95th percentile of the held-out errors of the regime; the largest with fewer than 20 points.
-    fn size_error(&self, ranks: u32, bytes: Bytes) -> Option<f64> {
-        let fit = self.curve_fit(ranks)?;
-        let regime = fit.held_out_regimes.iter().find(|errors| errors.regime == Regime::of(bytes));
-        regime.map(|regime| regime.errors).or(fit.held_out_sizes).map(|errors| errors.p95_or_maximum())
+    /// Whether the error of a curve is known: of one with few sizes nothing was left out.
+    fn left_out_anything(&self, index: usize) -> bool {
+        self.curve_fit(self.ranks[index]).is_some_and(|fit| fit.held_out_sizes.is_some())
     }
 
-    fn extrapolation_error(&self, ranks: u32) -> Option<f64> {
-        let fit = self.curve_fit(ranks)?;
-        let inside = fit.held_out_sizes.map_or(0.0, |errors| errors.p95_or_maximum());
-        Some(fit.extrapolation_error?.max(inside))
+    /// Half the width, in log time, of the interval of a size on a curve.
+    fn size_margin(&self, index: usize, bytes: f64) -> Option<f64> {
+        let curve = &self.curves[index];
+        let ground = match curve.range(bytes) {
+            Range::Below => Ground::BelowRange,
+            Range::Inside => Ground::inside(bytes),
+            Range::Above | Range::TooFar => Ground::AboveRange,
+        };
+        let factor = margin::factor(self.margins, ground, curve.last_bytes());
+        self.left_out_anything(index).then(|| factor * curve.difficulty(bytes))
     }
 
     fn is_untrusted(&self, ranks: u32) -> bool {
@@ -207,8 +215,9 @@ fn checked_range(curve: &Curve, query: &Query) -> Result<Range, String> {
     }
 }
 
-fn answer(seconds: f64, error: Option<f64>, status: Status, untrusted: bool) -> Prediction {
-    let by = |sign: f64| error.map(|error| Seconds(seconds * (1.0 + error).powf(sign)));
+/// A prediction, `margin` being half the width of its interval in log time.
+fn answer(seconds: f64, margin: Option<f64>, status: Status, untrusted: bool) -> Prediction {
+    let by = |sign: f64| margin.map(|margin| Seconds(seconds * (sign * margin).exp()));
     Prediction { seconds: Some(Seconds(seconds)), low: by(-1.0), high: by(1.0), status, reason: None, untrusted }
 }
 

@@ -60,6 +60,30 @@ pub fn seconds(
     line.max(0.5 * at_a.min(at_b))
 }
 
+/// A time of a group size that was not measured, and how hard it is to predict.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupDifficulty {
+    /// Of a call.
+    pub seconds: f64,
+    /// How far ring and tree are apart, in log time.
+    pub forms: f64,
+    /// In log time; errors are compared by their share of it.
+    pub difficulty: f64,
+}
+
+/// [`seconds`], and how hard they are to predict: where it matters which form applies, it is hard to say.
+pub fn with_difficulty(
+    scaling: Scaling,
+    measured: [u32; 2],
+    ranks: u32,
+    bytes: f64,
+    of: impl Fn(usize, f64) -> f64,
+) -> GroupDifficulty {
+    let by = |scaling: Scaling| seconds(scaling, measured, ranks, bytes, &of);
+    let forms = (by(Scaling::Ring) / by(Scaling::Tree)).ln().abs();
+    GroupDifficulty { seconds: by(scaling), forms, difficulty: 0.03 + forms }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

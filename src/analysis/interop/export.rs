@@ -18,7 +18,7 @@ mod tests;
 
 use crate::cost::Fit;
 use commgauge_base::error::{Error, Result};
-pub use files::Export;
+pub use files::{Export, ExportedFile};
 pub use options::{AxisPlace, ExportOptions};
 use pick::Curves;
 
@@ -31,11 +31,11 @@ pub enum Target {
     Calculon,
     /// ASTRA-sim: `network.yml` and `system.json` of the analytical backends.
     AstraSim,
-    /// SimAI: `busbw.yaml` of SimAI-Analytical.
+    /// SimAI: `busbw.yaml` of earlier versions of SimAI-Analytical.
     SimAi,
     /// Alpa: a profiling database as JSON, with a loader in the docs.
     Alpa,
-    /// aiconfigurator: `nccl_perf.txt`.
+    /// aiconfigurator: `nccl_perf.parquet`.
     AiConfigurator,
     /// The columns that `commgauge import --from csv` reads.
     Csv,

@@ -5,7 +5,7 @@
 use crate::cost::Place;
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
-use commgauge_base::sample::{Cadence, ClockMethod};
+use commgauge_base::sample::{Cadence, ClockMethod, Timing};
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::record::line::{
@@ -36,6 +36,16 @@ pub struct Row {
     pub known: Known,
     /// Further columns, by name.
     pub labels: BTreeMap<String, String>,
+}
+
+impl Row {
+    /// Says where its ranks were, if the tool did not. Groups that worked at once are those of IMB's -multi.
+    pub fn place(&mut self, ranks_per_node: u32) {
+        if !self.locality.is_known() {
+            let groups = self.labels.get("groups").and_then(|groups| groups.parse().ok()).unwrap_or(1);
+            self.locality = Locality::filled(self.ranks, ranks_per_node, groups);
+        }
+    }
 }
 
 /// Facts that not every tool reports; `None` if missing.
@@ -226,6 +236,7 @@ fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Heade
             replicates,
             warm_buffers: false,
             start: ClockMethod::default(),
+            timing: Timing::default(),
             verify: false,
             within_seconds: None,
             iterations: None,
@@ -254,6 +265,7 @@ fn ranks(named: &[ForeignRank]) -> Vec<RankFacts> {
         processor: unknown(),
         kernel: unknown(),
         device: Some(rank.device.clone()).filter(|device| !device.is_empty()),
+        adapters: Vec::new(),
     });
     let mut ranks: Vec<RankFacts> = facts.collect();
     provenance::number_hosts(&mut ranks);

@@ -1,9 +1,10 @@
 //! The plan as a document: the query, the number of layouts, and the best of them with the parts of their step. The
 //! published JSON Schema (`commgauge schema plan`) is made from these types.
 
+use super::memory::MemoryChoices;
 use super::price::{Exposed, SURE, StepPrice};
 use super::search::{Found, Planned, Priced, Question, WhatIf};
-use commgauge_model::config::step::{FrameworkChoices, Recompute};
+use commgauge_model::config::step::{FrameworkChoices, Recompute, ScheduleKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -113,7 +114,14 @@ pub struct PlannedLayout {
     pub ep: u32,
     /// Pipeline parallel.
     pub pp: u32,
-    /// Chunks on each rank: 1 is 1F1B, more are interleaved.
+    /// Tensor parallel within experts.
+    pub etp: u32,
+    /// Order of the passes.
+    pub schedule: ScheduleKind,
+    /// Layers of each chunk of the model, where they are not shared out evenly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage_layers: Option<Vec<u32>>,
+    /// Chunks on each rank: 1 is 1F1B unless the schedule says otherwise, more are interleaved.
     pub virtual_stages: u32,
     /// Data parallel.
     pub dp: u32,
@@ -131,6 +139,9 @@ pub struct PlannedLayout {
     pub orders_alike: u64,
     /// What the fullest GPU holds.
     pub memory_bytes: u64,
+    /// What that is made of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<PlannedMemory>,
     /// Whether that is within the limit.
     pub fits: bool,
     /// The step: the sum of the parts that follow.
@@ -153,6 +164,31 @@ pub struct PlannedLayout {
     pub limited_by: String,
 }
 
+/// A part of what the fullest GPU holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedMemory {
+    /// Which.
+    pub part: String,
+    /// How much.
+    pub bytes: u64,
+    /// The formula, with the numbers.
+    pub why: String,
+}
+
+/// The parts of a layout's memory; none where it cannot be a step, which a planned layout can.
+fn memory(question: &Question, layout: &Planned) -> Vec<PlannedMemory> {
+    let parts = question.with_step(layout, |step| {
+        let choices = MemoryChoices::default();
+        Ok(choices.explain(step, choices.most_loaded(step).0))
+    });
+    let planned = |part: super::memory::MemoryPart| PlannedMemory {
+        part: part.name.to_owned(),
+        bytes: part.bytes.0,
+        why: part.why,
+    };
+    parts.unwrap_or_default().into_iter().map(planned).collect()
+}
+
 impl PlannedLayout {
     /// Of a layout with its price.
     pub fn of(priced: &Priced) -> PlannedLayout {
@@ -165,6 +201,9 @@ impl PlannedLayout {
             cp: degrees.cp,
             ep: degrees.ep,
             pp: degrees.pp,
+            etp: degrees.etp,
+            schedule: layout.schedule,
+            stage_layers: layout.stage_layers.clone(),
             virtual_stages: layout.virtual_stages,
             dp: degrees.dp,
             zero_stage: layout.zero_stage,
@@ -174,6 +213,7 @@ impl PlannedLayout {
             order: layout.order.clone(),
             orders_alike: layout.orders_alike,
             memory_bytes: layout.memory.0,
+            memory: Vec::new(),
             fits: layout.fits,
             step_seconds: price.step_seconds,
             step_seconds_low: price.step_seconds_low,
@@ -264,7 +304,11 @@ impl PlanDocument {
             illegal: reasons(&illegal),
             unpriced: reasons(&found.unpriced),
             order: OrderOfBest::of(&found.best, probability),
-            layouts: found.best.iter().map(PlannedLayout::of).collect(),
+            layouts: found
+                .best
+                .iter()
+                .map(|priced| PlannedLayout { memory: memory(question, &priced.layout), ..PlannedLayout::of(priced) })
+                .collect(),
             what_if: Vec::new(),
             notes: Vec::new(),
         }

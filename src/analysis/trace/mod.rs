@@ -3,7 +3,7 @@
 //!
 //! Start with `read`; each format has a file of its own in `format`. `process_trace` finds the ranks of processes that only say
 //! which communicators they are in. `summary` counts, `compare` holds the counts
-//! against a list of `commgauge ops`, `late` looks at the times.
+//! against a list of `commgauge ops`, `late` looks at the times, `replay` puts what the ranks did into order.
 
 mod call;
 mod compare;
@@ -12,6 +12,7 @@ mod late;
 mod places;
 mod process_trace;
 mod read;
+mod replay;
 mod skipped;
 mod summary;
 mod trace_file;
@@ -21,5 +22,6 @@ pub use compare::{Compared, Difference, ExpectedOp, ExpectedStep, OneSide, compa
 pub use late::{LateRank, late_ranks};
 pub use places::{GroupPlace, TracedPlaces};
 pub use read::{Trace, TracedCall, read_traces};
+pub use replay::TracedReplay;
 pub use summary::{CountedCall, counted_calls};
-pub use trace_file::{TraceFormat, TracedGroup};
+pub use trace_file::{CallDetail, ComputingSpan, TraceFormat, TracedGroup};

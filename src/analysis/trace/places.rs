@@ -6,7 +6,7 @@ use commgauge_model::layout::{Axis, Layout};
 use std::collections::HashMap;
 
 /// Axes by which a group is named, where several have the same ranks: the first.
-const AXES: [Axis; 15] = [
+const AXES: [Axis; 18] = [
     Axis::Tp,
     Axis::Cp,
     Axis::Ep,
@@ -22,6 +22,9 @@ const AXES: [Axis; 15] = [
     Axis::CpInner,
     Axis::CpOuter,
     Axis::World,
+    Axis::TpCp,
+    Axis::TpCpDp,
+    Axis::ExpertMp,
 ];
 
 /// Where a group stands.

@@ -2,7 +2,7 @@
 //! communicator that all of them are in.
 
 use super::call::CallKind;
-use super::trace_file::{FileCall, FileTrace, TracedGroup};
+use super::trace_file::{CallDetail, FileCall, FileTrace, TracedGroup};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds};
@@ -33,6 +33,7 @@ pub(super) struct ProcessCall {
     pub element: Option<ElementType>,
     pub bytes_total: Bytes,
     pub duration: Option<Seconds>,
+    pub detail: CallDetail,
 }
 
 /// What a file of such processes held.
@@ -119,6 +120,7 @@ impl Processes {
                 bytes_total: call.bytes_total,
                 group: *group,
                 duration: call.duration,
+                detail: call.detail.clone(),
             });
         }
         Ok(file)
@@ -189,6 +191,7 @@ mod tests {
                 element: None,
                 bytes_total: Bytes(8),
                 duration: None,
+                detail: CallDetail::default(),
             });
         }
         trace

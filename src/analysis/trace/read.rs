@@ -4,7 +4,7 @@ use super::call::CallKind;
 use super::format::{FileContent, read_file};
 use super::process_trace::Processes;
 use super::skipped::Skipped;
-use super::trace_file::{FileTrace, TraceFormat, TracedGroup};
+use super::trace_file::{CallDetail, ComputingSpan, FileTrace, TraceFormat, TracedGroup};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds};
@@ -27,6 +27,8 @@ pub struct TracedCall {
     pub group: usize,
     /// From the first to the last moment of the call on this rank, waiting for others included.
     pub duration: Option<Seconds>,
+    /// What a replay needs beyond that.
+    pub detail: CallDetail,
 }
 
 /// What several files of a job say.
@@ -42,6 +44,10 @@ pub struct Trace {
     pub groups: Vec<TracedGroup>,
     /// The calls, in the order of the files.
     pub calls: Vec<TracedCall>,
+    /// What each rank computed, where the trace says it: in order, and no two at once.
+    pub computing: BTreeMap<u32, Vec<ComputingSpan>>,
+    /// Calls of a kind that is not known, and how often each came.
+    pub unknown: BTreeMap<String, u64>,
     /// Steps that every rank marked; absent where none did, or not all the same.
     pub steps: Option<u64>,
     /// What was skipped, and why.
@@ -101,6 +107,7 @@ impl<'a> Job<'a> {
             self.worlds.entry(world).or_insert(path);
         }
         self.skipped.add(path, &file.notes, &file.unknown);
+        self.trace.computing.insert(rank, merged(std::mem::take(&mut file.computing)));
         self.trace.add(file);
         Ok(())
     }
@@ -121,6 +128,7 @@ impl<'a> Job<'a> {
             trace.world = file.world;
             trace.add(file);
         }
+        trace.unknown = self.skipped.unknown().clone();
         trace.notes = self.skipped.notes();
         trace.ranks.extend(trace.calls.iter().map(|call| call.rank));
         trace.steps = match self.steps.into_iter().collect::<Vec<_>>()[..] {
@@ -138,7 +146,8 @@ impl Trace {
         self.calls.extend(file.calls.into_iter().filter_map(|call| {
             let (rank, group) = (call.rank?, groups[call.group]);
             let (kind, element, bytes_total) = (call.kind, call.element, call.bytes_total);
-            Some(TracedCall { rank, kind, element, bytes_total, group, duration: call.duration })
+            let (duration, detail) = (call.duration, call.detail);
+            Some(TracedCall { rank, kind, element, bytes_total, group, duration, detail })
         }));
     }
 
@@ -166,6 +175,19 @@ impl Trace {
             self.notes.push(format!("of {world} ranks {} are not in the files: {list}", missing.len()));
         }
     }
+}
+
+/// The same stretches in order, those that touch as one.
+fn merged(mut spans: Vec<ComputingSpan>) -> Vec<ComputingSpan> {
+    spans.sort_unstable_by_key(|span| (span.start, span.end));
+    let mut merged: Vec<ComputingSpan> = Vec::new();
+    for span in spans {
+        match merged.last_mut() {
+            Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
+            _ => merged.push(span),
+        }
+    }
+    merged
 }
 
 /// A file's name without what packing and format add.
@@ -229,6 +251,11 @@ fn two_kinds(one: &Path, other: &Path) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stretches_of_computing_that_overlap_are_one() {
+        assert_eq!(merged(vec![5..9, 0..3, 8..12, 3..4, 20..21]), [0..4, 5..12, 20..21]);
+    }
 
     #[test]
     fn the_rank_of_a_file_is_read_from_its_name() {

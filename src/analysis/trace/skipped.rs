@@ -25,6 +25,11 @@ impl Skipped {
         }
     }
 
+    /// Calls of kinds that are not known.
+    pub(super) fn unknown(&self) -> &BTreeMap<String, u64> {
+        &self.unknown
+    }
+
     /// As sentences.
     pub(super) fn notes(self) -> Vec<String> {
         let of_files = |(note, files): (String, Vec<String>)| match &files[..] {

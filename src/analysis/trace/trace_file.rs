@@ -4,6 +4,7 @@ use super::call::CallKind;
 use commgauge_base::element::ElementType;
 use commgauge_base::units::{Bytes, Seconds};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// What left a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +37,22 @@ impl TraceFormat {
     }
 }
 
+/// What a replay needs of a call beyond its size, as far as the trace says it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallDetail {
+    /// When it began, on the clock of its rank.
+    pub begin_nanoseconds: Option<u64>,
+    /// The other end of a message, as the rank within the group.
+    pub peer: Option<u32>,
+    /// Its number among the calls of its kind on the group, the same on all ranks.
+    pub sequence: Option<u64>,
+    /// Of an all_to_all that is uneven: elements to each rank of the group.
+    pub elements_to_each: Option<Vec<u64>>,
+}
+
+/// A stretch of computing, in nanoseconds on the clock of its rank.
+pub type ComputingSpan = Range<u64>;
+
 /// A call with its group as the file names it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FileCall {
@@ -47,6 +64,7 @@ pub(super) struct FileCall {
     /// Index in the file's groups.
     pub group: usize,
     pub duration: Option<Seconds>,
+    pub detail: CallDetail,
 }
 
 /// A group of ranks that called something.
@@ -67,6 +85,8 @@ pub(super) struct FileTrace {
     pub world: Option<u32>,
     pub groups: Vec<TracedGroup>,
     pub calls: Vec<FileCall>,
+    /// What the rank computed, in no order.
+    pub computing: Vec<ComputingSpan>,
     /// Steps that the job marked.
     pub steps: Option<u64>,
     /// Names of events that are calls of a kind that is not known, and how often each came.

@@ -135,6 +135,7 @@ pub(super) fn facts(loaded: &LoadedRecord) -> Facts {
         text(Settings, "case budget, s", settings.case_budget_seconds.0.to_string()),
         text(Settings, "warm buffers", settings.warm_buffers.to_string()),
         text(Settings, "start", settings.start.to_string()),
+        text(Settings, "timing", settings.timing.to_string()),
         text(Settings, "verify", settings.verify.to_string()),
         text(Settings, "machine file", header.backend.machine.clone().unwrap_or_default()),
     ]);

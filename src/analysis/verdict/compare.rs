@@ -11,7 +11,7 @@ use super::loaded_record::LoadedRecord;
 use super::noise_rows as noise;
 use super::percent::percent;
 use super::permutation::{Corrected, MAX_REPLICATES, ReplicateCounts, RowProbabilities, corrected, fewest_for};
-use super::{Decision, Trouble, differences, most_severe};
+use super::{Decision, Trouble, copied_times, differences, most_severe};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{RankSums, Span, median, sorted};
 use commgauge_base::units::three_digits;
@@ -23,7 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A usage error where the runs are not comparable, one is given twice, or there are too many replicates for an exact test.
 pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) -> Result<Verdict> {
     ensure_comparable(&base.iter().chain(new).collect::<Vec<_>>(), &rule.allowed)?;
-    let ((mut old_cases, old_troubles), (mut new_cases, new_troubles)) = (evidence(base), evidence(new));
+    let ((mut old_cases, old_troubles), (mut new_cases, new_troubles)) =
+        (evidence(base, &rule.allowed), evidence(new, &rule.allowed));
     // Times are compared, and the verdict says who checked the data.
     old_cases.iter_mut().chain(&mut new_cases).for_each(Evidence::accept_unchecked);
     let replicates = |cases: &[Evidence]| cases.iter().map(|case| case.seconds.len()).max().unwrap_or(0);
@@ -60,6 +61,8 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
         })
         .collect();
     let mut troubles = [old_troubles, new_troubles].concat();
+    let copies = copied_times::copies(base.iter().chain(new)).map(|text| Trouble { exit_code: 3, text });
+    troubles.extend(copies.filter(|copies| !troubles.contains(copies)));
     troubles.extend(inconclusive_reasons((by_noise.is_none()).then_some(counts), &rows, rule));
     troubles.extend(worse_curves(&curves));
     let names: BTreeSet<&str> = new_names.iter().map(String::as_str).collect();

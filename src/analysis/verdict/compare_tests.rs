@@ -155,7 +155,8 @@ fn curve(id: &str, alpha: f64, bandwidth: f64, seed: u64) -> LoadedRecord {
     for line in &mut lines {
         if let Line::Plan(plan) = line {
             for (case, bytes) in plan.cases.iter_mut().zip(&bytes) {
-                case.bytes_total = commgauge_base::units::Bytes(*bytes);
+                let bytes = commgauge_base::units::Bytes(*bytes);
+                (case.bytes_total, case.bytes_accounted) = (bytes, bytes);
             }
         }
     }

@@ -2,19 +2,20 @@
 //!
 //! Nothing is decided here: every reason that would keep a row from passing is collected as a sentence.
 
-use super::Trouble;
+use super::comparability::identities;
 use super::loaded_record::LoadedRecord;
 use super::transient_slowdown::TransientSlowdown;
-use commgauge_base::collective::Collective;
+use super::{Allowed, Trouble, copied_times, whole_record};
+use commgauge_base::collective::{Collective, Placement};
+use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{median, sorted};
-use commgauge_base::units::{Seconds, counted};
+use commgauge_base::units::{Bytes, Seconds};
 use commgauge_base::visible::ShownPath;
-use commgauge_model::record::line::{
-    CaseFacts, CaseLine, ClockMethod, ClockMoment, EndStatus, ForeignTool, Outcome, RankFacts,
-};
-use commgauge_model::record::{Record, Seal};
-use std::collections::HashMap;
+use commgauge_model::layout::Locality;
+use commgauge_model::record::Record;
+use commgauge_model::record::line::{CaseFacts, CaseLine, ClockMethod, ForeignTool, Outcome};
+use std::collections::{HashMap, HashSet};
 
 /// With a larger share of excluded samples the remaining ones are unreliable too.
 const MAX_EXCLUDED_SHARE: f64 = 0.1;
@@ -44,7 +45,20 @@ pub(super) struct ComparedRow<'a> {
     pub base: Option<&'a Evidence<'a>>,
 }
 
-impl Evidence<'_> {
+impl<'a> Evidence<'a> {
+    /// A planned case of which nothing is known yet.
+    fn of(facts: &'a CaseFacts) -> Evidence<'a> {
+        Evidence {
+            facts,
+            seconds: Vec::new(),
+            steady_seconds: Vec::new(),
+            shortfalls: Vec::new(),
+            unmeasured: false,
+            corrupt: false,
+            unchecked_by: None,
+        }
+    }
+
     /// Ascending times of the replicates that were measured.
     pub fn measured(&self) -> Vec<f64> {
         sorted(self.seconds.iter().flatten().copied())
@@ -69,34 +83,58 @@ impl Evidence<'_> {
     }
 }
 
-/// The cases of records with the same plan, and the troubles of the records as a whole.
-pub(super) fn evidence(records: &[LoadedRecord]) -> (Vec<Evidence<'_>>, Vec<Trouble>) {
-    let Some(first) = records.first() else { return Default::default() };
-    let mut cases: Vec<Evidence> = (first.record.plan.cases.iter())
-        .map(|facts| Evidence {
-            facts,
-            seconds: Vec::new(),
-            steady_seconds: Vec::new(),
-            shortfalls: Vec::new(),
-            unmeasured: false,
-            corrupt: false,
-            unchecked_by: None,
-        })
-        .collect();
+/// What must agree for measurements of two records to be replicates of each other, whatever else may differ between the runs.
+#[derive(PartialEq, Eq, Hash)]
+struct SameCall<'a> {
+    name: String,
+    collective: Collective,
+    element_type: ElementType,
+    bytes_total: Bytes,
+    group_size: u32,
+    locality: &'a Locality,
+    placement: Placement,
+    cadence: Cadence,
+}
+
+impl<'a> SameCall<'a> {
+    fn new(name: String, facts: &'a CaseFacts) -> SameCall<'a> {
+        let CaseFacts { collective, element_type, bytes_total, group_size, placement, cadence, .. } = *facts;
+        let locality = &facts.locality;
+        SameCall { name, collective, element_type, bytes_total, group_size, locality, placement, cadence }
+    }
+}
+
+/// The cases of all records, and the troubles of the records as a whole. What is the same call in several of them has the
+/// replicates of all; `allowed` are the differences between the records that are accepted.
+pub(super) fn evidence<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> (Vec<Evidence<'a>>, Vec<Trouble>) {
+    let mut cases: Vec<Evidence> = Vec::new();
+    let mut index_of: HashMap<SameCall, usize> = HashMap::new();
     let mut troubles = Vec::new();
     for LoadedRecord { path, record } in records {
-        let mut lines: Vec<Vec<&CaseLine>> = vec![Vec::new(); cases.len()];
+        let planned = &record.plan.cases;
+        let mut lines: Vec<Vec<&CaseLine>> = vec![Vec::new(); planned.len()];
         for line in &record.cases {
             if let Some(lines) = lines.get_mut(line.case as usize) {
                 lines.push(line);
             }
         }
         let transient_slowdown = transient_slowdown(record);
-        for (index, (case, lines)) in (0u32..).zip(cases.iter_mut().zip(lines)) {
-            add_record(case, index, record, &lines, transient_slowdown.as_ref());
+        let names = identities(planned.iter(), allowed);
+        // What one plan has twice is two rows.
+        let mut of_this_record = HashSet::new();
+        for ((index, facts), (name, lines)) in (0u32..).zip(planned).zip(names.into_iter().zip(lines)) {
+            let call = SameCall::new(name, facts);
+            let known = index_of.get(&call).copied().filter(|at| !of_this_record.contains(at));
+            let at = known.unwrap_or(cases.len());
+            if known.is_none() {
+                cases.push(Evidence::of(facts));
+                index_of.insert(call, at);
+            }
+            of_this_record.insert(at);
+            add_record(&mut cases[at], index, record, &lines, transient_slowdown.as_ref());
         }
         let trouble = |(exit_code, text)| Trouble { exit_code, text: format!("{}: {text}", path.shown()) };
-        troubles.extend(of_record(record, transient_slowdown).into_iter().map(trouble));
+        troubles.extend(whole_record::of_record(record, transient_slowdown).into_iter().map(trouble));
     }
     // A case that ran once can always run: a skipped replicate then counts as missing.
     for case in &mut cases {
@@ -107,6 +145,7 @@ pub(super) fn evidence(records: &[LoadedRecord]) -> (Vec<Evidence<'_>>, Vec<Trou
         let text = format!("{unmeasured} of {} planned rows were not measured in every replicate", cases.len());
         troubles.push(Trouble { exit_code: 7, text });
     }
+    troubles.extend(copied_times::copies(records).map(|text| Trouble { exit_code: 3, text }));
     (cases, troubles)
 }
 
@@ -223,82 +262,4 @@ pub(super) fn seconds_of(line: &CaseLine, facts: &CaseFacts) -> (Option<f64>, us
     let times = sorted(valid.map(|(sample, _)| Seconds::from_nanoseconds(*sample).0 / transfers));
     let left_out = samples.len() - times.len();
     (median(&times).filter(|middle| *middle > 0.0), left_out)
-}
-
-/// Troubles of a record as a whole, each with its exit code.
-fn of_record(record: &Record, transient_slowdown: Option<TransientSlowdown>) -> Vec<(i32, String)> {
-    let transient_slowdown = transient_slowdown.map(|found| (3, found.text));
-    let mut found: Vec<(i32, String)> = record.warnings.iter().map(|warning| (7, warning.clone())).collect();
-    match &record.end {
-        None => {
-            if record.warnings.is_empty() {
-                found.push((7, "the record has no end line".to_owned()));
-            }
-        }
-        Some(end) => {
-            let how = match end.status {
-                EndStatus::Complete => "the run ended with trouble",
-                EndStatus::Interrupted => "the run was interrupted",
-                EndStatus::Failed => "the run failed",
-                EndStatus::OutOfTime => "the run stopped before its time limit",
-            };
-            let code = if (4..=7).contains(&end.exit_code) { end.exit_code } else { 7 };
-            if end.status != EndStatus::Complete || end.exit_code != 0 {
-                let why = end.error.as_deref().map_or_else(String::new, |error| format!(": {error}"));
-                found.push((code, format!("{how}{why}")));
-            }
-        }
-    }
-    match record.seal {
-        Seal::Absent if record.end.is_some() => found.push((
-            3,
-            "the record carries no digest, so nothing shows whether it was changed after it was written".to_owned(),
-        )),
-        Seal::Unsealed(_) => found.extend(record.seal.note().map(|note| (3, note))),
-        Seal::Whole | Seal::EndOnly | Seal::Absent | Seal::Broken(_) => {}
-    }
-    // Of the clocks and of the plan of another tool nothing is known.
-    let is_foreign = record.header.backend.measured_by.is_some();
-    for (moment, name) in [(ClockMoment::Start, "start"), (ClockMoment::End, "end")] {
-        if !is_foreign && !record.clocks.iter().any(|clock| clock.moment == moment) {
-            found.push((7, format!("the record does not say how the clocks agreed at its {name}")));
-        }
-    }
-    let (cases, replicates) = (record.plan.cases.len() as u64, record.header.settings.fewest_replicates());
-    if cases == 0 || replicates == 0 {
-        found.push((7, "the record plans nothing to measure".to_owned()));
-    } else if !is_foreign && record.plan.case_lines != cases.saturating_mul(u64::from(replicates)) {
-        found.push((7, "the plan of the record contradicts itself in the number of case lines".to_owned()));
-    }
-    found.extend(shared_host(&record.header.ranks).map(|text| (7, text)));
-    let outcomes = (record.cases.iter().map(|line| &line.outcome))
-        .chain(record.replays.iter().map(|replay| &replay.outcome))
-        .chain(record.interference.iter().map(|pair| &pair.outcome));
-    let (mut corrupt, mut failed) = (0usize, 0usize);
-    for outcome in outcomes {
-        corrupt += usize::from(matches!(outcome, Outcome::Corrupt { .. }));
-        failed += usize::from(matches!(outcome, Outcome::Failed { .. }));
-    }
-    if corrupt > 0 {
-        found.push((4, format!("data arrived wrong in {}", counted(corrupt, "measurement"))));
-    }
-    if failed > 0 {
-        found.push((6, format!("{} could not be run to the end", counted(failed, "measurement"))));
-    }
-    found.extend(transient_slowdown);
-    found
-}
-
-/// That two nodes have one name; a run gives such hosts names that differ.
-fn shared_host(ranks: &[RankFacts]) -> Option<String> {
-    let mut node_of_host = HashMap::new();
-    ranks.iter().find_map(|facts| {
-        let known = *node_of_host.entry(&facts.host).or_insert(facts.node);
-        (known != facts.node).then(|| {
-            format!(
-                "nodes {known} and {} are both called {}: which ranks are on which is unknown",
-                facts.node, facts.host
-            )
-        })
-    })
 }

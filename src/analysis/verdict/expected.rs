@@ -7,9 +7,32 @@ use commgauge_base::collective::Collective;
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{fewest_for_bound, median, median_bounds, sorted, values_to_decide};
 use commgauge_base::units::Bytes;
-use commgauge_model::config::{Expectation, Limit};
+use commgauge_base::variant::LABELS;
+use commgauge_model::config::{Expectation, Limit, toml_string};
 use commgauge_model::record::line::CaseFacts;
 use std::collections::{BTreeMap, HashMap};
+
+/// How the calls of a row were handed over, by the labels of variants: what was forced upon them, or done otherwise than one plain call
+/// after another. nccl-tests has names of its own for calls in a group and in a graph.
+pub(super) fn variant(facts: &CaseFacts) -> BTreeMap<String, String> {
+    let ours = |name: &str| match name {
+        "agg_iters" => Some("aggregate"),
+        "graph" => Some("submit"),
+        _ => LABELS.into_iter().find(|label| *label == name),
+    };
+    facts.labels.iter().filter_map(|(name, value)| Some((ours(name)?.to_owned(), value.clone()))).collect()
+}
+
+/// The same for people.
+pub(super) fn variant_words(variant: &BTreeMap<String, String>) -> String {
+    variant.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// The same as a line of an expectation; empty for plain calls.
+pub(super) fn variant_line(variant: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<String> = variant.iter().map(|(name, value)| format!("{name} = {}", toml_string(value))).collect();
+    if pairs.is_empty() { String::new() } else { format!("variant = {{ {} }}\n", pairs.join(", ")) }
+}
 
 /// The expectations of a machine, indexed so that those for a case are found without a linear search.
 pub(super) struct Expected<'a> {
@@ -58,6 +81,10 @@ impl<'a> Expected<'a> {
                     && (expected.bytes.0..=expected.bytes.1).contains(&facts.bytes_total)
             })
             .collect();
+        if !about.is_empty() {
+            let variant = variant(facts);
+            about.retain(|index| self.all[*index].variant == variant);
+        }
         about.sort_unstable();
         about
     }

@@ -3,13 +3,14 @@
 use super::comparability::ensure_comparable;
 use super::document::{Coverage, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
 use super::evidence::{Evidence, evidence};
-use super::expected::{Expected, LimitCheck, check_limit};
+use super::expected::{Expected, LimitCheck, check_limit, variant, variant_words};
 use super::loaded_record::LoadedRecord;
 use super::scope::Judged;
 use super::{Allowed, Decision, Trouble, most_severe, scope, template};
+use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
-use commgauge_base::stats::fewest_for_bound;
-use commgauge_base::units::counted;
+use commgauge_base::stats::{fewest_for_bound, median};
+use commgauge_base::units::{Rate, counted};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use std::collections::HashSet;
@@ -30,7 +31,7 @@ pub struct GateRule {
 /// A usage error where the records are not comparable, or one run is given twice.
 pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule) -> Result<Verdict> {
     ensure_comparable(&records.iter().collect::<Vec<_>>(), &rule.allowed)?;
-    let (mut cases, mut troubles) = evidence(records);
+    let (mut cases, mut troubles) = evidence(records, &rule.allowed);
     if let Some(machine) = machine {
         flag_other_machine(records, machine, &mut cases);
         troubles.extend(records.iter().flat_map(|loaded| scope::mismatches(loaded, machine)));
@@ -39,6 +40,10 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
     let environment = records.first().map(|loaded| &loaded.record.header.environment);
     let expected = Expected::new(expectations, environment);
     let about: Vec<Vec<usize>> = cases.iter().map(|case| expected.about(case.facts)).collect();
+    cases.iter_mut().for_each(flag_mean_over_ranks);
+    if let Some(machine) = machine {
+        flag_beyond_links(machine, &expected, &about, &mut cases);
+    }
     let rows: Vec<Row> =
         cases.iter().zip(&about).map(|(case, about)| row(case, about, &expected, rule.confidence)).collect();
     let is_judged = |index: &usize| rows[*index].decision.is_some();
@@ -54,7 +59,16 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
         ..coverage(&rows, &cases)
     };
     if coverage.rows_judged == 0 {
-        troubles.push(Trouble { exit_code: 3, text: nothing_expected(machine) });
+        let of_variant = cases.iter().map(|case| variant(case.facts)).find(|variant| !variant.is_empty());
+        let text = match of_variant.filter(|_| machine.is_some()) {
+            None => nothing_expected(machine),
+            Some(variant) => format!(
+                "{}; its calls were handed over with {}, and what is expected is of plain calls where no `variant` is said",
+                nothing_expected(machine),
+                variant_words(&variant)
+            ),
+        };
+        troubles.push(Trouble { exit_code: 3, text });
     } else if let Some(machine) = machine {
         troubles.extend(scope::shortfalls(machine, &judged));
     }
@@ -157,7 +171,14 @@ fn row(case: &Evidence, about: &[usize], expected: &Expected, level: f64) -> Row
             .map(|index| check_limit(expected.at(*index), case.facts, seconds, level))
             .reduce(|worst, next| if next.decision > worst.decision { next } else { worst })
     };
-    let Some(mut worst) = worst_of(&case.measured()) else { return row };
+    let Some(mut worst) = worst_of(&case.measured()) else {
+        let variant = variant(case.facts);
+        if !variant.is_empty() {
+            let words = variant_words(&variant);
+            row.reasons.push(format!("handed over with {words}: no expectation is about such calls"));
+        }
+        return row;
+    };
     // A transient slowdown says nothing about the machine: the row fails only if it fails without it too.
     let without = case.steady().filter(|_| worst.decision == Decision::Fail).and_then(|seconds| worst_of(&seconds));
     if without.is_some_and(|without| without.decision != Decision::Fail) {
@@ -193,6 +214,40 @@ fn flag_other_machine(records: &[LoadedRecord], machine: &Machine, cases: &mut [
         }
     }
 }
+
+/// Marks rows of which the slowest rank's time is not known, as OSU tells only the mean without -f.
+fn flag_mean_over_ranks(case: &mut Evidence) {
+    if case.facts.labels.get("statistic").is_some_and(|statistic| statistic == "mean_over_ranks") {
+        let text = "unreliable: the mean over ranks hides the slowest; run OSU with -f".to_owned();
+        case.shortfalls.push(text);
+    }
+}
+
+/// Marks rows that were faster than the links of the machine file can carry: then the clock is wrong, or the ranks are closer to each
+/// other than the record says. Switches that sum halve what an all_reduce must move, and nothing else of what crosses the busiest link.
+fn flag_beyond_links(machine: &Machine, expected: &Expected, about: &[Vec<usize>], cases: &mut [Evidence]) {
+    for (case, about) in cases.iter_mut().zip(about) {
+        if about.is_empty() || about.iter().any(|index| expected.at(*index).in_network) {
+            continue;
+        }
+        let (facts, lies) = (case.facts, &case.facts.locality);
+        let (nodes, per_node, groups) = (lies.nodes_spanned, lies.ranks_per_node, lies.concurrent_groups_per_node);
+        let Some(bound) = machine.bus_bandwidth_bound(facts.collective, nodes, per_node, groups) else { continue };
+        let most = if facts.collective == Collective::AllReduce { Rate(2.0 * bound.0) } else { bound };
+        let moved = facts.bytes_accounted.0 as f64 * facts.bus_factor.unwrap_or(0.0);
+        let reached = median(&case.measured()).map(|seconds| Rate(moved / seconds));
+        if let Some(reached) = reached.filter(|reached| reached.0 > most.0 * MOST_BEYOND_LINKS) {
+            case.shortfalls.push(format!(
+                "unreliable: {reached} is more than the {most} that the links of {} can carry; either they are faster, or the clock \
+                 is wrong, or the ranks are closer to each other than the record says",
+                machine.path.shown()
+            ));
+        }
+    }
+}
+
+/// By how much rates of links, which are nominal, may be exceeded.
+const MOST_BEYOND_LINKS: f64 = 1.05;
 
 /// What to do where nothing is expected of any row.
 pub const HOW_TO_EXPECT: &str = "`commgauge gate RECORD --template FILE` writes expectations to fill in, `commgauge expect learn` \

@@ -6,66 +6,15 @@
 
 use super::comparability::ensure_comparable;
 use super::evidence::{Evidence, evidence};
+use super::expected::variant;
+use super::learned_file::{self, LearnRule, Learned};
+use super::learned_kind::{Kind, Values};
 use super::loaded_record::LoadedRecord;
 use super::{Allowed, Trouble};
-use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::sample::Cadence;
-use commgauge_base::stats::{median, sorted};
-use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::visible::ShownPath;
-use commgauge_model::config::{Machine, toml_string};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
-use std::path::Path;
-
-/// Minimum number of replicates for a quantile.
-const MIN_REPLICATES: usize = 5;
-/// The share of replicates of a healthy machine that may lie below the floor.
-const QUANTILE: f64 = 0.05;
-
-/// Options of learning expectations.
-#[derive(Clone, Debug)]
-pub struct LearnRule {
-    /// Name of the machine.
-    pub name: String,
-    /// The least tolerance, as a share.
-    pub least_tolerance: f64,
-    /// True where switches reduce, so that values above the bound of the links are accepted.
-    pub in_network: bool,
-    /// Differences between the runs that are accepted, besides their hosts.
-    pub allowed: Vec<Allowed>,
-}
-
-/// A learned machine file.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Learned {
-    /// The text of the machine file.
-    pub text: String,
-    /// Expectations in it.
-    pub expectations: usize,
-    /// Rows that were left out, and why, as sentences.
-    pub left_out: Vec<String>,
-}
-
-/// The rows that share one expectation.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind {
-    collective: Collective,
-    /// Ranks, ranks per node, nodes, groups per node.
-    group: [u32; 4],
-    cadence: Cadence,
-    placement: Placement,
-    element_type: &'static str,
-    bytes: u64,
-}
-
-/// The replicates of a kind: for each run, those it measured. A bus bandwidth in bytes per second, or a time in seconds.
-#[derive(Default)]
-struct Values {
-    is_rate: bool,
-    of_run: BTreeMap<usize, Vec<f64>>,
-}
+use commgauge_model::config::Machine;
+use std::collections::BTreeMap;
 
 /// Learns expectations from runs of healthy nodes; link rates are those of `links`.
 ///
@@ -79,7 +28,7 @@ pub fn learn(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> Res
     let mut kinds: BTreeMap<Kind, Values> = BTreeMap::new();
     let mut excluded: BTreeMap<Kind, String> = BTreeMap::new();
     for (run, loaded) in records.iter().enumerate() {
-        let (cases, troubles) = evidence(std::slice::from_ref(loaded));
+        let (cases, troubles) = evidence(std::slice::from_ref(loaded), &[]);
         refuse_unhealthy(loaded, &troubles)?;
         for case in cases.iter().filter(|case| case.facts.group_size > 1) {
             let (kind, is_rate, values) = values(case);
@@ -95,7 +44,7 @@ pub fn learn(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> Res
     }
     // A row that is unreliable in one run is excluded from all of them.
     kinds.retain(|kind, _| !excluded.contains_key(kind));
-    write(records, &kinds, excluded.into_values().collect(), links, rule)
+    learned_file::write(records, &kinds, excluded.into_values().collect(), links, rule)
 }
 
 /// Refuses records that are synthetic, unreliable, wrong or incomplete.
@@ -126,6 +75,7 @@ fn values<'a>(case: &'a Evidence) -> (Kind, bool, impl Iterator<Item = f64> + 'a
         cadence: facts.cadence,
         placement: facts.placement,
         element_type: facts.element_type.name(),
+        variant: variant(facts),
         bytes: facts.bytes_total.0,
     };
     let moved = facts.bytes_accounted.0 as f64 * facts.bus_factor.unwrap_or(0.0);
@@ -133,184 +83,15 @@ fn values<'a>(case: &'a Evidence) -> (Kind, bool, impl Iterator<Item = f64> + 'a
     (kind, is_rate, case.seconds.iter().flatten().map(move |time| if is_rate { moved / time } else { *time }))
 }
 
-/// Value and tolerance of the expectation; none with too few replicates.
-fn expectation(values: &Values, least_tolerance: f64) -> Option<(f64, f64)> {
-    let all = sorted(values.of_run.values().flatten().copied());
-    if all.len() < MIN_REPLICATES {
-        return None;
-    }
-    let middle = median(&all)?;
-    let medians = sorted(values.of_run.values().filter_map(|run| median(&sorted(run.iter().copied()))));
-    // The k-th smallest of n leaves less than k/n below it; with few values that is the smallest.
-    let depth = ((QUANTILE * all.len() as f64).floor() as usize).min(all.len() - 1);
-    let worst = match values.is_rate {
-        true => all[depth].min(*medians.first()?),
-        false => all[all.len() - 1 - depth].max(*medians.last()?),
-    };
-    let spread = if values.is_rate { 1.0 - worst / middle } else { worst / middle - 1.0 };
-    // A tenth of a per cent more than the spread, so that rounding takes nothing away.
-    let tolerance = ((spread.max(least_tolerance) * 1000.0).ceil() / 1000.0).min(0.9);
-    Some((middle, tolerance))
-}
-
-/// The machine file of the reliable kinds; kinds with too few replicates are added to `left_out`.
-fn write(
-    records: &[LoadedRecord],
-    kinds: &BTreeMap<Kind, Values>,
-    mut left_out: Vec<String>,
-    links: &Machine,
-    rule: &LearnRule,
-) -> Result<Learned> {
-    let mut text = head(records, links, rule);
-    let mut expectations = 0;
-    for (kind, values) in kinds {
-        let count: usize = values.of_run.values().map(Vec::len).sum();
-        let Some((value, tolerance)) = expectation(values, rule.least_tolerance) else {
-            left_out.push(format!("{}: {count} replicates, at least {MIN_REPLICATES} are needed", describe(kind)));
-            continue;
-        };
-        let [ranks, per_node, nodes, groups] = kind.group;
-        let bound = links.bus_bandwidth_bound(kind.collective, nodes, per_node, groups);
-        let above = values.is_rate && bound.is_some_and(|bound| value > bound.0);
-        if let (true, Some(bound), false) = (above, bound, rule.in_network) {
-            return Err(Error::usage(format!(
-                "{} reached {}, more than the {bound} that the links allow; correct the links, or use --in-network where the \
-                 switches themselves reduce or copy",
-                describe(kind),
-                Rate(value)
-            )));
-        }
-        expectations += 1;
-        let value = if values.is_rate { format!("{:.4}GB/s", value / 1e9) } else { format!("{:.4}us", value * 1e6) };
-        let size = if kind.collective == Collective::Barrier {
-            String::new()
-        } else {
-            format!("bytes = \"{}B\"\n", kind.bytes)
-        };
-        let in_network = if above { "in_network = true\n" } else { "" };
-        // Writing to a string cannot fail.
-        let _ = write!(
-            text,
-            "\n[[expect]]\ncollective = \"{}\"\n{size}ranks = {ranks}\nranks_per_node = {per_node}\nnodes = {nodes}\n\
-             groups_per_node = {groups}\ncadence = \"{}\"\nplacement = \"{}\"\nelement_type = \"{}\"\nvalue = \"{value}\"\n\
-             tolerance = {tolerance}\n{in_network}source = {}\ndate = \"{}\"\nversion = {}\nnote = \"{count} replicates\"\n",
-            kind.collective,
-            kind.cadence,
-            key(kind.placement),
-            kind.element_type,
-            toml_string(&source(records)),
-            newest(records),
-            toml_string(&records.first().map_or(String::new(), |loaded| loaded.record.header.backend.library.clone())),
-        );
-    }
-    if expectations == 0 {
-        let why = left_out.first().map_or("there is no row of groups of several ranks", String::as_str);
-        return Err(Error::usage(format!("nothing could be learned: {why}; {} rows were left out", left_out.len())));
-    }
-    // A later run is to be judged by all that was learned.
-    let _ = write!(text, "\n[coverage]\nexpectations = {expectations}\n");
-    // The text is parsed again, so that a gate never refuses a learned file.
-    Machine::parse(&text, Path::new(&format!("{}.toml", rule.name)))?;
-    Ok(Learned { text, expectations, left_out })
-}
-
-fn head(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> String {
-    let hosts: BTreeSet<&str> =
-        records.iter().flat_map(|loaded| loaded.record.header.ranks.iter().map(|rank| rank.host.as_str())).collect();
-    let (within, between) = (&links.within_node, &links.between_nodes);
-    let rate = |rate: Rate| format!("{}B/s", rate.0);
-    let time = |time: Seconds| format!("{}ns", time.0 * 1e9);
-    let assumed = |assumed: bool| if assumed { "assumed = true\n" } else { "" };
-    let peer = within.rate_per_peer.map_or(String::new(), |peer| format!("rate_per_peer = \"{}\"\n", rate(peer)));
-    let cloud = links.cloud.as_ref().map_or(String::new(), |cloud| format!("cloud = {}\n", toml_string(cloud)));
-    format!(
-        "# Learned from {} runs on {} hosts. Each value is the median of the replicates of all runs; its tolerance reaches to\n\
-         # the worse of their 5 % quantile and of the slowest run's median, and is at least {} %.\n\
-         name = {}\n{cloud}ranks_per_node = {}\nhosts_per_node = {}\n\n[within_node]\nlatency = \"{}\"\nrate = \"{}\"\n{peer}{}\n\
-         [between_nodes]\nlatency = \"{}\"\nadapters_per_node = {}\nrate_per_adapter = \"{}\"\n{}{}",
-        records.len(),
-        hosts.len(),
-        rule.least_tolerance * 100.0,
-        toml_string(&rule.name),
-        links.ranks_per_node,
-        links.hosts_per_node,
-        time(within.latency),
-        rate(within.rate),
-        assumed(within.assumed),
-        time(between.latency),
-        between.adapters_per_node,
-        rate(between.rate_per_adapter),
-        assumed(between.assumed),
-        judged_runs(records),
-    )
-}
-
-/// The table of the runs that the file will judge: such as these. Another tool's records name no backend of ours.
-fn judged_runs(records: &[LoadedRecord]) -> String {
-    let backends: BTreeSet<&str> = records
-        .iter()
-        .map(|loaded| loaded.record.header.backend.name.as_str())
-        .filter(|name| ["mpi", "nccl"].contains(name))
-        .collect();
-    let Some(backend) = backends.first().filter(|_| backends.len() == 1) else { return String::new() };
-    let ranks = || records.iter().flat_map(|loaded| &loaded.record.header.ranks);
-    let devices: BTreeSet<&str> = ranks().filter_map(|rank| rank.device.as_deref()).collect();
-    let mut text = format!("\n[applies_to]\nbackend = \"{backend}\"\n");
-    if !devices.is_empty() && ranks().all(|rank| rank.device.is_some()) {
-        let names: Vec<String> = devices.iter().map(|name| toml_string(name)).collect();
-        text += &format!("devices = [{}]\n", names.join(", "));
-        let mut of_node: BTreeMap<(usize, u32), u32> = BTreeMap::new();
-        for (run, loaded) in records.iter().enumerate() {
-            loaded
-                .record
-                .header
-                .ranks
-                .iter()
-                .for_each(|rank| *of_node.entry((run, rank.node)).or_default() += rank.ranks);
-        }
-        let sizes: BTreeSet<u32> = of_node.into_values().collect();
-        if let (Some(size), 1) = (sizes.first(), sizes.len()) {
-            text += &format!("devices_per_node = {size}\n");
-        }
-    }
-    text
-}
-
-fn source(records: &[LoadedRecord]) -> String {
-    let ids: Vec<&str> = records.iter().take(3).map(|loaded| loaded.record.header.run_id.as_str()).collect();
-    let more = records.len().saturating_sub(ids.len());
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("learned from the runs {}{more}", ids.join(", "))
-}
-
-/// The date of the newest run; 1970-01-01 where no record has a valid date.
-fn newest(records: &[LoadedRecord]) -> String {
-    let day = |loaded: &LoadedRecord| {
-        let text = loaded.record.header.started_at.get(..10)?.to_owned();
-        text.parse::<jiff::civil::Date>().is_ok().then_some(text)
-    };
-    records.iter().filter_map(day).max().unwrap_or_else(|| "1970-01-01".to_owned())
-}
-
-fn key(placement: Placement) -> &'static str {
-    match placement {
-        Placement::InPlace => "in_place",
-        Placement::OutOfPlace => "out_of_place",
-    }
-}
-
-fn describe(kind: &Kind) -> String {
-    let Kind { collective, group, cadence, bytes, .. } = kind;
-    format!("{collective} of {bytes} B on {} ranks, {cadence}", group[0])
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::testing::{lines, loaded, machine};
     use super::super::{GateRule, gate};
     use super::*;
+    use commgauge_base::units::Rate;
     use commgauge_model::record::Line;
     use commgauge_model::record::line::Outcome;
+    use std::path::Path;
 
     fn rule() -> LearnRule {
         LearnRule { name: "ours".to_owned(), least_tolerance: 0.02, in_network: false, allowed: Vec::new() }
@@ -347,6 +128,18 @@ mod tests {
         }
         let slow = run("d", "x", &[110.0, 111.0, 109.0, 110.5, 109.5, 110.2]);
         assert_eq!(gate(&[slow], Some(&machine), &gates).unwrap().exit_code, 1);
+    }
+
+    #[test]
+    fn slow_rows_are_learned_as_exactly_as_fast_ones() {
+        // From 1.5 GB/s down to 1.5 B/s.
+        for microseconds in [1e3, 1e6, 1e9, 1e12] {
+            let learned = learn(&[run("a", "x", &[microseconds; 5])], &machine("1B/s"), &rule()).unwrap();
+            let machine = Machine::parse(&learned.text, Path::new("ours.toml")).unwrap();
+            let expected = 1.5 * 1048576.0 / (microseconds * 1e-6);
+            let figure = machine.expectations[0].figure();
+            assert!((figure / expected - 1.0).abs() < 1e-4, "{figure} {expected}");
+        }
     }
 
     #[test]

@@ -26,12 +26,24 @@ pub(super) fn mismatches(loaded: &LoadedRecord, machine: &Machine) -> Vec<Troubl
     let other = [
         backend(loaded, judged),
         devices(header, judged),
+        processors(header, judged),
         node_size(header, judged),
         library(header, judged),
         transport(header, judged),
     ];
     let other = other.into_iter().flatten().map(|text| trouble(OTHER_MACHINE, text));
+    let other = other.chain(warm_buffers(header, judged).map(|text| trouble(INCONCLUSIVE, text)));
     other.chain(unknown(header, judged).into_iter().map(|text| trouble(INCONCLUSIVE, text))).collect()
+}
+
+/// Buffers that stay in the caches, where the file is about those that do not. Other tools do not say which they had.
+fn warm_buffers(header: &Header, judged: &JudgedRuns) -> Option<String> {
+    let is_other = header.settings.warm_buffers && !judged.warm_buffers && header.backend.measured_by.is_none();
+    is_other.then(|| {
+        "measured with warm buffers, which caches may serve; the machine file judges runs with cold ones (warm_buffers = true in \
+         [applies_to] would judge these)"
+            .to_owned()
+    })
 }
 
 /// What the logs of another tool do not say, and the file asks for.
@@ -41,6 +53,7 @@ fn unknown(header: &Header, judged: &JudgedRuns) -> Vec<String> {
     let names_devices = !judged.devices.is_empty() || judged.devices_per_node.is_some();
     let found = [
         missing(names_devices && header.ranks.is_empty(), "does not name the devices that the machine file judges"),
+        missing(!judged.processors.is_empty(), "does not name the processors"),
         missing(judged.library.is_some() && is_unknown_library(header), "does not name the library's version"),
         missing(judged.transport.is_some() && header.backend.transport.is_none(), "does not name the transports"),
     ];
@@ -73,7 +86,10 @@ fn devices(header: &Header, judged: &JudgedRuns) -> Option<String> {
         return None;
     }
     let accepted = judged.devices.join(" or ");
-    let is_judged = |name: &str| judged.devices.iter().any(|part| words(name).contains(&words(part)));
+    // A slice of a device has the name of the whole, and what is said of it after that.
+    let is_slice = |name: &str| words(name).contains(" mig ") && !words(&accepted).contains(" mig ");
+    let is_judged =
+        |name: &str| !is_slice(name) && judged.devices.iter().any(|part| words(name).contains(&words(part)));
     header.ranks.iter().find_map(|rank| match rank.device.as_deref() {
         None => {
             Some(format!("rank {} on host {} has no device; the machine file judges {accepted}", rank.rank, rank.host))
@@ -89,6 +105,17 @@ fn devices(header: &Header, judged: &JudgedRuns) -> Option<String> {
 fn words(name: &str) -> String {
     let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.fold(" ".to_owned(), |text, word| text + &word.to_ascii_lowercase() + " ")
+}
+
+fn processors(header: &Header, judged: &JudgedRuns) -> Option<String> {
+    if judged.processors.is_empty() || header.backend.measured_by.is_some() {
+        return None;
+    }
+    let accepted = judged.processors.join(" or ");
+    let is_judged = |name: &str| judged.processors.iter().any(|part| words(name).contains(&words(part)));
+    let other = header.ranks.iter().find(|rank| !is_judged(&rank.processor))?;
+    let (rank, host, found) = (other.rank, &other.host, &other.processor);
+    Some(format!("rank {rank} on host {host} ran on {found}; the machine file judges {accepted}"))
 }
 
 fn node_size(header: &Header, judged: &JudgedRuns) -> Option<String> {

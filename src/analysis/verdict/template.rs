@@ -2,6 +2,7 @@
 
 use super::Row;
 use super::evidence::Evidence;
+use super::expected::{variant, variant_line};
 use commgauge_base::collective::Collective;
 use commgauge_base::stats::median;
 use commgauge_base::units::{Rate, Seconds};
@@ -44,13 +45,14 @@ fn head(case: &Evidence) -> String {
     };
     format!(
         "[[expect]]\ncollective = \"{}\"\n{bytes}ranks = {}\nranks_per_node = {}\nnodes = {}\ngroups_per_node = {}\n\
-         cadence = \"{}\"\n",
+         cadence = \"{}\"\n{}",
         facts.collective,
         facts.group_size,
         locality.ranks_per_node,
         locality.nodes_spanned,
         locality.concurrent_groups_per_node,
-        facts.cadence
+        facts.cadence,
+        variant_line(&variant(facts))
     )
 }
 

@@ -28,7 +28,8 @@ pub(super) fn title(canvas: &mut Canvas, text: &str, width: f64) -> f64 {
     if text.is_empty() {
         return 2.0;
     }
-    let most = (width / 7.2) as usize;
+    // Of bold letters, which are wider where a system has none of the fonts asked for.
+    let most = (width / 8.4) as usize;
     canvas.text(0.0, 13.0, "cg-title", Anchor::Start, &cut(text, most));
     22.0
 }

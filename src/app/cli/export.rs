@@ -71,11 +71,11 @@ pub enum Planner {
     Calculon,
     /// ASTRA-sim: network.yml and system.json (a folder)
     AstraSim,
-    /// SimAI-Analytical: busbw.yaml, from --axis
+    /// SimAI-Analytical in earlier versions: busbw.yaml, from --axis
     Simai,
     /// Alpa: its profiling results as JSON; the docs have a loader
     Alpa,
-    /// aiconfigurator: nccl_perf.txt
+    /// aiconfigurator: nccl_perf.parquet
     Aiconfigurator,
     /// The columns that `commgauge import --from csv` reads
     Csv,
@@ -174,9 +174,9 @@ impl ExportCommand {
         if target.is_folder() {
             std::fs::create_dir_all(&self.output).map_err(|cause| Error::file("make", &self.output, cause))?;
         }
-        for (name, text) in &done.files {
-            let path = if target.is_folder() { self.output.join(name) } else { self.output.clone() };
-            replace(&path, text)?;
+        for file in &done.files {
+            let path = if target.is_folder() { self.output.join(&file.name) } else { self.output.clone() };
+            replace(&path, &file.content)?;
             eprintln!("{}", path.shown());
         }
         Ok(())

@@ -100,10 +100,10 @@ fn stem(requested: &Path) -> String {
     requested.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
 }
 
-/// Parses a confidence in per cent that some number of replicates can reach.
+/// Parses a confidence in per cent that some number of replicates can reach, and one alone cannot: of its scatter nothing is known.
 pub(super) fn confidence(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(percent) if (50.0..=99.999).contains(&percent) => Ok(percent),
-        _ => Err(format!("found `{text}`; accepted: a number from 50 to 99.999")),
+        Ok(percent) if (75.0..=99.999).contains(&percent) => Ok(percent),
+        _ => Err(format!("found `{text}`; accepted: a number from 75, which takes two replicates, to 99.999")),
     }
 }

@@ -20,6 +20,10 @@ impl ImportCommand {
         if self.ranks.is_some() && self.from != Foreign::Osu {
             return Err(Error::usage("--ranks: is for --from osu; the other tools' files say it themselves"));
         }
+        if self.ranks_per_node.is_some() && !matches!(self.from, Foreign::Osu | Foreign::Imb) {
+            let found = "--ranks-per-node: is for --from osu and imb; the other tools' files say where ranks were";
+            return Err(Error::usage(found));
+        }
         if self.from == Foreign::Commgauge {
             return renew::execute(self);
         }
@@ -29,7 +33,11 @@ impl ImportCommand {
             bad.extend(imported.bad_lines.iter().map(|line| bad_line_text(path, line)));
             read.push(ImportedFile { name: places::text(path)?, imported });
         }
-        let (mut origin, rows) = joined(self.from.tool()?, read);
+        let (mut origin, mut rows) = joined(self.from.tool()?, read);
+        if let Some(ranks_per_node) = self.ranks_per_node {
+            rows.iter_mut().for_each(|row| row.place(ranks_per_node));
+            origin.notes.push(format!("{ranks_per_node} ranks on each node, as --ranks-per-node says"));
+        }
         if !bad.is_empty() && !self.skip_bad_lines {
             return Err(unreadable(&bad, bad.len() + rows.len()));
         }

@@ -52,7 +52,7 @@ impl JudgeCommand {
         let verdict = gated(&records, self.machine.as_deref(), &rule)?;
         let suspects = locate(&records, &LocateOptions::default()).map_err(|error| error.to_string());
         let width = columns(self.width);
-        let exit_code = exit_code(&verdict, suspects.as_ref().ok());
+        let exit_code = exit_code(&verdict, suspects.as_ref());
         let located = match &suspects {
             Ok(suspects) => suspects_text(suspects, SuspectsFormat::default(), width)?,
             Err(reason) => format!("locate: not possible: {reason}\n"),
@@ -84,17 +84,26 @@ impl JudgeCommand {
     }
 }
 
-/// The code of both; "undecided" of a search that had too little to search in is not one of them.
-fn exit_code(verdict: &Verdict, suspects: Option<&Suspects>) -> i32 {
-    let located = suspects.filter(|suspects| suspects.exit_code != 3 || suspects.examined.can_name_a_node());
-    most_severe([verdict.exit_code].into_iter().chain(located.map(|suspects| suspects.exit_code)))
+/// The code of both; "undecided" of a search that had too little to search in is not one of them, but a search that was not possible
+/// leaves open whether there are suspects.
+fn exit_code(verdict: &Verdict, suspects: std::result::Result<&Suspects, &String>) -> i32 {
+    let located = match suspects {
+        Ok(suspects) if suspects.exit_code != 3 || suspects.examined.can_name_a_node() => suspects.exit_code,
+        Ok(_) => 0,
+        Err(_) => NO_SEARCH,
+    };
+    most_severe([verdict.exit_code, located])
 }
+
+/// The exit code where suspects could not be searched for.
+const NO_SEARCH: i32 = 3;
 
 fn summary(exit_code: i32, verdict: &Verdict, suspects: Option<&Suspects>) -> String {
     let found = match suspects {
         Some(suspects) if !suspects.suspects.is_empty() => counted(suspects.suspects.len(), "suspect"),
         Some(suspects) if suspects.examined.can_name_a_node() => "no suspects".to_owned(),
-        _ => "too few nodes met in pairs to suspect one".to_owned(),
+        None => "suspects could not be searched for".to_owned(),
+        Some(_) => "too few nodes met in pairs to suspect one".to_owned(),
     };
     let word = |code| Decision::from_exit_code(code).name().to_uppercase();
     format!("judge: {} (exit code {exit_code}): thresholds {}; {found}", word(exit_code), word(verdict.exit_code))

@@ -2,7 +2,7 @@
 
 use super::backend_name::Backend;
 use super::launched_arguments::LaunchedArguments;
-use super::nccl_arguments::{Algorithm, NcclArguments, Protocol};
+use super::nccl_arguments::{NcclArguments, Setting};
 use super::places;
 use super::programs::Work;
 use super::suite::SuiteWork;
@@ -11,7 +11,7 @@ use commgauge_model::config::Machine;
 use commgauge_model::layout::Nodes;
 use commgauge_run::backend::nccl;
 use commgauge_run::session::{
-    Launch, LaunchFacts, LaunchedBackend, NcclLaunch, Request, Resume, ResumedRecord, WatchdogOptions,
+    Launch, LaunchFacts, LaunchedBackend, NcclLaunch, ReplaySource, Request, Resume, ResumedRecord, WatchdogOptions,
 };
 use commgauge_run::watchdog::Watch;
 use std::time::Instant;
@@ -60,11 +60,19 @@ fn backend<W: Work>(work: &W) -> Result<LaunchedBackend> {
 
 fn nccl_launch<W: Work>(work: &W) -> NcclLaunch {
     let arguments: &NcclArguments = &work.launched().nccl;
+    let of_flags = arguments.settings().into_iter();
+    let settings: Vec<nccl::Setting> = of_flags
+        .map(|Setting { flag, variable, value, since_minor }| nccl::Setting {
+            flag,
+            variable,
+            value,
+            since: nccl::Version(2, since_minor, 0),
+        })
+        .collect();
     NcclLaunch {
         environment: nccl::Environment {
             share_gpu: arguments.share_gpu,
-            algorithm: arguments.algorithm.and_then(Algorithm::name),
-            protocol: arguments.protocol.and_then(Protocol::name),
+            settings: settings.clone(),
             calls_overlap: work.calls_overlap(),
             record_algorithm: arguments.record_algorithm,
         },
@@ -75,6 +83,8 @@ fn nccl_launch<W: Work>(work: &W) -> NcclLaunch {
             buffers: arguments.only_buffers(),
             stays_on_processors: arguments.no_numa_binding,
             deadlines: nccl::Deadlines::default(),
+            settings,
+            ranks_per_id: arguments.ranks_per_id,
         },
         device_map: arguments.device_map.clone(),
     }
@@ -96,8 +106,11 @@ pub(super) fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -
         arguments.nccl.check_without_variants("--interfere")?;
     }
     let replay = work.replay(world_size)?;
-    if replay.is_some() {
+    if let Some(replay) = &replay {
         arguments.nccl.check_without_variants("--replay")?;
+        if arguments.backend == Backend::Nccl && matches!(replay.source, ReplaySource::Trace(_)) {
+            return Err(Error::usage("--trace: a trace is replayed on host memory; accepted: --backend mpi"));
+        }
     }
     check_injected_ranks(arguments, world_size)?;
     let record = match &arguments.resume {

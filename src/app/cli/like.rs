@@ -14,11 +14,12 @@ const TOOLS: [&str; 3] = ["nccl-tests", "osu", "imb"];
 ///
 /// nccl-tests walks through the buffers of its largest size (`startColl` of its `src/common.cu`), which exceeds the
 /// cache; OSU and IMB reuse one buffer, and run a barrier before each timed call (`osu_allreduce.c`; `-sync` of IMB).
-const TOOL_DEFAULTS: [(&str, [&str; 3]); 7] = [
+const TOOL_DEFAULTS: [(&str, [&str; 3]); 8] = [
     ("cadence", ["streaming", "isolated", "isolated"]),
     ("placement", ["both", "one", "one"]),
     ("warm_buffers", ["false", "true", "true"]),
     ("start", ["synchronised", "barrier", "barrier"]),
+    ("timing", ["whole", "marks", "marks"]),
     ("check", ["1", "0", "0"]),
     ("replicates", ["1", "1", "1"]),
     ("format", ["nccl-tests", "osu", "imb"]),
@@ -58,7 +59,7 @@ mod tests {
     use crate::cli::suite::SuiteWork;
     use crate::report::Format;
     use clap::{Parser, ValueEnum};
-    use commgauge_base::sample::{Cadence, ClockMethod};
+    use commgauge_base::sample::{Cadence, ClockMethod, Timing};
     use commgauge_model::config::Peer;
 
     /// Result of a command line: cadences, placements, warm, checked, replicates, calls of 8 B and of 64 KiB, format.
@@ -129,6 +130,16 @@ mod tests {
             let words = format!("commgauge-sweep all_reduce {line}");
             let sweep = Sweep::try_parse_from(words.split(' ')).unwrap();
             assert_eq!(sweep.plan(2).unwrap().settings.start, start, "{line}");
+        }
+        for (line, timing) in [
+            ("--like nccl-tests", Timing::Whole),
+            ("--like nccl-tests --timing marks", Timing::Marks),
+            ("--like osu", Timing::Marks),
+            ("--timing whole", Timing::Whole),
+        ] {
+            let words = format!("commgauge-sweep all_reduce {line}");
+            let sweep = Sweep::try_parse_from(words.split(' ')).unwrap();
+            assert_eq!(sweep.plan(2).unwrap().settings.timing, timing, "{line}");
         }
         // A collective that exists in place only is measured in place.
         assert_eq!(parsed("broadcast -b 8 -e 8 --like osu").1, "in-place");

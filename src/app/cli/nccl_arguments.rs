@@ -11,8 +11,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "With --backend nccl")]
 pub struct NcclArguments {
-    /// NCCL's file; without it libnccl.so.2, then libnccl.so, from where the system looks for libraries, then from the Python packages of
-    /// the environment that commgauge is installed in
+    /// NCCL's file; without it libnccl.so.2 from where the system looks for libraries (LD_LIBRARY_PATH), of NCCL_HOME, of Python packages,
+    /// conda and the HPC SDK; `commgauge doctor` says which one that is, and why
     #[arg(long, value_name = "FILE", env = "COMMGAUGE_NCCL_LIBRARY")]
     pub nccl_library: Option<PathBuf>,
     /// The file of cuBLAS for [[compute]]; without it libcublas.so.13 or .12, as the driver serves, from where the system looks for
@@ -56,6 +56,50 @@ pub struct NcclArguments {
     /// Most thread blocks that NCCL's kernels take, a list with commas; any leaves them to NCCL
     #[arg(long, value_name = "BLOCKS", value_delimiter = ',', value_parser = parse_max_ctas)]
     pub max_ctas: Vec<MostBlocks>,
+    /// How NCCL deals with thread blocks (NCCL_CTA_POLICY, NCCL 2.27): default, efficiency, or zero, which lets the copy engines carry
+    /// all_gather, all_to_all, gather and scatter of symmetric buffers within a host (2.28)
+    #[arg(short = 'x', long, visible_alias = "cta_policy", value_enum, value_name = "POLICY")]
+    pub cta_policy: Option<CtaPolicy>,
+    /// Multicast by NVSwitch: on or off (NCCL_NVLS_ENABLE)
+    #[arg(long, value_enum, value_name = "SWITCH")]
+    pub nvls: Option<Switch>,
+    /// GPUDirect RDMA: on, however far adapter and GPU are apart, or off (NCCL_NET_GDR_LEVEL)
+    #[arg(long, value_enum, value_name = "SWITCH")]
+    pub gpudirect: Option<Switch>,
+    /// Ranks for each unique id by which a communicator of all ranks is made, where NCCL takes several (2.23)
+    #[arg(long, value_name = "RANKS", default_value_t = RANKS_PER_ID, value_parser = clap::value_parser!(u32).range(1..))]
+    pub ranks_per_id: u32,
+}
+
+/// One root serves so many ranks at the start within a second or so; NCCL's user guide has about one for each 128 of them.
+const RANKS_PER_ID: u32 = 128;
+
+/// What NCCL does about thread blocks, by the numbers of its header and of nccl-tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CtaPolicy {
+    #[value(alias = "0")]
+    Default,
+    #[value(alias = "1")]
+    Efficiency,
+    #[value(alias = "2")]
+    Zero,
+}
+
+/// Whether something is to be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+/// A variable of NCCL that a flag sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    pub flag: &'static str,
+    pub variable: &'static str,
+    pub value: &'static str,
+    /// The first minor version of NCCL 2 that knows it.
+    pub since_minor: u32,
 }
 
 /// Most thread blocks, or any number.
@@ -128,8 +172,34 @@ impl NcclArguments {
             ("algorithm", self.algorithm.and_then(Algorithm::name).map(str::to_owned)),
             ("protocol", self.protocol.and_then(Protocol::name).map(str::to_owned)),
             ("min_ctas", self.min_ctas.map(|blocks| blocks.to_string())),
+            ("cta_policy", self.cta_policy.map(value_of)),
+            ("nvls", self.nvls.map(value_of)),
+            ("gpudirect", self.gpudirect.map(value_of)),
         ];
         set.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+
+    /// The variables that flags set.
+    pub fn settings(&self) -> Vec<Setting> {
+        let of = |flag, variable, value: Option<&'static str>, since_minor| {
+            value.map(|value| Setting { flag, variable, value, since_minor })
+        };
+        let switched =
+            |switch: Option<Switch>, on, off| switch.map(|switch| if switch == Switch::On { on } else { off });
+        let (policy, since) = match self.cta_policy {
+            None => (None, 0),
+            Some(CtaPolicy::Default) => (Some("0"), 27),
+            Some(CtaPolicy::Efficiency) => (Some("1"), 27),
+            Some(CtaPolicy::Zero) => (Some("2"), 28),
+        };
+        let all = [
+            of("--algorithm", "NCCL_ALGO", self.algorithm.and_then(Algorithm::name), 0),
+            of("--protocol", "NCCL_PROTO", self.protocol.and_then(Protocol::name), 0),
+            of("--cta-policy", "NCCL_CTA_POLICY", policy, since),
+            of("--nvls", "NCCL_NVLS_ENABLE", switched(self.nvls, "1", "0"), 17),
+            of("--gpudirect", "NCCL_NET_GDR_LEVEL", switched(self.gpudirect, "SYS", "LOC"), 0),
+        ];
+        all.into_iter().flatten().collect()
     }
 
     /// The variants in which every case is measured.
@@ -188,6 +258,10 @@ impl NcclArguments {
             ("--aggregate", !self.aggregate.is_empty()),
             ("--min-ctas", self.min_ctas.is_some()),
             ("--max-ctas", !self.max_ctas.is_empty()),
+            ("--cta-policy", self.cta_policy.is_some()),
+            ("--nvls", self.nvls.is_some()),
+            ("--gpudirect", self.gpudirect.is_some()),
+            ("--ranks-per-id", self.ranks_per_id != RANKS_PER_ID),
         ];
         if let Some((flag, _)) = given.iter().find(|(_, given)| *given && !is_nccl) {
             return Err(Error::usage(format!("{flag} is for --backend nccl; leave it out")));
@@ -199,6 +273,10 @@ impl NcclArguments {
             _ => Ok(()),
         }
     }
+}
+
+fn value_of(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -227,10 +305,37 @@ mod tests {
             ("--submit graphs", "stream, graph, or graph:CALLS"),
             ("--aggregate 1,65", "1 to 64 calls"),
             ("--buffers pinned", "plain, allocated, registered, symmetric"),
+            ("--cta-policy none", "possible values: default, efficiency, zero"),
+            ("--nvls yes", "possible values: on, off"),
+            ("--ranks-per-id 0", "1.."),
         ] {
             let error = parse(line).expect_err(line);
             assert!(error.contains(words), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_switched_for_a_launch_is_a_variable_of_nccl_and_a_label_of_its_cases() {
+        for (line, variable, value, since_minor, label) in [
+            ("--cta-policy zero", "NCCL_CTA_POLICY", "2", 28, ("cta_policy", "zero")),
+            ("-x 1", "NCCL_CTA_POLICY", "1", 27, ("cta_policy", "efficiency")),
+            ("--nvls off", "NCCL_NVLS_ENABLE", "0", 17, ("nvls", "off")),
+            ("--nvls on", "NCCL_NVLS_ENABLE", "1", 17, ("nvls", "on")),
+            ("--gpudirect on", "NCCL_NET_GDR_LEVEL", "SYS", 0, ("gpudirect", "on")),
+            ("--gpudirect off", "NCCL_NET_GDR_LEVEL", "LOC", 0, ("gpudirect", "off")),
+            ("--algorithm ring", "NCCL_ALGO", "Ring", 0, ("algorithm", "Ring")),
+        ] {
+            let arguments = parse(line).unwrap();
+            let [setting] = arguments.settings()[..] else { panic!("{line}") };
+            assert_eq!(
+                (setting.variable, setting.value, setting.since_minor),
+                (variable, value, since_minor),
+                "{line}"
+            );
+            assert_eq!(arguments.labels(), BTreeMap::from([(label.0.to_owned(), label.1.to_owned())]), "{line}");
+            assert!(arguments.check(false).is_err(), "{line}");
+        }
+        assert_eq!(parse("").unwrap().settings(), []);
     }
 
     #[test]

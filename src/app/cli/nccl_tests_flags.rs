@@ -24,7 +24,7 @@ const fn foreign(
     Foreign { letter, name, accepted, instead }
 }
 
-const TABLE: [Foreign; 20] = [
+const TABLE: [Foreign; 19] = [
     foreign(
         'g',
         "ngpus",
@@ -77,7 +77,6 @@ const TABLE: [Foreign; 20] = [
         &[],
         "there are no kernels of -D here; --max-ctas limits the thread blocks of NCCL's own, --version says the version",
     ),
-    foreign('x', "cta_policy", &[], "--min-ctas and --max-ctas say how many thread blocks NCCL may take"),
     foreign('J', "output_file", &[], "--format json > FILE writes JSON, and --record FILE all samples"),
     foreign('y', "stream_null", &["0"], "calls go to a stream of their own"),
     // Its long name is also a flag of ours, in seconds too, but for one call.

@@ -78,7 +78,7 @@ pub enum AnswerFormat {
     /// For people
     #[default]
     Table,
-    /// The query's columns, then seconds, low, high, status
+    /// The query's columns, then seconds, low, high, status, untrusted, reason
     Csv,
     /// One document, in base units
     Json,
@@ -186,9 +186,9 @@ struct Answer<'a> {
     high: Option<Seconds>,
     /// On what ground it stands.
     status: Status,
-    /// Why it was refused, or from which place it was scaled.
+    /// Why it was refused or is not to be trusted, or from which place it was scaled.
     reason: Option<&'a str>,
-    /// True where it comes from a curve whose held-out error is over 10 %.
+    /// True where it comes from a curve whose held-out error is over 10 %, or where larger groups are on slower links.
     untrusted: bool,
 }
 
@@ -221,12 +221,19 @@ fn document<'a>(path: &Path, fit: &Fit, input: &'a QueryInput, answers: &'a [Pre
 }
 
 fn comma_separated(input: &QueryInput, answers: &[Prediction]) -> Result<String> {
-    let added = ["seconds", "low", "high", "status"];
+    let added = ["seconds", "low", "high", "status", "untrusted", "reason"];
     let heading = input.columns.iter().map(String::as_str).chain(added);
     let mut text = CommaSeparated::new("the answer as CSV", heading)?;
     for (values, answer) in input.values.iter().zip(answers) {
         let number = |seconds: Option<Seconds>| seconds.map_or_else(String::new, |seconds| format!("{:e}", seconds.0));
-        let own = [number(answer.seconds), number(answer.low), number(answer.high), answer.status.name().to_owned()];
+        let own = [
+            number(answer.seconds),
+            number(answer.low),
+            number(answer.high),
+            answer.status.name().to_owned(),
+            answer.untrusted.to_string(),
+            answer.reason.clone().unwrap_or_default(),
+        ];
         text.row(values.iter().chain(&own))?;
     }
     text.finish()

@@ -76,7 +76,7 @@ impl RankCommand {
     /// Computes the ranking and prints it.
     pub fn execute(&self) -> Result<i32> {
         let document = self.document()?;
-        report_resolved_file(Shipped::Model, Path::new(&self.step.model));
+        report_resolved_file(Shipped::Model, Path::new(self.step.model.as_deref().unwrap_or_default()));
         print(&match self.format {
             RankFormat::Table => text(&document, columns(self.width)),
             RankFormat::Json => json(&document)?,

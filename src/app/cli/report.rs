@@ -103,7 +103,7 @@ impl ReportCommand {
             Some(path) => {
                 let mut text = Vec::new();
                 self.shown.show_on(&view, Sink::File, &mut text)?;
-                replace(path, &String::from_utf8_lossy(&text))?;
+                replace(path, &text)?;
             }
             None => self.shown.show(&view)?,
         }

@@ -1,7 +1,7 @@
 //! The sampling flags that the launched programs share if no suite file defines the sampling.
 
 use clap::Args;
-use commgauge_base::sample::ClockMethod;
+use commgauge_base::sample::{ClockMethod, Timing};
 use commgauge_base::units::{Seconds, parse_seconds};
 use commgauge_model::config::RunSettings;
 
@@ -47,6 +47,11 @@ pub struct SamplingArguments {
     #[arg(long, value_name = "HOW", default_value_t, help_heading = "Sampling")]
     pub start: ClockMethod,
 
+    /// Between which readings back-to-back calls are timed: `marks`, a few calls each, or `whole`, all of them between two readings of the
+    /// host's clock, on buffers within those of the largest size, as in nccl-tests
+    #[arg(long, value_name = "HOW", default_value_t, help_heading = "Sampling")]
+    pub timing: Timing,
+
     /// Seed of the data and of the order of the cases
     #[arg(long, value_name = "NUMBER", help_heading = "Sampling")]
     pub seed: Option<u64>,
@@ -64,6 +69,7 @@ impl SamplingArguments {
             replicates: self.replicates.unwrap_or(default.replicates),
             warm_buffers: self.warm_buffers,
             start: self.start,
+            timing: self.timing,
             verify: self.check == 1,
             seed: self.seed.unwrap_or(default.seed),
             ..default

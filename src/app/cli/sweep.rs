@@ -96,7 +96,7 @@ pub struct SweepArguments {
 
     /// Measure as another tool does by default
     ///
-    /// Sets --cadence, --placement, --warm-buffers, --start, -n, -w, -c, --replicates and --format, each of which wins where it is given.
+    /// Sets --cadence, --placement, --warm-buffers, --start, --timing, -n, -w, -c, --replicates and --format, each of which wins where it is given.
     ///
     /// nccl-tests: streaming, cold buffers, 20 calls after 1, in its columns. osu, imb: isolated, warm buffers, not checked; 1000 calls
     /// after 100 up to 8 KiB and 100 after 10 above (osu), or up to 1000 calls of 40 MiB together after a tenth as many (imb).

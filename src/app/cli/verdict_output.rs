@@ -91,13 +91,13 @@ pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<LoadedRecord>> {
 
 /// Writes a temporary file, flushes it to disk and renames it: a concurrent reader sees either the old text or the new
 /// one.
-pub(super) fn replace(path: &Path, text: &str) -> Result<()> {
+pub(super) fn replace(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
     let refused = |cause| Error::usage(format!("cannot write {}: {cause}", path.shown()));
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
     let temporary = PathBuf::from(temporary);
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&temporary).map_err(refused)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    let written = file.write_all(content.as_ref()).and_then(|()| file.sync_all());
     let done = written.and_then(|()| std::fs::rename(&temporary, path));
     done.map_err(|cause| {
         // The first error is the one to report, even if the temporary file cannot be removed.

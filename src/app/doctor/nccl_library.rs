@@ -48,9 +48,10 @@ fn library(answer: &NcclAnswer, driver_cuda: Option<&str>) -> Finding {
         return Finding::new("library", State::Broken, found)
             .with_fix("NCCL 2.18 or newer is needed; 2.28 has all collectives of its own");
     }
+    let why = if answer.why.is_empty() { String::new() } else { format!(": {}", answer.why) };
     let Some(cuda) = &answer.cuda else {
-        return Finding::new("library", State::Fine, format!("NCCL {version}, {file}"));
+        return Finding::new("library", State::Fine, format!("NCCL {version}, {file}{why}"));
     };
-    let found = format!("NCCL {version} for CUDA {cuda}, {file}");
+    let found = format!("NCCL {version} for CUDA {cuda}, {file}{why}");
     fitting(found, cuda, driver_cuda, State::Broken, "nvidia-nccl-cu")
 }

@@ -27,6 +27,8 @@ pub struct Request {
     pub root: bool,
     /// Whether ranks have library threads, such as NCCL's proxy threads, that need their own processors.
     pub has_threads: bool,
+    /// Variables of this environment that all ranks are to have, for launchers that do not pass them on by themselves.
+    pub passed_variables: Vec<String>,
     /// Further arguments for the launcher, placed after ours.
     pub launcher_arguments: Vec<String>,
     /// The program that every rank runs.
@@ -182,6 +184,16 @@ fn open_mpi(family: Family, request: &Request, core_supply: CoreSupply, argument
         push(arguments, &["--mca", "mpi_yield_when_idle", "1"]);
     }
     bind(request, core_supply, "--bind-to", arguments);
+    // Started by ssh, ranks have the environment that their host gives them. Hydra and srun pass on all of ours by themselves.
+    let given: Vec<&String> = request.launcher_arguments.iter().skip_while(|word| *word != "-x").collect();
+    for name in request.passed_variables.iter().filter(|name| !given.iter().any(|word| is_of_variable(word, name))) {
+        push(arguments, &["-x", name]);
+    }
+}
+
+/// Whether the value of a `-x` is of this variable.
+fn is_of_variable(word: &str, name: &str) -> bool {
+    word == name || word.strip_prefix(name).is_some_and(|rest| rest.starts_with('='))
 }
 
 /// Makes MPICH yield processors while its ranks wait, which it does not do by default: the first variable is for the

@@ -32,6 +32,29 @@ fn line(family: Family, request: &Request) -> String {
 }
 
 #[test]
+fn variables_of_nccl_reach_ranks_that_are_started_by_ssh_and_none_is_given_twice() {
+    use Family::{IntelMpi, Mpich, OpenMpi4, OpenMpi5, Slurm};
+    let passed = || vec!["NCCL_ALGO".to_owned(), "NCCL_IB_HCA".to_owned()];
+    let own: Vec<String> = words("-x NCCL_ALGO=Ring");
+    for (family, own, expected) in [
+        (OpenMpi4, vec![], "mpirun -n 4 --bind-to none -x NCCL_ALGO -x NCCL_IB_HCA suite 'a b'"),
+        (OpenMpi5, own.clone(), "mpirun -n 4 --bind-to none -x NCCL_IB_HCA -x NCCL_ALGO=Ring suite 'a b'"),
+        // They pass on all variables by themselves.
+        (Mpich, vec![], "mpiexec -n 4 -bind-to none suite 'a b'"),
+        (IntelMpi, vec![], "mpiexec -n 4 -bind-to none suite 'a b'"),
+        (Slurm, vec![], "srun --ntasks=4 --kill-on-bad-exit=0 --wait=30 --cpu-bind=none suite 'a b'"),
+    ] {
+        let request =
+            Request { has_threads: true, passed_variables: passed(), launcher_arguments: own, ..request(4, false) };
+        assert_eq!(line(family, &request), expected, "{family:?}");
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
 fn ranks_whose_library_has_threads_are_not_bound_to_single_cores() {
     use Family::{Mpich, OpenMpi4, OpenMpi5, Slurm};
     for (family, hosts, expected) in [

@@ -27,32 +27,27 @@ pub struct Late {
 /// The late rank of a case, from the lines of its replicates.
 pub(super) fn late_rank(record: &Record, lines: &[&CaseLine], cadence: Cadence) -> Option<Late> {
     let residual = clock_residual(record)?;
-    let mut spreads: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    let (mut samples, mut clock_error) = (0, 0);
+    let mut spreads: BTreeMap<u32, Vec<[f64; 2]>> = BTreeMap::new();
+    let mut samples = 0;
     for line in lines {
         let known = !line.samples.last_rank.is_empty() && !line.samples.arrival_spread_nanoseconds.is_empty();
         if cadence != Cadence::Isolated || !known || !matches!(line.outcome, Outcome::Measured { .. }) {
             continue;
         }
-        clock_error = clock_error.max(line.samples.clock_error_nanoseconds);
         for index in valid_samples(line) {
             let spread = Seconds::from_nanoseconds(line.samples.arrival_spread_nanoseconds[index]);
-            spreads.entry(line.samples.last_rank[index]).or_default().push(spread.0);
+            let error = Seconds::from_nanoseconds(line.samples.arrival_error_nanoseconds(index));
+            spreads.entry(line.samples.last_rank[index]).or_default().push([spread.0, spread.0 - error.0]);
             samples += 1;
         }
     }
     let (rank, times) = spreads.into_iter().max_by_key(|(_, times)| times.len())?;
-    let times = sorted(times);
     let share = times.len() as f64 / f64::from(samples);
-    let spread = Seconds(median(&times)?);
-    let named =
-        share > clear_majority(record.header.world_size) && spread.0 > residual.0 + arrival_error(clock_error).0;
+    // What is left of each spread beyond what the clocks of the devices may be off in its batch.
+    let [spread, certain] = [0, 1].map(|which| median(&sorted(times.iter().map(|time| time[which]))));
+    let (spread, certain) = (Seconds(spread?), Seconds(certain?));
+    let named = share > clear_majority(record.header.world_size) && certain.0 > residual.0;
     named.then(|| Late { rank, host: host_of(record, rank), share, spread })
-}
-
-/// By how much the difference of two arrivals may be off, if each of them may be so much.
-pub(super) fn arrival_error(clock_error_nanoseconds: u64) -> Seconds {
-    Seconds::from_nanoseconds(2 * clock_error_nanoseconds)
 }
 
 /// Of two ranks one is last in half of the samples by chance, so the threshold is higher.

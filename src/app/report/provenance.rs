@@ -22,6 +22,9 @@ pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
     if !devices.is_empty() {
         facts.push(("devices", devices.into_iter().collect::<Vec<_>>().join(", ")));
     }
+    if header.ranks.iter().any(|rank| !rank.adapters.is_empty()) {
+        facts.push(("adapters", adapters(&header.ranks)));
+    }
     facts.push(("suite", suite(header)));
     facts.push(("measuring", measuring(header)));
     if !header.environment.is_empty() {
@@ -33,6 +36,30 @@ pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
     facts.push(("command", command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")));
     facts
 }
+
+/// Which adapters are nearest to the device of each rank: ranks of the same place on their hosts mostly have the same, and stand together.
+fn adapters(ranks: &[RankFacts]) -> String {
+    let mut by_adapters: Vec<(String, Vec<String>)> = Vec::new();
+    for rank in ranks {
+        let names = if rank.adapters.is_empty() { "none".to_owned() } else { rank.adapters.join(" or ") };
+        let device = rank.device.as_deref().and_then(|device| device.split(", ").nth(1)).unwrap_or_default();
+        let one =
+            format!("rank {}{}", rank.rank, if device.is_empty() { String::new() } else { format!(" ({device})") });
+        match by_adapters.iter_mut().find(|(known, _)| *known == names) {
+            Some((_, ranks)) => ranks.push(one),
+            None => by_adapters.push((names, vec![one])),
+        }
+    }
+    let line = |(names, ranks): &(String, Vec<String>)| {
+        let more = ranks.len().saturating_sub(MOST_RANKS_LISTED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{}{more}: {names}", ranks[..ranks.len().min(MOST_RANKS_LISTED)].join(", "))
+    };
+    format!("nearest to the GPUs: {}", by_adapters.iter().map(line).collect::<Vec<_>>().join("; "))
+}
+
+/// Of ranks with the same adapters.
+const MOST_RANKS_LISTED: usize = 4;
 
 fn program(header: &Header) -> String {
     let short: String = header.program_sha256.chars().take(12).collect();
@@ -146,6 +173,27 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_adapters_of_each_gpu_are_told_and_ranks_with_the_same_ones_stand_together() {
+        let rank = |rank: u32, pci: &str, adapters: &[&str]| RankFacts {
+            rank,
+            device: Some(format!("H100, {pci}, GPU-{rank}")),
+            adapters: adapters.iter().map(|name| (*name).to_owned()).collect(),
+            ..commgauge_model::record::provenance::rank_facts(rank)
+        };
+        let mut ranks = vec![
+            rank(0, "0000:03:00.0", &["mlx5_0 (same PCIe switch)"]),
+            rank(1, "0000:83:00.0", &["mlx5_2", "mlx5_3"]),
+        ];
+        ranks.extend((2..8).map(|number| rank(number, "0000:03:00.0", &["mlx5_0 (same PCIe switch)"])));
+        ranks.push(rank(8, "0000:c3:00.0", &[]));
+        assert_eq!(
+            adapters(&ranks),
+            "nearest to the GPUs: rank 0 (0000:03:00.0), rank 2 (0000:03:00.0), rank 3 (0000:03:00.0), rank 4 (0000:03:00.0) and 3 more: \
+             mlx5_0 (same PCIe switch); rank 1 (0000:83:00.0): mlx5_2 or mlx5_3; rank 8 (0000:c3:00.0): none"
+        );
+    }
 
     #[test]
     fn a_command_can_be_pasted_into_a_shell() {

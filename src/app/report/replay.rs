@@ -1,11 +1,12 @@
-//! A replayed step: its time, the waiting time on each axis, the hidden share, and whether the bytes match the list of ops.
+//! A replayed step or trace: its time, the waiting time on each axis, the hidden share, and whether the bytes match the list of ops.
 
 use super::document::{Block, Column, Table, optional, percent, range};
 use super::view::View;
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
-use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::units::{Bytes, Seconds, three_digits};
 use commgauge_model::record::line::Outcome;
 use commgauge_model::record::replay_line::{ReplayAxis, ReplayLine};
+use commgauge_model::workload::replay::RECORDED_SCHEDULE;
 
 /// The whole step's time: the median over the repetitions of the slowest rank's, with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,11 +47,20 @@ fn axes(view: &View, replay: &ReplayLine) -> Table {
         .steps
         .get(replay.step as usize)
         .map_or_else(String::new, |step| format!("{}, {}, ", step.facts.model, step.facts.layout));
-    let title = format!(
-        "replay: {layout}{}, {} of forward pass in each layer",
-        replay.schedule, replay.forward_seconds_per_layer
-    );
+    let title = if is_of_trace(replay) {
+        "replay of a trace".to_owned()
+    } else {
+        format!(
+            "replay: {layout}{}, {} of forward pass in each layer",
+            replay.schedule, replay.forward_seconds_per_layer
+        )
+    };
     Table::new(title, &COLUMNS, replay.axes.iter().map(cells))
+}
+
+/// Traces have no step of a list.
+fn is_of_trace(replay: &ReplayLine) -> bool {
+    replay.schedule == RECORDED_SCHEDULE
 }
 
 fn cells(axis: &ReplayAxis) -> Vec<String> {
@@ -81,10 +91,18 @@ fn sentences(replay: &ReplayLine) -> Vec<String> {
             let data = if *verified { "data right" } else { "data not checked" };
             let (times, computing) =
                 (replay.slowest_nanoseconds.len(), Seconds::from_nanoseconds(replay.computing_nanoseconds_median));
+            let what = if is_of_trace(replay) { "the whole trace" } else { "the whole step" };
             sentences.push(format!(
-                "the whole step: {} [{interval}], the slowest rank's, over {times} repetitions; {computing} of it computing; {data}",
+                "{what}: {} [{interval}], the slowest rank's, over {times} repetitions; {computing} of it computing; {data}",
                 time.median
             ));
+            if let Some(job) = replay.job_nanoseconds {
+                let job = Seconds::from_nanoseconds(job);
+                let ratio = three_digits(time.median.0 / job.0);
+                sentences.push(format!(
+                    "the job itself took {job} from its first call to its last: the replay takes {ratio} times that"
+                ));
+            }
         }
         (Outcome::Measured { .. }, None) => sentences.push("the step was not timed: the run was stopped".to_owned()),
         (Outcome::Corrupt { rank, element, expected, got, .. }, _) => {
@@ -95,10 +113,11 @@ fn sentences(replay: &ReplayLine) -> Vec<String> {
         }
     }
     if matches!(replay.outcome, Outcome::Measured { .. }) && !replay.slowest_nanoseconds.is_empty() {
+        let (who, list) = if is_of_trace(replay) { ("rank", "trace") } else { ("stage", "list of ops") };
         sentences.push(if replay.bytes_as_listed {
-            "every stage moved exactly the bytes of the list of ops, on every axis".to_owned()
+            format!("every {who} moved exactly the bytes of the {list}, on every axis")
         } else {
-            "the bytes that some stage moved are NOT those of the list of ops".to_owned()
+            format!("the bytes that some {who} moved are NOT those of the {list}")
         });
     }
     sentences

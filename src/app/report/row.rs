@@ -3,6 +3,7 @@
 //! Numbers only; formatting is in the renderers.
 
 use super::rank_means::ReplicateTimes;
+use commgauge_base::sample::Timing;
 use commgauge_base::stats::{Interval, median, median_interval, percentile, sorted};
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::variant::LibraryChoice;
@@ -45,6 +46,8 @@ pub struct Row {
     pub precision_reached: Option<f64>,
     /// The precision that was requested of it, where all cases shared one budget.
     pub precision_requested: Option<f64>,
+    /// Between which readings its calls were timed.
+    pub timing: Timing,
     /// The ranks' own times of each replicate that was measured.
     pub own_times: Vec<ReplicateTimes>,
     /// Its status.
@@ -167,6 +170,7 @@ impl Row {
             library_choices: distinct(measured.iter().filter_map(|line| line.library_choice.as_deref())),
             precision_reached: measured.iter().filter_map(|line| line.precision_reached).reduce(f64::max),
             precision_requested: header.settings.within_seconds.map(|_| header.settings.precision),
+            timing: header.settings.timing,
             own_times: measured.iter().map(|line| ReplicateTimes::of(facts, line)).collect(),
             status,
             warnings: distinct(lines.iter().flat_map(|line| &line.warnings)),

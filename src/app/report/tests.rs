@@ -1,7 +1,7 @@
 //! Golden reports of one record in every format, and properties of any report.
 
 use super::*;
-use commgauge_model::record::line::{EndStatus, Outcome};
+use commgauge_model::record::line::{CaseLine, ClockErrors, EndStatus, Outcome};
 use commgauge_model::record::{Line, Record};
 
 const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
@@ -198,6 +198,9 @@ fn a_warning_that_applies_to_many_cases_is_reported_once() {
 
 #[test]
 fn the_late_rank_is_named_only_where_the_clocks_are_good_enough() {
+    fn errors(case: &CaseLine, by_rank: &[u64]) -> Vec<ClockErrors> {
+        vec![ClockErrors::of_batch(case.samples.last_rank.len() as u32, by_rank)]
+    }
     let named = |change: fn(&mut Record)| {
         let mut record = sample();
         change(&mut record);
@@ -209,9 +212,14 @@ fn the_late_rank_is_named_only_where_the_clocks_are_good_enough() {
     assert_eq!(named(|record| record.clocks[1].residual_nanoseconds = 3_000_000), "");
     // Both arrivals may be off by the error of a device's clock.
     let of_devices = |record: &mut Record| {
-        record.cases.iter_mut().for_each(|case| case.samples.clock_error_nanoseconds = 1_100_000);
+        record.cases.iter_mut().for_each(|case| case.samples.clock_errors = errors(case, &[1_100_000; 4]));
     };
     assert_eq!(named(of_devices), "");
+    // Those of ranks that came neither first nor last do not count, nor do bad batches where most are good.
+    let of_one = |record: &mut Record| {
+        record.cases.iter_mut().for_each(|case| case.samples.clock_errors = errors(case, &[0, 1_100_000, 0, 10_000]));
+    };
+    assert_ne!(named(of_one), "");
     assert_eq!(named(|record| record.clocks.clear()), "");
     let after_barrier =
         |record: &mut Record| record.clocks[0].method = commgauge_model::record::line::ClockMethod::Barrier;

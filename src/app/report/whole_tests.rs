@@ -68,6 +68,7 @@ fn replay() -> ReplayLine {
         }],
         overlap_efficiency: Some(0.25),
         rank_nanoseconds_median: vec![11_000_000],
+        job_nanoseconds: None,
         bytes_as_listed: false,
     }
 }
@@ -126,4 +127,20 @@ fn a_replay_says_its_time_and_whether_its_bytes_are_those_of_the_list() {
     assert!((time.median.0 - 11e-3).abs() < 1e-12 && time.interval.is_none(), "{time:?}");
     let text = table(&record);
     insta::assert_snapshot!(&text[text.find("replay:").unwrap()..]);
+}
+
+#[test]
+fn a_replayed_trace_is_compared_with_the_job_itself() {
+    let mut record = record();
+    let (schedule, job_nanoseconds) = ("trace".to_owned(), Some(5_500_000));
+    record.replays.push(ReplayLine { schedule, job_nanoseconds, bytes_as_listed: true, ..replay() });
+    let text = table(&record);
+    for words in [
+        "replay of a trace",
+        "the whole trace: 11.0 ms",
+        "the job itself took 5.50 ms from its first call to its last: the replay takes 2.00 times that",
+        "every rank moved exactly the bytes of the trace",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
 }

@@ -15,7 +15,7 @@ pub use routed::{MOST_EXPERTS, Routed, Routing};
 use crate::collective::Collective;
 use crate::element::ElementType;
 use crate::units::Bytes;
-use exchange::{Blocks, Exchange};
+use exchange::{Blocks, Exchange, Matrix};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -140,6 +140,28 @@ impl Geometry {
         })
     }
 
+    /// An all_to_all_v in which rank i sends `rows[i][j]` elements to rank j, or why no such call exists. It is named by the most that
+    /// any rank sends.
+    pub fn of_rows(element: ElementType, rows: &[Vec<u64>]) -> Result<Geometry, String> {
+        if rows.len() < 2 || rows.iter().any(|row| row.len() != rows.len()) {
+            return Err(format!("an exchange among {} ranks needs as many counts of each", rows.len()));
+        }
+        let all = rows.iter().flatten().try_fold(0u64, |sum, count| sum.checked_add(*count));
+        if all.and_then(|all| all.checked_mul(element.size())).is_none() {
+            return Err("the bytes of an exchange are more than 64 bits can count".to_owned());
+        }
+        let exchange = Exchange::Each(Matrix::of_rows(rows));
+        let most = (0..rows.len()).map(|rank| exchange.sent_by(rank)).max().unwrap_or(0);
+        Ok(Geometry {
+            bytes_total: Bytes(most * element.size()),
+            bytes_accounted: Bytes(exchange.busiest() * element.size()),
+            blocks: exchange.most_to_each(),
+            element_bytes: element.size(),
+            collective: Collective::AllToAllV,
+            exchange: Some(exchange),
+        })
+    }
+
     /// Ranks in the group.
     pub fn ranks(&self) -> u32 {
         self.blocks.len() as u32
@@ -205,6 +227,14 @@ impl Geometry {
     /// crosses its link. `None` of other collectives.
     pub fn busiest_bytes_with_others(&self) -> Option<u64> {
         self.exchange.as_ref().map(|exchange| exchange.busiest_with_others() * self.element_bytes)
+    }
+
+    /// Bytes that a rank of an all_to_all_v sends to others or receives from others, whichever is more; 0 for other collectives.
+    pub fn bytes_with_others(&self, rank: u32) -> u64 {
+        let Some(exchange) = &self.exchange else { return 0 };
+        let rank = rank as usize;
+        let own = exchange.between(rank, rank);
+        (exchange.sent_by(rank).max(exchange.received_by(rank)) - own) * self.element_bytes
     }
 
     /// The largest count of an all_to_all_v from one rank to one rank; of other collectives the largest block.

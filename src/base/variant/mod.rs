@@ -19,7 +19,18 @@ pub const MOST_AGGREGATED: u32 = 64;
 pub const MOST_CTAS: u32 = 64;
 
 /// The labels by which variants are distinguished in records, in the order in which tables show them.
-pub const LABELS: [&str; 7] = ["algorithm", "protocol", "buffers", "submit", "aggregate", "min_ctas", "max_ctas"];
+pub const LABELS: [&str; 10] = [
+    "algorithm",
+    "protocol",
+    "cta_policy",
+    "nvls",
+    "gpudirect",
+    "buffers",
+    "submit",
+    "aggregate",
+    "min_ctas",
+    "max_ctas",
+];
 
 /// Who allocates buffers, and how they are registered with the library before they are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -178,6 +189,7 @@ pub fn shown(labels: &BTreeMap<String, String>) -> String {
         let text = labels.get(*name)?;
         Some(match *name {
             "aggregate" => format!("x{text}"),
+            "cta_policy" | "nvls" | "gpudirect" => format!("{}={text}", name.replace('_', "-")),
             "min_ctas" => format!("ctas>={text}"),
             "max_ctas" => format!("ctas<={text}"),
             _ => text.clone(),

@@ -2,7 +2,7 @@
 
 use super::{Calibrate, Peer};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::sample::ClockMethod;
+use commgauge_base::sample::{ClockMethod, Timing};
 use commgauge_base::units::{Bytes, Seconds};
 use std::borrow::Cow;
 
@@ -31,6 +31,8 @@ pub struct RunSettings {
     pub warm_buffers: bool,
     /// How the ranks start an isolated call together, where their clocks allow it.
     pub start: ClockMethod,
+    /// Between which readings streaming calls are timed.
+    pub timing: Timing,
     /// Check data before and after timing.
     pub verify: bool,
     /// Seed of data and order.
@@ -98,6 +100,7 @@ impl Default for RunSettings {
             replicates: 3,
             warm_buffers: false,
             start: ClockMethod::default(),
+            timing: Timing::default(),
             verify: true,
             seed: 20_240_613,
             calibrate: None,

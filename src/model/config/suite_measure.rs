@@ -48,6 +48,9 @@ pub(super) fn read_measure(table: Option<Table>) -> Result<(RunSettings, Vec<Cad
     if let Some(item) = table.take("start") {
         settings.start = item.parsed(str::parse)?;
     }
+    if let Some(item) = table.take("timing") {
+        settings.timing = item.parsed(str::parse)?;
+    }
     if let Some(item) = table.take("verify") {
         settings.verify = item.truth()?;
     }

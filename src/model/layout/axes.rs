@@ -30,6 +30,12 @@ pub enum Axis {
     Edp,
     /// Tensor parallel inside experts and expert parallel together: the ranks that exchange tokens.
     EtpEp,
+    /// Tensor and context parallel together: the ranks that hold the tokens of one replica's micro-batch.
+    TpCp,
+    /// All ranks of a stage: tensor, context and data parallel together.
+    TpCpDp,
+    /// Tensor parallel inside experts, expert and pipeline parallel together: all ranks that hold one replica of the experts.
+    ExpertMp,
     /// First and last stage of each pipeline, where they share an embedding. The other ranks are in no group.
     Embedding,
     /// Within `dp_cp`: the ranks that parameters are sharded over, where shards are replicated.
@@ -46,11 +52,15 @@ pub enum Axis {
     Node,
     /// Groups of neighbouring nodes.
     Nodes,
+    /// Within `ep`: the ranks of a node, or of a domain of NVLink.
+    EpInner,
+    /// Within `ep`: the ranks of the same place on each node.
+    EpOuter,
 }
 
 impl Axis {
     /// Every axis.
-    pub const ALL: [Axis; 19] = [
+    pub const ALL: [Axis; 24] = [
         Axis::World,
         Axis::Tp,
         Axis::Cp,
@@ -62,6 +72,9 @@ impl Axis {
         Axis::DpCp,
         Axis::Edp,
         Axis::EtpEp,
+        Axis::TpCp,
+        Axis::TpCpDp,
+        Axis::ExpertMp,
         Axis::Embedding,
         Axis::DpShard,
         Axis::DpReplicate,
@@ -70,6 +83,8 @@ impl Axis {
         Axis::Pair,
         Axis::Node,
         Axis::Nodes,
+        Axis::EpInner,
+        Axis::EpOuter,
     ];
 
     /// The name in files and tables.
@@ -86,6 +101,9 @@ impl Axis {
             Axis::DpCp => "dp_cp",
             Axis::Edp => "edp",
             Axis::EtpEp => "etp_ep",
+            Axis::TpCp => "tp_cp",
+            Axis::TpCpDp => "tp_cp_dp",
+            Axis::ExpertMp => "expert_mp",
             Axis::Embedding => "embedding",
             Axis::DpShard => "dp_shard",
             Axis::DpReplicate => "dp_replicate",
@@ -94,6 +112,8 @@ impl Axis {
             Axis::Pair => "pair",
             Axis::Node => "node",
             Axis::Nodes => "nodes",
+            Axis::EpInner => "ep_inner",
+            Axis::EpOuter => "ep_outer",
         }
     }
 

@@ -33,6 +33,17 @@ impl Locality {
     pub const UNKNOWN: Locality =
         Locality { nodes_spanned: 0, ranks_per_node: 0, stride: 0, concurrent_groups_per_node: 0 };
 
+    /// Groups of this many ranks next to each other on hosts that are filled one after another, all `groups` of them at once.
+    pub fn filled(ranks: u32, ranks_per_node: u32, groups: u32) -> Locality {
+        let ranks_per_node = ranks_per_node.max(1);
+        Locality {
+            nodes_spanned: ranks.div_ceil(ranks_per_node).max(1),
+            ranks_per_node: ranks.min(ranks_per_node),
+            stride: 1,
+            concurrent_groups_per_node: (ranks_per_node / ranks.max(1)).clamp(1, groups.max(1)),
+        }
+    }
+
     /// Whether the placement is known.
     pub fn is_known(&self) -> bool {
         self.nodes_spanned > 0

@@ -26,6 +26,7 @@ pub struct Layout {
     replicas_of_shards: u32,
     /// Ranks of the inner all_to_all of hybrid context parallelism; 1 elsewhere.
     inner_context: u32,
+    inner_experts: u32,
 }
 
 /// Ranks placed by hand.
@@ -48,7 +49,7 @@ impl Layout {
         check_degrees(&degrees)?;
         let order = complete_order(&degrees, order)?;
         check_pipelines(&degrees, &order)?;
-        Ok(Layout { degrees, order, placed: None, replicas_of_shards: 1, inner_context: 1 })
+        Ok(Layout { degrees, order, placed: None, replicas_of_shards: 1, inner_context: 1, inner_experts: 1 })
     }
 
     /// Places ranks by hand: `rank_at[i]` is the rank at position `i` of the grid.
@@ -104,6 +105,22 @@ impl Layout {
         Ok(self)
     }
 
+    /// Divides each group of ep into inner groups of `inner` consecutive ranks, those of a node.
+    ///
+    /// # Errors
+    /// Where `inner` does not divide ep.
+    pub fn with_inner_experts(mut self, inner: u32) -> std::result::Result<Layout, String> {
+        if inner == 0 || !self.degrees.ep.is_multiple_of(inner) {
+            let ep = self.degrees.ep;
+            let nearest = either(&nearest_divisors(u64::from(ep), u64::from(inner)));
+            return Err(format!(
+                "nodes of {inner} ranks do not divide ep = {ep} (expert_inner); nearest that do: {nearest}"
+            ));
+        }
+        self.inner_experts = inner;
+        Ok(self)
+    }
+
     /// The order of the axes, the fastest varying first; all five, including those that were left out.
     pub fn order(&self) -> &[Axis] {
         &self.order
@@ -147,11 +164,16 @@ impl Layout {
             Axis::DpCp => d.dp * d.cp,
             Axis::Edp => self.edp(),
             Axis::EtpEp => d.etp * d.ep,
+            Axis::TpCp => d.tp * d.cp,
+            Axis::TpCpDp => d.tp * d.cp * d.dp,
+            Axis::ExpertMp => d.etp * d.ep * d.pp,
             Axis::Embedding => d.pp.min(2),
             Axis::DpShard => d.dp * d.cp / self.replicas_of_shards,
             Axis::DpReplicate => self.replicas_of_shards,
             Axis::CpInner => self.inner_context,
             Axis::CpOuter => d.cp / self.inner_context,
+            Axis::EpInner => self.inner_experts,
+            Axis::EpOuter => d.ep / self.inner_experts,
             Axis::Pair => 2,
             Axis::Node | Axis::Nodes => panic!("how ranks are placed on nodes is not a matter of the layout"),
         }
@@ -176,11 +198,16 @@ impl Layout {
             // In the grid of experts cp has degree 1; undivided experts are replicated like dense layers.
             Axis::Edp => self.grid(experts, &[Axis::Dp, Axis::Cp]),
             Axis::EtpEp => self.grid(experts, &[Axis::Tp, Axis::Ep]),
+            Axis::TpCp => self.grid(Grid::Dense, &[Axis::Tp, Axis::Cp]),
+            Axis::TpCpDp => self.grid(Grid::Dense, &[Axis::Tp, Axis::Cp, Axis::Dp]),
+            Axis::ExpertMp => self.grid(experts, &[Axis::Tp, Axis::Ep, Axis::Pp]),
             Axis::Embedding => self.embedding(),
             Axis::DpShard => consecutive(&self.groups(Axis::DpCp), self.group_size(Axis::DpShard)),
             Axis::DpReplicate => strided(&self.groups(Axis::DpCp), self.group_size(Axis::DpShard)),
             Axis::CpInner => consecutive(&self.groups(Axis::Cp), self.inner_context),
             Axis::CpOuter => strided(&self.groups(Axis::Cp), self.inner_context),
+            Axis::EpInner => consecutive(&self.groups(Axis::Ep), self.inner_experts),
+            Axis::EpOuter => strided(&self.groups(Axis::Ep), self.inner_experts),
             Axis::Pair => panic!("the pairs of a round are not a matter of the layout"),
             Axis::Node | Axis::Nodes => panic!("how ranks are placed on nodes is not a matter of the layout"),
         };

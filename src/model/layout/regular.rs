@@ -68,7 +68,11 @@ impl Layout {
             Axis::Etp => (experts, &[Axis::Tp]),
             Axis::Edp => (experts, &[Axis::Dp, Axis::Cp]),
             Axis::EtpEp => (experts, &[Axis::Tp, Axis::Ep]),
+            Axis::TpCp => (Grid::Dense, &[Axis::Tp, Axis::Cp]),
+            Axis::TpCpDp => (Grid::Dense, &[Axis::Tp, Axis::Cp, Axis::Dp]),
+            Axis::ExpertMp => (experts, &[Axis::Tp, Axis::Ep, Axis::Pp]),
             Axis::Embedding | Axis::DpShard | Axis::DpReplicate | Axis::CpInner | Axis::CpOuter => return None,
+            Axis::EpInner | Axis::EpOuter => return None,
             Axis::Pair | Axis::Node | Axis::Nodes => return None,
         };
         let chosen = self.order().iter().filter(|axis| axes.contains(axis));

@@ -307,12 +307,16 @@ fn check_case(case: &CaseLine, plan: &Plan) -> Result<(), String> {
         transfer_nanoseconds,
         last_rank,
         excluded,
-        clock_error_nanoseconds: _,
+        clock_errors,
     } = &case.samples;
     let samples = slowest_nanoseconds.len();
     let optional = [arrival_spread_nanoseconds.len(), transfer_nanoseconds.len(), last_rank.len()];
     if slowest_rank.len() != samples || optional.iter().any(|length| *length != 0 && *length != samples) {
         return Err(format!("case {}: the columns of the samples differ in length", case.case));
+    }
+    let in_batches: u64 = clock_errors.iter().map(|batch| u64::from(batch.samples)).sum();
+    if !clock_errors.is_empty() && in_batches != samples as u64 {
+        return Err(format!("case {}: batches of {in_batches} samples, where there are {samples}", case.case));
     }
     if let Some((index, _)) = excluded.iter().find(|(index, _)| *index as usize >= samples) {
         return Err(format!("case {}: sample {index} is unreliable, but there are only {samples}", case.case));

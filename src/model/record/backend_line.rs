@@ -15,7 +15,7 @@ pub struct BackendLine {
     pub synthetic: bool,
     /// Library and version.
     pub library: String,
-    /// What the library says of its transports.
+    /// The variables of the environment that choose or forbid transports, with their values; absent where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
     /// How it carries out and times what it does, in sentences.

@@ -15,7 +15,7 @@ use super::product_line::ProductLine;
 pub use super::rank_facts::RankFacts;
 use super::replay_line::ReplayLine;
 use super::resume_line::ResumeLine;
-pub use super::samples_line::{RankHistogram, Samples};
+pub use super::samples_line::{ClockErrors, RankHistogram, Samples};
 pub use super::settings_line::Settings;
 use super::unwatched_line::UnwatchedLine;
 use crate::workload::{RankedStep, StepFacts};

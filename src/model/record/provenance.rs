@@ -30,6 +30,7 @@ pub fn rank_facts(rank: u32) -> RankFacts {
         processor: processor_name(),
         kernel: format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy()),
         device: None,
+        adapters: Vec::new(),
     }
 }
 

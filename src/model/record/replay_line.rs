@@ -1,4 +1,4 @@
-//! The line of a replay: a whole training step, carried out in the order of its schedule on all ranks at once.
+//! The line of a replay: a whole training step in the order of its schedule, or the trace of a job, on all ranks at once.
 
 use super::outcome::Outcome;
 use crate::layout::Axis;
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 /// A step, replayed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayLine {
-    /// Index in the plan's `steps`.
+    /// Index in the plan's `steps`; 0 of a trace.
     pub step: u32,
-    /// The schedule.
+    /// The schedule; `trace` where a job's trace was replayed.
     pub schedule: String,
-    /// What the forward pass of a micro-batch through one layer took to compute; each gradient took as long again.
+    /// What the forward pass of a micro-batch through one layer took to compute; each gradient took as long again. 0 of a trace.
     pub forward_seconds_per_layer: Seconds,
     /// What came of it. `verified` means that every call was performed once on known data before timing.
     pub outcome: Outcome,
@@ -33,6 +33,9 @@ pub struct ReplayLine {
     pub overlap_efficiency: Option<f64>,
     /// Each rank's own time; median over the repetitions.
     pub rank_nanoseconds_median: Vec<u64>,
+    /// Of a trace: what the job itself took, on the rank that took longest. Absent of a step, and where the trace has no times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_nanoseconds: Option<u64>,
     /// Whether the busiest rank of every stage moved exactly the bytes that the list of ops says, on every axis.
     pub bytes_as_listed: bool,
 }

@@ -1,6 +1,6 @@
 //! The sampling settings in the header of a record.
 
-use commgauge_base::sample::ClockMethod;
+use commgauge_base::sample::{ClockMethod, Timing};
 use commgauge_base::units::Seconds;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,9 @@ pub struct Settings {
     /// How the ranks were to start an isolated call together; absent where at an agreed time.
     #[serde(default, skip_serializing_if = "ClockMethod::is_synchronised")]
     pub start: ClockMethod,
+    /// Between which readings streaming calls were timed; absent where between marks.
+    #[serde(default, skip_serializing_if = "Timing::is_by_marks")]
+    pub timing: Timing,
     /// Whether data was checked before and after timing.
     pub verify: bool,
     /// The time that all cases together were given (`--within`); `replicates` is then the number of rounds, and a case has at least

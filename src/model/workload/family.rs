@@ -29,10 +29,11 @@ impl Family {
         match axis {
             Axis::Tp | Axis::Etp => Some(Family::Tensor),
             Axis::Cp | Axis::CpInner | Axis::CpOuter => Some(Family::Context),
-            Axis::Ep | Axis::EtpEp => Some(Family::Expert),
+            Axis::Ep | Axis::EtpEp | Axis::EpInner | Axis::EpOuter => Some(Family::Expert),
             Axis::Dp | Axis::DpCp | Axis::Edp | Axis::DpShard | Axis::DpReplicate => Some(Family::Data),
             Axis::Pp => Some(Family::Pipeline),
-            Axis::World | Axis::Mp | Axis::Embedding | Axis::Pair | Axis::Node | Axis::Nodes => None,
+            Axis::World | Axis::Mp | Axis::ExpertMp | Axis::TpCp | Axis::TpCpDp | Axis::Embedding => None,
+            Axis::Pair | Axis::Node | Axis::Nodes => None,
         }
     }
 

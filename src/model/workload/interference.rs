@@ -77,14 +77,17 @@ impl Interference {
             groups: vec![0, 1],
             slots,
             actions,
+            at_once: Vec::new(),
+            check_order: Vec::new(),
         };
         let ranks = self.groups[0].groups.iter().map(Vec::len).sum();
         ReplayPlan {
             schedule: "two calls at once".to_owned(),
             groups: self.groups.to_vec(),
             stage_of_rank: vec![0; ranks],
-            programs: vec![Some(program)],
+            programs: vec![Some(program.with_orders())],
             listed: vec![Vec::new()],
+            job_nanoseconds: None,
         }
     }
 }

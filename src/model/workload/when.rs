@@ -113,6 +113,14 @@ pub enum When {
 }
 
 impl When {
+    /// The pass in which it occurs, where it does in every micro-batch.
+    pub fn pass(&self) -> Option<Pass> {
+        match self {
+            When::Layer { pass, .. } | When::MicroBatch { pass, .. } | When::Boundary { pass, .. } => Some(*pass),
+            When::Outside | When::Step { .. } => None,
+        }
+    }
+
     /// Calls in each layer of its kind.
     pub fn count_per_layer(&self) -> Option<u64> {
         match self {
@@ -164,6 +172,8 @@ pub enum Overlap {
     Prefetch,
     /// The work of other micro-batches in the steady state of the pipeline.
     SteadyState,
+    /// The product that needs it or makes it, piece by piece.
+    Pieces,
 }
 
 /// Whether the ranks wait for a call.
@@ -198,6 +208,7 @@ impl Overlap {
             Overlap::FirstForward => "first micro-batch's forward",
             Overlap::Prefetch => "the layer before (prefetch)",
             Overlap::SteadyState => "other micro-batches (steady state)",
+            Overlap::Pieces => "its own product, in pieces",
         }
     }
 }

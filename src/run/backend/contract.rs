@@ -12,6 +12,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Geometry;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::progress::Progress;
+use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_base::variant::{LibraryChoice, Variant};
 use commgauge_model::layout::{Axis, Groups};
@@ -49,6 +50,8 @@ pub struct Binding<'a> {
     pub placement: Placement,
     /// How calls are submitted.
     pub variant: Variant,
+    /// Whether each call has a start of its own.
+    pub cadence: Cadence,
     /// The groups of the op's axis, which all take part at once. Ranks in none of them are idle.
     pub groups: &'a Groups,
     /// The number under which these groups were connected.
@@ -60,6 +63,8 @@ pub struct Binding<'a> {
     /// Use the same buffers in every iteration instead of rotating through more bytes than the last-level cache can
     /// store.
     pub warm_buffers: bool,
+    /// Walk through buffers within so many bytes, as nccl-tests does within those of its largest size, instead.
+    pub rotation_within: Option<Bytes>,
 }
 
 impl<'a> Binding<'a> {
@@ -113,6 +118,11 @@ pub trait Backend {
     /// The device of this process's rank, if it has one.
     fn device(&self) -> Option<String> {
         None
+    }
+
+    /// The network adapters nearest to that device, all that are equally near.
+    fn adapters(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// Reads the device of this process's rank during the calls, if there is one. All ranks must give the same kind of

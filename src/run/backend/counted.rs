@@ -38,15 +38,7 @@ impl Counted {
 /// Bytes that a rank of a group sends to others in an all_to_all_v or receives from them, whichever is more; 0 for
 /// other collectives.
 pub(super) fn crossing_bytes(op: &Op, geometry: &Geometry, me: u32) -> u64 {
-    if op.collective != Collective::AllToAllV {
-        return 0;
-    }
-    let others = |counts: &mut dyn Iterator<Item = u64>| -> u64 {
-        counts.enumerate().filter(|(rank, _)| *rank != me as usize).map(|(_, count)| count).sum()
-    };
-    let sent = others(&mut geometry.counts_sent(me).into_iter());
-    let received = others(&mut geometry.arrivals(me).iter().map(|arrival| arrival.elements));
-    sent.max(received) * geometry.element_bytes
+    if op.collective == Collective::AllToAllV { geometry.bytes_with_others(me) } else { 0 }
 }
 
 /// Sums up by axis; `counted` has one entry for each op of the program.

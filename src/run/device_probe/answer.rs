@@ -35,6 +35,9 @@ pub struct Device {
 pub struct NcclAnswer {
     /// The file that was loaded.
     pub file: String,
+    /// Why this one: where it was looked for, and what led there.
+    #[serde(default)]
+    pub why: String,
     /// Its version, such as `2.30.7`.
     pub version: String,
     /// The CUDA that it was built with, such as `12.9`; absent if its file does not contain it.

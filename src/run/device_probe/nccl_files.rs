@@ -1,69 +1,182 @@
-//! Candidate file names of NCCL: the system's library search path first, then the Python packages of the environment
-//! that commgauge was installed into (`pip install nvidia-nccl-cu12`).
+//! Where NCCL may be, and why there: what the loader finds first (LD_LIBRARY_PATH, the system's folders), then what variables name, the
+//! Python packages of the environment that commgauge was installed into and of the active one (`pip install nvidia-nccl-cu12`), conda, and
+//! NVIDIA's HPC SDK.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// File names to try in order: only the named file if there is one, else the default candidates.
-pub fn nccl_files(named: Option<&Path>) -> Vec<OsString> {
-    if let Some(path) = named {
-        return vec![path.as_os_str().to_owned()];
-    }
-    let packaged = std::env::current_exe().map(|own| in_python_packages(&own)).unwrap_or_default();
-    let unnamed = ["libnccl.so.2", "libnccl.so"].map(OsString::from);
-    unnamed.into_iter().chain(packaged.into_iter().map(PathBuf::into_os_string)).collect()
+/// A file that may be NCCL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NcclFile {
+    /// Its name, for the loader.
+    pub file: OsString,
+    /// Why it is tried, such as `of the Python environment /opt/venv (VIRTUAL_ENV)`.
+    pub why: String,
 }
 
-/// NCCL's files in the Python packages of a program in `PREFIX/bin` or `PREFIX/lib/commgauge/MPI`.
-fn in_python_packages(own: &Path) -> Vec<PathBuf> {
-    let folder = own.parent().unwrap_or(own);
+/// Where the HPC SDK is installed unless `NVHPC_ROOT` says otherwise.
+const HPC_SDK: &str = "/opt/nvidia/hpc_sdk/Linux_x86_64";
+
+/// Files to try in order: only the named one if there is one, else all places that are known.
+pub fn nccl_files(named: Option<&Path>) -> Vec<NcclFile> {
+    if let Some(path) = named {
+        let why = "it was named".to_owned();
+        return vec![NcclFile { file: path.as_os_str().to_owned(), why }];
+    }
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    places(std::env::current_exe().ok().as_deref(), &variable, Path::new(HPC_SDK))
+}
+
+fn places(own: Option<&Path>, variable: &dyn Fn(&str) -> Option<PathBuf>, hpc_sdk: &Path) -> Vec<NcclFile> {
+    let path = variable("LD_LIBRARY_PATH").map_or("", |_| " in LD_LIBRARY_PATH or");
+    let by_loader =
+        |file: &str| NcclFile { file: file.into(), why: format!("the loader finds it{path} in the system's folders") };
+    let mut found = ["libnccl.so.2", "libnccl.so"].map(by_loader).to_vec();
+    let mut add = |files: Vec<PathBuf>, why: &str| {
+        let new = files.into_iter().filter(|file| file.is_file()).map(PathBuf::into_os_string);
+        found.extend(new.map(|file| NcclFile { file, why: why.to_owned() }));
+    };
+    for name in ["NCCL_HOME", "NCCL_ROOT"] {
+        if let Some(home) = variable(name) {
+            let files = ["lib", "lib64", "build/lib"].map(|folder| home.join(folder).join("libnccl.so.2"));
+            add(files.to_vec(), &format!("{name} is {}", home.display()));
+        }
+    }
+    if let Some(prefix) = own.and_then(prefix_of) {
+        add(
+            in_python_packages(prefix),
+            &format!("of the Python environment {}, which commgauge is in", prefix.display()),
+        );
+    }
+    for name in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
+        if let Some(prefix) = variable(name) {
+            let mut files = vec![prefix.join("lib/libnccl.so.2")];
+            files.extend(in_python_packages(&prefix));
+            add(files, &format!("of the active environment {} ({name})", prefix.display()));
+        }
+    }
+    if let Some(home) = variable("HOME") {
+        add(in_python_packages(&home.join(".local")), "of the Python packages of this user");
+    }
+    add(in_python_packages(Path::new("/usr/local")), "of the Python packages of this host");
+    let (sdk, why) = match variable("NVHPC_ROOT") {
+        Some(root) => (in_version_of_hpc_sdk(&root), format!("of the HPC SDK {} (NVHPC_ROOT)", root.display())),
+        None => (in_hpc_sdk(hpc_sdk), format!("of the HPC SDK in {}", hpc_sdk.display())),
+    };
+    add(sdk, &why);
+    found
+}
+
+/// The environment of a program in `PREFIX/bin` or `PREFIX/lib/commgauge/MPI`.
+fn prefix_of(own: &Path) -> Option<&Path> {
+    let folder = own.parent()?;
     let in_bin = folder.ends_with("bin").then(|| folder.parent()).flatten();
-    let in_lib = folder
-        .ancestors()
-        .nth(1)
-        .filter(|folder| folder.ends_with("lib/commgauge"))
-        .and_then(|folder| folder.ancestors().nth(2));
-    let Some(prefix) = in_bin.or(in_lib) else { return Vec::new() };
-    let libraries = ["lib", "lib64"].map(|name| std::fs::read_dir(prefix.join(name)).into_iter().flatten().flatten());
-    let pythons = libraries.into_iter().flatten().map(|entry| entry.path());
-    let mut found: Vec<PathBuf> = pythons
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python3")))
-        .flat_map(|python| ["site-packages", "dist-packages"].map(|name| python.join(name)))
-        .map(|packages| packages.join("nvidia/nccl/lib/libnccl.so.2"))
-        .filter(|file| file.is_file())
-        .collect();
+    let in_lib = folder.ancestors().nth(1).filter(|folder| folder.ends_with("lib/commgauge"));
+    in_bin.or(in_lib.and_then(|folder| folder.ancestors().nth(2)))
+}
+
+/// NCCL's files in the Python packages of an environment.
+fn in_python_packages(prefix: &Path) -> Vec<PathBuf> {
+    let libraries = ["lib", "lib64"].map(|name| entries(&prefix.join(name)));
+    let pythons = libraries.into_iter().flatten().filter(|path| begins(path, "python3"));
+    let packages = pythons.flat_map(|python| ["site-packages", "dist-packages"].map(|name| python.join(name)));
+    let mut found: Vec<PathBuf> = packages.map(|packages| packages.join("nvidia/nccl/lib/libnccl.so.2")).collect();
+    found.retain(|file| file.is_file());
     found.sort();
     found
+}
+
+/// Those of all versions of the HPC SDK, the newest first.
+fn in_hpc_sdk(root: &Path) -> Vec<PathBuf> {
+    let mut versions = entries(root);
+    versions.sort();
+    versions.iter().rev().flat_map(|version| in_version_of_hpc_sdk(version)).collect()
+}
+
+/// `comm_libs/nccl/lib`, a link to that of the usual CUDA, and `comm_libs/CUDA/nccl/lib`.
+fn in_version_of_hpc_sdk(root: &Path) -> Vec<PathBuf> {
+    let libraries = root.join("comm_libs");
+    let mut of_cuda: Vec<PathBuf> = entries(&libraries).into_iter().map(|folder| folder.join("nccl")).collect();
+    of_cuda.sort();
+    let folders = std::iter::once(libraries.join("nccl")).chain(of_cuda.into_iter().rev());
+    folders.map(|folder| folder.join("lib/libnccl.so.2")).filter(|file| file.is_file()).collect()
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+fn begins(path: &Path, with: &str) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(with))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashMap;
 
-    #[test]
-    fn the_nccl_of_a_python_environment_is_found_by_programs_that_lie_in_it_and_by_no_others() {
+    /// Makes files below a folder, and finds those of them that are tried, with the reasons.
+    fn found(files: &[&str], own: &str, variables: &[(&str, &str)]) -> Vec<(String, String)> {
         let folder = tempfile::tempdir().expect("a folder");
-        let library = folder.path().join("lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2");
-        std::fs::create_dir_all(library.parent().expect("a parent")).expect("made");
-        std::fs::write(&library, "").expect("written");
-        for (own, finds) in [
-            ("bin/commgauge", true),
-            ("lib/commgauge/open-mpi/commgauge-suite", true),
-            ("lib/commgauge/mpich/commgauge-suite", true),
-            ("target/release/commgauge", false),
-            ("lib/elsewhere/mpich/commgauge-suite", false),
-            ("commgauge", false),
-        ] {
-            let expected: &[PathBuf] = if finds { std::slice::from_ref(&library) } else { &[] };
-            assert_eq!(in_python_packages(&folder.path().join(own)), expected, "{own}");
+        let root = folder.path();
+        for file in files {
+            let path = root.join(file);
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+            std::fs::write(path, "").expect("written");
         }
-        std::fs::remove_file(&library).expect("removed");
-        assert_eq!(in_python_packages(&folder.path().join("bin/commgauge")), [] as [PathBuf; 0]);
+        let variables: HashMap<&str, PathBuf> = variables.iter().map(|(name, at)| (*name, root.join(at))).collect();
+        let places = places(Some(&root.join(own)), &|name| variables.get(name).cloned(), &root.join("opt/hpc"));
+        let below = |file: &NcclFile| {
+            let path = Path::new(&file.file).strip_prefix(root).ok()?.display().to_string();
+            Some((path, file.why.replace(&format!("{}/", root.display()), "")))
+        };
+        places.iter().filter_map(below).collect()
     }
 
     #[test]
-    fn a_named_file_is_the_only_one_and_the_system_comes_before_python() {
-        assert_eq!(nccl_files(Some(Path::new("/a/b.so"))), ["/a/b.so"]);
-        assert_eq!(nccl_files(None)[..2], ["libnccl.so.2", "libnccl.so"]);
+    fn the_nccl_of_a_python_environment_is_found_by_programs_that_lie_in_it_and_by_no_others() {
+        let library = "v/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2";
+        for (own, finds) in [
+            ("v/bin/commgauge", true),
+            ("v/lib/commgauge/open-mpi/commgauge-suite", true),
+            ("v/lib/commgauge/mpich/commgauge-suite", true),
+            ("v/target/release/commgauge", false),
+            ("v/lib/elsewhere/mpich/commgauge-suite", false),
+            ("commgauge", false),
+        ] {
+            let files: Vec<String> = found(&[library], own, &[]).into_iter().map(|(file, _)| file).collect();
+            assert_eq!(files, if finds { vec![library] } else { vec![] }, "{own}");
+        }
+    }
+
+    #[test]
+    fn wheels_conda_the_hpc_sdk_and_variables_are_looked_at_in_order_and_say_why() {
+        let wheel = "venv/lib64/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2";
+        let conda = "conda/lib/libnccl.so.2";
+        let user = "home/.local/lib/python3.10/site-packages/nvidia/nccl/lib/libnccl.so.2";
+        let (old, new) =
+            ("opt/hpc/24.7/comm_libs/12.5/nccl/lib/libnccl.so.2", "opt/hpc/25.1/comm_libs/nccl/lib/libnccl.so.2");
+        let files = [wheel, conda, user, old, new, "nccl/build/lib/libnccl.so.2"];
+        let variables = [("NCCL_HOME", "nccl"), ("VIRTUAL_ENV", "venv"), ("CONDA_PREFIX", "conda"), ("HOME", "home")];
+        let seen = found(&files, "commgauge", &variables);
+        let expected = [
+            ("nccl/build/lib/libnccl.so.2", "NCCL_HOME is nccl"),
+            (wheel, "of the active environment venv (VIRTUAL_ENV)"),
+            (conda, "of the active environment conda (CONDA_PREFIX)"),
+            (user, "of the Python packages of this user"),
+            (new, "of the HPC SDK in opt/hpc"),
+            (old, "of the HPC SDK in opt/hpc"),
+        ];
+        assert_eq!(seen, expected.map(|(file, why)| (file.to_owned(), why.to_owned())));
+        let by_root = found(&files, "commgauge", &[("NVHPC_ROOT", "opt/hpc/24.7")]);
+        assert_eq!(by_root, [(old.to_owned(), "of the HPC SDK opt/hpc/24.7 (NVHPC_ROOT)".to_owned())]);
+    }
+
+    #[test]
+    fn a_named_file_is_the_only_one_and_the_loader_comes_before_all_other_places() {
+        let named = nccl_files(Some(Path::new("/a/b.so")));
+        assert_eq!((named.len(), &named[0].file, named[0].why.as_str()), (1, &"/a/b.so".into(), "it was named"));
+        let files = nccl_files(None);
+        assert_eq!(files[..2].iter().map(|file| file.file.clone()).collect::<Vec<_>>(), ["libnccl.so.2", "libnccl.so"]);
     }
 }

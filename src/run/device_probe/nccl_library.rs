@@ -2,7 +2,7 @@
 
 use super::answer::NcclAnswer;
 use super::load::load;
-use super::nccl_files;
+use super::{NcclFile, nccl_files};
 use memchr::memmem;
 use std::ffi::c_int;
 use std::fs::File;
@@ -40,9 +40,12 @@ const NEWER: [(&str, &str); 6] = [
 
 /// Loads the library and queries it.
 pub(super) fn query(named: Option<&Path>) -> Result<NcclAnswer, String> {
-    let (library, file) = load(&nccl_files(named))?;
+    let candidates = nccl_files(named);
+    let names: Vec<_> = candidates.iter().map(|candidate| candidate.file.clone()).collect();
+    let (library, file) = load(&names)?;
+    let why = why(&candidates, &file);
     let cuda = File::open(&file).ok().and_then(built_with);
-    let mut answer = NcclAnswer { file, cuda, ..NcclAnswer::default() };
+    let mut answer = NcclAnswer { file, why, cuda, ..NcclAnswer::default() };
     let mut code = 0;
     // SAFETY: `ncclResult_t ncclGetVersion(int *)` in every version; the int is ours.
     match unsafe { library.get::<unsafe extern "C" fn(*mut c_int) -> c_int>(b"ncclGetVersion\0") } {
@@ -60,6 +63,19 @@ pub(super) fn query(named: Option<&Path>) -> Result<NcclAnswer, String> {
     answer.lacks_newer = newer.map(|(symbol, since)| format!("{symbol} (NCCL {since})")).collect();
     std::mem::forget(library);
     Ok(answer)
+}
+
+/// Why the file that was loaded was the one: the first candidate that it is, by path or by what the loader made of its name.
+fn why(candidates: &[NcclFile], file: &str) -> String {
+    let is_it = |candidate: &&NcclFile| {
+        let real = |path: &Path| path.canonicalize().ok();
+        let path = Path::new(&candidate.file);
+        !path.is_absolute() || real(path).is_some_and(|candidate| Some(candidate) == real(Path::new(file)))
+    };
+    // A name without a folder is one that the loader found, unless another candidate is this very file.
+    let by_path = candidates.iter().filter(|candidate| Path::new(&candidate.file).is_absolute()).find(is_it);
+    let first = by_path.or(candidates.first());
+    first.map(|candidate| candidate.why.clone()).unwrap_or_default()
 }
 
 /// The CUDA version in the banner of a library's file, such as `12.9`: `NCCL version 2.30.7+cuda12.9` (nccl,

@@ -16,8 +16,8 @@ pub struct Batch {
     pub(crate) idle: Vec<bool>,
     /// Buffer for the reduction over processes.
     pub(crate) located: Vec<Located>,
-    /// By how much all times of some rank may be off on the clock of its host, the most of all ranks; of isolated batches.
-    pub(crate) clock_error_nanoseconds: u64,
+    /// By how much all times of each rank may be off on the clock of its host, on process 0; empty where none may. Of isolated batches.
+    pub(crate) clock_errors_nanoseconds: Vec<u64>,
     /// The samples.
     pub samples: Vec<Sample>,
 }
@@ -36,6 +36,14 @@ impl Batch {
         self.marks_per_sample = marks_per_sample;
         self.idle.clear();
         self.idle.extend((0..self.marks.local_ranks).map(|rank| call.is_idle_rank(rank)));
+    }
+
+    /// Takes readings of the host's clock, at the beginning and the end of each sample, for the marks of the one rank of this process.
+    pub(crate) fn take_readings(&mut self, call: &dyn Call, readings: Vec<u64>) {
+        self.marks = Marks { local_ranks: 1, nanoseconds: readings };
+        self.marks_per_sample = 2;
+        self.idle.clear();
+        self.idle.push(call.is_idle_rank(0));
     }
 
     /// Values of the active local ranks; idle ranks have none and never count as the largest.

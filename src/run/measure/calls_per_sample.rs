@@ -5,6 +5,7 @@ use super::batch::Batch;
 use super::{MeasureContext, streaming_batch};
 use crate::backend::{Call, Marks};
 use commgauge_base::error::Result;
+use commgauge_base::sample::Timing;
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::Seconds;
 
@@ -59,6 +60,10 @@ pub fn choose_calls_per_sample(
     let resolution = context.clock_resolution_nanoseconds as f64;
     let wanted = (RESOLUTIONS_PER_SAMPLE * resolution).max(MARK_COSTS_PER_SAMPLE * mark_cost);
     let fixed = context.settings.fixed_iterations;
+    if let Some(all) = fixed.filter(|_| context.settings.timing == Timing::Whole) {
+        let doubtful_below_nanoseconds = RESOLUTIONS_PER_SAMPLE * resolution;
+        return Ok(SampleLength { calls: all.max(1), doubtful_below_nanoseconds, mark_nanoseconds: 0.0 });
+    }
     let most = fixed.map_or(MAX_CALLS, u64::from).max(1);
     let mut calls = 1;
     let mut sample_nanoseconds = call_nanoseconds;

@@ -130,6 +130,10 @@ pub(crate) struct FakeCall<'a> {
     pub(crate) calls: u64,
     /// Cost of reading the clock, in nanoseconds.
     pub(crate) mark_cost: u64,
+    /// Time that the host waits at the end beside the calls.
+    pub(crate) completion_cost: u64,
+    /// Whether calls return when they are complete.
+    pub(crate) blocks: bool,
     /// Error of the clock of its marks.
     pub(crate) clock_error: u64,
     /// Delay in nanoseconds before this process starts waiting.
@@ -163,6 +167,8 @@ impl<'a> FakeCall<'a> {
             marks: Vec::new(),
             calls: 0,
             mark_cost: 0,
+            completion_cost: 0,
+            blocks: true,
             clock_error: 0,
             wait_overhead: 0,
             corrupt_from: None,
@@ -234,7 +240,11 @@ impl Call for FakeCall<'_> {
         in_time
     }
     fn complete(&mut self, _: Duration) -> Result<()> {
+        self.clocks.iter_mut().for_each(|clock| *clock += self.completion_cost);
         Ok(())
+    }
+    fn blocks(&self) -> bool {
+        self.blocks
     }
     fn read_marks(&self, marks: &mut Marks) {
         marks.local_ranks = self.clocks.len();

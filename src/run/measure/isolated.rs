@@ -85,8 +85,8 @@ pub fn isolated_batch(
         missed[0] = Located { value: if in_time { VALID } else { MISSED_START }, rank };
     }
     batch.read(call, 2);
-    batch.clock_error_nanoseconds = call.clock_error_nanoseconds();
-    reduce(context, &starts, batch)
+    reduce(context, &starts, batch)?;
+    gather_clock_errors(context, call.clock_error_nanoseconds(), batch)
 }
 
 /// Injected delay of this process in nanoseconds.
@@ -114,8 +114,7 @@ fn reduce(context: &MeasureContext, starts: &[Start], batch: &mut Batch) -> Resu
     let iterations = starts.len();
     let mut located = std::mem::take(&mut batch.located);
     located.clear();
-    located.resize(4 * iterations + 1, Located { value: VALID, rank: first_rank as i32 });
-    located[4 * iterations].value = batch.clock_error_nanoseconds as f64;
+    located.resize(4 * iterations, Located { value: VALID, rank: first_rank as i32 });
     for (index, start) in starts.iter().enumerate() {
         let since = |local: &u64| (i128::from(context.clock.to_common(*local)) - i128::from(start.nanoseconds)) as f64;
         let (arrivals, ends) = batch.begin_and_end(index);
@@ -132,7 +131,6 @@ fn reduce(context: &MeasureContext, starts: &[Start], batch: &mut Batch) -> Resu
         };
     }
     context.world.all_max(&mut located)?;
-    batch.clock_error_nanoseconds = located[4 * iterations].value as u64;
     batch.samples.clear();
     batch.samples.extend((0..iterations).map(|index| {
         let [end, last, first, exclusion] = [0, 1, 2, 3].map(|column| located[column * iterations + index]);
@@ -151,6 +149,20 @@ fn reduce(context: &MeasureContext, starts: &[Start], batch: &mut Batch) -> Resu
         }
     }));
     batch.located = located;
+    Ok(())
+}
+
+/// What is known of the clocks of devices in this batch, which differs by rank and by batch. Nothing is sent where no clock is off.
+fn gather_clock_errors(context: &MeasureContext, mine: u64, batch: &mut Batch) -> Result<()> {
+    let errors = &mut batch.clock_errors_nanoseconds;
+    errors.clear();
+    let mut most = [Located { value: mine as f64, rank: context.local_ranks.start as i32 }];
+    context.world.all_max(&mut most)?;
+    if most[0].value > 0.0 {
+        let bytes: Vec<u8> = context.local_ranks.clone().flat_map(|_| mine.to_le_bytes()).collect();
+        let gathered = context.world.gather(&bytes)?;
+        errors.extend(gathered.iter().flat_map(|of| of.as_chunks::<8>().0).map(|error| u64::from_le_bytes(*error)));
+    }
     Ok(())
 }
 
@@ -188,15 +200,17 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_clock_of_a_device_bounds_what_is_known_of_arrivals() {
+    fn what_is_known_of_the_clock_of_each_device_comes_with_the_batch() {
         on_threads(3, |world| {
             let me = world.process();
             with_context(world, me..me + 1, |context| {
                 let mut call = FakeCall::together(world, me..me + 1, |_, _| 30_000);
-                call.clock_error = if me == 1 { 4_000 } else { 700 };
                 let mut batch = Batch::default();
-                isolated_batch(context, &mut call, 4, &mut Lead::default(), &mut batch).unwrap();
-                assert_eq!(batch.clock_error_nanoseconds, 4_000);
+                for (errors, expected) in [([700, 4_000, 0], vec![700, 4_000, 0]), ([0; 3], vec![])] {
+                    call.clock_error = errors[me as usize];
+                    isolated_batch(context, &mut call, 4, &mut Lead::default(), &mut batch).unwrap();
+                    assert_eq!(batch.clock_errors_nanoseconds, if me == 0 { expected } else { vec![] });
+                }
             });
         });
     }

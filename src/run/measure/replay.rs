@@ -108,6 +108,7 @@ pub fn line_without_numbers(plan: &ReplayPlan, options: &ReplayOptions, step: u3
         axes: Vec::new(),
         overlap_efficiency: None,
         rank_nanoseconds_median: Vec::new(),
+        job_nanoseconds: plan.job_nanoseconds,
         bytes_as_listed: false,
     }
 }

@@ -25,6 +25,7 @@ fn plan(ranks: u32) -> ReplayPlan {
         stage_of_rank: vec![0; ranks as usize],
         programs: vec![None],
         listed: vec![vec![totals]],
+        job_nanoseconds: None,
     }
 }
 

@@ -10,7 +10,7 @@ use commgauge_base::error::Result;
 use commgauge_base::host_clock;
 use commgauge_base::sample::{Cadence, ExclusionReason};
 use commgauge_base::units::Seconds;
-use commgauge_model::record::line::{Samples, StopReason};
+use commgauge_model::record::line::{ClockErrors, Samples, StopReason};
 
 /// Maximum number of marks of a batch, all local ranks together: 8 MiB.
 const MAX_MARKS: usize = 1 << 20;
@@ -121,8 +121,14 @@ impl Sampled {
         }
         self.valid.extend(batch.valid_times());
         if cadence == Cadence::Isolated {
-            let error = &mut self.columns.clock_error_nanoseconds;
-            *error = (*error).max(batch.clock_error_nanoseconds);
+            let (samples, errors) = (batch.samples.len() as u32, &batch.clock_errors_nanoseconds);
+            let batches = &mut self.columns.clock_errors;
+            if batches.is_empty() && !errors.is_empty() && self.taken > 0 {
+                batches.push(ClockErrors::of_batch(self.taken, &[]));
+            }
+            if !batches.is_empty() || !errors.is_empty() {
+                batches.push(ClockErrors::of_batch(samples, errors));
+            }
         }
         for sample in &batch.samples {
             if let Some(exclusion) = sample.exclusion {

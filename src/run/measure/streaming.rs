@@ -6,7 +6,7 @@ use super::batch::{BELOW_RESOLUTION, Batch, VALID, invalid_reason, largest};
 use crate::backend::Call;
 use crate::world::Located;
 use commgauge_base::error::Result;
-use commgauge_base::sample::Sample;
+use commgauge_base::sample::{Sample, Timing};
 use std::time::Duration;
 
 /// The timed loop: `samples` times `calls_per_sample` calls, a mark before the first and after each sample, and the
@@ -37,10 +37,40 @@ pub fn streaming_batch(
     calls_per_sample: u32,
     batch: &mut Batch,
 ) -> Result<()> {
+    // Where calls return when they are complete, marks are readings of the host's clock already.
+    if context.settings.timing == Timing::Whole && !call.blocks() {
+        return whole_batch(context, call, samples, calls_per_sample, batch);
+    }
     call.reserve_marks(samples as usize + 1);
     context.world.barrier()?;
     stream(call, samples, calls_per_sample, context.completion_deadline)?;
     batch.read(call, 1);
+    reduce(context, samples as usize, batch)
+}
+
+/// A batch of samples each of which lasts on the host's clock from its first call to the completion of its last, as nccl-tests has it
+/// (`BenchTime` of its `src/common.cu`).
+fn whole_batch(
+    context: &MeasureContext,
+    call: &mut dyn Call,
+    samples: u32,
+    calls_per_sample: u32,
+    batch: &mut Batch,
+) -> Result<()> {
+    let mut readings = Vec::with_capacity(2 * samples as usize);
+    // What has to be ready before the first call: graphs, connections.
+    call.reserve_marks(0);
+    call.complete(context.completion_deadline)?;
+    for _ in 0..samples {
+        context.world.barrier()?;
+        readings.push(call.now_nanoseconds());
+        for _ in 0..calls_per_sample {
+            call.enqueue()?;
+        }
+        call.complete(context.completion_deadline)?;
+        readings.push(call.now_nanoseconds());
+    }
+    batch.take_readings(call, readings);
     reduce(context, samples as usize, batch)
 }
 
@@ -73,10 +103,29 @@ fn reduce(context: &MeasureContext, samples: usize, batch: &mut Batch) -> Result
 
 #[cfg(test)]
 mod tests {
-    use super::super::fakes::{FakeCall, on_threads, with_context};
+    use super::super::fakes::{FakeCall, on_threads, with_context, with_settings};
     use super::*;
     use crate::world::{SoloWorld, World};
     use commgauge_base::sample::ExclusionReason;
+    use commgauge_model::config::RunSettings;
+
+    #[test]
+    fn whole_samples_are_timed_by_the_host_from_the_first_call_to_the_completion_of_the_last() {
+        let settings = RunSettings { timing: Timing::Whole, ..RunSettings::default() };
+        for (blocks, expected) in [(false, 10 * 900 + 5_000), (true, 10 * 900)] {
+            with_settings(&SoloWorld, 0..1, settings.clone(), |context| {
+                let mut call = FakeCall::alone(&SoloWorld, 0..1, |_, _| 900);
+                call.mark_cost = 0;
+                call.blocks = blocks;
+                // What the host waits for beside the calls, which no mark on a stream sees.
+                call.completion_cost = 5_000;
+                let mut batch = Batch::default();
+                streaming_batch(context, &mut call, 3, 10, &mut batch).unwrap();
+                let times: Vec<u64> = batch.samples.iter().map(|sample| sample.slowest_nanoseconds).collect();
+                assert_eq!(times, [expected; 3]);
+            });
+        }
+    }
 
     #[test]
     fn a_sample_takes_the_time_of_the_slowest_rank_and_not_the_mean() {

@@ -46,6 +46,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
             replicates: settings.replicates,
             warm_buffers: settings.warm_buffers,
             start: settings.start,
+            timing: settings.timing,
             verify: settings.verify,
             within_seconds: settings.within,
             iterations: settings.fixed_iterations,
@@ -54,7 +55,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
         ranks: ranks.facts.clone(),
         environment: provenance::environment(),
         warnings,
-        notes: request.launch.notes.clone(),
+        notes: request.notes(),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::backend::{Backend, Binding};
 use crate::world::{World, agree};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Geometry;
+use commgauge_base::sample::Timing;
 use commgauge_base::units::Bytes;
 use commgauge_model::record::line::RankFacts;
 use commgauge_model::record::provenance;
@@ -68,7 +69,8 @@ fn synthetic_ranks(request: &Request) -> Vec<RankFacts> {
 }
 
 fn gathered_ranks(world: &dyn World, backend: &dyn Backend) -> Result<Vec<RankFacts>> {
-    let mine = RankFacts { device: backend.device(), ..provenance::rank_facts(backend.local_ranks().start) };
+    let (device, adapters) = (backend.device(), backend.adapters());
+    let mine = RankFacts { device, adapters, ..provenance::rank_facts(backend.local_ranks().start) };
     let text =
         serde_json::to_vec(&mine).map_err(|cause| Error::environment(format!("cannot describe this rank: {cause}")))?;
     let mut all: Vec<RankFacts> = Vec::new();
@@ -122,16 +124,24 @@ pub(super) fn memory(world: &dyn World, backend: &dyn Backend, request: &Request
     agree(world, verdict)
 }
 
+/// The length in which calls are to walk through their buffers, where they are measured as nccl-tests does: that of its largest size.
+fn rotation_within(request: &Request) -> Option<Bytes> {
+    let is_whole = request.settings.timing == Timing::Whole;
+    is_whole.then(|| request.plan.cases.iter().map(|case| case.op.bytes_total).max()).flatten()
+}
+
 /// The binding of a case.
 pub(super) fn binding<'a>(request: &'a Request, case: &'a Case, geometry: &'a Geometry) -> Binding<'a> {
     Binding {
         op: &case.op,
         placement: case.placement,
         variant: case.variant,
+        cadence: case.cadence,
         groups: request.plan.groups_of(case),
         groups_number: case.groups,
         geometry,
         seed: request.settings.seed,
         warm_buffers: request.settings.warm_buffers,
+        rotation_within: rotation_within(request),
     }
 }

@@ -2,7 +2,7 @@
 //! time.
 
 use super::completed::CompletedWork;
-use super::request::{ReplayRequest, Request};
+use super::request::{ReplaySource, Request};
 use super::work_loop::{Run, WorkItem};
 use crate::backend::{Backend, ReplayBinding, Replayer};
 use crate::measure::{measure_replay, replay_line_without_numbers};
@@ -28,15 +28,27 @@ pub(super) struct Replay {
 /// Plans every replay and rejects those that do not fit into memory, before anything is measured.
 pub(super) fn plan(world: &dyn World, backend: &dyn Backend, request: &Request) -> Result<Vec<Replay>> {
     let Some(replay) = &request.replay else { return Ok(Vec::new()) };
-    let steps = agree(world, Step::all_of(&replay.layout, request.world_size))?;
-    let one = |(index, step)| plan_one(backend, request, replay, index, step);
-    agree(world, (0u32..).zip(&steps).map(one).collect())
+    let options = &replay.options;
+    match &replay.source {
+        ReplaySource::Steps(layout) => {
+            let steps = agree(world, Step::all_of(layout, request.world_size))?;
+            let one = |(index, step)| plan_step(backend, request, options, index, step);
+            agree(world, (0u32..).zip(&steps).map(one).collect())
+        }
+        ReplaySource::Trace(trace) => {
+            let local_ranks = backend.local_ranks();
+            let plan = agree(world, trace.plan(|rank| local_ranks.contains(&rank)))?;
+            let replay = Replay { step_index: 0, options: *options, plan };
+            agree(world, ensure_memory(backend, request, &replay.plan, "the trace"))?;
+            Ok(vec![replay])
+        }
+    }
 }
 
-fn plan_one(
+fn plan_step(
     backend: &dyn Backend,
     request: &Request,
-    ReplayRequest { options, .. }: &ReplayRequest,
+    options: &ReplayOptions,
     step_index: u32,
     step: &Step,
 ) -> Result<Replay> {
@@ -47,16 +59,21 @@ fn plan_one(
     let local_ranks = backend.local_ranks();
     let timetable = Timetable::of(training)?;
     let plan = ReplayPlan::new(step, &timetable, options, |rank| local_ranks.contains(&rank))?;
-    let needed = backend.replay_bytes_needed(&binding(&plan, request))?;
+    ensure_memory(backend, request, &plan, &format!("a step of {}", step.model().shown_name()))?;
+    Ok(Replay { step_index, options: *options, plan })
+}
+
+fn ensure_memory(backend: &dyn Backend, request: &Request, plan: &ReplayPlan, what: &str) -> Result<()> {
+    let needed = backend.replay_bytes_needed(&binding(plan, request))?;
     let available = backend.bytes_available();
     if needed > available {
-        let (host, model) = (provenance::rank_facts(0).host, step.model().shown_name());
+        let host = provenance::rank_facts(0).host;
         return Err(Error::usage(format!(
-            "replaying a step of {model} needs {needed} of buffers on each rank; host {host} has {available} for each; \
+            "replaying {what} needs {needed} of buffers on each rank; host {host} has {available} for each; \
              choose a shorter sequence, fewer layers or smaller buckets"
         )));
     }
-    Ok(Replay { step_index, options: *options, plan })
+    Ok(())
 }
 
 fn binding<'a>(plan: &'a ReplayPlan, request: &Request) -> ReplayBinding<'a> {

@@ -2,14 +2,21 @@
 
 use super::*;
 use crate::backend::simulated::SimulatedBackend;
+use crate::session::ReplayRequest;
 use crate::session::{Signals, run};
 use crate::world::SoloWorld;
-use commgauge_base::units::Seconds;
+use commgauge_analysis::trace::TracedReplay;
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
+use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::config::{Machine, RunSettings, Suite};
+use commgauge_model::layout::{Axis, Groups};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{Outcome, SuiteFacts};
+use commgauge_model::workload::replay::{RecordedAction, RecordedCall, RecordedKind, RecordedRank};
 use commgauge_model::workload::{StepFacts, WorkPlan};
 use std::path::Path;
+use std::sync::Arc;
 
 fn suite(training: &str, layout: &str) -> Suite {
     suite_of("preset = 'llama-3-8b'\nlayers = 8", training, layout)
@@ -32,9 +39,19 @@ fn machine(more: &str) -> Machine {
 
 /// Replays the first step of a suite and reads the record.
 fn replayed(suite: &Suite, machine: Machine, ranks: u32, forward_seconds: f64) -> Result<Record> {
-    let folder = tempfile::tempdir().unwrap();
     let steps = Step::all_of(&suite.layouts[0], ranks)?;
     let facts = steps.iter().map(StepFacts::of).collect();
+    replayed_from(ReplaySource::Steps(Box::new(suite.layouts[0].clone())), facts, machine, ranks, forward_seconds)
+}
+
+fn replayed_from(
+    source: ReplaySource,
+    steps: Vec<StepFacts>,
+    machine: Machine,
+    ranks: u32,
+    forward_seconds: f64,
+) -> Result<Record> {
+    let folder = tempfile::tempdir().unwrap();
     let suite_facts =
         SuiteFacts { name: "test".to_owned(), path: None, sha256: String::new(), model: None, layout: None };
     let mut backend = SimulatedBackend::new(&machine, ranks, 1)?;
@@ -46,7 +63,7 @@ fn replayed(suite: &Suite, machine: Machine, ranks: u32, forward_seconds: f64) -
         plan: WorkPlan {
             groups: Vec::new(),
             cases: Vec::new(),
-            steps: facts,
+            steps,
             ranking: None,
             products: Vec::new(),
             model: None,
@@ -65,7 +82,7 @@ fn replayed(suite: &Suite, machine: Machine, ranks: u32, forward_seconds: f64) -
         listener: Default::default(),
         labels: std::collections::BTreeMap::new(),
         interference: None,
-        replay: Some(ReplayRequest { layout: suite.layouts[0].clone(), options }),
+        replay: Some(ReplayRequest { source, options }),
     };
     run(&SoloWorld, &mut backend, &request, &Signals::default())?;
     Record::read(&request.record)
@@ -158,4 +175,62 @@ fn sixteen_thousand_ranks_of_405b_fit_into_one_process() {
     let replay = &record.replays[0];
     assert!(replay.bytes_as_listed, "{replay:?}");
     assert_eq!(replay.rank_nanoseconds_median.len(), 16_384);
+}
+
+/// Two nodes of four ranks: on each rank an all_reduce within its node, computing, a message to the rank of the other node with the
+/// same place and one from it, and an exchange of all ranks.
+fn trace() -> TracedReplay {
+    let group =
+        |axis, groups: &[[u32; 4]]| Groups { axis, groups: groups.iter().map(|ranks| ranks.to_vec()).collect() };
+    let pairs = Groups { axis: Axis::Dp, groups: (0..4).map(|rank| vec![rank, rank + 4]).collect() };
+    let call = |groups, kind, bytes| RecordedCall {
+        groups,
+        kind,
+        element: ElementType::Float32,
+        bytes_total: Bytes(bytes),
+        elements_to_each: None,
+        sequence: None,
+    };
+    let rank = |rank: u32| {
+        let other = u32::from(rank < 4);
+        let calls = vec![
+            call(0, RecordedKind::Together(Collective::AllReduce), 1 << 20),
+            call(1, RecordedKind::Send { to: other }, 1 << 16),
+            call(1, RecordedKind::Receive { from: other }, 1 << 16),
+            RecordedCall {
+                elements_to_each: Some((0..8).map(|to| u64::from(to * rank)).collect()),
+                ..call(2, RecordedKind::Together(Collective::AllToAll), u64::from(28 * rank * 4))
+            },
+        ];
+        let mut actions = Vec::new();
+        for call in 0..4 {
+            actions.extend([RecordedAction::Start { call }, RecordedAction::Wait { call }]);
+            actions.push(RecordedAction::Compute { nanoseconds: 1_000_000 });
+        }
+        RecordedRank { calls, actions }
+    };
+    let all = Groups::world(8);
+    TracedReplay {
+        groups: vec![group(Axis::Tp, &[[0, 1, 2, 3], [4, 5, 6, 7]]), pairs, all],
+        ranks: (0..8).map(rank).collect(),
+        job_nanoseconds: Some(7_000_000),
+        notes: vec!["something".to_owned()],
+    }
+}
+
+#[test]
+fn a_trace_is_replayed_with_its_computing_and_exactly_its_bytes() {
+    let record = replayed_from(ReplaySource::Trace(Arc::new(trace())), Vec::new(), machine(""), 8, 0.0).unwrap();
+    let replay = &record.replays[0];
+    assert!(replay.bytes_as_listed, "{replay:?}");
+    assert_eq!((replay.schedule.as_str(), replay.job_nanoseconds), ("trace", Some(7_000_000)));
+    assert_eq!(replay.computing_nanoseconds_median, 4_000_000);
+    let calls: Vec<(Axis, u64, u64)> =
+        replay.axes.iter().map(|axis| (axis.axis, axis.calls_counted, axis.wire_bytes_counted.0)).collect();
+    // 2 x 3/4 of 1 MiB; a message; rank 7 sends 28 x 7 elements less 49 of its own, and receives 28 x 7 less 49 too.
+    assert_eq!(calls, [(Axis::Tp, 1, 1_572_864), (Axis::Dp, 1, 65_536), (Axis::World, 1, 4 * 147)]);
+    let message = 5e-6 + 65_536.0 / 1e9;
+    let rest = replay.slowest_nanoseconds[0] as f64 * 1e-9 - 4e-3;
+    assert!(rest > message, "{rest}");
+    assert!(record.header.notes.contains(&"trace: something".to_owned()), "{:?}", record.header.notes);
 }

@@ -3,12 +3,14 @@
 use super::listener::Listener;
 use crate::measure::InjectedDelay;
 use crate::watchdog::Watch;
+use commgauge_analysis::trace::TracedReplay;
 use commgauge_model::config::{LayoutTable, Machine, RunSettings};
 use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::workload::replay::ReplayOptions;
 use commgauge_model::workload::{Interference, WorkPlan};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Inputs of a run.
 #[derive(Clone, Debug)]
@@ -52,6 +54,15 @@ pub struct Request {
 }
 
 impl Request {
+    /// Notes for the record: those of the launch, and what a replayed trace leaves out.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.launch.notes.clone();
+        if let Some(ReplaySource::Trace(trace)) = self.replay.as_ref().map(|replay| &replay.source) {
+            notes.extend(trace.notes.iter().map(|note| format!("trace: {note}")));
+        }
+        notes
+    }
+
     /// A run of all ranks in this process on a simulated machine, without a record and nothing beside the plan.
     pub fn simulated(
         run_id: String,
@@ -91,13 +102,22 @@ pub struct Resume {
     pub allow_changed: bool,
 }
 
-/// A layout whose steps are replayed as a whole.
+/// What is replayed as a whole.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayRequest {
-    /// The layout, of as many ranks as the run has; its steps have the indices of those of the plan.
-    pub layout: LayoutTable,
-    /// How the steps are replayed.
+    /// What it is.
+    pub source: ReplaySource,
+    /// How it is replayed.
     pub options: ReplayOptions,
+}
+
+/// Where a replay comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReplaySource {
+    /// The steps of a layout of as many ranks as the run has; they have the indices of those of the plan.
+    Steps(Box<LayoutTable>),
+    /// The trace of a job of as many ranks as the run has.
+    Trace(Arc<TracedReplay>),
 }
 
 /// Results of the launch check that the run needs.

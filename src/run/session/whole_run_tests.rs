@@ -98,7 +98,10 @@ impl Trial {
             listener,
             labels: BTreeMap::new(),
             interference: Some(Interference::of(&steps[0], 0, [Axis::Tp, Axis::Pp], |_| true).unwrap()),
-            replay: Some(ReplayRequest { layout: self.step.layouts[0].clone(), options }),
+            replay: Some(ReplayRequest {
+                source: ReplaySource::Steps(Box::new(self.step.layouts[0].clone())),
+                options,
+            }),
         };
         let mut backend = SimulatedBackend::new(&self.machine, RANKS, 1).unwrap();
         let end = run(&SoloWorld, &mut backend, &request, &signals).unwrap();

@@ -122,14 +122,28 @@ impl<'a> Kernels<'a> {
 
     /// Launches a kernel on the stream. Numbers of 32 bits are passed in 64: the low half is first.
     pub fn launch(&self, name: &str, blocks: u32, threads: u32, parameters: &[u64]) {
-        let text = CString::new(name).expect("no zero in a name");
         let mut function = 0usize;
-        let symbol = (&mut function) as *mut usize;
+        self.get(name, &mut function);
+        self.launch_in(function, self.cuda.stream, blocks, threads, parameters);
+    }
+
+    /// The handle of a kernel, whose code is not loaded yet.
+    pub fn get(&self, name: &str, function: &mut usize) {
+        let text = CString::new(name).expect("no zero in a name");
+        let symbol = function as *mut usize;
         good!(self.cuda.library, "cuModuleGetFunction", symbol => *mut usize, self.module => usize, text.as_ptr() => *const libc::c_char);
+    }
+
+    /// Launches one block of one thread on another stream.
+    pub fn launch_function(&self, function: usize, stream: usize, parameters: &[u64]) {
+        self.launch_in(function, stream, 1, 1, parameters);
+    }
+
+    fn launch_in(&self, function: usize, stream: usize, blocks: u32, threads: u32, parameters: &[u64]) {
         let places: Vec<*const u64> = parameters.iter().map(std::ptr::from_ref).collect();
         good!(
             self.cuda.library, "cuLaunchKernel", function => usize, blocks => u32, 1 => u32, 1 => u32, threads => u32, 1 => u32,
-            1 => u32, 0 => u32, self.cuda.stream => usize, places.as_ptr() => *const *const u64, std::ptr::null_mut() => *mut c_void,
+            1 => u32, 0 => u32, stream => usize, places.as_ptr() => *const *const u64, std::ptr::null_mut() => *mut c_void,
         );
     }
 }

@@ -120,10 +120,21 @@ pub fn pass_time() {
 
     let start = cuda.mark();
     // Three turns of a millisecond each: of 12 blocks, 4 run side by side.
-    kernels.launch("occupy", 12, 8, &[1_000_000, 4 * 8, 0]);
+    kernels.launch("occupy", 12, 8, &[1_000_000, 4 * 8, 0, 0, 0, 0, 0, 0]);
     let end = cuda.mark();
     cuda.synchronize();
     assert!(cuda.milliseconds(start, end) >= 3.0);
+    // It reads what it is given: the first quads and, further on, all of them. What is not a number gets into the sum, and is told.
+    let (data, quads, near) = (cuda.allocate(64 * 16), 64, 7);
+    for (wrong, expected) in [(0, true), (6, true), (40, true), (64, false)] {
+        let floats: Vec<u8> = (0..4 * quads)
+            .flat_map(|number: u64| (if number / 4 == wrong { f32::NAN } else { 1.0 }).to_le_bytes())
+            .collect();
+        cuda.upload(data, &floats);
+        cuda.upload(words, &[0; 16]);
+        kernels.launch("occupy", 1, 8, &[100_000_000, 8, 0, 0, data as u64, quads, near, words as u64]);
+        assert_eq!(word(0) != 0, expected, "quad {wrong}");
+    }
 
     kernels.launch("read_clock", 1, 1, &[words as u64]);
     let now = word(0);

@@ -1,15 +1,17 @@
-//! Time against bytes for one collective and group size: interpolated inside the measured sizes, an envelope of lines outside.
+//! Time against bytes for one collective and group size: interpolated inside the measured sizes, a straight line outside.
 //!
 //! Other group sizes are in [`super::transfer`].
 
 mod clean;
 mod envelope;
 mod interpolate;
+mod outside;
 mod point;
 
 pub use clean::{Cleaned, OUTLIER, combined};
 pub use envelope::{Envelope, Line};
 pub use interpolate::{Interpolant, Shape};
+pub(super) use outside::Outside;
 pub use point::Point;
 
 /// Factor beyond the largest measured size up to which a curve answers.
@@ -20,8 +22,10 @@ pub const MAX_EXTRAPOLATION: f64 = 64.0;
 pub enum Range {
     /// Between the smallest and the largest.
     Inside,
-    /// Below the smallest, or above the largest by at most [`MAX_EXTRAPOLATION`].
-    Beyond,
+    /// Below the smallest.
+    Below,
+    /// Above the largest by at most [`MAX_EXTRAPOLATION`].
+    Above,
     /// Above the largest by more than that.
     TooFar,
 }
@@ -31,15 +35,13 @@ pub enum Range {
 pub struct Curve {
     inside: Interpolant,
     envelope: Envelope,
-    first: Point,
-    last: Point,
+    outside: Outside,
 }
 
 impl Curve {
-    /// The curve through cleaned points (ascending, at least two), with this envelope outside.
+    /// The curve through cleaned points (ascending, at least two); the envelope says what is latency and what bandwidth.
     pub fn new(points: &[Point], envelope: Envelope) -> Option<Curve> {
-        let (first, last) = (*points.first()?, *points.last()?);
-        (points.len() >= 2).then(|| Curve { inside: Interpolant::new(points), envelope, first, last })
+        Some(Curve { inside: Interpolant::new(points), envelope, outside: Outside::of(points)? })
     }
 
     /// The curve of measured points, and which of them are outliers.
@@ -51,24 +53,46 @@ impl Curve {
 
     /// Position of a size.
     pub fn range(&self, bytes: f64) -> Range {
+        let Outside { first, last, .. } = self.outside;
         match bytes {
-            bytes if bytes >= self.first.bytes && bytes <= self.last.bytes => Range::Inside,
-            bytes if bytes <= self.last.bytes * MAX_EXTRAPOLATION => Range::Beyond,
+            bytes if bytes < first.bytes => Range::Below,
+            bytes if bytes <= last.bytes => Range::Inside,
+            bytes if bytes <= last.bytes * MAX_EXTRAPOLATION => Range::Above,
             _ => Range::TooFar,
         }
     }
 
-    /// Seconds for a call of `bytes`, at any size. Outside the measured sizes the envelope, scaled to pass through the
-    /// outermost measured point.
+    /// Seconds for a call of `bytes`, at any size.
     pub fn seconds(&self, bytes: f64) -> f64 {
-        let scaled = |end: Point| end.seconds * self.envelope.seconds(bytes) / self.envelope.seconds(end.bytes);
-        if bytes < self.first.bytes {
-            scaled(self.first)
-        } else if bytes > self.last.bytes {
-            scaled(self.last)
-        } else {
-            self.inside.seconds(bytes)
+        match self.range(bytes) {
+            Range::Inside => self.inside.seconds(bytes),
+            Range::Below => self.outside.below(bytes),
+            Range::Above | Range::TooFar => self.outside.above(bytes),
         }
+    }
+
+    /// How hard a size is to predict, in log time, by what the measured sizes say.
+    pub fn difficulty(&self, bytes: f64) -> f64 {
+        match self.range(bytes) {
+            Range::Inside => self.inside.difficulty(bytes),
+            Range::Below => self.outside.difficulty_below(bytes),
+            Range::Above | Range::TooFar => self.outside.difficulty_above(bytes),
+        }
+    }
+
+    /// The largest measured size.
+    pub fn last_bytes(&self) -> f64 {
+        self.outside.last.bytes
+    }
+
+    /// Seconds for a further byte of the largest calls.
+    pub fn tail_slope(&self) -> f64 {
+        self.outside.slope_above()
+    }
+
+    /// Share of the time of the largest measured call that would double with its size.
+    pub fn tail_share(&self) -> f64 {
+        self.outside.slope_above() * self.outside.last.bytes / self.outside.last.seconds
     }
 
     /// Share of bandwidth in the time of a size; the rest is latency.

@@ -86,22 +86,7 @@ pub fn interpolated(points: &[Point], bytes: f64) -> Option<f64> {
 fn disagreement(cleaned: &[Point], curve: &Interpolant, bytes: f64) -> (f64, f64) {
     let index = cleaned.partition_point(|point| point.bytes <= bytes).saturating_sub(1);
     let (Some(&left), Some(&right)) = (cleaned.get(index), cleaned.get(index + 1)) else { return (0.0, 0.0) };
-    let before = index.checked_sub(1).and_then(|before| cleaned.get(before));
-    let after = cleaned.get(index + 2);
-    let spread = |place: &f64| {
-        let at = left.bytes * (right.bytes / left.bytes).powf(*place);
-        let candidates = [
-            Some(curve.seconds(at)),
-            Some(left.line_through(right, at)),
-            before.map(|before| before.line_through(left, at)),
-            after.map(|after| right.line_through(*after, at)),
-        ];
-        // Times are monotonic, so candidates are clamped to the values at the two ends.
-        let logs = candidates.into_iter().flatten().map(|seconds| seconds.clamp(left.seconds, right.seconds).ln());
-        let (low, high) =
-            logs.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), log| (low.min(log), high.max(log)));
-        high - low
-    };
+    let spread = |place: &f64| curve.disagreement(left.bytes * (right.bytes / left.bytes).powf(*place));
     (PLACES.iter().map(spread).fold(0.0, f64::max), (right.seconds / left.seconds).ln())
 }
 

@@ -125,8 +125,12 @@ impl Family<'_> {
             high: times(answer.high, slower.high),
             status: if between { Status::Transferred } else { Status::Extrapolated },
             reason: Some(format!(
-                "from locality {}, times {:.2} ({:.2}..{:.2}) by {of}contention",
-                self.fit.key.place, slower.middle, slower.low, slower.high
+                "from locality {}, times {:.2} ({:.2}..{:.2}) by {of}contention{}",
+                self.fit.key.place,
+                slower.middle,
+                slower.low,
+                slower.high,
+                answer.reason.map_or_else(String::new, |reason| format!("; {reason}"))
             )),
             untrusted: answer.untrusted,
         })

@@ -59,15 +59,16 @@ impl Status {
 pub struct Prediction {
     /// Time of the call; absent where refused.
     pub seconds: Option<Seconds>,
-    /// Lower end of the interval that covers 95 % of the held-out errors of this kind; absent where nothing could be left out.
+    /// Lower end of the interval that holds 95 of 100 such calls, by the held-out errors of this kind; absent where nothing could be left
+    /// out.
     pub low: Option<Seconds>,
     /// Upper end of that interval.
     pub high: Option<Seconds>,
     /// Basis of the prediction.
     pub status: Status,
-    /// Why it was refused, or which place it was scaled from.
+    /// Why it was refused or is not to be trusted, or which place it was scaled from.
     pub reason: Option<String>,
-    /// True where the held-out error of its curve is over 10 %.
+    /// True where the held-out error of its curve is over 10 %, or larger groups are on slower links.
     pub untrusted: bool,
 }
 

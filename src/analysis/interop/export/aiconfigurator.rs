@@ -1,19 +1,28 @@
-//! `nccl_perf.txt` of aiconfigurator (ai-dynamo/aiconfigurator): one time for each call inside a node.
+//! `nccl_perf.parquet` of aiconfigurator (ai-dynamo/aiconfigurator): one time for each call inside a node.
 //!
-//! Columns and units as its loader reads them (`load_nccl_data`): `message_size` counts elements, `latency` is milliseconds,
+//! Columns, types and units as in the files that its package has: `message_size` counts elements, `latency` is milliseconds,
 //! `nccl_dtype` is `half` or `int8`, and all_to_all is `alltoall`. It scales what crosses nodes by itself, so only groups inside a
 //! node are given.
 
 use super::files::Export;
 use super::pick::{Curves, Wanted};
 use commgauge_base::collective::Collective;
-use commgauge_base::comma_separated::CommaSeparated;
 use commgauge_base::element::ElementType;
-use commgauge_base::error::Result;
+use commgauge_base::error::{Error, Result};
+use parquet::basic::Compression;
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::errors::Result as Written;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-const HEADING: [&str; 9] =
-    ["framework", "version", "device", "op_name", "kernel_source", "nccl_dtype", "num_gpus", "message_size", "latency"];
+const SCHEMA: &str = "message nccl_perf {
+    required binary framework (STRING); required binary version (STRING); required binary device (STRING);
+    required binary op_name (STRING); required binary kernel_source (STRING); required binary nccl_dtype (STRING);
+    required int64 num_gpus; required int64 message_size; required double latency;
+}";
 const CALLS: [(Collective, &str); 4] = [
     (Collective::AllGather, "all_gather"),
     (Collective::AllToAll, "alltoall"),
@@ -23,8 +32,7 @@ const CALLS: [(Collective, &str); 4] = [
 
 pub(super) fn files(curves: &Curves) -> Result<Export> {
     let mut export = Export::default();
-    let mut text = CommaSeparated::new("CSV", HEADING)?;
-    let mut rows = 0;
+    let mut rows: Vec<Row> = Vec::new();
     for (collective, op_name) in CALLS {
         let own = curves.families().filter(|family| family.key.collective == collective);
         let mut inside: Vec<_> = own.filter(|family| curves.matches(family, Wanted::OnHosts(1))).collect();
@@ -33,7 +41,9 @@ pub(super) fn files(curves: &Curves) -> Result<Export> {
         inside.sort_by_key(|family| (family.key.place.concurrent_groups_per_node, family.key.place.stride));
         let mut written = BTreeSet::new();
         if inside.is_empty() {
-            export.gaps.push(format!("{collective} inside a host was not measured"));
+            export
+                .gaps
+                .push(format!("{collective} inside a host was not measured{}", curves.hint_at_places(&[collective])));
         }
         for family in inside {
             let types = types(family.key.element_type);
@@ -51,29 +61,76 @@ pub(super) fn files(curves: &Curves) -> Result<Export> {
                         if !written.insert((*name, curve.ranks, point.bytes_total)) {
                             continue;
                         }
-                        let row = [
-                            curves.source(),
-                            String::new(),
-                            String::new(),
-                            op_name.to_owned(),
-                            "NCCL".to_owned(),
-                            (*name).to_owned(),
-                            curve.ranks.to_string(),
-                            (point.bytes_total.0 / width).to_string(),
-                            format!("{}", seconds.0 * 1e3),
-                        ];
-                        text.row(&row)?;
-                        rows += 1;
+                        rows.push(Row {
+                            op_name,
+                            nccl_dtype: name,
+                            num_gpus: curve.ranks,
+                            message_size: point.bytes_total.0 / width,
+                            latency_milliseconds: seconds.0 * 1e3,
+                        });
                     }
                 }
             }
         }
     }
-    let text = text.finish()?;
-    if rows > 0 {
-        export.files.push(("nccl_perf.txt".to_owned(), text));
+    if !rows.is_empty() {
+        export.add("nccl_perf.parquet", parquet(&rows, &curves.source())?);
     }
     Ok(export)
+}
+
+/// A line of the file.
+struct Row {
+    op_name: &'static str,
+    nccl_dtype: &'static str,
+    num_gpus: u32,
+    /// Elements.
+    message_size: u64,
+    latency_milliseconds: f64,
+}
+
+/// The rows as Parquet; the fit that they come from is their `framework`.
+fn parquet(rows: &[Row], source: &str) -> Result<Vec<u8>> {
+    written(rows, source).map_err(|cause| Error::environment(format!("cannot write the export as Parquet: {cause}")))
+}
+
+fn written(rows: &[Row], source: &str) -> Written<Vec<u8>> {
+    let properties = Arc::new(WriterProperties::builder().set_compression(Compression::SNAPPY).build());
+    let mut writer = SerializedFileWriter::new(Vec::new(), Arc::new(parse_message_type(SCHEMA)?), properties)?;
+    let mut group = writer.next_row_group()?;
+    let same = |text| vec![text; rows.len()];
+    let texts: [Vec<&str>; 6] = [
+        same(source),
+        same(""),
+        same(""),
+        rows.iter().map(|row| row.op_name).collect(),
+        same("NCCL"),
+        rows.iter().map(|row| row.nccl_dtype).collect(),
+    ];
+    for text in texts {
+        let values: Vec<ByteArray> = text.into_iter().map(ByteArray::from).collect();
+        if let Some(mut column) = group.next_column()? {
+            column.typed::<ByteArrayType>().write_batch(&values, None, None)?;
+            column.close()?;
+        }
+    }
+    let counts: [Vec<i64>; 2] = [
+        rows.iter().map(|row| i64::from(row.num_gpus)).collect(),
+        rows.iter().map(|row| row.message_size.cast_signed()).collect(),
+    ];
+    for values in counts {
+        if let Some(mut column) = group.next_column()? {
+            column.typed::<Int64Type>().write_batch(&values, None, None)?;
+            column.close()?;
+        }
+    }
+    let latencies: Vec<f64> = rows.iter().map(|row| row.latency_milliseconds).collect();
+    if let Some(mut column) = group.next_column()? {
+        column.typed::<DoubleType>().write_batch(&latencies, None, None)?;
+        column.close()?;
+    }
+    group.close()?;
+    writer.into_inner()
 }
 
 /// The names of a type and its bytes; a call that only moves bytes takes equally long for any type.

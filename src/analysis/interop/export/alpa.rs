@@ -63,7 +63,7 @@ pub(super) fn files(curves: &Curves, options: &ExportOptions) -> Result<Export> 
         "entries": entries,
     });
     export.notes.push("costs of matrix products and memory of a device: keep those of Alpa's own profile".to_owned());
-    export.files.push(("alpa.json".to_owned(), pretty(&document)?));
+    export.add("alpa.json", pretty(&document)?);
     Ok(export)
 }
 

@@ -51,7 +51,8 @@ pub(super) fn files(curves: &Curves, options: &ExportOptions) -> Result<Export> 
         "all-to-all-implementation": ring,
         "collective-optimization": "localBWAware",
     });
-    export.files = vec![("network.yml".to_owned(), network), ("system.json".to_owned(), pretty(&system)?)];
+    export.add("network.yml", network);
+    export.add("system.json", pretty(&system)?);
     export.notes.push("memory bandwidth and peak rate of a rank are not in a fit; add them to system.json".to_owned());
     Ok(export)
 }

@@ -56,7 +56,7 @@ pub(super) fn files(curves: &Curves, options: &ExportOptions) -> Result<Export> 
         object.insert("networks".to_owned(), Value::Array(replaced));
         object.insert("_source".to_owned(), json!(curves.source()));
     }
-    export.files.push(("system.json".to_owned(), pretty(&system)?));
+    export.add("system.json", pretty(&system)?);
     Ok(export)
 }
 

@@ -39,5 +39,7 @@ pub(super) fn files(curves: &Curves) -> Result<Export> {
         gaps.push(format!("{left} families of isolated calls; the columns know one cadence, streaming"));
     }
     let text = text.finish()?;
-    Ok(Export { files: vec![("calibration.csv".to_owned(), text)], gaps, notes: Vec::new() })
+    let mut export = Export { gaps, ..Export::default() };
+    export.add("calibration.csv", text);
+    Ok(export)
 }

@@ -4,7 +4,8 @@
 //! Keys as its profiler writes them (`core/profiler/hardware_profiler.py`): `allreduce_size_N_consec_C` for groups of neighbours
 //! (C = 1) and of ranks as far apart as possible (C = 0), all groups at the same time; `pp_size_N`; `allreduce_size_N_SMB_time` and
 //! `all2all_size_N_SMB_time` in milliseconds. Its search divides megabytes of 2^20 bytes by the bandwidths to get milliseconds
-//! (`utils/config_utils.py`, `core/cost_model`), so they are given in 2^20 bytes per millisecond.
+//! (`utils/config_utils.py`, `core/cost_model`), so they are given in 2^20 bytes per millisecond. Of other keys its reader takes no
+//! notice.
 
 use super::files::{Export, pretty};
 use super::options::{ExportOptions, ranks_per_node};
@@ -15,6 +16,10 @@ use commgauge_base::error::{Error, Result};
 use serde_json::{Map, Value, json};
 
 const MEBI: f64 = (1u64 << 20) as f64;
+/// Messages between stages.
+const MESSAGES: [Collective; 2] = [Collective::SendRecvChain, Collective::SendRecv];
+/// What stands in for them: rings of the same ranks.
+const RINGS: [Collective; 2] = [Collective::AllGather, Collective::AllReduce];
 /// Its reader refuses fewer sizes.
 const FEWEST_SIZES: usize = 8;
 
@@ -43,10 +48,24 @@ pub(super) fn files(curves: &Curves, options: &ExportOptions) -> Result<Export> 
         );
     }
     let mut messages = Map::new();
+    let mut derived = Vec::new();
     for size in sizes() {
         let key = format!("pp_size_{size}");
-        let calls = [Collective::SendRecvChain, Collective::SendRecv];
-        bandwidth(curves, &calls, size, place(size, world / size, per_node, world), &key, &mut messages, &mut export);
+        let at = place(size, world / size, per_node, world);
+        let is_measured = curves.find(&MESSAGES, size, Wanted::At(at)).is_ok();
+        // In a ring every rank sends to its neighbour what a pipeline sends: bus bandwidth is the rate of that.
+        let ring = RINGS.into_iter().find(|ring| curves.find(&[*ring], size, Wanted::At(at)).is_ok());
+        match ring.filter(|_| !is_measured) {
+            None => bandwidth(curves, &MESSAGES, size, at, &key, &mut messages, &mut export),
+            Some(ring) => {
+                bandwidth(curves, &[ring], size, at, &key, &mut messages, &mut export);
+                export.notes.push(format!("{key}: DERIVED from {ring} at the same place; no messages were measured"));
+                derived.push(format!("{key} from {ring}"));
+            }
+        }
+    }
+    if !derived.is_empty() {
+        messages.insert("_derived".to_owned(), json!(derived.join(", ")));
     }
     let mut times = Map::new();
     for (name, collective) in [("allreduce", Collective::AllReduce), ("all2all", Collective::AllToAll)] {
@@ -63,7 +82,7 @@ pub(super) fn files(curves: &Curves, options: &ExportOptions) -> Result<Export> 
     for (name, mut values) in [("allreduce_bandwidth", all_reduce), ("p2p_bandwidth", messages), ("sp_time", times)] {
         if !values.is_empty() {
             values.insert("_source".to_owned(), json!(curves.source()));
-            export.files.push((format!("{name}_{tail}"), pretty(&Value::Object(values))?));
+            export.add(format!("{name}_{tail}"), pretty(&Value::Object(values))?);
         }
     }
     Ok(export)

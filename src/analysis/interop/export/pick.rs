@@ -91,8 +91,22 @@ impl<'a> Curves<'a> {
         .ok_or_else(|| {
             let names: Vec<&str> = collectives.iter().map(|collective| collective.name()).collect();
             let element = self.element_type.map_or_else(String::new, |element| format!(" of {element}"));
-            format!("{}{element} on {ranks} ranks {wanted} was not measured", names.join(" or "))
+            let hint = self.hint_at_places(collectives);
+            format!("{}{element} on {ranks} ranks {wanted} was not measured{hint}", names.join(" or "))
         })
+    }
+
+    /// The flag that says where groups lay of which the records do not.
+    pub fn hint_at_places(&self, collectives: &[Collective]) -> &'static str {
+        let of_call =
+            |family: &&FamilyFit| collectives.contains(&family.key.collective) && family.key.place.nodes_spanned == 0;
+        match self.families().find(of_call) {
+            Some(_) if self.unknown.is_none() => {
+                "; where its groups lay is not in the records: --unknown-locality PLACE says it, such as 1n"
+            }
+            Some(_) => "; --unknown-locality says another place",
+            None => "",
+        }
     }
 
     /// The requested type first, then those that models are trained in.

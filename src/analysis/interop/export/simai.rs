@@ -66,7 +66,7 @@ pub(super) fn files(curves: &Curves, options: &ExportOptions) -> Result<Export> 
     };
     let _ = writeln!(text, "busbw: {value}");
     if known > 0 {
-        export.files.push(("busbw.yaml".to_owned(), text));
+        export.add("busbw.yaml", text);
     }
     Ok(export)
 }

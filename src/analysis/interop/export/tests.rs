@@ -90,7 +90,12 @@ fn base(old_form: bool) -> Value {
 fn file(target: Target, options: &ExportOptions, name: &str) -> String {
     let done = export(&ring_fit(), target, options).unwrap_or_else(|error| panic!("{error}"));
     assert!(done.gaps.is_empty(), "{:?}", done.gaps);
-    done.files.into_iter().find(|(found, _)| found == name).unwrap_or_else(|| panic!("no {name}")).1
+    let found = done.files.into_iter().find(|file| file.name == name).unwrap_or_else(|| panic!("no {name}"));
+    String::from_utf8(found.content).expect("text")
+}
+
+fn holds(content: &[u8], text: &str) -> bool {
+    content.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
 fn json(target: Target, options: &ExportOptions, name: &str) -> Value {
@@ -135,7 +140,8 @@ fn values_missing_in_the_fit_are_gaps_and_never_numbers() {
             .iter()
             .any(|gap| gap == "allreduce_size_16_consec_1: all_reduce on 16 ranks at 2n/1g/s1 was not measured")
     );
-    assert!(!done.files[0].1.contains("allreduce_size_16"), "{}", done.files[0].1);
+    let first = String::from_utf8_lossy(&done.files[0].content);
+    assert!(!first.contains("allreduce_size_16"), "{first}");
     let error = export(&ring_fit(), Target::AstraSim, &two_hosts).unwrap_err();
     assert!(
         error.exit_code() == 7 && error.to_string().contains("all_reduce on 2 ranks on 2 hosts was not measured"),
@@ -166,7 +172,7 @@ fn a_synthetic_fit_is_marked_in_every_file() {
         Target::Csv,
     ] {
         let done = export(&fit, target, &options).unwrap();
-        let marked = done.files.iter().filter(|(_, text)| text.contains("SYNTHETIC")).count();
+        let marked = done.files.iter().filter(|file| holds(&file.content, "SYNTHETIC")).count();
         // system.json of ASTRA-sim contains no measured number.
         let unmarked = usize::from(target == Target::AstraSim);
         assert_eq!(marked + unmarked, done.files.len(), "{target:?}");
@@ -218,17 +224,42 @@ fn galvatron_reads_mebibytes_per_millisecond_and_milliseconds() {
 
 #[test]
 fn aiconfigurator_reads_elements_and_milliseconds() {
-    let text = file(Target::AiConfigurator, &options(), "nccl_perf.txt");
-    let mut lines = text.lines();
-    assert_eq!(
-        lines.next(),
-        Some("framework,version,device,op_name,kernel_source,nccl_dtype,num_gpus,message_size,latency")
-    );
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+    let done = export(&ring_fit(), Target::AiConfigurator, &options()).unwrap();
+    assert_eq!(done.files[0].name, "nccl_perf.parquet");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nccl_perf.parquet");
+    std::fs::write(&path, &done.files[0].content).unwrap();
+    let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
+    let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap()).collect();
+    let of = |op: &str, dtype: &str, ranks: i64, elements: i64| {
+        let is = |row: &&parquet::record::Row| {
+            let same = |index: usize, text: &str| row.get_string(index).unwrap() == text;
+            same(3, op) && same(5, dtype) && row.get_long(6).unwrap() == ranks && row.get_long(7).unwrap() == elements
+        };
+        rows.iter().find(is).map(|row| row.get_double(8).unwrap())
+    };
     // 1 MiB of half are 524,288 elements: 28 us and 7/4 of 1 MiB at 100 GB/s.
-    let found: Vec<&str> = lines.filter(|line| line.contains(",all_reduce,NCCL,half,8,524288,")).collect();
-    assert_eq!(found.len(), 1, "{found:?}");
-    close(found[0].rsplit(',').next().unwrap().parse().unwrap(), 0.028 + 1.75 * 1_048_576.0 / 100e9 * 1e3);
-    assert!(text.contains(",alltoall,NCCL,int8,4,1048576,") && !text.contains("all_reduce,NCCL,int8"));
+    close(of("all_reduce", "half", 8, 524_288).unwrap(), 0.028 + 1.75 * 1_048_576.0 / 100e9 * 1e3);
+    assert!(of("alltoall", "int8", 4, 1_048_576).is_some() && of("all_reduce", "int8", 8, 524_288).is_none());
+}
+
+#[test]
+fn messages_that_were_not_measured_follow_from_rings_and_say_so() {
+    let mut without = measurements();
+    without.curves.retain(|key, _| key.family.collective != Collective::SendRecvChain);
+    let fit = fit(&without, FitOptions { resamples: 0, ..FitOptions::default() }).unwrap();
+    let done = export(&fit, Target::Galvatron, &options()).unwrap();
+    assert!(done.gaps.is_empty(), "{:?}", done.gaps);
+    let note = "pp_size_4: DERIVED from all_gather at the same place; no messages were measured";
+    assert!(done.notes.iter().any(|found| found == note), "{:?}", done.notes);
+    let messages = done.files.iter().find(|file| file.name.starts_with("p2p_bandwidth")).unwrap();
+    let messages: Value = serde_json::from_slice(&messages.content).unwrap();
+    assert!(messages["_derived"].as_str().unwrap().starts_with("pp_size_8 from all_gather"), "{messages}");
+    // Three steps of a quarter each, 2 us and 100 GB/s.
+    let expected = LARGE * 0.75 / (6e-6 + LARGE * 0.75 / 100e9) / 1_048_576.0 / 1000.0;
+    close(messages["pp_size_4"].as_f64().unwrap(), expected);
 }
 
 #[test]

@@ -11,6 +11,8 @@ pub(super) struct Device {
     pub(super) group: i64,
     pub(super) host: String,
     pub(super) model: String,
+    /// Its number on the host and its bus address, as `0 [0x8d]`; absent where the tool does not say.
+    pub(super) slot: Option<String>,
 }
 
 /// The group that measured.
@@ -31,7 +33,8 @@ impl Device {
         let (on, device) = (after("on")?, words.iter().position(|word| *word == "device")?);
         let group = after("Group").and_then(|group| group.parse().ok()).unwrap_or(0);
         let model = words.get(device + 3..).unwrap_or_default().join(" ");
-        Some(Device { rank, group, host: on.to_owned(), model })
+        let slot = words.get(device + 1..device + 3).map(|words| words.join(" "));
+        Some(Device { rank, group, host: on.to_owned(), model, slot })
     }
 }
 
@@ -40,6 +43,18 @@ impl Device {
     pub(super) fn as_rank(&self) -> ForeignRank {
         ForeignRank { rank: self.rank, host: self.host.clone(), device: self.model.clone() }
     }
+}
+
+/// That a host has one device twice: two hosts of one name, or two ranks that share a device.
+pub(super) fn shared_device(devices: &[Device]) -> Option<String> {
+    let mut rank_in: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+    devices.iter().find_map(|device| {
+        let Device { rank, host, slot: Some(slot), .. } = device else { return None };
+        let other = rank_in.insert((host, slot), *rank)?;
+        Some(format!(
+            "ranks {other} and {rank} are both on device {slot} of {host}: two hosts have one name, or the ranks share a device"
+        ))
+    })
 }
 
 impl Group {

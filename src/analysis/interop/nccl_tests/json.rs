@@ -139,6 +139,7 @@ fn devices(config: &Config) -> std::result::Result<Vec<Device>, String> {
                 group: entry.group,
                 host: entry.hostname.clone(),
                 model: entry.device_info.clone().unwrap_or_default(),
+                slot: None,
             });
         }
     }

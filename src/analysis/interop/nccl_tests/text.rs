@@ -2,7 +2,7 @@
 
 use super::collective::Named;
 use super::columns::Columns;
-use super::devices::{Device, Group};
+use super::devices::{Device, Group, shared_device};
 use super::run::{Facts, nccl_version};
 use crate::interop::imported::Imported;
 use crate::interop::log_text::{self, LogLine, Unread};
@@ -92,6 +92,7 @@ impl Reader<'_> {
         if self.run.devices.len() > self.imported.ranks.len() {
             self.imported.ranks = self.run.devices.iter().map(Device::as_rank).collect();
         }
+        self.imported.warnings.extend(shared_device(&self.run.devices));
         if let Ok(group) = &group {
             self.averaged_groups = self.averaged_groups.max(group.groups);
         }

@@ -7,7 +7,7 @@
 
 use super::parts::bytes;
 use commgauge_base::units::Bytes;
-use commgauge_model::config::step::{Recompute, ScheduleKind};
+use commgauge_model::config::step::{Framework, Recompute, ScheduleKind};
 use commgauge_model::config::{Family, LatentAttention, Model};
 use commgauge_model::workload::step::TrainingStep;
 
@@ -34,6 +34,9 @@ pub(super) fn of(step: &TrainingStep, stage: u32, fused_attention: bool, chunks_
         let (linear, matrices) = (shape.linear(step, layer), shape.attention_matrices());
         let (keeps, repeats) = match recompute {
             Recompute::None => (linear + matrices, 0),
+            Recompute::Selective if framework(step) == Some(Framework::Torchtitan) => {
+                (shape.every_second_product(step, layer), linear + matrices)
+            }
             Recompute::Selective => (linear, matrices),
             Recompute::Full => (shape.boundary(), linear + matrices),
         };
@@ -47,6 +50,21 @@ pub(super) fn of(step: &TrainingStep, stage: u32, fused_attention: bool, chunks_
         ends: bytes(shape.ends(step, stage, in_flight.div_ceil(chunks))),
         logits: bytes(shape.logits(step, stage, in_flight)),
         buffers: bytes(shape.buffers(step)),
+    }
+}
+
+fn framework(step: &TrainingStep) -> Option<Framework> {
+    step.training.framework.as_ref().map(|choices| choices.framework)
+}
+
+/// Bytes of a logit. Megatron-LM's loss works in place on logits in fp32 (core/tensor_parallel/cross_entropy.py). PyTorch's holds at
+/// once, in its backward pass, the logits, the same in fp32, the logarithms of their softmax, and their gradient.
+pub(super) fn logit_bytes(step: &TrainingStep) -> u128 {
+    let element = u128::from(step.activation().size());
+    match framework(step) {
+        None | Some(Framework::Megatron) => FULL_PRECISION_BYTES,
+        Some(_) if element < FULL_PRECISION_BYTES => element + 3 * FULL_PRECISION_BYTES,
+        Some(_) => 3 * FULL_PRECISION_BYTES,
     }
 }
 
@@ -125,6 +143,21 @@ impl<'a> Shape<'a> {
         each * u128::from(self.model.heads) / self.t * self.tokens * self.sequence
     }
 
+    /// torchtitan's selective checkpointing by operations (`_apply_op_sac`): the input, the output of attention with its sums, and every
+    /// second matrix product, of those in a row for queries, keys, values, output, gate, up and down. Experts are counted whole.
+    fn every_second_product(&self, step: &TrainingStep, layer: u32) -> u128 {
+        let m = self.model;
+        if m.latent_attention.is_some() || !m.family.gated() || m.has_experts_in(layer) {
+            return self.linear(step, layer);
+        }
+        let heads = u128::from(m.heads) / self.t;
+        let head = u128::from(m.head_dimension);
+        let values = head * (u128::from(m.kv_heads) / self.t).max(1);
+        let (queries, gate) = (head * heads, u128::from(m.feed_forward) / self.t);
+        let kept = queries + values + queries + gate + self.hidden / self.by_sequence;
+        self.boundary() + self.tokens * (self.element * kept + FULL_PRECISION_BYTES * heads)
+    }
+
     /// Input and output of the activation function, with a gate beside it: 16sbh/t in GPT.
     fn feed_forward(&self, step: &TrainingStep, layer: u32) -> u128 {
         let widths = if self.model.family.gated() { 3 } else { 2 };
@@ -152,7 +185,7 @@ impl<'a> Shape<'a> {
         input + output
     }
 
-    /// 4sbV/t. In all schedules but GPipe the head's backward pass runs before the next micro-batch arrives.
+    /// 4sbV/t, or what the framework's loss holds. In all schedules but GPipe the head's backward pass runs before the next micro-batch arrives.
     fn logits(&self, step: &TrainingStep, stage: u32, in_flight: u128) -> u128 {
         if !step.stages.has_output(stage) {
             return 0;
@@ -162,7 +195,7 @@ impl<'a> Shape<'a> {
             _ => 1,
         };
         let words = u128::from(self.model.padded_vocabulary(u64::try_from(self.t).unwrap_or(1)));
-        FULL_PRECISION_BYTES * self.tokens * words / self.t * in_flight_batches
+        logit_bytes(step) * self.tokens * words / self.t * in_flight_batches
     }
 
     /// One message from each neighbouring stage, and with sequence parallelism the gathered input of a block (Megatron-LM

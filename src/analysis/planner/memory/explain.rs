@@ -40,7 +40,7 @@ impl MemoryChoices {
                 let each = state::optimizer_bytes_per_parameter(data, self.optimizer_gradient_copy);
                 parameter_bytes(step, stage, each, style != DataStyle::Ddp)
             }
-            "unsharded" if data.reshard_after_forward => {
+            "unsharded" if step.reshards_after_forward() => {
                 "root unit, the layer at work and the next, and one layer's gradients, whole".to_owned()
             }
             "unsharded" => "everything whole until the optimizer, and one layer's gradients".to_owned(),
@@ -52,7 +52,8 @@ impl MemoryChoices {
             "ends" => "tokens and embedding, or last norm and the head's input".to_owned(),
             "logits" => {
                 let t = u64::from(step.layout.degrees.tp);
-                format!("4 B x {tokens} tokens x {}/{t} words", step.model.padded_vocabulary(t))
+                let each = super::activations::logit_bytes(step);
+                format!("{each} B x {tokens} tokens x {}/{t} words", step.model.padded_vocabulary(t))
             }
             _ => "messages from neighbouring stages, and a gathered sequence".to_owned(),
         }

@@ -1,7 +1,7 @@
 //! Parameters, gradients and optimizer of a rank: bytes for each parameter, and over how many ranks each is shared out.
 
 use super::parts::{MemoryUse, bytes};
-use commgauge_model::config::step::{DataChoices, DataStyle, GradientAccumulation};
+use commgauge_model::config::step::{DataChoices, DataStyle};
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::step::{RankParameters, TrainingStep};
 
@@ -41,9 +41,7 @@ pub(super) fn shares_gradients(step: &TrainingStep) -> bool {
     match data.style {
         DataStyle::Ddp | DataStyle::Zero1 => false,
         DataStyle::Zero2 | DataStyle::Zero3 => true,
-        DataStyle::Fsdp | DataStyle::Hsdp => {
-            data.gradient_accumulation == GradientAccumulation::Sharded || step.micro_batches == 1
-        }
+        DataStyle::Fsdp | DataStyle::Hsdp => !step.adds_up_whole_gradients() || step.micro_batches == 1,
     }
 }
 
@@ -85,7 +83,7 @@ fn unsharded(step: &TrainingStep, stage: u32) -> u128 {
     let largest =
         step.stages.layers_stored(stage).map(|layer| step.parameters_of_layer(layer).total()).max().unwrap_or(0);
     let layers = step.stages.layers_stored(stage).count() as u64;
-    let gathered = if step.training.data.reshard_after_forward {
+    let gathered = if step.reshards_after_forward() {
         u128::from(largest) * u128::from(GATHERED_UNITS.min(layers))
     } else {
         let RankParameters { dense, experts } = step.rank_layer_parameters(stage);

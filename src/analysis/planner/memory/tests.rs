@@ -219,6 +219,24 @@ fn sharded_parameters_are_gathered_two_units_ahead_with_the_gradients_of_one() {
     });
 }
 
+/// benchmarks/llama3_h100_202412_torchtitan.md of pytorch/torchtitan: peak memory in GiB of Llama 3.1 8B with FSDP on 8 and 128 H100 and
+/// selective checkpointing, eager and compiled (tables 1 and 3).
+#[test]
+fn llama_8b_in_torchtitan_holds_what_was_printed_within_a_tenth() {
+    let held = |training: &str, layout: &str, ranks: u32| {
+        let training = format!("framework = 'torchtitan'\n{training}");
+        with_step("llama-3-8b", &training, layout, ranks, |step| gibibytes(memory(step, 0).total()))
+    };
+    let selective = "sequence = 8192\nmicro_batch = 2\nrecompute = 'selective'";
+    for (layout, ranks, printed) in [("dp = 8", 8, [82.4, 77.0]), ("dp = 128", 128, [67.0, 62.0])] {
+        let found = held(selective, layout, ranks);
+        assert!(
+            printed.iter().all(|printed| (found / printed - 1.0).abs() < 0.1),
+            "{layout}: {found} GiB, {printed:?}"
+        );
+    }
+}
+
 #[test]
 fn gradients_that_are_added_up_whole_are_not_shared_out() {
     let gradients = |more: &str, micro_batches: u32| {

@@ -43,11 +43,13 @@ impl Exposed {
         match (op.style, op.axis) {
             (Style::Control, _) => &mut self.control,
             (_, Axis::Cp | Axis::CpInner | Axis::CpOuter) => &mut self.cp,
-            (_, Axis::Ep | Axis::EtpEp | Axis::Etp) => &mut self.ep,
+            (_, Axis::Ep | Axis::EtpEp | Axis::Etp | Axis::EpInner | Axis::EpOuter) => &mut self.ep,
             (_, Axis::Dp | Axis::DpCp | Axis::Edp | Axis::DpShard | Axis::DpReplicate) => &mut self.dp,
             (_, Axis::Pp | Axis::Pair) => &mut self.pp,
             (_, Axis::Embedding) => &mut self.embedding,
-            (_, Axis::Tp | Axis::Mp | Axis::World | Axis::Node | Axis::Nodes) => &mut self.tp,
+            (Style::Expert, Axis::TpCp | Axis::TpCpDp) => &mut self.ep,
+            (_, Axis::Tp | Axis::TpCp | Axis::TpCpDp | Axis::Mp | Axis::ExpertMp) => &mut self.tp,
+            (_, Axis::World | Axis::Node | Axis::Nodes) => &mut self.tp,
         }
     }
 

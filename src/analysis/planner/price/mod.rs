@@ -183,7 +183,9 @@ impl Pricer {
             }
             MessageWaits::Apart | MessageWaits::InBubble => makespan,
         };
-        Ok(sum_up(&pipeline.stages, step.micro_batches as f64, &span, quiet))
+        // Of stages that are stored twice each micro-batch passes one.
+        let passes = step.micro_batches as f64 * if step.stages.mirrored() { 0.5 } else { 1.0 };
+        Ok(sum_up(&pipeline.stages, passes, &span, quiet))
     }
 }
 

@@ -16,15 +16,18 @@ pub struct Bases {
 }
 
 impl Bases {
-    /// The training in every stage; the third is ZeRO-3 where the training says so, and FSDP otherwise.
+    /// The training in every stage; the third is ZeRO-3 or HSDP where the training says so, and FSDP otherwise.
     pub fn of(training: &Training) -> Bases {
         let sharded = match training.data.style {
-            DataStyle::Zero3 => DataStyle::Zero3,
+            style @ (DataStyle::Zero3 | DataStyle::Hsdp) => style,
             _ => DataStyle::Fsdp,
         };
         let by_stage = [DataStyle::Ddp, DataStyle::Zero1, DataStyle::Zero2, sharded].map(|style| {
             let mut training = training.clone();
             training.data.style = style;
+            if style != sharded {
+                training.data.replicas_of_shards = 1;
+            }
             Some(training)
         });
         Bases { first: training.clone(), by_stage }

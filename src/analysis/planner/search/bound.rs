@@ -17,10 +17,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 /// The parameters on which the loads of a layer depend.
-type Key = ([u32; 3], u64, commgauge_model::config::step::Recompute);
+type Key = ([u32; 4], u64, commgauge_model::config::step::Recompute);
 
-/// Shape, virtual stages, ZeRO stage and micro-batch.
-type OnceKey = (usize, u32, u8, u64);
+/// Shape, schedule, virtual stages, ZeRO stage and micro-batch.
+type OnceKey = (usize, ScheduleKind, u32, u8, u64);
 
 /// Bounds, and the loads of layers that they are made of.
 #[derive(Default)]
@@ -131,7 +131,7 @@ impl Bounds {
         trainings: &Trainings,
     ) -> Option<FirstStageTimes> {
         let OrderedShape { index, shape, order } = ordered;
-        let key = (index, choices.virtual_stages, choices.zero_stage, choices.micro_batch);
+        let key = (index, choices.schedule, choices.virtual_stages, choices.zero_stage, choices.micro_batch);
         let full = (key, order);
         if let Some(known) = self.first_stage_times.get(&full) {
             return *known;
@@ -154,7 +154,7 @@ impl Bounds {
 
 fn key(shape: &Shape, choices: Choices) -> Key {
     let d = &shape.degrees;
-    ([d.tp, d.cp, d.ep], choices.micro_batch, choices.recompute)
+    ([d.tp, d.cp, d.ep, d.etp], choices.micro_batch, choices.recompute)
 }
 
 fn micro_batches(question: &Question, shape: &Shape, choices: Choices) -> f64 {
@@ -162,7 +162,7 @@ fn micro_batches(question: &Question, shape: &Shape, choices: Choices) -> f64 {
 }
 
 fn cut(shape: &Shape, choices: Choices) -> PipelineCut {
-    PipelineCut { pp: shape.degrees.pp, virtual_stages: choices.virtual_stages }
+    PipelineCut { pp: shape.degrees.pp, schedule: choices.schedule, virtual_stages: choices.virtual_stages }
 }
 
 fn composition<'a>(
@@ -172,7 +172,7 @@ fn composition<'a>(
     choices: Choices,
     stages: &Stages,
 ) -> &'a Composition {
-    known.entry(cut(shape, choices)).or_insert_with(|| Composition::of(stages, kinds))
+    known.entry(cut(shape, choices)).or_insert_with(|| Composition::of(stages, kinds, choices.schedule))
 }
 
 /// A model in which every layer is a separate stage, divided according to a shape.
@@ -190,7 +190,12 @@ impl Layers {
         let dp = (1..=carved).find(|dp| (stage * dp).is_multiple_of(carved)).and_then(|dp| u32::try_from(dp).ok())?;
         // The pipeline is in no group that is requested, so that its degree may stay 1.
         let layout = Layout::new(Degrees { dp, pp: 1, ..*d }, &DEFAULT_ORDER).ok()?;
-        let mut training = question.training(Choices { zero_stage: 0, virtual_stages: 1, ..choices });
+        let mut training = question.training(Choices {
+            zero_stage: 0,
+            schedule: ScheduleKind::OneForwardOneBackward,
+            virtual_stages: 1,
+            ..choices
+        });
         // Between layers of a stage there are no messages whose parts would be gathered.
         training.pipeline.scatter_gather = false;
         let pipeline = PipelineChoices {

@@ -4,6 +4,7 @@
 //! computes the load of a layer.
 
 use crate::planner::price::{ChunkPasses, FirstStageTimes, Loads};
+use commgauge_model::config::step::ScheduleKind;
 use commgauge_model::workload::step::Stages;
 
 /// Deduction for rounding errors, as a share.
@@ -18,6 +19,20 @@ pub(super) struct Composition {
     kinds: Vec<Kind>,
     /// Neighbouring stages of a kind: which, and how many.
     runs: Vec<Counted>,
+    /// Whether stages wait for those before them, forward and back again.
+    fills: Fills,
+    /// Share of its chunks that a micro-batch passes on a stage: half of those that are stored twice.
+    passed: f64,
+}
+
+/// What is known of the time before a stage begins and after it ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Fills {
+    /// The passes of the first chunks of the stages before it, there and back: 1F1B, interleaved, `GPipe` and one stage at a time.
+    #[default]
+    InOrder,
+    /// Not enough for a bound: weight gradients run while others wait, and micro-batches begin at both ends.
+    Otherwise,
 }
 
 /// How often something comes.
@@ -57,8 +72,16 @@ struct KindSeconds {
 
 impl Composition {
     /// The composition of stages with layers of these kinds.
-    pub fn of(stages: &Stages, kinds: &[usize]) -> Composition {
-        let mut composition = Composition::default();
+    pub fn of(stages: &Stages, kinds: &[usize], schedule: ScheduleKind) -> Composition {
+        let in_order = matches!(
+            schedule,
+            ScheduleKind::OneForwardOneBackward | ScheduleKind::Interleaved | ScheduleKind::GPipe | ScheduleKind::Naive
+        );
+        let mut composition = Composition {
+            fills: if in_order { Fills::InOrder } else { Fills::Otherwise },
+            passed: if stages.mirrored() { 0.5 } else { 1.0 },
+            ..Composition::default()
+        };
         for stage in 0..stages.count() {
             let mut chunks: Vec<Counted> = Vec::new();
             let mut first = None;
@@ -94,7 +117,7 @@ impl Composition {
         let both = |chunk: &ChunkPasses| chunk.forward + chunk.backward;
         let kind = |kind: &Kind| KindSeconds {
             first_chunk: kind.first.map_or(0.0, |first| both(&chunks[first])),
-            all_chunks: all(&kind.chunks, &both),
+            all_chunks: self.passed * all(&kind.chunks, &both),
         };
         let first = self.runs.first().map_or(&[] as &[_], |run| &self.kinds[run.index].chunks);
         Busy {
@@ -110,7 +133,10 @@ impl Composition {
         let (mut way, mut longest) = (0.0, 0.0f64);
         for Counted { index, count: stages } in &self.runs {
             let kind = busy.kinds[*index];
-            let step = kind.first_chunk + 2.0 * first.message_seconds;
+            let step = match self.fills {
+                Fills::InOrder => kind.first_chunk + 2.0 * first.message_seconds,
+                Fills::Otherwise => 0.0,
+            };
             // Of neighbours that are equally busy the last one finishes last.
             longest = longest.max(way + (stages - 1.0) * step + micro_batches * kind.all_chunks);
             way += stages * step;
@@ -118,7 +144,11 @@ impl Composition {
         // The first stage begins first and ends last, so that nothing hides these but its own first and last pass.
         let once = &first.once;
         let (before, after) = (once.before(busy.first_forward), once.after(busy.first_backward));
-        let waits = before.total() + after.total() + once.last.total();
+        let after = match self.fills {
+            Fills::InOrder => after.total(),
+            Fills::Otherwise => 0.0,
+        };
+        let waits = before.total() + after + once.last.total();
         (longest + waits) * (1.0 - ROUNDING)
     }
 }

@@ -9,7 +9,8 @@ use super::question::Question;
 use super::space::{PipelineCut, Shape, Space, divisors};
 use super::trainings::Trainings;
 use crate::planner::memory::{MemoryChoices, MemoryUse};
-use commgauge_model::config::step::Recompute;
+use commgauge_model::config::step::{Recompute, ScheduleKind};
+use commgauge_model::layout::Layout;
 use commgauge_model::workload::step::{Stages, TrainingStep};
 
 /// The choices of recomputation.
@@ -19,11 +20,19 @@ const RECOMPUTE: [Recompute; 3] = [Recompute::None, Recompute::Selective, Recomp
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
     pub shape: usize,
+    pub schedule: ScheduleKind,
     pub virtual_stages: u32,
     pub micro_batch: u64,
     pub recompute: Recompute,
     /// Bytes of the fullest rank for each ZeRO stage that is to be priced.
     pub memory: [Option<u64>; 4],
+}
+
+impl Unit {
+    /// How its layers are cut over so many stages.
+    pub fn cut(&self, pp: u32) -> PipelineCut {
+        PipelineCut { pp, schedule: self.schedule, virtual_stages: self.virtual_stages }
+    }
 }
 
 /// The layout that misses the limit by least.
@@ -55,11 +64,8 @@ impl Fitting {
     pub fn of(question: &Question, space: &Space, trainings: &Trainings, memory: Memory) -> Fitting {
         let mut fitting = Fitting::default();
         for (index, shape) in space.shapes.iter().enumerate() {
-            let cut = |virtual_stages: u32| PipelineCut { pp: shape.degrees.pp, virtual_stages };
-            for (PipelineCut { virtual_stages, .. }, stages) in space.stages.range(cut(0)..=cut(u32::MAX)) {
-                let virtual_stages = *virtual_stages;
-                let context = Context { question, trainings, shape, index, virtual_stages, stages, memory };
-                context.add(&mut fitting);
+            for (cut, stages) in space.stages.iter().filter(|(cut, _)| cut.pp == shape.degrees.pp) {
+                Context { question, trainings, shape, index, cut: *cut, stages, memory }.add(&mut fitting);
             }
         }
         fitting
@@ -72,7 +78,7 @@ struct Context<'a> {
     trainings: &'a Trainings,
     shape: &'a Shape,
     index: usize,
-    virtual_stages: u32,
+    cut: PipelineCut,
     stages: &'a Stages,
     memory: Memory,
 }
@@ -83,8 +89,7 @@ impl<'a> Context<'a> {
         let only = &self.question.only;
         let replica = self.question.global_batch / u64::from(degrees.dp);
         let sharing = u64::from(degrees.dp) * u64::from(degrees.cp);
-        let zeros: Vec<u8> =
-            self.question.bases.stages(sharing).filter(|zero| accepts(&only.zero_stage, zero)).collect();
+        let zeros: Vec<u8> = self.question.bases.stages(sharing).filter(|zero| self.allows_zero(*zero)).collect();
         let Some(lowest) = zeros.first().copied() else { return };
         // In order of stages, equal stages once: a later one never has more micro-batches in flight.
         let stages = self.first_of_each_kind();
@@ -97,8 +102,9 @@ impl<'a> Context<'a> {
             if !accepts(&only.micro_batch, &micro_batch) {
                 continue;
             }
-            let in_groups = (replica / micro_batch).is_multiple_of(u64::from(degrees.pp));
-            if self.virtual_stages > 1 && !in_groups {
+            let micro_batches = u32::try_from(replica / micro_batch).unwrap_or(u32::MAX);
+            let PipelineCut { pp, schedule, virtual_stages } = self.cut;
+            if pp > 1 && schedule.check_rules(pp, virtual_stages, micro_batches).is_err() {
                 continue;
             }
             let count = (zeros.len() * recomputes.len()) as u64 * self.shape.orders_legal;
@@ -113,7 +119,8 @@ impl<'a> Context<'a> {
                 let activation_bytes = self.activation_bytes(&mut step, choices, &stages);
                 let mut unit = Unit {
                     shape: self.index,
-                    virtual_stages: self.virtual_stages,
+                    schedule,
+                    virtual_stages,
                     micro_batch,
                     recompute: *recompute,
                     memory: [None; 4],
@@ -145,10 +152,19 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Whether a ZeRO stage is asked for, and its groups of shards divide the replicas.
+    fn allows_zero(&self, zero_stage: u8) -> bool {
+        let layout = &self.shape.orders[0].layout;
+        let divides = |training: &commgauge_model::config::Training| with_replicas(layout, training).is_some();
+        accepts(&self.question.only.zero_stage, &zero_stage)
+            && self.question.bases.stage(zero_stage).is_some_and(divides)
+    }
+
     fn choices(&self, zero_stage: u8, micro_batch: u64, recompute: Recompute) -> Choices {
         Choices {
             zero_stage,
-            virtual_stages: self.virtual_stages,
+            schedule: self.cut.schedule,
+            virtual_stages: self.cut.virtual_stages,
             micro_batch,
             recompute,
             sequence_parallel: self.question.sequence_parallel(&self.shape.degrees),
@@ -176,6 +192,9 @@ impl<'a> Context<'a> {
     }
 
     fn first_of_each_kind(&self) -> Vec<u32> {
+        if !matches!(self.cut.schedule, ScheduleKind::OneForwardOneBackward | ScheduleKind::Interleaved) {
+            return (0..self.stages.count()).collect();
+        }
         let model = self.question.model;
         let shape = |stage: u32| {
             let experts = self.stages.layers_stored(stage).filter(|layer| model.has_experts_in(*layer)).count();
@@ -195,6 +214,11 @@ impl<'a> Context<'a> {
     }
 }
 
+/// The layout with its groups of shards, if they divide the replicas.
+fn with_replicas(layout: &Layout, training: &commgauge_model::config::Training) -> Option<Layout> {
+    layout.clone().with_replicas_of_shards(training.data.replicas_of_shards).ok()
+}
+
 impl<'q> Question<'q> {
     /// The step of a shape in one of its orders.
     pub(super) fn step<'a>(
@@ -204,7 +228,8 @@ impl<'q> Question<'q> {
         training: &'a commgauge_model::config::Training,
         stages: &Stages,
     ) -> TrainingStep<'a> {
-        let layout = shape.orders[order].layout.clone();
+        let plain = &shape.orders[order].layout;
+        let layout = with_replicas(plain, training).unwrap_or_else(|| plain.clone());
         let replica = self.global_batch / u64::from(shape.degrees.dp);
         TrainingStep::of_checked_parts(self.model, training, layout, stages.clone(), replica / training.micro_batch)
     }

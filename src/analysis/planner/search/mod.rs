@@ -173,7 +173,7 @@ impl Search<'_> {
     fn computing(&self, bounds: &mut Bounds) -> Queue {
         let one = |(unit, index): (&Unit, u32)| {
             let shape = &self.space.shapes[unit.shape];
-            let stages = &self.space.stages[&PipelineCut { pp: shape.degrees.pp, virtual_stages: unit.virtual_stages }];
+            let stages = &self.space.stages[&unit.cut(shape.degrees.pp)];
             let seconds = bounds.computing(self.question, shape, self.choices(unit, 0), stages).unwrap_or(0.0);
             let waiting = Waiting { seconds_bits: 0, stage: Stage::Computes, unit: index, order: 0, zero_stage: 0 };
             Reverse(waiting.at(seconds, Stage::Computes))
@@ -215,8 +215,7 @@ impl Search<'_> {
     }
 
     fn stages(&self, next: Waiting) -> &Stages {
-        let virtual_stages = self.units[next.unit as usize].virtual_stages;
-        &self.space.stages[&PipelineCut { pp: self.shape(next).degrees.pp, virtual_stages }]
+        &self.space.stages[&self.units[next.unit as usize].cut(self.shape(next).degrees.pp)]
     }
 
     fn layout(&self, next: Waiting) -> Planned {
@@ -239,6 +238,7 @@ impl Search<'_> {
     fn choices(&self, unit: &Unit, zero_stage: u8) -> Choices {
         Choices {
             zero_stage,
+            schedule: unit.schedule,
             virtual_stages: unit.virtual_stages,
             micro_batch: unit.micro_batch,
             recompute: unit.recompute,
@@ -249,8 +249,12 @@ impl Search<'_> {
     fn planned(&self, shape: &space::Shape, order: usize, choices: Choices, bytes: u64) -> Planned {
         let order = &shape.orders[order];
         let replica = self.question.global_batch / u64::from(shape.degrees.dp);
+        let Choices { schedule, virtual_stages, .. } = choices;
+        let pipeline = self.question.pipeline(PipelineCut { pp: shape.degrees.pp, schedule, virtual_stages });
         Planned {
             degrees: shape.degrees,
+            schedule,
+            stage_layers: pipeline.stage_layers,
             virtual_stages: choices.virtual_stages,
             zero_stage: choices.zero_stage,
             micro_batch: choices.micro_batch,

@@ -1,6 +1,6 @@
 //! The parts of a layout that are given, each as the values that are accepted.
 
-use commgauge_model::config::step::Recompute;
+use commgauge_model::config::step::{Recompute, ScheduleKind};
 use commgauge_model::layout::{Axis, Degrees};
 
 /// The accepted values of each choice of a layout; none is free.
@@ -12,6 +12,10 @@ pub struct Only {
     pub cp: Vec<u32>,
     /// Expert parallel.
     pub ep: Vec<u32>,
+    /// Tensor parallel within experts; where none is given, tp where experts are not divided by ep, and 1 otherwise.
+    pub etp: Vec<u32>,
+    /// Order of the passes; where none is given, 1F1B and interleaved.
+    pub schedule: Vec<ScheduleKind>,
     /// Pipeline parallel.
     pub pp: Vec<u32>,
     /// Chunks on each rank.
@@ -44,6 +48,7 @@ impl Only {
         accepts(&self.tp, &degrees.tp)
             && accepts(&self.cp, &degrees.cp)
             && accepts(&self.ep, &degrees.ep)
+            && accepts(&self.etp, &degrees.etp)
             && accepts(&self.pp, &degrees.pp)
             && accepts(&self.dp, &degrees.dp)
     }

@@ -3,7 +3,7 @@
 use super::only::Only;
 use crate::planner::price::StepPrice;
 use commgauge_base::units::Bytes;
-use commgauge_model::config::step::{Recompute, parse_order};
+use commgauge_model::config::step::{Recompute, ScheduleKind, parse_order};
 use commgauge_model::layout::{Axis, Degrees};
 
 /// A layout, completely.
@@ -11,6 +11,10 @@ use commgauge_model::layout::{Axis, Degrees};
 pub struct Planned {
     /// Its degrees.
     pub degrees: Degrees,
+    /// Order of the passes.
+    pub schedule: ScheduleKind,
+    /// Layers of each chunk of the model, where they are not shared out evenly.
+    pub stage_layers: Option<Vec<u32>>,
     /// Chunks on each rank.
     pub virtual_stages: u32,
     /// 0 to 3; 3 is FSDP.
@@ -34,21 +38,30 @@ pub struct Planned {
 impl Planned {
     /// The layout in the syntax of `--only`.
     pub fn name(&self) -> String {
-        let Degrees { tp, cp, ep, pp, dp, .. } = self.degrees;
+        let Degrees { tp, cp, ep, pp, dp, etp } = self.degrees;
+        let usual_schedule =
+            if self.virtual_stages > 1 { ScheduleKind::Interleaved } else { ScheduleKind::OneForwardOneBackward };
+        let usual_etp = if ep == 1 { tp } else { 1 };
+        let schedule =
+            if self.schedule == usual_schedule { String::new() } else { format!("schedule={},", self.schedule) };
+        let within_experts = if etp == usual_etp { String::new() } else { format!("etp={etp},") };
         format!(
-            "tp={tp},cp={cp},ep={ep},pp={pp},virtual_stages={},dp={dp},zero_stage={},micro_batch={},recompute={},order={}",
+            "tp={tp},cp={cp},ep={ep},{within_experts}pp={pp},{schedule}virtual_stages={},dp={dp},zero_stage={},micro_batch={},\
+             recompute={},order={}",
             self.virtual_stages, self.zero_stage, self.micro_batch, self.recompute, self.order
         )
     }
 
     /// Only this layout.
     pub(super) fn only(&self) -> Only {
-        let Degrees { tp, cp, ep, pp, dp, .. } = self.degrees;
+        let Degrees { tp, cp, ep, pp, dp, etp } = self.degrees;
         let order = parse_order(&self.order).unwrap_or_default();
         Only {
             tp: vec![tp],
             cp: vec![cp],
             ep: vec![ep],
+            etp: vec![etp],
+            schedule: vec![self.schedule],
             pp: vec![pp],
             virtual_stages: vec![self.virtual_stages],
             dp: vec![dp],

@@ -4,6 +4,7 @@ use super::bases::Bases;
 use super::choices::Choices;
 use super::only::{Only, accepts};
 use super::planned::Planned;
+use super::space::PipelineCut;
 use crate::planner::compute::{Compute, Product};
 use crate::planner::rates::Rates;
 use commgauge_base::error::{Error, Result};
@@ -11,7 +12,7 @@ use commgauge_base::units::Bytes;
 use commgauge_model::config::step::{PipelineChoices, ScheduleKind, parse_order};
 use commgauge_model::config::{Model, Training};
 use commgauge_model::layout::{Axis, Degrees, Layout};
-use commgauge_model::workload::step::TrainingStep;
+use commgauge_model::workload::step::{Stages, TrainingStep};
 
 /// A question to the planner.
 #[derive(Clone)]
@@ -46,13 +47,16 @@ impl Question<'_> {
     /// # Errors
     /// If the layout does not fit the question; those of `with`.
     pub fn with_step<T>(&self, planned: &Planned, with: impl FnOnce(&TrainingStep) -> Result<T>) -> Result<T> {
-        let training = self.training(Choices {
+        let mut training = self.training(Choices {
             zero_stage: planned.zero_stage,
+            schedule: planned.schedule,
             virtual_stages: planned.virtual_stages,
             micro_batch: planned.micro_batch,
             recompute: planned.recompute,
             sequence_parallel: self.sequence_parallel(&planned.degrees),
         });
+        let Planned { schedule, virtual_stages, .. } = *planned;
+        training.pipeline = self.pipeline(PipelineCut { pp: planned.degrees.pp, schedule, virtual_stages });
         let order = parse_order(&planned.order).map_err(Error::usage)?;
         let order: Vec<Axis> = order.into_iter().filter_map(Axis::named).collect();
         let layout = Layout::new(planned.degrees, &order)?;
@@ -78,16 +82,50 @@ impl Question<'_> {
         tp > 1 && s.is_multiple_of(cp) && (s / cp).is_multiple_of(tp)
     }
 
-    /// Chunks on each rank that the layers could be cut into.
-    pub(super) fn virtual_stages(&self, pp: u32) -> Vec<u32> {
-        let most = if pp == 1 { 1 } else { self.model.layers / pp.max(1) };
-        (1..=most).filter(|v| accepts(&self.only.virtual_stages, v)).collect()
+    /// The pipelines that the layers could be cut into over so many stages.
+    pub(super) fn cuts(&self, pp: u32) -> Vec<PipelineCut> {
+        const USUAL: [ScheduleKind; 2] = [ScheduleKind::OneForwardOneBackward, ScheduleKind::Interleaved];
+        let cut = |schedule, virtual_stages| PipelineCut { pp, schedule, virtual_stages };
+        let cuts: Vec<PipelineCut> = match (pp, self.only.schedule.as_slice()) {
+            // One stage is no pipeline.
+            (1, _) => vec![cut(ScheduleKind::OneForwardOneBackward, 1)],
+            (_, given) => {
+                let schedules = if given.is_empty() { USUAL.as_slice() } else { given };
+                let of = |schedule: ScheduleKind| -> Vec<PipelineCut> {
+                    match schedule {
+                        ScheduleKind::Interleaved => {
+                            self.interleaved(pp).into_iter().map(|chunks| cut(schedule, chunks)).collect()
+                        }
+                        _ => vec![cut(schedule, 1)],
+                    }
+                };
+                schedules.iter().copied().flat_map(of).collect()
+            }
+        };
+        cuts.into_iter().filter(|cut| accepts(&self.only.virtual_stages, &cut.virtual_stages)).collect()
     }
 
-    /// The pipeline with this many chunks on each rank.
-    pub(super) fn pipeline(&self, virtual_stages: u32) -> PipelineChoices {
-        let schedule = if virtual_stages > 1 { ScheduleKind::Interleaved } else { ScheduleKind::OneForwardOneBackward };
-        PipelineChoices { schedule, virtual_stages, ..self.bases.first.pipeline.clone() }
+    /// Chunks on each rank of an interleaved pipeline: all that share out the layers evenly, and of the others the fewest for each
+    /// number of layers of the largest chunk, since more chunks of the same layers only send more messages.
+    fn interleaved(&self, pp: u32) -> Vec<u32> {
+        let layers = self.model.layers;
+        let largest = |v: u32| layers.div_ceil(pp * v);
+        let is_even = |v: u32| {
+            let choices = self.pipeline(PipelineCut { pp, schedule: ScheduleKind::Interleaved, virtual_stages: v });
+            choices.stage_layers == self.bases.first.pipeline.stage_layers
+        };
+        (2..=layers / pp).filter(|v| is_even(*v) || largest(*v) < largest(*v - 1)).collect()
+    }
+
+    /// The pipeline of a cut, its layers as even as can be.
+    pub(super) fn pipeline(&self, cut: PipelineCut) -> PipelineChoices {
+        let PipelineCut { pp, schedule, virtual_stages } = cut;
+        let base = self.bases.first.pipeline.clone();
+        let even = PipelineChoices { schedule, virtual_stages, ..base };
+        match Stages::uneven(self.model.layers, pp, &even) {
+            None => even,
+            uneven => PipelineChoices { stage_layers: uneven, ..even },
+        }
     }
 
     /// The training with these choices.
@@ -96,7 +134,8 @@ impl Question<'_> {
         training.micro_batch = choices.micro_batch;
         training.tensor.recompute = choices.recompute;
         training.tensor.sequence_parallel = choices.sequence_parallel;
-        training.pipeline = self.pipeline(choices.virtual_stages);
+        let Choices { schedule, virtual_stages, .. } = choices;
+        training.pipeline = PipelineChoices { schedule, virtual_stages, ..training.pipeline };
         training
     }
 }

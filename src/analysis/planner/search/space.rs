@@ -5,7 +5,7 @@
 
 use super::choices::Choices;
 use super::question::Question;
-use commgauge_model::config::step::Recompute;
+use commgauge_model::config::step::{Recompute, ScheduleKind};
 use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout, Locality};
 use commgauge_model::workload::step::{Stages, TrainingStep, undivided_axis};
 use std::collections::btree_map::Entry;
@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Placeholder for a batch size that does not matter.
 const ONE_MICRO_BATCH: u64 = 1;
-/// The axes whose placement distinguishes orders; the ends of pipelines follow from the pipelines.
+/// The axes whose placement distinguishes orders; the ends of pipelines follow from the pipelines, and on the others there are calls of a
+/// few bytes only.
 const PLACED: [Axis; 11] = [
     Axis::Tp,
     Axis::Cp,
@@ -65,6 +66,7 @@ pub(super) const IN_LAYERS: [Axis; 5] = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Etp
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PipelineCut {
     pub pp: u32,
+    pub schedule: ScheduleKind,
     /// Chunks on each rank.
     pub virtual_stages: u32,
 }
@@ -85,7 +87,9 @@ pub(super) struct Space {
 #[derive(Default)]
 struct Known {
     /// Whether tp, cp and ep divide what they must.
-    divides: HashMap<[u32; 3], bool>,
+    divides: HashMap<[u32; 4], bool>,
+    /// How the layers can be cut over so many stages.
+    cuts: HashMap<u32, Vec<PipelineCut>>,
     /// Names of places.
     places: HashMap<[Locality; 5], usize>,
 }
@@ -103,10 +107,13 @@ impl Space {
                 for cp in divisors_32(gpus / pp / tp) {
                     let dp = gpus / pp / tp / cp;
                     for ep in eps.iter().copied() {
-                        let etp = if ep == 1 { tp } else { 1 };
-                        let degrees = Degrees { tp, cp, dp, pp, ep, etp };
-                        if question.only.allows(&degrees) {
-                            space.add(question, degrees, &mut known);
+                        let usual = [if ep == 1 { tp } else { 1 }];
+                        let given = question.only.etp.as_slice();
+                        for etp in if given.is_empty() { usual.as_slice() } else { given } {
+                            let degrees = Degrees { tp, cp, dp, pp, ep, etp: *etp };
+                            if question.only.allows(&degrees) {
+                                space.add(question, degrees, &mut known);
+                            }
                         }
                     }
                 }
@@ -129,7 +136,7 @@ impl Space {
         }
         let divides = *known
             .divides
-            .entry([degrees.tp, degrees.cp, degrees.ep])
+            .entry([degrees.tp, degrees.cp, degrees.ep, degrees.etp])
             .or_insert_with(|| question.is_legal_without_pipeline(&degrees));
         if !divides {
             return refuse("tp, cp or ep does not divide the heads, widths, experts or tokens");
@@ -138,17 +145,17 @@ impl Space {
             return refuse("more stages than layers");
         }
         let mut any = false;
-        for virtual_stages in question.virtual_stages(degrees.pp) {
-            let cut = PipelineCut { pp: degrees.pp, virtual_stages };
+        let cuts = known.cuts.entry(degrees.pp).or_insert_with(|| question.cuts(degrees.pp));
+        for cut in cuts.iter().copied() {
             if let Entry::Vacant(place) = self.stages.entry(cut) {
-                let choices = question.pipeline(virtual_stages);
+                let choices = question.pipeline(cut);
                 let Ok(stages) = Stages::share_out(question.model.layers, degrees.pp, &choices) else { continue };
-                place.insert(stages);
+                place.insert(stages.with_prediction_layers(question.bases.first.prediction_layers));
             }
             any = true;
         }
         if !any {
-            return refuse("pp does not divide the layers");
+            return refuse("the layers cannot be shared out over pp stages in these chunks");
         }
         let (orders, orders_legal) = orders(question, degrees);
         if orders.is_empty() {
@@ -168,6 +175,7 @@ impl Question<'_> {
         let alone = Degrees { dp: dp.unwrap_or(1), pp: 1, ..*degrees };
         let choices = Choices {
             zero_stage: 0,
+            schedule: ScheduleKind::OneForwardOneBackward,
             virtual_stages: 1,
             micro_batch: 1,
             recompute: Recompute::None,

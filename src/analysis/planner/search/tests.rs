@@ -9,7 +9,7 @@ use crate::planner::rates::{Hidden, Published, RatedCall, Rates};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
-use commgauge_model::config::step::{DataStyle, Framework, Recompute};
+use commgauge_model::config::step::{DataStyle, Framework, Recompute, ScheduleKind};
 use commgauge_model::config::{Machine, Model, Table, Training};
 use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout};
 use commgauge_model::workload::step::TrainingStep;
@@ -165,7 +165,9 @@ impl World {
                             continue;
                         }
                         for choices in self.choices(&question, &degrees) {
-                            let training = question.training(choices);
+                            let mut training = question.training(choices);
+                            let Choices { schedule, virtual_stages, .. } = choices;
+                            training.pipeline = question.pipeline(PipelineCut { pp, schedule, virtual_stages });
                             for order in permutations_of(&degrees) {
                                 let Ok(layout) = Layout::new(degrees, &order) else { continue };
                                 let step = TrainingStep::new(&self.model, &training, layout, &training.place);
@@ -192,14 +194,18 @@ impl World {
         // Without replicas there is nothing to share out.
         stages.truncate(if degrees.dp * degrees.cp == 1 { 1 } else { 4 });
         for zero_stage in stages {
-            for virtual_stages in 1..=self.model.layers {
-                if degrees.pp == 1 && virtual_stages > 1 {
-                    continue;
-                }
+            for PipelineCut { schedule, virtual_stages, .. } in question.cuts(degrees.pp) {
                 for micro_batch in 1..=self.batch {
                     for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
                         let sequence_parallel = question.sequence_parallel(degrees);
-                        all.push(Choices { zero_stage, virtual_stages, micro_batch, recompute, sequence_parallel });
+                        all.push(Choices {
+                            zero_stage,
+                            schedule,
+                            virtual_stages,
+                            micro_batch,
+                            recompute,
+                            sequence_parallel,
+                        });
                     }
                 }
             }
@@ -241,6 +247,7 @@ fn what_is_found_is_what_pricing_every_layout_finds() {
         ("llama-3-8b", 4, 8, 40e9, true, None),
         ("llama-3-8b", 4, 8, 15e9, false, None),
         ("gpt2", 6, 6, 40e9, false, None),
+        ("llama-3-8b", 5, 8, 40e9, true, None),
         ("mixtral-8x7b", 2, 4, 60e9, false, None),
         ("mixtral-8x7b", 2, 4, 60e9, true, None),
         ("llama-3-8b", 4, 8, 60e9, true, Some(Framework::Megatron)),
@@ -277,6 +284,67 @@ fn what_is_found_is_what_pricing_every_layout_finds() {
         assert_eq!(seconds(&best), seconds(&all)[..wanted], "{name}");
         assert!(wanted < 5 || best.priced < all.priced, "{name}: {} of {}", best.priced, all.priced);
     }
+}
+
+#[test]
+fn schedules_that_are_asked_for_are_searched_as_if_everything_were_priced() {
+    for schedule in [ScheduleKind::ZbH1, ScheduleKind::ZbV, ScheduleKind::DualPipe, ScheduleKind::GPipe] {
+        let mut world = World::new("llama-3-8b", 5, 4);
+        world.only = Only { schedule: vec![schedule], ..Only::default() };
+        world.wanted = usize::MAX;
+        let (legal, fits, prices) = world.brute_force();
+        let found = world.found();
+        assert_eq!((found.considered, found.feasible), (legal, fits), "{schedule}");
+        let best = found.best[0].price.step_seconds;
+        assert!((best / prices[0] - 1.0).abs() < 1e-9, "{schedule}: {best} against {}", prices[0]);
+        let of_two = |found: &&Priced| found.layout.degrees.pp == 2;
+        let named = found.best.iter().find(of_two).expect("a pipeline");
+        assert!(named.layout.name().contains(&format!("schedule={schedule},")), "{}", named.layout.name());
+    }
+}
+
+#[test]
+fn a_bubble_that_weight_gradients_fill_is_shorter_and_mirrored_stages_compute_once() {
+    let price_of = |schedule: ScheduleKind| {
+        let mut world = World::new("llama-3-8b", 8, 4);
+        world.memory = 200e9;
+        world.only = Only {
+            pp: vec![4],
+            schedule: vec![schedule],
+            virtual_stages: vec![1],
+            micro_batch: vec![1],
+            recompute: vec![Recompute::None],
+            ..Only::default()
+        };
+        world.found().best[0].price.clone()
+    };
+    let (plain, zero, dual) =
+        (price_of(ScheduleKind::OneForwardOneBackward), price_of(ScheduleKind::ZbH1), price_of(ScheduleKind::DualPipe));
+    assert!(zero.bubble_seconds < plain.bubble_seconds, "{zero:?} {plain:?}");
+    assert_eq!(zero.compute_seconds, plain.compute_seconds);
+    // The first and the last stage, of which the last has the head, are shared by the first and the last rank.
+    let share = dual.compute_seconds / plain.compute_seconds;
+    assert!((0.6..=1.0).contains(&share), "{dual:?} {plain:?}");
+}
+
+#[test]
+fn deepseek_v3_is_planned_on_sixteen_uneven_stages() {
+    let mut world = World::new("deepseek-v3", 61, 256);
+    (world.memory, world.batch) = (1e15, 256);
+    world.only = Only {
+        tp: vec![1],
+        cp: vec![1],
+        ep: vec![8],
+        pp: vec![16],
+        micro_batch: vec![1],
+        zero_stage: vec![1],
+        recompute: vec![Recompute::Full],
+        virtual_stages: vec![1],
+        ..Only::default()
+    };
+    let best = &world.found().best[0].layout;
+    let layers = best.stage_layers.as_ref().expect("uneven");
+    assert_eq!((layers.len(), layers.iter().sum::<u32>(), layers[0], layers[15]), (16, 61, 2, 3));
 }
 
 #[test]

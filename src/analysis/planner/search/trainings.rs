@@ -13,17 +13,23 @@ pub(super) struct Trainings(HashMap<Choices, Training>);
 impl Trainings {
     /// All that the shapes can need.
     pub fn of(question: &Question, space: &Space) -> Trainings {
-        let mut virtual_stages: Vec<u32> = space.stages.keys().map(|cut| cut.virtual_stages).collect();
-        virtual_stages.sort_unstable();
-        virtual_stages.dedup();
+        let mut pipelines: Vec<_> = space.stages.keys().map(|cut| (cut.schedule, cut.virtual_stages)).collect();
+        pipelines.sort_unstable();
+        pipelines.dedup();
         let mut all = HashMap::new();
         for micro_batch in divisors(question.global_batch) {
             for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
                 for zero_stage in question.bases.stages(u64::MAX) {
                     for sequence_parallel in [false, true] {
-                        for virtual_stages in virtual_stages.iter().copied() {
-                            let choices =
-                                Choices { zero_stage, virtual_stages, micro_batch, recompute, sequence_parallel };
+                        for (schedule, virtual_stages) in pipelines.iter().copied() {
+                            let choices = Choices {
+                                zero_stage,
+                                schedule,
+                                virtual_stages,
+                                micro_batch,
+                                recompute,
+                                sequence_parallel,
+                            };
                             all.insert(choices, question.training(choices));
                         }
                     }

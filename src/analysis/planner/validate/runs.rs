@@ -8,7 +8,7 @@ use commgauge_model::layout::{DEFAULT_ORDER, Degrees, Layout};
 use commgauge_model::workload::step::TrainingStep;
 
 /// Keys of `[training]` that a column may have.
-pub const TRAINING: [&str; 38] = [
+pub const TRAINING: [&str; 47] = [
     "sequence",
     "micro_batch",
     "global_batch",
@@ -28,6 +28,15 @@ pub const TRAINING: [&str; 38] = [
     "unit_rule",
     "gradient_accumulation",
     "gradient_reduction",
+    "persistent_parameters",
+    "prefetch_bucket",
+    "live_parameters",
+    "reuse_distance",
+    "parameter_return",
+    "broadcast_buffers",
+    "balance_loss",
+    "expert_bias_update",
+    "prediction_layers",
     "replica_reduction",
     "replicas_of_shards",
     "bucket_rule",

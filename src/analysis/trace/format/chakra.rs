@@ -4,7 +4,7 @@
 
 use super::torch_group::{TorchGroup, world};
 use crate::trace::call::{CallKind, element_of_tensor};
-use crate::trace::trace_file::{FileCall, FileTrace, TracedGroup};
+use crate::trace::trace_file::{CallDetail, ComputingSpan, FileCall, FileTrace, TracedGroup};
 use commgauge_base::collective::Collective;
 use commgauge_base::units::{Bytes, Seconds};
 use prost::Message;
@@ -51,6 +51,8 @@ struct Node {
     name: String,
     #[prost(int32, tag = "3")]
     kind: i32,
+    #[prost(uint64, tag = "6")]
+    start_time_micros: u64,
     #[prost(uint64, tag = "7")]
     duration_micros: u64,
     #[prost(message, optional, tag = "8")]
@@ -61,6 +63,7 @@ struct Node {
 
 /// Numbers of `NodeType`.
 const METADATA: i32 = 1;
+const COMPUTING: i32 = 4;
 const SEND: i32 = 5;
 const RECEIVE: i32 = 6;
 const COLLECTIVE: i32 = 7;
@@ -158,14 +161,22 @@ impl Reading {
                 Some(collective) => CallKind::Collective(collective),
                 None => return self.file.skip_unknown(&node.name),
             },
+            COMPUTING => return self.take_computing(node),
             _ => return,
         };
         // The kernel of the call has a node of its own.
-        if node.attribute("is_cpu_op").and_then(|of| of.bool) == Some(true) {
+        if node.is_on_the_host() {
             self.on_the_host += 1;
             return;
         }
         self.take_call(kind, node);
+    }
+
+    /// Kernels; what the host does is no computing of a GPU.
+    fn take_computing(&mut self, node: &Node) {
+        if node.duration_micros > 0 && !node.is_on_the_host() {
+            self.file.computing.extend(node.span_nanoseconds());
+        }
     }
 
     fn take_call(&mut self, kind: CallKind, node: &Node) {
@@ -179,7 +190,9 @@ impl Reading {
         let group = self.file.group(group);
         let element = node.inputs.as_ref().and_then(|inputs| element_of_tensor(&inputs.types)).filter(|_| !is_barrier);
         let duration = (node.duration_micros > 0).then_some(Seconds(node.duration_micros as f64 / 1e6));
-        self.file.calls.push(FileCall { rank: None, kind, element, bytes_total, group, duration });
+        let begin_nanoseconds = node.span_nanoseconds().map(|span| span.start).filter(|begin| *begin > 0);
+        let detail = CallDetail { begin_nanoseconds, ..CallDetail::default() };
+        self.file.calls.push(FileCall { rank: None, kind, element, bytes_total, group, duration, detail });
     }
 
     fn group(&self, node: &Node) -> TracedGroup {
@@ -208,6 +221,15 @@ impl Reading {
 }
 
 impl Node {
+    fn is_on_the_host(&self) -> bool {
+        self.attribute("is_cpu_op").and_then(|of| of.bool) == Some(true)
+    }
+
+    fn span_nanoseconds(&self) -> Option<ComputingSpan> {
+        let end = self.start_time_micros.checked_add(self.duration_micros)?;
+        Some(self.start_time_micros.checked_mul(1000)?..end.checked_mul(1000)?)
+    }
+
     fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attr.iter().find(|attribute| attribute.name == name)
     }
@@ -277,6 +299,7 @@ mod tests {
             Node {
                 name: "ncclDevKernel_AllGather".to_owned(),
                 kind: COLLECTIVE,
+                start_time_micros: 11,
                 duration_micros: 7,
                 inputs: inputs("", "['Tensor(c10::BFloat16)']"),
                 attr: vec![number("comm_type", 2), number("comm_size", 64), text("pg_name", "3")],
@@ -295,6 +318,7 @@ mod tests {
         let file = read(bytes.as_slice());
         let [call] = &file.calls[..] else { panic!("{file:?}") };
         assert_eq!((call.bytes_total.0, call.duration), (128, Some(Seconds(7e-6))));
+        assert_eq!(call.detail.begin_nanoseconds, Some(11_000));
         assert_eq!(file.groups[call.group].ranks, Some(vec![1, 3]));
         assert_eq!((file.world, file.unknown.get("fancy")), (Some(4), Some(&1)));
         assert!(file.notes.is_empty(), "{:?}", file.notes);

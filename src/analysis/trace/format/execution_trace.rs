@@ -5,7 +5,7 @@
 use super::json_list::{self, Part};
 use super::torch_group::{TorchGroup, world};
 use crate::trace::call::{CallKind, Elements, Named, element_of_tensor, element_of_torch, named};
-use crate::trace::trace_file::{FileCall, FileTrace, TracedGroup};
+use crate::trace::trace_file::{CallDetail, FileCall, FileTrace, TracedGroup};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use serde::Deserialize;
@@ -106,7 +106,8 @@ impl Reading {
         let nowhere = TracedGroup { name: String::new(), size: None, ranks: None };
         let group = self.file.group(group.unwrap_or(nowhere));
         let element = (!is_barrier).then_some(element);
-        self.file.calls.push(FileCall { rank: None, kind, element, bytes_total, group, duration: None });
+        let detail = CallDetail::default();
+        self.file.calls.push(FileCall { rank: None, kind, element, bytes_total, group, duration: None, detail });
     }
 }
 

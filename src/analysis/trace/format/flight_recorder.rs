@@ -3,7 +3,7 @@
 
 use super::pickle;
 use crate::trace::call::{CallKind, Elements, Named, element_of_torch, named};
-use crate::trace::trace_file::{FileCall, FileTrace, TracedGroup, listed_ranks};
+use crate::trace::trace_file::{CallDetail, FileCall, FileTrace, TracedGroup, listed_ranks};
 use commgauge_base::collective::Collective;
 use commgauge_base::units::{Bytes, Seconds};
 use serde::Deserialize;
@@ -38,6 +38,12 @@ struct Entry {
     output_dtypes: Vec<String>,
     #[serde(default)]
     duration_ms: Option<f64>,
+    #[serde(default)]
+    time_created_ns: Option<u64>,
+    #[serde(default)]
+    collective_seq_id: Option<u64>,
+    #[serde(default)]
+    is_p2p: bool,
 }
 
 /// Whether these are the first bytes of a pickle (protocol 2 and newer).
@@ -97,9 +103,22 @@ fn calls_of(dump: Dump) -> FileTrace {
             bytes_total,
             group,
             duration: entry.duration_ms.map(|milliseconds| Seconds(milliseconds / 1e3)),
+            detail: CallDetail {
+                begin_nanoseconds: entry.time_created_ns,
+                peer: peer(&entry.profiling_name),
+                // Ranks number their messages each for itself.
+                sequence: entry.collective_seq_id.filter(|_| !entry.is_p2p),
+                elements_to_each: None,
+            },
         });
     }
     file
+}
+
+/// The other end of a message: `nccl:send 0->1`, `nccl:recv 1<-0`.
+fn peer(name: &str) -> Option<u32> {
+    let (_, peer) = name.split_once("->").or_else(|| name.split_once("<-"))?;
+    peer.trim().parse().ok()
 }
 
 fn count(sizes: &[Vec<u64>]) -> u64 {
@@ -119,6 +138,18 @@ fn size_by_shapes(kind: CallKind, elements: Elements) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_other_end_of_a_message_is_in_its_name() {
+        for (name, expected) in [
+            ("nccl:send 0->1", Some(1)),
+            ("nccl:recv 1<-3", Some(3)),
+            ("nccl:all_reduce", None),
+            ("nccl:send 0->", None),
+        ] {
+            assert_eq!(peer(name), expected, "{name}");
+        }
+    }
 
     #[test]
     fn calls_have_their_sizes_groups_and_what_was_overwritten_is_said() {

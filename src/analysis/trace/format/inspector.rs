@@ -6,6 +6,7 @@
 
 use crate::trace::call::{Named, bytes_of_count, named};
 use crate::trace::process_trace::{Membership, Process, ProcessCall, ProcessTrace};
+use crate::trace::trace_file::CallDetail;
 use commgauge_base::units::{Bytes, Seconds};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -153,7 +154,17 @@ impl Reading {
         self.timed_by_host += u64::from(is_host_time);
         let Some(bytes_total) = bytes_of_count(kind, Bytes(measured.bytes), ranks) else { return };
         let duration = (!is_host_time).then_some(Seconds(measured.microseconds / 1e6));
-        self.trace.calls.push(ProcessCall { process, communicator, kind, element: None, bytes_total, duration });
+        // Its lines are in no order over communicators.
+        let detail = CallDetail { sequence: Some(measured.number), ..CallDetail::default() };
+        self.trace.calls.push(ProcessCall {
+            process,
+            communicator,
+            kind,
+            element: None,
+            bytes_total,
+            duration,
+            detail,
+        });
     }
 
     fn finish(mut self) -> ProcessTrace {

@@ -7,7 +7,7 @@
 use super::json_list::{self, Part};
 use super::torch_group::TorchGroup;
 use crate::trace::call::{CallKind, Elements, Named, element_of_torch, named};
-use crate::trace::trace_file::{FileCall, FileTrace, TracedGroup, listed_ranks};
+use crate::trace::trace_file::{CallDetail, ComputingSpan, FileCall, FileTrace, TracedGroup, listed_ranks};
 use commgauge_base::collective::Collective;
 use commgauge_base::units::Seconds;
 use serde::Deserialize;
@@ -17,6 +17,10 @@ use std::io::Read;
 const HOST_EVENT: &str = "record_param_comms";
 const GLOO: &str = "gloo:";
 const STEP: &str = "ProfilerStep#";
+/// Categories of what a device does (libkineto/include/ActivityType.h).
+const ON_A_DEVICE: [&str; 3] = ["kernel", "gpu_memcpy", "gpu_memset"];
+/// How the names of NCCL's own kernels begin.
+const NCCL_KERNEL: &str = "nccl";
 
 #[derive(Debug, Default, Deserialize)]
 struct DistributedInfo {
@@ -31,7 +35,11 @@ struct Event {
     #[serde(default)]
     ph: String,
     #[serde(default)]
+    cat: String,
+    #[serde(default)]
     name: String,
+    #[serde(default)]
+    ts: Option<f64>,
     #[serde(default)]
     dur: Option<f64>,
     #[serde(default)]
@@ -57,6 +65,16 @@ struct Arguments {
     group_name: Option<String>,
     #[serde(rename = "Process Group Ranks")]
     group_ranks: Option<String>,
+    /// World ranks of the ends of a message.
+    #[serde(rename = "Src Rank")]
+    source: Option<u32>,
+    #[serde(rename = "Dst Rank")]
+    destination: Option<u32>,
+    #[serde(rename = "Seq")]
+    sequence: Option<u64>,
+    /// Of an uneven all_to_all: rows to each rank.
+    #[serde(rename = "In split size")]
+    rows_to_each: Option<String>,
     #[serde(rename = "Input Dims")]
     dimensions: serde_json::Value,
     #[serde(rename = "Input type")]
@@ -93,6 +111,44 @@ pub(super) fn read(source: impl Read) -> FileTrace {
     reading.finish()
 }
 
+impl Event {
+    fn begin_nanoseconds(&self) -> Option<u64> {
+        self.ts.filter(|microseconds| *microseconds > 0.0).map(|microseconds| (microseconds * 1e3) as u64)
+    }
+
+    fn span_nanoseconds(&self) -> Option<ComputingSpan> {
+        let (begin, microseconds) = (self.begin_nanoseconds()?, self.dur.filter(|duration| *duration > 0.0)?);
+        Some(begin..begin.saturating_add((microseconds * 1e3) as u64))
+    }
+}
+
+/// What a replay needs of an event.
+fn detail(event: &Event, kind: CallKind) -> CallDetail {
+    let args = &event.args;
+    let peer = match kind {
+        CallKind::Send => args.destination,
+        CallKind::Receive => args.source,
+        CallKind::Collective(_) => None,
+    };
+    let group = args.group_ranks.as_deref().and_then(listed_ranks);
+    let place_of = |world_rank: u32| group.as_ref()?.iter().position(|rank| *rank == world_rank).map(|at| at as u32);
+    CallDetail {
+        begin_nanoseconds: event.begin_nanoseconds(),
+        peer: peer.and_then(place_of),
+        // Ranks number their messages each for itself.
+        sequence: args.sequence.filter(|_| matches!(kind, CallKind::Collective(_))),
+        elements_to_each: args.rows_to_each.as_deref().and_then(|rows| elements_to_each(rows, args.elements_in?)),
+    }
+}
+
+/// The elements of an all_to_all to each rank; the trace has rows of the first dimension (`all_to_all_single` of PyTorch).
+fn elements_to_each(rows: &str, elements: u64) -> Option<Vec<u64>> {
+    let rows: Vec<u64> = listed_ranks(rows)?.into_iter().map(u64::from).collect();
+    let all: u64 = rows.iter().sum();
+    let elements_of_row = elements.checked_div(all).filter(|each| each.checked_mul(all) == Some(elements))?;
+    rows.into_iter().map(|rows| rows.checked_mul(elements_of_row)).collect()
+}
+
 impl Reading {
     fn take(&mut self, event: Event) {
         self.events += 1;
@@ -107,6 +163,8 @@ impl Reading {
             self.take_gloo_event(&event);
         } else if let (Some(_), Some(duration)) = (&event.args.collective, event.dur) {
             self.kernels.push((event, duration));
+        } else if ON_A_DEVICE.contains(&event.cat.as_str()) && !event.name.starts_with(NCCL_KERNEL) {
+            self.file.computing.extend(event.span_nanoseconds());
         }
     }
 
@@ -142,6 +200,7 @@ impl Reading {
             bytes_total,
             group,
             duration: duration.map(|microseconds| Seconds(microseconds / 1e6)),
+            detail: detail(event, kind),
         })
     }
 
@@ -166,6 +225,7 @@ impl Reading {
             bytes_total: commgauge_base::units::Bytes(bytes),
             group,
             duration: event.dur.map(|microseconds| Seconds(microseconds / 1e6)),
+            detail: CallDetail { begin_nanoseconds: event.begin_nanoseconds(), ..CallDetail::default() },
         });
     }
 
@@ -188,6 +248,12 @@ impl Reading {
                 Some(at) => {
                     let call = &mut self.file.calls[at];
                     let before = call.duration.map_or(0.0, |seconds| seconds.0);
+                    // On the device it begins with its first kernel.
+                    let begin = event.begin_nanoseconds();
+                    call.detail.begin_nanoseconds = match call.duration {
+                        Some(_) => call.detail.begin_nanoseconds.min(begin),
+                        None => begin.or(call.detail.begin_nanoseconds),
+                    };
                     call.duration = Some(Seconds(before + duration / 1e6));
                 }
                 None => {
@@ -227,6 +293,8 @@ mod tests {
          "Process Group Name": "3", "Process Group Ranks": "[0, 1]"}},
         {"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "ts": 3.0, "dur": 1.0, "args": {"External id": 8,
          "Collective name": "wait", "dtype": "BFloat16", "In msg nelems": 0, "Out msg nelems": 0}},
+        {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 44.0, "dur": 3.5, "args": {"External id": 9}},
+        {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_SendRecv", "ts": 60.0, "dur": 3.5, "args": {"External id": 10}},
         {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllGather_RING_LL(...)", "ts": 5.0, "dur": 40.0, "args": {"External id": 7,
          "Collective name": "_allgather_base", "dtype": "BFloat16", "In msg nelems": 512, "Out msg nelems": 1024, "Group size": 2}}
         ]}"#;
@@ -236,9 +304,19 @@ mod tests {
         let file = read(GPU.as_bytes());
         let [call] = &file.calls[..] else { panic!("{file:?}") };
         assert_eq!((call.bytes_total.0, call.duration), (2048, Some(Seconds(40e-6))));
+        let [computing] = &file.computing[..] else { panic!("{file:?}") };
+        assert_eq!((call.detail.begin_nanoseconds, computing), (Some(5_000), &(44_000..47_500)));
         assert_eq!(file.groups[0].ranks, Some(vec![0, 1]));
         assert_eq!((file.rank, file.world, file.steps), (Some(1), Some(4), Some(1)));
         assert!(file.notes.is_empty() && file.unknown.is_empty(), "{file:?}");
+    }
+
+    #[test]
+    fn rows_of_an_uneven_exchange_become_elements() {
+        assert_eq!(elements_to_each("[1, 0, 3]", 64), Some(vec![16, 0, 48]));
+        for (rows, elements) in [("[1, ..., 3]", 64), ("[1, 2]", 64), ("[0, 0]", 0), ("[]", 8)] {
+            assert_eq!(elements_to_each(rows, elements), None, "{rows}");
+        }
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! A call's line names its communicator by an address of its process; which ranks that has is known from the lines with which
 //! it was made, that share an identifier over all processes.
 
-use crate::trace::call::{Named, bytes_of_count, element_of_nccl, named};
+use crate::trace::call::{CallKind, Named, bytes_of_count, element_of_nccl, named};
 use crate::trace::process_trace::{Membership, Process, ProcessCall, ProcessTrace};
+use crate::trace::trace_file::CallDetail;
 use commgauge_base::units::Bytes;
 use std::collections::BTreeMap;
 
@@ -79,6 +80,8 @@ fn call(
     let ranks: u32 = line.split_once("[nranks=")?.1.split_once(']')?.0.parse().ok()?;
     let address = Address { process: process(prefix)?, address: field(line, "comm")?.to_owned() };
     let membership = made.get(&address)?;
+    let peer = field(line, "root").and_then(|root| root.parse().ok());
+    let is_message = matches!(kind, CallKind::Send | CallKind::Receive);
     Some(ProcessCall {
         process: address.process,
         communicator: membership.communicator.clone(),
@@ -86,6 +89,8 @@ fn call(
         element: Some(element),
         bytes_total: bytes_of_count(kind, Bytes(count.checked_mul(element.size())?), ranks)?,
         duration: None,
+        // Of a message the root is its other end (src/collectives.cc).
+        detail: CallDetail { peer: peer.filter(|_| is_message), ..CallDetail::default() },
     })
 }
 

@@ -108,7 +108,7 @@ fn finding(check: &Check, rule: ConsistencyRule, comparisons: usize, ranks: &mut
 /// As [`super::compare`]: records that are not comparable, or one that is given twice.
 pub fn consistency(records: &[LoadedRecord], rule: ConsistencyRule, allowed: &[super::Allowed]) -> Result<Verdict> {
     ensure_comparable(&records.iter().collect::<Vec<_>>(), allowed)?;
-    let (cases, mut troubles) = evidence(records);
+    let (cases, mut troubles) = evidence(records, allowed);
     let sound = cases.iter().filter(|case| !case.corrupt);
     let counted = |case: &Evidence| {
         case.seconds.iter().enumerate().filter_map(|(replicate, seconds)| Some((replicate, (*seconds)?))).collect()

@@ -26,7 +26,8 @@ fn as_collectives(mut lines: Vec<Line>, collectives: &[Collective]) -> Vec<Line>
         if let Line::Plan(plan) = line {
             let bytes = plan.cases[0].bytes_total;
             for (case, collective) in plan.cases.iter_mut().zip(collectives) {
-                (case.collective, case.bytes_total) = (*collective, bytes);
+                (case.collective, case.bytes_total, case.bytes_accounted) = (*collective, bytes, bytes);
+                case.bus_factor = collective.bus_factor(case.group_size);
             }
         }
     }

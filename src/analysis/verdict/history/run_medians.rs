@@ -72,7 +72,7 @@ impl RunMedians {
             return Err(reason);
         }
         let header = &loaded.record.header;
-        let (cases, _) = evidence(std::slice::from_ref(loaded));
+        let (cases, _) = evidence(std::slice::from_ref(loaded), &[]);
         let mut rows_left_out = 0;
         let rows = cases.iter().map(|case| {
             let counts = case.shortfalls.is_empty() && !case.corrupt && !case.unmeasured;

@@ -30,9 +30,9 @@ pub(super) struct Arrivals {
 /// Searches the isolated cases of all records for a late rank.
 pub(super) fn arrivals(records: &[LoadedRecord], places: &Places) -> Arrivals {
     let mut found = Arrivals::default();
-    let mut spreads: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    let mut spreads: BTreeMap<u32, Vec<[f64; 2]>> = BTreeMap::new();
     let mut transfers = Vec::new();
-    let (mut samples, mut residual, mut clock_error) = (0usize, 0u64, 0u64);
+    let (mut samples, mut residual) = (0usize, 0u64);
     for LoadedRecord { record, .. } in records {
         let isolated = record.plan.cases.iter().filter(|facts| facts.cadence == Cadence::Isolated).count() as u32;
         if isolated == 0 {
@@ -45,11 +45,12 @@ pub(super) fn arrivals(records: &[LoadedRecord], places: &Places) -> Arrivals {
         }
         residual = residual.max(record.clocks.iter().map(|clock| clock.residual_nanoseconds).max().unwrap_or(0));
         for line in record.cases.iter().filter(|line| matches!(line.outcome, Outcome::Measured { .. })) {
-            clock_error = clock_error.max(line.samples.clock_error_nanoseconds);
             let excluded: Vec<usize> = line.samples.excluded.iter().map(|(index, _)| *index as usize).collect();
             let arrivals = line.samples.last_rank.iter().zip(&line.samples.arrival_spread_nanoseconds);
-            for (_, (rank, spread)) in arrivals.enumerate().filter(|(index, _)| !excluded.contains(index)) {
-                spreads.entry(*rank).or_default().push(*spread as f64);
+            for (index, (rank, spread)) in arrivals.enumerate().filter(|(index, _)| !excluded.contains(index)) {
+                // The two arrivals may be off by what the clocks of their devices may.
+                let error = line.samples.arrival_error_nanoseconds(index);
+                spreads.entry(*rank).or_default().push([*spread as f64, error as f64]);
                 samples += 1;
             }
             transfers.extend(line.samples.transfer_nanoseconds.iter().map(|time| *time as f64));
@@ -57,13 +58,13 @@ pub(super) fn arrivals(records: &[LoadedRecord], places: &Places) -> Arrivals {
     }
     let Some((rank, times)) = spreads.into_iter().max_by_key(|(_, times)| times.len()) else { return found };
     let share = times.len() as f64 / samples as f64;
-    let spread = low_median(times).unwrap_or(0.0);
+    let low = |of: fn(&[f64; 2]) -> f64| low_median(times.iter().map(of)).unwrap_or(0.0);
+    let (spread, certain) = (low(|[spread, _]| *spread), low(|[spread, error]| spread - error));
     let call = low_median(transfers).unwrap_or(0.0);
     let majority = if places.node_of.len() > 2 { CLEAR_MAJORITY } else { CLEAR_MAJORITY_OF_TWO };
-    // Each of the two arrivals may be off by the error of its device's clock.
-    let agreement = (residual + 2 * clock_error) as f64;
+    let agreement = residual as f64 + low(|[_, error]| *error);
     let least = agreement.max(MIN_LATENESS_SHARE * call).max(1.0);
-    if share > majority && spread > least {
+    if share > majority && spread > least && certain > residual as f64 {
         let node = places.node_of.get(rank as usize).copied().unwrap_or(0);
         let late = Seconds(spread * 1e-9);
         let evidence = format!(

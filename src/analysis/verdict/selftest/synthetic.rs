@@ -4,13 +4,13 @@ use super::super::loaded_record::LoadedRecord;
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
-use commgauge_base::sample::Cadence;
+use commgauge_base::sample::{Cadence, Timing};
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::config::Machine;
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::record::line::{
     BackendLine, CaseFacts, CaseLine, ClockLine, ClockMethod, ClockMoment, End, EndStatus, Header, Outcome, Plan,
-    Samples, Settings, SuiteFacts,
+    RankFacts, Samples, Settings, SuiteFacts,
 };
 use commgauge_model::record::{FORMAT, Line, Record, VERSION};
 use commgauge_model::workload::Style;
@@ -130,15 +130,33 @@ fn header(run_id: &str, replicates: u32) -> Header {
             replicates,
             warm_buffers: false,
             start: ClockMethod::default(),
+            timing: Timing::default(),
             verify: true,
             within_seconds: None,
             iterations: None,
             calls_like: None,
         },
-        ranks: Vec::new(),
+        ranks: vec![ranks()],
         environment: BTreeMap::new(),
         warnings: Vec::new(),
         notes: Vec::new(),
+    }
+}
+
+/// All ranks, on one host.
+fn ranks() -> RankFacts {
+    RankFacts {
+        rank: 0,
+        ranks: RANKS,
+        host: "selftest".to_owned(),
+        node: 0,
+        pid: 0,
+        cores: String::new(),
+        numa_nodes: String::new(),
+        processor: String::new(),
+        kernel: String::new(),
+        device: None,
+        adapters: Vec::new(),
     }
 }
 

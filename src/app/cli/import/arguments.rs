@@ -27,6 +27,11 @@ pub struct ImportCommand {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks: Option<u32>,
 
+    /// Ranks on each node, for tools that do not say where ranks were (osu, imb), so that gate can judge them; nodes are filled one
+    /// after another
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub ranks_per_node: Option<u32>,
+
     /// Leave out lines that cannot be read; the record says which
     #[arg(long)]
     pub skip_bad_lines: bool,

@@ -49,7 +49,7 @@ impl OpsCommand {
     /// Builds the list and prints it.
     pub fn execute(&self) -> Result<i32> {
         let document = self.document()?;
-        report_resolved_file(Shipped::Model, Path::new(&self.step.model));
+        report_resolved_file(Shipped::Model, Path::new(self.step.model.as_deref().unwrap_or_default()));
         self.shown.show(&document, |width| text::text(&document, width))?;
         Ok(0)
     }

@@ -4,8 +4,20 @@ use commgauge_analysis::planner::search::Only;
 use commgauge_model::config::step::parse_order;
 use commgauge_model::layout::Axis;
 
-const KEYS: [&str; 10] =
-    ["tp", "cp", "ep", "pp", "virtual_stages", "dp", "zero_stage", "micro_batch", "recompute", "order"];
+const KEYS: [&str; 12] = [
+    "tp",
+    "cp",
+    "ep",
+    "etp",
+    "pp",
+    "schedule",
+    "virtual_stages",
+    "dp",
+    "zero_stage",
+    "micro_batch",
+    "recompute",
+    "order",
+];
 
 /// Parses the list.
 pub fn parse(text: &str) -> Result<Only, String> {
@@ -24,6 +36,8 @@ pub fn parse(text: &str) -> Result<Only, String> {
             "tp" => only.tp = values(key, value, whole)?,
             "cp" => only.cp = values(key, value, whole)?,
             "ep" => only.ep = values(key, value, whole)?,
+            "etp" => only.etp = values(key, value, whole)?,
+            "schedule" => only.schedule = values(key, value, str::parse)?,
             "pp" => only.pp = values(key, value, whole)?,
             "virtual_stages" => only.virtual_stages = values(key, value, whole)?,
             "dp" => only.dp = values(key, value, whole)?,
@@ -86,6 +100,14 @@ mod tests {
         let only = parse("tp=8,cp=1,pp=16,dp=128,zero_stage=1,micro_batch=1,recompute=none,order=tp-cp-pp-dp").unwrap();
         assert_eq!((only.tp, only.pp, only.ep, only.zero_stage), (vec![8], vec![16], vec![], vec![1]));
         assert_eq!(only.order, [[Axis::Tp, Axis::Cp, Axis::Pp, Axis::Dp]]);
+    }
+
+    #[test]
+    fn schedules_are_named_as_elsewhere() {
+        use commgauge_model::config::step::ScheduleKind;
+        let only = parse("schedule=zb-h1|dualpipe,etp=2").unwrap();
+        assert_eq!((only.schedule, only.etp), (vec![ScheduleKind::ZbH1, ScheduleKind::DualPipe], vec![2]));
+        assert!(parse("schedule=zb").unwrap_err().contains("accepted: naive, gpipe, 1f1b"));
     }
 
     #[test]

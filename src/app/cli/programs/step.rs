@@ -1,7 +1,7 @@
 //! The flags of `commgauge-step`, and the requested work. `launched` runs it.
 
 use super::super::LaunchedArguments;
-use super::super::step::StepArguments;
+use super::super::step::{StepArguments, without_trace};
 use super::super::suite::SuiteWork;
 use super::work::Work;
 use clap::Parser;
@@ -13,8 +13,10 @@ use commgauge_run::session::ReplayRequest;
 /// Measure every call of a model's training or serving step on all ranks of the launch, and what each costs in a step
 ///
 /// mpirun -np 4 commgauge-step --model llama-3-8b --layers 4 --tp 2 --pp 2 --sequence 1024 --micro-batches 4
+///
+/// mpirun -np 4 commgauge-step --trace trace-rank*.json.gz --tp 2 --dp 2
 #[derive(Debug, Parser)]
-#[command(name = "commgauge-step", version = program_version())]
+#[command(name = "commgauge-step", version = program_version(), mut_arg("model", without_trace))]
 pub struct StepRun {
     #[command(flatten)]
     step: StepArguments,

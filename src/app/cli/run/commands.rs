@@ -105,6 +105,22 @@ pub(super) fn cores(in_slurm: bool) -> u32 {
     allocated.unwrap_or_else(launch::host::cores)
 }
 
+/// Variables by which NCCL and its libraries are set here, and which ranks on other hosts are to have too: those of NCCL, those that name
+/// files, and where hosts are named the path on which NCCL was found.
+fn passed_variables(arguments: &RunArguments, names: impl Iterator<Item = String>) -> Vec<String> {
+    if arguments.backend != Backend::Nccl {
+        return Vec::new();
+    }
+    let is_elsewhere = arguments.hosts.is_some() || arguments.host_file.is_some();
+    let is_passed = |name: &String| {
+        let names_file = ["COMMGAUGE_NCCL_LIBRARY", "COMMGAUGE_CUBLAS_LIBRARY"].contains(&name.as_str());
+        name.starts_with("NCCL_") || names_file || (is_elsewhere && name == "LD_LIBRARY_PATH")
+    };
+    let mut passed: Vec<String> = names.filter(is_passed).collect();
+    passed.sort_unstable();
+    passed
+}
+
 fn request(arguments: &RunArguments, launcher: &Launcher, program: String, words: Vec<String>) -> Result<Request> {
     // Open MPI's and MPICH's own launchers use the allocation as well.
     let in_slurm = launcher.family == launch::Family::Slurm || LauncherContext::here().in_slurm;
@@ -116,6 +132,10 @@ fn request(arguments: &RunArguments, launcher: &Launcher, program: String, words
         srun_mpi: allocation::srun_mpi_plugin(arguments, launcher)?,
         root: launch::host::is_root(),
         has_threads: arguments.backend == Backend::Nccl,
+        passed_variables: passed_variables(
+            arguments,
+            std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()),
+        ),
         launcher_arguments: arguments.launcher_arguments.clone(),
         program,
         program_arguments: words,

@@ -18,6 +18,7 @@ fn rank(rank: u32) -> RankFacts {
         processor: "cpu".into(),
         kernel: "Linux".into(),
         device: None,
+        adapters: Vec::new(),
     }
 }
 

@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn every_flag_of_a_sweep_is_passed_on_unchanged() {
         let line = "-b 8 -e 64M -f 4 -d half,float -o sum -r 0,1 -w 5 -c 0 --iters 20 --placement in --cadence isolated --splits \
-                    skewed:1 --replicates 2 --precision 1% --budget 1s --warm-buffers --start barrier --seed 7";
+                    skewed:1 --replicates 2 --precision 1% --budget 1s --warm-buffers --start barrier --timing whole --seed 7";
         let given: Vec<&str> = line.split_whitespace().collect();
         let run = parse(&[&["--sweep", "all_reduce all_gather", "-n", "4"][..], &given].concat()).unwrap();
         assert_eq!(run.asked_ranks, Some(4));

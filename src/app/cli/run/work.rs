@@ -5,7 +5,7 @@ use super::sweep_flags::collectives;
 use crate::cli::launched_arguments::LaunchedArguments;
 use crate::cli::like::ToolDefaults;
 use crate::cli::pairs::PairsArguments;
-use crate::cli::step::StepArguments;
+use crate::cli::step::{StepArguments, without_trace};
 use crate::cli::suite::{SuiteWork, suite_work};
 use crate::cli::{SweepArguments, places};
 use clap::Parser;
@@ -81,7 +81,7 @@ struct SweepWords {
 
 /// The flags of `commgauge-step` as it will read them.
 #[derive(Parser)]
-#[command(name = "commgauge-step", no_binary_name = true, disable_version_flag = true)]
+#[command(name = "commgauge-step", no_binary_name = true, disable_version_flag = true, mut_arg("model", without_trace))]
 struct StepWords {
     #[command(flatten)]
     step: StepArguments,

@@ -2,6 +2,7 @@
 
 use super::StepFlags;
 use super::style_name::parse_style;
+use super::trace_files::TraceFiles;
 use crate::cli::sampling::SamplingArguments;
 use crate::cli::suite::SuiteWork;
 use clap::Args;
@@ -16,7 +17,7 @@ use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::workload::replay::ReplayOptions;
 use commgauge_model::workload::step::Step;
 use commgauge_model::workload::{Interference, Style, WorkPlan};
-use commgauge_run::session::ReplayRequest;
+use commgauge_run::session::{ReplayRequest, ReplaySource};
 
 /// The calls of a step, measured op by op.
 #[derive(Clone, Debug, Default, Args)]
@@ -43,16 +44,19 @@ pub struct StepArguments {
     interfere: Vec<Axis>,
 
     /// Replay the step as a whole too: all calls in the order of the schedule, on all ranks at once
-    #[arg(long, help_heading = "Replay")]
+    #[arg(long, group = "replayed", help_heading = "Replay")]
     replay: bool,
+
+    #[command(flatten)]
+    trace: TraceFiles,
 
     /// What the forward pass of a micro-batch through one layer would take to compute, such as 2ms; each gradient takes as long
     /// again [default: no computing]
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, requires = "replay", help_heading = "Replay")]
     forward_per_layer: Option<Seconds>,
 
-    /// How often the step is replayed and timed
-    #[arg(long, value_name = "COUNT", default_value_t = 10, requires = "replay", value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Replay")]
+    /// How often the step or the trace is replayed and timed
+    #[arg(long, value_name = "COUNT", default_value_t = 10, requires = "replayed", value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Replay")]
     replay_repetitions: u32,
 
     #[command(flatten)]
@@ -66,6 +70,13 @@ impl StepArguments {
     /// # Errors
     /// Usage errors that name the flag.
     pub fn work(&self, world_size: u32) -> Result<SuiteWork> {
+        if self.trace.are_given() {
+            self.trace.ensure_alone(&self.step)?;
+            let settings = self.settings();
+            let facts =
+                self.trace.facts(&format!("{settings:?} {:?}", self.options()), &self.step.degrees, world_size)?;
+            return Ok(SuiteWork { plan: WorkPlan::default(), settings, facts });
+        }
         let table = self.table(world_size)?;
         let mut plan = WorkPlan::from_step(&table, &self.cadences(), world_size)?;
         if self.solo {
@@ -82,7 +93,7 @@ impl StepArguments {
                 self.solo,
                 self.interfere,
                 // As a pair, so that hashes stay those of earlier records.
-                self.replay(world_size)?.map(|replay| (replay.layout, replay.options))
+                self.replay.then(|| self.table(world_size).map(|table| (table, self.options()))).transpose()?
             )),
             model: plan.model.clone(),
             layout: plan.layout.clone(),
@@ -92,7 +103,7 @@ impl StepArguments {
 
     /// Whether calls of several groups of a rank are under way at once.
     pub fn calls_overlap(&self) -> bool {
-        self.replay || !self.interfere.is_empty()
+        self.replay || self.trace.are_given() || !self.interfere.is_empty()
     }
 
     /// The calls of two axes to be measured concurrently, if any.
@@ -116,20 +127,27 @@ impl StepArguments {
         Interference::of(step, 0, axes, |style| table.styles.contains(&style.name())).map(Some)
     }
 
-    /// The layout whose step is replayed, if any.
+    /// What is replayed, if anything.
     ///
     /// # Errors
     /// As [`StepArguments::work`].
     pub fn replay(&self, world_size: u32) -> Result<Option<ReplayRequest>> {
-        if !self.replay {
+        let source = if self.trace.are_given() {
+            ReplaySource::Trace(self.trace.read(&self.step.degrees, world_size)?)
+        } else if self.replay {
+            ReplaySource::Steps(Box::new(self.table(world_size)?))
+        } else {
             return Ok(None);
-        }
-        let options = ReplayOptions {
+        };
+        Ok(Some(ReplayRequest { source, options: self.options() }))
+    }
+
+    fn options(&self) -> ReplayOptions {
+        ReplayOptions {
             repetitions: self.replay_repetitions,
             warm_up: 2,
             forward_seconds_per_layer: self.forward_per_layer.unwrap_or(Seconds(0.0)),
-        };
-        Ok(Some(ReplayRequest { layout: self.table(world_size)?, options }))
+        }
     }
 
     /// The layout with the requested styles.

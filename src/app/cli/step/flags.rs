@@ -13,8 +13,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, Args)]
 pub struct StepFlags {
     /// Model: a config.json, its folder, or a name, such as llama-3-8b (`commgauge list models`)
-    #[arg(long, value_name = "MODEL")]
-    pub model: String,
+    #[arg(long, value_name = "MODEL", required = true)]
+    pub model: Option<String>,
     /// Use only so many layers of it
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub layers: Option<String>,
@@ -42,8 +42,11 @@ pub struct StepFlags {
     /// ddp; to serve vllm, sglang or trt-llm
     #[arg(long, value_name = "NAME", help_heading = "Step")]
     pub framework: Option<String>,
+    /// Layers behind the last one that predict a further token each [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Step")]
+    pub prediction_layers: Option<String>,
     /// Small calls around the optimizer, a list with commas, or none: tokens, batch_tokens, overflow, overflow_byte, norm,
-    /// status, loss [default: all but batch_tokens and overflow_byte]
+    /// norm_double, norm_tensors, status, loss [default: tokens, overflow, norm, status, loss]
     #[arg(long, value_name = "LIST", help_heading = "Step")]
     pub small_calls: Option<String>,
 
@@ -66,6 +69,12 @@ pub struct StepFlags {
     /// stored whole)
     #[arg(long, value_name = "STYLE", help_heading = "Tensor parallelism")]
     pub tensor_style: Option<String>,
+    /// How inputs and output gradients of linears are gathered (sequence parallelism): plain (default), fp8_current, mxfp8
+    #[arg(long, value_name = "RECIPE", help_heading = "Tensor parallelism")]
+    pub gather_recipe: Option<String>,
+    /// What hides the calls that products wait for, or that wait for them (sequence parallelism): none (default), pieces
+    #[arg(long, value_name = "WHAT", help_heading = "Tensor parallelism")]
+    pub product_overlap: Option<String>,
     /// How embedding and output projection are divided: parallel (default), gathered (the logits are)
     #[arg(long, value_name = "STYLE", help_heading = "Tensor parallelism")]
     pub vocabulary_style: Option<String>,
@@ -97,10 +106,11 @@ pub struct StepFlags {
     /// What FSDP kept after forward is released after the backward pass of every micro-batch, and gathered for the next
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Data parallelism")]
     pub reshard_after_backward: Option<String>,
-    /// What is gathered together (zero3, fsdp, hsdp): layers (default), root_kept, ends_apart
+    /// What is gathered together (zero3, fsdp, hsdp): layers (default), root_kept, ends_apart, modules (zero3)
     #[arg(long, value_name = "RULE", help_heading = "Data parallelism")]
     pub unit_rule: Option<String>,
-    /// How gradients of micro-batches are added up (fsdp, hsdp): sharded (default), a reduction in each; unsharded, one at the end
+    /// How gradients of micro-batches are added up (fsdp, hsdp): sharded (default), a reduction in each; unsharded, one at the end;
+    /// whole_stages, one at the end where there are stages
     #[arg(long, value_name = "HOW", help_heading = "Data parallelism")]
     pub gradient_accumulation: Option<String>,
     /// How zero1 and zero2 reduce gradients: reduce_scatter (default), all_reduce
@@ -109,6 +119,24 @@ pub struct StepFlags {
     /// How often groups of shards add up their gradients (hsdp): step (default), micro_batch
     #[arg(long, value_name = "WHEN", help_heading = "Data parallelism")]
     pub replica_reduction: Option<String>,
+    /// Tensors of fewer parameters stay on every rank (unit rule modules) [default: 100000]
+    #[arg(long, value_name = "N", help_heading = "Data parallelism")]
+    pub persistent_parameters: Option<String>,
+    /// Parameters gathered ahead at each module (unit rule modules) [default: 50000000]
+    #[arg(long, value_name = "N", help_heading = "Data parallelism")]
+    pub prefetch_bucket: Option<String>,
+    /// No parameters are gathered ahead where so many are there (unit rule modules) [default: 1000000000]
+    #[arg(long, value_name = "N", help_heading = "Data parallelism")]
+    pub live_parameters: Option<String>,
+    /// Parameters used again within so many are not released (unit rule modules) [default: 1000000000]
+    #[arg(long, value_name = "N", help_heading = "Data parallelism")]
+    pub reuse_distance: Option<String>,
+    /// How updated parameters reach every rank (zero1): all_gather (default), each_optimizer, broadcast, broadcast_shares
+    #[arg(long, value_name = "HOW", help_heading = "Data parallelism")]
+    pub parameter_return: Option<String>,
+    /// Buffers that the first replica gives to the others before a step: none (default), rotary
+    #[arg(long, value_name = "WHAT", help_heading = "Data parallelism")]
+    pub broadcast_buffers: Option<String>,
     /// Parameters are gathered when they are needed, not while the unit before computes (zero3, fsdp, hsdp)
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Data parallelism")]
     pub no_prefetch_parameters: Option<String>,
@@ -116,10 +144,11 @@ pub struct StepFlags {
     #[arg(long, value_name = "N", help_heading = "Data parallelism")]
     pub replicas_of_shards: Option<String>,
 
-    /// naive, gpipe, 1f1b (default), interleaved, zb-h1, zb-1p, zb-2p, zb-v, v-half, v-min, dualpipe, dualpipe-v
+    /// naive, gpipe, 1f1b (default), interleaved, zb-h1, zb-1p, zb-2p, zb-v, v-half, v-min, dualpipe, dualpipe-v,
+    /// interleaved-zb
     #[arg(long, value_name = "SCHEDULE", help_heading = "Pipeline parallelism")]
     pub schedule: Option<String>,
-    /// Model chunks on each rank (interleaved)
+    /// Model chunks on each rank (interleaved, interleaved-zb)
     #[arg(long, value_name = "N", help_heading = "Pipeline parallelism")]
     pub virtual_stages: Option<String>,
     /// Layers of each stage (or chunk), a list with commas
@@ -139,7 +168,8 @@ pub struct StepFlags {
     #[arg(long, value_name = "TYPE", help_heading = "Context parallelism")]
     pub context_grad_type: Option<String>,
 
-    /// How tokens reach their experts: all_to_all (default), all_gather; to serve also all_reduce
+    /// How tokens reach their experts: all_to_all (default), all_gather, deepep, hybrid_ep; to serve all_to_all, all_gather, all_reduce,
+    /// deepep, deepep_low_latency
     #[arg(long, value_name = "HOW", help_heading = "Expert parallelism")]
     pub dispatcher: Option<String>,
     /// How tokens choose experts: uniform (default), random, zipf:EXPONENT, hot:SHARE
@@ -154,9 +184,19 @@ pub struct StepFlags {
     /// Type of tokens on their way to the experts, such as fp8_e4m3 [default: that of activations]
     #[arg(long, value_name = "TYPE", help_heading = "Expert parallelism")]
     pub dispatch_type: Option<String>,
+    /// Ranks of ep on a node, or in a domain of NVLink (deepep, hybrid_ep) [default: 8, or ep where that is less]
+    #[arg(long, value_name = "RANKS", help_heading = "Expert parallelism")]
+    pub expert_inner: Option<String>,
     /// Type of the probabilities of choices, and of sums over the parts of an expert: fp32 (default), bf16, fp16, activations
     #[arg(long, value_name = "TYPE", help_heading = "Expert parallelism")]
     pub router_type: Option<String>,
+
+    /// Over which tokens the counts of a loss that balances experts are added up: none (default), micro_batch (tp and cp), global
+    #[arg(long, value_name = "TOKENS", help_heading = "Expert parallelism")]
+    pub balance_loss: Option<String>,
+    /// A bias that balances experts is updated after each step
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Expert parallelism")]
+    pub expert_bias_update: Option<String>,
 
     /// Serve requests instead of training: prefill, decode, or both with a comma
     #[arg(long, value_name = "PHASES", help_heading = "Serving")]
@@ -170,6 +210,15 @@ pub struct StepFlags {
     /// Tokens that are there when a further one is decoded [default: those of the prompt]
     #[arg(long, value_name = "TOKENS", help_heading = "Serving")]
     pub context_tokens: Option<String>,
+    /// Among which ranks everything but attention is divided: replica (default, those of tp), stage (tp and dp together)
+    #[arg(long, value_name = "RANKS", help_heading = "Serving")]
+    pub feed_forward_ranks: Option<String>,
+    /// How the tokens of replicas come together where those are the ranks of a stage: all_gather (default), all_reduce
+    #[arg(long, value_name = "HOW", help_heading = "Serving")]
+    pub token_exchange: Option<String>,
+    /// Replicas agree on the size of a batch before each pass
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Serving")]
+    pub batch_agreement: Option<String>,
     /// Tensors from stage to stage: 1 (default), 2 where the residual is apart
     #[arg(long, value_name = "N", help_heading = "Serving")]
     pub boundary_tensors: Option<String>,
@@ -186,7 +235,8 @@ impl StepFlags {
             None => (Some(Training::read(Table::of_flags(self.given(Work::Training)?))?), None),
             Some(_) => (None, Some(Serving::read(Table::of_flags(self.given(Work::Serving)?))?)),
         };
-        let mut model = Model::load(&self.model)?;
+        let path = self.model.as_deref().ok_or_else(|| Place::flag("--model").wrong("is missing"))?;
+        let mut model = Model::load(path)?;
         if let Some(layers) = &self.layers {
             let place = Place::flag("--layers");
             let layers =

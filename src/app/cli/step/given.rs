@@ -41,6 +41,13 @@ impl StepFlags {
         Ok(rows.iter().filter_map(|row| Some((row.flag, row.key, value(row.flag, row.text.clone()?)))).collect())
     }
 
+    /// The given flags of a model and its step; those of the layout are not among them.
+    pub(super) fn given_of_model(&self) -> Vec<&'static str> {
+        let of_model = [("--model", &self.model), ("--layers", &self.layers)];
+        let of_model = of_model.into_iter().filter(|(_, text)| text.is_some()).map(|(flag, _)| flag);
+        of_model.chain(self.rows().iter().filter(|row| row.text.is_some()).map(|row| row.flag)).collect()
+    }
+
     fn rows(&self) -> Vec<Row<'_>> {
         let row = |flag, key, text, takes| Row { flag, key, text, takes };
         vec![
@@ -50,6 +57,7 @@ impl StepFlags {
             row("--micro-batches", "micro_batches", &self.micro_batches, BOTH),
             row("--activation-type", "activation_element_type", &self.activation_type, BOTH),
             row("--framework", "framework", &self.framework, BOTH),
+            row("--prediction-layers", "prediction_layers", &self.prediction_layers, TRAINING),
             row("--small-calls", "small_calls", &self.small_calls, TRAINING),
             row("--sequence-parallel", "sequence_parallel", &self.sequence_parallel, TRAINING),
             row("--recompute", "recompute", &self.recompute, TRAINING),
@@ -57,6 +65,8 @@ impl StepFlags {
             row("--fused-cross-entropy", "fused_cross_entropy", &self.fused_cross_entropy, TRAINING),
             row("--no-overlap-tensor", "overlap_tensor", &self.no_overlap_tensor, TRAINING),
             row("--tensor-style", "tensor_style", &self.tensor_style, TRAINING),
+            row("--gather-recipe", "gather_recipe", &self.gather_recipe, TRAINING),
+            row("--product-overlap", "product_overlap", &self.product_overlap, TRAINING),
             row("--vocabulary-style", "vocabulary_style", &self.vocabulary_style, TRAINING),
             row("--vocabulary-padding", "vocabulary_padding", &self.vocabulary_padding, BOTH),
             row("--data-style", "data_style", &self.data_style, TRAINING),
@@ -71,6 +81,12 @@ impl StepFlags {
             row("--gradient-accumulation", "gradient_accumulation", &self.gradient_accumulation, TRAINING),
             row("--gradient-reduction", "gradient_reduction", &self.gradient_reduction, TRAINING),
             row("--replica-reduction", "replica_reduction", &self.replica_reduction, TRAINING),
+            row("--persistent-parameters", "persistent_parameters", &self.persistent_parameters, TRAINING),
+            row("--prefetch-bucket", "prefetch_bucket", &self.prefetch_bucket, TRAINING),
+            row("--live-parameters", "live_parameters", &self.live_parameters, TRAINING),
+            row("--reuse-distance", "reuse_distance", &self.reuse_distance, TRAINING),
+            row("--parameter-return", "parameter_return", &self.parameter_return, TRAINING),
+            row("--broadcast-buffers", "broadcast_buffers", &self.broadcast_buffers, TRAINING),
             row("--no-prefetch-parameters", "prefetch_parameters", &self.no_prefetch_parameters, TRAINING),
             row("--replicas-of-shards", "replicas_of_shards", &self.replicas_of_shards, TRAINING),
             row("--schedule", "schedule", &self.schedule, TRAINING),
@@ -84,12 +100,18 @@ impl StepFlags {
             row("--routing", "routing", &self.routing, TRAINING),
             row("--routing-seed", "routing_seed", &self.routing_seed, TRAINING),
             row("--capacity-factor", "capacity_factor", &self.capacity_factor, TRAINING),
-            row("--dispatch-type", "dispatch_element_type", &self.dispatch_type, TRAINING),
+            row("--dispatch-type", "dispatch_element_type", &self.dispatch_type, BOTH),
+            row("--expert-inner", "expert_inner", &self.expert_inner, BOTH),
             row("--router-type", "router_element_type", &self.router_type, TRAINING),
+            row("--balance-loss", "balance_loss", &self.balance_loss, TRAINING),
+            row("--expert-bias-update", "expert_bias_update", &self.expert_bias_update, TRAINING),
             row("--serve", "phases", &self.serve, SERVING),
             row("--batch", "batch", &self.batch, SERVING),
             row("--prompt-tokens", "prompt_tokens", &self.prompt_tokens, SERVING),
             row("--context-tokens", "context_tokens", &self.context_tokens, SERVING),
+            row("--feed-forward-ranks", "feed_forward_ranks", &self.feed_forward_ranks, SERVING),
+            row("--token-exchange", "token_exchange", &self.token_exchange, SERVING),
+            row("--batch-agreement", "batch_agreement", &self.batch_agreement, SERVING),
             row("--boundary-tensors", "boundary_tensors", &self.boundary_tensors, SERVING),
         ]
     }

@@ -1,10 +1,12 @@
 //! Shared by `commgauge ops` and `commgauge-step`: a model, a layout and a step, given by flags; and the measurements
-//! of `commgauge-step`.
+//! of `commgauge-step`, and the trace that it replays instead.
 
 mod arguments;
 mod flags;
 mod given;
 pub(super) mod style_name;
+mod trace_files;
 
 pub use arguments::StepArguments;
 pub use flags::StepFlags;
+pub use trace_files::without_trace;

@@ -5,6 +5,7 @@ use crate::chart::{Axis, Change, Plot, Point, Position, Series, Svg, Unit, xy};
 use crate::report::document::signed_percent;
 use crate::report::text::visible;
 use commgauge_analysis::verdict::history::{History, Lineage, Series as Row};
+use commgauge_base::units::counted;
 
 /// Maximum number of ticks.
 const MAX_TICKS: usize = 6;
@@ -42,10 +43,10 @@ pub(super) fn picture(lineage: &Lineage, row: &Row) -> Svg {
     y.range = range(row);
     let plot = Plot {
         description: format!(
-            "Latency of {} over {} runs, with {} changes.",
+            "Latency of {} over {}, with {}.",
             visible(&row.name),
-            lineage.runs.len(),
-            row.changes.len()
+            counted(lineage.runs.len(), "run"),
+            counted(row.changes.len(), "change")
         ),
         series: vec![measured, level],
         changes: changes.collect(),

@@ -5,10 +5,12 @@
 //! cases that were not measured are left out, with a comment; comments begin with `#` as in that tool.
 
 use super::block::{Block, Divided, divided};
+use crate::report::rank_means::RankMeans;
 use crate::report::row::{Row, Status};
 use crate::report::text::visible;
 use commgauge_base::collective::{Collective, Placement};
-use commgauge_base::sample::Cadence;
+use commgauge_base::sample::{Cadence, Timing};
+use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::variant;
 use commgauge_model::record::line::Header;
 use std::collections::{BTreeSet, HashMap};
@@ -342,23 +344,39 @@ fn count(row: &Row) -> u64 {
     }
 }
 
+/// What is printed of a measured row.
+struct Numbers {
+    seconds: Seconds,
+    algbw: Option<Rate>,
+    busbw: Option<Rate>,
+}
+
+impl Numbers {
+    /// Where the calls were timed as nccl-tests does, also its mean over the ranks (`-a 1`); else the median of the slowest rank.
+    fn of(row: &Row) -> Option<Numbers> {
+        let usual = Numbers { seconds: row.latency?.median, algbw: row.algbw, busbw: row.busbw };
+        let mean = if row.timing == Timing::Whole { RankMeans::of(&row.own_times) } else { None };
+        let Some(RankMeans { mean, .. }) = mean.filter(|times| times.mean.0 > 0.0) else { return Some(usual) };
+        let over = |rate: Rate| Rate(rate.0 * usual.seconds.0 / mean.0);
+        Some(Numbers { seconds: mean, algbw: usual.algbw.map(over), busbw: usual.busbw.map(over) })
+    }
+}
+
 /// Time, bandwidths and wrong elements of one placement.
 fn half(row: Option<&Row>) -> String {
-    let latency = row.and_then(|row| row.latency);
-    let microseconds = latency.map_or_else(na, |latency| match latency.median.0 * 1e6 {
+    let numbers = row.and_then(Numbers::of);
+    let microseconds = numbers.as_ref().map_or_else(na, |numbers| match numbers.seconds.0 * 1e6 {
         long if long >= 10_000.0 => format!("{long:.0}"),
         middle if middle >= 100.0 => format!("{middle:.1}"),
         short => format!("{short:.2}"),
     });
-    let rate = |rate: Option<commgauge_base::units::Rate>| {
-        rate.map_or_else(na, |rate| format!("{:.2}", rate.gigabytes_per_second()))
-    };
+    let rate = |rate: Option<Rate>| rate.map_or_else(na, |rate| format!("{:.2}", rate.gigabytes_per_second()));
     let wrong = match row.map(|row| &row.status) {
         Some(Status::Verified) => "0".to_owned(),
         Some(Status::Wrong { wrong_elements, .. }) => general(*wrong_elements as f64),
         _ => na(),
     };
-    let (algbw, busbw) = (rate(row.and_then(|row| row.algbw)), rate(row.and_then(|row| row.busbw)));
+    let (algbw, busbw) = numbers.map_or_else(|| (na(), na()), |numbers| (rate(numbers.algbw), rate(numbers.busbw)));
     format!("  {microseconds:>7}  {algbw:>6}  {busbw:>6}  {wrong:>5}")
 }
 
@@ -369,7 +387,8 @@ fn na() -> String {
 /// The mean over all sizes and placements. Rates are averaged nowhere else in commgauge; nccl-tests prints this
 /// mean.
 fn average_bus_bandwidth(block: &[&Row]) -> String {
-    let rates: Vec<f64> = block.iter().filter_map(|row| row.busbw).map(|rate| rate.gigabytes_per_second()).collect();
+    let rates = block.iter().filter_map(|row| Numbers::of(row)?.busbw);
+    let rates: Vec<f64> = rates.map(Rate::gigabytes_per_second).collect();
     if rates.is_empty() { na() } else { general(rates.iter().sum::<f64>() / rates.len() as f64) }
 }
 

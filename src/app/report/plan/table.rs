@@ -2,7 +2,7 @@
 
 use crate::report::document::{Block, Column, Mark, Table, Terminal, optional, percent};
 use crate::report::framework_defaults;
-use commgauge_analysis::planner::plan_document::{OrderVerdict, PlanDocument, PlannedLayout};
+use commgauge_analysis::planner::plan_document::{OrderVerdict, PlanDocument, PlannedLayout, PlannedMemory};
 use commgauge_base::units::{Bytes, Seconds};
 
 /// The plan in so many columns.
@@ -14,6 +14,8 @@ pub fn text(document: &PlanDocument, width: u16) -> String {
 pub(in crate::report) fn blocks(document: &PlanDocument) -> Vec<Block> {
     let mut blocks = vec![Block::marked(Mark::Close, head(document)), Block::Table(layouts(document))];
     blocks.extend(document.layouts.first().map(|best| Block::Table(breakdown(best))));
+    let best = document.layouts.first().filter(|best| !best.memory.is_empty());
+    blocks.extend(best.map(|best| Block::Table(memory(best))));
     blocks.push(Block::apart(Mark::Flush, sentences(document)));
     blocks.extend(document.framework.as_ref().map(|choices| Block::apart(Mark::Close, framework_defaults(choices))));
     if !document.what_if.is_empty() {
@@ -84,7 +86,7 @@ fn head(document: &PlanDocument) -> Vec<String> {
 }
 
 fn layouts(document: &PlanDocument) -> Table {
-    const COLUMNS: [Column; 17] = [
+    const COLUMNS: [Column; 18] = [
         Column::right("step", 0),
         Column::right("GPUs", 7),
         Column::right("tp", 0),
@@ -92,6 +94,7 @@ fn layouts(document: &PlanDocument) -> Table {
         Column::right("ep", 5),
         Column::right("pp", 0),
         Column::right("v", 0),
+        Column::left("schedule", 8),
         Column::right("dp", 0),
         Column::right("zero", 0),
         Column::right("mb", 0),
@@ -113,6 +116,7 @@ fn layouts(document: &PlanDocument) -> Table {
             layout.ep.to_string(),
             layout.pp.to_string(),
             layout.virtual_stages.to_string(),
+            layout.schedule.to_string(),
             layout.dp.to_string(),
             layout.zero_stage.to_string(),
             layout.micro_batch.to_string(),
@@ -144,6 +148,14 @@ fn breakdown(layout: &PlannedLayout) -> Table {
     Table::new("", &COLUMNS, rows)
 }
 
+/// What its fullest GPU holds.
+fn memory(layout: &PlannedLayout) -> Table {
+    const COLUMNS: [Column; 3] =
+        [Column::left("its fullest GPU holds", 0), Column::right("memory", 0), Column::left("made of", 1)];
+    let row = |part: &PlannedMemory| vec![part.part.clone(), Bytes(part.bytes).to_string(), part.why.clone()];
+    Table::new("", &COLUMNS, layout.memory.iter().map(row))
+}
+
 fn sentences(document: &PlanDocument) -> Vec<String> {
     let mut all = vec![order(document)];
     if let Some(best) = document.layouts.first() {
@@ -154,6 +166,10 @@ fn sentences(document: &PlanDocument) -> Vec<String> {
             Seconds(best.step_seconds_high)
         ));
         all.push(format!("The best again: --only {}", best.name));
+        all.extend(best.stage_layers.as_ref().map(|layers| {
+            let layers = layers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            format!("Its layers do not divide evenly; its chunks have {layers} (stage_layers).")
+        }));
         let unused = document.gpu_memory_bytes.saturating_sub(best.memory_bytes);
         if best.fits {
             let unused = Bytes(unused);

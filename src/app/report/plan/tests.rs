@@ -2,8 +2,8 @@
 
 use super::*;
 use commgauge_analysis::planner::explain::Comparison;
-use commgauge_analysis::planner::plan_document::{FORMAT, OrderOfBest, OrderVerdict, Reason, VERSION};
-use commgauge_model::config::step::{Framework, FrameworkChoices, FrameworkDefault, Recompute};
+use commgauge_analysis::planner::plan_document::{FORMAT, OrderOfBest, OrderVerdict, PlannedMemory, Reason, VERSION};
+use commgauge_model::config::step::{Framework, FrameworkChoices, FrameworkDefault, Recompute, ScheduleKind};
 
 fn layout(tp: u32, bubble: f64) -> PlannedLayout {
     PlannedLayout {
@@ -15,6 +15,9 @@ fn layout(tp: u32, bubble: f64) -> PlannedLayout {
         cp: 1,
         ep: 1,
         pp: 4,
+        etp: tp,
+        schedule: ScheduleKind::Interleaved,
+        stage_layers: (tp == 8).then(|| vec![3, 4, 4, 4, 4, 4, 4, 3]),
         virtual_stages: 2,
         dp: 8,
         zero_stage: 1,
@@ -24,6 +27,7 @@ fn layout(tp: u32, bubble: f64) -> PlannedLayout {
         order: "tp-cp-ep-dp-pp".to_owned(),
         orders_alike: 1,
         memory_bytes: 61_500_000_000,
+        memory: vec![PlannedMemory { part: "parameters".into(), bytes: 61_500_000_000, why: "2 B x 30.75e9".into() }],
         fits: tp < 8,
         step_seconds: 10.0 + bubble,
         step_seconds_low: 9.0,

@@ -9,8 +9,10 @@ use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Rate, Seconds, parse_rate};
+use commgauge_base::variant::LABELS;
+use std::collections::BTreeMap;
 
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "collective",
     "bytes",
     "ranks",
@@ -20,6 +22,7 @@ const KEYS: [&str; 20] = [
     "cadence",
     "placement",
     "element_type",
+    "variant",
     "value",
     "curve",
     "tolerance",
@@ -92,6 +95,7 @@ fn common(mut table: Table, machine: &Machine) -> Result<Expectation> {
         cadence: table.take("cadence").map_or(Ok(Cadence::Streaming), |item| item.parsed(cadence))?,
         placement: table.take("placement").map(|item| item.parsed(placement)).transpose()?,
         element_type: table.take("element_type").map(|item| item.parsed(str::parse)).transpose()?,
+        variant: table.take("variant").map_or(Ok(BTreeMap::new()), variant)?,
         limit: Limit::LatencyCeiling(Seconds(0.0)),
         tolerance: None,
         in_network: table.take("in_network").map_or(Ok(false), |item| item.truth())?,
@@ -213,6 +217,19 @@ fn optional_text(table: &mut Table, key: &'static str, example: &str) -> Result<
     table.take(key).map(|item| item.text_such_as(example).map(str::to_owned)).transpose()
 }
 
+/// The labels of a variant, such as `{ aggregate = "8" }`.
+fn variant(item: Item) -> Result<BTreeMap<String, String>> {
+    let mut table = item.table()?;
+    let mut labels = BTreeMap::new();
+    for name in LABELS {
+        if let Some(item) = table.take(name) {
+            labels.insert(name.to_owned(), item.text_such_as("registered")?.to_owned());
+        }
+    }
+    table.finish()?;
+    Ok(labels)
+}
+
 fn cadence(text: &str) -> std::result::Result<Cadence, String> {
     [Cadence::Streaming, Cadence::Isolated]
         .into_iter()
@@ -258,6 +275,9 @@ mod tests {
     #[test]
     fn a_wrong_expectation_names_line_key_and_what_is_accepted() {
         for (from, to, words) in [
+            ("date = '2026-03'", "date = '2026'\nvariant = { agregate = '8' }", "did you mean `aggregate`"),
+            ("date = '2026-03'", "date = '2026'\nvariant = { aggregate = 8 }", "accepted: a text such as"),
+            ("date = '2026-03'", "date = '2026'\nvariant = 'graph'", "accepted: a table"),
             ("'all_reduce'", "'all_reduse'", "m.toml:11: expect[0].collective: found collective `all_reduse`"),
             ("tolerance = 0.05", "", "m.toml:14: expect[0].value: a value needs a tolerance beside it"),
             ("tolerance = 0.05", "tolerance = nan", "expect[0].tolerance: found NaN; accepted: a number from 0 to 0.9"),

@@ -4,6 +4,7 @@ use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Rate, Seconds};
+use std::collections::BTreeMap;
 
 /// Required performance of one kind of call.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +29,8 @@ pub struct Expectation {
     pub placement: Option<Placement>,
     /// Type of the elements; any if absent.
     pub element_type: Option<ElementType>,
+    /// How the calls are handed over, by the labels of records (`buffers`, `submit`, `aggregate` ...); empty for plain calls.
+    pub variant: BTreeMap<String, String>,
     /// What must be met.
     pub limit: Limit,
     /// Value and tolerance from which the limit was computed, if given so.

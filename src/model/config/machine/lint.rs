@@ -225,7 +225,7 @@ fn is_same_kind(one: &Expectation, other: &Expectation) -> bool {
     };
     let algorithms = word(one).zip(word(other)).is_none_or(|(one, other)| one == other);
     let group = |e: &Expectation| (e.collective, e.ranks, e.ranks_per_node, e.nodes, e.groups_per_node, e.cadence);
-    compatible && algorithms && group(one) == group(other)
+    compatible && algorithms && one.variant == other.variant && group(one) == group(other)
 }
 
 fn overlap(one: &Expectation, other: &Expectation) -> bool {

@@ -7,8 +7,17 @@ use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
 use commgauge_base::units::Bytes;
 
-const JUDGED_KEYS: [&str; 7] =
-    ["backend", "devices", "devices_per_node", "library", "library_from", "library_below", "transport"];
+const JUDGED_KEYS: [&str; 9] = [
+    "backend",
+    "devices",
+    "devices_per_node",
+    "processors",
+    "library",
+    "library_from",
+    "library_below",
+    "transport",
+    "warm_buffers",
+];
 const COVERAGE_KEYS: [&str; 4] = ["expectations", "collectives", "bytes", "nodes"];
 const BACKENDS: [&str; 2] = ["mpi", "nccl"];
 /// More devices than any node has, and more nodes than any cluster.
@@ -22,6 +31,8 @@ pub struct JudgedRuns {
     /// Words of device names, of which every rank's device must have one, such as `H100 80GB HBM3`; the case of letters and
     /// what stands between the words do not matter. Empty where devices do not matter.
     pub devices: Vec<String>,
+    /// The same of processor names.
+    pub processors: Vec<String>,
     /// Ranks with a device on every node.
     pub devices_per_node: Option<u32>,
     /// The beginning of the library's name, such as `NCCL` or `Open MPI`.
@@ -30,8 +41,10 @@ pub struct JudgedRuns {
     pub library_from: Option<Version>,
     /// The first version that is no longer judged.
     pub library_below: Option<Version>,
-    /// A part of what the library says of its transports.
+    /// A part of what the environment asks of transports, such as `UCX_TLS=rc`.
     pub transport: Option<String>,
+    /// Whether runs with one buffer for all iterations, which caches may serve, are judged too.
+    pub warm_buffers: bool,
 }
 
 /// What must have been judged before a run can pass: its table `[coverage]`.
@@ -70,7 +83,15 @@ impl std::fmt::Display for Version {
 pub(super) fn judged_runs(mut table: Table) -> Result<JudgedRuns> {
     table.only(&JUDGED_KEYS)?;
     let backend = table.require("backend", "the backend of the runs that are judged: mpi or nccl")?;
-    let words = |item: Item| item.items()?.iter().map(|word| word.text_such_as("H100").map(str::to_owned)).collect();
+    // Without a letter or digit it would be a part of every name.
+    let word = |item: &Item| -> Result<String> {
+        let text = item.text_such_as("H100")?;
+        match text.chars().any(|c| c.is_ascii_alphanumeric()) {
+            true => Ok(text.to_owned()),
+            false => Err(item.wrong(format!("found `{text}`; accepted: words of a name, such as \"H100 80GB HBM3\""))),
+        }
+    };
+    let words = |item: Item| item.items()?.iter().map(word).collect();
     let mut text = |key, example: &str| -> Result<Option<String>> {
         table.take(key).map(|item| item.text_such_as(example).map(str::to_owned)).transpose()
     };
@@ -86,11 +107,13 @@ pub(super) fn judged_runs(mut table: Table) -> Result<JudgedRuns> {
             false => Err(format!("found `{text}`; accepted: {}", BACKENDS.join(", "))),
         })?,
         devices: table.take("devices").map_or(Ok(Vec::new()), words)?,
+        processors: table.take("processors").map_or(Ok(Vec::new()), words)?,
         devices_per_node: table.take("devices_per_node").map(|item| item.count_within(1..=MOST)).transpose()?,
         library,
         library_from,
         library_below,
         transport,
+        warm_buffers: table.take("warm_buffers").map_or(Ok(false), |item| item.truth())?,
     })
 }
 
@@ -164,6 +187,8 @@ mod tests {
             ("[applies_to]\nbackend = 'nccl'\nlibrary_from = '2.18'", "needs the name of its library"),
             ("[applies_to]\nbackend = 'nccl'\nlibrary = 'NCCL'\nlibrary_from = 'new'", "found `new`"),
             ("[applies_to]\nbackend = 'nccl'\ndevice = 'H100'", "did you mean `devices`"),
+            ("[applies_to]\nbackend = 'nccl'\ndevices = ['-']", "found `-`; accepted: words of a name"),
+            ("[applies_to]\nbackend = 'nccl'\ntransport = ''", "found the text"),
             ("[coverage]\ncollectives = ['all_reduce']", "coverage: `expectations` is missing"),
             ("[coverage]\nexpectations = 2", "found 2; this file has 1 expectations"),
             ("[coverage]\nexpectations = 0", "found 0"),

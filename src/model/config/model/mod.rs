@@ -170,13 +170,14 @@ impl Model {
         Ok(())
     }
 
-    /// Whether a layer, counted from 0, has experts.
+    /// Whether a layer, counted from 0, has experts. Layers behind the last one, which predict further tokens, are as that.
     pub fn has_experts_in(&self, layer: u32) -> bool {
-        self.mixture.as_ref().is_some_and(|mixture| mixture.is_in(layer))
+        self.mixture.as_ref().is_some_and(|mixture| mixture.is_in(layer.min(self.layers.saturating_sub(1))))
     }
 
     /// Whether a layer, counted from 0, attends to a window only.
     pub fn has_sliding_window_in(&self, layer: u32) -> bool {
+        let layer = layer.min(self.layers.saturating_sub(1));
         self.sliding_window.as_ref().is_some_and(|window| window.layers.binary_search(&layer).is_ok())
     }
 }

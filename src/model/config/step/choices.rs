@@ -127,6 +127,8 @@ choice! {
         DualPipe = "dualpipe",
         /// DualPipe cut in half and folded to a V: one copy of the model.
         DualPipeV = "dualpipe-v",
+        /// Interleaved 1F1B with its weight gradients moved into the bubble (PyTorch's `ScheduleInterleavedZeroBubble`).
+        InterleavedZb = "interleaved-zb",
     }
 }
 
@@ -153,6 +155,17 @@ choice! {
         AllToAll = "all_to_all",
         /// Every rank gathers all tokens, and results are reduce-scattered.
         AllGather = "all_gather",
+        /// A token goes once to every node with an expert of it, and is forwarded there (DeepEP).
+        DeepEp = "deepep",
+        /// The same with domains of NVLink for nodes (HybridEP of Megatron-LM).
+        HybridEp = "hybrid_ep",
+    }
+}
+
+impl Dispatcher {
+    /// Whether tokens go by way of nodes.
+    pub fn goes_by_node(self) -> bool {
+        matches!(self, Dispatcher::DeepEp | Dispatcher::HybridEp)
     }
 }
 

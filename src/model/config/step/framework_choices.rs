@@ -16,6 +16,8 @@ choice! {
         RootKept = "root_kept",
         /// Embedding, every layer, and last norm with head, which stays gathered (torchtitan).
         EndsApart = "ends_apart",
+        /// What the module at work needs, and what comes next up to a number of parameters; small ones stay (DeepSpeed's ZeRO-3).
+        Modules = "modules",
     }
 }
 
@@ -37,6 +39,45 @@ choice! {
         /// Each rank adds up all of them, and one reduction ends the step (PyTorch's `no_sync` and
         /// `set_requires_gradient_sync(False)` until the last micro-batch).
         Unsharded = "unsharded",
+        /// As `sharded` on one stage; with a pipeline each stage keeps its parameters gathered until the last backward pass, and reduces
+        /// once then (PyTorch's pipelines over FSDP, torchtitan).
+        WholeStages = "whole_stages",
+    }
+}
+
+choice! {
+    /// How parameters that the optimizer updated in parts reach every rank (ZeRO-1).
+    ParameterReturn, "parameter return" {
+        /// Once.
+        AllGather = "all_gather",
+        /// Once for each optimizer: where experts have one of their own, all of them twice (Megatron-LM where nothing overlaps).
+        EachOptimizer = "each_optimizer",
+        /// Every tensor from the rank that updated it (PyTorch's `ZeroRedundancyOptimizer`).
+        Broadcast = "broadcast",
+        /// All tensors of a rank in one call (the same with `parameters_as_bucket_view`).
+        BroadcastShares = "broadcast_shares",
+    }
+}
+
+choice! {
+    /// Which buffers of a model replicas copy from the first before a step.
+    BroadcastBuffers, "broadcast buffers" {
+        /// None.
+        None = "none",
+        /// The frequencies of rotary positions, as they are and as they began (transformers' models under PyTorch's DDP).
+        Rotary = "rotary",
+    }
+}
+
+choice! {
+    /// Over which tokens a loss balances the load of experts: their counts are added up.
+    BalanceLoss, "balance loss" {
+        /// Those of the rank.
+        None = "none",
+        /// Those of a micro-batch, over tp and cp (Megatron-LM's `aux_loss` and `seq_aux_loss`).
+        MicroBatch = "micro_batch",
+        /// Those of all replicas too (`global_aux_loss`).
+        Global = "global",
     }
 }
 
@@ -96,6 +137,10 @@ choice! {
         OverflowByte = "overflow_byte",
         /// The gradient norm.
         Norm = "norm",
+        /// The same in double precision (DeepSpeed's ZeRO-3).
+        NormDouble = "norm_double",
+        /// The norm of every tensor, all together (PyTorch's `clip_grad_norm_` of sharded gradients).
+        NormTensors = "norm_tensors",
         /// Whether all were updated, and the norm for the log.
         Status = "status",
         /// The mean loss for the log.
@@ -111,6 +156,38 @@ choice! {
         /// Every rank gathers the tokens of all replicas, and results are reduce-scattered.
         AllGather = "all_gather",
         /// Every rank of tp has all tokens already, and results are all-reduced.
+        AllReduce = "all_reduce",
+        /// A token goes once to every node with an expert of it, and is forwarded there (DeepEP, for throughput).
+        DeepEp = "deepep",
+        /// A token goes straight to each of its experts (DeepEP, for low latency).
+        DeepEpLowLatency = "deepep_low_latency",
+    }
+}
+
+impl ServingDispatcher {
+    /// Whether DeepEP exchanges tokens, which may be in 8 bits.
+    pub fn is_deep_ep(self) -> bool {
+        matches!(self, ServingDispatcher::DeepEp | ServingDispatcher::DeepEpLowLatency)
+    }
+}
+
+choice! {
+    /// Among which ranks everything but attention is divided while a model serves.
+    FeedForwardRanks, "ranks of the feed-forward" {
+        /// Those of tp: each replica has all of it.
+        Replica = "replica",
+        /// All of a stage, tp and dp together: the replicas' tokens come together behind attention, and part again (SGLang's
+        /// data-parallel attention).
+        Stage = "stage",
+    }
+}
+
+choice! {
+    /// How the tokens of replicas come together where the feed-forward is divided among all of them.
+    TokenExchange, "token exchange" {
+        /// all_gather before it, and reduce_scatter of its sums behind it, with equally many tokens of each.
+        AllGather = "all_gather",
+        /// all_reduce of a buffer with everybody's tokens, before and behind.
         AllReduce = "all_reduce",
     }
 }

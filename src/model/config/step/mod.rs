@@ -2,20 +2,27 @@
 //! a suite, and the equivalent flags.
 
 mod choices;
+mod data;
 mod framework;
 mod framework_choices;
 mod layout_table;
+mod reading;
 mod serving;
+mod tensor_choices;
 mod training;
 
 pub use choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
+pub use data::{DataChoices, ModuleChoices};
 pub use framework::{Framework, FrameworkChoices, FrameworkDefault, Work};
 pub use framework_choices::{
-    GradientAccumulation, GradientReduction, ReplicaReduction, ServingDispatcher, SmallCall, TensorStyle, UnitRule,
-    VocabularyPadding, VocabularyStyle,
+    BalanceLoss, BroadcastBuffers, FeedForwardRanks, GradientAccumulation, GradientReduction, ParameterReturn,
+    ReplicaReduction, ServingDispatcher, SmallCall, TensorStyle, TokenExchange, UnitRule, VocabularyPadding,
+    VocabularyStyle,
 };
 pub use layout_table::{LayoutTable, MOST_RANKS, ModelWork, STYLES, parse_order};
 pub use serving::Serving;
+pub use tensor_choices::{GatherRecipe, ProductOverlap};
 pub use training::{
-    Batch, ContextChoices, DataChoices, ExpertChoices, PipelineChoices, TensorChoices, Training, VocabularyChoices,
+    Batch, ContextChoices, ExpertChoices, PipelineChoices, TensorChoices, Training, VocabularyChoices,
+    ranks_of_ep_on_a_node,
 };

@@ -1,8 +1,8 @@
 //! Reads what a serving model does: how many requests at a time, how long, and which of its two phases.
 
 use super::framework::{self, FrameworkChoices, Work};
-use super::framework_choices::{ServingDispatcher, VocabularyPadding};
-use super::training::{parsed_or, truth_or};
+use super::framework_choices::{FeedForwardRanks, ServingDispatcher, TokenExchange, VocabularyPadding};
+use super::reading::{parse_reducible_float, parsed_or, truth_or};
 use crate::config::document::{Place, Table};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
@@ -31,8 +31,18 @@ pub struct Serving {
     pub scatter_gather: bool,
     /// Tensors of the width of the hidden state that pass from stage to stage: 2 where the residual is apart.
     pub boundary_tensors: u64,
+    /// Among which ranks everything but attention is divided.
+    pub feed_forward_ranks: FeedForwardRanks,
+    /// How the tokens of replicas come together, where those are all ranks of a stage.
+    pub token_exchange: TokenExchange,
+    /// Replicas agree on the size of a batch before each pass.
+    pub batch_agreement: bool,
     /// What the vocabulary is padded to.
     pub vocabulary_padding: VocabularyPadding,
+    /// Type of tokens on their way to the experts (DeepEP).
+    pub dispatch_element_type: ElementType,
+    /// Ranks of ep on a node, where tokens go by way of nodes; absent where nothing says it.
+    pub expert_inner: Option<u32>,
     /// Whether the prompt is worked on.
     pub prefill: bool,
     /// Whether tokens are decoded.
@@ -61,7 +71,7 @@ impl Serving {
             None => 1,
         };
         let activation_element_type = match table.take("activation_element_type") {
-            Some(item) => item.parsed(super::training::parse_reducible_float)?,
+            Some(item) => item.parsed(parse_reducible_float)?,
             None => ElementType::Bfloat16,
         };
         let (mut prefill, mut decode) = (true, true);
@@ -79,9 +89,20 @@ impl Serving {
         let scatter_gather = truth_or(&mut table, "scatter_gather", false)?;
         let boundary_tensors = table.take("boundary_tensors").map(|item| item.whole(1..=2)).transpose()?.unwrap_or(1);
         let vocabulary_padding = parsed_or(&mut table, "vocabulary_padding", VocabularyPadding::Megatron, str::parse)?;
+        let feed_forward_ranks = parsed_or(&mut table, "feed_forward_ranks", FeedForwardRanks::Replica, str::parse)?;
+        let token_exchange = parsed_or(&mut table, "token_exchange", TokenExchange::AllGather, str::parse)?;
+        let batch_agreement = truth_or(&mut table, "batch_agreement", false)?;
+        let dispatch_element_type =
+            parsed_or(&mut table, "dispatch_element_type", activation_element_type, super::reading::parse_float)?;
+        let expert_inner = table.take("expert_inner").map(|item| item.count()).transpose()?;
         table.finish()?;
         Ok(Serving {
+            feed_forward_ranks,
+            token_exchange,
+            batch_agreement,
             framework,
+            dispatch_element_type,
+            expert_inner,
             dispatcher,
             scatter_gather,
             boundary_tensors,

@@ -1,11 +1,11 @@
 //! Reads what one training step is: its batch, and the choices of every style that change the bytes on the wire.
 
-use super::choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
+use super::choices::{ContextStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
+use super::data::{DataChoices, read_data};
 use super::framework::{self, FrameworkChoices, Work};
-use super::framework_choices::{
-    GradientAccumulation, GradientReduction, ReplicaReduction, SmallCall, TensorStyle, UnitRule, VocabularyPadding,
-    VocabularyStyle,
-};
+use super::framework_choices::{BalanceLoss, SmallCall, TensorStyle, VocabularyPadding, VocabularyStyle};
+use super::reading::{parse_float, parse_reducible_float, parsed_or, truth_or};
+use super::tensor_choices::{GatherRecipe, ProductOverlap};
 use crate::config::document::{Item, Place, Table};
 use crate::config::suite_sweep::parse_placement;
 use commgauge_base::collective::Placement;
@@ -14,6 +14,9 @@ use commgauge_base::error::Result;
 
 /// Largest sequence, batch or count that a file may name.
 const LARGEST: u64 = u32::MAX as u64;
+
+/// More layers that predict further tokens are refused.
+const MOST_PREDICTION_LAYERS: u64 = 64;
 
 /// One optimizer step.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +49,9 @@ pub struct Training {
     pub context: ContextChoices,
     /// Choices of expert parallelism.
     pub expert: ExpertChoices,
+    /// Layers behind the last one that predict a further token each (DeepSeek-V3's multi-token prediction, arXiv 2412.19437
+    /// section 2.2).
+    pub prediction_layers: u32,
     /// Small calls around the optimizer.
     pub small_calls: Vec<SmallCall>,
 }
@@ -74,6 +80,10 @@ pub struct TensorChoices {
     pub overlap_calls: bool,
     /// Who divides the linears.
     pub style: TensorStyle,
+    /// In which form the inputs and output gradients of linears are gathered.
+    pub gather_recipe: GatherRecipe,
+    /// What hides the calls that a product waits for, or that wait for one.
+    pub product_overlap: ProductOverlap,
 }
 
 /// Choices of embedding, output projection and loss.
@@ -83,42 +93,6 @@ pub struct VocabularyChoices {
     pub style: VocabularyStyle,
     /// What the vocabulary is padded to.
     pub padding: VocabularyPadding,
-}
-
-/// Choices of data parallelism.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DataChoices {
-    /// What is sharded.
-    pub style: DataStyle,
-    /// Type of gradients on the wire.
-    pub gradient_element_type: ElementType,
-    /// Type of parameters on the wire.
-    pub parameter_element_type: ElementType,
-    /// How gradients are cut.
-    pub bucket_rule: BucketRule,
-    /// Parameters in one bucket, where the rule is not to decide.
-    pub bucket_parameters: Option<u64>,
-    /// Gradients are reduced during the last backward pass.
-    pub overlap_gradients: bool,
-    /// Parameters are released after the forward pass and gathered again for the backward pass (FSDP).
-    pub reshard_after_forward: bool,
-    /// Parameters that stayed gathered after the forward pass are released after the backward pass of each micro-batch (FSDP).
-    pub reshard_after_backward: bool,
-    /// What is gathered together (ZeRO-3, FSDP, HSDP).
-    pub unit_rule: UnitRule,
-    /// How gradients of micro-batches are added up (FSDP, HSDP).
-    pub gradient_accumulation: GradientAccumulation,
-    /// How gradients are reduced (ZeRO-1, ZeRO-2).
-    pub gradient_reduction: GradientReduction,
-    /// How often groups of shards add up their gradients (HSDP).
-    pub replica_reduction: ReplicaReduction,
-    /// Parameters of a unit are gathered while the unit before computes.
-    pub prefetch_parameters: bool,
-    /// Number of groups of shards with equal content (HSDP, or distributed-optimizer instances); 1 without
-    /// replication.
-    pub replicas_of_shards: u32,
-    /// Place of the replicas.
-    pub replicas_place: Place,
 }
 
 /// Choices of pipeline parallelism.
@@ -164,8 +138,20 @@ pub struct ExpertChoices {
     pub dispatch_element_type: ElementType,
     /// Type of the probabilities of choices, and of sums over the parts of an expert.
     pub router_element_type: ElementType,
+    /// Over which tokens the counts of a loss that balances experts are added up.
+    pub balance_loss: BalanceLoss,
+    /// A bias that balances experts is updated after each step.
+    pub bias_update: bool,
+    /// Ranks of ep on a node, where tokens go by way of nodes; absent where nothing says it.
+    pub inner: Option<u32>,
     /// Place of the choices.
     pub place: Place,
+}
+
+/// Ranks of a node among `ep` ranks: as given, or those of a usual host (8 GPUs, which DeepEP's kernels between nodes are built for).
+pub fn ranks_of_ep_on_a_node(given: Option<u32>, ep: u32) -> u32 {
+    const USUAL: u32 = 8;
+    given.unwrap_or(ep.min(USUAL))
 }
 
 impl Training {
@@ -205,6 +191,11 @@ impl Training {
             pipeline: read_pipeline(&mut table)?,
             context: read_context(&mut table, activation_element_type)?,
             expert: read_expert(&mut table, activation_element_type)?,
+            prediction_layers: table
+                .take("prediction_layers")
+                .map(|item| item.whole(0..=MOST_PREDICTION_LAYERS))
+                .transpose()?
+                .unwrap_or(0) as u32,
             place,
         };
         table.finish()?;
@@ -232,27 +223,8 @@ fn read_tensor(table: &mut Table) -> Result<TensorChoices> {
         fused_cross_entropy: truth_or(table, "fused_cross_entropy", false)?,
         overlap_calls: truth_or(table, "overlap_tensor", true)?,
         style: parsed_or(table, "tensor_style", TensorStyle::Megatron, str::parse)?,
-    })
-}
-
-fn read_data(table: &mut Table) -> Result<DataChoices> {
-    let replicas = table.take("replicas_of_shards");
-    Ok(DataChoices {
-        style: parsed_or(table, "data_style", DataStyle::Ddp, str::parse)?,
-        gradient_element_type: parsed_or(table, "gradient_element_type", ElementType::Float32, parse_reducible_float)?,
-        parameter_element_type: parsed_or(table, "parameter_element_type", ElementType::Bfloat16, parse_float)?,
-        bucket_rule: parsed_or(table, "bucket_rule", BucketRule::Megatron, str::parse)?,
-        bucket_parameters: table.take("bucket_parameters").map(|item| item.whole(1..=1 << 40)).transpose()?,
-        overlap_gradients: truth_or(table, "overlap_gradients", true)?,
-        reshard_after_forward: truth_or(table, "reshard_after_forward", true)?,
-        reshard_after_backward: truth_or(table, "reshard_after_backward", false)?,
-        unit_rule: parsed_or(table, "unit_rule", UnitRule::Layers, str::parse)?,
-        gradient_accumulation: parsed_or(table, "gradient_accumulation", GradientAccumulation::Sharded, str::parse)?,
-        gradient_reduction: parsed_or(table, "gradient_reduction", GradientReduction::ReduceScatter, str::parse)?,
-        replica_reduction: parsed_or(table, "replica_reduction", ReplicaReduction::Step, str::parse)?,
-        prefetch_parameters: truth_or(table, "prefetch_parameters", true)?,
-        replicas_of_shards: replicas.as_ref().map(Item::count).transpose()?.unwrap_or(1),
-        replicas_place: replicas.map_or_else(|| table.place.clone(), |item| item.place),
+        gather_recipe: parsed_or(table, "gather_recipe", GatherRecipe::Plain, str::parse)?,
+        product_overlap: parsed_or(table, "product_overlap", ProductOverlap::None, str::parse)?,
     })
 }
 
@@ -303,36 +275,8 @@ fn read_expert(table: &mut Table, activations: ElementType) -> Result<ExpertChoi
             Some(item) => item.parsed(parse_reducible_float)?,
             None => ElementType::Float32,
         },
+        balance_loss: parsed_or(table, "balance_loss", BalanceLoss::None, str::parse)?,
+        bias_update: truth_or(table, "expert_bias_update", false)?,
+        inner: table.take("expert_inner").map(|item| item.count()).transpose()?,
     })
-}
-
-pub(super) fn truth_or(table: &mut Table, key: &'static str, default: bool) -> Result<bool> {
-    table.take(key).map_or(Ok(default), |item| item.truth())
-}
-
-pub(super) fn parsed_or<T>(
-    table: &mut Table,
-    key: &'static str,
-    default: T,
-    parse: impl Fn(&str) -> std::result::Result<T, String>,
-) -> Result<T> {
-    table.take(key).map_or(Ok(default), |item| item.parsed(parse))
-}
-
-pub(super) fn parse_reducible_float(text: &str) -> std::result::Result<ElementType, String> {
-    use ElementType::{Bfloat16, Float16, Float32, Float64};
-    let element: ElementType = text.parse()?;
-    if matches!(element, Float16 | Bfloat16 | Float32 | Float64) {
-        return Ok(element);
-    }
-    Err(format!("found {element}; accepted: bfloat16, float16, float32, float64"))
-}
-
-/// Types that are only moved may be 8 bits wide.
-fn parse_float(text: &str) -> std::result::Result<ElementType, String> {
-    let element: ElementType = text.parse()?;
-    if element.moves_only() {
-        return Ok(element);
-    }
-    parse_reducible_float(text).map_err(|problem| format!("{problem}, fp8_e4m3, fp8_e5m2"))
 }

@@ -4,7 +4,7 @@
 //! A collective is complete when all its members started it, a message when both its ends did. Messages are matched by
 //! sender, receiver and stream, in order; collectives by group, in order.
 
-use super::{Action, Movement, ReplayPlan, ReplayProgram};
+use super::{Action, Movement, ReplayPlan};
 use crate::layout::Axis;
 use commgauge_base::collective::Collective;
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ pub(super) fn carry_out(plan: &ReplayPlan) {
     let mut turns: Vec<HashMap<MatchKey, u64>> = vec![HashMap::new(); ranks];
     let mut next = vec![0usize; ranks];
     let at_once: Vec<Option<Vec<bool>>> =
-        plan.programs.iter().map(|program| program.as_ref().map(ReplayProgram::waited_for_at_once)).collect();
+        plan.programs.iter().map(|program| program.as_ref().map(|program| program.at_once.clone())).collect();
     // Blocking and nonblocking calls never match each other in MPI (MPI-3.1 5.12).
     let mut blocking: HashMap<MatchKey, bool> = HashMap::new();
     let mut pending: Vec<HashMap<u32, MatchKey>> = vec![HashMap::new(); ranks];

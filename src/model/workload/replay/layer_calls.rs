@@ -52,7 +52,7 @@ impl LayerCalls {
             match op.overlap {
                 Overlap::Exposed => within.extend(evenly(index, calls_per_layer, Exposure::Exposed)),
                 Overlap::WeightGradient => within.extend(evenly(index, calls_per_layer, beside_weights)),
-                Overlap::InputGradient | Overlap::Attention => {
+                Overlap::InputGradient | Overlap::Attention | Overlap::Pieces => {
                     within.extend(evenly(index, calls_per_layer, Exposure::Hidden));
                 }
                 Overlap::Prefetch | Overlap::FirstForward => calls.ahead.extend(repeated),

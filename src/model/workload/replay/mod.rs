@@ -1,4 +1,4 @@
-//! One training step as a program for each rank: computing, started calls and waits, in order.
+//! One training step, or what a trace recorded, as a program for each rank: computing, started calls and waits, in order.
 //!
 //! Nothing is sent here; a backend executes the programs. All ranks of a stage have the same program, since every
 //! group except those of the pipeline is within a stage; messages name the stage at their other end.
@@ -13,6 +13,7 @@ mod emit;
 mod expand;
 mod layer_calls;
 mod plan;
+mod recorded;
 mod spread;
 mod timetable;
 
@@ -23,6 +24,7 @@ mod tests;
 
 pub use buffers::{Region, Regions, placement_of};
 pub use plan::{ReplayOptions, ReplayPlan};
+pub use recorded::{RECORDED_SCHEDULE, RecordedAction, RecordedCall, RecordedKind, RecordedRank};
 pub use timetable::{Timetable, TimetableEvent, Transfer};
 
 use super::Op;
@@ -46,6 +48,10 @@ pub struct ReplayProgram {
     pub slots: Vec<Slot>,
     /// The actions, in order.
     pub actions: Vec<Action>,
+    /// For each slot, whether it is a collective that all ranks of its group wait for right after its start, always.
+    pub at_once: Vec<bool>,
+    /// Slots in an order in which all ranks can carry them out one after another.
+    pub check_order: Vec<usize>,
 }
 
 /// A call that can be active together with others. Two of one op that overlap in time are two slots.
@@ -106,9 +112,16 @@ impl ReplayProgram {
         &self.ops[slot.op as usize]
     }
 
-    /// For each slot, whether it is a collective that is always waited for right after its start. All ranks of a group
+    /// The program with its orders filled in, as the actions have them.
+    pub(in crate::workload) fn with_orders(mut self) -> ReplayProgram {
+        self.at_once = self.waited_for_at_once();
+        self.check_order = self.slots_to_check();
+        self
+    }
+
+    /// For each slot, whether it is a collective that is always waited for right after its start. In a step all ranks of a group
     /// agree on it: groups within a stage have one program, and those across stages only calls of this kind.
-    pub fn waited_for_at_once(&self) -> Vec<bool> {
+    fn waited_for_at_once(&self) -> Vec<bool> {
         let mut at_once: Vec<bool> = self.slots.iter().map(|slot| slot.movement == Movement::Together).collect();
         for (index, action) in self.actions.iter().enumerate() {
             if let Action::Start { slot } = action {
@@ -120,7 +133,7 @@ impl ReplayProgram {
 
     /// Every slot once, in an order in which all ranks can carry them out one after another: collectives as the program has them,
     /// then the messages from stage to stage in one order for all ranks.
-    pub fn slots_to_check(&self) -> Vec<usize> {
+    fn slots_to_check(&self) -> Vec<usize> {
         let mut order: Vec<usize> =
             (0..self.slots.len()).filter(|slot| self.slots[*slot].movement == Movement::Together).collect();
         let mut messages: Vec<(u32, u32, u32, usize)> = Vec::new();

@@ -40,6 +40,8 @@ pub struct ReplayPlan {
     pub programs: Vec<Option<ReplayProgram>>,
     /// By stage: the bytes that a rank moves on each axis, according to the list of ops.
     pub listed: Vec<Vec<AxisTotals>>,
+    /// Of a trace: what the job itself took, from a rank's first call to the end of its last, on the rank that took longest.
+    pub job_nanoseconds: Option<u64>,
 }
 
 impl ReplayPlan {
@@ -78,7 +80,8 @@ impl ReplayPlan {
         };
         let programs = (0..stages).map(program).collect::<Result<_>>()?;
         let listed = (0..stages).map(|stage| listed(step, stage, &ops[stage as usize])).collect::<Result<_>>()?;
-        Ok(ReplayPlan { schedule: timetable.name.clone(), groups, stage_of_rank, programs, listed })
+        let schedule = timetable.name.clone();
+        Ok(ReplayPlan { schedule, groups, stage_of_rank, programs, listed, job_nanoseconds: None })
     }
 
     /// The program of a rank that this process plays.
@@ -150,10 +153,12 @@ fn program_of(
         ops: all.clone(),
         slots: Vec::new(),
         actions: Vec::new(),
+        at_once: Vec::new(),
+        check_order: Vec::new(),
     };
     Expansion::new(step, stage, events, &all, own.len(), &received, forward_nanoseconds).write(&mut program);
     as_listed(step, &program)?;
-    Ok(program)
+    Ok(program.with_orders())
 }
 
 /// The message that a stage with these ops sends in one direction. The list may have it several times, for the phases of the

@@ -75,6 +75,11 @@ fn every_listed_call_is_replayed_as_often_as_listed_without_deadlock() {
         (EXPERTS, "micro_batches = 2\nrouting = 'random'\nrecompute = 'full'", "dp = 4\nep = 4\npp = 2", 8),
         ("preset = 'deepseek-v3'\nlayers = 6", "micro_batches = 2", "dp = 4\nep = 4\npp = 2", 8),
         (EXPERTS, "micro_batches = 2\nsequence_parallel = true", "tp = 2\ndp = 4\nep = 2\netp = 1\npp = 2", 16),
+        (SMALL, "micro_batches = 2\nsequence_parallel = true\ngather_recipe = 'fp8_current'", "tp = 2\npp = 2", 4),
+        (SMALL, "micro_batches = 2\nsequence_parallel = true\ngather_recipe = 'mxfp8'", "tp = 2", 2),
+        (SMALL, "micro_batches = 2\nsequence_parallel = true\nproduct_overlap = 'pieces'", "tp = 2\npp = 2", 4),
+        (EXPERTS, "micro_batches = 2\ndispatcher = 'deepep'\nexpert_inner = 2", "dp = 4\nep = 4\npp = 2", 8),
+        (EXPERTS, "micro_batches = 2\ndispatcher = 'hybrid_ep'\nrecompute = 'full'", "dp = 4\nep = 4", 4),
         (SMALL, "micro_batches = 4\ndata_style = 'fsdp'\nschedule = 'zb-h1'", "dp = 2\npp = 4", 8),
         (SMALL, "micro_batches = 2\ndata_style = 'zero2'\nschedule = 'zb-h1'", "dp = 2\npp = 2\ncp = 2", 8),
         (SMALL, "micro_batches = 2\ndata_style = 'zero3'\nrecompute = 'full'", "dp = 2\npp = 2\ntp = 2", 8),
@@ -137,7 +142,7 @@ fn calls_under_way_together_never_write_to_the_same_bytes() {
 fn overlapped_calls_are_started_and_exposed_calls_are_waited_for_at_once() {
     let plan = plan_of(&suite(SMALL, "micro_batches = 2", "tp = 2\ndp = 2\npp = 2"), 8).unwrap();
     for program in plan.programs.iter().flatten() {
-        for (slot, at_once) in program.slots.iter().zip(program.waited_for_at_once()) {
+        for (slot, at_once) in program.slots.iter().zip(program.at_once.clone()) {
             let op = program.op_of(slot);
             let in_layer = matches!(op.when, crate::workload::when::When::Layer { .. });
             match slot.movement {
@@ -225,7 +230,7 @@ fn every_schedule_with_every_data_style_is_replayed_as_listed() {
                 ("sequence_parallel = true\nbucket_parameters = 50000000\n", "tp = 2\ncp = 2\npp = 2", 16),
                 ("", "pp = 4", 8),
             ] {
-                let chunks = if schedule == ScheduleKind::Interleaved { "virtual_stages = 2\n" } else { "" };
+                let chunks = if schedule.goes_round() { "virtual_stages = 2\n" } else { "" };
                 let training = format!(
                     "micro_batches = 8\nschedule = '{schedule}'\n{chunks}data_style = '{style}'\n{others}{}",
                     if *style == DataStyle::Hsdp { "replicas_of_shards = 2\n" } else { "" }

@@ -11,6 +11,11 @@ impl ScheduleKind {
         matches!(self, ScheduleKind::ZbV | ScheduleKind::VHalf | ScheduleKind::VMin | ScheduleKind::DualPipeV)
     }
 
+    /// Whether a rank has chunks that micro-batches come to in rounds, so that the last rank sends to the first.
+    pub fn goes_round(self) -> bool {
+        matches!(self, ScheduleKind::Interleaved | ScheduleKind::InterleavedZb)
+    }
+
     /// Copies of its layers' parameters on a rank, relative to the other kinds.
     pub fn parameter_copies(self) -> u32 {
         if self == ScheduleKind::DualPipe { 2 } else { 1 }
@@ -29,12 +34,10 @@ impl ScheduleKind {
     }
 
     /// The chunks per rank, or the rule that is broken.
-    pub(in crate::workload) fn check_rules(
-        self,
-        stages: u32,
-        virtual_stages: u32,
-        micro_batches: u32,
-    ) -> Result<u32, String> {
+    ///
+    /// # Errors
+    /// The rule, with the nearest accepted values.
+    pub fn check_rules(self, stages: u32, virtual_stages: u32, micro_batches: u32) -> Result<u32, String> {
         let name = self.name();
         for (what, count) in
             [("pipeline stages", stages), ("virtual stages", virtual_stages), ("micro-batches", micro_batches)]
@@ -45,7 +48,7 @@ impl ScheduleKind {
         }
         let chunks = self.chunks_of(virtual_stages)?;
         match self {
-            ScheduleKind::Interleaved => check_whole_groups(stages, micro_batches)?,
+            kind if kind.goes_round() => check_whole_groups(kind, stages, micro_batches)?,
             ScheduleKind::DualPipe => check_two_directions(stages, micro_batches)?,
             ScheduleKind::DualPipeV if u64::from(micro_batches) < 2 * u64::from(stages) => {
                 return Err(format!(
@@ -82,24 +85,28 @@ impl ScheduleKind {
             (ScheduleKind::Interleaved, 1) => {
                 Err("interleaved: 1 virtual stage, must be at least 2; without virtual stages it is 1f1b".to_string())
             }
-            (ScheduleKind::Interleaved, v) => Ok(v),
+            (ScheduleKind::InterleavedZb, 1) => {
+                Err("interleaved-zb: 1 virtual stage, must be at least 2; without virtual stages it is zb-h1"
+                    .to_string())
+            }
+            (kind, v) if kind.goes_round() => Ok(v),
             (kind, 1 | 2) if kind.is_v_shaped() => Ok(2),
             (kind, v) if kind.is_v_shaped() => {
                 Err(format!("{name}: {v} virtual stages, must be 2, the two arms of its V (or 1, not set)"))
             }
             (ScheduleKind::DualPipe, 1) => Ok(2),
             (_, 1) => Ok(1),
-            (_, v) => Err(format!("{name}: {v} virtual stages, must be 1; interleaved takes more")),
+            (_, v) => Err(format!("{name}: {v} virtual stages, must be 1; interleaved and interleaved-zb take more")),
         }
     }
 }
 
-fn check_whole_groups(stages: u32, micro_batches: u32) -> Result<(), String> {
+fn check_whole_groups(kind: ScheduleKind, stages: u32, micro_batches: u32) -> Result<(), String> {
     if micro_batches.is_multiple_of(stages) {
         return Ok(());
     }
     Err(format!(
-        "interleaved: {micro_batches} micro-batches, must be a multiple of the {stages} pipeline stages: {}",
+        "{kind}: {micro_batches} micro-batches, must be a multiple of the {stages} pipeline stages: {}",
         nearest(u64::from(micro_batches), u64::from(stages), u64::from(stages))
     ))
 }

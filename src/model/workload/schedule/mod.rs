@@ -52,6 +52,7 @@ impl Schedule {
             ScheduleKind::GPipe => single_chunk::gpipe(stages, micro_batches),
             ScheduleKind::OneForwardOneBackward => single_chunk::one_forward_one_backward(stages, micro_batches),
             ScheduleKind::Interleaved => interleaved::events(stages, chunks, micro_batches),
+            ScheduleKind::InterleavedZb => interleaved::zero_bubble(stages, chunks, micro_batches),
             ScheduleKind::ZbH1 => zero_bubble::handcrafted(stages, micro_batches, 1),
             ScheduleKind::ZbH2 => zero_bubble::handcrafted(stages, micro_batches, 2),
             ScheduleKind::Zb1p => zero_bubble::searched(&schedule, fitting, 1)?,

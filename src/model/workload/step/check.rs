@@ -2,7 +2,9 @@
 
 use super::divisibility::must_divide;
 use super::{ServingStep, TrainingStep, experts};
-use crate::config::step::{Framework, Linears, ServingDispatcher};
+use crate::config::step::{
+    Framework, GatherRecipe, Linears, ProductOverlap, ServingDispatcher, TensorStyle, TokenExchange,
+};
 use crate::config::{Model, Place, QueryKeyNorm};
 use crate::layout::Degrees;
 use commgauge_base::error::Result;
@@ -25,7 +27,9 @@ pub(super) fn training(step: &TrainingStep, place: &Place) -> Result<()> {
     }
     super::check_context::check(step)?;
     super::check_data::check(step)?;
-    let heads_and_sequence = framework(step).and_then(|()| tensor(step)).and_then(|()| sequence_parallel(step));
+    super::check_prediction::check(step)?;
+    let heads_and_sequence =
+        framework(step).and_then(|()| tensor(step)).and_then(|()| sequence_parallel(step)).and_then(|()| gathers(step));
     heads_and_sequence.map_err(|(place, problem)| place.wrong(problem))
 }
 
@@ -79,6 +83,43 @@ fn tensor<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     Ok(())
 }
 
+/// Checks of what Transformer Engine and products in pieces do with the calls of sequence parallelism.
+fn gathers<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
+    let training = step.training;
+    let tensor = &training.tensor;
+    let (recipe, overlap) = (tensor.gather_recipe, tensor.product_overlap);
+    let plain = recipe == GatherRecipe::Plain;
+    if plain && overlap == ProductOverlap::None {
+        return Ok(());
+    }
+    let key = if plain { format!("product_overlap = {overlap}") } else { format!("gather_recipe = {recipe}") };
+    if !tensor.sequence_parallel {
+        let problem = format!("{key} is of the calls of sequence parallelism; accepted: with sequence_parallel = true");
+        return Err((&training.place, problem));
+    }
+    if !plain && tensor.style != TensorStyle::Megatron {
+        let problem = format!(
+            "{key} with tensor_style = {}; accepted: tensor_style = megatron (Transformer Engine)",
+            tensor.style
+        );
+        return Err((&training.place, problem));
+    }
+    // A tensor that MXFP8 cannot divide into blocks is gathered as it is (MXFP8Quantizer.is_quantizable).
+    let (tokens, t) = (step.tokens_per_micro_batch(), u64::from(step.layout.degrees.tp));
+    if recipe == GatherRecipe::Mxfp8 && !((tokens / t).is_multiple_of(32) && step.model.hidden.is_multiple_of(32)) {
+        return Err((
+            &training.sequence_place,
+            format!(
+                "gather_recipe = mxfp8 needs {} tokens of a rank and {} elements of a token in multiples of 32; accepted: a longer sequence, \
+                 or gather_recipe = fp8_current",
+                tokens / t,
+                step.model.hidden
+            ),
+        ));
+    }
+    Ok(())
+}
+
 /// Checks whether the sequence is divided between linears, and where it must be.
 fn sequence_parallel<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     let (model, training, degrees) = (step.model, step.training, &step.layout.degrees);
@@ -127,13 +168,15 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
             d.cp
         ));
     }
-    if step.serving.dispatcher == ServingDispatcher::AllReduce && d.ep > d.tp {
+    joined_replicas(step)?;
+    if step.serving.dispatcher == ServingDispatcher::AllReduce && d.ep > d.tp && !step.joins_replicas() {
         return Err(format!(
             "dispatcher all_reduce with ep = {} and tp = {}: only the ranks of tp have the same tokens; accepted: ep up to tp, or \
              dispatcher all_gather or all_to_all",
             d.ep, d.tp
         ));
     }
+    deep_ep(step)?;
     let etp = if d.ep == 1 { d.tp } else { 1 };
     if step.model.mixture.is_some() && d.etp != etp {
         return Err(format!(
@@ -143,6 +186,52 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Checks of data-parallel attention.
+fn joined_replicas(step: &ServingStep) -> std::result::Result<(), String> {
+    let (model, serving, d) = (step.model, step.serving, &step.layout.degrees);
+    if !step.joins_replicas() {
+        let unused = serving.token_exchange != TokenExchange::AllGather;
+        let problem = format!(
+            "token_exchange = {} changes nothing where replicas do not join; accepted: with feed_forward_ranks = stage and dp above 1",
+            serving.token_exchange
+        );
+        return if unused { Err(problem) } else { Ok(()) };
+    }
+    let ranks = u64::from(d.tp) * u64::from(d.dp);
+    let dense = (0..model.layers).any(|layer| !model.has_experts_in(layer));
+    if dense && !model.feed_forward.is_multiple_of(ranks) {
+        return Err(must_divide("tp x dp", ranks, model.feed_forward, "inner width", "intermediate_size", &model.name));
+    }
+    if d.ep > 1 && serving.dispatcher != ServingDispatcher::AllReduce {
+        return Err(format!(
+            "dispatcher {} with feed_forward_ranks = stage, where all ranks of a stage have all tokens already; accepted: all_reduce",
+            serving.dispatcher
+        ));
+    }
+    Ok(())
+}
+
+/// Checks of the choices of DeepEP, which nothing else takes.
+fn deep_ep(step: &ServingStep) -> std::result::Result<(), String> {
+    let serving = step.serving;
+    let dispatcher = serving.dispatcher;
+    if serving.expert_inner.is_some() && dispatcher != ServingDispatcher::DeepEp {
+        return Err(format!(
+            "expert_inner changes nothing with dispatcher {dispatcher}; leave it out, or choose dispatcher deepep"
+        ));
+    }
+    if serving.dispatch_element_type != serving.activation_element_type && !dispatcher.is_deep_ep() {
+        return Err(format!(
+            "dispatch_element_type = {} with dispatcher {dispatcher}; accepted: with dispatcher deepep or deepep_low_latency",
+            serving.dispatch_element_type
+        ));
+    }
+    match &step.model.mixture {
+        Some(mixture) if dispatcher == ServingDispatcher::DeepEp => experts::nodes_of_experts(&step.layout, mixture),
+        _ => Ok(()),
+    }
 }
 
 fn widest(model: &Model, tokens: u128) -> std::result::Result<(), String> {

@@ -1,7 +1,10 @@
 //! Whether the choices of data parallelism are consistent with each other and with the layout.
 
 use super::TrainingStep;
-use crate::config::step::{DataStyle, GradientAccumulation, GradientReduction, ReplicaReduction, UnitRule};
+use crate::config::step::{
+    BroadcastBuffers, DataStyle, GradientAccumulation, GradientReduction, ModuleChoices, ParameterReturn,
+    ReplicaReduction, UnitRule,
+};
 use crate::layout::Axis;
 use commgauge_base::error::Result;
 
@@ -67,6 +70,22 @@ fn unused(step: &TrainingStep) -> Result<()> {
     }
     if data.gradient_reduction != GradientReduction::ReduceScatter && !matches!(data.style, Zero1 | Zero2) {
         return refused("gradient_reduction", data.gradient_reduction.name(), "zero1 and zero2");
+    }
+    if data.unit_rule == UnitRule::Modules && data.style != Zero3 {
+        return refused("unit_rule", data.unit_rule.name(), "zero3");
+    }
+    if data.parameter_return != ParameterReturn::AllGather && data.style != Zero1 {
+        return refused("parameter_return", data.parameter_return.name(), "zero1");
+    }
+    if data.broadcast_buffers != BroadcastBuffers::None && matches!(data.style, Zero2 | Zero3 | Fsdp | Hsdp) {
+        return refused("broadcast_buffers", data.broadcast_buffers.name(), "ddp and zero1");
+    }
+    if data.modules != ModuleChoices::default() && data.unit_rule != UnitRule::Modules {
+        let accepted = "accepted: with unit_rule = modules";
+        return Err(step.training.place.wrong(format!(
+            "persistent_parameters, prefetch_bucket, live_parameters and reuse_distance change nothing with unit_rule {}; {accepted}",
+            data.unit_rule
+        )));
     }
     if data.replica_reduction != ReplicaReduction::Step && data.style != Hsdp {
         return refused("replica_reduction", data.replica_reduction.name(), "hsdp");

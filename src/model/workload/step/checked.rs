@@ -5,7 +5,9 @@ use super::messages::Messages;
 use super::serving::{Phase, ServingStep};
 use super::stages::Stages;
 use super::training::TrainingStep;
-use crate::config::step::{Batch, PipelineChoices, ScheduleKind, Serving, Training};
+use crate::config::step::{
+    Batch, PipelineChoices, ScheduleKind, Serving, ServingDispatcher, Training, ranks_of_ep_on_a_node,
+};
 use crate::config::{Model, Place};
 use crate::layout::Layout;
 use commgauge_base::error::Result;
@@ -40,8 +42,17 @@ impl<'a> TrainingStep<'a> {
             .map_err(|problem| data.replicas_place.wrong(problem))?;
         let context = &training.context;
         let layout = layout.with_inner_context(context.inner).map_err(|problem| context.place.wrong(problem))?;
+        let expert = &training.expert;
+        let layout = match expert.dispatcher.goes_by_node() {
+            true => {
+                let inner = ranks_of_ep_on_a_node(expert.inner, layout.degrees.ep);
+                layout.with_inner_experts(inner).map_err(|problem| expert.place.wrong(problem))?
+            }
+            false => layout,
+        };
         let stages = Stages::share_out(model.layers, layout.degrees.pp, &training.pipeline)
-            .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;
+            .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?
+            .with_prediction_layers(training.prediction_layers);
         let micro_batches = micro_batches(training, layout.degrees.dp)?;
         Messages::check(&training.pipeline, &stages, micro_batches)
             .map_err(|problem| training.pipeline.place.wrong(problem))?;
@@ -70,6 +81,13 @@ impl<'a> ServingStep<'a> {
             place: place.clone(),
             stage_layers: None,
             scatter_gather: false,
+        };
+        let layout = match serving.dispatcher {
+            ServingDispatcher::DeepEp => {
+                let inner = ranks_of_ep_on_a_node(serving.expert_inner, layout.degrees.ep);
+                layout.with_inner_experts(inner).map_err(|problem| serving.place.wrong(problem))?
+            }
+            _ => layout,
         };
         let stages = Stages::share_out(model.layers, layout.degrees.pp, &choices)
             .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;

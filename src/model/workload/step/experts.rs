@@ -1,10 +1,10 @@
 //! Whether experts fit the layout and the choices of their style; the other rules are in `check`.
 
-use super::TrainingStep;
 use super::divisibility::must_divide;
+use super::{TrainingStep, token_shares};
 use crate::config::step::{Dispatcher, Routing};
 use crate::config::{Mixture, Model, Training};
-use crate::layout::Degrees;
+use crate::layout::{Axis, Degrees, Layout};
 use commgauge_base::error::Result;
 use commgauge_base::geometry::Routed;
 
@@ -39,6 +39,12 @@ pub(super) fn choices(step: &TrainingStep) -> Result<()> {
     let Some(mixture) = &step.model.mixture else { return Ok(()) };
     let choices = &step.training.expert;
     let place = &choices.place;
+    if let Some(inner) = choices.inner.filter(|_| !choices.dispatcher.goes_by_node()) {
+        let dispatcher = choices.dispatcher;
+        return Err(place.wrong(format!(
+            "expert_inner = {inner} changes nothing with dispatcher {dispatcher}; leave it out, or choose dispatcher deepep or hybrid_ep"
+        )));
+    }
     if choices.dispatcher == Dispatcher::AllGather {
         let useless = if choices.capacity_factor.is_some() {
             Some("capacity_factor")
@@ -57,8 +63,44 @@ pub(super) fn choices(step: &TrainingStep) -> Result<()> {
             None => Ok(()),
         };
     }
+    if choices.dispatcher.goes_by_node() {
+        return by_node(step, mixture).map_err(|problem| place.wrong(problem));
+    }
     let routed = routed(step.training, mixture, 1, false);
     routed.check(step.layout.degrees.ep).map_err(|problem| place.wrong(problem))
+}
+
+/// Checks of exchanges that send each token once to a node: their bytes are known for choices that are all alike.
+fn by_node(step: &TrainingStep, mixture: &Mixture) -> std::result::Result<(), String> {
+    let choices = &step.training.expert;
+    let dispatcher = choices.dispatcher;
+    if choices.routing != Routing::Uniform {
+        return Err(format!(
+            "routing {} with dispatcher {dispatcher}, whose bytes follow from which experts share a node; accepted: uniform",
+            choices.routing
+        ));
+    }
+    if choices.capacity_factor.is_some() {
+        return Err(format!(
+            "capacity_factor changes nothing with dispatcher {dispatcher} and routing uniform; leave it out"
+        ));
+    }
+    if step.layout.degrees.etp > 1 {
+        return Err(format!(
+            "etp = {} with dispatcher {dispatcher}: each rank has whole experts here; accepted: etp = 1",
+            step.layout.degrees.etp
+        ));
+    }
+    nodes_of_experts(&step.layout, mixture)
+}
+
+/// Checks that the bytes of tokens by way of nodes are known.
+pub(super) fn nodes_of_experts(layout: &Layout, mixture: &Mixture) -> std::result::Result<(), String> {
+    let (nodes, ranks) = (layout.group_size(Axis::EpOuter), layout.group_size(Axis::EpInner));
+    match token_shares::trouble(mixture, u64::from(nodes), u64::from(ranks)) {
+        None => Ok(()),
+        Some(problem) => Err(format!("{nodes} nodes of {ranks} ranks (expert_inner): {problem}")),
+    }
 }
 
 /// The exchange of a training's tokens, of this many elements each, to the experts or back.

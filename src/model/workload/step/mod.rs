@@ -3,6 +3,7 @@
 mod check;
 mod check_context;
 mod check_data;
+mod check_prediction;
 mod checked;
 mod divisibility;
 mod experts;
@@ -13,6 +14,7 @@ mod place;
 mod rank_parameters;
 mod serving;
 mod stages;
+mod token_shares;
 mod totals;
 mod training;
 
@@ -26,5 +28,6 @@ pub use place::{layout_on, ranks_of};
 pub use rank_parameters::RankParameters;
 pub use serving::{Phase, ServingStep};
 pub use stages::Stages;
+pub(super) use token_shares::share_of_tokens;
 pub use totals::{AxisTotals, StepOps};
 pub use training::TrainingStep;

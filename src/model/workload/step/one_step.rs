@@ -130,7 +130,8 @@ impl TrainingStep<'_> {
         let mut ops = style::training_ops(self, stage)?;
         ops.retain(|op| self.layout.group_size(op.axis) > 1 && op.when.count_per_step(self.micro_batches) != Some(0));
         if !self.training.tensor.overlap_calls {
-            let beside_products = |op: &&mut Op| matches!(op.overlap, Overlap::WeightGradient | Overlap::InputGradient);
+            let beside_products =
+                |op: &&mut Op| matches!(op.overlap, Overlap::WeightGradient | Overlap::InputGradient | Overlap::Pieces);
             ops.iter_mut().filter(beside_products).for_each(|op| op.overlap = Overlap::Exposed);
         }
         Ok(ops)

@@ -42,6 +42,11 @@ impl TrainingStep<'_> {
     /// Parameters of one layer on a rank.
     pub fn parameters_of_layer(&self, layer: u32) -> RankParameters {
         let t = u64::from(self.layout.degrees.tp);
+        if layer >= self.model.layers {
+            let last = self.parameters_of_layer(self.model.layers.saturating_sub(1));
+            let beside = self.prediction_projection_parameters() + 3 * self.model.norm_parameters();
+            return RankParameters { dense: last.dense + beside, ..last };
+        }
         if !self.model.has_experts_in(layer) {
             return RankParameters { dense: self.model.layer_parameters(layer, t), experts: 0 };
         }
@@ -60,11 +65,21 @@ impl TrainingStep<'_> {
         RankParameters { dense: self.input_parameters(stage).dense + output.unwrap_or(0), experts: 0 }
     }
 
-    /// Those before the first layer.
+    /// The projection of a layer that predicts a further token: hidden state and embedding side by side, to the hidden width
+    /// (arXiv 2412.19437 section 2.2).
+    pub fn prediction_projection_parameters(&self) -> u64 {
+        2 * self.model.hidden * self.model.hidden / u64::from(self.layout.degrees.tp)
+    }
+
+    /// Those before the first layer. Layers that predict further tokens embed them too, on the last stage.
     pub fn input_parameters(&self, stage: u32) -> RankParameters {
-        let has_input = self.stages.has_input(stage);
-        let input = has_input.then(|| self.word_embedding_parameters() + self.position_embedding_parameters());
-        RankParameters { dense: input.unwrap_or(0), experts: 0 }
+        let again = self.training.prediction_layers > 0 && self.stages.has_output(stage) && !self.model.tied_embeddings;
+        let dense = match (self.stages.has_input(stage), again) {
+            (true, _) => self.word_embedding_parameters() + self.position_embedding_parameters(),
+            (false, true) => self.word_embedding_parameters(),
+            (false, false) => 0,
+        };
+        RankParameters { dense, experts: 0 }
     }
 
     /// Routed experts of one layer on a rank.

@@ -4,7 +4,7 @@
 
 use super::stages::Stages;
 use crate::config::Model;
-use crate::config::step::{Serving, ServingDispatcher};
+use crate::config::step::{FeedForwardRanks, Serving, ServingDispatcher};
 use crate::layout::Layout;
 
 /// The phase of serving.
@@ -44,7 +44,9 @@ pub struct ServingStep<'a> {
 impl ServingStep<'_> {
     /// Words of the vocabulary with their padding.
     pub fn padded_vocabulary(&self) -> u64 {
-        self.serving.vocabulary_padding.padded(self.model.vocabulary, u64::from(self.layout.degrees.tp))
+        let degrees = &self.layout.degrees;
+        let ranks = if self.joins_replicas() { degrees.tp * degrees.dp } else { degrees.tp };
+        self.serving.vocabulary_padding.padded(self.model.vocabulary, u64::from(ranks))
     }
 
     /// Whether ranks compute the experts that they have on tokens that all of them have, so that the sum over tp is all that is
@@ -54,6 +56,11 @@ impl ServingStep<'_> {
         let degrees = &self.layout.degrees;
         let alone = degrees.dp == 1 && self.serving.dispatcher == ServingDispatcher::AllGather;
         degrees.ep == 1 || alone || self.serving.dispatcher == ServingDispatcher::AllReduce
+    }
+
+    /// Whether everything but attention is divided among the ranks of all replicas of a stage.
+    pub fn joins_replicas(&self) -> bool {
+        self.serving.feed_forward_ranks == FeedForwardRanks::Stage && self.layout.degrees.dp > 1
     }
 
     /// Tokens of one micro-batch that a rank works on.

@@ -57,6 +57,37 @@ impl Stages {
         Ok(Stages { layers: (0..stages).map(of_stage).collect(), model_chunks, last, mirrored, rule })
     }
 
+    /// The layers of each chunk of the model where they cannot be shared out evenly, as even as can be: with the embedding and the
+    /// output projection counted as a layer each where every chunk keeps one, and the larger chunks at the end, where the fewest
+    /// micro-batches are in flight. `None` where `share_out` finds an even way, and for more chunks than layers.
+    pub fn uneven(layers: u32, stages: u32, choices: &PipelineChoices) -> Option<Vec<u32>> {
+        if choices.stage_layers.is_some() || stages < 2 || Stages::share_out(layers, stages, choices).is_ok() {
+            return None;
+        }
+        let kind = choices.schedule;
+        let chunks = stages.checked_mul(kind.chunks_of(choices.virtual_stages).ok()? / kind.parameter_copies())?;
+        if chunks > layers {
+            return None;
+        }
+        let ends = if (layers + 2) / chunks > 1 { 1 } else { 0 };
+        let (each, more) = ((layers + 2 * ends) / chunks, (layers + 2 * ends) % chunks);
+        let of_chunk = |chunk: u32| {
+            let is_end = chunk == 0 || chunk + 1 == chunks;
+            each + u32::from(chunk >= chunks - more) - if is_end { ends } else { 0 }
+        };
+        Some((0..chunks).map(of_chunk).collect())
+    }
+
+    /// With further layers behind the last one, on its stage: those that predict further tokens (Megatron-LM
+    /// core/transformer/multi_token_prediction.py get_mtp_num_layers_to_build).
+    pub fn with_prediction_layers(mut self, layers: u32) -> Stages {
+        let Some(last) = self.last else { return self };
+        for chunk in self.layers.iter_mut().flatten().filter(|chunk| chunk.last() == Some(&last)) {
+            chunk.extend(last + 1..=last + layers);
+        }
+        self
+    }
+
     /// Number of stages.
     pub fn count(&self) -> u32 {
         self.layers.len() as u32
@@ -194,6 +225,30 @@ mod tests {
         assert_eq!((counts[0], counts[15], &counts[1..15]), (7, 7, &[8; 14][..]));
         assert!(stages.has_input(0) && stages.has_output(15) && !stages.has_output(0));
         assert!(stages.rule.starts_with("8 layers, the first and the last chunk 7"), "{}", stages.rule);
+    }
+
+    #[test]
+    fn layers_that_do_not_divide_are_as_even_as_can_be() {
+        let plain = choices(ScheduleKind::OneForwardOneBackward, 1, None);
+        // DeepSeek-V3 on 16 stages: 61 layers and two ends are 63, 15 of 16 stages with 4 of them.
+        let found = Stages::uneven(61, 16, &plain).unwrap();
+        assert_eq!((found[0], &found[1..15], found[15]), (2, &[4; 14][..], 3));
+        // Llama 3 405B on 32 stages has an even way with its ends, on 20 it has not.
+        assert_eq!(Stages::uneven(126, 32, &plain), None);
+        assert_eq!(Stages::uneven(126, 20, &plain).unwrap().iter().sum::<u32>(), 126);
+        assert_eq!(Stages::uneven(61, 61, &plain), None);
+        // Where every chunk would be but a layer, the ends cannot have one less.
+        assert_eq!(Stages::uneven(61, 60, &plain).unwrap(), [vec![1; 59], vec![2]].concat());
+        assert_eq!(Stages::uneven(61, 64, &plain), None);
+        let interleaved = choices(ScheduleKind::Interleaved, 2, None);
+        for stages in 2..=30 {
+            let Some(counts) = Stages::uneven(61, stages, &interleaved) else { continue };
+            let given = choices(ScheduleKind::Interleaved, 2, Some(counts.clone()));
+            assert!(
+                Stages::share_out(61, stages, &given).is_ok() && counts.iter().all(|layers| *layers > 0),
+                "{stages}"
+            );
+        }
     }
 
     #[test]

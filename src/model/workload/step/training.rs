@@ -3,7 +3,7 @@
 use super::messages::Messages;
 use super::stages::Stages;
 use crate::config::Model;
-use crate::config::step::Training;
+use crate::config::step::{GradientAccumulation, Training};
 use crate::layout::Layout;
 use crate::workload::when::{LayerKind, Pass, When};
 use commgauge_base::element::ElementType;
@@ -53,6 +53,26 @@ impl<'a> TrainingStep<'a> {
     /// Tokens of a micro-batch that one rank of cp works on: b s / c.
     pub fn tokens_per_micro_batch(&self) -> u64 {
         self.training.micro_batch * (self.training.sequence / u64::from(self.layout.degrees.cp))
+    }
+
+    /// Whether each stage keeps its parameters gathered during the step, and reduces its gradients once.
+    pub fn keeps_stages_whole(&self) -> bool {
+        self.training.data.gradient_accumulation == GradientAccumulation::WholeStages && self.layout.degrees.pp > 1
+    }
+
+    /// Whether parameters are released after a forward pass.
+    pub fn reshards_after_forward(&self) -> bool {
+        self.training.data.reshard_after_forward && !self.keeps_stages_whole()
+    }
+
+    /// Whether parameters that stayed are released after the backward pass of each micro-batch.
+    pub fn reshards_after_backward(&self) -> bool {
+        self.training.data.reshard_after_backward && !self.keeps_stages_whole()
+    }
+
+    /// Whether gradients of micro-batches are added up whole, and reduced once.
+    pub fn adds_up_whole_gradients(&self) -> bool {
+        self.training.data.gradient_accumulation == GradientAccumulation::Unsharded || self.keeps_stages_whole()
     }
 
     /// Words of the vocabulary with their padding.

@@ -3,6 +3,7 @@
 mod context;
 mod control;
 mod data;
+mod deep_ep;
 mod expert;
 mod pipeline;
 mod product;

@@ -2,7 +2,6 @@
 //!
 //! How often follows from the schedule (`workload::schedule`, through `Messages`); how much does not depend on it.
 
-use crate::config::step::ScheduleKind;
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{End, Overlap, Pass, When};
@@ -43,7 +42,7 @@ fn boundary(step: &TrainingStep, pass: Pass, sends_per_step: u64, overlap: Overl
         _ => ("gradients to the stage before", "in the steady state"),
     };
     // The last stage's first chunk is followed by the first stage's second.
-    let wraps = choices.schedule == ScheduleKind::Interleaved;
+    let wraps = choices.schedule.goes_round();
     let collective = if wraps { Collective::SendRecv } else { Collective::SendRecvChain };
     Op {
         when: When::Boundary { pass, sends_per_step },
@@ -63,7 +62,7 @@ fn gather(step: &TrainingStep, stage: u32, pass: Pass) -> Op {
     let stages = step.stages.count();
     let of = |stage: u32| step.messages.get(stage as usize).copied().unwrap_or_default();
     // The receives of a stage are the sends of its neighbours: with chunks the ring closes.
-    let wraps = step.training.pipeline.schedule == ScheduleKind::Interleaved;
+    let wraps = step.training.pipeline.schedule.goes_round();
     let received = match pass {
         Pass::Forward if stage > 0 => of(stage - 1).forward,
         Pass::Forward if wraps => of(stages - 1).forward,

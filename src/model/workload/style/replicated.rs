@@ -50,8 +50,12 @@ fn together(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
     let layers: Vec<u32> = step.stages.layers_stored(stage).collect();
     let (parameters, what) = if step.training.tensor.sequence_parallel {
         let norm = model.norm_parameters();
-        let in_layers: u64 =
-            layers.iter().map(|layer| model.layer_norm_parameters() + beside_norms(model, *layer)).sum();
+        // Layers that predict a further token have norms of both inputs, and one behind.
+        let further = |layer: &u32| if *layer >= model.layers { 3 * norm } else { 0 };
+        let in_layers: u64 = layers
+            .iter()
+            .map(|layer| model.layer_norm_parameters() + beside_norms(model, *layer) + further(layer))
+            .sum();
         let behind = if step.stages.has_output(stage) { norm } else { 0 };
         let what = format!("{in_layers} in {} layers, {behind} behind the last: norms{}", layers.len(), beside(model));
         (in_layers + behind, what)

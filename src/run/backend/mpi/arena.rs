@@ -86,6 +86,14 @@ impl Rotation {
         Rotation { copies, stride_bytes, step, current: 0 }
     }
 
+    /// Copies of `buffer_bytes` bytes, one after another, of which as many as fit into `within_bytes` are used in turn, or one; not more
+    /// than some thousand, which no case goes through.
+    pub fn within(buffer_bytes: u64, within_bytes: u64) -> Rotation {
+        let Rotation { stride_bytes, .. } = Rotation::new(buffer_bytes, 0);
+        let copies = (within_bytes / buffer_bytes.max(1)).clamp(1, MOST_COPIES_WITHIN);
+        Rotation { copies, stride_bytes, step: 1 % copies, current: 0 }
+    }
+
     /// Bytes of all copies together.
     pub fn bytes(&self) -> u64 {
         self.copies * self.stride_bytes
@@ -109,6 +117,8 @@ impl Rotation {
         (self.current * self.stride_bytes) as usize
     }
 }
+
+const MOST_COPIES_WITHIN: u64 = 4096;
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }

@@ -36,16 +36,18 @@ pub fn processors() -> u32 {
     online.trim().split(',').filter_map(span).sum::<u32>().max(1)
 }
 
-/// The transports that the environment names, as `variable=value` pairs; `None` where MPI chooses itself.
-pub fn transport_from_environment() -> Option<String> {
-    let names = [
-        "OMPI_MCA_pml",
-        "OMPI_MCA_btl",
-        "OMPI_MCA_btl_vader_single_copy_mechanism",
-        "UCX_TLS",
-        "MPIR_CVAR_CH4_NETMOD",
-        "FI_PROVIDER",
-    ];
+/// The variables that choose the transports of MPI.
+pub const TRANSPORTS: [&str; 6] = [
+    "OMPI_MCA_pml",
+    "OMPI_MCA_btl",
+    "OMPI_MCA_btl_vader_single_copy_mechanism",
+    "UCX_TLS",
+    "MPIR_CVAR_CH4_NETMOD",
+    "FI_PROVIDER",
+];
+
+/// The transports that the environment names, as `variable=value` pairs; `None` where the library chooses itself.
+pub fn transport_from_environment(names: &[&str]) -> Option<String> {
     let set: Vec<String> =
         names.iter().filter_map(|name| std::env::var(name).ok().map(|value| format!("{name}={value}"))).collect();
     (!set.is_empty()).then(|| set.join(" "))

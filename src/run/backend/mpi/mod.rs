@@ -108,7 +108,7 @@ impl Backend for MpiBackend {
             synthetic: false,
             virtual_clock: false,
             library: mpi_call::library_version(),
-            transport: host::transport_from_environment(),
+            transport: host::transport_from_environment(&host::TRANSPORTS),
             notes: Vec::new(),
             warnings: Vec::new(),
         }

@@ -53,7 +53,6 @@ impl<'b> MpiReplayer<'b> {
     ) -> Result<MpiReplayer<'b>> {
         let program = program_of(binding, rank)?;
         let place = place(binding, rank);
-        let at_once = program.waited_for_at_once();
         let mut slots = Vec::with_capacity(program.slots.len());
         for (index, slot) in program.slots.iter().enumerate() {
             let groups = program.groups[slot.op as usize];
@@ -65,7 +64,7 @@ impl<'b> MpiReplayer<'b> {
             let communicator = communicator.ok_or_else(unconnected)?;
             let (group, me) = place(groups).ok_or_else(unconnected)?;
             let mut call = prepare(program, slot, communicator, group, me, binding.seed)?;
-            call.at_once = at_once[index];
+            call.at_once = program.at_once[index];
             let (send, receive) = (regions.send[index].offset as usize, regions.receive[index].offset as usize);
             call.offsets = Offsets { send, receive };
             slots.push(call);
@@ -200,7 +199,7 @@ impl Replayer for MpiReplayer<'_> {
     /// Every slot once, alone; then the buffers are cleared.
     fn check(&mut self) -> Result<Option<Mismatch>> {
         let mut first_wrong = None;
-        for slot in self.program.slots_to_check() {
+        for slot in self.program.check_order.iter().copied() {
             let wrong = self.check_slot(slot)?;
             first_wrong = first_wrong.or(wrong);
         }

@@ -96,8 +96,8 @@ impl DeviceClock {
         Ok(())
     }
 
-    /// Maximum error of the latest anchor.
+    /// Maximum error of times since the latest anchor: its own, and the step in which events tell the time.
     pub fn error_nanoseconds(&self) -> u64 {
-        self.latest.map_or(0, |anchor| anchor.error_nanoseconds)
+        self.latest.map_or(0, |anchor| anchor.error_nanoseconds + EVENT_RESOLUTION_NANOSECONDS)
     }
 }

@@ -73,6 +73,22 @@ impl Maker {
         .map(|made| self.communicator(made))
     }
 
+    /// The same from several ids, each made by a rank that serves as a root of the exchange ([`root_of`]): one of them would have to talk to
+    /// every rank in turn. Called by all ranks with the same ids.
+    pub fn init_from_many(&self, ids: Vec<UniqueId>, ranks: u32, rank: u32) -> Result<Communicator> {
+        let init = self.library.newer(self.library.call.init_rank_scalable, "ncclCommInitRankScalable")?;
+        let config = self.config();
+        let (ranks, rank, count) = (ranks as c_int, rank as c_int, ids.len() as c_int);
+        self.waited_for("ncclCommInitRankScalable", self.deadline, move || {
+            let (mut config, mut ids) = (config, ids);
+            let mut raw = null_mut();
+            // SAFETY: handle, ids and configuration are ours and outlive the call, which blocks.
+            let code = unsafe { init(&mut raw, ranks, rank, count, ids.as_mut_ptr(), &mut config.0) };
+            (code, Handle(raw))
+        })
+        .map(|made| self.communicator(made))
+    }
+
     /// The communicator of the ranks that pass the same colour, ordered by key; none for ranks that pass no colour.
     /// Called by all ranks of `parent`.
     pub fn split(&self, parent: &Communicator, color: Option<u32>, key: u32) -> Result<Option<Communicator>> {
@@ -215,6 +231,12 @@ impl Maker {
             )))),
         }
     }
+}
+
+/// The rank that makes an id, of so many ids and ranks: the first of its part of the ranks, as NCCL divides them among the roots (its user
+/// guide, "Creating a communicator using multiple ncclUniqueIds").
+pub fn root_of(id: u32, ids: u32, ranks: u32) -> u32 {
+    (u64::from(id) * u64::from(ranks)).div_ceil(u64::from(ids.max(1))) as u32
 }
 
 /// A configuration without any pointer in it.

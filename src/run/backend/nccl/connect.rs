@@ -1,9 +1,9 @@
 //! The communicators of groups: one over all ranks in every replicate, from which those of each set of groups are split off, and which
 //! carries the messages of pairs itself.
 
-use super::communicator::Communicator;
+use super::communicator::{Communicator, root_of};
 use super::state::{Members, NcclBackend};
-use super::unique_id::read_id;
+use super::unique_id::{UNIQUE_ID_BYTES, read_id};
 use crate::backend::Binding;
 use commgauge_base::error::Result;
 use commgauge_model::layout::{Axis, Groups, Membership};
@@ -42,9 +42,21 @@ impl NcclBackend {
         if self.base.is_some() {
             return Ok(());
         }
-        let mut id = if self.world.rank() == 0 { self.maker.unique_id()?.0.to_vec() } else { Vec::new() };
-        self.world.broadcast_bytes(&mut id)?;
-        let base = self.maker.init(read_id(&id)?, self.world.ranks(), self.world.rank())?;
+        let (ranks, me) = (self.world.ranks(), self.world.rank());
+        let ids = match self.maker.library.call.init_rank_scalable {
+            Some(_) if self.ranks_per_id > 0 => ranks.div_ceil(self.ranks_per_id),
+            _ => 1,
+        };
+        let mine = (0..ids).any(|id| root_of(id, ids, ranks) == me);
+        let mine = if mine { self.maker.unique_id()?.0.to_vec() } else { Vec::new() };
+        // In the order of the ranks, which is that of the ids.
+        let mut all = self.world.gather_bytes(&mine)?.concat();
+        self.world.broadcast_bytes(&mut all)?;
+        let mut all = all.chunks(UNIQUE_ID_BYTES).map(read_id).collect::<Result<Vec<_>>>()?;
+        let base = match (ids, all.pop()) {
+            (1, Some(id)) => self.maker.init(id, ranks, me)?,
+            (_, last) => self.maker.init_from_many(all.into_iter().chain(last).collect(), ranks, me)?,
+        };
         self.base = Some(Rc::new(base));
         Ok(())
     }

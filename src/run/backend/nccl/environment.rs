@@ -13,6 +13,18 @@ use std::ffi::OsStr;
 /// and does not use multicast, which needs a device for itself.
 pub(super) const SHARING: [(&str, &str); 2] = [("NCCL_MULTI_RANK_GPU_ENABLE", "1"), ("NCCL_NVLS_ENABLE", "0")];
 
+/// The variables that choose or forbid transports of NCCL (NCCL user guide, "Environment Variables").
+pub(super) const TRANSPORTS: [&str; 8] = [
+    "NCCL_NET",
+    "NCCL_NET_PLUGIN",
+    "NCCL_P2P_LEVEL",
+    "NCCL_P2P_DISABLE",
+    "NCCL_SHM_DISABLE",
+    "NCCL_IB_DISABLE",
+    "NCCL_NVLS_ENABLE",
+    "NCCL_MNNVL_ENABLE",
+];
+
 /// The variable for the number of device queues, and the maximum, which is 8 by default (CUDA programming guide, "CUDA
 /// Environment Variables").
 pub(super) const QUEUES: (&str, usize) = ("CUDA_DEVICE_MAX_CONNECTIONS", 32);
@@ -55,15 +67,39 @@ impl ForcedCtas {
     }
 }
 
+/// A variable of NCCL that a flag sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The flag, for errors.
+    pub flag: &'static str,
+    /// The variable.
+    pub variable: &'static str,
+    /// Its value.
+    pub value: &'static str,
+    /// The first version that knows it; older ones pass over it in silence.
+    pub since: Version,
+}
+
+impl Setting {
+    /// Why a version of NCCL would pass over it.
+    pub(super) fn refusal(&self, found: Version) -> Option<String> {
+        let Setting { flag, variable, value, since } = self;
+        (found < *since).then(|| {
+            format!(
+                "{flag} needs NCCL {}.{} ({variable}={value}), found {found}, which would pass over it",
+                since.0, since.1
+            )
+        })
+    }
+}
+
 /// The variables that NCCL reads.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// Ranks may share a device.
     pub share_gpu: bool,
-    /// The algorithm to take for every call, as NCCL writes it.
-    pub algorithm: Option<&'static str>,
-    /// The protocol to take for every call, as NCCL writes it.
-    pub protocol: Option<&'static str>,
+    /// What flags set.
+    pub settings: Vec<Setting>,
     /// Calls of several communicators are under way at once.
     pub calls_overlap: bool,
     /// Make NCCL log its choice for every call.
@@ -78,10 +114,7 @@ impl Environment {
     /// If the environment already sets another algorithm or protocol, calls that return before they are enqueued, or a
     /// log while one is requested here.
     pub fn prepare(&self) -> Result<Option<Log>> {
-        for (flag, name, value) in
-            [("--algorithm", "NCCL_ALGO", self.algorithm), ("--protocol", "NCCL_PROTO", self.protocol)]
-        {
-            let Some(value) = value else { continue };
+        for Setting { flag, variable: name, value, .. } in self.settings.iter().copied() {
             match env::var(name) {
                 Ok(set) if !set.eq_ignore_ascii_case(value) => {
                     return Err(Error::usage(format!(

@@ -18,6 +18,14 @@ pub(super) fn rotation(buffer_bytes: u64, cold_bytes: u64, variant: Variant) -> 
     Rotation::new(copy_bytes, cold_bytes.min(copy_bytes.saturating_mul(most_copies)))
 }
 
+/// Rotation through as many copies as fit into so many bytes, as nccl-tests walks through the buffers of its largest size (`startColl` of
+/// its `src/common.cu`), limited as above.
+pub(super) fn rotation_within(buffer_bytes: u64, within_bytes: u64, variant: Variant) -> Rotation {
+    let copy_bytes = Rotation::new(buffer_bytes, 0).stride_bytes.saturating_mul(u64::from(variant.aggregate));
+    let most_copies = variant.calls_in_a_graph().map_or(u64::MAX, |calls| MOST_GRAPHS * u64::from(calls));
+    Rotation::within(copy_bytes, within_bytes.min(copy_bytes.saturating_mul(most_copies)))
+}
+
 /// The captured graphs of a call.
 pub(super) struct Graphs {
     /// Calls, or groups of them, in each.

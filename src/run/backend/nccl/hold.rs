@@ -20,6 +20,8 @@ const SPUN_NANOSECONDS: u64 = 100_000;
 pub(super) struct Hold {
     word: *mut u32,
     word_on_device: CUdeviceptr,
+    /// Written by a kernel that gave up before it was released.
+    late: *mut u32,
     late_on_device: CUdeviceptr,
     ticket: u32,
     /// The time at which the stream shall continue, and when enqueueing behind the hold began.
@@ -31,14 +33,11 @@ pub(super) struct Hold {
 
 impl Hold {
     pub fn new() -> Result<Hold> {
-        let (word, word_on_device) = driver::allocate_shared(4)?;
-        let word: *mut u32 = word.cast();
-        // SAFETY: four bytes of ours that no kernel looks at yet.
-        unsafe { word.write_volatile(0) };
-        let late_on_device = driver::allocate(4)?;
+        let ((word, word_on_device), (late, late_on_device)) = (shared_word()?, shared_word()?);
         Ok(Hold {
             word,
             word_on_device,
+            late,
             late_on_device,
             ticket: 0,
             pending: None,
@@ -76,6 +75,8 @@ impl Hold {
 
     fn block(&mut self, kernels: &Kernels, stream: CUstream) -> Result<()> {
         self.ticket = self.ticket.wrapping_add(1);
+        // SAFETY: four bytes of ours; the kernel that wrote them last is done, as one hold is waited for before the next.
+        unsafe { self.late.write_volatile(0) };
         let (word, late) = (self.word_on_device, self.late_on_device);
         // SAFETY: both words are this value's, which lives as long as the backend.
         unsafe { kernels.hold_for_flag(word, late, self.ticket, LONGEST_HOLD_NANOSECONDS, stream) }
@@ -106,8 +107,24 @@ impl Hold {
         unsafe { self.word.write_volatile(self.ticket) };
     }
 
-    /// Whether the last hold ended after its time because enqueueing took longer.
+    /// Whether the last hold ended after its time because enqueueing took longer, or before it because its kernel gave up: while the host
+    /// was stopped, or waited itself for something behind the kernel. Asked when the stream is done.
     pub fn started_late(&self) -> bool {
-        self.started_late
+        self.started_late || self.gave_up()
     }
+
+    /// Whether the kernel of the last hold gave up. Asked when the stream is done.
+    pub fn gave_up(&self) -> bool {
+        // SAFETY: four bytes of ours; the kernel that writes them is done.
+        unsafe { self.late.read_volatile() != 0 }
+    }
+}
+
+/// A word that host and device share, 0 at first.
+fn shared_word() -> Result<(*mut u32, CUdeviceptr)> {
+    let (word, on_device) = driver::allocate_shared(4)?;
+    let word: *mut u32 = word.cast();
+    // SAFETY: four bytes of ours that no kernel looks at yet.
+    unsafe { word.write_volatile(0) };
+    Ok((word, on_device))
 }

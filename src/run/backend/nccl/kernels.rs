@@ -52,6 +52,21 @@ pub(super) struct Stretch {
     pub element_bytes: u64,
 }
 
+/// The memory of the occupying kernel: when launches began, and what they read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pressure {
+    /// Two words, both 0 before the first launch.
+    pub begins: CUdeviceptr,
+    /// The one of the next launch.
+    pub which: u64,
+    /// Finite floats.
+    pub data: CUdeviceptr,
+    /// Loads of 16 bytes in it.
+    pub quads: u64,
+    /// Those of them that the cache is to keep.
+    pub near: u64,
+}
+
 /// How the bits of a pattern are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bits {
@@ -164,13 +179,21 @@ impl Kernels {
 
     /// Occupies every multiprocessor for a time, as computing does; if other kernels use some of them, the rest take
     /// longer.
-    pub fn occupy(&self, nanoseconds: u64, stream: CUstream) -> Result<()> {
+    ///
+    /// # Safety
+    /// The memory of the pressure outlives the run, and is used by launches of this stream alone.
+    pub unsafe fn occupy(&self, nanoseconds: u64, pressure: &mut Pressure, stream: CUstream) -> Result<()> {
         let (turns, mut nanoseconds) = turns(nanoseconds, self.multiprocessors);
         let (mut side_by_side, mut sink) = (u64::from(self.multiprocessors) * u64::from(THREADS), 0u64);
-        let mut parameters = [&raw mut nanoseconds as P, &raw mut side_by_side as P, &raw mut sink as P];
+        let Pressure { mut begins, mut which, mut data, mut quads, mut near } = *pressure;
+        pressure.which = 1 - which;
+        let (nanoseconds, side_by_side) = (&raw mut nanoseconds as P, &raw mut side_by_side as P);
+        let (begins, which, data) = (&raw mut begins as P, &raw mut which as P, &raw mut data as P);
+        let (quads, near, sink) = (&raw mut quads as P, &raw mut near as P, &raw mut sink as P);
+        let mut parameters = [nanoseconds, side_by_side, begins, which, data, quads, near, sink];
         let blocks = turns * self.multiprocessors;
         let grid = Grid { blocks, threads: THREADS, shared_bytes: self.occupying_bytes };
-        // SAFETY: parameters as in kernels/README.md; the sink may be null.
+        // SAFETY: parameters as in kernels/README.md; the sink may be null, the rest is promised by the caller.
         unsafe { driver::launch(self.occupy, grid, stream, &mut parameters) }
     }
 

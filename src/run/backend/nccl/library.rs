@@ -88,6 +88,7 @@ functions! {
         split: fn(Comm, c_int, c_int, *mut Comm, *mut Config) = "ncclCommSplit" since "2"."18";
         create_pre_mul_sum: fn(*mut c_int, P, c_int, c_int, Comm) = "ncclRedOpCreatePreMulSum" since "2"."11";
         destroy_operation: fn(c_int, Comm) = "ncclRedOpDestroy" since "2"."11";
+        init_rank_scalable: fn(*mut Comm, c_int, c_int, c_int, *mut UniqueId, *mut Config) = "ncclCommInitRankScalable" since "2"."23";
         simulate_end: fn(*mut SimulationInfo) = "ncclGroupSimulateEnd" since "2"."22";
         all_to_all: fn(ConstP, P, usize, c_int, Comm, Stream) = "ncclAlltoAll" since "2"."28";
         gather: fn(ConstP, P, usize, c_int, c_int, Comm, Stream) = "ncclGather" since "2"."28";
@@ -120,18 +121,24 @@ const TOO_NEW_HINT: &str = ": this NCCL was built for a later CUDA than the driv
     driver, or NCCL for the driver's CUDA, such as the Python package nvidia-nccl-cu12";
 
 impl Library {
-    /// Loads the file that was named, or else `libnccl.so.2`, then `libnccl.so`, from where the system looks for libraries, and
-    /// then from the Python packages of the environment that commgauge is installed in.
+    /// Loads the file that was named, or else the first of the places where NCCL may be ([`nccl_files`]).
     ///
     /// # Errors
     /// Where there is none, or it lacks what every version since 2.14 has.
     pub fn load(named: Option<&Path>) -> Result<&'static Library> {
+        if let Some(file) = named.filter(|file| is_rccl(file)) {
+            return Err(Error::usage(format!(
+                "--nccl-library: {} is RCCL, which takes streams, memory and kernels of HIP; this backend calls the CUDA driver, and \
+                 commgauge has none for AMD GPUs",
+                file.display()
+            )));
+        }
         let mut problems = Vec::new();
         for candidate in nccl_files(named) {
             // SAFETY: loading runs the library's initialisers, which is what loading NCCL means.
-            match unsafe { libloading::Library::new(&candidate) } {
-                Ok(library) => return Library::of(library, &candidate.to_string_lossy()),
-                Err(error) => problems.push(reason(&error, &candidate.to_string_lossy())),
+            match unsafe { libloading::Library::new(&candidate.file) } {
+                Ok(library) => return Library::of(library, &candidate.file.to_string_lossy()),
+                Err(error) => problems.push(reason(&error, &candidate.file.to_string_lossy())),
             }
         }
         let named = if named.is_some() { "--nccl-library: " } else { "" };
@@ -212,6 +219,11 @@ impl Library {
     }
 }
 
+/// Whether a file is AMD's RCCL by its name. It has NCCL's functions and types, and needs HIP's streams, memory and kernels.
+fn is_rccl(file: &Path) -> bool {
+    file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("librccl"))
+}
+
 /// # Safety
 /// The address is null or that of a text that ends with a zero.
 unsafe fn text_at(address: *const c_char) -> String {
@@ -257,6 +269,7 @@ mod tests {
         for (file, words) in [
             ("/nowhere/libnccl.so.2", ["/nowhere/libnccl.so.2", "COMMGAUGE_NCCL_LIBRARY"]),
             ("libc.so.6", ["libc.so.6 is not NCCL", "ncclGetVersion"]),
+            ("/opt/rocm/lib/librccl.so.1", ["librccl.so.1 is RCCL", "none for AMD GPUs"]),
         ] {
             let Err(error) = Library::load(Some(Path::new(file))) else { panic!("{file} was loaded") };
             assert_eq!(error.exit_code(), 2);

@@ -4,11 +4,13 @@
 //! error that names what is missing.
 
 mod abi;
+mod adapters;
 mod call;
 mod channel;
 mod channels;
 mod clock;
 mod communicator;
+mod computing;
 mod connect;
 mod cublas;
 mod data;
@@ -40,10 +42,11 @@ mod state;
 mod unique_id;
 mod window_check;
 mod windows;
+mod work_queue;
 
 pub use abi::CtaLimits;
-pub use environment::Environment;
-pub use library::Library;
+pub use environment::{Environment, Setting};
+pub use library::{Library, Version};
 pub use log::Log;
 pub use open::{Deadlines, DeviceFacts, Opened, Options};
 pub use placing::{Placing, visible_devices};
@@ -64,6 +67,7 @@ use commgauge_model::layout::Groups;
 use commgauge_model::workload::ProductShape;
 use commgauge_model::workload::replay::Regions;
 use communicator::Maker;
+use computing::Computing;
 use cublas::Cublas;
 use product::{DeviceProduct, ProductContext};
 use registration::Registration;
@@ -71,6 +75,7 @@ use replay::{NcclReplayer, placement};
 use skip::Capabilities;
 use state::Members;
 use std::ops::Range;
+use std::path::Path;
 
 /// Memory that stays free for what NCCL allocates itself: a part of the device's, and never less than this.
 const HEADROOM_BYTES: u64 = 256 << 20;
@@ -166,6 +171,11 @@ impl Backend for NcclBackend {
         Some(format!("{}, {}, {}", device.name, device.pci, device.uuid))
     }
 
+    fn adapters(&self) -> Vec<String> {
+        let filter = std::env::var("NCCL_IB_HCA").ok().filter(|filter| !filter.trim().is_empty());
+        adapters::nearest(Path::new(near_device::SYSFS), &self.maker.device.pci, filter.as_deref())
+    }
+
     fn local_ranks(&self) -> Range<u32> {
         self.world.rank()..self.world.rank() + 1
     }
@@ -208,6 +218,9 @@ impl Backend for NcclBackend {
         if let Some(reason) = capabilities.skip_reason(binding) {
             return Some(reason);
         }
+        if let Some(reason) = work_queue::skip_reason(binding) {
+            return Some(reason);
+        }
         let (needed, available) = (self.bytes_needed(binding), self.bytes_available());
         (needed > available)
             .then(|| format!("needs {needed} of device memory, {available} are free for it on {}", self.maker.place))
@@ -234,7 +247,8 @@ impl Backend for NcclBackend {
 
     fn replay_bytes_needed(&self, binding: &ReplayBinding) -> Result<Bytes> {
         let regions = self.regions(binding)?;
-        Ok(Bytes(regions.send_bytes.saturating_add(regions.receive_bytes)))
+        let computing = if self.computing.is_some() { 0 } else { Computing::bytes(self.maker.device.cache_bytes) };
+        Ok(Bytes(regions.send_bytes.saturating_add(regions.receive_bytes).saturating_add(computing)))
     }
 
     fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>> {

@@ -6,7 +6,7 @@ use super::clock::DeviceClock;
 use super::communicator::{self, Maker};
 use super::data::Scratch;
 use super::device::Device;
-use super::environment::ForcedCtas;
+use super::environment::{ForcedCtas, Setting};
 use super::hold::Hold;
 use super::kernels::Kernels;
 use super::library::{Library, Version};
@@ -53,6 +53,10 @@ pub struct Options {
     pub stays_on_processors: bool,
     /// Time limits of everything that may hang.
     pub deadlines: Deadlines,
+    /// What flags set in the environment, which the library must know.
+    pub settings: Vec<Setting>,
+    /// Ranks for each unique id, where a communicator takes several; 0 for one id.
+    pub ranks_per_id: u32,
 }
 
 /// How long to wait for other ranks, if the user set a limit.
@@ -112,6 +116,9 @@ impl Opened {
                 library.newer(library.call.window_register, "ncclCommWindowRegister").map(drop).map_err(needs)?;
             }
         }
+        if let Some(refusal) = options.settings.iter().find_map(|setting| setting.refusal(library.version)) {
+            return Err(needs(Error::usage(format!("{refusal} ({})", library.file))));
+        }
         let forced_ctas = ForcedCtas::read();
         if let Some(reason) = forced_ctas.conflict_with(options.ctas) {
             return Err(needs(Error::usage(format!("--min-ctas, --max-ctas: {reason}; leave one out"))));
@@ -165,7 +172,9 @@ impl Opened {
         let ranks: Vec<Vec<&str>> = all.split('\0').map(|rank| rank.split('\n').collect()).collect();
         let hosts = ranks.iter().map(|rank| rank.first().copied().unwrap_or_default().to_owned()).collect();
         let ranks_on_device = sharing(&ranks, world.rank() as usize);
-        let mut facts = self.facts(placing, ranks_on_device);
+        // Of any device: the record has what rank 0 says, which may have one for itself.
+        let ranks_on_fullest = (0..ranks.len()).map(|rank| sharing(&ranks, rank)).max().unwrap_or(1);
+        let mut facts = self.facts(placing, ranks_on_fullest);
         if log.is_some() {
             facts.warnings.push(
                 "NCCL wrote its log during the timed calls, to show what it chooses (--record-algorithm): times are longer \
@@ -200,6 +209,7 @@ impl Opened {
             log,
             maker: Maker { library, device: Arc::new(self.device), place, ctas, deadline },
             replay_deadline: options.deadlines.replay,
+            ranks_per_id: options.ranks_per_id,
             base: None,
             communicators: RefCell::default(),
             limited: HashMap::new(),
@@ -214,7 +224,7 @@ impl Opened {
             hosts,
             events: Vec::new(),
             axis_streams: Vec::new(),
-            computing_stream: None,
+            computing: None,
             channels: HashMap::new(),
             clock,
             hold: Rc::new(RefCell::new(Hold::new()?)),
@@ -227,7 +237,7 @@ impl Opened {
         })
     }
 
-    fn facts(&self, placing: &Placing, ranks_on_device: u32) -> BackendFacts {
+    fn facts(&self, placing: &Placing, ranks_on_fullest: u32) -> BackendFacts {
         let library = self.library;
         let mut notes = vec![
             format!("driver for CUDA {}.{} ({})", self.driver_version.0, self.driver_version.1, self.driver_file),
@@ -255,13 +265,13 @@ impl Opened {
                 self.driver_file, library.file
             ));
         }
-        if placing.share_gpu && ranks_on_device > 1 {
+        if placing.share_gpu && ranks_on_fullest > 1 {
             let set: Vec<String> = environment::SHARING
                 .iter()
                 .map(|(name, _)| format!("{name}={}", std::env::var(name).unwrap_or_default()))
                 .collect();
             warnings.push(format!(
-                "{ranks_on_device} ranks share a GPU (--share-gpu, {}, kernels of at most {} thread blocks unless set otherwise): data is carried for real, times say nothing about a network",
+                "{ranks_on_fullest} ranks share a GPU (--share-gpu, {}, kernels of at most {} thread blocks unless set otherwise): data is carried for real, times say nothing about a network",
                 set.join(" "),
                 environment::SHARING_CTAS
             ));
@@ -271,7 +281,7 @@ impl Opened {
             synthetic: is_double,
             virtual_clock: false,
             library: library.description(),
-            transport: None,
+            transport: host::transport_from_environment(&environment::TRANSPORTS),
             notes,
             warnings,
         }

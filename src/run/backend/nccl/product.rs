@@ -143,6 +143,11 @@ impl DeviceProduct {
         self.hold.borrow_mut().release_now();
         enqueued?;
         self.wait()?;
+        if self.is_loaded && self.hold.borrow().gave_up() {
+            return Err(Error::environment(
+                "the host did not enqueue it while the stream was held, so that its time would be that of launching; was this process stopped?",
+            ));
+        }
         self.is_loaded = true;
         Ok(driver::nanoseconds_between(begin, end)?.round() as u64)
     }

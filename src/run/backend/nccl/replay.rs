@@ -7,6 +7,7 @@
 use super::abi;
 use super::channel::Route;
 use super::communicator::Communicator;
+use super::computing::Computing;
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
 use super::environment::QUEUES;
@@ -140,9 +141,12 @@ impl<'b> NcclReplayer<'b> {
         let mut streams: Vec<CUstream> = slots.iter().map(|slot| slot.stream).collect();
         streams.sort_unstable();
         streams.dedup();
-        let computing = match backend.computing_stream {
-            Some(stream) => stream,
-            None => *backend.computing_stream.insert(driver::create_computing_stream()?),
+        let computing = match &backend.computing {
+            Some(computing) => computing.stream,
+            None => {
+                let made = Computing::new(&backend.kernels, backend.maker.device.cache_bytes)?;
+                backend.computing.insert(made).stream
+            }
         };
         let communicators = communicators_of(&slots);
         refuse_shared_queues(backend.streams_on_device(), std::env::var(QUEUES.0).ok())?;
@@ -173,7 +177,7 @@ impl<'b> NcclReplayer<'b> {
         if std::mem::replace(&mut self.is_connected, true) {
             return Ok(());
         }
-        for slot in self.program.slots_to_check() {
+        for slot in self.program.check_order.iter().copied() {
             let call = &self.slots[slot];
             let (send, receive) = self.addresses(call);
             // SAFETY: as in `issue`; after a hang the process ends, and its memory is freed by the driver alone.
@@ -204,7 +208,8 @@ impl<'b> NcclReplayer<'b> {
                 Action::Compute { nanoseconds, .. } => {
                     let (begin, end) = (event(self.backend), event(self.backend));
                     driver::record(begin, main)?;
-                    self.backend.kernels.occupy(nanoseconds, main)?;
+                    let NcclBackend { kernels, computing, .. } = &mut *self.backend;
+                    computing.as_mut().map_or(Ok(()), |computing| computing.occupy(nanoseconds, kernels))?;
                     driver::record(end, main)?;
                     self.spans.push(EventSpan::computing(begin, end));
                 }
@@ -349,7 +354,7 @@ impl Replayer for NcclReplayer<'_> {
     fn check(&mut self) -> Result<Option<Mismatch>> {
         self.connect()?;
         let mut first_wrong = None;
-        for slot in self.program.slots_to_check() {
+        for slot in self.program.check_order.iter().copied() {
             self.progress.begin_action(Doing::op(self.slots[slot].op as u32, CallPhase::Wait));
             let wrong = self.check_slot(slot).map_err(|error| self.abort_all(&error))?;
             self.progress.end_action();

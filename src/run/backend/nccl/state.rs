@@ -4,6 +4,7 @@ use super::super::mpi::Rotation;
 use super::channel::{Channel, Route};
 use super::clock::DeviceClock;
 use super::communicator::{Communicator, Maker};
+use super::computing::Computing;
 use super::cublas::Cublas;
 use super::data::Scratch;
 use super::driver::{CUevent, CUstream};
@@ -55,8 +56,8 @@ pub struct NcclBackend {
     pub(super) events: Vec<CUevent>,
     /// One for each of the groups of a replay.
     pub(super) axis_streams: Vec<CUstream>,
-    /// Stream for the computing of a replay.
-    pub(super) computing_stream: Option<CUstream>,
+    /// For the computing of a replay.
+    pub(super) computing: Option<Computing>,
     /// For the messages of replays.
     pub(super) channels: HashMap<Route, Channel>,
     pub(super) clock: DeviceClock,
@@ -64,6 +65,8 @@ pub struct NcclBackend {
     pub(super) hold: Rc<RefCell<Hold>>,
     /// Time limit of a call of a replay and of the replay itself, if the user sets one.
     pub(super) replay_deadline: Option<Duration>,
+    /// Ranks for each unique id, where a communicator of all ranks takes several; 0 for one id.
+    pub(super) ranks_per_id: u32,
     /// Ranks that have this rank's device, this one with them.
     pub(super) ranks_on_device: u32,
     /// Total length that the copies of a call's buffers must exceed to leave the cache of any rank's device. It is the
@@ -124,7 +127,13 @@ const NANOSECONDS_BETWEEN_POLLS: u64 = 200_000;
 impl NcclBackend {
     /// Copies of the buffers that together leave the cache of the device, the same on all ranks of a group.
     pub(super) fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
-        let cold = if binding.warm_buffers { 0 } else { self.cold_bytes };
+        let cold = match (binding.warm_buffers, binding.rotation_within) {
+            (true, _) => 0,
+            (false, None) => self.cold_bytes,
+            (false, Some(within)) => {
+                return graphs::rotation_within(binding.largest_buffer_bytes(view), within.0, binding.variant);
+            }
+        };
         graphs::rotation(binding.largest_buffer_bytes(view), cold, binding.variant)
     }
 
@@ -150,7 +159,7 @@ impl NcclBackend {
     /// Streams that exist now.
     pub(super) fn streams_on_device(&self) -> Streams {
         let communicators = self.live_communicators().len() + self.channels.len();
-        let computing = usize::from(self.computing_stream.is_some());
+        let computing = usize::from(self.computing.is_some());
         // The one of single calls, one for each axis of a replay and for each channel, and that of the computing.
         let own = 1 + self.axis_streams.len() + self.channels.len() + computing;
         Streams { own, of_nccl: STREAMS_OF_A_COMMUNICATOR * communicators }

@@ -4,6 +4,7 @@ use super::*;
 use crate::backend::Marks;
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
+use commgauge_base::sample::Cadence;
 use commgauge_model::layout::{Axis, Nodes};
 use commgauge_model::workload::{Op, Style};
 use std::path::Path;
@@ -29,11 +30,13 @@ fn times(machine: &Machine, groups: &Groups, collective: Collective, calls: usiz
         op: &op,
         placement,
         variant: Default::default(),
+        cadence: Cadence::Streaming,
         groups,
         groups_number: 0,
         geometry: &geometry,
         seed: 1,
         warm_buffers: true,
+        rotation_within: None,
     };
     let mut call = backend.bind(&binding).unwrap();
     call.reserve_marks(calls + 1);

@@ -206,7 +206,7 @@ impl<'b> SimulatedReplayer<'b> {
         match slot.movement {
             Movement::Together => self.join(program, rank, index),
             Movement::Send { to, stream } => {
-                let to = self.peer(rank, to)?;
+                let to = self.peer(rank, program.groups[op], to)?;
                 self.match_message(
                     Route { from: rank, to, stream },
                     End { rank, slot: index, at: clock, sends: true },
@@ -215,7 +215,7 @@ impl<'b> SimulatedReplayer<'b> {
                 )
             }
             Movement::Receive { from, stream } => {
-                let from = self.peer(rank, from)?;
+                let from = self.peer(rank, program.groups[op], from)?;
                 self.match_message(
                     Route { from, to: rank, stream },
                     End { rank, slot: index, at: clock, sends: false },
@@ -226,13 +226,15 @@ impl<'b> SimulatedReplayer<'b> {
         }
     }
 
-    fn peer(&self, rank: u32, stage: u32) -> Result<u32> {
-        let peer = self.pipelines.and_then(|axis| {
-            let axis = &self.axes[axis];
-            let group = axis.groups.get(axis.group_of_rank[rank as usize] as usize)?;
-            group.members.get(stage as usize).copied()
-        });
-        peer.ok_or_else(|| Error::environment(format!("rank {rank} has no stage {stage} in its pipeline")))
+    /// The world rank of a member of a rank's group.
+    fn peer(&self, rank: u32, axis: usize, rank_in_group: u32) -> Result<u32> {
+        let places = &self.axes[axis];
+        let group = places.groups.get(places.group_of_rank[rank as usize] as usize);
+        let peer = group.and_then(|group| group.members.get(rank_in_group as usize)).copied();
+        peer.ok_or_else(|| {
+            let axis = self.plan.groups[axis].axis;
+            Error::environment(format!("the group of rank {rank} on {axis} has no rank {rank_in_group}"))
+        })
     }
 
     fn join(&mut self, program: &ReplayProgram, rank: u32, index: u32) -> Result<()> {

@@ -5,6 +5,7 @@ use crate::backend::Marks;
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
 use commgauge_base::geometry::Splits;
+use commgauge_base::sample::Cadence;
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::{Op, Style};
 use std::path::Path;
@@ -35,6 +36,7 @@ fn with_call<T>(backend: &mut SimulatedBackend, groups: &Groups, op: &Op, work: 
     backend.connect(0, groups).unwrap();
     let binding = Binding {
         variant: Default::default(),
+        cadence: Cadence::Streaming,
         op,
         placement: Placement::OutOfPlace,
         groups,
@@ -42,6 +44,7 @@ fn with_call<T>(backend: &mut SimulatedBackend, groups: &Groups, op: &Op, work: 
         geometry: &geometry,
         seed: 1,
         warm_buffers: true,
+        rotation_within: None,
     };
     work(&mut *backend.bind(&binding).unwrap())
 }
@@ -257,6 +260,7 @@ fn a_call_on_an_axis_that_is_not_connected_is_an_error() {
     let geometry = op.geometry(4).unwrap();
     let binding = Binding {
         variant: Default::default(),
+        cadence: Cadence::Streaming,
         op: &op,
         placement: Placement::InPlace,
         groups: &groups,
@@ -264,6 +268,7 @@ fn a_call_on_an_axis_that_is_not_connected_is_an_error() {
         geometry: &geometry,
         seed: 1,
         warm_buffers: true,
+        rotation_within: None,
     };
     backend.connect(0, &groups).unwrap();
     backend.disconnect().unwrap();

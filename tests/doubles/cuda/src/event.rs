@@ -4,13 +4,17 @@ use crate::answer::{Answer, CAPTURED_EVENT, INVALID_HANDLE, INVALID_VALUE, NOT_R
 use crate::capture::Capture;
 use crate::context::current_device;
 use crate::handles::Handles;
-use crate::stream::{LOOK_AGAIN, Work, stream_of};
+use crate::stream::{LOOK_AGAIN, Work, spin_until, stream_of};
 use std::ffi::{c_int, c_uint};
 use std::sync::{Arc, Condvar, LazyLock, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub static EVENTS: Handles<Event> = Handles::new();
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// What a record takes on the device, and the step of its times.
+const RECORD: Duration = Duration::from_micros(1);
+const QUANTUM_NANOSECONDS: u64 = 500;
 
 const DISABLE_TIMING: c_uint = 2;
 /// Flag of a record that is part of the graph and not a fork of the capture.
@@ -52,10 +56,13 @@ impl Event {
 
     /// The stream reached the place.
     pub fn happened(&self, generation: u64) {
+        if self.timing {
+            spin_until(Instant::now() + RECORD);
+        }
         let mut state = self.state.lock().unwrap();
         if generation > state.reached {
             state.reached = generation;
-            state.nanoseconds = START.elapsed().as_nanos() as u64;
+            state.nanoseconds = START.elapsed().as_nanos() as u64 / QUANTUM_NANOSECONDS * QUANTUM_NANOSECONDS;
         }
         self.changed.notify_all();
     }

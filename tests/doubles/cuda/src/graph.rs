@@ -1,8 +1,9 @@
 //! Graphs: what was captured, done again and again.
 
 use crate::answer::{INVALID_VALUE, answer};
+use crate::context::current_device;
 use crate::handles::Handles;
-use crate::stream::{Work, stream_of};
+use crate::stream::{Work, stream_of, wait_for_kernels};
 use std::ffi::{c_int, c_uint, c_ulonglong};
 
 pub static GRAPHS: Handles<Graph> = Handles::new();
@@ -19,6 +20,8 @@ pub unsafe extern "C" fn cuGraphInstantiateWithFlags(
     _flags: c_ulonglong,
 ) -> c_int {
     answer(|| {
+        // It gets memory for the nodes.
+        wait_for_kernels(current_device()?)?;
         *executable = EXECUTABLES.add(GRAPHS.get(graph)?);
         Ok(())
     })

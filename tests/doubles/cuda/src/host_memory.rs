@@ -3,12 +3,13 @@
 use crate::answer::{HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_VALUE, OUT_OF_MEMORY, answer};
 use crate::context::current_device;
 use crate::memory::{add_host, find, forget_host};
+use crate::stream::wait_for_kernels;
 use std::ffi::{c_int, c_uint, c_void};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostAlloc(memory: *mut *mut c_void, bytes: usize, _flags: c_uint) -> c_int {
     answer(|| {
-        current_device()?;
+        wait_for_kernels(current_device()?)?;
         if bytes == 0 {
             return Err(INVALID_VALUE);
         }
@@ -40,7 +41,7 @@ pub unsafe extern "C" fn cuMemFreeHost(memory: *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemHostRegister_v2(memory: *mut c_void, bytes: usize, _flags: c_uint) -> c_int {
     answer(|| {
-        current_device()?;
+        wait_for_kernels(current_device()?)?;
         if find(memory as usize, 1).is_ok() {
             return Err(HOST_MEMORY_ALREADY_REGISTERED);
         }

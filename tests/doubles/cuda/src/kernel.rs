@@ -1,11 +1,13 @@
 //! The kernels that were compiled for the CPU, and launching them.
 
-use crate::answer::{INVALID_HANDLE, INVALID_VALUE, answer};
+use crate::answer::{Answer, INVALID_HANDLE, INVALID_VALUE, answer};
+use crate::context::current_device;
 use crate::device::MULTIPROCESSORS;
 use crate::handles::Handles;
-use crate::stream::{Work, stream_of};
+use crate::stream::{Work, stream_of, wait_for_kernels};
+use settings::SETTINGS;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, LazyLock};
 
 /// A kernel as `kernels.cpp` lists it.
@@ -30,6 +32,15 @@ unsafe extern "C" {
 pub struct Function {
     kernel: &'static Kernel,
     most_shared_bytes: AtomicI32,
+    /// Its code is on the device, where it comes at the latest at the first launch (CUDA programming guide, "Lazy Loading").
+    is_loaded: AtomicBool,
+}
+
+impl Function {
+    /// Loads its code, which waits for all that runs on the device.
+    fn load(&self) -> Answer {
+        if self.is_loaded.swap(true, Ordering::SeqCst) { Ok(()) } else { wait_for_kernels(current_device()?) }
+    }
 }
 
 pub static FUNCTIONS: Handles<Function> = Handles::new();
@@ -51,7 +62,8 @@ pub fn find(name: &str) -> Option<Function> {
     let mut count = 0;
     let kernels = unsafe { std::slice::from_raw_parts(commgauge_kernels(&mut count), count as usize) };
     let kernel = kernels.iter().find(|kernel| unsafe { CStr::from_ptr(kernel.name) }.to_str() == Ok(name))?;
-    Some(Function { kernel, most_shared_bytes: AtomicI32::new(MOST_SHARED_BYTES) })
+    let most_shared_bytes = AtomicI32::new(MOST_SHARED_BYTES);
+    Some(Function { kernel, most_shared_bytes, is_loaded: AtomicBool::new(false) })
 }
 
 impl Launch {
@@ -83,6 +95,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
         if !one_dimension || grid_x == 0 || !(1..=1024).contains(&block_x) || !shared || !extra.is_null() {
             return Err(INVALID_VALUE);
         }
+        function.load()?;
         let kernel = function.kernel;
         let copied = (0..kernel.parameters as usize).map(|index| {
             let mut copy = [0u64; 2];
@@ -91,7 +104,11 @@ pub unsafe extern "C" fn cuLaunchKernel(
             copy
         });
         let threads = u64::from(grid_x) * u64::from(block_x);
-        stream.enqueue(Work::Kernel(Arc::new(Launch { kernel, parameters: copied.collect(), threads })));
+        let mut parameters: Vec<[u64; 2]> = copied.collect();
+        if let Some(longest) = SETTINGS.longest_hold.filter(|_| CStr::from_ptr(kernel.name) == c"hold_for_flag") {
+            parameters[2][0] = parameters[2][0].min(longest);
+        }
+        stream.enqueue(Work::Kernel(Arc::new(Launch { kernel, parameters, threads })));
         // A debugging aid of the driver: a kernel that waits for its own host then deadlocks.
         let is_captured = stream.capture.lock().unwrap().is_some();
         if *LAUNCHES_BLOCK && !is_captured { stream.synchronize() } else { Ok(()) }

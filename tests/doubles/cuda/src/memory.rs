@@ -68,6 +68,7 @@ fn allocate(bytes: usize) -> Result<usize, c_int> {
     if bytes == 0 {
         return Err(INVALID_VALUE);
     }
+    stream::wait_for_kernels(device)?;
     let capacity = SETTINGS.memory_of(number_on_host(device)?);
     let mut memory = MEMORY.lock().unwrap();
     memory.asked += 1;
@@ -141,6 +142,33 @@ pub unsafe extern "C" fn cuMemAllocAsync(address: *mut usize, bytes: usize, stre
         *address = allocate(bytes)?;
         Ok(())
     })
+}
+
+/// For the stand-in for NCCL: memory of the current device that it has for itself, without any bytes behind it. Not a function of the
+/// driver.
+#[unsafe(no_mangle)]
+pub extern "C" fn commgauge_double_take_memory(bytes: usize) -> c_int {
+    answer(|| {
+        let device = current_device()?;
+        stream::wait_for_kernels(device)?;
+        let capacity = SETTINGS.memory_of(number_on_host(device)?);
+        let mut memory = MEMORY.lock().unwrap();
+        let used = memory.used.entry(device).or_default();
+        if bytes as u64 > capacity.saturating_sub(*used as u64) {
+            return Err(OUT_OF_MEMORY);
+        }
+        *used += bytes;
+        Ok(())
+    })
+}
+
+/// Gives it back, from any thread and without waiting for anything.
+#[unsafe(no_mangle)]
+pub extern "C" fn commgauge_double_give_memory(device: c_int, bytes: usize) -> c_int {
+    let mut memory = MEMORY.lock().unwrap();
+    let used = memory.used.entry(device).or_default();
+    *used = used.saturating_sub(bytes);
+    0
 }
 
 #[unsafe(no_mangle)]

@@ -4,6 +4,7 @@ use crate::answer::{Answer, INVALID_HANDLE, in_host_function, lost};
 use crate::capture::Capture;
 use crate::connection::Connection;
 use crate::context::current_device;
+use crate::device::submission_delay;
 use crate::event::Event;
 use crate::handles::Handles;
 use crate::kernel::Launch;
@@ -12,7 +13,7 @@ use crate::move_bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A function of the host that is called in stream order.
 pub type HostFunction = unsafe extern "C" fn(*mut c_void);
@@ -73,8 +74,8 @@ pub struct Stream {
 
 #[derive(Default)]
 struct Queue {
-    /// Each with its place in the queue to the device.
-    work: VecDeque<(u64, Work)>,
+    /// Each with its place in the queue to the device, and when it was enqueued.
+    work: VecDeque<(u64, Instant, Work)>,
     busy: bool,
     closed: bool,
 }
@@ -121,7 +122,7 @@ impl Stream {
         while queue.work.len() >= MOST_PENDING && lost().is_none() {
             queue = self.changed.wait_timeout(queue, LOOK_AGAIN).unwrap().0;
         }
-        queue.work.push_back((self.connection.place(), work));
+        queue.work.push_back((self.connection.place(), Instant::now(), work));
         self.changed.notify_all();
     }
 
@@ -154,7 +155,7 @@ impl Stream {
     fn serve(&self) {
         let mut queue = self.queue.lock().unwrap();
         loop {
-            let Some((place, work)) = queue.work.pop_front() else {
+            let Some((place, enqueued, work)) = queue.work.pop_front() else {
                 if queue.closed {
                     self.connection.give_back();
                     return;
@@ -169,6 +170,7 @@ impl Stream {
             drop(queue);
             self.connection.in_turn(place, || {
                 if lost().is_none() {
+                    spin_until(enqueued + submission_delay(self.device));
                     carry_out(work);
                 }
             });
@@ -178,6 +180,13 @@ impl Stream {
                 self.changed.notify_all();
             }
         }
+    }
+}
+
+/// Passes a time so short that sleeping would take longer.
+pub fn spin_until(end: Instant) {
+    while Instant::now() < end {
+        std::hint::spin_loop();
     }
 }
 
@@ -210,6 +219,15 @@ pub fn synchronize_device(device: c_int) -> Answer {
     let default = DEFAULTS.lock().unwrap().get(&device).cloned();
     let streams = STREAMS.all().into_iter().chain(default);
     streams.filter(|stream| stream.device == device).try_for_each(|stream| stream.synchronize())
+}
+
+/// Waits for all that runs on a device, as the driver does where it gets memory or loads code, and spoils no capture by it. Behind a
+/// kernel that waits for the calling thread that is for ever.
+pub fn wait_for_kernels(device: c_int) -> Answer {
+    let default = DEFAULTS.lock().unwrap().get(&device).cloned();
+    let streams = STREAMS.all().into_iter().chain(default);
+    let captures = |stream: &Arc<Stream>| stream.capture.lock().unwrap().is_some();
+    streams.filter(|stream| stream.device == device && !captures(stream)).try_for_each(|stream| stream.synchronize())
 }
 
 /// Makes every thread that waits look again.

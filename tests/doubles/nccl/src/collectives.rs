@@ -52,7 +52,11 @@ fn checked(raw: Raw) -> Answer {
     if kind == Kind::AllToAll && send == receive && count > 0 {
         return trouble(INVALID_ARGUMENT, "all_to_all in place is not offered");
     }
-    group::call(raw.communicator, raw.stream, Call { kind, send, receive, count, element, operator, peer })
+    group::call(
+        raw.communicator,
+        raw.stream,
+        Call { kind, send, receive, count, element, operator, peer, is_registered: false },
+    )
 }
 
 #[unsafe(no_mangle)]

@@ -1,15 +1,19 @@
 //! A communicator: its ranks, its state, and the order in which its calls are carried out.
 
+use crate::config::Asked;
 use crate::driver;
+use crate::fifo::Fifo;
 use crate::op::Connection;
 use crate::operator::Made;
+use crate::residency;
 use crate::result::{
     Answer, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, SYSTEM_ERROR, Trouble, UNHANDLED_CUDA_ERROR, VERSION, trouble,
 };
-use crate::segment::{self, Segment};
+use crate::segment::{self, End, Segment};
 use settings::{Kind, SETTINGS};
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, OnceLock};
 use std::time::Duration;
@@ -31,10 +35,19 @@ pub struct Communicator {
     pub registered: Mutex<HashMap<usize, (usize, u32)>>,
     /// What was called and not captured, so that it is connected.
     pub connected: Mutex<HashSet<Connection>>,
+    /// Ranks to which messages were sent, and from which some were received.
+    pub met: Mutex<Met>,
     /// Captured calls in graphs that are still there.
     pub in_graphs: AtomicU32,
     /// Messages of a simulated group are still queued.
     pub has_left_over: AtomicBool,
+    pub fifo: Fifo,
+    /// Thread blocks of the kernels of collectives.
+    pub blocks: u64,
+    /// Memory that it took for its buffers when something was first called on it.
+    buffers: Mutex<Option<usize>>,
+    /// Those of sockets and of shared memory; never used.
+    descriptors: Vec<OwnedFd>,
     /// For the device and for the host, as NCCL has them: nothing is enqueued there, and each takes a queue to the device.
     streams: [usize; 2],
     uuid: [u8; 16],
@@ -44,6 +57,13 @@ pub struct Communicator {
     aborted: AtomicBool,
     turns: Mutex<Turns>,
     turned: Condvar,
+}
+
+/// Ranks with which messages are connected.
+#[derive(Default)]
+pub struct Met {
+    pub to: HashSet<u32>,
+    pub from: HashSet<u32>,
 }
 
 /// Counts one more that lives, unless there are too many. The last of a stream's work may hold one that was destroyed a moment longer.
@@ -62,8 +82,25 @@ impl Drop for Communicator {
     fn drop(&mut self) {
         ALIVE.fetch_sub(1, Ordering::SeqCst);
         self.streams.into_iter().for_each(driver::destroy_stream);
+        let bytes = self.buffers.lock().unwrap().take();
+        bytes.into_iter().for_each(|bytes| driver::give_memory(self.device, bytes));
+        self.descriptors.clear();
     }
 }
+
+/// Descriptors that a communicator has, at the least.
+const DESCRIPTORS: usize = 8;
+
+fn descriptors() -> Answer<Vec<OwnedFd>> {
+    let one = |_| match unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) } {
+        -1 => trouble(SYSTEM_ERROR, "no descriptor is left for another communicator (ulimit -n)"),
+        descriptor => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
+    };
+    (0..DESCRIPTORS).map(one).collect()
+}
+
+/// A communicator takes this part of the memory of its device when something is first called on it.
+const BUFFERS_DIVISOR: usize = 64;
 
 /// Calls get a number when they are made, and run in that order on whatever streams they are.
 #[derive(Default)]
@@ -106,8 +143,9 @@ pub fn remove(handle: usize) -> Answer<Arc<Communicator>> {
 
 impl Communicator {
     /// One that is not connected yet.
-    pub fn new(rank: u32, ranks: u32, blocking: bool) -> Answer<Arc<Communicator>> {
+    pub fn new(rank: u32, ranks: u32, asked: Asked) -> Answer<Arc<Communicator>> {
         let (device, uuid) = driver::current_device()?;
+        let descriptors = descriptors()?;
         let streams = [driver::create_stream()?, driver::create_stream()?];
         if !take_place() {
             streams.into_iter().for_each(driver::destroy_stream);
@@ -117,10 +155,15 @@ impl Communicator {
             rank,
             ranks,
             device,
-            blocking,
+            blocking: asked.blocking,
+            fifo: Fifo::default(),
+            blocks: asked.most_ctas.map_or(residency::OF_A_COLLECTIVE, u64::from).min(residency::OF_A_COLLECTIVE),
+            buffers: Mutex::default(),
+            descriptors,
             operators: Mutex::default(),
             registered: Mutex::default(),
             connected: Mutex::default(),
+            met: Mutex::default(),
             in_graphs: AtomicU32::new(0),
             has_left_over: AtomicBool::new(false),
             streams,
@@ -184,6 +227,25 @@ impl Communicator {
                 self.set_asynchronous_error(&trouble);
             }
         });
+    }
+
+    /// Takes the memory of its buffers, once.
+    pub fn take_buffers(&self) -> Answer {
+        let mut buffers = self.buffers.lock().unwrap();
+        if buffers.is_none() {
+            *buffers = Some(driver::take_memory(self.device, BUFFERS_DIVISOR)?);
+        }
+        Ok(())
+    }
+
+    /// The host waits until the other ends of messages have come, too: `sends` and `receives` are ranks that this one has not met yet.
+    pub fn meet_peers(&self, sends: &[u32], receives: &[u32]) -> Answer {
+        let (segment, me) = (self.segment()?, self.rank as usize);
+        sends.iter().for_each(|peer| segment.come(me, *peer as usize, End::Sender));
+        receives.iter().for_each(|peer| segment.come(*peer as usize, me, End::Receiver));
+        let mut pairs =
+            sends.iter().map(|peer| (me, *peer as usize)).chain(receives.iter().map(|peer| (*peer as usize, me)));
+        pairs.try_for_each(|(from, to)| self.wait_while(|| !segment.have_met(from, to)))
     }
 
     /// The host waits until the communicator is aborted.

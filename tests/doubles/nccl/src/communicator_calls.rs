@@ -1,7 +1,7 @@
 //! NCCL's functions that create, query and destroy communicators.
 
 use crate::communicator::{self, Communicator};
-use crate::config::{self, Config};
+use crate::config::{self, Asked, Config};
 use crate::group;
 use crate::op::Kind;
 use crate::result::{Answer, INVALID_ARGUMENT, INVALID_USAGE, code_of, trouble};
@@ -40,11 +40,11 @@ pub unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> c_int {
 }
 
 /// Makes a communicator that is connected in a thread.
-pub fn make(handle: &mut usize, rank: u32, ranks: u32, name: String, blocking: bool) -> Answer {
+pub fn make(handle: &mut usize, rank: u32, ranks: u32, name: String, asked: Asked) -> Answer {
     *handle = 0;
-    let communicator = Communicator::new(rank, ranks, blocking)?;
+    let communicator = Communicator::new(rank, ranks, asked)?;
     *handle = communicator::add(communicator.clone());
-    let made = group::make(blocking, move || communicator.connect(&name));
+    let made = group::make(asked.blocking, move || communicator.connect(&name));
     if !group::is_open() && made.as_ref().is_err_and(|trouble| trouble.code != crate::result::IN_PROGRESS) {
         let _ = communicator::remove(std::mem::take(handle));
     }
@@ -52,10 +52,10 @@ pub fn make(handle: &mut usize, rank: u32, ranks: u32, name: String, blocking: b
 }
 
 unsafe fn init(handle: *mut usize, ranks: c_int, id: UniqueId, rank: c_int, config: *const Config) -> Answer {
-    let blocking = config::blocks(config, true)?;
+    let asked = config::read(config, true)?;
     let name = id.name()?;
     match (u32::try_from(rank), u32::try_from(ranks)) {
-        (Ok(rank), Ok(ranks)) if rank < ranks && ranks <= 1024 => make(&mut *handle, rank, ranks, name, blocking),
+        (Ok(rank), Ok(ranks)) if rank < ranks && ranks <= 1024 => make(&mut *handle, rank, ranks, name, asked),
         _ => trouble(INVALID_ARGUMENT, format!("rank {rank} of {ranks} ranks")),
     }
 }
@@ -86,7 +86,22 @@ pub unsafe extern "C" fn ncclCommInitRankScalable(
     id: *const UniqueId,
     config: *const Config,
 ) -> c_int {
-    code_of(if ids < 1 { trouble(INVALID_ARGUMENT, "no unique id") } else { init(handle, ranks, *id, rank, config) })
+    code_of(match usize::try_from(ids) {
+        Ok(count @ 1..) if ids <= ranks => {
+            let all = std::slice::from_raw_parts(id, count);
+            let names: Answer<Vec<String>> = all.iter().map(UniqueId::name).collect();
+            names.and_then(|mut names| {
+                names.sort_unstable();
+                names.dedup();
+                match names.len() == count {
+                    // The files of the others are not used.
+                    true => init(handle, ranks, *id, rank, config),
+                    false => trouble(INVALID_ARGUMENT, "two of the unique ids are the same"),
+                }
+            })
+        }
+        _ => trouble(INVALID_ARGUMENT, format!("{ids} unique ids for {ranks} ranks")),
+    })
 }
 
 /// Waits for what is under way, and for all ranks. Afterwards nothing may be called but destroy.

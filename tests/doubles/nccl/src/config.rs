@@ -28,9 +28,19 @@ static FORCED: LazyLock<Option<bool>> = LazyLock::new(|| match std::env::var("NC
 const MAGIC: u32 = 0xcafe_beef;
 const UNDEFINED: c_int = c_int::MIN;
 
-/// Whether calls block. Without a configuration they do, or as the parent's.
-pub unsafe fn blocks(config: *const Config, otherwise: bool) -> Answer<bool> {
-    let Some(config) = config.as_ref() else { return Ok(otherwise) };
+/// What is asked of a communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Whether its calls block.
+    pub blocking: bool,
+    /// Most thread blocks of its kernels.
+    pub most_ctas: Option<u32>,
+}
+
+/// What a configuration asks for; without one, that calls block, or as the parent's.
+pub unsafe fn read(config: *const Config, otherwise: bool) -> Answer<Asked> {
+    let Some(config) = config.as_ref() else { return Ok(Asked { blocking: otherwise, most_ctas: None }) };
+    let mut most_ctas = None;
     if config.magic != MAGIC || config.size < size_of::<usize>() + 12 || config.version < 21400 {
         return trouble(INVALID_ARGUMENT, "the configuration was not initialised");
     }
@@ -45,6 +55,7 @@ pub unsafe fn blocks(config: *const Config, otherwise: bool) -> Answer<bool> {
                 return trouble(INVALID_ARGUMENT, format!("{name} is {value}"));
             }
         }
+        most_ctas = u32::try_from(config.most_ctas).ok();
         // As NCCL compares them (`parseCommConfig` in its src/init.cc): what is not given is the least number there is.
         if config.fewest_ctas > config.most_ctas {
             return trouble(
@@ -59,5 +70,5 @@ pub unsafe fn blocks(config: *const Config, otherwise: bool) -> Answer<bool> {
         1 => true,
         other => return trouble(INVALID_ARGUMENT, format!("blocking is {other}")),
     };
-    Ok(FORCED.unwrap_or(asked))
+    Ok(Asked { blocking: FORCED.unwrap_or(asked), most_ctas })
 }

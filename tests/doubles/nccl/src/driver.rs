@@ -58,6 +58,9 @@ driver! {
     cuMemFree_v2(address: usize);
     cuMemGetAddressRange_v2(start: *mut usize, bytes: *mut usize, address: usize);
     commgauge_double_lose_device(code: c_int);
+    commgauge_double_take_memory(bytes: usize);
+    commgauge_double_give_memory(device: c_int, bytes: usize);
+    cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int);
     commgauge_double_when_graph_goes(stream: usize, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void);
 }
 
@@ -152,6 +155,25 @@ pub fn check_buffer(address: usize, bytes: usize, what: &str) -> Answer {
 /// Registers a function to be called when the graph that a stream captures is destroyed.
 pub fn when_graph_goes(stream: usize, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> Answer {
     unsafe { commgauge_double_when_graph_goes(stream, function, data) }
+}
+
+/// Takes a part of the memory of this thread's device, for what NCCL has there itself; how much that is.
+pub fn take_memory(device: c_int, divisor: usize) -> Answer<usize> {
+    let mut bytes = 0;
+    unsafe {
+        cuDeviceTotalMem_v2(&mut bytes, device)?;
+        commgauge_double_take_memory(bytes / divisor).or_else(|_| {
+            trouble(
+                UNHANDLED_CUDA_ERROR,
+                format!("Cuda failure 2 'out of memory': {} bytes for a communicator", bytes / divisor),
+            )
+        })?;
+    }
+    Ok(bytes / divisor)
+}
+
+pub fn give_memory(device: c_int, bytes: usize) {
+    let _ = unsafe { commgauge_double_give_memory(device, bytes) };
 }
 
 pub fn lose_device(code: c_int) {

@@ -160,7 +160,7 @@ fn begin(calls: Vec<Gathered>) -> Answer {
 }
 
 fn post(mut calls: Vec<Gathered>) -> Answer {
-    calls.iter().for_each(|gathered| log::tell(&gathered.planned.call, gathered.communicator.rank));
+    calls.iter().for_each(|gathered| log::tell(&gathered.planned.call, &gathered.communicator));
     while let Some(first) = calls.first() {
         let communicator = first.communicator.clone();
         let stream = first.stream;
@@ -172,8 +172,12 @@ fn post(mut calls: Vec<Gathered>) -> Answer {
         streams.sort_unstable();
         streams.dedup();
         streams.iter().try_for_each(|other| driver::wait_for_stream(stream, *other))?;
-        let job =
-            Job { communicator, number: None, calls: mine.into_iter().map(|gathered| gathered.planned).collect() };
+        let job = Job {
+            communicator,
+            number: None,
+            launched: None,
+            calls: mine.into_iter().map(|gathered| gathered.planned).collect(),
+        };
         job.enqueue(stream)?;
         streams.iter().try_for_each(|other| driver::wait_for_stream(*other, stream))?;
     }
@@ -226,5 +230,14 @@ pub unsafe extern "C" fn ncclGroupSimulateEnd(simulation: *mut Simulation) -> c_
 /// Kinds that need nothing but the communicator.
 pub fn control(kind: Kind) -> Call {
     let operator = crate::operator::Named::Now(crate::operator::Operator::Sum);
-    Call { kind, send: 0, receive: 0, count: 0, element: crate::element::Element::Int8, operator, peer: 0 }
+    Call {
+        kind,
+        send: 0,
+        receive: 0,
+        count: 0,
+        element: crate::element::Element::Int8,
+        operator,
+        peer: 0,
+        is_registered: false,
+    }
 }

@@ -4,7 +4,9 @@ use crate::buffers;
 use crate::communicator::Communicator;
 use crate::driver;
 use crate::exchange::Exchange;
+use crate::fifo::Fifo;
 use crate::op::Call;
+use crate::residency::{self, Launched};
 use crate::result::{Answer, Trouble, UNHANDLED_CUDA_ERROR, trouble};
 use settings::{Fault, Kind, SETTINGS};
 use std::collections::HashMap;
@@ -28,6 +30,8 @@ pub struct Job {
     pub communicator: Arc<Communicator>,
     /// Its turn; assigned when it begins if it was captured, since it may begin often.
     pub number: Option<u64>,
+    /// Its kernel; of one that was captured, when it begins.
+    pub launched: Option<Launched>,
     pub calls: Vec<Planned>,
 }
 
@@ -77,11 +81,20 @@ impl Job {
     /// Enqueues the job on a stream.
     pub fn enqueue(mut self, stream: usize) -> Answer {
         let captured = driver::is_capturing(stream)?;
+        if !captured {
+            self.communicator.take_buffers()?;
+        }
+        self.note_registered();
         self.connect(captured)?;
         if captured {
             self.register_for_graph();
         }
-        self.number = if captured { None } else { Some(self.communicator.issue()) };
+        let work = if captured { 0 } else { self.work_bytes() };
+        if !captured {
+            self.number = Some(self.communicator.issue());
+            self.launched = Some(Launched::new(self.blocks()));
+            self.communicator.fifo.put(work);
+        }
         let (function, number): (unsafe extern "C" fn(*mut c_void), _) =
             if captured { (run_captured, None) } else { (run_once, self.number) };
         let communicator = self.communicator.clone();
@@ -98,12 +111,38 @@ impl Job {
             if let Some(number) = number {
                 communicator.in_turn(number, || {});
             }
-        })
+            communicator.fifo.take(work);
+        })?;
+        communicator.fifo.wait_for_room(|| communicator.is_aborted());
+        Ok(())
+    }
+
+    /// Bytes of its work in the queue of the communicator.
+    fn work_bytes(&self) -> usize {
+        let Communicator { rank, ranks, .. } = *self.communicator;
+        Fifo::queued(self.calls.iter().map(|planned| planned.call.work_bytes(rank, ranks)).sum())
+    }
+
+    /// Thread blocks of its kernel; none where it is a copy on one rank.
+    fn blocks(&self) -> u64 {
+        let of = |planned: &Planned| match planned.call.is_made_of_messages() {
+            true => residency::OF_MESSAGES,
+            false => self.communicator.blocks,
+        };
+        if self.communicator.ranks == 1 { 0 } else { self.calls.iter().map(of).max().unwrap_or(0) }
+    }
+
+    fn note_registered(&mut self) {
+        for call in self.calls.iter_mut().map(|planned| &mut planned.call).filter(|call| !call.is_made_of_messages()) {
+            let is_registered = |buffer| buffers::is_registered(&self.communicator, buffer);
+            call.is_registered = is_registered(call.send) && is_registered(call.receive);
+        }
     }
 
     /// NCCL connects what a call needs when it is first called, and the host waits there for the other ranks. Within a capture that
     /// allocates and sets memory, which may spoil it.
     fn connect(&self, captured: bool) -> Answer {
+        self.connect_messages(captured)?;
         for planned in &self.calls {
             let call = &planned.call;
             let is_new = {
@@ -114,7 +153,6 @@ impl Job {
                 self.communicator.hang()?;
             }
             if !captured {
-                // A message connects two ranks, of which the other may come from within another call.
                 if is_new && cfg!(since_2_22) && !call.is_made_of_messages() {
                     let registered =
                         [call.send, call.receive].map(|buffer| buffers::is_registered(&self.communicator, buffer));
@@ -129,6 +167,28 @@ impl Job {
         Ok(())
     }
 
+    /// Two ranks connect at the first message from one to the other, for which both hosts must come, whatever the other calls there: all
+    /// messages of a group at once (`ncclP2PPreconnect` in NCCL's src/group.cc).
+    fn connect_messages(&self, captured: bool) -> Answer {
+        let Communicator { rank, ranks, .. } = *self.communicator;
+        let (mut sends, mut receives) = (Vec::new(), Vec::new());
+        for planned in &self.calls {
+            let [to, from] = planned.call.peers(rank, ranks);
+            sends.extend(to);
+            receives.extend(from);
+        }
+        let mut met = self.communicator.met.lock().unwrap();
+        sends.retain(|peer| !met.to.contains(peer));
+        receives.retain(|peer| !met.from.contains(peer));
+        if captured || sends.is_empty() && receives.is_empty() {
+            return Ok(());
+        }
+        met.to.extend(&sends);
+        met.from.extend(&receives);
+        drop(met);
+        self.communicator.meet_peers(&sends, &receives)
+    }
+
     /// NCCL registers buffers of calls in graphs by itself, of its own memory alone (`ncclRegisterCollBuffers` in its
     /// src/register/coll_reg.cc). Nothing becomes faster here; the log shows it.
     fn register_for_graph(&self) {
@@ -140,12 +200,17 @@ impl Job {
         }
     }
 
-    fn run(&self) {
+    fn run(&self, launched: Launched) {
         let number = self.number.unwrap_or_else(|| self.communicator.issue());
         self.communicator.in_turn(number, || {
-            if let Err(trouble) = self.carry_out() {
-                self.communicator.set_asynchronous_error(&trouble);
-            }
+            launched.run(
+                || self.communicator.is_aborted(),
+                || {
+                    if let Err(trouble) = self.carry_out() {
+                        self.communicator.set_asynchronous_error(&trouble);
+                    }
+                },
+            );
         });
     }
 
@@ -214,7 +279,10 @@ impl Job {
 }
 
 unsafe extern "C" fn run_once(job: *mut c_void) {
-    Box::from_raw(job.cast::<Job>()).run();
+    let mut job = Box::from_raw(job.cast::<Job>());
+    let launched = job.launched.take().unwrap_or_else(|| Launched::of_graph(job.blocks()));
+    job.run(launched);
+    job.communicator.fifo.take(job.work_bytes());
 }
 
 /// Called when a graph that contained a call of a communicator is destroyed.
@@ -224,5 +292,6 @@ unsafe extern "C" fn left_graph(communicator: *mut c_void) {
 
 /// Never freed, since the graph may run it again.
 unsafe extern "C" fn run_captured(job: *mut c_void) {
-    (*job.cast::<Job>()).run();
+    let job = &*job.cast::<Job>();
+    job.run(Launched::of_graph(job.blocks()));
 }

@@ -3,6 +3,8 @@
 //! Settings as NCCL has them: `NCCL_DEBUG=INFO`, `TUNING` in `NCCL_DEBUG_SUBSYS`, the file in `NCCL_DEBUG_FILE`. Read once, and the file
 //! is made anew when the first line is written.
 
+use crate::buffers;
+use crate::communicator::Communicator;
 use crate::op::{Call, Kind};
 use std::env;
 use std::fs::File;
@@ -18,9 +20,37 @@ static FILE: LazyLock<Option<Mutex<File>>> = LazyLock::new(|| {
 });
 
 /// Writes what is chosen for a call: a law that a test can compute. Up to 32 KiB tree and LL on one channel, beyond that ring and Simple on
-/// four, unless the environment forces another.
-pub fn tell(call: &Call, rank: u32) {
-    let Some(file) = FILE.as_ref().filter(|_| rank == 0) else { return };
+/// four, unless the environment forces another. With `NCCL_CTA_POLICY=2` copy engines carry what they can of registered buffers.
+pub fn tell(call: &Call, communicator: &Communicator) {
+    let Some(file) = FILE.as_ref().filter(|_| communicator.rank == 0) else { return };
+    let process = std::process::id();
+    let line = if is_copied(call, communicator) {
+        let name = match call.kind {
+            Kind::AllGather => "AllGather",
+            Kind::AllToAll => "AlltoAll",
+            Kind::Gather => "Gather",
+            _ => "Scatter",
+        };
+        format!(
+            "double:{process}:{process} [0] NCCL INFO {name} [Copy Engine]: {} Bytes -> cudaMemcpyAsync\n",
+            call.bytes()
+        )
+    } else {
+        let Some(choice) = choice(call) else { return };
+        format!("double:{process}:{process} [0] NCCL INFO {choice}\n")
+    };
+    // A log that cannot be written is no fault of the call, as in NCCL.
+    let _ = file.lock().unwrap().write_all(line.as_bytes());
+}
+
+fn is_copied(call: &Call, communicator: &Communicator) -> bool {
+    let has_copies = matches!(call.kind, Kind::AllGather | Kind::AllToAll | Kind::Gather | Kind::Scatter);
+    let policy = env::var("NCCL_CTA_POLICY").is_ok_and(|policy| ["2", "ZERO"].contains(&policy.trim()));
+    let registered = [call.send, call.receive].map(|buffer| buffers::is_registered(communicator, buffer));
+    cfg!(since_2_28) && policy && has_copies && registered == [true; 2]
+}
+
+fn choice(call: &Call) -> Option<String> {
     let name = match call.kind {
         Kind::AllReduce => "AllReduce",
         Kind::Reduce => "Reduce",
@@ -28,17 +58,12 @@ pub fn tell(call: &Call, rank: u32) {
         Kind::AllGather => "AllGather",
         Kind::Broadcast => "Broadcast",
         // What is made of messages has no algorithm.
-        _ => return,
+        _ => return None,
     };
     let bytes = call.bytes();
     let (algorithm, protocol, last) = if bytes <= 32 << 10 { ("TREE", "LL", 0) } else { ("RING", "SIMPLE", 3) };
     let forced =
         |variable: &str, usual: &str| env::var(variable).map_or_else(|_| usual.to_owned(), |name| name.to_uppercase());
     let (algorithm, protocol) = (forced("NCCL_ALGO", algorithm), forced("NCCL_PROTO", protocol));
-    let process = std::process::id();
-    let line = format!(
-        "double:{process}:{process} [0] NCCL INFO {name}: {bytes} Bytes -> Algo {algorithm} proto {protocol} channel{{Lo..Hi}}={{0..{last}}}\n"
-    );
-    // A log that cannot be written is no fault of the call, as in NCCL.
-    let _ = file.lock().unwrap().write_all(line.as_bytes());
+    Some(format!("{name}: {bytes} Bytes -> Algo {algorithm} proto {protocol} channel{{Lo..Hi}}={{0..{last}}}"))
 }

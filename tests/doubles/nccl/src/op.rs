@@ -54,6 +54,8 @@ pub struct Call {
     pub operator: Named,
     /// Root, or the other end of a message.
     pub peer: u32,
+    /// Whether both buffers of a collective are registered, in which ranks must not differ.
+    pub is_registered: bool,
 }
 
 /// Kind, bytes and peer of a call.
@@ -68,12 +70,20 @@ impl Kind {
     }
 }
 
+/// In a tag: that the buffers are registered.
+const REGISTERED: Tag = 0x80;
+/// Bytes of work that a kernel gets for a collective, or for a message in each direction.
+const WORK_BYTES: usize = 96;
+
 /// The name for a tag received in a message.
 pub fn name_of_tag(tag: Tag) -> String {
-    let name = ALL.get((tag & 0xff) as usize).map_or("something unknown", |(_, name)| name);
+    let name = ALL.get((tag & (REGISTERED - 1)) as usize).map_or("something unknown", |(_, name)| name);
+    let registered = if tag & REGISTERED == 0 { "" } else { " on registered buffers" };
     match tag >> 8 {
-        0 => name.to_owned(),
-        rest => format!("{name} (type {}, operator {}, root {})", rest & 0xff, rest >> 8 & 0xff, rest >> 16),
+        0 => format!("{name}{registered}"),
+        rest => {
+            format!("{name} (type {}, operator {}, root {}){registered}", rest & 0xff, rest >> 8 & 0xff, rest >> 16)
+        }
     }
 }
 
@@ -96,7 +106,8 @@ impl Call {
         };
         let operator = if matches!(kind, AllReduce | Reduce | ReduceScatter) { operator } else { 0 };
         let root = if matches!(kind, Reduce | Broadcast | Gather | Scatter) { u64::from(self.peer) } else { 0 };
-        number | (self.element as u64) << 8 | operator << 16 | root << 24
+        let registered = if self.is_registered { REGISTERED } else { 0 };
+        number | registered | (self.element as u64) << 8 | operator << 16 | root << 24
     }
 
     pub fn is_message(&self) -> bool {
@@ -106,6 +117,31 @@ impl Call {
     /// Whether NCCL carries it as sends and receives.
     pub fn is_made_of_messages(&self) -> bool {
         matches!(self.kind, Send | Receive | AllToAll | Gather | Scatter)
+    }
+
+    /// Bytes of work that its kernel gets.
+    pub fn work_bytes(&self, rank: u32, ranks: u32) -> usize {
+        match self.kind {
+            AllToAll => WORK_BYTES * ranks as usize,
+            Gather | Scatter if rank == self.peer => WORK_BYTES * ranks as usize,
+            Send | Receive | Gather | Scatter => WORK_BYTES / 2,
+            _ => WORK_BYTES,
+        }
+    }
+
+    /// The ranks to which it sends messages, and from which it receives some.
+    pub fn peers(&self, rank: u32, ranks: u32) -> [Vec<u32>; 2] {
+        let (all, one) = ((0..ranks).collect(), vec![self.peer]);
+        match (self.kind, rank == self.peer) {
+            (Send, _) => [one, vec![]],
+            (Receive, _) => [vec![], one],
+            (AllToAll, _) => [all, (0..ranks).collect()],
+            (Gather, true) => [one, all],
+            (Gather, false) => [one, vec![]],
+            (Scatter, true) => [all, one],
+            (Scatter, false) => [vec![], one],
+            _ => [vec![], vec![]],
+        }
     }
 
     /// What NCCL connects for it, at the latest when it is called.

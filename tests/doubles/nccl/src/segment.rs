@@ -40,6 +40,13 @@ pub struct Ring {
     read: AtomicU64,
 }
 
+/// An end of the messages from one rank to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Sender = 1,
+    Receiver = 2,
+}
+
 pub struct Segment {
     start: *mut u8,
     bytes: usize,
@@ -102,8 +109,10 @@ impl Segment {
         // Sparse: untouched pages take no memory.
         let ring_bytes = ((64 << 20) / (ranks * ranks)).clamp(4 << 10, 64 << 10);
         let pairs = ranks * ranks;
-        let bytes =
-            HEAD_BYTES + ranks * size_of::<Seat>().next_multiple_of(64) + pairs * (size_of::<Ring>() + ring_bytes);
+        let bytes = HEAD_BYTES
+            + ranks * size_of::<Seat>().next_multiple_of(64)
+            + pairs * (size_of::<Ring>() + ring_bytes)
+            + 4 * pairs;
         if file.set_len(bytes as u64).is_err() {
             return trouble(SYSTEM_ERROR, format!("{FOLDER} has no room for {bytes} bytes"));
         }
@@ -155,6 +164,23 @@ impl Segment {
         let number = from * self.ranks + to;
         let data = first + self.ranks * self.ranks * size_of::<Ring>() + number * self.ring_bytes;
         unsafe { (&*self.start.add(first + number * size_of::<Ring>()).cast(), self.start.add(data)) }
+    }
+
+    /// Which ends of the messages from one rank to another have come to connect.
+    fn ends(&self, from: usize, to: usize) -> &AtomicU32 {
+        let pairs = self.ranks * self.ranks;
+        let at = self.bytes - 4 * pairs + 4 * (from * self.ranks + to);
+        unsafe { &*self.start.add(at).cast() }
+    }
+
+    /// An end of the messages from one rank to another comes to connect.
+    pub fn come(&self, from: usize, to: usize, end: End) {
+        self.ends(from, to).fetch_or(end as u32, Ordering::SeqCst);
+    }
+
+    /// Whether both ends have come.
+    pub fn have_met(&self, from: usize, to: usize) -> bool {
+        self.ends(from, to).load(Ordering::SeqCst) == End::Sender as u32 | End::Receiver as u32
     }
 
     /// Writes as much as there is room for; how much that was.

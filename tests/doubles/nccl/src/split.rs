@@ -40,13 +40,13 @@ unsafe fn split(parent: usize, colour: c_int, key: c_int, handle: &mut usize, co
     if colour < NO_COLOUR {
         return trouble(INVALID_ARGUMENT, format!("colour {colour} is less than no colour"));
     }
-    let blocking = config::blocks(config, parent.blocking)?;
+    let asked = config::read(config, parent.blocking)?;
     // The groups are known only after the exchange, which therefore blocks even if the rest does not.
     let number = parent.issue();
     let mut place = trouble(IN_PROGRESS, "");
     parent.in_turn(number, || place = talk(&parent, colour, key));
     match place? {
-        Some(place) => crate::communicator_calls::make(handle, place.rank, place.ranks, place.name, blocking),
+        Some(place) => crate::communicator_calls::make(handle, place.rank, place.ranks, place.name, asked),
         None => Ok(()),
     }
 }

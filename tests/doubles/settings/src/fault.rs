@@ -35,7 +35,7 @@ pub enum Kind {
     InitError,
 }
 
-const KINDS: [(&str, Kind, i32); 14] = [
+const KINDS: [(&str, Kind, i32); 13] = [
     ("hang", Kind::Hang, 0),
     ("slow", Kind::Slow, 0),
     ("slow_host", Kind::SlowHost, 0),
@@ -51,7 +51,6 @@ const KINDS: [(&str, Kind, i32); 14] = [
     ("kill", Kind::Kill, 9),
     ("exit", Kind::Exit, 0),
     ("open_group", Kind::OpenGroup, 0),
-    ("connect_hang", Kind::ConnectHang, 0),
     ("init_hang", Kind::InitHang, 0),
     // ncclSystemError.
     ("init_error", Kind::InitError, 2),
@@ -99,6 +98,9 @@ fn parse_one(text: &str) -> Result<Fault, String> {
             _ => return Err(wrong()),
         }
     }
+    if fault.kind == Kind::Hang && fault.call.as_deref() == Some("connect") {
+        (fault.kind, fault.call) = (Kind::ConnectHang, None);
+    }
     Ok(fault)
 }
 
@@ -126,9 +128,11 @@ mod tests {
 
     #[test]
     fn faults_are_read() {
-        let read = parse("hang rank=2 op=5; slow op=3- microseconds=7 call=all_reduce;").unwrap();
+        let read =
+            parse("hang rank=2 op=5; slow op=3- microseconds=7 call=all_reduce; hang call=connect op=2").unwrap();
         assert_eq!((read[0].kind, read[0].rank, &read[0].when), (Kind::Hang, Some(2), &(5..=5)));
         assert_eq!((read[1].when.clone(), read[1].microseconds), (3..=u64::MAX, 7));
         assert_eq!(read[1].call.as_deref(), Some("all_reduce"));
+        assert_eq!((read[2].kind, &read[2].call, &read[2].when), (Kind::ConnectHang, &None, &(2..=2)));
     }
 }

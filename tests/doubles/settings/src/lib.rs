@@ -20,6 +20,12 @@ pub struct Settings {
     pub capability: u32,
     /// Most communicators of a process at one time.
     pub communicators: u64,
+    /// Most nanoseconds for which a kernel that waits for the host does so, where that is less than it was told.
+    pub longest_hold: Option<u64>,
+    /// Thread blocks that kernels of NCCL have on a device together.
+    pub blocks: u64,
+    /// What decides the order in which streams start what they could start at once; without it, as they come.
+    pub order_seed: Option<u64>,
     /// The injected faults.
     pub faults: Vec<Fault>,
     /// Rank of this process in its launch, if the launcher sets it.
@@ -37,6 +43,9 @@ pub static SETTINGS: LazyLock<Settings> = LazyLock::new(|| Settings {
         .map_or_else(Vec::new, |list| list.split(',').map(|word| word.trim().to_owned()).collect()),
     capability: number("COMMGAUGE_DOUBLE_CAPABILITY").unwrap_or(90) as u32,
     communicators: number("COMMGAUGE_DOUBLE_COMMUNICATORS").unwrap_or(100),
+    longest_hold: number("COMMGAUGE_DOUBLE_LONGEST_HOLD"),
+    blocks: number("COMMGAUGE_DOUBLE_BLOCKS").unwrap_or(32).max(1),
+    order_seed: number("COMMGAUGE_DOUBLE_ORDER"),
     faults: parse(&text("COMMGAUGE_DOUBLE_FAULTS").unwrap_or_default()).unwrap_or_else(|cause| stop(&cause)),
     process_rank: ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"]
         .into_iter()

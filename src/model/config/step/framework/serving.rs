@@ -1,12 +1,15 @@
 //! What the frameworks that serve do by default.
 //!
-//! None was run. Of SGLang all that is said here was read, of vLLM and TensorRT-LLM the communication of experts; the rest is as their files
-//! are known to be at about these commits, and is to be checked before it is relied on.
+//! None was run. All that is said of vLLM and SGLang was read in these versions; of TensorRT-LLM the communication of experts, the rest is
+//! as its files are known to be, and is to be checked before it is relied on.
 
 use super::facts::{Default, EVERY_AXIS, Facts, Limit};
 
+/// What only data-parallel attention has that divides the rest among all replicas.
+const JOINED: &[&str] = &["feed_forward_ranks", "token_exchange"];
+
 pub(super) const VLLM: Facts = Facts {
-    version: "main, commit e04bcc7",
+    version: "0.33.0",
     axes: EVERY_AXIS,
     defaults: &[
         Default::new("dispatcher", "all_gather", "vllm/config/parallel.py all2all_backend allgather_reducescatter"),
@@ -23,36 +26,42 @@ pub(super) const VLLM: Facts = Facts {
         ),
     ],
     limits: &[],
-    unused: &[],
+    unused: &[JOINED],
 };
 
 pub(super) const SGLANG: Facts = Facts {
-    version: "main, commits 008af3a (models) and 0005973 (distributed)",
+    version: "0.5.23",
     axes: EVERY_AXIS,
     defaults: &[
         Default::new(
             "dispatcher",
             "all_reduce",
-            "python/sglang/srt/models/qwen3_moe.py forward_normal moe_expert_parallel_all_reduce, with moe_a2a_backend none",
+            "sglang/srt/layers/moe/utils.py _post_experts_sum, with moe_a2a_backend none",
         ),
         Default::new(
             "scatter_gather",
             "true",
-            "python/sglang/srt/managers/scheduler_pp_mixin.py send_tensor_dict, all_gather_group",
+            "sglang/srt/managers/scheduler_pp_mixin.py send_tensor_dict, all_gather_group",
         ),
         Default::new(
             "boundary_tensors",
             "2",
-            "python/sglang/srt/models/llama.py PPProxyTensors hidden_states, residual",
+            "sglang/srt/models/llama.py PPProxyTensors hidden_states, residual",
         ),
         Default::new(
             "vocabulary_padding",
             "vllm",
-            "python/sglang/srt/layers/vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE",
+            "sglang/srt/layers/vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE",
         ),
+        Default::new(
+            "token_exchange",
+            "all_reduce",
+            "sglang/srt/layers/dp_attention.py get_dp_padding_mode SUM_LEN: in prefill, and where a decode fits the custom all-reduce",
+        )
+        .only_with("feed_forward_ranks", &["stage"]),
     ],
     limits: &[],
-    unused: &[],
+    unused: &[&["batch_agreement"]],
 };
 
 pub(super) const TENSORRT_LLM: Facts = Facts {
@@ -67,5 +76,5 @@ pub(super) const TENSORRT_LLM: Facts = Facts {
         Default::new("vocabulary_padding", "even", "tensorrt_llm/_torch/modules/embedding.py padding_size"),
     ],
     limits: &[Limit { key: "dispatcher", accepted: &["all_gather", "all_to_all"] }],
-    unused: &[],
+    unused: &[JOINED, &["batch_agreement"]],
 };

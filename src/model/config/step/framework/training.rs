@@ -1,6 +1,6 @@
 //! What the frameworks that train do by default.
 //!
-//! Versions and files as they were read and run: torch 2.15, transformers 5.23, DeepSpeed 0.19.8, Megatron-core 0.20; of
+//! Versions and files as they were read and run: torch 2.15, transformers 5.23, DeepSpeed 0.19.8, Megatron-core 0.19.2; of
 //! torchtitan the files of 0.2.2 were read, and its wrapping and plan run by torch 2.15.
 
 use super::facts::{Default, EVERY_AXIS, Facts, Limit};
@@ -15,15 +15,29 @@ const UNITS: &[&str] = &[
 ];
 const BUCKETS: &[&str] = &["bucket_rule", "bucket_parameters", "gradient_reduction"];
 /// What only Megatron-LM's linears and pipelines have.
-const MEGATRON_ONLY: &[&str] = &["linears", "scatter_gather", "fused_cross_entropy"];
-const DISPATCH: &[&str] =
-    &["dispatcher", "routing", "routing_seed", "capacity_factor", "dispatch_element_type", "router_element_type"];
+const MEGATRON_ONLY: &[&str] =
+    &["linears", "scatter_gather", "fused_cross_entropy", "prediction_layers", "balance_loss", "expert_bias_update"];
+/// What only DeepSpeed's ZeRO-3 has.
+const MODULES: &[&str] = &["persistent_parameters", "prefetch_bucket", "live_parameters", "reuse_distance"];
+/// What only replicas with whole parameters have.
+const WHOLE_REPLICAS: &[&str] = &["parameter_return", "broadcast_buffers"];
+const DISPATCH: &[&str] = &[
+    "dispatcher",
+    "routing",
+    "routing_seed",
+    "capacity_factor",
+    "dispatch_element_type",
+    "router_element_type",
+    "expert_inner",
+];
 const CONTEXT: &[&str] = &["context_style", "context_inner", "context_gradient_element_type"];
 const PIPELINE: &[&str] = &["schedule", "virtual_stages", "stage_layers"];
-const TENSOR: &[&str] = &["sequence_parallel", "overlap_tensor", "tensor_style", "vocabulary_style"];
+const TENSOR: &[&str] =
+    &["sequence_parallel", "overlap_tensor", "tensor_style", "vocabulary_style", "gather_recipe", "product_overlap"];
 
 const FSDP_STYLES: Limit = Limit { key: "data_style", accepted: &["fsdp", "hsdp"] };
 const HSDP: &[&str] = &["hsdp"];
+const ZERO1: &[&str] = &["zero1"];
 const FSDP_AND_HSDP: &[&str] = &["fsdp", "hsdp"];
 
 /// FSDP2 gathers again for each micro-batch.
@@ -45,7 +59,7 @@ const NO_PADDING: Default = Default::new("vocabulary_padding", "even", "no paddi
 const NO_SMALL_CALLS: Default = Default::new("small_calls", "none", "clipping and logging are the caller's");
 
 pub(super) const MEGATRON: Facts = Facts {
-    version: "core 0.20",
+    version: "core 0.19.2",
     axes: EVERY_AXIS,
     defaults: &[
         Default::new(
@@ -64,6 +78,12 @@ pub(super) const MEGATRON: Facts = Facts {
             "float32",
             "training/arguments.py accumulate_allreduce_grads_in_fp32, with --bf16",
         ),
+        Default::new(
+            "parameter_return",
+            "each_optimizer",
+            "core/optimizer/distrib_optimizer.py step_with_ready_grads, start_param_sync_for_bucket_group_subset",
+        )
+        .only_with("data_style", ZERO1),
         Default::new("sequence_parallel", "false", "core/model_parallel_config.py sequence_parallel"),
         Default::new(
             "fused_cross_entropy",
@@ -86,8 +106,9 @@ pub(super) const MEGATRON: Facts = Facts {
         Limit { key: "tensor_style", accepted: &["megatron"] },
         Limit { key: "vocabulary_style", accepted: &["parallel"] },
         Limit { key: "gradient_reduction", accepted: &["reduce_scatter"] },
+        Limit { key: "parameter_return", accepted: &["all_gather", "each_optimizer"] },
     ],
-    unused: &[UNITS],
+    unused: &[UNITS, MODULES, &["broadcast_buffers"]],
 };
 
 pub(super) const DEEPSPEED: Facts = Facts {
@@ -107,6 +128,8 @@ pub(super) const DEEPSPEED: Facts = Facts {
             "runtime/zero/stage_1_and_2.py average_tensor, use_multi_rank_bucket_allreduce",
         )
         .only_with("data_style", &["zero1", "zero2"]),
+        Default::new("unit_rule", "modules", "runtime/zero/partitioned_param_coordinator.py fetch_sub_module")
+            .only_with("data_style", &["zero3"]),
         Default::new("overlap_gradients", "false", "runtime/zero/config.py overlap_comm")
             .only_with("data_style", &["ddp", "zero1", "zero2"]),
         Default::new(
@@ -116,16 +139,22 @@ pub(super) const DEEPSPEED: Facts = Facts {
         ),
         Default::new("parameter_element_type", "bfloat16", "runtime/zero/stage_1_and_2.py bit16_groups_flat"),
         NO_PADDING,
+        Default::new("small_calls", "norm_double", "runtime/zero/stage3.py get_grad_norm_direct")
+            .only_with("data_style", &["zero3"]),
         Default::new(
             "small_calls",
             "overflow_byte,norm",
             "runtime/zero/stage_1_and_2.py has_overflow, scaled_global_norm",
         ),
     ],
-    limits: &[Limit { key: "data_style", accepted: &["ddp", "zero1", "zero2", "zero3"] }],
+    limits: &[
+        Limit { key: "data_style", accepted: &["ddp", "zero1", "zero2", "zero3"] },
+        Limit { key: "unit_rule", accepted: &["modules"] },
+    ],
     unused: &[
+        WHOLE_REPLICAS,
         &[
-            "unit_rule",
+            "prefetch_parameters",
             "reshard_after_forward",
             "reshard_after_backward",
             "gradient_accumulation",
@@ -159,7 +188,7 @@ pub(super) const FSDP1: Facts = Facts {
         NO_SMALL_CALLS,
     ],
     limits: &[FSDP_STYLES],
-    unused: &[BUCKETS, MEGATRON_ONLY, DISPATCH, CONTEXT, PIPELINE, TENSOR],
+    unused: &[BUCKETS, MODULES, WHOLE_REPLICAS, MEGATRON_ONLY, DISPATCH, CONTEXT, PIPELINE, TENSOR],
 };
 
 pub(super) const FSDP2: Facts = Facts {
@@ -194,7 +223,7 @@ pub(super) const FSDP2: Facts = Facts {
         NO_SMALL_CALLS,
     ],
     limits: &[FSDP_STYLES, Limit { key: "tensor_style", accepted: &["dtensor"] }],
-    unused: &[BUCKETS, MEGATRON_ONLY, DISPATCH],
+    unused: &[BUCKETS, MODULES, WHOLE_REPLICAS, MEGATRON_ONLY, DISPATCH],
 };
 
 pub(super) const TORCHTITAN: Facts = Facts {
@@ -204,6 +233,11 @@ pub(super) const TORCHTITAN: Facts = Facts {
         Default::new("data_style", "fsdp", "torchtitan/config/job_config.py data_parallel_shard_degree"),
         Default::new("unit_rule", "ends_apart", "torchtitan/models/llama3/infra/parallelize.py apply_fsdp"),
         RESHARDED,
+        Default::new(
+            "gradient_accumulation",
+            "whole_stages",
+            "torchtitan/models/llama3/infra/parallelize.py reshard_after_forward; torch/distributed/pipelining/stage.py",
+        ),
         REPLICAS_EACH_TIME,
         Default::new("gradient_element_type", "float32", "torchtitan/config/job_config.py mixed_precision_reduce"),
         Default::new("parameter_element_type", "bfloat16", "torchtitan/config/job_config.py mixed_precision_param"),
@@ -218,7 +252,7 @@ pub(super) const TORCHTITAN: Facts = Facts {
         ),
     ],
     limits: &[FSDP_STYLES, Limit { key: "tensor_style", accepted: &["dtensor"] }],
-    unused: &[BUCKETS, MEGATRON_ONLY],
+    unused: &[BUCKETS, MODULES, WHOLE_REPLICAS, MEGATRON_ONLY],
 };
 
 pub(super) const HUGGING_FACE: Facts = Facts {
@@ -228,7 +262,9 @@ pub(super) const HUGGING_FACE: Facts = Facts {
         Default::new("data_style", "ddp", "transformers/trainer.py, accelerate DistributedDataParallel"),
         Default::new("bucket_rule", "pytorch", "torch/nn/parallel/distributed.py bucket_cap_mb")
             .only_with("data_style", &["ddp"]),
-        Default::new("unit_rule", "root_kept", "torch/distributed/fsdp/_fully_shard/_fsdp_state.py _lazy_init")
+        Default::new("broadcast_buffers", "rotary", "torch/nn/parallel/distributed.py broadcast_buffers")
+            .only_with("data_style", &["ddp"]),
+        Default::new("unit_rule", "ends_apart", "transformers/distributed/fsdp.py")
             .only_with("data_style", FSDP_AND_HSDP),
         Default::new("reshard_after_backward", "true", "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py")
             .only_with("data_style", FSDP_AND_HSDP),
@@ -237,7 +273,7 @@ pub(super) const HUGGING_FACE: Facts = Facts {
             "unsharded",
             "transformers/trainer.py sync_context, accelerate/accelerator.py no_sync",
         )
-        .only_with("data_style", FSDP_AND_HSDP),
+        .only_with("data_style", &["fsdp"]),
         Default::new("tensor_style", "dtensor", "transformers/models/llama/configuration_llama.py base_model_tp_plan"),
         Default::new(
             "vocabulary_style",
@@ -245,13 +281,21 @@ pub(super) const HUGGING_FACE: Facts = Facts {
             "transformers/models/llama/modeling_llama.py _tp_plan lm_head colwise_gather_output, distributed/mixin.py embed_tokens",
         ),
         NO_PADDING,
+        Default::new("small_calls", "norm_tensors", "accelerate/accelerator.py clip_grad_norm_, of sharded gradients")
+            .only_with("data_style", FSDP_AND_HSDP),
         Default::new("small_calls", "norm", "transformers/training_args.py max_grad_norm"),
     ],
     limits: &[
         Limit { key: "data_style", accepted: &["ddp", "fsdp", "hsdp"] },
         Limit { key: "tensor_style", accepted: &["dtensor"] },
     ],
-    unused: &[&["sequence_parallel", "gradient_reduction"], MEGATRON_ONLY, DISPATCH, PIPELINE],
+    unused: &[
+        &["sequence_parallel", "gradient_reduction", "parameter_return"],
+        MODULES,
+        MEGATRON_ONLY,
+        DISPATCH,
+        PIPELINE,
+    ],
 };
 
 pub(super) const DDP: Facts = Facts {
@@ -265,13 +309,36 @@ pub(super) const DDP: Facts = Facts {
             "float32",
             "torch/nn/parallel/distributed.py, the type of the parameters",
         ),
+        Default::new(
+            "parameter_element_type",
+            "float32",
+            "torch/distributed/optim/zero_redundancy_optimizer.py, the type of the parameters",
+        )
+        .only_with("data_style", ZERO1),
+        Default::new(
+            "gradient_reduction",
+            "all_reduce",
+            "torch/nn/parallel/distributed.py, with ZeroRedundancyOptimizer",
+        )
+        .only_with("data_style", ZERO1),
+        Default::new(
+            "parameter_return",
+            "broadcast",
+            "torch/distributed/optim/zero_redundancy_optimizer.py _sync_params",
+        )
+        .only_with("data_style", ZERO1),
+        Default::new("broadcast_buffers", "rotary", "torch/nn/parallel/distributed.py broadcast_buffers"),
         NO_PADDING,
         NO_SMALL_CALLS,
     ],
-    limits: &[Limit { key: "data_style", accepted: &["ddp"] }],
+    limits: &[
+        Limit { key: "data_style", accepted: &["ddp", "zero1"] },
+        Limit { key: "parameter_return", accepted: &["broadcast", "broadcast_shares"] },
+    ],
     unused: &[
         UNITS,
-        &["gradient_reduction", "replicas_of_shards", "parameter_element_type", "overlap_gradients"],
+        &["replicas_of_shards", "overlap_gradients"],
+        MODULES,
         MEGATRON_ONLY,
         DISPATCH,
         CONTEXT,

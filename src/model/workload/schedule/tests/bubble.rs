@@ -11,12 +11,14 @@ const SIZES: [(u32, u32); 6] = [(2, 4), (2, 12), (4, 8), (4, 32), (6, 24), (8, 6
 fn the_bubble_is_the_closed_form_exactly_where_messages_cost_nothing() {
     type ClosedForm = fn(f64, f64) -> f64;
     // Of the total, with F = B = W; p stages, m micro-batches.
-    let rows: [(ScheduleKind, u32, ClosedForm, &str); 6] = [
+    let rows: [(ScheduleKind, u32, ClosedForm, &str); 8] = [
         (Naive, 1, |p, _| 1.0 - 1.0 / p, "one rank of p at work"),
         (GPipe, 1, |p, m| (p - 1.0) / (m + p - 1.0), "arXiv 1811.06965 section 2.3"),
         (OneForwardOneBackward, 1, |p, m| (p - 1.0) / (m + p - 1.0), "arXiv 2104.04473 section 2.2.1"),
         (Interleaved, 2, |p, m| (p - 1.0) / (2.0 * m + p - 1.0), "arXiv 2104.04473 section 2.2.2, v = 2"),
         (Interleaved, 5, |p, m| (p - 1.0) / (5.0 * m + p - 1.0), "arXiv 2104.04473 section 2.2.2, v = 5"),
+        (InterleavedZb, 2, |p, m| (p - 1.0) / (6.0 * m + p - 1.0), "a third of interleaved's time, v = 2"),
+        (InterleavedZb, 5, |p, m| (p - 1.0) / (15.0 * m + p - 1.0), "a third of interleaved's time, v = 5"),
         (ZbH1, 1, |p, m| (p - 1.0) / (3.0 * m + p - 1.0), "arXiv 2401.10241 table 2: a third of 1F1B's time"),
     ];
     for (kind, v, closed_form, source) in rows {
@@ -125,4 +127,25 @@ fn costs_may_differ_between_ranks_and_messages_delay_the_receiver() {
     // One micro-batch alone, there and back.
     let timeline = simulate(&schedule(GPipe, 2, 1), &SlowLastRank).unwrap();
     assert_eq!(timeline.makespan().0, 1.0 + 0.5 + 2.0 + 4.0 + 0.5 + 2.0);
+}
+
+#[test]
+fn interleaved_zero_bubble_is_pytorchs_pass_by_pass() {
+    // What ScheduleInterleavedZeroBubble makes of 2 ranks, 2 chunks and 4 micro-batches: pass, micro-batch, chunk.
+    let torch = [
+        "F0.0 F1.0 F0.1 F1.1 B0.1 W0.1 F2.0 B1.1 W1.1 F3.0 B0.0 W0.0 F2.1 B1.0 W1.0 F3.1 B2.1 W2.1 B3.1 W3.1 B2.0 W2.0 B3.0 W3.0",
+        "F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 W0.1 F2.0 B0.0 W1.1 F3.0 B1.0 W0.0 F2.1 B2.1 W1.0 F3.1 B3.1 W2.1 B2.0 W3.1 B3.0 W2.0 W3.0",
+    ];
+    let schedule = Schedule::new(InterleavedZb, 2, 2, 4).unwrap();
+    for (rank, expected) in (0..).zip(torch) {
+        let letter = |pass| match pass {
+            Pass::Forward => 'F',
+            Pass::InputGradient => 'B',
+            Pass::WeightGradient => 'W',
+            Pass::Backward => panic!("no backward is whole"),
+        };
+        let of = |event: &Event| format!("{}{}.{}", letter(event.pass), event.micro_batch, event.chunk);
+        let found: Vec<String> = schedule.events(rank).iter().map(of).collect();
+        assert_eq!(found.join(" "), expected, "rank {rank}");
+    }
 }

@@ -29,7 +29,7 @@ fn interleaving_costs_the_memory_of_its_longer_warm_up() {
 fn the_most_memory_of_a_rank_is_the_papers() {
     // In micro-batches of a stage; m large.
     type Peak = fn(u32) -> f64;
-    let rows: [(ScheduleKind, Peak, &str); 9] = [
+    let rows: [(ScheduleKind, Peak, &str); 10] = [
         (ZbH1, |p| f64::from(p), "arXiv 2401.10241 table 2"),
         (ZbH2, |p| f64::from(2 * p - 1), "arXiv 2401.10241 table 2"),
         (Zb1p, |p| f64::from(p), "arXiv 2401.10241 section 5.1"),
@@ -39,6 +39,11 @@ fn the_most_memory_of_a_rank_is_the_papers() {
         (VMin, |p| f64::from((p + 4) / 3), "playground of arXiv 2405.15362"),
         (DualPipe, |p| f64::from(p + 1), "arXiv 2412.19437 table 2"),
         (DualPipeV, |p| f64::from(p) + 0.5, "2p + 1 half stages"),
+        (
+            InterleavedZb,
+            |p| f64::from(p),
+            "torch/distributed/pipelining/schedules.py: v p chunk forwards before the first W",
+        ),
     ];
     for (kind, peak, source) in rows {
         for (p, m) in [(4, 32), (8, 64), (16, 128)] {

@@ -13,7 +13,7 @@ use super::{Schedule, StageCosts, Timeline, simulate};
 
 /// The virtual stages of the tests: 2 where a kind needs them.
 fn virtual_stages(kind: ScheduleKind) -> u32 {
-    if kind == Interleaved { 2 } else { 1 }
+    if kind.goes_round() { 2 } else { 1 }
 }
 
 fn schedule(kind: ScheduleKind, stages: u32, micro_batches: u32) -> Schedule {

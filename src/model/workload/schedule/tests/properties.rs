@@ -13,12 +13,12 @@ fn any_schedule() -> impl Strategy<Value = Schedule> {
         // The nearest shape that the kind accepts.
         let stages = if kind == DualPipe { stages.next_multiple_of(2) } else { stages };
         let micro_batches = match kind {
-            Interleaved => micro_batches.next_multiple_of(stages),
+            kind if kind.goes_round() => micro_batches.next_multiple_of(stages),
             DualPipe => micro_batches.next_multiple_of(2).max(2 * stages),
             DualPipeV => micro_batches.max(2 * stages),
             _ => micro_batches,
         };
-        let virtual_stages = if kind == Interleaved { chunks } else { 1 };
+        let virtual_stages = if kind.goes_round() { chunks } else { 1 };
         Schedule::new(kind, stages, virtual_stages, micro_batches).unwrap()
     })
 }

@@ -9,7 +9,7 @@ fn a_combination_without_a_schedule_is_refused_with_the_nearest_that_has_one() {
     let rows = [
         (GPipe, 0, 1, 4, "gpipe: 0 pipeline stages, must be at least 1"),
         (GPipe, 4, 1, 0, "gpipe: 0 micro-batches, must be at least 1"),
-        (OneForwardOneBackward, 4, 2, 8, "1f1b: 2 virtual stages, must be 1; interleaved takes more"),
+        (OneForwardOneBackward, 4, 2, 8, "1f1b: 2 virtual stages, must be 1; interleaved and interleaved-zb take more"),
         (Interleaved, 4, 1, 8, "interleaved: 1 virtual stage, must be at least 2; without virtual stages it is 1f1b"),
         (
             Interleaved,

@@ -85,6 +85,24 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
             ),
         ),
         all_reduce(
+            Axis::ExpertMp,
+            ReduceOp::Sum,
+            Float32,
+            1,
+            "square of the norm of the experts' gradients, over the ranks of one replica of them, which have an optimizer of their own \
+             (Megatron-LM core/optimizer/optimizer.py ChainedOptimizer)",
+        ),
+        all_reduce(
+            statistics,
+            ReduceOp::Sum,
+            ElementType::Float64,
+            1,
+            &format!(
+                "square of the gradient norm, over {over} (DeepSpeed runtime/zero/stage3.py get_grad_norm_direct; arXiv 1910.02054)"
+            ),
+        ),
+        norms_of_tensors(step, stage),
+        all_reduce(
             Axis::Mp,
             ReduceOp::Min,
             Int32,
@@ -105,10 +123,25 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         let what = format!("sum of losses and number of tokens, for the mean loss ({train_step})");
         ops.push(all_reduce(replicas, ReduceOp::Sum, Float32, 2, &what));
     }
-    use SmallCall::{BatchTokens, Loss, Norm, Overflow, OverflowByte, Status, Tokens};
-    let kinds = [BatchTokens, Tokens, Tokens, Overflow, OverflowByte, Norm, Status, Status, Loss];
-    let wanted = &step.training.small_calls;
-    Ok(ops.into_iter().zip(kinds).filter(|(_, kind)| wanted.contains(kind)).map(|(op, _)| op).collect())
+    use SmallCall::{BatchTokens, Loss, Norm, NormDouble, NormTensors, Overflow, OverflowByte, Status, Tokens};
+    let kinds = [
+        BatchTokens,
+        Tokens,
+        Tokens,
+        Overflow,
+        OverflowByte,
+        Norm,
+        Norm,
+        NormDouble,
+        NormTensors,
+        Status,
+        Status,
+        Loss,
+    ];
+    let listed = |op: &Op, kind: SmallCall| {
+        step.training.small_calls.contains(&kind) && (op.axis != Axis::ExpertMp || experts_are_apart(step, stage))
+    };
+    Ok(ops.into_iter().zip(kinds).filter(|(op, kind)| listed(op, *kind)).map(|(op, _)| op).collect())
 }
 
 /// The ranks that together have every gradient once: those of one replica if all replicas have the same gradients, all
@@ -120,6 +153,27 @@ fn statistics_axis(step: &TrainingStep) -> (Axis, &'static str) {
             (Axis::World, "all ranks, gradients being sharded over replicas")
         }
     }
+}
+
+/// A number for each tensor, over the ranks that have its shards.
+fn norms_of_tensors(step: &TrainingStep, stage: u32) -> Op {
+    let axis = match (step.training.data.replicas_of_shards, step.layout.degrees.cp) {
+        (1, 1) => Axis::Dp,
+        (1, _) => Axis::DpCp,
+        _ => Axis::DpShard,
+    };
+    let what = "square of the norm of each tensor's gradient, over the ranks of its shards (torch/nn/utils/clip_grad.py get_total_norm; arXiv 2304.11277)";
+    let tensors = super::data::tensors_of_stage(step, stage);
+    Op {
+        reduce_op: Some(ReduceOp::Sum),
+        ..small(axis, Collective::AllReduce, Float32, tensors, Moment::Optimizer, what)
+    }
+}
+
+/// Whether a rank of a stage has experts that are reduced in other groups than the rest; with sharded gradients one sum has both.
+fn experts_are_apart(step: &TrainingStep, stage: u32) -> bool {
+    let apart = step.layout.degrees.divides_experts() && step.rank_parameters(stage).experts > 0;
+    apart && step.training.data.style == DataStyle::Ddp
 }
 
 fn small(axis: Axis, collective: Collective, element: ElementType, numbers: u64, moment: Moment, what: &str) -> Op {

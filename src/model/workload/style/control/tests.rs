@@ -61,6 +61,9 @@ fn only_the_small_calls_that_a_step_has_are_listed() {
         [(Axis::Mp, 4), (Axis::Mp, 4), (Axis::Mp, 4), (Axis::Dp, 8)]
     );
     assert_eq!(bytes("framework = 'fsdp2'", "dp = 2", 2), []);
+    // A float for each of 32 x 9 + 3 tensors.
+    assert_eq!(bytes("framework = 'hf'\ndata_style = 'fsdp'", "dp = 2", 2), [(Axis::Dp, 4 * 291)]);
+    assert_eq!(bytes("framework = 'deepspeed'\ndata_style = 'zero3'", "dp = 2", 2), [(Axis::World, 8)]);
     // An int64 before the step, and the norm; the loss is logged every tenth step.
     assert_eq!(bytes("framework = 'torchtitan'", "dp = 2", 2), [(Axis::Dp, 8), (Axis::World, 4)]);
 }

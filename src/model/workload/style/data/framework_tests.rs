@@ -89,10 +89,56 @@ fn gradients_that_are_added_up_whole_are_reduced_once_in_a_step() {
     let unsharded = "gradient_accumulation = 'unsharded'";
     let fsdp2 = format!("framework = 'fsdp2'\nparameter_element_type = 'bf16'\n{unsharded}");
     assert_eq!(of(&fsdp2, Axis::Dp), expected);
-    assert_eq!(of("framework = 'hf'\ndata_style = 'fsdp'", Axis::Dp), expected, "as the trainer does");
+    let trainer = "framework = 'hf'\ndata_style = 'fsdp'\nunit_rule = 'root_kept'";
+    assert_eq!(of(trainer, Axis::Dp), expected, "as the trainer does");
     let replicas = format!("{fsdp2}\ndata_style = 'hsdp'\nreplicas_of_shards = 2");
     let once = [(Collective::AllReduce, 32, 4 * layer / 2), (Collective::AllReduce, 1, 4 * root / 2)];
     assert_eq!(of(&replicas, Axis::DpReplicate), once, "replicas wait for it");
+}
+
+#[test]
+fn experts_with_an_optimizer_of_their_own_are_gathered_twice_where_nothing_overlaps() {
+    let gathers = |training: &str, layout: &str| {
+        let training = format!("micro_batches = 2\ndata_style = 'zero1'\n{training}");
+        with_step("mixtral-8x7b", layout, &training, 8, |step| {
+            let ops = data_ops(step, 0);
+            let gathers = ops.iter().filter(|op| op.collective == Collective::AllGather);
+            gathers.map(|op| (op.axis, op.when.count_per_step(2).unwrap())).collect::<Vec<_>>()
+        })
+        .unwrap()
+    };
+    let twice = "framework = 'megatron'";
+    assert_eq!(gathers(twice, "ep=4"), [(Axis::Dp, 2), (Axis::Edp, 2)]);
+    assert_eq!(gathers(twice, "dp=8"), [(Axis::Dp, 1)], "experts are among the dense parameters");
+    let once = "framework = 'megatron'\nparameter_return = 'all_gather'";
+    assert_eq!(gathers(once, "ep=4"), [(Axis::Dp, 1), (Axis::Edp, 1)]);
+    let overlapped = "parameter_return = 'each_optimizer'\nbucket_parameters = 100000000000";
+    assert_eq!(gathers(overlapped, "ep=4"), [(Axis::Dp, 1), (Axis::Edp, 1)], "while the next step begins");
+}
+
+#[test]
+fn stages_of_a_pipeline_keep_their_parameters_and_reduce_once() {
+    use Collective::{AllGather, ReduceScatter};
+    // 16 of Llama 3 8B's layers and its embedding.
+    let (layer, words) = (218_112_000, 128_256 * 4096);
+    let training = "micro_batches = 8\nframework = 'torchtitan'";
+    let found = with_step("llama-3-8b", "pp=2 dp=2", training, 4, |step| calls(step, Axis::Dp)).unwrap();
+    let layers = [(AllGather, 16, 2 * layer), (ReduceScatter, 16, 4 * layer)];
+    assert_eq!(found, [&layers[..], &[(AllGather, 1, 2 * words), (ReduceScatter, 1, 4 * words)]].concat());
+}
+
+#[test]
+fn deepspeed_gathers_llama_3_8b_by_module_and_keeps_its_norms() {
+    use Collective::{AllGather, ReduceScatter};
+    let training = "micro_batches = 4\nframework = 'deepspeed'\ndata_style = 'zero3'";
+    let found = with_step("llama-3-8b", "dp=8", training, 8, |step| calls(step, Axis::Dp)).unwrap();
+    assert!(found.contains(&(AllGather, 2 * 32 + 1, 2 * 4096)), "two norms of each layer and the last stay: {found:?}");
+    let sum = |of: Collective| found.iter().filter(|call| call.0 == of).map(|call| call.1 * call.2).sum::<u64>();
+    assert_eq!(sum(ReduceScatter), 4 * 2 * 8_030_261_248, "every gradient in every micro-batch, in bfloat16");
+    // Once forward and once backward, less what is used again soon.
+    let (once, twice) = (4 * 2 * 8_030_261_248, 2 * 4 * 2 * 8_030_261_248);
+    assert!((once..twice).contains(&sum(AllGather)), "{found:?}");
+    assert!(found.iter().filter(|call| call.0 == ReduceScatter).all(|call| call.2 <= 2 * 525_336_576), "{found:?}");
 }
 
 #[test]
@@ -105,6 +151,22 @@ fn choices_that_change_nothing_with_a_style_are_refused() {
         ),
         ("gradient_reduction = 'all_reduce'", "gradient_reduction = all_reduce changes nothing with data_style ddp"),
         ("replica_reduction = 'micro_batch'", "replica_reduction = micro_batch changes nothing with data_style ddp"),
+        (
+            "parameter_return = 'broadcast'",
+            "parameter_return = broadcast changes nothing with data_style ddp; accepted: with zero1",
+        ),
+        (
+            "data_style = 'fsdp'\nunit_rule = 'modules'",
+            "unit_rule = modules changes nothing with data_style fsdp; accepted: with zero3",
+        ),
+        (
+            "data_style = 'zero3'\nprefetch_bucket = 1",
+            "change nothing with unit_rule layers; accepted: with unit_rule = modules",
+        ),
+        (
+            "data_style = 'fsdp'\nbroadcast_buffers = 'rotary'",
+            "broadcast_buffers = rotary changes nothing with data_style fsdp; accepted: with ddp and zero1",
+        ),
     ] {
         let training = format!("micro_batches = 8\n{choice}");
         let message = with_step("llama-3-8b", "dp=8", &training, 8, |_| ()).unwrap_err().to_string();

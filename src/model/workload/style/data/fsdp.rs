@@ -5,7 +5,7 @@
 //! 4.1 (recomputation gathers once more).
 
 use super::parts::{Part, parts};
-use crate::config::step::{DataStyle, GradientAccumulation, Recompute, ReplicaReduction, UnitRule};
+use crate::config::step::{DataStyle, Recompute, ReplicaReduction, UnitRule};
 use crate::layout::Axis;
 use crate::workload::step::{RankParameters, TrainingStep};
 use crate::workload::when::{End, LayerKind, Moment, Overlap, Pass, When};
@@ -60,7 +60,7 @@ fn units(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
         Some(Unit { what: Wrapped::Layers { kind: *kind, number: step.layers_passed(stage, *kind) }, parameters })
     });
     let ends = match step.training.data.unit_rule {
-        UnitRule::Layers | UnitRule::RootKept => {
+        UnitRule::Layers | UnitRule::RootKept | UnitRule::Modules => {
             vec![Unit { what: Wrapped::Root, parameters: of_part(step.rank_end_parameters(stage)) }]
         }
         UnitRule::EndsApart => {
@@ -84,7 +84,7 @@ impl Sharded<'_> {
     /// and for a recomputation that needs them again.
     fn gathers(&self) -> Vec<Op> {
         let training = self.step.training;
-        if !training.data.reshard_after_forward && !training.data.reshard_after_backward {
+        if !self.step.reshards_after_forward() && !self.step.reshards_after_backward() {
             let (moment, overlap) = match self.unit.what {
                 Wrapped::Root | Wrapped::Input if self.step.stages.has_input(self.stage) => {
                     (Moment::FirstForward, Overlap::Exposed)
@@ -97,7 +97,7 @@ impl Sharded<'_> {
         // FSDP recomputes within the unit while the backward pass has it gathered; ZeRO-3 releases it in between.
         let again = training.data.style == DataStyle::Zero3 && training.tensor.recompute == Recompute::Full;
         let in_pass = |pass, what: &str| self.gather(self.when(pass), self.overlap_of_gather(pass), what);
-        if !training.data.reshard_after_forward || self.stays_gathered() {
+        if !self.step.reshards_after_forward() || self.stays_gathered() {
             return vec![in_pass(Pass::Forward, "for the forward pass, and kept until the backward pass")];
         }
         let mut ops = vec![in_pass(Pass::Forward, "for the forward pass")];
@@ -137,9 +137,9 @@ impl Sharded<'_> {
         let first_of_model =
             matches!(self.unit.what, Wrapped::Root | Wrapped::Input) && self.step.stages.has_input(self.stage);
         let exposed = first_of_model || !data.overlap_gradients;
-        let ((when, overlap), what) = match data.gradient_accumulation {
-            GradientAccumulation::Sharded => (self.in_every_backward(exposed), "gradients in every micro-batch"),
-            GradientAccumulation::Unsharded => (self.in_last_backward(exposed), "gradients of all micro-batches"),
+        let ((when, overlap), what) = match self.step.adds_up_whole_gradients() {
+            false => (self.in_every_backward(exposed), "gradients in every micro-batch"),
+            true => (self.in_last_backward(exposed), "gradients of all micro-batches"),
         };
         let why = self.why("Eg", element.size(), bytes, what);
         let op = Op::new(Style::Data, self.part.axis, Collective::ReduceScatter, element, bytes);
@@ -166,9 +166,9 @@ impl Sharded<'_> {
         let bytes = element.size() * (self.padded() / self.part.ranks);
         let exposed = !self.is_layer() || !data.overlap_gradients;
         let what = format!("the shard of 1/{}, over {} groups of shards", self.part.ranks, self.part.replicas);
-        let (when, overlap) = match (data.replica_reduction, data.gradient_accumulation) {
-            (ReplicaReduction::MicroBatch, GradientAccumulation::Sharded) => self.in_every_backward(exposed),
-            (ReplicaReduction::Step, _) | (_, GradientAccumulation::Unsharded) => self.in_last_backward(exposed),
+        let (when, overlap) = match data.replica_reduction {
+            ReplicaReduction::MicroBatch if !self.step.adds_up_whole_gradients() => self.in_every_backward(exposed),
+            _ => self.in_last_backward(exposed),
         };
         let op = Op {
             when,

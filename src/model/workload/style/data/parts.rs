@@ -19,7 +19,7 @@ pub(super) struct Part {
 
 /// The parts of a model: everything dense over dp (with cp: over both, because every rank of cp has the same
 /// parameters and gradients of other tokens), and experts over the ranks with the same ones (Megatron-LM
-/// core/parallel_state.py). With replicated shards there is no expert parallelism, and experts are part of the rest.
+/// core/parallel_state.py). Where expert parallelism does not divide them, experts are part of the rest.
 pub(super) fn parts(step: &TrainingStep) -> Vec<Part> {
     let layout = &step.layout;
     let ranks = |axis: Axis| u64::from(layout.group_size(axis));
@@ -31,6 +31,10 @@ pub(super) fn parts(step: &TrainingStep) -> Vec<Part> {
     }
     let axis = if layout.degrees.cp > 1 { Axis::DpCp } else { Axis::Dp };
     let dense = Part { axis, ranks: ranks(axis), replicas: 1, dense: true, experts: false };
+    // Megatron-LM core/tensor_parallel/layers.py: parameters of experts are apart (`allreduce` is false) where their ranks are.
+    if mixture && !layout.degrees.divides_experts() {
+        return vec![Part { experts: true, ..dense }];
+    }
     let experts = Part { axis: Axis::Edp, ranks: ranks(Axis::Edp), replicas: 1, dense: false, experts: true };
     std::iter::once(dense).chain(mixture.then_some(experts)).collect()
 }

@@ -35,24 +35,63 @@ pub(super) enum Order {
 
 /// The tensors of one model chunk of a stage.
 pub(super) fn of_chunk(step: &TrainingStep, stage: u32, chunk: u32, order: Order) -> Vec<Tensor> {
-    let (model, layers) = (step.model, step.stages.layers_of_chunk(stage, chunk));
-    let last = model.layers.saturating_sub(1);
-    let apart = model.tied_embeddings && !(step.stages.has_input(stage) && step.stages.has_output(stage));
-    let words = |elements| Tensor { elements, expert: false, shared_embedding: apart };
+    let layers = step.stages.layers_of_chunk(stage, chunk);
+    let (behind, within): (Vec<u32>, Vec<u32>) = layers.iter().partition(|layer| **layer >= step.model.layers);
     let mut list = Vec::new();
     if layers.contains(&0) {
-        list.push(words(step.word_embedding_parameters()));
-        list.push(dense(step.position_embedding_parameters()));
+        list.extend(input(step, stage));
+    } else if !behind.is_empty() && !step.model.tied_embeddings {
+        list.push(words(step, stage, step.word_embedding_parameters()));
     }
-    for layer in layers {
-        of_layer(step, *layer, order, &mut list);
+    within.into_iter().for_each(|layer| of_layer(step, layer, order, &mut list));
+    let has_output = layers.contains(&step.model.layers.saturating_sub(1));
+    if has_output {
+        list.extend(norm(step.model));
     }
-    if layers.contains(&last) {
-        list.extend(norm(model));
-        list.push(words(step.head_parameters(stage)));
+    behind.into_iter().for_each(|layer| of_prediction_layer(step, layer, order, &mut list));
+    if has_output {
+        list.push(words(step, stage, step.head_parameters(stage)));
     }
     list.retain(|tensor| tensor.elements > 0);
     list
+}
+
+/// The tensors before the first layer, and behind the last one, on a stage that has them.
+pub(super) fn of_ends(step: &TrainingStep, stage: u32) -> [Vec<Tensor>; 2] {
+    let before = if step.stages.has_input(stage) { input(step, stage) } else { Vec::new() };
+    let mut behind = Vec::new();
+    if step.stages.has_output(stage) {
+        behind.extend(norm(step.model));
+        behind.push(words(step, stage, step.head_parameters(stage)));
+    }
+    [before, behind].map(|list| list.into_iter().filter(|tensor| tensor.elements > 0).collect())
+}
+
+/// The tensors of one layer.
+pub(super) fn of_layer_alone(step: &TrainingStep, layer: u32, order: Order) -> Vec<Tensor> {
+    let mut list = Vec::new();
+    of_layer(step, layer, order, &mut list);
+    list.retain(|tensor| tensor.elements > 0);
+    list
+}
+
+fn input(step: &TrainingStep, stage: u32) -> Vec<Tensor> {
+    vec![words(step, stage, step.word_embedding_parameters()), dense(step.position_embedding_parameters())]
+}
+
+/// Word embedding or head, which two stages may share.
+fn words(step: &TrainingStep, stage: u32, elements: u64) -> Tensor {
+    let apart = step.model.tied_embeddings && !(step.stages.has_input(stage) && step.stages.has_output(stage));
+    Tensor { elements, expert: false, shared_embedding: apart }
+}
+
+/// A layer that predicts a further token: norms of its two inputs, their projection, a layer, and a norm (Megatron-LM
+/// core/transformer/multi_token_prediction.py MultiTokenPredictionLayer).
+fn of_prediction_layer(step: &TrainingStep, layer: u32, order: Order, list: &mut Vec<Tensor>) {
+    (0..2).for_each(|_| list.extend(norm(step.model)));
+    list.push(dense(step.prediction_projection_parameters()));
+    of_layer(step, layer, order, list);
+    list.extend(norm(step.model));
 }
 
 fn dense(elements: u64) -> Tensor {

@@ -209,18 +209,25 @@ fn tensor_sizes_add_up_to_the_parameters_of_a_rank() {
         ("gpt-oss-20b", "tp=2 ep=2", 4),
         ("deepseek-v3", "tp=2 ep=8 etp=1", 8),
     ] {
-        with_step(model, layout, "micro_batches = 8\nsequence_parallel = true", ranks, |step| {
-            for order in [Order::Megatron, Order::PyTorch] {
-                for stage in 0..step.stages.count() {
-                    let list = of_chunk(step, stage, 0, order);
-                    let sum = |expert| list.iter().filter(|t| t.expert == expert).map(|t| t.elements).sum::<u64>();
-                    let on_rank = step.rank_parameters(stage);
-                    assert_eq!((sum(false), sum(true)), (on_rank.dense, on_rank.experts), "{model} {order:?} {stage}");
-                    assert!(list.iter().all(|tensor| tensor.elements > 0));
+        for further in ["", "prediction_layers = 2"] {
+            let training = format!("micro_batches = 8\nsequence_parallel = true\n{further}");
+            with_step(model, layout, &training, ranks, |step| {
+                for order in [Order::Megatron, Order::PyTorch] {
+                    for stage in 0..step.stages.count() {
+                        let list = of_chunk(step, stage, 0, order);
+                        let sum = |expert| list.iter().filter(|t| t.expert == expert).map(|t| t.elements).sum::<u64>();
+                        let on_rank = step.rank_parameters(stage);
+                        assert_eq!(
+                            (sum(false), sum(true)),
+                            (on_rank.dense, on_rank.experts),
+                            "{model} {order:?} {stage}"
+                        );
+                        assert!(list.iter().all(|tensor| tensor.elements > 0));
+                    }
                 }
-            }
-        })
-        .unwrap();
+            })
+            .unwrap();
+        }
     }
 }
 

@@ -3,9 +3,10 @@
 //! Sources: arXiv 2006.15704 (DDP), arXiv 1910.02054 (ZeRO), Megatron-LM core/distributed/param_and_grad_buffer.py,
 //! DeepSpeed runtime/zero/stage_1_and_2.py.
 
+use super::broadcasts;
 use super::buckets::{self, Buckets, Run};
 use super::parts::{Part, parts};
-use crate::config::step::{BucketRule, DataStyle, GradientReduction};
+use crate::config::step::{BucketRule, DataStyle, GradientReduction, ParameterReturn};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{End, Moment, Overlap, Pass, When};
@@ -15,7 +16,7 @@ use commgauge_base::element::ElementType;
 
 /// The calls of one rank of a stage in an optimizer step.
 pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
-    let mut ops = Vec::new();
+    let mut ops: Vec<Op> = broadcasts::of_buffers(step).into_iter().collect();
     for part in parts(step) {
         let buckets = buckets::of(step, stage, &part);
         let bucketed = Bucketed { step, stage, part, buckets: &buckets };
@@ -32,6 +33,9 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
             if !separate {
                 ops.extend(bucketed.gather(run));
             }
+        }
+        if step.training.data.style == DataStyle::Zero1 {
+            ops.extend(broadcasts::ops(step, stage, &part));
         }
         if separate {
             ops.extend(buckets.gathered.iter().filter_map(|run| bucketed.gather(run)));
@@ -76,7 +80,10 @@ impl Bucketed<'_> {
         match self.step.training.data.style {
             DataStyle::Ddp => None,
             DataStyle::Zero2 => Some(self.gather_at_end(run)),
-            _ => Some(self.gather_for_first_forward(run)),
+            _ => match self.step.training.data.parameter_return {
+                ParameterReturn::AllGather | ParameterReturn::EachOptimizer => Some(self.gather_for_first_forward(run)),
+                ParameterReturn::Broadcast | ParameterReturn::BroadcastShares => None,
+            },
         }
     }
 
@@ -104,9 +111,26 @@ impl Bucketed<'_> {
             (true, true) => (Moment::FirstForward, Overlap::Exposed),
             (true, false) => (Moment::FirstForward, Overlap::FirstForward),
         };
-        let source = "arXiv 1910.02054 section 5; Megatron-LM overlap_param_gather";
-        let when = When::Step { moment, calls: run.buckets };
+        let source = match self.optimizers() {
+            1 => "arXiv 1910.02054 section 5; Megatron-LM overlap_param_gather",
+            _ => {
+                "by each of two optimizers, that of dense parameters and that of experts; Megatron-LM core/optimizer/optimizer.py \
+                 ChainedOptimizer, distrib_optimizer.py step_with_ready_grads"
+            }
+        };
+        let when = When::Step { moment, calls: run.buckets * self.optimizers() };
         self.op(Collective::AllGather, self.parameters(), run, when, overlap, source)
+    }
+
+    /// How often parameters are gathered: where nothing overlaps, each optimizer of Megatron-LM gathers those of all.
+    fn optimizers(&self) -> u64 {
+        let data = &self.step.training.data;
+        let each = data.parameter_return == ParameterReturn::EachOptimizer && !data.overlap_gradients;
+        let held = self.step.rank_parameters(self.stage);
+        let apart = parts(self.step)
+            .into_iter()
+            .filter(|part| (part.dense && held.dense > 0) || (part.experts && held.experts > 0));
+        if each { apart.count() as u64 } else { 1 }
     }
 
     /// ZeRO-2 stores no whole gradients between micro-batches, so that each is reduced at once.

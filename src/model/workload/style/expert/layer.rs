@@ -4,6 +4,7 @@ use crate::config::Mixture;
 use crate::config::step::{Recompute, Routing, ScheduleKind};
 use crate::layout::Axis;
 use crate::workload::step::{TrainingStep, routed};
+use crate::workload::style::deep_ep::NodeCall;
 use crate::workload::when::{LayerKind, Overlap, Pass};
 use crate::workload::{Op, Style};
 use commgauge_base::collective::Collective;
@@ -18,7 +19,7 @@ const MOST_BYTES: u128 = 1 << 62;
 /// One layer with experts, as a rank of a stage sees it.
 pub(super) struct ExpertLayer<'a> {
     pub step: &'a TrainingStep<'a>,
-    stage: u32,
+    pub stage: u32,
     pub mixture: &'a Mixture,
     /// N: tokens of a micro-batch on this rank.
     pub tokens: u64,
@@ -119,6 +120,18 @@ impl<'a> ExpertLayer<'a> {
                        paired (arXiv 2412.19437 section 3.2.1)";
         }
         Ok(op)
+    }
+
+    /// A call of tokens that go by way of nodes. Without ranks of experts there is none.
+    pub(super) fn node_op(&self, pass: Pass, call: NodeCall, what: &str) -> Op {
+        let NodeCall { axis, collective, element, bytes, why } = call;
+        let overlap = if collective == Collective::AllToAllV { self.overlap() } else { Overlap::Exposed };
+        Op {
+            when: self.step.in_layers(self.stage, pass, LayerKind::Experts, 1),
+            overlap,
+            why: format!("{why}: {what}"),
+            ..Op::new(Style::Expert, axis, collective, element, bytes)
+        }
     }
 
     /// Copies of tokens that the busiest rank of a group of ep has for its experts.

@@ -187,6 +187,44 @@ fn gathering_dispatchers_move_all_tokens_whatever_the_routing() {
 }
 
 #[test]
+fn deepep_sends_a_token_once_to_each_node_and_forwards_it_there() {
+    use Axis::{EpInner, EpOuter};
+    use Collective::AllToAll;
+    use ElementType::Int32;
+    // 4096 x 0.4536 = 1858 tokens to each of 8 nodes, 8 x 4096 x 0.1150 = 3768 to each of 8 ranks of a node (step/token_shares.rs).
+    let (across, inside) = (8 * 1858, 8 * 3768);
+    let expected = [
+        (Forward, EpOuter, AllToAll, Int32, 4 * 8 * (8 + 32 + 1)),
+        (Forward, EpInner, AllToAll, Int32, 4 * 8 * (8 + 4)),
+        (Forward, EpOuter, AllToAllV, Uint8, across * 7472),
+        (Forward, EpInner, AllToAllV, Uint8, inside * 7472),
+        (Forward, EpInner, AllToAllV, Uint8, inside * 14_352),
+        (Forward, EpOuter, AllToAllV, Uint8, across * 14_352),
+        // 7168 + 224 of scales + 8 of source, up to a multiple of 16; and 14336 + 8 + 32 of gradients of the weights.
+        (Backward, EpOuter, AllToAllV, Uint8, across * 7408),
+        (Backward, EpInner, AllToAllV, Uint8, inside * 7408),
+        (Backward, EpInner, AllToAllV, Uint8, inside * 14_384),
+        (Backward, EpOuter, AllToAllV, Uint8, across * 14_384),
+    ];
+    let training = "dispatcher = 'deepep'\ndispatch_element_type = 'fp8_e4m3'";
+    assert_calls("deepseek-v3", training, "dp = 64\nep = 64", 64, &expected);
+    with_ops("deepseek-v3", training, "dp = 64\nep = 64", 64, |step, ops| {
+        assert_eq!((step.group_size(EpOuter), step.group_size(EpInner)), (8, 8));
+        assert_eq!(ops[2].wire_bytes(8, 1), Some(7 * 1858 * 7472), "what stays on the node is not sent");
+    })
+    .unwrap();
+    // Domains of NVLink as large as ep: nothing crosses, and every rank knows where all tokens go.
+    with_ops("deepseek-v3", "dispatcher = 'hybrid_ep'\nexpert_inner = 64", "dp = 64\nep = 64", 64, |_, ops| {
+        assert!(ops.iter().all(|op| op.axis == Ep));
+        assert_eq!(facts(&ops[0]), (Forward, Ep, AllGather, Uint8, 4096 * 64 * 256));
+        // 4096 x 0.1150 = 471 to each rank, with the weights of all 256 experts.
+        assert_eq!(facts(&ops[1]), (Forward, Ep, AllToAllV, Uint8, 64 * 471 * (14_336 + 1024)));
+        assert_eq!(facts(&ops[2]), (Forward, Ep, AllToAllV, Uint8, 64 * 471 * 14_336));
+    })
+    .unwrap();
+}
+
+#[test]
 fn skew_loads_the_rank_of_the_hot_expert_and_capacity_limits_it() {
     // 8192 copies from each of 8 ranks, half of them for the first expert: 4096 each, from 7 others.
     let busiest = |training: &str| {
@@ -254,8 +292,31 @@ fn layouts_that_do_not_fit_the_experts_are_refused_with_the_rule() {
             "ep = 2\ndp = 2",
             "dispatch_element_type changes nothing",
         ),
+        ("dispatcher = 'deepep'\nrouting = 'random'", "ep = 2\ndp = 2", "routing random with dispatcher deepep"),
+        (
+            "dispatcher = 'hybrid_ep'\ncapacity_factor = 1.0",
+            "ep = 2\ndp = 2",
+            "capacity_factor changes nothing with dispatcher hybrid_ep",
+        ),
+        (
+            "dispatcher = 'deepep'\nsequence_parallel = true",
+            "tp = 2\nep = 2\netp = 2\ndp = 2",
+            "etp = 2 with dispatcher deepep: each rank has whole experts here; accepted: etp = 1",
+        ),
+        (
+            "dispatcher = 'deepep'\nexpert_inner = 3",
+            "ep = 2\ndp = 2",
+            "nodes of 3 ranks do not divide ep = 2 (expert_inner)",
+        ),
+        ("expert_inner = 2", "ep = 2\ndp = 2", "expert_inner = 2 changes nothing with dispatcher all_to_all"),
     ] {
-        let ranks = if layout.contains('3') { 3 } else { 2 };
+        let ranks = if layout.contains('3') {
+            3
+        } else if layout.contains("tp = 2\nep") {
+            4
+        } else {
+            2
+        };
         let error = with_ops("mixtral-8x7b", training, layout, ranks, |_, _| ()).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
         assert!(error.to_string().contains("test.toml"), "{error}");
@@ -337,4 +398,29 @@ fn probabilities_travel_in_the_type_of_the_router() {
         });
         assert_eq!(found.unwrap(), (router, 4096 * 2 * router.size()), "{written}");
     }
+}
+
+#[test]
+fn counts_that_balance_experts_are_added_up_over_those_who_have_other_tokens() {
+    let balance = |training: &str| {
+        let training = format!("sequence_parallel = true\n{training}");
+        with_ops("mixtral-8x7b", &training, "tp = 2\nep = 4\ndp = 4\netp = 1", 8, |step, ops| {
+            let counts = ops.into_iter().filter(|op| op.collective == Collective::AllReduce);
+            let m = step.micro_batches();
+            counts
+                .map(|op| (op.axis, op.element, op.bytes_total.0, op.when.count_per_step(m).unwrap()))
+                .collect::<Vec<_>>()
+        })
+        .unwrap()
+    };
+    assert_eq!(balance(""), []);
+    // 8 experts in each of 32 layers, 2 micro-batches.
+    assert_eq!(balance("balance_loss = 'micro_batch'"), [(Axis::TpCp, Int64, 64, 64)]);
+    assert_eq!(
+        balance("balance_loss = 'micro_batch'\nrecompute = 'full'"),
+        [(Axis::TpCp, Int64, 64, 64)],
+        "the second time only"
+    );
+    assert_eq!(balance("balance_loss = 'global'"), [(Axis::TpCpDp, Int64, 64, 64)]);
+    assert_eq!(balance("expert_bias_update = true"), [(Axis::TpCpDp, Bfloat16, 2 * 32 * 8, 1)]);
 }

@@ -4,19 +4,21 @@
 //! Six all_gathers and four reduce_scatters in a dense layer move 25 % more than four all_reduces do: backward, the
 //! stored part of the input is gathered a second time. Routed experts are in `expert`.
 
+mod gathered;
 #[cfg(test)]
 mod tests;
 
 use super::product::product;
 use super::recompute::repeats_forward;
 use super::replicated;
-use crate::config::step::TensorStyle;
+use crate::config::step::{GatherRecipe, ProductOverlap, TensorStyle};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{LayerKind, Overlap, Pass};
 use crate::workload::{Op, Style};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
+use gathered::{Gathered, Usage};
 
 /// Source of the linears' communications.
 const SOURCE: &str = "arXiv 2205.05198 section 4.2.2; Megatron-LM core/tensor_parallel/layers.py \
@@ -55,7 +57,8 @@ fn linears_by_layer(step: &TrainingStep) -> (u64, u64) {
 
 /// Pairs of linears whose buffers are as wide as the residual stream.
 fn hidden_wide(step: &TrainingStep, stage: u32, kind: LayerKind, calls: u64, which: &str) -> Result<Vec<Op>> {
-    let linears = Linears { step, stage, kind, calls, width: step.model.hidden, source: SOURCE };
+    let recipe = step.training.tensor.gather_recipe;
+    let linears = Linears { step, stage, kind, calls, width: step.model.hidden, source: SOURCE, recipe };
     let mut ops = linears.column(which)?;
     ops.extend(linears.row(which)?);
     Ok(ops)
@@ -65,9 +68,11 @@ fn hidden_wide(step: &TrainingStep, stage: u32, kind: LayerKind, calls: u64, whi
 /// the rotated part of the keys, instead of the hidden state.
 fn latent_attention(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     let Some(latent) = &step.model.latent_attention else { return Ok(Vec::new()) };
-    let linears = |kind, calls, width, source| Linears { step, stage, kind, calls, width, source };
-    let wide = |width| linears(LayerKind::Any, 1, width, LATENT_SOURCE);
-    let hidden = |kind, calls| linears(kind, calls, step.model.hidden, SOURCE);
+    let linears = |kind, calls, width, source, recipe| Linears { step, stage, kind, calls, width, source, recipe };
+    // Gathered outside of linears, as they are (core/tensor_parallel/mappings.py).
+    let wide = |width| linears(LayerKind::Any, 1, width, LATENT_SOURCE, GatherRecipe::Plain);
+    let recipe = step.training.tensor.gather_recipe;
+    let hidden = |kind, calls| linears(kind, calls, step.model.hidden, SOURCE, recipe);
     let mut ops = match latent.query_rank {
         Some(rank) => wide(rank).column("compressed queries before their up-projection")?,
         None => hidden(LayerKind::Any, 1).column("queries")?,
@@ -93,17 +98,18 @@ struct Linears<'a> {
     calls: u64,
     width: u64,
     source: &'static str,
+    recipe: GatherRecipe,
 }
 
 impl Linears<'_> {
     /// A column-parallel linear needs the whole sequence as its input.
     fn column(&self, which: &str) -> Result<Vec<Op>> {
-        use Collective::{AllGather, ReduceScatter};
+        use Collective::ReduceScatter;
         let input = format!("input of the column-parallel linears, {which}");
-        let mut ops = self.forward(AllGather, &input)?;
+        let mut ops = self.gathered_forward(&input)?;
         if self.step.training.tensor.style == TensorStyle::Megatron {
             let again = format!("{input}, stored in parts and gathered again beside the input gradient");
-            ops.push(self.op(AllGather, Pass::Backward, Overlap::InputGradient, &again)?);
+            ops.extend(self.gathered(Pass::Backward, Overlap::InputGradient, &again, Usage::AGAIN)?);
         }
         let gradient = format!("input gradient of the column-parallel linears, {which}, beside the weight gradient");
         ops.push(self.op(ReduceScatter, Pass::Backward, Overlap::WeightGradient, &gradient)?);
@@ -112,15 +118,49 @@ impl Linears<'_> {
 
     /// The output of a row-parallel linear: partial sums of the whole sequence.
     fn row(&self, which: &str) -> Result<Vec<Op>> {
-        use Collective::{AllGather, ReduceScatter};
+        use Collective::ReduceScatter;
         let output = format!("output of the row-parallel linears, {which}");
         let mut ops = match self.step.training.tensor.style {
             TensorStyle::Megatron => self.forward(ReduceScatter, &output)?,
             TensorStyle::DTensor => self.forward_until_needed(&output)?,
         };
         let gradient = format!("output gradient of the row-parallel linears, {which}");
-        ops.push(self.op(AllGather, Pass::Backward, Overlap::Exposed, &gradient)?);
+        ops.extend(self.gathered(Pass::Backward, self.beside_product(), &gradient, Usage::GRADIENT)?);
         Ok(ops)
+    }
+
+    /// What hides a call that a product waits for, or that waits for one.
+    fn beside_product(&self) -> Overlap {
+        match self.step.training.tensor.product_overlap {
+            ProductOverlap::None => Overlap::Exposed,
+            ProductOverlap::Pieces => Overlap::Pieces,
+        }
+    }
+
+    /// The input of a linear, and again under full recomputation.
+    fn gathered_forward(&self, what: &str) -> Result<Vec<Op>> {
+        let mut ops = self.gathered(Pass::Forward, self.beside_product(), what, Usage::INPUT)?;
+        if repeats_forward(self.step) {
+            let again = format!("{what}, again for the backward pass (full recomputation)");
+            ops.extend(self.gathered(Pass::Recompute, self.beside_product(), &again, Usage::INPUT)?);
+        }
+        Ok(ops)
+    }
+
+    /// A gather for a linear, in the form that the recipe gives it.
+    fn gathered(&self, pass: Pass, overlap: Overlap, what: &str, usage: Usage) -> Result<Vec<Op>> {
+        if self.recipe == GatherRecipe::Plain {
+            return Ok(vec![self.op(Collective::AllGather, pass, overlap, what)?]);
+        }
+        let tensor = Gathered { recipe: self.recipe, tokens: self.step.tokens_per_micro_batch(), width: self.width };
+        let op = |part: gathered::Part| Op {
+            when: self.step.in_layers(self.stage, pass, self.kind, self.calls),
+            overlap: if part.collective == Collective::AllReduce { Overlap::Exposed } else { overlap },
+            why: format!("{}: {what} ({})", part.why, gathered::SOURCE),
+            reduce_op: part.reduce_op,
+            ..Op::new(Style::Sequence, Axis::Tp, part.collective, part.element, part.bytes)
+        };
+        Ok(tensor.parts(usage)?.into_iter().map(op).collect())
     }
 
     /// The rotated part of the keys is no input of a linear: its gather is undone by a plain reduce_scatter.
@@ -133,10 +173,11 @@ impl Linears<'_> {
 
     /// Forward, and again under full recomputation.
     fn forward(&self, collective: Collective, what: &str) -> Result<Vec<Op>> {
-        let mut ops = vec![self.op(collective, Pass::Forward, Overlap::Exposed, what)?];
+        let overlap = if collective == Collective::ReduceScatter { self.beside_product() } else { Overlap::Exposed };
+        let mut ops = vec![self.op(collective, Pass::Forward, overlap, what)?];
         if repeats_forward(self.step) {
             let again = format!("{what}, again for the backward pass (full recomputation)");
-            ops.push(self.op(collective, Pass::Recompute, Overlap::Exposed, &again)?);
+            ops.push(self.op(collective, Pass::Recompute, overlap, &again)?);
         }
         Ok(ops)
     }
@@ -144,11 +185,12 @@ impl Linears<'_> {
     /// Forward, and again under full recomputation but for the last sum of the layer, which no gradient needs: PyTorch stops
     /// before it (torch/utils/checkpoint.py, early stop).
     fn forward_until_needed(&self, what: &str) -> Result<Vec<Op>> {
-        let mut ops = vec![self.op(Collective::ReduceScatter, Pass::Forward, Overlap::Exposed, what)?];
+        let overlap = self.beside_product();
+        let mut ops = vec![self.op(Collective::ReduceScatter, Pass::Forward, overlap, what)?];
         if repeats_forward(self.step) && self.calls > 1 {
             let again = format!("{what}, again for the backward pass, but for the last of the layer");
             let fewer = Linears { calls: self.calls - 1, ..*self };
-            ops.push(fewer.op(Collective::ReduceScatter, Pass::Recompute, Overlap::Exposed, &again)?);
+            ops.push(fewer.op(Collective::ReduceScatter, Pass::Recompute, overlap, &again)?);
         }
         Ok(ops)
     }

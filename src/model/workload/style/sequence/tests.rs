@@ -187,3 +187,85 @@ fn inputs_that_are_stored_whole_need_four_gathers_and_four_reduce_scatters() {
         });
     }
 }
+
+/// Calls of a layer of llama-3-8b, tp 8: collective, pass, bytes, calls, what hides them.
+fn in_layers(written: &str) -> Vec<(commgauge_base::collective::Collective, Option<Pass>, u64, u64, Overlap)> {
+    let mut found = Vec::new();
+    with_steps(&training("llama-3-8b", &format!("{PARALLEL}\n{written}"), "tp = 8"), 8, |step| {
+        let rows = rows(step, 0, Style::Sequence);
+        found = rows.iter().filter(|row| row.pass.is_some()).map(|row| row.short()).collect();
+    });
+    found
+}
+
+#[test]
+fn transformer_engine_gathers_in_8_bits_and_reduces_in_16() {
+    let (forward, backward) = (Some(Pass::Forward), Some(Pass::Backward));
+    // 8192 x 4096 bytes, and their scales: one for 32.
+    let (data, scales) = (HIDDEN / 2, HIDDEN / 2 / 32);
+    let current = [
+        (AllReduce, forward, 4, 2, Overlap::Exposed),
+        (AllGather, forward, data, 2, Overlap::Exposed),
+        (AllGather, backward, data, 2, Overlap::InputGradient),
+        (ReduceScatter, backward, HIDDEN, 2, Overlap::WeightGradient),
+        (ReduceScatter, forward, HIDDEN, 2, Overlap::Exposed),
+        (AllReduce, backward, 4, 2, Overlap::Exposed),
+        (AllGather, backward, data, 2, Overlap::Exposed),
+    ];
+    assert_eq!(in_layers("gather_recipe = 'fp8_current'"), current);
+    let blocks = [
+        (AllGather, forward, scales, 2, Overlap::Exposed),
+        (AllGather, forward, data, 2, Overlap::Exposed),
+        (AllGather, backward, scales, 2, Overlap::InputGradient),
+        (AllGather, backward, data, 2, Overlap::InputGradient),
+        (ReduceScatter, backward, HIDDEN, 2, Overlap::WeightGradient),
+        (ReduceScatter, forward, HIDDEN, 2, Overlap::Exposed),
+        // Rows for the gradient of the input and columns for that of the weights: more than in 16 bits.
+        (AllGather, backward, scales, 2, Overlap::Exposed),
+        (AllGather, backward, data, 2, Overlap::Exposed),
+        (AllGather, backward, scales, 2, Overlap::Exposed),
+        (AllGather, backward, data, 2, Overlap::Exposed),
+    ];
+    assert_eq!(in_layers("gather_recipe = 'mxfp8'"), blocks);
+    assert!(2 * (data + scales) > HIDDEN);
+}
+
+#[test]
+fn products_in_pieces_hide_all_calls_of_the_linears_but_move_the_same() {
+    let plain = in_layers("");
+    let pieces = in_layers("product_overlap = 'pieces'");
+    let moved = |calls: &[(commgauge_base::collective::Collective, Option<Pass>, u64, u64, Overlap)]| {
+        calls.iter().map(|call| (call.0, call.1, call.2, call.3)).collect::<Vec<_>>()
+    };
+    assert_eq!(moved(&plain), moved(&pieces));
+    let hidden: Vec<Overlap> = pieces.iter().map(|call| call.4).collect();
+    use Overlap::{InputGradient, Pieces, WeightGradient};
+    assert_eq!(hidden, [Pieces, InputGradient, WeightGradient, Pieces, Pieces]);
+    // The largest element is known before the gather begins.
+    assert_eq!(in_layers("product_overlap = 'pieces'\ngather_recipe = 'fp8_current'")[0].4, Overlap::Exposed);
+    assert!(
+        in_layers("product_overlap = 'pieces'\noverlap_tensor = false").iter().all(|call| call.4 == Overlap::Exposed)
+    );
+}
+
+#[test]
+fn recipes_and_pieces_are_refused_where_nothing_is_gathered_so() {
+    for (written, expected) in [
+        ("sequence = 8192\nmicro_batches = 1\ngather_recipe = 'mxfp8'", "accepted: with sequence_parallel = true"),
+        (
+            "sequence = 8192\nmicro_batches = 1\nproduct_overlap = 'pieces'",
+            "product_overlap = pieces is of the calls of sequence",
+        ),
+        (
+            "sequence = 8192\nmicro_batches = 1\nsequence_parallel = true\ntensor_style = 'dtensor'\ngather_recipe = 'fp8_current'",
+            "tensor_style = dtensor; accepted: tensor_style = megatron",
+        ),
+        (
+            "sequence = 64\nmicro_batches = 1\nsequence_parallel = true\ngather_recipe = 'mxfp8'",
+            "needs 8 tokens of a rank",
+        ),
+    ] {
+        let message = refusal(&training("llama-3-8b", written, "tp = 8"), 8);
+        assert!(message.contains(expected), "{written}: {message}");
+    }
+}

@@ -21,6 +21,8 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let Some(mixture) = &step.model.mixture else { return Ok(Vec::new()) };
     let mut ops = match step.serving.dispatcher {
         ServingDispatcher::AllGather => all_gather(step, stage, mixture)?,
+        ServingDispatcher::DeepEp => super::deep_ep::by_node(step, stage, mixture)?,
+        ServingDispatcher::DeepEpLowLatency => super::deep_ep::low_latency(step, stage, mixture)?,
         _ => all_to_all(step, stage, mixture)?,
     };
     if step.layout.degrees.tp > 1 {
@@ -98,7 +100,7 @@ fn all_to_all(step: &ServingStep, stage: u32, mixture: &Mixture) -> Result<Vec<O
 }
 
 /// As even as whole tokens allow: the first ranks receive one more.
-fn splits(sent: u64, ranks: u64) -> Splits {
+pub(super) fn splits(sent: u64, ranks: u64) -> Splits {
     if sent.is_multiple_of(ranks) {
         return Splits::Equal;
     }

@@ -4,7 +4,9 @@
 //! Nothing here depends on the length of the context: a rank stores the keys and values of its own heads, and
 //! attention over them sends nothing. The exchanges of experts are in `experts`.
 
+mod deep_ep;
 mod experts;
+mod joined;
 mod layers;
 #[cfg(test)]
 mod tests;
@@ -21,6 +23,21 @@ use layers::{activations, in_layers, requests};
 
 /// The calls of one rank of a stage in a forward pass.
 pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
+    let mut ops: Vec<Op> = agreement(step).into_iter().collect();
+    if step.joins_replicas() {
+        ops.extend(joined::ops(step, stage)?);
+    } else {
+        ops.extend(of_replica(step, stage)?);
+    }
+    if step.layout.degrees.pp > 1 {
+        ops.extend(boundary(step, stage)?);
+        ops.push(sampled_tokens(step)?);
+    }
+    Ok(ops)
+}
+
+/// The calls on tp and ep where each replica has the whole model.
+fn of_replica(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let mut ops = Vec::new();
     if step.layout.degrees.tp > 1 {
         if step.stages.has_input(stage) {
@@ -34,11 +51,20 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     if step.layout.degrees.tp > 1 && step.stages.has_output(stage) {
         ops.push(logits(step)?);
     }
-    if step.layout.degrees.pp > 1 {
-        ops.extend(boundary(step, stage)?);
-        ops.push(sampled_tokens(step)?);
-    }
     Ok(ops)
+}
+
+/// Tokens, padded tokens, and two flags of every replica.
+fn agreement(step: &ServingStep) -> Option<Op> {
+    let (element, replicas) = (ElementType::Int32, u64::from(step.layout.degrees.dp));
+    let bytes = 4 * element.size() * replicas;
+    let why = format!(
+        "4*4 B*d = 4*4 B*{replicas} = {bytes} B: tokens of each replica with and without padding, and how it runs them (vLLM \
+         v1/worker/dp_utils.py _run_ar; over NCCL only without disable_nccl_for_dp_synchronization)"
+    );
+    step.serving
+        .batch_agreement
+        .then(|| Op { element, ..op(step, Axis::Dp, Collective::AllReduce, bytes, at_end(End::Whole), why) })
 }
 
 fn op(step: &ServingStep, axis: Axis, collective: Collective, bytes: u64, when: When, why: String) -> Op {

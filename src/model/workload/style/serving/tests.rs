@@ -196,3 +196,41 @@ fn stages_of_vllm_pass_two_tensors_in_parts_and_gather_them() {
     let last = [reductions, logits, (AllGather, Axis::Tp, hidden, 8), tokens];
     assert_eq!(phase("llama-3-70b", written, "tp = 8\npp = 2", 16, "decode", 1), last);
 }
+
+#[test]
+fn deepep_sends_tokens_by_way_of_nodes_or_straight_to_their_experts() {
+    use Axis::{Ep, EpInner, EpOuter};
+    let of = |written: &str, which: &str| {
+        let written = format!("batch = 128\nprompt_tokens = 32\n{written}");
+        let all = phase("deepseek-v3", &written, "ep = 64\ndp = 64", 64, which, 0);
+        // 58 of 61 layers have experts.
+        all.into_iter()
+            .filter(|call| call.3 == 58)
+            .map(|(collective, axis, bytes, _)| (collective, axis, bytes))
+            .collect::<Vec<_>>()
+    };
+    let fp8 = "dispatch_element_type = 'fp8_e4m3'";
+    // 128 tokens of 8 experts: 16 + 7168 + 4 x 56 bytes there and 2 x 7168 back (DeepEP's README measures just these).
+    let low_latency =
+        [(AllToAllV, Ep, 1024 * 7408), (Collective::AllToAll, Ep, 4 * 256), (AllToAllV, Ep, 1024 * 14_336)];
+    assert_eq!(of(&format!("dispatcher = 'deepep_low_latency'\n{fp8}"), "decode"), low_latency);
+    assert_eq!(of("dispatcher = 'deepep_low_latency'", "decode")[0].2, 1024 * (16 + 14_336));
+    // 4096 tokens of a prompt, as in training (expert/tests.rs).
+    let by_node = [
+        (Collective::AllToAll, EpOuter, 1312),
+        (Collective::AllToAll, EpInner, 384),
+        (AllToAllV, EpOuter, 8 * 1858 * 7472),
+        (AllToAllV, EpInner, 8 * 3768 * 7472),
+        (AllToAllV, EpInner, 8 * 3768 * 14_352),
+        (AllToAllV, EpOuter, 8 * 1858 * 14_352),
+    ];
+    assert_eq!(of(&format!("dispatcher = 'deepep'\n{fp8}"), "prefill"), by_node);
+    for (written, expected) in [
+        ("expert_inner = 8", "expert_inner changes nothing with dispatcher all_to_all"),
+        (fp8, "dispatch_element_type = fp8_e4m3 with dispatcher all_to_all"),
+        ("dispatcher = 'deepep'\nexpert_inner = 5", "nodes of 5 ranks do not divide ep = 64"),
+    ] {
+        let message = refusal(&serving("deepseek-v3", &format!("batch = 128\n{written}"), "ep = 64\ndp = 64"), 64);
+        assert!(message.contains(expected), "{written}: {message}");
+    }
+}

@@ -5,6 +5,7 @@
 
 mod calls;
 mod gathered;
+mod predicted;
 #[cfg(test)]
 mod tests;
 
@@ -24,13 +25,14 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     let mut ops = Vec::new();
     if step.layout.degrees.tp > 1 {
         if step.stages.has_input(stage) {
-            ops.extend(embedding(step));
+            ops.extend(embedding(step, End::Input));
         }
         match step.training.vocabulary.style {
             _ if !step.stages.has_output(stage) => {}
             VocabularyStyle::Parallel => {
                 ops.extend(output_projection(step));
                 ops.extend(cross_entropy(step)?);
+                ops.extend(predicted::ops(step)?);
             }
             VocabularyStyle::Gathered => ops.extend(gathered::ops(step)?),
         }
@@ -40,11 +42,10 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
 }
 
 /// Each rank looks up the words of its part of the vocabulary; the sum of all is the embedding.
-fn embedding(step: &TrainingStep) -> Vec<Op> {
+fn embedding(step: &TrainingStep, end: End) -> Vec<Op> {
     use Collective::{AllGather, AllReduce, ReduceScatter};
     let source = "Megatron-LM core/models/common/embeddings/language_model_embedding.py";
-    let call =
-        |collective, pass, what: &str| activations(step, collective, pass, End::Input, Overlap::Exposed, what, source);
+    let call = |collective, pass, what: &str| activations(step, collective, pass, end, Overlap::Exposed, what, source);
     if !step.training.tensor.sequence_parallel {
         return vec![call(
             AllReduce,
@@ -127,7 +128,9 @@ fn shared_embedding(step: &TrainingStep, stage: u32) -> Result<Option<Op>> {
         [true, true] => step.stages.mirrored(),
         _ => true,
     };
-    if !step.model.tied_embeddings || step.layout.degrees.pp == 1 || !shares {
+    // Layers that predict further tokens embed them with the words of the first stage.
+    let embeds_again = step.training.prediction_layers > 0;
+    if !(step.model.tied_embeddings || embeds_again) || step.layout.degrees.pp == 1 || !shares {
         return Ok(None);
     }
     let (t, h, element) =

@@ -2,7 +2,7 @@
 
 use crate::layout::Axis;
 use crate::workload::Style;
-use crate::workload::style::testing::{rows, training, with_steps};
+use crate::workload::style::testing::{Row, refusal, rows, training, with_steps};
 use crate::workload::when::{Overlap, Pass};
 use commgauge_base::collective::Collective::{AllGather, AllReduce, ReduceScatter};
 use commgauge_base::collective::ReduceOp;
@@ -120,4 +120,40 @@ fn gathered_logits_leave_no_sums_to_the_loss() {
         let hidden = (AllReduce, 2 * 8192 * 4096, 1);
         assert_eq!(found, [hidden, (AllGather, 2 * 8192 * 128_256, 1), hidden]);
     });
+}
+
+#[test]
+fn layers_that_predict_further_tokens_have_an_embedding_a_projection_and_a_loss_on_the_last_stage() {
+    let of_stage = |further: &str, stage| {
+        let mut found = Vec::new();
+        let written = format!("{PLAIN}\n{further}");
+        with_steps(&training("llama-3-8b", &written, "tp = 8\npp = 4"), 32, |step| {
+            found = rows(step, stage, Style::Vocabulary)
+        });
+        found
+    };
+    let further = "prediction_layers = 2";
+    let on_tp =
+        |rows: &[Row]| rows.iter().filter(|row| row.axis == Axis::Tp).map(|row| row.calls_per_step).sum::<u64>();
+    // Embedding, projection and its input gradient, head, three sums of the loss and two for the log, in 3 micro-batches.
+    assert_eq!(on_tp(&of_stage(further, 3)) - on_tp(&of_stage("", 3)), 2 * 3 * (1 + 2 + 1 + 3 + 2));
+    for stage in [0, 3] {
+        let shared: Vec<_> = of_stage(further, stage).into_iter().filter(|row| row.axis == Axis::Embedding).collect();
+        assert_eq!(shared.iter().map(|row| row.bytes).collect::<Vec<_>>(), [4 * 129_024 / 8 * 4096], "stage {stage}");
+    }
+    assert!(of_stage("", 0).iter().all(|row| row.axis != Axis::Embedding), "words are not shared without them");
+}
+
+#[test]
+fn layers_that_predict_further_tokens_are_refused_where_nobody_lists_them() {
+    for (written, layout, expected) in [
+        ("", "cp = 2", "prediction_layers = 1 with cp = 2"),
+        ("data_style = 'fsdp'", "dp = 2", "prediction_layers = 1 with data_style fsdp"),
+        ("tensor_style = 'dtensor'", "tp = 2", "linears that are not divided as Megatron-LM does"),
+        ("vocabulary_style = 'gathered'", "tp = 2", "prediction_layers = 1 with gathered logits"),
+    ] {
+        let suite = training("llama-3-8b", &format!("{PLAIN}\nprediction_layers = 1\n{written}"), layout);
+        let message = refusal(&suite, 2);
+        assert!(message.contains(expected), "{message}");
+    }
 }

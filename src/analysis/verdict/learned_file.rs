@@ -1,0 +1,205 @@
+//! The machine file of what was learned: links as they were given, the runs that it judges, and an expectation for every kind of row.
+
+use super::Allowed;
+use super::expected::variant_line;
+use super::learned_kind::{Kind, MIN_REPLICATES, Values, expectation};
+use super::loaded_record::LoadedRecord;
+use commgauge_base::collective::{Collective, Placement};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::units::{Rate, Seconds};
+use commgauge_model::config::{Machine, toml_string};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Options of learning expectations.
+#[derive(Clone, Debug)]
+pub struct LearnRule {
+    /// Name of the machine.
+    pub name: String,
+    /// The least tolerance, as a share.
+    pub least_tolerance: f64,
+    /// True where switches reduce, so that values above the bound of the links are accepted.
+    pub in_network: bool,
+    /// Differences between the runs that are accepted, besides their hosts.
+    pub allowed: Vec<Allowed>,
+}
+
+/// A learned machine file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Learned {
+    /// The text of the machine file.
+    pub text: String,
+    /// Expectations in it.
+    pub expectations: usize,
+    /// Rows that were left out, and why, as sentences.
+    pub left_out: Vec<String>,
+}
+
+/// The machine file of the reliable kinds; kinds with too few replicates are added to `left_out`.
+pub(super) fn write(
+    records: &[LoadedRecord],
+    kinds: &BTreeMap<Kind, Values>,
+    mut left_out: Vec<String>,
+    links: &Machine,
+    rule: &LearnRule,
+) -> Result<Learned> {
+    let mut text = head(records, links, rule);
+    let mut expectations = 0;
+    for (kind, values) in kinds {
+        let count: usize = values.of_run.values().map(Vec::len).sum();
+        let Some((value, tolerance)) = expectation(values, rule.least_tolerance) else {
+            left_out.push(format!("{}: {count} replicates, at least {MIN_REPLICATES} are needed", describe(kind)));
+            continue;
+        };
+        let [ranks, per_node, nodes, groups] = kind.group;
+        let bound = links.bus_bandwidth_bound(kind.collective, nodes, per_node, groups);
+        let above = values.is_rate && bound.is_some_and(|bound| value > bound.0);
+        if let (true, Some(bound), false) = (above, bound, rule.in_network) {
+            return Err(Error::usage(format!(
+                "{} reached {}, more than the {bound} that the links allow; correct the links, or use --in-network where the \
+                 switches themselves reduce or copy",
+                describe(kind),
+                Rate(value)
+            )));
+        }
+        expectations += 1;
+        let value = if values.is_rate { rate_text(value) } else { format!("{:.4}us", value * 1e6) };
+        let size = if kind.collective == Collective::Barrier {
+            String::new()
+        } else {
+            format!("bytes = \"{}B\"\n", kind.bytes)
+        };
+        let in_network = if above { "in_network = true\n" } else { "" };
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "\n[[expect]]\ncollective = \"{}\"\n{size}ranks = {ranks}\nranks_per_node = {per_node}\nnodes = {nodes}\n\
+             groups_per_node = {groups}\ncadence = \"{}\"\nplacement = \"{}\"\nelement_type = \"{}\"\nvalue = \"{value}\"\n\
+             tolerance = {tolerance}\n{in_network}{}source = {}\ndate = \"{}\"\nversion = {}\nnote = \"{count} replicates\"\n",
+            kind.collective,
+            kind.cadence,
+            key(kind.placement),
+            kind.element_type,
+            variant_line(&kind.variant),
+            toml_string(&source(records)),
+            newest(records),
+            toml_string(&records.first().map_or(String::new(), |loaded| loaded.record.header.backend.library.clone())),
+        );
+    }
+    if expectations == 0 {
+        let why = left_out.first().map_or("there is no row of groups of several ranks", String::as_str);
+        return Err(Error::usage(format!("nothing could be learned: {why}; {} rows were left out", left_out.len())));
+    }
+    // A later run is to be judged by all that was learned.
+    let _ = write!(text, "\n[coverage]\nexpectations = {expectations}\n");
+    // The text is parsed again, so that a gate never refuses a learned file.
+    Machine::parse(&text, Path::new(&format!("{}.toml", rule.name)))?;
+    Ok(Learned { text, expectations, left_out })
+}
+
+/// A bus bandwidth in a unit that leaves it four digits at least; small messages reach a few kB/s.
+fn rate_text(bytes_per_second: f64) -> String {
+    let units = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")];
+    let (scale, unit) = units.into_iter().find(|(scale, _)| bytes_per_second >= *scale).unwrap_or((1.0, "B/s"));
+    format!("{:.4}{unit}", bytes_per_second / scale)
+}
+
+fn head(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> String {
+    let hosts: BTreeSet<&str> =
+        records.iter().flat_map(|loaded| loaded.record.header.ranks.iter().map(|rank| rank.host.as_str())).collect();
+    let (within, between) = (&links.within_node, &links.between_nodes);
+    let rate = |rate: Rate| format!("{}B/s", rate.0);
+    let time = |time: Seconds| format!("{}ns", time.0 * 1e9);
+    let assumed = |assumed: bool| if assumed { "assumed = true\n" } else { "" };
+    let peer = within.rate_per_peer.map_or(String::new(), |peer| format!("rate_per_peer = \"{}\"\n", rate(peer)));
+    let cloud = links.cloud.as_ref().map_or(String::new(), |cloud| format!("cloud = {}\n", toml_string(cloud)));
+    format!(
+        "# Learned from {} runs on {} hosts. Each value is the median of the replicates of all runs; its tolerance reaches to\n\
+         # the worse of their 5 % quantile and of the slowest run's median, and is at least {} %.\n\
+         name = {}\n{cloud}ranks_per_node = {}\nhosts_per_node = {}\n\n[within_node]\nlatency = \"{}\"\nrate = \"{}\"\n{peer}{}\n\
+         [between_nodes]\nlatency = \"{}\"\nadapters_per_node = {}\nrate_per_adapter = \"{}\"\n{}{}",
+        records.len(),
+        hosts.len(),
+        rule.least_tolerance * 100.0,
+        toml_string(&rule.name),
+        links.ranks_per_node,
+        links.hosts_per_node,
+        time(within.latency),
+        rate(within.rate),
+        assumed(within.assumed),
+        time(between.latency),
+        between.adapters_per_node,
+        rate(between.rate_per_adapter),
+        assumed(between.assumed),
+        judged_runs(records),
+    )
+}
+
+/// The table of the runs that the file will judge: such as these. Another tool's records name no backend of ours.
+fn judged_runs(records: &[LoadedRecord]) -> String {
+    let backends: BTreeSet<&str> = records
+        .iter()
+        .map(|loaded| loaded.record.header.backend.name.as_str())
+        .filter(|name| ["mpi", "nccl"].contains(name))
+        .collect();
+    let Some(backend) = backends.first().filter(|_| backends.len() == 1) else { return String::new() };
+    let headers = || records.iter().map(|loaded| &loaded.record.header);
+    let ranks = || headers().flat_map(|header| &header.ranks);
+    let quoted = |names: BTreeSet<&str>| names.into_iter().map(toml_string).collect::<Vec<_>>().join(", ");
+    let devices: BTreeSet<&str> = ranks().filter_map(|rank| rank.device.as_deref()).collect();
+    let mut text = format!("\n[applies_to]\nbackend = \"{backend}\"\n");
+    if !devices.is_empty() && ranks().all(|rank| rank.device.is_some()) {
+        text += &format!("devices = [{}]\n", quoted(devices));
+        let mut of_node: BTreeMap<(usize, u32), u32> = BTreeMap::new();
+        for (run, loaded) in records.iter().enumerate() {
+            loaded
+                .record
+                .header
+                .ranks
+                .iter()
+                .for_each(|rank| *of_node.entry((run, rank.node)).or_default() += rank.ranks);
+        }
+        let sizes: BTreeSet<u32> = of_node.into_values().collect();
+        if let (Some(size), 1) = (sizes.first(), sizes.len()) {
+            text += &format!("devices_per_node = {size}\n");
+        }
+    } else if *backend == "mpi" {
+        let processors: BTreeSet<&str> = ranks().map(|rank| rank.processor.as_str()).collect();
+        if processors.iter().all(|name| name.chars().any(|c| c.is_ascii_alphanumeric())) {
+            text += &format!("processors = [{}]\n", quoted(processors));
+        }
+    }
+    if headers().all(|header| header.settings.warm_buffers) {
+        text += "warm_buffers = true\n";
+    }
+    text
+}
+
+fn source(records: &[LoadedRecord]) -> String {
+    let ids: Vec<&str> = records.iter().take(3).map(|loaded| loaded.record.header.run_id.as_str()).collect();
+    let more = records.len().saturating_sub(ids.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("learned from the runs {}{more}", ids.join(", "))
+}
+
+/// The date of the newest run; 1970-01-01 where no record has a valid date.
+fn newest(records: &[LoadedRecord]) -> String {
+    let day = |loaded: &LoadedRecord| {
+        let text = loaded.record.header.started_at.get(..10)?.to_owned();
+        text.parse::<jiff::civil::Date>().is_ok().then_some(text)
+    };
+    records.iter().filter_map(day).max().unwrap_or_else(|| "1970-01-01".to_owned())
+}
+
+fn key(placement: Placement) -> &'static str {
+    match placement {
+        Placement::InPlace => "in_place",
+        Placement::OutOfPlace => "out_of_place",
+    }
+}
+
+fn describe(kind: &Kind) -> String {
+    let Kind { collective, group, cadence, bytes, .. } = kind;
+    format!("{collective} of {bytes} B on {} ranks, {cadence}", group[0])
+}

@@ -1,0 +1,117 @@
+//! Reads the choices of data parallelism of a training step.
+
+use super::choices::{BucketRule, DataStyle};
+use super::framework_choices::{
+    BroadcastBuffers, GradientAccumulation, GradientReduction, ParameterReturn, ReplicaReduction, UnitRule,
+};
+use super::reading::{parse_float, parse_reducible_float, parsed_or, truth_or};
+use crate::config::document::{Item, Place, Table};
+use commgauge_base::element::ElementType;
+use commgauge_base::error::Result;
+
+/// Most parameters that a number of them may name.
+const MOST_PARAMETERS: u64 = 1 << 40;
+
+/// Choices of data parallelism.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataChoices {
+    /// What is sharded.
+    pub style: DataStyle,
+    /// Type of gradients on the wire.
+    pub gradient_element_type: ElementType,
+    /// Type of parameters on the wire.
+    pub parameter_element_type: ElementType,
+    /// How gradients are cut.
+    pub bucket_rule: BucketRule,
+    /// Parameters in one bucket, where the rule is not to decide.
+    pub bucket_parameters: Option<u64>,
+    /// Gradients are reduced during the last backward pass.
+    pub overlap_gradients: bool,
+    /// Parameters are released after the forward pass and gathered again for the backward pass (FSDP).
+    pub reshard_after_forward: bool,
+    /// Parameters that stayed gathered after the forward pass are released after the backward pass of each micro-batch (FSDP).
+    pub reshard_after_backward: bool,
+    /// What is gathered together (ZeRO-3, FSDP, HSDP).
+    pub unit_rule: UnitRule,
+    /// How gradients of micro-batches are added up (FSDP, HSDP).
+    pub gradient_accumulation: GradientAccumulation,
+    /// How gradients are reduced (ZeRO-1, ZeRO-2).
+    pub gradient_reduction: GradientReduction,
+    /// How often groups of shards add up their gradients (HSDP).
+    pub replica_reduction: ReplicaReduction,
+    /// Parameters of a unit are gathered while the unit before computes.
+    pub prefetch_parameters: bool,
+    /// What DeepSpeed's ZeRO-3 gathers when (unit rule `modules`).
+    pub modules: ModuleChoices,
+    /// How updated parameters reach every rank (ZeRO-1).
+    pub parameter_return: ParameterReturn,
+    /// Buffers that the first replica gives to the others.
+    pub broadcast_buffers: BroadcastBuffers,
+    /// Number of groups of shards with equal content (HSDP, or distributed-optimizer instances); 1 without
+    /// replication.
+    pub replicas_of_shards: u32,
+    /// Place of the replicas.
+    pub replicas_place: Place,
+}
+
+/// What DeepSpeed's ZeRO-3 gathers when, in parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModuleChoices {
+    /// Tensors of fewer stay on every rank (`stage3_param_persistence_threshold`).
+    pub persistent_parameters: u64,
+    /// So many are gathered ahead at each module (`stage3_prefetch_bucket_size`).
+    pub prefetch_bucket: u64,
+    /// None are gathered ahead where so many are there (`stage3_max_live_parameters`).
+    pub live_parameters: u64,
+    /// What is used again within so many is not released (`stage3_max_reuse_distance`).
+    pub reuse_distance: u64,
+}
+
+pub(super) fn read_data(table: &mut Table) -> Result<DataChoices> {
+    let replicas = table.take("replicas_of_shards");
+    Ok(DataChoices {
+        style: parsed_or(table, "data_style", DataStyle::Ddp, str::parse)?,
+        gradient_element_type: parsed_or(table, "gradient_element_type", ElementType::Float32, parse_reducible_float)?,
+        parameter_element_type: parsed_or(table, "parameter_element_type", ElementType::Bfloat16, parse_float)?,
+        bucket_rule: parsed_or(table, "bucket_rule", BucketRule::Megatron, str::parse)?,
+        bucket_parameters: table.take("bucket_parameters").map(|item| item.whole(1..=MOST_PARAMETERS)).transpose()?,
+        overlap_gradients: truth_or(table, "overlap_gradients", true)?,
+        reshard_after_forward: truth_or(table, "reshard_after_forward", true)?,
+        reshard_after_backward: truth_or(table, "reshard_after_backward", false)?,
+        unit_rule: parsed_or(table, "unit_rule", UnitRule::Layers, str::parse)?,
+        gradient_accumulation: parsed_or(table, "gradient_accumulation", GradientAccumulation::Sharded, str::parse)?,
+        gradient_reduction: parsed_or(table, "gradient_reduction", GradientReduction::ReduceScatter, str::parse)?,
+        replica_reduction: parsed_or(table, "replica_reduction", ReplicaReduction::Step, str::parse)?,
+        prefetch_parameters: truth_or(table, "prefetch_parameters", true)?,
+        modules: read_modules(table)?,
+        parameter_return: parsed_or(table, "parameter_return", ParameterReturn::AllGather, str::parse)?,
+        broadcast_buffers: parsed_or(table, "broadcast_buffers", BroadcastBuffers::None, str::parse)?,
+        replicas_of_shards: replicas.as_ref().map(Item::count).transpose()?.unwrap_or(1),
+        replicas_place: replicas.map_or_else(|| table.place.clone(), |item| item.place),
+    })
+}
+
+impl Default for ModuleChoices {
+    /// Those of DeepSpeed's runtime/zero/config.py.
+    fn default() -> ModuleChoices {
+        ModuleChoices {
+            persistent_parameters: 100_000,
+            prefetch_bucket: 50_000_000,
+            live_parameters: 1_000_000_000,
+            reuse_distance: 1_000_000_000,
+        }
+    }
+}
+
+fn read_modules(table: &mut Table) -> Result<ModuleChoices> {
+    let default = ModuleChoices::default();
+    let mut parameters = |key, default| -> Result<u64> {
+        Ok(table.take(key).map(|item| item.whole(0..=MOST_PARAMETERS)).transpose()?.unwrap_or(default))
+    };
+    Ok(ModuleChoices {
+        persistent_parameters: parameters("persistent_parameters", default.persistent_parameters)?,
+        prefetch_bucket: parameters("prefetch_bucket", default.prefetch_bucket)?,
+        live_parameters: parameters("live_parameters", default.live_parameters)?,
+        reuse_distance: parameters("reuse_distance", default.reuse_distance)?,
+    })
+}

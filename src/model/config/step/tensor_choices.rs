@@ -1,0 +1,28 @@
+//! Choices of tensor parallelism that come with narrow types and with products in pieces.
+
+use super::choices::choice;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+choice! {
+    /// In which form activations and their gradients are gathered for the linears of sequence parallelism (Transformer Engine).
+    GatherRecipe, "gather recipe" {
+        /// As they are.
+        Plain = "plain",
+        /// In 8 bits with one scale for each tensor, found from its largest element (`Float8CurrentScaling`).
+        Fp8Current = "fp8_current",
+        /// In 8 bits with a scale of 8 bits for each 32 elements (`MXFP8BlockScaling`).
+        Mxfp8 = "mxfp8",
+    }
+}
+
+choice! {
+    /// What hides the calls of sequence parallelism that a product waits for, or that wait for one.
+    ProductOverlap, "product overlap" {
+        /// Nothing.
+        None = "none",
+        /// The product itself, which works on the pieces that are there (`--tp-comm-overlap` of Megatron-LM, async TP of PyTorch).
+        Pieces = "pieces",
+    }
+}

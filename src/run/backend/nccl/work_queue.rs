@@ -1,0 +1,69 @@
+//! NCCL's queue of work to its kernels, which every communicator has: whoever calls what it has no room for waits, at the end of the group,
+//! for kernels that take work out (`waitWorkFifoAvailable` in its `src/enqueue.cc`). Behind a kernel of ours that waits for this thread
+//! that would be until that one gives up.
+
+use crate::backend::Binding;
+use commgauge_base::collective::Collective;
+use commgauge_base::sample::Cadence;
+use commgauge_base::units::Bytes;
+
+/// Sets its length, a power of two (`ncclParamWorkFifoBytes`).
+const VARIABLE: &str = "NCCL_WORK_FIFO_BYTES";
+const USUAL_BYTES: u64 = 1 << 20;
+/// Work of a collective, or of a message in each direction (`ncclDevWorkColl` and `ncclDevWorkP2p` in its `src/include/device.h`, with
+/// what announces them).
+const WORK_BYTES: u64 = 96;
+
+/// Why an isolated case cannot be held until its start; none if it can. Graphs have memory of their own for their work.
+pub(super) fn skip_reason(binding: &Binding) -> Option<String> {
+    let is_held = binding.cadence == Cadence::Isolated && binding.variant.calls_in_a_graph().is_none();
+    let pieces = pieces(binding.op.collective, binding.groups.group_size());
+    let calls = u64::from(binding.variant.aggregate);
+    let (needed, room) = (WORK_BYTES * calls * pieces, length(std::env::var(VARIABLE).ok()));
+    (is_held && needed > room).then(|| {
+        format!(
+            "{calls} calls of {pieces} pieces each are {} of work for NCCL, whose queue has {} ({VARIABLE}): the rest would be enqueued only \
+             after the start; submit them as a graph, or fewer at a time",
+            Bytes(needed),
+            Bytes(room)
+        )
+    })
+}
+
+/// Pieces of work of a call: its messages, where it is made of them, else one.
+fn pieces(collective: Collective, ranks: u32) -> u64 {
+    use Collective::*;
+    match collective {
+        // NCCL's own ncclAlltoAll, ncclGather and ncclScatter are made of messages too, the latter two on one rank.
+        AllToAll | AllToAllV | AllGatherV | Gather | Scatter | ReduceScatterV => u64::from(ranks),
+        PingPong => 2,
+        Barrier | AllReduce | AllGather | ReduceScatter | Broadcast | Reduce | SendRecv | SendRecvChain
+        | Bidirectional => 1,
+    }
+}
+
+/// The length of the queue; NCCL does not take what is no power of two.
+fn length(set: Option<String>) -> u64 {
+    let set = set.and_then(|text| text.trim().parse::<u64>().ok()).filter(|bytes| bytes.is_power_of_two());
+    set.unwrap_or(USUAL_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixty_four_all_to_alls_fill_the_queue_from_171_ranks_on() {
+        let bytes = |ranks| WORK_BYTES * 64 * pieces(Collective::AllToAll, ranks);
+        assert!(bytes(170) <= USUAL_BYTES && bytes(171) > USUAL_BYTES);
+        assert_eq!(pieces(Collective::AllReduce, 2048), 1);
+    }
+
+    #[test]
+    fn the_queue_is_as_long_as_the_environment_says_where_nccl_takes_that() {
+        for (set, expected) in [(None, 1 << 20), (Some("65536"), 65536), (Some("65537"), 1 << 20), (Some("x"), 1 << 20)]
+        {
+            assert_eq!(length(set.map(str::to_owned)), expected, "{set:?}");
+        }
+    }
+}
