@@ -6,6 +6,7 @@ use commgauge::collective::{Collective, Placement};
 use commgauge::config::Machine;
 use commgauge::element::ElementType;
 use commgauge::layout::{Axis, Groups};
+use commgauge::sample::Cadence;
 use commgauge::workload::{Op, Style};
 use criterion::Criterion;
 use std::path::Path;
@@ -51,6 +52,8 @@ fn main() {
             geometry: &geometry,
             seed: 1,
             warm_buffers: true,
+            cadence: Cadence::Streaming,
+            rotation_within: None,
         };
         let mut call = backend.bind(&binding).expect("it is simulated");
         let mut marks = Marks::default();
