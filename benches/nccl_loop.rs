@@ -14,6 +14,7 @@ use commgauge::host_clock::now_nanoseconds;
 use commgauge::layout::{Axis, Groups};
 use commgauge::measure::enqueue_stream;
 use commgauge::mpi_call;
+use commgauge::sample::Cadence;
 use commgauge::stats::{median, median_interval, sorted};
 use commgauge::workload::{Op, Style};
 use criterion::Criterion;
@@ -76,6 +77,8 @@ fn run() -> Result<bool> {
         seed: 1,
         warm_buffers: false,
         variant: Default::default(),
+        cadence: Cadence::Streaming,
+        rotation_within: None,
     };
     let mut call = backend.bind(&binding)?;
     call.fill()?;

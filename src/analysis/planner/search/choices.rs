@@ -12,3 +12,12 @@ pub(super) struct Choices {
     pub recompute: Recompute,
     pub sequence_parallel: bool,
 }
+
+/// Into how many parts the layers are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct PipelineCut {
+    pub pp: u32,
+    pub schedule: ScheduleKind,
+    /// Chunks on each rank.
+    pub virtual_stages: u32,
+}

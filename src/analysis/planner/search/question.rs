@@ -1,10 +1,9 @@
 //! Input of the planner: a model, GPUs, a batch, and the parts of the layout that are fixed.
 
 use super::bases::Bases;
-use super::choices::Choices;
+use super::choices::{Choices, PipelineCut};
 use super::only::{Only, accepts};
 use super::planned::Planned;
-use super::space::PipelineCut;
 use crate::planner::compute::{Compute, Product};
 use crate::planner::rates::Rates;
 use commgauge_base::error::{Error, Result};

@@ -3,7 +3,7 @@
 //! `workload::step` and `layout` decide what is legal, so that a planned layout is one that every other command
 //! accepts.
 
-use super::choices::Choices;
+use super::choices::{Choices, PipelineCut};
 use super::question::Question;
 use commgauge_model::config::step::{Recompute, ScheduleKind};
 use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout, Locality};
@@ -61,15 +61,6 @@ pub(super) struct Places {
 
 /// The axes of [`Places`].
 pub(super) const IN_LAYERS: [Axis; 5] = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Etp, Axis::EtpEp];
-
-/// Into how many parts the layers are cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct PipelineCut {
-    pub pp: u32,
-    pub schedule: ScheduleKind,
-    /// Chunks on each rank.
-    pub virtual_stages: u32,
-}
 
 /// Layers of the stages of each cut, if they can be distributed.
 pub(super) type StagesOf = BTreeMap<PipelineCut, Stages>;
