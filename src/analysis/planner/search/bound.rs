@@ -3,10 +3,10 @@
 //!
 //! Layers are requested once and added up to stages, so that a layout costs microseconds here and a millisecond in `price`.
 
-use super::choices::Choices;
+use super::choices::{Choices, PipelineCut};
 use super::composition::{Busy, Composition, of_each_kind};
 use super::question::Question;
-use super::space::{IN_LAYERS, PipelineCut, Places, Shape};
+use super::space::{IN_LAYERS, Places, Shape};
 use super::trainings::Trainings;
 use crate::planner::price::{ChunkWork, FirstStage, FirstStageTimes, LayerLoads, Loads};
 use commgauge_model::config::Training;

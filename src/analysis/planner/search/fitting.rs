@@ -3,12 +3,13 @@
 //! State (parameters, gradients, optimizer) depends on the ZeRO stage, activations on the micro-batch and on
 //! recomputation, so each is computed once and every pair is a sum.
 
-use super::choices::Choices;
+use super::choices::{Choices, PipelineCut};
 use super::only::accepts;
 use super::question::Question;
-use super::space::{PipelineCut, Shape, Space, divisors};
+use super::space::{Shape, Space, divisors};
 use super::trainings::Trainings;
 use crate::planner::memory::{MemoryChoices, MemoryUse};
+use commgauge_model::config::Training;
 use commgauge_model::config::step::{Recompute, ScheduleKind};
 use commgauge_model::layout::Layout;
 use commgauge_model::workload::step::{Stages, TrainingStep};
@@ -152,12 +153,15 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether a ZeRO stage is asked for, and its groups of shards divide the replicas.
+    /// Whether a ZeRO stage is asked for, and goes with the layout and the schedule.
     fn allows_zero(&self, zero_stage: u8) -> bool {
         let layout = &self.shape.orders[0].layout;
-        let divides = |training: &commgauge_model::config::Training| with_replicas(layout, training).is_some();
+        let goes = |training: &Training| with_replicas(layout, training).is_some();
+        let choices = self.choices(zero_stage, 1, Recompute::None);
+        let consistent = |training| self.question.step(self.shape, 0, training, self.stages).check_data_style().is_ok();
         accepts(&self.question.only.zero_stage, &zero_stage)
-            && self.question.bases.stage(zero_stage).is_some_and(divides)
+            && self.question.bases.stage(zero_stage).is_some_and(goes)
+            && self.trainings.get(choices).is_some_and(consistent)
     }
 
     fn choices(&self, zero_stage: u8, micro_batch: u64, recompute: Recompute) -> Choices {
@@ -215,7 +219,7 @@ impl<'a> Context<'a> {
 }
 
 /// The layout with its groups of shards, if they divide the replicas.
-fn with_replicas(layout: &Layout, training: &commgauge_model::config::Training) -> Option<Layout> {
+fn with_replicas(layout: &Layout, training: &Training) -> Option<Layout> {
     layout.clone().with_replicas_of_shards(training.data.replicas_of_shards).ok()
 }
 
@@ -225,7 +229,7 @@ impl<'q> Question<'q> {
         &'a self,
         shape: &Shape,
         order: usize,
-        training: &'a commgauge_model::config::Training,
+        training: &'a Training,
         stages: &Stages,
     ) -> TrainingStep<'a> {
         let plain = &shape.orders[order].layout;

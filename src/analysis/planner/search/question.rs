@@ -91,12 +91,10 @@ impl Question<'_> {
             (_, given) => {
                 let schedules = if given.is_empty() { USUAL.as_slice() } else { given };
                 let of = |schedule: ScheduleKind| -> Vec<PipelineCut> {
-                    match schedule {
-                        ScheduleKind::Interleaved => {
-                            self.interleaved(pp).into_iter().map(|chunks| cut(schedule, chunks)).collect()
-                        }
-                        _ => vec![cut(schedule, 1)],
+                    if schedule.goes_round() {
+                        return self.interleaved(pp).into_iter().map(|chunks| cut(schedule, chunks)).collect();
                     }
+                    vec![cut(schedule, 1)]
                 };
                 schedules.iter().copied().flat_map(of).collect()
             }

@@ -282,13 +282,20 @@ fn what_is_found_is_what_pricing_every_layout_finds() {
         let seconds = |found: &Found| found.best.iter().map(|best| best.price.step_seconds).collect::<Vec<_>>();
         let wanted = all.best.len().min(5);
         assert_eq!(seconds(&best), seconds(&all)[..wanted], "{name}");
-        assert!(wanted < 5 || best.priced < all.priced, "{name}: {} of {}", best.priced, all.priced);
+        // So few that all of them are among the best may all be priced.
+        assert!(all.best.len() < 10 || best.priced < all.priced, "{name}: {} of {}", best.priced, all.priced);
     }
 }
 
 #[test]
 fn schedules_that_are_asked_for_are_searched_as_if_everything_were_priced() {
-    for schedule in [ScheduleKind::ZbH1, ScheduleKind::ZbV, ScheduleKind::DualPipe, ScheduleKind::GPipe] {
+    for schedule in [
+        ScheduleKind::ZbH1,
+        ScheduleKind::ZbV,
+        ScheduleKind::DualPipe,
+        ScheduleKind::GPipe,
+        ScheduleKind::InterleavedZb,
+    ] {
         let mut world = World::new("llama-3-8b", 5, 4);
         world.only = Only { schedule: vec![schedule], ..Only::default() };
         world.wanted = usize::MAX;

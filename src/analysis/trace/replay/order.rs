@@ -58,16 +58,21 @@ fn moments(calls: &[&TracedCall]) -> Vec<Moment> {
     let mut moments = Vec::with_capacity(2 * calls.len());
     for (call, traced) in calls.iter().enumerate() {
         let begin = traced.detail.begin_nanoseconds.unwrap_or(0);
-        let nanoseconds = traced.duration.map_or(0.0, |duration| duration.0 * 1e9) as u64;
+        let nanoseconds = nanoseconds(traced);
         moments.push(Moment { at: begin, call, begins: true });
         moments.push(Moment { at: begin.saturating_add(nanoseconds), call, begins: false });
     }
     // At one time calls end before others begin, but none before itself.
     moments.sort_by_key(|moment| {
-        let of_no_time = calls[moment.call].duration.is_none_or(|duration| duration.0 * 1e9 < 1.0);
+        let of_no_time = nanoseconds(calls[moment.call]) == 0;
         (moment.at, moment.begins || of_no_time)
     });
     moments
+}
+
+/// The duration of a call, 0 where it is not known.
+fn nanoseconds(call: &TracedCall) -> u64 {
+    call.duration.map_or(0, |duration| (duration.0 * 1e9).round() as u64)
 }
 
 /// The spans of a rank, walked once.
