@@ -48,7 +48,7 @@ const FLOORS: [(u32, &[&str]); 11] = [
 ];
 
 /// Imports between rooms of one floor, each with its reason. The arrows make no circle.
-const SIDEWAYS: [(&str, &str, &str); 11] = [
+const SIDEWAYS: [(&str, &str, &str); 12] = [
     ("error", "visible", "an error names files"),
     ("error", "stop_signal", "an error names the signal that stopped a run"),
     ("message", "visible", "a message holds names from files and hosts"),
@@ -59,6 +59,7 @@ const SIDEWAYS: [(&str, &str, &str); 11] = [
     ("mpi_call", "collective", "a call is prepared by what it does"),
     ("mpi_call", "pattern", "buffers are laid out by the same view that fills and checks them"),
     ("mpi_call", "sample", "ranks agree on values with their holders"),
+    ("session", "trace", "a replay of a job takes its calls from the job's trace"),
     ("bin", "cli", "a program is its flags"),
 ];
 

@@ -158,7 +158,12 @@ mod tests {
             (ScheduleKind::Interleaved, 2, 6, "must be a multiple of the 4 pipeline stages: 4 or 8"),
             (ScheduleKind::DualPipe, 1, 1001, "must be even"),
             (ScheduleKind::DualPipe, 1, 6, "at least 2 x pipeline stages = 8"),
-            (ScheduleKind::OneForwardOneBackward, 2, 8, "2 virtual stages, must be 1; interleaved and interleaved-zb take more"),
+            (
+                ScheduleKind::OneForwardOneBackward,
+                2,
+                8,
+                "2 virtual stages, must be 1; interleaved and interleaved-zb take more",
+            ),
         ] {
             let problem = messages(schedule, v, 4, m).unwrap_err();
             assert!(problem.contains(expected), "{problem}");

@@ -4,7 +4,7 @@
 //! The job did end, so its order waits for nothing that comes later, as long as a call ends nowhere before all have begun. Messages
 //! and calls with a root may: where all ranks that are not done wait for such, these waits move to the end.
 
-use super::{RecordedAction, RecordedCall, RecordedKind, RecordedRank};
+use super::calls::{RecordedAction, RecordedCall, RecordedKind, RecordedRank};
 use crate::layout::{Groups, Membership};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;

@@ -1,7 +1,7 @@
 //! Programs of what ranks did, from their matched calls.
 
+use super::calls::{RecordedAction, RecordedRank};
 use super::matching::{CallClass, Matched, Moves};
-use super::{RecordedAction, RecordedRank};
 use crate::layout::{Axis, Groups};
 use crate::workload::replay::emit::Emitter;
 use crate::workload::replay::{Movement, ReplayPlan, ReplayProgram};

@@ -5,6 +5,9 @@ use super::super::{Action, Movement};
 use super::*;
 use crate::layout::Axis;
 use RecordedAction::{Compute, Start, Wait};
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
+use commgauge_base::units::Bytes;
 
 /// Two pipelines of two stages, and all ranks.
 fn groups() -> Vec<Groups> {

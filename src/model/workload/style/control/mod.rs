@@ -139,7 +139,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         Loss,
     ];
     let listed = |op: &Op, kind: SmallCall| {
-        step.training.small_calls.contains(&kind) && (op.axis != Axis::ExpertMp || experts_are_apart(step, stage))
+        step.training.small_calls.contains(&kind) && (op.axis != Axis::ExpertMp || experts_are_apart(step))
     };
     Ok(ops.into_iter().zip(kinds).filter(|(op, kind)| listed(op, *kind)).map(|(op, _)| op).collect())
 }
@@ -170,10 +170,13 @@ fn norms_of_tensors(step: &TrainingStep, stage: u32) -> Op {
     }
 }
 
-/// Whether a rank of a stage has experts that are reduced in other groups than the rest; with sharded gradients one sum has both.
-fn experts_are_apart(step: &TrainingStep, stage: u32) -> bool {
-    let apart = step.layout.degrees.divides_experts() && step.rank_parameters(stage).experts > 0;
-    apart && step.training.data.style == DataStyle::Ddp
+/// Whether experts are reduced in other groups than the rest. Ranks of stages without any come to the sum as well (Megatron-LM
+/// core/optimizer/__init__.py gathers the parameter groups of all ranks); with sharded gradients one sum has both.
+fn experts_are_apart(step: &TrainingStep) -> bool {
+    let has_experts = |stage| step.rank_parameters(stage).experts > 0;
+    step.layout.degrees.divides_experts()
+        && step.training.data.style == DataStyle::Ddp
+        && (0..step.stages.count()).any(has_experts)
 }
 
 fn small(axis: Axis, collective: Collective, element: ElementType, numbers: u64, moment: Moment, what: &str) -> Op {

@@ -83,9 +83,15 @@ pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Buckets {
             return Buckets { runs: runs(&buckets), gathered, parameters, rule };
         }
         _ if !data.overlap_gradients => {
-            let cut = Cut { first: u64::MAX, further: u64::MAX, alignment: (1, even) };
+            let by_megatron = sharded && data.bucket_rule == BucketRule::Megatron;
+            let (alignment, embedding) = if by_megatron {
+                ((TENSOR_ALIGNMENT, least_common_multiple(even, BUCKET_ALIGNMENT)), SharedEmbedding::Apart)
+            } else {
+                ((1, even), SharedEmbedding::WithOthers)
+            };
+            let cut = Cut { first: u64::MAX, further: u64::MAX, alignment };
             (
-                close(chunks.iter().flatten(), cut, SharedEmbedding::WithOthers),
+                close(chunks.iter().flatten(), cut, embedding),
                 "one bucket, because nothing overlaps (overlap_gradients = false)".to_owned(),
             )
         }

@@ -89,7 +89,8 @@ fn each_style_moves_what_its_formula_says() {
         with_step("llama-3-8b", "dp=4", &training, 4, |step| {
             let on_rank = step.rank_parameters(0).total() as f64;
             assert_padded(wire_on(step, 0, Axis::Dp), on_rank * expected, &training);
-            assert!(data_ops(step, 0).iter().all(|op| op.why.contains("P_r = ")), "{training}");
+            let of_parameters = |op: &Op| op.why.contains("P_r = ") || op.why.contains("_sync_buffers");
+            assert!(data_ops(step, 0).iter().all(of_parameters), "{training}");
         })
         .unwrap();
     }

@@ -1,8 +1,8 @@
 //! Exchanges of experts by DeepEP while a model serves: by way of nodes, for throughput, or straight to each expert, for low latency
 //! (csrc/kernels/legacy/internode_ll.cu).
 
-use super::experts::splits;
 use super::layers::in_layers;
+use super::splits::splits;
 use crate::config::Mixture;
 use crate::layout::Axis;
 use crate::workload::step::ServingStep;

@@ -4,6 +4,7 @@
 //! gathered.
 
 use super::layers::{activations, in_layers};
+use super::splits::splits;
 use crate::config::Mixture;
 use crate::config::step::ServingDispatcher;
 use crate::layout::Axis;
@@ -97,14 +98,6 @@ fn all_to_all(step: &ServingStep, stage: u32, mixture: &Mixture) -> Result<Vec<O
         ),
         call(Collective::AllToAllV, element, hidden, spread(), format!("{moved}: results back to their tokens")),
     ])
-}
-
-/// As even as whole tokens allow: the first ranks receive one more.
-pub(super) fn splits(sent: u64, ranks: u64) -> Splits {
-    if sent.is_multiple_of(ranks) {
-        return Splits::Equal;
-    }
-    Splits::Given((0..ranks).map(|rank| sent / ranks + u64::from(rank < sent % ranks)).collect())
 }
 
 /// Every rank of tp receives the results of all.

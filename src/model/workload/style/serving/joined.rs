@@ -4,8 +4,8 @@
 //! SGLang layers/dp_attention.py, layer_boundary/ops.py. The embedding is whole on every rank, and sends nothing. Experts are divided
 //! or shared out among the same ranks: their sum is that of the feed-forward.
 
+use super::calls::{at_end, op};
 use super::layers::{activations, in_layers, requests};
-use super::{at_end, op};
 use crate::config::step::TokenExchange;
 use crate::layout::Axis;
 use crate::workload::Op;

@@ -4,18 +4,21 @@
 //! Nothing here depends on the length of the context: a rank stores the keys and values of its own heads, and
 //! attention over them sends nothing. The exchanges of experts are in `experts`.
 
+mod calls;
 mod deep_ep;
 mod experts;
 mod joined;
 mod layers;
+mod splits;
 #[cfg(test)]
 mod tests;
 
 use super::product::product;
 use crate::layout::Axis;
+use crate::workload::Op;
 use crate::workload::step::{Phase, ServingStep};
-use crate::workload::when::{End, LayerKind, Overlap, Pass, When};
-use crate::workload::{Op, Style};
+use crate::workload::when::{End, LayerKind, Pass, When};
+use calls::{at_end, op};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
@@ -65,19 +68,6 @@ fn agreement(step: &ServingStep) -> Option<Op> {
     step.serving
         .batch_agreement
         .then(|| Op { element, ..op(step, Axis::Dp, Collective::AllReduce, bytes, at_end(End::Whole), why) })
-}
-
-fn op(step: &ServingStep, axis: Axis, collective: Collective, bytes: u64, when: When, why: String) -> Op {
-    Op {
-        when,
-        overlap: Overlap::Exposed,
-        why,
-        ..Op::new(Style::Serving, axis, collective, step.serving.activation_element_type, bytes)
-    }
-}
-
-fn at_end(end: End) -> When {
-    When::MicroBatch { pass: Pass::Forward, end, calls: 1, one_in: 1 }
 }
 
 fn embedding(step: &ServingStep) -> Result<Op> {

@@ -3,7 +3,7 @@
 //!
 //! Megatron-LM core/transformer/multi_token_prediction.py; arXiv 2412.19437 section 2.2. Nothing is sent where tp is 1.
 
-use super::{cross_entropy, embedding, output_projection};
+use super::divided::{cross_entropy, embedding, output_projection};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::style::product::product;
