@@ -170,20 +170,20 @@ def run_of(name, ranks, flags, **choices):
 @run_of("ep-4", 4, f"--ep 4 --dp 4 --micro-batches 1 {ALL_TO_ALL}", ep=4, accumulated=1, **EXPERTS)
 @run_of("ep-2-recomputed", 2, f"--ep 2 --dp 2 --micro-batches 2 {ALL_TO_ALL} --recompute full", ep=2, **EXPERTS, **RECOMPUTE)
 @run_of("ep-2-gathered", 2, "--ep 2 --dp 2 --micro-batches 2", ep=2, model="mixtral", moe_token_dispatcher_type="allgather")
-@run_of("ep-2-tp-2", 4, f"--tp 2 --ep 2 --dp 2 --micro-batches 2 {ALL_TO_ALL} --sequence-parallel", tp=2, ep=2, etp=1, **EXPERTS,
+@run_of("ep-2-tp-2", 4, f"--tp 2 --ep 2 --etp 1 --dp 2 --micro-batches 2 {ALL_TO_ALL} --sequence-parallel", tp=2, ep=2, etp=1, **EXPERTS,
         **SEQUENCE_PARALLEL)
 @run_of("ep-2-etp-2", 4, f"--tp 2 --etp 2 --ep 2 --dp 2 --micro-batches 2 {ALL_TO_ALL} --sequence-parallel", tp=2, ep=2, etp=2, **EXPERTS,
         **SEQUENCE_PARALLEL)
 @run_of("ep-2-etp-2-gathered", 4, "--tp 2 --etp 2 --ep 2 --dp 2 --micro-batches 2 --sequence-parallel", tp=2, ep=2, etp=2, model="mixtral",
         moe_token_dispatcher_type="allgather", **SEQUENCE_PARALLEL)
 @run_of("ep-2-shared", 4, f"--ep 2 --dp 4 --micro-batches 2 {ALL_TO_ALL} --data-style zero1", ep=2, shared=True, **EXPERTS)
-@run_of("ep-2-counts", 4, f"--tp 2 --ep 2 --dp 2 --micro-batches 2 {ALL_TO_ALL} --sequence-parallel --balance-loss micro_batch", tp=2, ep=2, etp=1,
+@run_of("ep-2-counts", 4, f"--tp 2 --ep 2 --etp 1 --dp 2 --micro-batches 2 {ALL_TO_ALL} --sequence-parallel --balance-loss micro_batch", tp=2, ep=2, etp=1,
         **EXPERTS, **SEQUENCE_PARALLEL, **COUNTS)
-@run_of("ep-2-bias", 4, f"--tp 2 --ep 2 --dp 2 --micro-batches 2 {ALL_TO_ALL} --sequence-parallel --expert-bias-update", tp=2, ep=2, etp=1,
+@run_of("ep-2-bias", 4, f"--tp 2 --ep 2 --etp 1 --dp 2 --micro-batches 2 {ALL_TO_ALL} --sequence-parallel --expert-bias-update", tp=2, ep=2, etp=1,
         **EXPERTS, **SEQUENCE_PARALLEL, **BIAS)
 @run_of("mtp", 2, "--tp 2 --micro-batches 2 --prediction-layers 1", tp=2, mtp_num_layers=1)
 @run_of("mtp-sp", 2, "--tp 2 --micro-batches 2 --sequence-parallel --prediction-layers 1", tp=2, mtp_num_layers=1, **SEQUENCE_PARALLEL)
-@run_of("ep-2-counts-recomputed", 4, f"--tp 2 --ep 2 --dp 2 --micro-batches 2 {ALL_TO_ALL} --sequence-parallel --recompute full "
+@run_of("ep-2-counts-recomputed", 4, f"--tp 2 --ep 2 --etp 1 --dp 2 --micro-batches 2 {ALL_TO_ALL} --sequence-parallel --recompute full "
         "--balance-loss micro_batch", tp=2, ep=2, etp=1, **EXPERTS, **SEQUENCE_PARALLEL, **COUNTS, **RECOMPUTE)
 @run_of("ep-2-counts-global", 4, f"--ep 2 --dp 4 --micro-batches 2 {ALL_TO_ALL} --balance-loss global", ep=2, **EXPERTS, **GLOBAL_COUNTS)
 @run_of("experts-dp", 2, "--dp 2 --micro-batches 2 --data-style zero1", model="mixtral", shared=True)
