@@ -8,6 +8,16 @@ use crate::config::step::{
 use crate::layout::Axis;
 use commgauge_base::error::Result;
 
+impl TrainingStep<'_> {
+    /// Checks that the choices of data parallelism go with each other, with the layout and with the schedule.
+    ///
+    /// # Errors
+    /// The first violated rule, with what would satisfy it.
+    pub fn check_data_style(&self) -> Result<()> {
+        check(self)
+    }
+}
+
 /// The first violated rule, with what would satisfy it.
 pub(super) fn check(step: &TrainingStep) -> Result<()> {
     let data = &step.training.data;

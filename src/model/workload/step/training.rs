@@ -7,7 +7,6 @@ use crate::config::step::{GradientAccumulation, Training};
 use crate::layout::Layout;
 use crate::workload::when::{LayerKind, Pass, When};
 use commgauge_base::element::ElementType;
-use commgauge_base::error::Result;
 
 /// A model, its training and the layout that divides it, checked against each other.
 #[derive(Clone, Debug)]
@@ -38,14 +37,6 @@ impl<'a> TrainingStep<'a> {
     ) -> TrainingStep<'a> {
         let messages = Messages::of_each_micro_batch(&stages, micro_batches);
         TrainingStep { model, training, layout, stages, micro_batches, messages }
-    }
-
-    /// Checks that the choices of data parallelism go with each other, with the layout and with the schedule.
-    ///
-    /// # Errors
-    /// The first violated rule, with what would satisfy it.
-    pub fn check_data_style(&self) -> Result<()> {
-        super::check_data::check(self)
     }
 
     /// t, p, d, c, e: tensor, pipeline, data, context and expert parallel degrees.
