@@ -45,7 +45,7 @@ fn reaching(text: &str) -> String {
 
 /// The text with links ten times as fast.
 fn faster_links(text: &str) -> String {
-    let rate = Regex::new(r#"(?m)^(rate\w*) = "([0-9.]+)(\D+)""#).expect("an expression");
+    let rate = Regex::new(r#"(?m)^(rate\w*) = "([0-9.]+)([^"]+)""#).expect("an expression");
     let faster = |found: &Captures| {
         let value: f64 = found[2].parse().expect("a number");
         format!("{} = \"{}{}\"", &found[1], 10.0 * value, &found[3])
