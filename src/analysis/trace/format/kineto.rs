@@ -86,8 +86,8 @@ struct Arguments {
 struct Reading {
     info: DistributedInfo,
     file: FileTrace,
-    /// Calls by the external id of their host event.
-    by_external_id: HashMap<u64, usize>,
+    /// Calls by the external id of their host event; none of one that is no known call.
+    by_external_id: HashMap<u64, Option<usize>>,
     /// Kernels of calls: external id and duration, in microseconds.
     kernels: Vec<(Event, f64)>,
     steps: BTreeSet<String>,
@@ -145,6 +145,10 @@ fn detail(event: &Event, kind: CallKind) -> CallDetail {
 fn elements_to_each(rows: &str, elements: u64) -> Option<Vec<u64>> {
     let rows: Vec<u64> = listed_ranks(rows)?.into_iter().map(u64::from).collect();
     let all: u64 = rows.iter().sum();
+    if all == 0 && elements == 0 && !rows.is_empty() {
+        // It comes to the call, and has nothing for anybody.
+        return Some(rows);
+    }
     let elements_of_row = elements.checked_div(all).filter(|each| each.checked_mul(all) == Some(elements))?;
     rows.into_iter().map(|rows| rows.checked_mul(elements_of_row)).collect()
 }
@@ -169,11 +173,11 @@ impl Reading {
     }
 
     fn take_host_event(&mut self, event: &Event) {
-        let Some(call) = self.described_call(event, None) else { return };
+        let call = self.described_call(event, None);
         if let Some(id) = event.args.external_id {
-            self.by_external_id.insert(id, self.file.calls.len());
+            self.by_external_id.insert(id, call.as_ref().map(|_| self.file.calls.len()));
         }
-        self.file.calls.push(call);
+        self.file.calls.extend(call);
     }
 
     /// A call of an event that says collective, type, elements and group.
@@ -245,7 +249,9 @@ impl Reading {
         for (event, duration) in std::mem::take(&mut self.kernels) {
             let known = event.args.external_id.and_then(|id| self.by_external_id.get(&id).copied());
             match known {
-                Some(at) => {
+                // Its host event was counted as one of an unknown kind.
+                Some(None) => {}
+                Some(Some(at)) => {
                     let call = &mut self.file.calls[at];
                     let before = call.duration.map_or(0.0, |seconds| seconds.0);
                     // On the device it begins with its first kernel.
@@ -314,7 +320,8 @@ mod tests {
     #[test]
     fn rows_of_an_uneven_exchange_become_elements() {
         assert_eq!(elements_to_each("[1, 0, 3]", 64), Some(vec![16, 0, 48]));
-        for (rows, elements) in [("[1, ..., 3]", 64), ("[1, 2]", 64), ("[0, 0]", 0), ("[]", 8)] {
+        assert_eq!(elements_to_each("[0, 0]", 0), Some(vec![0, 0]));
+        for (rows, elements) in [("[1, ..., 3]", 64), ("[1, 2]", 64), ("[0, 0]", 8), ("[]", 8), ("[]", 0)] {
             assert_eq!(elements_to_each(rows, elements), None, "{rows}");
         }
     }

@@ -151,8 +151,8 @@ fn breakdown(layout: &PlannedLayout) -> Table {
 /// What its fullest GPU holds.
 fn memory(layout: &PlannedLayout) -> Table {
     const COLUMNS: [Column; 3] =
-        [Column::left("its fullest GPU holds", 0), Column::right("memory", 0), Column::left("made of", 1)];
-    let row = |part: &PlannedMemory| vec![part.part.clone(), Bytes(part.bytes).to_string(), part.why.clone()];
+        [Column::left("its fullest GPU holds", 0), Column::right("GB", 0), Column::left("made of", 1)];
+    let row = |part: &PlannedMemory| vec![part.part.clone(), gigabytes(part.bytes), part.why.clone()];
     Table::new("", &COLUMNS, layout.memory.iter().map(row))
 }
 
