@@ -22,7 +22,7 @@ pub(super) fn write(folder: &Path, fit: &Fit) -> Result<()> {
     let predictor = Predictor::new(fit);
     for (index, family) in fit.families.iter().enumerate() {
         let path = folder.join(format!("{}.svg", name(index, family)));
-        replace(&path, &picture(fit.synthetic, &predictor, index, family).standalone())?;
+        replace(&path, picture(fit.synthetic, &predictor, index, family).standalone())?;
     }
     Ok(())
 }

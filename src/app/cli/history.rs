@@ -95,7 +95,7 @@ impl HistoryCommand {
             std::fs::create_dir_all(folder)
                 .map_err(|cause| Error::usage(format!("--plots: cannot make {}: {cause}", folder.shown())))?;
             for (name, picture) in plots(&history, self.shown()) {
-                replace(&folder.join(name), &picture.standalone())?;
+                replace(&folder.join(name), picture.standalone())?;
             }
         }
         let text = history_text(&history, self.requested_format(), columns(self.width), self.shown())?;
