@@ -89,8 +89,11 @@ fn sentences(replay: &ReplayLine) -> Vec<String> {
         (Outcome::Measured { verified }, Some(time)) => {
             let interval = range(time.interval);
             let data = if *verified { "data right" } else { "data not checked" };
-            let (times, computing) =
-                (replay.slowest_nanoseconds.len(), Seconds::from_nanoseconds(replay.computing_nanoseconds_median));
+            let times = replay.slowest_nanoseconds.len();
+            let computing = match replay.computing_nanoseconds_median {
+                0 => "none".to_owned(),
+                nanoseconds => Seconds::from_nanoseconds(nanoseconds).to_string(),
+            };
             let what = if is_of_trace(replay) { "the whole trace" } else { "the whole step" };
             sentences.push(format!(
                 "{what}: {} [{interval}], the slowest rank's, over {times} repetitions; {computing} of it computing; {data}",
