@@ -126,7 +126,7 @@ fn with_as_many_points_the_worst_error_is_at_most_half_that_of_an_even_ladder() 
 #[test]
 fn on_runs_of_a_real_host_the_worst_error_is_smaller_than_that_of_an_even_ladder() {
     eprintln!("\nrun   points a curve   worst over its curves: chosen, even, ratio");
-    for file in HOST_RUNS {
+    for (file, bound) in HOST_RUNS.into_iter().zip([0.5, 0.95, 0.6]) {
         let curves = curves(file);
         assert_eq!(curves.len(), 5);
         let sizes: Vec<Vec<usize>> = curves.iter().map(|truth| chosen(truth, 0.05)).collect();
@@ -143,6 +143,6 @@ fn on_runs_of_a_real_host_the_worst_error_is_smaller_than_that_of_an_even_ladder
             ladder * 100.0,
             own / ladder
         );
-        assert!(own <= 0.95 * ladder, "{file}: {own} against {ladder}");
+        assert!(own <= bound * ladder, "{file}: {own} against {ladder}");
     }
 }

@@ -6,7 +6,6 @@ use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Bytes, Seconds, three_digits};
 use commgauge_model::record::line::Outcome;
 use commgauge_model::record::replay_line::{ReplayAxis, ReplayLine};
-use commgauge_model::workload::replay::RECORDED_SCHEDULE;
 
 /// The whole step's time: the median over the repetitions of the slowest rank's, with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,7 +46,7 @@ fn axes(view: &View, replay: &ReplayLine) -> Table {
         .steps
         .get(replay.step as usize)
         .map_or_else(String::new, |step| format!("{}, {}, ", step.facts.model, step.facts.layout));
-    let title = if is_of_trace(replay) {
+    let title = if replay.is_of_trace() {
         "replay of a trace".to_owned()
     } else {
         format!(
@@ -56,11 +55,6 @@ fn axes(view: &View, replay: &ReplayLine) -> Table {
         )
     };
     Table::new(title, &COLUMNS, replay.axes.iter().map(cells))
-}
-
-/// Traces have no step of a list.
-fn is_of_trace(replay: &ReplayLine) -> bool {
-    replay.schedule == RECORDED_SCHEDULE
 }
 
 fn cells(axis: &ReplayAxis) -> Vec<String> {
@@ -94,7 +88,7 @@ fn sentences(replay: &ReplayLine) -> Vec<String> {
                 0 => "none".to_owned(),
                 nanoseconds => Seconds::from_nanoseconds(nanoseconds).to_string(),
             };
-            let what = if is_of_trace(replay) { "the whole trace" } else { "the whole step" };
+            let what = if replay.is_of_trace() { "the whole trace" } else { "the whole step" };
             sentences.push(format!(
                 "{what}: {} [{interval}], the slowest rank's, over {times} repetitions; {computing} of it computing; {data}",
                 time.median
@@ -116,7 +110,7 @@ fn sentences(replay: &ReplayLine) -> Vec<String> {
         }
     }
     if matches!(replay.outcome, Outcome::Measured { .. }) && !replay.slowest_nanoseconds.is_empty() {
-        let (who, list) = if is_of_trace(replay) { ("rank", "trace") } else { ("stage", "list of ops") };
+        let (who, list) = if replay.is_of_trace() { ("rank", "trace") } else { ("stage", "list of ops") };
         sentences.push(if replay.bytes_as_listed {
             format!("every {who} moved exactly the bytes of the {list}, on every axis")
         } else {

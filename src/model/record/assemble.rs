@@ -13,7 +13,6 @@ use super::replay_line::ReplayLine;
 use super::resume_line::ResumeLine;
 use super::seal::Seal;
 use super::{Line, Record};
-use crate::workload::replay::RECORDED_SCHEDULE;
 use commgauge_base::units::Seconds;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -285,8 +284,7 @@ fn check_interference(pair: &InterferenceLine, plan: &Plan) -> Result<(), String
 }
 
 fn check_replay(replay: &ReplayLine, plan: &Plan) -> Result<(), String> {
-    let of_a_trace = replay.schedule == RECORDED_SCHEDULE;
-    if !of_a_trace && replay.step as usize >= plan.steps.len() {
+    if !replay.is_of_trace() && replay.step as usize >= plan.steps.len() {
         return Err(format!("the replay is of step {}, the plan has {} steps", replay.step, plan.steps.len()));
     }
     if replay.slowest_rank.len() != replay.slowest_nanoseconds.len() {

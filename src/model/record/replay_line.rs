@@ -2,6 +2,7 @@
 
 use super::outcome::Outcome;
 use crate::layout::Axis;
+use crate::workload::replay::RECORDED_SCHEDULE;
 use commgauge_base::units::{Bytes, Seconds};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,13 @@ pub struct ReplayLine {
     pub job_nanoseconds: Option<u64>,
     /// Whether the busiest rank of every stage moved exactly the bytes that the list of ops says, on every axis.
     pub bytes_as_listed: bool,
+}
+
+impl ReplayLine {
+    /// Whether a job's trace was replayed, which is of no step of the plan.
+    pub fn is_of_trace(&self) -> bool {
+        self.schedule == RECORDED_SCHEDULE
+    }
 }
 
 /// An axis in a replay. Times are of the slowest rank, medians over the repetitions; bytes are of one step.

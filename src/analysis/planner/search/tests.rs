@@ -282,8 +282,8 @@ fn what_is_found_is_what_pricing_every_layout_finds() {
         let seconds = |found: &Found| found.best.iter().map(|best| best.price.step_seconds).collect::<Vec<_>>();
         let wanted = all.best.len().min(5);
         assert_eq!(seconds(&best), seconds(&all)[..wanted], "{name}");
-        // So few that all of them are among the best may all be priced.
-        assert!(all.best.len() < 10 || best.priced < all.priced, "{name}: {} of {}", best.priced, all.priced);
+        // One more than is wanted may have to be priced to know that.
+        assert!(all.best.len() <= wanted + 1 || best.priced < all.priced, "{name}: {} of {}", best.priced, all.priced);
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn training(step: &TrainingStep, place: &Place) -> Result<()> {
             .wrong(format!("{tokens} tokens of a replica in a step do not fit 64 bits; take a smaller batch")));
     }
     super::check_context::check(step)?;
-    super::check_data::check(step)?;
+    step.check_data_style()?;
     super::check_prediction::check(step)?;
     let heads_and_sequence =
         framework(step).and_then(|()| tensor(step)).and_then(|()| sequence_parallel(step)).and_then(|()| gathers(step));

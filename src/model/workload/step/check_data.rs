@@ -19,7 +19,7 @@ impl TrainingStep<'_> {
 }
 
 /// The first violated rule, with what would satisfy it.
-pub(super) fn check(step: &TrainingStep) -> Result<()> {
+fn check(step: &TrainingStep) -> Result<()> {
     let data = &step.training.data;
     let (style, replicas) = (data.style, data.replicas_of_shards);
     match style {

@@ -173,7 +173,7 @@ fn norms_of_tensors(step: &TrainingStep, stage: u32) -> Op {
 /// Whether experts are reduced in other groups than the rest. Ranks of stages without any come to the sum as well (Megatron-LM
 /// core/optimizer/__init__.py gathers the parameter groups of all ranks); with sharded gradients one sum has both.
 fn experts_are_apart(step: &TrainingStep) -> bool {
-    let has_experts = |stage| step.rank_parameters(stage).experts > 0;
+    let has_experts = |stage| step.stages.layers_stored(stage).any(|layer| step.model.has_experts_in(layer));
     step.layout.degrees.divides_experts()
         && step.training.data.style == DataStyle::Ddp
         && (0..step.stages.count()).any(has_experts)

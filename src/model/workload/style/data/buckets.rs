@@ -83,11 +83,9 @@ pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Buckets {
             return Buckets { runs: runs(&buckets), gathered, parameters, rule };
         }
         _ if !data.overlap_gradients => {
-            let by_megatron = sharded && data.bucket_rule == BucketRule::Megatron;
-            let (alignment, embedding) = if by_megatron {
-                ((TENSOR_ALIGNMENT, least_common_multiple(even, BUCKET_ALIGNMENT)), SharedEmbedding::Apart)
-            } else {
-                ((1, even), SharedEmbedding::WithOthers)
+            let (alignment, embedding) = match data.bucket_rule {
+                BucketRule::Megatron => megatron_padding(sharded.then_some(part.ranks)),
+                BucketRule::PyTorch | BucketRule::DeepSpeed => ((1, even), SharedEmbedding::WithOthers),
             };
             let cut = Cut { first: u64::MAX, further: u64::MAX, alignment };
             (
@@ -157,22 +155,26 @@ fn deepspeed(chunks: &[Vec<Tensor>], limit: u64, style: DataStyle) -> (Vec<u64>,
 fn megatron(step: &TrainingStep, stage: u32, chunks: &[Vec<Tensor>], shards: Option<u64>) -> (Vec<u64>, String) {
     let d = u64::from(step.layout.degrees.dp);
     let rule = (1_000_000 * d).max(40_000_000);
-    let alignment = shards.map_or((1, 1), |ranks| (TENSOR_ALIGNMENT, least_common_multiple(ranks, BUCKET_ALIGNMENT)));
+    let (alignment, embedding) = megatron_padding(shards);
     let mut buckets = Vec::new();
     for (index, tensors) in chunks.iter().enumerate() {
         let cut_up = stage == 0 && index + 1 == chunks.len();
         let parameters = if cut_up { rule } else { u64::MAX };
-        buckets.extend(close(
-            tensors.iter(),
-            Cut { first: parameters, further: parameters, alignment },
-            if shards.is_some() { SharedEmbedding::Apart } else { SharedEmbedding::WithOthers },
-        ));
+        buckets.extend(close(tensors.iter(), Cut { first: parameters, further: parameters, alignment }, embedding));
     }
     let text = match stage {
         0 => format!("at max(40e6, 1e6*d) = {rule} parameters with d = {d}, between tensors"),
         _ => "one bucket for each model chunk, because the stages before are still at work when it is full".to_owned(),
     };
     (buckets, format!("{text}, Megatron-LM core/distributed/param_and_grad_buffer.py"))
+}
+
+/// Alignment of a tensor's start and of a bucket's end, and where a shared embedding goes: buckets that are sharded are padded.
+fn megatron_padding(shards: Option<u64>) -> ((u64, u64), SharedEmbedding) {
+    match shards {
+        Some(ranks) => ((TENSOR_ALIGNMENT, least_common_multiple(ranks, BUCKET_ALIGNMENT)), SharedEmbedding::Apart),
+        None => ((1, 1), SharedEmbedding::WithOthers),
+    }
 }
 
 /// Where the gradients of an embedding go that the first and the last stage share.
