@@ -6,12 +6,14 @@
 
 mod communicator;
 mod data;
+mod exit_pause;
 mod inherited;
 mod kinds;
 mod nonblocking;
 
 pub use communicator::Communicator;
 pub use data::{Counts, Prepared};
+pub use exit_pause::pause_before_exit;
 pub use inherited::close_inherited_files;
 pub use kinds::{Datatype, Operation};
 pub use nonblocking::{Message, Request};

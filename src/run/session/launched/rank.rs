@@ -49,6 +49,7 @@ impl Rank {
         watch.begin_end();
         drop(mpi);
         watch.leave(exit_code, &why);
+        mpi_call::pause_before_exit();
         exit_code
     }
 }

@@ -32,8 +32,9 @@ const KILL_STOPPED_AFTER: Duration = Duration::from_millis(200);
 const KILL_ALL_AFTER: Duration = Duration::from_millis(1_000);
 /// How long rank 0 may take to give up the record.
 const GIVE_UP_TIMEOUT: Duration = Duration::from_millis(700);
-/// How long a rank that has left may take to exit.
+/// How long a rank that has left may take to exit, and how much longer for each rank of the host, as all exit at once.
 const EXIT_TIMEOUT_OF_RANKS: Duration = Duration::from_secs(10);
+const EXIT_TIMEOUT_PER_RANK: Duration = Duration::from_millis(100);
 /// How long the record's writer may take to exit, and how long the lock may be held after it gave the record up.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
@@ -138,8 +139,9 @@ impl Serving {
     /// Kills ranks that have said that they end, and do not: nothing waits for them any more.
     fn kill_lingering(&self, now: Instant) {
         let has_left = |entry: &&Entry| matches!(entry.status, RankStatus::Left(_));
+        let timeout = EXIT_TIMEOUT_OF_RANKS + EXIT_TIMEOUT_PER_RANK * self.local().count() as u32;
         for entry in self.local().filter(has_left) {
-            if entry.silent(now) > EXIT_TIMEOUT_OF_RANKS {
+            if entry.silent(now) > timeout {
                 entry.process.kill();
             }
         }
