@@ -210,6 +210,12 @@ pub struct StepFlags {
     /// Tokens that are there when a further one is decoded [default: those of the prompt]
     #[arg(long, value_name = "TOKENS", help_heading = "Serving")]
     pub context_tokens: Option<String>,
+    /// Tokens drafted ahead of each request's next one, all verified in one pass
+    #[arg(long, value_name = "N", help_heading = "Serving")]
+    pub drafted_tokens: Option<String>,
+    /// What drafts them: ngram (no message), eagle (a dense layer), mtp (a prediction layer of the model)
+    #[arg(long, value_name = "WHAT", help_heading = "Serving")]
+    pub drafter: Option<String>,
     /// Among which ranks everything but attention is divided: replica (default, those of tp), stage (tp and dp together)
     #[arg(long, value_name = "RANKS", help_heading = "Serving")]
     pub feed_forward_ranks: Option<String>,

@@ -112,6 +112,8 @@ impl StepFlags {
             row("--feed-forward-ranks", "feed_forward_ranks", &self.feed_forward_ranks, SERVING),
             row("--token-exchange", "token_exchange", &self.token_exchange, SERVING),
             row("--batch-agreement", "batch_agreement", &self.batch_agreement, SERVING),
+            row("--drafted-tokens", "drafted_tokens", &self.drafted_tokens, SERVING),
+            row("--drafter", "drafter", &self.drafter, SERVING),
             row("--boundary-tensors", "boundary_tensors", &self.boundary_tensors, SERVING),
         ]
     }

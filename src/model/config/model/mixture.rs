@@ -39,6 +39,11 @@ impl Mixture {
             && layer % self.layer_step == self.layer_offset
             && self.dense_layers.binary_search(&layer).is_err()
     }
+
+    /// The same experts in every layer.
+    pub fn in_every_layer(self) -> Mixture {
+        Mixture { first_dense_layers: 0, layer_step: 1, layer_offset: 0, dense_layers: Vec::new(), ..self }
+    }
 }
 
 #[cfg(test)]

@@ -113,6 +113,18 @@ choice! {
 }
 
 choice! {
+    /// What drafts tokens ahead of the model that serves, for it to verify all of them in one pass.
+    Drafter, "drafter" {
+        /// The text so far: no model, and no message.
+        Ngram = "ngram",
+        /// A further layer with a dense feed-forward, of the model's width (EAGLE, arXiv 2401.15077).
+        Eagle = "eagle",
+        /// A prediction layer of the model, as its layers are (DeepSeek-V3, arXiv 2412.19437 section 2.2).
+        Mtp = "mtp",
+    }
+}
+
+choice! {
     /// What the vocabulary is padded to.
     VocabularyPadding, "vocabulary padding" {
         /// A multiple of 128 x tp (Megatron-LM's `--make-vocab-size-divisible-by`).

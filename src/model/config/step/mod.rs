@@ -15,7 +15,7 @@ pub use choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Reco
 pub use data::{DataChoices, ModuleChoices};
 pub use framework::{Framework, FrameworkChoices, FrameworkDefault, Work};
 pub use framework_choices::{
-    BalanceLoss, BroadcastBuffers, FeedForwardRanks, GradientAccumulation, GradientReduction, ParameterReturn,
+    BalanceLoss, BroadcastBuffers, Drafter, FeedForwardRanks, GradientAccumulation, GradientReduction, ParameterReturn,
     ReplicaReduction, ServingDispatcher, SmallCall, TensorStyle, TokenExchange, UnitRule, VocabularyPadding,
     VocabularyStyle,
 };

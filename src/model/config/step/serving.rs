@@ -1,7 +1,7 @@
 //! Reads what a serving model does: how many requests at a time, how long, and which of its two phases.
 
 use super::framework::{self, FrameworkChoices, Work};
-use super::framework_choices::{FeedForwardRanks, ServingDispatcher, TokenExchange, VocabularyPadding};
+use super::framework_choices::{Drafter, FeedForwardRanks, ServingDispatcher, TokenExchange, VocabularyPadding};
 use super::reading::{parse_reducible_float, parsed_or, truth_or};
 use crate::config::document::{Place, Table};
 use commgauge_base::element::ElementType;
@@ -19,6 +19,10 @@ pub struct Serving {
     /// Tokens in the key-value cache of a request when the next one is decoded. They determine how much memory a rank
     /// needs and reads, but not the messages between ranks, since keys and values stay with their heads.
     pub context_tokens: u64,
+    /// Tokens that are drafted ahead of each request's next one, all of which the model verifies in its next pass.
+    pub drafted_tokens: u64,
+    /// What drafts them; some where any are drafted.
+    pub drafter: Option<Drafter>,
     /// Micro-batches that the batch is cut into for the stages of a pipeline.
     pub micro_batches: u64,
     /// Type of activations on the wire.
@@ -60,6 +64,7 @@ impl Serving {
             table.take("prompt_tokens").map(|item| item.whole(1..=largest)).transpose()?.unwrap_or(1024);
         let context_tokens =
             table.take("context_tokens").map(|item| item.whole(1..=largest)).transpose()?.unwrap_or(prompt_tokens);
+        let (drafted_tokens, drafter) = drafts(&mut table)?;
         let micro_batches = match table.take("micro_batches") {
             Some(item) => {
                 let micro_batches = item.whole(1..=largest)?;
@@ -111,10 +116,58 @@ impl Serving {
             batch,
             prompt_tokens,
             context_tokens,
+            drafted_tokens,
+            drafter,
             micro_batches,
             activation_element_type,
             prefill,
             decode,
         })
+    }
+}
+
+/// More would be refused by any of the frameworks long before.
+const MOST_DRAFTED: u64 = 64;
+
+/// How many tokens are drafted, and by what.
+fn drafts(table: &mut Table) -> Result<(u64, Option<Drafter>)> {
+    let drafted = table.take("drafted_tokens").map(|item| item.whole(1..=MOST_DRAFTED)).transpose()?.unwrap_or(0);
+    match (drafted, table.take("drafter")) {
+        (0, None) => Ok((0, None)),
+        (0, Some(item)) => Err(item.wrong("nothing is drafted; accepted: with drafted_tokens, such as 3".to_owned())),
+        (_, Some(item)) => Ok((drafted, Some(item.parsed(str::parse)?))),
+        (_, None) => {
+            let problem =
+                "nothing drafts these tokens; accepted: with drafter, what drafts the tokens: ngram, eagle or mtp";
+            Err(table.place.wrong(problem.to_owned()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::step::Drafter;
+
+    fn read(flags: &[(&'static str, &str)]) -> Result<(u64, Option<Drafter>)> {
+        let mut table = Table::of_flags(flags.iter().map(|(key, value)| (*key, *key, (*value).to_owned())));
+        drafts(&mut table)
+    }
+
+    #[test]
+    fn drafted_tokens_and_what_drafts_them_come_together() {
+        assert_eq!(read(&[]).unwrap(), (0, None));
+        let both = [("drafted_tokens", "3"), ("drafter", "ngram")];
+        assert_eq!(read(&both).unwrap(), (3, Some(Drafter::Ngram)));
+        for (flags, expected) in [
+            (&[("drafted_tokens", "3")][..], "what drafts the tokens: ngram, eagle or mtp"),
+            (&[("drafter", "eagle")], "nothing is drafted; accepted: with drafted_tokens"),
+            (&[("drafted_tokens", "3"), ("drafter", "medusa")], "accepted: ngram, eagle, mtp"),
+            (&[("drafted_tokens", "0"), ("drafter", "eagle")], "1 to 64"),
+            (&[("drafted_tokens", "65"), ("drafter", "eagle")], "1 to 64"),
+        ] {
+            let message = read(flags).unwrap_err().to_string();
+            assert!(message.contains(expected), "{flags:?}: {message}");
+        }
     }
 }

@@ -1,10 +1,8 @@
 //! Whether a layout fits a model: each violated rule is reported with the numbers and the nearest valid ones.
 
 use super::divisibility::must_divide;
-use super::{ServingStep, TrainingStep, experts};
-use crate::config::step::{
-    Framework, GatherRecipe, Linears, ProductOverlap, ServingDispatcher, TensorStyle, TokenExchange,
-};
+use super::{TrainingStep, experts};
+use crate::config::step::{Framework, GatherRecipe, Linears, ProductOverlap, TensorStyle};
 use crate::config::{Model, Place, QueryKeyNorm};
 use crate::layout::Degrees;
 use commgauge_base::error::Result;
@@ -151,97 +149,16 @@ fn sequence_parallel<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     Ok(())
 }
 
-/// Checks of a model that serves.
-pub(super) fn serving(step: &ServingStep, place: &Place) -> Result<()> {
-    heads_and_experts(step.model, &step.layout.degrees).map_err(|problem| place.wrong(problem))?;
-    division_of_serving(step).map_err(|problem| place.wrong(problem))?;
-    widest(step.model, u128::from(step.serving.batch) * u128::from(step.serving.prompt_tokens))
-        .map_err(|problem| step.serving.place.wrong(problem))
-}
-
-/// Checks of the division of a model that serves.
-fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
-    let d = &step.layout.degrees;
-    if d.cp > 1 {
-        return Err(format!(
-            "cp = {}, but a model that serves keeps the keys and values of a request on the ranks of its heads; accepted: cp = 1",
-            d.cp
-        ));
-    }
-    joined_replicas(step)?;
-    if step.serving.dispatcher == ServingDispatcher::AllReduce && d.ep > d.tp && !step.joins_replicas() {
-        return Err(format!(
-            "dispatcher all_reduce with ep = {} and tp = {}: only the ranks of tp have the same tokens; accepted: ep up to tp, or \
-             dispatcher all_gather or all_to_all",
-            d.ep, d.tp
-        ));
-    }
-    deep_ep(step)?;
-    let etp = if d.ep == 1 { d.tp } else { 1 };
-    if step.model.mixture.is_some() && d.etp != etp {
-        return Err(format!(
-            "etp = {} with tp = {} and ep = {}: a model that serves has its experts divided by tp where ep = 1, and whole on \
-             the ranks of ep otherwise; accepted: etp = {etp}",
-            d.etp, d.tp, d.ep
-        ));
-    }
-    Ok(())
-}
-
-/// Checks of data-parallel attention.
-fn joined_replicas(step: &ServingStep) -> std::result::Result<(), String> {
-    let (model, serving, d) = (step.model, step.serving, &step.layout.degrees);
-    if !step.joins_replicas() {
-        let unused = serving.token_exchange != TokenExchange::AllGather;
-        let problem = format!(
-            "token_exchange = {} changes nothing where replicas do not join; accepted: with feed_forward_ranks = stage and dp above 1",
-            serving.token_exchange
-        );
-        return if unused { Err(problem) } else { Ok(()) };
-    }
-    let ranks = u64::from(d.tp) * u64::from(d.dp);
-    let dense = (0..model.layers).any(|layer| !model.has_experts_in(layer));
-    if dense && !model.feed_forward.is_multiple_of(ranks) {
-        return Err(must_divide("tp x dp", ranks, model.feed_forward, "inner width", "intermediate_size", &model.name));
-    }
-    if d.ep > 1 && serving.dispatcher != ServingDispatcher::AllReduce {
-        return Err(format!(
-            "dispatcher {} with feed_forward_ranks = stage, where all ranks of a stage have all tokens already; accepted: all_reduce",
-            serving.dispatcher
-        ));
-    }
-    Ok(())
-}
-
-/// Checks of the choices of DeepEP, which nothing else takes.
-fn deep_ep(step: &ServingStep) -> std::result::Result<(), String> {
-    let serving = step.serving;
-    let dispatcher = serving.dispatcher;
-    if serving.expert_inner.is_some() && dispatcher != ServingDispatcher::DeepEp {
-        return Err(format!(
-            "expert_inner changes nothing with dispatcher {dispatcher}; leave it out, or choose dispatcher deepep"
-        ));
-    }
-    if serving.dispatch_element_type != serving.activation_element_type && !dispatcher.is_deep_ep() {
-        return Err(format!(
-            "dispatch_element_type = {} with dispatcher {dispatcher}; accepted: with dispatcher deepep or deepep_low_latency",
-            serving.dispatch_element_type
-        ));
-    }
-    match &step.model.mixture {
-        Some(mixture) if dispatcher == ServingDispatcher::DeepEp => experts::nodes_of_experts(&step.layout, mixture),
-        _ => Ok(()),
-    }
-}
-
-fn widest(model: &Model, tokens: u128) -> std::result::Result<(), String> {
+/// Whether so many tokens of the model fit a buffer.
+pub(super) fn widest(model: &Model, tokens: u128) -> std::result::Result<(), String> {
     match tokens * u128::from(model.hidden) {
         0..MOST_ACTIVATION_BYTES => Ok(()),
         _ => Err("micro_batch x sequence x hidden is more than any buffer can hold".to_owned()),
     }
 }
 
-fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result::Result<(), String> {
+/// Whether the degrees divide heads, feed-forward and experts.
+pub(super) fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result::Result<(), String> {
     let (t, k) = (u64::from(degrees.tp), model.kv_heads);
     let dense = (0..model.layers).any(|layer| !model.has_experts_in(layer));
     // If every layer has experts, no rank has a part of a dense feed-forward.

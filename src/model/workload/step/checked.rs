@@ -1,8 +1,9 @@
 //! Steps whose model, choices and layout were checked against each other.
 
 use super::check;
+use super::check_serving;
 use super::messages::Messages;
-use super::serving::{Phase, ServingStep};
+use super::serving::{PassTokens, Phase, ServingStep};
 use super::stages::Stages;
 use super::training::TrainingStep;
 use crate::config::step::{
@@ -91,8 +92,8 @@ impl<'a> ServingStep<'a> {
         };
         let stages = Stages::share_out(model.layers, layout.degrees.pp, &choices)
             .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;
-        let step = ServingStep { model, serving, phase, layout, stages };
-        check::serving(&step, place)?;
+        let step = ServingStep { model, serving, phase, layout, stages, tokens: PassTokens::of_phase(serving, phase) };
+        check_serving::serving(&step, place)?;
         Ok(step)
     }
 }

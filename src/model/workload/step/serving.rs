@@ -39,6 +39,34 @@ pub struct ServingStep<'a> {
     pub layout: Layout,
     /// The layers of every stage.
     pub stages: Stages,
+    /// What a pass works on.
+    pub tokens: PassTokens,
+}
+
+/// Tokens of one request in a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassTokens {
+    /// Tokens that go through the layers.
+    pub worked_on: u64,
+    /// Tokens of which the next one is predicted.
+    pub predicted_from: u64,
+}
+
+impl PassTokens {
+    /// One token, and its successor.
+    pub const ONE: PassTokens = PassTokens { worked_on: 1, predicted_from: 1 };
+
+    /// Those of the model itself. What was drafted is verified in the pass of the token before it; only the last token of a prompt is
+    /// predicted from.
+    pub fn of_phase(serving: &Serving, phase: Phase) -> PassTokens {
+        match phase {
+            Phase::Prefill => PassTokens { worked_on: serving.prompt_tokens, predicted_from: 1 },
+            Phase::Decode => {
+                let verified = 1 + serving.drafted_tokens;
+                PassTokens { worked_on: verified, predicted_from: verified }
+            }
+        }
+    }
 }
 
 impl ServingStep<'_> {
@@ -65,10 +93,11 @@ impl ServingStep<'_> {
 
     /// Tokens of one micro-batch that a rank works on.
     pub fn tokens_per_micro_batch(&self) -> u64 {
-        let requests = self.serving.batch / self.serving.micro_batches;
-        match self.phase {
-            Phase::Prefill => requests * self.serving.prompt_tokens,
-            Phase::Decode => requests,
-        }
+        self.requests() * self.tokens.worked_on
+    }
+
+    /// Requests of a micro-batch.
+    pub fn requests(&self) -> u64 {
+        self.serving.batch / self.serving.micro_batches
     }
 }

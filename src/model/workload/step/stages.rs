@@ -57,6 +57,11 @@ impl Stages {
         Ok(Stages { layers: (0..stages).map(of_stage).collect(), model_chunks, last, mirrored, rule })
     }
 
+    /// One layer on one stage, which is both ends of a model.
+    pub fn single_layer() -> Stages {
+        Stages { layers: vec![vec![vec![0]]], model_chunks: 1, last: Some(0), mirrored: false, rule: String::new() }
+    }
+
     /// The layers of each chunk of the model where they cannot be shared out evenly, as even as can be: with the embedding and the
     /// output projection counted as a layer each where every chunk keeps one, and the larger chunks at the end, where the fewest
     /// micro-batches are in flight. `None` where `share_out` finds an even way, and for more chunks than layers.

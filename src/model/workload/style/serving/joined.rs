@@ -5,7 +5,7 @@
 //! or shared out among the same ranks: their sum is that of the feed-forward.
 
 use super::calls::{at_end, op};
-use super::layers::{activations, in_layers, requests};
+use super::layers::{activations, in_layers, predicted_from};
 use crate::config::step::TokenExchange;
 use crate::layout::Axis;
 use crate::workload::Op;
@@ -56,15 +56,15 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
 /// The last token of every request of all replicas, and its logits from the ranks that have a part of the vocabulary each.
 fn logits(step: &ServingStep, d: u64) -> Result<[Op; 2]> {
     let element = step.serving.activation_element_type.size();
-    let (requests, h, padded) = (requests(step), step.model.hidden, step.padded_vocabulary());
-    let hidden = product("last tokens", &[element, requests, d, h])?;
-    let words = product("logits", &[element, requests, d, padded])?;
+    let (from, h, padded) = (predicted_from(step)?, step.model.hidden, step.padded_vocabulary());
+    let hidden = product("last tokens", &[element, from.rows, d, h])?;
+    let words = product("logits", &[element, from.rows, d, padded])?;
+    let (symbol, numbers, which) = (from.symbol, from.numbers, from.which);
     let source = "SGLang layers/logits_processor.py dp_gather_replicate, without enable_dp_lm_head";
-    let hidden_why = format!(
-        "E*r*d*h = {element} B*{requests} requests*{d}*{h} = {hidden} B: last token of every request of all replicas ({source})"
-    );
+    let hidden_why =
+        format!("E*{symbol}*d*h = {element} B*{numbers}*{d}*{h} = {hidden} B: {which} of all replicas ({source})");
     let words_why = format!(
-        "E*r*d*V = {element} B*{requests} requests*{d}*{padded} = {words} B: their logits, vocabulary padded from {} ({source})",
+        "E*{symbol}*d*V = {element} B*{numbers}*{d}*{padded} = {words} B: their logits, vocabulary padded from {} ({source})",
         step.model.vocabulary
     );
     Ok([

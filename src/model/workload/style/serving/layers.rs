@@ -1,6 +1,6 @@
 //! What the layers of a stage call and carry in a forward pass over requests.
 
-use crate::workload::step::{Phase, ServingStep};
+use crate::workload::step::ServingStep;
 use crate::workload::style::product::product;
 use crate::workload::when::{LayerKind, Pass, When};
 use commgauge_base::error::Result;
@@ -26,13 +26,39 @@ pub(super) fn activations(step: &ServingStep) -> Result<(u64, String)> {
 
 /// Formula of the tokens of a micro-batch, with numbers.
 fn tokens_formula(step: &ServingStep) -> String {
-    match step.phase {
-        Phase::Prefill => format!("({} requests*{} tokens)", requests(step), step.serving.prompt_tokens),
-        Phase::Decode => format!("({} requests*1 token)", requests(step)),
+    match step.tokens.worked_on {
+        1 => format!("({} requests*1 token)", step.requests()),
+        tokens => format!("({} requests*{tokens} tokens)", step.requests()),
     }
 }
 
-/// Requests of a micro-batch: r.
-pub(super) fn requests(step: &ServingStep) -> u64 {
-    step.serving.batch / step.serving.micro_batches
+/// The tokens of a micro-batch of which the next one is predicted: r, or r (1 + K) where K were drafted.
+///
+/// # Errors
+/// If they are more than any machine has.
+pub(super) fn predicted_from(step: &ServingStep) -> Result<PredictedFrom> {
+    let (requests, each) = (step.requests(), step.tokens.predicted_from);
+    let rows = product("tokens to predict from", &[requests, each])?;
+    Ok(match each {
+        1 => PredictedFrom {
+            rows,
+            symbol: "r",
+            numbers: format!("{requests} requests"),
+            which: "last token of every request",
+        },
+        _ => PredictedFrom {
+            rows,
+            symbol: "r*(1+K)",
+            numbers: format!("({requests} requests*{each} tokens)"),
+            which: "last and drafted tokens of every request",
+        },
+    })
+}
+
+/// Tokens of which the next one is predicted, in numbers and words.
+pub(super) struct PredictedFrom {
+    pub rows: u64,
+    pub symbol: &'static str,
+    pub numbers: String,
+    pub which: &'static str,
 }

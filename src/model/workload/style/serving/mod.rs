@@ -6,9 +6,13 @@
 
 mod calls;
 mod deep_ep;
+mod drafts;
+#[cfg(test)]
+mod drafts_tests;
 mod experts;
 mod joined;
 mod layers;
+mod sampled;
 mod splits;
 #[cfg(test)]
 mod tests;
@@ -22,21 +26,23 @@ use calls::{at_end, op};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
-use layers::{activations, in_layers, requests};
+use layers::{activations, in_layers, predicted_from};
 
 /// The calls of one rank of a stage in a forward pass.
 pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let mut ops: Vec<Op> = agreement(step).into_iter().collect();
-    if step.joins_replicas() {
-        ops.extend(joined::ops(step, stage)?);
-    } else {
-        ops.extend(of_replica(step, stage)?);
-    }
+    ops.extend(pass(step, stage)?);
+    ops.extend(drafts::ops(step, stage)?);
     if step.layout.degrees.pp > 1 {
         ops.extend(boundary(step, stage)?);
-        ops.push(sampled_tokens(step)?);
+        ops.extend(sampled::ops(step)?);
     }
     Ok(ops)
+}
+
+/// The calls inside a stage in one forward pass of a model.
+fn pass(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
+    if step.joins_replicas() { joined::ops(step, stage) } else { of_replica(step, stage) }
 }
 
 /// The calls on tp and ep where each replica has the whole model.
@@ -107,12 +113,12 @@ fn layers(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
 /// Only the last token of a request is sampled from, so that a prefill gathers no more than a decode.
 fn logits(step: &ServingStep) -> Result<Op> {
     let (element, t) = (step.serving.activation_element_type.size(), u64::from(step.layout.degrees.tp));
-    let (requests, padded) = (requests(step), step.padded_vocabulary());
-    let bytes = product("logits", &[element, requests, padded])?;
+    let (from, padded) = (predicted_from(step)?, step.padded_vocabulary());
+    let bytes = product("logits", &[element, from.rows, padded])?;
     let why = format!(
-        "E*r*V = {element} B*{requests} requests*{padded} = {bytes} B, of which each of {t} ranks has one part: logits of the \
-         last token of every request, vocabulary padded from {} (vLLM model_executor/layers/logits_processor.py)",
-        step.model.vocabulary
+        "E*{}*V = {element} B*{}*{padded} = {bytes} B, of which each of {t} ranks has one part: logits of the {}, vocabulary padded \
+         from {} (vLLM model_executor/layers/logits_processor.py)",
+        from.symbol, from.numbers, from.which, step.model.vocabulary
     );
     Ok(op(step, Axis::Tp, Collective::AllGather, bytes, at_end(End::Output), why))
 }
@@ -145,21 +151,4 @@ fn boundary(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
         ops.push(op(step, Axis::Tp, Collective::AllGather, whole, when, why));
     }
     Ok(ops)
-}
-
-/// The last stage samples, and the first needs the tokens for the next pass.
-fn sampled_tokens(step: &ServingStep) -> Result<Op> {
-    let (element, requests) = (ElementType::Int64, requests(step));
-    let bytes = product("sampled tokens", &[element.size(), requests])?;
-    let why = format!(
-        "{} B*r = {} B*{requests} requests = {bytes} B: sampled tokens from the last stage to all others (vLLM \
-         v1/worker/gpu/pp_utils.py pp_broadcast)",
-        element.size(),
-        element.size()
-    );
-    Ok(Op {
-        root: step.layout.degrees.pp - 1,
-        element,
-        ..op(step, Axis::Pp, Collective::Broadcast, bytes, at_end(End::Whole), why)
-    })
 }

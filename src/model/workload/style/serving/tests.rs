@@ -9,7 +9,7 @@ use commgauge_base::collective::Collective::{
 };
 use commgauge_base::geometry::Splits;
 
-type Found = (Collective, Axis, u64, u64);
+pub(super) type Found = (Collective, Axis, u64, u64);
 
 /// Collective, axis, bytes and calls in a pass.
 fn found(step: &Step, stage: u32) -> Vec<Found> {
@@ -19,7 +19,7 @@ fn found(step: &Step, stage: u32) -> Vec<Found> {
 }
 
 /// Ops of a phase on a stage of a layout.
-fn phase(preset: &str, written: &str, layout: &str, ranks: u32, phase: &str, stage: u32) -> Vec<Found> {
+pub(super) fn phase(preset: &str, written: &str, layout: &str, ranks: u32, phase: &str, stage: u32) -> Vec<Found> {
     let mut all = Vec::new();
     with_steps(&serving(preset, written, layout), ranks, |step| {
         if step.phase_name() == phase {

@@ -1,0 +1,57 @@
+//! Speculative decoding: the last stage drafts tokens, which the model verifies in its next pass.
+//!
+//! A layer drafts from the hidden states of all tokens of the model's own pass, and then from one token at a time (vLLM
+//! v1/worker/gpu/spec_decode/autoregressive/speculator.py `propose`). It is divided as the model's layers are, has the embedding before
+//! it and the vocabulary behind it, and predicts one token of each request in a pass. It follows a prefill too.
+
+use crate::config::step::Drafter;
+use crate::config::{Mixture, Model};
+use crate::workload::Op;
+use crate::workload::step::{PassTokens, ServingStep, Stages};
+use crate::workload::when::{End, Pass, When};
+use commgauge_base::error::Result;
+
+/// The calls of one rank of a stage: none but on the last one.
+pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
+    let (Some(drafter), true) = (step.serving.drafter, step.stages.has_output(stage)) else { return Ok(Vec::new()) };
+    let Some(model) = layer_of(drafter, step.model) else { return Ok(Vec::new()) };
+    let first = PassTokens { worked_on: step.tokens.worked_on, predicted_from: 1 };
+    let mut ops = calls(step, &model, first, 1)?;
+    let others = step.serving.drafted_tokens - 1;
+    if others > 0 {
+        ops.extend(calls(step, &model, PassTokens::ONE, others)?);
+    }
+    Ok(ops)
+}
+
+/// A model of the one layer that drafts.
+fn layer_of(drafter: Drafter, model: &Model) -> Option<Model> {
+    let mut layer = Model { layers: 1, ..model.clone() };
+    match drafter {
+        Drafter::Ngram => return None,
+        Drafter::Eagle => layer.mixture = None,
+        // The file counts prediction layers behind the others, where all have experts if any has.
+        Drafter::Mtp => layer.mixture = layer.mixture.map(Mixture::in_every_layer),
+    }
+    Some(layer)
+}
+
+/// The calls of so many passes through the layer in each micro-batch.
+fn calls(step: &ServingStep, model: &Model, tokens: PassTokens, passes: u64) -> Result<Vec<Op>> {
+    let mut layout = step.layout.clone();
+    layout.degrees.pp = 1;
+    let drafting = ServingStep { model, layout, stages: Stages::single_layer(), tokens, ..step.clone() };
+    let ops = super::pass(&drafting, 0)?;
+    Ok(ops.into_iter().map(|op| after_output(op, passes)).collect())
+}
+
+/// A call of the layer among those after the model's last one.
+fn after_output(op: Op, passes: u64) -> Op {
+    let calls = match op.when {
+        When::Layer { calls_per_layer, layers, .. } => calls_per_layer * layers,
+        When::MicroBatch { calls, .. } => calls,
+        _ => 1,
+    };
+    let when = When::MicroBatch { pass: Pass::Forward, end: End::Output, calls: calls * passes, one_in: 1 };
+    Op { when, why: format!("drafting: {}", op.why), ..op }
+}
