@@ -84,6 +84,9 @@ def fsdp1(accumulated=2, strategy="FULL_SHARD", mixed=False, dtype=torch.float32
 @configuration("fsdp2-no-reshard", 2, "--framework fsdp2 --dp 2 --micro-batches 2 --no-reshard-after-forward", reshard=False)
 @configuration("fsdp2-kept", 2, "--framework fsdp2 --dp 2 --micro-batches 2 --no-reshard-after-forward --reshard-after-backward=false",
                reshard=False, kept=True)
+@configuration("fsdp2-secondary", 4, "--framework fsdp2 --dp 4 --micro-batches 2 --secondary-shards 2", reshard=2)
+@configuration("fsdp2-secondary-bf16", 4, "--framework fsdp2 --dp 4 --micro-batches 1 --secondary-shards 2 --param-type bf16 --grad-type bf16",
+               accumulated=1, reshard=2, dtype=torch.bfloat16)
 @configuration("fsdp2-hsdp", 4, "--framework fsdp2 --dp 4 --micro-batches 2 --data-style hsdp --replicas-of-shards 2", replicas=2)
 @configuration("fsdp2-hsdp-once", 4, "--framework fsdp2 --dp 4 --micro-batches 2 --data-style hsdp --replicas-of-shards 2 "
                "--replica-reduction step", replicas=2, deferred=True)

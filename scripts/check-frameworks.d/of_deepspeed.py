@@ -17,10 +17,12 @@ GATHERED = {
 }
 
 
-def zero3(name, ranks, flags, accumulated=2, bucket=None, **choices):
+def zero3(name, ranks, flags, accumulated=2, bucket=None, secondary=None, **choices):
     given = [f"{GATHERED[choice][0]} {number}" for choice, number in choices.items()] + ([f"--bucket-parameters {bucket}"] if bucket else [])
     flags = " ".join([f"--framework deepspeed --dp {ranks} --data-style zero3", flags, *given])
     settings = {GATHERED[choice][1]: number for choice, number in choices.items()}
+    if secondary:
+        settings["zero_hpz_partition_size"] = secondary
     return configuration(name, ranks, flags, zero=3, accumulated=accumulated, bucket=bucket, **settings)
 
 
@@ -42,6 +44,8 @@ def zero3(name, ranks, flags, accumulated=2, bucket=None, **choices):
 @zero3("deepspeed-zero3-ahead", 2, "--micro-batches 1", accumulated=1, persistence=100, prefetch=10000, live=60000, reuse=0)
 @zero3("deepspeed-zero3-kept", 4, "--micro-batches 2", persistence=3000, prefetch=20000, live=100000, reuse=50000)
 @zero3("deepspeed-zero3-narrow", 2, "--micro-batches 2", persistence=100, prefetch=5000, live=20000, reuse=15000)
+@zero3("deepspeed-zero3-hpz", 4, "--micro-batches 2 --secondary-shards 2", persistence=100, secondary=2)
+@zero3("deepspeed-zero3-hpz-kept", 4, "--micro-batches 1 --secondary-shards 2", accumulated=1, persistence=3000, prefetch=20000, secondary=2)
 @zero3("deepspeed-zero3-buckets", 4, "--micro-batches 2", persistence=5000, prefetch=30000, bucket=30000)
 def deepspeed_zero(zero, accumulated=2, bucket=None, **more):
     import deepspeed

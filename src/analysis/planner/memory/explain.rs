@@ -41,7 +41,11 @@ impl MemoryChoices {
                 parameter_bytes(step, stage, each, style != DataStyle::Ddp)
             }
             "unsharded" if step.reshards_after_forward() => {
-                "root unit, the layer at work and the next, and one layer's gradients, whole".to_owned()
+                let whole = "root unit, the layer at work and the next, and one layer's gradients, whole";
+                match data.secondary_shards {
+                    None => whole.to_owned(),
+                    Some(shards) => format!("{whole}; all parameters in {shards} shards between the passes"),
+                }
             }
             "unsharded" => "everything whole until the optimizer, and one layer's gradients".to_owned(),
             "activations" => self.in_layers(step, stage, used.activations),

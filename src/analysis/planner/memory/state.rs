@@ -65,7 +65,7 @@ pub(super) enum ParameterKind {
 /// Ranks that share out parameters: the groups that reduce their gradients.
 pub(super) fn shards(step: &TrainingStep, kind: ParameterKind) -> u64 {
     let layout = &step.layout;
-    let replicated = layout.group_size(Axis::DpReplicate) > 1;
+    let replicated = step.training.data.replicas_of_shards > 1;
     let axis = match kind {
         _ if replicated => Axis::DpShard,
         ParameterKind::Dense => Axis::DpCp,
@@ -74,9 +74,15 @@ pub(super) fn shards(step: &TrainingStep, kind: ParameterKind) -> u64 {
     u64::from(layout.group_size(axis)).max(1)
 }
 
+/// Parameters that a rank keeps from the forward to the backward pass, beside its shard.
+fn secondary(step: &TrainingStep, stage: u32) -> u128 {
+    let shards = step.training.data.secondary_shards;
+    shards.map_or(0, |shards| u128::from(step.rank_parameters(stage).total().div_ceil(u64::from(shards))))
+}
+
 /// Parameters and gradients that are temporarily unsharded: the root unit, the largest layer and the next one that is
 /// gathered ahead, and the gradients of one layer before they are scattered, in the type of the parameters (arXiv
-/// 2304.11277 section 3.2.1). Everything, if parameters stay gathered until the optimizer runs.
+/// 2304.11277 section 3.2.1), and secondary shards. Everything, if parameters stay gathered until the optimizer runs.
 fn unsharded(step: &TrainingStep, stage: u32) -> u128 {
     let element = u128::from(step.training.data.parameter_element_type.size());
     let root = u128::from(step.rank_end_parameters(stage).total());
@@ -89,5 +95,5 @@ fn unsharded(step: &TrainingStep, stage: u32) -> u128 {
         let RankParameters { dense, experts } = step.rank_layer_parameters(stage);
         u128::from(dense) + u128::from(experts)
     };
-    element * (root + gathered + u128::from(largest))
+    element * (root + gathered + u128::from(largest) + secondary(step, stage))
 }

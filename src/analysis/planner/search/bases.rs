@@ -27,6 +27,7 @@ impl Bases {
             training.data.style = style;
             if style != sharded {
                 training.data.replicas_of_shards = 1;
+                training.data.secondary_shards = None;
             }
             Some(training)
         });

@@ -11,7 +11,7 @@ use super::trainings::Trainings;
 use crate::planner::memory::{MemoryChoices, MemoryUse};
 use commgauge_model::config::Training;
 use commgauge_model::config::step::{Recompute, ScheduleKind};
-use commgauge_model::layout::Layout;
+use commgauge_model::layout::{Axis, Layout};
 use commgauge_model::workload::step::{Stages, TrainingStep};
 
 /// The choices of recomputation.
@@ -220,7 +220,8 @@ impl<'a> Context<'a> {
 
 /// The layout with its groups of shards, if they divide the replicas.
 fn with_replicas(layout: &Layout, training: &Training) -> Option<Layout> {
-    layout.clone().with_replicas_of_shards(training.data.replicas_of_shards).ok()
+    let groups = training.data.groups_of_shards(layout.group_size(Axis::DpCp)).ok()?;
+    layout.clone().with_replicas_of_shards(groups).ok()
 }
 
 impl<'q> Question<'q> {

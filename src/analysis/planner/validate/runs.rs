@@ -8,7 +8,7 @@ use commgauge_model::layout::{DEFAULT_ORDER, Degrees, Layout};
 use commgauge_model::workload::step::TrainingStep;
 
 /// Keys of `[training]` that a column may have.
-pub const TRAINING: [&str; 47] = [
+pub const TRAINING: [&str; 48] = [
     "sequence",
     "micro_batch",
     "global_batch",
@@ -39,6 +39,7 @@ pub const TRAINING: [&str; 47] = [
     "prediction_layers",
     "replica_reduction",
     "replicas_of_shards",
+    "secondary_shards",
     "bucket_rule",
     "bucket_parameters",
     "schedule",

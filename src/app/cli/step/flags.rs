@@ -140,6 +140,9 @@ pub struct StepFlags {
     /// Parameters are gathered when they are needed, not while the unit before computes (zero3, fsdp, hsdp)
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Data parallelism")]
     pub no_prefetch_parameters: Option<String>,
+    /// Ranks that share out the parameters between forward and backward pass, such as those of a node (zero3, fsdp)
+    #[arg(long, value_name = "N", help_heading = "Data parallelism")]
+    pub secondary_shards: Option<String>,
     /// Groups of shards that hold the same (HSDP, or distributed-optimizer instances)
     #[arg(long, value_name = "N", help_heading = "Data parallelism")]
     pub replicas_of_shards: Option<String>,

@@ -88,6 +88,7 @@ impl StepFlags {
             row("--parameter-return", "parameter_return", &self.parameter_return, TRAINING),
             row("--broadcast-buffers", "broadcast_buffers", &self.broadcast_buffers, TRAINING),
             row("--no-prefetch-parameters", "prefetch_parameters", &self.no_prefetch_parameters, TRAINING),
+            row("--secondary-shards", "secondary_shards", &self.secondary_shards, TRAINING),
             row("--replicas-of-shards", "replicas_of_shards", &self.replicas_of_shards, TRAINING),
             row("--schedule", "schedule", &self.schedule, TRAINING),
             row("--virtual-stages", "virtual_stages", &self.virtual_stages, TRAINING),

@@ -4,6 +4,7 @@ use super::choices::{BucketRule, DataStyle};
 use super::framework_choices::{
     BroadcastBuffers, GradientAccumulation, GradientReduction, ParameterReturn, ReplicaReduction, UnitRule,
 };
+use super::layout_table::MOST_RANKS;
 use super::reading::{parse_float, parse_reducible_float, parsed_or, truth_or};
 use crate::config::document::{Item, Place, Table};
 use commgauge_base::element::ElementType;
@@ -50,8 +51,33 @@ pub struct DataChoices {
     /// Number of groups of shards with equal content (HSDP, or distributed-optimizer instances); 1 without
     /// replication.
     pub replicas_of_shards: u32,
-    /// Place of the replicas.
-    pub replicas_place: Place,
+    /// Ranks that share out the parameters between the forward and the backward pass, where those are fewer than share them out
+    /// otherwise, as the ranks of a node (ZeRO++'s hpZ, arXiv 2306.10209 section 3.2; FSDP2's `reshard_after_forward` with a number).
+    pub secondary_shards: Option<u32>,
+    /// Place of the replicas, or of the secondary shards.
+    pub shards_place: Place,
+}
+
+impl DataChoices {
+    /// The groups of dp_shard in each of so many ranks of dp x cp: those with equal shards, or those that share out what the forward pass
+    /// leaves to the backward one.
+    ///
+    /// # Errors
+    /// Secondary shards that are no part of these ranks, with what would be.
+    pub fn groups_of_shards(&self, ranks: u32) -> std::result::Result<u32, String> {
+        match self.secondary_shards {
+            None => Ok(self.replicas_of_shards),
+            Some(shards) if shards < ranks && ranks.is_multiple_of(shards) => Ok(ranks / shards),
+            Some(shards) => {
+                let parts: Vec<_> =
+                    (2..ranks).filter(|part| ranks.is_multiple_of(*part)).map(|part| part.to_string()).collect();
+                let accepted = if parts.is_empty() { "none".to_owned() } else { parts.join(", ") };
+                Err(format!(
+                    "secondary_shards = {shards} are no part of the {ranks} ranks of dp x cp; accepted: {accepted}"
+                ))
+            }
+        }
+    }
 }
 
 /// What DeepSpeed's ZeRO-3 gathers when, in parameters.
@@ -68,7 +94,7 @@ pub struct ModuleChoices {
 }
 
 pub(super) fn read_data(table: &mut Table) -> Result<DataChoices> {
-    let replicas = table.take("replicas_of_shards");
+    let (replicas, secondary) = (table.take("replicas_of_shards"), table.take("secondary_shards"));
     Ok(DataChoices {
         style: parsed_or(table, "data_style", DataStyle::Ddp, str::parse)?,
         gradient_element_type: parsed_or(table, "gradient_element_type", ElementType::Float32, parse_reducible_float)?,
@@ -87,7 +113,12 @@ pub(super) fn read_data(table: &mut Table) -> Result<DataChoices> {
         parameter_return: parsed_or(table, "parameter_return", ParameterReturn::AllGather, str::parse)?,
         broadcast_buffers: parsed_or(table, "broadcast_buffers", BroadcastBuffers::None, str::parse)?,
         replicas_of_shards: replicas.as_ref().map(Item::count).transpose()?.unwrap_or(1),
-        replicas_place: replicas.map_or_else(|| table.place.clone(), |item| item.place),
+        secondary_shards: secondary
+            .as_ref()
+            .map(|item| item.whole(2..=u64::from(MOST_RANKS)))
+            .transpose()?
+            .map(|shards| shards as u32),
+        shards_place: replicas.or(secondary).map_or_else(|| table.place.clone(), |item| item.place),
     })
 }
 

@@ -27,21 +27,22 @@ fn check(step: &TrainingStep) -> Result<()> {
             let ranks = step.layout.group_size(Axis::DpCp);
             let accepted: Vec<_> = (2..=ranks).filter(|q| ranks.is_multiple_of(*q)).map(|q| q.to_string()).collect();
             let accepted = if accepted.is_empty() { "none".to_owned() } else { accepted.join(", ") };
-            return Err(data.replicas_place.wrong(format!(
+            return Err(data.shards_place.wrong(format!(
                 "data_style hsdp replicates its shards, but replicas_of_shards is {replicas}; accepted: {accepted} (the divisors \
                  of dp x cp = {ranks}), or data_style fsdp"
             )));
         }
         DataStyle::Ddp | DataStyle::Zero2 | DataStyle::Zero3 | DataStyle::Fsdp if replicas > 1 => {
-            return Err(data.replicas_place.wrong(format!(
+            return Err(data.shards_place.wrong(format!(
                 "{replicas} replicas of shards with data_style {style}; accepted: 1, or data_style zero1 or hsdp"
             )));
         }
         _ => {}
     }
+    secondary_shards(step)?;
     let degrees = &step.layout.degrees;
     if replicas > 1 && step.model.mixture.is_some() && (degrees.ep > 1 || degrees.etp != degrees.tp) {
-        return Err(data.replicas_place.wrong(format!(
+        return Err(data.shards_place.wrong(format!(
             "{replicas} replicas of shards beside ep = {} and etp = {}: experts would need groups of their own; accepted: ep = 1 \
              and etp = tp = {}, or replicas_of_shards = 1",
             degrees.ep, degrees.etp, degrees.tp
@@ -59,6 +60,29 @@ fn check(step: &TrainingStep) -> Result<()> {
             "schedule {schedule} holds every layer twice and passes each micro-batch through one of them, which data_style {style} \
              is not offered for; accepted: data_style ddp or zero1, or schedule dualpipe-v"
         )));
+    }
+    Ok(())
+}
+
+/// Whether there are parameters for secondary shards, and groups for them.
+fn secondary_shards(step: &TrainingStep) -> Result<()> {
+    let (data, degrees) = (&step.training.data, &step.layout.degrees);
+    let Some(shards) = data.secondary_shards else { return Ok(()) };
+    let refused = |problem: String| Err(data.shards_place.wrong(format!("secondary_shards = {shards} {problem}")));
+    if !matches!(data.style, DataStyle::Zero3 | DataStyle::Fsdp) {
+        return refused(format!("with data_style {}; accepted: with zero3 and fsdp", data.style));
+    }
+    if !step.reshards_after_forward() {
+        return refused(
+            "where parameters stay whole after the forward pass; accepted: with reshard_after_forward = true"
+                .to_owned(),
+        );
+    }
+    if step.model.mixture.is_some() && degrees.divides_experts() {
+        return refused(format!(
+            "beside ep = {} and etp = {}: experts would need groups of their own; accepted: ep = 1 and etp = tp = {}",
+            degrees.ep, degrees.etp, degrees.tp
+        ));
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::config::step::{
     Batch, PipelineChoices, ScheduleKind, Serving, ServingDispatcher, Training, ranks_of_ep_on_a_node,
 };
 use crate::config::{Model, Place};
-use crate::layout::Layout;
+use crate::layout::{Axis, Layout};
 use commgauge_base::error::Result;
 
 impl<'a> TrainingStep<'a> {
@@ -38,9 +38,10 @@ impl<'a> TrainingStep<'a> {
         place: &Place,
     ) -> Result<TrainingStep<'a>> {
         let data = &training.data;
-        let layout = layout
-            .with_replicas_of_shards(data.replicas_of_shards)
-            .map_err(|problem| data.replicas_place.wrong(problem))?;
+        let layout = data
+            .groups_of_shards(layout.group_size(Axis::DpCp))
+            .and_then(|groups| layout.with_replicas_of_shards(groups))
+            .map_err(|problem| data.shards_place.wrong(problem))?;
         let context = &training.context;
         let layout = layout.with_inner_context(context.inner).map_err(|problem| context.place.wrong(problem))?;
         let expert = &training.expert;

@@ -12,6 +12,7 @@ const UNITS: &[&str] = &[
     "gradient_accumulation",
     "replica_reduction",
     "prefetch_parameters",
+    "secondary_shards",
 ];
 const BUCKETS: &[&str] = &["bucket_rule", "bucket_parameters", "gradient_reduction"];
 /// What only Megatron-LM's linears and pipelines have.
@@ -188,7 +189,17 @@ pub(super) const FSDP1: Facts = Facts {
         NO_SMALL_CALLS,
     ],
     limits: &[FSDP_STYLES],
-    unused: &[BUCKETS, MODULES, WHOLE_REPLICAS, MEGATRON_ONLY, DISPATCH, CONTEXT, PIPELINE, TENSOR],
+    unused: &[
+        BUCKETS,
+        MODULES,
+        WHOLE_REPLICAS,
+        MEGATRON_ONLY,
+        DISPATCH,
+        CONTEXT,
+        PIPELINE,
+        TENSOR,
+        &["secondary_shards"],
+    ],
 };
 
 pub(super) const FSDP2: Facts = Facts {

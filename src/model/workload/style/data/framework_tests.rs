@@ -72,6 +72,51 @@ fn pytorch_reduces_replicas_of_shards_in_every_micro_batch() {
 }
 
 #[test]
+fn secondary_shards_keep_the_backward_gathers_within_their_ranks() {
+    use Collective::{AllGather, ReduceScatter};
+    let layer = 2 * 218_112_000;
+    for (training, again) in [("data_style = 'fsdp'", 1), ("data_style = 'zero3'\nrecompute = 'full'", 2)] {
+        let training = format!("micro_batches = 2\nsecondary_shards = 8\n{training}");
+        let of_layers = |step: &TrainingStep, axis| {
+            calls(step, axis).into_iter().filter(|(_, count, _)| *count == 64).collect::<Vec<_>>()
+        };
+        let (all, inside) = with_step("llama-3-8b", "dp=64", &training, 64, |step| {
+            assert_eq!(step.layout.group_size(Axis::DpShard), 8);
+            (of_layers(step, Axis::Dp), of_layers(step, Axis::DpShard))
+        })
+        .unwrap();
+        assert_eq!(all, [(AllGather, 64, layer), (ReduceScatter, 64, 2 * layer)], "{training}");
+        assert_eq!(inside, vec![(AllGather, 64, layer); again], "{training}");
+    }
+    // DeepSpeed's modules: what is gathered forward and what is gathered backward.
+    let training = "micro_batches = 1\nframework = 'deepspeed'\ndata_style = 'zero3'\npersistent_parameters = 100";
+    let of = |secondary: &str, axis| {
+        with_step("llama-3-8b", "dp=8", &format!("{training}\n{secondary}"), 8, |step| wire_on(step, 0, axis)).unwrap()
+    };
+    let (inside, outside) = (of("secondary_shards = 2", Axis::DpShard), of("secondary_shards = 2", Axis::Dp));
+    let whole = of("", Axis::Dp);
+    assert!(inside > 0.0 && outside < whole, "{inside} {outside} {whole}");
+    // What crosses is less by what a rank of two receives instead of a rank of eight: 1/2 for 7/8.
+    assert!(((whole - outside) / inside - 7.0 / 4.0).abs() < 1e-9, "{inside} {outside} {whole}");
+}
+
+#[test]
+fn secondary_shards_without_parameters_or_groups_for_them_are_refused() {
+    for (preset, layout, ranks, training, expected) in [
+        ("llama-3-8b", "dp=8", 8, "data_style = 'zero2'", "with data_style zero2; accepted: with zero3 and fsdp"),
+        ("llama-3-8b", "dp=8", 8, "data_style = 'fsdp'\nreshard_after_forward = false", "where parameters stay whole"),
+        ("llama-3-8b", "dp=6\ntp=4", 24, "data_style = 'fsdp'", "no part of the 6 ranks of dp x cp; accepted: 2, 3"),
+        ("llama-3-8b", "dp=4", 4, "data_style = 'fsdp'", "no part of the 4 ranks of dp x cp; accepted: 2"),
+        ("llama-3-8b", "tp=4", 4, "data_style = 'fsdp'", "accepted: none"),
+        ("mixtral-8x7b", "dp=8\nep=2", 8, "data_style = 'fsdp'", "experts would need groups of their own"),
+    ] {
+        let training = format!("micro_batches = 2\nsecondary_shards = 4\n{training}");
+        let message = with_step(preset, layout, &training, ranks, |_| ()).unwrap_err().to_string();
+        assert!(message.contains("secondary_shards = 4") && message.contains(expected), "{training}: {message}");
+    }
+}
+
+#[test]
 fn gradients_that_are_added_up_whole_are_reduced_once_in_a_step() {
     use Collective::{AllGather, ReduceScatter};
     let (layer, root) = (218_112_000, 2 * 128_256 * 4096 + 4096);

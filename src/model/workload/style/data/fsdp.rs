@@ -1,7 +1,7 @@
 //! ZeRO-3, FSDP and HSDP: parameters sharded, gathered unit by unit for every use. A unit is one layer, or the root with
 //! embedding, head and last norm, or as `unit_rule` says.
 //!
-//! Sources: arXiv 1910.02054 section 7.2 (ZeRO-3), arXiv 2304.11277 (FSDP; HSDP in section 3.2.2), arXiv 2104.07857 section
+//! Sources: arXiv 1910.02054 section 7.2 (ZeRO-3), 2306.10209 section 3.2 (secondary shards), arXiv 2304.11277 (FSDP; HSDP in section 3.2.2), arXiv 2104.07857 section
 //! 4.1 (recomputation gathers once more).
 
 use super::parts::{Part, parts};
@@ -96,7 +96,10 @@ impl Sharded<'_> {
         }
         // FSDP recomputes within the unit while the backward pass has it gathered; ZeRO-3 releases it in between.
         let again = training.data.style == DataStyle::Zero3 && training.tensor.recompute == Recompute::Full;
-        let in_pass = |pass, what: &str| self.gather(self.when(pass), self.overlap_of_gather(pass), what);
+        let in_pass = |pass, what: &str| {
+            let op = self.gather(self.when(pass), self.overlap_of_gather(pass), what);
+            self.part.in_pass(self.step, pass, op)
+        };
         if !self.step.reshards_after_forward() || self.stays_gathered() {
             return vec![in_pass(Pass::Forward, "for the forward pass, and kept until the backward pass")];
         }

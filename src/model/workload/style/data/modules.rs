@@ -183,7 +183,8 @@ impl Calls<'_> {
                 Urgency::Ahead => (Overlap::Prefetch, "what the next modules need"),
             };
             let when = When::MicroBatch { pass, end, calls, one_in: 1 };
-            Op { when, overlap, ..self.op(Collective::AllGather, self.parameter(), elements, "Ep", what) }
+            let op = Op { when, overlap, ..self.op(Collective::AllGather, self.parameter(), elements, "Ep", what) };
+            self.part.in_pass(self.step, pass, op)
         };
         equal.into_iter().map(op).collect()
     }

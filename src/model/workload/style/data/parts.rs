@@ -1,7 +1,9 @@
 //! The parts of a model whose gradients different groups reduce.
 
 use crate::layout::Axis;
+use crate::workload::Op;
 use crate::workload::step::TrainingStep;
+use crate::workload::when::Pass;
 
 /// Parameters whose gradients the same groups reduce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub(super) struct Part {
 pub(super) fn parts(step: &TrainingStep) -> Vec<Part> {
     let layout = &step.layout;
     let ranks = |axis: Axis| u64::from(layout.group_size(axis));
-    let replicas = ranks(Axis::DpReplicate);
+    let replicas = u64::from(step.training.data.replicas_of_shards);
     let mixture = step.model.mixture.is_some();
     if replicas > 1 {
         let ranks = ranks(Axis::DpShard);
@@ -40,6 +42,18 @@ pub(super) fn parts(step: &TrainingStep) -> Vec<Part> {
 }
 
 impl Part {
+    /// A gather of parameters as it is in a pass: for the backward one from secondary shards, where there are any.
+    pub(super) fn in_pass(&self, step: &TrainingStep, pass: Pass, op: Op) -> Op {
+        match (step.training.data.secondary_shards, pass) {
+            (Some(shards), Pass::Backward | Pass::Recompute) => Op {
+                axis: Axis::DpShard,
+                why: format!("{}; from {shards} secondary shards (arXiv 2306.10209 section 3.2)", op.why),
+                ..op
+            },
+            _ => op,
+        }
+    }
+
     /// Name of the part.
     pub(super) fn name(&self) -> &'static str {
         match (self.dense, self.experts) {
