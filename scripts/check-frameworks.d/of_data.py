@@ -84,9 +84,9 @@ def fsdp1(accumulated=2, strategy="FULL_SHARD", mixed=False, dtype=torch.float32
 @configuration("fsdp2-no-reshard", 2, "--framework fsdp2 --dp 2 --micro-batches 2 --no-reshard-after-forward", reshard=False)
 @configuration("fsdp2-kept", 2, "--framework fsdp2 --dp 2 --micro-batches 2 --no-reshard-after-forward --reshard-after-backward=false",
                reshard=False, kept=True)
-@configuration("fsdp2-secondary", 4, "--framework fsdp2 --dp 4 --micro-batches 2 --secondary-shards 2", reshard=2)
+@configuration("fsdp2-secondary", 4, "--framework fsdp2 --dp 4 --micro-batches 2 --secondary-shards 2 --unit-rule layers", reshard=2)
 @configuration("fsdp2-secondary-bf16", 4, "--framework fsdp2 --dp 4 --micro-batches 1 --secondary-shards 2 --param-type bf16 --grad-type bf16",
-               accumulated=1, reshard=2, dtype=torch.bfloat16)
+               accumulated=1, reshard=2, dtype=torch.bfloat16, root=False)
 @configuration("fsdp2-hsdp", 4, "--framework fsdp2 --dp 4 --micro-batches 2 --data-style hsdp --replicas-of-shards 2", replicas=2)
 @configuration("fsdp2-hsdp-once", 4, "--framework fsdp2 --dp 4 --micro-batches 2 --data-style hsdp --replicas-of-shards 2 "
                "--replica-reduction step", replicas=2, deferred=True)
@@ -106,7 +106,7 @@ def fsdp1(accumulated=2, strategy="FULL_SHARD", mixed=False, dtype=torch.float32
 @configuration("fsdp2-unsharded-mixed", 2, "--framework fsdp2 --dp 2 --micro-batches 2 --gradient-accumulation unsharded --param-type bf16",
                mixed=True, once=True)
 def fsdp2(accumulated=2, reshard=None, kept=False, replicas=1, deferred=False, mixed=False, dtype=torch.float32, ends=False,
-          recompute=False, once=False):
+          recompute=False, once=False, root=True):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -126,7 +126,7 @@ def fsdp2(accumulated=2, reshard=None, kept=False, replicas=1, deferred=False, m
     if ends:
         fully_shard(model.model.embed_tokens, **choices, reshard_after_forward=True)
         fully_shard([model.model.norm, model.lm_head], **choices, reshard_after_forward=False)
-    fully_shard(model, **choices, **({} if reshard is None else {"reshard_after_forward": reshard}))
+    fully_shard(model, **choices, **({} if reshard is None or not root else {"reshard_after_forward": reshard}))
 
     def before(last):
         if kept:

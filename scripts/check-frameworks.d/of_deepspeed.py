@@ -44,7 +44,7 @@ def zero3(name, ranks, flags, accumulated=2, bucket=None, secondary=None, **choi
 @zero3("deepspeed-zero3-ahead", 2, "--micro-batches 1", accumulated=1, persistence=100, prefetch=10000, live=60000, reuse=0)
 @zero3("deepspeed-zero3-kept", 4, "--micro-batches 2", persistence=3000, prefetch=20000, live=100000, reuse=50000)
 @zero3("deepspeed-zero3-narrow", 2, "--micro-batches 2", persistence=100, prefetch=5000, live=20000, reuse=15000)
-@zero3("deepspeed-zero3-hpz", 4, "--micro-batches 2 --secondary-shards 2", persistence=100, secondary=2)
+@zero3("deepspeed-zero3-hpz", 4, "--micro-batches 1 --secondary-shards 2", accumulated=1, persistence=100, secondary=2)
 @zero3("deepspeed-zero3-hpz-kept", 4, "--micro-batches 1 --secondary-shards 2", accumulated=1, persistence=3000, prefetch=20000, secondary=2)
 @zero3("deepspeed-zero3-buckets", 4, "--micro-batches 2", persistence=5000, prefetch=30000, bucket=30000)
 def deepspeed_zero(zero, accumulated=2, bucket=None, **more):

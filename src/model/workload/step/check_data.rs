@@ -78,6 +78,14 @@ fn secondary_shards(step: &TrainingStep) -> Result<()> {
                 .to_owned(),
         );
     }
+    if data.style == DataStyle::Zero3 && step.micro_batches > 1 {
+        return refused(format!(
+            "with data_style zero3 and {} micro-batches: DeepSpeed keeps secondary shards until the optimizer, and later forward passes \
+             gather from them as well (runtime/zero/stage3.py invalidate_secondary_tensor), which no list here has; accepted: \
+             1 micro-batch, or data_style fsdp",
+            step.micro_batches
+        ));
+    }
     if step.model.mixture.is_some() && degrees.divides_experts() {
         return refused(format!(
             "beside ep = {} and etp = {}: experts would need groups of their own; accepted: ep = 1 and etp = tp = {}",

@@ -75,18 +75,21 @@ fn pytorch_reduces_replicas_of_shards_in_every_micro_batch() {
 fn secondary_shards_keep_the_backward_gathers_within_their_ranks() {
     use Collective::{AllGather, ReduceScatter};
     let layer = 2 * 218_112_000;
-    for (training, again) in [("data_style = 'fsdp'", 1), ("data_style = 'zero3'\nrecompute = 'full'", 2)] {
-        let training = format!("micro_batches = 2\nsecondary_shards = 8\n{training}");
+    for (training, micro_batches, again) in
+        [("data_style = 'fsdp'", 2, 1), ("data_style = 'zero3'\nrecompute = 'full'", 1, 2)]
+    {
+        let training = format!("micro_batches = {micro_batches}\nsecondary_shards = 8\n{training}");
+        let count = 32 * micro_batches;
         let of_layers = |step: &TrainingStep, axis| {
-            calls(step, axis).into_iter().filter(|(_, count, _)| *count == 64).collect::<Vec<_>>()
+            calls(step, axis).into_iter().filter(|(_, calls, _)| *calls == count).collect::<Vec<_>>()
         };
         let (all, inside) = with_step("llama-3-8b", "dp=64", &training, 64, |step| {
             assert_eq!(step.layout.group_size(Axis::DpShard), 8);
             (of_layers(step, Axis::Dp), of_layers(step, Axis::DpShard))
         })
         .unwrap();
-        assert_eq!(all, [(AllGather, 64, layer), (ReduceScatter, 64, 2 * layer)], "{training}");
-        assert_eq!(inside, vec![(AllGather, 64, layer); again], "{training}");
+        assert_eq!(all, [(AllGather, count, layer), (ReduceScatter, count, 2 * layer)], "{training}");
+        assert_eq!(inside, vec![(AllGather, count, layer); again], "{training}");
     }
     // DeepSpeed's modules: what is gathered forward and what is gathered backward.
     let training = "micro_batches = 1\nframework = 'deepspeed'\ndata_style = 'zero3'\npersistent_parameters = 100";
@@ -103,6 +106,7 @@ fn secondary_shards_keep_the_backward_gathers_within_their_ranks() {
 #[test]
 fn secondary_shards_without_parameters_or_groups_for_them_are_refused() {
     for (preset, layout, ranks, training, expected) in [
+        ("llama-3-8b", "dp=8", 8, "data_style = 'zero3'", "with data_style zero3 and 2 micro-batches"),
         ("llama-3-8b", "dp=8", 8, "data_style = 'zero2'", "with data_style zero2; accepted: with zero3 and fsdp"),
         ("llama-3-8b", "dp=8", 8, "data_style = 'fsdp'\nreshard_after_forward = false", "where parameters stay whole"),
         ("llama-3-8b", "dp=6\ntp=4", 24, "data_style = 'fsdp'", "no part of the 6 ranks of dp x cp; accepted: 2, 3"),

@@ -41,7 +41,7 @@ fn calls(step: &ServingStep, model: &Model, tokens: PassTokens, passes: u64) -> 
     let mut layout = step.layout.clone();
     layout.degrees.pp = 1;
     let drafting = ServingStep { model, layout, stages: Stages::single_layer(), tokens, ..step.clone() };
-    let ops = super::pass(&drafting, 0)?;
+    let ops = super::forward::ops(&drafting, 0)?;
     Ok(ops.into_iter().map(|op| after_output(op, passes)).collect())
 }
 

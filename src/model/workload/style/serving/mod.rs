@@ -2,7 +2,8 @@
 //! further token of every request.
 //!
 //! Nothing here depends on the length of the context: a rank stores the keys and values of its own heads, and
-//! attention over them sends nothing. The exchanges of experts are in `experts`.
+//! attention over them sends nothing. `forward` has the pass through a stage, `experts` the exchanges of experts, `drafts` what is drafted
+//! ahead, `sampled` what the last stage tells the others.
 
 mod calls;
 mod deep_ep;
@@ -10,6 +11,7 @@ mod drafts;
 #[cfg(test)]
 mod drafts_tests;
 mod experts;
+mod forward;
 mod joined;
 mod layers;
 mod sampled;
@@ -17,48 +19,24 @@ mod splits;
 #[cfg(test)]
 mod tests;
 
-use super::product::product;
 use crate::layout::Axis;
 use crate::workload::Op;
-use crate::workload::step::{Phase, ServingStep};
-use crate::workload::when::{End, LayerKind, Pass, When};
+use crate::workload::step::ServingStep;
+use crate::workload::when::{End, Pass, When};
 use calls::{at_end, op};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
-use layers::{activations, in_layers, predicted_from};
+use layers::activations;
 
 /// The calls of one rank of a stage in a forward pass.
 pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let mut ops: Vec<Op> = agreement(step).into_iter().collect();
-    ops.extend(pass(step, stage)?);
+    ops.extend(forward::ops(step, stage)?);
     ops.extend(drafts::ops(step, stage)?);
     if step.layout.degrees.pp > 1 {
         ops.extend(boundary(step, stage)?);
         ops.extend(sampled::ops(step)?);
-    }
-    Ok(ops)
-}
-
-/// The calls inside a stage in one forward pass of a model.
-fn pass(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
-    if step.joins_replicas() { joined::ops(step, stage) } else { of_replica(step, stage) }
-}
-
-/// The calls on tp and ep where each replica has the whole model.
-fn of_replica(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
-    let mut ops = Vec::new();
-    if step.layout.degrees.tp > 1 {
-        if step.stages.has_input(stage) {
-            ops.push(embedding(step)?);
-        }
-        ops.extend(layers(step, stage)?);
-    }
-    if step.layout.degrees.ep > 1 && !step.experts_are_reduced_on_tp() {
-        ops.extend(experts::ops(step, stage)?);
-    }
-    if step.layout.degrees.tp > 1 && step.stages.has_output(stage) {
-        ops.push(logits(step)?);
     }
     Ok(ops)
 }
@@ -74,53 +52,6 @@ fn agreement(step: &ServingStep) -> Option<Op> {
     step.serving
         .batch_agreement
         .then(|| Op { element, ..op(step, Axis::Dp, Collective::AllReduce, bytes, at_end(End::Whole), why) })
-}
-
-fn embedding(step: &ServingStep) -> Result<Op> {
-    let (bytes, formula) = activations(step)?;
-    let why = format!(
-        "{formula}: vocabulary-parallel embedding (vLLM model_executor/layers/vocab_parallel_embedding.py; Megatron-LM \
-         core/tensor_parallel/layers.py)"
-    );
-    Ok(op(step, Axis::Tp, Collective::AllReduce, bytes, at_end(End::Input), why))
-}
-
-/// The outputs of the row-parallel linears; experts that tp divides are reduced with the shared ones, as a dense
-/// feed-forward is.
-fn layers(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
-    let (bytes, formula) = activations(step)?;
-    let cache = match step.phase {
-        Phase::Prefill => String::new(),
-        Phase::Decode => format!(
-            "; the same for a context of {} tokens as for any other: keys and values stay where their heads are",
-            step.serving.context_tokens
-        ),
-    };
-    let source = "arXiv 1909.08053 section 3; vLLM model_executor/layers/linear.py RowParallelLinear";
-    let call = |kind, calls, what: &str| {
-        let why = format!("{formula}: {what}{cache} ({source})");
-        op(step, Axis::Tp, Collective::AllReduce, bytes, in_layers(step, stage, kind, calls), why)
-    };
-    if step.experts_are_reduced_on_tp() {
-        return Ok(vec![call(LayerKind::Any, 2, "outputs of attention and feed-forward")]);
-    }
-    Ok(vec![
-        call(LayerKind::Any, 1, "output of attention"),
-        call(LayerKind::Dense, 1, "output of the feed-forward of layers without experts"),
-    ])
-}
-
-/// Only the last token of a request is sampled from, so that a prefill gathers no more than a decode.
-fn logits(step: &ServingStep) -> Result<Op> {
-    let (element, t) = (step.serving.activation_element_type.size(), u64::from(step.layout.degrees.tp));
-    let (from, padded) = (predicted_from(step)?, step.padded_vocabulary());
-    let bytes = product("logits", &[element, from.rows, padded])?;
-    let why = format!(
-        "E*{}*V = {element} B*{}*{padded} = {bytes} B, of which each of {t} ranks has one part: logits of the {}, vocabulary padded \
-         from {} (vLLM model_executor/layers/logits_processor.py)",
-        from.symbol, from.numbers, from.which, step.model.vocabulary
-    );
-    Ok(op(step, Axis::Tp, Collective::AllGather, bytes, at_end(End::Output), why))
 }
 
 /// Messages to the next stage, and where each rank of tp sends its part only, what the receivers gather.
