@@ -393,9 +393,9 @@ fn linear_attention_keeps_neither_keys_and_values_nor_matrices_of_tokens_by_toke
         let training = format!("sequence = {sequence}\nsequence_parallel = true");
         with_step(model, &training, layout, ranks, |step| MemoryChoices::default().memory(step, 0).activations.0)
     };
-    for (model, tp) in [(NEMOTRON_H, 8), (QWEN3_NEXT, 2)] {
+    for (model, tp, experts) in [(NEMOTRON_H, 8, ""), (QWEN3_NEXT, 2, "\nep = 2\netp = 1")] {
         assert_eq!(kept(model, 4096, "tp = 1", 1), 4 * kept(model, 1024, "tp = 1", 1), "{model}");
-        let (whole, divided) = (kept(model, 2048, "tp = 1", 1), kept(model, 2048, &format!("tp = {tp}"), tp));
+        let (whole, divided) = (kept(model, 2048, "tp = 1", 1), kept(model, 2048, &format!("tp = {tp}{experts}"), tp));
         assert_eq!(divided * u64::from(tp), whole, "{model}: all is divided by tp");
     }
 }
