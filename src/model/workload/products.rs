@@ -153,6 +153,37 @@ mod tests {
         );
     }
 
+    /// The defaults of transformers' classes.
+    const TRANSFORMERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/transformers");
+
+    #[test]
+    fn hybrid_models_have_the_projections_of_both_kinds_of_layers() {
+        let text = |tp: u32| {
+            let config = format!("{TRANSFORMERS}/qwen3_next/config.json");
+            format!("[compute]\nmodel = {{ config = '{config}' }}\nsequence = 1024\ntp = {tp}\n")
+        };
+        let found = products(&text(2));
+        let shape = |layer: &str| {
+            let product = found.iter().find(|shape| shape.uses.iter().any(|used| used.contains(layer))).expect(layer);
+            [product.m, product.n, product.k]
+        };
+        // Queries and their gates, 8 heads of 256 each, one head of keys and one of values; 8 key heads and 16 value heads of 128.
+        assert_eq!(shape(" qkv,"), [1024, 2 * 2048 + 2 * 256, 2048]);
+        assert_eq!(shape(" linear attention input,"), [1024, 2 * 1024 + 2 * 2048 + 2 * 16, 2048]);
+        assert_eq!(shape(" linear attention output,"), [1024, 2048, 2048]);
+        let config = std::fs::read_to_string(format!("{TRANSFORMERS}/qwen3_next/config.json")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(
+            folder.path().join("config.json"),
+            config.replace("\"linear_num_key_heads\": 16", "\"linear_num_key_heads\": 4"),
+        )
+        .unwrap();
+        let text = "[compute]\nmodel = { config = 'config.json' }\nsequence = 1024\ntp = 8\n";
+        let error = Suite::parse(&folder.path().join("test.toml"), text).unwrap_err();
+        assert!(error.to_string().contains("the 4 key heads and 32 value heads of linear attention"), "{error}");
+        assert_eq!(error.exit_code(), 2);
+    }
+
     #[test]
     fn a_shape_that_several_layers_have_is_measured_once() {
         let text = "[[compute]]\nmodel = { preset = 'llama-3-8b' }\nsequence = 1024\nmicro_batch = [1, 2]\n\

@@ -177,7 +177,8 @@ impl<'a> Shape<'a> {
     /// second matrix product, of those in a row for queries, keys, values, output, gate, up and down. Experts are counted whole.
     fn every_second_product(&self, step: &TrainingStep, layer: u32) -> u128 {
         let m = self.model;
-        let is_plain = m.latent_attention.is_none() && m.linear_attention.is_none() && m.family.gated();
+        let is_plain =
+            m.latent_attention.is_none() && m.linear_attention.is_none() && !m.attention_gate && m.family.gated();
         if !is_plain || m.has_experts_in(layer) {
             return self.linear(step, layer);
         }

@@ -8,7 +8,6 @@
 //! model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py, mamba_mixer2.py): input projection, convolution and numbers of each head are
 //! column-parallel, the output projection is row-parallel.
 
-use super::Model;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -74,7 +73,7 @@ pub struct LinearAttention {
 }
 
 /// The parameters of one layer's linear attention on a rank, part by part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinearAttentionParameters {
     /// Weight and bias of the projection to queries, keys, values, their gates, and the numbers of each head.
     pub input: [u64; 2],
@@ -131,6 +130,25 @@ impl LinearAttention {
         self.value_width(tensor_parallel) * self.key_dimension + convolved
     }
 
+    /// The parameters of one layer on one of `tensor_parallel` ranks, in a model of this hidden width.
+    pub fn parameters(&self, hidden: u64, tensor_parallel: u64) -> LinearAttentionParameters {
+        let t = tensor_parallel;
+        let (input, channels, heads) = (self.input_width(t), self.convolution_width(t), self.value_heads / t);
+        let bias = |there: bool, width: u64| if there { width } else { 0 };
+        // A bias of time steps and a rate of forgetting; Mamba-2 also adds the values as they are, weighed by head (D).
+        let skipped = match self.rule {
+            LinearRule::GatedDelta => 0,
+            LinearRule::StateSpace => heads,
+        };
+        LinearAttentionParameters {
+            input: [hidden * input, bias(self.projection_bias, input)],
+            convolution: [channels * self.convolution_tokens, bias(self.convolution_bias, channels)],
+            of_heads: [heads, heads, skipped],
+            norm: self.norm_parameters(t),
+            output: [self.value_width(t) * hidden, bias(self.projection_bias, hidden)],
+        }
+    }
+
     /// The norm in front of the output projection: as wide as a head and the same for all, or over the values of all heads.
     fn norm_parameters(&self, tensor_parallel: u64) -> u64 {
         match self.rule {
@@ -144,36 +162,6 @@ impl LinearAttention {
         match self.rule {
             LinearRule::GatedDelta => self.value_dimension,
             LinearRule::StateSpace => 0,
-        }
-    }
-}
-
-impl Model {
-    /// The linear attention of one layer on one of `tensor_parallel` ranks; zeros for a model without.
-    pub fn linear_attention_parameters(&self, tensor_parallel: u64) -> LinearAttentionParameters {
-        let Some(linear) = &self.linear_attention else {
-            return LinearAttentionParameters {
-                input: [0; 2],
-                convolution: [0; 2],
-                of_heads: [0; 3],
-                norm: 0,
-                output: [0; 2],
-            };
-        };
-        let t = tensor_parallel;
-        let (input, channels, heads) = (linear.input_width(t), linear.convolution_width(t), linear.value_heads / t);
-        let bias = |there: bool, width: u64| if there { width } else { 0 };
-        // A bias of time steps and a rate of forgetting; Mamba-2 also adds the values as they are, weighed by head (D).
-        let skipped = match linear.rule {
-            LinearRule::GatedDelta => 0,
-            LinearRule::StateSpace => heads,
-        };
-        LinearAttentionParameters {
-            input: [self.hidden * input, bias(linear.projection_bias, input)],
-            convolution: [channels * linear.convolution_tokens, bias(linear.convolution_bias, channels)],
-            of_heads: [heads, heads, skipped],
-            norm: linear.norm_parameters(t),
-            output: [linear.value_width(t) * self.hidden, bias(linear.projection_bias, self.hidden)],
         }
     }
 }

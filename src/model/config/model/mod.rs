@@ -9,6 +9,7 @@ mod family;
 mod fields;
 pub(in crate::config) mod find;
 mod layer;
+mod layer_parts;
 mod linear_attention;
 mod mixture;
 mod parameters;

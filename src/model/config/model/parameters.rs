@@ -7,7 +7,9 @@
 //! Only parameters that training updates by gradients are counted. DeepSeek's `e_score_correction_bias`, one number
 //! for each expert, is updated by a separate rule and not counted.
 
-use super::{FeedForward, Indexer, LatentAttention, LayerParts, Mixer, Mixture, Model, QueryKeyNorm};
+use super::{
+    FeedForward, Indexer, LatentAttention, LayerParts, LinearAttentionParameters, Mixer, Mixture, Model, QueryKeyNorm,
+};
 
 impl Model {
     /// All parameters, without the layers that predict further tokens.
@@ -131,6 +133,13 @@ impl Model {
             QueryKeyNorm::AllHeads => [self.heads / tensor_parallel, (self.kv_heads / tensor_parallel).max(1)]
                 .map(|heads| heads * self.head_dimension),
         }
+    }
+
+    /// The linear attention of a layer that has it on one of `tensor_parallel` ranks; zeros for a model without.
+    pub fn linear_attention_parameters(&self, tensor_parallel: u64) -> LinearAttentionParameters {
+        self.linear_attention
+            .as_ref()
+            .map_or_else(Default::default, |linear| linear.parameters(self.hidden, tensor_parallel))
     }
 
     /// Attention of a layer that has it on one of `tensor_parallel` ranks: projections, their biases, norms of queries and keys,

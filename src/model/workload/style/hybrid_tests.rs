@@ -118,6 +118,11 @@ fn layers_of_one_block_have_one_pair_of_linears() {
     with_steps(&serving("nemotron_h", "prompt_tokens = 256", "tp = 2"), 2, |step| {
         let calls = in_layers(step, Style::Serving);
         assert!(calls.iter().any(|row| (row.0, row.3, row.4) == (AllReduce, 1, 52)), "{calls:?}");
+        let ops = step.ops_of_stage(0).unwrap();
+        let of_layers = ops.iter().find(|op| matches!(op.when, When::Layer { .. })).unwrap();
+        let says =
+            of_layers.why.contains("keys and values, and states of linear attention, stay where their heads are");
+        assert_eq!(says, step.phase_name() == "decode", "{}", of_layers.why);
     });
 }
 
