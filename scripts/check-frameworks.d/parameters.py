@@ -15,9 +15,15 @@ DEFAULTS = pathlib.Path("tests/data/transformers")
 LIKE = {"kimi_k2": "deepseek_v3"}
 # Families whose classes have defaults of a whole model.
 WRITTEN = """cohere2 deepseek_v2 deepseek_v3 deepseek_v32 gemma3_text glm4_moe gpt2 gpt_neox gpt_oss granite llama llama4_text minimax_m2
-mistral mixtral olmo3 phi3 phimoe qwen2 qwen2_5_vl_text qwen2_moe qwen3 qwen3_moe qwen3_vl_moe_text qwen3_vl_text seed_oss""".split()
+mistral mixtral nemotron_h olmo3 phi3 phimoe qwen2 qwen2_5_vl_text qwen2_moe qwen3 qwen3_moe qwen3_next qwen3_vl_moe_text qwen3_vl_text
+seed_oss""".split()
 # Fields that the class has no usable default for, as in the published models.
-STATED = {"deepseek_v2": {"num_experts_per_tok": 6}, "glm4_moe": {"head_dim": 128}}
+NEMOTRON_H_8B = "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-"
+STATED = {
+    "deepseek_v2": {"num_experts_per_tok": 6},
+    "glm4_moe": {"head_dim": 128},
+    "nemotron_h": {"hybrid_override_pattern": NEMOTRON_H_8B},
+}
 # What no shape follows from.
 LEFT_OUT = {"transformers_version", "architectures", "id2label", "label2id", "problem_type", "chunk_size_feed_forward"}
 # Learned without gradients, by a rule of its own.

@@ -29,7 +29,11 @@ pub struct Parser {
 pub const PARSERS: [Parser; 14] = [
     Parser { name: "trace", read: trace, samples: &[("tests/data/traces", "")] },
     Parser { name: "suite", read: suite, samples: &[("suites", ".toml")] },
-    Parser { name: "model", read: model, samples: &[("suites/models", "config.json")] },
+    Parser {
+        name: "model",
+        read: model,
+        samples: &[("suites/models", "config.json"), ("tests/data/transformers", "config.json")],
+    },
     Parser { name: "machine", read: machine, samples: &[("suites/machines", ".toml")] },
     Parser { name: "line", read: line, samples: &[] },
     Parser { name: "record", read: record, samples: &[] },

@@ -4,7 +4,9 @@
 
 use super::published::published;
 use commgauge_base::element::ElementType;
-use commgauge_model::config::{Indexer, Inferred, LatentAttention, Mixture, Model, QueryKeyNorm};
+use commgauge_model::config::{
+    FeedForward, Indexer, Inferred, LatentAttention, LayerParts, LinearAttention, Mixer, Mixture, Model, QueryKeyNorm,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -52,13 +54,15 @@ pub struct ModelDocument {
 }
 
 /// Which feed-forward a layer has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// One feed-forward for every token.
     Dense,
     /// Experts.
     Experts,
+    /// None: the layer only mixes tokens.
+    None,
 }
 
 /// Layers that are alike.
@@ -66,19 +70,21 @@ pub enum Kind {
 pub struct LayerKind {
     /// Which feed-forward they have.
     pub kind: Kind,
+    /// What mixes their tokens; null where nothing does.
+    pub mixer: Option<Mixer>,
     /// How many there are.
     pub count: u32,
     /// First and last layer of each unbroken row of them, counted from 0.
     pub ranges: Vec<[u32; 2]>,
-    /// Parameters of one such layer: attention, feed-forward and norms.
+    /// Parameters of one such layer: what mixes tokens, feed-forward and norms.
     pub parameters: u64,
     /// Those that take part in the computation of one token.
     pub parameters_active: u64,
-    /// Those of the attention.
+    /// Those of the attention, or of the linear attention; 0 where nothing mixes tokens.
     pub parameters_attention: u64,
     /// Those of the feed-forward: router and experts, where there are any.
     pub parameters_feed_forward: u64,
-    /// Those of the two norms.
+    /// Those of the norms as wide as the residual stream.
     pub parameters_norms: u64,
     /// Those of the router; part of the feed-forward.
     pub parameters_router: u64,
@@ -137,6 +143,12 @@ pub struct Shape {
     pub latent_attention: Option<LatentAttention>,
     /// Norms of queries and keys.
     pub query_key_norm: QueryKeyNorm,
+    /// A gate as wide as the queries weighs what attention gives.
+    pub attention_gate: bool,
+    /// Linear attention, and the layers that have it in place of attention.
+    pub linear_attention: Option<LinearAttention>,
+    /// Numbers of the state that linear attention keeps of one request in one of its layers, however long its context.
+    pub linear_attention_state: Option<u64>,
     /// Bias on the output projection to the vocabulary.
     pub output_projection_bias: bool,
     /// What chooses the tokens of sparse attention.
@@ -169,6 +181,11 @@ impl ModelDocument {
 
 impl Shape {
     fn of(model: &Model) -> Shape {
+        let mut linear = model.linear_attention_in_use().cloned();
+        if let Some(linear) = &mut linear {
+            linear.layers.retain(|layer| *layer < model.layers);
+        }
+        let state = linear.as_ref().map(|linear| linear.state_elements(1));
         let windowed = (0..model.layers).filter(|layer| model.has_sliding_window_in(*layer)).count();
         Shape {
             layers: model.layers,
@@ -194,6 +211,9 @@ impl Shape {
             experts: model.mixture.clone(),
             latent_attention: model.latent_attention.clone(),
             query_key_norm: model.query_key_norm,
+            attention_gate: model.attention_gate,
+            linear_attention: linear,
+            linear_attention_state: state,
             output_projection_bias: model.output_projection_bias,
             indexer: model.indexer,
         }
@@ -206,29 +226,35 @@ fn most_common(kinds: &[LayerKind]) -> u64 {
 }
 
 fn kinds(model: &Model) -> Vec<LayerKind> {
-    let mut ranges: BTreeMap<Kind, Vec<[u32; 2]>> = BTreeMap::new();
-    let mut order: Vec<Kind> = Vec::new();
+    let mut ranges: BTreeMap<LayerParts, Vec<[u32; 2]>> = BTreeMap::new();
+    let mut order: Vec<LayerParts> = Vec::new();
     for layer in 0..model.layers {
-        let kind = if model.has_experts_in(layer) { Kind::Experts } else { Kind::Dense };
-        if !order.contains(&kind) {
-            order.push(kind);
+        let parts = model.parts_of(layer);
+        if !order.contains(&parts) {
+            order.push(parts);
         }
-        let of_kind = ranges.entry(kind).or_default();
-        match of_kind.last_mut() {
+        let alike = ranges.entry(parts).or_default();
+        match alike.last_mut() {
             Some([_, last]) if *last + 1 == layer => *last = layer,
-            _ => of_kind.push([layer, layer]),
+            _ => alike.push([layer, layer]),
         }
     }
-    order.into_iter().filter_map(|kind| Some(layer_kind(model, kind, ranges.remove(&kind)?))).collect()
+    order.into_iter().filter_map(|parts| Some(layer_kind(model, parts, ranges.remove(&parts)?))).collect()
 }
 
-fn layer_kind(model: &Model, kind: Kind, ranges: Vec<[u32; 2]>) -> LayerKind {
+fn layer_kind(model: &Model, parts: LayerParts, ranges: Vec<[u32; 2]>) -> LayerKind {
     let first = ranges.first().map_or(0, |range| range[0]);
-    let (attention, norms) = (model.attention_parameters(1), model.layer_norm_parameters());
+    let kind = match parts.feed_forward {
+        Some(FeedForward::Dense) => Kind::Dense,
+        Some(FeedForward::Experts) => Kind::Experts,
+        None => Kind::None,
+    };
+    let (attention, norms) = (model.mixer_parameters(parts.mixer, 1), model.layer_norm_parameters());
     let parameters = model.layer_parameters(first, 1);
     let of_experts = |parameters: u64| if kind == Kind::Experts { parameters } else { 0 };
     LayerKind {
         kind,
+        mixer: parts.mixer,
         count: ranges.iter().map(|[first, last]| last - first + 1).sum(),
         ranges,
         parameters,
@@ -296,6 +322,38 @@ mod tests {
                 .sum();
             assert_eq!(document.parameters_total - idle, document.parameters_active, "{name}");
         }
+    }
+
+    #[test]
+    fn layers_of_hybrid_models_are_listed_by_what_mixes_their_tokens() {
+        commgauge_base::checkout::enter_checkout();
+        let listed = |name: &str| {
+            let document = document(&format!("tests/data/transformers/{name}"));
+            let layers: u64 = document.layers.iter().map(|kind| u64::from(kind.count) * kind.parameters).sum();
+            let rest =
+                document.parameters_embedding + document.parameters_output_projection + document.parameters_final_norm;
+            assert_eq!(layers + rest, document.parameters_total, "{name}");
+            let value = serde_json::to_value(&document).unwrap();
+            assert!(jsonschema::validator_for(&schema()).unwrap().is_valid(&value), "{name}");
+            let row =
+                |kind: &LayerKind| (kind.kind, kind.mixer, kind.count, kind.ranges[0], kind.parameters_attention > 0);
+            (document.layers.iter().map(row).collect::<Vec<_>>(), document.shape.linear_attention_state)
+        };
+        let (linear, full) = (Some(Mixer::Linear), Some(Mixer::Attention));
+        let (layers, state) = listed("qwen3_next");
+        assert_eq!(
+            layers,
+            [(Kind::Experts, linear, 36, [0, 2], true), (Kind::Experts, full, 12, [3, 3], true)],
+            "qwen3_next"
+        );
+        assert_eq!(state, Some(32 * 128 * 128 + 3 * 8192));
+        let (layers, _) = listed("nemotron_h");
+        let expected = [
+            (Kind::None, linear, 24, [0, 0], true),
+            (Kind::Dense, None, 24, [1, 1], false),
+            (Kind::None, full, 4, [7, 7], true),
+        ];
+        assert_eq!(layers, expected, "nemotron_h");
     }
 
     #[test]

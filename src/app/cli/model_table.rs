@@ -6,7 +6,7 @@ use super::model_document::{Kind, LayerKind, ModelDocument, Shape};
 use crate::report::document::GAP;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use commgauge_base::visible::visible_lines;
-use commgauge_model::config::{LatentAttention, Mixture};
+use commgauge_model::config::{LatentAttention, LinearAttention, Mixer, Mixture};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -66,9 +66,15 @@ fn parameters(document: &ModelDocument) -> Vec<Vec<String>> {
     row("final norm".to_owned(), document.parameters_final_norm);
     for kind in &document.layers {
         let only = document.layers.len() == 1;
-        row(heading(kind, only), kind.parameters);
-        row("  attention".to_owned(), kind.parameters_attention);
-        row("  feed-forward".to_owned(), kind.parameters_feed_forward);
+        row(heading(kind, only, document.shape.linear_attention.is_some()), kind.parameters);
+        match kind.mixer {
+            Some(Mixer::Attention) => row("  attention".to_owned(), kind.parameters_attention),
+            Some(Mixer::Linear) => row("  linear attention".to_owned(), kind.parameters_attention),
+            None => {}
+        }
+        if kind.kind != Kind::None {
+            row("  feed-forward".to_owned(), kind.parameters_feed_forward);
+        }
         if let (Kind::Experts, Some(experts)) = (kind.kind, &document.shape.experts) {
             row("    router".to_owned(), kind.parameters_router);
             row(format!("    one of {} experts", experts.experts), kind.parameters_one_expert);
@@ -87,13 +93,22 @@ fn parameters(document: &ModelDocument) -> Vec<Vec<String>> {
     rows
 }
 
-fn heading(kind: &LayerKind, only: bool) -> String {
-    let what = match kind.kind {
-        Kind::Dense => "dense",
-        Kind::Experts => "expert",
+fn heading(kind: &LayerKind, only: bool, is_hybrid: bool) -> String {
+    let mixer = match kind.mixer {
+        _ if !is_hybrid => "",
+        Some(Mixer::Attention) => "attention ",
+        Some(Mixer::Linear) => "linear-attention ",
+        None => "",
     };
+    let feed_forward = match kind.kind {
+        Kind::Dense if is_hybrid && kind.mixer.is_none() => "feed-forward ",
+        Kind::Dense => "dense ",
+        Kind::Experts => "expert ",
+        Kind::None => "",
+    };
+    let what = format!("{mixer}{feed_forward}layers");
     if only {
-        return format!("each of {} {what} layers", kind.count);
+        return format!("each of {} {what}", kind.count);
     }
     let mut ranges: Vec<String> = kind
         .ranges
@@ -104,7 +119,7 @@ fn heading(kind: &LayerKind, only: bool) -> String {
     if kind.ranges.len() > MAX_RANGES {
         ranges.push("...".to_owned());
     }
-    format!("each of {} {what} layers ({})", kind.count, ranges.join(", "))
+    format!("each of {} {what} ({})", kind.count, ranges.join(", "))
 }
 
 fn shape(shape: &Shape) -> Vec<Vec<String>> {
@@ -112,10 +127,14 @@ fn shape(shape: &Shape) -> Vec<Vec<String>> {
     let mut row = |label: &str, value: String| rows.push(vec![label.to_owned(), value]);
     row("layers", shape.layers.to_string());
     row("hidden size", shape.hidden.to_string());
-    row("query heads", format!("{} of {}", shape.heads, shape.head_dimension));
+    let gate = if shape.attention_gate { ", with a gate beside each" } else { "" };
+    row("query heads", format!("{} of {}{gate}", shape.heads, shape.head_dimension));
     row("key and value heads", shape.kv_heads.to_string());
     if let Some(latent) = &shape.latent_attention {
         row("latent attention", latent_attention(latent));
+    }
+    if let Some(linear) = &shape.linear_attention {
+        row("linear attention", linear_attention(linear, shape.linear_attention_state.unwrap_or(0)));
     }
     let matrices = if shape.gated { "gate, up and down" } else { "up and down" };
     let activation = shape.activation.as_deref().map_or(String::new(), |name| format!(", {name}"));
@@ -146,6 +165,20 @@ fn latent_attention(latent: &LatentAttention) -> String {
     format!(
         "rank of queries {queries}, of keys and values {}; heads {} + {} rotated, values {}",
         latent.kv_rank, latent.plain_dimension, latent.rotary_dimension, latent.value_dimension
+    )
+}
+
+fn linear_attention(linear: &LinearAttention, state: u64) -> String {
+    format!(
+        "{} in {} layers: {} key heads of {}, {} value heads of {}, a convolution of {} tokens, a state of {} numbers",
+        linear.rule.name(),
+        linear.layers.len(),
+        linear.key_heads,
+        linear.key_dimension,
+        linear.value_heads,
+        linear.value_dimension,
+        linear.convolution_tokens,
+        grouped(state)
     )
 }
 
@@ -218,6 +251,8 @@ mod tests {
         insta::assert_snapshot!("model_table_llama", shown("llama-3-8b", 80));
         insta::assert_snapshot!("model_table_deepseek", shown("deepseek-v3", 80));
         insta::assert_snapshot!("model_table_gpt2", shown("gpt2", 80));
+        insta::assert_snapshot!("model_table_qwen3_next", shown("tests/data/transformers/qwen3_next", 80));
+        insta::assert_snapshot!("model_table_nemotron_h", shown("tests/data/transformers/nemotron_h", 80));
     }
 
     #[test]

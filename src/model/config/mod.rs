@@ -20,7 +20,10 @@ mod suite_work;
 
 pub use document::{Place, Table, toml_string};
 pub use machine::{Expectation, Limit, Machine};
-pub use model::{Family, Indexer, Inferred, LatentAttention, Mixture, Model, QueryKeyNorm, SlidingWindow};
+pub use model::{
+    Blocks, Family, FeedForward, Indexer, Inferred, LatentAttention, LayerParts, LinearAttention,
+    LinearAttentionParameters, LinearRule, Mixer, Mixture, Model, QueryKeyNorm, SlidingWindow,
+};
 pub use peer::Peer;
 pub use settings::{ROUNDS_WITHIN, RunSettings};
 pub use shipped::{Shipped, is_embedded, published, read_text};

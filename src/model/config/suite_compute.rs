@@ -57,6 +57,15 @@ impl ComputeTable {
                         "found {tp}, which does not divide the {heads} heads and the feed-forward width of {feed_forward} of {name}"
                     )));
                 }
+                if let Some(linear) = read.model.linear_attention_in_use() {
+                    let (keys, values) = (linear.key_heads, linear.value_heads);
+                    if !keys.is_multiple_of(tp) || !values.is_multiple_of(tp) {
+                        return Err(item.wrong(format!(
+                            "found {tp}, which does not divide the {keys} key heads and {values} value heads of linear attention of {}",
+                            read.model.name
+                        )));
+                    }
+                }
                 read.tp.push(tp);
             }
         }

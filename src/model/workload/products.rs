@@ -4,7 +4,7 @@
 //! vocabulary, t tensor-parallel degree. Column-parallel layers are cut by their output, row-parallel ones by their input
 //! (arXiv 1909.08053 section 3). The backward pass has two products of the same operations for each (arXiv 2104.04473, appendix).
 
-use crate::config::{ComputeTable, LatentAttention, Model};
+use crate::config::{ComputeTable, LatentAttention, Mixer, Model};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 
@@ -62,21 +62,19 @@ fn too_large(model: &Model) -> Error {
 
 /// Layer, m, n and k.
 fn linears(model: &Model, t: u64, tokens: u64) -> Vec<(&'static str, u64, u64, u64)> {
-    let (h, heads) = (model.hidden, model.heads / t);
+    let h = model.hidden;
     let mut linears = Vec::new();
-    match &model.latent_attention {
-        None => {
-            // A rank has at least one head of keys and values: if there are fewer heads than ranks, several ranks have
-            // copies.
-            let keys_and_values = 2 * (model.kv_heads / t).max(1) * model.head_dimension;
-            linears.push(("qkv", tokens, heads * model.head_dimension + keys_and_values, h));
-            linears.push(("attention output", tokens, h, heads * model.head_dimension));
-        }
-        Some(latent) => linears.extend(latent_linears(latent, h, heads, model.head_dimension, tokens)),
+    // Layers of a kind are equal; the first of each kind represents them.
+    let has = |mixer| (0..model.layers).any(|layer| model.parts_of(layer).mixer == Some(mixer));
+    if has(Mixer::Attention) {
+        linears.extend(attention_linears(model, t, tokens));
+    }
+    if let Some(linear) = model.linear_attention.as_ref().filter(|_| has(Mixer::Linear)) {
+        linears.push(("linear attention input", tokens, linear.input_width(t), h));
+        linears.push(("linear attention output", tokens, h, linear.value_width(t)));
     }
     let gate_and_up = if model.family.gated() { 2 } else { 1 };
-    // Layers of a kind are equal; the first of each kind represents them.
-    if (0..model.layers).any(|layer| !model.has_experts_in(layer)) {
+    if model.has_dense_layers() {
         linears.push(("mlp up", tokens, gate_and_up * model.feed_forward / t, h));
         linears.push(("mlp down", tokens, h, model.feed_forward / t));
     }
@@ -89,6 +87,22 @@ fn linears(model: &Model, t: u64, tokens: u64) -> Vec<(&'static str, u64, u64, u
     }
     linears.push(("vocabulary", tokens, model.padded_vocabulary(t) / t, h));
     linears
+}
+
+fn attention_linears(model: &Model, t: u64, tokens: u64) -> Vec<(&'static str, u64, u64, u64)> {
+    let (h, heads) = (model.hidden, model.heads / t);
+    match &model.latent_attention {
+        None => {
+            // A rank has at least one head of keys and values: if there are fewer heads than ranks, several ranks have
+            // copies.
+            let keys_and_values = 2 * (model.kv_heads / t).max(1) * model.head_dimension;
+            vec![
+                ("qkv", tokens, model.projected_queries(t) + keys_and_values, h),
+                ("attention output", tokens, h, heads * model.head_dimension),
+            ]
+        }
+        Some(latent) => latent_linears(latent, h, heads, model.head_dimension, tokens),
+    }
 }
 
 /// DeepSeek-V2, arXiv 2405.04434 section 2.1: compressions are not divided, what unfolds them is.
@@ -137,6 +151,37 @@ mod tests {
                 ("llama-3-8b vocabulary, tp 2, micro-batch 1", [2048, 64128, 4096]),
             ]
         );
+    }
+
+    /// The defaults of transformers' classes.
+    const TRANSFORMERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/transformers");
+
+    #[test]
+    fn hybrid_models_have_the_projections_of_both_kinds_of_layers() {
+        let text = |tp: u32| {
+            let config = format!("{TRANSFORMERS}/qwen3_next/config.json");
+            format!("[compute]\nmodel = {{ config = '{config}' }}\nsequence = 1024\ntp = {tp}\n")
+        };
+        let found = products(&text(2));
+        let shape = |layer: &str| {
+            let product = found.iter().find(|shape| shape.uses.iter().any(|used| used.contains(layer))).expect(layer);
+            [product.m, product.n, product.k]
+        };
+        // Queries and their gates, 8 heads of 256 each, one head of keys and one of values; 8 key heads and 16 value heads of 128.
+        assert_eq!(shape(" qkv,"), [1024, 2 * 2048 + 2 * 256, 2048]);
+        assert_eq!(shape(" linear attention input,"), [1024, 2 * 1024 + 2 * 2048 + 2 * 16, 2048]);
+        assert_eq!(shape(" linear attention output,"), [1024, 2048, 2048]);
+        let config = std::fs::read_to_string(format!("{TRANSFORMERS}/qwen3_next/config.json")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(
+            folder.path().join("config.json"),
+            config.replace("\"linear_num_key_heads\": 16", "\"linear_num_key_heads\": 4"),
+        )
+        .unwrap();
+        let text = "[compute]\nmodel = { config = 'config.json' }\nsequence = 1024\ntp = 8\n";
+        let error = Suite::parse(&folder.path().join("test.toml"), text).unwrap_err();
+        assert!(error.to_string().contains("the 4 key heads and 32 value heads of linear attention"), "{error}");
+        assert_eq!(error.exit_code(), 2);
     }
 
     #[test]

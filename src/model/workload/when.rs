@@ -3,6 +3,7 @@
 //! Counts and the replay of a step are both derived from this, so that they agree.
 
 use super::schedule::PassDirection;
+use crate::config::{Blocks, FeedForward, LayerParts, Mixer, Model};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +41,54 @@ pub enum LayerKind {
     Dense,
     /// Those with experts.
     Experts,
+    /// Those with attention and a dense feed-forward, in hybrid models.
+    AttentionAndDense,
+    /// Those with attention and experts, in hybrid models.
+    AttentionAndExperts,
+    /// Those with linear attention and a dense feed-forward.
+    LinearAndDense,
+    /// Those with linear attention and experts.
+    LinearAndExperts,
+    /// Those with attention and no feed-forward.
+    AttentionAlone,
+    /// Those with linear attention and no feed-forward.
+    LinearAlone,
+}
+
+impl LayerKind {
+    /// Whether a layer of these parts is of the kind.
+    pub fn has(self, parts: LayerParts) -> bool {
+        use {FeedForward as F, Mixer as M};
+        let exactly = |mixer, feed_forward| parts == LayerParts { mixer: Some(mixer), feed_forward };
+        match self {
+            LayerKind::Any => true,
+            LayerKind::Dense => parts.feed_forward == Some(F::Dense),
+            LayerKind::Experts => parts.feed_forward == Some(F::Experts),
+            LayerKind::AttentionAndDense => exactly(M::Attention, Some(F::Dense)),
+            LayerKind::AttentionAndExperts => exactly(M::Attention, Some(F::Experts)),
+            LayerKind::LinearAndDense => exactly(M::Linear, Some(F::Dense)),
+            LayerKind::LinearAndExperts => exactly(M::Linear, Some(F::Experts)),
+            LayerKind::AttentionAlone => exactly(M::Attention, None),
+            LayerKind::LinearAlone => exactly(M::Linear, None),
+        }
+    }
+
+    /// Kinds whose layers have as many parameters each; every layer of the model is of one of them.
+    pub fn of_equal_layers(model: &Model) -> &'static [LayerKind] {
+        match (&model.blocks, &model.linear_attention, &model.mixture) {
+            (Blocks::Single { .. }, _, _) => {
+                &[LayerKind::AttentionAlone, LayerKind::LinearAlone, LayerKind::Dense, LayerKind::Experts]
+            }
+            (Blocks::Pairs, Some(_), _) => &[
+                LayerKind::AttentionAndDense,
+                LayerKind::AttentionAndExperts,
+                LayerKind::LinearAndDense,
+                LayerKind::LinearAndExperts,
+            ],
+            (Blocks::Pairs, None, Some(_)) => &[LayerKind::Dense, LayerKind::Experts],
+            (Blocks::Pairs, None, None) => &[LayerKind::Any],
+        }
+    }
 }
 
 /// Where outside of layers a call comes in a pass of a micro-batch.

@@ -3,6 +3,7 @@
 //! `work` has the amount of computing, `efficiency` the speed of matrix products. Communication is not counted here.
 
 mod efficiency;
+mod linear_attention;
 mod measured;
 mod product;
 mod published;
@@ -19,6 +20,7 @@ pub use work::Work;
 
 use crate::planner::memory::optimizer_bytes;
 use commgauge_base::units::{Rate, Seconds};
+use commgauge_model::config::LayerParts;
 use commgauge_model::workload::step::TrainingStep;
 
 /// Adam reads and writes its state of each parameter, reads the gradient and writes the parameter: 30 bytes for the 12
@@ -52,15 +54,18 @@ impl Compute {
     pub fn chunk(&self, step: &TrainingStep, stage: u32, chunk: u32) -> ChunkCompute {
         let layers = step.stages.layers_of_chunk(stage, chunk);
         let mut sum = ChunkCompute::default();
-        let mut known: Option<(bool, bool, ChunkCompute)> = None;
+        let mut known: Vec<((LayerParts, bool), ChunkCompute)> = Vec::new();
         for layer in layers {
             // Layers of a kind cost the same.
-            let kind = (step.model.has_experts_in(*layer), step.model.has_sliding_window_in(*layer));
-            let one = match known {
-                Some((experts, window, one)) if (experts, window) == kind => one,
-                _ => work::of_layer(step, *layer, self.fused_attention).seconds(self),
+            let kind = (step.model.parts_of(*layer), step.model.has_sliding_window_in(*layer));
+            let one = match known.iter().find(|(other, _)| *other == kind) {
+                Some((_, one)) => *one,
+                None => {
+                    let one = work::of_layer(step, *layer, self.fused_attention).seconds(self);
+                    known.push((kind, one));
+                    one
+                }
             };
-            known = Some((kind.0, kind.1, one));
             sum = sum.and(one);
         }
         if layers.contains(&0) {

@@ -1,7 +1,7 @@
 //! Amount of computing against counts of the papers; speed against numbers computed by hand.
 
 use super::*;
-use crate::planner::testing::with_step;
+use crate::planner::testing::{NEMOTRON_H, QWEN3_NEXT, with_step};
 use commgauge_base::element::ElementType;
 
 /// Everything at the peak: seconds are operations.
@@ -177,5 +177,46 @@ fn a_tiny_micro_batch_takes_as_long_as_its_kernels_take_to_start() {
         // 12 layers of 34 kernels and 6 products; 4 before and 10 behind them.
         close(one.forward.0, 12.0 * 40.0 + 14.0, "forward");
         close(one.backward().0, 1.5 * one.forward.0, "backward");
+    });
+}
+
+#[test]
+fn linear_attention_takes_as_much_for_each_token_however_long_the_sequence() {
+    let operations = |model: &str, sequence: u64, weights: bool| -> f64 {
+        with_step(model, &format!("sequence = {sequence}"), "tp = 1", 1, |step| {
+            let products = counting(true).products(step);
+            products.iter().filter(|product| product.has_weights == weights).map(Product::flops).sum()
+        })
+    };
+    // In each chunk of 64 tokens and each of 32 heads of 128 the delta rule has three products of 64 x 64 x 128 for keys, two for values
+    // and three of 64 x 128 x 128; 36 layers. Attention of 12 layers has 16 heads of 256, of which the mask hides half.
+    let (s, rule) = (2048.0, 2.0 * (5.0 * 64.0 * 64.0 * 128.0 + 3.0 * 64.0 * 128.0 * 128.0));
+    let delta = |s: f64| 36.0 * (s / 64.0) * 32.0 * rule;
+    let attention = |s: f64| 12.0 * 16.0 * 0.5 * 2.0 * (2.0 * s * s * 256.0);
+    close(operations(QWEN3_NEXT, 2048, false), delta(s) + attention(s), "gated DeltaNet");
+    close(
+        operations(QWEN3_NEXT, 8192, false),
+        4.0 * delta(s) + 16.0 * attention(s),
+        "gated DeltaNet, four times as long",
+    );
+    // Mamba-2, in chunks of 128: 8 groups compare 128 x 128 x 128; 128 heads of 64 have 128 x 128 x 64 and two of 128 x 64 x 128. 4
+    // layers have attention with 32 heads of 128.
+    let scan = 2.0 * (8.0 * 128.0f64.powi(3) + 128.0 * 3.0 * 128.0 * 128.0 * 64.0);
+    let expected = 24.0 * (s / 128.0) * scan + 4.0 * 32.0 * 0.5 * 2.0 * (2.0 * s * s * 128.0);
+    close(operations(NEMOTRON_H, 2048, false), expected, "Mamba-2");
+    // Projections: two operations for each weight and token, in layers that are a mixer or a feed-forward.
+    let mamba = 4096.0 * (18_560.0 + 8192.0);
+    let weights = 24.0 * mamba + 4.0 * 4096.0 * (2.0 * 4096.0 + 2.0 * 1024.0) + 24.0 * 2.0 * 4096.0 * 21_504.0;
+    close(operations(NEMOTRON_H, 2048, true), 2.0 * s * (weights + 4096.0 * 131_072.0), "weights of Nemotron-H");
+}
+
+#[test]
+fn layers_of_a_stage_that_are_not_alike_are_each_computed_as_they_are() {
+    // Of 12 layers on each of 4 stages 9 have linear attention; the stages differ in their ends only.
+    with_step(QWEN3_NEXT, "micro_batches = 4", "pp = 4", 4, |step| {
+        let [second, third] = [1, 2].map(|stage| counting(true).stage(step, stage).forward_seconds());
+        close(second, third, "stages in the middle");
+        let all: f64 = (0..4).map(|stage| counting(true).stage(step, stage).forward_seconds()).sum();
+        close(all, counting(true).products(step).iter().map(Product::flops).sum(), "all stages");
     });
 }

@@ -3,11 +3,12 @@
 //! Symbols: n = b s/c tokens of a micro-batch on a rank, h, f, t as everywhere. A product of m x k by k x n is 2mnk operations;
 //! the backward pass has two of the same for each linear layer (arXiv 2104.04473, appendix).
 
+use super::linear_attention::{self, LinearWork};
 use super::product::Product;
 use super::speed::{ChunkCompute, Compute};
 use commgauge_base::units::Seconds;
 use commgauge_model::config::step::Recompute;
-use commgauge_model::config::{Family, LatentAttention, Model};
+use commgauge_model::config::{Family, LatentAttention, Mixer, Model};
 use commgauge_model::workload::step::TrainingStep;
 
 /// Forward pass of a micro-batch through a part of the model.
@@ -28,8 +29,8 @@ pub struct Work {
 /// Memory traffic of a backward pass relative to a forward pass: it reads the input and the gradient, and writes a
 /// gradient.
 const BACKWARD_MOVES: f64 = 1.5;
-/// Kernels of a layer outside of products, forward.
-const KERNELS_OF_LAYER: f64 = 34.0;
+/// Kernels of a mixer or a feed-forward outside of products, forward, with the norm in front of it.
+const KERNELS_OF_BLOCK: f64 = 17.0;
 
 impl Work {
     /// The seconds of the passes.
@@ -61,6 +62,34 @@ impl Work {
 /// A layer.
 pub(super) fn of_layer(step: &TrainingStep, layer: u32, fused_attention: bool) -> Work {
     let (model, t, n) = (step.model, u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
+    let parts = model.parts_of(layer);
+    let mut work = match (parts.mixer, &model.linear_attention) {
+        (Some(Mixer::Linear), Some(linear)) => {
+            let LinearWork { products, moved_bytes } = linear_attention::of(step, linear);
+            Work { products, moved_bytes, ..Work::default() }
+        }
+        (Some(_), _) => of_attention(step, layer, fused_attention),
+        (None, _) => Work::default(),
+    };
+    let element = step.activation().size() as f64;
+    let dropout = model.family == Family::Gpt2;
+    let split = if step.training.tensor.sequence_parallel { t } else { 1 } as f64;
+    let (tokens, h, blocks) = (n as f64, model.hidden as f64, parts.count() as f64);
+    // In front of each block a norm reads and writes; the addition to the residual behind it reads two and writes one, with a mask of
+    // dropout.
+    let around = tokens * h / split * blocks * (2.0 * element + 3.0 * element + f64::from(u8::from(dropout)));
+    if parts.feed_forward.is_some() {
+        feed_forward(step, layer, t, n, &mut work.products);
+        work.moved_bytes += inner_width(step, layer) * tokens * element * if model.family.gated() { 3.0 } else { 2.0 };
+    }
+    work.moved_bytes += around;
+    work.kernels = blocks * KERNELS_OF_BLOCK + work.products.len() as f64;
+    work.recompute = Some(step.training.tensor.recompute);
+    work
+}
+
+fn of_attention(step: &TrainingStep, layer: u32, fused_attention: bool) -> Work {
+    let (model, t, n) = (step.model, u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
     let element = step.activation().size() as f64;
     let mut products = Vec::with_capacity(12);
     projections(model, t, n, &mut products);
@@ -76,22 +105,15 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, fused_attention: bool) -
     let attention =
         |n, k| Product { m: rows, n, k, count: heads, has_weights: false, in_attention: true, in_8_bits: false };
     products.extend([attention(keys, head), attention(value, keys)]);
-    feed_forward(step, layer, t, n, &mut products);
-
-    let dropout = model.family == Family::Gpt2;
-    let split = if step.training.tensor.sequence_parallel { t } else { 1 } as f64;
-    let (tokens, h) = (n as f64, model.hidden as f64);
-    // Two norms read and write; two additions to the residual read two and write one, with a mask of dropout.
-    let around = tokens * h / split * (2.0 * 2.0 * element + 2.0 * (3.0 * element + f64::from(u8::from(dropout))));
-    let inner = inner_width(step, layer) * tokens * element * if model.family.gated() { 3.0 } else { 2.0 };
-    let scores = (model.heads / t) as f64 * tokens * keys as f64;
-    let each = if dropout { 4.0 * element + 1.0 } else { 2.0 * element };
+    let scores = (model.heads / t) as f64 * n as f64 * keys as f64;
+    let each = if model.family == Family::Gpt2 { 4.0 * element + 1.0 } else { 2.0 * element };
+    // A gate reads what attention gives and itself, and writes their product.
+    let gated = if model.attention_gate { 3.0 * element * n as f64 * (model.heads / t * head) as f64 } else { 0.0 };
     Work {
-        kernels: KERNELS_OF_LAYER + products.len() as f64,
         products,
-        moved_bytes: around + inner,
+        moved_bytes: gated,
         moved_bytes_in_attention: if fused_attention { 0.0 } else { scores * each },
-        recompute: Some(step.training.tensor.recompute),
+        ..Work::default()
     }
 }
 
@@ -118,10 +140,9 @@ fn projections(model: &Model, t: u64, n: u64, products: &mut Vec<Product>) {
     let (h, heads) = (model.hidden, model.heads / t);
     match &model.latent_attention {
         None => {
-            let queries = heads * model.head_dimension;
             let keys_and_values = 2 * (model.kv_heads / t).max(1) * model.head_dimension;
-            products.push(Product::of_block(n, queries + keys_and_values, h));
-            products.push(Product::of_block(n, h, queries));
+            products.push(Product::of_block(n, model.projected_queries(t) + keys_and_values, h));
+            products.push(Product::of_block(n, h, heads * model.head_dimension));
         }
         Some(LatentAttention { query_rank, kv_rank, plain_dimension, rotary_dimension, value_dimension }) => {
             let queries = heads * model.head_dimension;

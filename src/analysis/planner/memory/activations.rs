@@ -1,6 +1,6 @@
 //! Activations that the layers of a rank store of a micro-batch for its backward pass, after arXiv 2205.05198
 //! ("Reducing Activation Recomputation in Large Transformer Models", sections 4 and 5), and the same counting for
-//! grouped heads, gated feed-forwards, latent attention and experts.
+//! grouped heads, gated feed-forwards, latent and linear attention and experts.
 //!
 //! Symbols: n = b s/c tokens of a micro-batch on a rank, E bytes of an element, t ranks of tp. GPT: a layer stores
 //! sbh(10 + 24/t + 5as/(ht)) bytes, sbh/t(34 + 5as/h) with sequence parallelism.
@@ -8,7 +8,7 @@
 use super::parts::bytes;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::step::{Framework, Recompute, ScheduleKind};
-use commgauge_model::config::{Family, LatentAttention, Model};
+use commgauge_model::config::{Family, LatentAttention, LayerParts, LinearAttention, LinearRule, Mixer, Model};
 use commgauge_model::workload::step::TrainingStep;
 
 /// Bytes of a logit, of a sum of exponentials, and of a router's score.
@@ -31,7 +31,7 @@ pub(super) fn of(step: &TrainingStep, stage: u32, fused_attention: bool, chunks_
     let recompute = step.training.tensor.recompute;
     let (mut stored, mut again) = (0, 0);
     for layer in step.stages.layers_stored(stage) {
-        let (linear, matrices) = (shape.linear(step, layer), shape.attention_matrices());
+        let (linear, matrices) = (shape.linear(step, layer), shape.attention_matrices(layer));
         let (keeps, repeats) = match recompute {
             Recompute::None => (linear + matrices, 0),
             Recompute::Selective if framework(step) == Some(Framework::Torchtitan) => {
@@ -110,13 +110,20 @@ impl<'a> Shape<'a> {
 
     /// All but the matrices of tokens by tokens.
     fn linear(&self, step: &TrainingStep, layer: u32) -> u128 {
-        self.around_blocks() + self.attention() + self.feed_forward(step, layer)
+        let parts = self.model.parts_of(layer);
+        let mixer = match (parts.mixer, &self.model.linear_attention) {
+            (Some(Mixer::Linear), Some(linear)) => self.linear_attention(step, linear),
+            (Some(_), _) => self.attention(),
+            (None, _) => 0,
+        };
+        let feed_forward = if parts.feed_forward.is_some() { self.feed_forward(step, layer) } else { 0 };
+        self.around_blocks(parts) + mixer + feed_forward
     }
 
-    /// Inputs of two norms and of two blocks, 8sbh, and two masks of dropout behind the blocks, 2sbh.
-    fn around_blocks(&self) -> u128 {
-        let masks = if self.dropout { 2 } else { 0 };
-        (4 * self.element + masks) * self.tokens * self.hidden / self.by_sequence
+    /// Inputs of the norms and of the blocks, 8sbh for two, and masks of dropout behind the blocks, 2sbh.
+    fn around_blocks(&self, parts: LayerParts) -> u128 {
+        let mask = if self.dropout { 1 } else { 0 };
+        u128::from(parts.count()) * (2 * self.element + mask) * self.tokens * self.hidden / self.by_sequence
     }
 
     /// Queries, keys, values and the input of the output projection: 8sbh/t in GPT.
@@ -131,12 +138,35 @@ impl<'a> Shape<'a> {
             None => 2 * head * (heads + (u128::from(m.kv_heads) / self.t).max(1)),
         };
         let compressed = m.latent_attention.as_ref().map_or(0, compressed_width) / self.by_sequence;
-        self.tokens * (self.element * (width + compressed) + sums)
+        // The gate, and what attention gave before it.
+        let gate = if m.attention_gate { 2 * head * heads } else { 0 };
+        self.tokens * (self.element * (width + gate + compressed) + sums)
+    }
+
+    /// Linear attention, with neither keys and values of a sequence nor matrices of tokens by tokens beyond a chunk.
+    fn linear_attention(&self, step: &TrainingStep, linear: &LinearAttention) -> u128 {
+        let t = u64::try_from(self.t).unwrap_or(1);
+        let [keys, values, input] = [linear.key_width(t), linear.value_width(t), linear.input_width(t)].map(u128::from);
+        let heads = u128::from(linear.value_heads) / self.t;
+        match linear.rule {
+            // The output of the projection, the values behind the scan, behind the gate and behind the norm; the rest is computed again
+            // (state-spaces/mamba ops/triton/ssd_combined.py MambaSplitConv1dScanCombinedFn; Megatron-LM core/ssm/mamba_mixer.py).
+            LinearRule::StateSpace => self.tokens * self.element * (input + 3 * values),
+            // The output of the projection; queries and keys behind their norms, as they are and copied for each head of values, and
+            // the values; the solved equations of each chunk; the values behind the rule, behind the norm and behind the gate. Decays are
+            // in full precision (fla ops/gated_delta_rule/chunk.py; Megatron-LM core/ssm/gated_delta_net/gdn.py).
+            LinearRule::GatedDelta => {
+                let copies = 2 * heads * u128::from(linear.key_dimension);
+                let chunk = u128::from(linear.chunk_tokens.min(step.training.sequence));
+                let width = input + 2 * keys + copies + values + chunk * heads + 3 * values;
+                self.tokens * (self.element * width + FULL_PRECISION_BYTES * heads)
+            }
+        }
     }
 
     /// Softmax, the mask of its dropout and the output of dropout: 5as²b/t in GPT, softmax alone without dropout.
-    fn attention_matrices(&self) -> u128 {
-        if self.fused_attention {
+    fn attention_matrices(&self, layer: u32) -> u128 {
+        if self.fused_attention || self.model.parts_of(layer).mixer != Some(Mixer::Attention) {
             return 0;
         }
         let each = if self.dropout { 2 * self.element + 1 } else { self.element };
@@ -147,7 +177,9 @@ impl<'a> Shape<'a> {
     /// second matrix product, of those in a row for queries, keys, values, output, gate, up and down. Experts are counted whole.
     fn every_second_product(&self, step: &TrainingStep, layer: u32) -> u128 {
         let m = self.model;
-        if m.latent_attention.is_some() || !m.family.gated() || m.has_experts_in(layer) {
+        let is_plain =
+            m.latent_attention.is_none() && m.linear_attention.is_none() && !m.attention_gate && m.family.gated();
+        if !is_plain || m.has_experts_in(layer) {
             return self.linear(step, layer);
         }
         let heads = u128::from(m.heads) / self.t;

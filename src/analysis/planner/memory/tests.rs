@@ -1,7 +1,7 @@
 //! The memory model against published figures.
 
 use super::*;
-use crate::planner::testing::with_step;
+use crate::planner::testing::{NEMOTRON_H, QWEN3_NEXT, with_step};
 
 /// Attention as in 2022, with its matrices stored.
 const UNFUSED: MemoryChoices = MemoryChoices { fused_attention: false, optimizer_gradient_copy: true };
@@ -375,4 +375,27 @@ fn every_part_says_where_it_comes_from() {
     insta::assert_snapshot!("every_part_of_llama_3_70b", why("llama-3-70b", training, "tp = 8\npp = 4\ndp = 4", 128));
     let training = "data_style = 'fsdp'\nrecompute = 'full'";
     insta::assert_snapshot!("every_part_of_mixtral_8x7b", why("mixtral-8x7b", training, "dp = 8\nep = 4", 8));
+}
+
+#[test]
+fn linear_attention_keeps_neither_keys_and_values_nor_matrices_of_tokens_by_tokens() {
+    let (s, e) = (2048u64, 2u64);
+    // Nemotron-H-8B: 24 layers of Mamba-2 keep what their projection gives and three times their values, 4 keep attention's queries, keys,
+    // values, outputs and softmax, 24 the inner width twice. Each keeps the inputs of its norm and of its block.
+    let around = 2 * e * s * 4096;
+    let (mamba, attention) = (e * s * (18_560 + 3 * 8192), e * s * 2 * 128 * (32 + 8) + e * 32 * s * s);
+    let expected = 52 * around + 24 * mamba + 4 * attention + 24 * 2 * e * s * 21_504;
+    with_step(NEMOTRON_H, "", "tp = 1", 1, |step| {
+        assert_eq!(UNFUSED.memory(step, 0).activations, Bytes(expected));
+    });
+    // Of longer sequences only attention keeps more than in proportion.
+    let kept = |model: &str, sequence: u64, layout: &str, ranks: u32| {
+        let training = format!("sequence = {sequence}\nsequence_parallel = true");
+        with_step(model, &training, layout, ranks, |step| MemoryChoices::default().memory(step, 0).activations.0)
+    };
+    for (model, tp, experts) in [(NEMOTRON_H, 8, ""), (QWEN3_NEXT, 2, "\nep = 2\netp = 1")] {
+        assert_eq!(kept(model, 4096, "tp = 1", 1), 4 * kept(model, 1024, "tp = 1", 1), "{model}");
+        let (whole, divided) = (kept(model, 2048, "tp = 1", 1), kept(model, 2048, &format!("tp = {tp}{experts}"), tp));
+        assert_eq!(divided * u64::from(tp), whole, "{model}: all is divided by tp");
+    }
 }

@@ -11,7 +11,7 @@ use commgauge_model::config::step::ScheduleKind;
 use commgauge_model::layout::{Axis, Layout, Locality};
 use commgauge_model::workload::Op;
 use commgauge_model::workload::step::TrainingStep;
-use commgauge_model::workload::when::{Overlap, Pass, When};
+use commgauge_model::workload::when::{LayerKind, Overlap, Pass, When};
 
 /// The calls of every stage of a step. They depend on the model, the training and the degrees, not on the order of the axes.
 #[derive(Clone, Debug)]
@@ -296,9 +296,10 @@ fn shape_of(step: &TrainingStep, stage: u32) -> Vec<usize> {
     ];
     for chunk in 0..step.stages.chunks() {
         let layers = step.stages.layers_of_chunk(stage, chunk);
-        let experts = layers.iter().filter(|layer| step.model.has_experts_in(**layer)).count();
+        let of_kind = |kind: &LayerKind| layers.iter().filter(|layer| step.is_of_kind(**layer, *kind)).count();
         let windows = layers.iter().filter(|layer| step.model.has_sliding_window_in(**layer)).count();
-        shape.extend([layers.len(), experts, windows, usize::from(layers.contains(&0))]);
+        shape.extend([layers.len(), windows, usize::from(layers.contains(&0))]);
+        shape.extend(LayerKind::of_equal_layers(step.model).iter().map(of_kind));
     }
     shape
 }

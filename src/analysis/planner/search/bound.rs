@@ -56,7 +56,7 @@ impl Bounds {
         let last = model.layers.saturating_sub(1);
         let mut known = Vec::new();
         let mut kind = |layer: u32| {
-            let shape = (layer == 0, layer == last, model.has_experts_in(layer), model.has_sliding_window_in(layer));
+            let shape = (layer == 0, layer == last, model.parts_of(layer), model.has_sliding_window_in(layer));
             known.iter().position(|other| *other == shape).unwrap_or_else(|| {
                 known.push(shape);
                 known.len() - 1

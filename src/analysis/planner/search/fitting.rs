@@ -13,6 +13,7 @@ use commgauge_model::config::Training;
 use commgauge_model::config::step::{Recompute, ScheduleKind};
 use commgauge_model::layout::{Axis, Layout};
 use commgauge_model::workload::step::{Stages, TrainingStep};
+use commgauge_model::workload::when::LayerKind;
 
 /// The choices of recomputation.
 const RECOMPUTE: [Recompute; 3] = [Recompute::None, Recompute::Selective, Recompute::Full];
@@ -201,9 +202,11 @@ impl<'a> Context<'a> {
         }
         let model = self.question.model;
         let shape = |stage: u32| {
-            let experts = self.stages.layers_stored(stage).filter(|layer| model.has_experts_in(*layer)).count();
-            let layers = self.stages.layers_stored(stage).count();
-            (layers, experts, self.stages.has_input(stage), self.stages.has_output(stage))
+            let of_kind = |kind: &LayerKind| {
+                self.stages.layers_stored(stage).filter(|layer| kind.has(model.parts_of(*layer))).count()
+            };
+            let layers: Vec<usize> = LayerKind::of_equal_layers(model).iter().map(of_kind).collect();
+            (layers, self.stages.has_input(stage), self.stages.has_output(stage))
         };
         let mut known = Vec::new();
         let mut first = Vec::new();

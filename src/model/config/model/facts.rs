@@ -3,8 +3,8 @@
 //! Sources: the configuration and modelling classes of Hugging Face transformers, one folder for each `model_type`; Kimi-K2's are
 //! DeepSeek-V3's. A new family is a row here and a member of `Family`.
 
-use super::QueryKeyNorm;
 use super::family::Family;
+use super::{LinearRule, QueryKeyNorm};
 
 /// The properties of a family.
 #[derive(Clone, Copy, Debug)]
@@ -15,11 +15,19 @@ pub(super) struct Facts {
     /// Three feed-forward matrices instead of two.
     pub gated: bool,
     pub learned_positions: bool,
+    /// Queries and keys are rotated by their position.
+    pub rotary_positions: bool,
     /// Norms of a weight and a bias, where most have a weight only.
     pub norm_bias: bool,
     /// Norms as wide as the residual stream in each layer.
     pub norms_per_layer: u64,
     pub query_key_norm: QueryKeyNorm,
+    /// A gate as wide as the queries weighs what attention gives.
+    pub attention_gate: bool,
+    /// The rule of linear attention, in families whose layers have it in place of attention.
+    pub linear_attention: Option<LinearRule>,
+    /// Each layer is either a mixer of tokens or a feed-forward.
+    pub single_blocks: bool,
     /// A learned number for each query head that takes attention away from all tokens.
     pub attention_sinks: bool,
     pub experts: Option<ExpertFacts>,
@@ -73,9 +81,13 @@ const LLAMA: Facts = Facts {
     ties_embeddings: false,
     gated: true,
     learned_positions: false,
+    rotary_positions: true,
     norm_bias: false,
     norms_per_layer: 2,
     query_key_norm: QueryKeyNorm::None,
+    attention_gate: false,
+    linear_attention: None,
+    single_blocks: false,
     attention_sinks: false,
     experts: None,
     head_dimension: None,
@@ -150,6 +162,14 @@ fn facts(family: Family) -> Facts {
         Family::Qwen3VlMoe => {
             Facts { model_type: "qwen3_vl_moe", experts: Some(EXPERTS), head_dimension: None, ..QWEN3 }
         }
+        Family::Qwen3Next => Facts {
+            model_type: "qwen3_next",
+            attention_gate: true,
+            linear_attention: Some(LinearRule::GatedDelta),
+            experts: Some(ExpertFacts { shared_gate: true, ..EXPERTS }),
+            head_dimension: Some(256),
+            ..QWEN3
+        },
         Family::DeepseekV2 => {
             Facts { model_type: "deepseek_v2", experts: Some(ExpertFacts { shared: Some(2), ..EXPERTS }), ..LLAMA }
         }
@@ -178,6 +198,7 @@ fn facts(family: Family) -> Facts {
             ties_embeddings: true,
             gated: false,
             learned_positions: true,
+            rotary_positions: false,
             norm_bias: true,
             widens_four_times: true,
             feed_forward_bias: true,
@@ -243,6 +264,17 @@ fn facts(family: Family) -> Facts {
             full_attention_step: Some(4),
             ..LLAMA
         },
+        Family::NemotronH => Facts {
+            model_type: "nemotron_h",
+            gated: false,
+            rotary_positions: false,
+            norms_per_layer: 1,
+            linear_attention: Some(LinearRule::StateSpace),
+            single_blocks: true,
+            head_dimension: Some(128),
+            attention_bias: AttentionBias { why: Some("nemotron_h has none, whatever its files say"), ..NO_BIAS },
+            ..LLAMA
+        },
     }
 }
 
@@ -266,6 +298,11 @@ impl Family {
     /// Positions as a learned table, as GPT-2 and GPT-3 have them.
     pub fn has_learned_positions(self) -> bool {
         self.facts().learned_positions
+    }
+
+    /// Queries and keys are rotated by their position.
+    pub fn has_rotary_positions(self) -> bool {
+        self.facts().rotary_positions
     }
 
     /// Qwen's files state a window even if it is not in use, and have a rule of their own for which layers have it.

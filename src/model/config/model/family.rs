@@ -15,6 +15,7 @@ pub enum Family {
     Qwen3Moe,
     Qwen3Vl,
     Qwen3VlMoe,
+    Qwen3Next,
     DeepseekV2,
     DeepseekV3,
     DeepseekV32,
@@ -31,11 +32,12 @@ pub enum Family {
     SeedOss,
     Granite,
     Cohere2,
+    NemotronH,
 }
 
 impl Family {
     /// Every family, in the order in which they are listed to users.
-    pub const ALL: [Family; 27] = [
+    pub const ALL: [Family; 29] = [
         Family::Llama,
         Family::Llama4,
         Family::Mistral,
@@ -47,6 +49,7 @@ impl Family {
         Family::Qwen3Moe,
         Family::Qwen3Vl,
         Family::Qwen3VlMoe,
+        Family::Qwen3Next,
         Family::DeepseekV2,
         Family::DeepseekV3,
         Family::DeepseekV32,
@@ -63,5 +66,6 @@ impl Family {
         Family::SeedOss,
         Family::Granite,
         Family::Cohere2,
+        Family::NemotronH,
     ];
 }

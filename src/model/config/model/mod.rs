@@ -8,18 +8,24 @@ mod facts;
 mod family;
 mod fields;
 pub(in crate::config) mod find;
+mod layer;
+mod layer_parts;
+mod linear_attention;
 mod mixture;
 mod parameters;
 #[cfg(test)]
 mod preset_tests;
 mod read;
 mod read_experts;
+mod read_hybrid;
 #[cfg(test)]
 mod read_tests;
 mod read_windows;
 mod unique_json;
 
 pub use family::Family;
+pub use layer::{Blocks, FeedForward, LayerParts, Mixer};
+pub use linear_attention::{LinearAttention, LinearAttentionParameters, LinearRule};
 pub use mixture::Mixture;
 
 use commgauge_base::element::ElementType;
@@ -65,6 +71,8 @@ pub struct Model {
     pub parallel_residual: bool,
     /// Norms of queries and keys.
     pub query_key_norm: QueryKeyNorm,
+    /// A gate as wide as the queries, from the same projection, weighs what attention gives.
+    pub attention_gate: bool,
     /// Bias on the output projection to the vocabulary.
     pub output_projection_bias: bool,
     /// Name of the activation function, if the file has one. Whether the feed-forward is gated follows from the
@@ -72,6 +80,10 @@ pub struct Model {
     pub activation: Option<String>,
     /// Type of the published weights, if the file has one.
     pub element: Option<ElementType>,
+    /// How mixers of tokens and feed-forwards are put together to layers.
+    pub blocks: Blocks,
+    /// Linear attention in place of attention, in the layers that have it.
+    pub linear_attention: Option<LinearAttention>,
     /// Layers that attend to a window only.
     pub sliding_window: Option<SlidingWindow>,
     /// Experts, where the feed-forward layers have them.
@@ -168,11 +180,6 @@ impl Model {
             self.layers = layers;
         }
         Ok(())
-    }
-
-    /// Whether a layer, counted from 0, has experts. Layers behind the last one, which predict further tokens, are as that.
-    pub fn has_experts_in(&self, layer: u32) -> bool {
-        self.mixture.as_ref().is_some_and(|mixture| mixture.is_in(layer.min(self.layers.saturating_sub(1))))
     }
 
     /// Whether a layer, counted from 0, attends to a window only.

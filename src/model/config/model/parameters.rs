@@ -7,7 +7,9 @@
 //! Only parameters that training updates by gradients are counted. DeepSeek's `e_score_correction_bias`, one number
 //! for each expert, is updated by a separate rule and not counted.
 
-use super::{Indexer, LatentAttention, Mixture, Model, QueryKeyNorm};
+use super::{
+    FeedForward, Indexer, LatentAttention, LayerParts, LinearAttentionParameters, Mixer, Mixture, Model, QueryKeyNorm,
+};
 
 impl Model {
     /// All parameters, without the layers that predict further tokens.
@@ -43,7 +45,10 @@ impl Model {
         // If a suite uses only a few layers, they are still like the last layers and not like the dense ones in front.
         let dense = self.mixture.as_ref().map_or(0, |mixture| mixture.first_dense_layers);
         let like = dense.max(self.layers.saturating_sub(1));
-        u64::from(self.prediction_layers) * (self.layer_parameters(like, 1) + join)
+        let has_experts = self.mixture.as_ref().is_some_and(|mixture| mixture.is_in(like));
+        let feed_forward = if has_experts { FeedForward::Experts } else { FeedForward::Dense };
+        let parts = LayerParts { mixer: Some(Mixer::Attention), feed_forward: Some(feed_forward) };
+        u64::from(self.prediction_layers) * (self.parameters_of_parts(parts, 1) + join)
     }
 
     /// The vocabulary padded as Megatron-LM pads it, to a multiple of 128 x `tensor_parallel`
@@ -54,21 +59,35 @@ impl Model {
 
     /// Parameters of one layer on one of `tensor_parallel` ranks; experts are split by the same degree.
     pub fn layer_parameters(&self, layer: u32, tensor_parallel: u64) -> u64 {
-        let feed_forward = match &self.mixture {
-            Some(mixture) if mixture.is_in(layer) => {
+        self.parameters_of_parts(self.parts_of(layer), tensor_parallel)
+    }
+
+    fn parameters_of_parts(&self, parts: LayerParts, tensor_parallel: u64) -> u64 {
+        let feed_forward = match (parts.feed_forward, &self.mixture) {
+            (Some(FeedForward::Experts), Some(mixture)) => {
                 self.router_parameters()
                     + mixture.experts * self.one_expert_parameters(tensor_parallel)
                     + self.shared_expert_parameters(tensor_parallel)
             }
-            _ => self.dense_feed_forward_parameters(tensor_parallel),
+            (Some(_), _) => self.dense_feed_forward_parameters(tensor_parallel),
+            (None, _) => 0,
         };
-        self.attention_parameters(tensor_parallel) + feed_forward + self.layer_norm_parameters()
+        self.mixer_parameters(parts.mixer, tensor_parallel) + feed_forward + self.layer_norm_parameters()
+    }
+
+    /// What mixes the tokens of a layer, on one of `tensor_parallel` ranks.
+    pub fn mixer_parameters(&self, mixer: Option<Mixer>, tensor_parallel: u64) -> u64 {
+        match mixer {
+            Some(Mixer::Attention) => self.attention_parameters(tensor_parallel),
+            Some(Mixer::Linear) => self.linear_attention_parameters(tensor_parallel).total(),
+            None => 0,
+        }
     }
 
     /// Parameters of one layer that take part in the computation of one token.
     pub fn layer_parameters_active(&self, layer: u32) -> u64 {
         let idle = match &self.mixture {
-            Some(mixture) if mixture.is_in(layer) => {
+            Some(mixture) if self.has_experts_in(layer) => {
                 (mixture.experts - mixture.experts_per_token) * self.one_expert_parameters(1)
             }
             _ => 0,
@@ -116,7 +135,14 @@ impl Model {
         }
     }
 
-    /// Attention of one layer on one of `tensor_parallel` ranks: projections, their biases, norms of queries and keys,
+    /// The linear attention of a layer that has it on one of `tensor_parallel` ranks; zeros for a model without.
+    pub fn linear_attention_parameters(&self, tensor_parallel: u64) -> LinearAttentionParameters {
+        self.linear_attention
+            .as_ref()
+            .map_or_else(Default::default, |linear| linear.parameters(self.hidden, tensor_parallel))
+    }
+
+    /// Attention of a layer that has it on one of `tensor_parallel` ranks: projections, their biases, norms of queries and keys,
     /// sinks.
     pub fn attention_parameters(&self, tensor_parallel: u64) -> u64 {
         match &self.latent_attention {
@@ -164,11 +190,19 @@ impl Model {
         let queries = self.heads / t * self.head_dimension;
         // If there are fewer key and value heads than ranks, each rank has a copy of one.
         let keys_and_values = 2 * (self.kv_heads / t).max(1) * self.head_dimension;
-        let biases = if self.query_key_value_bias { queries + keys_and_values } else { 0 }
+        let input = self.projected_queries(t) + keys_and_values;
+        let biases = if self.query_key_value_bias { input } else { 0 }
             + if self.attention_output_bias { self.hidden } else { 0 };
         let norms: u64 = self.query_key_norm_parameters(t).iter().sum();
         let sinks = if self.family.facts().attention_sinks { self.heads / t } else { 0 };
-        self.hidden * (2 * queries + keys_and_values) + biases + norms + sinks
+        self.hidden * (input + queries) + biases + norms + sinks
+    }
+
+    /// Output of the projection to queries on one of `tensor_parallel` ranks: twice as wide as they are where it has their gate too
+    /// (transformers, `models/qwen3_next`, `Qwen3NextAttention`).
+    pub fn projected_queries(&self, tensor_parallel: u64) -> u64 {
+        let copies = if self.attention_gate { 2 } else { 1 };
+        copies * (self.heads / tensor_parallel) * self.head_dimension
     }
 
     fn latent_attention_parameters(&self, latent: &LatentAttention, t: u64) -> u64 {

@@ -150,6 +150,72 @@ fn the_parts_of_a_layer_add_up_and_are_those_worked_out_by_hand() {
     assert_eq!(shipped("qwen1.5-moe-a2.7b").shared_expert_parameters(1), 3 * 2048 * 5632 + 2048);
 }
 
+fn of_class(model_type: &str, change: impl FnOnce(&mut serde_json::Value)) -> Model {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/transformers").join(model_type);
+    let text = std::fs::read_to_string(folder.join("config.json")).unwrap().replace("Infinity", "null");
+    let mut document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    change(&mut document);
+    Model::read(Path::new("config.json"), model_type, &document.to_string()).unwrap()
+}
+
+#[test]
+fn hybrid_models_have_the_parameters_of_their_weights_and_the_active_ones_of_their_makers() {
+    // The defaults of the class are Qwen3-Next-80B-A3B: "80B" and "3B activated" by its card, which leaves out the embedding and the head.
+    let qwen = of_class("qwen3_next", |_| ());
+    let ends = qwen.embedding_parameters() + qwen.output_projection_parameters();
+    assert_eq!((qwen.parameters(), qwen.parameters_active()), (79_674_391_296, 3_874_929_408));
+    assert_eq!(billions(qwen.parameters_active() - ends, "3.25"), "3.25");
+    // Nemotron-H-8B and -47B (arXiv 2504.03624, table 1), as transformers counts them.
+    let small = of_class("nemotron_h", |_| ());
+    assert_eq!((small.parameters(), small.parameters_active()), (8_100_852_736, 8_100_852_736));
+    let large = of_class("nemotron_h", |document| {
+        document.as_object_mut().unwrap().remove("layers_block_type");
+        let pattern =
+            "M-M-M-M-M-M-M-M-M*-M-M-M-M-M-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-M-M---MM---M-M*-M-M-M-M-M";
+        document["hybrid_override_pattern"] = pattern.into();
+        for (field, value) in [
+            ("hidden_size", 8192),
+            ("intermediate_size", 30_720),
+            ("num_attention_heads", 64),
+            ("mamba_num_heads", 256),
+            ("ssm_state_size", 256),
+        ] {
+            document[field] = value.into();
+        }
+    });
+    assert_eq!((large.layers, large.parameters()), (97, 46_288_230_144));
+}
+
+#[test]
+fn linear_attention_is_divided_by_heads_and_the_norm_of_each_head_is_not() {
+    // Qwen3-Next: h 2048, 16 key heads and 32 value heads of 128, a convolution of 4 tokens.
+    let qwen = of_class("qwen3_next", |_| ());
+    let whole = qwen.linear_attention_parameters(1);
+    assert_eq!((whole.input, whole.convolution), ([2048 * (4 * 2048 + 2 * 2048 + 64), 0], [4 * 8192, 0]));
+    assert_eq!((whole.of_heads, whole.norm, whole.output), ([32, 32, 0], 128, [4096 * 2048, 0]));
+    assert_eq!(4 * qwen.linear_attention_parameters(4).total() - whole.total(), 3 * 128);
+    // A gate beside the queries: 16 heads of 256 twice, and 2 heads of keys and of values, of which four ranks have copies.
+    assert_eq!(qwen.attention_parameters(1), 2048 * (3 * 4096 + 2 * 512) + 2 * 256);
+    assert_eq!(4 * qwen.attention_parameters(4) - qwen.attention_parameters(1), 2048 * 2 * 512 + 3 * 2 * 256);
+    // Nemotron-H-8B: 8 groups of 128, 128 heads of 64; the norm spans all heads.
+    let nemotron = of_class("nemotron_h", |_| ());
+    assert_eq!(nemotron.linear_attention_parameters(1).norm, 128 * 64);
+    assert_eq!(8 * nemotron.linear_attention_parameters(8).total(), nemotron.linear_attention_parameters(1).total());
+    // The state of a request in one layer: 32 x 128 x 128 and 3 tokens of 8192; 128 x 64 x 128 and 3 tokens of 10240.
+    let states = |model: &Model| [1, 2].map(|t| model.linear_attention.as_ref().unwrap().state_elements(t));
+    assert_eq!(states(&qwen), [32 * 128 * 128 + 3 * 8192, 16 * 128 * 128 + 3 * 4096]);
+    assert_eq!(states(&nemotron), [128 * 64 * 128 + 3 * 10_240, 64 * 64 * 128 + 3 * 5120]);
+}
+
+#[test]
+fn the_prediction_layer_of_a_hybrid_model_has_attention_however_few_layers_are_used() {
+    let mut model = of_class("qwen3_next", |document| document["num_nextn_predict_layers"] = 1.into());
+    let whole = model.prediction_layer_parameters();
+    assert_eq!(whole, model.layer_parameters(47, 1) + 2 * 2048 * 2048 + 3 * 2048);
+    model.keep_layers(1).unwrap();
+    assert_eq!(model.prediction_layer_parameters(), whole);
+}
+
 #[test]
 fn the_prediction_layer_of_deepseek_v3_is_counted_separately() {
     // README_WEIGHTS of deepseek-ai/DeepSeek-V3 cuts it to 11.5 B of its own. One layer with experts, 2 h x h, three norms.

@@ -1,11 +1,12 @@
 //! Reads a Hugging Face config.json unchanged: the names of every field, and the meaning of an absent one.
 //!
-//! Experts are in `read_experts`, windows of attention in `read_windows`. `fields` looks up fields, `family` has the properties of a family that no field
+//! Experts are in `read_experts`, windows of attention in `read_windows`, hybrid layers in `read_hybrid`. `fields` looks up fields, `family` has the properties of a family that no field
 //! states, `check` the invalid combinations of values.
 
 use super::check::{MOST_LAYERS, check};
 use super::family::Family;
 use super::fields::Fields;
+use super::read_hybrid::ListedLayers;
 use super::{Indexer, LatentAttention, Model, QueryKeyNorm, unique_json};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
@@ -58,7 +59,9 @@ impl Fields<'_> {
     fn model(&self, name: &str, family: Family) -> Result<Model> {
         let hidden = self.need(HIDDEN)?;
         let heads = self.need(HEADS)?;
-        let layers = self.layers()?;
+        let listed = self.listed_layers_of(family)?;
+        let layers = self.layers(listed.as_ref())?;
+        let plan = self.layer_plan(family, layers, listed)?;
         let latent_attention = self.latent_attention(family)?;
         let feed_forward = self.feed_forward(family, hidden)?;
         let kv_heads = self.kv_heads(heads)?;
@@ -82,9 +85,12 @@ impl Fields<'_> {
             feed_forward_bias: self.feed_forward_bias(family)?,
             parallel_residual: self.parallel_residual(family)?,
             query_key_norm: self.query_key_norm(family)?,
+            attention_gate: family.facts().attention_gate,
             output_projection_bias: self.truth(&["lm_head_bias"])?.unwrap_or(false),
             activation: self.activation()?,
             element: self.element()?,
+            blocks: plan.blocks,
+            linear_attention: plan.linear_attention,
             sliding_window: self.sliding_window(family, layers)?,
             mixture: match family.facts().experts {
                 Some(experts) => Some(self.mixture(family, experts, layers)?),
@@ -92,14 +98,16 @@ impl Fields<'_> {
             },
             latent_attention,
             indexer: self.indexer(family)?,
-            prediction_layers: self.optional_from_zero(&["num_nextn_predict_layers"])?.unwrap_or(0) as u32,
+            prediction_layers: self.prediction_layers(family)?,
             overrides: Vec::new(),
             inferred: Vec::new(),
         })
     }
 
-    fn layers(&self) -> Result<u32> {
-        let layers = self.need(LAYERS)?;
+    fn layers(&self, listed: Option<&ListedLayers>) -> Result<u32> {
+        let Some(layers) = self.optional(LAYERS)? else {
+            return self.layers_of_list(listed).ok_or_else(|| self.missing(LAYERS));
+        };
         if layers > u64::from(MOST_LAYERS) {
             let name = self.first(LAYERS).map_or(LAYERS[0], |(name, _)| name);
             return Err(self.wrong(name, format!("found {layers}; accepted: up to {MOST_LAYERS}")));
@@ -137,7 +145,7 @@ impl Fields<'_> {
         if let Some(latent) = latent {
             return Ok(latent.plain_dimension + latent.rotary_dimension);
         }
-        match (self.optional(&["head_dim"])?, family.facts().head_dimension) {
+        match (self.optional(&["head_dim", "attention_head_dim"])?, family.facts().head_dimension) {
             (Some(dimension), _) => Ok(dimension),
             (None, Some(fixed)) => Ok(self.infer("head_dim", fixed, format!("the default of {}", family.model_type()))),
             (None, None) if hidden.is_multiple_of(heads) => {
@@ -164,7 +172,9 @@ impl Fields<'_> {
     /// Biases on queries, keys and values, and on the output.
     fn attention_bias(&self, family: Family) -> Result<(bool, bool)> {
         let taken = family.facts().attention_bias;
-        if let Some(stated) = self.truth(&["attention_bias", "qkv_bias"])? {
+        // The class of nemotron_h has the field and no bias.
+        let stated = self.truth(&["attention_bias", "qkv_bias"])?.filter(|_| family != Family::NemotronH);
+        if let Some(stated) = stated {
             // GPT-2's output projection has its bias in any case: its files have no such field.
             let output = match self.truth(&["attention_out_bias"])? {
                 Some(output) => output,
@@ -205,7 +215,9 @@ impl Fields<'_> {
     }
 
     fn activation(&self) -> Result<Option<String>> {
-        let Some((name, value)) = self.first(&["hidden_act", "activation_function", "hidden_activation"]) else {
+        let Some((name, value)) =
+            self.first(&["hidden_act", "activation_function", "hidden_activation", "mlp_hidden_act"])
+        else {
             return Ok(None);
         };
         match value.as_str() {

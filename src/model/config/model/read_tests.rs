@@ -1,6 +1,6 @@
 //! Reading: which files are refused and how, and the defaults of absent fields.
 
-use super::{Family, Model};
+use super::{Blocks, Family, Mixer, Model};
 use commgauge_base::error::Result;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -219,8 +219,113 @@ fn a_language_model_nested_in_a_multimodal_file_is_found() {
     assert_eq!(model.element, Some(commgauge_base::element::ElementType::Float16));
 }
 
+fn qwen3_next() -> Value {
+    let mut document = json!({"model_type": "qwen3_next", "head_dim": 256, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+        "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_value_head_dim": 128, "num_experts": 512,
+        "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512});
+    for (field, value) in llama().as_object().unwrap() {
+        document.as_object_mut().unwrap().entry(field).or_insert(value.clone());
+    }
+    document
+}
+
+fn nemotron_h(pattern: &str) -> Value {
+    let shape = json!({"model_type": "nemotron_h", "hybrid_override_pattern": pattern, "attention_head_dim": 128, "n_groups": 8,
+        "ssm_state_size": 128, "mamba_num_heads": 128, "mamba_head_dim": 64, "conv_kernel": 4, "chunk_size": 128,
+        "use_conv_bias": true, "use_bias": false, "attention_bias": true});
+    let mut document = without(llama(), &["num_hidden_layers"]);
+    document.as_object_mut().unwrap().extend(shape.as_object().unwrap().clone());
+    document
+}
+
+#[test]
+fn hybrid_layers_are_those_of_the_list_or_of_the_interval() {
+    let linear = |document: &Value| read(document).unwrap().linear_attention.map_or(Vec::new(), |linear| linear.layers);
+    let plain = with(qwen3_next(), "num_hidden_layers", json!(6));
+    assert_eq!(linear(&plain), [0, 1, 2, 4, 5]);
+    assert_eq!(linear(&with(plain.clone(), "full_attention_interval", json!(2))), [0, 2, 4]);
+    let listed = json!([
+        "full_attention",
+        "linear_attention",
+        "linear_attention",
+        "full_attention",
+        "full_attention",
+        "full_attention"
+    ]);
+    assert_eq!(linear(&with(plain.clone(), "layer_types", listed)), [1, 2]);
+    let only = with(plain, "full_attention_interval", json!(1));
+    assert_eq!((linear(&only), read(&only).unwrap().sliding_window), (vec![], None));
+    let pattern = read(&nemotron_h("M-*-MM")).unwrap();
+    assert_eq!((pattern.layers, pattern.head_dimension, pattern.query_key_value_bias), (6, 128, false));
+    assert_eq!(pattern.blocks, Blocks::Single { feed_forward_layers: vec![1, 3] });
+    let mixers: Vec<_> = (0..6).map(|layer| pattern.parts_of(layer).mixer).collect();
+    let (linear, full) = (Some(Mixer::Linear), Some(Mixer::Attention));
+    assert_eq!(mixers, [linear, None, full, None, linear, linear]);
+    let names = json!(["mamba", "mlp", "attention", "mlp", "linear_attention", "linear_attention"]);
+    let listed = read(&with(nemotron_h("M"), "layers_block_type", names)).unwrap();
+    assert_eq!((&listed.blocks, &listed.linear_attention), (&pattern.blocks, &pattern.linear_attention));
+}
+
+#[test]
+fn hybrid_layers_that_cannot_be_read_are_refused_with_what_would_be() {
+    for (document, expected) in [
+        (
+            with(qwen3_next(), "layer_types", json!(["linear_attention"])),
+            "layer_types: names 1 layers, num_hidden_layers is 32",
+        ),
+        (
+            with(qwen3_next(), "layer_types", json!(vec!["mlp"; 32])),
+            "found \"mlp\" for layer 0; accepted: a list of \"linear_attention\"",
+        ),
+        (with(qwen3_next(), "layer_types", json!("all")), "layer_types: found \"all\"; accepted: a list"),
+        (
+            with(qwen3_next(), "full_attention_interval", json!(0)),
+            "full_attention_interval: found 0; accepted: a whole number from 1",
+        ),
+        (
+            with(qwen3_next(), "linear_num_key_heads", json!(5)),
+            "linear_num_key_heads: found 5, which does not divide the 32 heads",
+        ),
+        (with(qwen3_next(), "linear_key_head_dim", json!(1u64 << 31)), "accepted: up to 1e15"),
+        (without(qwen3_next(), &["linear_num_value_heads"]), "linear_num_value_heads: is missing"),
+        (
+            nemotron_h("ME*"),
+            "hybrid_override_pattern: found \"E\" for layer 1: layers that are experts alone have calls that no list here has",
+        ),
+        (
+            nemotron_h("MX"),
+            "found \"X\" for layer 1; accepted: a text of M (Mamba-2), * (attention) and - (feed-forward)",
+        ),
+        (nemotron_h(""), "names 0 layers; accepted: 1 to 100000"),
+        (
+            with(nemotron_h("M"), "hybrid_override_pattern", json!(7)),
+            "hybrid_override_pattern: found 7; accepted: a text",
+        ),
+        (
+            with(nemotron_h("M-"), "num_hidden_layers", json!(3)),
+            "names 2 layers, num_hidden_layers is 3; they must agree",
+        ),
+        (without(nemotron_h("M"), &["hybrid_override_pattern"]), "num_hidden_layers: is missing"),
+        (
+            without(with(nemotron_h("M"), "num_hidden_layers", json!(1)), &["hybrid_override_pattern"]),
+            "hybrid_override_pattern: is missing; also accepted: layers_block_type",
+        ),
+        (
+            with(nemotron_h("M"), "n_groups", json!(3)),
+            "n_groups: found 3, which does not divide the 128 heads of values",
+        ),
+        (
+            with(nemotron_h("M"), "num_nextn_predict_layers", json!(1)),
+            "num_nextn_predict_layers: found 1: the layers of nemotron_h that",
+        ),
+    ] {
+        let message = read(&document).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
 /// Every number that a shape follows from.
-const NUMBERS: [&str; 21] = [
+const NUMBERS: [&str; 31] = [
     "num_hidden_layers",
     "hidden_size",
     "intermediate_size",
@@ -242,23 +347,45 @@ const NUMBERS: [&str; 21] = [
     "qk_nope_head_dim",
     "qk_rope_head_dim",
     "v_head_dim",
+    "full_attention_interval",
+    "linear_num_key_heads",
+    "linear_key_head_dim",
+    "linear_num_value_heads",
+    "linear_value_head_dim",
+    "linear_conv_kernel_dim",
+    "n_groups",
+    "ssm_state_size",
+    "mamba_num_heads",
+    "mamba_head_dim",
 ];
 
 proptest! {
     #[test]
     fn no_numbers_make_a_count_overflow(
         family in proptest::sample::select(Family::ALL.to_vec()),
+        pattern in proptest::collection::vec(
+            proptest::sample::select(vec!["linear_attention", "full_attention", "mlp"]), 1..9),
         numbers in proptest::collection::vec(
             prop_oneof![8 => 1u64..9, 2 => 1u64 << 10..1 << 24, 1 => (1u64 << 31)..(1 << 32) + 2], NUMBERS.len()),
     ) {
-        let mut document = json!({"model_type": family.model_type()});
+        let mut document = json!({"model_type": family.model_type(), "conv_kernel": 4, "chunk_size": 128,
+            "layers_block_type": pattern});
         for (name, number) in NUMBERS.iter().zip(numbers) {
             document[*name] = json!(number);
+        }
+        if family == Family::NemotronH {
+            for field in ["num_hidden_layers", "num_nextn_predict_layers"] {
+                document.as_object_mut().unwrap().remove(field);
+            }
+        } else {
+            document.as_object_mut().unwrap().remove("layers_block_type");
         }
         if let Ok(model) = read(&document) {
             let total = model.parameters();
             prop_assert!(model.parameters_active() <= total);
             prop_assert_eq!(model.first_stage_parameters(1, 1) >= total, true, "a padded vocabulary only adds");
+            let linear = model.linear_attention.as_ref();
+            prop_assert!(linear.is_none_or(|linear| linear.state_elements(1) < 1 << 51));
             prop_assert!(u128::from(total) + u128::from(model.prediction_layer_parameters()) <= 1_000_000_000_000_000);
         }
     }

@@ -11,6 +11,10 @@ const WINDOW: &[&str] = &["sliding_window", "attention_chunk_size"];
 
 impl Fields<'_> {
     pub(super) fn sliding_window(&self, family: Family, layers: u32) -> Result<Option<SlidingWindow>> {
+        // Hybrid families have no windows; their `layer_types` say something else.
+        if family.facts().linear_attention.is_some() {
+            return Ok(None);
+        }
         // Qwen files contain a width even if it is not in use.
         if self.truth(&["use_sliding_window"])? == Some(false) {
             return Ok(None);

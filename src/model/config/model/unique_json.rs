@@ -1,14 +1,17 @@
 //! JSON in which no object has a key twice: of two values of one key, nobody knows which was meant.
+//!
+//! Python writes infinite numbers as `Infinity`, which JSON does not have (`time_step_limit` of Mamba-2); they are read as null.
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use std::borrow::Cow;
 
 /// Parses a text.
 ///
 /// # Errors
 /// Where it is not JSON, or an object has a key twice: with line and column, and without the name of the file.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
-    serde_json::from_str::<Unique>(text).map(|unique| unique.0).map_err(|cause| {
+    serde_json::from_str::<Unique>(&without_python_constants(text)).map(|unique| unique.0).map_err(|cause| {
         let problem = cause.to_string();
         let (line, column) = (cause.line(), cause.column());
         match problem.split_once(TWICE) {
@@ -17,6 +20,29 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
         }
     })
 }
+
+/// The text with null in place of Python's infinities outside of strings: lines and columns stay what they were.
+fn without_python_constants(text: &str) -> Cow<'_, str> {
+    if !text.contains("Infinity") {
+        return Cow::Borrowed(text);
+    }
+    let (mut out, mut rest, mut in_string) = (String::with_capacity(text.len()), text, false);
+    while let Some(first) = rest.chars().next() {
+        let infinity = INFINITIES.iter().find(|(written, _)| !in_string && rest.starts_with(written));
+        let length = match (infinity, first) {
+            (Some((written, _)), _) => written.len(),
+            (None, '\\') if in_string => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            (None, _) => first.len_utf8(),
+        };
+        in_string ^= first == '"';
+        out.push_str(infinity.map_or(&rest[..length], |(_, replaced)| replaced));
+        rest = &rest[length..];
+    }
+    Cow::Owned(out)
+}
+
+/// What Python's json module writes, and as long a text that is read as nothing.
+const INFINITIES: [(&str, &str); 2] = [("-Infinity", "     null"), ("Infinity", "    null")];
 
 const TWICE: &str = ": stands twice in one object";
 
@@ -95,5 +121,16 @@ mod tests {
         let text = r#"{"a": [1, -2, 2.5e3, true, null, "é"], "b": {"a": {}}, "c": 18446744073709551615}"#;
         assert_eq!(parse(text).unwrap(), serde_json::from_str::<Value>(text).unwrap());
         assert!(parse("{\n\"a\": ").unwrap_err().starts_with("2:5: not JSON: EOF"));
+    }
+
+    #[test]
+    fn infinite_numbers_as_python_writes_them_are_read_as_null_and_left_alone_in_texts() {
+        let text = r#"{"a": [0.0, Infinity], "b": -Infinity, "c": "Infinity \" é \\", "d": {"Infinity": "\\"}, "e": Infinity}"#;
+        let read = parse(text).unwrap();
+        assert_eq!(read["a"], serde_json::json!([0.0, null]));
+        assert_eq!((&read["b"], &read["e"]), (&Value::Null, &Value::Null));
+        assert_eq!((read["c"].as_str(), read["d"]["Infinity"].as_str()), (Some("Infinity \" é \\"), Some("\\")));
+        assert!(parse("{\"a\": Infinity, \"b\": }").unwrap_err().starts_with("1:22: not JSON"));
+        assert!(parse("\"\\").is_err() && parse("Infinity\"\\").is_err());
     }
 }

@@ -5,6 +5,7 @@ use super::layer_calls::LayerCalls;
 use super::spread::{Repeated, Spread};
 use super::timetable::{TimetableEvent, Transfer};
 use super::{Movement, ReplayProgram};
+use crate::config::LayerParts;
 use crate::config::step::Recompute;
 use crate::layout::Axis;
 use crate::workload::Op;
@@ -26,7 +27,7 @@ pub(super) struct Expansion<'a> {
     pub forward_nanoseconds: u64,
     emit: Emitter,
     weights_apart: bool,
-    layer_calls: HashMap<(Pass, bool), LayerCalls>,
+    layer_calls: HashMap<(Pass, LayerParts), LayerCalls>,
     /// Started with the layers of the first forward passes and the last backward passes.
     first_forward: InStep,
     last_backward: InStep,
@@ -212,10 +213,10 @@ impl<'a> Expansion<'a> {
     }
 
     fn calls_of(&mut self, pass: Pass, layer: u32) -> LayerCalls {
-        let has_experts = self.step.model.has_experts_in(layer);
+        let parts = self.step.model.parts_of(layer);
         let (ops, apart) = (&self.ops[..self.own_ops], self.weights_apart);
-        let known = self.layer_calls.entry((pass, has_experts));
-        known.or_insert_with(|| LayerCalls::of(ops, pass, has_experts, apart)).clone()
+        let known = self.layer_calls.entry((pass, parts));
+        known.or_insert_with(|| LayerCalls::of(ops, pass, parts, apart)).clone()
     }
 
     /// One layer in one pass: its computing in equal stretches around its calls.

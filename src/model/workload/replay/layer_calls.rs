@@ -1,7 +1,8 @@
 //! The calls of one layer in one pass, in order, and how each is hidden.
 
+use crate::config::LayerParts;
 use crate::workload::Op;
-use crate::workload::when::{Exposure, LayerKind, Overlap, Pass, When};
+use crate::workload::when::{Exposure, Overlap, Pass, When};
 
 /// The calls of a layer in a pass: indices of ops.
 #[derive(Clone, Debug, Default)]
@@ -31,21 +32,16 @@ struct Placed {
 }
 
 impl LayerCalls {
-    /// The calls of `pass` in a layer. If gradients of weights are computed separately, they cannot hide a call of the
+    /// The calls of `pass` in a layer of these parts. If gradients of weights are computed separately, they cannot hide a call of the
     /// pass for inputs.
-    pub(super) fn of(ops: &[Op], pass: Pass, has_experts: bool, weights_apart: bool) -> LayerCalls {
+    pub(super) fn of(ops: &[Op], pass: Pass, layer: LayerParts, weights_apart: bool) -> LayerCalls {
         let mut calls = LayerCalls::default();
         // Calls of one op are evenly spread over the layer: call i of n at (2i + 1) / 2n of it, ops in the order of the list.
         let mut within: Vec<Placed> = Vec::new();
         let beside_weights = if weights_apart { Exposure::Exposed } else { Exposure::Hidden };
         for (index, op) in ops.iter().enumerate() {
             let When::Layer { pass: when, kind, calls_per_layer, .. } = op.when else { continue };
-            let here = match kind {
-                LayerKind::Any => true,
-                LayerKind::Dense => !has_experts,
-                LayerKind::Experts => has_experts,
-            };
-            if when != pass || !here {
+            if when != pass || !kind.has(layer) {
                 continue;
             }
             let repeated = std::iter::repeat_n(index, calls_per_layer as usize);

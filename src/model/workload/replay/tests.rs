@@ -36,6 +36,8 @@ fn of_micro_batches(micro_batches: u32) -> Timetable {
 
 const SMALL: &str = "preset = 'llama-3-8b'\nlayers = 4";
 const EIGHT: &str = "preset = 'llama-3-8b'\nlayers = 8";
+const LINEAR_AND_EXPERTS: &str = "config = '../tests/data/transformers/qwen3_next/config.json'\nlayers = 8";
+const ONE_BLOCK_EACH: &str = "config = '../tests/data/transformers/nemotron_h/config.json'\nlayers = 10";
 const EXPERTS: &str = "preset = 'mixtral-8x7b'\nlayers = 4";
 
 #[test]
@@ -88,6 +90,13 @@ fn every_listed_call_is_replayed_as_often_as_listed_without_deadlock() {
         (SMALL, "micro_batches = 2\nbucket_rule = 'pytorch'", "dp = 2\npp = 2", 4),
         (SMALL, "micro_batches = 2\nlinears = 'column'\nfused_cross_entropy = true", "tp = 2\npp = 2", 4),
         ("preset = 'gpt-7.5b'\nlayers = 4", "micro_batches = 2\nsequence_parallel = true", "tp = 2\npp = 4", 8),
+        (
+            LINEAR_AND_EXPERTS,
+            "micro_batches = 2\nsequence_parallel = true\ndata_style = 'fsdp'",
+            "tp = 2\nep = 4\npp = 2",
+            16,
+        ),
+        (ONE_BLOCK_EACH, "micro_batches = 2\ndata_style = 'fsdp'", "tp = 2\ndp = 2\npp = 2", 8),
     ] {
         let plan = plan_of(&suite(model, training, layout), ranks).unwrap();
         carry_out(&plan);

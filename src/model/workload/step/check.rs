@@ -1,7 +1,7 @@
 //! Whether a layout fits a model: each violated rule is reported with the numbers and the nearest valid ones.
 
 use super::divisibility::must_divide;
-use super::{TrainingStep, experts};
+use super::{TrainingStep, check_hybrid, experts};
 use crate::config::step::{Framework, GatherRecipe, Linears, ProductOverlap, TensorStyle};
 use crate::config::{Model, Place, QueryKeyNorm};
 use crate::layout::Degrees;
@@ -26,8 +26,11 @@ pub(super) fn training(step: &TrainingStep, place: &Place) -> Result<()> {
     super::check_context::check(step)?;
     step.check_data_style()?;
     super::check_prediction::check(step)?;
-    let heads_and_sequence =
-        framework(step).and_then(|()| tensor(step)).and_then(|()| sequence_parallel(step)).and_then(|()| gathers(step));
+    let heads_and_sequence = framework(step)
+        .and_then(|()| check_hybrid::training(step))
+        .and_then(|()| tensor(step))
+        .and_then(|()| sequence_parallel(step))
+        .and_then(|()| gathers(step));
     heads_and_sequence.map_err(|(place, problem)| place.wrong(problem))
 }
 
@@ -160,9 +163,8 @@ pub(super) fn widest(model: &Model, tokens: u128) -> std::result::Result<(), Str
 /// Whether the degrees divide heads, feed-forward and experts.
 pub(super) fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result::Result<(), String> {
     let (t, k) = (u64::from(degrees.tp), model.kv_heads);
-    let dense = (0..model.layers).any(|layer| !model.has_experts_in(layer));
     // If every layer has experts, no rank has a part of a dense feed-forward.
-    let inner = if dense { model.feed_forward } else { t };
+    let inner = if model.has_dense_layers() { model.feed_forward } else { t };
     for (what, field, number) in
         [("query heads", "num_attention_heads", model.heads), ("inner width", "intermediate_size", inner)]
     {
@@ -184,6 +186,7 @@ pub(super) fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result
         ));
     }
     undivided_attention(model, degrees)?;
+    check_hybrid::axes(model, degrees)?;
     experts::shape(model, degrees)
 }
 

@@ -1,6 +1,7 @@
 //! Whether layers that predict further tokens can be listed with the other choices.
 
 use super::TrainingStep;
+use crate::config::Blocks;
 use crate::config::step::{DataStyle, Linears, TensorStyle, VocabularyStyle};
 use commgauge_base::error::Result;
 
@@ -12,7 +13,13 @@ pub(super) fn check(step: &TrainingStep) -> Result<()> {
         return Ok(());
     }
     let data = training.data.style;
-    let problem = if step.layout.degrees.cp > 1 {
+    let problem = if matches!(step.model.blocks, Blocks::Single { .. }) {
+        format!(
+            "layers that are a mixer or a feed-forward alone, as those of {}, whose prediction layers no list here has; accepted: models whose \
+             layers have both",
+            step.model.name
+        )
+    } else if step.layout.degrees.cp > 1 {
         format!(
             "cp = {}, whose ranks exchange single tokens that no list here has; accepted: cp = 1",
             step.layout.degrees.cp

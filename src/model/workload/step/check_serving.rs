@@ -2,7 +2,7 @@
 
 use super::check::{heads_and_experts, widest};
 use super::divisibility::must_divide;
-use super::{ServingStep, experts};
+use super::{ServingStep, check_hybrid, experts};
 use crate::config::Place;
 use crate::config::step::{Drafter, ServingDispatcher, TokenExchange};
 use commgauge_base::error::Result;
@@ -69,8 +69,8 @@ fn joined_replicas(step: &ServingStep) -> std::result::Result<(), String> {
         return if unused { Err(problem) } else { Ok(()) };
     }
     let ranks = u64::from(d.tp) * u64::from(d.dp);
-    let dense = (0..model.layers).any(|layer| !model.has_experts_in(layer));
-    if dense && !model.feed_forward.is_multiple_of(ranks) {
+    check_hybrid::joined(step)?;
+    if model.has_dense_layers() && !model.feed_forward.is_multiple_of(ranks) {
         return Err(must_divide("tp x dp", ranks, model.feed_forward, "inner width", "intermediate_size", &model.name));
     }
     if d.ep > 1 && serving.dispatcher != ServingDispatcher::AllReduce {

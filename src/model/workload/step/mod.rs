@@ -3,6 +3,7 @@
 mod check;
 mod check_context;
 mod check_data;
+mod check_hybrid;
 mod check_prediction;
 mod check_serving;
 mod checked;

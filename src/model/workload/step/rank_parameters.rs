@@ -41,17 +41,15 @@ impl TrainingStep<'_> {
 
     /// Parameters of one layer on a rank.
     pub fn parameters_of_layer(&self, layer: u32) -> RankParameters {
-        let t = u64::from(self.layout.degrees.tp);
-        if layer >= self.model.layers {
-            let last = self.parameters_of_layer(self.model.layers.saturating_sub(1));
-            let beside = self.prediction_projection_parameters() + 3 * self.model.norm_parameters();
-            return RankParameters { dense: last.dense + beside, ..last };
+        let (model, t) = (self.model, u64::from(self.layout.degrees.tp));
+        let predicts_further = layer >= model.layers;
+        let beside =
+            if predicts_further { self.prediction_projection_parameters() + 3 * model.norm_parameters() } else { 0 };
+        if !model.has_experts_in(layer) {
+            return RankParameters { dense: model.layer_parameters(layer, t) + beside, experts: 0 };
         }
-        if !self.model.has_experts_in(layer) {
-            return RankParameters { dense: self.model.layer_parameters(layer, t), experts: 0 };
-        }
-        let model = self.model;
-        let dense = model.attention_parameters(t)
+        let dense = beside
+            + model.mixer_parameters(model.parts_of(layer).mixer, t)
             + model.layer_norm_parameters()
             + model.router_parameters()
             + model.shared_expert_parameters(t);

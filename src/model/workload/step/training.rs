@@ -106,10 +106,6 @@ impl<'a> TrainingStep<'a> {
 
     /// Whether a layer is of a kind.
     pub fn is_of_kind(&self, layer: u32, kind: LayerKind) -> bool {
-        match kind {
-            LayerKind::Any => true,
-            LayerKind::Dense => !self.model.has_experts_in(layer),
-            LayerKind::Experts => self.model.has_experts_in(layer),
-        }
+        kind.has(self.model.parts_of(layer))
     }
 }

@@ -5,6 +5,8 @@ mod control;
 mod data;
 mod deep_ep;
 mod expert;
+#[cfg(test)]
+mod hybrid_tests;
 mod pipeline;
 mod product;
 mod recompute;

@@ -6,7 +6,7 @@
 //! of all of these except the norms of queries and keys, which see only the rank's own heads.
 
 use crate::config::step::TensorStyle;
-use crate::config::{Model, QueryKeyNorm};
+use crate::config::{FeedForward, LinearAttention, Mixer, Model, QueryKeyNorm};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{End, LayerKind, Moment, Overlap, Pass, When};
@@ -61,10 +61,8 @@ fn together(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
         (in_layers + behind, what)
     } else {
         let of_each = query_key_norms(model);
-        (
-            of_each * layers.len() as u64,
-            format!("{of_each} in each of {} layers: norms of queries and keys", layers.len()),
-        )
+        let attending = layers.iter().filter(|layer| model.parts_of(**layer).mixer == Some(Mixer::Attention)).count();
+        (of_each * attending as u64, format!("{of_each} in each of {attending} layers: norms of queries and keys"))
     };
     let bytes = element.size() * parameters;
     (parameters > 0).then(|| Op {
@@ -81,6 +79,23 @@ fn together(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
 
 /// Parameters of one layer, apart from its norms, that are marked `sequence_parallel`.
 fn beside_norms(model: &Model, layer: u32) -> u64 {
+    let (h, parts) = (model.hidden, model.parts_of(layer));
+    let mixer = match parts.mixer {
+        Some(Mixer::Attention) => beside_norms_of_attention(model),
+        Some(Mixer::Linear) => model.linear_attention.as_ref().map_or(0, |linear| beside_norms_of_linear(linear, h)),
+        None => 0,
+    };
+    let feed_forward = match (parts.feed_forward, &model.mixture) {
+        (Some(FeedForward::Experts), Some(mixture)) => {
+            model.router_parameters() + if mixture.shared_expert_gate { h } else { 0 }
+        }
+        (Some(_), _) if model.feed_forward_bias => h,
+        _ => 0,
+    };
+    mixer + feed_forward
+}
+
+fn beside_norms_of_attention(model: &Model) -> u64 {
     let h = model.hidden;
     let attention = match &model.latent_attention {
         Some(latent) => {
@@ -90,15 +105,13 @@ fn beside_norms(model: &Model, layer: u32) -> u64 {
         }
         None => query_key_norms(model),
     };
-    let projection_bias = if model.attention_output_bias { h } else { 0 };
-    let feed_forward = match &model.mixture {
-        Some(mixture) if model.has_experts_in(layer) => {
-            model.router_parameters() + if mixture.shared_expert_gate { h } else { 0 }
-        }
-        _ if model.feed_forward_bias => h,
-        _ => 0,
-    };
-    attention + projection_bias + feed_forward
+    attention + if model.attention_output_bias { h } else { 0 }
+}
+
+/// The norm behind the state, where all heads share it, and the bias of the output projection (Megatron-LM
+/// core/ssm/gated_delta_net/common.py `out_norm`, `out_proj`). Without sequence parallelism no call has that norm's gradient.
+fn beside_norms_of_linear(linear: &LinearAttention, h: u64) -> u64 {
+    linear.replicated_norm_parameters() + if linear.projection_bias { h } else { 0 }
 }
 
 /// Names of the parameters apart from norms.

@@ -23,6 +23,12 @@ pub(super) fn suite_of(config: &serde_json::Value, text: &str) -> Suite {
     Suite::parse(&folder.path().join("test.toml"), &text).unwrap_or_else(|error| panic!("{text}\n{error}"))
 }
 
+/// A suite that names the defaults of a class of transformers.
+pub(super) fn suite_of_class(model_type: &str, text: &str) -> Suite {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/transformers").join(model_type);
+    suite(&format!("[model]\nconfig = {:?}\n{text}", folder.join("config.json").display()))
+}
+
 /// A suite of one training step.
 pub(super) fn training(preset: &str, training: &str, layout: &str) -> Suite {
     suite(&format!("[model]\npreset = '{preset}'\n[training]\n{training}\n[layout]\n{layout}\n"))

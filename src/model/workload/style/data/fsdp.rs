@@ -50,11 +50,7 @@ enum Wrapped {
 fn units(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
     let of_part =
         |on_rank: RankParameters| u64::from(part.dense) * on_rank.dense + u64::from(part.experts) * on_rank.experts;
-    let kinds: &[LayerKind] = match step.model.mixture {
-        Some(_) => &[LayerKind::Dense, LayerKind::Experts],
-        None => &[LayerKind::Any],
-    };
-    let layers = kinds.iter().filter_map(|kind| {
+    let layers = LayerKind::of_equal_layers(step.model).iter().filter_map(|kind| {
         let first = step.stages.layers_passed(stage).find(|layer| step.is_of_kind(*layer, *kind))?;
         let parameters = of_part(step.parameters_of_layer(first));
         Some(Unit { what: Wrapped::Layers { kind: *kind, number: step.layers_passed(stage, *kind) }, parameters })

@@ -4,7 +4,7 @@
 //! with Transformer Engine's layers, whose norms come first), or of Hugging Face transformers as PyTorch's DDP sees
 //! them. `step::rank_parameters` counts the parameters; a test compares the two.
 
-use crate::config::{LatentAttention, Model};
+use crate::config::{FeedForward, LatentAttention, LinearRule, Mixer, Model};
 use crate::workload::step::TrainingStep;
 
 /// More local experts than this are treated as one grouped weight, as in grouped matrix products.
@@ -105,42 +105,82 @@ fn norm(model: &Model) -> Vec<Tensor> {
 
 fn of_layer(step: &TrainingStep, layer: u32, order: Order, list: &mut Vec<Tensor>) {
     let (model, t) = (step.model, u64::from(step.layout.degrees.tp));
-    let output = output_projection(model, t).map(dense);
-    let before = list.len();
-    if order == Order::Megatron {
-        list.extend(output);
-    }
+    let parts = model.parts_of(layer);
     let norms_last = order == Order::Definition && model.family.gated();
-    if !norms_last {
-        list.extend(norm(model));
+    let first_norm = if norms_last { Vec::new() } else { norm(model) };
+    match parts.mixer {
+        Some(Mixer::Attention) => of_attention(model, t, order, first_norm, list),
+        Some(Mixer::Linear) => of_linear_attention(model, t, order, first_norm, list),
+        None => list.extend(first_norm),
     }
-    list.extend(inputs_of_attention(model, t, order).into_iter().map(dense));
-    if order != Order::Megatron {
-        list.extend(output);
-    }
-    // Sinks and other additions of a family are the last tensors.
-    let counted: u64 = list[before..].iter().map(|tensor| tensor.elements).sum();
-    let first_norm = if norms_last { 0 } else { model.norm_parameters() };
-    let others = (model.attention_parameters(t) + first_norm).saturating_sub(counted);
-    list.push(dense(others));
     let norms_between = if norms_last { 0 } else { model.norms_per_layer().saturating_sub(1) };
     (0..norms_between).for_each(|_| list.extend(norm(model)));
-    match &model.mixture {
-        Some(mixture) if model.has_experts_in(layer) => {
+    match (parts.feed_forward, &model.mixture) {
+        (Some(FeedForward::Experts), Some(mixture)) => {
             let router = model.hidden * mixture.experts;
             list.extend([dense(router), dense(model.router_parameters().saturating_sub(router))]);
             of_experts(step, mixture.expert_feed_forward, order, list);
             let (width, whole) = (mixture.shared_feed_forward, model.shared_expert_parameters(t));
             list.extend(feed_forward(model, width, t, whole, order).into_iter().map(dense));
         }
-        _ => {
+        (Some(_), _) => {
             let whole = model.dense_feed_forward_parameters(t);
             list.extend(feed_forward(model, model.feed_forward, t, whole, order).into_iter().map(dense));
         }
+        (None, _) => {}
     }
     if norms_last {
         (0..model.norms_per_layer()).for_each(|_| list.extend(norm(model)));
     }
+}
+
+/// Attention, and the norm in front of it where that does not stand behind the layer.
+fn of_attention(model: &Model, t: u64, order: Order, first_norm: Vec<Tensor>, list: &mut Vec<Tensor>) {
+    let output = output_projection(model, t).map(dense);
+    let mut tensors = if order == Order::Megatron { output.to_vec() } else { Vec::new() };
+    let whole = model.attention_parameters(t) + first_norm.iter().map(|tensor| tensor.elements).sum::<u64>();
+    tensors.extend(first_norm);
+    tensors.extend(inputs_of_attention(model, t, order).into_iter().map(dense));
+    if order != Order::Megatron {
+        tensors.extend(output);
+    }
+    // Sinks and other additions of a family are the last tensors.
+    let counted: u64 = tensors.iter().map(|tensor| tensor.elements).sum();
+    tensors.push(dense(whole.saturating_sub(counted)));
+    list.extend(tensors);
+}
+
+/// Linear attention: numbers of each head stand before the modules (Megatron-LM core/ssm/gated_delta_net/common.py, mamba_mixer.py;
+/// transformers, `Qwen3NextGatedDeltaNet`, `NemotronHMamba2Mixer`). Megatron-LM projects to everything at once, in front of the
+/// convolution; in transformers the convolution comes first, and with the delta rule the numbers of each head have a projection of
+/// their own.
+fn of_linear_attention(model: &Model, t: u64, order: Order, first_norm: Vec<Tensor>, list: &mut Vec<Tensor>) {
+    let parts = model.linear_attention_parameters(t);
+    let apart = match (&model.linear_attention, order) {
+        (Some(linear), Order::PyTorch | Order::Definition) if linear.rule == LinearRule::GatedDelta => {
+            model.hidden * (linear.input_width(t) - linear.convolution_width(t) - linear.value_width(t))
+        }
+        _ => 0,
+    };
+    let [weight, bias] = parts.input;
+    let input = [weight - apart, apart, bias];
+    let convolution = parts.convolution;
+    let (of_heads, rest) = (parts.of_heads.map(dense), [parts.norm, parts.output[0], parts.output[1]].map(dense));
+    match order {
+        Order::Megatron => {
+            list.extend(of_heads);
+            list.extend(first_norm);
+            list.extend(input.map(dense));
+            list.extend(convolution.map(dense));
+        }
+        Order::PyTorch | Order::Definition => {
+            list.extend(first_norm);
+            list.extend(of_heads);
+            list.extend(convolution.map(dense));
+            list.extend(input.map(dense));
+        }
+    }
+    list.extend(rest);
 }
 
 /// Weight and bias of the attention's output projection.
@@ -154,7 +194,7 @@ fn inputs_of_attention(model: &Model, t: u64, order: Order) -> Vec<u64> {
     if let Some(latent) = &model.latent_attention {
         return inputs_of_latent_attention(model, latent, t);
     }
-    let queries = model.heads / t * model.head_dimension;
+    let queries = model.projected_queries(t);
     let keys = (model.kv_heads / t).max(1) * model.head_dimension;
     let bias = |width: u64| if model.query_key_value_bias { width } else { 0 };
     let mut list = match order {

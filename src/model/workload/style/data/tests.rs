@@ -16,7 +16,7 @@ fn shipped() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../suites/test.toml")
 }
 
-/// The training step of a model; `training` and `layout` are lines of the tables of those names.
+/// The training step of a preset, or of a config.json; `training` and `layout` are lines of the tables of those names.
 pub(super) fn with_step<T>(
     model: &str,
     layout: &str,
@@ -24,8 +24,9 @@ pub(super) fn with_step<T>(
     ranks: u32,
     look: impl FnOnce(&TrainingStep) -> T,
 ) -> Result<T> {
+    let key = if model.ends_with(".json") { "config" } else { "preset" };
     let text = format!(
-        "[model]\npreset = '{model}'\n[training]\nsequence = 1024\n{training}\n[layout]\n{}\n",
+        "[model]\n{key} = '{model}'\n[training]\nsequence = 1024\n{training}\n[layout]\n{}\n",
         layout.replace(' ', "\n").replace('=', " = ")
     );
     let suite = Suite::parse(&shipped(), &text)?;
@@ -209,11 +210,16 @@ fn tensor_sizes_add_up_to_the_parameters_of_a_rank() {
         ("qwen1.5-moe-a2.7b", "tp=2 ep=4", 8),
         ("gpt-oss-20b", "tp=2 ep=2", 4),
         ("deepseek-v3", "tp=2 ep=8 etp=1", 8),
+        ("../tests/data/transformers/qwen3_next/config.json", "tp=2 ep=4", 8),
+        ("../tests/data/transformers/nemotron_h/config.json", "tp=4 pp=2", 8),
     ] {
         for further in ["", "prediction_layers = 2"] {
+            if model.contains("nemotron_h") && !further.is_empty() {
+                continue;
+            }
             let training = format!("micro_batches = 8\nsequence_parallel = true\n{further}");
             with_step(model, layout, &training, ranks, |step| {
-                for order in [Order::Megatron, Order::PyTorch] {
+                for order in [Order::Megatron, Order::PyTorch, Order::Definition] {
                     for stage in 0..step.stages.count() {
                         let list = of_chunk(step, stage, 0, order);
                         let sum = |expert| list.iter().filter(|t| t.expert == expert).map(|t| t.elements).sum::<u64>();

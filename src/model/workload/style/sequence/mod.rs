@@ -11,6 +11,7 @@ mod tests;
 use super::product::product;
 use super::recompute::repeats_forward;
 use super::replicated;
+use crate::config::Model;
 use crate::config::step::{GatherRecipe, ProductOverlap, TensorStyle};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
@@ -34,7 +35,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     let mut ops = match &step.model.latent_attention {
         None => {
             let (everywhere, elsewhere) = linears_by_layer(step);
-            let mut ops = hidden_wide(step, stage, LayerKind::Any, everywhere, "attention and feed-forward")?;
+            let mut ops = hidden_wide(step, stage, LayerKind::Any, everywhere, blocks(step.model))?;
             if elsewhere > 0 {
                 ops.extend(hidden_wide(step, stage, LayerKind::Dense, elsewhere, "feed-forward of dense layers")?);
             }
@@ -51,7 +52,16 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
 fn linears_by_layer(step: &TrainingStep) -> (u64, u64) {
     match &step.model.mixture {
         Some(mixture) if mixture.shared_experts == 0 => (1, 1),
-        _ => (2, 0),
+        _ => (step.model.blocks_per_layer(), 0),
+    }
+}
+
+/// The blocks that begin with a column-parallel linear and end with a row-parallel one. Linear attention is among them, as attention is
+/// (Megatron-LM core/ssm/gated_delta_net/common.py, core/ssm/mamba_mixer.py, `in_proj`, `out_proj`).
+fn blocks(model: &Model) -> &'static str {
+    match model.linear_attention {
+        None => "attention and feed-forward",
+        Some(_) => "attention, linear attention and feed-forward",
     }
 }
 

@@ -5,7 +5,7 @@
 //! it and the vocabulary behind it, and predicts one token of each request in a pass. It follows a prefill too.
 
 use crate::config::step::Drafter;
-use crate::config::{Mixture, Model};
+use crate::config::{Blocks, Mixture, Model};
 use crate::workload::Op;
 use crate::workload::step::{PassTokens, ServingStep, Stages};
 use crate::workload::when::{End, Pass, When};
@@ -26,7 +26,8 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
 
 /// A model of the one layer that drafts.
 fn layer_of(drafter: Drafter, model: &Model) -> Option<Model> {
-    let mut layer = Model { layers: 1, ..model.clone() };
+    // The layer has attention, also where others have linear attention (vLLM model_executor/models/qwen3_next_mtp.py).
+    let mut layer = Model { layers: 1, blocks: Blocks::Pairs, linear_attention: None, ..model.clone() };
     match drafter {
         Drafter::Ngram => return None,
         Drafter::Eagle => layer.mixture = None,

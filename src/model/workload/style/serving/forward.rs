@@ -45,14 +45,16 @@ fn embedding(step: &ServingStep) -> Result<Op> {
 }
 
 /// The outputs of the row-parallel linears; experts that tp divides are reduced with the shared ones, as a dense
-/// feed-forward is.
+/// feed-forward is. Linear attention ends with a row-parallel linear as attention does (vLLM
+/// model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py, mamba_mixer2.py, `out_proj`).
 fn layers(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let (bytes, formula) = activations(step)?;
     let cache = match step.phase {
         Phase::Prefill => String::new(),
         Phase::Decode => format!(
-            "; the same for a context of {} tokens as for any other: keys and values stay where their heads are",
-            step.serving.context_tokens
+            "; the same for a context of {} tokens as for any other: keys and values{} stay where their heads are",
+            step.serving.context_tokens,
+            if step.model.linear_attention.is_some() { ", and states of linear attention," } else { "" }
         ),
     };
     let source = "arXiv 1909.08053 section 3; vLLM model_executor/layers/linear.py RowParallelLinear";
@@ -60,11 +62,17 @@ fn layers(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
         let why = format!("{formula}: {what}{cache} ({source})");
         op(step, Axis::Tp, Collective::AllReduce, bytes, in_layers(step, stage, kind, calls), why)
     };
+    let (both, mixer) = match step.model.linear_attention {
+        None => ("outputs of attention and feed-forward", "output of attention"),
+        Some(_) => {
+            ("outputs of attention, linear attention and feed-forward", "output of attention or linear attention")
+        }
+    };
     if step.experts_are_reduced_on_tp() {
-        return Ok(vec![call(LayerKind::Any, 2, "outputs of attention and feed-forward")]);
+        return Ok(vec![call(LayerKind::Any, step.model.blocks_per_layer(), both)]);
     }
     Ok(vec![
-        call(LayerKind::Any, 1, "output of attention"),
+        call(LayerKind::Any, 1, mixer),
         call(LayerKind::Dense, 1, "output of the feed-forward of layers without experts"),
     ])
 }

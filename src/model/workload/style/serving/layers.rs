@@ -7,11 +7,7 @@ use commgauge_base::error::Result;
 
 /// Calls in every layer of a kind of a stage, in one forward pass of every micro-batch.
 pub(super) fn in_layers(step: &ServingStep, stage: u32, kind: LayerKind, calls_per_layer: u64) -> When {
-    let is_of_kind = |layer: &u32| match kind {
-        LayerKind::Any => true,
-        LayerKind::Dense => !step.model.has_experts_in(*layer),
-        LayerKind::Experts => step.model.has_experts_in(*layer),
-    };
+    let is_of_kind = |layer: &u32| kind.has(step.model.parts_of(*layer));
     let layers = step.stages.layers_passed(stage).filter(is_of_kind).count() as u64;
     When::Layer { pass: Pass::Forward, kind, calls_per_layer, layers }
 }

@@ -1,9 +1,9 @@
 //! The communications of a model that serves requests: one forward pass over the prompts of a batch, or over one
 //! further token of every request.
 //!
-//! Nothing here depends on the length of the context: a rank stores the keys and values of its own heads, and
-//! attention over them sends nothing. `forward` has the pass through a stage, `experts` the exchanges of experts, `drafts` what is drafted
-//! ahead, `sampled` what the last stage tells the others.
+//! Nothing here depends on the length of the context: a rank stores the keys and values of its own heads, and the states of its own
+//! heads of linear attention; attention over them sends nothing. `forward` has the pass through a stage, `experts` the exchanges of
+//! experts, `drafts` what is drafted ahead, `sampled` what the last stage tells the others.
 
 mod calls;
 mod deep_ep;

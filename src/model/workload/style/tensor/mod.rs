@@ -1,7 +1,7 @@
 //! Tensor parallelism without sequence parallelism: the all_reduces of Megatron-LM's operators f and g in every layer.
 //!
 //! Attention is divided by heads and the feed-forward by its inner width, so that a column-parallel linear feeds a
-//! row-parallel one and nothing is gathered between them. Standalone linears are in `alone`. Layers with experts
+//! row-parallel one and nothing is gathered between them. Linear attention is divided by heads in the same way. Standalone linears are in `alone`. Layers with experts
 //! require sequence parallelism (see `sequence`); their routed experts are in `expert`.
 
 mod alone;
@@ -10,6 +10,7 @@ mod tests;
 
 use super::recompute::repeats_forward;
 use super::replicated;
+use crate::config::Model;
 use crate::config::step::{Linears, TensorStyle};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
@@ -47,10 +48,15 @@ fn pair(step: &TrainingStep, stage: u32) -> Vec<Op> {
     };
     // Attention and feed-forward that read the same input are added up before they are reduced (GPT-NeoX gpt_j_residual).
     let (reductions, outputs) = match step.model.parallel_residual {
-        true => {
-            (1, "sum of the outputs of the row-parallel linears (EleutherAI/gpt-neox megatron/model/transformer.py)")
+        true => (
+            1,
+            "sum of the outputs of the row-parallel linears (EleutherAI/gpt-neox megatron/model/transformer.py)"
+                .to_owned(),
+        ),
+        false => {
+            let which = format!("outputs of the row-parallel linears ({})", outputs_of_blocks(step.model));
+            (step.model.blocks_per_layer(), which)
         }
-        false => (2, "outputs of the row-parallel linears (attention projection, fc2)"),
     };
     let mut ops = vec![op(Pass::Forward, reductions, Overlap::Exposed, &format!("{outputs}, forward"))];
     if repeats_forward(step) {
@@ -58,21 +64,42 @@ fn pair(step: &TrainingStep, stage: u32) -> Vec<Op> {
         ops.push(op(Pass::Recompute, reductions, Overlap::Exposed, &again));
     }
     let (gradients, calls) = input_gradients(step);
-    ops.push(op(Pass::Backward, calls, Overlap::WeightGradient, gradients));
+    ops.push(op(Pass::Backward, calls, Overlap::WeightGradient, &gradients));
     ops
 }
 
 /// Which linears reduce their input gradients, and how many they are in a layer.
-fn input_gradients(step: &TrainingStep) -> (&'static str, u64) {
+fn input_gradients(step: &TrainingStep) -> (String, u64) {
     match step.training.tensor.style {
         TensorStyle::Megatron => {
-            ("input gradients of the column-parallel linears (QKV, fc1), backward, beside the weight gradients", 2)
+            let which = inputs_of_blocks(step.model);
+            let gradients = format!(
+                "input gradients of the column-parallel linears ({which}), backward, beside the weight gradients"
+            );
+            (gradients, step.model.blocks_per_layer())
         }
         TensorStyle::DTensor => {
             let feed_forward = if step.model.family.gated() { 2 } else { 1 };
             let which = "input gradients of the column-parallel linears, each alone (q, k, v, gate, up), backward (torch \
                          distributed/tensor/parallel/style.py ColwiseParallel)";
-            (which, 3 + feed_forward)
+            (which.to_owned(), 3 + feed_forward)
         }
+    }
+}
+
+/// The row-parallel linears that end the blocks of a model. Linear attention ends with one as attention does (Megatron-LM
+/// core/ssm/gated_delta_net/common.py, core/ssm/mamba_mixer.py, `out_proj`).
+fn outputs_of_blocks(model: &Model) -> &'static str {
+    match model.linear_attention {
+        None => "attention projection, fc2",
+        Some(_) => "projections of attention and linear attention, fc2",
+    }
+}
+
+/// The column-parallel linears that begin them (in the same files, `in_proj`).
+fn inputs_of_blocks(model: &Model) -> &'static str {
+    match model.linear_attention {
+        None => "QKV, fc1",
+        Some(_) => "QKV of attention, in_proj of linear attention, fc1",
     }
 }
