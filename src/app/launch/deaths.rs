@@ -3,6 +3,7 @@
 //! Launchers wrap their sentences at different places, so the text is read word by word.
 
 use commgauge_base::rank_list;
+use signal_hook::consts::{SIGABRT, SIGBUS, SIGKILL, SIGSEGV, SIGTERM};
 
 /// No launch has more.
 const MAX_RANKS: usize = 1 << 20;
@@ -48,7 +49,17 @@ pub fn deaths(output: &str) -> Vec<Death> {
         let rest = &words[at..];
         open_mpi_signal(rest).or_else(|| open_mpi_exit(rest)).or_else(|| mpich(rest))
     });
-    by_words.chain(output.lines().flat_map(slurm)).collect()
+    let by_slurm = output.lines().flat_map(slurm).collect();
+    by_words.chain(without_cancelled(output, by_slurm)).collect()
+}
+
+/// Slurm kills the other ranks of a step that it cancels as one has crashed, and reports them all.
+fn without_cancelled(output: &str, mut deaths: Vec<Death>) -> Vec<Death> {
+    let crashed = |death: &Death| matches!(death.cause, Cause::Signal(SIGSEGV | SIGBUS | SIGABRT));
+    if output.contains(" CANCELLED AT ") && deaths.iter().any(crashed) {
+        deaths.retain(|death| death.cause != Cause::Signal(SIGKILL));
+    }
+    deaths
 }
 
 /// `process rank 1 with PID 10720 on node vm exited on signal 9 (Killed).`
@@ -97,11 +108,11 @@ fn slurm(line: &str) -> Vec<Death> {
         let (host, rest) = line.trim().strip_prefix("srun: error: ")?.split_once(": task")?;
         let (tasks, cause) = rest.trim_start_matches('s').trim_start().split_once(": ")?;
         let cause = match cause.trim_end_matches(" (core dumped)").trim() {
-            "Killed" | "Out Of Memory" => Cause::Signal(9),
-            "Segmentation fault" => Cause::Signal(11),
-            "Aborted" => Cause::Signal(6),
-            "Bus error" => Cause::Signal(7),
-            "Terminated" => Cause::Signal(15),
+            "Killed" | "Out Of Memory" => Cause::Signal(SIGKILL),
+            "Segmentation fault" => Cause::Signal(SIGSEGV),
+            "Aborted" => Cause::Signal(SIGABRT),
+            "Bus error" => Cause::Signal(SIGBUS),
+            "Terminated" => Cause::Signal(SIGTERM),
             other => Cause::Exit(other.strip_prefix("Exited with exit code ")?.parse().ok()?),
         };
         let host = Some(host.to_owned());
@@ -200,6 +211,21 @@ Please see the FAQ page for debugging suggestions
             let reported = if text.starts_with("srun") { Reported::All } else { Reported::First };
             let expected: Vec<Death> = expected.into_iter().map(|death| Death { reported, ..death }).collect();
             assert_eq!(deaths(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn of_a_step_that_slurm_cancels_only_the_ranks_that_crashed_are_named() {
+        let killed = "srun: error: host0: task 1: Killed\nsrun: error: host1: tasks 2-3: Killed\n";
+        let cancelled = "slurmstepd-host0: error: *** STEP 1.172 ON host0 CANCELLED AT 2026-11-24T19:22:03 ***\n";
+        let crashed = "srun: error: host0: task 0: Segmentation fault (core dumped)\n";
+        for (output, ranks) in [
+            (format!("{crashed}{cancelled}{killed}"), vec![0]),
+            (format!("{crashed}{killed}"), vec![0, 1, 2, 3]),
+            (format!("{cancelled}{killed}"), vec![1, 2, 3]),
+        ] {
+            let found: Vec<u32> = deaths(&output).iter().filter_map(|death| death.rank).collect();
+            assert_eq!(found, ranks, "{output}");
         }
     }
 }
