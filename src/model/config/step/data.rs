@@ -4,7 +4,6 @@ use super::choices::{BucketRule, DataStyle};
 use super::framework_choices::{
     BroadcastBuffers, GradientAccumulation, GradientReduction, ParameterReturn, ReplicaReduction, UnitRule,
 };
-use super::layout_table::MOST_RANKS;
 use super::reading::{parse_float, parse_reducible_float, parsed_or, truth_or};
 use crate::config::document::{Item, Place, Table};
 use commgauge_base::element::ElementType;
@@ -67,7 +66,7 @@ impl DataChoices {
     pub fn groups_of_shards(&self, ranks: u32) -> std::result::Result<u32, String> {
         match self.secondary_shards {
             None => Ok(self.replicas_of_shards),
-            Some(shards) if shards < ranks && ranks.is_multiple_of(shards) => Ok(ranks / shards),
+            Some(shards) if (2..ranks).contains(&shards) && ranks.is_multiple_of(shards) => Ok(ranks / shards),
             Some(shards) => {
                 let parts: Vec<_> =
                     (2..ranks).filter(|part| ranks.is_multiple_of(*part)).map(|part| part.to_string()).collect();
@@ -113,11 +112,7 @@ pub(super) fn read_data(table: &mut Table) -> Result<DataChoices> {
         parameter_return: parsed_or(table, "parameter_return", ParameterReturn::AllGather, str::parse)?,
         broadcast_buffers: parsed_or(table, "broadcast_buffers", BroadcastBuffers::None, str::parse)?,
         replicas_of_shards: replicas.as_ref().map(Item::count).transpose()?.unwrap_or(1),
-        secondary_shards: secondary
-            .as_ref()
-            .map(|item| item.whole(2..=u64::from(MOST_RANKS)))
-            .transpose()?
-            .map(|shards| shards as u32),
+        secondary_shards: secondary.as_ref().map(Item::count).transpose()?,
         shards_place: replicas.or(secondary).map_or_else(|| table.place.clone(), |item| item.place),
     })
 }
