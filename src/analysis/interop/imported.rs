@@ -15,6 +15,8 @@ use commgauge_model::record::line::{
 use commgauge_model::record::provenance;
 use commgauge_model::record::secrets::without_secrets;
 use commgauge_model::workload::Style;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One time reported by another tool.
@@ -109,6 +111,8 @@ pub struct Origin {
     pub tool: ForeignTool,
     /// The files.
     pub files: Vec<String>,
+    /// When the newest of the files was written, where there are any.
+    pub written: Option<Timestamp>,
     /// The ranks, where they are known.
     pub ranks: Vec<ForeignRank>,
     /// What speaks against the times.
@@ -120,7 +124,14 @@ pub struct Origin {
 impl Origin {
     /// Files of a tool of which nothing else is known.
     pub fn of(tool: ForeignTool, files: &[String]) -> Origin {
-        Origin { tool, files: files.to_vec(), ranks: Vec::new(), warnings: Vec::new(), notes: Vec::new() }
+        Origin {
+            tool,
+            files: files.to_vec(),
+            written: None,
+            ranks: Vec::new(),
+            warnings: Vec::new(),
+            notes: Vec::new(),
+        }
     }
 }
 
@@ -203,7 +214,12 @@ fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Heade
         format: FORMAT.to_owned(),
         version: VERSION,
         run_id: run_id.to_owned(),
-        started_at: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+        started_at: origin
+            .written
+            .unwrap_or_else(Timestamp::now)
+            .to_zoned(TimeZone::system())
+            .strftime("%Y-%m-%dT%H:%M:%S%:z")
+            .to_string(),
         program: "commgauge import".to_owned(),
         program_version: provenance::program_version().to_owned(),
         program_sha256: String::new(),

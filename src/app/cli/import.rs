@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bad_lines;
+mod identity;
 mod renew;
 
 use super::places;
@@ -13,6 +14,7 @@ use commgauge_base::message::eprintln;
 use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::record::Journal;
+use identity::Identity;
 
 impl ImportCommand {
     /// Reads all files, then writes the record.
@@ -48,8 +50,10 @@ impl ImportCommand {
         origin.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         let left_out = bad.len();
         origin.warnings.splice(0..0, bad.into_iter().map(|line| format!("left out: {line}")));
+        let Identity { run_id, written } = Identity::of(&self.files)?;
+        origin.written = Some(written);
         let mut journal = Journal::create(&self.output)?;
-        for line in record_lines(&places::new_run_id(), &origin, &rows) {
+        for line in record_lines(&run_id, &origin, &rows) {
             journal.write(&line)?;
         }
         journal.finish()?;

@@ -7,14 +7,13 @@ const PER_SHARING_RANK: Duration = Duration::from_millis(10);
 /// A watchdog waits longer than that for a rank that has left.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Waits, asleep, until the launcher has probably read that this process has finalised MPI.
+/// Waits, asleep, until the launcher has probably read that this process, on a host of so many processors, has finalised MPI.
 ///
 /// Open MPI's finalisation tells the launcher, and stops waiting for its answer after 2 s. If the launcher sees the end of the process
 /// first, it says that it was "exiting improperly" and ends the launch with code 1, although all was in order
 /// (github.com/open-mpi/ompi, issues 7833 and 12607). That happens where many ranks share a processor; elsewhere nothing is waited for.
-pub fn pause_before_exit() {
+pub fn pause_before_exit(processors: u32) {
     let ranks_here = std::env::var("OMPI_COMM_WORLD_LOCAL_SIZE").ok().and_then(|count| count.parse().ok());
-    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     std::thread::sleep(pause_of(ranks_here.unwrap_or(1), processors));
 }
 

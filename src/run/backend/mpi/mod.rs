@@ -2,7 +2,7 @@
 
 mod arena;
 mod call;
-pub(super) mod host;
+pub(crate) mod host;
 mod idle;
 mod replay;
 mod replay_data;

@@ -1,6 +1,7 @@
 //! A rank of a launch, from the start of MPI to its end.
 
 use super::description::Program;
+use crate::backend::mpi::host;
 use crate::mpi_call;
 use crate::watchdog::Watch;
 use crate::world::{MpiWorld, World};
@@ -49,7 +50,7 @@ impl Rank {
         watch.begin_end();
         drop(mpi);
         watch.leave(exit_code, &why);
-        mpi_call::pause_before_exit();
+        mpi_call::pause_before_exit(host::processors());
         exit_code
     }
 }
