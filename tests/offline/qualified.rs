@@ -136,6 +136,41 @@ fn fails(name: &str, (fault, culprit): (&str, &str)) {
     assert!(suspect.starts_with(&format!("locate: suspect: {culprit}")), "{name}, {fault}: {suspect}");
 }
 
+/// A healthy run of the qualification of hosts, or one with a fault, as if it had been measured.
+fn qualification_of_hosts(folder: &Path, record: &str, seed: &str, fault: &[&str]) {
+    let simulate = ["simulate", "qualify-host", "--machine", MACHINE, "--nodes", "8", "--seed", seed, "-o", record];
+    let ran = commgauge(folder, &[&simulate[..], fault].concat());
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+    let machine = Machine::load(Path::new(&format!("embedded:suites/machines/{MACHINE}.toml"))).expect("a machine");
+    as_measured(&folder.join(record), &machine, |_| {});
+}
+
+const MACHINE: &str = "h100-nvswitch-ndr";
+
+#[test]
+fn the_qualification_of_hosts_is_judged_by_limits_that_were_learned_from_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    for (record, seed) in [("1.jsonl", "1"), ("2.jsonl", "2"), ("3.jsonl", "3"), ("healthy.jsonl", "4")] {
+        qualification_of_hosts(folder, record, seed, &[]);
+    }
+    qualification_of_hosts(folder, "slow.jsonl", "5", &["--fault", "node:2:rate=0.5"]);
+    let runs = ["1.jsonl", "2.jsonl", "3.jsonl"];
+    let learn = [&["expect", "learn", "--like", MACHINE, "--name", "ours", "-o", "ours.toml"][..], &runs].concat();
+    let plan = |suite| ["gate", "--plan", suite, "--machine", "ours.toml", "--nodes", "8"];
+    for (words, code, said) in [
+        (&learn[..], 0, "expectations from 3 runs"),
+        (&plan("qualify-host"), 0, "a run of it can pass"),
+        (&plan("qualify"), 3, "3 replicates; a bound of 95 % needs 5"),
+        (&["judge", "healthy.jsonl", "--machine", "ours.toml"], 0, "judge: PASS"),
+        (&["judge", "slow.jsonl", "--machine", "ours.toml"], 1, "judge: FAIL"),
+    ] {
+        let ran = commgauge(folder, words);
+        let shown = text(&ran.stdout) + &text(&ran.stderr);
+        assert!(ran.status.code() == Some(code) && shown.contains(said), "{words:?}: {:?} {shown}", ran.status);
+    }
+}
+
 #[test]
 fn every_shipped_machine_that_reaches_its_thresholds_passes_and_with_a_fault_it_fails_and_is_told_which() {
     // Faults in turn; the test below plants every fault in every machine.

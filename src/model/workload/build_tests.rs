@@ -141,7 +141,7 @@ fn ranks_of(name: &str) -> &'static [u32] {
         "deepseek-v3" => &[2048],
         "gpt-7.5b-16gpu" => &[16],
         "llama-3-405b-16k" => &[16_384],
-        "llama-3-8b" | "serving" | "qualify" | "qualify-gpu" => &[4, 8, 64],
+        "llama-3-8b" | "serving" | "qualify" | "qualify-host" | "qualify-gpu" => &[4, 8, 64],
         _ => &[2, 4, 8, 64, 16_384],
     }
 }
