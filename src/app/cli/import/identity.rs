@@ -51,14 +51,16 @@ mod tests {
             fs::File::open(&path).unwrap().set_modified(time).unwrap();
             path
         };
-        let id = |files: &[PathBuf]| Identity::of(files).unwrap().run_id;
+        let id = |files: &[&PathBuf]| {
+            Identity::of(&files.iter().map(|path| (*path).clone()).collect::<Vec<_>>()).unwrap().run_id
+        };
         let (first, second) = (write("a", "1 us", 1_700_000_000), write("b", "2 us", 1_700_000_100));
-        let one = id(&[first.clone()]);
+        let one = id(&[&first]);
         assert!(one.starts_with("20231114T221320Z-"), "{one}");
-        assert_eq!(id(&[first.clone()]), one);
-        assert!(id(&[first.clone(), second.clone()]).starts_with("20231114T221500Z-"));
-        assert_ne!(id(&[second.clone()]), one);
-        assert_ne!(id(&[write("a", "3 us", 1_700_000_000)]), one);
+        assert_eq!(id(&[&first]), one);
+        assert!(id(&[&first, &second]).starts_with("20231114T221500Z-"));
+        assert_ne!(id(&[&second]), one);
+        assert_ne!(id(&[&write("a", "3 us", 1_700_000_000)]), one);
         assert!(Identity::of(&[folder.path().join("none")]).is_err());
     }
 }
