@@ -43,13 +43,13 @@ fn a_prompt_is_followed_by_drafts_and_verifies_none() {
 #[test]
 fn the_last_stage_drafts_and_tells_the_others() {
     // int64: 4 sampled and 3 drafted tokens of 16 requests; int32: two counts of each.
-    let told = [(Broadcast, Pp, 8 * 16 * 4, 1), (Broadcast, Pp, 4 * 2 * 16, 1), (Broadcast, Pp, 8 * 16 * 3, 1)];
+    let broadcasts = [(Broadcast, Pp, 8 * 16 * 4, 1), (Broadcast, Pp, 4 * 2 * 16, 1), (Broadcast, Pp, 8 * 16 * 3, 1)];
     let hidden = 4 * HIDDEN;
     let begin = [(AllReduce, Tp, hidden, 1), (AllReduce, Tp, hidden, 80), (SendRecvChain, Pp, hidden, 1)];
-    let first = [&begin[..], &told].concat();
+    let first = [&begin[..], &broadcasts].concat();
     assert_eq!(llama("drafter = 'eagle'", "decode", "tp = 8\npp = 2", 16, 0), first);
     let end = [(AllReduce, Tp, hidden, 80), (AllGather, Tp, 4 * LOGITS, 1)];
-    let last = [&end[..], &drafting(4, 1), &drafting(1, 2), &told].concat();
+    let last = [&end[..], &drafting(4, 1), &drafting(1, 2), &broadcasts].concat();
     assert_eq!(llama("drafter = 'eagle'", "decode", "tp = 8\npp = 2", 16, 1), last);
 }
 
