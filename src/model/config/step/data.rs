@@ -68,15 +68,20 @@ impl DataChoices {
             None => Ok(self.replicas_of_shards),
             Some(shards) if (2..ranks).contains(&shards) && ranks.is_multiple_of(shards) => Ok(ranks / shards),
             Some(shards) => {
-                let parts: Vec<_> =
-                    (2..ranks).filter(|part| ranks.is_multiple_of(*part)).map(|part| part.to_string()).collect();
-                let accepted = if parts.is_empty() { "none".to_owned() } else { parts.join(", ") };
+                let accepted = divisors_among(2..ranks, ranks);
                 Err(format!(
                     "secondary_shards = {shards} are no part of the {ranks} ranks of dp x cp; accepted: {accepted}"
                 ))
             }
         }
     }
+}
+
+/// The candidates that divide a number, for readers: `2, 4`, or `none`.
+pub fn divisors_among(candidates: impl Iterator<Item = u32>, number: u32) -> String {
+    let divisors: Vec<String> =
+        candidates.filter(|candidate| number.is_multiple_of(*candidate)).map(|divisor| divisor.to_string()).collect();
+    if divisors.is_empty() { "none".to_owned() } else { divisors.join(", ") }
 }
 
 /// What DeepSpeed's ZeRO-3 gathers when, in parameters.

@@ -12,7 +12,7 @@ mod tensor_choices;
 mod training;
 
 pub use choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
-pub use data::{DataChoices, ModuleChoices};
+pub use data::{DataChoices, ModuleChoices, divisors_among};
 pub use framework::{Framework, FrameworkChoices, FrameworkDefault, Work};
 pub use framework_choices::{
     BalanceLoss, BroadcastBuffers, Drafter, FeedForwardRanks, GradientAccumulation, GradientReduction, ParameterReturn,

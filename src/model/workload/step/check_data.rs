@@ -3,7 +3,7 @@
 use super::TrainingStep;
 use crate::config::step::{
     BroadcastBuffers, DataStyle, GradientAccumulation, GradientReduction, ModuleChoices, ParameterReturn,
-    ReplicaReduction, UnitRule,
+    ReplicaReduction, UnitRule, divisors_among,
 };
 use crate::layout::Axis;
 use commgauge_base::error::Result;
@@ -25,8 +25,7 @@ fn check(step: &TrainingStep) -> Result<()> {
     match style {
         DataStyle::Hsdp if replicas < 2 => {
             let ranks = step.layout.group_size(Axis::DpCp);
-            let accepted: Vec<_> = (2..=ranks).filter(|q| ranks.is_multiple_of(*q)).map(|q| q.to_string()).collect();
-            let accepted = if accepted.is_empty() { "none".to_owned() } else { accepted.join(", ") };
+            let accepted = divisors_among(2..=ranks, ranks);
             return Err(data.shards_place.wrong(format!(
                 "data_style hsdp replicates its shards, but replicas_of_shards is {replicas}; accepted: {accepted} (the divisors \
                  of dp x cp = {ranks}), or data_style fsdp"

@@ -1,8 +1,8 @@
 //! ZeRO-3, FSDP and HSDP: parameters sharded, gathered unit by unit for every use. A unit is one layer, or the root with
 //! embedding, head and last norm, or as `unit_rule` says.
 //!
-//! Sources: arXiv 1910.02054 section 7.2 (ZeRO-3), 2306.10209 section 3.2 (secondary shards), arXiv 2304.11277 (FSDP; HSDP in section 3.2.2), arXiv 2104.07857 section
-//! 4.1 (recomputation gathers once more).
+//! Sources: arXiv 1910.02054 section 7.2 (ZeRO-3), 2306.10209 section 3.2 (secondary shards), 2304.11277 (FSDP; HSDP in section
+//! 3.2.2), 2104.07857 section 4.1 (recomputation gathers once more).
 
 use super::parts::{Part, parts};
 use crate::config::step::{DataStyle, Recompute, ReplicaReduction, UnitRule};
