@@ -16,6 +16,7 @@ pub mod host_clock;
 pub mod input_file;
 pub mod message;
 pub mod pattern;
+pub mod process_stat;
 pub mod progress;
 pub mod random;
 pub mod rank_list;

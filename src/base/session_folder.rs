@@ -1,6 +1,7 @@
 //! What launchers keep in the folder for temporary files, and leave there: Open MPI's its session folders when it is killed,
 //! MPICH 5's a description of the processors for each launch that does not end well.
 
+use crate::process_stat::ProcessStat;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -8,29 +9,68 @@ use std::time::SystemTime;
 /// Where MPICH's launcher puts its descriptions, whatever `TMPDIR` says.
 const DESCRIPTIONS: &str = "/tmp";
 
-/// Removes the session folder of a launcher of this host that is gone: `ompi.HOST.UID/pid.PID` of Open MPI 4,
+/// Removes the session folders of a launcher of this host that is gone: `ompi.HOST.UID/pid.PID` of Open MPI 4,
 /// `prte.HOST.UID/dvm.PID` or `prte.HOST.PID.UID` of Open MPI 5.
 pub fn remove_left_by(launcher: u32) {
-    if !Path::new(&format!("/proc/{launcher}")).exists() {
+    if is_gone(launcher) {
         // Folders of another user stay; who may not remove them did not start the launcher.
         remove(launcher, &std::env::temp_dir());
     }
 }
 
-fn remove(launcher: u32, temporary: &Path) {
-    for folder in folders_of(launcher, temporary) {
-        let _ = fs::remove_dir_all(&folder);
-        // The folder around it goes with the last launch, as where a launch ends by itself; it stays where it is not empty.
-        if let Some(root) = folder.parent().filter(|root| *root != temporary) {
-            let _ = fs::remove_dir(root);
+/// Whether nothing of a process uses its files any more.
+fn is_gone(pid: u32) -> bool {
+    ProcessStat::of(pid).is_none_or(ProcessStat::is_zombie)
+}
+
+/// The folder that a launcher, or its helper on another host, keeps for the ranks of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionFolder {
+    path: PathBuf,
+    launcher: u32,
+}
+
+impl SessionFolder {
+    /// The one that a rank was told in `PMIX_SERVER_TMPDIR`: besides those of [`remove_left_by`] `ompi.HOST.UID/jf.JOB`, which Open
+    /// MPI 4 has where its helper runs. None if it is called otherwise, or the rank is gone.
+    pub fn of_rank(path: &Path, rank: u32) -> Option<SessionFolder> {
+        let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        let name = path.file_name()?.to_str()?;
+        let root = path.parent()?.file_name()?.to_str()?;
+        let is_known = ["pid.", "dvm.", "jf."].iter().any(|known| name.strip_prefix(known).is_some_and(is_number));
+        let is_session = is_known && ["ompi.", "prte."].iter().any(|known| root.starts_with(known));
+        let launcher = ProcessStat::of(rank)?.parent;
+        is_session.then(|| SessionFolder { path: path.to_owned(), launcher })
+    }
+
+    /// The process that started the rank.
+    pub fn launcher(&self) -> u32 {
+        self.launcher
+    }
+
+    /// Removes it where that process is gone.
+    pub fn remove_left(&self) {
+        if is_gone(self.launcher) {
+            remove_with_root(&self.path);
         }
     }
 }
 
-/// The launcher whose session folder this is, as it tells its ranks in `PMIX_SERVER_TMPDIR`.
-pub fn launcher_of(folder: &Path) -> Option<u32> {
-    let name = folder.file_name()?.to_str()?;
-    name.strip_prefix("pid.").or_else(|| name.strip_prefix("dvm."))?.parse().ok()
+fn remove(launcher: u32, temporary: &Path) {
+    for folder in folders_of(launcher, temporary) {
+        match folder.parent() {
+            Some(root) if root != temporary => remove_with_root(&folder),
+            _ => drop(fs::remove_dir_all(&folder)),
+        }
+    }
+}
+
+/// Removes a folder, and the one around it with the last launch, as where a launch ends by itself; it stays where it is not empty.
+fn remove_with_root(folder: &Path) {
+    let _ = fs::remove_dir_all(folder);
+    if let Some(root) = folder.parent() {
+        let _ = fs::remove_dir(root);
+    }
 }
 
 fn folders_of(launcher: u32, temporary: &Path) -> Vec<PathBuf> {
@@ -104,15 +144,41 @@ mod tests {
     }
 
     #[test]
-    fn a_session_folder_names_its_launcher() {
+    fn only_what_is_called_like_a_session_folder_is_one() {
+        let own = std::process::id();
         for (path, expected) in [
-            ("/tmp/ompi.vm.0/pid.12035", Some(12035)),
-            ("/tmp/prte.vm.0/dvm.7", Some(7)),
-            ("/tmp/slurmd/pmix.1.0", None),
-            ("/", None),
+            ("/tmp/ompi.vm.0/pid.12035", true),
+            ("/tmp/prte.vm.0/dvm.7", true),
+            ("/tmp/ompi.host1.0/jf.30512", true),
+            ("/tmp/ompi.host1.0/jf.", false),
+            ("/tmp/other/pid.7", false),
+            ("/tmp/slurmd/pmix.1.0", false),
+            ("/", false),
         ] {
-            assert_eq!(launcher_of(Path::new(path)), expected, "{path}");
+            assert_eq!(SessionFolder::of_rank(Path::new(path), own).is_some(), expected, "{path}");
         }
+        assert_eq!(SessionFolder::of_rank(Path::new("/tmp/ompi.vm.0/pid.1"), u32::MAX), None, "a rank that is gone");
+    }
+
+    #[test]
+    fn a_session_folder_goes_with_its_launcher_and_not_before() {
+        let folder = std::env::temp_dir().join(format!("commgauge-session-{}", std::process::id()));
+        let path = folder.join("ompi.vm.0/jf.12");
+        fs::create_dir_all(path.join("0/1")).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+        let session = SessionFolder { path: path.clone(), launcher: child.id() };
+        session.remove_left();
+        assert!(path.is_dir());
+        child.kill().unwrap();
+        // Nobody has asked for its exit code yet.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while path.is_dir() {
+            assert!(std::time::Instant::now() < deadline, "it is removed");
+            session.remove_left();
+        }
+        assert!(!folder.join("ompi.vm.0").exists());
+        child.wait().unwrap();
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -133,6 +133,33 @@ fn ranks_end_where_their_launcher_was_killed() {
     assert!(output_text.iter().any(|words| first.contains(words)), "{}", ran.stderr);
 }
 
+/// What ranks and launcher have in files that nobody but they, or the watchdog after them, removes.
+fn files_of(ranks: &[u32]) -> BTreeSet<String> {
+    let environment = |pid: &u32| std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let folder = |all: Vec<u8>| {
+        let of = |word: &[u8]| Some(String::from_utf8_lossy(word.strip_prefix(b"PMIX_SERVER_TMPDIR=")?).into_owned());
+        all.split(|byte| *byte == 0).find_map(of)
+    };
+    let mut files = common::shared_memory_of(ranks);
+    files.extend(ranks.iter().map(environment).filter_map(folder));
+    files.retain(|path| Path::new(path).exists());
+    files
+}
+
+#[test]
+fn nothing_is_left_where_run_launcher_and_ranks_are_killed_at_once() {
+    let run = running();
+    let files = files_of(&run.ranks);
+    assert!(!files.is_empty() || FAMILY != "open-mpi", "they have some while they run");
+    let all: Vec<u32> = [run.child.id(), run.launcher()].into_iter().chain(run.ranks.iter().copied()).collect();
+    all.iter().for_each(|pid| signal(*pid, "KILL"));
+    drop(ending(run.child, 20));
+    wait_until(20, "no rank runs", || still_running(&run.ranks).is_empty());
+    wait_until(20, "their files are removed", || !files.iter().any(|path| Path::new(path).exists()));
+    let end = common::lines(&run.record).pop().expect("lines");
+    assert_eq!((&end["line"], &end["status"]), (&"end".into(), &"failed".into()), "{end}");
+}
+
 /// A control group with a memory limit of its present use; none if this user cannot create one. Removed on drop.
 struct NoMemory(PathBuf);
 

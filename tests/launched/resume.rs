@@ -58,7 +58,7 @@ fn family_of(ancestor: u32) -> Vec<u32> {
 /// Kills `commgauge run`, its launcher and all ranks at once; nothing of them can clean up.
 fn kill_whole_job(child: Started) {
     let family = family_of(child.id());
-    let shared = shared_memory_of(&family);
+    let shared = common::shared_memory_of(&family);
     for pid in &family {
         // It may have ended meanwhile, with its parent.
         let _ = kill_process(Pid::from_raw(*pid as i32).unwrap(), Signal::KILL);
@@ -67,13 +67,6 @@ fn kill_whole_job(child: Started) {
     wait_until(10, "no rank runs", || still_running(&family).is_empty());
     // No process of the job is left to do it.
     shared.iter().for_each(|path| drop(std::fs::remove_file(path)));
-}
-
-/// Files in shared memory that some processes have mapped.
-fn shared_memory_of(pids: &[u32]) -> BTreeSet<String> {
-    let maps = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let file = |line: &str| line.find("/dev/shm/").map(|at| line[at..].trim_end_matches(" (deleted)").to_owned());
-    pids.iter().flat_map(|pid| maps(pid).lines().filter_map(file).collect::<Vec<_>>()).collect()
 }
 
 /// Lines of cases that a record has, as it has them.

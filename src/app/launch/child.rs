@@ -5,6 +5,7 @@
 use super::command::LaunchCommand;
 use super::leftovers::{MARK, end_leftovers, segments_of, wait_for_watchdog};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::process_stat::ProcessStat;
 use commgauge_base::session_folder;
 use commgauge_base::shared_memory::Segments;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -161,7 +162,7 @@ impl Pressure {
             Pressure::Asked(until) if now >= until => {
                 kill_group(child, Signal::TERM);
                 // It would not notice. mpirun forwards the signal, so that it is sent in need only.
-                if is_stopped(child) {
+                if ProcessStat::of(child.id()).is_some_and(ProcessStat::is_stopped) {
                     kill_group(child, Signal::CONT);
                 }
                 Pressure::Terminated(now + TERMINATION_GRACE)
@@ -173,12 +174,6 @@ impl Pressure {
             _ => self,
         }
     }
-}
-
-/// Whether the launcher is stopped, by the state in `/proc/PID/stat` after the name in parentheses (proc(5)).
-fn is_stopped(child: &Child) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
-    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['T', 't']))
 }
 
 /// Signal that asks a launch to stop, and how long it may take.

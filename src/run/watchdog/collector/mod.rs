@@ -10,6 +10,7 @@ mod before;
 mod config;
 mod connection;
 mod deaths;
+mod leftovers;
 mod process;
 mod ras;
 mod report;

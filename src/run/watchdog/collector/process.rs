@@ -2,6 +2,7 @@
 
 use super::super::asked_to_end::{signals, was_asked_to_end};
 use super::super::marks::{COLLECTOR_VARIABLE, LAUNCH_MARK};
+use commgauge_base::process_stat::ProcessStat;
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::MetadataExt;
 
@@ -37,7 +38,7 @@ impl Fate {
 
 /// Start time of a process, in clock ticks since boot: together with the pid it identifies a process uniquely.
 pub fn process_start(pid: u32) -> Option<u64> {
-    read(pid).map(|stat| stat.start)
+    ProcessStat::of(pid).map(|stat| stat.start)
 }
 
 /// One process of this host, and no later one with the same id.
@@ -57,15 +58,23 @@ impl Process {
 
     /// Whether it is stopped, by a signal or a debugger. `None` if it is gone.
     pub(super) fn is_stopped(self) -> Option<bool> {
-        let stat = read(self.pid).filter(|stat| stat.start == self.start && !stat.is_zombie())?;
-        Some(matches!(stat.state, 'T' | 't'))
+        Some(self.stat().filter(|stat| !stat.is_zombie())?.is_stopped())
+    }
+
+    /// Whether it is on its way out, and what it has is not yet given back.
+    pub(super) fn is_dying(self) -> bool {
+        self.is_stopped().is_some() && !self.fate().goes_on()
+    }
+
+    fn stat(self) -> Option<ProcessStat> {
+        ProcessStat::of(self.pid).filter(|stat| stat.start == self.start)
     }
 
     /// What became of it. One on its way out has begun to exit, or SIGKILL is on its way to one of its threads; it may take long to
     /// be gone after that, since it needs a processor and gives its memory back first.
     pub(super) fn fate(self) -> Fate {
         let pid = self.pid;
-        let Some(stat) = read(pid).filter(|stat| stat.start == self.start) else { return Fate::Gone };
+        let Some(stat) = self.stat() else { return Fate::Gone };
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let is_dying = stat.is_zombie() || stat.flags & EXITING != 0 || is_being_killed(pid);
         let fate = if is_dying { Fate::Dying } else { Fate::Running };
@@ -105,32 +114,6 @@ pub(super) fn is_of_another_launch(pid: u32) -> bool {
 fn variable(environment: &[u8], name: &str) -> Option<Vec<u8>> {
     let of = |entry: &[u8]| Some(entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.to_vec());
     environment.split(|byte| *byte == 0).find_map(of)
-}
-
-/// What the system says of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stat {
-    state: char,
-    flags: u64,
-    start: u64,
-}
-
-impl Stat {
-    fn is_zombie(self) -> bool {
-        matches!(self.state, 'Z' | 'X')
-    }
-}
-
-fn read(pid: u32) -> Option<Stat> {
-    parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// State, flags and start time: fields 3, 9 and 22 (proc_pid_stat(5)), after the name in parentheses.
-fn parse(text: &str) -> Option<Stat> {
-    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
-    let state = fields.next()?.chars().next()?;
-    let flags = fields.nth(5)?.parse().ok()?;
-    Some(Stat { state, flags, start: fields.nth(12)?.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -173,13 +156,6 @@ mod tests {
         assert!(!is_of_another_launch(0), "of a process that cannot be seen nothing is known");
         child.kill().and_then(|()| child.wait()).expect("it ends");
         assert_eq!(variable(b"A=1\0COMMGAUGE_LAUNCH=x=y\0B=2\0", "COMMGAUGE_LAUNCH"), Some(b"x=y".to_vec()));
-    }
-
-    #[test]
-    fn fields_are_counted_behind_whatever_the_program_is_called() {
-        let rest = "T 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23";
-        assert_eq!(parse(&format!("1 (a) b) {rest}")), Some(Stat { state: 'T', flags: 9, start: 22 }));
-        assert_eq!(parse("1 (a) T 4"), None);
     }
 
     #[test]
@@ -226,7 +202,7 @@ mod tests {
         // In the other order, as by a launcher that ends the rest.
         signal(1, Signal::KILL);
         signal(1, Signal::TERM);
-        while !processes.iter().all(|process| read(process.pid).is_some_and(Stat::is_zombie)) {
+        while !processes.iter().all(|process| ProcessStat::of(process.pid).is_some_and(ProcessStat::is_zombie)) {
             assert!(std::time::Instant::now() < deadline, "both were killed");
         }
         assert_eq!(processes.map(Process::fate), [Fate::AskedAndDying, Fate::Dying]);

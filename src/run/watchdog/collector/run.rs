@@ -28,7 +28,7 @@ impl Serving {
             self.advance(now);
             self.report_states(now);
             self.send_beats(now);
-            self.note_segments(now);
+            self.note_leftovers(now);
             self.flush(now);
         }
         self.report_without_query();

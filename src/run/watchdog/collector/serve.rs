@@ -7,11 +7,11 @@ use super::super::wire::{Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token};
 use super::before::Before;
 use super::config::Config;
 use super::connection::Connection;
+use super::leftovers::Leftovers;
 use super::process::{self, Process};
 use super::stack_answers::Stacks;
 use super::stage::{BEAT_INTERVAL, DEATH_WINDOW, NO_ANSWER_AFTER, Outcome, Stage, launcher_asks_first};
 use super::table::{Entry, RankStatus, RankTable};
-use commgauge_base::shared_memory::Segments;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -28,8 +28,6 @@ const ROUND_PAUSE: Duration = Duration::from_millis(10);
 /// Connections without a greeting: how many besides the expected ones, and for how long each.
 const MAX_UNGREETED_PEERS: usize = 64;
 const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
-/// Interval of scanning the ranks' shared memory.
-const SEGMENT_SCAN_INTERVAL: Duration = Duration::from_secs(30);
 const MAX_ACTIVITIES: usize = 64;
 
 pub(super) struct Peer {
@@ -67,8 +65,7 @@ pub struct Serving {
     /// What earlier launches had left.
     pub(super) before: Before,
     states_sent: Instant,
-    pub(super) segments: Segments,
-    segments_scanned: Option<Instant>,
+    pub(super) leftovers: Leftovers,
     pub(super) printing: Option<JoinHandle<()>>,
     pub(super) stacks: Stacks,
 }
@@ -107,8 +104,7 @@ impl Serving {
             error: None,
             begun: now,
             states_sent: now,
-            segments: Segments::default(),
-            segments_scanned: None,
+            leftovers: Leftovers::default(),
             printing: None,
             stacks: Stacks::default(),
         })
@@ -364,23 +360,6 @@ impl Serving {
             self.states_sent = now;
             self.send_states(now, None);
         }
-    }
-
-    /// Notes shared memory segments once all ranks here have begun their cases, and periodically after that: killed
-    /// ranks can no longer be queried.
-    pub(super) fn note_segments(&mut self, now: Instant) {
-        let begun = || self.local().all(|entry| entry.state.shown.activity > 1);
-        let due =
-            self.segments_scanned.map_or_else(begun, |segments_scanned| now - segments_scanned > SEGMENT_SCAN_INTERVAL);
-        if due && matches!(self.stage, Stage::Watching) {
-            self.segments_scanned = Some(now);
-            self.note_segments_now();
-        }
-    }
-
-    pub(super) fn note_segments_now(&mut self) {
-        let pids: Vec<u32> = self.local().map(|entry| entry.process.pid).collect();
-        pids.into_iter().for_each(|pid| self.segments.note(pid));
     }
 
     pub(super) fn local(&self) -> impl Iterator<Item = &Entry> {

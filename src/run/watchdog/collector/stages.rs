@@ -10,7 +10,6 @@ use super::stacks::STACKS_TIMEOUT;
 use super::stage::{DEATH_SETTLING_TIME, NO_ANSWER_AFTER, Outcome, RasQuery, Stage, UNREACHABLE_AFTER};
 use super::table::{Entry, RankStatus, Trigger};
 use commgauge_base::error::{ENVIRONMENT_EXIT_CODE, Error, HANG_EXIT_CODE, Kind, Result};
-use commgauge_base::session_folder;
 use commgauge_base::stop_signal;
 use commgauge_base::units::Seconds;
 use commgauge_base::visible::ShownPath;
@@ -288,7 +287,7 @@ impl Serving {
         if matches!(self.stage, Stage::Ending { .. }) {
             return;
         }
-        self.note_segments_now();
+        self.note_leftovers_now();
         self.send_to_all(&Frame::Abort(outcome.code));
         self.accepts_ranks = false;
         self.stage = Stage::Ending { since: Instant::now(), outcome };
@@ -334,22 +333,15 @@ impl Serving {
         let exited = Writer::Ending(EXIT_TIMEOUT);
         let written = match (&self.stage, self.ended_by_ranks()) {
             (Stage::Ending { outcome, .. } | Stage::TakingRecord { outcome, .. }, _) => {
-                self.segments.remove_left();
                 self.end_record(outcome, exited)
             }
-            (_, Some(ended)) => {
-                self.segments.remove_left();
-                self.append_end(ended, exited)
-            }
+            (_, Some(ended)) => self.append_end(ended, exited),
             (_, None) => return,
         };
         if let Err(cause) = written {
             print_message(&cause.to_string());
         }
-        let session = std::env::var_os("PMIX_SERVER_TMPDIR").map(PathBuf::from);
-        if let Some(launcher) = session.as_deref().and_then(session_folder::launcher_of) {
-            session_folder::remove_left_by(launcher);
-        }
+        self.remove_leftovers();
     }
 
     /// Why another host has ended its ranks, while nothing was heard of this collector, so that the launcher ended those of this host.
