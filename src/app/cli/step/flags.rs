@@ -131,7 +131,8 @@ pub struct StepFlags {
     /// Parameters used again within so many are not released (unit rule modules) [default: 1000000000]
     #[arg(long, value_name = "N", help_heading = "Data parallelism")]
     pub reuse_distance: Option<String>,
-    /// How updated parameters reach every rank (zero1): all_gather (default), each_optimizer, broadcast, broadcast_shares
+    /// How updated parameters reach every rank (zero1): all_gather (default), each_optimizer, broadcast, broadcast_shares,
+    /// gather_shares
     #[arg(long, value_name = "HOW", help_heading = "Data parallelism")]
     pub parameter_return: Option<String>,
     /// Buffers that the first replica gives to the others before a step: none (default), rotary

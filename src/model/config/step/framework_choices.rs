@@ -56,6 +56,9 @@ choice! {
         Broadcast = "broadcast",
         /// All tensors of a rank in one call (the same with `parameters_as_bucket_view`).
         BroadcastShares = "broadcast_shares",
+        /// All tensors of every rank in one uneven call (Megatron-LM's layer-wise optimizer, as for Muon, without its layout of
+        /// parameters).
+        GatherShares = "gather_shares",
     }
 }
 

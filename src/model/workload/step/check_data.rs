@@ -39,6 +39,7 @@ fn check(step: &TrainingStep) -> Result<()> {
         _ => {}
     }
     secondary_shards(step)?;
+    gathered_shares(step)?;
     let degrees = &step.layout.degrees;
     if replicas > 1 && step.model.mixture.is_some() && (degrees.ep > 1 || degrees.etp != degrees.tp) {
         return Err(data.shards_place.wrong(format!(
@@ -89,6 +90,31 @@ fn secondary_shards(step: &TrainingStep) -> Result<()> {
         return refused(format!(
             "beside ep = {} and etp = {}: experts would need groups of their own; accepted: ep = 1 and etp = tp = {}",
             degrees.ep, degrees.etp, degrees.tp
+        ));
+    }
+    Ok(())
+}
+
+/// Whether ranks that update whole tensors get the gradients of these.
+fn gathered_shares(step: &TrainingStep) -> Result<()> {
+    let data = &step.training.data;
+    if data.parameter_return != ParameterReturn::GatherShares || data.style != DataStyle::Zero1 {
+        return Ok(());
+    }
+    let refused =
+        |problem: String| Err(step.training.place.wrong(format!("parameter_return = gather_shares {problem}")));
+    if data.gradient_reduction != GradientReduction::AllReduce {
+        return refused(format!(
+            "with gradient_reduction {}, which leaves a rank parts of tensors and not those that it updates; accepted: \
+             gradient_reduction = all_reduce",
+            data.gradient_reduction
+        ));
+    }
+    if data.replicas_of_shards > 1 {
+        return refused(format!(
+            "with replicas_of_shards = {}: a layer-wise optimizer has no instances (Megatron-LM core/optimizer/layer_wise_optimizer.py); \
+             accepted: 1",
+            data.replicas_of_shards
         ));
     }
     Ok(())

@@ -2,8 +2,6 @@
 //! and the launcher's session folder.
 
 use super::process::{Process, process_start};
-use super::serve::Serving;
-use super::stage::Stage;
 use commgauge_base::session_folder::SessionFolder;
 use commgauge_base::shared_memory::Segments;
 use std::path::PathBuf;
@@ -41,44 +39,39 @@ impl Session {
     }
 }
 
-impl Serving {
-    /// Notes periodically what the ranks have in shared memory, as killed ones cannot be asked.
-    pub(super) fn note_leftovers(&mut self, now: Instant) {
-        let ranks = self.local().count();
-        if ranks == 0 || !matches!(self.stage, Stage::Watching) {
-            return;
-        }
-        let begun = ranks == self.config.local_ranks.len() && self.local().all(|entry| entry.state.shown.activity > 1);
-        let is_due = self.leftovers.noted.is_none_or(|(at, had_begun)| match (had_begun, begun) {
+impl Leftovers {
+    /// Notes from time to time what processes of this host have in shared memory, as killed ones cannot be asked. `have_begun` is
+    /// whether all ranks of the host have begun their cases.
+    pub(super) fn note_at(&mut self, now: Instant, have_begun: bool, processes: &[Process]) {
+        let is_due = self.noted.is_none_or(|(at, had_begun)| match (had_begun, have_begun) {
             (false, true) => true,
             (true, _) => now - at > LATER_SCANS,
             (false, false) => now - at > FIRST_SCANS,
         });
-        if is_due {
-            self.leftovers.noted = Some((now, begun));
-            self.note_leftovers_now();
+        if is_due && !processes.is_empty() {
+            self.noted = Some((now, have_begun));
+            self.note(processes);
         }
     }
 
-    /// Notes them before the ranks are ended.
-    pub(super) fn note_leftovers_now(&mut self) {
-        let pids: Vec<u32> = self.local().map(|entry| entry.process.pid).collect();
-        if let (None, Some(pid)) = (&self.leftovers.session, pids.first()) {
-            self.leftovers.session = Session::of_rank(*pid);
+    /// Notes it now, as before ranks are ended.
+    pub(super) fn note(&mut self, processes: &[Process]) {
+        if let (None, Some(process)) = (&self.session, processes.first()) {
+            self.session = Session::of_rank(process.pid);
         }
-        pids.into_iter().for_each(|pid| self.leftovers.segments.note(pid));
+        processes.iter().for_each(|process| self.segments.note(process.pid));
     }
 
-    /// Removes what ended processes left. A launcher that goes on sees to its folder itself.
-    pub(super) fn remove_leftovers(&self) {
-        let launcher = self.leftovers.session.as_ref().map(|session| session.launcher);
-        let processes: Vec<Process> = self.local().map(|entry| entry.process).chain(launcher).collect();
+    /// Removes what these left, once they have ended. A launcher that goes on sees to its folder itself.
+    pub(super) fn remove(&self, processes: &[Process]) {
+        let launcher = self.session.as_ref().map(|session| session.launcher);
+        let ending = processes.iter().copied().chain(launcher);
         let deadline = Instant::now() + DYING_TIMEOUT;
-        while processes.iter().any(|process| process.is_dying()) && Instant::now() < deadline {
+        while ending.clone().any(Process::is_dying) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
         }
-        self.leftovers.segments.remove_left();
-        if let Some(session) = &self.leftovers.session {
+        self.segments.remove_left();
+        if let Some(session) = &self.session {
             session.folder.remove_left();
         }
     }

@@ -362,6 +362,20 @@ impl Serving {
         }
     }
 
+    /// Notes from time to time what the ranks would leave.
+    pub(super) fn note_leftovers(&mut self, now: Instant) {
+        if matches!(self.stage, Stage::Watching) {
+            let processes = self.local_processes();
+            let have_begun = processes.len() == self.config.local_ranks.len()
+                && self.local().all(|entry| entry.state.shown.activity > 1);
+            self.leftovers.note_at(now, have_begun, &processes);
+        }
+    }
+
+    pub(super) fn local_processes(&self) -> Vec<Process> {
+        self.local().map(|entry| entry.process).collect()
+    }
+
     pub(super) fn local(&self) -> impl Iterator<Item = &Entry> {
         self.table.entries().iter().filter(|entry| entry.process.is_here())
     }

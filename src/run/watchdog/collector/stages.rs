@@ -79,7 +79,7 @@ impl Serving {
             }
             Stage::Ending { since, .. } => {
                 let waited = now - *since;
-                for process in self.local().map(|entry| entry.process) {
+                for process in self.local_processes() {
                     let stopped = waited > KILL_STOPPED_AFTER && process.is_stopped() == Some(true);
                     if stopped || waited > KILL_ALL_AFTER {
                         process.kill();
@@ -287,7 +287,7 @@ impl Serving {
         if matches!(self.stage, Stage::Ending { .. }) {
             return;
         }
-        self.note_leftovers_now();
+        self.leftovers.note(&self.local_processes());
         self.send_to_all(&Frame::Abort(outcome.code));
         self.accepts_ranks = false;
         self.stage = Stage::Ending { since: Instant::now(), outcome };
@@ -341,7 +341,7 @@ impl Serving {
         if let Err(cause) = written {
             print_message(&cause.to_string());
         }
-        self.remove_leftovers();
+        self.leftovers.remove(&self.local_processes());
     }
 
     /// Why another host has ended its ranks, while nothing was heard of this collector, so that the launcher ended those of this host.

@@ -47,6 +47,19 @@ pub(super) struct With {
 pub(super) struct Limit {
     pub key: &'static str,
     pub accepted: &'static [&'static str],
+    /// Where it does not hold.
+    pub unless: Option<With>,
+}
+
+impl Limit {
+    pub const fn new(key: &'static str, accepted: &'static [&'static str]) -> Limit {
+        Limit { key, accepted, unless: None }
+    }
+
+    /// The same, but not where another key has one of these values.
+    pub const fn unless(self, key: &'static str, values: &'static [&'static str]) -> Limit {
+        Limit { unless: Some(With { key, values }), ..self }
+    }
 }
 
 /// Of a framework that has every axis.

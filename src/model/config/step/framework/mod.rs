@@ -11,7 +11,7 @@ mod training;
 use super::choices::choice;
 use crate::config::document::Table;
 use commgauge_base::error::Result;
-use facts::Facts;
+use facts::{Facts, With};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -153,7 +153,7 @@ pub(super) fn apply(table: &mut Table, work: Work) -> Result<Option<FrameworkCho
             return Err(written.wrong(problem));
         }
     }
-    for limit in facts.limits {
+    for limit in facts.limits.iter().filter(|limit| !limit.unless.is_some_and(|with| holds(table, with))) {
         let refused = table.peek(limit.key).filter(|item| !limit.accepted.iter().any(|value| item.is_text(value)));
         if let Some(written) = refused {
             let accepted = limit.accepted.join(", ");
@@ -162,9 +162,7 @@ pub(super) fn apply(table: &mut Table, work: Work) -> Result<Option<FrameworkCho
     }
     let mut defaults = Vec::new();
     for default in facts.defaults {
-        let wanted = default.only_with.is_none_or(|with| {
-            table.peek(with.key).is_some_and(|item| with.values.iter().any(|value| item.is_text(value)))
-        });
+        let wanted = default.only_with.is_none_or(|with| holds(table, with));
         if wanted && table.default_to(default.key, default.value, &item.place) {
             defaults.push(FrameworkDefault {
                 key: default.key.into(),
@@ -174,6 +172,11 @@ pub(super) fn apply(table: &mut Table, work: Work) -> Result<Option<FrameworkCho
         }
     }
     Ok(Some(FrameworkChoices { framework, version: facts.version.into(), defaults }))
+}
+
+/// Whether a key has one of the values.
+fn holds(table: &Table, with: With) -> bool {
+    table.peek(with.key).is_some_and(|item| with.values.iter().any(|value| item.is_text(value)))
 }
 
 #[cfg(test)]

@@ -75,6 +75,6 @@ pub(super) const TENSORRT_LLM: Facts = Facts {
         ),
         Default::new("vocabulary_padding", "even", "tensorrt_llm/_torch/modules/embedding.py padding_size"),
     ],
-    limits: &[Limit { key: "dispatcher", accepted: &["all_gather", "all_to_all"] }],
+    limits: &[Limit::new("dispatcher", &["all_gather", "all_to_all"])],
     unused: &[JOINED, &["batch_agreement"]],
 };

@@ -71,6 +71,11 @@ fn what_a_framework_has_no_use_for_is_refused_by_name() {
         ("fsdp2", vec![("bucket_rule", "pytorch")], "bucket_rule: fsdp2 does not use bucket_rule"),
         ("megatron", vec![("unit_rule", "layers")], "unit_rule: megatron does not use unit_rule"),
         ("megatron", vec![("data_style", "zero2")], "data_style: megatron offers no other data_style than ddp, zero1"),
+        (
+            "megatron",
+            vec![("gradient_reduction", "all_reduce")],
+            "gradient_reduction: megatron offers no other gradient_reduction than reduce_scatter",
+        ),
         ("ddp", vec![("replicas_of_shards", "2")], "replicas_of_shards: ddp does not use replicas_of_shards"),
         ("pytorch", vec![], "framework: found framework `pytorch`; accepted: megatron, deepspeed"),
     ] {

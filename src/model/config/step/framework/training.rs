@@ -36,7 +36,7 @@ const PIPELINE: &[&str] = &["schedule", "virtual_stages", "stage_layers"];
 const TENSOR: &[&str] =
     &["sequence_parallel", "overlap_tensor", "tensor_style", "vocabulary_style", "gather_recipe", "product_overlap"];
 
-const FSDP_STYLES: Limit = Limit { key: "data_style", accepted: &["fsdp", "hsdp"] };
+const FSDP_STYLES: Limit = Limit::new("data_style", &["fsdp", "hsdp"]);
 const HSDP: &[&str] = &["hsdp"];
 const ZERO1: &[&str] = &["zero1"];
 const FSDP_AND_HSDP: &[&str] = &["fsdp", "hsdp"];
@@ -85,6 +85,12 @@ pub(super) const MEGATRON: Facts = Facts {
             "core/optimizer/distrib_optimizer.py step_with_ready_grads, start_param_sync_for_bucket_group_subset",
         )
         .only_with("data_style", ZERO1),
+        Default::new(
+            "gradient_reduction",
+            "all_reduce",
+            "core/optimizer/layer_wise_optimizer.py, use_layer_wise_param_layout = False",
+        )
+        .only_with("parameter_return", &["gather_shares"]),
         Default::new("sequence_parallel", "false", "core/model_parallel_config.py sequence_parallel"),
         Default::new(
             "fused_cross_entropy",
@@ -103,11 +109,11 @@ pub(super) const MEGATRON: Facts = Facts {
         ),
     ],
     limits: &[
-        Limit { key: "data_style", accepted: &["ddp", "zero1"] },
-        Limit { key: "tensor_style", accepted: &["megatron"] },
-        Limit { key: "vocabulary_style", accepted: &["parallel"] },
-        Limit { key: "gradient_reduction", accepted: &["reduce_scatter"] },
-        Limit { key: "parameter_return", accepted: &["all_gather", "each_optimizer"] },
+        Limit::new("data_style", &["ddp", "zero1"]),
+        Limit::new("tensor_style", &["megatron"]),
+        Limit::new("vocabulary_style", &["parallel"]),
+        Limit::new("gradient_reduction", &["reduce_scatter"]).unless("parameter_return", &["gather_shares"]),
+        Limit::new("parameter_return", &["all_gather", "each_optimizer", "gather_shares"]),
     ],
     unused: &[UNITS, MODULES, &["broadcast_buffers"]],
 };
@@ -148,10 +154,7 @@ pub(super) const DEEPSPEED: Facts = Facts {
             "runtime/zero/stage_1_and_2.py has_overflow, scaled_global_norm",
         ),
     ],
-    limits: &[
-        Limit { key: "data_style", accepted: &["ddp", "zero1", "zero2", "zero3"] },
-        Limit { key: "unit_rule", accepted: &["modules"] },
-    ],
+    limits: &[Limit::new("data_style", &["ddp", "zero1", "zero2", "zero3"]), Limit::new("unit_rule", &["modules"])],
     unused: &[
         WHOLE_REPLICAS,
         &[
@@ -233,7 +236,7 @@ pub(super) const FSDP2: Facts = Facts {
         NO_PADDING,
         NO_SMALL_CALLS,
     ],
-    limits: &[FSDP_STYLES, Limit { key: "tensor_style", accepted: &["dtensor"] }],
+    limits: &[FSDP_STYLES, Limit::new("tensor_style", &["dtensor"])],
     unused: &[BUCKETS, MODULES, WHOLE_REPLICAS, MEGATRON_ONLY, DISPATCH],
 };
 
@@ -262,7 +265,7 @@ pub(super) const TORCHTITAN: Facts = Facts {
             "torchtitan/train.py train_step, torchtitan/distributed/utils.py clip_grad_norm_; the loss is logged every log_freq = 10 steps",
         ),
     ],
-    limits: &[FSDP_STYLES, Limit { key: "tensor_style", accepted: &["dtensor"] }],
+    limits: &[FSDP_STYLES, Limit::new("tensor_style", &["dtensor"])],
     unused: &[BUCKETS, MODULES, WHOLE_REPLICAS, MEGATRON_ONLY],
 };
 
@@ -296,10 +299,7 @@ pub(super) const HUGGING_FACE: Facts = Facts {
             .only_with("data_style", FSDP_AND_HSDP),
         Default::new("small_calls", "norm", "transformers/training_args.py max_grad_norm"),
     ],
-    limits: &[
-        Limit { key: "data_style", accepted: &["ddp", "fsdp", "hsdp"] },
-        Limit { key: "tensor_style", accepted: &["dtensor"] },
-    ],
+    limits: &[Limit::new("data_style", &["ddp", "fsdp", "hsdp"]), Limit::new("tensor_style", &["dtensor"])],
     unused: &[
         &["sequence_parallel", "gradient_reduction", "parameter_return"],
         MODULES,
@@ -343,8 +343,8 @@ pub(super) const DDP: Facts = Facts {
         NO_SMALL_CALLS,
     ],
     limits: &[
-        Limit { key: "data_style", accepted: &["ddp", "zero1"] },
-        Limit { key: "parameter_return", accepted: &["broadcast", "broadcast_shares"] },
+        Limit::new("data_style", &["ddp", "zero1"]),
+        Limit::new("parameter_return", &["broadcast", "broadcast_shares"]),
     ],
     unused: &[
         UNITS,

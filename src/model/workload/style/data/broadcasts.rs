@@ -2,7 +2,7 @@
 //! (`DistributedDataParallel`).
 
 use super::parts::Part;
-use super::tensors::{Order, of_chunk};
+use super::tensors::{Order, tensors_of_part};
 use crate::config::step::{BroadcastBuffers, ParameterReturn};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 /// Updated parameters from the ranks that updated them, where ZeRO-1 does not gather them.
 pub(super) fn ops(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Op> {
     let data = &step.training.data;
-    let chunks = (0..step.stages.chunks()).flat_map(|chunk| of_chunk(step, stage, chunk, Order::PyTorch));
-    let of_part = chunks.filter(|tensor| if tensor.expert { part.experts } else { part.dense });
-    let tensors: Vec<u64> = of_part.map(|tensor| tensor.elements).collect();
+    let tensors = tensors_of_part(step, stage, part, Order::PyTorch);
     let (sent, what) = match data.parameter_return {
-        ParameterReturn::AllGather | ParameterReturn::EachOptimizer => return Vec::new(),
+        ParameterReturn::AllGather | ParameterReturn::EachOptimizer | ParameterReturn::GatherShares => {
+            return Vec::new();
+        }
         ParameterReturn::Broadcast => (tensors, "a tensor"),
         ParameterReturn::BroadcastShares => (shares(tensors, part.ranks), "all tensors of a rank"),
     };

@@ -4,7 +4,7 @@
 
 use super::parts::Part;
 use super::tensors::{Order, Tensor, of_chunk};
-use crate::config::step::{BucketRule, DataStyle};
+use crate::config::step::{BucketRule, DataStyle, ParameterReturn};
 use crate::workload::step::TrainingStep;
 
 /// Megatron-LM: a tensor starts at a multiple of this many elements where buckets are sharded (param_and_grad_buffer.py).
@@ -58,7 +58,8 @@ struct Cut {
 /// The buckets of a part.
 pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Buckets {
     let data = &step.training.data;
-    let sharded = data.style != DataStyle::Ddp;
+    // Whole tensors are sharded by whom updates them, not by where they lie in a bucket.
+    let sharded = data.style != DataStyle::Ddp && data.parameter_return != ParameterReturn::GatherShares;
     let order = match data.bucket_rule {
         BucketRule::Megatron => Order::Megatron,
         // Only stage 2 reduces gradients as they come.

@@ -166,6 +166,36 @@ fn experts_with_an_optimizer_of_their_own_are_gathered_twice_where_nothing_overl
 }
 
 #[test]
+fn a_layer_wise_optimizer_reduces_all_gradients_and_gathers_whole_tensors_unevenly() {
+    use Collective::{AllGatherV, AllReduce};
+    let (layer, words) = (218_112_000, 128_256 * 4096);
+    let parameters = 32 * layer + 2 * words + 4096;
+    assert_eq!(parameters, 8_030_261_248);
+    let training =
+        "micro_batches = 2\nframework = 'megatron'\ndata_style = 'zero1'\nparameter_return = 'gather_shares'";
+    let of = |training: &str| with_step("llama-3-8b", "dp=4", training, 4, |step| data_ops(step, 0));
+    let ops = of(training).unwrap();
+    let found: Vec<_> =
+        ops.iter().map(|op| (op.collective, op.bytes_total.0, op.when.count_per_step(2).unwrap())).collect();
+    // One bucket without padding, since nothing overlaps.
+    assert_eq!(found, [(AllReduce, 4 * parameters, 1), (AllGatherV, 2 * parameters, 1)]);
+    // Sorted by size there are 65 norms, 32 each of output, queries with keys and values, down, gate with up, and 2 of words: 195
+    // tensors, dealt out there and back. Each kind of 32 is even but for where it begins.
+    let blocks = ops[1].geometry(4).unwrap().blocks;
+    assert_eq!(blocks.iter().sum::<u64>(), parameters);
+    assert!(blocks.iter().all(|block| block.abs_diff(parameters / 4) < words), "{blocks:?}");
+    assert_ne!(blocks.iter().min(), blocks.iter().max());
+    let refused = |more: &str| of(&format!("{training}\n{more}")).unwrap_err().to_string();
+    for (more, expected) in [
+        ("gradient_reduction = 'reduce_scatter'", "accepted: gradient_reduction = all_reduce"),
+        ("replicas_of_shards = 2", "a layer-wise optimizer has no instances"),
+    ] {
+        let problem = refused(more);
+        assert!(problem.contains(expected), "{problem}");
+    }
+}
+
+#[test]
 fn stages_of_a_pipeline_keep_their_parameters_and_reduce_once() {
     use Collective::{AllGather, ReduceScatter};
     // 16 of Llama 3 8B's layers and its embedding.

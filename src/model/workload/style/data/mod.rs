@@ -10,6 +10,7 @@ mod coordinator;
 #[cfg(test)]
 mod framework_tests;
 mod fsdp;
+mod gathered_shares;
 mod modules;
 mod parts;
 mod tensors;

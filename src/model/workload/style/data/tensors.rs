@@ -4,6 +4,7 @@
 //! with Transformer Engine's layers, whose norms come first), or of Hugging Face transformers as PyTorch's DDP sees
 //! them. `step::rank_parameters` counts the parameters; a test compares the two.
 
+use super::parts::Part;
 use crate::config::{FeedForward, LatentAttention, LinearRule, Mixer, Model};
 use crate::workload::step::TrainingStep;
 
@@ -54,6 +55,13 @@ pub(super) fn of_chunk(step: &TrainingStep, stage: u32, chunk: u32, order: Order
     }
     list.retain(|tensor| tensor.elements > 0);
     list
+}
+
+/// The elements of each tensor of a part of the parameters of a stage.
+pub(super) fn tensors_of_part(step: &TrainingStep, stage: u32, part: &Part, order: Order) -> Vec<u64> {
+    let chunks = (0..step.stages.chunks()).flat_map(|chunk| of_chunk(step, stage, chunk, order));
+    let of_part = chunks.filter(|tensor| if tensor.expert { part.experts } else { part.dense });
+    of_part.map(|tensor| tensor.elements).collect()
 }
 
 /// The tensors before the first layer, and behind the last one, on a stage that has them.

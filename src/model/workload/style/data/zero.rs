@@ -5,6 +5,7 @@
 
 use super::broadcasts;
 use super::buckets::{self, Buckets, Run};
+use super::gathered_shares;
 use super::parts::{Part, parts};
 use crate::config::step::{BucketRule, DataStyle, GradientReduction, ParameterReturn};
 use crate::layout::Axis;
@@ -36,6 +37,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
         }
         if step.training.data.style == DataStyle::Zero1 {
             ops.extend(broadcasts::ops(step, stage, &part));
+            ops.extend(gathered_shares::op(step, stage, &part));
         }
         if separate {
             ops.extend(buckets.gathered.iter().filter_map(|run| bucketed.gather(run)));
@@ -82,7 +84,7 @@ impl Bucketed<'_> {
             DataStyle::Zero2 => Some(self.gather_at_end(run)),
             _ => match self.step.training.data.parameter_return {
                 ParameterReturn::AllGather | ParameterReturn::EachOptimizer => Some(self.gather_for_first_forward(run)),
-                ParameterReturn::Broadcast | ParameterReturn::BroadcastShares => None,
+                ParameterReturn::Broadcast | ParameterReturn::BroadcastShares | ParameterReturn::GatherShares => None,
             },
         }
     }
