@@ -24,6 +24,7 @@ const FLOORS: [(u32, &[&str]); 11] = [
             "input_file",
             "message",
             "digest",
+            "process_stat",
             "progress",
             "session_folder",
             "shared_memory",
@@ -48,12 +49,13 @@ const FLOORS: [(u32, &[&str]); 11] = [
 ];
 
 /// Imports between rooms of one floor, each with its reason. The arrows make no circle.
-const SIDEWAYS: [(&str, &str, &str); 12] = [
+const SIDEWAYS: [(&str, &str, &str); 13] = [
     ("error", "visible", "an error names files"),
     ("error", "stop_signal", "an error names the signal that stopped a run"),
     ("message", "visible", "a message holds names from files and hosts"),
     ("progress", "message", "a rank that misbehaves on request says so"),
     ("geometry", "collective", "what each rank sends and receives follows from the collective"),
+    ("session_folder", "process_stat", "a folder is left over where the system says that its launcher is gone"),
     ("pattern", "collective", "the expected result follows from the collective"),
     ("pattern", "geometry", "the pattern fills and checks the buffers that the geometry lays out"),
     ("mpi_call", "collective", "a call is prepared by what it does"),
