@@ -40,12 +40,17 @@ impl Session {
 }
 
 impl Leftovers {
+    /// Whether nothing is to be noted yet, whatever the ranks do.
+    pub(super) fn rests(&self, now: Instant) -> bool {
+        self.noted.is_some_and(|(at, had_begun)| had_begun && now - at <= LATER_SCANS)
+    }
+
     /// Notes from time to time what processes of this host have in shared memory, as killed ones cannot be asked. `have_begun` is
     /// whether all ranks of the host have begun their cases.
     pub(super) fn note_at(&mut self, now: Instant, have_begun: bool, processes: &[Process]) {
         let is_due = self.noted.is_none_or(|(at, had_begun)| match (had_begun, have_begun) {
             (false, true) => true,
-            (true, _) => now - at > LATER_SCANS,
+            (true, _) => !self.rests(now),
             (false, false) => now - at > FIRST_SCANS,
         });
         if is_due && !processes.is_empty() {

@@ -364,7 +364,7 @@ impl Serving {
 
     /// Notes from time to time what the ranks would leave.
     pub(super) fn note_leftovers(&mut self, now: Instant) {
-        if matches!(self.stage, Stage::Watching) {
+        if matches!(self.stage, Stage::Watching) && !self.leftovers.rests(now) {
             let processes = self.local_processes();
             let have_begun = processes.len() == self.config.local_ranks.len()
                 && self.local().all(|entry| entry.state.shown.activity > 1);

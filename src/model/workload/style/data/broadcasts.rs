@@ -15,13 +15,13 @@ use std::collections::BTreeMap;
 /// Updated parameters from the ranks that updated them, where ZeRO-1 does not gather them.
 pub(super) fn ops(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Op> {
     let data = &step.training.data;
-    let tensors = tensors_of_part(step, stage, part, Order::PyTorch);
+    let tensors = || tensors_of_part(step, stage, part, Order::PyTorch);
     let (sent, what) = match data.parameter_return {
         ParameterReturn::AllGather | ParameterReturn::EachOptimizer | ParameterReturn::GatherShares => {
             return Vec::new();
         }
-        ParameterReturn::Broadcast => (tensors, "a tensor"),
-        ParameterReturn::BroadcastShares => (shares(tensors, part.ranks), "all tensors of a rank"),
+        ParameterReturn::Broadcast => (tensors(), "a tensor"),
+        ParameterReturn::BroadcastShares => (shares(tensors(), part.ranks), "all tensors of a rank"),
     };
     let mut equal: BTreeMap<u64, u64> = BTreeMap::new();
     sent.into_iter().filter(|elements| *elements > 0).for_each(|elements| *equal.entry(elements).or_default() += 1);
