@@ -203,8 +203,9 @@ mod tests {
     use crate::world::SoloWorld;
     use commgauge_base::host_clock::now_nanoseconds;
 
-    /// Offset in nanoseconds and drift of each process's clock against the host's.
-    const CLOCKS: [(i64, f64); 4] = [(5_000_000, 0.0), (-3_000_000_000, 2e-3), (77, -1e-3), (90_000_000_000, 0.0)];
+    /// Offset in nanoseconds and drift of each process's clock against the host's. Only leaves of the tree drift: what a
+    /// parent that drifts answers during the first comparison is wrong by its drift times the time that it was away.
+    const CLOCKS: [(i64, f64); 4] = [(5_000_000, 0.0), (-3_000_000_000, 0.0), (77, 2e-3), (90_000_000_000, -1e-3)];
 
     fn skewed(clock: (i64, f64), origin: u64, host: u64) -> u64 {
         let since = host - origin;
@@ -233,8 +234,8 @@ mod tests {
     }
 
     #[test]
-    fn skewed_and_drifting_clocks_are_recovered_within_half_a_round_trip() {
-        for processes in [2, 3, 4] {
+    fn skewed_and_drifting_clocks_are_recovered_within_half_a_round_trip_and_the_drift_since() {
+        for (processes, drift_ppm) in [(2, 0.0), (3, 2_000.0), (4, 2_000.0)] {
             let origin = now_nanoseconds();
             on_threads(processes, |world: &ThreadWorld| {
                 let mine = CLOCKS[world.process() as usize];
@@ -242,19 +243,29 @@ mod tests {
                 let mut clock = CommonClock::establish(world, &now).unwrap();
                 clock.resynchronise(world).unwrap();
                 let host = now_nanoseconds();
-                let found = clock.model().to_common(skewed(mine, origin, host));
+                let local = skewed(mine, origin, host);
+                let found = clock.model().to_common(local);
                 let truth = skewed(CLOCKS[0], origin, host);
                 let line = clock.line(world, ClockMoment::End, ClockMethod::Synchronised, 1).unwrap();
-                // The drift is known to twice the bound over the baseline, which adds almost nothing in the short time
-                // since.
-                let bound = line.worst_half_round_trip_nanoseconds * 11 / 10 + 100;
+                // The drift is known to the bounds of both comparisons over the time between them, and counts for the
+                // time since: long where a busy machine keeps the process away.
+                let drift_error = uncertainty_of_drift(&clock);
+                let since = local.saturating_sub(clock.latest.local) as f64;
+                let mut worst = [drift_error, since * drift_error].map(|value| Located { value, rank: 0 });
+                world.all_max(&mut worst).unwrap();
+                let [drift_error, extrapolated] = worst.map(|worst| worst.value);
+                let bound = line.worst_half_round_trip_nanoseconds + 2 * extrapolated as u64 + 100;
                 assert!(found.abs_diff(truth) <= bound, "process {}: {found} {truth} {bound}", world.process());
                 assert!(line.worst_half_round_trip_nanoseconds > 0);
-                // Process 1 drifts most; two comparisons, the first of which may be less precise, over 50 ms.
-                let drift_bound_ppm = 4.0 * bound as f64 / 50e6 * 1e6;
-                assert!((line.worst_drift_ppm - 2_000.0).abs() <= drift_bound_ppm, "{}", line.worst_drift_ppm);
+                let drift_error_ppm = drift_error * 1e6 * 1.01 + 1.0;
+                assert!((line.worst_drift_ppm - drift_ppm).abs() <= drift_error_ppm, "{}", line.worst_drift_ppm);
             });
         }
+    }
+
+    fn uncertainty_of_drift(clock: &CommonClock) -> f64 {
+        let baseline = clock.latest.local.saturating_sub(clock.first.local);
+        if baseline == 0 { 0.0 } else { (clock.first.bound + clock.latest.bound) as f64 / baseline as f64 }
     }
 
     #[test]
