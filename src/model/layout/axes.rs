@@ -56,11 +56,13 @@ pub enum Axis {
     EpInner,
     /// Within `ep`: the ranks of the same place on each node.
     EpOuter,
+    /// Within `dp`, of which the first half prefills and the second decodes: a rank, and the one of the same place in the other half.
+    PrefillDecode,
 }
 
 impl Axis {
     /// Every axis.
-    pub const ALL: [Axis; 24] = [
+    pub const ALL: [Axis; 25] = [
         Axis::World,
         Axis::Tp,
         Axis::Cp,
@@ -85,6 +87,7 @@ impl Axis {
         Axis::Nodes,
         Axis::EpInner,
         Axis::EpOuter,
+        Axis::PrefillDecode,
     ];
 
     /// The name in files and tables.
@@ -114,6 +117,7 @@ impl Axis {
             Axis::Nodes => "nodes",
             Axis::EpInner => "ep_inner",
             Axis::EpOuter => "ep_outer",
+            Axis::PrefillDecode => "prefill_decode",
         }
     }
 

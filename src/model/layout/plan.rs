@@ -174,6 +174,7 @@ impl Layout {
             Axis::CpOuter => d.cp / self.inner_context,
             Axis::EpInner => self.inner_experts,
             Axis::EpOuter => d.ep / self.inner_experts,
+            Axis::PrefillDecode => d.dp / self.replicas_of_a_pool(),
             Axis::Pair => 2,
             Axis::Node | Axis::Nodes => panic!("how ranks are placed on nodes is not a matter of the layout"),
         }
@@ -208,6 +209,7 @@ impl Layout {
             Axis::CpOuter => strided(&self.groups(Axis::Cp), self.inner_context),
             Axis::EpInner => consecutive(&self.groups(Axis::Ep), self.inner_experts),
             Axis::EpOuter => strided(&self.groups(Axis::Ep), self.inner_experts),
+            Axis::PrefillDecode => strided(&self.groups(Axis::Dp), self.replicas_of_a_pool()),
             Axis::Pair => panic!("the pairs of a round are not a matter of the layout"),
             Axis::Node | Axis::Nodes => panic!("how ranks are placed on nodes is not a matter of the layout"),
         };
@@ -222,6 +224,11 @@ impl Layout {
         assert!(rank < self.group_size(Axis::World), "rank {rank} is not in the layout");
         let position = self.placed.as_ref().map_or(rank, |placed| placed.position_of[rank as usize]);
         position / Grid::Dense.stride(&self.degrees, &self.order, Axis::Pp) % self.degrees.pp
+    }
+
+    /// Replicas that prefill, and as many that decode; all of them where their number is odd.
+    fn replicas_of_a_pool(&self) -> u32 {
+        if self.degrees.dp.is_multiple_of(2) { self.degrees.dp / 2 } else { self.degrees.dp }
     }
 
     fn edp(&self) -> u32 {

@@ -135,6 +135,14 @@ fn shards_and_hybrid_context_divide_their_groups_or_are_refused_with_what_would(
     check_first(&divided, Axis::DpShard, 2, &(0..12).collect::<Vec<_>>());
 }
 
+#[test]
+fn replicas_that_prefill_are_paired_with_those_that_decode() {
+    let eight = layout(Degrees::dense(2, 1, 4, 1), &DEFAULT_ORDER);
+    check(&eight, Axis::PrefillDecode, &[&[0, 4], &[2, 6], &[1, 5], &[3, 7]]);
+    let odd = layout(Degrees::dense(1, 1, 3, 1), &DEFAULT_ORDER);
+    check(&odd, Axis::PrefillDecode, &[&[0], &[1], &[2]]);
+}
+
 proptest::proptest! {
     #[test]
     fn groups_partition_the_ranks_in_any_order(

@@ -33,7 +33,7 @@ impl Family {
             Axis::Dp | Axis::DpCp | Axis::Edp | Axis::DpShard | Axis::DpReplicate => Some(Family::Data),
             Axis::Pp => Some(Family::Pipeline),
             Axis::World | Axis::Mp | Axis::ExpertMp | Axis::TpCp | Axis::TpCpDp | Axis::Embedding => None,
-            Axis::Pair | Axis::Node | Axis::Nodes => None,
+            Axis::Pair | Axis::Node | Axis::Nodes | Axis::PrefillDecode => None,
         }
     }
 

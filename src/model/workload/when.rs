@@ -221,6 +221,8 @@ pub enum Overlap {
     Prefetch,
     /// The work of other micro-batches in the steady state of the pipeline.
     SteadyState,
+    /// The next layers of the same pass.
+    NextLayers,
     /// The product that needs it or makes it, piece by piece.
     Pieces,
 }
@@ -257,6 +259,7 @@ impl Overlap {
             Overlap::FirstForward => "first micro-batch's forward",
             Overlap::Prefetch => "the layer before (prefetch)",
             Overlap::SteadyState => "other micro-batches (steady state)",
+            Overlap::NextLayers => "the next layers",
             Overlap::Pieces => "its own product, in pieces",
         }
     }

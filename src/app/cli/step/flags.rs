@@ -226,6 +226,13 @@ pub struct StepFlags {
     /// How the tokens of replicas come together where those are the ranks of a stage: all_gather (default), all_reduce
     #[arg(long, value_name = "HOW", help_heading = "Serving")]
     pub token_exchange: Option<String>,
+    /// Half of dp prefills and sends keys and values to the half that decodes: layer (of each request as a layer is done), request (all
+    /// layers of a request at once)
+    #[arg(long, value_name = "PIECES", help_heading = "Serving")]
+    pub kv_transfer: Option<String>,
+    /// Type of keys and values on their way [default: that of activations]
+    #[arg(long, value_name = "TYPE", help_heading = "Serving")]
+    pub kv_type: Option<String>,
     /// Replicas agree on the size of a batch before each pass
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Serving")]
     pub batch_agreement: Option<String>,

@@ -112,6 +112,8 @@ impl StepFlags {
             row("--context-tokens", "context_tokens", &self.context_tokens, SERVING),
             row("--feed-forward-ranks", "feed_forward_ranks", &self.feed_forward_ranks, SERVING),
             row("--token-exchange", "token_exchange", &self.token_exchange, SERVING),
+            row("--kv-transfer", "kv_transfer", &self.kv_transfer, SERVING),
+            row("--kv-type", "kv_element_type", &self.kv_type, SERVING),
             row("--batch-agreement", "batch_agreement", &self.batch_agreement, SERVING),
             row("--drafted-tokens", "drafted_tokens", &self.drafted_tokens, SERVING),
             row("--drafter", "drafter", &self.drafter, SERVING),

@@ -198,6 +198,16 @@ choice! {
 }
 
 choice! {
+    /// In what pieces replicas that prefill send the keys and values of their requests to those that decode.
+    KvTransfer, "transfer of keys and values" {
+        /// Those of each request and layer as the layer is done, while the next ones are at work (vLLM's P2pNcclConnector).
+        Layer = "layer",
+        /// Those of each request and all layers of a stage, behind the pass (vLLM's NixlConnector, which reads them from there).
+        Request = "request",
+    }
+}
+
+choice! {
     /// How the tokens of replicas come together where the feed-forward is divided among all of them.
     TokenExchange, "token exchange" {
         /// all_gather before it, and reduce_scatter of its sums behind it, with equally many tokens of each.

@@ -1,8 +1,10 @@
 //! Reads what a serving model does: how many requests at a time, how long, and which of its two phases.
 
 use super::framework::{self, FrameworkChoices, Work};
-use super::framework_choices::{Drafter, FeedForwardRanks, ServingDispatcher, TokenExchange, VocabularyPadding};
-use super::reading::{parse_reducible_float, parsed_or, truth_or};
+use super::framework_choices::{
+    Drafter, FeedForwardRanks, KvTransfer, ServingDispatcher, TokenExchange, VocabularyPadding,
+};
+use super::reading::{parse_float, parse_reducible_float, parsed_or, truth_or};
 use crate::config::document::{Place, Table};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
@@ -39,6 +41,11 @@ pub struct Serving {
     pub feed_forward_ranks: FeedForwardRanks,
     /// How the tokens of replicas come together, where those are all ranks of a stage.
     pub token_exchange: TokenExchange,
+    /// In what pieces keys and values go from the half of the replicas that prefills to the half that decodes; absent where each replica
+    /// does both.
+    pub kv_transfer: Option<KvTransfer>,
+    /// Type of keys and values where they are stored, and on their way.
+    pub kv_element_type: ElementType,
     /// Replicas agree on the size of a batch before each pass.
     pub batch_agreement: bool,
     /// What the vocabulary is padded to.
@@ -90,6 +97,7 @@ impl Serving {
                 }
             }
         }
+        let (kv_transfer, kv_element_type) = transfer(&mut table, activation_element_type, prefill)?;
         let dispatcher = parsed_or(&mut table, "dispatcher", ServingDispatcher::AllToAll, str::parse)?;
         let scatter_gather = truth_or(&mut table, "scatter_gather", false)?;
         let boundary_tensors = table.take("boundary_tensors").map(|item| item.whole(1..=2)).transpose()?.unwrap_or(1);
@@ -98,12 +106,14 @@ impl Serving {
         let token_exchange = parsed_or(&mut table, "token_exchange", TokenExchange::AllGather, str::parse)?;
         let batch_agreement = truth_or(&mut table, "batch_agreement", false)?;
         let dispatch_element_type =
-            parsed_or(&mut table, "dispatch_element_type", activation_element_type, super::reading::parse_float)?;
+            parsed_or(&mut table, "dispatch_element_type", activation_element_type, parse_float)?;
         let expert_inner = table.take("expert_inner").map(|item| item.count()).transpose()?;
         table.finish()?;
         Ok(Serving {
             feed_forward_ranks,
             token_exchange,
+            kv_transfer,
+            kv_element_type,
             batch_agreement,
             framework,
             dispatch_element_type,
@@ -124,6 +134,22 @@ impl Serving {
             decode,
         })
     }
+}
+
+/// How keys and values go from replicas that prefill to those that decode, and their type.
+fn transfer(table: &mut Table, activation: ElementType, prefill: bool) -> Result<(Option<KvTransfer>, ElementType)> {
+    let element = table.take("kv_element_type");
+    let Some(item) = table.take("kv_transfer") else {
+        let stays = "keys and values stay where they are; accepted: with kv_transfer, layer or request";
+        return element.map_or(Ok((None, activation)), |item| Err(item.wrong(stays.to_owned())));
+    };
+    if !prefill {
+        let nothing = "nothing is transferred without a prefill; accepted: with prefill among the phases";
+        return Err(item.wrong(nothing.to_owned()));
+    }
+    let transfer = item.parsed(str::parse)?;
+    let element = element.map(|item| item.parsed(parse_float)).transpose()?;
+    Ok((Some(transfer), element.unwrap_or(activation)))
 }
 
 /// More would be refused by any of the frameworks long before.
@@ -165,6 +191,27 @@ mod tests {
             (&[("drafted_tokens", "3"), ("drafter", "medusa")], "accepted: ngram, eagle, mtp"),
             (&[("drafted_tokens", "0"), ("drafter", "eagle")], "1 to 64"),
             (&[("drafted_tokens", "65"), ("drafter", "eagle")], "1 to 64"),
+        ] {
+            let message = read(flags).unwrap_err().to_string();
+            assert!(message.contains(expected), "{flags:?}: {message}");
+        }
+    }
+
+    #[test]
+    fn keys_and_values_are_transferred_behind_a_prefill_only() {
+        let read = |flags: &[(&'static str, &str)]| {
+            let flags = [&[("batch", "4")], flags].concat();
+            Serving::read(Table::of_flags(flags.into_iter().map(|(key, value)| (key, key, value.to_owned()))))
+        };
+        let both = read(&[("kv_transfer", "request"), ("kv_element_type", "fp8_e5m2")]).unwrap();
+        assert_eq!((both.kv_transfer, both.kv_element_type), (Some(KvTransfer::Request), ElementType::Fp8E5m2));
+        let plain = read(&[("activation_element_type", "float16")]).unwrap();
+        assert_eq!((plain.kv_transfer, plain.kv_element_type), (None, ElementType::Float16));
+        for (flags, expected) in [
+            (&[("kv_element_type", "fp8_e5m2")][..], "keys and values stay where they are; accepted: with kv_transfer"),
+            (&[("kv_transfer", "token")], "accepted: layer, request"),
+            (&[("kv_transfer", "layer"), ("kv_element_type", "int8")], "accepted"),
+            (&[("kv_transfer", "layer"), ("phases", "decode")], "nothing is transferred without a prefill"),
         ] {
             let message = read(flags).unwrap_err().to_string();
             assert!(message.contains(expected), "{flags:?}: {message}");

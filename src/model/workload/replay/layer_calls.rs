@@ -52,7 +52,9 @@ impl LayerCalls {
                     within.extend(evenly(index, calls_per_layer, Exposure::Hidden));
                 }
                 Overlap::Prefetch | Overlap::FirstForward => calls.ahead.extend(repeated),
-                Overlap::Backward | Overlap::LastBackward | Overlap::SteadyState => calls.behind.extend(repeated),
+                Overlap::Backward | Overlap::LastBackward | Overlap::SteadyState | Overlap::NextLayers => {
+                    calls.behind.extend(repeated);
+                }
             }
         }
         let across = |one: &Placed, other: &Placed| u128::from(one.numerator) * u128::from(other.denominator);

@@ -34,6 +34,7 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
     }
     deep_ep(step)?;
     drafts(step)?;
+    kv_transfer(step)?;
     let etp = if d.ep == 1 { d.tp } else { 1 };
     if step.model.mixture.is_some() && d.etp != etp {
         return Err(format!(
@@ -52,6 +53,35 @@ fn drafts(step: &ServingStep) -> std::result::Result<(), String> {
         return Err(format!(
             "drafter = mtp, and {} has no prediction layer (num_nextn_predict_layers); accepted: drafter = eagle or ngram",
             model.name
+        ));
+    }
+    Ok(())
+}
+
+/// Checks of replicas of which one half prefills for the other: whatever else replicas do together stays within a half.
+fn kv_transfer(step: &ServingStep) -> std::result::Result<(), String> {
+    let (serving, d) = (step.serving, &step.layout.degrees);
+    let Some(transfer) = serving.kv_transfer else { return Ok(()) };
+    if !d.dp.is_multiple_of(2) {
+        return Err(format!(
+            "kv_transfer = {transfer} with dp = {}: one half of the replicas prefills for the other; accepted: an even dp",
+            d.dp
+        ));
+    }
+    let ranks = d.tp * d.dp / 2;
+    if d.ep > 1 && (d.ep > ranks || !ranks.is_multiple_of(d.ep)) {
+        return Err(format!(
+            "ep = {} reaches over the replicas that prefill and those that decode, which have tp x dp / 2 = {ranks} ranks each; accepted:              a divisor of {ranks}",
+            d.ep
+        ));
+    }
+    if step.joins_replicas() || serving.batch_agreement {
+        let (key, value, other) = match step.joins_replicas() {
+            true => ("feed_forward_ranks", "stage", "replica"),
+            false => ("batch_agreement", "true", "false"),
+        };
+        return Err(format!(
+            "{key} = {value} ties replicas together of which one half prefills for the other; accepted: {other} with kv_transfer"
         ));
     }
     Ok(())

@@ -82,13 +82,19 @@ impl ServingStep<'_> {
     /// `use_all2all_kernels`).
     pub fn experts_are_reduced_on_tp(&self) -> bool {
         let degrees = &self.layout.degrees;
-        let alone = degrees.dp == 1 && self.serving.dispatcher == ServingDispatcher::AllGather;
+        let alone = self.replicas_together() == 1 && self.serving.dispatcher == ServingDispatcher::AllGather;
         degrees.ep == 1 || alone || self.serving.dispatcher == ServingDispatcher::AllReduce
     }
 
     /// Whether everything but attention is divided among the ranks of all replicas of a stage.
     pub fn joins_replicas(&self) -> bool {
         self.serving.feed_forward_ranks == FeedForwardRanks::Stage && self.layout.degrees.dp > 1
+    }
+
+    /// Replicas that do the same at a time: half of them where those of one half prefill for the other.
+    pub fn replicas_together(&self) -> u32 {
+        let dp = self.layout.degrees.dp;
+        if self.serving.kv_transfer.is_some() { dp / 2 } else { dp }
     }
 
     /// Tokens of one micro-batch that a rank works on.

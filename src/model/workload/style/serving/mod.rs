@@ -3,7 +3,8 @@
 //!
 //! Nothing here depends on the length of the context: a rank stores the keys and values of its own heads, and the states of its own
 //! heads of linear attention; attention over them sends nothing. `forward` has the pass through a stage, `experts` the exchanges of
-//! experts, `drafts` what is drafted ahead, `sampled` what the last stage tells the others.
+//! experts, `drafts` what is drafted ahead, `sampled` what the last stage tells the others, `kv_transfer` what leaves for replicas that
+//! decode.
 
 mod calls;
 mod deep_ep;
@@ -13,6 +14,9 @@ mod drafts_tests;
 mod experts;
 mod forward;
 mod joined;
+mod kv_transfer;
+#[cfg(test)]
+mod kv_transfer_tests;
 mod layers;
 mod sampled;
 mod splits;
@@ -34,6 +38,7 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let mut ops: Vec<Op> = agreement(step).into_iter().collect();
     ops.extend(forward::ops(step, stage)?);
     ops.extend(drafts::ops(step, stage)?);
+    ops.extend(kv_transfer::ops(step, stage)?);
     if step.layout.degrees.pp > 1 {
         ops.extend(boundary(step, stage)?);
         ops.extend(sampled::ops(step)?);

@@ -1,0 +1,144 @@
+//! Keys and values on their way from the replicas that prefill to those that decode.
+//!
+//! Each rank sends what it stores of a prompt to the rank of the same place in a replica that decodes: its heads of keys and values, or what
+//! low-rank attention keeps in their place, which is whole on every rank (vLLM
+//! distributed/kv_transfer/kv_connector/v1/p2p/p2p_nccl_connector.py `save_kv_layer`, one tensor of all tokens for each request and layer;
+//! nixl_connector.py reads the blocks of a request from all layers behind its pass; model_executor/models/deepseek_v2.py
+//! `DeepseekV32IndexerCache`).
+
+use super::calls::op;
+use super::layers::in_layers;
+use crate::config::Mixer;
+use crate::config::step::{Drafter, KvTransfer};
+use crate::layout::Axis;
+use crate::workload::Op;
+use crate::workload::step::{Phase, ServingStep};
+use crate::workload::style::product::product;
+use crate::workload::when::{End, LayerKind, Overlap, Pass, When};
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
+use commgauge_base::error::{Error, Result};
+
+/// What a rank stores of one request in a layer, in one tensor.
+struct Stored {
+    element: ElementType,
+    bytes: u64,
+    formula: String,
+}
+
+/// The calls of one rank of a stage: none but in a prefill whose requests are decoded elsewhere.
+pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
+    match (step.serving.kv_transfer, step.phase) {
+        (Some(KvTransfer::Layer), Phase::Prefill) => by_layer(step, stage),
+        (Some(KvTransfer::Request), Phase::Prefill) => by_request(step, stage),
+        (None, _) | (_, Phase::Decode) => Ok(Vec::new()),
+    }
+}
+
+/// One message for each request and tensor as a layer is done.
+fn by_layer(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
+    let (requests, mut ops) = (step.requests(), Vec::new());
+    for (kind, mixer) in kinds_of(step, stage) {
+        for stored in stored(step, mixer)? {
+            let why =
+                format!("{}: of each request and layer, sent to the rank that decodes it ({SOURCE})", stored.formula);
+            let when = in_layers(step, stage, kind, requests);
+            ops.push(Op { overlap: Overlap::NextLayers, ..message(step, stored.element, stored.bytes, when, why) });
+        }
+    }
+    if drafts(step, stage) {
+        for stored in stored(step, Mixer::Attention)? {
+            let why = format!("{}: of each request and the layer that drafts ({SOURCE})", stored.formula);
+            ops.push(message(step, stored.element, stored.bytes, times(requests, End::Output), why));
+        }
+    }
+    Ok(ops)
+}
+
+/// One message for each request, behind the pass.
+fn by_request(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
+    let mut of_layers: Vec<(u64, Mixer)> =
+        kinds_of(step, stage).into_iter().map(|(kind, mixer)| (layers_of(step, stage, kind), mixer)).collect();
+    if drafts(step, stage) {
+        of_layers.push((1, Mixer::Attention));
+    }
+    let (mut parts, mut bytes, mut element) = (Vec::new(), 0u64, step.serving.kv_element_type);
+    for (layers, mixer) in of_layers {
+        for stored in stored(step, mixer)? {
+            let what = "keys and values of a request";
+            let more = product(what, &[layers, stored.bytes])?;
+            bytes = bytes.checked_add(more).ok_or_else(|| Error::usage(format!("{what}: more than 64 bits count")))?;
+            parts.push(format!("{layers} layers*({})", stored.formula));
+            // Tensors of several types leave as bytes.
+            element = if stored.element == element { element } else { ElementType::Uint8 };
+        }
+    }
+    if bytes == 0 {
+        return Ok(Vec::new());
+    }
+    let sum = if parts.len() > 1 { format!(" = {bytes} B in all") } else { format!(" = {bytes} B") };
+    let why = format!("{}{sum}: of each request, read by the rank that decodes it ({SOURCE})", parts.join(" + "));
+    Ok(vec![message(step, element, bytes, times(step.requests(), End::Whole), why)])
+}
+
+const SOURCE: &str = "vLLM distributed/kv_transfer/kv_connector/v1";
+
+fn times(calls: u64, end: End) -> When {
+    When::MicroBatch { pass: Pass::Forward, end, calls, one_in: 1 }
+}
+
+fn message(step: &ServingStep, element: ElementType, bytes: u64, when: When, why: String) -> Op {
+    Op { element, ..op(step, Axis::PrefillDecode, Collective::SendRecvChain, bytes, when, why) }
+}
+
+/// Kinds of layers of a stage that keep something of the tokens before, and what mixes tokens in them.
+fn kinds_of(step: &ServingStep, stage: u32) -> Vec<(LayerKind, Mixer)> {
+    let kinds = match &step.model.linear_attention {
+        None => &[LayerKind::Any],
+        Some(_) => LayerKind::of_equal_layers(step.model),
+    };
+    let mixer = |kind: &LayerKind| {
+        let parts =
+            step.stages.layers_passed(stage).map(|layer| step.model.parts_of(layer)).find(|parts| kind.has(*parts))?;
+        Some((*kind, parts.mixer?))
+    };
+    kinds.iter().filter_map(mixer).collect()
+}
+
+fn layers_of(step: &ServingStep, stage: u32, kind: LayerKind) -> u64 {
+    step.stages.layers_passed(stage).filter(|layer| kind.has(step.model.parts_of(*layer))).count() as u64
+}
+
+/// The drafting layer stores keys and values as the others do.
+fn drafts(step: &ServingStep, stage: u32) -> bool {
+    matches!(step.serving.drafter, Some(Drafter::Eagle | Drafter::Mtp)) && step.stages.has_output(stage)
+}
+
+/// What a rank stores of the prompt of one request in one layer.
+fn stored(step: &ServingStep, mixer: Mixer) -> Result<Vec<Stored>> {
+    let (model, element) = (step.model, step.serving.kv_element_type);
+    let (t, tokens, size) = (u64::from(step.layout.degrees.tp), step.serving.prompt_tokens, element.size());
+    if let (Mixer::Linear, Some(linear)) = (mixer, &model.linear_attention) {
+        let state = linear.state_elements(t);
+        let bytes = product("state of a request", &[size, state])?;
+        return Ok(vec![Stored { element, bytes, formula: format!("state {size} B*{state} = {bytes} B") }]);
+    }
+    let Some(latent) = &model.latent_attention else {
+        let (heads, width) = ((model.kv_heads / t).max(1), model.head_dimension);
+        let bytes = product("keys and values of a request", &[2, size, tokens, heads, width])?;
+        let formula = format!("2*E*S*max(1, k/t)*hd = 2*{size} B*{tokens}*{heads}*{width} = {bytes} B");
+        return Ok(vec![Stored { element, bytes, formula }]);
+    };
+    let (rank, rotary) = (latent.kv_rank, latent.rotary_dimension);
+    let bytes = product("latent keys and values of a request", &[size, tokens, rank + rotary])?;
+    let formula = format!("E*S*(kv_lora_rank + rope) = {size} B*{tokens}*({rank} + {rotary}) = {bytes} B");
+    let mut stored = vec![Stored { element, bytes, formula }];
+    if let Some(indexer) = &model.indexer {
+        let width = indexer.head_dimension;
+        // A key in 8 bits, and a scale in 32 for every 128 of its numbers.
+        let bytes = product("keys of the indexer", &[tokens, width + 4 * width.div_ceil(128)])?;
+        let formula = format!("S*({width} + 4*{}) = {bytes} B of the indexer's keys", width.div_ceil(128));
+        stored.push(Stored { element: ElementType::Uint8, bytes, formula });
+    }
+    Ok(stored)
+}
