@@ -58,11 +58,13 @@ pub enum Axis {
     EpOuter,
     /// Within `dp`, of which the first half prefills and the second decodes: a rank, and the one of the same place in the other half.
     PrefillDecode,
+    /// Within `tp`: the ranks that share out the tokens of the same keys and values while they decode.
+    Dcp,
 }
 
 impl Axis {
     /// Every axis.
-    pub const ALL: [Axis; 25] = [
+    pub const ALL: [Axis; 26] = [
         Axis::World,
         Axis::Tp,
         Axis::Cp,
@@ -88,6 +90,7 @@ impl Axis {
         Axis::EpInner,
         Axis::EpOuter,
         Axis::PrefillDecode,
+        Axis::Dcp,
     ];
 
     /// The name in files and tables.
@@ -118,6 +121,7 @@ impl Axis {
             Axis::EpInner => "ep_inner",
             Axis::EpOuter => "ep_outer",
             Axis::PrefillDecode => "prefill_decode",
+            Axis::Dcp => "dcp",
         }
     }
 

@@ -27,6 +27,7 @@ pub struct Layout {
     /// Ranks of the inner all_to_all of hybrid context parallelism; 1 elsewhere.
     inner_context: u32,
     inner_experts: u32,
+    decode_context: u32,
 }
 
 /// Ranks placed by hand.
@@ -49,7 +50,15 @@ impl Layout {
         check_degrees(&degrees)?;
         let order = complete_order(&degrees, order)?;
         check_pipelines(&degrees, &order)?;
-        Ok(Layout { degrees, order, placed: None, replicas_of_shards: 1, inner_context: 1, inner_experts: 1 })
+        Ok(Layout {
+            degrees,
+            order,
+            placed: None,
+            replicas_of_shards: 1,
+            inner_context: 1,
+            inner_experts: 1,
+            decode_context: 1,
+        })
     }
 
     /// Places ranks by hand: `rank_at[i]` is the rank at position `i` of the grid.
@@ -121,6 +130,20 @@ impl Layout {
         Ok(self)
     }
 
+    /// Divides each group of tp into groups of `ranks` consecutive ones, which share out the tokens of a request while they decode.
+    ///
+    /// # Errors
+    /// Where `ranks` does not divide tp.
+    pub fn with_decode_context(mut self, ranks: u32) -> std::result::Result<Layout, String> {
+        if ranks == 0 || !self.degrees.tp.is_multiple_of(ranks) {
+            let tp = self.degrees.tp;
+            let nearest = either(&nearest_divisors(u64::from(tp), u64::from(ranks)));
+            return Err(format!("decode_context = {ranks} does not divide tp = {tp}; nearest that do: {nearest}"));
+        }
+        self.decode_context = ranks;
+        Ok(self)
+    }
+
     /// The order of the axes, the fastest varying first; all five, including those that were left out.
     pub fn order(&self) -> &[Axis] {
         &self.order
@@ -175,6 +198,7 @@ impl Layout {
             Axis::EpInner => self.inner_experts,
             Axis::EpOuter => d.ep / self.inner_experts,
             Axis::PrefillDecode => d.dp / self.replicas_of_a_pool(),
+            Axis::Dcp => self.decode_context,
             Axis::Pair => 2,
             Axis::Node | Axis::Nodes => panic!("how ranks are placed on nodes is not a matter of the layout"),
         }
@@ -210,6 +234,7 @@ impl Layout {
             Axis::EpInner => consecutive(&self.groups(Axis::Ep), self.inner_experts),
             Axis::EpOuter => strided(&self.groups(Axis::Ep), self.inner_experts),
             Axis::PrefillDecode => strided(&self.groups(Axis::Dp), self.replicas_of_a_pool()),
+            Axis::Dcp => consecutive(&self.groups(Axis::Tp), self.decode_context),
             Axis::Pair => panic!("the pairs of a round are not a matter of the layout"),
             Axis::Node | Axis::Nodes => panic!("how ranks are placed on nodes is not a matter of the layout"),
         };

@@ -136,6 +136,15 @@ fn shards_and_hybrid_context_divide_their_groups_or_are_refused_with_what_would(
 }
 
 #[test]
+fn ranks_of_tp_share_out_a_context_in_runs_of_neighbours() {
+    let plain = layout(Degrees::dense(4, 1, 2, 1), &DEFAULT_ORDER);
+    let problem = plain.clone().with_decode_context(3).unwrap_err();
+    assert_eq!(problem, "decode_context = 3 does not divide tp = 4; nearest that do: 2 or 4");
+    assert!(plain.clone().with_decode_context(0).is_err());
+    check(&plain.with_decode_context(2).unwrap(), Axis::Dcp, &[&[0, 1], &[2, 3], &[4, 5], &[6, 7]]);
+}
+
+#[test]
 fn replicas_that_prefill_are_paired_with_those_that_decode() {
     let eight = layout(Degrees::dense(2, 1, 4, 1), &DEFAULT_ORDER);
     check(&eight, Axis::PrefillDecode, &[&[0, 4], &[2, 6], &[1, 5], &[3, 7]]);

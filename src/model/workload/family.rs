@@ -28,7 +28,7 @@ impl Family {
     pub fn of(axis: Axis) -> Option<Family> {
         match axis {
             Axis::Tp | Axis::Etp => Some(Family::Tensor),
-            Axis::Cp | Axis::CpInner | Axis::CpOuter => Some(Family::Context),
+            Axis::Cp | Axis::CpInner | Axis::CpOuter | Axis::Dcp => Some(Family::Context),
             Axis::Ep | Axis::EtpEp | Axis::EpInner | Axis::EpOuter => Some(Family::Expert),
             Axis::Dp | Axis::DpCp | Axis::Edp | Axis::DpShard | Axis::DpReplicate => Some(Family::Data),
             Axis::Pp => Some(Family::Pipeline),

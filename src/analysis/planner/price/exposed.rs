@@ -42,7 +42,7 @@ impl Exposed {
     pub(super) fn of_op(&mut self, op: &Op) -> &mut f64 {
         match (op.style, op.axis) {
             (Style::Control, _) => &mut self.control,
-            (_, Axis::Cp | Axis::CpInner | Axis::CpOuter) => &mut self.cp,
+            (_, Axis::Cp | Axis::CpInner | Axis::CpOuter | Axis::Dcp) => &mut self.cp,
             (_, Axis::Ep | Axis::EtpEp | Axis::Etp | Axis::EpInner | Axis::EpOuter) => &mut self.ep,
             (_, Axis::Dp | Axis::DpCp | Axis::Edp | Axis::DpShard | Axis::DpReplicate) => &mut self.dp,
             (_, Axis::Pp | Axis::Pair | Axis::PrefillDecode) => &mut self.pp,

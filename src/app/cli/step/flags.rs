@@ -233,6 +233,12 @@ pub struct StepFlags {
     /// Type of keys and values on their way [default: that of activations]
     #[arg(long, value_name = "TYPE", help_heading = "Serving")]
     pub kv_type: Option<String>,
+    /// Ranks of tp that share out the tokens of the same keys and values while they decode [default: 1]
+    #[arg(long, value_name = "RANKS", help_heading = "Serving")]
+    pub decode_context: Option<String>,
+    /// Bits of the numbers that sums over tp are sent in: 4, 6, 8 [default: the type of activations]
+    #[arg(long, value_name = "BITS", help_heading = "Serving")]
+    pub reduction_bits: Option<String>,
     /// Replicas agree on the size of a batch before each pass
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Serving")]
     pub batch_agreement: Option<String>,

@@ -114,6 +114,8 @@ impl StepFlags {
             row("--token-exchange", "token_exchange", &self.token_exchange, SERVING),
             row("--kv-transfer", "kv_transfer", &self.kv_transfer, SERVING),
             row("--kv-type", "kv_element_type", &self.kv_type, SERVING),
+            row("--decode-context", "decode_context", &self.decode_context, SERVING),
+            row("--reduction-bits", "reduction_bits", &self.reduction_bits, SERVING),
             row("--batch-agreement", "batch_agreement", &self.batch_agreement, SERVING),
             row("--drafted-tokens", "drafted_tokens", &self.drafted_tokens, SERVING),
             row("--drafter", "drafter", &self.drafter, SERVING),

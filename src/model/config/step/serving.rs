@@ -5,7 +5,7 @@ use super::framework_choices::{
     Drafter, FeedForwardRanks, KvTransfer, ServingDispatcher, TokenExchange, VocabularyPadding,
 };
 use super::reading::{parse_float, parse_reducible_float, parsed_or, truth_or};
-use crate::config::document::{Place, Table};
+use crate::config::document::{Item, Place, Table};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 
@@ -46,6 +46,10 @@ pub struct Serving {
     pub kv_transfer: Option<KvTransfer>,
     /// Type of keys and values where they are stored, and on their way.
     pub kv_element_type: ElementType,
+    /// Ranks of tp that share out the tokens of the same keys and values while they decode; 1 where each has all tokens of its heads.
+    pub decode_context: u32,
+    /// Bits of the numbers that sums over tp are sent in; absent where they have the type of the activations.
+    pub reduction_bits: Option<u32>,
     /// Replicas agree on the size of a batch before each pass.
     pub batch_agreement: bool,
     /// What the vocabulary is padded to.
@@ -98,6 +102,15 @@ impl Serving {
             }
         }
         let (kv_transfer, kv_element_type) = transfer(&mut table, activation_element_type, prefill)?;
+        let decode_context = match table.take("decode_context") {
+            None => 1,
+            Some(item) if !decode => {
+                let nothing = "changes nothing without a decode; accepted: with decode among the phases";
+                return Err(item.wrong(nothing.to_owned()));
+            }
+            Some(item) => item.count()?,
+        };
+        let reduction_bits = table.take("reduction_bits").map(|item| reduction_bits(&item)).transpose()?;
         let dispatcher = parsed_or(&mut table, "dispatcher", ServingDispatcher::AllToAll, str::parse)?;
         let scatter_gather = truth_or(&mut table, "scatter_gather", false)?;
         let boundary_tensors = table.take("boundary_tensors").map(|item| item.whole(1..=2)).transpose()?.unwrap_or(1);
@@ -114,6 +127,8 @@ impl Serving {
             token_exchange,
             kv_transfer,
             kv_element_type,
+            decode_context,
+            reduction_bits,
             batch_agreement,
             framework,
             dispatch_element_type,
@@ -133,6 +148,15 @@ impl Serving {
             prefill,
             decode,
         })
+    }
+}
+
+/// The widths that QuickReduce has (vLLM csrc/quickreduce/quick_reduce_impl.cuh `CodecQ4`, `CodecQ6`, `CodecQ8`).
+fn reduction_bits(item: &Item) -> Result<u32> {
+    let bits = item.count()?;
+    match bits {
+        4 | 6 | 8 => Ok(bits),
+        _ => Err(item.wrong(format!("found {bits}; accepted: 4, 6, 8"))),
     }
 }
 
@@ -212,6 +236,9 @@ mod tests {
             (&[("kv_transfer", "token")], "accepted: layer, request"),
             (&[("kv_transfer", "layer"), ("kv_element_type", "int8")], "accepted"),
             (&[("kv_transfer", "layer"), ("phases", "decode")], "nothing is transferred without a prefill"),
+            (&[("decode_context", "2"), ("phases", "prefill")], "changes nothing without a decode"),
+            (&[("decode_context", "0")], "decode_context"),
+            (&[("reduction_bits", "16")], "found 16; accepted: 4, 6, 8"),
         ] {
             let message = read(flags).unwrap_err().to_string();
             assert!(message.contains(expected), "{flags:?}: {message}");

@@ -19,10 +19,10 @@ pub(super) fn serving(step: &ServingStep, place: &Place) -> Result<()> {
 fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
     let d = &step.layout.degrees;
     if d.cp > 1 {
-        return Err(format!(
-            "cp = {}, but a model that serves keeps the keys and values of a request on the ranks of its heads; accepted: cp = 1",
-            d.cp
-        ));
+        shared_prompts(step)?;
+    }
+    if step.serving.decode_context > 1 {
+        shared_contexts(step)?;
     }
     joined_replicas(step)?;
     if step.serving.dispatcher == ServingDispatcher::AllReduce && d.ep > d.tp && !step.joins_replicas() {
@@ -30,6 +30,12 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
             "dispatcher all_reduce with ep = {} and tp = {}: only the ranks of tp have the same tokens; accepted: ep up to tp, or \
              dispatcher all_gather or all_to_all",
             d.ep, d.tp
+        ));
+    }
+    if let Some(bits) = step.serving.reduction_bits.filter(|_| d.tp == 1 || step.joins_replicas()) {
+        return Err(format!(
+            "reduction_bits = {bits} changes nothing without sums over the ranks of a replica; accepted: with tp above 1, and \
+             feed_forward_ranks = replica"
         ));
     }
     deep_ep(step)?;
@@ -41,6 +47,54 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
             "etp = {} with tp = {} and ep = {}: a model that serves has its experts divided by tp where ep = 1, and whole on \
              the ranks of ep otherwise; accepted: etp = {etp}",
             d.etp, d.tp, d.ep
+        ));
+    }
+    Ok(())
+}
+
+/// Checks of prompts that the ranks of cp share out.
+fn shared_prompts(step: &ServingStep) -> std::result::Result<(), String> {
+    let (serving, cp) = (step.serving, step.layout.degrees.cp);
+    if serving.decode {
+        return Err(format!(
+            "cp = {cp} with a decode, in which a model that serves keeps the keys and values of a request on the ranks of its heads; \
+             accepted: cp = 1, or phases = prefill; decode_context shares out the context of a decode"
+        ));
+    }
+    if step.joins_replicas() || serving.kv_transfer.is_some() || serving.drafter.is_some() {
+        return Err(format!(
+            "cp = {cp} beside feed_forward_ranks = stage, kv_transfer or a drafter, whose calls then are not listed; accepted: cp = 1, \
+             or without them"
+        ));
+    }
+    let pieces = 2 * u64::from(cp);
+    if !serving.prompt_tokens.is_multiple_of(pieces) {
+        let up = serving.prompt_tokens.next_multiple_of(pieces);
+        return Err(format!(
+            "cp = {cp} with prompts of {} tokens, of which each rank takes a piece from the front and one from the back; accepted: a \
+             multiple of 2 x cp = {pieces}, such as {up}",
+            serving.prompt_tokens
+        ));
+    }
+    Ok(())
+}
+
+/// Checks of contexts that ranks of tp share out: only ranks with the same keys and values can.
+fn shared_contexts(step: &ServingStep) -> std::result::Result<(), String> {
+    let (model, serving, tp) = (step.model, step.serving, u64::from(step.layout.degrees.tp));
+    let ranks = u64::from(serving.decode_context);
+    if step.joins_replicas() || serving.kv_transfer.is_some() || model.indexer.is_some() {
+        return Err(format!(
+            "decode_context = {ranks} beside feed_forward_ranks = stage, kv_transfer or an indexer, whose calls then are not listed; \
+             accepted: decode_context = 1, or without them"
+        ));
+    }
+    // Latent attention keeps the same on every rank; heads are the same where they are fewer than the ranks.
+    let same = if model.latent_attention.is_some() { tp } else { tp / model.kv_heads.min(tp) };
+    if !same.is_multiple_of(ranks) {
+        return Err(format!(
+            "decode_context = {ranks} with tp = {tp}, where the same keys and values of {} are on {same} of them; accepted: a divisor of {same}",
+            model.name
         ));
     }
     Ok(())

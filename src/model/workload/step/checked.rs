@@ -91,9 +91,12 @@ impl<'a> ServingStep<'a> {
             }
             _ => layout,
         };
+        let layout =
+            layout.with_decode_context(serving.decode_context).map_err(|problem| serving.place.wrong(problem))?;
         let stages = Stages::share_out(model.layers, layout.degrees.pp, &choices)
             .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;
-        let step = ServingStep { model, serving, phase, layout, stages, tokens: PassTokens::of_phase(serving, phase) };
+        let tokens = PassTokens::of_phase(serving, phase, layout.degrees.cp);
+        let step = ServingStep { model, serving, phase, layout, stages, tokens };
         check_serving::serving(&step, place)?;
         Ok(step)
     }

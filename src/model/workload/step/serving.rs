@@ -57,10 +57,10 @@ impl PassTokens {
     pub const ONE: PassTokens = PassTokens { worked_on: 1, predicted_from: 1 };
 
     /// Those of the model itself. What was drafted is verified in the pass of the token before it; only the last token of a prompt is
-    /// predicted from.
-    pub fn of_phase(serving: &Serving, phase: Phase) -> PassTokens {
+    /// predicted from. The ranks of cp share out a prompt.
+    pub fn of_phase(serving: &Serving, phase: Phase, cp: u32) -> PassTokens {
         match phase {
-            Phase::Prefill => PassTokens { worked_on: serving.prompt_tokens, predicted_from: 1 },
+            Phase::Prefill => PassTokens { worked_on: serving.prompt_tokens / u64::from(cp), predicted_from: 1 },
             Phase::Decode => {
                 let verified = 1 + serving.drafted_tokens;
                 PassTokens { worked_on: verified, predicted_from: verified }
@@ -82,7 +82,8 @@ impl ServingStep<'_> {
     /// `use_all2all_kernels`).
     pub fn experts_are_reduced_on_tp(&self) -> bool {
         let degrees = &self.layout.degrees;
-        let alone = self.replicas_together() == 1 && self.serving.dispatcher == ServingDispatcher::AllGather;
+        let alone =
+            self.replicas_together() == 1 && degrees.cp == 1 && self.serving.dispatcher == ServingDispatcher::AllGather;
         degrees.ep == 1 || alone || self.serving.dispatcher == ServingDispatcher::AllReduce
     }
 

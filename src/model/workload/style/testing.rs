@@ -82,7 +82,16 @@ impl Row {
             When::Step { calls, .. } => (None, calls),
             When::Outside => panic!("an op of a step stands outside of it: {op:?}"),
         };
-        let sources = ["Megatron-LM ", "torchtitan ", "vLLM ", "SGLang ", "arXiv ", "Transformer Engine ", "DeepEP "];
+        let sources = [
+            "Megatron-LM ",
+            "torchtitan ",
+            "vLLM ",
+            "vLLM-Ascend ",
+            "SGLang ",
+            "arXiv ",
+            "Transformer Engine ",
+            "DeepEP ",
+        ];
         let sourced = sources.iter().any(|source| op.why.contains(source));
         assert!(sourced && op.why.contains(&format!("= {} B", op.bytes_total.0)), "{}", op.why);
         Row {

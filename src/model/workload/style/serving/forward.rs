@@ -1,9 +1,11 @@
 //! One forward pass of a model over a batch, inside a stage: embedding, layers, experts, logits.
 
 use super::calls::{at_end, op};
+use super::context;
 use super::experts;
 use super::joined;
 use super::layers::{activations, in_layers, predicted_from};
+use super::quantised;
 use crate::layout::Axis;
 use crate::workload::Op;
 use crate::workload::step::{Phase, ServingStep};
@@ -19,16 +21,19 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
 
 /// The calls on tp and ep where each replica has the whole model.
 fn of_replica(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
-    let mut ops = Vec::new();
+    let mut ops = context::ops(step, stage)?;
     if step.layout.degrees.tp > 1 {
         if step.stages.has_input(stage) {
-            ops.push(embedding(step)?);
+            ops.extend(quantised::reduced(step, embedding(step)?)?);
         }
-        ops.extend(layers(step, stage)?);
+        for call in layers(step, stage)? {
+            ops.extend(quantised::reduced(step, call)?);
+        }
     }
     if step.layout.degrees.ep > 1 && !step.experts_are_reduced_on_tp() {
         ops.extend(experts::ops(step, stage)?);
     }
+    ops.extend(context::restored(step, stage)?);
     if step.layout.degrees.tp > 1 && step.stages.has_output(stage) {
         ops.push(logits(step)?);
     }

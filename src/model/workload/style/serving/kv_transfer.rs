@@ -7,7 +7,7 @@
 //! `DeepseekV32IndexerCache`).
 
 use super::calls::op;
-use super::layers::in_layers;
+use super::layers::{in_layers, mixers_of};
 use crate::config::Mixer;
 use crate::config::step::{Drafter, KvTransfer};
 use crate::layout::Axis;
@@ -38,7 +38,7 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
 /// One message for each request and tensor as a layer is done.
 fn by_layer(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let (requests, mut ops) = (step.requests(), Vec::new());
-    for (kind, mixer) in kinds_of(step, stage) {
+    for (kind, mixer) in mixers_of(step, stage) {
         for stored in stored(step, mixer)? {
             let why =
                 format!("{}: of each request and layer, sent to the rank that decodes it ({SOURCE})", stored.formula);
@@ -58,7 +58,7 @@ fn by_layer(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
 /// One message for each request, behind the pass.
 fn by_request(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let mut of_layers: Vec<(u64, Mixer)> =
-        kinds_of(step, stage).into_iter().map(|(kind, mixer)| (layers_of(step, stage, kind), mixer)).collect();
+        mixers_of(step, stage).into_iter().map(|(kind, mixer)| (layers_of(step, stage, kind), mixer)).collect();
     if drafts(step, stage) {
         of_layers.push((1, Mixer::Attention));
     }
@@ -89,20 +89,6 @@ fn times(calls: u64, end: End) -> When {
 
 fn message(step: &ServingStep, element: ElementType, bytes: u64, when: When, why: String) -> Op {
     Op { element, ..op(step, Axis::PrefillDecode, Collective::SendRecvChain, bytes, when, why) }
-}
-
-/// Kinds of layers of a stage that keep something of the tokens before, and what mixes tokens in them.
-fn kinds_of(step: &ServingStep, stage: u32) -> Vec<(LayerKind, Mixer)> {
-    let kinds = match &step.model.linear_attention {
-        None => &[LayerKind::Any],
-        Some(_) => LayerKind::of_equal_layers(step.model),
-    };
-    let mixer = |kind: &LayerKind| {
-        let parts =
-            step.stages.layers_passed(stage).map(|layer| step.model.parts_of(layer)).find(|parts| kind.has(*parts))?;
-        Some((*kind, parts.mixer?))
-    };
-    kinds.iter().filter_map(mixer).collect()
 }
 
 fn layers_of(step: &ServingStep, stage: u32, kind: LayerKind) -> u64 {

@@ -1,5 +1,6 @@
 //! What the layers of a stage call and carry in a forward pass over requests.
 
+use crate::config::Mixer;
 use crate::workload::step::ServingStep;
 use crate::workload::style::product::product;
 use crate::workload::when::{LayerKind, Pass, When};
@@ -10,6 +11,17 @@ pub(super) fn in_layers(step: &ServingStep, stage: u32, kind: LayerKind, calls_p
     let is_of_kind = |layer: &u32| kind.has(step.model.parts_of(*layer));
     let layers = step.stages.layers_passed(stage).filter(is_of_kind).count() as u64;
     When::Layer { pass: Pass::Forward, kind, calls_per_layer, layers }
+}
+
+/// Kinds of layers of a stage that mix tokens, and what does.
+pub(super) fn mixers_of(step: &ServingStep, stage: u32) -> Vec<(LayerKind, Mixer)> {
+    let kinds = match &step.model.linear_attention {
+        None => &[LayerKind::Any],
+        Some(_) => LayerKind::of_equal_layers(step.model),
+    };
+    let of_stage = || step.stages.layers_passed(stage).map(|layer| step.model.parts_of(layer));
+    let mixer = |kind: &LayerKind| Some((*kind, of_stage().find(|parts| kind.has(*parts))?.mixer?));
+    kinds.iter().filter_map(mixer).collect()
 }
 
 /// Bytes of the activations of a micro-batch, E tokens h, and the formula with its numbers.

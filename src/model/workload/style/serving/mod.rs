@@ -1,12 +1,15 @@
 //! The communications of a model that serves requests: one forward pass over the prompts of a batch, or over one
 //! further token of every request.
 //!
-//! Nothing here depends on the length of the context: a rank stores the keys and values of its own heads, and the states of its own
-//! heads of linear attention; attention over them sends nothing. `forward` has the pass through a stage, `experts` the exchanges of
-//! experts, `drafts` what is drafted ahead, `sampled` what the last stage tells the others, `kv_transfer` what leaves for replicas that
+//! No size depends on the length of the context: a rank stores the keys and values of its own heads, and the states of its own
+//! heads of linear attention; attention over them sends nothing, and where ranks share out a context, they exchange what each token gives. `forward` has the pass through a stage, `experts` the exchanges of
+//! experts, `drafts` what is drafted ahead, `sampled` what the last stage tells the others, `quantised` sums of few bits, `context` what ranks that share out a context exchange, `kv_transfer` what leaves for replicas that
 //! decode.
 
 mod calls;
+mod context;
+#[cfg(test)]
+mod context_tests;
 mod deep_ep;
 mod drafts;
 #[cfg(test)]
@@ -18,6 +21,7 @@ mod kv_transfer;
 #[cfg(test)]
 mod kv_transfer_tests;
 mod layers;
+mod quantised;
 mod sampled;
 mod splits;
 #[cfg(test)]

@@ -234,3 +234,24 @@ fn deepep_sends_tokens_by_way_of_nodes_or_straight_to_their_experts() {
         assert!(message.contains(expected), "{written}: {message}");
     }
 }
+
+#[test]
+fn sums_of_few_bits_are_exchanged_and_gathered() {
+    // 16 requests of 8192 numbers: 4096 blocks of 32, of which each of eight ranks adds up 512.
+    let written = "batch = 16\nreduction_bits = 8";
+    let quantised = 8 * 512 * 34;
+    let expected = [
+        (Collective::AllToAll, Axis::Tp, quantised, 1),
+        (AllGather, Axis::Tp, quantised, 1),
+        (Collective::AllToAll, Axis::Tp, quantised, 160),
+        (AllGather, Axis::Tp, quantised, 160),
+        (AllGather, Axis::Tp, 2 * 16 * 129_024, 1),
+    ];
+    assert_eq!(phase("llama-3-70b", written, "tp = 8", 8, "decode", 0), expected);
+    for (bits, block) in [(4, 18), (6, 26)] {
+        let written = format!("batch = 16\nreduction_bits = {bits}");
+        assert_eq!(phase("llama-3-70b", &written, "tp = 8", 8, "decode", 0)[0].2, 8 * 512 * block, "{bits}");
+    }
+    let message = refusal(&serving("llama-3-8b", written, "dp = 2"), 2);
+    assert!(message.contains("reduction_bits = 8 changes nothing"), "{message}");
+}
