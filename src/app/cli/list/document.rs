@@ -1,6 +1,6 @@
 //! The document of `commgauge list --format json`: stable, versioned, with a published JSON Schema.
 
-use super::facts::{FormatFacts, MachineFacts, ModelFacts, Named, SuiteFacts};
+use super::facts::{FormatFacts, KeyFacts, MachineFacts, ModelFacts, Named, SuiteFacts};
 use super::gather;
 use super::kind::Kind;
 use crate::cli::published::published;
@@ -32,6 +32,9 @@ pub struct ListDocument {
     /// Pipeline schedules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedules: Option<Vec<Named>>,
+    /// Keys of a step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys: Option<Vec<KeyFacts>>,
     /// Shipped suites.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suites: Option<Vec<SuiteFacts>>,
@@ -60,6 +63,7 @@ impl ListDocument {
             axes: wanted(Kind::Axes).then(gather::axes),
             styles: wanted(Kind::Styles).then(gather::styles),
             schedules: wanted(Kind::Schedules).then(gather::schedules),
+            keys: wanted(Kind::Keys).then(gather::keys),
             suites: wanted(Kind::Suites).then(gather::suites),
             models: wanted(Kind::Models).then(gather::models),
             machines: wanted(Kind::Machines).then(gather::machines),

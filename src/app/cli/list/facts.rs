@@ -12,6 +12,19 @@ pub struct Named {
     pub description: String,
 }
 
+/// A key of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct KeyFacts {
+    /// As the table has it.
+    pub name: String,
+    /// The tables that have it.
+    pub tables: Vec<String>,
+    /// The flag that stands for it.
+    pub flag: String,
+    /// What it means, for the flag: one that begins with `--no-` says the opposite of the key.
+    pub description: String,
+}
+
 /// A suite.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct SuiteFacts {

@@ -1,11 +1,11 @@
 //! Collects the entries of the list: from the enums and their documentation, the shipped files, and the definitions of
 //! the programs.
 
-use super::facts::{FormatFacts, MachineFacts, ModelFacts, Named, SuiteFacts};
+use super::facts::{FormatFacts, KeyFacts, MachineFacts, ModelFacts, Named, SuiteFacts};
 use crate::cli::backend_name::Backend;
 use clap::ValueEnum;
 use commgauge_base::collective::Collective;
-use commgauge_model::config::step::ScheduleKind;
+use commgauge_model::config::step::{STEP_KEYS, ScheduleKind, StepKey, Work};
 use commgauge_model::config::{LayoutTable, Machine, Model, Place, Shipped, Suite, read_text};
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::Style;
@@ -29,6 +29,23 @@ pub(super) fn styles() -> Vec<Named> {
 
 pub(super) fn schedules() -> Vec<Named> {
     described::<ScheduleKind>(ScheduleKind::ALL.iter().map(|kind| kind.name()))
+}
+
+pub(super) fn keys() -> Vec<KeyFacts> {
+    let facts = |key: &StepKey| KeyFacts {
+        name: key.key.to_owned(),
+        tables: key.takes.iter().map(|work| table_of(*work).to_owned()).collect(),
+        flag: key.flag.to_owned(),
+        description: key.meaning.to_owned(),
+    };
+    STEP_KEYS.iter().flat_map(|group| group.keys).map(facts).collect()
+}
+
+fn table_of(work: Work) -> &'static str {
+    match work {
+        Work::Training => "training",
+        Work::Serving => "serving",
+    }
 }
 
 /// Names with the documentation of the type, as contained in its schema.

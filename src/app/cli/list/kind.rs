@@ -11,6 +11,8 @@ pub enum Kind {
     Styles,
     /// Pipeline schedules, as in `schedule` of [training]
     Schedules,
+    /// Keys of [training] and [serving], each with its flag
+    Keys,
     /// Shipped suites, for `commgauge run`
     Suites,
     /// Shipped models, for --model and `preset`

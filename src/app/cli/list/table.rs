@@ -1,9 +1,9 @@
 //! The tables of `commgauge list`: a line for each name, with the description cut to the width.
 
 use super::document::ListDocument;
-use super::facts::Named;
+use super::facts::{KeyFacts, Named};
 use super::kind::Kind;
-use crate::report::document::{Column, GAP, table};
+use crate::report::document::{Column, GAP, table, wrapped};
 use crate::report::visible;
 use clap::ValueEnum;
 use commgauge_base::units::{Rate, three_digits};
@@ -24,6 +24,7 @@ struct Rows {
 pub(super) fn text(document: &ListDocument, kind: Option<Kind>, width: u16) -> String {
     match kind {
         None => overview(document, width),
+        Some(Kind::Keys) => keys_with_meaning(document, width),
         Some(kind) => {
             let rows = rows(document, kind);
             rows.fitted(width) + note(kind) + &file_sources(document, kind)
@@ -91,11 +92,29 @@ fn rows(document: &ListDocument, kind: Kind) -> Rows {
         Kind::Styles => named(&document.styles),
         Kind::Schedules => named(&document.schedules),
         Kind::Backends => named(&document.backends),
+        Kind::Keys => keys(document),
         Kind::Suites => suites(document),
         Kind::Models => models(document),
         Kind::Machines => machines(document),
         Kind::Formats => formats(document),
     }
+}
+
+fn keys(document: &ListDocument) -> Rows {
+    let rows = document.keys.iter().flatten().map(|key| vec![key.name.clone(), key.description.clone()]);
+    Rows { columns: vec![Column::left("key", 0), Column::left("meaning", 0)], rows: rows.collect() }
+}
+
+/// Each key with its flag and its tables, and below it what the flag means, in full: its values are there.
+fn keys_with_meaning(document: &ListDocument, width: u16) -> String {
+    let indent = "    ";
+    let meaning_width = width.saturating_sub(indent.len() as u16);
+    let key = |key: &KeyFacts| {
+        let meaning = wrapped(&key.description, meaning_width);
+        let meaning: String = meaning.lines().map(|line| format!("{indent}{}\n", line.trim_start())).collect();
+        format!("{}  {}  [{}]\n{meaning}", key.name, key.flag, key.tables.join("], ["))
+    };
+    document.keys.iter().flatten().map(key).collect()
 }
 
 fn suites(document: &ListDocument) -> Rows {

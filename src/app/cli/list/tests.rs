@@ -20,6 +20,9 @@ fn every_name_has_a_description_and_no_shipped_file_is_broken() {
         let silent: Vec<&Named> = list.iter().filter(|one| one.description.is_empty()).collect();
         assert!(silent.is_empty(), "{silent:?}");
     }
+    let keys = all.keys.as_ref().unwrap();
+    let phases = keys.iter().find(|key| key.name == "phases").unwrap();
+    assert_eq!((phases.flag.as_str(), phases.tables.as_slice()), ("--serve", &["serving".to_owned()][..]));
     for suite in all.suites.as_ref().unwrap() {
         assert!(suite.problem.is_none() && !suite.description.is_empty(), "{suite:?}");
     }

@@ -3,7 +3,7 @@
 
 mod arguments;
 mod flags;
-mod given;
+mod given_keys;
 pub(super) mod style_name;
 mod trace_files;
 

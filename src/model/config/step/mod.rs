@@ -5,6 +5,7 @@ mod choices;
 mod data;
 mod framework;
 mod framework_choices;
+mod keys;
 mod layout_table;
 mod reading;
 mod serving;
@@ -19,6 +20,7 @@ pub use framework_choices::{
     ParameterReturn, ReplicaReduction, ServingDispatcher, SmallCall, TensorStyle, TokenExchange, UnitRule,
     VocabularyPadding, VocabularyStyle,
 };
+pub use keys::{KeyForm, KeyGroup, STEP_KEYS, StepKey};
 pub use layout_table::{LayoutTable, MOST_RANKS, ModelWork, STYLES, parse_order};
 pub use serving::Serving;
 pub use tensor_choices::{GatherRecipe, ProductOverlap};

@@ -8,6 +8,10 @@ use super::facts::{Default, EVERY_AXIS, Facts, Limit};
 /// What only data-parallel attention has that divides the rest among all replicas.
 const JOINED: &[&str] = &["feed_forward_ranks", "token_exchange"];
 
+/// Keys and values of all layers leave together (sglang/srt/disaggregation/prefill.py send_kv_chunk; TensorRT-LLM
+/// cpp/tensorrt_llm/batch_manager/cacheTransceiver.cpp).
+const AFTER_THE_PASS: Limit = Limit::new("kv_transfer", &["request"]);
+
 pub(super) const VLLM: Facts = Facts {
     version: "0.33.0",
     axes: EVERY_AXIS,
@@ -60,8 +64,9 @@ pub(super) const SGLANG: Facts = Facts {
         )
         .only_with("feed_forward_ranks", &["stage"]),
     ],
-    limits: &[],
-    unused: &[&["batch_agreement"]],
+    limits: &[AFTER_THE_PASS],
+    // Its decode context parallelism adds up outputs in another call than vLLM's, which no list here has.
+    unused: &[&["batch_agreement", "decode_context"]],
 };
 
 pub(super) const TENSORRT_LLM: Facts = Facts {
@@ -75,6 +80,6 @@ pub(super) const TENSORRT_LLM: Facts = Facts {
         ),
         Default::new("vocabulary_padding", "even", "tensorrt_llm/_torch/modules/embedding.py padding_size"),
     ],
-    limits: &[Limit::new("dispatcher", &["all_gather", "all_to_all"])],
-    unused: &[JOINED, &["batch_agreement"]],
+    limits: &[Limit::new("dispatcher", &["all_gather", "all_to_all"]), AFTER_THE_PASS],
+    unused: &[JOINED, &["batch_agreement", "decode_context", "reduction_bits"]],
 };

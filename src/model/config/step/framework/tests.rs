@@ -82,6 +82,14 @@ fn what_a_framework_has_no_use_for_is_refused_by_name() {
         let message = training(framework, &flags).unwrap_err().to_string();
         assert!(message.starts_with(expected), "{message}");
     }
+    for (framework, key, value, expected) in [
+        ("sglang", "kv_transfer", "layer", "kv_transfer: sglang offers no other kv_transfer than request"),
+        ("sglang", "decode_context", "2", "decode_context: sglang does not use decode_context"),
+        ("trt-llm", "reduction_bits", "8", "reduction_bits: trt-llm does not use reduction_bits"),
+    ] {
+        let message = serving(framework, &[(key, value)]).unwrap_err().to_string();
+        assert!(message.starts_with(expected), "{message}");
+    }
     let message = serving("megatron", &[]).unwrap_err().to_string();
     assert_eq!(message, "framework: megatron trains, and this model serves; accepted: vllm, sglang, trt-llm");
     assert_eq!(serving("vllm", &[("dispatcher", "all_to_all")]).unwrap().dispatcher, ServingDispatcher::AllToAll);

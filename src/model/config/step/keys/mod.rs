@@ -1,0 +1,142 @@
+//! The keys of the tables `[training]` and `[serving]`: their names, the flags that stand for them, and what they mean. Everything that
+//! lists them takes them from here; how their values are read is with the choices themselves.
+
+mod data;
+mod division;
+mod step;
+
+use super::Work;
+
+/// A key of a step.
+#[derive(Debug, PartialEq, Eq)]
+pub struct StepKey {
+    /// Its name in a table.
+    pub key: &'static str,
+    /// The flag that stands for it, with its dashes.
+    pub flag: &'static str,
+    /// Another name of the flag.
+    pub alias: Option<&'static str>,
+    /// What the flag takes.
+    pub form: KeyForm,
+    /// The work whose table has it.
+    pub takes: &'static [Work],
+    /// What it means, its values and its default, in one line.
+    pub meaning: &'static str,
+}
+
+/// What the flag of a key takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyForm {
+    /// A value, named so in help.
+    Value(&'static str),
+    /// True or false; true without a value.
+    Truth,
+    /// The same, and the flag says the opposite of the key.
+    Denial,
+}
+
+/// Keys that belong together.
+#[derive(Debug, PartialEq, Eq)]
+pub struct KeyGroup {
+    /// What they are about.
+    pub heading: &'static str,
+    /// The keys.
+    pub keys: &'static [StepKey],
+}
+
+const TRAINING: &[Work] = &[Work::Training];
+const SERVING: &[Work] = &[Work::Serving];
+const BOTH: &[Work] = &[Work::Training, Work::Serving];
+
+/// All of them.
+pub const STEP_KEYS: [KeyGroup; 7] = [
+    KeyGroup { heading: "Step", keys: step::STEP },
+    KeyGroup { heading: "Tensor parallelism", keys: division::TENSOR },
+    KeyGroup { heading: "Data parallelism", keys: data::DATA },
+    KeyGroup { heading: "Pipeline parallelism", keys: division::PIPELINE },
+    KeyGroup { heading: "Context parallelism", keys: division::CONTEXT },
+    KeyGroup { heading: "Expert parallelism", keys: division::EXPERT },
+    KeyGroup { heading: "Serving", keys: step::SERVED },
+];
+
+impl StepKey {
+    const fn text(
+        key: &'static str,
+        flag: &'static str,
+        value: &'static str,
+        takes: &'static [Work],
+        meaning: &'static str,
+    ) -> StepKey {
+        StepKey { key, flag, alias: None, form: KeyForm::Value(value), takes, meaning }
+    }
+
+    const fn truth(key: &'static str, flag: &'static str, takes: &'static [Work], meaning: &'static str) -> StepKey {
+        StepKey { key, flag, alias: None, form: KeyForm::Truth, takes, meaning }
+    }
+
+    const fn denial(key: &'static str, flag: &'static str, takes: &'static [Work], meaning: &'static str) -> StepKey {
+        StepKey { key, flag, alias: None, form: KeyForm::Denial, takes, meaning }
+    }
+
+    const fn alias(self, alias: &'static str) -> StepKey {
+        StepKey { alias: Some(alias), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::document::Table;
+    use crate::config::{Serving, Training};
+    use std::path::Path;
+
+    /// The keys that a table is said to know where it has one that nobody knows.
+    fn known(work: Work) -> Vec<String> {
+        let table =
+            Table::parse(Path::new("suite.toml"), "unknown_to_all = 1\nsequence = 8\nmicro_batches = 1\nbatch = 1");
+        let table = table.unwrap();
+        let message = match work {
+            Work::Training => Training::read(table).unwrap_err().to_string(),
+            Work::Serving => Serving::read(table).unwrap_err().to_string(),
+        };
+        let (_, list) = message.split_once("Known here: ").unwrap_or_else(|| panic!("{message}"));
+        list.split(", ").map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn each_table_reads_the_keys_that_are_listed_and_no_others() {
+        for (work, elsewhere) in [(Work::Training, vec!["placements"]), (Work::Serving, vec![])] {
+            let keys = STEP_KEYS.iter().flat_map(|group| group.keys).filter(|key| key.takes.contains(&work));
+            let mut listed: Vec<&str> = keys.map(|key| key.key).chain(elsewhere).collect();
+            let mut known = known(work);
+            listed.sort_unstable();
+            known.sort_unstable();
+            assert_eq!(known, listed, "{work:?}");
+        }
+    }
+
+    #[test]
+    fn flags_and_keys_are_there_once_and_a_flag_that_denies_says_so() {
+        let keys: Vec<&StepKey> = STEP_KEYS.iter().flat_map(|group| group.keys).collect();
+        for (index, key) in keys.iter().enumerate() {
+            let others = || keys.iter().skip(index + 1);
+            assert!(others().all(|other| other.key != key.key && other.flag != key.flag), "{}", key.key);
+            assert_eq!(key.flag.starts_with("--no-"), key.form == KeyForm::Denial, "{}", key.flag);
+            assert!(!key.meaning.is_empty() && !key.meaning.ends_with('.'), "{}", key.key);
+        }
+    }
+
+    #[test]
+    fn the_page_of_suites_names_every_key() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../suites/README.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        for key in STEP_KEYS.iter().flat_map(|group| group.keys) {
+            let as_code = page.contains(&format!("`{}`", key.key));
+            assert!(
+                as_code || page.contains(&format!("{} = ", key.key)),
+                "suites/README.md says nothing of {}",
+                key.key
+            );
+        }
+    }
+}
