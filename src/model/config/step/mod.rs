@@ -9,6 +9,7 @@ mod keys;
 mod layout_table;
 mod reading;
 mod serving;
+mod serving_parts;
 mod tensor_choices;
 mod training;
 

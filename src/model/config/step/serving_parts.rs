@@ -1,0 +1,145 @@
+//! Reads the keys of a serving model that depend on each other.
+
+use super::framework_choices::{Drafter, KvTransfer};
+use super::reading::parse_float;
+use crate::config::document::{Item, Table};
+use commgauge_base::element::ElementType;
+use commgauge_base::error::Result;
+
+/// Most of a number of tokens, requests or micro-batches.
+pub(super) const LARGEST: u64 = u32::MAX as u64;
+
+/// Micro-batches that a batch is cut into.
+pub(super) fn micro_batches(table: &mut Table, batch: u64) -> Result<u64> {
+    let Some(item) = table.take("micro_batches") else { return Ok(1) };
+    let micro_batches = item.whole(1..=LARGEST)?;
+    match batch.is_multiple_of(micro_batches) {
+        true => Ok(micro_batches),
+        false => Err(item.wrong(format!("found {micro_batches}, which does not divide a batch of {batch}"))),
+    }
+}
+
+/// Whether the prompt is worked on, and whether tokens are decoded.
+pub(super) fn phases(table: &mut Table) -> Result<(bool, bool)> {
+    let Some(item) = table.take("phases") else { return Ok((true, true)) };
+    let (mut prefill, mut decode) = (false, false);
+    for phase in item.items()? {
+        match phase.text()? {
+            "prefill" => prefill = true,
+            "decode" => decode = true,
+            other => return Err(phase.wrong(format!("found phase `{other}`; accepted: prefill, decode"))),
+        }
+    }
+    Ok((prefill, decode))
+}
+
+/// Ranks that share out the tokens of the same keys and values.
+pub(super) fn decode_context(table: &mut Table, decode: bool) -> Result<u32> {
+    match table.take("decode_context") {
+        None => Ok(1),
+        Some(item) if decode => item.count(),
+        Some(item) => {
+            let nothing = "changes nothing without a decode; accepted: with decode among the phases";
+            Err(item.wrong(nothing.to_owned()))
+        }
+    }
+}
+
+/// The widths that QuickReduce has (vLLM csrc/quickreduce/quick_reduce_impl.cuh `CodecQ4`, `CodecQ6`, `CodecQ8`).
+pub(super) fn reduction_bits(item: &Item) -> Result<u32> {
+    let bits = item.count()?;
+    match bits {
+        4 | 6 | 8 => Ok(bits),
+        _ => Err(item.wrong(format!("found {bits}; accepted: 4, 6, 8"))),
+    }
+}
+
+/// How keys and values go from replicas that prefill to those that decode, and their type.
+pub(super) fn transfer(
+    table: &mut Table,
+    activation: ElementType,
+    prefill: bool,
+) -> Result<(Option<KvTransfer>, ElementType)> {
+    let element = table.take("kv_element_type");
+    let Some(item) = table.take("kv_transfer") else {
+        let stays = "keys and values stay where they are; accepted: with kv_transfer, layer or request";
+        return element.map_or(Ok((None, activation)), |item| Err(item.wrong(stays.to_owned())));
+    };
+    if !prefill {
+        let nothing = "nothing is transferred without a prefill; accepted: with prefill among the phases";
+        return Err(item.wrong(nothing.to_owned()));
+    }
+    let transfer = item.parsed(str::parse)?;
+    let element = element.map(|item| item.parsed(parse_float)).transpose()?;
+    Ok((Some(transfer), element.unwrap_or(activation)))
+}
+
+/// More would be refused by any of the frameworks long before.
+const MOST_DRAFTED: u64 = 64;
+
+/// How many tokens are drafted, and by what.
+pub(super) fn drafts(table: &mut Table) -> Result<(u64, Option<Drafter>)> {
+    let drafted = table.take("drafted_tokens").map(|item| item.whole(1..=MOST_DRAFTED)).transpose()?.unwrap_or(0);
+    match (drafted, table.take("drafter")) {
+        (0, None) => Ok((0, None)),
+        (0, Some(item)) => Err(item.wrong("nothing is drafted; accepted: with drafted_tokens, such as 3".to_owned())),
+        (_, Some(item)) => Ok((drafted, Some(item.parsed(str::parse)?))),
+        (_, None) => {
+            let problem =
+                "nothing drafts these tokens; accepted: with drafter, what drafts the tokens: ngram, eagle or mtp";
+            Err(table.place.wrong(problem.to_owned()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Serving;
+
+    fn read(flags: &[(&'static str, &str)]) -> Result<(u64, Option<Drafter>)> {
+        let mut table = Table::of_flags(flags.iter().map(|(key, value)| (*key, *key, (*value).to_owned())));
+        drafts(&mut table)
+    }
+
+    #[test]
+    fn drafted_tokens_and_what_drafts_them_come_together() {
+        assert_eq!(read(&[]).unwrap(), (0, None));
+        let both = [("drafted_tokens", "3"), ("drafter", "ngram")];
+        assert_eq!(read(&both).unwrap(), (3, Some(Drafter::Ngram)));
+        for (flags, expected) in [
+            (&[("drafted_tokens", "3")][..], "what drafts the tokens: ngram, eagle or mtp"),
+            (&[("drafter", "eagle")], "nothing is drafted; accepted: with drafted_tokens"),
+            (&[("drafted_tokens", "3"), ("drafter", "medusa")], "accepted: ngram, eagle, mtp"),
+            (&[("drafted_tokens", "0"), ("drafter", "eagle")], "1 to 64"),
+            (&[("drafted_tokens", "65"), ("drafter", "eagle")], "1 to 64"),
+        ] {
+            let message = read(flags).unwrap_err().to_string();
+            assert!(message.contains(expected), "{flags:?}: {message}");
+        }
+    }
+
+    #[test]
+    fn keys_and_values_are_transferred_behind_a_prefill_only() {
+        let read = |flags: &[(&'static str, &str)]| {
+            let flags = [&[("batch", "4")], flags].concat();
+            Serving::read(Table::of_flags(flags.into_iter().map(|(key, value)| (key, key, value.to_owned()))))
+        };
+        let both = read(&[("kv_transfer", "request"), ("kv_element_type", "fp8_e5m2")]).unwrap();
+        assert_eq!((both.kv_transfer, both.kv_element_type), (Some(KvTransfer::Request), ElementType::Fp8E5m2));
+        let plain = read(&[("activation_element_type", "float16")]).unwrap();
+        assert_eq!((plain.kv_transfer, plain.kv_element_type), (None, ElementType::Float16));
+        for (flags, expected) in [
+            (&[("kv_element_type", "fp8_e5m2")][..], "keys and values stay where they are; accepted: with kv_transfer"),
+            (&[("kv_transfer", "token")], "accepted: layer, request"),
+            (&[("kv_transfer", "layer"), ("kv_element_type", "int8")], "accepted"),
+            (&[("kv_transfer", "layer"), ("phases", "decode")], "nothing is transferred without a prefill"),
+            (&[("decode_context", "2"), ("phases", "prefill")], "changes nothing without a decode"),
+            (&[("decode_context", "0")], "decode_context"),
+            (&[("reduction_bits", "16")], "found 16; accepted: 4, 6, 8"),
+        ] {
+            let message = read(flags).unwrap_err().to_string();
+            assert!(message.contains(expected), "{flags:?}: {message}");
+        }
+    }
+}
