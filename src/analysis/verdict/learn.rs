@@ -1,8 +1,8 @@
 //! From healthy runs to a machine file: measured values become expectations.
 //!
-//! The rule, for every kind of row: the value is the median of all replicates of all runs; the tolerance reaches down to the
-//! lower of their 5 % quantile and of the slowest run's own median, so that the slowest healthy node passes, and is never
-//! below what is required at least. Links are not learned: they are data-sheet facts, and bound what may be learned.
+//! The rule, for every kind of row: the value is the median of all replicates of all runs; the tolerance reaches as far as a run like
+//! these needs to pass as a whole (`learned_reach`), and at least to the lower of their 5 % quantile and of the slowest run's own median, so
+//! that the slowest healthy node passes; it is never below what is required at least. Links are not learned: they are data-sheet facts, and bound what may be learned.
 
 use super::comparability::ensure_comparable;
 use super::evidence::{Evidence, evidence};
@@ -117,8 +117,9 @@ mod tests {
         // 1 MiB on 4 ranks is 1.5 * 1048576 B on the wires; the median of the 18 is the mean of 100.4 and 100.5 us.
         let expected = 1.5 * 1048576.0 / 100.4e-6;
         assert!((small.figure() / expected - 1.0).abs() < 1e-3, "{} {expected}", small.figure());
-        // Down to the slowest of the 18, as 5 % of them are none: 1 - 100.45 / 105.
-        assert!((0.043..0.045).contains(&small.tolerance.unwrap()), "{:?}", small.tolerance);
+        // One of six may miss with (0.05 / 2 rows) / 6: 4.43 of Student's t with 4.5 degrees of freedom, sqrt(1 + pi / 36), and a scatter
+        // of 3.2 % of the slower nine. The slowest of the 18 is 4.3 % behind.
+        assert!((0.145..0.151).contains(&small.tolerance.unwrap()), "{:?}", small.tolerance);
         assert_eq!(small.note.as_deref(), Some("18 replicates"));
         assert_eq!((small.source.as_str(), large.bytes.0.0), ("learned from the runs a, b, c", 2 << 20));
         let gates = GateRule { confidence: 0.95, allowed: Vec::new() };
@@ -126,7 +127,7 @@ mod tests {
             let verdict = gate(&[run], Some(&machine), &gates).unwrap();
             assert_eq!(verdict.exit_code, 0, "{:?}", verdict.rows[0].reasons);
         }
-        let slow = run("d", "x", &[110.0, 111.0, 109.0, 110.5, 109.5, 110.2]);
+        let slow = run("d", "x", &[130.0, 131.0, 129.0, 130.5, 129.5, 130.2]);
         assert_eq!(gate(&[slow], Some(&machine), &gates).unwrap().exit_code, 1);
     }
 
@@ -175,6 +176,9 @@ mod tests {
             learned.expectations == 1 && left_out.contains("unreliable: times were still falling (in c.jsonl)"),
             "{left_out}"
         );
+        let error =
+            learn(&[run("s", "x", &[100.0, 300.0, 100.0, 180.0, 500.0])], &machine("1GB/s"), &rule()).unwrap_err();
+        assert!(error.to_string().contains("scatters so much that a run"), "{error}");
         let few = loaded("f.jsonl", lines("f", &[vec![100.0; 4]]));
         let error = learn(&[few], &machine("1GB/s"), &rule()).unwrap_err().to_string();
         assert!(error.contains("4 replicates, at least 5 are needed"), "{error}");

@@ -2,7 +2,8 @@
 
 use super::Allowed;
 use super::expected::variant_line;
-use super::learned_kind::{Kind, MIN_REPLICATES, Values, expectation};
+use super::learned_kind::{Kind, LearnedFigure, Values, expectation};
+use super::learned_reach::PASSES;
 use super::loaded_record::LoadedRecord;
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
@@ -48,9 +49,12 @@ pub(super) fn write(
     let mut expectations = 0;
     for (kind, values) in kinds {
         let count: usize = values.of_run.values().map(Vec::len).sum();
-        let Some((value, tolerance)) = expectation(values, rule.least_tolerance) else {
-            left_out.push(format!("{}: {count} replicates, at least {MIN_REPLICATES} are needed", describe(kind)));
-            continue;
+        let LearnedFigure { value, tolerance } = match expectation(values, kinds.len(), rule.least_tolerance) {
+            Ok(expected) => expected,
+            Err(why) => {
+                left_out.push(format!("{}: {why}", describe(kind)));
+                continue;
+            }
         };
         let [ranks, per_node, nodes, groups] = kind.group;
         let bound = links.bus_bandwidth_bound(kind.collective, nodes, per_node, groups);
@@ -115,12 +119,13 @@ fn head(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> String {
     let peer = within.rate_per_peer.map_or(String::new(), |peer| format!("rate_per_peer = \"{}\"\n", rate(peer)));
     let cloud = links.cloud.as_ref().map_or(String::new(), |cloud| format!("cloud = {}\n", toml_string(cloud)));
     format!(
-        "# Learned from {} runs on {} hosts. Each value is the median of the replicates of all runs; its tolerance reaches to\n\
-         # the worse of their 5 % quantile and of the slowest run's median, and is at least {} %.\n\
+        "# Learned from {} runs on {} hosts. Each value is the median of the replicates of all runs. Its tolerance reaches as far\n\
+         # as a run like these needs to pass as a whole in {} % of cases, at least to the slowest of them, and is at least {} %.\n\
          name = {}\n{cloud}ranks_per_node = {}\nhosts_per_node = {}\n\n[within_node]\nlatency = \"{}\"\nrate = \"{}\"\n{peer}{}\n\
          [between_nodes]\nlatency = \"{}\"\nadapters_per_node = {}\nrate_per_adapter = \"{}\"\n{}{}",
         records.len(),
         hosts.len(),
+        PASSES * 100.0,
         rule.least_tolerance * 100.0,
         toml_string(&rule.name),
         links.ranks_per_node,

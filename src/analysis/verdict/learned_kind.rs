@@ -1,14 +1,18 @@
 //! Rows that share an expectation, and what is learned of their replicates.
 
+use super::learned_reach::{JudgedRuns, reach};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{median, sorted};
 use std::collections::BTreeMap;
 
 /// Minimum number of replicates for a quantile.
-pub(super) const MIN_REPLICATES: usize = 5;
+const MIN_REPLICATES: usize = 5;
 /// The share of replicates of a healthy machine that may lie below the floor.
 const QUANTILE: f64 = 0.05;
+
+/// A row that may fall behind by more is no requirement.
+const MOST_TOLERANCE: f64 = 0.5;
 
 /// The rows that share one expectation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,22 +34,45 @@ pub(super) struct Values {
     pub of_run: BTreeMap<usize, Vec<f64>>,
 }
 
-/// Value and tolerance of the expectation; none with too few replicates.
-pub(super) fn expectation(values: &Values, least_tolerance: f64) -> Option<(f64, f64)> {
+/// What is expected of a kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LearnedFigure {
+    /// The median, as a bus bandwidth in bytes per second or a time in seconds.
+    pub value: f64,
+    /// The share by which a run may fall behind it.
+    pub tolerance: f64,
+}
+
+/// What is expected of a kind, one of so many rows that are judged together.
+///
+/// # Errors
+/// Why nothing can be: too few replicates, or a scatter that would let everything pass.
+pub(super) fn expectation(values: &Values, rows: usize, least_tolerance: f64) -> Result<LearnedFigure, String> {
     let all = sorted(values.of_run.values().flatten().copied());
+    let few = || format!("{} replicates, at least {MIN_REPLICATES} are needed", all.len());
     if all.len() < MIN_REPLICATES {
-        return None;
+        return Err(few());
     }
-    let middle = median(&all)?;
+    let middle = median(&all).ok_or_else(few)?;
     let medians = sorted(values.of_run.values().filter_map(|run| median(&sorted(run.iter().copied()))));
     // The k-th smallest of n leaves less than k/n below it; with few values that is the smallest.
     let depth = ((QUANTILE * all.len() as f64).floor() as usize).min(all.len() - 1);
-    let worst = match values.is_rate {
-        true => all[depth].min(*medians.first()?),
-        false => all[all.len() - 1 - depth].max(*medians.last()?),
+    let behind = |value: f64| if values.is_rate { 1.0 - value / middle } else { value / middle - 1.0 };
+    let (quantile, slowest_run, worse_half) = match values.is_rate {
+        true => (all[depth], *medians.first().ok_or_else(few)?, &all[..all.len() / 2]),
+        false => (all[all.len() - 1 - depth], *medians.last().ok_or_else(few)?, &all[all.len().div_ceil(2)..]),
     };
-    let spread = if values.is_rate { 1.0 - worst / middle } else { worst / middle - 1.0 };
+    let worse_half: Vec<f64> = worse_half.iter().map(|value| behind(*value)).collect();
+    let replicates = values.of_run.values().map(Vec::len).min().unwrap_or(0);
+    let reach = reach(&worse_half, JudgedRuns { rows, replicates }).unwrap_or(0.0);
+    let spread = behind(quantile).max(behind(slowest_run)).max(reach);
     // A tenth of a per cent more than the spread, so that rounding takes nothing away.
-    let tolerance = ((spread.max(least_tolerance) * 1000.0).ceil() / 1000.0).min(0.9);
-    Some((middle, tolerance))
+    let tolerance = (spread.max(least_tolerance) * 1000.0).ceil() / 1000.0;
+    if tolerance > MOST_TOLERANCE {
+        return Err(format!(
+            "scatters so much that a run {:.0} % behind would pass; learn from more runs, or from quieter ones",
+            tolerance * 100.0
+        ));
+    }
+    Ok(LearnedFigure { value: middle, tolerance })
 }

@@ -20,6 +20,7 @@ pub mod history;
 mod learn;
 mod learned_file;
 mod learned_kind;
+mod learned_reach;
 mod loaded_record;
 pub mod locate;
 mod noise_rows;

@@ -21,7 +21,7 @@ pub use odd::{OddRule, Usual, upper_normal_quantile};
 pub use percentile::{fewest_samples, low_median, median, percentile, sorted};
 pub use proportion::proportion_interval;
 pub use rank_sum::RankSums;
-pub use sign::{fewest_for_bound, half_binomial_tail, median_bounds, values_to_decide};
+pub use sign::{depth_of_bound, fewest_for_bound, half_binomial_tail, median_bounds, values_to_decide};
 pub use span::Span;
 pub use stretch::{Stretch, densest_stretch};
 pub use trend::{Evidence, falls};

@@ -24,9 +24,14 @@ pub fn half_binomial_tail(count: usize, at_least: usize) -> f64 {
 /// The lower and the upper bound of the median, each with confidence `level`; `None` with too few values for it.
 pub fn median_bounds(ascending: &[f64], level: f64) -> Option<(f64, f64)> {
     let count = ascending.len();
-    // The largest d with P(B < d) <= 1 - level, which is P(B >= n - d + 1).
-    let depth = (1..=count).take_while(|depth| half_binomial_tail(count, count - depth + 1) <= 1.0 - level).last()?;
+    let depth = depth_of_bound(count, level)?;
     Some((ascending[depth - 1], ascending[count - depth]))
+}
+
+/// Which of `count` values from below is the lower bound of the median with confidence `level`, counted from 1; `None` with too few.
+pub fn depth_of_bound(count: usize, level: f64) -> Option<usize> {
+    // The largest d with P(B < d) <= 1 - level, which is P(B >= n - d + 1).
+    (1..=count).take_while(|depth| half_binomial_tail(count, count - depth + 1) <= 1.0 - level).last()
 }
 
 /// The fewest values with which a bound of that confidence exists: 5 for 95 %.

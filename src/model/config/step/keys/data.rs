@@ -1,6 +1,6 @@
 //! Keys of data parallelism.
 
-use super::{StepKey, TRAINING};
+use super::step_key::{StepKey, TRAINING};
 
 /// Of data parallelism.
 pub(super) const DATA: &[StepKey] = &[

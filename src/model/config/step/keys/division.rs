@@ -1,6 +1,6 @@
 //! Keys of the axes that divide a model: tensor, pipeline, context and expert parallelism.
 
-use super::{BOTH, StepKey, TRAINING};
+use super::step_key::{BOTH, StepKey, TRAINING};
 
 /// Of tensor parallelism.
 pub(super) const TENSOR: &[StepKey] = &[

@@ -4,36 +4,9 @@
 mod data;
 mod division;
 mod step;
+mod step_key;
 
-use super::Work;
-
-/// A key of a step.
-#[derive(Debug, PartialEq, Eq)]
-pub struct StepKey {
-    /// Its name in a table.
-    pub key: &'static str,
-    /// The flag that stands for it, with its dashes.
-    pub flag: &'static str,
-    /// Another name of the flag.
-    pub alias: Option<&'static str>,
-    /// What the flag takes.
-    pub form: KeyForm,
-    /// The work whose table has it.
-    pub takes: &'static [Work],
-    /// What it means, its values and its default, in one line.
-    pub meaning: &'static str,
-}
-
-/// What the flag of a key takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyForm {
-    /// A value, named so in help.
-    Value(&'static str),
-    /// True or false; true without a value.
-    Truth,
-    /// The same, and the flag says the opposite of the key.
-    Denial,
-}
+pub use step_key::{KeyForm, StepKey};
 
 /// Keys that belong together.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,10 +16,6 @@ pub struct KeyGroup {
     /// The keys.
     pub keys: &'static [StepKey],
 }
-
-const TRAINING: &[Work] = &[Work::Training];
-const SERVING: &[Work] = &[Work::Serving];
-const BOTH: &[Work] = &[Work::Training, Work::Serving];
 
 /// All of them.
 pub const STEP_KEYS: [KeyGroup; 7] = [
@@ -59,34 +28,11 @@ pub const STEP_KEYS: [KeyGroup; 7] = [
     KeyGroup { heading: "Serving", keys: step::SERVED },
 ];
 
-impl StepKey {
-    const fn text(
-        key: &'static str,
-        flag: &'static str,
-        value: &'static str,
-        takes: &'static [Work],
-        meaning: &'static str,
-    ) -> StepKey {
-        StepKey { key, flag, alias: None, form: KeyForm::Value(value), takes, meaning }
-    }
-
-    const fn truth(key: &'static str, flag: &'static str, takes: &'static [Work], meaning: &'static str) -> StepKey {
-        StepKey { key, flag, alias: None, form: KeyForm::Truth, takes, meaning }
-    }
-
-    const fn denial(key: &'static str, flag: &'static str, takes: &'static [Work], meaning: &'static str) -> StepKey {
-        StepKey { key, flag, alias: None, form: KeyForm::Denial, takes, meaning }
-    }
-
-    const fn alias(self, alias: &'static str) -> StepKey {
-        StepKey { alias: Some(alias), ..self }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::document::Table;
+    use crate::config::step::Work;
     use crate::config::{Serving, Training};
     use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! Keys of a step as a whole, and of a model that serves.
 
-use super::{BOTH, SERVING, StepKey, TRAINING};
+use super::step_key::{BOTH, SERVING, StepKey, TRAINING};
 
 /// Of every step.
 pub(super) const STEP: &[StepKey] = &[
