@@ -71,7 +71,7 @@ pub(super) fn expectation(values: &Values, rows: usize, least_tolerance: f64) ->
     if tolerance > MOST_TOLERANCE {
         return Err(format!(
             "scatters so much that a run {:.0} % behind would pass; learn from more runs, or from quieter ones",
-            tolerance * 100.0
+            (tolerance * 100.0).min(100.0)
         ));
     }
     Ok(LearnedFigure { value: middle, tolerance })
