@@ -1,8 +1,9 @@
 //! From healthy runs to a machine file: measured values become expectations.
 //!
 //! The rule, for every kind of row: the value is the median of all replicates of all runs; the tolerance reaches as far as a run like
-//! these needs to pass as a whole (`learned_reach`), and at least to the lower of their 5 % quantile and of the slowest run's own median, so
-//! that the slowest healthy node passes; it is never below what is required at least. Links are not learned: they are data-sheet facts, and bound what may be learned.
+//! these needs to pass as a whole (`learned_reach`), and at least to the lower of their 5 % quantile and of the slowest run's own
+//! median, so that the slowest healthy node passes; it is never below what is required at least. Links are not learned: they are
+//! data-sheet facts, and bound what may be learned.
 
 use super::comparability::ensure_comparable;
 use super::evidence::{Evidence, evidence};

@@ -49,19 +49,18 @@ pub(super) struct LearnedFigure {
 /// Why nothing can be: too few replicates, or a scatter that would let everything pass.
 pub(super) fn expectation(values: &Values, rows: usize, least_tolerance: f64) -> Result<LearnedFigure, String> {
     let all = sorted(values.of_run.values().flatten().copied());
-    let few = || format!("{} replicates, at least {MIN_REPLICATES} are needed", all.len());
-    if all.len() < MIN_REPLICATES {
-        return Err(few());
-    }
-    let middle = median(&all).ok_or_else(few)?;
+    let Some(middle) = median(&all).filter(|_| all.len() >= MIN_REPLICATES) else {
+        return Err(format!("{} replicates, at least {MIN_REPLICATES} are needed", all.len()));
+    };
     let medians = sorted(values.of_run.values().filter_map(|run| median(&sorted(run.iter().copied()))));
     // The k-th smallest of n leaves less than k/n below it; with few values that is the smallest.
     let depth = ((QUANTILE * all.len() as f64).floor() as usize).min(all.len() - 1);
     let behind = |value: f64| if values.is_rate { 1.0 - value / middle } else { value / middle - 1.0 };
     let (quantile, slowest_run, worse_half) = match values.is_rate {
-        true => (all[depth], *medians.first().ok_or_else(few)?, &all[..all.len() / 2]),
-        false => (all[all.len() - 1 - depth], *medians.last().ok_or_else(few)?, &all[all.len().div_ceil(2)..]),
+        true => (all[depth], medians.first(), &all[..all.len() / 2]),
+        false => (all[all.len() - 1 - depth], medians.last(), &all[all.len().div_ceil(2)..]),
     };
+    let slowest_run = slowest_run.copied().unwrap_or(middle);
     let worse_half: Vec<f64> = worse_half.iter().map(|value| behind(*value)).collect();
     let replicates = values.of_run.values().map(Vec::len).min().unwrap_or(0);
     let reach = reach(&worse_half, JudgedRuns { rows, replicates }).unwrap_or(0.0);

@@ -8,14 +8,12 @@
 //! calculating two-sided prediction intervals", J. Am. Stat. Assoc. 64, 1969, with the median in place of the mean). With a quarter of N
 //! as degrees of freedom simulated runs pass as often as is asked for; with all of the worse half, in 85 of 100 cases.
 
-use commgauge_base::stats::{depth_of_bound, upper_normal_quantile};
+use commgauge_base::stats::{depth_of_bound, proportion_interval, upper_normal_quantile};
 
 /// The chance with which a run like those that were learned from is to pass as a whole.
 pub(super) const PASSES: f64 = 0.95;
 /// The confidence of the bounds with which a gate judges unless another is asked for.
 const LEVEL: f64 = 0.95;
-/// Halvings of an interval of probabilities.
-const HALVINGS: u32 = 60;
 
 /// The runs that will be judged.
 #[derive(Clone, Copy, Debug)]
@@ -38,25 +36,10 @@ pub(super) fn reach(behind: &[f64], runs: JudgedRuns) -> Option<f64> {
     Some(scatter * student_quantile(of_one, count / 4.0) * median_is_estimated)
 }
 
-/// The chance of one replicate with which at least `depth` of `count` happen with the chance `together`.
+/// The chance of one replicate with which at least `depth` of `count` happen with the chance `together`: where the interval of Clopper and
+/// Pearson for so many hits begins.
 fn chance_of_one(count: usize, depth: usize, together: f64) -> f64 {
-    let (mut low, mut high) = (0.0, 0.5);
-    for _ in 0..HALVINGS {
-        let middle = 0.5 * (low + high);
-        if binomial_tail(count, depth, middle) < together { low = middle } else { high = middle }
-    }
-    0.5 * (low + high)
-}
-
-/// P(B >= `at_least`), B binomial over `count` with `chance`.
-fn binomial_tail(count: usize, at_least: usize, chance: f64) -> f64 {
-    let mut term = (1.0 - chance).powi(count as i32);
-    let mut below = 0.0;
-    for k in 0..at_least {
-        below += term;
-        term *= (count - k) as f64 / (k + 1) as f64 * chance / (1.0 - chance);
-    }
-    1.0 - below
+    proportion_interval(depth as u64, count as u64, 1.0 - 2.0 * together).low
 }
 
 /// The value that Student's t with so many degrees of freedom exceeds with this probability (M. Abramowitz and I. A. Stegun, Handbook of
@@ -82,7 +65,7 @@ mod tests {
         for (count, at_least, chance, tail) in
             [(9, 2, 0.5, 502.0 / 512.0), (5, 1, 0.1, 0.40951), (20, 3, 0.05, 0.075_483_67)]
         {
-            assert!((binomial_tail(count, at_least, chance) - tail).abs() < 1e-7, "{count}, {at_least}, {chance}");
+            assert!((chance_of_one(count, at_least, tail) - chance).abs() < 1e-7, "{count}, {at_least}, {chance}");
         }
         assert!((chance_of_one(5, 1, 0.40951) - 0.1).abs() < 1e-9);
         // Tables of t: 2.650 and 3.012 with 13 degrees of freedom, 3.747 with 4.

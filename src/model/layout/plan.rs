@@ -90,8 +90,7 @@ impl Layout {
     /// Where the replicas do not divide those groups, with what does.
     pub fn with_replicas_of_shards(mut self, replicas: u32) -> std::result::Result<Layout, String> {
         let together = self.group_size(Axis::DpCp);
-        if replicas == 0 || !together.is_multiple_of(replicas) {
-            let nearest = either(&nearest_divisors(u64::from(together), u64::from(replicas)));
+        if let Some(nearest) = nearest_unless_divided(together, replicas) {
             return Err(format!(
                 "{replicas} replicas of shards do not divide the {together} ranks of dp x cp; nearest that do: {nearest}"
             ));
@@ -105,9 +104,8 @@ impl Layout {
     /// # Errors
     /// Where `inner` does not divide cp.
     pub fn with_inner_context(mut self, inner: u32) -> std::result::Result<Layout, String> {
-        if inner == 0 || !self.degrees.cp.is_multiple_of(inner) {
-            let cp = self.degrees.cp;
-            let nearest = either(&nearest_divisors(u64::from(cp), u64::from(inner)));
+        let cp = self.degrees.cp;
+        if let Some(nearest) = nearest_unless_divided(cp, inner) {
             return Err(format!("inner groups of {inner} ranks do not divide cp = {cp}; nearest that do: {nearest}"));
         }
         self.inner_context = inner;
@@ -119,9 +117,8 @@ impl Layout {
     /// # Errors
     /// Where `inner` does not divide ep.
     pub fn with_inner_experts(mut self, inner: u32) -> std::result::Result<Layout, String> {
-        if inner == 0 || !self.degrees.ep.is_multiple_of(inner) {
-            let ep = self.degrees.ep;
-            let nearest = either(&nearest_divisors(u64::from(ep), u64::from(inner)));
+        let ep = self.degrees.ep;
+        if let Some(nearest) = nearest_unless_divided(ep, inner) {
             return Err(format!(
                 "nodes of {inner} ranks do not divide ep = {ep} (expert_inner); nearest that do: {nearest}"
             ));
@@ -135,9 +132,8 @@ impl Layout {
     /// # Errors
     /// Where `ranks` does not divide tp.
     pub fn with_decode_context(mut self, ranks: u32) -> std::result::Result<Layout, String> {
-        if ranks == 0 || !self.degrees.tp.is_multiple_of(ranks) {
-            let tp = self.degrees.tp;
-            let nearest = either(&nearest_divisors(u64::from(tp), u64::from(ranks)));
+        let tp = self.degrees.tp;
+        if let Some(nearest) = nearest_unless_divided(tp, ranks) {
             return Err(format!("decode_context = {ranks} does not divide tp = {tp}; nearest that do: {nearest}"));
         }
         self.decode_context = ranks;
@@ -286,6 +282,12 @@ impl Layout {
         };
         self.groups(Axis::Pp).groups.into_iter().map(ends).collect()
     }
+}
+
+/// What divides `whole` and is nearest to `part`, for readers, where `part` does not divide it.
+fn nearest_unless_divided(whole: u32, part: u32) -> Option<String> {
+    let divides = part > 0 && whole.is_multiple_of(part);
+    (!divides).then(|| either(&nearest_divisors(u64::from(whole), u64::from(part))))
 }
 
 /// An axis of a grid: its degree, and how far neighbours along it lie apart.

@@ -122,7 +122,7 @@ fn kv_transfer(step: &ServingStep) -> std::result::Result<(), String> {
             d.dp
         ));
     }
-    let ranks = d.tp * d.dp / 2;
+    let ranks = d.tp * step.replicas_together();
     if d.ep > 1 && (d.ep > ranks || !ranks.is_multiple_of(d.ep)) {
         return Err(format!(
             "ep = {} reaches over the replicas that prefill and those that decode, which have tp x dp / 2 = {ranks} ranks each; accepted:              a divisor of {ranks}",

@@ -5,7 +5,7 @@
 use super::stages::Stages;
 use crate::config::Model;
 use crate::config::step::{FeedForwardRanks, Serving, ServingDispatcher};
-use crate::layout::Layout;
+use crate::layout::{Axis, Layout};
 
 /// The phase of serving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl ServingStep<'_> {
     /// Replicas that do the same at a time: half of them where those of one half prefill for the other.
     pub fn replicas_together(&self) -> u32 {
         let dp = self.layout.degrees.dp;
-        if self.serving.kv_transfer.is_some() { dp / 2 } else { dp }
+        if self.serving.kv_transfer.is_some() { dp / self.layout.group_size(Axis::PrefillDecode) } else { dp }
     }
 
     /// Tokens of one micro-batch that a rank works on.

@@ -18,5 +18,10 @@ pub(super) fn op(step: &ServingStep, axis: Axis, collective: Collective, bytes: 
 
 /// Once in the forward pass of a micro-batch, at an end of the model.
 pub(super) fn at_end(end: End) -> When {
-    When::MicroBatch { pass: Pass::Forward, end, calls: 1, one_in: 1 }
+    times_at_end(1, end)
+}
+
+/// So often in the forward pass of a micro-batch, at an end of the model.
+pub(super) fn times_at_end(calls: u64, end: End) -> When {
+    When::MicroBatch { pass: Pass::Forward, end, calls, one_in: 1 }
 }

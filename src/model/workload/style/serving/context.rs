@@ -6,7 +6,7 @@
 //! of all tokens for its own queries, and the last stage gathers the hidden states.
 
 use super::calls::{at_end, op};
-use super::layers::{in_layers, mixers_of};
+use super::layers::{in_layers, keys_and_values, mixers_of};
 use crate::config::Mixer;
 use crate::layout::Axis;
 use crate::workload::Op;
@@ -69,21 +69,8 @@ fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<[Op; 3]> {
 
 /// Keys and values of all tokens.
 fn prefill(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Op> {
-    let (model, t) = (step.model, u64::from(step.layout.degrees.tp));
-    let (size, tokens) = (step.serving.activation_element_type.size(), whole_prompts(step)?);
-    let (bytes, formula) = match &model.latent_attention {
-        Some(latent) => {
-            let (rank, rotary) = (latent.kv_rank, latent.rotary_dimension);
-            let bytes = product("latent keys and values", &[size, tokens, rank + rotary])?;
-            (bytes, format!("E*N*(kv_lora_rank + rope) = {size} B*{tokens}*({rank} + {rotary})"))
-        }
-        None => {
-            let (heads, width) = ((model.kv_heads / t).max(1), model.head_dimension);
-            let bytes = product("keys and values", &[2, size, tokens, heads, width])?;
-            (bytes, format!("2*E*N*max(1, k/t)*hd = 2*{size} B*{tokens}*{heads}*{width}"))
-        }
-    };
-    let why = format!("{formula} = {bytes} B: keys and values of all tokens (vLLM-Ascend attention/context_parallel)");
+    let (bytes, formula) = keys_and_values(step, step.serving.activation_element_type, whole_prompts(step)?, "N")?;
+    let why = format!("{formula}: keys and values of all tokens (vLLM-Ascend attention/context_parallel)");
     Ok(op(step, Axis::Cp, Collective::AllGather, bytes, in_layers(step, stage, kind, 1), why))
 }
 

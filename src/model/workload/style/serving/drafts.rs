@@ -4,11 +4,12 @@
 //! v1/worker/gpu/spec_decode/autoregressive/speculator.py `propose`). It is divided as the model's layers are, has the embedding before
 //! it and the vocabulary behind it, and predicts one token of each request in a pass. It follows a prefill too.
 
+use super::calls::times_at_end;
 use crate::config::step::Drafter;
 use crate::config::{Blocks, Mixture, Model};
 use crate::workload::Op;
 use crate::workload::step::{PassTokens, ServingStep, Stages};
-use crate::workload::when::{End, Pass, When};
+use crate::workload::when::{End, When};
 use commgauge_base::error::Result;
 
 /// The calls of one rank of a stage: none but on the last one.
@@ -53,6 +54,5 @@ fn after_output(op: Op, passes: u64) -> Op {
         When::MicroBatch { calls, .. } => calls,
         _ => 1,
     };
-    let when = When::MicroBatch { pass: Pass::Forward, end: End::Output, calls: calls * passes, one_in: 1 };
-    Op { when, why: format!("drafting: {}", op.why), ..op }
+    Op { when: times_at_end(calls * passes, End::Output), why: format!("drafting: {}", op.why), ..op }
 }

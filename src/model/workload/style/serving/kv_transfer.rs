@@ -6,15 +6,15 @@
 //! nixl_connector.py reads the blocks of a request from all layers behind its pass; model_executor/models/deepseek_v2.py
 //! `DeepseekV32IndexerCache`).
 
-use super::calls::op;
-use super::layers::{in_layers, mixers_of};
+use super::calls::{op, times_at_end};
+use super::layers::{in_layers, keys_and_values, layers_of, mixers_of};
 use crate::config::Mixer;
 use crate::config::step::{Drafter, KvTransfer};
 use crate::layout::Axis;
 use crate::workload::Op;
 use crate::workload::step::{Phase, ServingStep};
 use crate::workload::style::product::product;
-use crate::workload::when::{End, LayerKind, Overlap, Pass, When};
+use crate::workload::when::{End, Overlap, When};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
@@ -49,7 +49,7 @@ fn by_layer(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     if drafts(step, stage) {
         for stored in stored(step, Mixer::Attention)? {
             let why = format!("{}: of each request and the layer that drafts ({SOURCE})", stored.formula);
-            ops.push(message(step, stored.element, stored.bytes, times(requests, End::Output), why));
+            ops.push(message(step, stored.element, stored.bytes, times_at_end(requests, End::Output), why));
         }
     }
     Ok(ops)
@@ -78,21 +78,13 @@ fn by_request(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     }
     let sum = if parts.len() > 1 { format!(" = {bytes} B in all") } else { format!(" = {bytes} B") };
     let why = format!("{}{sum}: of each request, read by the rank that decodes it ({SOURCE})", parts.join(" + "));
-    Ok(vec![message(step, element, bytes, times(step.requests(), End::Whole), why)])
+    Ok(vec![message(step, element, bytes, times_at_end(step.requests(), End::Whole), why)])
 }
 
 const SOURCE: &str = "vLLM distributed/kv_transfer/kv_connector/v1";
 
-fn times(calls: u64, end: End) -> When {
-    When::MicroBatch { pass: Pass::Forward, end, calls, one_in: 1 }
-}
-
 fn message(step: &ServingStep, element: ElementType, bytes: u64, when: When, why: String) -> Op {
     Op { element, ..op(step, Axis::PrefillDecode, Collective::SendRecvChain, bytes, when, why) }
-}
-
-fn layers_of(step: &ServingStep, stage: u32, kind: LayerKind) -> u64 {
-    step.stages.layers_passed(stage).filter(|layer| kind.has(step.model.parts_of(*layer))).count() as u64
 }
 
 /// The drafting layer stores keys and values as the others do.
@@ -109,15 +101,7 @@ fn stored(step: &ServingStep, mixer: Mixer) -> Result<Vec<Stored>> {
         let bytes = product("state of a request", &[size, state])?;
         return Ok(vec![Stored { element, bytes, formula: format!("state {size} B*{state} = {bytes} B") }]);
     }
-    let Some(latent) = &model.latent_attention else {
-        let (heads, width) = ((model.kv_heads / t).max(1), model.head_dimension);
-        let bytes = product("keys and values of a request", &[2, size, tokens, heads, width])?;
-        let formula = format!("2*E*S*max(1, k/t)*hd = 2*{size} B*{tokens}*{heads}*{width} = {bytes} B");
-        return Ok(vec![Stored { element, bytes, formula }]);
-    };
-    let (rank, rotary) = (latent.kv_rank, latent.rotary_dimension);
-    let bytes = product("latent keys and values of a request", &[size, tokens, rank + rotary])?;
-    let formula = format!("E*S*(kv_lora_rank + rope) = {size} B*{tokens}*({rank} + {rotary}) = {bytes} B");
+    let (bytes, formula) = keys_and_values(step, element, tokens, "S")?;
     let mut stored = vec![Stored { element, bytes, formula }];
     if let Some(indexer) = &model.indexer {
         let width = indexer.head_dimension;

@@ -4,13 +4,17 @@ use crate::config::Mixer;
 use crate::workload::step::ServingStep;
 use crate::workload::style::product::product;
 use crate::workload::when::{LayerKind, Pass, When};
+use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 
 /// Calls in every layer of a kind of a stage, in one forward pass of every micro-batch.
 pub(super) fn in_layers(step: &ServingStep, stage: u32, kind: LayerKind, calls_per_layer: u64) -> When {
-    let is_of_kind = |layer: &u32| kind.has(step.model.parts_of(*layer));
-    let layers = step.stages.layers_passed(stage).filter(is_of_kind).count() as u64;
-    When::Layer { pass: Pass::Forward, kind, calls_per_layer, layers }
+    When::Layer { pass: Pass::Forward, kind, calls_per_layer, layers: layers_of(step, stage, kind) }
+}
+
+/// Layers of a kind of a stage.
+pub(super) fn layers_of(step: &ServingStep, stage: u32, kind: LayerKind) -> u64 {
+    step.stages.layers_passed(stage).filter(|layer| kind.has(step.model.parts_of(*layer))).count() as u64
 }
 
 /// Kinds of layers of a stage that mix tokens, and what does.
@@ -30,6 +34,26 @@ pub(super) fn activations(step: &ServingStep) -> Result<(u64, String)> {
         (step.serving.activation_element_type.size(), step.tokens_per_micro_batch(), step.model.hidden);
     let bytes = product("activations", &[element, tokens, h])?;
     Ok((bytes, format!("E*tokens*h = {element} B*{}*{h} = {bytes} B", tokens_formula(step))))
+}
+
+/// Bytes of what a rank keeps of so many tokens, of which `symbol` stands for the number, in a layer with attention, and the formula with
+/// its numbers: its heads of keys and values, or what low-rank attention keeps in their place, whole on every rank.
+pub(super) fn keys_and_values(
+    step: &ServingStep,
+    element: ElementType,
+    tokens: u64,
+    symbol: &str,
+) -> Result<(u64, String)> {
+    let (model, t, size) = (step.model, u64::from(step.layout.degrees.tp), element.size());
+    if let Some(latent) = &model.latent_attention {
+        let (rank, rotary) = (latent.kv_rank, latent.rotary_dimension);
+        let bytes = product("latent keys and values", &[size, tokens, rank + rotary])?;
+        let formula = format!("E*{symbol}*(kv_lora_rank + rope) = {size} B*{tokens}*({rank} + {rotary}) = {bytes} B");
+        return Ok((bytes, formula));
+    }
+    let (heads, width) = ((model.kv_heads / t).max(1), model.head_dimension);
+    let bytes = product("keys and values", &[2, size, tokens, heads, width])?;
+    Ok((bytes, format!("2*E*{symbol}*max(1, k/t)*hd = 2*{size} B*{tokens}*{heads}*{width} = {bytes} B")))
 }
 
 /// Formula of the tokens of a micro-batch, with numbers.

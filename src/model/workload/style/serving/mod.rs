@@ -31,7 +31,7 @@ use crate::layout::Axis;
 use crate::workload::Op;
 use crate::workload::step::ServingStep;
 use crate::workload::when::{End, Pass, When};
-use calls::{at_end, op};
+use calls::{at_end, op, times_at_end};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
@@ -87,8 +87,7 @@ fn boundary(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     if cut && stage > 0 {
         let what = "parts that the ranks of tp received, put together";
         let why = format!("{formula}: {what} (vLLM distributed/parallel_state.py recv_tensor_dict, all_gather_group)");
-        let when = When::MicroBatch { pass: Pass::Forward, end: End::Whole, calls: tensors, one_in: 1 };
-        ops.push(op(step, Axis::Tp, Collective::AllGather, whole, when, why));
+        ops.push(op(step, Axis::Tp, Collective::AllGather, whole, times_at_end(tensors, End::Whole), why));
     }
     Ok(ops)
 }
