@@ -3,7 +3,7 @@
 use crate::blocks::{Block, Mark};
 use crate::common::{self, FAMILY};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -79,8 +79,7 @@ pub fn programs(folder: &Path) -> String {
         _ => format!("[ \"$1\" = -np ] && set -- -n \"${{@:2}}\"; exec {} \"$@\"", found("mpiexec.mpich")),
     };
     let mpirun = bin.join("mpirun");
-    fs::write(&mpirun, format!("#!/bin/bash\n{launcher}\n")).expect("the folder is writable");
-    fs::set_permissions(&mpirun, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    common::programs::write_program(&mpirun, format!("#!/bin/bash\n{launcher}\n"));
     format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default())
 }
 

@@ -5,6 +5,7 @@
 pub mod doubles;
 pub mod hosts;
 pub mod locks;
+pub mod programs;
 
 pub use locks::{alone, beside};
 

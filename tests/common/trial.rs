@@ -113,10 +113,12 @@ pub fn session_folders_of(launcher: u32) -> Vec<PathBuf> {
     roots.map(|root| root.join(format!("pid.{launcher}"))).filter(|path| path.exists()).collect()
 }
 
-/// Segments of MPI libraries in shared memory.
+/// Segments of MPI libraries and NCCL in shared memory; a browser or a database of another test may have some too.
 fn shared_memory() -> BTreeSet<PathBuf> {
-    let of = |folder: &str| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    of("/dev/shm").collect()
+    let segments = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    let is_of_mpi =
+        |name: &str| ["vader_segment.", "sm_segment.", "mpich_", "nccl-"].iter().any(|kind| name.starts_with(kind));
+    segments.filter(|entry| is_of_mpi(&entry.file_name().to_string_lossy())).map(|entry| entry.path()).collect()
 }
 
 /// New segments that no process uses: other launches on this machine start and end.

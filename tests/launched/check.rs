@@ -96,8 +96,7 @@ fn two_hosts_of_one_machine(folder: &Path, flags: &str) -> Option<Command> {
     let agent = folder.join("agent");
     let text =
         "#!/bin/sh\nhost=$1; shift\nexec unshare --uts sh -c 'hostname \"$0\"; exec sh -c \"$*\"' \"$host\" \"$@\"\n";
-    std::fs::write(&agent, text).unwrap();
-    std::fs::set_permissions(&agent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    common::programs::write_program(&agent, text);
     if !Command::new("unshare").args(["--uts", "true"]).status().is_ok_and(|status| status.success()) {
         skipped("two hosts of one machine", "this user may not make host names of its own");
         return None;

@@ -155,12 +155,10 @@ fn a_rank_that_spins_outside_of_the_call_is_told_from_one_that_spins_inside_by_s
 
 #[test]
 fn the_stack_of_a_rank_is_in_report_record_and_output_whatever_tool_shows_it() {
-    use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let tool = folder.path().join("eu-stack");
     let shows = "#!/bin/sh\necho \"TID $3:\"; echo '#0  0x00007f poll'; echo \"#1  0x000001 of_process_$3\"\n";
-    std::fs::write(&tool, shows).unwrap();
-    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+    common::programs::write_program(&tool, shows);
     let record = record_in(&folder);
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
     let mut command = sweep(&record, "2:loop:80");

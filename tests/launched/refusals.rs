@@ -148,8 +148,7 @@ fn ranks_that_do_not_belong_together_are_named() {
     let other = folder.path().join("other-binary");
     let mut binary = fs::read(SWEEP).unwrap();
     binary.push(b'x');
-    fs::write(&other, binary).unwrap();
-    fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    common::programs::write_program(&other, binary);
     let line = |program: &str, flags: &str| words(&format!("{program} {flags} --record {}", record.display()));
     let other = other.display().to_string();
     for (first, second, what) in [

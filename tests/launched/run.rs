@@ -158,8 +158,7 @@ while case $1 in -*) true ;; *) false ;; esac; do shift; done
 host=$1; shift
 exec unshare --uts sh -c 'hostname "$0"; exec sh -c "$*"' "$host" "$@"
 "#;
-    fs::write(&agent, text).unwrap();
-    fs::set_permissions(&agent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    common::programs::write_program(&agent, text);
     Some(agent)
 }
 

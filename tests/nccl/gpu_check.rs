@@ -5,7 +5,6 @@ use crate::common;
 
 use common::doubles::with_doubles;
 use common::{COMMGAUGE, Ran, skipped};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -147,10 +146,7 @@ fn what_found_no_time_is_missing_and_so_is_a_pass() {
 /// Puts fake programs first in the path, which write a log.
 fn play(command: &mut Command, folder: &Path, log: &Path) {
     for (name, text) in PLAYED {
-        let path = folder.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        common::programs::write_program(&folder.join(name), text);
     }
     let mut paths = vec![folder.join("bin")];
     paths.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
@@ -222,8 +218,7 @@ fn data_are_checked_on_all_gpus_unless_other_ranks_are_asked_for() {
         let (program, log) = (folder.path().join("commgauge"), folder.path().join("log"));
         // Only how it is started counts here.
         let text = format!("#!/bin/sh\necho \"$@\" >>{}\nexit 6\n", log.display());
-        std::fs::write(&program, text).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        common::programs::write_program(&program, text);
         let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/gpu-check"));
         command.arg("--commgauge").arg(&program).arg("--report").arg(folder.path().join("report"));
         if let Some(ranks) = ranks {
@@ -258,8 +253,7 @@ fn other_tools_are_compared_like_with_like() {
     let folder = tempfile::tempdir().unwrap();
     for (name, linked) in [("all_reduce_perf", "libc.so.6"), ("all_reduce_perf_mpi", "libmpi.so.40")] {
         let text = format!("#!/bin/sh\n# {linked}\n");
-        std::fs::write(folder.path().join(name), text).unwrap();
-        std::fs::set_permissions(folder.path().join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+        common::programs::write_program(&folder.path().join(name), text);
     }
     let lines = format!(
         "import peers, pathlib\nfolder = pathlib.Path({:?})\nprint(peers.command(peers.tests_program(folder), 8, '/bin/mpirun'))\n\

@@ -8,7 +8,6 @@ use crate::common;
 use common::{Ran, ending, start};
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -119,9 +118,7 @@ fn waits_for_its_workers(job: &Value) {
 fn launched(ssh: &str, commgauge: &str) -> (Ran, String) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     for (name, line) in [("ssh", ssh), ("commgauge", commgauge)] {
-        let path = folder.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{line}\n")).expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+        common::programs::write_program(&folder.path().join(name), format!("#!/bin/sh\n{line}\n"));
     }
     fs::write(folder.path().join("hostfile"), "w-0.w.default.svc slots=8\nw-1.w.default.svc slots=4\n")
         .expect("written");
@@ -160,9 +157,7 @@ fn waiting(folder: &Path, shim: &Path, seconds: &str) -> Command {
         ("ssh", "[ -e up ]".to_owned()),
         ("mpirun", format!("if [ \"$1\" = --version ]; then echo '{version}'; else ls >launched; fi")),
     ] {
-        let path = folder.join(name);
-        fs::write(&path, format!("#!/bin/sh\n{line}\n")).expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+        common::programs::write_program(&folder.join(name), format!("#!/bin/sh\n{line}\n"));
     }
     fs::write(folder.join("hostfile"), "late-0 slots=2\nlate-1 slots=2\n").expect("written");
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").expect("a PATH"));

@@ -50,6 +50,7 @@ mod qualified;
 mod qualify;
 mod rank;
 mod resume;
+mod second_tries;
 mod selftest;
 mod setup;
 mod shown;

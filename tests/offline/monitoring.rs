@@ -236,8 +236,7 @@ fn a_real_prometheus_has_data_for_every_panel_and_raises_the_alerts() {
 fn nightly(commgauge: &str) -> (Option<i32>, String) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let program = folder.path().join("commgauge");
-    fs::write(&program, format!("#!/bin/sh\necho \"$@\" >>calls\n{commgauge}\n")).expect("written");
-    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("executable");
+    common::programs::write_program(&program, format!("#!/bin/sh\necho \"$@\" >>calls\n{commgauge}\n"));
     let mut command = Command::new(monitoring("nightly"));
     command.args(["-n", "2"]).current_dir(folder.path()).stdin(Stdio::null());
     command.env("COMMGAUGE", "./commgauge").env("COMMGAUGE_MACHINE", "m").env("COMMGAUGE_BASE", "base.jsonl");

@@ -1,8 +1,8 @@
 //! A folder that represents the root of a machine: empty files instead of libraries, and small scripts instead of
 //! programs. Its apt-get installs by copying from a folder of packages, and refuses missing ones.
 
+use crate::common::programs::write_program;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -69,15 +69,9 @@ impl Machine {
         self.root.path().join(path.trim_start_matches('/'))
     }
 
-    /// Written by another process: a file that this one had open for writing, and with it each child that another test was just starting,
-    /// could not be executed.
     pub(super) fn program(&self, path: &str, script: &str) {
-        let (path, draft) = (self.at(path), self.at("/draft"));
-        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
         let script = script.replace("ROOT", &self.root.path().to_string_lossy());
-        fs::write(&draft, format!("#!/bin/sh\n{script}\n")).expect("written");
-        fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).expect("changed");
-        assert!(Command::new("cp").arg(&draft).arg(&path).status().expect("cp runs").success());
+        write_program(&self.at(path), format!("#!/bin/sh\n{script}\n"));
     }
 
     pub(super) fn file(&self, path: &str) {
