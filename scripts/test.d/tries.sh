@@ -4,18 +4,20 @@
 # A test that failed is tried once more at the end, alone on the machine: launches have deadlines of a few seconds, and a machine whose
 # processors are taken away may stand still for longer. What passes then counts as passed, and is named, as its cause is yet to be found.
 
-# Names of the tests that failed: the indented lines of the second list under `failures:`.
+# Names of the tests that failed: the indented lines of the second list under `failures:`. Names of documentation tests have spaces, and
+# cannot be asked for by name.
 failed_tests() { # OUTPUT OF CARGO TEST
     awk '/^failures:$/ { list = 1; next }
-         list && /^    [^ ]/ { print substr($0, 5); next }
+         list && /^    [^ ]+$/ { print substr($0, 5); next }
          !/^$/ { list = 0 }' "$1"
 }
 
-# Whether each target that failed ran to its end, so that its list of failed tests is whole.
-failures_are_listed() { # OUTPUT OF CARGO TEST
-    awk '/^test result: FAILED/ { listed++ }
-         /^error: [0-9]+ targets? failed:$/ { failed = $2 }
-         END { exit !(failed > 0 && listed == failed) }' "$1"
+# Whether each target that failed ran to its end, and the names of all tests that failed are known.
+failures_are_known() { # OUTPUT OF CARGO TEST, NUMBER OF NAMES
+    awk -v names="$2" '
+        /^test result: FAILED/ { listed++; tests += $6 }
+        /^error: [0-9]+ targets? failed:$/ { failed = $2 }
+        END { exit !(failed > 0 && listed == failed && tests == names) }' "$1"
 }
 
 # Runs `cargo test`. Fails if it cannot be said which tests failed; those of which it can are noted for a second try.
@@ -24,8 +26,8 @@ run_tests() { # ARGUMENTS OF CARGO TEST
     output=$(mktemp)
     cargo test --locked --no-fail-fast "$@" </dev/null 2>&1 | tee "$output" || ended=1
     cat "$output" >>"$log"
-    if [ "$ended" -ne 0 ] && failures_are_listed "$output"; then
-        while IFS= read -r name; do names+=("$name"); done < <(failed_tests "$output")
+    while IFS= read -r name; do names+=("$name"); done < <(failed_tests "$output")
+    if [ "$ended" -ne 0 ] && failures_are_known "$output" "${#names[@]}"; then
         note_for_second_try "${names[@]}" -- "$@"
         ended=0
     fi

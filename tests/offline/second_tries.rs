@@ -78,4 +78,7 @@ fn what_did_not_run_to_its_end_has_failed_without_a_second_try() {
     let (failures, _, _) =
         tried(&format!("{FAILED}{CRASHED}").replace("error: 1 target", "error: 2 targets"), SECOND_PASSED);
     assert_eq!(failures, "the run\n", "one of two targets crashed");
+    // The name of a documentation test.
+    let (failures, _, _) = tried(&FAILED.replace("a::two", "src/a.rs - two (line 7)"), SECOND_PASSED);
+    assert_eq!(failures, "the run\n");
 }
