@@ -152,7 +152,7 @@ pub struct FalseAlarms {
 /// Something about the records as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Trouble {
-    /// The exit code that it asks for.
+    /// The exit code that it asks for; 0 is a warning that changes nothing.
     pub exit_code: i32,
     /// What it is, as a sentence.
     pub text: String,

@@ -17,6 +17,8 @@ use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockMethod, ForeignTool, Outcome};
 use std::collections::{HashMap, HashSet};
 
+/// The shortfall of a case with a replicate that was measured while the machine was slow.
+const IN_SLOW_PERIOD: &str = "unreliable: a replicate fell into a slow period of the machine";
 /// With a larger share of excluded samples the remaining ones are unreliable too.
 const MAX_EXCLUDED_SHARE: f64 = 0.1;
 
@@ -28,6 +30,8 @@ pub(super) struct Evidence<'a> {
     pub seconds: Vec<Option<f64>>,
     /// The same, but with the usual time of the case for replicates that fell into a transient slowdown.
     pub steady_seconds: Vec<Option<f64>>,
+    /// True where a replicate was measured while the machine was slow; it is among the shortfalls.
+    pub in_slow_period: bool,
     /// Reasons why it must not pass, without duplicates.
     pub shortfalls: Vec<String>,
     /// True where a replicate was not measured, unless all replicates were skipped.
@@ -52,6 +56,7 @@ impl<'a> Evidence<'a> {
             facts,
             seconds: Vec::new(),
             steady_seconds: Vec::new(),
+            in_slow_period: false,
             shortfalls: Vec::new(),
             unmeasured: false,
             corrupt: false,
@@ -67,6 +72,11 @@ impl<'a> Evidence<'a> {
     /// Ascending times with a transient slowdown removed; none where there was none.
     pub fn steady(&self) -> Option<Vec<f64>> {
         (self.steady_seconds != self.seconds).then(|| sorted(self.steady_seconds.iter().flatten().copied()))
+    }
+
+    /// Takes it for no shortfall that a replicate was measured while the machine was slow, where that made no difference.
+    pub fn accept_slow_period(&mut self) {
+        self.shortfalls.retain(|shortfall| shortfall != IN_SLOW_PERIOD);
     }
 
     /// Takes it for no shortfall that another tool did not check the data, where only times are compared.
@@ -104,12 +114,28 @@ impl<'a> SameCall<'a> {
     }
 }
 
-/// The cases of all records, and the troubles of the records as a whole. What is the same call in several of them has the
-/// replicates of all; `allowed` are the differences between the records that are accepted.
+/// What records show.
+pub(super) struct Gathered<'a> {
+    /// The cases of all records. What is the same call in several of them has the replicates of all.
+    pub cases: Vec<Evidence<'a>>,
+    /// The troubles of the records as a whole, but for slow periods.
+    pub troubles: Vec<Trouble>,
+    /// That the machine was slow for a while, of each record in which it was.
+    pub slow_periods: Vec<Trouble>,
+}
+
+/// The cases of records, and all troubles of the records as a whole.
 pub(super) fn evidence<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> (Vec<Evidence<'a>>, Vec<Trouble>) {
+    let Gathered { cases, mut troubles, slow_periods } = gather(records, allowed);
+    troubles.extend(slow_periods);
+    (cases, troubles)
+}
+
+/// What records show; `allowed` are the differences between them that are accepted.
+pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Gathered<'a> {
     let mut cases: Vec<Evidence> = Vec::new();
     let mut index_of: HashMap<SameCall, usize> = HashMap::new();
-    let mut troubles = Vec::new();
+    let (mut troubles, mut slow_periods) = (Vec::new(), Vec::new());
     for LoadedRecord { path, record } in records {
         let planned = &record.plan.cases;
         let mut lines: Vec<Vec<&CaseLine>> = vec![Vec::new(); planned.len()];
@@ -134,7 +160,8 @@ pub(super) fn evidence<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> 
             add_record(&mut cases[at], index, record, &lines, transient_slowdown.as_ref());
         }
         let trouble = |(exit_code, text)| Trouble { exit_code, text: format!("{}: {text}", path.shown()) };
-        troubles.extend(whole_record::of_record(record, transient_slowdown).into_iter().map(trouble));
+        troubles.extend(whole_record::of_record(record).into_iter().map(trouble));
+        slow_periods.extend(transient_slowdown.map(|found| trouble((3, found.text))));
     }
     // A case that ran once can always run: a skipped replicate then counts as missing.
     for case in &mut cases {
@@ -146,7 +173,7 @@ pub(super) fn evidence<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> 
         troubles.push(Trouble { exit_code: 7, text });
     }
     troubles.extend(copied_times::copies(records).map(|text| Trouble { exit_code: 3, text }));
-    (cases, troubles)
+    Gathered { cases, troubles, slow_periods }
 }
 
 /// The transient slowdown of a record, if there was one.
@@ -183,7 +210,8 @@ fn add_record(
             |seconds| transient_slowdown.map_or(seconds, |found| found.seconds_without(index, replicate, seconds));
         case.steady_seconds.push(seconds.map(usual));
         if transient_slowdown.is_some_and(|found| found.includes(index, replicate)) {
-            case.add("unreliable: a replicate fell into a slow period of the machine".to_owned());
+            case.in_slow_period = true;
+            case.add(IN_SLOW_PERIOD.to_owned());
         }
         if line.is_none() {
             case.add("a replicate is missing".to_owned());

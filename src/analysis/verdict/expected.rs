@@ -98,6 +98,8 @@ impl<'a> Expected<'a> {
 /// The result of checking a row against one expectation.
 pub(super) struct LimitCheck {
     pub decision: Decision,
+    /// True where each replicate by itself meets the limit.
+    pub all_meet_the_limit: bool,
     pub reason: String,
     pub replicates_more: Option<u32>,
     pub against: AgainstLimit,
@@ -146,7 +148,7 @@ pub(super) fn check_limit(expected: &Expectation, facts: &CaseFacts, seconds: &[
         algorithm: expected.algorithm.clone(),
         version: expected.version.clone(),
     };
-    LimitCheck { decision, reason, replicates_more, against }
+    LimitCheck { decision, all_meet_the_limit: count > 0 && agreeing == count, reason, replicates_more, against }
 }
 
 fn undecided(count: usize, agreeing: usize, needed: Option<usize>, level: f64) -> (String, Option<u32>) {

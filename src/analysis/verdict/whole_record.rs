@@ -1,6 +1,5 @@
 //! What keeps a record as a whole from passing: how its run ended, what is missing, and what in it contradicts itself.
 
-use super::transient_slowdown::TransientSlowdown;
 use commgauge_base::collective::Collective;
 use commgauge_base::units::counted;
 use commgauge_model::record::line::{CaseFacts, ClockMoment, EndStatus, Outcome, RankFacts};
@@ -8,8 +7,7 @@ use commgauge_model::record::{Record, Seal};
 use std::collections::HashMap;
 
 /// Troubles of a record as a whole, each with its exit code.
-pub(super) fn of_record(record: &Record, transient_slowdown: Option<TransientSlowdown>) -> Vec<(i32, String)> {
-    let transient_slowdown = transient_slowdown.map(|found| (3, found.text));
+pub(super) fn of_record(record: &Record) -> Vec<(i32, String)> {
     let mut found: Vec<(i32, String)> = record.warnings.iter().map(|warning| (7, warning.clone())).collect();
     match &record.end {
         None => {
@@ -68,7 +66,6 @@ pub(super) fn of_record(record: &Record, transient_slowdown: Option<TransientSlo
     if failed > 0 {
         found.push((6, format!("{} could not be run to the end", counted(failed, "measurement"))));
     }
-    found.extend(transient_slowdown);
     found
 }
 

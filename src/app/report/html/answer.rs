@@ -235,6 +235,8 @@ fn rows(rows: &[NotPassed]) -> Option<Block> {
 /// Why, who, and what to be careful about.
 fn facts(input: &HtmlInput, rows: &[NotPassed], warnings: &[&String]) -> Option<Block> {
     let troubles = input.verdict.iter().chain(&input.comparison).flat_map(|verdict| &verdict.troubles);
+    // What changes no exit code is among the warnings of the run.
+    let troubles = troubles.filter(|trouble| trouble.exit_code != 0);
     let ends = input.runs.iter().filter_map(|run| ending(&run.view));
     let mut why: Vec<String> = ends.chain(troubles.map(|trouble| trouble.text.clone())).chain(reasons(rows)).collect();
     why.dedup();

@@ -3,7 +3,7 @@
 use super::curves;
 use super::words::{coverage, decision, value};
 use crate::report::document::{self, Block, Column, Mark, Table, Tone, optional, share, signed_bounds, signed_percent};
-use commgauge_analysis::verdict::{Decision, Finding, Question, Row, Verdict};
+use commgauge_analysis::verdict::{Decision, Finding, Question, Row, Trouble, Verdict};
 use commgauge_base::units::{Seconds, three_digits};
 
 /// Findings that a page shows without a click.
@@ -32,8 +32,11 @@ pub(super) fn document(verdict: &Verdict) -> Vec<Block> {
 
 /// What is wrong with the records.
 pub(in crate::report) fn troubles(verdict: &Verdict) -> Block {
-    let troubles = verdict.troubles.iter();
-    Block::marked(Mark::Alarm, troubles.map(|trouble| format!("{} (exit code {})", trouble.text, trouble.exit_code)))
+    let sentence = |trouble: &Trouble| match trouble.exit_code {
+        0 => format!("{} (a warning)", trouble.text),
+        code => format!("{} (exit code {code})", trouble.text),
+    };
+    Block::marked(Mark::Alarm, verdict.troubles.iter().map(sentence))
 }
 
 /// By decision, and of equal ones the slowest against the base first.

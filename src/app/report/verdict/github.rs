@@ -10,7 +10,8 @@ pub(super) fn text(verdict: &Verdict) -> String {
     let title = format!("commgauge {}", verdict.question.name());
     let mut out = String::new();
     for trouble in &verdict.troubles {
-        out += &annotation(Level::Error, &title, &trouble.text);
+        let level = if trouble.exit_code == 0 { Level::Warning } else { Level::Error };
+        out += &annotation(level, &title, &trouble.text);
     }
     let decided = |row: &&Row| row.decision.is_some_and(|decision| decision != Decision::Pass);
     let mut rows: Vec<&Row> = verdict.rows.iter().filter(decided).collect();

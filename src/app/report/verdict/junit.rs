@@ -36,8 +36,11 @@ fn properties(verdict: &Verdict) -> Vec<(String, String)> {
 }
 
 fn of_trouble(trouble: &Trouble) -> TestCase {
-    let word = format!("exit code {}", trouble.exit_code);
-    case("record", "record", non_success(NonSuccessKind::Error, &trouble.text, word))
+    let status = match trouble.exit_code {
+        0 => skipped(&trouble.text),
+        code => non_success(NonSuccessKind::Error, &trouble.text, format!("exit code {code}")),
+    };
+    case("record", "record", status)
 }
 
 fn of_row(row: &Row) -> TestCase {
