@@ -95,7 +95,7 @@ fn attention_linears(model: &Model, t: u64, tokens: u64) -> Vec<(&'static str, u
         None => {
             // A rank has at least one head of keys and values: if there are fewer heads than ranks, several ranks have
             // copies.
-            let keys_and_values = 2 * (model.kv_heads / t).max(1) * model.head_dimension;
+            let keys_and_values = 2 * model.kv_heads_per_rank(t) * model.head_dimension;
             vec![
                 ("qkv", tokens, model.projected_queries(t) + keys_and_values, h),
                 ("attention output", tokens, h, heads * model.head_dimension),

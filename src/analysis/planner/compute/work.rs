@@ -140,7 +140,7 @@ fn projections(model: &Model, t: u64, n: u64, products: &mut Vec<Product>) {
     let (h, heads) = (model.hidden, model.heads / t);
     match &model.latent_attention {
         None => {
-            let keys_and_values = 2 * (model.kv_heads / t).max(1) * model.head_dimension;
+            let keys_and_values = 2 * model.kv_heads_per_rank(t) * model.head_dimension;
             products.push(Product::of_block(n, model.projected_queries(t) + keys_and_values, h));
             products.push(Product::of_block(n, h, heads * model.head_dimension));
         }

@@ -130,7 +130,7 @@ impl Model {
         match self.query_key_norm {
             QueryKeyNorm::None => [0; 2],
             QueryKeyNorm::EachHead => [self.head_dimension; 2],
-            QueryKeyNorm::AllHeads => [self.heads / tensor_parallel, (self.kv_heads / tensor_parallel).max(1)]
+            QueryKeyNorm::AllHeads => [self.heads / tensor_parallel, self.kv_heads_per_rank(tensor_parallel)]
                 .map(|heads| heads * self.head_dimension),
         }
     }
@@ -189,13 +189,18 @@ impl Model {
     fn plain_attention_parameters(&self, t: u64) -> u64 {
         let queries = self.heads / t * self.head_dimension;
         // If there are fewer key and value heads than ranks, each rank has a copy of one.
-        let keys_and_values = 2 * (self.kv_heads / t).max(1) * self.head_dimension;
+        let keys_and_values = 2 * self.kv_heads_per_rank(t) * self.head_dimension;
         let input = self.projected_queries(t) + keys_and_values;
         let biases = if self.query_key_value_bias { input } else { 0 }
             + if self.attention_output_bias { self.hidden } else { 0 };
         let norms: u64 = self.query_key_norm_parameters(t).iter().sum();
         let sinks = if self.family.facts().attention_sinks { self.heads / t } else { 0 };
         self.hidden * (input + queries) + biases + norms + sinks
+    }
+
+    /// Heads of keys and values on one of `tensor_parallel` ranks: where there are fewer than ranks, several ranks have the same one.
+    pub fn kv_heads_per_rank(&self, tensor_parallel: u64) -> u64 {
+        (self.kv_heads / tensor_parallel).max(1)
     }
 
     /// Output of the projection to queries on one of `tensor_parallel` ranks: twice as wide as they are where it has their gate too

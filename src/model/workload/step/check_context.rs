@@ -64,7 +64,7 @@ fn check_heads(step: &TrainingStep, exchanging: u64) -> Result<()> {
         let what = "query heads of a rank of tp";
         return Err(place.wrong(must_divide(axis, exchanging, heads, what, "num_attention_heads / tp", &model.name)));
     }
-    let kv_heads = (model.kv_heads / t).max(1);
+    let kv_heads = model.kv_heads_per_rank(t);
     if model.latent_attention.is_none() && !kv_heads.is_multiple_of(exchanging) && !exchanging.is_multiple_of(kv_heads)
     {
         return Err(place.wrong(format!(

@@ -37,7 +37,7 @@ impl Width {
         let (kv_heads_per_rank, value) = match &model.latent_attention {
             Some(latent) => (heads, latent.value_dimension),
             // If there are fewer heads than ranks, each rank has a copy of one.
-            None => ((model.kv_heads / t).max(1), model.head_dimension),
+            None => (model.kv_heads_per_rank(t), model.head_dimension),
         };
         let kv_heads = kv_heads_per_rank.max(u64::from(exchanging));
         Width { heads, kv_heads, kv_heads_per_rank, key: model.head_dimension, value }

@@ -203,7 +203,7 @@ fn inputs_of_attention(model: &Model, t: u64, order: Order) -> Vec<u64> {
         return inputs_of_latent_attention(model, latent, t);
     }
     let queries = model.projected_queries(t);
-    let keys = (model.kv_heads / t).max(1) * model.head_dimension;
+    let keys = model.kv_heads_per_rank(t) * model.head_dimension;
     let bias = |width: u64| if model.query_key_value_bias { width } else { 0 };
     let mut list = match order {
         Order::Megatron => {

@@ -51,7 +51,7 @@ pub(super) fn keys_and_values(
         let formula = format!("E*{symbol}*(kv_lora_rank + rope) = {size} B*{tokens}*({rank} + {rotary}) = {bytes} B");
         return Ok((bytes, formula));
     }
-    let (heads, width) = ((model.kv_heads / t).max(1), model.head_dimension);
+    let (heads, width) = (model.kv_heads_per_rank(t), model.head_dimension);
     let bytes = product("keys and values", &[2, size, tokens, heads, width])?;
     Ok((bytes, format!("2*E*{symbol}*max(1, k/t)*hd = 2*{size} B*{tokens}*{heads}*{width} = {bytes} B")))
 }
