@@ -30,9 +30,7 @@ impl LiveRows {
             Format::NcclTests => Box::new(PeerForm::new(Peer::NcclTests)),
             Format::Osu => Box::new(PeerForm::new(Peer::Osu)),
             Format::Imb => Box::new(PeerForm::new(Peer::Imb)),
-            Format::Json | Format::Csv | Format::Markdown | Format::Junit | Format::Prometheus | Format::Superbench => {
-                return None;
-            }
+            _ => return None,
         };
         Some(LiveRows { form, run: None })
     }
