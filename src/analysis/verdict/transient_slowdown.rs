@@ -180,10 +180,11 @@ mod tests {
     fn a_transient_slowdown_neither_fails_a_good_row_nor_saves_a_bad_one() {
         use super::super::testing::machine;
         use super::super::{Decision, GateRule, gate};
-        let verdict = |slow, floor: &str| {
+        let gate_of = |slow, machine| {
             let loaded = super::super::LoadedRecord { path: "r.jsonl".into(), record: record(4, 40, slow, 3.0) };
-            gate(&[loaded], Some(&machine(floor)), &GateRule { confidence: 0.95, allowed: Vec::new() }).unwrap()
+            gate(&[loaded], machine, &GateRule { confidence: 0.95, allowed: Vec::new() }).unwrap()
         };
+        let verdict = |slow, floor: &str| gate_of(slow, Some(&machine(floor)));
         let decisions = |slow, floor: &str| -> Vec<Option<Decision>> {
             verdict(slow, floor).rows.iter().map(|row| row.decision).collect()
         };
@@ -198,13 +199,15 @@ mod tests {
             verdict.troubles.iter().find(|trouble| trouble.text.contains("slow for a while")).cloned().expect("one")
         };
         let met = slow_period(&verdict(20..32, "4GB/s"));
-        assert!(met.exit_code == 0 && met.text.ends_with("; every threshold is met even so"), "{met:?}");
+        assert!(met.exit_code == 0 && met.text.ends_with("; the judged rows of that while meet their thresholds even so"), "{met:?}");
         for slow in [0..0, 20..32, 20..128] {
             assert_eq!(decisions(slow.clone(), "500GB/s"), all(Decision::Fail), "a bad machine stays one: {slow:?}");
         }
         let verdict = verdict(20..32, "12GB/s");
         assert_eq!(verdict.exit_code, 3);
         assert_eq!(slow_period(&verdict).exit_code, 3);
+        let nothing = gate_of(20..32, None);
+        assert_eq!(slow_period(&nothing).exit_code, 3, "nothing is judged, so nothing is met");
         assert!(verdict.rows[0].reasons.iter().any(|reason| reason.contains("fell into a slow period")));
     }
 }

@@ -132,12 +132,12 @@ fn no_format_passes_on_hostile_text() {
 #[test]
 fn a_warning_that_changes_nothing_fails_in_no_format() {
     let mut verdict = verdict(mixed());
-    let text = "the machine was slow for a while; every threshold is met even so".to_owned();
+    let text = "the machine was slow for a while; the judged rows meet their thresholds even so".to_owned();
     verdict.troubles = vec![commgauge_analysis::verdict::Trouble { exit_code: 0, text }];
     for (format, expected) in [
-        (VerdictFormat::Table, "every threshold is met even so (a warning)\n"),
+        (VerdictFormat::Table, "thresholds even so (a warning)\n"),
         (VerdictFormat::Github, "::warning title=commgauge gate::the machine was slow for a while"),
-        (VerdictFormat::Junit, "<skipped message=\"the machine was slow for a while; every threshold"),
+        (VerdictFormat::Junit, "<skipped message=\"the machine was slow for a while; the judged rows"),
     ] {
         let text = verdict_text(&verdict, format, 140).unwrap();
         assert!(text.contains(expected), "{format:?}: {text}");
