@@ -180,7 +180,8 @@ mod tests {
     fn a_transient_slowdown_neither_fails_a_good_row_nor_saves_a_bad_one() {
         use super::super::testing::machine;
         use super::super::{Decision, GateRule, gate};
-        let gate_of = |slow, machine| {
+        use commgauge_model::config::Machine;
+        let gate_of = |slow, machine: Option<&Machine>| {
             let loaded = super::super::LoadedRecord { path: "r.jsonl".into(), record: record(4, 40, slow, 3.0) };
             gate(&[loaded], machine, &GateRule { confidence: 0.95, allowed: Vec::new() }).unwrap()
         };
@@ -199,7 +200,10 @@ mod tests {
             verdict.troubles.iter().find(|trouble| trouble.text.contains("slow for a while")).cloned().expect("one")
         };
         let met = slow_period(&verdict(20..32, "4GB/s"));
-        assert!(met.exit_code == 0 && met.text.ends_with("; the judged rows of that while meet their thresholds even so"), "{met:?}");
+        assert!(
+            met.exit_code == 0 && met.text.ends_with("; the judged rows of that while meet their thresholds even so"),
+            "{met:?}"
+        );
         for slow in [0..0, 20..32, 20..128] {
             assert_eq!(decisions(slow.clone(), "500GB/s"), all(Decision::Fail), "a bad machine stays one: {slow:?}");
         }
