@@ -63,6 +63,19 @@ fn a_test_that_passes_alone_counts_as_passed_and_is_named_with_what_it_printed()
 }
 
 #[test]
+fn a_test_whose_children_print_is_named_too_and_one_that_did_not_run_again_has_failed() {
+    let broken = SECOND_PASSED.replace("a::two ... ok", "a::two ... of a child\nok");
+    let (failures, _, printed) = tried(FAILED, &broken);
+    assert_eq!(failures, "");
+    assert!(
+        printed.contains("passed only at the second try, alone on the machine: a::two\n2 passed, 0 failed"),
+        "{printed}"
+    );
+    let (failures, _, _) = tried(FAILED, &SECOND_PASSED.replace("ok. 1 passed", "ok. 0 passed"));
+    assert_eq!(failures, "a test at both tries\n");
+}
+
+#[test]
 fn a_test_that_fails_twice_has_failed() {
     let (failures, _, printed) = tried(FAILED, SECOND_FAILED);
     assert_eq!(failures, "a test at both tries\n");
