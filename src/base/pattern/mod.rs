@@ -54,24 +54,29 @@ impl Pattern {
 
     /// Writes the data of a source into a buffer of whole elements.
     pub fn write(&self, source: Source, buffer: &mut [u8]) {
-        self.visit(source, Write { element: self.element, buffer, complement: 0 });
+        self.visit(source, None, Write { element: self.element, buffer, complement: 0 });
+    }
+
+    /// Writes the data of a source into many buffers, each of which may start at another element of it.
+    pub fn writer(&self, source: Source) -> Writer<'_> {
+        Writer { pattern: self, column: self.column(source) }
     }
 
     /// Writes the complement of the data into a buffer, so that every element that no message overwrites is found wrong.
     pub fn poison(&self, source: Source, buffer: &mut [u8]) {
-        self.visit(source, Write { element: self.element, buffer, complement: u64::MAX });
+        self.visit(source, None, Write { element: self.element, buffer, complement: u64::MAX });
     }
 
     /// Compares a buffer of whole elements with the data of a source, bit for bit.
     pub fn check(&self, source: Source, buffer: &[u8]) -> Option<Wrong> {
-        let found = self.visit(source, Compare { element: self.element, buffer })?;
+        let found = self.visit(source, None, Compare { element: self.element, buffer })?;
         let notation = if self.table.is_some() { Notation::Number } else { Notation::Hexadecimal };
         let text = |bits| encode::show(self.element, notation, bits);
         Some(Wrong { count: found.count, first: found.first, expected: text(found.expected), got: text(found.got) })
     }
 
-    /// The bits from which a kernel selects for every element of reduced data (`kernels/pattern.h`), in device memory
-    /// beside the buffer; `None` for moved data, which need none.
+    /// The bits of which one is selected for every element of reduced data (by kernels as well, `kernels/pattern.h`, which have
+    /// them in device memory beside the buffer); `None` for moved data, which need none.
     pub fn column(&self, source: Source) -> Option<Vec<u64>> {
         match (source, &self.table) {
             (Source::Contribution { group_rank, .. }, Some(table)) => Some(table.contribution(group_rank)),
@@ -81,8 +86,8 @@ impl Pattern {
     }
 
     /// Hands the bits of a source's elements, as a function of their index, to a visitor. Generic, so that the loop
-    /// over the elements is compiled for each kind of source.
-    fn visit<V: Visitor>(&self, source: Source, visitor: V) -> V::Answer {
+    /// over the elements is compiled for each kind of source. `column` is that of the source where it is known already.
+    fn visit<V: Visitor>(&self, source: Source, column: Option<&[u64]>, visitor: V) -> V::Answer {
         match source {
             Source::Moved { rank, first } => {
                 let salt = scramble(self.seed ^ (u64::from(rank) + 1).wrapping_mul(0xd6e8_feb8_6659_fd93));
@@ -90,28 +95,47 @@ impl Pattern {
             }
             Source::Contribution { group_rank, first } => {
                 let one = |table: &Table, index| table.contributed(group_rank, index);
-                self.visit_table(one, |table| table.contribution(group_rank), first, visitor)
+                let all = |table: &Table| table.contribution(group_rank);
+                self.visit_table(one, all, column, first, visitor)
             }
-            Source::Reduced { first } => self.visit_table(Table::reduced_to, Table::reduced, first, visitor),
+            Source::Reduced { first } => self.visit_table(Table::reduced_to, Table::reduced, column, first, visitor),
         }
     }
 
-    /// The bits of a table, which are all computed beforehand unless there are fewer elements: small buffers have so
-    /// many copies that encoding each element would take most of a launch.
+    /// The bits of a table, which are all computed beforehand unless there are fewer elements.
     fn visit_table<V: Visitor>(
         &self,
         one: impl Fn(&Table, usize) -> u64,
         all: impl Fn(&Table) -> Vec<u64>,
+        known: Option<&[u64]>,
         first: u64,
         visitor: V,
     ) -> V::Answer {
         let table = self.table.as_ref().expect("only collectives that reduce have contributions");
         let (salt, length) = (scramble(self.seed), table.len());
+        if let Some(column) = known {
+            return visitor.visit(|index| column[table_index(salt, first + index, length)]);
+        }
         if visitor.bytes() as u64 / self.element.size() < length as u64 {
             return visitor.visit(|index| one(table, table_index(salt, first + index, length)));
         }
         let column = all(table);
         visitor.visit(|index| column[table_index(salt, first + index, length)])
+    }
+}
+
+/// Writes data of one source. Small buffers have so many copies that computing its bits for each would take most of a launch.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    pattern: &'a Pattern,
+    column: Option<Vec<u64>>,
+}
+
+impl Writer<'_> {
+    /// Writes the data of the source, from another element on, into a buffer of whole elements.
+    pub fn write(&self, source: Source, buffer: &mut [u8]) {
+        let Pattern { element, .. } = *self.pattern;
+        self.pattern.visit(source, self.column.as_deref(), Write { element, buffer, complement: 0 });
     }
 }
 
@@ -273,6 +297,24 @@ mod tests {
             assert_eq!(pattern.check(source, &buffer).map(|w| w.count), Some(256), "{element}");
             pattern.write(source, &mut buffer);
             assert_eq!(pattern.check(source, &buffer), None, "{element}");
+        }
+    }
+
+    #[test]
+    fn copies_that_are_written_one_after_another_hold_what_each_would_hold_alone() {
+        for (reduce_op, source) in [
+            (None, Source::Moved { rank: 2, first: 0 }),
+            (Some(ReduceOp::Sum), Source::Contribution { group_rank: 3, first: 0 }),
+            (Some(ReduceOp::Avg), Source::Reduced { first: 0 }),
+        ] {
+            let pattern = Pattern::new(ElementType::Float32, reduce_op, 4, 7);
+            let writer = pattern.writer(source);
+            for (first, bytes) in [(0, 8), (5, 64), (1000, 4096)] {
+                let [mut together, mut alone] = [vec![0; bytes], vec![0; bytes]];
+                writer.write(source.shifted_by(first), &mut together);
+                pattern.write(source.shifted_by(first), &mut alone);
+                assert!(alone.iter().any(|byte| *byte != 0) && together == alone, "{source:?} from {first}");
+            }
         }
     }
 

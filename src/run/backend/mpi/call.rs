@@ -10,6 +10,7 @@ use commgauge_base::error::Result;
 use commgauge_base::host_clock::{self, Readings};
 use commgauge_base::pattern::segments::View;
 use commgauge_base::pattern::{Buffer, Pattern, Segment, encode};
+use std::ops::Range;
 use std::time::Duration;
 
 /// A call that MPI carries out while it is enqueued.
@@ -90,9 +91,7 @@ impl<'b> MpiCall<'b> {
             rank: view.group[view.me as usize],
             has_data: op.collective != Collective::Barrier,
         };
-        for copy in 0..rotation.copies {
-            call.write_inputs(copy);
-        }
+        call.write_inputs(0..rotation.copies);
         Ok(call)
     }
 
@@ -106,17 +105,20 @@ impl<'b> MpiCall<'b> {
         }
     }
 
-    fn write_inputs(&mut self, copy: u64) {
+    /// Writes the inputs of these copies, of which small buffers have millions.
+    fn write_inputs(&mut self, copies: Range<u64>) {
         for segment in self.inputs.clone() {
-            let range = self.range(&segment, copy);
-            let source = self.shifted(&segment, copy);
-            let arena = if segment.buffer == Buffer::Send { &mut *self.send } else { &mut *self.receive };
-            self.pattern.write(source, &mut arena.bytes_mut()[range]);
+            let writer = self.pattern.writer(segment.source);
+            for copy in copies.clone() {
+                let (range, source) = (self.range(&segment, copy), self.shifted(&segment, copy));
+                let arena = if segment.buffer == Buffer::Send { &mut *self.send } else { &mut *self.receive };
+                writer.write(source, &mut arena.bytes_mut()[range]);
+            }
         }
     }
 
     /// Bytes of a segment in its arena, for one copy of the buffers.
-    fn range(&self, segment: &Segment, copy: u64) -> std::ops::Range<usize> {
+    fn range(&self, segment: &Segment, copy: u64) -> Range<usize> {
         let start = copy * self.rotation.stride_bytes + segment.offset * self.element_bytes;
         start as usize..(start + segment.elements * self.element_bytes) as usize
     }
@@ -153,7 +155,7 @@ impl Call for MpiCall<'_> {
             self.pattern.poison(source, &mut self.receive.bytes_mut()[range]);
         }
         // After the poison: in place the two overlap.
-        self.write_inputs(copy);
+        self.write_inputs(copy..copy + 1);
         Ok(())
     }
 
