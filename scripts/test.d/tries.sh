@@ -4,8 +4,7 @@
 # A test that failed is tried once more at the end, alone on the machine: launches have deadlines of a few seconds, and a machine whose
 # processors are taken away may stand still for longer. What passes then counts as passed, and is named, as its cause is yet to be found.
 
-# Names of the tests that failed: the indented lines of the second list under `failures:`. Names of documentation tests have spaces, and
-# cannot be asked for by name.
+# Names of the tests that failed: the indented lines of the second list under `failures:`.
 failed_tests() { # OUTPUT OF CARGO TEST
     awk '/^failures:$/ { list = 1; next }
          list && /^    [^ ]+$/ { print substr($0, 5); next }

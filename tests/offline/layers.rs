@@ -29,14 +29,14 @@ const FLOORS: [(u32, &[&str]); 11] = [
             "session_folder",
             "shared_memory",
             "stop_signal",
-            "variant",
+            "sample",
             "visible",
             "random",
             "rank_list",
             "checkout",
         ],
     ),
-    (2, &["stats", "collective", "geometry", "sample", "pattern", "mpi_call", "comma_separated", "device_probe"]),
+    (2, &["stats", "collective", "geometry", "variant", "pattern", "mpi_call", "comma_separated", "device_probe"]),
     (3, &["config", "chart"]),
     (4, &["layout", "world"]),
     (5, &["machine_time", "workload"]),
@@ -49,7 +49,7 @@ const FLOORS: [(u32, &[&str]); 11] = [
 ];
 
 /// Imports between rooms of one floor, each with its reason. The arrows make no circle.
-const SIDEWAYS: [(&str, &str, &str); 13] = [
+const SIDEWAYS: [(&str, &str, &str); 12] = [
     ("error", "visible", "an error names files"),
     ("error", "stop_signal", "an error names the signal that stopped a run"),
     ("message", "visible", "a message holds names from files and hosts"),
@@ -60,7 +60,6 @@ const SIDEWAYS: [(&str, &str, &str); 13] = [
     ("pattern", "geometry", "the pattern fills and checks the buffers that the geometry lays out"),
     ("mpi_call", "collective", "a call is prepared by what it does"),
     ("mpi_call", "pattern", "buffers are laid out by the same view that fills and checks them"),
-    ("mpi_call", "sample", "ranks agree on values with their holders"),
     ("session", "trace", "a replay of a job takes its calls from the job's trace"),
     ("bin", "cli", "a program is its flags"),
 ];
@@ -118,6 +117,14 @@ fn check_form(path: &str, source: &str) -> Vec<String> {
     let lines = source.lines().count();
     if lines > LONGEST_FILE_LINES {
         complaints.push(format!("{path}: {lines} lines, more than {LONGEST_FILE_LINES}: divide it by subject"));
+    }
+    let fences = source.lines().map(str::trim_start).enumerate().filter(|(_, line)| line.starts_with("//"));
+    let fences: Vec<_> = fences.filter_map(|(at, line)| Some((at, line.split_once("```")?.1))).collect();
+    for (at, language) in fences.iter().step_by(2).filter(|(_, language)| *language != "text") {
+        complaints.push(format!(
+            "{path}:{}: an example in `{language}` that no test runs: make it a test, or ```text",
+            at + 1
+        ));
     }
     complaints
 }
@@ -318,6 +325,8 @@ fn what_breaks_a_rule_is_seen() {
             None,
         ),
         ("src/base/geometry.rs", "use crate::collective::Collective;", None),
+        ("src/base/geometry.rs", "/// ```\n/// f();\n/// ```\nfn f() {}", Some("that no test runs")),
+        ("src/base/geometry.rs", "/// ```text\n/// a -> b\n/// ```\nfn f() {}", None),
     ] {
         let sources = Sources::from([(path.to_owned(), format!("//! Subject.\n{body}\n"))]);
         let complaints = check(&sources).join("\n");

@@ -6,17 +6,6 @@
 //! light, in dark and on paper; there is no `style` attribute, no script and no reference to anything outside. The same
 //! data gives the same bytes. Every text is escaped. Numbers that cannot be drawn (not finite, or not positive on a
 //! logarithmic axis) are left out.
-//!
-//! ```
-//! use commgauge_app::chart::{Axis, Plot, Point, Series, Unit};
-//! let mut series = Series::new("measured");
-//! series.points = vec![Point::between(1024.0, 9e-6, 8e-6, 11e-6), Point::at(1048576.0, 4e-5)];
-//! let plot = Plot {
-//!     series: vec![series],
-//!     ..Plot::new("all_reduce", Axis::log("bytes_total", Unit::Bytes), Axis::log("latency", Unit::Seconds))
-//! };
-//! assert!(plot.draw().standalone().starts_with("<svg"));
-//! ```
 
 mod axis;
 mod bars;

@@ -5,6 +5,7 @@ mod choice;
 
 pub use choice::LibraryChoice;
 
+use crate::sample::Cadence;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -136,8 +137,11 @@ impl Variants {
 
 impl Variant {
     /// The same with the number of calls in a graph resolved: if each call has its own start, a graph has one call.
-    pub fn resolved(self, one_at_a_time: bool) -> Variant {
-        let usual = if one_at_a_time { 1 } else { CALLS_IN_A_GRAPH };
+    pub fn resolved(self, cadence: Cadence) -> Variant {
+        let usual = match cadence {
+            Cadence::Isolated => 1,
+            Cadence::Streaming => CALLS_IN_A_GRAPH,
+        };
         match self.submit {
             Submit::Graph(calls) => Variant { submit: Submit::Graph(Some(calls.unwrap_or(usual))), ..self },
             Submit::Stream => self,
@@ -292,9 +296,9 @@ mod tests {
         assert!(Variant::default().name_parts().is_empty() && Variant::default().labels().is_empty());
         let variant =
             Variant { buffers: Buffers::Symmetric, submit: Submit::Graph(None), aggregate: 8, max_ctas: Some(4) };
-        let parts = variant.resolved(false).name_parts();
+        let parts = variant.resolved(Cadence::Streaming).name_parts();
         assert_eq!(parts, ["symmetric", "graph-20", "aggregate-8", "max-ctas-4"]);
-        assert_eq!(variant.resolved(true).name_parts()[1], "graph-1");
+        assert_eq!(variant.resolved(Cadence::Isolated).name_parts()[1], "graph-1");
         assert_eq!(shown(&variant.labels()), "symmetric graph:20 x8 ctas<=4");
         assert_eq!((variant.calls_at_once(), Variant::default().calls_at_once()), (160, 1));
     }

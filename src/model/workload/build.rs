@@ -312,7 +312,7 @@ impl Planner {
         let mut indices = Vec::new();
         for placement in placements_of(op.collective, modes.placements) {
             for (&cadence, &variant) in modes.cadences.iter().flat_map(|c| modes.variants.iter().map(move |v| (c, v))) {
-                let variant = variant.resolved(cadence == Cadence::Isolated);
+                let variant = variant.resolved(cadence);
                 let groups_label = self.labels[groups].clone();
                 let uses = use_.iter().cloned().collect();
                 let case =

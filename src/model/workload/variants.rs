@@ -3,7 +3,6 @@
 use super::case::MOST_CASES;
 use super::{Case, WorkPlan};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::sample::Cadence;
 use commgauge_base::variant::{Variant, Variants};
 
 impl WorkPlan {
@@ -28,7 +27,7 @@ impl WorkPlan {
         }
         let each = all.len();
         let varied = |(number, variant): (usize, &Variant), case: &Case| Case {
-            variant: combined(case.variant, *variant).resolved(case.cadence == Cadence::Isolated),
+            variant: combined(case.variant, *variant).resolved(case.cadence),
             solo_of: case.solo_of.map(|index| index * each + number),
             ..case.clone()
         };

@@ -131,6 +131,7 @@ fn narrowest(requested: f64, widest: f64, fits: impl Fn(f64) -> bool) -> f64 {
 mod tests {
     use super::super::stop::{Decision, Progress, StopRule, precision_reached};
     use super::*;
+    use commgauge_base::sample::Cadence;
     use commgauge_base::stats::shapes::{Shape, draw};
     use commgauge_base::stats::{median_interval, sorted};
     use commgauge_model::config::RunSettings;
@@ -233,7 +234,7 @@ mod tests {
     /// Samples until the stop rule ends, at a second each.
     fn sampled(budget: Seconds, shape: Shape, random: &mut Xoshiro256PlusPlus) -> (Vec<f64>, StopReason) {
         let settings = RunSettings { case_budget: budget, ..RunSettings::default() };
-        let mut rule = StopRule::new(&settings, None, true);
+        let mut rule = StopRule::new(&settings, None, Cadence::Isolated);
         let mut samples = Vec::new();
         loop {
             let progress = Progress {

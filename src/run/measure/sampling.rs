@@ -48,7 +48,7 @@ pub(crate) fn sample_until_enough(
         warnings: Vec::new(),
     };
     let fixed = context.settings.fixed_iterations.map(|calls| calls / calls_per_sample);
-    let mut rule = StopRule::new(context.settings, fixed, cadence == Cadence::Isolated);
+    let mut rule = StopRule::new(context.settings, fixed, cadence);
     let mut lead = Lead::default();
     let mut elapsed_seconds = 0.0;
     // If the time of a sample is unknown, the first batch is one sample.

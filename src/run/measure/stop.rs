@@ -1,6 +1,7 @@
 //! Decides when to stop sampling, and how many samples to take next. Computes on plain numbers; the decision is
 //! broadcast in [`super::sampling`].
 
+use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{MIN_FOR_INTERVAL, median, median_interval, sorted};
 use commgauge_model::config::RunSettings;
 use commgauge_model::record::line::StopReason;
@@ -60,16 +61,16 @@ pub struct StopRule {
 }
 
 impl StopRule {
-    /// Creates the rule from the settings of a run. `fixed_samples` requests exactly that many; with `repeats_invalid`,
+    /// Creates the rule from the settings of a run. `fixed_samples` requests exactly that many; where each has its own start,
     /// invalid samples are repeated to reach that number.
-    pub fn new(settings: &RunSettings, fixed_samples: Option<u32>, repeats_invalid: bool) -> Self {
+    pub fn new(settings: &RunSettings, fixed_samples: Option<u32>, cadence: Cadence) -> Self {
         let minimum = settings.minimum_samples.max(1);
         StopRule {
             precision: settings.precision,
             maximum: settings.maximum_samples.max(1),
             budget_seconds: settings.case_budget.0,
             fixed: fixed_samples,
-            repeats_invalid,
+            repeats_invalid: cadence == Cadence::Isolated,
             next_look: minimum.max(MIN_FOR_INTERVAL as u32),
         }
     }
@@ -161,7 +162,7 @@ mod tests {
     }
 
     fn rule(precision: f64) -> StopRule {
-        StopRule::new(&RunSettings { precision, ..RunSettings::default() }, None, true)
+        StopRule::new(&RunSettings { precision, ..RunSettings::default() }, None, Cadence::Isolated)
     }
 
     #[test]
@@ -211,17 +212,17 @@ mod tests {
 
     #[test]
     fn a_fixed_count_is_exact_and_invalid_samples_are_repeated_within_bounds() {
-        let fixed = |repeats| StopRule::new(&RunSettings::default(), Some(20), repeats);
+        let fixed = |cadence| StopRule::new(&RunSettings::default(), Some(20), cadence);
         let values = [1.0; 20];
         let at = |valid: usize, taken| Progress { taken, elapsed_seconds: 99.0, ..progress(&values[..valid]) };
-        for (repeats, progress, expected) in [
-            (true, at(0, 0), Decision::Continue(20)),
-            (true, at(15, 20), Decision::Continue(5)),
-            (true, at(20, 25), Decision::Stop(StopReason::FixedCount)),
-            (true, at(3, 140), Decision::Stop(StopReason::FixedCount)),
-            (false, at(15, 20), Decision::Stop(StopReason::FixedCount)),
+        for (cadence, progress, expected) in [
+            (Cadence::Isolated, at(0, 0), Decision::Continue(20)),
+            (Cadence::Isolated, at(15, 20), Decision::Continue(5)),
+            (Cadence::Isolated, at(20, 25), Decision::Stop(StopReason::FixedCount)),
+            (Cadence::Isolated, at(3, 140), Decision::Stop(StopReason::FixedCount)),
+            (Cadence::Streaming, at(15, 20), Decision::Stop(StopReason::FixedCount)),
         ] {
-            assert_eq!(fixed(repeats).decide(&progress), expected, "{progress:?}");
+            assert_eq!(fixed(cadence).decide(&progress), expected, "{progress:?}");
         }
     }
 
@@ -243,7 +244,7 @@ mod tests {
             let mut covered = 0;
             let mut taken = 0;
             for _ in 0..2000 {
-                let mut rule = StopRule::new(&settings, None, true);
+                let mut rule = StopRule::new(&settings, None, Cadence::Isolated);
                 let mut samples = Vec::new();
                 loop {
                     let progress = Progress {
