@@ -119,10 +119,9 @@ impl HeatMap {
     /// The picture.
     pub fn draw(&self) -> Svg {
         let rows = self.labels.len();
-        let numbered = rows <= MAX_SIZE_WITH_NUMBERS;
         let side = match rows {
             _ if rows <= MAX_SIZE_WITH_LARGE_NUMBERS => 32.0,
-            _ if numbered => 24.0,
+            _ if self.is_numbered() => 24.0,
             _ => 13.0,
         };
         let labels: Vec<String> = self.labels.iter().map(|label| cut(label, MAX_LABEL_CHARS)).collect();
@@ -134,8 +133,8 @@ impl HeatMap {
         top += legend(&mut canvas, top, width, &self.reference, self.has());
         let corner = xy(margin, top + margin + 2.0);
         self.draw_labels(&mut canvas, &labels, corner, side);
-        self.draw_cells(&mut canvas, corner, side, numbered);
-        self.draw_medians(&mut canvas, corner, side, numbered);
+        self.draw_cells(&mut canvas, corner, side);
+        self.draw_medians(&mut canvas, corner, side);
         canvas.finish(width, corner.y + extent + 6.0 + side.max(28.0) + 4.0)
     }
 
@@ -179,6 +178,11 @@ impl HeatMap {
         summary::joined(&self.description, sentences)
     }
 
+    /// Whether there is room for a number in each cell.
+    fn is_numbered(&self) -> bool {
+        self.labels.len() <= MAX_SIZE_WITH_NUMBERS
+    }
+
     /// Which of these occur: not measured, failed, wrong.
     fn has(&self) -> [bool; 3] {
         let any = |wanted: Cell| self.cells.iter().flatten().any(|cell| *cell == wanted);
@@ -194,7 +198,7 @@ impl HeatMap {
         }
     }
 
-    fn draw_cells(&self, canvas: &mut Canvas, corner: Position, side: f64, numbered: bool) {
+    fn draw_cells(&self, canvas: &mut Canvas, corner: Position, side: f64) {
         let Position { x: left, y: top } = corner;
         let mut colored: Vec<Vec<(Path, String)>> = vec![Vec::new(); BANDS.len()];
         let mut absent: Vec<(Path, String)> = Vec::new();
@@ -235,7 +239,7 @@ impl HeatMap {
         }
         canvas.path("cg-glyph-faint", &faint);
         canvas.path("cg-glyph", &glyphs);
-        for (x, y, percent) in numbers.into_iter().filter(|_| numbered) {
+        for (x, y, percent) in numbers.into_iter().filter(|_| self.is_numbered()) {
             canvas.text(x, y, &class_of_number(percent, side), Anchor::Middle, &shown(percent));
         }
         let extent = side * self.labels.len() as f64;
@@ -249,11 +253,11 @@ impl HeatMap {
     }
 
     /// The median of each row and column, apart from the cells: a slow row or column is a host, a single cell is a path.
-    fn draw_medians(&self, canvas: &mut Canvas, corner: Position, side: f64, numbered: bool) {
+    fn draw_medians(&self, canvas: &mut Canvas, corner: Position, side: f64) {
         let Position { x: left, y: top } = corner;
         let extent = side * self.labels.len() as f64;
         let (beside, below) = (left + extent + 6.0, top + extent + 6.0);
-        let length = if numbered { side } else { 26.0 };
+        let length = if self.is_numbered() { side } else { 26.0 };
         canvas.text(beside, top - 6.0, "", Anchor::Start, "median");
         canvas.text(left - 6.0, below + length.min(side.max(14.0)) / 2.0 + 4.0, "", Anchor::End, "median");
         for index in 0..self.labels.len() {
@@ -267,9 +271,9 @@ impl HeatMap {
                 canvas.text(beside + length / 2.0, middle, &class, Anchor::Middle, &shown(percent));
             }
             if let Some(percent) = column {
-                let high = if numbered { side - 1.0 } else { 20.0 };
+                let high = if self.is_numbered() { side - 1.0 } else { 20.0 };
                 canvas.rectangle(&format!("cg-h{}", band(percent)), left + at, below, side - 1.0, high);
-                if numbered {
+                if self.is_numbered() {
                     let middle = left + at + (side - 1.0) / 2.0;
                     let class = class_of_number(percent, side);
                     canvas.text(middle, below + side / 2.0 + 3.5, &class, Anchor::Middle, &shown(percent));

@@ -22,7 +22,7 @@ pub(super) fn write(folder: &Path, fit: &Fit) -> Result<()> {
     let predictor = Predictor::new(fit);
     for (index, family) in fit.families.iter().enumerate() {
         let path = folder.join(format!("{}.svg", name(index, family)));
-        replace(&path, picture(fit.synthetic, &predictor, index, family).standalone())?;
+        replace(&path, picture(fit, &predictor, index).standalone())?;
     }
     Ok(())
 }
@@ -35,15 +35,16 @@ fn name(index: usize, family: &FamilyFit) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect()
 }
 
-fn title(synthetic: bool, family: &FamilyFit) -> String {
+fn title(fit: &Fit, family: &FamilyFit) -> String {
     let key = &family.key;
     let element = key.element_type.map_or_else(String::new, |element| format!(" of {element}"));
     let labels: String = key.labels.iter().map(|(name, text)| format!(", {name} {text}")).collect();
-    let begin = if synthetic { "SYNTHETIC: " } else { "" };
+    let begin = if fit.synthetic { "SYNTHETIC: " } else { "" };
     format!("{begin}{}{element}, locality {}, {}{labels}", key.collective, key.place, key.cadence)
 }
 
-fn picture(synthetic: bool, predictor: &Predictor, index: usize, family: &FamilyFit) -> Svg {
+fn picture(fit: &Fit, predictor: &Predictor, index: usize) -> Svg {
+    let family = &fit.families[index];
     let times = Plot {
         description: "Measured times, the curve through them, and the band in which 95 of 100 predictions lie"
             .to_owned(),
@@ -52,7 +53,7 @@ fn picture(synthetic: bool, predictor: &Predictor, index: usize, family: &Family
         width: WIDTH,
         room_height: 260.0,
         ..Plot::new(
-            title(synthetic, family),
+            title(fit, family),
             Axis::log("bytes_total", Unit::Bytes),
             Axis::log("time of a call; crosses: outliers", Unit::Seconds),
         )

@@ -23,7 +23,7 @@ use std::time::Instant;
 pub(super) fn launch<W: Work>(work: &W, begun: Instant) -> Result<Launch> {
     let arguments = work.launched();
     let is_nccl = arguments.backend == Backend::Nccl;
-    arguments.nccl.check(is_nccl)?;
+    arguments.nccl.check(arguments.backend)?;
     if arguments.no_watchdog && arguments.timeout.is_some() && !is_nccl {
         return Err(Error::usage(
             "--timeout with --no-watchdog is for --backend nccl: a call of MPI cannot be given up, so leave one of them out",

@@ -74,7 +74,12 @@ impl LayoutCommand {
     pub fn show_on(&self, width: u16, out: &mut dyn Write) -> Result<()> {
         let overview = self.overview()?;
         let written = match self.format {
-            TableOrJson::Table => table::write(&overview, usize::from(width), !self.axes.is_empty(), out),
+            TableOrJson::Table => {
+                table::write(&overview, usize::from(width), out).and_then(|()| match self.axes.is_empty() {
+                    true => Ok(()),
+                    false => table::write_groups(&overview, usize::from(width), out),
+                })
+            }
             TableOrJson::Json => document::write(&overview, out),
         };
         match written.and_then(|()| out.flush()) {

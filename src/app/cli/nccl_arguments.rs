@@ -1,6 +1,7 @@
 //! The flags of `--backend nccl`. They do not depend on NCCL, so that `commgauge run` can check the arguments that it
 //! passes on.
 
+use super::backend_name::Backend;
 use clap::{Args, ValueEnum};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::variant::{Buffers, Submit, Variants, parse_aggregate, parse_max_ctas};
@@ -245,7 +246,7 @@ impl NcclArguments {
     ///
     /// # Errors
     /// Usage errors that name the flag. NCCL's file may be set in the environment of a run that does not use it.
-    pub fn check(&self, is_nccl: bool) -> Result<()> {
+    pub fn check(&self, backend: Backend) -> Result<()> {
         let given = [
             ("--device-map", self.device_map.is_some()),
             ("--share-gpu", self.share_gpu),
@@ -263,7 +264,7 @@ impl NcclArguments {
             ("--gpudirect", self.gpudirect.is_some()),
             ("--ranks-per-id", self.ranks_per_id != RANKS_PER_ID),
         ];
-        if let Some((flag, _)) = given.iter().find(|(_, given)| *given && !is_nccl) {
+        if let Some((flag, _)) = given.iter().find(|(_, given)| *given && backend != Backend::Nccl) {
             return Err(Error::usage(format!("{flag} is for --backend nccl; leave it out")));
         }
         match (self.min_ctas, self.max_ctas.iter().flatten().min().copied()) {
@@ -333,24 +334,24 @@ mod tests {
                 "{line}"
             );
             assert_eq!(arguments.labels(), BTreeMap::from([(label.0.to_owned(), label.1.to_owned())]), "{line}");
-            assert!(arguments.check(false).is_err(), "{line}");
+            assert!(arguments.check(Backend::Mpi).is_err(), "{line}");
         }
         assert_eq!(parse("").unwrap().settings(), []);
     }
 
     #[test]
     fn flags_without_the_backend_and_limits_without_room_are_refused() {
-        for (line, is_nccl, words) in [
-            ("--share-gpu", false, "--share-gpu is for --backend nccl"),
-            ("--device-map 0,1", false, "--device-map is for --backend nccl"),
-            ("--submit graph", false, "--submit is for --backend nccl"),
-            ("--min-ctas 8 --max-ctas 4", true, "--min-ctas 8 is more than --max-ctas 4"),
+        for (line, backend, words) in [
+            ("--share-gpu", Backend::Mpi, "--share-gpu is for --backend nccl"),
+            ("--device-map 0,1", Backend::Mpi, "--device-map is for --backend nccl"),
+            ("--submit graph", Backend::Simulated, "--submit is for --backend nccl"),
+            ("--min-ctas 8 --max-ctas 4", Backend::Nccl, "--min-ctas 8 is more than --max-ctas 4"),
         ] {
-            let error = parse(line).unwrap().check(is_nccl).expect_err(line);
+            let error = parse(line).unwrap().check(backend).expect_err(line);
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains(words), "{error}");
         }
-        assert!(parse("--device-map 0,1 --share-gpu").unwrap().check(true).is_ok());
-        assert!(parse("--nccl-library /x").unwrap().check(false).is_ok());
+        assert!(parse("--device-map 0,1 --share-gpu").unwrap().check(Backend::Nccl).is_ok());
+        assert!(parse("--nccl-library /x").unwrap().check(Backend::Mpi).is_ok());
     }
 }

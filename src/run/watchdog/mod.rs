@@ -29,7 +29,7 @@ pub use deadline::{SETUP_DEADLINE, deadline_of_product, deadline_of_replay};
 pub use lone_report::LoneReports;
 pub use marks::{COLLECTOR_VARIABLE, LAUNCH_MARK, LOST_COLLECTOR, OWN_DEADLINE};
 pub use start::{Setup, start};
-pub use watched::{CaseDeadlines, WatchedCall, WatchedWorld};
+pub use watched::{CaseDeadlines, DeadlineFollows, WatchedCall, WatchedWorld};
 
 use crate::backend::Call;
 use crate::world::World;
@@ -79,17 +79,17 @@ impl Watch {
 
     /// The deadlines of a case: the user's own, or what its bytes take at most.
     pub fn deadlines_of(&self, case: &Case) -> CaseDeadlines {
-        let call = self.timeout.unwrap_or_else(|| deadline::deadline_of_case(case));
-        CaseDeadlines { call, preparation: deadline::deadline_of_preparation(case, self.timeout) }
+        let (call, follows) = match self.timeout {
+            Some(timeout) => (timeout, DeadlineFollows::Request),
+            None => (deadline::deadline_of_case(case), DeadlineFollows::MeasuredTimes),
+        };
+        CaseDeadlines { call, preparation: deadline::deadline_of_preparation(case, self.timeout), follows }
     }
 
     /// Wraps a bound call with progress reports.
     pub fn call<'b>(&self, call: Box<dyn Call + 'b>, deadlines: CaseDeadlines) -> Box<dyn Call + 'b> {
         match &self.reporter {
-            Some(reporter) => {
-                let fixed = self.timeout.is_some();
-                Box::new(watched::WatchedCall::new(call, reporter.progress(), deadlines, fixed))
-            }
+            Some(reporter) => Box::new(watched::WatchedCall::new(call, reporter.progress(), deadlines)),
             None => call,
         }
     }

@@ -18,6 +18,17 @@ pub struct CaseDeadlines {
     pub call: Duration,
     /// In allocating, filling and checking buffers, and in the first call.
     pub preparation: Duration,
+    /// What the deadline of a call becomes once calls were timed.
+    pub follows: DeadlineFollows,
+}
+
+/// What a deadline follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeadlineFollows {
+    /// The user's own.
+    Request,
+    /// What the calls before took.
+    MeasuredTimes,
 }
 
 /// A call that reports its progress.
@@ -26,8 +37,7 @@ pub struct WatchedCall<'b> {
     progress: Arc<Progress>,
     /// Whether `enqueue` returns only after the call is done.
     blocks: bool,
-    /// Set if the user gave a deadline, which is then not adapted.
-    fixed: bool,
+    follows: DeadlineFollows,
     /// Deadline of a call.
     deadline: Duration,
     /// Deadline of filling and checking whole buffers.
@@ -39,11 +49,11 @@ pub struct WatchedCall<'b> {
 }
 
 impl<'b> WatchedCall<'b> {
-    /// Wraps a call with its deadlines; if `fixed`, that of the call is not adapted to the measured times.
-    pub fn new(call: Box<dyn Call + 'b>, progress: Arc<Progress>, deadlines: CaseDeadlines, fixed: bool) -> Self {
-        let CaseDeadlines { call: deadline, preparation } = deadlines;
+    /// Wraps a call with its deadlines.
+    pub fn new(call: Box<dyn Call + 'b>, progress: Arc<Progress>, deadlines: CaseDeadlines) -> Self {
+        let CaseDeadlines { call: deadline, preparation, follows } = deadlines;
         let (blocks, begun) = (call.blocks(), Instant::now());
-        WatchedCall { call, progress, blocks, fixed, deadline, preparation, relaxed: true, begun, calls: 0 }
+        WatchedCall { call, progress, blocks, follows, deadline, preparation, relaxed: true, begun, calls: 0 }
     }
 
     /// Computation may take longer on some ranks, for which the others then wait.
@@ -110,7 +120,7 @@ impl Call for WatchedCall<'_> {
     fn complete(&mut self, deadline: Duration) -> Result<()> {
         self.call.complete(deadline)?;
         self.progress.finish();
-        if !self.fixed && self.calls > 0 {
+        if self.follows == DeadlineFollows::MeasuredTimes && self.calls > 0 {
             let elapsed = self.begun.elapsed();
             // On a stream, completion is visible only for all of the work.
             let unit = if self.blocks { elapsed / self.calls } else { elapsed };
@@ -292,8 +302,12 @@ mod tests {
             let progress = Arc::new(Progress::default());
             progress.begin(0, Duration::from_secs(99));
             let looking = ProbingCall { progress: Arc::clone(&progress), blocks, seen: Vec::new() };
-            let deadlines = CaseDeadlines { call: Duration::from_secs(99), preparation: Duration::from_secs(120) };
-            let mut call = WatchedCall::new(Box::new(looking), Arc::clone(&progress), deadlines, false);
+            let deadlines = CaseDeadlines {
+                call: Duration::from_secs(99),
+                preparation: Duration::from_secs(120),
+                follows: DeadlineFollows::MeasuredTimes,
+            };
+            let mut call = WatchedCall::new(Box::new(looking), Arc::clone(&progress), deadlines);
             call.reserve_marks(2);
             (0..3).for_each(|_| call.enqueue().unwrap());
             call.complete(Duration::ZERO).unwrap();

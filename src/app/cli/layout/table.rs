@@ -14,20 +14,19 @@ const MIN_GROUP_COLUMNS: usize = 24;
 /// Width beyond which a group is elided, even on a wide terminal.
 const MAX_GROUP_COLUMNS: usize = 40;
 
-/// Writes the layout for a width; `listed` adds the groups of each axis.
-pub(super) fn write(overview: &Overview, width: usize, listed: bool, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the layout for a width.
+pub(super) fn write(overview: &Overview, width: usize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", wrap(&heading(overview), width, 0))?;
     write!(out, "{}", picture(overview, width))?;
     let drawn = "Under each rank is the number of its group on each axis; axes with one rank in a group are not drawn.";
     writeln!(out, "{}\n", wrap(drawn, width, 0))?;
     writeln!(out, "{}\n", wrap(&crossing(overview), width, 0))?;
-    write!(out, "{}", table(overview, width))?;
-    if listed {
-        for view in &overview.axes {
-            list(overview, view, width, out)?;
-        }
-    }
-    Ok(())
+    write!(out, "{}", table(overview, width))
+}
+
+/// Writes the groups of each axis.
+pub(super) fn write_groups(overview: &Overview, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    overview.axes.iter().try_for_each(|view| list(overview, view, width, out))
 }
 
 fn heading(overview: &Overview) -> String {

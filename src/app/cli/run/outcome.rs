@@ -182,8 +182,12 @@ fn describe_deaths(ending: &Ending, record_state: &RecordState, sentences: &mut 
     let mut causes: Vec<Death> = deaths(&ending.output).into_iter().filter(is_cause).collect();
     let known: Vec<&RankFacts> = ranks.iter().filter(|facts| suspects.contains(&facts.rank)).collect();
     if suspects.len() > 1 && !known.is_empty() {
-        let is_sure = hang.is_none_or(|hang| !hang.launcher_may_have_ended_some);
-        sentences.push(died_together(&known, is_sure, &causes, &record_state.out_of_memory_kills));
+        let together = died_together(&known, &causes, &record_state.out_of_memory_kills);
+        let perhaps = match hang.is_some_and(|hang| hang.launcher_may_have_ended_some) {
+            true => ", some of them perhaps ended by the launcher after one had died",
+            false => "",
+        };
+        sentences.push(format!("{} ranks died at the same time{perhaps}: {together}", known.len()));
         // Of MPICH no rank is known, which then is one of the list.
         causes.retain(|death| death.rank.is_some_and(|rank| !suspects.contains(&rank)));
     }
@@ -213,9 +217,8 @@ fn describe_deaths(ending: &Ending, record_state: &RecordState, sentences: &mut 
     sentences.extend(advice(&ending.output).map(str::to_owned));
 }
 
-/// One list of ranks that died at one time, with the causes that the launcher names. Where it is not sure that all died by
-/// themselves, it says so.
-fn died_together(victims: &[&RankFacts], is_sure: bool, causes: &[Death], kills: &OutOfMemoryKills) -> String {
+/// One list of ranks that died at one time, with the causes that the launcher names.
+fn died_together(victims: &[&RankFacts], causes: &[Death], kills: &OutOfMemoryKills) -> String {
     let cause_of = |facts: &RankFacts| causes.iter().find(|death| death.rank == Some(facts.rank)).map(|of| of.cause);
     let with_cause = |facts: &&RankFacts| match cause_of(facts) {
         Some(Cause::Signal(signal)) => named(facts, &format!(", killed by {}", signal_name(signal))),
@@ -225,8 +228,7 @@ fn died_together(victims: &[&RankFacts], is_sure: bool, causes: &[Death], kills:
     let list = listed(victims.iter().map(with_cause));
     let killed = victims.iter().find(|facts| cause_of(facts) == Some(Cause::Signal(9)));
     let why = killed.map_or_else(String::new, |facts| out_of_memory(Some(&facts.host), kills));
-    let perhaps = if is_sure { "" } else { ", some of them perhaps ended by the launcher after one had died" };
-    format!("{} ranks died at the same time{perhaps}: {list}{why}", victims.len())
+    format!("{list}{why}")
 }
 
 /// `rank 1 (process 4711 on node-a), rank 3 (process 4713 on node-a)`; of many the first few.

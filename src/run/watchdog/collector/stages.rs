@@ -73,9 +73,9 @@ impl Serving {
                     self.report_stacks(now);
                 }
             }
-            Stage::TakingRecord { since, is_given_up, .. } => {
+            Stage::TakingRecord { since, .. } => {
                 let waited = now - *since;
-                self.take_record(waited, *is_given_up);
+                self.take_record(waited);
             }
             Stage::Ending { since, .. } => {
                 let waited = now - *since;
@@ -158,8 +158,9 @@ impl Serving {
         }
         self.report(now);
         self.report_stacks(now);
-        if matches!(self.stage, Stage::TakingRecord { .. }) {
-            self.take_record(GIVE_UP_TIMEOUT, true);
+        if let Stage::TakingRecord { is_given_up, .. } = &mut self.stage {
+            *is_given_up = true;
+            self.take_record(GIVE_UP_TIMEOUT);
         }
     }
 
@@ -267,7 +268,8 @@ impl Serving {
     }
 
     /// Ends the record as soon as rank 0 writes no more to it, then all ranks.
-    fn take_record(&mut self, waited: Duration, is_given_up: bool) {
+    fn take_record(&mut self, waited: Duration) {
+        let is_given_up = matches!(self.stage, Stage::TakingRecord { is_given_up: true, .. });
         let writer = match self.table.get_mut(0) {
             Some(entry) if entry.status == RankStatus::Live && !is_given_up => match is_stopped_here(entry) {
                 true => Writer::Stopped,
