@@ -17,6 +17,7 @@ from megatron.core.fusions import fused_softmax
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_mtp_block_spec
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.optimizer.layer_wise_optimizer import LayerWiseDistributedOptimizer, tag_params_for_buffer_routing
 from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.module import Float16Module
@@ -113,7 +114,17 @@ def model_chunks(fields, config, settings):
         model = GPTModel(config, spec, vocabulary, SEQUENCE, pre_process=first, post_process=last, position_embedding_type="rope",
                          share_embeddings_and_output_weights=settings["tied"], mtp_block_spec=ahead, **place)
         chunks.append(Float16Module(config, model))
-    return [DistributedDataParallel(config, reduced, chunk, disable_bucketing=number > 0) for number, chunk in enumerate(chunks)]
+    wrapped = []
+    for number, chunk in enumerate(chunks):
+        layout = {}
+        if settings["layer_wise"]:
+            tag_params_for_buffer_routing([chunk])
+            ranks = parallel_state.get_data_parallel_world_size(with_context_parallel=True)
+            size = settings["bucket"] or max(40_000_000, 1_000_000 * ranks)
+            layout["full_param_layout"] = LayerWiseDistributedOptimizer.compute_full_param_layout(
+                list(chunk.parameters()), size if settings["overlap"] and number == 0 else None, ranks, reduced)
+        wrapped.append(DistributedDataParallel(config, reduced, chunk, disable_bucketing=number > 0, **layout))
+    return wrapped
 
 
 def forward_step(per_token):
@@ -198,8 +209,12 @@ def run_of(name, ranks, flags, **choices):
 @run_of("mtp-pp", 2, "--pp 2 --micro-batches 4 --prediction-layers 1", model="mistral", pp=2, accumulated=4, mtp_num_layers=1)
 @run_of("mtp-pp-last", 4, "--pp 2 --dp 2 --micro-batches 4 --prediction-layers 1", model="mistral", stage=1, rank=2, pp=2, accumulated=4,
         mtp_num_layers=1)
+@run_of("muon-2", 2, "--dp 2 --micro-batches 2 --data-style zero1 --bucket-rule layer_wise", shared=True, layer_wise=True)
+@run_of("muon-3", 3, "--dp 3 --micro-batches 2 --data-style zero1 --bucket-rule layer_wise", shared=True, layer_wise=True)
+@run_of("muon-4-buckets", 4, "--dp 4 --micro-batches 2 --data-style zero1 --bucket-rule layer_wise --no-overlap-gradients=false "
+        "--bucket-parameters 30000", shared=True, layer_wise=True, overlap=True, bucket=30000)
 def megatron(tp=1, pp=1, ep=1, etp=None, cp=1, accumulated=2, overlap=False, shared=False, bucket=None, virtual=None, tied=False,
-             model="llama", **choices):
+             layer_wise=False, model="llama", **choices):
     replace_cuda()
     randomness._get_cuda_rng_state = lambda *_, **__: torch.zeros(1, dtype=torch.uint8)
     randomness._set_cuda_rng_state = lambda *_, **__: None
@@ -215,10 +230,11 @@ def megatron(tp=1, pp=1, ep=1, etp=None, cp=1, accumulated=2, overlap=False, sha
         tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp, virtual_pipeline_model_parallel_size=virtual,
         context_parallel_size=cp, expert_model_parallel_size=ep, expert_tensor_parallel_size=etp or tp, **choices,
     ))
-    settings = {"overlap": overlap, "shared": shared, "bucket": bucket, "virtual": virtual, "tied": tied}
+    settings = {"overlap": overlap, "shared": shared, "bucket": bucket, "virtual": virtual, "tied": tied, "layer_wise": layer_wise}
     chunks = model_chunks(fields, config, settings)
-    optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="adam", lr=1e-4, bf16=True, use_distributed_optimizer=shared,
-                                                       overlap_param_gather=overlap and shared, clip_grad=1.0), chunks,
+    optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="muon" if layer_wise else "adam", lr=1e-4, bf16=True,
+                                                       use_distributed_optimizer=shared and not layer_wise,
+                                                       use_layer_wise_distributed_optimizer=layer_wise, overlap_param_gather=overlap and shared, clip_grad=1.0), chunks,
                                        use_gloo_process_groups=False)
     config.finalize_model_grads_func = finalize_model_grads
     if overlap:

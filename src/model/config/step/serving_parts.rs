@@ -1,6 +1,6 @@
 //! Reads the keys of a serving model that depend on each other.
 
-use super::framework_choices::{Drafter, KvTransfer};
+use super::framework_choices::{DecodeContextExchange, Drafter, KvTransfer};
 use super::reading::parse_float;
 use crate::config::document::{Item, Table};
 use commgauge_base::element::ElementType;
@@ -33,16 +33,22 @@ pub(super) fn phases(table: &mut Table) -> Result<(bool, bool)> {
     Ok((prefill, decode))
 }
 
-/// Ranks that share out the tokens of the same keys and values.
-pub(super) fn decode_context(table: &mut Table, decode: bool) -> Result<u32> {
-    match table.take("decode_context") {
-        None => Ok(1),
-        Some(item) if decode => item.count(),
-        Some(item) => {
-            let nothing = "changes nothing without a decode; accepted: with decode among the phases";
-            Err(item.wrong(nothing.to_owned()))
-        }
+/// Ranks that share out the tokens of the same keys and values, and how they put together what each finds, which a framework's default
+/// may say where nothing is shared out.
+pub(super) fn decode_context(table: &mut Table, decode: bool, default: bool) -> Result<(u32, DecodeContextExchange)> {
+    let nothing = "changes nothing without a decode; accepted: with decode among the phases";
+    let ranks = match table.take("decode_context") {
+        None => 1,
+        Some(item) if decode => item.count()?,
+        Some(item) => return Err(item.wrong(nothing.to_owned())),
+    };
+    let Some(item) = table.take("decode_context_exchange") else {
+        return Ok((ranks, DecodeContextExchange::ReduceScatter));
+    };
+    if ranks == 1 && !default {
+        return Err(item.wrong("no context is shared out; accepted: with decode_context above 1".to_owned()));
     }
+    Ok((ranks, item.parsed(str::parse)?))
 }
 
 /// The widths that QuickReduce has (vLLM csrc/quickreduce/quick_reduce_impl.cuh `CodecQ4`, `CodecQ6`, `CodecQ8`).
@@ -136,6 +142,18 @@ mod tests {
             (&[("kv_transfer", "layer"), ("phases", "decode")], "nothing is transferred without a prefill"),
             (&[("decode_context", "2"), ("phases", "prefill")], "changes nothing without a decode"),
             (&[("decode_context", "0")], "decode_context"),
+            (
+                &[("decode_context_exchange", "packed")],
+                "no context is shared out; accepted: with decode_context above 1",
+            ),
+            (
+                &[("framework", "vllm"), ("decode_context", "2"), ("decode_context_exchange", "packed")],
+                "vllm offers no other decode_context_exchange than reduce_scatter, all_to_all",
+            ),
+            (
+                &[("decode_context", "2"), ("decode_context_exchange", "gather")],
+                "accepted: reduce_scatter, all_to_all, packed, head_sums",
+            ),
             (&[("reduction_bits", "16")], "found 16; accepted: 4, 6, 8"),
         ] {
             let message = read(flags).unwrap_err().to_string();

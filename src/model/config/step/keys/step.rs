@@ -117,6 +117,14 @@ pub(super) const SERVED: &[StepKey] = &[
         "Ranks of tp that share out the tokens of the same keys and values while they decode [default: 1]",
     ),
     StepKey::text(
+        "decode_context_exchange",
+        "--decode-context-exchange",
+        "HOW",
+        SERVING,
+        "How the outputs over parts of a context are put together: reduce_scatter (default), all_to_all, packed, \
+             head_sums",
+    ),
+    StepKey::text(
         "reduction_bits",
         "--reduction-bits",
         "BITS",
