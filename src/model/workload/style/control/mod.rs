@@ -157,7 +157,12 @@ fn norms(step: &TrainingStep) -> u64 {
 /// The ranks that together have every gradient once: those of one replica if all replicas have the same gradients, all
 /// ranks if gradients are sharded over replicas.
 fn statistics_axis(step: &TrainingStep) -> (Axis, &'static str) {
+    let d = &step.layout.degrees;
     match step.training.data.style {
+        // With tp or pp no axis has the parts of a model beside the shards of one group.
+        _ if step.training.data.replicas_of_shards > 1 && d.tp * d.pp == 1 => {
+            (Axis::DpShard, "the ranks of a group of shards, gradients being the same in each")
+        }
         DataStyle::Ddp => (Axis::Mp, "the ranks of one replica"),
         DataStyle::Zero1 | DataStyle::Zero2 | DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp => {
             (Axis::World, "all ranks, gradients being sharded over replicas")

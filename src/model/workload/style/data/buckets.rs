@@ -7,8 +7,8 @@ use super::cut::{
 };
 use super::layer_wise::{self, Share};
 use super::parts::Part;
-use super::tensor::Tensor;
-use super::tensors::{Order, of_chunk};
+use super::tensor::{Order, Tensor};
+use super::tensors::of_chunk;
 use crate::config::step::{BucketRule, DataStyle, ParameterReturn};
 use crate::workload::step::TrainingStep;
 

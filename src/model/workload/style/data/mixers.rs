@@ -2,8 +2,7 @@
 //!
 //! Megatron-LM core/transformer/attention.py, multi_latent_attention.py, core/ssm/; transformers' modules of the same names.
 
-use super::tensor::Tensor;
-use super::tensors::Order;
+use super::tensor::{Order, Tensor};
 use crate::config::{LatentAttention, LinearRule, Model};
 
 /// Attention, and the norm in front of it where that does not stand behind the layer.

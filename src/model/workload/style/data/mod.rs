@@ -36,7 +36,7 @@ use commgauge_base::error::Result;
 
 /// How many tensors of parameters a rank of a stage has, as transformers' modules define them.
 pub(super) fn tensors_of_stage(step: &TrainingStep, stage: u32) -> u64 {
-    let of_chunk = |chunk| tensors::of_chunk(step, stage, chunk, tensors::Order::Definition).len() as u64;
+    let of_chunk = |chunk| tensors::of_chunk(step, stage, chunk, tensor::Order::Definition).len() as u64;
     (0..step.stages.chunks()).map(of_chunk).sum()
 }
 

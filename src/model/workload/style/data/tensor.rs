@@ -1,4 +1,15 @@
-//! A tensor of parameters: its elements on a rank, their shape, and what it is part of.
+//! A tensor of parameters: its elements on a rank, their shape, what it is part of, and in whose order several stand.
+
+/// The framework whose order of parameters is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Queries, keys and values in one tensor, gate and up projection in one.
+    Megatron,
+    /// Each for itself, as their gradients come.
+    PyTorch,
+    /// Each for itself, as modules define them: norms of gated families behind their layer (Hugging Face).
+    Definition,
+}
 
 /// One parameter tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

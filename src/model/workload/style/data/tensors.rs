@@ -6,23 +6,12 @@
 
 use super::mixers::{of_attention, of_linear_attention};
 use super::parts::Part;
-use super::tensor::{Role, Tensor};
+use super::tensor::{Order, Role, Tensor};
 use crate::config::{FeedForward, Mixer, Model};
 use crate::workload::step::TrainingStep;
 
 /// More local experts than this are treated as one grouped weight, as in grouped matrix products.
 const MOST_EXPERT_TENSORS: u64 = 4096;
-
-/// The framework whose order of parameters is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// Queries, keys and values in one tensor, gate and up projection in one.
-    Megatron,
-    /// Each for itself, as their gradients come.
-    PyTorch,
-    /// Each for itself, as modules define them: norms of gated families behind their layer (Hugging Face).
-    Definition,
-}
 
 /// The tensors of one model chunk of a stage.
 pub(super) fn of_chunk(step: &TrainingStep, stage: u32, chunk: u32, order: Order) -> Vec<Tensor> {

@@ -3,7 +3,8 @@
 use super::buckets;
 use super::cut::Run;
 use super::parts::{Part, parts};
-use super::tensors::{Order, of_chunk};
+use super::tensor::Order;
+use super::tensors::of_chunk;
 use crate::config::Suite;
 use crate::layout::Axis;
 use crate::workload::step::{Step, TrainingStep};

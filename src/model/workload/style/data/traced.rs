@@ -2,8 +2,8 @@
 //! counts as a module of its own.
 
 use super::coordinator::Module;
-use super::tensor::Tensor;
-use super::tensors::{Order, of_ends, of_layer_alone};
+use super::tensor::{Order, Tensor};
+use super::tensors::{of_ends, of_layer_alone};
 use crate::workload::step::TrainingStep;
 use crate::workload::when::Pass;
 

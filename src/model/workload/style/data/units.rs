@@ -2,8 +2,8 @@
 
 use super::bucket_layout;
 use super::parts::Part;
-use super::tensor::Tensor;
-use super::tensors::{Order, of_ends, of_layer_alone};
+use super::tensor::{Order, Tensor};
+use super::tensors::{of_ends, of_layer_alone};
 use crate::config::step::UnitRule;
 use crate::workload::step::{RankParameters, TrainingStep};
 use crate::workload::when::{End, LayerKind};
