@@ -47,6 +47,8 @@ pub struct Serving {
     pub kv_transfer: Option<KvTransfer>,
     /// Type of keys and values where they are stored, and on their way.
     pub kv_element_type: ElementType,
+    /// Degree of tp of the replicas that decode, where it is another than that of those that prefill.
+    pub kv_decode_tp: Option<u32>,
     /// Ranks of tp that share out the tokens of the same keys and values while they decode; 1 where each has all tokens of its heads.
     pub decode_context: u32,
     /// How the outputs of attention over parts of a context are put together.
@@ -88,8 +90,8 @@ impl Serving {
         };
         let (prefill, decode) = parts::phases(&mut table)?;
         let (kv_transfer, kv_element_type) = parts::transfer(&mut table, activation_element_type, prefill)?;
-        let default = framework.as_ref().is_some_and(|framework| framework.decides("decode_context_exchange"));
-        let (decode_context, decode_context_exchange) = parts::decode_context(&mut table, decode, default)?;
+        let kv_decode_tp = parts::kv_decode_tp(&mut table, kv_transfer, decode)?;
+        let (decode_context, decode_context_exchange) = parts::decode_context(&mut table, decode, framework.as_ref())?;
         let reduction_bits = table.take("reduction_bits").map(|item| parts::reduction_bits(&item)).transpose()?;
         let dispatcher = parsed_or(&mut table, "dispatcher", ServingDispatcher::AllToAll, str::parse)?;
         let scatter_gather = truth_or(&mut table, "scatter_gather", false)?;
@@ -107,6 +109,7 @@ impl Serving {
             token_exchange,
             kv_transfer,
             kv_element_type,
+            kv_decode_tp,
             decode_context,
             decode_context_exchange,
             reduction_bits,

@@ -110,6 +110,13 @@ pub(super) const SERVED: &[StepKey] = &[
         "Type of keys and values on their way [default: that of activations]",
     ),
     StepKey::text(
+        "kv_decode_tp",
+        "--kv-decode-tp",
+        "DEGREE",
+        SERVING,
+        "Degree of tp of the half that decodes, of a prefill alone [default: that of the half that prefills]",
+    ),
+    StepKey::text(
         "decode_context",
         "--decode-context",
         "RANKS",

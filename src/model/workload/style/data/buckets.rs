@@ -79,10 +79,8 @@ fn of_share(step: &TrainingStep, stage: u32, part: &Part, share: Share) -> Bucke
         (limit, BucketRule::LayerWise) => layered(step, stage, &chunks, Layered { share, limit, ranks: part.ranks }),
         _ if !data.overlap_gradients => {
             let (alignment, embedding) = match data.bucket_rule {
-                BucketRule::Megatron => megatron_padding(sharded.then_some(part.ranks)),
-                BucketRule::PyTorch | BucketRule::DeepSpeed | BucketRule::LayerWise => {
-                    ((1, even), SharedEmbedding::WithOthers)
-                }
+                BucketRule::Megatron | BucketRule::LayerWise => megatron_padding(sharded.then_some(part.ranks)),
+                BucketRule::PyTorch | BucketRule::DeepSpeed => ((1, even), SharedEmbedding::WithOthers),
             };
             let cut = Cut { first: u64::MAX, further: u64::MAX, alignment };
             (
@@ -194,7 +192,10 @@ fn layered(step: &TrainingStep, stage: u32, chunks: &[Vec<Tensor>], of: Layered)
             }
         });
     }
-    let cut = if step.training.data.overlap_gradients { format!("at {limit} parameters") } else { "one".to_owned() };
+    let cut = match stage {
+        0 if step.training.data.overlap_gradients => format!("at {limit} parameters"),
+        _ => "one bucket for each model chunk".to_owned(),
+    };
     (buckets, format!("{cut}, Megatron-LM core/optimizer/layer_wise_optimizer.py _compute_per_buffer_param_layout"))
 }
 

@@ -4,7 +4,7 @@
 
 use super::coordinator::{self, Parameter, Urgency};
 use super::parts::{Part, parts};
-use super::quantised::{self, Reduced, Reduction};
+use super::quantised::{self, ReducingRanks, Reduction};
 use super::tensor::Tensor;
 use super::traced::Traced;
 use crate::workload::step::TrainingStep;
@@ -111,7 +111,7 @@ impl Calls<'_> {
     fn quantised_reductions(&self, node: u64) -> Result<Vec<Op>> {
         let data = &self.step.training.data;
         let Part { axis, ranks, .. } = self.part;
-        let among = Reduced { axis, ranks, node, element: data.gradient_element_type };
+        let among = ReducingRanks { axis, ranks, node, element: data.gradient_element_type };
         let mut equal: Vec<(Reduction, u64)> = Vec::new();
         for tensor in self.model.gradients().into_iter().filter(|tensor| self.is_here(*tensor)) {
             let calls = quantised::reductions(&self.model.tensors[tensor], among)

@@ -71,7 +71,7 @@ pub(super) struct Reduction {
 
 /// Where gradients are reduced: all ranks, those of a node, and their type where they are not quantised.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reduced {
+pub(super) struct ReducingRanks {
     pub axis: Axis,
     pub ranks: u64,
     pub node: u64,
@@ -83,8 +83,8 @@ pub(super) struct Reduced {
 ///
 /// # Errors
 /// A matrix whose scales do not divide, with why: DeepSpeed ends with an error of the second call.
-pub(super) fn reductions(tensor: &Tensor, among: Reduced) -> Result<Vec<Reduction>, String> {
-    let Reduced { axis, ranks, node, element } = among;
+pub(super) fn reductions(tensor: &Tensor, among: ReducingRanks) -> Result<Vec<Reduction>, String> {
+    let ReducingRanks { axis, ranks, node, element } = among;
     let row = match tensor.shape {
         Shape::Matrix { row } if tensor.elements.is_multiple_of(2 * ranks) => row,
         Shape::Matrix { .. } | Shape::Vector | Shape::Filters { .. } => {
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_matrix_goes_in_four_calls_and_anything_else_in_one() {
-        let among = Reduced { axis: Axis::Dp, ranks: 16, node: 8, element: ElementType::Bfloat16 };
+        let among = ReducingRanks { axis: Axis::Dp, ranks: 16, node: 8, element: ElementType::Bfloat16 };
         let short = |tensor: &Tensor| -> Vec<(Axis, Collective, ElementType, u64)> {
             let calls = reductions(tensor, among).unwrap();
             calls.into_iter().map(|call| (call.axis, call.collective, call.element, call.bytes)).collect()

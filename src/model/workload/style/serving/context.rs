@@ -98,7 +98,8 @@ fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Vec<Op>> {
 
 /// Keys and values of all tokens.
 fn prefill(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Op> {
-    let (bytes, formula) = keys_and_values(step, step.serving.activation_element_type, whole_prompts(step)?, "N")?;
+    let (element, t) = (step.serving.activation_element_type, u64::from(step.layout.degrees.tp));
+    let (bytes, formula) = keys_and_values(step.model, t, element, whole_prompts(step)?, "N")?;
     let why = format!("{formula}: keys and values of all tokens (vLLM-Ascend attention/context_parallel)");
     Ok(op(step, Axis::Cp, Collective::AllGather, bytes, in_layers(step, stage, kind, 1), why))
 }
