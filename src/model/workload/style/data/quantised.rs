@@ -84,21 +84,10 @@ pub(super) struct ReducingRanks {
 /// # Errors
 /// A matrix whose scales do not divide, with why: DeepSpeed ends with an error of the second call.
 pub(super) fn reductions(tensor: &Tensor, among: ReducingRanks) -> Result<Vec<Reduction>, String> {
-    let ReducingRanks { axis, ranks, node, element } = among;
+    let ReducingRanks { ranks, node, .. } = among;
     let row = match tensor.shape {
         Shape::Matrix { row } if tensor.elements.is_multiple_of(2 * ranks) => row,
-        Shape::Matrix { .. } | Shape::Vector | Shape::Filters { .. } => {
-            let elements = tensor.elements.next_multiple_of(ranks);
-            let bytes = element.size() * elements;
-            return Ok(vec![Reduction {
-                axis,
-                collective: Collective::ReduceScatter,
-                element,
-                bytes,
-                formula: format!("Eg*elements = {} B*{elements} = {bytes} B", element.size()),
-                what: "the gradient of a tensor that is no matrix, or that two steps do not divide, alone",
-            }]);
-        }
+        Shape::Matrix { .. } | Shape::Vector | Shape::Filters { .. } => return Ok(vec![alone(tensor, among)]),
     };
     let (nodes, blocks) = (ranks / node, (tensor.elements / row).max(row).max(ranks));
     if !blocks.is_multiple_of(ranks) {
@@ -116,35 +105,46 @@ pub(super) fn reductions(tensor: &Tensor, among: ReducingRanks) -> Result<Vec<Re
         formula: format!("{formula} = {} B", element.size() * count),
         what,
     };
-    let elements = tensor.elements;
-    let values = |within: u64| (ElementType::Int8, elements / 2 / within);
-    let scales = |within: u64| (ElementType::Float32, blocks / within);
-    let [(byte, all), (_, part)] = [values(1), values(node)];
-    let [(float, whole), (_, some)] = [scales(1), scales(node)];
+    let (elements, byte, float) = (tensor.elements, ElementType::Int8, ElementType::Float32);
     Ok(vec![
         call(
             Axis::DpShard,
             byte,
-            all,
+            elements / 2,
             format!("elements/2 = {elements}/2"),
             "4 bits of each number of a matrix's gradient, among the ranks of a node",
         ),
-        call(Axis::DpShard, float, whole, format!("4*blocks = 4 B*{blocks}"), "a scale for each block of it"),
+        call(Axis::DpShard, float, blocks, format!("4*blocks = 4 B*{blocks}"), "a scale for each block of it"),
         call(
             Axis::DpReplicate,
             byte,
-            part,
+            elements / 2 / node,
             format!("elements/2/{node} = {elements}/2/{node}"),
             "4 bits of each number of the node's sum, from node to node",
         ),
         call(
             Axis::DpReplicate,
             float,
-            some,
+            blocks / node,
             format!("4*blocks/{node} = 4 B*{blocks}/{node}"),
             "a scale for each block of the sum",
         ),
     ])
+}
+
+/// The one call for a gradient that is not quantised.
+fn alone(tensor: &Tensor, among: ReducingRanks) -> Reduction {
+    let ReducingRanks { axis, ranks, element, .. } = among;
+    let elements = tensor.elements.next_multiple_of(ranks);
+    let bytes = element.size() * elements;
+    Reduction {
+        axis,
+        collective: Collective::ReduceScatter,
+        element,
+        bytes,
+        formula: format!("Eg*elements = {} B*{elements} = {bytes} B", element.size()),
+        what: "the gradient of a tensor that is no matrix, or that two steps do not divide, alone",
+    }
 }
 
 #[cfg(test)]
