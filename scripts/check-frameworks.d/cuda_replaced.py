@@ -18,7 +18,8 @@ class OnCpu(TorchFunctionMode):
             return args[0]
         if function is torch.Tensor.type and len(args) == 1 and not kwargs:
             return function(*args).replace("torch.", "torch.cuda.")
-        if function is not torch.device and is_cuda(kwargs.get("device")):
+        numbered = type(kwargs.get("device")) is int
+        if function is not torch.device and (numbered or is_cuda(kwargs.get("device"))):
             kwargs["device"] = CPU
         args = [CPU if is_cuda(value) else value for value in args]
         return function(*args, **kwargs)

@@ -1,9 +1,11 @@
 """Steps of DeepSpeed's engine."""
 
+import os
 import sys
 
 import torch
 import torch.distributed as dist
+from quantizer_replaced import replace_quantizer
 from recorder import Recorder, configuration
 from small_model import llama, loss_of
 
@@ -17,12 +19,18 @@ GATHERED = {
 }
 
 
-def zero3(name, ranks, flags, accumulated=2, bucket=None, secondary=None, **choices):
+def zero3(name, ranks, flags, accumulated=2, bucket=None, secondary=None, weights=False, node=None, **choices):
     given = [f"{GATHERED[choice][0]} {number}" for choice, number in choices.items()] + ([f"--bucket-parameters {bucket}"] if bucket else [])
     flags = " ".join([f"--framework deepspeed --dp {ranks} --data-style zero3", flags, *given])
     settings = {GATHERED[choice][1]: number for choice, number in choices.items()}
     if secondary:
         settings["zero_hpz_partition_size"] = secondary
+    if weights:
+        flags += " --quantised-parameters"
+        settings["zero_quantized_weights"] = True
+    if node:
+        flags += f" --quantised-gradients {node}"
+        settings |= {"zero_quantized_gradients": True, "node": node}
     return configuration(name, ranks, flags, zero=3, accumulated=accumulated, bucket=bucket, **settings)
 
 
@@ -47,11 +55,20 @@ def zero3(name, ranks, flags, accumulated=2, bucket=None, secondary=None, **choi
 @zero3("deepspeed-zero3-hpz", 4, "--micro-batches 1 --secondary-shards 2", accumulated=1, persistence=100, secondary=2)
 @zero3("deepspeed-zero3-hpz-kept", 4, "--micro-batches 1 --secondary-shards 2", accumulated=1, persistence=3000, prefetch=20000, secondary=2)
 @zero3("deepspeed-zero3-buckets", 4, "--micro-batches 2", persistence=5000, prefetch=30000, bucket=30000)
-def deepspeed_zero(zero, accumulated=2, bucket=None, **more):
+@zero3("deepspeed-zero3-qwz", 4, "--micro-batches 2", persistence=100, prefetch=20000, weights=True)
+@zero3("deepspeed-zero3-qwz-alone", 2, "--micro-batches 2", persistence=100, prefetch=0, live=0, reuse=0, weights=True)
+@zero3("deepspeed-zero3-qwz-hpz", 4, "--micro-batches 1 --secondary-shards 2", accumulated=1, persistence=100, secondary=2, weights=True)
+@zero3("deepspeed-zero3-qgz", 4, "--micro-batches 2", persistence=100, node=2)
+@zero3("deepspeed-zero-plus-plus", 4, "--micro-batches 1 --secondary-shards 2", accumulated=1, persistence=3000, prefetch=20000, secondary=2,
+       weights=True, node=2)
+def deepspeed_zero(zero, accumulated=2, bucket=None, node=None, **more):
     import deepspeed
     import deepspeed.comm.torch
 
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # shared memory between the processes of a CPU, which no GPU has
+    if node:
+        os.environ["LOCAL_SIZE"] = str(node)  # what DeepSpeed takes for the devices of a node where they are processors
+    replace_quantizer()
     settings = {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": accumulated,

@@ -13,10 +13,12 @@ import megatron.core.tensor_parallel.random as randomness
 from cuda_replaced import replace_cuda
 from megatron.core import parallel_state
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
+from megatron.core.distributed.fsdp.mcore_fsdp_adapter import FullyShardedDataParallel
 from megatron.core.fusions import fused_softmax
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_mtp_block_spec
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.optimizer.layer_wise_optimizer import LayerWiseDistributedOptimizer, tag_params_for_buffer_routing
 from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.module import Float16Module
@@ -100,7 +102,9 @@ def model_chunks(fields, config, settings):
     reduced = DistributedDataParallelConfig(grad_reduce_in_fp32=True, overlap_grad_reduce=settings["overlap"],
                                             use_distributed_optimizer=settings["shared"],
                                             overlap_param_gather=settings["overlap"] and settings["shared"],
-                                            bucket_size=settings["bucket"])
+                                            bucket_size=settings["bucket"], use_megatron_fsdp=settings["fsdp"],
+                                            data_parallel_sharding_strategy="optim_grads_params" if settings["fsdp"] else "no_shard",
+                                            num_distributed_optimizer_instances=settings["instances"])
     chunks = []
     for number in range(stages):
         place = {"vp_stage": number} if stages > 1 else {}
@@ -113,7 +117,20 @@ def model_chunks(fields, config, settings):
         model = GPTModel(config, spec, vocabulary, SEQUENCE, pre_process=first, post_process=last, position_embedding_type="rope",
                          share_embeddings_and_output_weights=settings["tied"], mtp_block_spec=ahead, **place)
         chunks.append(Float16Module(config, model))
-    return [DistributedDataParallel(config, reduced, chunk, disable_bucketing=number > 0) for number, chunk in enumerate(chunks)]
+    if settings["fsdp"]:
+        with mock.patch.object(torch.cuda, "current_device", lambda: 0):  # it makes the name of a device of that
+            return [FullyShardedDataParallel(config, reduced, chunk) for chunk in chunks]
+    wrapped = []
+    for number, chunk in enumerate(chunks):
+        layout = {}
+        if settings["layer_wise"]:
+            tag_params_for_buffer_routing([chunk])
+            ranks = parallel_state.get_data_parallel_world_size(with_context_parallel=True)
+            size = settings["bucket"] or max(40_000_000, 1_000_000 * ranks)
+            layout["full_param_layout"] = LayerWiseDistributedOptimizer.compute_full_param_layout(
+                list(chunk.parameters()), size if settings["overlap"] and number == 0 else None, ranks, reduced)
+        wrapped.append(DistributedDataParallel(config, reduced, chunk, disable_bucketing=number > 0, **layout))
+    return wrapped
 
 
 def forward_step(per_token):
@@ -198,15 +215,26 @@ def run_of(name, ranks, flags, **choices):
 @run_of("mtp-pp", 2, "--pp 2 --micro-batches 4 --prediction-layers 1", model="mistral", pp=2, accumulated=4, mtp_num_layers=1)
 @run_of("mtp-pp-last", 4, "--pp 2 --dp 2 --micro-batches 4 --prediction-layers 1", model="mistral", stage=1, rank=2, pp=2, accumulated=4,
         mtp_num_layers=1)
+@run_of("muon-2", 2, "--dp 2 --micro-batches 2 --data-style zero1 --bucket-rule layer_wise", shared=True, layer_wise=True)
+@run_of("muon-3", 3, "--dp 3 --micro-batches 2 --data-style zero1 --bucket-rule layer_wise", shared=True, layer_wise=True)
+@run_of("muon-4-buckets", 4, "--dp 4 --micro-batches 2 --data-style zero1 --bucket-rule layer_wise --no-overlap-gradients=false "
+        "--bucket-parameters 30000", shared=True, layer_wise=True, overlap=True, bucket=30000)
+@run_of("fsdp-2", 2, "--dp 2 --micro-batches 2 --data-style fsdp", fsdp=True)
+@run_of("fsdp-4-buckets", 4, "--dp 4 --micro-batches 3 --data-style fsdp --bucket-parameters 20000", fsdp=True, bucket=20000, accumulated=3)
+@run_of("fsdp-3", 3, "--dp 3 --micro-batches 1 --data-style fsdp", fsdp=True, accumulated=1)
+@run_of("fsdp-recomputed", 2, "--dp 2 --micro-batches 2 --data-style fsdp --recompute full", fsdp=True, **RECOMPUTE)
+@run_of("fsdp-tp-2", 4, "--tp 2 --dp 2 --micro-batches 2 --sequence-parallel --data-style fsdp", tp=2, fsdp=True, **SEQUENCE_PARALLEL)
+@run_of("fsdp-replicas", 4, "--dp 4 --micro-batches 2 --data-style hsdp --replicas-of-shards 2", fsdp=True, instances=2)
+@run_of("fsdp-experts", 4, f"--dp 4 --ep 2 --micro-batches 2 --data-style fsdp {ALL_TO_ALL}", ep=2, fsdp=True, **EXPERTS)
 def megatron(tp=1, pp=1, ep=1, etp=None, cp=1, accumulated=2, overlap=False, shared=False, bucket=None, virtual=None, tied=False,
-             model="llama", **choices):
+             layer_wise=False, fsdp=False, instances=1, model="llama", **choices):
     replace_cuda()
     randomness._get_cuda_rng_state = lambda *_, **__: torch.zeros(1, dtype=torch.uint8)
     randomness._set_cuda_rng_state = lambda *_, **__: None
     WrappedTorchNorm.__new__, TopKRouter.gating, token_dispatcher.maybe_move_tensor_to_cpu = norm, gating, on_host
     parallel_state.initialize_model_parallel(
         tp, pp, virtual_pipeline_model_parallel_size=virtual, context_parallel_size=cp, expert_model_parallel_size=ep,
-        expert_tensor_parallel_size=etp, create_gloo_process_groups=False,
+        expert_tensor_parallel_size=etp, create_gloo_process_groups=False, num_distributed_optimizer_instances=instances,
     )
     randomness.model_parallel_cuda_manual_seed(1)
     fused_softmax.get_default_causal_mask = causal_mask
@@ -215,9 +243,13 @@ def megatron(tp=1, pp=1, ep=1, etp=None, cp=1, accumulated=2, overlap=False, sha
         tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp, virtual_pipeline_model_parallel_size=virtual,
         context_parallel_size=cp, expert_model_parallel_size=ep, expert_tensor_parallel_size=etp or tp, **choices,
     ))
-    settings = {"overlap": overlap, "shared": shared, "bucket": bucket, "virtual": virtual, "tied": tied}
+    shared, overlap = shared or fsdp, overlap or fsdp
+    settings = {"overlap": overlap, "shared": shared, "fsdp": fsdp, "instances": instances, "bucket": bucket, "virtual": virtual, "tied": tied,
+                "layer_wise": layer_wise}
     chunks = model_chunks(fields, config, settings)
-    optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="adam", lr=1e-4, bf16=True, use_distributed_optimizer=shared,
+    optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="muon" if layer_wise else "adam", lr=1e-4, bf16=True,
+                                                       use_distributed_optimizer=shared and not layer_wise,
+                                                       use_layer_wise_distributed_optimizer=layer_wise,
                                                        overlap_param_gather=overlap and shared, clip_grad=1.0), chunks,
                                        use_gloo_process_groups=False)
     config.finalize_model_grads_func = finalize_model_grads

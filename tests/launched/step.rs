@@ -60,9 +60,17 @@ fn listed(ranks: u32, flags: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn what_is_measured_is_what_is_listed_with_the_same_bytes_and_counts() {
-    for (ranks, layout) in
-        [(4, "--tp 2 --dp 2"), (4, "--tp 2 --pp 2 --sequence-parallel"), (2, "--dp 2 --grad-type bf16 --style data")]
-    {
+    for (ranks, layout) in [
+        (4, "--tp 2 --dp 2"),
+        (4, "--tp 2 --pp 2 --sequence-parallel"),
+        (2, "--dp 2 --grad-type bf16 --style data"),
+        (
+            4,
+            "--dp 4 --framework deepspeed --data-style zero3 --persistent-parameters 100 --quantised-parameters --quantised-gradients 2",
+        ),
+        (4, "--dp 4 --framework megatron --data-style hsdp --replicas-of-shards 2"),
+        (3, "--dp 3 --framework megatron --data-style zero1 --bucket-rule layer_wise"),
+    ] {
         let flags = format!("{} {layout}", model());
         let (report, record) = step(ranks, &format!("{flags} {QUICK}"));
         let [measured] = report["steps"].as_array().unwrap().as_slice() else { panic!("{report}") };

@@ -61,8 +61,8 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
         (format!("{machine} {SMALL} --training framework=ddp"), "--framework"),
         (format!("{machine} {SMALL} --framework fsdp2 --only zero_stage=1"), "found 1; the framework has 3"),
         (
-            format!("{machine} {SMALL} --framework megatron --explain zero_stage=1 zero_stage=3"),
-            "found 3; the framework has 0, 1",
+            format!("{machine} {SMALL} --framework megatron --explain zero_stage=1 zero_stage=2"),
+            "found 2; the framework has 0, 1, 3",
         ),
         (format!("{machine} {SMALL} --framework fsdp2 --training data_style=zero3"), "fsdp2 has no data_style zero3"),
         (format!("{machine} {SMALL} --framework ddp --only tp=2"), "the framework does not divide by tp, cp, ep or pp"),
@@ -113,7 +113,7 @@ fn a_framework_is_planned_with_its_own_stages_axes_and_defaults() {
     let folder = folder();
     let schema: Value = serde_json::from_str(include_str!("../../docs/schemas/plan.schema.json")).expect("the schema");
     for (framework, stages, axes, default) in [
-        ("megatron", "01", "tp cp pp dp", "data_style"),
+        ("megatron", "013", "tp cp pp dp", "data_style"),
         ("deepspeed", "0123", "tp cp pp dp", "gradient_element_type"),
         ("torchtitan", "3", "tp cp pp dp", "unit_rule"),
         ("fsdp2", "3", "tp cp pp dp", "unit_rule"),

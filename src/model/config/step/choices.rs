@@ -95,6 +95,9 @@ choice! {
         PyTorch = "pytorch",
         /// 500e6 parameters, closed before the tensor that would pass them (DeepSpeed's `reduce_bucket_size`).
         DeepSpeed = "deepspeed",
+        /// As `megatron`, with matrices in buckets of their own that are padded so that each is whole on the rank that updates it
+        /// (Megatron-LM's layer-wise optimizer, as for Muon).
+        LayerWise = "layer_wise",
     }
 }
 

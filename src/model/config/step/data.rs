@@ -53,27 +53,35 @@ pub struct DataChoices {
     /// Ranks that share out the parameters between the forward and the backward pass, where those are fewer than share them out
     /// otherwise, as the ranks of a node (ZeRO++'s hpZ, arXiv 2306.10209 section 3.2; FSDP2's `reshard_after_forward` with a number).
     pub secondary_shards: Option<u32>,
-    /// Place of the replicas, or of the secondary shards.
+    /// Ranks of a node, among which gradients go in 4 bits before they go from node to node; absent where they are reduced as they are
+    /// (ZeRO++'s qgZ, arXiv 2306.10209 section 3.3).
+    pub quantised_gradients: Option<u32>,
+    /// Place of the replicas, of the secondary shards, or of the ranks of a node.
     pub shards_place: Place,
 }
 
 impl DataChoices {
-    /// The groups of dp_shard in each of so many ranks of dp x cp: those with equal shards, or those that share out what the forward pass
-    /// leaves to the backward one.
+    /// The groups of dp_shard in each of so many ranks of dp x cp: those with equal shards, those that share out what the forward pass
+    /// leaves to the backward one, or the nodes of quantised gradients.
     ///
     /// # Errors
-    /// Secondary shards that are no part of these ranks, with what would be.
+    /// Secondary shards or ranks of a node that are no part of these ranks, with what would be, and both where they differ.
     pub fn groups_of_shards(&self, ranks: u32) -> std::result::Result<u32, String> {
-        match self.secondary_shards {
-            None => Ok(self.replicas_of_shards),
-            Some(shards) if (2..ranks).contains(&shards) && ranks.is_multiple_of(shards) => Ok(ranks / shards),
-            Some(shards) => {
-                let accepted = divisors_among(2..ranks, ranks);
-                Err(format!(
-                    "secondary_shards = {shards} are no part of the {ranks} ranks of dp x cp; accepted: {accepted}"
-                ))
+        let (key, of_group) = match (self.secondary_shards, self.quantised_gradients) {
+            (None, None) => return Ok(self.replicas_of_shards),
+            (Some(shards), Some(node)) if shards != node => {
+                return Err(format!(
+                    "secondary_shards = {shards} and quantised_gradients = {node}: both are the ranks of a node; accepted: the same number"
+                ));
             }
+            (Some(shards), _) => ("secondary_shards", shards),
+            (None, Some(node)) => ("quantised_gradients", node),
+        };
+        if (2..ranks).contains(&of_group) && ranks.is_multiple_of(of_group) {
+            return Ok(ranks / of_group);
         }
+        let accepted = divisors_among(2..ranks, ranks);
+        Err(format!("{key} = {of_group} are no part of the {ranks} ranks of dp x cp; accepted: {accepted}"))
     }
 }
 
@@ -95,10 +103,14 @@ pub struct ModuleChoices {
     pub live_parameters: u64,
     /// What is used again within so many is not released (`stage3_max_reuse_distance`).
     pub reuse_distance: u64,
+    /// Parameters are gathered in 8 bits, with a scale of 32 for each block (`zero_quantized_weights`: ZeRO++'s qwZ, arXiv 2306.10209
+    /// section 3.1).
+    pub quantised: bool,
 }
 
 pub(super) fn read_data(table: &mut Table) -> Result<DataChoices> {
     let (replicas, secondary) = (table.take("replicas_of_shards"), table.take("secondary_shards"));
+    let quantised_gradients = table.take("quantised_gradients");
     Ok(DataChoices {
         style: parsed_or(table, "data_style", DataStyle::Ddp, str::parse)?,
         gradient_element_type: parsed_or(table, "gradient_element_type", ElementType::Float32, parse_reducible_float)?,
@@ -118,7 +130,11 @@ pub(super) fn read_data(table: &mut Table) -> Result<DataChoices> {
         broadcast_buffers: parsed_or(table, "broadcast_buffers", BroadcastBuffers::None, str::parse)?,
         replicas_of_shards: replicas.as_ref().map(Item::count).transpose()?.unwrap_or(1),
         secondary_shards: secondary.as_ref().map(Item::count).transpose()?,
-        shards_place: replicas.or(secondary).map_or_else(|| table.place.clone(), |item| item.place),
+        quantised_gradients: quantised_gradients.as_ref().map(Item::count).transpose()?,
+        shards_place: replicas
+            .or(secondary)
+            .or(quantised_gradients)
+            .map_or_else(|| table.place.clone(), |item| item.place),
     })
 }
 
@@ -130,12 +146,14 @@ impl Default for ModuleChoices {
             prefetch_bucket: 50_000_000,
             live_parameters: 1_000_000_000,
             reuse_distance: 1_000_000_000,
+            quantised: false,
         }
     }
 }
 
 fn read_modules(table: &mut Table) -> Result<ModuleChoices> {
     let default = ModuleChoices::default();
+    let quantised = truth_or(table, "quantised_parameters", default.quantised)?;
     let mut parameters = |key, default| -> Result<u64> {
         Ok(table.take(key).map(|item| item.whole(0..=MOST_PARAMETERS)).transpose()?.unwrap_or(default))
     };
@@ -144,5 +162,6 @@ fn read_modules(table: &mut Table) -> Result<ModuleChoices> {
         prefetch_bucket: parameters("prefetch_bucket", default.prefetch_bucket)?,
         live_parameters: parameters("live_parameters", default.live_parameters)?,
         reuse_distance: parameters("reuse_distance", default.reuse_distance)?,
+        quantised,
     })
 }

@@ -18,6 +18,8 @@ choice! {
         EndsApart = "ends_apart",
         /// What the module at work needs, and what comes next up to a number of parameters; small ones stay (DeepSpeed's ZeRO-3).
         Modules = "modules",
+        /// Every layer; the rest in buckets that are gathered in the first forward pass of a step, and kept (Megatron-FSDP).
+        Buckets = "buckets",
     }
 }
 
@@ -57,7 +59,7 @@ choice! {
         /// All tensors of a rank in one call (the same with `parameters_as_bucket_view`).
         BroadcastShares = "broadcast_shares",
         /// All tensors of every rank in one uneven call (Megatron-LM's layer-wise optimizer, as for Muon, without its layout of
-        /// parameters).
+        /// parameters, which is bucket rule `layer_wise`).
         GatherShares = "gather_shares",
     }
 }
@@ -204,6 +206,21 @@ choice! {
         Layer = "layer",
         /// Those of each request and all layers of a stage, behind the pass (vLLM's NixlConnector, which reads them from there).
         Request = "request",
+    }
+}
+
+choice! {
+    /// How the outputs of attention over parts of a context are put together.
+    DecodeContextExchange, "exchange of a shared context" {
+        /// Sums of exponentials are gathered, and weighed outputs added up and parted in the type of the activations (vLLM's `ag_rs`).
+        ReduceScatter = "reduce_scatter",
+        /// Outputs and sums of exponentials go to the ranks of their heads, in two calls (vLLM's `a2a`; arXiv 2507.07120).
+        AllToAll = "all_to_all",
+        /// The same in one call (SGLang's `a2a`).
+        Packed = "packed",
+        /// Sums of exponentials are gathered; outputs are added up in float32 and parted with latent attention, and added up to all heads
+        /// otherwise (SGLang's `ag_rs`).
+        HeadSums = "head_sums",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::framework::{self, FrameworkChoices, Work};
 use super::framework_choices::{
-    Drafter, FeedForwardRanks, KvTransfer, ServingDispatcher, TokenExchange, VocabularyPadding,
+    DecodeContextExchange, Drafter, FeedForwardRanks, KvTransfer, ServingDispatcher, TokenExchange, VocabularyPadding,
 };
 use super::reading::{parse_float, parse_reducible_float, parsed_or, truth_or};
 use super::serving_parts as parts;
@@ -47,8 +47,12 @@ pub struct Serving {
     pub kv_transfer: Option<KvTransfer>,
     /// Type of keys and values where they are stored, and on their way.
     pub kv_element_type: ElementType,
+    /// Degree of tp of the replicas that decode, where it is another than that of those that prefill.
+    pub kv_decode_tp: Option<u32>,
     /// Ranks of tp that share out the tokens of the same keys and values while they decode; 1 where each has all tokens of its heads.
     pub decode_context: u32,
+    /// How the outputs of attention over parts of a context are put together.
+    pub decode_context_exchange: DecodeContextExchange,
     /// Bits of the numbers that sums over tp are sent in; absent where they have the type of the activations.
     pub reduction_bits: Option<u32>,
     /// Replicas agree on the size of a batch before each pass.
@@ -86,7 +90,8 @@ impl Serving {
         };
         let (prefill, decode) = parts::phases(&mut table)?;
         let (kv_transfer, kv_element_type) = parts::transfer(&mut table, activation_element_type, prefill)?;
-        let decode_context = parts::decode_context(&mut table, decode)?;
+        let kv_decode_tp = parts::kv_decode_tp(&mut table, kv_transfer, decode)?;
+        let (decode_context, decode_context_exchange) = parts::decode_context(&mut table, decode, framework.as_ref())?;
         let reduction_bits = table.take("reduction_bits").map(|item| parts::reduction_bits(&item)).transpose()?;
         let dispatcher = parsed_or(&mut table, "dispatcher", ServingDispatcher::AllToAll, str::parse)?;
         let scatter_gather = truth_or(&mut table, "scatter_gather", false)?;
@@ -104,7 +109,9 @@ impl Serving {
             token_exchange,
             kv_transfer,
             kv_element_type,
+            kv_decode_tp,
             decode_context,
+            decode_context_exchange,
             reduction_bits,
             batch_agreement,
             framework,

@@ -1,6 +1,7 @@
 //! Reads the keys of a serving model that depend on each other.
 
-use super::framework_choices::{Drafter, KvTransfer};
+use super::framework::FrameworkChoices;
+use super::framework_choices::{DecodeContextExchange, Drafter, KvTransfer};
 use super::reading::parse_float;
 use crate::config::document::{Item, Table};
 use commgauge_base::element::ElementType;
@@ -33,16 +34,26 @@ pub(super) fn phases(table: &mut Table) -> Result<(bool, bool)> {
     Ok((prefill, decode))
 }
 
-/// Ranks that share out the tokens of the same keys and values.
-pub(super) fn decode_context(table: &mut Table, decode: bool) -> Result<u32> {
-    match table.take("decode_context") {
-        None => Ok(1),
-        Some(item) if decode => item.count(),
-        Some(item) => {
-            let nothing = "changes nothing without a decode; accepted: with decode among the phases";
-            Err(item.wrong(nothing.to_owned()))
-        }
+/// Ranks that share out the tokens of the same keys and values, and how they put together what each finds, which a framework's default
+/// may say where nothing is shared out.
+pub(super) fn decode_context(
+    table: &mut Table,
+    decode: bool,
+    framework: Option<&FrameworkChoices>,
+) -> Result<(u32, DecodeContextExchange)> {
+    let nothing = "changes nothing without a decode; accepted: with decode among the phases";
+    let ranks = match table.take("decode_context") {
+        None => 1,
+        Some(item) if decode => item.count()?,
+        Some(item) => return Err(item.wrong(nothing.to_owned())),
+    };
+    let Some(item) = table.take("decode_context_exchange") else {
+        return Ok((ranks, DecodeContextExchange::ReduceScatter));
+    };
+    if ranks == 1 && !framework.is_some_and(|framework| framework.decides("decode_context_exchange")) {
+        return Err(item.wrong("no context is shared out; accepted: with decode_context above 1".to_owned()));
     }
+    Ok((ranks, item.parsed(str::parse)?))
 }
 
 /// The widths that QuickReduce has (vLLM csrc/quickreduce/quick_reduce_impl.cuh `CodecQ4`, `CodecQ6`, `CodecQ8`).
@@ -72,6 +83,19 @@ pub(super) fn transfer(
     let transfer = item.parsed(str::parse)?;
     let element = element.map(|item| item.parsed(parse_float)).transpose()?;
     Ok((Some(transfer), element.unwrap_or(activation)))
+}
+
+/// Degree of tp of the replicas that decode. Their own pass is another step's, with a layout of its own.
+pub(super) fn kv_decode_tp(table: &mut Table, transfer: Option<KvTransfer>, decode: bool) -> Result<Option<u32>> {
+    let Some(item) = table.take("kv_decode_tp") else { return Ok(None) };
+    if transfer.is_none() {
+        return Err(item.wrong("keys and values stay where they are; accepted: with kv_transfer".to_owned()));
+    }
+    if decode {
+        let both = "with a decode, whose layout is that of the prefill then; accepted: with phases = prefill, and the decode as a step of its own";
+        return Err(item.wrong(both.to_owned()));
+    }
+    Ok(Some(item.count()?))
 }
 
 /// More would be refused by any of the frameworks long before.
@@ -132,10 +156,25 @@ mod tests {
         for (flags, expected) in [
             (&[("kv_element_type", "fp8_e5m2")][..], "keys and values stay where they are; accepted: with kv_transfer"),
             (&[("kv_transfer", "token")], "accepted: layer, request"),
+            (&[("kv_decode_tp", "2"), ("phases", "prefill")], "stay where they are; accepted: with kv_transfer"),
+            (&[("kv_transfer", "layer"), ("kv_decode_tp", "2")], "accepted: with phases = prefill, and the decode"),
+            (&[("kv_transfer", "layer"), ("kv_decode_tp", "0"), ("phases", "prefill")], "kv_decode_tp"),
             (&[("kv_transfer", "layer"), ("kv_element_type", "int8")], "accepted"),
             (&[("kv_transfer", "layer"), ("phases", "decode")], "nothing is transferred without a prefill"),
             (&[("decode_context", "2"), ("phases", "prefill")], "changes nothing without a decode"),
             (&[("decode_context", "0")], "decode_context"),
+            (
+                &[("decode_context_exchange", "packed")],
+                "no context is shared out; accepted: with decode_context above 1",
+            ),
+            (
+                &[("framework", "vllm"), ("decode_context", "2"), ("decode_context_exchange", "packed")],
+                "vllm offers no other decode_context_exchange than reduce_scatter, all_to_all",
+            ),
+            (
+                &[("decode_context", "2"), ("decode_context_exchange", "gather")],
+                "accepted: reduce_scatter, all_to_all, packed, head_sums",
+            ),
             (&[("reduction_bits", "16")], "found 16; accepted: 4, 6, 8"),
         ] {
             let message = read(flags).unwrap_err().to_string();

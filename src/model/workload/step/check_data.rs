@@ -1,6 +1,6 @@
 //! Whether the choices of data parallelism are consistent with each other and with the layout.
 
-use super::TrainingStep;
+use super::{TrainingStep, check_shards};
 use crate::config::step::{
     BroadcastBuffers, DataStyle, GradientAccumulation, GradientReduction, ModuleChoices, ParameterReturn,
     ReplicaReduction, UnitRule, divisors_among,
@@ -38,8 +38,7 @@ fn check(step: &TrainingStep) -> Result<()> {
         }
         _ => {}
     }
-    secondary_shards(step)?;
-    gathered_shares(step)?;
+    check_shards::check(step)?;
     let degrees = &step.layout.degrees;
     if replicas > 1 && step.model.mixture.is_some() && (degrees.ep > 1 || degrees.etp != degrees.tp) {
         return Err(data.shards_place.wrong(format!(
@@ -60,62 +59,6 @@ fn check(step: &TrainingStep) -> Result<()> {
             "schedule {schedule} holds every layer twice and passes each micro-batch through one of them, which data_style {style} \
              is not offered for; accepted: data_style ddp or zero1, or schedule dualpipe-v"
         )));
-    }
-    Ok(())
-}
-
-/// Whether there are parameters for secondary shards, and groups for them.
-fn secondary_shards(step: &TrainingStep) -> Result<()> {
-    let (data, degrees) = (&step.training.data, &step.layout.degrees);
-    let Some(shards) = data.secondary_shards else { return Ok(()) };
-    let refused = |problem: String| Err(data.shards_place.wrong(format!("secondary_shards = {shards} {problem}")));
-    if !matches!(data.style, DataStyle::Zero3 | DataStyle::Fsdp) {
-        return refused(format!("with data_style {}; accepted: with zero3 and fsdp", data.style));
-    }
-    if !step.reshards_after_forward() {
-        return refused(
-            "where parameters stay whole after the forward pass; accepted: with reshard_after_forward = true"
-                .to_owned(),
-        );
-    }
-    if data.style == DataStyle::Zero3 && step.micro_batches > 1 {
-        return refused(format!(
-            "with data_style zero3 and {} micro-batches: DeepSpeed keeps secondary shards until the optimizer, and later forward passes \
-             gather from them as well (runtime/zero/stage3.py invalidate_secondary_tensor), which no list here has; accepted: \
-             1 micro-batch, or data_style fsdp",
-            step.micro_batches
-        ));
-    }
-    if step.model.mixture.is_some() && degrees.divides_experts() {
-        return refused(format!(
-            "beside ep = {} and etp = {}: experts would need groups of their own; accepted: ep = 1 and etp = tp = {}",
-            degrees.ep, degrees.etp, degrees.tp
-        ));
-    }
-    Ok(())
-}
-
-/// Whether ranks that update whole tensors get the gradients of these.
-fn gathered_shares(step: &TrainingStep) -> Result<()> {
-    let data = &step.training.data;
-    if data.parameter_return != ParameterReturn::GatherShares || data.style != DataStyle::Zero1 {
-        return Ok(());
-    }
-    let refused =
-        |problem: String| Err(step.training.place.wrong(format!("parameter_return = gather_shares {problem}")));
-    if data.gradient_reduction != GradientReduction::AllReduce {
-        return refused(format!(
-            "with gradient_reduction {}, which leaves a rank parts of tensors and not those that it updates; accepted: \
-             gradient_reduction = all_reduce",
-            data.gradient_reduction
-        ));
-    }
-    if data.replicas_of_shards > 1 {
-        return refused(format!(
-            "with replicas_of_shards = {}: a layer-wise optimizer has no instances (Megatron-LM core/optimizer/layer_wise_optimizer.py); \
-             accepted: 1",
-            data.replicas_of_shards
-        ));
     }
     Ok(())
 }
@@ -150,7 +93,8 @@ fn unused(step: &TrainingStep) -> Result<()> {
     if data.modules != ModuleChoices::default() && data.unit_rule != UnitRule::Modules {
         let accepted = "accepted: with unit_rule = modules";
         return Err(step.training.place.wrong(format!(
-            "persistent_parameters, prefetch_bucket, live_parameters and reuse_distance change nothing with unit_rule {}; {accepted}",
+            "persistent_parameters, prefetch_bucket, live_parameters, reuse_distance and quantised_parameters change nothing with \
+             unit_rule {}; {accepted}",
             data.unit_rule
         )));
     }

@@ -5,6 +5,7 @@ use super::divisibility::must_divide;
 use super::{ServingStep, check_hybrid, experts};
 use crate::config::Place;
 use crate::config::step::{Drafter, ServingDispatcher, TokenExchange};
+use crate::layout::Degrees;
 use commgauge_base::error::Result;
 
 /// Checks of a model that serves.
@@ -123,6 +124,9 @@ fn kv_transfer(step: &ServingStep) -> std::result::Result<(), String> {
         ));
     }
     let ranks = d.tp * step.replicas_together();
+    if let Some(decoding) = serving.kv_decode_tp {
+        other_degree(step, decoding, ranks)?;
+    }
     if d.ep > 1 && (d.ep > ranks || !ranks.is_multiple_of(d.ep)) {
         return Err(format!(
             "ep = {} reaches over the replicas that prefill and those that decode, which have tp x dp / 2 = {ranks} ranks each; accepted:              a divisor of {ranks}",
@@ -139,6 +143,28 @@ fn kv_transfer(step: &ServingStep) -> std::result::Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Checks of a half that decodes with another degree of tp.
+fn other_degree(step: &ServingStep, decoding: u32, ranks: u32) -> std::result::Result<(), String> {
+    let (model, tp) = (step.model, step.layout.degrees.tp);
+    let (larger, smaller) = (decoding.max(tp), decoding.min(tp));
+    if !larger.is_multiple_of(smaller) || !ranks.is_multiple_of(decoding) {
+        return Err(format!(
+            "kv_decode_tp = {decoding} with tp = {tp} and {ranks} ranks in each half; accepted: a divisor or a multiple of {tp} that divides {ranks}"
+        ));
+    }
+    let (t, k) = (u64::from(decoding), model.kv_heads);
+    if !model.heads.is_multiple_of(t) {
+        return Err(must_divide("kv_decode_tp", t, model.heads, "query heads", "num_attention_heads", &model.name));
+    }
+    if !k.is_multiple_of(t) && !t.is_multiple_of(k) {
+        return Err(format!(
+            "kv_decode_tp = {t} neither divides the {k} key and value heads of {} (num_key_value_heads) nor is a multiple of them",
+            model.name
+        ));
+    }
+    check_hybrid::axes(model, &Degrees { tp: decoding, ..step.layout.degrees })
 }
 
 /// Checks of data-parallel attention.

@@ -6,6 +6,7 @@ mod check_data;
 mod check_hybrid;
 mod check_prediction;
 mod check_serving;
+mod check_shards;
 mod checked;
 mod divisibility;
 mod experts;

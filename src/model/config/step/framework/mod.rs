@@ -63,6 +63,13 @@ pub struct FrameworkChoices {
     pub defaults: Vec<FrameworkDefault>,
 }
 
+impl FrameworkChoices {
+    /// Whether the user left a key to the framework, and it decided.
+    pub fn decides(&self, key: &str) -> bool {
+        self.defaults.iter().any(|default| default.key == key)
+    }
+}
+
 /// A choice that a framework makes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FrameworkDefault {

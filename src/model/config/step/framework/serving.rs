@@ -29,7 +29,7 @@ pub(super) const VLLM: Facts = Facts {
             "vllm/model_executor/layers/vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE",
         ),
     ],
-    limits: &[],
+    limits: &[Limit::new("decode_context_exchange", &["reduce_scatter", "all_to_all"])],
     unused: &[JOINED],
 };
 
@@ -63,10 +63,14 @@ pub(super) const SGLANG: Facts = Facts {
             "sglang/srt/layers/dp_attention.py get_dp_padding_mode SUM_LEN: in prefill, and where a decode fits the custom all-reduce",
         )
         .only_with("feed_forward_ranks", &["stage"]),
+        Default::new(
+            "decode_context_exchange",
+            "head_sums",
+            "sglang/srt/layers/dcp/comm.py cp_lse_ag_out_rs_mla, cp_lse_ag_out_rs_mha, with dcp_comm_backend ag_rs",
+        ),
     ],
-    limits: &[AFTER_THE_PASS],
-    // Its decode context parallelism adds up outputs in another call than vLLM's, which no list here has.
-    unused: &[&["batch_agreement", "decode_context"]],
+    limits: &[AFTER_THE_PASS, Limit::new("decode_context_exchange", &["head_sums", "packed"])],
+    unused: &[&["batch_agreement"]],
 };
 
 pub(super) const TENSORRT_LLM: Facts = Facts {
@@ -81,5 +85,5 @@ pub(super) const TENSORRT_LLM: Facts = Facts {
         Default::new("vocabulary_padding", "even", "tensorrt_llm/_torch/modules/embedding.py padding_size"),
     ],
     limits: &[Limit::new("dispatcher", &["all_gather", "all_to_all"]), AFTER_THE_PASS],
-    unused: &[JOINED, &["batch_agreement", "decode_context", "reduction_bits"]],
+    unused: &[JOINED, &["batch_agreement", "decode_context", "decode_context_exchange", "reduction_bits"]],
 };

@@ -69,8 +69,13 @@ fn what_a_framework_has_no_use_for_is_refused_by_name() {
     for (framework, flags, expected) in [
         ("vllm", vec![], "framework: vllm serves, and this model trains; accepted: megatron, deepspeed, fsdp1"),
         ("fsdp2", vec![("bucket_rule", "pytorch")], "bucket_rule: fsdp2 does not use bucket_rule"),
-        ("megatron", vec![("unit_rule", "layers")], "unit_rule: megatron does not use unit_rule"),
-        ("megatron", vec![("data_style", "zero2")], "data_style: megatron offers no other data_style than ddp, zero1"),
+        ("megatron", vec![("unit_rule", "layers")], "unit_rule: megatron offers no other unit_rule than buckets"),
+        ("megatron", vec![("secondary_shards", "2")], "secondary_shards: megatron does not use secondary_shards"),
+        (
+            "megatron",
+            vec![("data_style", "zero2")],
+            "data_style: megatron offers no other data_style than ddp, zero1, fsdp",
+        ),
         (
             "megatron",
             vec![("gradient_reduction", "all_reduce")],
@@ -84,7 +89,7 @@ fn what_a_framework_has_no_use_for_is_refused_by_name() {
     }
     for (framework, key, value, expected) in [
         ("sglang", "kv_transfer", "layer", "kv_transfer: sglang offers no other kv_transfer than request"),
-        ("sglang", "decode_context", "2", "decode_context: sglang does not use decode_context"),
+        ("trt-llm", "decode_context", "2", "decode_context: trt-llm does not use decode_context"),
         ("trt-llm", "reduction_bits", "8", "reduction_bits: trt-llm does not use reduction_bits"),
     ] {
         let message = serving(framework, &[(key, value)]).unwrap_err().to_string();

@@ -5,8 +5,9 @@
 
 use super::facts::{Default, EVERY_AXIS, Facts, Limit};
 
-const UNITS: &[&str] = &[
-    "unit_rule",
+const UNITS: &[&str] = &["unit_rule"];
+/// When what is sharded is gathered and reduced.
+const PASSES: &[&str] = &[
     "reshard_after_forward",
     "reshard_after_backward",
     "gradient_accumulation",
@@ -19,7 +20,14 @@ const BUCKETS: &[&str] = &["bucket_rule", "bucket_parameters", "gradient_reducti
 const MEGATRON_ONLY: &[&str] =
     &["linears", "scatter_gather", "fused_cross_entropy", "prediction_layers", "balance_loss", "expert_bias_update"];
 /// What only DeepSpeed's ZeRO-3 has.
-const MODULES: &[&str] = &["persistent_parameters", "prefetch_bucket", "live_parameters", "reuse_distance"];
+const MODULES: &[&str] = &[
+    "persistent_parameters",
+    "prefetch_bucket",
+    "live_parameters",
+    "reuse_distance",
+    "quantised_parameters",
+    "quantised_gradients",
+];
 /// What only replicas with whole parameters have.
 const WHOLE_REPLICAS: &[&str] = &["parameter_return", "broadcast_buffers"];
 const DISPATCH: &[&str] = &[
@@ -39,6 +47,7 @@ const TENSOR: &[&str] =
 const FSDP_STYLES: Limit = Limit::new("data_style", &["fsdp", "hsdp"]);
 const HSDP: &[&str] = &["hsdp"];
 const ZERO1: &[&str] = &["zero1"];
+const DDP_AND_ZERO1: &[&str] = &["ddp", "zero1"];
 const FSDP_AND_HSDP: &[&str] = &["fsdp", "hsdp"];
 
 /// FSDP2 gathers again for each micro-batch.
@@ -72,13 +81,28 @@ pub(super) const MEGATRON: Facts = Facts {
             "overlap_gradients",
             "false",
             "core/distributed/distributed_data_parallel_config.py overlap_grad_reduce",
-        ),
-        Default::new("bucket_rule", "megatron", "core/distributed/distributed_data_parallel.py"),
+        )
+        .only_with("data_style", DDP_AND_ZERO1),
+        Default::new("bucket_rule", "megatron", "core/distributed/distributed_data_parallel.py")
+            .only_with("data_style", DDP_AND_ZERO1),
         Default::new(
             "gradient_element_type",
             "float32",
             "training/arguments.py accumulate_allreduce_grads_in_fp32, with --bf16",
-        ),
+        )
+        .only_with("data_style", DDP_AND_ZERO1),
+        Default::new(
+            "unit_rule",
+            "buckets",
+            "core/distributed/fsdp/src/megatron_fsdp/param_and_grad_buffer.py _get_parameter_groups",
+        )
+        .only_with("data_style", FSDP_AND_HSDP),
+        Default::new(
+            "gradient_element_type",
+            "bfloat16",
+            "core/distributed/fsdp/src/megatron_fsdp/param_and_grad_buffer.py _resolve_group_grad_dtype, megatron_fsdp_grad_comm_dtype auto",
+        )
+        .only_with("data_style", FSDP_AND_HSDP),
         Default::new(
             "parameter_return",
             "each_optimizer",
@@ -109,13 +133,14 @@ pub(super) const MEGATRON: Facts = Facts {
         ),
     ],
     limits: &[
-        Limit::new("data_style", &["ddp", "zero1"]),
+        Limit::new("data_style", &["ddp", "zero1", "fsdp", "hsdp"]),
+        Limit::new("unit_rule", &["buckets"]),
         Limit::new("tensor_style", &["megatron"]),
         Limit::new("vocabulary_style", &["parallel"]),
         Limit::new("gradient_reduction", &["reduce_scatter"]).unless("parameter_return", &["gather_shares"]),
         Limit::new("parameter_return", &["all_gather", "each_optimizer", "gather_shares"]),
     ],
-    unused: &[UNITS, MODULES, &["broadcast_buffers"]],
+    unused: &[PASSES, MODULES, &["broadcast_buffers"]],
 };
 
 pub(super) const DEEPSPEED: Facts = Facts {
@@ -348,6 +373,7 @@ pub(super) const DDP: Facts = Facts {
     ],
     unused: &[
         UNITS,
+        PASSES,
         &["replicas_of_shards", "overlap_gradients"],
         MODULES,
         MEGATRON_ONLY,

@@ -30,7 +30,7 @@ pub(super) const DATA: &[StepKey] = &[
         "--bucket-rule",
         "RULE",
         TRAINING,
-        "How gradients are cut: megatron (default), pytorch, deepspeed",
+        "How gradients are cut: megatron (default), pytorch, deepspeed, layer_wise (zero1; matrices whole on a rank)",
     ),
     StepKey::text(
         "bucket_parameters",
@@ -63,7 +63,8 @@ pub(super) const DATA: &[StepKey] = &[
         "--unit-rule",
         "RULE",
         TRAINING,
-        "What is gathered together (zero3, fsdp, hsdp): layers (default), root_kept, ends_apart, modules (zero3)",
+        "What is gathered together (zero3, fsdp, hsdp): layers (default), root_kept, ends_apart, modules (zero3), \
+             buckets (fsdp, hsdp)",
     ),
     StepKey::text(
         "gradient_accumulation",
@@ -114,6 +115,20 @@ pub(super) const DATA: &[StepKey] = &[
         "N",
         TRAINING,
         "Parameters used again within so many are not released (unit rule modules) [default: 1000000000]",
+    ),
+    StepKey::truth(
+        "quantised_parameters",
+        "--quantised-parameters",
+        TRAINING,
+        "Parameters are gathered in 8 bits, with a scale for each block (unit rule modules; ZeRO++'s qwZ)",
+    ),
+    StepKey::text(
+        "quantised_gradients",
+        "--quantised-gradients",
+        "RANKS",
+        TRAINING,
+        "Ranks of a node, among which gradients of matrices go in 4 bits before they go from node to node (unit rule \
+             modules; ZeRO++'s qgZ)",
     ),
     StepKey::text(
         "parameter_return",

@@ -110,11 +110,26 @@ pub(super) const SERVED: &[StepKey] = &[
         "Type of keys and values on their way [default: that of activations]",
     ),
     StepKey::text(
+        "kv_decode_tp",
+        "--kv-decode-tp",
+        "DEGREE",
+        SERVING,
+        "Degree of tp of the half that decodes, of a prefill alone [default: that of the half that prefills]",
+    ),
+    StepKey::text(
         "decode_context",
         "--decode-context",
         "RANKS",
         SERVING,
         "Ranks of tp that share out the tokens of the same keys and values while they decode [default: 1]",
+    ),
+    StepKey::text(
+        "decode_context_exchange",
+        "--decode-context-exchange",
+        "HOW",
+        SERVING,
+        "How the outputs over parts of a context are put together: reduce_scatter (default), all_to_all, packed, \
+             head_sums",
     ),
     StepKey::text(
         "reduction_bits",

@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::config::step::{DataStyle, SmallCall};
+use crate::config::step::{BucketRule, DataStyle, SmallCall};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{Moment, Overlap, When};
@@ -21,6 +21,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     let train_step = "Megatron-LM training/training.py train_step, training/utils.py";
     let (statistics, over) = statistics_axis(step);
     let replicas = if step.layout.degrees.cp > 1 { Axis::DpCp } else { Axis::Dp };
+    let norms = When::Step { moment: Moment::Optimizer, calls: norms(step) };
     let all_reduce = |axis, reduce_op, element, numbers, what: &str| Op {
         reduce_op: Some(reduce_op),
         ..small(axis, Collective::AllReduce, element, numbers, Moment::Optimizer, what)
@@ -75,15 +76,18 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
                 "whether a gradient overflowed, over {over} (DeepSpeed runtime/zero/stage_1_and_2.py has_overflow; arXiv 1910.02054)"
             ),
         ),
-        all_reduce(
-            statistics,
-            ReduceOp::Sum,
-            Float32,
-            1,
-            &format!(
-                "square of the gradient norm, over {over} (Megatron-LM core/optimizer/clip_grads.py get_grad_norm_fp32)"
-            ),
-        ),
+        Op {
+            when: norms,
+            ..all_reduce(
+                statistics,
+                ReduceOp::Sum,
+                Float32,
+                1,
+                &format!(
+                    "square of the gradient norm, over {over} (Megatron-LM core/optimizer/clip_grads.py get_grad_norm_fp32)"
+                ),
+            )
+        },
         all_reduce(
             Axis::ExpertMp,
             ReduceOp::Sum,
@@ -144,10 +148,21 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     Ok(ops.into_iter().zip(kinds).filter(|(op, kind)| listed(op, *kind)).map(|(op, _)| op).collect())
 }
 
+/// How many optimizers sum up the norm of what they update: a layer-wise one does, and that of the rest (Megatron-LM
+/// core/optimizer/__init__.py _get_megatron_emerging_optimizer).
+fn norms(step: &TrainingStep) -> u64 {
+    if step.training.data.bucket_rule == BucketRule::LayerWise { 2 } else { 1 }
+}
+
 /// The ranks that together have every gradient once: those of one replica if all replicas have the same gradients, all
 /// ranks if gradients are sharded over replicas.
 fn statistics_axis(step: &TrainingStep) -> (Axis, &'static str) {
+    let d = &step.layout.degrees;
     match step.training.data.style {
+        // With tp or pp no axis has the parts of a model beside the shards of one group.
+        _ if step.training.data.replicas_of_shards > 1 && d.tp * d.pp == 1 => {
+            (Axis::DpShard, "the ranks of a group of shards, gradients being the same in each")
+        }
         DataStyle::Ddp => (Axis::Mp, "the ranks of one replica"),
         DataStyle::Zero1 | DataStyle::Zero2 | DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp => {
             (Axis::World, "all ranks, gradients being sharded over replicas")

@@ -67,3 +67,13 @@ fn only_the_small_calls_that_a_step_has_are_listed() {
     // An int64 before the step, and the norm; the loss is logged every tenth step.
     assert_eq!(bytes("framework = 'torchtitan'", "dp = 2", 2), [(Axis::Dp, 8), (Axis::World, 4)]);
 }
+
+#[test]
+fn a_layer_wise_optimizer_and_that_of_the_rest_sum_a_norm_each() {
+    let written =
+        "sequence = 1024\nmicro_batches = 4\nframework = 'megatron'\ndata_style = 'zero1'\nbucket_rule = 'layer_wise'";
+    with_steps(&training("llama-3-8b", &format!("{written}\nsmall_calls = ['norm']"), "dp = 2"), 2, |step| {
+        let calls: Vec<_> = rows(step, 0, Style::Control).iter().map(|row| (row.axis, row.bytes, row.calls)).collect();
+        assert_eq!(calls, [(Axis::World, 4, 2)]);
+    });
+}

@@ -2,7 +2,8 @@
 //! (`DistributedDataParallel`).
 
 use super::parts::Part;
-use super::tensors::{Order, tensors_of_part};
+use super::tensor::Order;
+use super::tensors::tensors_of_part;
 use crate::config::step::{BroadcastBuffers, ParameterReturn};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;

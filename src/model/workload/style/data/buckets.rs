@@ -2,15 +2,16 @@
 //!
 //! `zero` has the calls for each bucket.
 
+use super::cut::{
+    BUCKET_ALIGNMENT, Cut, Run, SharedEmbedding, TENSOR_ALIGNMENT, close, exactly, least_common_multiple, runs,
+};
+use super::layer_wise::{self, Share};
 use super::parts::Part;
-use super::tensors::{Order, Tensor, of_chunk};
+use super::tensor::{Order, Tensor};
+use super::tensors::of_chunk;
 use crate::config::step::{BucketRule, DataStyle, ParameterReturn};
 use crate::workload::step::TrainingStep;
 
-/// Megatron-LM: a tensor starts at a multiple of this many elements where buckets are sharded (param_and_grad_buffer.py).
-const TENSOR_ALIGNMENT: u64 = 64;
-/// And a bucket ends at a common multiple of this and the ranks.
-const BUCKET_ALIGNMENT: u64 = 128;
 /// PyTorch: bytes after which the first bucket closes, and every further one (torch/csrc/distributed/c10d/reducer.hpp).
 const FIRST_BUCKET_BYTES: u64 = 1 << 20;
 const BUCKET_BYTES: u64 = 25 << 20;
@@ -20,20 +21,11 @@ const BUCKET_BYTES: u64 = 25 << 20;
 const DEEPSPEED_PARAMETERS: u64 = 500_000_000;
 const DEEPSPEED_ALIGNMENT: u64 = 2;
 
-/// Equal buckets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
-    /// Elements of one bucket on the wire, padded where shards must be equal.
-    pub elements: u64,
-    /// Number of equal buckets.
-    pub buckets: u64,
-    /// Whether it is the bucket that closes when the backward pass ends, and that the next forward pass needs first.
-    pub last: bool,
-}
-
 /// The buckets of a part of the parameters of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Buckets {
+    /// What they hold.
+    pub share: Share,
     /// In the order in which the backward pass fills them, equal ones together, the last one separate.
     pub runs: Vec<Run>,
     /// The same for gathering parameters.
@@ -44,24 +36,24 @@ pub(super) struct Buckets {
     pub rule: String,
 }
 
-/// Where buckets close.
-#[derive(Clone, Copy, Debug)]
-struct Cut {
-    /// Elements after which the first bucket closes, at the next boundary between tensors.
-    first: u64,
-    /// The same for every further bucket.
-    further: u64,
-    /// Alignment of a tensor's start and of a bucket's end.
-    alignment: (u64, u64),
+/// The buckets of a part: of all of it, or of what a layer-wise optimizer updates and of the rest.
+pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Buckets> {
+    match step.training.data.bucket_rule {
+        BucketRule::LayerWise => {
+            vec![of_share(step, stage, part, Share::Whole), of_share(step, stage, part, Share::Others)]
+        }
+        BucketRule::Megatron | BucketRule::PyTorch | BucketRule::DeepSpeed => {
+            vec![of_share(step, stage, part, Share::All)]
+        }
+    }
 }
 
-/// The buckets of a part.
-pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Buckets {
+fn of_share(step: &TrainingStep, stage: u32, part: &Part, share: Share) -> Buckets {
     let data = &step.training.data;
     // Whole tensors are sharded by whom updates them, not by where they lie in a bucket.
     let sharded = data.style != DataStyle::Ddp && data.parameter_return != ParameterReturn::GatherShares;
     let order = match data.bucket_rule {
-        BucketRule::Megatron => Order::Megatron,
+        BucketRule::Megatron | BucketRule::LayerWise => Order::Megatron,
         // Only stage 2 reduces gradients as they come.
         BucketRule::DeepSpeed if data.style != DataStyle::Zero2 => Order::Definition,
         BucketRule::PyTorch | BucketRule::DeepSpeed => Order::PyTorch,
@@ -70,7 +62,8 @@ pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Buckets {
         .rev()
         .map(|chunk| {
             let tensors = of_chunk(step, stage, chunk, order).into_iter().rev();
-            tensors.filter(|tensor| if tensor.expert { part.experts } else { part.dense }).collect()
+            let of_part = tensors.filter(|tensor| if tensor.is_expert() { part.experts } else { part.dense });
+            of_part.filter(|tensor| share.has(tensor)).collect()
         })
         .collect();
     let parameters: u64 = chunks.iter().flatten().map(|tensor| tensor.elements).sum();
@@ -81,11 +74,12 @@ pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Buckets {
             let (buckets, rule) = deepspeed(&chunks, limit, data.style);
             let elements = parameters.next_multiple_of(DEEPSPEED_ALIGNMENT * part.ranks);
             let gathered = vec![Run { elements, buckets: 1, last: true }];
-            return Buckets { runs: runs(&buckets), gathered, parameters, rule };
+            return Buckets { share, runs: runs(&buckets), gathered, parameters, rule };
         }
+        (limit, BucketRule::LayerWise) => layered(step, stage, &chunks, Layered { share, limit, ranks: part.ranks }),
         _ if !data.overlap_gradients => {
             let (alignment, embedding) = match data.bucket_rule {
-                BucketRule::Megatron => megatron_padding(sharded.then_some(part.ranks)),
+                BucketRule::Megatron | BucketRule::LayerWise => megatron_padding(sharded.then_some(part.ranks)),
                 BucketRule::PyTorch | BucketRule::DeepSpeed => ((1, even), SharedEmbedding::WithOthers),
             };
             let cut = Cut { first: u64::MAX, further: u64::MAX, alignment };
@@ -97,6 +91,7 @@ pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Buckets {
         (Some(bucket), _) => {
             let runs = exactly(parameters, bucket, even);
             return Buckets {
+                share,
                 gathered: runs.clone(),
                 runs,
                 parameters,
@@ -113,7 +108,7 @@ pub(super) fn of(step: &TrainingStep, stage: u32, part: &Part) -> Buckets {
         (None, BucketRule::Megatron) => megatron(step, stage, &chunks, if sharded { Some(part.ranks) } else { None }),
     };
     let runs = runs(&buckets);
-    Buckets { gathered: runs.clone(), runs, parameters, rule }
+    Buckets { share, gathered: runs.clone(), runs, parameters, rule }
 }
 
 /// ZeRO closes a bucket before the tensor that would pass the limit, in the order in which gradients are there; without ZeRO
@@ -154,8 +149,7 @@ fn deepspeed(chunks: &[Vec<Tensor>], limit: u64, style: DataStyle) -> (Vec<u64>,
 /// `max(40e6, 1e6 d)` parameters, on the first stage and its first chunk only; every other chunk is one bucket
 /// (Megatron-LM core/distributed/distributed_data_parallel.py, training/training.py).
 fn megatron(step: &TrainingStep, stage: u32, chunks: &[Vec<Tensor>], shards: Option<u64>) -> (Vec<u64>, String) {
-    let d = u64::from(step.layout.degrees.dp);
-    let rule = (1_000_000 * d).max(40_000_000);
+    let (d, rule) = (step.layout.degrees.dp, megatron_parameters(step));
     let (alignment, embedding) = megatron_padding(shards);
     let mut buckets = Vec::new();
     for (index, tensors) in chunks.iter().enumerate() {
@@ -170,73 +164,45 @@ fn megatron(step: &TrainingStep, stage: u32, chunks: &[Vec<Tensor>], shards: Opt
     (buckets, format!("{text}, Megatron-LM core/distributed/param_and_grad_buffer.py"))
 }
 
+fn megatron_parameters(step: &TrainingStep) -> u64 {
+    (1_000_000 * u64::from(step.layout.degrees.dp)).max(40_000_000)
+}
+
+/// One of the two shares of a layer-wise optimizer.
+struct Layered {
+    share: Share,
+    limit: Option<u64>,
+    ranks: u64,
+}
+
+/// The same with matrices padded so that each is whole in the shard of a rank.
+fn layered(step: &TrainingStep, stage: u32, chunks: &[Vec<Tensor>], of: Layered) -> (Vec<u64>, String) {
+    let limit = of.limit.unwrap_or_else(|| megatron_parameters(step));
+    let (alignment, embedding) = megatron_padding(Some(of.ranks));
+    let mut buckets = Vec::new();
+    for (index, tensors) in chunks.iter().enumerate() {
+        let cut_up = stage == 0 && index + 1 == chunks.len() && step.training.data.overlap_gradients;
+        buckets.extend(match of.share {
+            Share::Whole => {
+                layer_wise::buckets(tensors.iter().map(|tensor| tensor.elements), cut_up.then_some(limit), of.ranks)
+            }
+            Share::All | Share::Others => {
+                let parameters = if cut_up { limit } else { u64::MAX };
+                close(tensors.iter(), Cut { first: parameters, further: parameters, alignment }, embedding)
+            }
+        });
+    }
+    let cut = match stage {
+        0 if step.training.data.overlap_gradients => format!("at {limit} parameters"),
+        _ => "one bucket for each model chunk".to_owned(),
+    };
+    (buckets, format!("{cut}, Megatron-LM core/optimizer/layer_wise_optimizer.py _compute_per_buffer_param_layout"))
+}
+
 /// Alignment of a tensor's start and of a bucket's end, and where a shared embedding goes: buckets that are sharded are padded.
 fn megatron_padding(shards: Option<u64>) -> ((u64, u64), SharedEmbedding) {
     match shards {
         Some(ranks) => ((TENSOR_ALIGNMENT, least_common_multiple(ranks, BUCKET_ALIGNMENT)), SharedEmbedding::Apart),
         None => ((1, 1), SharedEmbedding::WithOthers),
     }
-}
-
-/// Where the gradients of an embedding go that the first and the last stage share.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SharedEmbedding {
-    /// Into a bucket with the tensors before and after it.
-    WithOthers,
-    /// Into a bucket of its own.
-    Apart,
-}
-
-/// Elements of each bucket, with padding.
-fn close<'a>(tensors: impl Iterator<Item = &'a Tensor>, cut: Cut, embedding: SharedEmbedding) -> Vec<u64> {
-    let (tensor_alignment, bucket_alignment) = cut.alignment;
-    let mut buckets: Vec<u64> = Vec::new();
-    let mut filled = 0u64;
-    for tensor in tensors {
-        let alone = embedding == SharedEmbedding::Apart && tensor.shared_embedding;
-        if alone && filled > 0 {
-            buckets.push(filled.next_multiple_of(bucket_alignment));
-            filled = 0;
-        }
-        filled = filled.next_multiple_of(tensor_alignment) + tensor.elements;
-        if alone || filled >= if buckets.is_empty() { cut.first } else { cut.further } {
-            buckets.push(filled.next_multiple_of(bucket_alignment));
-            filled = 0;
-        }
-    }
-    buckets.extend((filled > 0).then(|| filled.next_multiple_of(bucket_alignment)));
-    buckets
-}
-
-/// Cuts after exactly this many parameters, wherever that is in a tensor.
-fn exactly(parameters: u64, bucket: u64, even: u64) -> Vec<Run> {
-    let rest = match parameters % bucket {
-        0 => bucket.min(parameters),
-        rest => rest,
-    };
-    let run = |parameters: u64, buckets, last| Run { elements: parameters.next_multiple_of(even), buckets, last };
-    let whole = run(bucket, parameters.saturating_sub(rest) / bucket, false);
-    [whole, run(rest, 1, true)].into_iter().filter(|run| run.buckets * run.elements > 0).collect()
-}
-
-/// Groups equal buckets, in the order of first appearance.
-fn runs(buckets: &[u64]) -> Vec<Run> {
-    let Some((last, before)) = buckets.split_last() else { return Vec::new() };
-    let mut runs: Vec<Run> = Vec::new();
-    for elements in before {
-        match runs.iter_mut().find(|run| run.elements == *elements) {
-            Some(run) => run.buckets += 1,
-            None => runs.push(Run { elements: *elements, buckets: 1, last: false }),
-        }
-    }
-    runs.push(Run { elements: *last, buckets: 1, last: true });
-    runs
-}
-
-fn least_common_multiple(a: u64, b: u64) -> u64 {
-    let (mut x, mut y) = (a, b);
-    while y > 0 {
-        (x, y) = (y, x % y);
-    }
-    a / x.max(1) * b
 }

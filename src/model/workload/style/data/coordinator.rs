@@ -219,8 +219,13 @@ mod tests {
     fn parameters_come_when_they_are_needed_or_ahead_and_stay_where_they_are_used_soon() {
         use Pass::{Backward, Forward};
         use Urgency::{Ahead, Needed};
-        let nothing =
-            ModuleChoices { persistent_parameters: 0, prefetch_bucket: 0, live_parameters: 100, reuse_distance: 0 };
+        let nothing = ModuleChoices {
+            persistent_parameters: 0,
+            prefetch_bucket: 0,
+            live_parameters: 100,
+            reuse_distance: 0,
+            quantised: false,
+        };
         let alone = [(Forward, 0), (Forward, 1), (Backward, 1), (Backward, 0)].map(|(p, i)| (p, Needed, vec![i]));
         assert_eq!(gathered(nothing), alone);
         let kept = ModuleChoices { reuse_distance: 10, ..nothing };

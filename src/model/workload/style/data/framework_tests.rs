@@ -26,7 +26,7 @@ fn deepspeed_sends_for_llama_3_8b_what_it_was_seen_to_send() {
 }
 
 /// Collective, calls in a step and bytes of the ops on an axis.
-fn calls(step: &TrainingStep, axis: Axis) -> Vec<(Collective, u64, u64)> {
+pub(super) fn calls(step: &TrainingStep, axis: Axis) -> Vec<(Collective, u64, u64)> {
     let count = |op: &Op| op.when.count_per_step(step.micro_batches).unwrap();
     data_ops(step, 0)
         .iter()

@@ -1,14 +1,15 @@
 //! ZeRO-3, FSDP and HSDP: parameters sharded, gathered unit by unit for every use. A unit is one layer, or the root with
-//! embedding, head and last norm, or as `unit_rule` says.
+//! embedding, head and last norm, or as `unit_rule` says; `units` has them.
 //!
 //! Sources: arXiv 1910.02054 section 7.2 (ZeRO-3), 2306.10209 section 3.2 (secondary shards), 2304.11277 (FSDP; HSDP in section
 //! 3.2.2), 2104.07857 section 4.1 (recomputation gathers once more).
 
 use super::parts::{Part, parts};
+use super::units::{Unit, Wrapped, units};
 use crate::config::step::{DataStyle, Recompute, ReplicaReduction, UnitRule};
 use crate::layout::Axis;
-use crate::workload::step::{RankParameters, TrainingStep};
-use crate::workload::when::{End, LayerKind, Moment, Overlap, Pass, When};
+use crate::workload::step::TrainingStep;
+use crate::workload::when::{End, Moment, Overlap, Pass, When};
 use crate::workload::{Op, Style};
 use commgauge_base::collective::Collective;
 
@@ -26,48 +27,6 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
     ops
 }
 
-/// Parameters that are gathered in one call.
-#[derive(Clone, Copy, Debug)]
-struct Unit {
-    what: Wrapped,
-    /// Parameters of one.
-    parameters: u64,
-}
-
-/// What a unit wraps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wrapped {
-    /// Equal layers of a stage.
-    Layers { kind: LayerKind, number: u64 },
-    /// Everything else of a stage.
-    Root,
-    /// The embedding alone.
-    Input,
-    /// Last norm and head alone.
-    Output,
-}
-
-fn units(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
-    let of_part =
-        |on_rank: RankParameters| u64::from(part.dense) * on_rank.dense + u64::from(part.experts) * on_rank.experts;
-    let layers = LayerKind::of_equal_layers(step.model).iter().filter_map(|kind| {
-        let first = step.stages.layers_passed(stage).find(|layer| step.is_of_kind(*layer, *kind))?;
-        let parameters = of_part(step.parameters_of_layer(first));
-        Some(Unit { what: Wrapped::Layers { kind: *kind, number: step.layers_passed(stage, *kind) }, parameters })
-    });
-    let ends = match step.training.data.unit_rule {
-        UnitRule::Layers | UnitRule::RootKept | UnitRule::Modules => {
-            vec![Unit { what: Wrapped::Root, parameters: of_part(step.rank_end_parameters(stage)) }]
-        }
-        UnitRule::EndsApart => {
-            let input = of_part(step.input_parameters(stage));
-            let output = of_part(step.rank_end_parameters(stage)).saturating_sub(input);
-            vec![Unit { what: Wrapped::Input, parameters: input }, Unit { what: Wrapped::Output, parameters: output }]
-        }
-    };
-    layers.chain(ends).filter(|unit| unit.parameters > 0).collect()
-}
-
 struct Sharded<'a> {
     step: &'a TrainingStep<'a>,
     stage: u32,
@@ -80,9 +39,12 @@ impl Sharded<'_> {
     /// and for a recomputation that needs them again.
     fn gathers(&self) -> Vec<Op> {
         let training = self.step.training;
-        if !self.step.reshards_after_forward() && !self.step.reshards_after_backward() {
+        let once = !self.step.reshards_after_forward() && !self.step.reshards_after_backward();
+        if once || matches!(self.unit.what, Wrapped::Kept { .. }) {
             let (moment, overlap) = match self.unit.what {
-                Wrapped::Root | Wrapped::Input if self.step.stages.has_input(self.stage) => {
+                Wrapped::Root | Wrapped::Input | Wrapped::Kept { end: End::Input }
+                    if self.step.stages.has_input(self.stage) =>
+                {
                     (Moment::FirstForward, Overlap::Exposed)
                 }
                 _ => (Moment::FirstForward, Overlap::FirstForward),
@@ -116,13 +78,13 @@ impl Sharded<'_> {
         match self.unit.what {
             Wrapped::Root => self.step.training.data.unit_rule == UnitRule::RootKept,
             Wrapped::Output => true,
-            Wrapped::Layers { .. } | Wrapped::Input => false,
+            Wrapped::Layers { .. } | Wrapped::Input | Wrapped::Kept { .. } => false,
         }
     }
 
     fn gather(&self, when: When, overlap: Overlap, what: &str) -> Op {
         let element = self.step.training.data.parameter_element_type;
-        let bytes = element.size() * self.padded();
+        let bytes = element.size() * self.unit.padded;
         let why = self.why("Ep", element.size(), bytes, &format!("gathered {what}"));
         let op = Op::new(Style::Data, self.part.axis, Collective::AllGather, element, bytes);
         Op { when, overlap, why, ..op }
@@ -132,9 +94,9 @@ impl Sharded<'_> {
     fn scatter_gradients(&self) -> Op {
         let data = &self.step.training.data;
         let element = data.gradient_element_type;
-        let bytes = element.size() * self.padded();
-        let first_of_model =
-            matches!(self.unit.what, Wrapped::Root | Wrapped::Input) && self.step.stages.has_input(self.stage);
+        let bytes = element.size() * self.unit.padded;
+        let at_input = matches!(self.unit.what, Wrapped::Root | Wrapped::Input | Wrapped::Kept { end: End::Input });
+        let first_of_model = at_input && self.step.stages.has_input(self.stage);
         let exposed = first_of_model || !data.overlap_gradients;
         let ((when, overlap), what) = match self.step.adds_up_whole_gradients() {
             false => (self.in_every_backward(exposed), "gradients in every micro-batch"),
@@ -162,7 +124,7 @@ impl Sharded<'_> {
     fn reduce_replicas(&self) -> Option<Op> {
         let data = &self.step.training.data;
         let element = data.gradient_element_type;
-        let bytes = element.size() * (self.padded() / self.part.ranks);
+        let bytes = element.size() * (self.unit.padded / self.part.ranks);
         let exposed = !self.is_layer() || !data.overlap_gradients;
         let what = format!("the shard of 1/{}, over {} groups of shards", self.part.ranks, self.part.replicas);
         let (when, overlap) = match data.replica_reduction {
@@ -178,16 +140,11 @@ impl Sharded<'_> {
         (self.part.replicas > 1).then_some(op)
     }
 
-    /// Parameters of the unit, rounded up so that shards are equal.
-    fn padded(&self) -> u64 {
-        self.unit.parameters.next_multiple_of(self.part.ranks)
-    }
-
     /// Equal units.
     fn calls(&self) -> u64 {
         match self.unit.what {
             Wrapped::Layers { number, .. } => number,
-            Wrapped::Root | Wrapped::Input | Wrapped::Output => 1,
+            Wrapped::Root | Wrapped::Input | Wrapped::Output | Wrapped::Kept { .. } => 1,
         }
     }
 
@@ -197,6 +154,7 @@ impl Sharded<'_> {
         let end = match (self.unit.what, pass) {
             (Wrapped::Input, _) => End::Input,
             (Wrapped::Output, _) => End::Output,
+            (Wrapped::Kept { end }, _) => end,
             (_, Pass::Forward | Pass::Recompute) if input => End::Input,
             (_, Pass::Backward | Pass::WeightGradient) if !output => End::Input,
             _ => End::Output,
@@ -209,7 +167,8 @@ impl Sharded<'_> {
 
     /// After its last use in the backward pass.
     fn when_in_backward_end(&self) -> When {
-        let at_input = self.step.stages.has_input(self.stage) && self.unit.what != Wrapped::Output;
+        let at_output = matches!(self.unit.what, Wrapped::Output | Wrapped::Kept { end: End::Output });
+        let at_input = self.step.stages.has_input(self.stage) && !at_output;
         let end = if at_input { End::Input } else { End::Output };
         match self.unit.what {
             Wrapped::Layers { .. } => self.when(Pass::Backward),
@@ -234,13 +193,18 @@ impl Sharded<'_> {
             Wrapped::Root => "root unit".to_owned(),
             Wrapped::Input => "unit of the embedding".to_owned(),
             Wrapped::Output => "unit of last norm and head".to_owned(),
+            Wrapped::Kept { .. } => "a bucket of what is no layer".to_owned(),
         };
-        let source = match self.step.training.data.style {
+        let data = &self.step.training.data;
+        let source = match data.style {
+            _ if data.unit_rule == UnitRule::Buckets => {
+                "arXiv 2304.11277 section 3.2.1; Megatron-LM core/distributed/fsdp/src/megatron_fsdp/param_and_grad_buffer.py"
+            }
             DataStyle::Zero3 => "arXiv 1910.02054 section 7.2; DeepSpeed runtime/zero/stage3.py",
             DataStyle::Hsdp => "arXiv 2304.11277 section 3.2.2",
             _ => "arXiv 2304.11277 section 3.2.1",
         };
-        let (parameters, padded) = (self.unit.parameters, self.padded());
+        let (parameters, padded) = (self.unit.parameters, self.unit.padded);
         let rounded = if padded > parameters { format!(" of {parameters} parameters") } else { String::new() };
         let (per, shards) = match element_bytes * padded / bytes {
             1 => (String::new(), String::new()),

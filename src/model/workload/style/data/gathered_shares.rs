@@ -2,7 +2,8 @@
 //! uneven call.
 
 use super::parts::Part;
-use super::tensors::{Order, tensors_of_part};
+use super::tensor::Order;
+use super::tensors::tensors_of_part;
 use crate::config::step::ParameterReturn;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{Moment, Overlap, When};

@@ -1,137 +1,38 @@
 //! ZeRO-3 as DeepSpeed runs it: gathers by module, tensors that stay on every rank, and gradients in buckets.
 //!
-//! Which modules there are and in which order they work is that of transformers' Llama; of other families every tensor counts as a
-//! module of its own. Source: DeepSpeed runtime/zero/stage3.py, partitioned_param_coordinator.py.
+//! `traced` has the modules, `coordinator` what is gathered when. Source: DeepSpeed runtime/zero/stage3.py, partitioned_param_coordinator.py.
 
-use super::coordinator::{self, Module, Parameter, Urgency};
+use super::coordinator::{self, Parameter, Urgency};
 use super::parts::{Part, parts};
-use super::tensors::{Order, Tensor, of_ends, of_layer_alone};
+use super::quantised::{self, ReducingRanks, Reduction};
+use super::tensor::Tensor;
+use super::traced::Traced;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{End, Moment, Overlap, Pass, When};
 use crate::workload::{Op, Style};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
+use commgauge_base::error::Result;
 use std::collections::BTreeMap;
 
 /// `reduce_bucket_size` of DeepSpeed's runtime/zero/config.py.
 const BUCKET_PARAMETERS: u64 = 500_000_000;
-/// Tensors of a layer of transformers' Llama: a norm, q, k, v, o, a norm, gate, up, down.
-const LLAMA_TENSORS: usize = 9;
-/// Where in them modules without tensors of their own begin: attention, feed-forward, and the activation behind the gate.
-const LLAMA_MODULES: [usize; 3] = [1, 6, 7];
 
 /// The calls of one rank of a stage in an optimizer step.
-pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
+///
+/// # Errors
+/// Quantised parameters or gradients whose blocks the ranks do not divide.
+pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     let model = Traced::of(step, stage);
     let sharded = parts(step);
     let mut ops = Vec::new();
     for part in &sharded {
         let calls = Calls { step, stage, part: *part, model: &model };
-        ops.extend(calls.gathers());
-        ops.extend(calls.reductions());
+        ops.extend(calls.gathers()?);
+        ops.extend(calls.reductions()?);
         ops.extend(calls.returns());
     }
-    ops
-}
-
-/// The tensors of a stage, and its modules in the order in which they work on a micro-batch.
-struct Traced {
-    tensors: Vec<Tensor>,
-    trace: Vec<Module>,
-}
-
-impl Traced {
-    fn of(step: &TrainingStep, stage: u32) -> Traced {
-        let mut traced = Traced { tensors: Vec::new(), trace: Vec::new() };
-        let [input, output] = of_ends(step, stage);
-        let input: Vec<usize> = input.into_iter().map(|tensor| traced.add(tensor)).collect();
-        let layers = step.stages.layers_passed(stage);
-        let layers: Vec<Vec<usize>> = layers
-            .map(|layer| {
-                of_layer_alone(step, layer, Order::PyTorch).into_iter().map(|tensor| traced.add(tensor)).collect()
-            })
-            .collect();
-        let mut output: Vec<usize> = output.into_iter().map(|tensor| traced.add(tensor)).collect();
-        let tied = step.model.tied_embeddings && step.stages.has_output(stage);
-        output.extend(input.first().filter(|_| tied));
-        let order = ModuleOrder::of(step);
-        let each = |layer: &Vec<usize>| order.forward(layer);
-        let alone = |tensor: &usize| vec![*tensor];
-        let mut forward = vec![vec![], vec![]];
-        forward.extend(input.iter().map(alone));
-        forward.push(vec![]);
-        forward.extend(layers.iter().flat_map(each));
-        forward.extend(output.iter().map(alone));
-        // Norm and head are the last two; the whole model's own hook comes between them.
-        let mut backward = vec![vec![]];
-        backward.extend(output.last().map(alone));
-        backward.push(vec![]);
-        backward.extend(output.iter().rev().skip(1).map(alone));
-        backward.extend(layers.iter().rev().flat_map(|layer| order.backward(layer)));
-        backward.extend(input.iter().rev().map(alone));
-        let of_pass = |pass| move |parameters| Module { pass, parameters };
-        traced.trace.extend(forward.into_iter().map(of_pass(Pass::Forward)));
-        traced.trace.extend(backward.into_iter().map(of_pass(Pass::Backward)));
-        traced
-    }
-
-    /// Tensors in the order in which their gradients are complete: one that two modules have, behind the second.
-    fn gradients(&self) -> Vec<usize> {
-        let backward = self.trace.iter().filter(|module| module.pass == Pass::Backward);
-        let mut from_the_end: Vec<usize> = Vec::new();
-        for tensor in backward.rev().flat_map(|module| module.parameters.iter().copied()) {
-            if !from_the_end.contains(&tensor) {
-                from_the_end.push(tensor);
-            }
-        }
-        from_the_end.into_iter().rev().collect()
-    }
-
-    fn add(&mut self, tensor: Tensor) -> usize {
-        self.tensors.push(tensor);
-        self.tensors.len() - 1
-    }
-}
-
-/// The order in which the modules of a layer work.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ModuleOrder {
-    /// That of transformers' Llama, with modules that have no tensors of their own.
-    Llama,
-    /// The layer, and every tensor.
-    Tensors,
-}
-
-impl ModuleOrder {
-    fn of(step: &TrainingStep) -> ModuleOrder {
-        match step.model.mixture {
-            None if step.model.family.gated() => ModuleOrder::Llama,
-            _ => ModuleOrder::Tensors,
-        }
-    }
-
-    /// The modules of a layer on the way forward, the layer itself first.
-    fn forward(self, layer: &[usize]) -> Vec<Vec<usize>> {
-        let mut modules = vec![vec![]];
-        for (index, tensor) in layer.iter().enumerate() {
-            if self == ModuleOrder::Llama && layer.len() == LLAMA_TENSORS && LLAMA_MODULES.contains(&index) {
-                modules.push(vec![]);
-            }
-            modules.push(vec![*tensor]);
-        }
-        modules
-    }
-
-    /// The same on the way back: the layer, its feed-forward, down, up, the activation, gate, norm, attention, o, v, k, q, norm.
-    fn backward(self, layer: &[usize]) -> Vec<Vec<usize>> {
-        let [norm, q, k, v, o, second, gate, up, down] = match <[usize; LLAMA_TENSORS]>::try_from(layer) {
-            Ok(tensors) if self == ModuleOrder::Llama => tensors,
-            _ => return std::iter::once(vec![]).chain(layer.iter().rev().map(|tensor| vec![*tensor])).collect(),
-        };
-        let of_feed_forward = [vec![], vec![], vec![down], vec![up], vec![], vec![gate], vec![second]];
-        let of_attention = [vec![], vec![o], vec![v], vec![k], vec![q], vec![norm]];
-        of_feed_forward.into_iter().chain(of_attention).collect()
-    }
+    Ok(ops)
 }
 
 struct Calls<'a> {
@@ -143,7 +44,7 @@ struct Calls<'a> {
 
 impl Calls<'_> {
     fn is_here(&self, tensor: usize) -> bool {
-        if self.model.tensors[tensor].expert { self.part.experts } else { self.part.dense }
+        if self.model.tensors[tensor].is_expert() { self.part.experts } else { self.part.dense }
     }
 
     /// Elements of tensors in one call, each rounded up so that its shards are equal.
@@ -157,7 +58,7 @@ impl Calls<'_> {
     }
 
     /// What modules need and what comes next, in every micro-batch.
-    fn gathers(&self) -> Vec<Op> {
+    fn gathers(&self) -> Result<Vec<Op>> {
         let tensors = self.model.tensors.iter();
         let parameters: Vec<Parameter> = tensors
             .map(|tensor| Parameter { elements: tensor.elements, persistent: self.is_persistent(tensor) })
@@ -183,14 +84,65 @@ impl Calls<'_> {
                 Urgency::Ahead => (Overlap::Prefetch, "what the next modules need"),
             };
             let when = When::MicroBatch { pass, end, calls, one_in: 1 };
-            let op = Op { when, overlap, ..self.op(Collective::AllGather, self.parameter(), elements, "Ep", what) };
-            self.part.in_pass(self.step, pass, op)
+            let element = if choices.quantised { ElementType::Int8 } else { self.parameter() };
+            let op = Op { when, overlap, ..self.op(Collective::AllGather, element, elements, "Ep", what) };
+            let op = self.part.in_pass(self.step, pass, op);
+            if !choices.quantised {
+                return Ok(vec![op]);
+            }
+            let ranks = u64::from(self.step.layout.group_size(op.axis));
+            quantised::gathers(&op, elements, ranks)
+                .map(Vec::from)
+                .map_err(|problem| self.step.training.place.wrong(problem))
         };
-        equal.into_iter().map(op).collect()
+        let ops = equal.into_iter().map(op).collect::<Result<Vec<_>>>()?;
+        Ok(ops.into_iter().flatten().collect())
+    }
+
+    /// Gradients, in every micro-batch.
+    fn reductions(&self) -> Result<Vec<Op>> {
+        match self.step.training.data.quantised_gradients {
+            Some(node) => self.quantised_reductions(u64::from(node)),
+            None => Ok(self.reductions_of_buckets()),
+        }
+    }
+
+    /// Tensor by tensor, with equal calls together.
+    fn quantised_reductions(&self, node: u64) -> Result<Vec<Op>> {
+        let data = &self.step.training.data;
+        let Part { axis, ranks, .. } = self.part;
+        let among = ReducingRanks { axis, ranks, node, element: data.gradient_element_type };
+        let mut equal: Vec<(Reduction, u64)> = Vec::new();
+        for tensor in self.model.gradients().into_iter().filter(|tensor| self.is_here(*tensor)) {
+            let calls = quantised::reductions(&self.model.tensors[tensor], among)
+                .map_err(|problem| self.step.training.place.wrong(problem))?;
+            for call in calls {
+                match equal.iter_mut().find(|(known, _)| *known == call) {
+                    Some((_, times)) => *times += 1,
+                    None => equal.push((call, 1)),
+                }
+            }
+        }
+        let op = |(call, calls): (Reduction, u64)| Op {
+            when: When::MicroBatch { pass: Pass::Backward, end: End::Whole, calls, one_in: 1 },
+            overlap: self.overlap_of_gradients(),
+            why: format!(
+                "{}: {} ({}; DeepSpeed runtime/comm/coalesced_collectives.py all_to_all_quant_reduce; arXiv 2306.10209 section 3.3)",
+                call.formula,
+                call.what,
+                self.step.rank_parameters_formula(self.stage),
+            ),
+            ..Op::new(Style::Data, call.axis, call.collective, call.element, call.bytes)
+        };
+        Ok(equal.into_iter().map(op).collect())
+    }
+
+    fn overlap_of_gradients(&self) -> Overlap {
+        if self.step.training.data.overlap_gradients { Overlap::Backward } else { Overlap::Exposed }
     }
 
     /// Gradients in the order in which they come, in every micro-batch; a bucket closes before the tensor that would pass its size.
-    fn reductions(&self) -> Vec<Op> {
+    fn reductions_of_buckets(&self) -> Vec<Op> {
         let limit = self.step.training.data.bucket_parameters.unwrap_or(BUCKET_PARAMETERS);
         let (mut buckets, mut open, mut filled) = (Vec::new(), Vec::new(), 0);
         for tensor in self.model.gradients().into_iter().filter(|tensor| self.is_here(*tensor)) {
@@ -205,13 +157,12 @@ impl Calls<'_> {
         buckets.extend((filled > 0).then(|| self.elements(&open)));
         let mut equal: BTreeMap<u64, u64> = BTreeMap::new();
         buckets.into_iter().for_each(|elements| *equal.entry(elements).or_default() += 1);
-        let data = &self.step.training.data;
-        let overlap = if data.overlap_gradients { Overlap::Backward } else { Overlap::Exposed };
+        let element = self.step.training.data.gradient_element_type;
         let what = format!("gradients in a bucket of up to {limit} parameters, in every micro-batch");
         let op = |(elements, calls): (u64, u64)| Op {
             when: When::MicroBatch { pass: Pass::Backward, end: End::Whole, calls, one_in: 1 },
-            overlap,
-            ..self.op(Collective::ReduceScatter, data.gradient_element_type, elements, "Eg", &what)
+            overlap: self.overlap_of_gradients(),
+            ..self.op(Collective::ReduceScatter, element, elements, "Eg", &what)
         };
         equal.into_iter().map(op).collect()
     }

@@ -4,8 +4,10 @@
 //! DeepSpeed runtime/zero/stage_1_and_2.py.
 
 use super::broadcasts;
-use super::buckets::{self, Buckets, Run};
+use super::buckets::{self, Buckets};
+use super::cut::Run;
 use super::gathered_shares;
+use super::layer_wise::Share;
 use super::parts::{Part, parts};
 use crate::config::step::{BucketRule, DataStyle, GradientReduction, ParameterReturn};
 use crate::layout::Axis;
@@ -19,28 +21,12 @@ use commgauge_base::element::ElementType;
 pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
     let mut ops: Vec<Op> = broadcasts::of_buffers(step).into_iter().collect();
     for part in parts(step) {
-        let buckets = buckets::of(step, stage, &part);
-        let bucketed = Bucketed { step, stage, part, buckets: &buckets };
-        let separate = step.training.data.bucket_rule == BucketRule::DeepSpeed;
-        for run in &buckets.runs {
-            match step.training.data.style {
-                DataStyle::Ddp => ops.push(bucketed.reduce_all(run)),
-                DataStyle::Zero2 => ops.push(bucketed.reduce_every_micro_batch(run)),
-                _ => {
-                    ops.push(bucketed.reduce_once(run));
-                    ops.extend(bucketed.reduce_replicas(run));
-                }
-            }
-            if !separate {
-                ops.extend(bucketed.gather(run));
-            }
+        for buckets in buckets::of(step, stage, &part) {
+            ops.extend(Bucketed { step, stage, part, buckets: &buckets }.ops());
         }
         if step.training.data.style == DataStyle::Zero1 {
             ops.extend(broadcasts::ops(step, stage, &part));
             ops.extend(gathered_shares::op(step, stage, &part));
-        }
-        if separate {
-            ops.extend(buckets.gathered.iter().filter_map(|run| bucketed.gather(run)));
         }
     }
     ops
@@ -61,6 +47,29 @@ struct Bucketed<'a> {
 }
 
 impl Bucketed<'_> {
+    fn ops(&self) -> Vec<Op> {
+        let data = &self.step.training.data;
+        let separate = data.bucket_rule == BucketRule::DeepSpeed;
+        let mut ops = Vec::new();
+        for run in &self.buckets.runs {
+            match data.style {
+                DataStyle::Ddp => ops.push(self.reduce_all(run)),
+                DataStyle::Zero2 => ops.push(self.reduce_every_micro_batch(run)),
+                _ => {
+                    ops.push(self.reduce_once(run));
+                    ops.extend(self.reduce_replicas(run));
+                }
+            }
+            if !separate {
+                ops.extend(self.gather(run));
+            }
+        }
+        if separate {
+            ops.extend(self.buckets.gathered.iter().filter_map(|run| self.gather(run)));
+        }
+        ops
+    }
+
     /// DDP: all gradients to all replicas.
     fn reduce_all(&self, run: &Run) -> Op {
         self.once(Collective::AllReduce, run, "arXiv 2006.15704 section 3.2")
@@ -124,7 +133,8 @@ impl Bucketed<'_> {
         self.op(Collective::AllGather, self.parameters(), run, when, overlap, source)
     }
 
-    /// How often parameters are gathered: where nothing overlaps, each optimizer of Megatron-LM gathers those of all.
+    /// How often parameters are gathered: where nothing overlaps, each distributed optimizer of Megatron-LM gathers those of all, but beside a
+    /// layer-wise one there is only one (core/optimizer/__init__.py _get_megatron_emerging_optimizer).
     fn optimizers(&self) -> u64 {
         let data = &self.step.training.data;
         let each = data.parameter_return == ParameterReturn::EachOptimizer && !data.overlap_gradients;
@@ -132,7 +142,7 @@ impl Bucketed<'_> {
         let apart = parts(self.step)
             .into_iter()
             .filter(|part| (part.dense && held.dense > 0) || (part.experts && held.experts > 0));
-        if each { apart.count() as u64 } else { 1 }
+        if each && self.buckets.share == Share::All { apart.count() as u64 } else { 1 }
     }
 
     /// ZeRO-2 stores no whole gradients between micro-batches, so that each is reduced at once.
@@ -180,10 +190,11 @@ impl Bucketed<'_> {
         let bytes = element.size() * run.elements;
         let which = if run.last { "the last bucket".to_owned() } else { format!("{} of the buckets", run.buckets) };
         let why = format!(
-            "{symbol}*bucket = {} B*{} = {bytes} B: {which} of {} {}; cut: {} ({}; {source})",
+            "{symbol}*bucket = {} B*{} = {bytes} B: {which} of {} {}{}; cut: {} ({}; {source})",
             element.size(),
             run.elements,
             self.buckets.parameters,
+            self.buckets.share.words(),
             self.part.name(),
             self.buckets.rule,
             self.step.rank_parameters_formula(self.stage),

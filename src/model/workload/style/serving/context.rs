@@ -2,12 +2,14 @@
 //!
 //! In a decode (vLLM's decode context parallelism, model_executor/layers/attention, `cp_lse_ag_out_rs` in v1/attention/ops/common.py) each
 //! rank of dcp gathers the queries of all, attends with them to its own tokens, and the outputs are added up with the weights that follow
-//! from everybody's sums of exponentials. In a prefill (vLLM-Ascend attention/context_parallel) each rank of cp gathers the keys and values
+//! from everybody's sums of exponentials; or both go to the ranks that have the heads (v1/attention/ops/dcp_alltoall.py
+//! `dcp_a2a_lse_reduce`). SGLang does it in calls of other sizes (sglang/srt/layers/dcp/comm.py). In a prefill (vLLM-Ascend attention/context_parallel) each rank of cp gathers the keys and values
 //! of all tokens for its own queries, and the last stage gathers the hidden states.
 
 use super::calls::{at_end, op};
 use super::layers::{in_layers, keys_and_values, mixers_of};
 use crate::config::Mixer;
+use crate::config::step::DecodeContextExchange;
 use crate::layout::Axis;
 use crate::workload::Op;
 use crate::workload::step::{Phase, ServingStep};
@@ -31,8 +33,8 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     Ok(ops)
 }
 
-/// Queries to all, sums of exponentials to all, and outputs added up and parted again.
-fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<[Op; 3]> {
+/// Queries to all; then sums of exponentials to all, and outputs added up and parted again, or both to the ranks of their heads.
+fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Vec<Op>> {
     let (model, dcp, t) = (step.model, u64::from(step.serving.decode_context), u64::from(step.layout.degrees.tp));
     let (tokens, heads) = (step.tokens_per_micro_batch(), model.heads / t * dcp);
     // Latent attention takes queries to where the latent keys are, and its outputs come from there.
@@ -41,12 +43,16 @@ fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<[Op; 3]> {
         None => (model.head_dimension, model.head_dimension),
     };
     let activation = step.serving.activation_element_type;
+    let exchange = step.serving.decode_context_exchange;
+    let source = match exchange {
+        DecodeContextExchange::ReduceScatter => "vLLM v1/attention/ops/common.py cp_lse_ag_out_rs",
+        DecodeContextExchange::AllToAll => "vLLM v1/attention/ops/dcp_alltoall.py dcp_a2a_lse_reduce; arXiv 2507.07120",
+        DecodeContextExchange::Packed => "SGLang layers/dcp/comm.py dcp_a2a_lse_reduce",
+        DecodeContextExchange::HeadSums => "SGLang layers/dcp/comm.py cp_lse_ag_out_rs_mla, cp_lse_ag_out_rs_mha",
+    };
     let call = |collective, element: ElementType, width: u64, formula: &str, what: &str| -> Result<Op> {
         let bytes = product(what, &[element.size(), tokens, heads, width])?;
-        let why = format!(
-            "{formula} = {} B*{tokens}*{heads}*{width} = {bytes} B: {what} (vLLM v1/attention/ops/common.py cp_lse_ag_out_rs)",
-            element.size()
-        );
+        let why = format!("{formula} = {} B*{tokens}*{heads}*{width} = {bytes} B: {what} ({source})", element.size());
         let when = in_layers(step, stage, kind, 1);
         Ok(Op { element, ..op(step, Axis::Dcp, collective, bytes, when, why) })
     };
@@ -54,22 +60,46 @@ fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<[Op; 3]> {
         Some(_) => ("E*N*(a/t*dcp)*(kv_lora_rank + rope)", "E*N*(a/t*dcp)*kv_lora_rank"),
         None => ("E*N*(a/t*dcp)*hd", "E*N*(a/t*dcp)*hd"),
     };
-    Ok([
-        call(Collective::AllGather, activation, query, queries, "queries of the ranks that share out a context")?,
-        call(
-            Collective::AllGather,
-            ElementType::Float32,
-            dcp,
-            "4*N*(a/t*dcp)*dcp",
-            "sums of exponentials of all of them",
-        )?,
-        call(Collective::ReduceScatter, activation, output, outputs, "outputs of attention, weighed and added up")?,
-    ])
+    let queries =
+        call(Collective::AllGather, activation, query, queries, "queries of the ranks that share out a context")?;
+    let sums =
+        |collective, width, formula: &str, what: &str| call(collective, ElementType::Float32, width, formula, what);
+    let gathered = || sums(Collective::AllGather, dcp, "4*N*(a/t*dcp)*dcp", "sums of exponentials of all of them");
+    let whole =
+        |collective, element| call(collective, element, output, outputs, "outputs of attention, weighed and added up");
+    let apart = "outputs of attention over a part of the context, to the ranks of their heads";
+    Ok(match (exchange, &model.latent_attention) {
+        (DecodeContextExchange::ReduceScatter, _) => {
+            vec![queries, gathered()?, whole(Collective::ReduceScatter, activation)?]
+        }
+        (DecodeContextExchange::HeadSums, Some(_)) => {
+            vec![queries, gathered()?, whole(Collective::ReduceScatter, ElementType::Float32)?]
+        }
+        (DecodeContextExchange::HeadSums, None) => {
+            vec![queries, gathered()?, whole(Collective::AllReduce, activation)?]
+        }
+        (DecodeContextExchange::AllToAll, _) => vec![
+            queries,
+            call(Collective::AllToAll, activation, output, outputs, apart)?,
+            sums(Collective::AllToAll, 1, "4*N*(a/t*dcp)", "their sums of exponentials, to the same ranks")?,
+        ],
+        (DecodeContextExchange::Packed, _) => {
+            // A sum of 4 bytes takes the place of as many numbers as that is.
+            let with_sum = output + ElementType::Float32.size().div_ceil(activation.size());
+            let formula = match model.latent_attention {
+                Some(_) => "E*N*(a/t*dcp)*(kv_lora_rank + 4/E)",
+                None => "E*N*(a/t*dcp)*(hd + 4/E)",
+            };
+            let what = "outputs of attention over a part of the context, each with its sum of exponentials, to the ranks of their heads";
+            vec![queries, call(Collective::AllToAll, activation, with_sum, formula, what)?]
+        }
+    })
 }
 
 /// Keys and values of all tokens.
 fn prefill(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Op> {
-    let (bytes, formula) = keys_and_values(step, step.serving.activation_element_type, whole_prompts(step)?, "N")?;
+    let (element, t) = (step.serving.activation_element_type, u64::from(step.layout.degrees.tp));
+    let (bytes, formula) = keys_and_values(step.model, t, element, whole_prompts(step)?, "N")?;
     let why = format!("{formula}: keys and values of all tokens (vLLM-Ascend attention/context_parallel)");
     Ok(op(step, Axis::Cp, Collective::AllGather, bytes, in_layers(step, stage, kind, 1), why))
 }

@@ -3,7 +3,7 @@
 use super::tests::phase;
 use crate::layout::Axis::{Cp, Dcp, Tp};
 use crate::workload::style::testing::{refusal, serving};
-use commgauge_base::collective::Collective::{AllGather, AllReduce, ReduceScatter};
+use commgauge_base::collective::Collective::{AllGather, AllReduce, AllToAll, ReduceScatter};
 
 #[test]
 fn a_decode_gathers_queries_and_adds_up_what_each_part_of_the_context_gives() {
@@ -26,6 +26,40 @@ fn a_decode_gathers_queries_and_adds_up_what_each_part_of_the_context_gives() {
         (ReduceScatter, Dcp, 2 * 16 * 128 * 512, 61),
     ];
     assert_eq!(all[..3], expected);
+}
+
+#[test]
+fn parts_of_a_context_are_put_together_as_each_framework_does() {
+    let of = |preset: &str, layout: &str, ranks: u32, written: &str| {
+        let all = phase(preset, &format!("batch = 16\n{written}"), layout, ranks, "decode", 0);
+        all.into_iter()
+            .filter(|(_, axis, ..)| *axis == Dcp)
+            .map(|(call, _, bytes, _)| (call, bytes))
+            .collect::<Vec<_>>()
+    };
+    // 16 tokens of 8 heads of 128 on two ranks, and of 128 heads with latent keys of 512 + 64 and values of 512 on eight.
+    let plain = |how: &str| of("llama-3-70b", "tp = 16", 16, &format!("decode_context = 2\n{how}"));
+    let latent = |how: &str| of("deepseek-v3", "tp = 8\nep = 8\netp = 1", 8, &format!("decode_context = 8\n{how}"));
+    let (heads, wide) = (16 * 8, 16 * 128);
+    let exchange = |name: &str| format!("decode_context_exchange = '{name}'");
+    assert_eq!(
+        plain(&exchange("all_to_all")),
+        [(AllGather, 2 * heads * 128), (AllToAll, 2 * heads * 128), (AllToAll, 4 * heads)]
+    );
+    assert_eq!(
+        latent(&exchange("all_to_all")),
+        [(AllGather, 2 * wide * 576), (AllToAll, 2 * wide * 512), (AllToAll, 4 * wide)]
+    );
+    // A sum of four bytes is two numbers of two bytes.
+    assert_eq!(plain(&exchange("packed")), [(AllGather, 2 * heads * 128), (AllToAll, 2 * heads * 130)]);
+    assert_eq!(latent(&exchange("packed")), [(AllGather, 2 * wide * 576), (AllToAll, 2 * wide * 514)]);
+    let sums = [(AllGather, 2 * heads * 128), (AllGather, 4 * heads * 2), (AllReduce, 2 * heads * 128)];
+    assert_eq!(plain(&exchange("head_sums")), sums);
+    assert_eq!(plain("framework = 'sglang'"), sums);
+    assert_eq!(
+        latent("framework = 'sglang'"),
+        [(AllGather, 2 * wide * 576), (AllGather, 4 * wide * 8), (ReduceScatter, 4 * wide * 512)]
+    );
 }
 
 #[test]

@@ -19,7 +19,7 @@ use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 
-/// What a rank stores of one request in a layer, in one tensor.
+/// What a rank sends of one request and layer to a rank that decodes, in one tensor.
 struct Stored {
     element: ElementType,
     bytes: u64,
@@ -37,19 +37,18 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
 
 /// One message for each request and tensor as a layer is done.
 fn by_layer(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
-    let (requests, mut ops) = (step.requests(), Vec::new());
+    let (messages, mut ops) = (messages(step)?, Vec::new());
     for (kind, mixer) in mixers_of(step, stage) {
         for stored in stored(step, mixer)? {
-            let why =
-                format!("{}: of each request and layer, sent to the rank that decodes it ({SOURCE})", stored.formula);
-            let when = in_layers(step, stage, kind, requests);
+            let why = format!("{}: of each request and layer, sent to {} ({SOURCE})", stored.formula, receivers(step));
+            let when = in_layers(step, stage, kind, messages);
             ops.push(Op { overlap: Overlap::NextLayers, ..message(step, stored.element, stored.bytes, when, why) });
         }
     }
     if drafts(step, stage) {
         for stored in stored(step, Mixer::Attention)? {
             let why = format!("{}: of each request and the layer that drafts ({SOURCE})", stored.formula);
-            ops.push(message(step, stored.element, stored.bytes, times_at_end(requests, End::Output), why));
+            ops.push(message(step, stored.element, stored.bytes, times_at_end(messages, End::Output), why));
         }
     }
     Ok(ops)
@@ -77,8 +76,28 @@ fn by_request(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
         return Ok(Vec::new());
     }
     let sum = if parts.len() > 1 { format!(" = {bytes} B in all") } else { format!(" = {bytes} B") };
-    let why = format!("{}{sum}: of each request, read by the rank that decodes it ({SOURCE})", parts.join(" + "));
-    Ok(vec![message(step, element, bytes, times_at_end(step.requests(), End::Whole), why)])
+    let why = format!("{}{sum}: of each request, read by {} ({SOURCE})", parts.join(" + "), receivers(step));
+    Ok(vec![message(step, element, bytes, times_at_end(messages(step)?, End::Whole), why)])
+}
+
+/// Ranks that decode for each that prefills, each of which gets a part of its heads, or all of what every rank keeps whole: as many as the degree
+/// of tp is larger there (vLLM distributed/kv_transfer/kv_connector/utils.py `get_target_remote_ranks`).
+fn receivers_of_a_rank(step: &ServingStep) -> u64 {
+    let decoding = step.serving.kv_decode_tp.unwrap_or(step.layout.degrees.tp);
+    u64::from((decoding / step.layout.degrees.tp).max(1))
+}
+
+/// Messages of a rank for one tensor of the requests of a micro-batch.
+fn messages(step: &ServingStep) -> Result<u64> {
+    product("messages", &[step.requests(), receivers_of_a_rank(step)])
+}
+
+/// To whom they go, in words.
+fn receivers(step: &ServingStep) -> String {
+    match receivers_of_a_rank(step) {
+        1 => "the rank that decodes it".to_owned(),
+        several => format!("{several} ranks that decode it, shown as if to the one of the same place"),
+    }
 }
 
 const SOURCE: &str = "vLLM distributed/kv_transfer/kv_connector/v1";
@@ -95,13 +114,15 @@ fn drafts(step: &ServingStep, stage: u32) -> bool {
 /// What a rank stores of the prompt of one request in one layer.
 fn stored(step: &ServingStep, mixer: Mixer) -> Result<Vec<Stored>> {
     let (model, element) = (step.model, step.serving.kv_element_type);
-    let (t, tokens, size) = (u64::from(step.layout.degrees.tp), step.serving.prompt_tokens, element.size());
+    let (tokens, size) = (step.serving.prompt_tokens, element.size());
+    // Of two degrees the larger one says how small the parts are.
+    let t = u64::from(step.layout.degrees.tp.max(step.serving.kv_decode_tp.unwrap_or(1)));
     if let (Mixer::Linear, Some(linear)) = (mixer, &model.linear_attention) {
         let state = linear.state_elements(t);
         let bytes = product("state of a request", &[size, state])?;
         return Ok(vec![Stored { element, bytes, formula: format!("state {size} B*{state} = {bytes} B") }]);
     }
-    let (bytes, formula) = keys_and_values(step, element, tokens, "S")?;
+    let (bytes, formula) = keys_and_values(model, t, element, tokens, "S")?;
     let mut stored = vec![Stored { element, bytes, formula }];
     if let Some(indexer) = &model.indexer {
         let width = indexer.head_dimension;

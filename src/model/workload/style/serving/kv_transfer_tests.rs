@@ -54,6 +54,27 @@ fn llama_3_70b_sends_671_megabytes_for_a_prompt_of_2048_tokens() {
 }
 
 #[test]
+fn halves_of_different_degrees_send_parts_of_heads_or_whole_ones() {
+    let of = |preset: &str, decoding: u32, layout: &str, ranks| {
+        let written = format!("batch = 4\nprompt_tokens = 2048\nkv_transfer = 'layer'\nkv_decode_tp = {decoding}");
+        prefill(preset, &written, layout, ranks)
+            .into_iter()
+            .map(|(bytes, calls, ..)| (bytes, calls))
+            .collect::<Vec<_>>()
+    };
+    // Llama 3 70B, 8 heads on 4 ranks that prefill: two of 2 x 2 B x 2048 x 128 on each, for two of 8 ranks that decode; 80 layers, 4 requests.
+    let head = 2 * 2 * 2048 * 128;
+    assert_eq!(of("llama-3-70b", 8, "tp = 4\ndp = 4", 16), [(head, 2 * 4 * 80)]);
+    // On 16 ranks that decode, two have the same head each: four parts of each rank are whole heads.
+    assert_eq!(of("llama-3-70b", 16, "tp = 4\ndp = 8", 32), [(head, 4 * 4 * 80)]);
+    // On 2 ranks that decode come the two heads of either of two that prefill, whole.
+    assert_eq!(of("llama-3-70b", 2, "tp = 4\ndp = 4", 16), [(2 * head, 4 * 80)]);
+    assert_eq!(of("llama-3-70b", 4, "tp = 4\ndp = 4", 16), [(2 * head, 4 * 80)]);
+    // Latent keys are whole on every rank: each of the two that read gets all.
+    assert_eq!(of("deepseek-v3", 16, "tp = 8\nep = 16\netp = 1\ndp = 4", 32), [(2 * 2048 * 576, 2 * 4 * 61)]);
+}
+
+#[test]
 fn what_each_kind_of_layer_stores_is_sent() {
     let written = "batch = 2\nprompt_tokens = 1000\nkv_transfer = 'request'";
     // 61 layers of 512 + 64 numbers a token, whole on every rank.
@@ -103,6 +124,20 @@ fn replicas_that_cannot_be_halved_are_refused() {
             "kv_transfer = layer with dp = 3: one half of the replicas prefills for the other; accepted: an even dp",
         ),
         ("llama-3-8b", "kv_transfer = 'layer'", "tp = 2", 2, "with dp = 1"),
+        (
+            "llama-3-8b",
+            "kv_transfer = 'layer'\nkv_decode_tp = 3\nphases = ['prefill']",
+            "tp = 2\ndp = 2",
+            4,
+            "kv_decode_tp = 3 with tp = 2 and 2 ranks in each half; accepted: a divisor or a multiple of 2 that divides 2",
+        ),
+        (
+            "llama-3-8b",
+            "kv_transfer = 'layer'\nkv_decode_tp = 4\nphases = ['prefill']",
+            "tp = 2\ndp = 2",
+            4,
+            "with tp = 2 and 2 ranks in each half",
+        ),
         (
             "mixtral-8x7b",
             "kv_transfer = 'request'",

@@ -1,6 +1,6 @@
 //! What the layers of a stage call and carry in a forward pass over requests.
 
-use crate::config::Mixer;
+use crate::config::{Mixer, Model};
 use crate::workload::step::ServingStep;
 use crate::workload::style::product::product;
 use crate::workload::when::{LayerKind, Pass, When};
@@ -37,14 +37,16 @@ pub(super) fn activations(step: &ServingStep) -> Result<(u64, String)> {
 }
 
 /// Bytes of what a rank keeps of so many tokens, of which `symbol` stands for the number, in a layer with attention, and the formula with
-/// its numbers: its heads of keys and values, or what low-rank attention keeps in their place, whole on every rank.
+/// its numbers: its heads of keys and values where `t` ranks share them out, or what low-rank attention keeps in their place, whole on every
+/// rank.
 pub(super) fn keys_and_values(
-    step: &ServingStep,
+    model: &Model,
+    t: u64,
     element: ElementType,
     tokens: u64,
     symbol: &str,
 ) -> Result<(u64, String)> {
-    let (model, t, size) = (step.model, u64::from(step.layout.degrees.tp), element.size());
+    let size = element.size();
     if let Some(latent) = &model.latent_attention {
         let (rank, rotary) = (latent.kv_rank, latent.rotary_dimension);
         let bytes = product("latent keys and values", &[size, tokens, rank + rotary])?;

@@ -11,7 +11,8 @@ use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 
-/// The first stage needs the tokens for the next pass; where tokens were drafted, also how many of them were right, and the next drafts.
+/// The first stage needs the tokens for the next pass and how many of each request were sampled and rejected; where tokens were drafted, also
+/// the next drafts.
 pub(super) fn ops(step: &ServingStep) -> Result<Vec<Op>> {
     let (requests, drafted) = (step.requests(), step.serving.drafted_tokens);
     let from = predicted_from(step)?;
@@ -24,10 +25,12 @@ pub(super) fn ops(step: &ServingStep) -> Result<Vec<Op>> {
         Ok(Op { root, element, ..op(step, Axis::Pp, Collective::Broadcast, bytes, at_end(End::Whole), why) })
     };
     let formula = format!("8 B*{r} = 8 B*{numbers}");
-    let mut ops = vec![call(ElementType::Int64, &[8, from.rows], &formula, "sampled tokens")?];
+    let counts = format!("4 B*2*r = 4 B*2*{requests} requests");
+    let mut ops = vec![
+        call(ElementType::Int64, &[8, from.rows], &formula, "sampled tokens")?,
+        call(ElementType::Int32, &[4, 2, requests], &counts, "numbers of tokens sampled and rejected")?,
+    ];
     if drafted > 0 {
-        let formula = format!("4 B*2*r = 4 B*2*{requests} requests");
-        ops.push(call(ElementType::Int32, &[4, 2, requests], &formula, "tokens sampled and rejected")?);
         let formula = format!("8 B*r*K = 8 B*{requests} requests*{drafted}");
         ops.push(call(ElementType::Int64, &[8, requests, drafted], &formula, "drafted tokens")?);
     }

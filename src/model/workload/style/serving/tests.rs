@@ -67,16 +67,16 @@ fn llama_3_70b_decodes_16_requests_with_160_small_reductions() {
 fn stages_pass_activations_on_and_the_last_gives_the_tokens_back() {
     // Four micro-batches of four requests; 2 B x 4 x 8192.
     let written = "batch = 16\nmicro_batches = 4\nphases = ['decode']";
-    let (hidden, tokens) = (65_536, (Broadcast, Axis::Pp, 8 * 4, 4));
+    let (hidden, tokens, counts) = (65_536, (Broadcast, Axis::Pp, 8 * 4, 4), (Broadcast, Axis::Pp, 4 * 2 * 4, 4));
     let reductions = (AllReduce, Axis::Tp, hidden, 2 * 40 * 4);
-    let first = [(AllReduce, Axis::Tp, hidden, 4), reductions, (SendRecvChain, Axis::Pp, hidden, 4), tokens];
+    let first = [(AllReduce, Axis::Tp, hidden, 4), reductions, (SendRecvChain, Axis::Pp, hidden, 4), tokens, counts];
     assert_eq!(phase("llama-3-70b", written, "tp = 8\npp = 2", 16, "decode", 0), first);
-    let last = [reductions, (AllGather, Axis::Tp, 2 * 4 * 129_024, 4), tokens];
+    let last = [reductions, (AllGather, Axis::Tp, 2 * 4 * 129_024, 4), tokens, counts];
     assert_eq!(phase("llama-3-70b", written, "tp = 8\npp = 2", 16, "decode", 1), last);
     with_steps(&serving("llama-3-70b", written, "tp = 8\npp = 2"), 16, |step| {
         let ops = step.ops_of_stage(0).unwrap();
         let roots: Vec<_> = ops.iter().filter(|op| op.collective == Broadcast).map(|op| op.root).collect();
-        assert_eq!(roots, [1]);
+        assert_eq!(roots, [1, 1]);
     });
 }
 
@@ -187,13 +187,14 @@ fn gathering_moves_e_over_k_times_what_sending_tokens_to_their_experts_does() {
 fn stages_of_vllm_pass_two_tensors_in_parts_and_gather_them() {
     // Four micro-batches of four requests; 2 B x 4 x 8192, of which a rank of tp 8 sends an eighth, twice.
     let written = "framework = 'vllm'\nbatch = 16\nmicro_batches = 4\nphases = ['decode']";
-    let (hidden, tokens) = (65_536, (Broadcast, Axis::Pp, 8 * 4, 4));
+    let (hidden, tokens, counts) = (65_536, (Broadcast, Axis::Pp, 8 * 4, 4), (Broadcast, Axis::Pp, 4 * 2 * 4, 4));
     let reductions = (AllReduce, Axis::Tp, hidden, 2 * 40 * 4);
-    let first = [(AllReduce, Axis::Tp, hidden, 4), reductions, (SendRecvChain, Axis::Pp, hidden / 8, 8), tokens];
+    let first =
+        [(AllReduce, Axis::Tp, hidden, 4), reductions, (SendRecvChain, Axis::Pp, hidden / 8, 8), tokens, counts];
     assert_eq!(phase("llama-3-70b", written, "tp = 8\npp = 2", 16, "decode", 0), first);
     // 128,256 words are a multiple of 64, and no padding is sent.
     let logits = (AllGather, Axis::Tp, 2 * 4 * 128_256, 4);
-    let last = [reductions, logits, (AllGather, Axis::Tp, hidden, 8), tokens];
+    let last = [reductions, logits, (AllGather, Axis::Tp, hidden, 8), tokens, counts];
     assert_eq!(phase("llama-3-70b", written, "tp = 8\npp = 2", 16, "decode", 1), last);
 }
 

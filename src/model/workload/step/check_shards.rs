@@ -1,0 +1,168 @@
+//! Whether what ranks share out of parameters, gradients and optimizer state goes with the model, the layout and the other choices.
+
+use super::TrainingStep;
+use crate::config::step::{BucketRule, DataStyle, GradientReduction, ParameterReturn, UnitRule};
+use commgauge_base::error::Result;
+
+/// The first violated rule, with what would satisfy it.
+pub(super) fn check(step: &TrainingStep) -> Result<()> {
+    secondary_shards(step)?;
+    quantised_gradients(step)?;
+    gathered_shares(step)?;
+    layer_wise(step)?;
+    bucket_units(step)
+}
+
+/// Whether there are parameters for secondary shards, and groups for them.
+fn secondary_shards(step: &TrainingStep) -> Result<()> {
+    let (data, degrees) = (&step.training.data, &step.layout.degrees);
+    let Some(shards) = data.secondary_shards else { return Ok(()) };
+    let refused = |problem: String| Err(data.shards_place.wrong(format!("secondary_shards = {shards} {problem}")));
+    if !matches!(data.style, DataStyle::Zero3 | DataStyle::Fsdp) {
+        return refused(format!("with data_style {}; accepted: with zero3 and fsdp", data.style));
+    }
+    if !step.reshards_after_forward() {
+        return refused(
+            "where parameters stay whole after the forward pass; accepted: with reshard_after_forward = true"
+                .to_owned(),
+        );
+    }
+    if data.style == DataStyle::Zero3 && step.micro_batches > 1 {
+        return refused(format!(
+            "with data_style zero3 and {} micro-batches: DeepSpeed keeps secondary shards until the optimizer, and later forward passes \
+             gather from them as well (runtime/zero/stage3.py invalidate_secondary_tensor), which no list here has; accepted: \
+             1 micro-batch, or data_style fsdp",
+            step.micro_batches
+        ));
+    }
+    if step.model.mixture.is_some() && degrees.divides_experts() {
+        return refused(format!(
+            "beside ep = {} and etp = {}: experts would need groups of their own; accepted: ep = 1 and etp = tp = {}",
+            degrees.ep, degrees.etp, degrees.tp
+        ));
+    }
+    Ok(())
+}
+
+/// Whether gradients are those of modules, and their groups those of all ranks.
+fn quantised_gradients(step: &TrainingStep) -> Result<()> {
+    let (data, d, model) = (&step.training.data, &step.layout.degrees, step.model);
+    let Some(node) = data.quantised_gradients else { return Ok(()) };
+    let refused = |problem: String| Err(data.shards_place.wrong(format!("quantised_gradients = {node} {problem}")));
+    if data.unit_rule != UnitRule::Modules {
+        return refused(format!(
+            "changes nothing with unit_rule {}; accepted: with unit_rule = modules",
+            data.unit_rule
+        ));
+    }
+    if d.tp * d.cp * d.pp > 1 {
+        return refused(format!(
+            "with tp = {}, cp = {} and pp = {}: DeepSpeed goes through the nodes of all ranks (utils/groups.py \
+             _get_local_all_to_all_group); accepted: dp alone",
+            d.tp, d.cp, d.pp
+        ));
+    }
+    if model.mixture.is_some() || model.linear_attention.is_some() {
+        return refused(format!(
+            "with {}: tensors of three dimensions, as of experts and convolutions, are quantised in blocks that no list here has; \
+             accepted: a model of attention and dense feed-forwards",
+            model.name
+        ));
+    }
+    Ok(())
+}
+
+/// Whether buckets of whole matrices are sharded.
+fn layer_wise(step: &TrainingStep) -> Result<()> {
+    let data = &step.training.data;
+    if data.bucket_rule != BucketRule::LayerWise {
+        return Ok(());
+    }
+    let refused = |problem: String| Err(step.training.place.wrong(format!("bucket_rule = layer_wise {problem}")));
+    if data.style != DataStyle::Zero1 {
+        return refused(format!("with data_style {}; accepted: with zero1", data.style));
+    }
+    if data.gradient_reduction != GradientReduction::ReduceScatter {
+        return refused(format!(
+            "with gradient_reduction {}; accepted: reduce_scatter, to the rank that has the whole matrix",
+            data.gradient_reduction
+        ));
+    }
+    if !matches!(data.parameter_return, ParameterReturn::AllGather | ParameterReturn::EachOptimizer) {
+        return refused(format!(
+            "with parameter_return {}; accepted: all_gather, each_optimizer",
+            data.parameter_return
+        ));
+    }
+    if step.model.feed_forward_bias && step.model.mixture.is_some() {
+        return refused(format!(
+            "with {}, whose experts have biases that no optimizer beside it updates (Megatron-LM core/optimizer/__init__.py \
+             _get_megatron_emerging_optimizer); accepted: experts without biases, or parameter_return = gather_shares",
+            step.model.name
+        ));
+    }
+    no_instances(step, "bucket_rule = layer_wise")
+}
+
+/// A layer-wise optimizer has the whole group.
+fn no_instances(step: &TrainingStep, what: &str) -> Result<()> {
+    let data = &step.training.data;
+    if data.replicas_of_shards == 1 {
+        return Ok(());
+    }
+    Err(step.training.place.wrong(format!(
+        "{what} with replicas_of_shards = {}: a layer-wise optimizer has no instances (Megatron-LM core/optimizer/layer_wise_optimizer.py); \
+         accepted: 1",
+        data.replicas_of_shards
+    )))
+}
+
+/// Megatron-FSDP wraps layers of the model itself.
+fn bucket_units(step: &TrainingStep) -> Result<()> {
+    let training = step.training;
+    if training.data.unit_rule != UnitRule::Buckets {
+        return Ok(());
+    }
+    let refused = |problem: String| Err(training.place.wrong(format!("unit_rule = buckets {problem}")));
+    if training.prediction_layers > 0 {
+        return refused(format!(
+            "with prediction_layers = {}, of which only a part is a layer; accepted: 0",
+            training.prediction_layers
+        ));
+    }
+    if training.data.style == DataStyle::Zero3 {
+        return refused("with data_style zero3; accepted: with fsdp and hsdp".to_owned());
+    }
+    if !training.data.reshard_after_forward || training.data.secondary_shards.is_some() {
+        return refused(
+            "without reshard_after_forward, or with secondary_shards: Megatron-FSDP gathers layers for each pass from all ranks \
+             (core/distributed/fsdp/src/megatron_fsdp/megatron_fsdp.py); accepted: reshard_after_forward = true alone"
+                .to_owned(),
+        );
+    }
+    if step.adds_up_whole_gradients() {
+        return refused(format!(
+            "with gradient_accumulation {}; accepted: sharded, a reduction in every micro-batch",
+            training.data.gradient_accumulation
+        ));
+    }
+    Ok(())
+}
+
+/// Whether ranks that update whole tensors get the gradients of these.
+fn gathered_shares(step: &TrainingStep) -> Result<()> {
+    let data = &step.training.data;
+    if data.parameter_return != ParameterReturn::GatherShares || data.style != DataStyle::Zero1 {
+        return Ok(());
+    }
+    let refused =
+        |problem: String| Err(step.training.place.wrong(format!("parameter_return = gather_shares {problem}")));
+    if data.gradient_reduction != GradientReduction::AllReduce {
+        return refused(format!(
+            "with gradient_reduction {}, which leaves a rank parts of tensors and not those that it updates; accepted: \
+             gradient_reduction = all_reduce",
+            data.gradient_reduction
+        ));
+    }
+    no_instances(step, "parameter_return = gather_shares")
+}

@@ -1,0 +1,116 @@
+//! The tensors of attention and of linear attention, in the order of a framework.
+//!
+//! Megatron-LM core/transformer/attention.py, multi_latent_attention.py, core/ssm/; transformers' modules of the same names.
+
+use super::tensor::{Order, Tensor};
+use crate::config::{LatentAttention, LinearRule, Model};
+
+/// Attention, and the norm in front of it where that does not stand behind the layer.
+pub(super) fn of_attention(model: &Model, t: u64, order: Order, first_norm: Vec<Tensor>, list: &mut Vec<Tensor>) {
+    let output = output_projection(model, t);
+    let mut tensors = if order == Order::Megatron { output.to_vec() } else { Vec::new() };
+    let whole = model.attention_parameters(t) + elements(&first_norm);
+    tensors.extend(first_norm);
+    tensors.extend(inputs_of_attention(model, t, order));
+    if order != Order::Megatron {
+        tensors.extend(output);
+    }
+    // Sinks and other additions of a family are the last tensors.
+    tensors.push(Tensor::vector(whole.saturating_sub(elements(&tensors))));
+    list.extend(tensors);
+}
+
+fn elements(tensors: &[Tensor]) -> u64 {
+    tensors.iter().map(|tensor| tensor.elements).sum()
+}
+
+/// Linear attention: numbers of each head stand before the modules (Megatron-LM core/ssm/gated_delta_net/common.py, mamba_mixer.py;
+/// transformers, `Qwen3NextGatedDeltaNet`, `NemotronHMamba2Mixer`). Megatron-LM projects to everything at once, in front of the
+/// convolution; in transformers the convolution comes first, and with the delta rule the numbers of each head have a projection of
+/// their own.
+pub(super) fn of_linear_attention(
+    model: &Model,
+    t: u64,
+    order: Order,
+    first_norm: Vec<Tensor>,
+    list: &mut Vec<Tensor>,
+) {
+    let parts = model.linear_attention_parameters(t);
+    let apart = match (&model.linear_attention, order) {
+        (Some(linear), Order::PyTorch | Order::Definition) if linear.rule == LinearRule::GatedDelta => {
+            model.hidden * (linear.input_width(t) - linear.convolution_width(t) - linear.value_width(t))
+        }
+        _ => 0,
+    };
+    let h = model.hidden;
+    let [weight, bias] = parts.input;
+    let input = [Tensor::matrix(weight - apart, h), Tensor::matrix(apart, h), Tensor::vector(bias)];
+    let tokens = model.linear_attention.as_ref().map_or(1, |linear| linear.convolution_tokens);
+    let convolution = [Tensor::filters(parts.convolution[0], tokens), Tensor::vector(parts.convolution[1])];
+    let of_heads = parts.of_heads.map(Tensor::vector);
+    match order {
+        Order::Megatron => {
+            list.extend(of_heads);
+            list.extend(first_norm);
+            list.extend(input);
+            list.extend(convolution);
+        }
+        Order::PyTorch | Order::Definition => {
+            list.extend(first_norm);
+            list.extend(of_heads);
+            list.extend(convolution);
+            list.extend(input);
+        }
+    }
+    let [weight, bias] = parts.output;
+    list.extend([Tensor::vector(parts.norm), Tensor::matrix(weight, (weight / h).max(1)), Tensor::vector(bias)]);
+}
+
+/// Weight and bias of the attention's output projection.
+fn output_projection(model: &Model, t: u64) -> [Tensor; 2] {
+    let value = model.latent_attention.as_ref().map_or(model.head_dimension, |latent| latent.value_dimension);
+    let (width, bias) = (model.heads / t * value, if model.attention_output_bias { model.hidden } else { 0 });
+    [Tensor::matrix(width * model.hidden, width), Tensor::vector(bias)]
+}
+
+fn inputs_of_attention(model: &Model, t: u64, order: Order) -> Vec<Tensor> {
+    if let Some(latent) = &model.latent_attention {
+        return inputs_of_latent_attention(model, latent, t);
+    }
+    let queries = model.projected_queries(t);
+    let keys = model.kv_heads_per_rank(t) * model.head_dimension;
+    let projection = |width: u64| {
+        let bias = if model.query_key_value_bias { width } else { 0 };
+        [Tensor::matrix(width * model.hidden, model.hidden), Tensor::vector(bias)]
+    };
+    let mut list: Vec<Tensor> = match order {
+        Order::Megatron => projection(queries + 2 * keys).to_vec(),
+        Order::PyTorch | Order::Definition => [queries, keys, keys].into_iter().flat_map(projection).collect(),
+    };
+    list.extend(model.query_key_norm_parameters(t).map(Tensor::vector));
+    list.retain(|tensor| tensor.elements > 0);
+    list
+}
+
+fn inputs_of_latent_attention(model: &Model, latent: &LatentAttention, t: u64) -> Vec<Tensor> {
+    let (h, heads) = (model.hidden, model.heads / t);
+    let bias = |width: u64| Tensor::vector(if model.query_key_value_bias { width } else { 0 });
+    let queries = match latent.query_rank {
+        Some(rank) => vec![
+            Tensor::matrix(h * rank, h),
+            bias(rank),
+            Tensor::vector(rank),
+            Tensor::matrix(rank * heads * model.head_dimension, rank),
+        ],
+        None => vec![Tensor::matrix(h * heads * model.head_dimension, h)],
+    };
+    let compressed = latent.kv_rank + latent.rotary_dimension;
+    let expanded = latent.kv_rank * heads * (latent.plain_dimension + latent.value_dimension);
+    let keys_and_values = [
+        Tensor::matrix(h * compressed, h),
+        bias(compressed),
+        Tensor::vector(latent.kv_rank),
+        Tensor::matrix(expanded, latent.kv_rank),
+    ];
+    queries.into_iter().chain(keys_and_values).collect()
+}

@@ -1,0 +1,116 @@
+//! The modules of a stage, in the order in which they work on a micro-batch: that of transformers' Llama; of other families every tensor
+//! counts as a module of its own.
+
+use super::coordinator::Module;
+use super::tensor::{Order, Tensor};
+use super::tensors::{of_ends, of_layer_alone};
+use crate::workload::step::TrainingStep;
+use crate::workload::when::Pass;
+
+/// Tensors of a layer of transformers' Llama: a norm, q, k, v, o, a norm, gate, up, down.
+const LLAMA_TENSORS: usize = 9;
+/// Where in them modules without tensors of their own begin: attention, feed-forward, and the activation behind the gate.
+const LLAMA_MODULES: [usize; 3] = [1, 6, 7];
+
+/// The tensors of a stage, and its modules in the order in which they work on a micro-batch.
+pub(super) struct Traced {
+    /// The tensors, in the order of the model.
+    pub tensors: Vec<Tensor>,
+    /// The modules of a micro-batch, in the order in which they work.
+    pub trace: Vec<Module>,
+}
+
+impl Traced {
+    /// Those of a stage.
+    pub fn of(step: &TrainingStep, stage: u32) -> Traced {
+        let mut traced = Traced { tensors: Vec::new(), trace: Vec::new() };
+        let [input, output] = of_ends(step, stage);
+        let input: Vec<usize> = input.into_iter().map(|tensor| traced.add(tensor)).collect();
+        let layers = step.stages.layers_passed(stage);
+        let layers: Vec<Vec<usize>> = layers
+            .map(|layer| {
+                of_layer_alone(step, layer, Order::PyTorch).into_iter().map(|tensor| traced.add(tensor)).collect()
+            })
+            .collect();
+        let mut output: Vec<usize> = output.into_iter().map(|tensor| traced.add(tensor)).collect();
+        let tied = step.model.tied_embeddings && step.stages.has_output(stage);
+        output.extend(input.first().filter(|_| tied));
+        let order = ModuleOrder::of(step);
+        let each = |layer: &Vec<usize>| order.forward(layer);
+        let alone = |tensor: &usize| vec![*tensor];
+        let mut forward = vec![vec![], vec![]];
+        forward.extend(input.iter().map(alone));
+        forward.push(vec![]);
+        forward.extend(layers.iter().flat_map(each));
+        forward.extend(output.iter().map(alone));
+        // Norm and head are the last two; the whole model's own hook comes between them.
+        let mut backward = vec![vec![]];
+        backward.extend(output.last().map(alone));
+        backward.push(vec![]);
+        backward.extend(output.iter().rev().skip(1).map(alone));
+        backward.extend(layers.iter().rev().flat_map(|layer| order.backward(layer)));
+        backward.extend(input.iter().rev().map(alone));
+        let of_pass = |pass| move |parameters| Module { pass, parameters };
+        traced.trace.extend(forward.into_iter().map(of_pass(Pass::Forward)));
+        traced.trace.extend(backward.into_iter().map(of_pass(Pass::Backward)));
+        traced
+    }
+
+    /// Tensors in the order in which their gradients are complete: one that two modules have, behind the second.
+    pub fn gradients(&self) -> Vec<usize> {
+        let backward = self.trace.iter().filter(|module| module.pass == Pass::Backward);
+        let mut from_the_end: Vec<usize> = Vec::new();
+        for tensor in backward.rev().flat_map(|module| module.parameters.iter().copied()) {
+            if !from_the_end.contains(&tensor) {
+                from_the_end.push(tensor);
+            }
+        }
+        from_the_end.into_iter().rev().collect()
+    }
+
+    fn add(&mut self, tensor: Tensor) -> usize {
+        self.tensors.push(tensor);
+        self.tensors.len() - 1
+    }
+}
+
+/// The order in which the modules of a layer work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ModuleOrder {
+    /// That of transformers' Llama, with modules that have no tensors of their own.
+    Llama,
+    /// The layer, and every tensor.
+    Tensors,
+}
+
+impl ModuleOrder {
+    fn of(step: &TrainingStep) -> ModuleOrder {
+        match step.model.mixture {
+            None if step.model.family.gated() => ModuleOrder::Llama,
+            _ => ModuleOrder::Tensors,
+        }
+    }
+
+    /// The modules of a layer on the way forward, the layer itself first.
+    fn forward(self, layer: &[usize]) -> Vec<Vec<usize>> {
+        let mut modules = vec![vec![]];
+        for (index, tensor) in layer.iter().enumerate() {
+            if self == ModuleOrder::Llama && layer.len() == LLAMA_TENSORS && LLAMA_MODULES.contains(&index) {
+                modules.push(vec![]);
+            }
+            modules.push(vec![*tensor]);
+        }
+        modules
+    }
+
+    /// The same on the way back: the layer, its feed-forward, down, up, the activation, gate, norm, attention, o, v, k, q, norm.
+    fn backward(self, layer: &[usize]) -> Vec<Vec<usize>> {
+        let [norm, q, k, v, o, second, gate, up, down] = match <[usize; LLAMA_TENSORS]>::try_from(layer) {
+            Ok(tensors) if self == ModuleOrder::Llama => tensors,
+            _ => return std::iter::once(vec![]).chain(layer.iter().rev().map(|tensor| vec![*tensor])).collect(),
+        };
+        let of_feed_forward = [vec![], vec![], vec![down], vec![up], vec![], vec![gate], vec![second]];
+        let of_attention = [vec![], vec![o], vec![v], vec![k], vec![q], vec![norm]];
+        of_feed_forward.into_iter().chain(of_attention).collect()
+    }
+}
