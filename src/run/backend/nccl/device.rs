@@ -2,7 +2,7 @@
 
 use super::driver::{self, check};
 use super::driver_calls as calls;
-use commgauge_base::error::Result;
+use commgauge_base::error::{Error, Result};
 use cudarc::driver::sys;
 use std::ffi::{c_char, c_int};
 use std::fmt;
@@ -37,7 +37,20 @@ unsafe impl Sync for Device {}
 impl Device {
     /// Opens a device and makes its primary context, which NCCL uses too, current in this thread. It stays open until the
     /// process ends.
+    ///
+    /// # Errors
+    /// Those of the driver, with the device.
     pub fn open(number: u32) -> Result<Device> {
+        Device::opened(number)
+            .map_err(|error| Error::from_exit_code(error.exit_code(), format!("{}: {error}", named(number))))
+    }
+
+    /// Whether it is a part of a GPU (MIG).
+    pub fn is_part(&self) -> bool {
+        self.uuid.starts_with("MIG-")
+    }
+
+    fn opened(number: u32) -> Result<Device> {
         let (mut device, mut context) = (0, null_mut());
         // SAFETY: both handles are ours; the driver was started.
         unsafe {
@@ -51,12 +64,7 @@ impl Device {
             number,
             uuid: uuid(device, &name)?,
             name,
-            pci: format!(
-                "{:04x}:{:02x}:{:02x}.0",
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?,
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?
-            ),
+            pci: pci(device)?,
             capability: (
                 attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
                 attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
@@ -86,6 +94,26 @@ impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "device {} ({}, {})", self.number, self.name, self.pci)
     }
+}
+
+/// A device in words before it is opened, as far as the driver tells them.
+fn named(number: u32) -> String {
+    let mut device = 0;
+    // SAFETY: the handle is ours; the driver was started.
+    let found = check(unsafe { calls::cuDeviceGet(&mut device, number as c_int) }, "cuDeviceGet");
+    let facts: Vec<String> = found.into_iter().flat_map(|()| [name(device), pci(device)]).flatten().collect();
+    if facts.is_empty() { format!("device {number}") } else { format!("device {number} ({})", facts.join(", ")) }
+}
+
+/// PCI address.
+fn pci(device: sys::CUdevice) -> Result<String> {
+    use sys::CUdevice_attribute as Attribute;
+    Ok(format!(
+        "{:04x}:{:02x}:{:02x}.0",
+        attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
+        attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?,
+        attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?
+    ))
 }
 
 fn attribute(device: sys::CUdevice, which: sys::CUdevice_attribute) -> Result<u32> {

@@ -6,6 +6,7 @@
 mod abi;
 mod adapters;
 mod call;
+mod causes;
 mod channel;
 mod channels;
 mod clock;

@@ -233,6 +233,9 @@ impl Communicator {
     pub fn take_buffers(&self) -> Answer {
         let mut buffers = self.buffers.lock().unwrap();
         if buffers.is_none() {
+            if SETTINGS.fault(Kind::ConnectOutOfMemory, Some(self.rank), "", |_| 1).is_some() {
+                return trouble(UNHANDLED_CUDA_ERROR, "Cuda failure 2 'out of memory'");
+            }
             *buffers = Some(driver::take_memory(self.device, BUFFERS_DIVISOR)?);
         }
         Ok(())
