@@ -13,7 +13,12 @@ const SMALL: &str =
 
 fn sweep(flags: &str, record: &Path) -> Command {
     let mut command = launcher(2);
-    command.arg(SWEEP).args(words(SMALL)).args(words(flags)).args(["--backend", "nccl", "--quiet", "--record"]).arg(record);
+    command
+        .arg(SWEEP)
+        .args(words(SMALL))
+        .args(words(flags))
+        .args(["--backend", "nccl", "--quiet", "--record"])
+        .arg(record);
     command
 }
 
@@ -30,7 +35,8 @@ fn a_device_or_a_driver_that_does_not_serve_is_named_with_its_fix() {
         ("context rank=1 code=802", ["failed with error 802", "systemctl status nvidia-fabricmanager"]),
         ("module rank=1", ["failed with error 222", "the driver is too old for commgauge's kernels"]),
     ] {
-        let ran = Ran::of(with_doubles(&mut sweep("", &record), 2).env("COMMGAUGE_DOUBLE_FAULTS", fault), 60).ended_with(6);
+        let ran =
+            Ran::of(with_doubles(&mut sweep("", &record), 2).env("COMMGAUGE_DOUBLE_FAULTS", fault), 60).ended_with(6);
         let line = ran.stderr.lines().find(|line| line.contains(PLACE)).unwrap_or_default();
         assert!(line.contains(DEVICE) && said.iter().all(|words| line.contains(words)), "{fault}: {}", ran.stderr);
         assert!(!record.exists(), "{fault}: nothing was measured");
@@ -60,7 +66,8 @@ fn parts_of_one_gpu_are_refused_with_an_nccl_to_which_they_are_one_and_marked_wi
 /// A library with the functions by which RCCL is known, under NCCL's name.
 fn rccl_renamed(folder: &Path) -> PathBuf {
     let (source, library) = (folder.join("rccl.c"), folder.join("libnccl.so.2"));
-    let text = "int ncclGetVersion(int *version) { *version = 22203; return 0; }\nint ncclAllToAllv(void) { return 5; }\n";
+    let text =
+        "int ncclGetVersion(int *version) { *version = 22203; return 0; }\nint ncclAllToAllv(void) { return 5; }\n";
     std::fs::write(&source, text).unwrap();
     let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
     assert!(built.is_ok_and(|status| status.success()), "cc builds a library");
@@ -75,7 +82,9 @@ fn rccl_is_known_by_its_functions_whatever_it_is_called() {
     with_doubles(&mut command, 2).arg("--nccl-library").arg(&library);
     Ran::of(&mut command, 60)
         .ended_with(2)
-        .printed_error("libnccl.so.2 is RCCL: it has NCCL's functions and types, and takes streams, memory and kernels of HIP")
+        .printed_error(
+            "libnccl.so.2 is RCCL: it has NCCL's functions and types, and takes streams, memory and kernels of HIP",
+        )
         .printed_error("--backend mpi measures their hosts");
     let mut doctor = Command::new(COMMGAUGE);
     doctor.arg("doctor").arg("--nccl-library").arg(&library);

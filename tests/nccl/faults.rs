@@ -112,7 +112,12 @@ const FAULTS: [Row; 19] = [
             "out_of_memory rank=1 call=connect",
             "--timeout 20",
             6,
-            &["ncclAllReduce failed with ncclUnhandledCudaError", "no memory on the device for its own buffers", OP, PLACE],
+            &[
+                "ncclAllReduce failed with ncclUnhandledCudaError",
+                "no memory on the device for its own buffers",
+                OP,
+                PLACE,
+            ],
         )
     },
     row("kill rank=1 op=15", "--timeout 20", DIED, &["rank 1 on ", " died while the others", OP, PLACE]),

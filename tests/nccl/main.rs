@@ -7,6 +7,7 @@ mod common;
 
 mod bad_hosts;
 mod cases;
+mod copies;
 mod doubles_in_use;
 mod expected_of_tools;
 mod faults;

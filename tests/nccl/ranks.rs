@@ -39,7 +39,9 @@ fn hosts_of_a_file_have_as_many_ranks_as_slots() {
     let ran = shown(&flags, &[], None).ended_with(0);
     assert!(ran.stdout.lines().next().is_some_and(|line| line.contains(" -n 16 ")), "{}", ran.stdout);
     std::fs::write(&file, "node0\nnode1\n").unwrap();
-    shown(&flags, &[], None).ended_with(2).printed_error("it gives no slots, and the GPUs of other hosts are not known here");
+    shown(&flags, &[], None)
+        .ended_with(2)
+        .printed_error("it gives no slots, and the GPUs of other hosts are not known here");
 }
 
 #[test]
@@ -49,7 +51,10 @@ fn a_job_of_slurm_has_its_tasks_or_a_rank_for_each_gpu_that_it_asked_for() {
     write_program(&folder.path().join("srun"), text);
     let job = [("SLURM_JOB_ID", "7"), ("SLURM_JOB_NODELIST", "node[0-1]"), ("SLURM_JOB_CPUS_PER_NODE", "128(x2)")];
     for (set, wanted) in [
-        (&[("SLURM_TASKS_PER_NODE", "8(x2)"), ("SLURM_NTASKS", "16")][..], "srun --ntasks=16 --kill-on-bad-exit=0 --wait=30 --mpi="),
+        (
+            &[("SLURM_TASKS_PER_NODE", "8(x2)"), ("SLURM_NTASKS", "16")][..],
+            "srun --ntasks=16 --kill-on-bad-exit=0 --wait=30 --mpi=",
+        ),
         (&[("SLURM_TASKS_PER_NODE", "128(x2)"), ("SLURM_GPUS_PER_NODE", "h100:8")], " --ntasks-per-node=8 "),
         (&[("SLURM_TASKS_PER_NODE", "1(x2)"), ("SLURM_GPUS_ON_NODE", "8")], " --ntasks-per-node=8 "),
     ] {

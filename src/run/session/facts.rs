@@ -71,11 +71,16 @@ const IS_DOWN: &str = " is down";
 /// Adapters as near to a GPU as those in use, or nearer, of which no port is active.
 fn adapters_down(ranks: &[RankFacts]) -> Option<String> {
     let of_rank = |facts: &RankFacts| {
-        let down: Vec<&str> = facts.adapters.iter().map(String::as_str).filter(|text| text.ends_with(IS_DOWN)).collect();
+        let down: Vec<&str> =
+            facts.adapters.iter().map(String::as_str).filter(|text| text.ends_with(IS_DOWN)).collect();
         (!down.is_empty()).then(|| format!("rank {}, host {}: {}", facts.rank, facts.host, down.join(", ")))
     };
     let all: Vec<String> = ranks.iter().filter_map(of_rank).collect();
-    let more = if all.len() > MAX_ADAPTERS_DOWN { format!(", and {} ranks more", all.len() - MAX_ADAPTERS_DOWN) } else { String::new() };
+    let more = if all.len() > MAX_ADAPTERS_DOWN {
+        format!(", and {} ranks more", all.len() - MAX_ADAPTERS_DOWN)
+    } else {
+        String::new()
+    };
     let shown = all.iter().take(MAX_ADAPTERS_DOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
     (!all.is_empty()).then(|| {
         format!(
@@ -108,7 +113,8 @@ pub(super) fn plan_line(request: &Request, planned: &[Planned]) -> Plan {
     Plan {
         cases: planned.iter().map(|planned| case_facts(request, planned)).collect(),
         case_lines: planned.len() as u64 * replicates_planned,
-        product_lines: request.plan.products.len() as u64 * u64::from(request.settings.replicates),
+        product_lines: (request.plan.products.len() + request.plan.copies.len()) as u64
+            * u64::from(request.settings.replicates),
         estimated_seconds: request.plan.estimated_seconds(&request.settings),
         steps: request.plan.steps.clone(),
         ranking: request.plan.ranking.clone(),
@@ -184,7 +190,8 @@ mod tests {
         let down = ["mlx5_0 (same PCIe root, 400 Gb/sec (4X NDR))", "mlx5_1 (same PCIe switch) is down"];
         let ranks: Vec<RankFacts> = (0..6).map(|number| rank(number, &down)).collect();
         let said = adapters_down(&ranks).expect("they are down");
-        for words in ["rank 0, host a: mlx5_1 (same PCIe switch) is down; rank 1", "and 2 ranks more; look at `ibstat`"] {
+        for words in ["rank 0, host a: mlx5_1 (same PCIe switch) is down; rank 1", "and 2 ranks more; look at `ibstat`"]
+        {
             assert!(said.contains(words), "{said}");
         }
     }

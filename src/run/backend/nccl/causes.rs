@@ -91,7 +91,10 @@ mod tests {
                 "socketPollConnect: connect to 10.0.0.2<5000> returned No route to host, exceeded error retry count after 35 attempts",
                 "firewall",
             ),
-            ("Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 1 'invalid argument'", "--nvls off"),
+            (
+                "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 1 'invalid argument'",
+                "--nvls off",
+            ),
         ] {
             assert!(fix(said).is_some_and(|fix| fix.contains(words)), "{said}: {:?}", fix(said));
         }

@@ -80,8 +80,20 @@ impl Device {
 
     /// Makes its context current in this thread.
     pub fn make_current(&self) -> Result<()> {
-        // SAFETY: the context was retained and is never released.
+        // SAFETY: the context was retained, and is released only by who opened it for a while and uses it no more.
         check(unsafe { calls::cuCtxSetCurrent(self.context) }, "cuCtxSetCurrent")
+    }
+
+    /// Its context, while it is open.
+    pub fn context(&self) -> sys::CUcontext {
+        self.context
+    }
+
+    /// Gives its context back; nothing may be called in it afterwards.
+    pub fn close(&self) {
+        // This fails only if the device is lost.
+        // SAFETY: retained in `open`, and not used again.
+        let _ = unsafe { calls::cuDevicePrimaryCtxRelease_v2(self.number as sys::CUdevice) };
     }
 
     /// Bytes that are free on it.
@@ -121,6 +133,18 @@ fn attribute(device: sys::CUdevice, which: sys::CUdevice_attribute) -> Result<u3
     // SAFETY: the int is ours.
     check(unsafe { calls::cuDeviceGetAttribute(&mut value, which, device) }, "cuDeviceGetAttribute")?;
     Ok(u32::try_from(value).unwrap_or(0))
+}
+
+/// Whether a device can read and write the memory of another, by their numbers.
+pub(super) fn reaches(number: u32, other: u32) -> Result<bool> {
+    let (mut one, mut peer, mut can) = (0, 0, 0);
+    // SAFETY: all three are ours; the driver was started.
+    unsafe {
+        check(calls::cuDeviceGet(&mut one, number as c_int), "cuDeviceGet")?;
+        check(calls::cuDeviceGet(&mut peer, other as c_int), "cuDeviceGet")?;
+        check(calls::cuDeviceCanAccessPeer(&mut can, one, peer), "cuDeviceCanAccessPeer")?;
+    }
+    Ok(can != 0)
 }
 
 /// Product name.

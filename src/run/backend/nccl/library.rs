@@ -190,7 +190,10 @@ impl Library {
 
     /// Why limits to thread blocks would not hold, for versions before [`LIMITS_FROM`].
     pub fn limits_refusal(&self) -> String {
-        format!("limits to thread blocks need NCCL 2.17 (ncclConfig_t), found {}, which would pass over them", self.version)
+        format!(
+            "limits to thread blocks need NCCL 2.17 (ncclConfig_t), found {}, which would pass over them",
+            self.version
+        )
     }
 
     /// Turns a result into an error that names the call and includes the description of the library.

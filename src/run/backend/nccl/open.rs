@@ -178,7 +178,9 @@ impl Opened {
         world.broadcast_bytes(&mut all)?;
         let all = String::from_utf8_lossy(&all).into_owned();
         let ranks: Vec<Vec<&str>> = all.split('\0').map(|rank| rank.split('\n').collect()).collect();
-        let hosts = ranks.iter().map(|rank| rank.first().copied().unwrap_or_default().to_owned()).collect();
+        let of_each =
+            |field: usize| ranks.iter().map(|rank| rank.get(field).copied().unwrap_or_default().to_owned()).collect();
+        let (hosts, uuids) = (of_each(0), of_each(1));
         if let Some(refusal) = parts_of_one_gpu(&ranks).filter(|_| self.library.version < TELLS_PARTS_FROM) {
             let found = self.library.description();
             return Err(Error::mismatch(format!(
@@ -237,6 +239,7 @@ impl Opened {
             forced_ctas: self.forced_ctas,
             windows: Windows::default(),
             hosts,
+            uuids,
             events: Vec::new(),
             axis_streams: Vec::new(),
             computing: None,
@@ -313,7 +316,8 @@ impl Opened {
 fn parts_of_one_gpu(ranks: &[Vec<&str>]) -> Option<String> {
     ranks.iter().enumerate().find_map(|(second, theirs)| {
         let [host, uuid, pci] = theirs[..] else { return None };
-        let is_other_part = |other: &Vec<&str>| other[..] != theirs[..] && other.first() == Some(&host) && other.get(2) == Some(&pci);
+        let is_other_part =
+            |other: &Vec<&str>| other[..] != theirs[..] && other.first() == Some(&host) && other.get(2) == Some(&pci);
         let first = ranks[..second].iter().position(is_other_part)?;
         Some(format!("ranks {first} and {second} of host {host} are on parts of one GPU ({pci}, {uuid})"))
     })

@@ -53,6 +53,8 @@ pub struct NcclBackend {
     pub(super) windows: Windows,
     /// The host of each rank.
     pub(super) hosts: Vec<String>,
+    /// The name of the device of each rank.
+    pub(super) uuids: Vec<String>,
     pub(super) events: Vec<CUevent>,
     /// One for each of the groups of a replay.
     pub(super) axis_streams: Vec<CUstream>,
