@@ -51,7 +51,7 @@ fn variables_of_nccl_reach_ranks_that_are_started_by_ssh_and_none_is_given_twice
 }
 
 #[test]
-fn every_launcher_is_told_how_many_ranks_have_a_gpu_on_each_host() {
+fn every_launcher_gets_the_number_of_ranks_that_have_a_gpu_on_each_host() {
     use Family::{IntelMpi, Mpich, OpenMpi4, OpenMpi5, Slurm};
     let on_gpus = |ranks| Request { has_threads: true, ranks_per_host: Some(2), ..request(ranks, false) };
     for (family, ranks, expected) in [

@@ -229,7 +229,7 @@ impl Opened {
             ranks_per_id: options.ranks_per_id,
             base: None,
             communicators: RefCell::default(),
-            limited: HashMap::new(),
+            recent_pairs: RefCell::default(),
             kernels: self.kernels,
             stream,
             send: Arena::default(),
