@@ -16,8 +16,10 @@ pub struct Allocation {
     pub ranks: u32,
     /// Every host and its ranks.
     pub hosts: Vec<(String, u32)>,
-    /// GPUs of each host, where the job asked Slurm for GPUs and for no number of tasks.
-    pub gpus_without_tasks: Option<u32>,
+    /// GPUs of each host, where the job asked Slurm for GPUs.
+    pub gpus_per_host: Option<u32>,
+    /// Whether the job asked for a number of tasks.
+    pub has_tasks: bool,
 }
 
 /// Slurm's own setting for the MPI plugin, set by a site or a user.
@@ -70,15 +72,16 @@ impl Allocation {
         let ranks = ranks.ok_or_else(|| unreadable("SLURM_NTASKS", &set("SLURM_NTASKS").unwrap_or(per_host)))?;
         let hosts = names.into_iter().zip(counts).collect();
         let has_tasks = ["SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"].iter().any(|name| set(name).is_some());
-        let gpus = ["SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"].iter().find_map(|name| gpus_of_host(&set(name)?));
-        let gpus_without_tasks = gpus.filter(|_| !has_tasks);
-        Ok(Some(Self { job, host_list, ranks, hosts, gpus_without_tasks }))
+        let gpus_per_host =
+            ["SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"].iter().find_map(|name| gpus_of_host(&set(name)?));
+        Ok(Some(Self { job, host_list, ranks, hosts, gpus_per_host, has_tasks }))
     }
 
-    /// The same with a rank for each GPU, where the job asked for GPUs and for no number of tasks: Slurm then counts a task for each
-    /// processor, or one for each host.
-    pub fn with_a_rank_for_each_gpu(mut self) -> Self {
-        if let Some(gpus) = self.gpus_without_tasks {
+    /// The same with a rank for each GPU, where the job asked for GPUs and for no number of tasks, as Slurm then counts a task for each
+    /// processor, or one for each host; or where more ranks are requested than tasks, as in an interactive job of one.
+    pub fn with_a_rank_for_each_gpu(mut self, requested: Option<u32>) -> Self {
+        let is_beyond_tasks = requested.is_some_and(|requested| requested > self.ranks);
+        if let Some(gpus) = self.gpus_per_host.filter(|_| !self.has_tasks || is_beyond_tasks) {
             self.hosts.iter_mut().for_each(|host| host.1 = gpus);
             self.ranks = gpus.saturating_mul(self.hosts.len() as u32);
         }

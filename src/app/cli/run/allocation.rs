@@ -26,7 +26,7 @@ pub(super) fn resolve_ranks(arguments: &RunArguments) -> Result<(RunArguments, O
         // It runs in this process, inside or outside of an allocation.
         Backend::Simulated => None,
         Backend::Mpi => Allocation::here()?,
-        Backend::Nccl => Allocation::here()?.map(Allocation::with_a_rank_for_each_gpu),
+        Backend::Nccl => Allocation::here()?.map(|job| job.with_a_rank_for_each_gpu(arguments.asked_ranks)),
     };
     let mut resolved = arguments.clone();
     resolved.ranks = match &allocation {
@@ -44,9 +44,9 @@ pub(super) fn ranks_per_host(arguments: &RunArguments) -> Result<Option<u32>> {
     if arguments.backend != Backend::Nccl {
         return Ok(None);
     }
-    let Some(allocation) = Allocation::here()? else { return Ok(None) };
-    let gpus = allocation.gpus_without_tasks;
-    Ok(gpus.filter(|_| allocation.with_a_rank_for_each_gpu().ranks == arguments.ranks))
+    let Some(tasks) = Allocation::here()? else { return Ok(None) };
+    let of_gpus = tasks.clone().with_a_rank_for_each_gpu(arguments.asked_ranks);
+    Ok(of_gpus.gpus_per_host.filter(|_| of_gpus.hosts != tasks.hosts && of_gpus.ranks == arguments.ranks))
 }
 
 /// The default number of ranks: the slots of the hosts, else one for each GPU, or for each core, since oversubscribed ranks give no usable
