@@ -154,6 +154,7 @@ fn run_rank(suite: &Path, record: PathBuf) -> Result<i32> {
         steps: steps.iter().map(StepFacts::of).collect(),
         ranking: None,
         products: Vec::new(),
+        copies: Vec::new(),
         model: None,
         layout: None,
     };

@@ -108,7 +108,7 @@ fn without_the_functions_of_2_28_calls_are_groups_and_the_record_says_so() {
     let record = record_in(&folder);
     let flags = format!("all_to_all gather scatter -b 1003 -e 1003 {QUICKLY}");
     let mut command = nccl(3, 3, SWEEP, &flags, &record);
-    with_nccl(&mut command, 3, "2.17.1");
+    with_nccl(&mut command, 3, "2.16.2");
     Ran::of(&mut command, 60).ended_with(0);
     let (_, cases, header) = read(&record);
     assert!(cases.iter().any(|case| case["outcome"]["verified"] == true));
@@ -168,8 +168,8 @@ fn what_is_missing_or_does_not_fit_together_is_refused_and_named() {
     with_nccl(&mut command, 1, "2.27.3");
     Ran::of(&mut command, 60).ended_with(2).printed_error("--share-gpu needs NCCL 2.30, found 2.27.3");
     let mut command = nccl(2, 2, SWEEP, &format!("{sweep} --buffers symmetric"), &record);
-    with_nccl(&mut command, 2, "2.17.1");
-    Ran::of(&mut command, 60).ended_with(2).printed_error("ncclCommWindowRegister needs NCCL 2.27, found 2.17.1");
+    with_nccl(&mut command, 2, "2.16.2");
+    Ran::of(&mut command, 60).ended_with(2).printed_error("ncclCommWindowRegister needs NCCL 2.27, found 2.16.2");
 }
 
 #[test]

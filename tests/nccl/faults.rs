@@ -46,7 +46,7 @@ const PLACE: &str = "device 1 (commgauge double (no GPU), 0000:20:00.0)";
 const OP: &str = "all_reduce of ";
 
 /// Each on rank 1, in the second replicate.
-const FAULTS: [Row; 17] = [
+const FAULTS: [Row; 19] = [
     row(
         "hang rank=1 op=15",
         "--timeout 2",
@@ -99,6 +99,27 @@ const FAULTS: [Row; 17] = [
     row("lost rank=1 op=15", "--timeout 20", 6, &["CUDA_ERROR_LAUNCH_FAILED", OP, "rank 1, host ", PLACE]),
     // What a driver answers that is newer than our bindings.
     row("lost rank=1 op=15 code=99999", "--timeout 20", 6, &["failed with error 99999", OP, "rank 1, host ", PLACE]),
+    row(
+        "lost rank=1 op=15 code=214",
+        "--timeout 20",
+        6,
+        &["CUDA_ERROR_ECC_UNCORRECTABLE", "ROW_REMAPPER", OP, "rank 1, host ", PLACE],
+    ),
+    // NCCL takes memory of its own in the first call.
+    Row {
+        kept: 0,
+        ..row(
+            "out_of_memory rank=1 call=connect",
+            "--timeout 20",
+            6,
+            &[
+                "ncclAllReduce failed with ncclUnhandledCudaError",
+                "no memory on the device for its own buffers",
+                OP,
+                PLACE,
+            ],
+        )
+    },
     row("kill rank=1 op=15", "--timeout 20", DIED, &["rank 1 on ", " died while the others", OP, PLACE]),
     row("exit rank=1 op=15", "--timeout 20", DIED, &["rank 1 on ", " died while the others", OP, PLACE]),
     row("corrupt rank=1 op=15-", "--timeout 20", 4, &[]),

@@ -213,11 +213,12 @@ fn a_bundle_runs_on_newer_gpus_of_the_same_generation() {
 
 #[test]
 fn data_are_checked_on_all_gpus_unless_other_ranks_are_asked_for() {
+    // A job of Slurm, of whatever tasks, changes nothing: it is this host that is checked.
     for (ranks, expected) in [(None, "1 2 4 8"), (Some("2"), "2")] {
         let folder = tempfile::tempdir().unwrap();
         let (program, log) = (folder.path().join("commgauge"), folder.path().join("log"));
         // Only how it is started counts here.
-        let text = format!("#!/bin/sh\necho \"$@\" >>{}\nexit 6\n", log.display());
+        let text = format!("#!/bin/sh\necho \"$@\" $SLURM_JOB_ID >>{}\nexit 6\n", log.display());
         common::programs::write_program(&program, text);
         let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/gpu-check"));
         command.arg("--commgauge").arg(&program).arg("--report").arg(folder.path().join("report"));
@@ -227,8 +228,10 @@ fn data_are_checked_on_all_gpus_unless_other_ranks_are_asked_for() {
         if Command::new("python3").arg("--version").output().is_err() {
             return skipped("gpu_check", "there is no python3");
         }
+        command.env("SLURM_JOB_ID", "job-of-slurm").env("SLURM_NTASKS", "1");
         Ran::of(with_doubles(&mut command, 8).env("PATH", "/usr/bin:/bin"), 60);
         let started = std::fs::read_to_string(&log).unwrap();
+        assert!(!started.contains("job-of-slurm"), "{started}");
         for suite in ["data.toml", "times.toml"] {
             let runs = started.lines().filter(|line| line.contains(suite));
             let ranks: Vec<&str> = runs.filter_map(|line| line.split(" -n ").nth(1)?.split(' ').next()).collect();

@@ -5,11 +5,14 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bad_hosts;
 mod cases;
+mod copies;
 mod doubles_in_use;
 mod expected_of_tools;
 mod faults;
 mod gpu_check;
 mod products;
+mod ranks;
 mod unkind;
 mod variants;

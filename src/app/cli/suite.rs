@@ -65,6 +65,13 @@ pub(super) fn plan_text(work: &SuiteWork, nodes: &Nodes) -> String {
         let name = case.name();
         let _ = writeln!(text, "  {name:<longest$} {shape:>9} groups x ranks  {note:>10}");
     }
+    if !plan.copies.is_empty() {
+        let word = if plan.copies.len() == 1 { "copy" } else { "copies" };
+        let _ = writeln!(text, "\n{} {word} between hosts and GPUs:\n", plan.copies.len());
+    }
+    for copy in &plan.copies {
+        let _ = writeln!(text, "  {}", copy.name());
+    }
     let largest: Bytes = plan.largest_bytes();
     let seconds = plan.estimated_seconds(settings);
     let _ = writeln!(

@@ -16,6 +16,10 @@ pub struct Allocation {
     pub ranks: u32,
     /// Every host and its ranks.
     pub hosts: Vec<(String, u32)>,
+    /// GPUs of each host, where the job asked Slurm for GPUs.
+    pub gpus_per_host: Option<u32>,
+    /// Whether the job asked for a number of tasks.
+    pub has_tasks: bool,
 }
 
 /// Slurm's own setting for the MPI plugin, set by a site or a user.
@@ -67,7 +71,21 @@ impl Allocation {
         };
         let ranks = ranks.ok_or_else(|| unreadable("SLURM_NTASKS", &set("SLURM_NTASKS").unwrap_or(per_host)))?;
         let hosts = names.into_iter().zip(counts).collect();
-        Ok(Some(Self { job, host_list, ranks, hosts }))
+        let has_tasks = ["SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"].iter().any(|name| set(name).is_some());
+        let gpus_per_host =
+            ["SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"].iter().find_map(|name| gpus_of_host(&set(name)?));
+        Ok(Some(Self { job, host_list, ranks, hosts, gpus_per_host, has_tasks }))
+    }
+
+    /// The same with a rank for each GPU, where the job asked for GPUs and for no number of tasks, as Slurm then counts a task for each
+    /// processor, or one for each host; or where more ranks are requested than tasks, as in an interactive job of one.
+    pub fn with_a_rank_for_each_gpu(mut self, requested: Option<u32>) -> Self {
+        let is_beyond_tasks = requested.is_some_and(|requested| requested > self.ranks);
+        if let Some(gpus) = self.gpus_per_host.filter(|_| !self.has_tasks || is_beyond_tasks) {
+            self.hosts.iter_mut().for_each(|host| host.1 = gpus);
+            self.ranks = gpus.saturating_mul(self.hosts.len() as u32);
+        }
+        self
     }
 
     /// Number of ranks of a run: `requested`, or all ranks of the allocation where the user gave no number.
@@ -160,6 +178,13 @@ pub fn srun_mpi(
 
 fn unreadable(name: &str, text: &str) -> Error {
     Error::environment(format!("{name}={text} is not in the form that Slurm gives it"))
+}
+
+/// Reads Slurm's number of GPUs of a host, such as `8`, `h100:8` or `a100:4,v100:2`; none where it is none.
+fn gpus_of_host(text: &str) -> Option<u32> {
+    let count = |part: &str| part.rsplit(':').next().and_then(|number| number.trim().parse::<u32>().ok());
+    let sum = text.split(',').try_fold(0u32, |sum, part| sum.checked_add(count(part)?))?;
+    (sum > 0).then_some(sum)
 }
 
 /// Reads Slurm's counts, such as `2(x2),1`.

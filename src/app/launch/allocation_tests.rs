@@ -86,3 +86,28 @@ fn srun_gets_the_plugin_of_the_mpi_unless_one_was_chosen() {
     assert_eq!(error.exit_code(), 6);
     assert!(error.to_string().contains("no --mpi=pmix (it has none, pmi2)"), "{error}");
 }
+
+#[test]
+fn a_job_that_asked_for_gpus_alone_has_a_rank_for_each() {
+    // sbatch --nodes=2 --gpus-per-node=8, on whole hosts of 128 processors, and on shared ones.
+    let bare = |gpus: (&'static str, &'static str), tasks: &'static str| {
+        let changes = [("SLURM_NTASKS", ""), ("SLURM_TASKS_PER_NODE", tasks), gpus];
+        read(BATCH, &changes).expect("readable").expect("a job")
+    };
+    for (gpus, tasks) in [
+        (("SLURM_GPUS_PER_NODE", "8"), "128(x2)"),
+        (("SLURM_GPUS_PER_NODE", "h100:8"), "1(x2)"),
+        (("SLURM_GPUS_PER_NODE", "a100:6,v100:2"), "1(x2)"),
+        (("SLURM_GPUS_ON_NODE", "8"), "1(x2)"),
+    ] {
+        let job = bare(gpus, tasks).with_a_rank_for_each_gpu(None);
+        assert_eq!((job.ranks, job.host_of_rank(16)[7..9].to_vec()), (16, vec!["host0", "host1"]), "{gpus:?}");
+    }
+    // What was asked for counts.
+    let asked = read(BATCH, &[("SLURM_GPUS_PER_NODE", "8")]).expect("readable").expect("a job");
+    assert_eq!(asked.clone().with_a_rank_for_each_gpu(Some(4)).ranks, 4);
+    assert_eq!(bare(("SLURM_GPUS_PER_NODE", "many"), "1(x2)").with_a_rank_for_each_gpu(None).ranks, 2);
+    // As in `srun --pty --gpus=8 bash`, which has one task: more are there if they are requested.
+    assert_eq!(asked.with_a_rank_for_each_gpu(Some(5)).ranks_for(Some(5)).ok(), Some(5));
+    assert!(batch().with_a_rank_for_each_gpu(Some(5)).ranks_for(Some(5)).is_err(), "no GPUs were asked for");
+}

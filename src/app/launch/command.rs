@@ -19,6 +19,8 @@ pub struct Request {
     pub hosts: Option<String>,
     /// A file of hosts, in the launcher's format.
     pub host_file: Option<String>,
+    /// Ranks of every host, where the launcher would place them otherwise by itself; ignored if hosts are named.
+    pub ranks_per_host: Option<u32>,
     /// Cores that the ranks share: those of this host, or of the Slurm allocation. Ignored if hosts are named.
     pub cores: u32,
     /// The value of srun's `--mpi`; Slurm's own setting applies where there is none.
@@ -161,6 +163,11 @@ fn is_set_by_user(request: &Request, flags: &[&str]) -> bool {
     })
 }
 
+/// Ranks of every host, where no hosts are named.
+fn of_each_host(request: &Request) -> Option<u32> {
+    request.ranks_per_host.filter(|_| request.hosts.is_none() && request.host_file.is_none())
+}
+
 fn open_mpi(family: Family, request: &Request, core_supply: CoreSupply, arguments: &mut Vec<String>) {
     if request.root && !is_set_by_user(request, &["allow-run-as-root"]) {
         push(arguments, &["--allow-run-as-root"]);
@@ -172,8 +179,14 @@ fn open_mpi(family: Family, request: &Request, core_supply: CoreSupply, argument
     if let Some(file) = &request.host_file {
         push(arguments, &["--hostfile", file]);
     }
+    let per_host = of_each_host(request).filter(|_| !is_set_by_user(request, &["map-by"]));
+    if let Some(ranks) = per_host {
+        // Slurm's slots count processors, or one of each host: neither is the number of GPUs.
+        push(arguments, &["--map-by", &format!("ppr:{ranks}:node:OVERSUBSCRIBE")]);
+    }
     if core_supply == CoreSupply::Oversubscribed {
         match family {
+            _ if per_host.is_some() => {}
             Family::OpenMpi5 if !is_set_by_user(request, &["map-by"]) => {
                 push(arguments, &["--map-by", ":OVERSUBSCRIBE"])
             }
@@ -216,6 +229,9 @@ fn mpich(request: &Request, core_supply: CoreSupply, arguments: &mut Vec<String>
     if let Some(file) = &request.host_file {
         push(arguments, &["-f", file]);
     }
+    if let Some(ranks) = of_each_host(request).filter(|_| !is_set_by_user(request, &["ppn"])) {
+        push(arguments, &["-ppn", &ranks.to_string()]);
+    }
     bind(request, core_supply, "-bind-to", arguments);
 }
 
@@ -229,6 +245,9 @@ fn intel_mpi(request: &Request, core_supply: CoreSupply, arguments: &mut Vec<Str
     }
     if let Some(file) = &request.host_file {
         push(arguments, &["-machinefile", file]);
+    }
+    if let Some(ranks) = of_each_host(request).filter(|_| !is_set_by_user(request, &["ppn"])) {
+        push(arguments, &["-ppn", &ranks.to_string()]);
     }
     bind(request, core_supply, "-bind-to", arguments);
     Ok(())
@@ -284,6 +303,9 @@ fn slurm(
         if core_supply == CoreSupply::Unknown && text.contains(':') {
             push(arguments, &[&format!("--ntasks-per-node={slots}")]);
         }
+    }
+    if let Some(ranks) = of_each_host(request).filter(|_| !is_set_by_user(request, &["ntasks-per-node"])) {
+        push(arguments, &[&format!("--ntasks-per-node={ranks}")]);
     }
     if let Some(file) = &request.host_file {
         // The way that srun's manual gives for a file of hosts, one line per rank.

@@ -50,6 +50,34 @@ fn variables_of_nccl_reach_ranks_that_are_started_by_ssh_and_none_is_given_twice
     }
 }
 
+#[test]
+fn every_launcher_gets_the_number_of_ranks_that_have_a_gpu_on_each_host() {
+    use Family::{IntelMpi, Mpich, OpenMpi4, OpenMpi5, Slurm};
+    let on_gpus = |ranks| Request { has_threads: true, ranks_per_host: Some(2), ..request(ranks, false) };
+    for (family, ranks, expected) in [
+        (OpenMpi4, 4, "mpirun -n 4 --map-by ppr:2:node:OVERSUBSCRIBE --bind-to none suite 'a b'"),
+        (
+            OpenMpi5,
+            8,
+            "mpirun -n 8 --map-by ppr:2:node:OVERSUBSCRIBE --mca mpi_yield_when_idle 1 --bind-to none suite 'a b'",
+        ),
+        (Mpich, 4, "mpiexec -n 4 -ppn 2 -bind-to none suite 'a b'"),
+        (IntelMpi, 4, "mpiexec -n 4 -ppn 2 -bind-to none suite 'a b'"),
+        (Slurm, 4, "srun --ntasks=4 --kill-on-bad-exit=0 --wait=30 --ntasks-per-node=2 --cpu-bind=none suite 'a b'"),
+        (
+            Slurm,
+            8,
+            "srun --ntasks=8 --kill-on-bad-exit=0 --wait=30 --ntasks-per-node=2 --overcommit --cpu-bind=none suite 'a b'",
+        ),
+    ] {
+        assert_eq!(line(family, &on_gpus(ranks)), expected, "{family:?}");
+    }
+    let named = Request { hosts: Some("a:3,b:1".into()), ..on_gpus(4) };
+    assert_eq!(line(OpenMpi4, &named), "mpirun -n 4 --host a:3,b:1 --bind-to none suite 'a b'");
+    let own = Request { launcher_arguments: words("--map-by node"), ..on_gpus(4) };
+    assert_eq!(line(OpenMpi4, &own), "mpirun -n 4 --bind-to none --map-by node suite 'a b'");
+}
+
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }

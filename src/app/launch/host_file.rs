@@ -17,6 +17,25 @@ struct Host {
 /// # Errors
 /// A usage error that names the line that cannot be parsed, or reports that there is no host.
 pub fn hosts_of_ranks(name: &str, text: &str, ranks: u32) -> Result<Vec<String>> {
+    let hosts = hosts_of(name, text)?;
+    let has_slots = hosts.iter().any(|host| host.slots.is_some());
+    let each = if has_slots { 1 } else { ranks.div_ceil(hosts.len() as u32).max(1) };
+    let slots = hosts.iter().flat_map(|host| std::iter::repeat_n(&host.name, host.slots.unwrap_or(each) as usize));
+    // Ranks beyond the last slot wrap around to the first host.
+    Ok(slots.cycle().take(ranks as usize).cloned().collect())
+}
+
+/// The slots of all hosts of a file together; none where it gives none.
+///
+/// # Errors
+/// As [`hosts_of_ranks`].
+pub fn slots_of_hosts(name: &str, text: &str) -> Result<Option<u32>> {
+    let hosts = hosts_of(name, text)?;
+    let sum = |sum: u32, host: &Host| sum.saturating_add(host.slots.unwrap_or(1));
+    Ok(hosts.iter().any(|host| host.slots.is_some()).then(|| hosts.iter().fold(0, sum)))
+}
+
+fn hosts_of(name: &str, text: &str) -> Result<Vec<Host>> {
     let mut hosts: Vec<Host> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let words = line.split('#').next().unwrap_or_default();
@@ -32,11 +51,7 @@ pub fn hosts_of_ranks(name: &str, text: &str, ranks: u32) -> Result<Vec<String>>
             "--hostfile {name}: it names no host; write one on each line, such as `a slots=8`"
         )));
     }
-    let has_slots = hosts.iter().any(|host| host.slots.is_some());
-    let each = if has_slots { 1 } else { ranks.div_ceil(hosts.len() as u32).max(1) };
-    let slots = hosts.iter().flat_map(|host| std::iter::repeat_n(&host.name, host.slots.unwrap_or(each) as usize));
-    // Ranks beyond the last slot wrap around to the first host.
-    Ok(slots.cycle().take(ranks as usize).cloned().collect())
+    Ok(hosts)
 }
 
 /// The host of a line and its slots; `None` for an empty line. A line that cannot be parsed is returned as the error.
@@ -86,6 +101,19 @@ mod tests {
         assert_eq!(hosts("a\na\nb\nb\n", 4), "a a b b", "a line for each rank");
         assert_eq!(hosts("a\nb\n", 6), "a a a b b b", "nothing is said: equally many");
         assert_eq!(hosts("fe80::1 slots=1\nfe80::2 slots=1\n", 2), "fe80::1 fe80::2");
+    }
+
+    #[test]
+    fn slots_are_added_up_where_the_file_gives_any() {
+        for (text, expected) in [
+            ("a slots=8\nb slots=8\n", Some(16)),
+            ("a:8\nb\n", Some(9)),
+            ("a\na\nb\n", Some(3)),
+            ("a\nb\n", None),
+            ("a slots=4294967295\nb slots=2\n", Some(u32::MAX)),
+        ] {
+            assert_eq!(slots_of_hosts("hosts", text).expect("hosts"), expected, "{text}");
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub use deaths::{Cause, Death, Reported, deaths};
 pub use family::{Family, Flavor, Launcher};
 pub use find::{LauncherContext, find, probe};
 pub use first_exit::first_exit;
-pub use host_file::hosts_of_ranks;
+pub use host_file::{hosts_of_ranks, slots_of_hosts};
 pub use installed::{flavor, folder, program};
 pub use quote::quote;
 pub use ready_hosts::{remote_shell, silent_hosts, wait_for_hosts};

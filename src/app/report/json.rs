@@ -1,6 +1,7 @@
 //! The report as one JSON document: base units in the names, `null` where there is no number, texts as recorded.
 
 use super::contention::Contention;
+use super::copies::JsonCopy;
 use super::json_whole::{JsonDisturbed, JsonReplay};
 use super::late::Late;
 use super::pairs::json::JsonPairs;
@@ -44,6 +45,8 @@ struct Document<'a> {
     replays: Vec<JsonReplay<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     products: Vec<JsonProduct<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    copies: Vec<JsonCopy<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     calibration: Option<&'a CalibrationLine>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,6 +122,7 @@ pub(super) fn text(view: &View) -> Result<String> {
         interference: view.interference.iter().map(JsonDisturbed::new).collect(),
         replays: view.replays.iter().map(JsonReplay::new).collect(),
         products: view.products.iter().map(JsonProduct::new).collect(),
+        copies: view.copies.iter().map(JsonCopy::new).collect(),
         calibration: view.calibration.as_ref(),
         pairs: view.pairs.as_ref().map(JsonPairs::of),
         findings: &view.findings,

@@ -5,6 +5,7 @@ mod color;
 mod columns;
 mod combinations;
 mod contention;
+mod copies;
 mod csv;
 mod devices;
 pub mod document;

@@ -8,7 +8,7 @@ use super::document::{Block, Fact, Mark, TableLayout, Terminal, markdown};
 use super::row::Row;
 use super::section::{Section, sections};
 use super::view::View;
-use super::{calibration, contention, interference, pairs, products, replay, screen, step};
+use super::{calibration, contention, copies, interference, pairs, products, replay, screen, step};
 use commgauge_base::units::Bytes;
 use commgauge_base::variant;
 use commgauge_model::record::line::Header;
@@ -66,6 +66,7 @@ pub(super) fn closing(view: &View, notes: &Notes) -> Vec<Block> {
     blocks.extend(interference::document(&view.interference));
     blocks.extend(calibration::document(view));
     blocks.extend(products::document(&view.products, view.header.backend.synthetic));
+    blocks.extend(copies::document(&view.copies, view.header.backend.synthetic));
     blocks.extend(replay::document(view));
     blocks.extend(notes.document());
     blocks.extend(Block::headed_list("Findings", Mark::Dash, &view.findings));

@@ -1,6 +1,7 @@
 //! The contents of a report: a record turned into rows, findings and warnings. Formatting is in the renderers.
 
 use super::contention::Contention;
+use super::copies;
 use super::devices;
 use super::interference::CallInterference;
 use super::late::{self, Late};
@@ -14,6 +15,7 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Seconds, three_digits};
 use commgauge_model::record::Record;
 use commgauge_model::record::calibration_line::CalibrationLine;
+use commgauge_model::record::copy_times::CopyTime;
 use commgauge_model::record::line::{CaseLine, ClockLine, ClockMethod, End, EndStatus, Header, Outcome};
 use commgauge_model::record::product_times::ProductTime;
 use commgauge_model::record::replay_line::ReplayLine;
@@ -58,6 +60,8 @@ pub struct View {
     pub warnings: Vec<String>,
     /// Every matrix product.
     pub products: Vec<ProductTime>,
+    /// Every copy.
+    pub copies: Vec<CopyTime>,
     /// Final state of a calibration run.
     pub calibration: Option<CalibrationLine>,
     /// How the run ended, if it has.
@@ -104,6 +108,7 @@ impl View {
             ranking: record.plan.ranking.clone(),
             replays: record.replays.clone(),
             products: record.product_times(),
+            copies: record.copy_times(),
             calibration: record.calibration.clone(),
             contention: Contention::all_of(&rows, &lines_of_case),
             rows,
@@ -146,18 +151,23 @@ impl View {
             Status::Skipped(_) => false,
             _ => row.latency.is_none() || row.is_incomplete(),
         };
-        let nothing = self.rows.is_empty() && self.products.is_empty();
+        let nothing = self.rows.is_empty() && self.products.is_empty() && self.copies.is_empty();
         if nothing || self.rows.iter().any(unmeasured) { 7 } else { 0 }
     }
 
-    /// Whether a replay, a product or an interference measurement has such an outcome.
+    /// Whether a replay, a product, a copy or an interference measurement has such an outcome.
     fn any_other_outcome(&self, wanted: fn(&Outcome) -> bool) -> bool {
         let replays = self.replays.iter().map(|replay| &replay.outcome);
         let products = self.products.iter().filter_map(|product| product.trouble.as_ref());
-        replays.chain(products).chain(self.interference.iter().filter_map(|pair| pair.trouble.as_ref())).any(wanted)
+        let copies = self.copies.iter().filter_map(|copy| copy.trouble.as_ref());
+        replays
+            .chain(products)
+            .chain(copies)
+            .chain(self.interference.iter().filter_map(|pair| pair.trouble.as_ref()))
+            .any(wanted)
     }
 
-    /// How many rows and products there are of each kind, in one sentence.
+    /// How many rows, products and copies there are of each kind, in one sentence.
     pub fn summary(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for label in ["verified", "not verified", "synthetic", "WRONG", "failed", "missing", "skipped"] {
@@ -173,11 +183,11 @@ impl View {
             cases => format!("{cases} cases"),
         };
         let cases = if parts.is_empty() { cases } else { format!("{cases}: {}", parts.join(", ")) };
-        match products::summary(&self.products, self.header.backend.synthetic) {
-            Some(products) if self.rows.is_empty() => products,
-            Some(products) => format!("{cases}; {products}"),
-            None => cases,
-        }
+        let synthetic = self.header.backend.synthetic;
+        let others = [products::summary(&self.products, synthetic), copies::summary(&self.copies, synthetic)];
+        let others: Vec<String> = others.into_iter().flatten().collect();
+        let cases = (!self.rows.is_empty() || others.is_empty()).then_some(cases);
+        cases.into_iter().chain(others).collect::<Vec<_>>().join("; ")
     }
 }
 

@@ -1,6 +1,6 @@
 //! A suite file: what to run, read once with every file that it names, and checked.
 //!
-//! The tables have readers of their own: `suite_measure`, `suite_calibrate`, `suite_compute`, `suite_sweep`, `suite_work`. Whether the degrees of
+//! The tables have readers of their own: `suite_measure`, `suite_calibrate`, `suite_compute`, `suite_copy`, `suite_sweep`, `suite_work`. Whether the degrees of
 //! a layout fit the number of ranks is known to `workload` only.
 
 use super::RunSettings;
@@ -9,6 +9,7 @@ use super::shipped::{Shipped, read_text};
 use super::step::LayoutTable;
 use super::suite_calibrate::Calibrate;
 use super::suite_compute::ComputeTable;
+use super::suite_copy::CopyTable;
 use super::suite_hash::add_to_hash;
 use super::suite_measure::read_measure;
 use super::suite_pairs::PairsTable;
@@ -43,6 +44,8 @@ pub struct Suite {
     pub ranking: Option<LayoutTable>,
     /// Models whose matrix products are measured.
     pub compute: Vec<ComputeTable>,
+    /// Copies between hosts and GPUs.
+    pub copies: Vec<CopyTable>,
     /// Measurement of all pairs, if requested.
     pub pairs: Option<PairsTable>,
 }
@@ -82,6 +85,7 @@ impl Suite {
         let pairs = root.take("pairs").map(|item| item.table().and_then(PairsTable::read)).transpose()?;
         let (layouts, ranking) = WorkReader { path, hash: &mut hash }.layouts(&mut root)?;
         let compute = ComputeTable::all_of(&mut root, path, &mut hash)?;
+        let copies = CopyTable::all_of(&mut root)?;
         let place = root.place.clone();
         root.finish()?;
         let suite = Suite {
@@ -95,15 +99,16 @@ impl Suite {
             layouts,
             ranking,
             compute,
+            copies,
             pairs,
         };
         if let Some(place) = calibrate_place.filter(|_| suite.sweeps.iter().all(|sweep| sweep.bytes.len() < 2)) {
             return Err(place.wrong("chooses sizes between those of a [[sweep]]; give one of at least two sizes"));
         }
-        let without_cases =
-            suite.sweeps.is_empty() && suite.compute.is_empty() && suite.pairs.is_none() && suite.ranking.is_none();
+        let has_no_tables = suite.sweeps.is_empty() && suite.compute.is_empty() && suite.copies.is_empty();
+        let without_cases = has_no_tables && suite.pairs.is_none() && suite.ranking.is_none();
         if without_cases && suite.layouts.iter().all(|layout| layout.work.is_none()) {
-            let problem = "names nothing to run; give at least one [[sweep]], [pairs], a [model] with a [[layout]] or a [ranking], or a [[compute]]";
+            let problem = "names nothing to run; give at least one [[sweep]], [pairs], a [model] with a [[layout]] or a [ranking], a [[compute]] or a [[copy]]";
             return Err(place.wrong(problem));
         }
         Ok(suite)

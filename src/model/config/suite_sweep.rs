@@ -208,7 +208,7 @@ fn read_variants(table: &mut Table) -> Result<Variants> {
     Ok(variants)
 }
 
-fn read_sizes(item: Item) -> Result<Vec<Bytes>> {
+pub(super) fn read_sizes(item: Item) -> Result<Vec<Bytes>> {
     if !item.is_table() {
         let items = item.items()?;
         if let Some(beyond) = items.get(MOST_SIZES) {

@@ -3,6 +3,7 @@
 //! Guarantee of every [`Record`]: each case line belongs to a planned case, and its columns have equal length.
 
 use super::calibration_line::{CalibrationLine, ChosenSize, PlanGrowth};
+use super::copy_line::CopyLine;
 use super::device_line::{DeviceReadingsLine, DevicesLine};
 use super::hang_line::HangLine;
 use super::interference_line::InterferenceLine;
@@ -30,6 +31,7 @@ pub(super) struct Assembly {
     replays: Vec<ReplayLine>,
     interference: Vec<InterferenceLine>,
     products: Vec<ProductLine>,
+    copies: Vec<CopyLine>,
     devices: Option<DevicesLine>,
     device_readings: Vec<DeviceReadingsLine>,
     chosen: BTreeMap<u32, ChosenSize>,
@@ -124,6 +126,10 @@ impl Assembly {
                 check_product(&product)?;
                 self.products.push(*product);
             }
+            (Line::Copy(copy), _, Some(_)) => {
+                check_copy(&copy)?;
+                self.copies.push(*copy);
+            }
             (Line::Devices(devices), _, Some(_)) => self.devices = Some(*devices),
             (Line::DeviceReadings(readings), _, Some(plan)) => {
                 if readings.case as usize >= plan.cases.len() {
@@ -190,7 +196,7 @@ impl Assembly {
         });
         let mut cases = self.cases;
         cases.retain(|case| !self.replaced.contains(&(case.case, case.replicate)));
-        let Assembly { clocks, replays, interference, products, devices, device_readings, resumes, .. } = self;
+        let Assembly { clocks, replays, interference, products, copies, devices, device_readings, resumes, .. } = self;
         let (chosen, calibration, hang, end) = (self.chosen, self.calibration, self.hang, self.end);
         Some(Record {
             header,
@@ -202,6 +208,7 @@ impl Assembly {
             replays,
             interference,
             products,
+            copies,
             hang,
             resumes,
             devices,
@@ -269,6 +276,16 @@ fn check_product(line: &ProductLine) -> Result<(), String> {
     }
     if line.slowest_rank.len() != line.slowest_nanoseconds.len() {
         return Err("the columns of a product's repetitions differ in length".to_owned());
+    }
+    Ok(())
+}
+
+fn check_copy(line: &CopyLine) -> Result<(), String> {
+    if line.copy.bytes.0 == 0 {
+        return Err("a copy of no bytes is none".to_owned());
+    }
+    if line.slowest_rank.len() != line.slowest_nanoseconds.len() {
+        return Err("the columns of a copy's samples differ in length".to_owned());
     }
     Ok(())
 }

@@ -53,7 +53,7 @@ pub fn ensure_same_plan(before: &Plan, now: &Plan) -> Result<(), String> {
     if before.case_lines != now.case_lines || before.product_lines != now.product_lines {
         let lines = |plan: &Plan| format!("{} + {}", plan.case_lines, plan.product_lines);
         return Err(format!(
-            "the record has {} lines of cases and products when complete, this launch {}",
+            "the record has {} lines of cases, products and copies when complete, this launch {}",
             lines(before),
             lines(now)
         ));
@@ -246,7 +246,7 @@ mod tests {
             ("of this launch `x`", &|now| now.cases[1].name = "x".into()),
             ("placed differently", &|now| now.cases[0].locality.nodes_spanned += 1),
             ("is another call", &|now| now.cases[0].groups += 1),
-            ("lines of cases and products", &|now| now.case_lines += 1),
+            ("lines of cases, products and copies", &|now| now.case_lines += 1),
         ];
         for (reason, change) in cases {
             let refused = changed(change).expect_err(reason);

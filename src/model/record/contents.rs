@@ -1,6 +1,7 @@
 //! A record, as read.
 
 use super::calibration_line::{CalibrationLine, ChosenSize};
+use super::copy_line::CopyLine;
 use super::device_line::{DeviceReadingsLine, DevicesLine};
 use super::hang_line::HangLine;
 use super::interference_line::InterferenceLine;
@@ -32,6 +33,8 @@ pub struct Record {
     pub interference: Vec<InterferenceLine>,
     /// Every matrix product, replicate by replicate.
     pub products: Vec<ProductLine>,
+    /// Every copy, replicate by replicate.
+    pub copies: Vec<CopyLine>,
     /// The report of the watchdog, where it ended the run.
     pub hang: Option<HangLine>,
     /// Every launch that resumed the run.

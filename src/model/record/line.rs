@@ -5,6 +5,7 @@
 pub use super::backend_line::{BackendLine, ForeignTool};
 use super::calibration_line::{CalibrationLine, PlanGrowth};
 pub use super::case_facts::{CaseFacts, StepUse};
+use super::copy_line::CopyLine;
 use super::device_line::{DeviceReadingsLine, DevicesLine};
 pub use super::end_line::{End, EndStatus};
 use super::hang_line::HangLine;
@@ -53,6 +54,8 @@ pub enum Line {
     Calibration(CalibrationLine),
     /// A matrix product, in one replicate.
     Product(Box<ProductLine>),
+    /// A copy between a host and its GPUs, or between GPUs, in one replicate.
+    Copy(Box<CopyLine>),
     /// What the watchdog saw when it ended the run.
     Hang(Box<HangLine>),
     /// The watchdog of a host was lost.
@@ -136,7 +139,7 @@ pub struct Plan {
     pub cases: Vec<CaseFacts>,
     /// Case lines that a complete record has: cases times replicates.
     pub case_lines: u64,
-    /// Product lines that a complete record has: matrix products times replicates.
+    /// Lines of matrix products and of copies that a complete record has: both times replicates.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub product_lines: u64,
     /// Estimated time of the whole run.

@@ -10,6 +10,8 @@ pub mod calibration_line;
 mod case_facts;
 mod changes;
 mod contents;
+pub mod copy_line;
+pub mod copy_times;
 pub mod device_line;
 mod end_line;
 mod file_place;

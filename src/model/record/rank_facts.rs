@@ -27,8 +27,9 @@ pub struct RankFacts {
     /// Device, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Network adapters nearest to the device, all that are equally near, such as `mlx5_0 (same PCIe switch, 400 Gb/sec (4X NDR))`; empty
-    /// where there are none, or the system does not say.
+    /// Network adapters nearest to the device, all that are equally near, such as `mlx5_0 (same PCIe switch, 400 Gb/sec (4X NDR))`; behind
+    /// them those at least as near of which no port is active, such as `mlx5_1 (same PCIe switch) is down`. Empty where there are none, or
+    /// the system does not say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adapters: Vec<String>,
 }

@@ -20,7 +20,7 @@ use std::path::Path;
 const MAX_LINE_BYTES: u64 = 1 << 30;
 
 /// Every kind of line, as [`Line`] names them.
-const KINDS: [&str; 14] = [
+const KINDS: [&str; 15] = [
     "header",
     "plan",
     "clock",
@@ -30,6 +30,7 @@ const KINDS: [&str; 14] = [
     "plan_growth",
     "calibration",
     "product",
+    "copy",
     "hang",
     "resume",
     "devices",
@@ -82,9 +83,10 @@ impl Record {
         self.end.as_ref().is_some_and(|end| end.status == EndStatus::Complete)
     }
 
-    /// Lines of cases and products that a resumed run does not measure again.
+    /// Lines of cases, products and copies that a resumed run does not measure again.
     pub fn measured_lines(&self) -> u64 {
-        (self.cases.iter().filter(|case| !case.was_cut_short()).count() + self.products.len()) as u64
+        let cases = self.cases.iter().filter(|case| !case.was_cut_short()).count();
+        (cases + self.products.len() + self.copies.len()) as u64
     }
 
     fn from_reader(reader: impl BufRead, name: &str, run: RunState) -> Result<Record> {

@@ -3,7 +3,7 @@
 use super::case::{MOST_CASES, Use};
 use super::pairs::{PairsAtOnce, cases_of, cases_of_a_round, inside_rounds, pair_rounds};
 use super::step::{Step, layout_on, ranks_of};
-use super::{Case, Op, RankedStep, StepFacts, WorkPlan, products, sweep};
+use super::{Case, Op, RankedStep, StepFacts, WorkPlan, copies, products, sweep};
 use crate::config::{Between, LayoutTable, PairsTable, Place, Suite, Sweep};
 use crate::layout::{Axis, Groups, Layout, Nodes};
 use commgauge_base::collective::{Collective, Placement};
@@ -49,7 +49,8 @@ impl WorkPlan {
             planner.add_pairs(pairs, nodes)?;
         }
         let products = products::of(&suite.compute)?;
-        if planner.cases.is_empty() && products.is_empty() {
+        let copies = copies::of(&suite.copies, nodes);
+        if planner.cases.is_empty() && products.is_empty() && copies.is_empty() {
             let path = suite.path.shown();
             return Err(Error::usage(format!(
                 "{path}: on {world_size} ranks of {} nodes there is nothing to run in this suite",
@@ -60,7 +61,8 @@ impl WorkPlan {
         let mut solo = std::mem::take(&mut planner.solo);
         solo.sort_unstable();
         solo.dedup();
-        let mut plan = WorkPlan { products, ..planner.into_plan((!names.is_empty()).then(|| names.join("; "))) };
+        let mut plan =
+            WorkPlan { products, copies, ..planner.into_plan((!names.is_empty()).then(|| names.join("; "))) };
         plan.add_solo(&solo);
         if let Some(sweep) = suite.sweeps.iter().find(|sweep| sweep.solo && plan.cases.len() > MOST_CASES) {
             return Err(sweep
@@ -121,6 +123,7 @@ impl Planner {
             groups: self.groups,
             cases: self.cases,
             products: Vec::new(),
+            copies: Vec::new(),
             model,
             layout,
             steps: self.steps,

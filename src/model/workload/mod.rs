@@ -3,6 +3,7 @@
 mod build;
 mod calibrate;
 mod case;
+mod copies;
 mod crossing;
 mod estimate;
 mod family;
@@ -25,6 +26,7 @@ pub mod when;
 mod wire;
 
 pub use case::{Case, MOST_CASES, Use};
+pub use copies::CopyShape;
 pub use crossing::{Crossing, Spending, crossing};
 pub use estimate::{estimated_case_seconds, estimated_replay_seconds};
 pub use family::{Family, Measure};

@@ -1,7 +1,7 @@
 //! Everything that a run will do: the groups of every axis in use, the cases on them, and the steps of the cases.
 
 use super::step_facts::StepFacts;
-use super::{Case, ProductShape, RankedStep};
+use super::{Case, CopyShape, ProductShape, RankedStep};
 use crate::layout::Groups;
 
 /// The cases of a run and the groups that carry them out.
@@ -17,6 +17,8 @@ pub struct WorkPlan {
     pub ranking: Option<RankedStep>,
     /// Matrix products that every rank computes for itself.
     pub products: Vec<ProductShape>,
+    /// Copies that every rank makes with its own GPU.
+    pub copies: Vec<CopyShape>,
     /// Names of the models that ops were sized from.
     pub model: Option<String>,
     /// The layouts as written, such as `tp 2 x dp 2`.

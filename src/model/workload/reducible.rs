@@ -36,7 +36,9 @@ impl WorkPlan {
     pub fn ensure_portable(&self) -> Result<()> {
         let mut reasons = self.cases.iter().map(|case| nccl_only_reason(&case.op));
         match reasons.next().flatten() {
-            Some(first) if self.products.is_empty() && reasons.all(|reason| reason.is_some()) => {
+            Some(first)
+                if self.products.is_empty() && self.copies.is_empty() && reasons.all(|reason| reason.is_some()) =>
+            {
                 Err(Error::usage(first))
             }
             _ => Ok(()),

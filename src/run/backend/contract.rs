@@ -6,7 +6,7 @@
 //! filled and checked in place, in the memory that the call uses.
 
 use super::mismatch::Mismatch;
-use super::{DeviceReader, Product};
+use super::{DeviceReader, LocalWork};
 use commgauge_base::collective::Placement;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Geometry;
@@ -17,7 +17,7 @@ use commgauge_base::units::{Bytes, Seconds};
 use commgauge_base::variant::{LibraryChoice, Variant};
 use commgauge_model::layout::{Axis, Groups};
 use commgauge_model::workload::replay::ReplayPlan;
-use commgauge_model::workload::{Op, ProductShape, nccl_only_reason};
+use commgauge_model::workload::{CopyShape, Op, ProductShape, nccl_only_reason};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,7 +183,7 @@ pub trait Backend {
     ///
     /// # Errors
     /// If memory does not suffice, the type is not supported, or the backend computes nothing.
-    fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn Product>> {
+    fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn LocalWork>> {
         let name = self.facts().name;
         Err(Error::usage(format!(
             "the {name} backend computes nothing, so the product of {} x {} x {} has no time",
@@ -203,6 +203,20 @@ pub trait Backend {
     /// Name and version of the library for products; empty if there is none.
     fn product_library(&self) -> &'static str {
         ""
+    }
+
+    /// Why this rank cannot make a copy; `None` if it can. If any rank returns a reason, all ranks skip it.
+    fn copy_skip_reason(&self, _shape: &CopyShape) -> Option<String> {
+        Some(format!("copies between hosts and GPUs are of --backend nccl, and this is {}", self.facts().name))
+    }
+
+    /// Reserves the buffers of a copy, with known data at its source and other data at its target, and returns it with the copies that a
+    /// run of it makes back to back.
+    ///
+    /// # Errors
+    /// If memory does not suffice, or the backend makes no copies.
+    fn bind_copy(&mut self, shape: &CopyShape) -> Result<(Box<dyn LocalWork>, u32)> {
+        Err(Error::usage(format!("{}: the {} backend makes no copies", shape.name(), self.facts().name)))
     }
 
     /// The clock of the marks, in nanoseconds, now.

@@ -3,6 +3,7 @@
 mod contract;
 mod counted;
 mod device_reader;
+mod local_work;
 mod mismatch;
 #[cfg(feature = "mpi")]
 pub mod mpi;
@@ -17,5 +18,6 @@ pub use contract::{
     AxisBytes, AxisTimes, Backend, BackendFacts, Binding, Call, Marks, RankTimes, ReplayBinding, Replayer,
 };
 pub use device_reader::{DeviceIdentity, DeviceReader, DeviceState};
+pub use local_work::LocalWork;
 pub use mismatch::Mismatch;
-pub use product::{Product, product_bytes};
+pub use product::product_bytes;

@@ -6,20 +6,8 @@
 #[cfg(feature = "mpi")]
 pub(super) mod host;
 
-use super::Mismatch;
-use commgauge_base::error::Result;
 use commgauge_base::units::Bytes;
 use commgauge_model::workload::ProductShape;
-
-/// A product with its matrices, filled with known data.
-pub trait Product {
-    /// Computes the product once and returns its time in nanoseconds on the clock of the computing device. Allocates
-    /// nothing.
-    fn run(&mut self) -> Result<u64>;
-
-    /// Compares a few elements of the last result with independent sums. The first wrong one, if any.
-    fn check(&self) -> Result<Option<Mismatch>>;
-}
 
 /// Bytes of the three matrices.
 pub fn product_bytes(shape: &ProductShape) -> Bytes {

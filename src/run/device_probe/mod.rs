@@ -15,6 +15,7 @@ mod nvml;
 pub use advice::advice;
 pub use answer::{CublasAnswer, CudaAnswer, Device, NcclAnswer, NvmlAnswer, NvmlDevice};
 pub use nccl_files::{NcclFile, nccl_files};
+pub use nccl_library::is_rccl;
 pub use nvml::{MAX_NVLINKS, NVML_LIBRARY, THROTTLE_REASONS};
 
 use std::path::Path;

@@ -38,6 +38,15 @@ const NEWER: [(&str, &str); 6] = [
     ("ncclScatter", "2.28"),
 ];
 
+/// Functions that AMD's RCCL alone has (its src/nccl.h.in): by these it is known under whatever name, such as that of NCCL.
+const OF_RCCL: [&str; 2] = ["ncclAllToAllv", "mscclLoadAlgo"];
+
+/// Whether a library is AMD's RCCL. It has NCCL's functions and types, and needs HIP's streams, memory and kernels.
+pub fn is_rccl(library: &libloading::Library) -> bool {
+    // SAFETY: only the presence of the symbol is checked; nothing is called.
+    OF_RCCL.iter().any(|symbol| unsafe { library.get::<*const std::ffi::c_void>(symbol.as_bytes()) }.is_ok())
+}
+
 /// Loads the library and queries it.
 pub(super) fn query(named: Option<&Path>) -> Result<NcclAnswer, String> {
     let candidates = nccl_files(named);
@@ -55,6 +64,9 @@ pub(super) fn query(named: Option<&Path>) -> Result<NcclAnswer, String> {
             0 => answer.version = version(code),
             failed => answer.problem = Some(format!("ncclGetVersion failed with {failed}")),
         },
+    }
+    if is_rccl(&library) {
+        answer.problem = Some("this is RCCL, for AMD GPUs, of which commgauge measures none".to_owned());
     }
     // SAFETY: only the presence of the symbol is checked; nothing is called.
     let has = |symbol: &str| unsafe { library.get::<*const std::ffi::c_void>(symbol.as_bytes()) }.is_ok();

@@ -9,7 +9,6 @@ use super::work_loop::{Run, WorkItem};
 use crate::backend::{Backend, DeviceState};
 use crate::measure::{CaseResult, DEFAULT_COMPLETION_DEADLINE, MeasureContext, RankTimes, measure_case};
 use crate::watchdog::Activity;
-use crate::world::{Located, World};
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
 use commgauge_model::config::RunSettings;
@@ -65,7 +64,7 @@ impl CaseWork<'_, '_> {
         let context = self.context(run, backend, &settings, deadlines.call);
         request.watch.begin(|| self.activity(run, deadlines.preparation));
         let binding = binding(request, self.case(), geometry);
-        if let Some(reason) = common_skip_reason(world, backend.skip_reason(&binding))? {
+        if let Some(reason) = run.common_skip_reason(backend.skip_reason(&binding))? {
             return without_numbers(Outcome::Skipped { reason });
         }
         let mut call = match run.bound(backend.bind(&binding))? {
@@ -139,19 +138,6 @@ impl WorkItem for Item<'_, '_> {
         (self.work.observe)(&mut line, sampling);
         run.record(Line::Case(Box::new(line)))
     }
-}
-
-/// If any rank has a reason to skip, all get the reason of the lowest such rank.
-fn common_skip_reason(world: &dyn World, mine: Option<String>) -> Result<Option<String>> {
-    let mut lowest = [Located { value: if mine.is_some() { 0.0 } else { 1.0 }, rank: world.process() as i32 }];
-    world.all_min(&mut lowest)?;
-    if lowest[0].value > 0.0 {
-        return Ok(None);
-    }
-    let mut reason = mine.unwrap_or_default().into_bytes();
-    reason = world.gather(&reason)?.into_iter().nth(lowest[0].rank as usize).unwrap_or_default();
-    world.broadcast(&mut reason)?;
-    Ok(Some(String::from_utf8_lossy(&reason).into_owned()))
 }
 
 /// The pairs of a round with the times of the slower rank of each; without numbers if the result has none.

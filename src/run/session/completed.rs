@@ -3,6 +3,7 @@
 use super::request::Request;
 use super::tally::Tally;
 use commgauge_model::record::calibration_line::{CalibratedCurve, CalibrationEnd, PlanGrowth};
+use commgauge_model::record::copy_line::CopyFacts;
 use commgauge_model::record::interference_line::InterferingCall;
 use commgauge_model::record::line::CaseLine;
 use commgauge_model::record::product_line::ProductFacts;
@@ -17,6 +18,8 @@ pub(super) struct CompletedWork {
     cases: BTreeSet<(u32, u32)>,
     /// Index of the product in the plan, and replicate.
     products: BTreeSet<(usize, u32)>,
+    /// Index of the copy in the plan, and replicate.
+    copies: BTreeSet<(usize, u32)>,
     /// Replicate, and which of the two calls was timed.
     interference: BTreeSet<(u32, usize)>,
     /// Index of the step.
@@ -40,6 +43,10 @@ impl CompletedWork {
 
     pub(super) fn has_product(&self, index: usize, replicate: u32) -> bool {
         self.products.contains(&(index, replicate))
+    }
+
+    pub(super) fn has_copy(&self, index: usize, replicate: u32) -> bool {
+        self.copies.contains(&(index, replicate))
     }
 
     pub(super) fn has_interference(&self, replicate: u32, timed: usize) -> bool {
@@ -78,6 +85,7 @@ impl CompletedWork {
         CompletedWork {
             cases,
             products: products(record, request),
+            copies: copies(record, request),
             interference: interference(record, request),
             replays: record.replays.iter().map(|replay| replay.step).collect(),
             calibrated: all_measured && calibration.is_some_and(|line| line.curves.iter().all(ended)),
@@ -94,6 +102,12 @@ fn products(record: &Record, request: &Request) -> BTreeSet<(usize, u32)> {
     record.products.iter().filter_map(|line| Some((index(&line.product)?, line.replicate))).collect()
 }
 
+fn copies(record: &Record, request: &Request) -> BTreeSet<(usize, u32)> {
+    let shapes: Vec<CopyFacts> = request.plan.copies.iter().map(CopyFacts::of).collect();
+    let index = |facts: &CopyFacts| shapes.iter().position(|shape| shape == facts);
+    record.copies.iter().filter_map(|line| Some((index(&line.copy)?, line.replicate))).collect()
+}
+
 fn interference(record: &Record, request: &Request) -> BTreeSet<(u32, usize)> {
     let Some(pair) = &request.interference else { return BTreeSet::new() };
     let calls: Vec<InterferingCall> = pair.ops.iter().map(InterferingCall::of).collect();
@@ -104,6 +118,7 @@ fn interference(record: &Record, request: &Request) -> BTreeSet<(u32, usize)> {
 fn tally(record: &Record, lines: &[CaseLine]) -> Tally {
     let outcomes = (lines.iter().map(|line| &line.outcome))
         .chain(record.products.iter().map(|line| &line.outcome))
+        .chain(record.copies.iter().map(|line| &line.outcome))
         .chain(record.interference.iter().map(|line| &line.outcome))
         .chain(record.replays.iter().map(|line| &line.outcome));
     let mut tally = Tally::default();

@@ -5,7 +5,9 @@ use super::request::Request;
 use crate::backend::Backend;
 use commgauge_base::units::Bytes;
 use commgauge_model::layout::Locality;
-use commgauge_model::record::line::{BackendLine, CaseFacts, FORMAT, Header, Plan, Settings, StepUse, VERSION};
+use commgauge_model::record::line::{
+    BackendLine, CaseFacts, FORMAT, Header, Plan, RankFacts, Settings, StepUse, VERSION,
+};
 use commgauge_model::record::provenance;
 use commgauge_model::record::secrets::without_secrets;
 use commgauge_model::workload::Use;
@@ -14,7 +16,7 @@ use commgauge_model::workload::Use;
 pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) -> Header {
     let facts = backend.facts();
     let settings = &request.settings;
-    let warnings = warnings(backend, request);
+    let warnings = warnings(backend, request, ranks);
     Header {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -60,7 +62,35 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
 }
 
 /// Warnings about the machine that apply to every case.
-fn warnings(backend: &dyn Backend, request: &Request) -> Vec<String> {
+/// Ranks whose adapters are named in a warning.
+const MAX_ADAPTERS_DOWN: usize = 4;
+
+/// What an adapter that is down ends with ([`RankFacts::adapters`]).
+const IS_DOWN: &str = " is down";
+
+/// Adapters as near to a GPU as those in use, or nearer, of which no port is active.
+fn adapters_down(ranks: &[RankFacts]) -> Option<String> {
+    let of_rank = |facts: &RankFacts| {
+        let down: Vec<&str> =
+            facts.adapters.iter().map(String::as_str).filter(|text| text.ends_with(IS_DOWN)).collect();
+        (!down.is_empty()).then(|| format!("rank {}, host {}: {}", facts.rank, facts.host, down.join(", ")))
+    };
+    let all: Vec<String> = ranks.iter().filter_map(of_rank).collect();
+    let more = if all.len() > MAX_ADAPTERS_DOWN {
+        format!(", and {} ranks more", all.len() - MAX_ADAPTERS_DOWN)
+    } else {
+        String::new()
+    };
+    let shown = all.iter().take(MAX_ADAPTERS_DOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
+    (!all.is_empty()).then(|| {
+        format!(
+            "adapters near GPUs have no active port, so that NCCL takes others: {shown}{more}; look at `ibstat` and at the cable, or leave \
+             them out by NCCL_IB_HCA"
+        )
+    })
+}
+
+fn warnings(backend: &dyn Backend, request: &Request, ranks: &Ranks) -> Vec<String> {
     let facts = backend.facts();
     let mut warnings = facts.warnings;
     if facts.virtual_clock {
@@ -68,6 +98,7 @@ fn warnings(backend: &dyn Backend, request: &Request) -> Vec<String> {
         return warnings;
     }
     warnings.extend(request.launch.warnings.iter().cloned());
+    warnings.extend(adapters_down(&ranks.facts));
     let resolution = backend.clock_resolution_nanoseconds();
     if resolution > 1000 {
         warnings.push(format!("the clock of rank 0 has a resolution of only {resolution} ns"));
@@ -82,7 +113,8 @@ pub(super) fn plan_line(request: &Request, planned: &[Planned]) -> Plan {
     Plan {
         cases: planned.iter().map(|planned| case_facts(request, planned)).collect(),
         case_lines: planned.len() as u64 * replicates_planned,
-        product_lines: request.plan.products.len() as u64 * u64::from(request.settings.replicates),
+        product_lines: (request.plan.products.len() + request.plan.copies.len()) as u64
+            * u64::from(request.settings.replicates),
         estimated_seconds: request.plan.estimated_seconds(&request.settings),
         steps: request.plan.steps.clone(),
         ranking: request.plan.ranking.clone(),
@@ -139,5 +171,28 @@ pub(super) fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
         uses: case.uses.iter().map(step_use).collect(),
         solo_of: case.solo_of.map(|index| index as u32),
         labels: request.labels.clone().into_iter().chain(case.variant.labels()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adapters_without_an_active_port_are_named_with_the_ranks_that_have_none_nearer() {
+        let rank = |rank: u32, adapters: &[&str]| RankFacts {
+            rank,
+            host: "a".to_owned(),
+            adapters: adapters.iter().map(|text| (*text).to_owned()).collect(),
+            ..provenance::rank_facts(rank)
+        };
+        assert_eq!(adapters_down(&[rank(0, &["mlx5_0 (same PCIe switch, 400 Gb/sec (4X NDR))"]), rank(1, &[])]), None);
+        let down = ["mlx5_0 (same PCIe root, 400 Gb/sec (4X NDR))", "mlx5_1 (same PCIe switch) is down"];
+        let ranks: Vec<RankFacts> = (0..6).map(|number| rank(number, &down)).collect();
+        let said = adapters_down(&ranks).expect("they are down");
+        for words in ["rank 0, host a: mlx5_1 (same PCIe switch) is down; rank 1", "and 2 ranks more; look at `ibstat`"]
+        {
+            assert!(said.contains(words), "{said}");
+        }
     }
 }

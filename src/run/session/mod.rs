@@ -10,6 +10,7 @@ mod case;
 mod case_set;
 mod cases;
 mod completed;
+mod copies;
 mod devices;
 mod end;
 mod facts;
@@ -113,7 +114,7 @@ fn check_and_run(
     end.and_then(|end| agree(world, shown).map(|()| end.exit_code))
 }
 
-/// Runs every case of the plan in every replicate, then the interference, the products and the replays, and writes the
+/// Runs every case of the plan in every replicate, then the interference, the products, the copies and the replays, and writes the
 /// record. Returns the end line, the same on every process.
 ///
 /// # Errors
@@ -148,6 +149,7 @@ fn measure(
     cases::measure_all(run, backend, planned)?;
     interference::measure_all(run, backend)?;
     products::measure_all(run, backend)?;
+    copies::measure_all(run, backend)?;
     replay::measure_all(run, backend, replays)?;
     end::finalize(run)
 }

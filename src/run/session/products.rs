@@ -4,7 +4,7 @@ use super::completed::CompletedWork;
 use super::request::Request;
 use super::work_loop::{Run, WorkItem};
 use crate::backend::{Backend, product_bytes};
-use crate::measure::{WARM_UP_PRODUCTS, measure_product};
+use crate::measure::{Turns, WARM_UP_RUNS, measure_local};
 use crate::watchdog::{Activity, deadline_of_product};
 use crate::world::{World, agree};
 use commgauge_base::error::{Error, Result};
@@ -76,7 +76,7 @@ impl ProductWork<'_> {
             ranks_per_host: ranks_per_host(&run.ranks.facts),
             threads_per_rank: 1,
             outcome: Outcome::Measured { verified: settings.verify },
-            warm_up_products: WARM_UP_PRODUCTS,
+            warm_up_products: WARM_UP_RUNS,
             slowest_nanoseconds: Vec::new(),
             slowest_rank: Vec::new(),
         };
@@ -92,7 +92,7 @@ impl ProductWork<'_> {
             Ok(product) => product,
             Err(failed) => return Ok(ProductLine { outcome: failed, ..line }),
         };
-        match measure_product(&run.replay_context(backend), product.as_mut(), run.repetitions())? {
+        match measure_local(&run.replay_context(backend), product.as_mut(), run.repetitions(), Turns::TOGETHER)? {
             Ok(times) => {
                 line.slowest_nanoseconds = times.slowest_nanoseconds;
                 line.slowest_rank = times.slowest_rank;

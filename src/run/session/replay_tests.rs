@@ -66,6 +66,7 @@ fn replayed_from(
             steps,
             ranking: None,
             products: Vec::new(),
+            copies: Vec::new(),
             model: None,
             layout: None,
         },

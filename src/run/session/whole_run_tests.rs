@@ -120,6 +120,7 @@ fn kind(line: &Line) -> &'static str {
         Line::Calibration(_) => "calibration",
         Line::Interference(_) => "interference",
         Line::Product(_) => "product",
+        Line::Copy(_) => "copy",
         Line::Replay(_) => "replay",
         Line::Resume(_) => "resume",
         Line::End(_) => "end",

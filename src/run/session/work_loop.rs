@@ -9,7 +9,7 @@ use super::signals::{BegunWork, Signals};
 use super::tally::Tally;
 use crate::backend::Backend;
 use crate::measure::{Repetitions, ReplayContext};
-use crate::world::{World, agree};
+use crate::world::{Located, World, agree};
 use commgauge_base::error::Result;
 use commgauge_base::stop_signal::noted;
 use commgauge_base::units::Seconds;
@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 /// Default number of repetitions of work that has no stop rule.
 const REPETITIONS: u32 = 50;
 
-/// A piece of work: a case, calls at once, a matrix product, a replay.
+/// A piece of work: a case, calls at once, a matrix product, a copy, a replay.
 pub(super) trait WorkItem {
     /// Whether earlier launches have completed it.
     fn is_completed(&self, completed: &CompletedWork) -> bool;
@@ -131,6 +131,20 @@ impl Run<'_> {
         Ok(named[0] as i32)
     }
 
+    /// If any rank has a reason to skip work, all get the reason of the lowest such rank.
+    pub(super) fn common_skip_reason(&self, mine: Option<String>) -> Result<Option<String>> {
+        let world = self.world;
+        let mut lowest = [Located { value: if mine.is_some() { 0.0 } else { 1.0 }, rank: world.process() as i32 }];
+        world.all_min(&mut lowest)?;
+        if lowest[0].value > 0.0 {
+            return Ok(None);
+        }
+        let mut reason = mine.unwrap_or_default().into_bytes();
+        reason = world.gather(&reason)?.into_iter().nth(lowest[0].rank as usize).unwrap_or_default();
+        world.broadcast(&mut reason)?;
+        Ok(Some(String::from_utf8_lossy(&reason).into_owned()))
+    }
+
     /// What every rank has bound, or the outcome of work for which a rank has no memory. Nothing starts before: the
     /// others would wait for that rank.
     pub(super) fn bound<T>(&self, mine: Result<T>) -> Result<std::result::Result<T, Outcome>> {
@@ -163,6 +177,7 @@ fn outcome(line: &Line) -> Option<&Outcome> {
         Line::Case(line) => Some(&line.outcome),
         Line::Interference(line) => Some(&line.outcome),
         Line::Product(line) => Some(&line.outcome),
+        Line::Copy(line) => Some(&line.outcome),
         Line::Replay(line) => Some(&line.outcome),
         _ => None,
     }

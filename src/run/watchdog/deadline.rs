@@ -47,6 +47,11 @@ pub fn deadline_of_product(shape: &ProductShape) -> Duration {
     SHORTEST + Duration::from_secs_f64((operations / CAUTIOUS_OPERATIONS_PER_SECOND).min(1e6))
 }
 
+/// Deadline of a copy of so many bytes, made several times back to back by one rank of each host after the other.
+pub fn deadline_of_copy(bytes: u64, copies: u32) -> Duration {
+    of_seconds(bytes as f64 * f64::from(copies) / CAUTIOUS_BYTES_PER_SECOND)
+}
+
 /// Deadline of a replay with this much computation per rank: other ranks may wait for all of it.
 pub fn deadline_of_replay(computing: Seconds) -> Duration {
     of_seconds(computing.0)

@@ -25,7 +25,7 @@ pub mod wire;
 
 pub use activity::Activity;
 pub use asked_to_end::keep_mark_when_asked_to_end;
-pub use deadline::{SETUP_DEADLINE, deadline_of_product, deadline_of_replay};
+pub use deadline::{SETUP_DEADLINE, deadline_of_copy, deadline_of_product, deadline_of_replay};
 pub use lone_report::LoneReports;
 pub use marks::{COLLECTOR_VARIABLE, LAUNCH_MARK, LOST_COLLECTOR, OWN_DEADLINE};
 pub use start::{Setup, start};

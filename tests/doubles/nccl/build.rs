@@ -2,7 +2,7 @@
 //! their symbols up fails as in the real library of that version.
 
 /// Minor versions of NCCL 2 that brought something.
-const STEPS: [u32; 8] = [18, 19, 22, 23, 24, 26, 27, 28];
+const STEPS: [u32; 9] = [17, 18, 19, 22, 23, 24, 26, 27, 28];
 
 fn main() {
     println!("cargo:rerun-if-env-changed=COMMGAUGE_DOUBLE_NCCL");

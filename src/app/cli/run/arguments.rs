@@ -36,10 +36,10 @@ pub struct RunArguments {
     /// Instead of a suite all pairs of ranks: commgauge-pairs, with its flags after `--`.
     #[arg(long, conflicts_with = "step")]
     pub pairs: bool,
-    /// Number of ranks; -np is the same [default: one for each core]
+    /// Number of ranks; -np is the same [default: one for each core, or GPU]
     ///
-    /// In a Slurm allocation the default is its ranks, with --hosts their slots; else one rank for each core of this machine, an even
-    /// number, at least 2. With --backend simulated or nccl, where cores do not count, it is 4.
+    /// In a Slurm allocation the default is its ranks, with --hosts or --hostfile their slots; else one rank for each core of this
+    /// machine, an even number, at least 2. With --backend nccl it is one for each GPU, with --backend simulated 4.
     #[arg(short = 'n', long = "ranks", visible_alias = "np", value_name = "RANKS", value_parser = clap::value_parser!(u32).range(1..))]
     pub asked_ranks: Option<u32>,
     /// Number of ranks, as settled by the flag or the allocation.

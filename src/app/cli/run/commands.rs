@@ -128,6 +128,7 @@ fn request(arguments: &RunArguments, launcher: &Launcher, program: String, words
         ranks: arguments.ranks,
         hosts: arguments.hosts.clone(),
         host_file: arguments.host_file.as_deref().map(places::text).transpose()?,
+        ranks_per_host: allocation::ranks_per_host(arguments)?,
         cores: cores(in_slurm),
         srun_mpi: allocation::srun_mpi_plugin(arguments, launcher)?,
         root: launch::host::is_root(),

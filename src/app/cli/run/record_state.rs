@@ -68,7 +68,7 @@ impl RecordState {
         match line {
             Line::Header(header) => self.header = Some(header.ranks),
             Line::Plan(plan) => self.planned = Some(plan.case_lines.saturating_add(plan.product_lines)),
-            Line::Case(_) | Line::Product(_) => self.cases += 1,
+            Line::Case(_) | Line::Product(_) | Line::Copy(_) => self.cases += 1,
             Line::Hang(hang) => {
                 let suspects = rank_list::parse(&hang.suspects).collect();
                 let launcher_may_have_ended_some = hang.launcher_may_have_ended_some;

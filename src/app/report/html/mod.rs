@@ -64,6 +64,9 @@ pub fn html(input: &HtmlInput) -> Result<String> {
     if input.runs.iter().any(|run| !run.view.products.is_empty()) {
         sections.push(Section::new("products", "Matrix products", rows::products(input)));
     }
+    if input.runs.iter().any(|run| !run.view.copies.is_empty()) {
+        sections.push(Section::new("copies", "Copies between hosts and GPUs", rows::copies(input)));
+    }
     sections.push(Section::new("consistency", "Self-consistency", consistency::blocks(input)));
     sections.push(Section::new("pairs", "Pairs of ranks", pairs::blocks(first, input.verdict)));
     sections.push(Section::new("late", "Late ranks", runs::late(first)));

@@ -1,4 +1,4 @@
-//! Every row of every record in one table, with the verdict on it; and every matrix product.
+//! Every row of every record in one table, with the verdict on it; and every matrix product and copy.
 
 use super::input::{HtmlInput, HtmlRun};
 use crate::report::columns::Field;
@@ -7,7 +7,7 @@ use crate::report::row::Row;
 use crate::report::section::tone;
 use crate::report::table::Notes;
 use crate::report::verdict::value;
-use crate::report::{products, verdict};
+use crate::report::{copies, products, verdict};
 use commgauge_analysis::verdict::{Row as Judged, Verdict};
 use std::collections::HashMap;
 
@@ -140,6 +140,17 @@ pub(super) fn products(input: &HtmlInput) -> Vec<Block> {
     for (index, run) in input.runs.iter().enumerate() {
         if let Some(products) = products::document(&run.view.products, run.view.header.backend.synthetic) {
             blocks.extend(heading(input, index, run).into_iter().chain([products]));
+        }
+    }
+    blocks
+}
+
+/// The section of copies.
+pub(super) fn copies(input: &HtmlInput) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for (index, run) in input.runs.iter().enumerate() {
+        if let Some(copies) = copies::document(&run.view.copies, run.view.header.backend.synthetic) {
+            blocks.extend(heading(input, index, run).into_iter().chain([copies]));
         }
     }
     blocks

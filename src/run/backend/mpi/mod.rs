@@ -11,7 +11,7 @@ mod replay_slot;
 pub use arena::Rotation;
 pub use call::{MpiCall, Parts};
 
-use super::{Backend, BackendFacts, Binding, Call, Product, ReplayBinding, Replayer, product};
+use super::{Backend, BackendFacts, Binding, Call, LocalWork, ReplayBinding, Replayer, product};
 use crate::backend::replay_place::{place, program_of};
 use crate::mpi_call::{self, Communicator, Waiting};
 use arena::Arena;
@@ -129,7 +129,7 @@ impl Backend for MpiBackend {
         }
     }
 
-    fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn Product>> {
+    fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn LocalWork>> {
         product::host::on_host(shape, self.world.rank(), self.bytes_available())
     }
 

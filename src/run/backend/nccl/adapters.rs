@@ -27,39 +27,45 @@ impl Nearness {
     }
 }
 
-/// An adapter with an active port.
+/// An adapter.
 struct Adapter {
     name: String,
     place: PathBuf,
-    rate: String,
+    /// Of its first active port; none where no port is.
+    rate: Option<String>,
 }
 
-/// The adapters nearest to a GPU, each as `mlx5_0 (same PCIe switch, 400 Gb/sec (4X NDR))`: all that are equally near. Empty where there are
+/// The adapters nearest to a GPU, each as `mlx5_0 (same PCIe switch, 400 Gb/sec (4X NDR))`: all with an active port that are equally near;
+/// and behind them those that would be at least as near and have none, as `mlx5_1 (same PCIe switch) is down`. Empty where there are
 /// none, or the system does not say. `filter` is the value of `NCCL_IB_HCA`.
 pub(super) fn nearest(sysfs: &Path, pci: &str, filter: Option<&str>) -> Vec<String> {
     let Ok(gpu) = sysfs.join("bus/pci/devices").join(pci).canonicalize() else { return Vec::new() };
     let node = numa_node(&gpu);
-    let mut all: Vec<(Nearness, Adapter)> = active(sysfs)
+    let mut all: Vec<(Nearness, Adapter)> = adapters(sysfs)
         .into_iter()
         .filter(|adapter| filter.is_none_or(|filter| is_chosen(&adapter.name, filter)))
         .map(|adapter| (nearness(&gpu, node, &adapter.place), adapter))
         .collect();
     all.sort_by(|a, b| (a.0, &a.1.name).cmp(&(b.0, &b.1.name)));
-    let Some(best) = all.first().map(|(nearness, _)| *nearness) else { return Vec::new() };
-    let near = all.into_iter().take_while(|(nearness, _)| *nearness == best);
-    near.map(|(nearness, Adapter { name, rate, .. })| format!("{name} ({}, {rate})", nearness.words())).collect()
+    let best = all.iter().find(|(_, adapter)| adapter.rate.is_some()).map(|(nearness, _)| *nearness);
+    let near = || all.iter().filter(|(nearness, _)| best.is_none_or(|best| *nearness <= best));
+    let active = near().filter_map(|(nearness, Adapter { name, rate, .. })| {
+        Some(format!("{name} ({}, {})", nearness.words(), rate.as_ref()?))
+    });
+    let down = near().filter(|(_, adapter)| adapter.rate.is_none());
+    active.chain(down.map(|(nearness, adapter)| format!("{} ({}) is down", adapter.name, nearness.words()))).collect()
 }
 
-/// Adapters with an active port.
-fn active(sysfs: &Path) -> Vec<Adapter> {
+fn adapters(sysfs: &Path) -> Vec<Adapter> {
     let entries = std::fs::read_dir(sysfs.join("class/infiniband")).into_iter().flatten().flatten();
     let adapter = |folder: PathBuf| {
-        let mut ports = std::fs::read_dir(folder.join("ports")).ok()?.flatten().map(|port| port.path());
+        let ports = std::fs::read_dir(folder.join("ports")).ok()?.flatten().map(|port| port.path());
         let read =
             |port: &Path, file: &str| std::fs::read_to_string(port.join(file)).unwrap_or_default().trim().to_owned();
-        let port = ports.find(|port| read(port, "state").ends_with("ACTIVE"))?;
+        let mut active = ports.filter(|port| read(port, "state").ends_with("ACTIVE"));
+        let rate = active.next().map(|port| read(&port, "rate"));
         let name = folder.file_name()?.to_string_lossy().into_owned();
-        Some(Adapter { name, place: folder.join("device").canonicalize().ok()?, rate: read(&port, "rate") })
+        Some(Adapter { name, place: folder.join("device").canonicalize().ok()?, rate })
     };
     entries.filter_map(|entry| adapter(entry.path())).collect()
 }
@@ -132,14 +138,17 @@ mod tests {
     }
 
     #[test]
-    fn the_adapters_that_share_most_of_the_way_to_the_processor_are_named_and_those_that_are_down_are_not() {
+    fn the_adapters_that_share_most_of_the_way_to_the_processor_are_named_and_nearer_ones_that_are_down_too() {
         let host = host();
         let of = |pci: &str, filter: Option<&str>| nearest(host.path(), pci, filter);
         let rate = "400 Gb/sec (4X NDR)";
         assert_eq!(of("0000:03:00.0", None), [format!("mlx5_0 (same PCIe switch, {rate})")]);
         assert_eq!(of("0000:03:00.0", Some("^mlx5_0")), [format!("mlx5_1 (same PCIe root, {rate})")]);
         let both = ["mlx5_2", "mlx5_3"].map(|name| format!("{name} (same PCIe root, {rate})"));
-        assert_eq!(of("0000:83:00.0", None), both);
+        let nearest_of_all = "mlx5_4 (same PCIe switch) is down".to_owned();
+        assert_eq!(of("0000:83:00.0", None), [&both[..], std::slice::from_ref(&nearest_of_all)].concat());
+        assert_eq!(of("0000:83:00.0", Some("^mlx5_4")), both);
+        assert_eq!(of("0000:83:00.0", Some("mlx5_4")), [nearest_of_all]);
         assert_eq!(of("0000:c3:00.0", Some("=mlx5_2")), [format!("mlx5_2 (same NUMA node, {rate})")]);
         assert_eq!(of("0000:c3:00.0", Some("mlx5_1:1")), [format!("mlx5_1 (another NUMA node, {rate})")]);
         assert_eq!(of("0000:99:00.0", None), [] as [String; 0], "no such device");

@@ -2,7 +2,8 @@
 //! carries the messages of pairs itself.
 
 use super::communicator::{Communicator, root_of};
-use super::state::{Members, NcclBackend};
+use super::members::{Key, Members};
+use super::state::NcclBackend;
 use super::unique_id::{UNIQUE_ID_BYTES, read_id};
 use crate::backend::Binding;
 use commgauge_base::error::Result;
@@ -19,22 +20,35 @@ impl NcclBackend {
             self.connect_world()?;
         }
         let fresh = self.create(groups)?;
-        let before = self.communicators.borrow_mut().insert(number, fresh.map(Rc::new));
+        let key = (Members::Groups(number), None);
+        let before = self.communicators.borrow_mut().insert(key, fresh.map(Rc::new));
         match before.flatten() {
             Some(old) => self.maker.destroy(&old),
             None => Ok(()),
         }
     }
 
-    /// Creates the communicators of pairs if the calls of a binding need them, once in a replicate. Called by all ranks.
+    /// Creates the communicators of pairs if the calls of a binding need them and they are not there. Called by all ranks.
     pub(super) fn connect_pairs(&self, binding: &Binding) -> Result<()> {
         let Members::Groups(number) = Members::of_calls(binding) else { return Ok(()) };
-        if binding.groups.axis != Axis::Pair || self.communicators.borrow().contains_key(&number) {
+        if binding.groups.axis != Axis::Pair {
             return Ok(());
         }
-        let fresh = self.create(binding.groups)?;
-        self.communicators.borrow_mut().insert(number, fresh.map(Rc::new));
+        let key = (Members::Groups(number), None);
+        self.make_room(key)?;
+        if !self.communicators.borrow().contains_key(&key) {
+            let fresh = self.create(binding.groups)?;
+            self.communicators.borrow_mut().insert(key, fresh.map(Rc::new));
+        }
         Ok(())
+    }
+
+    /// Ends the communicator of pairs that was used longest ago, if one of a key would be one too many. Called by all ranks.
+    fn make_room(&self, key: Key) -> Result<()> {
+        let Some(oldest) = self.recent_pairs.borrow_mut().use_one(key) else { return Ok(()) };
+        self.windows.forget_one(oldest);
+        let before = self.communicators.borrow_mut().remove(&oldest).flatten();
+        before.map_or(Ok(()), |old| self.maker.destroy(&old))
     }
 
     /// Creates the communicator of all ranks, once in a replicate. Called by all ranks.
@@ -70,12 +84,20 @@ impl NcclBackend {
         }
     }
 
-    /// Creates the communicator of a case that limits thread blocks, once in a replicate. Called by all ranks.
+    /// Creates the communicator of a case that limits thread blocks, unless it is there. Called by all ranks.
     pub(super) fn limit(&mut self, binding: &Binding) -> Result<()> {
         let Some(blocks) = binding.variant.max_ctas else { return Ok(()) };
         let members = Members::of_calls(binding);
-        let key = (members, blocks);
-        if self.maker.limits_to(blocks) || self.limited.contains_key(&key) {
+        let key = (members, Some(blocks));
+        if self.maker.limits_to(blocks) {
+            return Ok(());
+        }
+        if binding.groups.axis == Axis::Pair && members != Members::World {
+            // Of the case before, perhaps on the communicator that goes.
+            self.end_registration()?;
+            self.make_room(key)?;
+        }
+        if self.communicators.borrow().contains_key(&key) {
             return Ok(());
         }
         let usual = self.maker.ctas.most.replace(blocks);
@@ -84,7 +106,7 @@ impl NcclBackend {
             Members::Groups(_) => self.create(binding.groups),
         };
         self.maker.ctas.most = usual;
-        self.limited.insert(key, made?.map(Rc::new));
+        self.communicators.borrow_mut().insert(key, made?.map(Rc::new));
         Ok(())
     }
 
@@ -114,17 +136,11 @@ impl NcclBackend {
         self.end_registration()?;
         self.windows.forget();
         self.close_channels()?;
+        self.recent_pairs.borrow_mut().clear();
         let mut connected: Vec<_> = self.communicators.take().into_iter().collect();
-        connected.sort_unstable_by_key(|(number, _)| *number);
+        connected.sort_unstable_by_key(|(key, _)| *key);
         for communicator in connected.into_iter().filter_map(|(_, communicator)| communicator) {
             self.maker.destroy(&communicator)?;
-        }
-        let mut limited: Vec<(Members, u32)> = self.limited.keys().copied().collect();
-        limited.sort_unstable();
-        for key in limited {
-            if let Some(communicator) = self.limited.remove(&key).flatten() {
-                self.maker.destroy(&communicator)?;
-            }
         }
         self.base.take().map_or(Ok(()), |base| self.maker.destroy(&base))
     }

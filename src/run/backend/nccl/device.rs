@@ -2,7 +2,7 @@
 
 use super::driver::{self, check};
 use super::driver_calls as calls;
-use commgauge_base::error::Result;
+use commgauge_base::error::{Error, Result};
 use cudarc::driver::sys;
 use std::ffi::{c_char, c_int};
 use std::fmt;
@@ -37,7 +37,20 @@ unsafe impl Sync for Device {}
 impl Device {
     /// Opens a device and makes its primary context, which NCCL uses too, current in this thread. It stays open until the
     /// process ends.
+    ///
+    /// # Errors
+    /// Those of the driver, with the device.
     pub fn open(number: u32) -> Result<Device> {
+        Device::opened(number)
+            .map_err(|error| Error::from_exit_code(error.exit_code(), format!("{}: {error}", named(number))))
+    }
+
+    /// Whether it is a part of a GPU (MIG).
+    pub fn is_part(&self) -> bool {
+        self.uuid.starts_with("MIG-")
+    }
+
+    fn opened(number: u32) -> Result<Device> {
         let (mut device, mut context) = (0, null_mut());
         // SAFETY: both handles are ours; the driver was started.
         unsafe {
@@ -51,12 +64,7 @@ impl Device {
             number,
             uuid: uuid(device, &name)?,
             name,
-            pci: format!(
-                "{:04x}:{:02x}:{:02x}.0",
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?,
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?
-            ),
+            pci: pci(device)?,
             capability: (
                 attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
                 attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
@@ -72,8 +80,20 @@ impl Device {
 
     /// Makes its context current in this thread.
     pub fn make_current(&self) -> Result<()> {
-        // SAFETY: the context was retained and is never released.
+        // SAFETY: the context was retained, and is released only by who opened it for a while and uses it no more.
         check(unsafe { calls::cuCtxSetCurrent(self.context) }, "cuCtxSetCurrent")
+    }
+
+    /// Its context, while it is open.
+    pub fn context(&self) -> sys::CUcontext {
+        self.context
+    }
+
+    /// Gives its context back; nothing may be called in it afterwards.
+    pub fn close(&self) {
+        // This fails only if the device is lost.
+        // SAFETY: retained in `open`, and not used again.
+        let _ = unsafe { calls::cuDevicePrimaryCtxRelease_v2(self.number as sys::CUdevice) };
     }
 
     /// Bytes that are free on it.
@@ -88,11 +108,43 @@ impl fmt::Display for Device {
     }
 }
 
+/// A device in words before it is opened, as far as the driver tells them.
+fn named(number: u32) -> String {
+    let mut device = 0;
+    // SAFETY: the handle is ours; the driver was started.
+    let found = check(unsafe { calls::cuDeviceGet(&mut device, number as c_int) }, "cuDeviceGet");
+    let facts: Vec<String> = found.into_iter().flat_map(|()| [name(device), pci(device)]).flatten().collect();
+    if facts.is_empty() { format!("device {number}") } else { format!("device {number} ({})", facts.join(", ")) }
+}
+
+/// PCI address.
+fn pci(device: sys::CUdevice) -> Result<String> {
+    use sys::CUdevice_attribute as Attribute;
+    Ok(format!(
+        "{:04x}:{:02x}:{:02x}.0",
+        attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
+        attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?,
+        attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?
+    ))
+}
+
 fn attribute(device: sys::CUdevice, which: sys::CUdevice_attribute) -> Result<u32> {
     let mut value = 0;
     // SAFETY: the int is ours.
     check(unsafe { calls::cuDeviceGetAttribute(&mut value, which, device) }, "cuDeviceGetAttribute")?;
     Ok(u32::try_from(value).unwrap_or(0))
+}
+
+/// Whether a device can read and write the memory of another, by their numbers.
+pub(super) fn reaches(number: u32, other: u32) -> Result<bool> {
+    let (mut one, mut peer, mut can) = (0, 0, 0);
+    // SAFETY: all three are ours; the driver was started.
+    unsafe {
+        check(calls::cuDeviceGet(&mut one, number as c_int), "cuDeviceGet")?;
+        check(calls::cuDeviceGet(&mut peer, other as c_int), "cuDeviceGet")?;
+        check(calls::cuDeviceCanAccessPeer(&mut can, one, peer), "cuDeviceCanAccessPeer")?;
+    }
+    Ok(can != 0)
 }
 
 /// Product name.

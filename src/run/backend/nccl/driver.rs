@@ -265,6 +265,34 @@ pub(super) fn allocate_shared(bytes: usize) -> Result<(*mut c_void, CUdeviceptr)
     Ok((here, there))
 }
 
+/// Gives back memory of [`allocate_shared`].
+///
+/// # Safety
+/// Nothing uses it any more.
+pub(super) unsafe fn free_shared(here: *mut c_void) -> Result<()> {
+    // SAFETY: promised by the caller.
+    check(unsafe { calls::cuMemFreeHost(here) }, "cuMemFreeHost")
+}
+
+/// Copies between any two places, by their addresses: of the host or of any device. From and to memory of the host that is not locked the
+/// call itself may wait.
+///
+/// # Safety
+/// Both have so many bytes until the stream is done.
+pub(super) unsafe fn copy(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) -> Result<()> {
+    // SAFETY: promised by the caller.
+    check(unsafe { calls::cuMemcpyAsync(to, from, bytes, stream) }, "cuMemcpyAsync")
+}
+
+/// Lets the current context reach the memory of another one's device.
+pub(super) fn enable_access_to(context: sys::CUcontext) -> Result<()> {
+    // SAFETY: both contexts are retained; no flags.
+    match unsafe { calls::cuCtxEnablePeerAccess(context, 0) } {
+        calls::ACCESS_ALREADY_ENABLED => Ok(()),
+        code => check(code, "cuCtxEnablePeerAccess"),
+    }
+}
+
 /// Loads a module from PTX that ends with a zero.
 pub(super) fn load_module(ptx: &CStr) -> Result<CUmodule> {
     let mut module = null_mut();

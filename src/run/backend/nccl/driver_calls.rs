@@ -15,6 +15,8 @@ pub(super) type Code = c_int;
 pub(super) const SUCCESS: Code = 0;
 /// `CUDA_ERROR_NOT_READY`.
 pub(super) const NOT_READY: Code = 600;
+/// `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`.
+pub(super) const ACCESS_ALREADY_ENABLED: Code = 704;
 /// `CUDA_ERROR_NOT_FOUND`, also what is answered for a function that this driver does not have.
 const NOT_FOUND: Code = 500;
 
@@ -49,6 +51,9 @@ functions! {
     fn cuDeviceGetName(name: *mut c_char, length: c_int, device: CUdevice);
     fn cuDeviceGetUuid_v2(uuid: *mut CUuuid, device: CUdevice);
     fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
+    fn cuDevicePrimaryCtxRelease_v2(device: CUdevice);
+    fn cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, peer: CUdevice);
+    fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint);
     fn cuCtxSetCurrent(context: CUcontext);
     fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
     fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
@@ -56,6 +61,8 @@ functions! {
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     fn cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
     fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
+    fn cuMemcpyAsync(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
+    fn cuMemFreeHost(here: *mut c_void);
     fn cuMemHostAlloc(here: *mut *mut c_void, bytes: usize, flags: c_uint);
     fn cuMemHostGetDevicePointer_v2(there: *mut CUdeviceptr, here: *mut c_void, flags: c_uint);
     fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int);

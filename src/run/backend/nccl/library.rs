@@ -3,7 +3,8 @@
 //! The bindings' own loader never tries `libnccl.so.2`, the only file in the packages that most people have; hence this one.
 
 use super::abi::{Code, Config, RawCommunicator, RawStream, SUCCESS, SimulationInfo, UniqueId, name_of};
-use crate::device_probe::nccl_files;
+use super::causes;
+use crate::device_probe::{is_rccl, nccl_files};
 use commgauge_base::error::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
@@ -102,6 +103,10 @@ functions! {
     }
 }
 
+/// The first version whose communicators take limits to their thread blocks (`ncclConfig_t` in its nccl.h); older ones pass over them in
+/// silence.
+pub(super) const LIMITS_FROM: Version = Version(2, 17, 0);
+
 /// A loaded NCCL. It stays loaded until the process ends, since its threads and ours may outlive any owner.
 pub struct Library {
     /// The functions.
@@ -114,25 +119,12 @@ pub struct Library {
     error_string: Option<unsafe extern "C" fn(Code) -> *const c_char>,
 }
 
-/// Error text of the CUDA runtime inside NCCL if its major version is newer than the driver's
-/// (cudaErrorInsufficientDriver).
-const TOO_NEW_FOR_DRIVER: &str = "driver version is insufficient";
-const TOO_NEW_HINT: &str = ": this NCCL was built for a later CUDA than the driver serves (commgauge doctor shows both): install a newer \
-    driver, or NCCL for the driver's CUDA, such as the Python package nvidia-nccl-cu12";
-
 impl Library {
     /// Loads the file that was named, or else the first of the places where NCCL may be ([`nccl_files`]).
     ///
     /// # Errors
     /// Where there is none, or it lacks what every version since 2.14 has.
     pub fn load(named: Option<&Path>) -> Result<&'static Library> {
-        if let Some(file) = named.filter(|file| is_rccl(file)) {
-            return Err(Error::usage(format!(
-                "--nccl-library: {} is RCCL, which takes streams, memory and kernels of HIP; this backend calls the CUDA driver, and \
-                 commgauge has none for AMD GPUs",
-                file.display()
-            )));
-        }
         let mut problems = Vec::new();
         for candidate in nccl_files(named) {
             // SAFETY: loading runs the library's initialisers, which is what loading NCCL means.
@@ -158,6 +150,12 @@ impl Library {
         // SAFETY: the int is ours.
         let result = unsafe { get_version(&mut code) };
         let file = file_of(*get_version as ConstP).unwrap_or_else(|| name.to_owned());
+        if is_rccl(&handle) {
+            return Err(Error::usage(format!(
+                "{file} is RCCL: it has NCCL's functions and types, and takes streams, memory and kernels of HIP; this backend calls the CUDA \
+                 driver, and commgauge has none for AMD GPUs; --backend mpi measures their hosts"
+            )));
+        }
         if result != SUCCESS {
             return Err(Error::usage(format!("{file} does not give its version: {}", name_of(result))));
         }
@@ -190,6 +188,14 @@ impl Library {
         })
     }
 
+    /// Why limits to thread blocks would not hold, for versions before [`LIMITS_FROM`].
+    pub fn limits_refusal(&self) -> String {
+        format!(
+            "limits to thread blocks need NCCL 2.17 (ncclConfig_t), found {}, which would pass over them",
+            self.version
+        )
+    }
+
     /// Turns a result into an error that names the call and includes the description of the library.
     #[inline(always)]
     pub fn check(&self, code: Code, call: &'static str) -> Result<()> {
@@ -207,8 +213,8 @@ impl Library {
         for more in [description, last].into_iter().flatten().filter(|more| !more.is_empty()) {
             text.push_str(&format!(": {more}"));
         }
-        if text.contains(TOO_NEW_FOR_DRIVER) {
-            text.push_str(TOO_NEW_HINT);
+        if let Some(fix) = causes::fix(&text) {
+            text.push_str(&format!("; {fix}"));
         }
         Error::environment(text)
     }
@@ -217,11 +223,6 @@ impl Library {
     pub fn description(&self) -> String {
         format!("NCCL {} ({})", self.version, self.file)
     }
-}
-
-/// Whether a file is AMD's RCCL by its name. It has NCCL's functions and types, and needs HIP's streams, memory and kernels.
-fn is_rccl(file: &Path) -> bool {
-    file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("librccl"))
 }
 
 /// # Safety
@@ -269,7 +270,6 @@ mod tests {
         for (file, words) in [
             ("/nowhere/libnccl.so.2", ["/nowhere/libnccl.so.2", "COMMGAUGE_NCCL_LIBRARY"]),
             ("libc.so.6", ["libc.so.6 is not NCCL", "ncclGetVersion"]),
-            ("/opt/rocm/lib/librccl.so.1", ["librccl.so.1 is RCCL", "none for AMD GPUs"]),
         ] {
             let Err(error) = Library::load(Some(Path::new(file))) else { panic!("{file} was loaded") };
             assert_eq!(error.exit_code(), 2);

@@ -6,12 +6,15 @@
 mod abi;
 mod adapters;
 mod call;
+mod causes;
 mod channel;
 mod channels;
 mod clock;
 mod communicator;
 mod computing;
 mod connect;
+mod copies;
+mod copy_buffers;
 mod cublas;
 mod data;
 mod device;
@@ -25,6 +28,7 @@ mod hold;
 mod kernels;
 mod library;
 mod log;
+mod members;
 mod memory;
 mod multiplied;
 mod near_device;
@@ -33,6 +37,7 @@ mod placing;
 mod prepared;
 mod product;
 mod readings;
+mod recent_pairs;
 mod registration;
 mod replay;
 mod replay_limits;
@@ -53,7 +58,7 @@ pub use placing::{Placing, visible_devices};
 pub use state::NcclBackend;
 
 use super::mpi::{IdleCall, Rotation};
-use super::{Backend, BackendFacts, Binding, Call, DeviceReader, Product, ReplayBinding, Replayer};
+use super::{Backend, BackendFacts, Binding, Call, DeviceReader, LocalWork, ReplayBinding, Replayer};
 use crate::backend::replay_place::{place, program_of};
 use call::NcclCall;
 use clock::EVENT_RESOLUTION_NANOSECONDS;
@@ -64,18 +69,21 @@ use commgauge_base::pattern::segments::View;
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::Buffers;
 use commgauge_model::layout::Groups;
-use commgauge_model::workload::ProductShape;
 use commgauge_model::workload::replay::Regions;
+use commgauge_model::workload::{CopyShape, ProductShape};
 use communicator::Maker;
 use computing::Computing;
+use copies::{CopyContext, DeviceCopy, copies_per_sample};
+use copy_buffers::Peer;
 use cublas::Cublas;
+use members::Members;
 use product::{DeviceProduct, ProductContext};
 use registration::Registration;
 use replay::{NcclReplayer, placement};
 use skip::Capabilities;
-use state::Members;
 use std::ops::Range;
 use std::path::Path;
+use std::rc::Rc;
 
 /// Memory that stays free for what NCCL allocates itself: a part of the device's, and never less than this.
 const HEADROOM_BYTES: u64 = 256 << 20;
@@ -146,6 +154,23 @@ impl NcclBackend {
         }
         let library = Cublas::load(self.cublas.0.as_deref(), u32::try_from(driver::version()?.0).unwrap_or(0))?;
         Ok(self.cublas.1.insert(library))
+    }
+
+    /// The rank that is so far behind this one in the order of the ranks of its host, and the name of its GPU; none on a host of fewer.
+    fn peer(&self, distance: u32) -> Option<(u32, &str)> {
+        let me = self.world.rank() as usize;
+        let here: Vec<usize> = (0..self.hosts.len()).filter(|rank| self.hosts[*rank] == self.hosts[me]).collect();
+        let own = here.iter().position(|rank| *rank == me)?;
+        let peer = here[(own + distance as usize) % here.len()];
+        (here.len() > distance as usize).then(|| (peer as u32, self.uuids[peer].as_str()))
+    }
+
+    /// Why this rank cannot copy to the GPU of the one at a distance; `None` if it can.
+    fn peer_refusal(&self, distance: u32) -> Option<String> {
+        let Some((rank, uuid)) = self.peer(distance) else {
+            return Some(format!("its host has no rank at a distance of {distance}"));
+        };
+        copy_buffers::refusal(&self.maker.device, uuid).map(|reason| format!("to rank {rank}: {reason}"))
     }
 
     /// Device memory that is available beyond what is already allocated.
@@ -266,7 +291,7 @@ impl Backend for NcclBackend {
         self.cublas().map(drop)
     }
 
-    fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn Product>> {
+    fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn LocalWork>> {
         let library = self.cublas()?;
         // Products need no buffers of calls, and may need all memory.
         self.end_registration()?;
@@ -282,6 +307,36 @@ impl Backend for NcclBackend {
             deadline: self.replay_deadline,
         };
         Ok(Box::new(DeviceProduct::new(shape, &context)?))
+    }
+
+    fn copy_skip_reason(&self, shape: &CopyShape) -> Option<String> {
+        if let Some(distance) = shape.peer_distance
+            && let Some(refusal) = self.peer_refusal(distance)
+        {
+            return Some(format!("{}: {refusal}", self.maker.place));
+        }
+        let buffers = if shape.kind.is_of_host() && !shape.kind.is_both_ways() { 1 } else { 2 };
+        let (needed, available) = (Bytes(shape.bytes.0.saturating_mul(buffers)), self.bytes_available());
+        (needed > available)
+            .then(|| format!("needs {needed} of device memory, {available} are free for it on {}", self.maker.place))
+    }
+
+    fn bind_copy(&mut self, shape: &CopyShape) -> Result<(Box<dyn LocalWork>, u32)> {
+        // Copies need no buffers of calls.
+        self.end_registration()?;
+        self.send.release()?;
+        self.receive.release()?;
+        let uuid = shape.peer_distance.and_then(|distance| self.peer(distance));
+        let peer = uuid.map(|(_, uuid)| Peer::open(&self.maker.device, uuid).map(Rc::new)).transpose()?;
+        let context = CopyContext {
+            kernels: &self.kernels,
+            hold: &self.hold,
+            stream: self.stream,
+            rank: self.world.rank(),
+            place: &self.maker.place,
+            deadline: self.replay_deadline,
+        };
+        Ok((Box::new(DeviceCopy::new(shape, peer, &context)?), copies_per_sample(shape.bytes.0)))
     }
 
     fn product_library(&self) -> &'static str {

@@ -9,7 +9,7 @@ use super::device::Device;
 use super::environment::{ForcedCtas, Setting};
 use super::hold::Hold;
 use super::kernels::Kernels;
-use super::library::{Library, Version};
+use super::library::{LIMITS_FROM, Library, Version};
 use super::log::Log;
 use super::memory::Arena;
 use super::placing::Placing;
@@ -33,6 +33,9 @@ use std::time::Duration;
 
 /// The first version that supports several ranks on one device.
 const SHARES_FROM: Version = Version(2, 30, 0);
+
+/// The first version to which parts of one GPU (MIG) are devices of their own (`src/init.cc`: by their UUID, before that by the address).
+const TELLS_PARTS_FROM: Version = Version(2, 30, 0);
 
 /// Device name of the stand-ins for tests (tests/doubles/README.md), so that nothing measured on them is mistaken for
 /// real.
@@ -123,6 +126,10 @@ impl Opened {
         if let Some(reason) = forced_ctas.conflict_with(options.ctas) {
             return Err(needs(Error::usage(format!("--min-ctas, --max-ctas: {reason}; leave one out"))));
         }
+        if options.ctas != CtaLimits::default() && library.version < LIMITS_FROM {
+            let text = format!("--min-ctas, --max-ctas: {}", library.limits_refusal());
+            return Err(needs(Error::usage(text)));
+        }
         if placing.share_gpu && library.version < SHARES_FROM {
             let text = format!("--share-gpu needs NCCL 2.30, found {} ({})", library.version, library.file);
             return Err(needs(Error::usage(text)));
@@ -133,7 +140,8 @@ impl Opened {
             true => None,
             false => near_device::bind_near(Path::new(near_device::SYSFS), &device.pci, placing.ranks_on_host),
         };
-        let kernels = Kernels::load(&device).map_err(needs)?;
+        let with_device = |error: Error| needs(Error::from_exit_code(error.exit_code(), format!("{device}: {error}")));
+        let kernels = Kernels::load(&device).map_err(with_device)?;
         let driver_version = driver::version().map_err(needs)?;
         Ok(Opened { device, library, kernels, driver_version, driver_file: driver::file(), forced_ctas, processors })
     }
@@ -165,12 +173,21 @@ impl Opened {
         let Opened { device, library, .. } = &self;
         let world = mpi_call::Communicator::world()?;
         let (name, ranks_on_host) = (&placing.host, placing.ranks_on_host);
-        let mine = format!("{name}\n{}", device.uuid);
+        let mine = format!("{name}\n{}\n{}", device.uuid, device.pci);
         let mut all = world.gather_bytes(mine.as_bytes())?.join(&b'\0');
         world.broadcast_bytes(&mut all)?;
         let all = String::from_utf8_lossy(&all).into_owned();
         let ranks: Vec<Vec<&str>> = all.split('\0').map(|rank| rank.split('\n').collect()).collect();
-        let hosts = ranks.iter().map(|rank| rank.first().copied().unwrap_or_default().to_owned()).collect();
+        let of_each =
+            |field: usize| ranks.iter().map(|rank| rank.get(field).copied().unwrap_or_default().to_owned()).collect();
+        let (hosts, uuids) = (of_each(0), of_each(1));
+        if let Some(refusal) = parts_of_one_gpu(&ranks).filter(|_| self.library.version < TELLS_PARTS_FROM) {
+            let found = self.library.description();
+            return Err(Error::mismatch(format!(
+                "{refusal}; to NCCL before 2.30 those are one, found {found}: give each rank a GPU of its own, or take NCCL 2.30"
+            ))
+            .shared());
+        }
         let ranks_on_device = sharing(&ranks, world.rank() as usize);
         // Of any device: the record has what rank 0 says, which may have one for itself.
         let ranks_on_fullest = (0..ranks.len()).map(|rank| sharing(&ranks, rank)).max().unwrap_or(1);
@@ -212,7 +229,7 @@ impl Opened {
             ranks_per_id: options.ranks_per_id,
             base: None,
             communicators: RefCell::default(),
-            limited: HashMap::new(),
+            recent_pairs: RefCell::default(),
             kernels: self.kernels,
             stream,
             send: Arena::default(),
@@ -222,6 +239,7 @@ impl Opened {
             forced_ctas: self.forced_ctas,
             windows: Windows::default(),
             hosts,
+            uuids,
             events: Vec::new(),
             axis_streams: Vec::new(),
             computing: None,
@@ -258,6 +276,12 @@ impl Opened {
             notes.push("communicators of groups from unique ids: ncclCommSplit needs NCCL 2.18".to_owned());
         }
         let mut warnings = Vec::new();
+        if self.device.is_part() {
+            warnings.push(
+                "ranks have parts of GPUs (MIG): NCCL has no NVLink between them, and parts of a GPU share its memory and its links"
+                    .to_owned(),
+            );
+        }
         let is_double = self.device.name.contains(DOUBLE);
         if is_double {
             warnings.push(format!(
@@ -288,6 +312,17 @@ impl Opened {
     }
 }
 
+/// Two ranks that are on parts of one GPU: names that differ at the same address of the same host.
+fn parts_of_one_gpu(ranks: &[Vec<&str>]) -> Option<String> {
+    ranks.iter().enumerate().find_map(|(second, theirs)| {
+        let [host, uuid, pci] = theirs[..] else { return None };
+        let is_other_part =
+            |other: &Vec<&str>| other[..] != theirs[..] && other.first() == Some(&host) && other.get(2) == Some(&pci);
+        let first = ranks[..second].iter().position(is_other_part)?;
+        Some(format!("ranks {first} and {second} of host {host} are on parts of one GPU ({pci}, {uuid})"))
+    })
+}
+
 /// Number of ranks on the device of rank `me`, from each rank's host and device.
 fn sharing(ranks: &[Vec<&str>], me: usize) -> u32 {
     let mine = ranks.get(me);
@@ -300,7 +335,16 @@ mod tests {
 
     #[test]
     fn ranks_share_a_device_where_host_and_device_are_the_same() {
-        let four = [["a", "u0"], ["a", "u1"], ["a", "u1"], ["b", "u1"]].map(Vec::from);
+        let four = [["a", "u0", "p0"], ["a", "u1", "p1"], ["a", "u1", "p1"], ["b", "u1", "p1"]].map(Vec::from);
         assert_eq!([0, 1, 3].map(|me| sharing(&four, me)), [1, 2, 1]);
+        assert_eq!(parts_of_one_gpu(&four), None, "one device, not parts of one");
+    }
+
+    #[test]
+    fn parts_of_one_gpu_have_names_of_their_own_and_its_address() {
+        let parts = [["a", "m0", "p0"], ["b", "m1", "p0"], ["a", "m2", "p0"]].map(Vec::from);
+        let expected = "ranks 0 and 2 of host a are on parts of one GPU (p0, m2)";
+        assert_eq!(parts_of_one_gpu(&parts).as_deref(), Some(expected));
+        assert_eq!(parts_of_one_gpu(&parts[..2]), None, "of two hosts");
     }
 }

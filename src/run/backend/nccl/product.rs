@@ -6,7 +6,7 @@ use super::driver::{self, CUevent, CUstream};
 use super::hold::Hold;
 use super::kernels::{Bits, Content, Kernels, Stretch};
 use super::memory::Arena;
-use crate::backend::{Mismatch, Product};
+use crate::backend::{LocalWork, Mismatch};
 use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::host_clock;
 use commgauge_base::pattern::encode::Notation;
@@ -190,7 +190,7 @@ impl DeviceProduct {
     }
 }
 
-impl Product for DeviceProduct {
+impl LocalWork for DeviceProduct {
     fn run(&mut self) -> Result<u64> {
         self.run_once().map_err(|error| self.with_place(&error))
     }

@@ -3,7 +3,7 @@
 use super::abi::CtaLimits;
 use super::environment::ForcedCtas;
 use super::graph;
-use super::library::{Library, Version};
+use super::library::{LIMITS_FROM, Library, Version};
 use crate::backend::Binding;
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::variant::{Buffers, Variant};
@@ -60,6 +60,9 @@ impl Capabilities<'_> {
                 return needs("symmetric", "ncclCommWindowRegister", "2.27");
             }
             Buffers::Allocated | Buffers::Registered | Buffers::Symmetric => {}
+        }
+        if variant.max_ctas.is_some() && found < LIMITS_FROM {
+            return Some(self.library.limits_refusal());
         }
         if let Some(reason) = self.forced_ctas.conflict_with(CtaLimits { least: None, most: variant.max_ctas }) {
             return Some(format!("of thread blocks at most {reason}"));

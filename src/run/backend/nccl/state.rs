@@ -12,19 +12,19 @@ use super::environment::ForcedCtas;
 use super::hold::Hold;
 use super::kernels::Kernels;
 use super::log::Log;
+use super::members::{Key, Members};
 use super::memory::Arena;
 use super::readings::NvmlReader;
+use super::recent_pairs::RecentPairs;
 use super::registration::Registration;
 use super::windows::Windows;
 use super::{driver, graphs};
 use crate::backend::{BackendFacts, Binding};
 use crate::mpi_call::{self, Waiting};
-use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::host_clock;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::sample::Located;
-use commgauge_base::variant::Buffers;
 use commgauge_model::layout::Axis;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -38,10 +38,10 @@ pub struct NcclBackend {
     pub(super) maker: Maker,
     /// All ranks, from which groups are split off; made anew in every replicate.
     pub(super) base: Option<Rc<Communicator>>,
-    /// By number; `None` where this rank is in none of the groups. Those of pairs are created when a call needs them.
-    pub(super) communicators: RefCell<HashMap<usize, Option<Rc<Communicator>>>>,
-    /// The same with a limit to thread blocks, by members and limit.
-    pub(super) limited: HashMap<(Members, u32), Option<Rc<Communicator>>>,
+    /// Those split off; `None` where this rank is in none of the groups. Those of pairs are created when a call needs them.
+    pub(super) communicators: RefCell<HashMap<Key, Option<Rc<Communicator>>>>,
+    /// Those of pairs among them.
+    pub(super) recent_pairs: RefCell<RecentPairs>,
     pub(super) kernels: Kernels,
     pub(super) stream: CUstream,
     pub(super) send: Arena,
@@ -53,6 +53,8 @@ pub struct NcclBackend {
     pub(super) windows: Windows,
     /// The host of each rank.
     pub(super) hosts: Vec<String>,
+    /// The name of the device of each rank.
+    pub(super) uuids: Vec<String>,
     pub(super) events: Vec<CUevent>,
     /// One for each of the groups of a replay.
     pub(super) axis_streams: Vec<CUstream>,
@@ -98,29 +100,6 @@ pub(super) struct Streams {
 /// `hostStream` in its `src/init.cc`).
 const STREAMS_OF_A_COMMUNICATOR: usize = 2;
 
-/// Whose ranks a communicator has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Members {
-    /// All ranks.
-    World,
-    /// Those of this rank's group, by the number of the groups.
-    Groups(usize),
-}
-
-impl Members {
-    /// Messages between the two ranks of a pair go over the communicator of all ranks: every round of pairs would have a
-    /// communicator of its own otherwise, each with memory, threads and connections, as many as there are ranks.
-    /// Windows are made by all ranks of a communicator, and some are in no pair.
-    pub fn of_calls(binding: &Binding) -> Members {
-        let messages =
-            matches!(binding.op.collective, Collective::PingPong | Collective::Bidirectional | Collective::SendRecv);
-        match binding.groups.axis {
-            Axis::Pair if messages && binding.variant.buffers != Buffers::Symmetric => Members::World,
-            _ => Members::Groups(binding.groups_number),
-        }
-    }
-}
-
 /// Between two looks at what happened in the background while waiting.
 const NANOSECONDS_BETWEEN_POLLS: u64 = 200_000;
 
@@ -139,12 +118,10 @@ impl NcclBackend {
 
     /// The communicator with these members, with a limit to thread blocks or without.
     pub(super) fn communicator(&self, members: Members, axis: Axis, max_ctas: Option<u32>) -> Result<Rc<Communicator>> {
-        let connected = match (max_ctas, members) {
-            (Some(blocks), _) if !self.maker.limits_to(blocks) => {
-                self.limited.get(&(members, blocks)).cloned().flatten()
-            }
-            (_, Members::World) => self.base.clone(),
-            (_, Members::Groups(number)) => self.communicators.borrow().get(&number).cloned().flatten(),
+        let limit = max_ctas.filter(|blocks| !self.maker.limits_to(*blocks));
+        let connected = match (members, limit) {
+            (Members::World, None) => self.base.clone(),
+            key => self.communicators.borrow().get(&key).cloned().flatten(),
         };
         connected.ok_or_else(|| Error::environment(format!("axis {axis} was not connected before its first call")))
     }
@@ -152,8 +129,7 @@ impl NcclBackend {
     /// Communicators of groups and of all ranks that exist now.
     pub(super) fn live_communicators(&self) -> Vec<Rc<Communicator>> {
         let split = self.communicators.borrow();
-        let split = split.values().chain(self.limited.values()).flatten();
-        self.base.iter().chain(split).cloned().collect()
+        self.base.iter().chain(split.values().flatten()).cloned().collect()
     }
 
     /// Streams that exist now.

@@ -4,8 +4,9 @@
 use super::communicator::Communicator;
 use super::driver;
 use super::library::Version;
+use super::members::Members;
 use super::memory::Arena;
-use super::state::{Members, NcclBackend};
+use super::state::NcclBackend;
 use super::windows::{NO_WINDOWS, TRIED_BYTES};
 use crate::backend::Binding;
 use commgauge_base::collective::Collective;

@@ -1,5 +1,6 @@
 //! What is known of the symmetric windows of a replicate: whether there are any, and how far their space is used.
 
+use super::members::{self, Members};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -28,6 +29,13 @@ impl Windows {
     pub fn forget(&self) {
         self.are_made.borrow_mut().clear();
         self.used.borrow_mut().clear();
+    }
+
+    /// The communicator of a key goes, and its window space with it.
+    pub fn forget_one(&self, key: members::Key) {
+        if let (Members::Groups(number), limit) = key {
+            self.used.borrow_mut().remove(&(number, limit));
+        }
     }
 
     /// End of two further windows in the window space of a communicator: NCCL 2.27 aligns long ones to whole pages of

@@ -6,20 +6,24 @@ use crate::backend::Binding;
 use commgauge_base::collective::Collective;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
+use commgauge_base::variant::Buffers;
 
 /// Sets its length, a power of two (`ncclParamWorkFifoBytes`).
 const VARIABLE: &str = "NCCL_WORK_FIFO_BYTES";
 const USUAL_BYTES: u64 = 1 << 20;
-/// Work of a collective, or of a message in each direction (`ncclDevWorkColl` and `ncclDevWorkP2p` in its `src/include/device.h`, with
-/// what announces them).
-const WORK_BYTES: u64 = 96;
+/// Work of a collective, and of one whose buffers are registered (`ncclDevWorkColl` and `ncclDevWorkCollReg` in its `src/include/device.h`,
+/// 2.30).
+const COLLECTIVE_BYTES: u64 = 128;
+const REGISTERED_BYTES: u64 = 320;
+/// The same of a message in each direction, where the two do not share one piece (twice `ncclDevWorkP2p`).
+const MESSAGES_BYTES: u64 = 96;
 
 /// Why an isolated case cannot be held until its start; none if it can. Graphs have memory of their own for their work.
 pub(super) fn skip_reason(binding: &Binding) -> Option<String> {
     let is_held = binding.cadence == Cadence::Isolated && binding.variant.calls_in_a_graph().is_none();
-    let pieces = pieces(binding.op.collective, binding.groups.group_size());
+    let (pieces, bytes) = pieces(binding.op.collective, binding.groups.group_size(), binding.variant.buffers);
     let calls = u64::from(binding.variant.aggregate);
-    let (needed, room) = (WORK_BYTES * calls * pieces, length(std::env::var(VARIABLE).ok()));
+    let (needed, room) = (bytes * calls * pieces, length(std::env::var(VARIABLE).ok()));
     (is_held && needed > room).then(|| {
         format!(
             "{calls} calls of {pieces} pieces each are {} of work for NCCL, whose queue has {} ({VARIABLE}): the rest would be enqueued only \
@@ -30,15 +34,21 @@ pub(super) fn skip_reason(binding: &Binding) -> Option<String> {
     })
 }
 
-/// Pieces of work of a call: its messages, where it is made of them, else one.
-fn pieces(collective: Collective, ranks: u32) -> u64 {
+/// Pieces of work of a call, and the bytes of each: its messages, where it is made of them, else one.
+fn pieces(collective: Collective, ranks: u32, buffers: Buffers) -> (u64, u64) {
     use Collective::*;
+    // Graphs apart, which have memory of their own, NCCL registers by itself nothing that was only allocated.
+    let of_collective = match buffers {
+        Buffers::Plain | Buffers::Allocated => COLLECTIVE_BYTES,
+        Buffers::Registered | Buffers::Symmetric => REGISTERED_BYTES,
+    };
     match collective {
         // NCCL's own ncclAlltoAll, ncclGather and ncclScatter are made of messages too, the latter two on one rank.
-        AllToAll | AllToAllV | AllGatherV | Gather | Scatter | ReduceScatterV => u64::from(ranks),
-        PingPong => 2,
-        Barrier | AllReduce | AllGather | ReduceScatter | Broadcast | Reduce | SendRecv | SendRecvChain
-        | Bidirectional => 1,
+        AllToAll | AllToAllV | AllGatherV | Gather | Scatter => (u64::from(ranks), MESSAGES_BYTES),
+        ReduceScatterV => (u64::from(ranks), of_collective),
+        PingPong => (2, MESSAGES_BYTES),
+        SendRecv | SendRecvChain | Bidirectional => (1, MESSAGES_BYTES),
+        Barrier | AllReduce | AllGather | ReduceScatter | Broadcast | Reduce => (1, of_collective),
     }
 }
 
@@ -53,10 +63,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sixty_four_all_to_alls_fill_the_queue_from_171_ranks_on() {
-        let bytes = |ranks| WORK_BYTES * 64 * pieces(Collective::AllToAll, ranks);
-        assert!(bytes(170) <= USUAL_BYTES && bytes(171) > USUAL_BYTES);
-        assert_eq!(pieces(Collective::AllReduce, 2048), 1);
+    fn the_queue_is_full_at_64_all_to_alls_of_171_ranks_and_at_8193_all_reduces() {
+        let bytes = |collective, ranks, buffers, calls| {
+            let (pieces, bytes) = pieces(collective, ranks, buffers);
+            calls * pieces * bytes
+        };
+        for (collective, ranks, buffers, calls) in [
+            (Collective::AllToAll, [170, 171], Buffers::Plain, [64; 2]),
+            (Collective::AllReduce, [2048; 2], Buffers::Plain, [8192, 8193]),
+            (Collective::AllReduce, [2048; 2], Buffers::Registered, [3276, 3277]),
+        ] {
+            assert!(bytes(collective, ranks[0], buffers, calls[0]) <= USUAL_BYTES, "{collective}");
+            assert!(bytes(collective, ranks[1], buffers, calls[1]) > USUAL_BYTES, "{collective}");
+        }
     }
 
     #[test]

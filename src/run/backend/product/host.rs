@@ -1,6 +1,7 @@
 //! Matrix products on host memory, one thread in each rank.
 
-use super::{Product, product_bytes};
+use super::product_bytes;
+use crate::backend::LocalWork;
 use crate::backend::Mismatch;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
@@ -20,7 +21,7 @@ const CHECKED: u64 = 64;
 ///
 /// # Errors
 /// Where the elements are of a type that is not multiplied here, or the matrices cannot be had.
-pub(crate) fn on_host(shape: &ProductShape, rank: u32, available: Bytes) -> Result<Box<dyn Product>> {
+pub(crate) fn on_host(shape: &ProductShape, rank: u32, available: Bytes) -> Result<Box<dyn LocalWork>> {
     let needed = product_bytes(shape);
     if needed > available {
         return Err(Error::usage(format!(
@@ -85,7 +86,7 @@ fn right(row: usize, column: usize) -> i8 {
     ((row.wrapping_mul(2).wrapping_add(column.wrapping_mul(11)) % 7) as i8) - 3
 }
 
-impl<T: Float> Product for HostProduct<T> {
+impl<T: Float> LocalWork for HostProduct<T> {
     fn run(&mut self) -> Result<u64> {
         let begun = now_nanoseconds();
         general_mat_mul(T::one(), &self.left, &self.right, T::zero(), &mut self.result);

@@ -5,6 +5,7 @@ use crate::answer::{
 };
 use crate::device::{check_peers, number_on_host};
 use crate::stream;
+use settings::{Kind, SETTINGS};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_uint};
@@ -49,6 +50,9 @@ fn check(context: usize) -> Answer {
 pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int) -> c_int {
     answer(|| {
         number_on_host(device)?;
+        if let Some(fault) = SETTINGS.fault(Kind::Context, None, "", |_| 1) {
+            return Err(fault.code);
+        }
         *HELD.lock().unwrap().entry(device).or_default() += 1;
         *context = handle_of(device);
         Ok(())

@@ -59,9 +59,19 @@ fn uuid_text(number: u32) -> String {
     format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// The third part of the PCI address; the others are 0.
+/// The third part of the PCI address; the others are 0. Parts of one GPU share it.
 fn bus(number: u32) -> u32 {
-    0x10 * (number + 1)
+    0x10 * (number / SETTINGS.parts + 1)
+}
+
+/// For the stand-in for NCCL: the name of the whole GPU that a device is, or is a part of. Not a function of the driver.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn commgauge_double_gpu_uuid(bytes: *mut [u8; 16], device: c_int) -> c_int {
+    answer(|| {
+        let number = number_on_host(device)?;
+        *bytes = uuid(number - number % SETTINGS.parts);
+        Ok(())
+    })
 }
 
 fn copy_text(text: &str, to: *mut c_char, length: c_int) -> Answer {
@@ -121,7 +131,8 @@ pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_in
 pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int) -> c_int {
     answer(|| {
         let model = SETTINGS.model_of(number_on_host(device)?);
-        copy_text(format!("{NAME} {model}").trim_end(), name, length)
+        let part = if SETTINGS.parts > 1 { " MIG 1g.10gb" } else { "" };
+        copy_text(&format!("{}{part}", format!("{NAME} {model}").trim_end()), name, length)
     })
 }
 

@@ -5,7 +5,7 @@ use crate::context::current_device;
 use crate::handles::Handles;
 use crate::kernel::{self, FUNCTIONS};
 use crate::stream::wait_for_kernels;
-use settings::SETTINGS;
+use settings::{Kind, SETTINGS};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
 
@@ -39,6 +39,9 @@ fn read(ptx: &str) -> Result<Module, c_int> {
 
 fn load(module: *mut usize, image: *const c_void) -> Answer {
     wait_for_kernels(current_device()?)?;
+    if let Some(fault) = SETTINGS.fault(Kind::Module, None, "", |_| 1) {
+        return Err(fault.code);
+    }
     let text = unsafe { CStr::from_ptr(image.cast()) }.to_str().map_err(|_| NO_BINARY_FOR_GPU)?;
     if text.starts_with('\u{7f}') {
         return Err(NO_BINARY_FOR_GPU);

@@ -42,10 +42,28 @@ pub fn is_of_nccl(address: usize) -> bool {
 
 /// Whether the memory around a buffer is registered with a communicator, or a window of it.
 pub fn is_registered(communicator: &Communicator, address: usize) -> bool {
+    registered_pages(communicator, address) > 0
+}
+
+/// Pages that are registered around a buffer; none where it is not.
+pub fn registered_pages(communicator: &Communicator, address: usize) -> u64 {
     let allocated = ALLOCATED.lock().unwrap();
     let around = allocated.iter().find(|(start, bytes)| (**start..**start + **bytes).contains(&address));
     let registered = communicator.registered.lock().unwrap();
-    around.is_some_and(|(start, _)| registered.values().any(|(known, _)| known == start))
+    // Of a registration and a window at one place the longer one.
+    let lengths =
+        |start: usize| registered.values().filter(move |known| known.address == start).map(|known| known.bytes);
+    around.and_then(|(start, _)| lengths(*start).max()).map_or(0, |bytes| (bytes as u64).div_ceil(PAGE_BYTES))
+}
+
+/// NCCL registers whole pages (`ncclRegister` in its src/register/register.cc).
+const PAGE_BYTES: u64 = 4096;
+
+/// What was registered, and how often; windows not at all.
+pub struct Known {
+    address: usize,
+    bytes: usize,
+    times: u32,
 }
 
 /// The length of what NCCL allocated around a buffer. Of other memory it registers nothing, without a word, or cannot make a window.
@@ -71,14 +89,14 @@ fn register(communicator: &Arc<Communicator>, address: usize, bytes: usize) -> A
     let mut registered = communicator.registered.lock().unwrap();
     if let Some((handle, times)) = registered
         .iter_mut()
-        .find(|(_, (known, times))| *known == address && *times > 0)
-        .map(|(handle, (_, times))| (*handle, times))
+        .find(|(_, known)| known.address == address && known.times > 0)
+        .map(|(handle, known)| (*handle, &mut known.times))
     {
         *times += 1;
         return Ok(handle);
     }
     let handle = NEXT.fetch_add(0x10, Ordering::Relaxed);
-    registered.insert(handle, (address, 1));
+    registered.insert(handle, Known { address, bytes, times: 1 });
     Ok(handle)
 }
 
@@ -86,7 +104,7 @@ fn register(communicator: &Arc<Communicator>, address: usize, bytes: usize) -> A
 fn make_window(communicator: &Arc<Communicator>, address: usize, bytes: usize) -> Answer<usize> {
     driver::check_buffer(address, bytes, "a window")?;
     let handle = NEXT.fetch_add(0x10, Ordering::Relaxed);
-    communicator.registered.lock().unwrap().insert(handle, (address, 0));
+    communicator.registered.lock().unwrap().insert(handle, Known { address, bytes, times: 0 });
     Ok(handle)
 }
 
@@ -98,7 +116,7 @@ fn deregister(communicator: usize, handle: usize, what: &str) -> Answer {
     let communicator = communicator::find(communicator)?;
     let mut registered = communicator.registered.lock().unwrap();
     match registered.get_mut(&handle) {
-        Some((_, times)) if *times > 1 => *times -= 1,
+        Some(known) if known.times > 1 => known.times -= 1,
         Some(_) => drop(registered.remove(&handle)),
         None => return trouble(INVALID_ARGUMENT, format!("{what}: the handle is not known")),
     }

@@ -1,5 +1,6 @@
 //! A communicator: its ranks, its state, and the order in which its calls are carried out.
 
+use crate::buffers::Known;
 use crate::config::Asked;
 use crate::driver;
 use crate::fifo::Fifo;
@@ -31,8 +32,8 @@ pub struct Communicator {
     pub device: c_int,
     pub blocking: bool,
     pub operators: Mutex<Vec<Option<Made>>>,
-    /// By handle: the address, and how often it was registered; windows not at all.
-    pub registered: Mutex<HashMap<usize, (usize, u32)>>,
+    /// By handle.
+    pub registered: Mutex<HashMap<usize, Known>>,
     /// What was called and not captured, so that it is connected.
     pub connected: Mutex<HashSet<Connection>>,
     /// Ranks to which messages were sent, and from which some were received.
@@ -213,15 +214,18 @@ impl Communicator {
         }
     }
 
-    /// The host waits until all ranks are in the same first call, which must agree in whether send and receive buffer are registered:
+    /// The host waits until all ranks are in the same first call, which must agree in how many pages of send and receive buffer are registered:
     /// what NCCL does otherwise is undefined.
-    pub fn meet_on_the_host(&self, registered: [bool; 2]) {
+    pub fn meet_on_the_host(&self, registered_pages: [u64; 2]) {
         let number = self.issue();
         self.in_turn(number, || {
-            let said = crate::split::all_say(self, &registered.map(u8::from));
+            let said = crate::split::all_say(self, &registered_pages.map(u64::to_le_bytes).concat());
             let agreed = said.and_then(|said| match said.iter().all(|theirs| *theirs == said[0]) {
                 true => Ok(()),
-                false => trouble(INVALID_USAGE, "some ranks have registered the buffers of a call and others not"),
+                false => trouble(
+                    INVALID_USAGE,
+                    "some ranks have registered the buffers of a call and others not, or less of them",
+                ),
             });
             if let Err(trouble) = agreed {
                 self.set_asynchronous_error(&trouble);
@@ -233,6 +237,9 @@ impl Communicator {
     pub fn take_buffers(&self) -> Answer {
         let mut buffers = self.buffers.lock().unwrap();
         if buffers.is_none() {
+            if SETTINGS.fault(Kind::ConnectOutOfMemory, Some(self.rank), "", |_| 1).is_some() {
+                return trouble(UNHANDLED_CUDA_ERROR, "Cuda failure 2 'out of memory'");
+            }
             *buffers = Some(driver::take_memory(self.device, BUFFERS_DIVISOR)?);
         }
         Ok(())

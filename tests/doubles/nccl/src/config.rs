@@ -44,8 +44,9 @@ pub unsafe fn read(config: *const Config, otherwise: bool) -> Answer<Asked> {
     if config.magic != MAGIC || config.size < size_of::<usize>() + 12 || config.version < 21400 {
         return trouble(INVALID_ARGUMENT, "the configuration was not initialised");
     }
-    // Longer structures of newer versions are accepted; their additions are ignored.
-    if config.size >= size_of::<Config>() {
+    // As many bytes are read as both sides know (`parseCommConfig`): structures of newer versions are accepted and their additions ignored,
+    // which before 2.17 is all but whether calls block.
+    if cfg!(since_2_17) && config.size >= size_of::<Config>() {
         let given = |value: c_int| value != UNDEFINED;
         if given(config.cga_cluster_size) && !(0..=8).contains(&config.cga_cluster_size) {
             return trouble(INVALID_ARGUMENT, format!("cgaClusterSize is {}", config.cga_cluster_size));

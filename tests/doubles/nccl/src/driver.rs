@@ -1,6 +1,6 @@
 //! The functions of the stand-in for libcuda that this one calls. It refuses to work with the real driver.
 
-use crate::result::{Answer, INVALID_ARGUMENT, SYSTEM_ERROR, UNHANDLED_CUDA_ERROR, trouble};
+use crate::result::{Answer, INVALID_ARGUMENT, SYSTEM_ERROR, UNHANDLED_CUDA_ERROR, VERSION, trouble};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::LazyLock;
 
@@ -45,6 +45,7 @@ driver! {
     cuCtxGetCurrent(context: *mut usize);
     cuCtxSetCurrent(context: usize);
     cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int);
+    commgauge_double_gpu_uuid(uuid: *mut [u8; 16], device: c_int);
     cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int);
     cuLaunchHostFunc(stream: usize, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void);
     cuStreamIsCapturing(stream: usize, state: *mut c_int);
@@ -71,7 +72,11 @@ pub fn current_device() -> Answer<(c_int, [u8; 16])> {
     let (mut device, mut uuid, mut name) = (0, [0; 16], [0; 64]);
     unsafe {
         cuCtxGetDevice(&mut device)?;
-        cuDeviceGetUuid(&mut uuid, device)?;
+        // Before 2.30 NCCL tells devices apart by their address, which parts of one GPU (MIG) share.
+        match VERSION {
+            ..23000 => commgauge_double_gpu_uuid(&mut uuid, device)?,
+            _ => cuDeviceGetUuid(&mut uuid, device)?,
+        }
         cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, device)?;
         if !CStr::from_ptr(name.as_ptr()).to_string_lossy().contains("double") {
             return trouble(SYSTEM_ERROR, "the stand-in for NCCL works with the stand-in for the driver alone");

@@ -154,9 +154,9 @@ impl Job {
             }
             if !captured {
                 if is_new && cfg!(since_2_22) && !call.is_made_of_messages() {
-                    let registered =
-                        [call.send, call.receive].map(|buffer| buffers::is_registered(&self.communicator, buffer));
-                    self.communicator.meet_on_the_host(registered);
+                    let pages =
+                        [call.send, call.receive].map(|buffer| buffers::registered_pages(&self.communicator, buffer));
+                    self.communicator.meet_on_the_host(pages);
                 }
             } else if is_new {
                 let what =

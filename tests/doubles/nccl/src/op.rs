@@ -72,8 +72,10 @@ impl Kind {
 
 /// In a tag: that the buffers are registered.
 const REGISTERED: Tag = 0x80;
-/// Bytes of work that a kernel gets for a collective, or for a message in each direction.
+/// Bytes of work that a kernel gets for a message in each direction.
 const WORK_BYTES: usize = 96;
+/// Work of a collective in NCCL 2.30 (`ncclDevWorkColl`), whose buffers are not registered.
+const COLLECTIVE_BYTES: usize = 128;
 
 /// The name for a tag received in a message.
 pub fn name_of_tag(tag: Tag) -> String {
@@ -125,7 +127,7 @@ impl Call {
             AllToAll => WORK_BYTES * ranks as usize,
             Gather | Scatter if rank == self.peer => WORK_BYTES * ranks as usize,
             Send | Receive | Gather | Scatter => WORK_BYTES / 2,
-            _ => WORK_BYTES,
+            _ => COLLECTIVE_BYTES,
         }
     }
 

@@ -29,13 +29,19 @@ pub enum Kind {
     OpenGroup,
     /// The call connects and never returns to the host, until its communicator is aborted.
     ConnectHang,
+    /// The device is not given to this process: `cuDevicePrimaryCtxRetain` answers `code`.
+    Context,
+    /// The driver does not take our kernels: loading a module answers `code`.
+    Module,
+    /// The first call of a communicator finds no memory for its buffers.
+    ConnectOutOfMemory,
     /// Making a communicator never ends; counted by `communicator`.
     InitHang,
     /// Making a communicator fails with `code`; counted by `communicator`.
     InitError,
 }
 
-const KINDS: [(&str, Kind, i32); 13] = [
+const KINDS: [(&str, Kind, i32); 15] = [
     ("hang", Kind::Hang, 0),
     ("slow", Kind::Slow, 0),
     ("slow_host", Kind::SlowHost, 0),
@@ -51,6 +57,9 @@ const KINDS: [(&str, Kind, i32); 13] = [
     ("kill", Kind::Kill, 9),
     ("exit", Kind::Exit, 0),
     ("open_group", Kind::OpenGroup, 0),
+    // CUDA_ERROR_DEVICE_UNAVAILABLE, CUDA_ERROR_UNSUPPORTED_PTX_VERSION.
+    ("context", Kind::Context, 46),
+    ("module", Kind::Module, 222),
     ("init_hang", Kind::InitHang, 0),
     // ncclSystemError.
     ("init_error", Kind::InitError, 2),
@@ -98,8 +107,12 @@ fn parse_one(text: &str) -> Result<Fault, String> {
             _ => return Err(wrong()),
         }
     }
-    if fault.kind == Kind::Hang && fault.call.as_deref() == Some("connect") {
-        (fault.kind, fault.call) = (Kind::ConnectHang, None);
+    if fault.call.as_deref() == Some("connect") {
+        (fault.kind, fault.call) = match fault.kind {
+            Kind::Hang => (Kind::ConnectHang, None),
+            Kind::OutOfMemory => (Kind::ConnectOutOfMemory, None),
+            other => (other, fault.call),
+        };
     }
     Ok(fault)
 }
@@ -129,10 +142,12 @@ mod tests {
     #[test]
     fn faults_are_read() {
         let read =
-            parse("hang rank=2 op=5; slow op=3- microseconds=7 call=all_reduce; hang call=connect op=2").unwrap();
+            parse("hang rank=2 op=5; slow op=3- microseconds=7 call=all_reduce; hang call=connect op=2; out_of_memory call=connect")
+                .unwrap();
         assert_eq!((read[0].kind, read[0].rank, &read[0].when), (Kind::Hang, Some(2), &(5..=5)));
         assert_eq!((read[1].when.clone(), read[1].microseconds), (3..=u64::MAX, 7));
         assert_eq!(read[1].call.as_deref(), Some("all_reduce"));
         assert_eq!((read[2].kind, &read[2].call, &read[2].when), (Kind::ConnectHang, &None, &(2..=2)));
+        assert_eq!((read[3].kind, &read[3].call), (Kind::ConnectOutOfMemory, &None));
     }
 }

@@ -18,6 +18,8 @@ pub struct Settings {
     pub models: Vec<String>,
     /// Compute capability, times ten.
     pub capability: u32,
+    /// Devices that are parts of one GPU each (MIG), next to one another; 1: whole GPUs.
+    pub parts: u32,
     /// Most communicators of a process at one time.
     pub communicators: u64,
     /// Most nanoseconds for which a kernel that waits for the host does so, where that is less than it was told.
@@ -42,6 +44,7 @@ pub static SETTINGS: LazyLock<Settings> = LazyLock::new(|| Settings {
     models: text("COMMGAUGE_DOUBLE_MODELS")
         .map_or_else(Vec::new, |list| list.split(',').map(|word| word.trim().to_owned()).collect()),
     capability: number("COMMGAUGE_DOUBLE_CAPABILITY").unwrap_or(90) as u32,
+    parts: number("COMMGAUGE_DOUBLE_PARTS").unwrap_or(1).max(1) as u32,
     communicators: number("COMMGAUGE_DOUBLE_COMMUNICATORS").unwrap_or(100),
     longest_hold: number("COMMGAUGE_DOUBLE_LONGEST_HOLD"),
     blocks: number("COMMGAUGE_DOUBLE_BLOCKS").unwrap_or(32).max(1),

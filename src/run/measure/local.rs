@@ -1,7 +1,8 @@
-//! A matrix product on all ranks at the same time, as in training: repeated from a barrier, timed by the slowest rank.
+//! Work that every rank does by itself, a matrix product or a copy: on all ranks at the same time, or one rank of each host after the other;
+//! repeated from a barrier, timed by the slowest rank.
 
 use super::replay::ReplayContext;
-use crate::backend::Product;
+use crate::backend::LocalWork;
 use crate::measure::Repetitions;
 use crate::world::{Located, agree};
 use commgauge_base::error::Result;
@@ -9,49 +10,78 @@ use commgauge_model::record::line::Outcome;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Products before timing: the first touches all memory, the next find warm caches.
-pub const WARM_UP_PRODUCTS: u32 = 2;
+/// Runs before timing: the first touches all memory, the next find warm caches.
+pub const WARM_UP_RUNS: u32 = 2;
 /// Minimum number of timed repetitions, however long they take, unless a signal is received.
 const FEWEST: usize = 3;
 
-/// Times of the repetitions; the same on every process.
+/// Times of the repetitions; the same on every process, but for its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProductTimes {
+pub struct LocalTimes {
     /// The slowest rank's time.
     pub slowest_nanoseconds: Vec<u64>,
     /// World rank of the slowest.
     pub slowest_rank: Vec<u32>,
+    /// The times of this process.
+    pub own_nanoseconds: Vec<u64>,
 }
 
-/// Repeats a product. Stops at a wrong result.
+/// When a rank runs: with all others, or in its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    /// This rank's, from 0.
+    pub mine: u32,
+    /// How many there are; the same on every process.
+    pub count: u32,
+}
+
+impl Turns {
+    /// All ranks at once.
+    pub const TOGETHER: Turns = Turns { mine: 0, count: 1 };
+}
+
+/// Repeats work. Stops at a wrong result.
 ///
 /// # Errors
 /// An error of the library, shared by all processes.
-pub fn measure_product(
+pub fn measure_local(
     context: &ReplayContext,
-    product: &mut dyn Product,
+    work: &mut dyn LocalWork,
     repetitions: Repetitions,
-) -> Result<std::result::Result<ProductTimes, Outcome>> {
-    for _ in 0..WARM_UP_PRODUCTS {
-        agree(context.world, product.run())?;
+    turns: Turns,
+) -> Result<std::result::Result<LocalTimes, Outcome>> {
+    for _ in 0..WARM_UP_RUNS {
+        run_in_turn(context, work, turns)?;
     }
-    if let Some(corrupt) = check(context, product, "before")? {
+    if let Some(corrupt) = check(context, work, "before")? {
         return Ok(Err(corrupt));
     }
-    let mut times = ProductTimes::default();
+    let mut times = LocalTimes::default();
     let begun = Instant::now();
     while !enough(context, times.slowest_nanoseconds.len(), repetitions, begun)? {
-        context.world.barrier()?;
-        let nanoseconds = agree(context.world, product.run())?;
+        let nanoseconds = run_in_turn(context, work, turns)?;
+        times.own_nanoseconds.push(nanoseconds);
         let mut slowest = [Located { value: nanoseconds as f64, rank: context.local_ranks.start as i32 }];
         context.world.all_max(&mut slowest)?;
         times.slowest_nanoseconds.push(slowest[0].value as u64);
         times.slowest_rank.push(slowest[0].rank as u32);
     }
-    Ok(match check(context, product, "after")? {
+    Ok(match check(context, work, "after")? {
         Some(corrupt) => Err(corrupt),
         None => Ok(times),
     })
+}
+
+/// One run of every rank, and this one's time.
+fn run_in_turn(context: &ReplayContext, work: &mut dyn LocalWork, turns: Turns) -> Result<u64> {
+    let mut mine = Ok(0);
+    for turn in 0..turns.count {
+        context.world.barrier()?;
+        if turn == turns.mine {
+            mine = work.run();
+        }
+    }
+    agree(context.world, mine)
 }
 
 /// Process 0 decides for all.
@@ -64,11 +94,11 @@ fn enough(context: &ReplayContext, done: usize, repetitions: Repetitions, begun:
 }
 
 /// Every process gets the first wrong element of the lowest rank that has one.
-fn check(context: &ReplayContext, product: &dyn Product, when: &str) -> Result<Option<Outcome>> {
+fn check(context: &ReplayContext, work: &dyn LocalWork, when: &str) -> Result<Option<Outcome>> {
     if !context.verify {
         return Ok(None);
     }
-    let mine = agree(context.world, product.check())?.map(|wrong| Outcome::Corrupt {
+    let mine = agree(context.world, work.check())?.map(|wrong| Outcome::Corrupt {
         when: when.to_owned(),
         rank: wrong.rank,
         element: wrong.element,

@@ -1,0 +1,274 @@
+//! Copies by a GPU's copy engines: between its memory and the host's, within it, and to and from the GPU of another rank of the host, as
+//! nvbandwidth has them. Every byte at the target is compared.
+
+use super::copy_buffers::{Buffer, Peer};
+use super::driver::{self, CUevent, CUstream};
+use super::hold::Hold;
+use super::kernels::Kernels;
+use crate::backend::{LocalWork, Mismatch};
+use commgauge_base::error::{Error, Kind, Result};
+use commgauge_base::host_clock;
+use commgauge_model::config::{CopyKind, HostMemory};
+use commgauge_model::workload::CopyShape;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Default time limit of the copies of a sample.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes that a sample copies, and the most copies that it makes: enough that starting them is a small part of it.
+const SAMPLE_BYTES: u64 = 64 << 20;
+const MOST_COPIES: u64 = 16;
+/// Bytes that are compared at a time.
+const CHECKED_AT_ONCE: usize = 4 << 20;
+
+/// Copies of a sample for copies of so many bytes.
+pub(super) fn copies_per_sample(bytes: u64) -> u32 {
+    (SAMPLE_BYTES / bytes.max(1)).clamp(1, MOST_COPIES) as u32
+}
+
+/// Resources of a rank for copies.
+pub(super) struct CopyContext<'a> {
+    pub kernels: &'a Kernels,
+    pub hold: &'a Rc<RefCell<Hold>>,
+    pub stream: CUstream,
+    pub rank: u32,
+    /// For errors.
+    pub place: &'a str,
+    /// Time limit, if the user sets one.
+    pub deadline: Option<Duration>,
+}
+
+/// One direction: from a buffer to another, on a stream of its own.
+struct Way {
+    source: Buffer,
+    target: Buffer,
+    stream: CUstream,
+    /// Whether the stream is only of this way.
+    is_own_stream: bool,
+    end: CUevent,
+    seed: u64,
+}
+
+/// A copy with its buffers.
+pub(super) struct DeviceCopy {
+    ways: Vec<Way>,
+    begin: CUevent,
+    bytes: usize,
+    copies: u32,
+    /// The stream is held until all is enqueued; not where the driver itself waits for each copy.
+    is_held: bool,
+    kernels: Kernels,
+    hold: Rc<RefCell<Hold>>,
+    deadline: Duration,
+    rank: u32,
+    /// The place and the copy, for errors.
+    what: String,
+    given_up: Cell<bool>,
+    /// Last, as buffers on it are freed before it is closed.
+    _peer: Option<Rc<Peer>>,
+}
+
+impl DeviceCopy {
+    /// Reserves and fills the buffers. `peer` is the other GPU, where the copy has one.
+    ///
+    /// # Errors
+    /// Memory that is not to be had.
+    pub fn new(shape: &CopyShape, peer: Option<Rc<Peer>>, context: &CopyContext) -> Result<DeviceCopy> {
+        let bytes = usize::try_from(shape.bytes.0).unwrap_or(usize::MAX);
+        let host = || match shape.host_memory {
+            Some(HostMemory::Pageable) => Ok(Buffer::pageable(bytes)),
+            Some(HostMemory::Pinned) | None => Buffer::pinned(bytes),
+        };
+        let device = || Buffer::on_device(bytes);
+        let there = || Buffer::on_peer(bytes, peer.as_ref());
+        let ends = match shape.kind {
+            CopyKind::HostToDevice => vec![(host()?, device()?)],
+            CopyKind::DeviceToHost => vec![(device()?, host()?)],
+            CopyKind::HostBothWays => vec![(host()?, device()?), (device()?, host()?)],
+            CopyKind::WithinDevice => vec![(device()?, device()?)],
+            CopyKind::ToPeer => vec![(device()?, there()?)],
+            CopyKind::PeerBothWays => vec![(device()?, there()?), (there()?, device()?)],
+        };
+        let mut ways = Vec::new();
+        for (index, (source, target)) in ends.into_iter().enumerate() {
+            let stream = if index == 0 { context.stream } else { driver::create_stream()? };
+            // Of every rank and way another.
+            let seed = u64::from(context.rank) << 1 | index as u64;
+            source.write(&pattern(seed, bytes, false), stream)?;
+            // What no copy overwrites must be found.
+            target.write(&pattern(seed, bytes, true), stream)?;
+            ways.push(Way { source, target, stream, is_own_stream: index > 0, end: driver::create_event()?, seed });
+        }
+        Ok(DeviceCopy {
+            ways,
+            begin: driver::create_event()?,
+            bytes,
+            copies: copies_per_sample(shape.bytes.0),
+            is_held: shape.host_memory != Some(HostMemory::Pageable),
+            kernels: *context.kernels,
+            hold: context.hold.clone(),
+            deadline: context.deadline.unwrap_or(DEFAULT_TIMEOUT),
+            rank: context.rank,
+            what: format!("{}: {}", context.place, shape.name()),
+            given_up: Cell::new(false),
+            _peer: peer,
+        })
+    }
+
+    /// The nanoseconds of one copy: from a common start to the end of the last way.
+    fn run_once(&self) -> Result<f64> {
+        let first = self.ways[0].stream;
+        if self.is_held {
+            self.hold.borrow_mut().until_released(&self.kernels, first)?;
+        }
+        let enqueued = self.enqueue(first);
+        // Also after an error, or nothing on the device would end for a long time.
+        self.hold.borrow_mut().release_now();
+        enqueued?;
+        self.ways.iter().try_for_each(|way| self.wait(way.stream))?;
+        if self.is_held && self.hold.borrow().gave_up() {
+            return Err(Error::environment(
+                "the host did not enqueue it while the stream was held, so that its time would be that of launching; was this process stopped?",
+            ));
+        }
+        let mut longest = 0f64;
+        for way in &self.ways {
+            longest = longest.max(driver::nanoseconds_between(self.begin, way.end)?);
+        }
+        Ok(longest / f64::from(self.copies))
+    }
+
+    fn enqueue(&self, first: CUstream) -> Result<()> {
+        driver::record(self.begin, first)?;
+        for way in &self.ways[1..] {
+            driver::wait_for(way.stream, self.begin)?;
+        }
+        // In turn, so that no way has a start over the other.
+        for _ in 0..self.copies {
+            for way in &self.ways {
+                // SAFETY: both buffers have so many bytes and live as long as this; the stream is waited for by the caller.
+                unsafe { driver::copy(way.target.address(), way.source.address(), self.bytes, way.stream)? };
+            }
+        }
+        self.ways.iter().try_for_each(|way| driver::record(way.end, way.stream))
+    }
+
+    fn wait(&self, stream: CUstream) -> Result<()> {
+        let begun = host_clock::now_nanoseconds();
+        while !driver::is_done(stream)? {
+            if u128::from(host_clock::now_nanoseconds() - begun) > self.deadline.as_nanos() {
+                self.given_up.set(true);
+                let seconds = self.deadline.as_secs_f64();
+                return Err(Kind::Hang(format!("not done within {seconds} s; given up")).into());
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn with_place(&self, error: &Error) -> Error {
+        Error::from_exit_code(error.exit_code(), format!("{}: {error}", self.what))
+    }
+
+    fn first_wrong(&self, way: &Way) -> Result<Option<Mismatch>> {
+        let expected = pattern(way.seed, self.bytes, false);
+        let mut found: Option<Mismatch> = None;
+        let mut got = vec![0u8; CHECKED_AT_ONCE.min(self.bytes)];
+        for (index, expected) in expected.chunks(CHECKED_AT_ONCE).enumerate() {
+            let got = &mut got[..expected.len()];
+            way.target.read(index * CHECKED_AT_ONCE, got, way.stream)?;
+            if got == expected {
+                continue;
+            }
+            let wrong = || got.iter().zip(expected).enumerate().filter(|(_, (got, expected))| got != expected);
+            let count = wrong().count() as u64;
+            match (&mut found, wrong().next()) {
+                (Some(found), _) => found.count += count,
+                (None, Some((byte, (got, expected)))) => {
+                    found = Some(Mismatch {
+                        rank: self.rank,
+                        element: (index * CHECKED_AT_ONCE + byte) as u64,
+                        expected: format!("0x{expected:02x}"),
+                        got: format!("0x{got:02x}"),
+                        count,
+                    });
+                }
+                (None, None) => {}
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl LocalWork for DeviceCopy {
+    fn run(&mut self) -> Result<u64> {
+        self.run_once().map(|nanoseconds| nanoseconds.round() as u64).map_err(|error| self.with_place(&error))
+    }
+
+    fn check(&self) -> Result<Option<Mismatch>> {
+        for way in &self.ways {
+            let found = self.first_wrong(way).map_err(|error| self.with_place(&error))?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for DeviceCopy {
+    fn drop(&mut self) {
+        if self.given_up.get() {
+            // Freeing memory would wait for the device, which does not respond. The process ends soon.
+            self.ways.drain(..).for_each(std::mem::forget);
+            return;
+        }
+        driver::destroy_event(self.begin);
+        for way in &self.ways {
+            driver::destroy_event(way.end);
+            if way.is_own_stream {
+                driver::destroy_stream(way.stream);
+            }
+        }
+    }
+}
+
+/// Bytes that look random and differ from place to place, so that a part that was copied to another place is found; `turned_over`: none of
+/// them the same.
+fn pattern(seed: u64, bytes: usize, turned_over: bool) -> Vec<u8> {
+    // The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+    let word = |index: u64| {
+        let mixed = (index ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed ^ (mixed >> 31)
+    };
+    let flip = if turned_over { u64::MAX } else { 0 };
+    let mut all = vec![0; bytes];
+    for (index, part) in (0u64..).zip(all.chunks_mut(8)) {
+        part.copy_from_slice(&(word(index) ^ flip).to_le_bytes()[..part.len()]);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_enough_copies_that_starting_them_is_a_small_part() {
+        for (bytes, copies) in [(1, 16), (4 << 20, 16), (16 << 20, 4), (64 << 20, 1), (1 << 40, 1)] {
+            assert_eq!(copies_per_sample(bytes), copies, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn no_byte_of_what_is_overwritten_is_right_beforehand_and_no_stretch_comes_twice() {
+        let (right, wrong, other) = (pattern(3, 1003, false), pattern(3, 1003, true), pattern(4, 1003, false));
+        assert_eq!((right.len(), wrong.len()), (1003, 1003));
+        assert!(right.iter().zip(&wrong).all(|(one, other)| one != other));
+        let same = right.iter().zip(&other).filter(|(one, other)| one == other).count();
+        assert!(same < 30, "{same} of 1003 bytes are the same with another seed");
+        assert!(right.chunks_exact(8).skip(1).all(|word| word != &right[..8]));
+    }
+}

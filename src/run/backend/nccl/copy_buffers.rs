@@ -1,0 +1,135 @@
+//! Memory at the ends of a copy: of the host, of this rank's GPU, and of another GPU of the host.
+
+use super::device::{self, Device};
+use super::driver::{self, CUdeviceptr, CUstream};
+use super::placing::visible_devices;
+use commgauge_base::error::{Error, Result};
+use std::ffi::c_void;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The GPU of another rank, opened by this process for as long as this lives: a context of its own on it takes memory there.
+pub(super) struct Peer {
+    /// This process's own device, whose context is current otherwise.
+    own: Arc<Device>,
+    device: Device,
+}
+
+impl Peer {
+    /// Opens the GPU of that name, reachable from this rank's own.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn open(own: &Arc<Device>, uuid: &str) -> Result<Peer> {
+        let number = number_of(uuid).ok_or_else(|| Error::environment(format!("this process does not see {uuid}")))?;
+        let device = Device::open(number)?;
+        let back = own.make_current();
+        let peer = Peer { own: own.clone(), device };
+        back?;
+        driver::enable_access_to(peer.device.context())?;
+        Ok(peer)
+    }
+
+    /// Carries something out in the context of the other GPU.
+    fn within<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let done = self.device.make_current().and_then(|()| work());
+        self.own.make_current()?;
+        done
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.device.close();
+    }
+}
+
+/// Why this rank's GPU cannot copy to the one of that name; `None` if it can.
+pub(super) fn refusal(own: &Device, uuid: &str) -> Option<String> {
+    if own.uuid == uuid {
+        return Some("both ranks are on one GPU".to_owned());
+    }
+    let Some(number) = number_of(uuid) else {
+        return Some(format!(
+            "this process does not see the other GPU ({uuid}); show all GPUs of a host to all its ranks"
+        ));
+    };
+    match device::reaches(own.number, number) {
+        Ok(true) => None,
+        Ok(false) => Some(format!("devices {} and {number} do not reach each other directly", own.number)),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn number_of(uuid: &str) -> Option<u32> {
+    visible_devices().iter().position(|name| name == uuid).map(|number| number as u32)
+}
+
+/// Memory that is given back when this goes. Nothing enqueued may use it then.
+pub(super) enum Buffer {
+    /// Of the host, as programs have it.
+    Pageable(Box<[u8]>),
+    /// Of the host, locked.
+    Pinned(*mut c_void),
+    /// Of this rank's GPU.
+    OnDevice(CUdeviceptr),
+    /// Of another one.
+    OnPeer(CUdeviceptr, Rc<Peer>),
+}
+
+impl Buffer {
+    pub fn pageable(bytes: usize) -> Buffer {
+        Buffer::Pageable(vec![0; bytes].into_boxed_slice())
+    }
+
+    pub fn pinned(bytes: usize) -> Result<Buffer> {
+        driver::allocate_shared(bytes).map(|(here, _)| Buffer::Pinned(here))
+    }
+
+    pub fn on_device(bytes: usize) -> Result<Buffer> {
+        driver::allocate(bytes).map(Buffer::OnDevice)
+    }
+
+    pub fn on_peer(bytes: usize, peer: Option<&Rc<Peer>>) -> Result<Buffer> {
+        let peer = peer.ok_or_else(|| Error::environment("the other GPU was not opened"))?;
+        peer.within(|| driver::allocate(bytes)).map(|address| Buffer::OnPeer(address, peer.clone()))
+    }
+
+    /// Where it is: host and devices share one space of addresses (CUDA programming guide, "Unified Virtual Address Space").
+    pub fn address(&self) -> CUdeviceptr {
+        match self {
+            Buffer::Pageable(bytes) => bytes.as_ptr() as CUdeviceptr,
+            Buffer::Pinned(here) => *here as CUdeviceptr,
+            Buffer::OnDevice(address) | Buffer::OnPeer(address, _) => *address,
+        }
+    }
+
+    /// Writes its first bytes, untimed; returns when they are there.
+    pub fn write(&self, bytes: &[u8], stream: CUstream) -> Result<()> {
+        // SAFETY: it has at least as many bytes as are written; the slice outlives the copy, which is waited for.
+        unsafe { driver::copy(self.address(), bytes.as_ptr() as CUdeviceptr, bytes.len(), stream)? };
+        driver::synchronize(stream)
+    }
+
+    /// Reads bytes from a place in it, untimed.
+    pub fn read(&self, from: usize, bytes: &mut [u8], stream: CUstream) -> Result<()> {
+        // SAFETY: as above; the slice is exclusively ours until the copy is done.
+        unsafe { driver::copy(bytes.as_mut_ptr() as CUdeviceptr, self.address() + from as u64, bytes.len(), stream)? };
+        driver::synchronize(stream)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // These fail only if the device is lost, which the next call reports.
+        let _ = match self {
+            Buffer::Pageable(_) => Ok(()),
+            // SAFETY: from `allocate_shared`, and not used again.
+            Buffer::Pinned(here) => unsafe { driver::free_shared(*here) },
+            // SAFETY: from `allocate`, and not used again.
+            Buffer::OnDevice(address) => unsafe { driver::free(*address) },
+            // SAFETY: as above.
+            Buffer::OnPeer(address, peer) => peer.within(|| unsafe { driver::free(*address) }),
+        };
+    }
+}

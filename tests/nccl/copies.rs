@@ -1,0 +1,111 @@
+//! `[[copy]]` on GPUs, on stand-ins for CUDA: every kind moves the right bytes, rates are by rank, and whatever cannot be or fails is named.
+//! Needs the launcher of the MPI that was built with.
+
+use crate::common;
+
+use common::doubles::with_doubles;
+use common::{COMMGAUGE, Ran, SUITE, launcher, lines, of_kind};
+use std::path::Path;
+use std::process::Command;
+
+/// A launch of copies on three ranks with a device each.
+fn copies(folder: &Path, table: &str) -> Command {
+    let suite = folder.join("copies.toml");
+    let text = format!("name = 'copies'\n[measure]\ncase_budget = '1ms'\nreplicates = 2\n[[copy]]\n{table}\n");
+    std::fs::write(&suite, text).unwrap();
+    let mut command = launcher(3);
+    command
+        .arg(SUITE)
+        .arg(&suite)
+        .args(["--backend", "nccl", "--quiet", "--timeout", "20", "--record"])
+        .arg(record_of(folder));
+    with_doubles(&mut command, 3);
+    command
+}
+
+fn record_of(folder: &Path) -> std::path::PathBuf {
+    folder.join("run.jsonl")
+}
+
+#[test]
+fn every_kind_of_copy_comes_out_right_alone_and_together_and_is_in_every_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_of(folder.path());
+    Ran::of(&mut copies(folder.path(), "bytes = ['1003B', '1MiB']\nhost_memory = ['pinned', 'pageable']"), 60)
+        .ended_with(0);
+    let written = lines(&record);
+    let measured = of_kind(&written, "copy");
+    // To and from the host on two kinds of memory, both ways on one, within, to two peers, and both ways with them; in two sizes, alone and
+    // together, twice.
+    assert_eq!(measured.len(), (2 * 2 + 1 + 1 + 2 + 2) * 2 * 2 * 2);
+    for line in &measured {
+        assert_eq!(line["outcome"]["verified"], true, "{line}");
+        let of_rank = line["median_nanoseconds"].as_array().unwrap();
+        assert!(of_rank.len() == 3 && of_rank.iter().all(|time| time.as_u64() > Some(0)), "{line}");
+        assert_eq!(line["copies_per_sample"], 16, "{line}");
+    }
+    assert_eq!(of_kind(&written, "plan")[0]["product_lines"], measured.len());
+    assert_eq!(of_kind(&written, "end")[0]["exit_code"], 0);
+    for (format, words) in [
+        ("table", "peer-both-ways"),
+        ("table", "40 copies: 40 synthetic"),
+        ("json", "\"seconds_median_of_rank\""),
+        ("markdown", "host-to-device"),
+    ] {
+        let mut report = Command::new(COMMGAUGE);
+        report.env("NO_COLOR", "1").arg("report").arg(&record).args(["--format", format]);
+        let ran = Ran::of(&mut report, 60).ended_with(0);
+        assert!(ran.stdout.contains(words), "{format}: {}", ran.stdout);
+    }
+    let page = folder.path().join("page.html");
+    let mut report = Command::new(COMMGAUGE);
+    Ran::of(report.arg("report").arg(&record).arg("-o").arg(&page), 60).ended_with(0);
+    assert!(std::fs::read_to_string(&page).unwrap().contains("Copies between hosts and GPUs"));
+}
+
+#[test]
+fn what_cannot_be_copied_is_skipped_with_its_reason_and_the_rest_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_of(folder.path());
+    // Of a device of 272 MiB, 256 stay free; and each rank sees its own device alone.
+    let table = "kinds = ['host-to-device', 'within-device', 'to-peer']\nbytes = ['1KiB', '10MiB']\neach = 'together'";
+    let suite = folder.path().join("copies.toml");
+    copies(folder.path(), table);
+    let mut command = launcher(2);
+    let shown = r#"CUDA_VISIBLE_DEVICES=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:?}} exec "$@""#;
+    command
+        .args(["sh", "-c", shown, "sh", SUITE])
+        .arg(&suite)
+        .args(["--backend", "nccl", "--quiet", "--record"])
+        .arg(&record);
+    Ran::of(with_doubles(&mut command, 2).env("COMMGAUGE_DOUBLE_MEMORY", "285212672"), 60).ended_with(0);
+    let written = lines(&record);
+    for line in of_kind(&written, "copy") {
+        let (kind, bytes) = (line["copy"]["kind"].as_str().unwrap(), line["copy"]["bytes"].as_u64().unwrap());
+        let reason = line["outcome"]["reason"].as_str().unwrap_or_default();
+        let wanted = match (kind, bytes) {
+            ("to_peer", _) => "to rank 1: this process does not see the other GPU (GPU-",
+            ("within_device", 1024) | ("host_to_device", _) => "",
+            _ => "needs 20 MiB of device memory, ",
+        };
+        assert!(reason.contains(wanted) && (wanted.is_empty() == reason.is_empty()), "{line}");
+    }
+}
+
+#[test]
+fn on_host_memory_and_in_simulations_copies_are_skipped_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    copies(folder.path(), "bytes = '1KiB'\nkinds = 'host-to-device'\neach = 'alone'");
+    let record = record_of(folder.path());
+    let mut run = Command::new(COMMGAUGE);
+    run.current_dir(env!("CARGO_MANIFEST_DIR")).arg("run").arg(folder.path().join("copies.toml"));
+    run.args(["--backend", "simulated", "--machine", "two-hosts-1gbit", "-n", "4", "--record"]).arg(&record);
+    Ran::of(&mut run, 60);
+    let written = lines(&record);
+    let skipped = of_kind(&written, "copy");
+    assert!(!skipped.is_empty());
+    for line in skipped {
+        let reason = line["outcome"]["reason"].as_str().unwrap_or_default();
+        assert!(reason.contains("copies between hosts and GPUs are of --backend nccl"), "{line}");
+    }
+}
