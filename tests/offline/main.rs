@@ -54,6 +54,7 @@ mod second_tries;
 mod selftest;
 mod setup;
 mod shown;
+mod signatures;
 mod store;
 mod trace;
 mod validate;

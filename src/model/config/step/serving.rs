@@ -88,10 +88,10 @@ impl Serving {
             Some(item) => item.parsed(parse_reducible_float)?,
             None => ElementType::Bfloat16,
         };
-        let (prefill, decode) = parts::phases(&mut table)?;
-        let (kv_transfer, kv_element_type) = parts::transfer(&mut table, activation_element_type, prefill)?;
-        let kv_decode_tp = parts::kv_decode_tp(&mut table, kv_transfer, decode)?;
-        let (decode_context, decode_context_exchange) = parts::decode_context(&mut table, decode, framework.as_ref())?;
+        let phases = parts::phases(&mut table)?;
+        let (kv_transfer, kv_element_type) = parts::transfer(&mut table, activation_element_type, phases)?;
+        let kv_decode_tp = parts::kv_decode_tp(&mut table, kv_transfer, phases)?;
+        let (decode_context, decode_context_exchange) = parts::decode_context(&mut table, phases, framework.as_ref())?;
         let reduction_bits = table.take("reduction_bits").map(|item| parts::reduction_bits(&item)).transpose()?;
         let dispatcher = parsed_or(&mut table, "dispatcher", ServingDispatcher::AllToAll, str::parse)?;
         let scatter_gather = truth_or(&mut table, "scatter_gather", false)?;
@@ -129,8 +129,8 @@ impl Serving {
             drafter,
             micro_batches,
             activation_element_type,
-            prefill,
-            decode,
+            prefill: phases.prefill,
+            decode: phases.decode,
         })
     }
 }

@@ -20,31 +20,39 @@ pub(super) fn micro_batches(table: &mut Table, batch: u64) -> Result<u64> {
     }
 }
 
-/// Whether the prompt is worked on, and whether tokens are decoded.
-pub(super) fn phases(table: &mut Table) -> Result<(bool, bool)> {
-    let Some(item) = table.take("phases") else { return Ok((true, true)) };
-    let (mut prefill, mut decode) = (false, false);
+/// What a step of serving does.
+#[derive(Clone, Copy)]
+pub(super) struct Phases {
+    /// The prompt is worked on.
+    pub prefill: bool,
+    /// Tokens are decoded.
+    pub decode: bool,
+}
+
+pub(super) fn phases(table: &mut Table) -> Result<Phases> {
+    let Some(item) = table.take("phases") else { return Ok(Phases { prefill: true, decode: true }) };
+    let mut phases = Phases { prefill: false, decode: false };
     for phase in item.items()? {
         match phase.text()? {
-            "prefill" => prefill = true,
-            "decode" => decode = true,
+            "prefill" => phases.prefill = true,
+            "decode" => phases.decode = true,
             other => return Err(phase.wrong(format!("found phase `{other}`; accepted: prefill, decode"))),
         }
     }
-    Ok((prefill, decode))
+    Ok(phases)
 }
 
 /// Ranks that share out the tokens of the same keys and values, and how they put together what each finds, which a framework's default
 /// may say where nothing is shared out.
 pub(super) fn decode_context(
     table: &mut Table,
-    decode: bool,
+    phases: Phases,
     framework: Option<&FrameworkChoices>,
 ) -> Result<(u32, DecodeContextExchange)> {
     let nothing = "changes nothing without a decode; accepted: with decode among the phases";
     let ranks = match table.take("decode_context") {
         None => 1,
-        Some(item) if decode => item.count()?,
+        Some(item) if phases.decode => item.count()?,
         Some(item) => return Err(item.wrong(nothing.to_owned())),
     };
     let Some(item) = table.take("decode_context_exchange") else {
@@ -69,14 +77,14 @@ pub(super) fn reduction_bits(item: &Item) -> Result<u32> {
 pub(super) fn transfer(
     table: &mut Table,
     activation: ElementType,
-    prefill: bool,
+    phases: Phases,
 ) -> Result<(Option<KvTransfer>, ElementType)> {
     let element = table.take("kv_element_type");
     let Some(item) = table.take("kv_transfer") else {
         let stays = "keys and values stay where they are; accepted: with kv_transfer, layer or request";
         return element.map_or(Ok((None, activation)), |item| Err(item.wrong(stays.to_owned())));
     };
-    if !prefill {
+    if !phases.prefill {
         let nothing = "nothing is transferred without a prefill; accepted: with prefill among the phases";
         return Err(item.wrong(nothing.to_owned()));
     }
@@ -86,12 +94,12 @@ pub(super) fn transfer(
 }
 
 /// Degree of tp of the replicas that decode. Their own pass is another step's, with a layout of its own.
-pub(super) fn kv_decode_tp(table: &mut Table, transfer: Option<KvTransfer>, decode: bool) -> Result<Option<u32>> {
+pub(super) fn kv_decode_tp(table: &mut Table, transfer: Option<KvTransfer>, phases: Phases) -> Result<Option<u32>> {
     let Some(item) = table.take("kv_decode_tp") else { return Ok(None) };
     if transfer.is_none() {
         return Err(item.wrong("keys and values stay where they are; accepted: with kv_transfer".to_owned()));
     }
-    if decode {
+    if phases.decode {
         let both = "with a decode, whose layout is that of the prefill then; accepted: with phases = prefill, and the decode as a step of its own";
         return Err(item.wrong(both.to_owned()));
     }
