@@ -3,7 +3,7 @@
 use super::TrainingStep;
 use crate::config::step::{
     BroadcastBuffers, DataStyle, GradientAccumulation, GradientReduction, ModuleChoices, ParameterReturn,
-    ReplicaReduction, UnitRule, divisors_among,
+    ReplicaReduction, ShardBuffers, UnitRule, divisors_among,
 };
 use crate::layout::Axis;
 use commgauge_base::error::Result;
@@ -153,6 +153,9 @@ fn unused(step: &TrainingStep) -> Result<()> {
             "persistent_parameters, prefetch_bucket, live_parameters and reuse_distance change nothing with unit_rule {}; {accepted}",
             data.unit_rule
         )));
+    }
+    if data.shard_buffers != ShardBuffers::Flat && data.unit_rule != UnitRule::Modules {
+        return refused("shard_buffers", data.shard_buffers.name(), "zero3 and unit_rule = modules");
     }
     if data.replica_reduction != ReplicaReduction::Step && data.style != Hsdp {
         return refused("replica_reduction", data.replica_reduction.name(), "hsdp");

@@ -19,7 +19,8 @@ const BUCKETS: &[&str] = &["bucket_rule", "bucket_parameters", "gradient_reducti
 const MEGATRON_ONLY: &[&str] =
     &["linears", "scatter_gather", "fused_cross_entropy", "prediction_layers", "balance_loss", "expert_bias_update"];
 /// What only DeepSpeed's ZeRO-3 has.
-const MODULES: &[&str] = &["persistent_parameters", "prefetch_bucket", "live_parameters", "reuse_distance"];
+const MODULES: &[&str] =
+    &["persistent_parameters", "prefetch_bucket", "live_parameters", "reuse_distance", "shard_buffers"];
 /// What only replicas with whole parameters have.
 const WHOLE_REPLICAS: &[&str] = &["parameter_return", "broadcast_buffers"];
 const DISPATCH: &[&str] = &[

@@ -116,6 +116,14 @@ pub(super) const DATA: &[StepKey] = &[
         "Parameters used again within so many are not released (unit rule modules) [default: 1000000000]",
     ),
     StepKey::text(
+        "shard_buffers",
+        "--shard-buffers",
+        "FORM",
+        TRAINING,
+        "How calls get the parts of the ranks (unit rule modules): flat (default), one buffer; listed, a tensor for each \
+             rank, which the host copies one by one, as DeepSpeed did in 2021",
+    ),
+    StepKey::text(
         "parameter_return",
         "--parameter-return",
         "HOW",

@@ -5,7 +5,7 @@
 //! them. `step::rank_parameters` counts the parameters; a test compares the two.
 
 use super::parts::Part;
-use crate::config::{FeedForward, LatentAttention, LinearRule, Mixer, Model};
+use crate::config::{Family, FeedForward, LatentAttention, LinearRule, Mixer, Model};
 use crate::workload::step::TrainingStep;
 
 /// More local experts than this are treated as one grouped weight, as in grouped matrix products.
@@ -28,9 +28,9 @@ pub(super) struct Tensor {
 pub(super) enum Order {
     /// Queries, keys and values in one tensor, gate and up projection in one.
     Megatron,
-    /// Each for itself, as their gradients come.
+    /// Each for itself where the modules are, as their gradients come.
     PyTorch,
-    /// Each for itself, as modules define them: norms of gated families behind their layer (Hugging Face).
+    /// Each for itself where the modules are, as modules define them: norms of gated families behind their layer (Hugging Face).
     Definition,
 }
 
@@ -205,15 +205,12 @@ fn inputs_of_attention(model: &Model, t: u64, order: Order) -> Vec<u64> {
     let queries = model.projected_queries(t);
     let keys = model.kv_heads_per_rank(t) * model.head_dimension;
     let bias = |width: u64| if model.query_key_value_bias { width } else { 0 };
-    let mut list = match order {
-        Order::Megatron => {
-            let width = queries + 2 * keys;
-            vec![width * model.hidden, bias(width)]
-        }
-        Order::PyTorch | Order::Definition => {
-            [queries, keys, keys].iter().flat_map(|width| [width * model.hidden, bias(*width)]).collect()
-        }
+    let widths = match (order, model.family) {
+        // GPT-2 has one module for all three (transformers, `GPT2Attention.c_attn`).
+        (Order::Megatron, _) | (_, Family::Gpt2) => vec![queries + 2 * keys],
+        (Order::PyTorch | Order::Definition, _) => vec![queries, keys, keys],
     };
+    let mut list: Vec<u64> = widths.iter().flat_map(|width| [width * model.hidden, bias(*width)]).collect();
     list.extend(model.query_key_norm_parameters(t).into_iter().filter(|width| *width > 0));
     list
 }
