@@ -77,8 +77,9 @@ impl PreparedStep {
     }
 
     fn add(&mut self, stage: u32, ops: Vec<Op>) {
-        let (between, own): (Vec<Op>, Vec<Op>) =
-            ops.into_iter().partition(|op| matches!(op.when, When::Boundary { .. }));
+        let (between, mut own): (Vec<Op>, Vec<Op>) =
+            without_reasons(ops).partition(|op| matches!(op.when, When::Boundary { .. }));
+        own.shrink_to_fit();
         for op in between {
             let forward = matches!(op.when, When::Boundary { pass: Pass::Forward, .. });
             let known = &mut self.messages[usize::from(!forward)];
@@ -198,12 +199,10 @@ impl FirstStage {
     /// # Errors
     /// Counts that pass 64 bits.
     pub fn of(step: &TrainingStep) -> commgauge_base::error::Result<FirstStage> {
-        let mut ops = step.ops_of_stage(0)?;
+        let mut ops: Vec<Op> = without_reasons(step.ops_of_stage(0)?).collect();
         let is_message = |op: &&Op| matches!(op.when, When::Boundary { pass: Pass::Forward, .. });
         let message = ops.iter().rfind(is_message).cloned();
         ops.retain(|op| matches!(op.when, When::Step { .. }));
-        // There are many of them, and nobody reads these.
-        ops.iter_mut().for_each(|op| op.why = String::new());
         ops.shrink_to_fit();
         Ok(FirstStage { ops, message, samples: step.training.micro_batch })
     }
@@ -292,6 +291,11 @@ impl LayerLoads {
         }
         Ok(loads)
     }
+}
+
+/// The calls without the sentences on where their bytes come from: a search has very many calls, and nobody reads these.
+fn without_reasons(ops: Vec<Op>) -> impl Iterator<Item = Op> {
+    ops.into_iter().map(|op| Op { why: String::new(), ..op })
 }
 
 /// Key that distinguishes stages: their layers by kind, chunk by chunk, the ends of the model, and whether it is the

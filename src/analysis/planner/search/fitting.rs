@@ -17,7 +17,7 @@ use commgauge_model::workload::when::LayerKind;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
-/// The choices of recomputation.
+/// The choices of recomputation, the one that computes least first.
 const RECOMPUTE: [Recompute; 3] = [Recompute::None, Recompute::Selective, Recompute::Full];
 
 /// A layout without its ZeRO stage and the order of its axes.
@@ -33,6 +33,12 @@ pub(super) struct Unit {
 }
 
 impl Unit {
+    /// Whether two are the same but for what is computed again.
+    pub fn differs_in_recompute_only(&self, other: &Unit) -> bool {
+        let all = |unit: &Unit| (unit.shape, unit.schedule, unit.virtual_stages, unit.micro_batch);
+        all(self) == all(other)
+    }
+
     /// How its layers are cut over so many stages.
     pub fn cut(&self, pp: u32) -> PipelineCut {
         PipelineCut { pp, schedule: self.schedule, virtual_stages: self.virtual_stages }
