@@ -166,7 +166,6 @@ fn each_set_is_predicted_with_constants_that_the_other_sets_choose() {
         let sum = |pair: &usize| others.iter().map(|errors| errors[*pair]).sum::<f64>();
         let best = (0..own.len()).min_by(|a, b| sum(a).total_cmp(&sum(b))).unwrap();
         let (half_width, memory) = (GRID[0][best / GRID[1].len()], GRID[1][best % GRID[1].len()]);
-        eprintln!("{}: half width {half_width}, memory {memory}: {:.1} %", set.name(), own[best]);
-        assert!(own[best] <= most, "{}: {}", set.name(), own[best]);
+        assert!(own[best] <= most, "{}: {:.1} % with {half_width}, {memory}", set.name(), own[best]);
     }
 }
