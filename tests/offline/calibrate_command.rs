@@ -21,6 +21,10 @@ fn two_commands_lead_from_nothing_to_a_plan_in_which_every_layout_has_a_price() 
         assert!(calibrated.stdout.contains(expected), "{expected}:\n{}", calibrated.stdout);
     }
     assert!(!calibrated.stdout.contains("WITHOUT A PRICE"), "{}", calibrated.stdout);
+    // A simulated machine computes nothing; calls beside computing are replayed on it all the same.
+    assert!(calibrated.stderr.contains("--backend simulated multiplies no bfloat16"), "{}", calibrated.stderr);
+    assert!(folder.path().join("cal/overlap.jsonl").exists(), "{}", calibrated.stderr);
+    assert!(calibrated.stdout.contains("as the fit measured it"), "{}", calibrated.stdout);
     // The second command asks the fit something else.
     let line = "plan --fit cal/fit.json --model llama-3-8b --gpus 8 --ranks-per-node 8 --gpu-memory 80GB --global-batch 32 \
                 --sequence 4096 --allow-untrusted --format json";
@@ -68,4 +72,27 @@ fn what_cannot_be_calibrated_is_refused_with_what_would_be_right() {
     let written = commgauge(folder.path(), &format!("{QUESTION} --suite-only")).ended_with(0);
     assert_eq!(written.stdout, "");
     commgauge(folder.path(), "run cal/suite.toml --dry-run -n 2").ended_with(0);
+}
+
+#[test]
+fn products_are_in_the_suite_where_the_backend_multiplies_the_type_of_the_activations() {
+    let folder = tempfile::tempdir().unwrap();
+    for (folder_name, flags, words, expected) in [
+        ("gpus", "", "-- --backend nccl", Some(["sequence = 8192", "micro_batch = [1, 2, 4]", "\"bfloat16\""])),
+        ("hosts", "--element-type float32", "", Some(["sequence = 512", "micro_batch = [1]", "\"float32\""])),
+        ("bf16", "", "", None),
+        ("given", "--efficiency 0.5", "-- --backend nccl", None),
+    ] {
+        let question = QUESTION.replace("-o cal", &format!("-o {folder_name}"));
+        let line = format!("{question} {flags} --suite-only {words}");
+        commgauge(folder.path(), &line).ended_with(0);
+        let suite = std::fs::read_to_string(folder.path().join(folder_name).join("suite.toml")).unwrap();
+        let (_, table) = suite.split_once("[[compute]]").unwrap_or_default();
+        let Some(expected) = expected else {
+            assert_eq!(table, "", "{line}");
+            continue;
+        };
+        let all = [&["preset = \"llama-3-8b\"", "tp = [1, 2, 4, 8]"], expected.as_slice()].concat();
+        assert!(all.iter().all(|part| table.contains(part)), "{line}: {table}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::requested::RequestedCall;
 use crate::cost::MAX_EXTRAPOLATION;
+use commgauge_base::element::ElementType;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::{Model, toml_string};
 use std::fmt::Write as _;
@@ -25,6 +26,23 @@ pub struct CalibrationSuite<'a> {
     pub bytes_most: Option<Bytes>,
     /// Time after which no further sizes are added, such as `10min`.
     pub budget: &'a str,
+    /// Matrix products to be measured too.
+    pub products: Option<&'a CalibrationProducts>,
+}
+
+/// The matrix products of a model, as a `[[compute]]` table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CalibrationProducts {
+    /// Where the model is found: `preset` or `config`, and its name or path.
+    pub model: (&'static str, String),
+    /// Degrees of tensor parallelism.
+    pub tp: Vec<u64>,
+    /// Samples of a micro-batch.
+    pub micro_batch: Vec<u64>,
+    /// Tokens of a sample.
+    pub sequence: u64,
+    /// Type of the elements.
+    pub element_type: ElementType,
 }
 
 impl CalibrationSuite<'_> {
@@ -56,7 +74,7 @@ impl CalibrationSuite<'_> {
         for call in self.calls {
             text += &self.sweep(call);
         }
-        text
+        text + &self.products.map(CalibrationProducts::table).unwrap_or_default()
     }
 
     fn sweep(&self, call: &RequestedCall) -> String {
@@ -93,11 +111,26 @@ impl CalibrationSuite<'_> {
     }
 }
 
+impl CalibrationProducts {
+    fn table(&self) -> String {
+        let (key, model) = &self.model;
+        let list = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        format!(
+            "\n# The matrix products of its layers.\n[[compute]]\nmodel = {{ {key} = {} }}\nsequence = {}\ntp = [{}]\n\
+             micro_batch = [{}]\nelement_types = \"{}\"\n",
+            toml_string(model),
+            self.sequence,
+            list(&self.tp),
+            list(&self.micro_batch),
+            self.element_type.name()
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use commgauge_base::collective::Collective;
-    use commgauge_base::element::ElementType;
     use commgauge_model::config::Suite;
     use commgauge_model::layout::Nodes;
     use commgauge_model::workload::WorkPlan;
@@ -110,7 +143,7 @@ mod tests {
 
     fn suite(calls: &[RequestedCall]) -> Suite {
         let model = Model::load("llama-3-8b").unwrap();
-        let suite = CalibrationSuite { model: &model, calls, bytes_most: None, budget: "10min" };
+        let suite = CalibrationSuite { model: &model, calls, bytes_most: None, budget: "10min", products: None };
         Suite::parse(Path::new("calibrate.toml"), &suite.text()).unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -127,6 +160,30 @@ mod tests {
             let sizes: Vec<u64> = suite.sweeps[0].bytes.iter().map(|bytes| bytes.0).collect();
             assert_eq!(sizes, expected, "{least} to {most}");
         }
+    }
+
+    #[test]
+    fn products_are_those_of_the_model_in_every_degree_and_micro_batch_that_is_given() {
+        let model = Model::load("llama-3-8b").unwrap();
+        let products = CalibrationProducts {
+            model: ("preset", "llama-3-8b".to_owned()),
+            tp: vec![1, 2],
+            micro_batch: vec![1, 4],
+            sequence: 512,
+            element_type: ElementType::Bfloat16,
+        };
+        let calls = [call(Collective::AllReduce, ElementType::Float32, 1024, 1 << 25)];
+        let suite = CalibrationSuite {
+            model: &model,
+            calls: &calls,
+            bytes_most: None,
+            budget: "10min",
+            products: Some(&products),
+        };
+        let suite = Suite::parse(Path::new("calibrate.toml"), &suite.text()).unwrap_or_else(|error| panic!("{error}"));
+        let plan = WorkPlan::from_suite_on(&suite, &Nodes::filled(2, 2)).unwrap();
+        assert_eq!(plan.products.len(), 2 * 2 * 5, "five products of a layer and the head");
+        assert!(plan.products.iter().all(|product| product.element == ElementType::Bfloat16));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::Computing as Gpu;
 use commgauge_model::record::Record;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// An H100 SXM (NVIDIA H100 data sheet, without sparsity), where no machine file says what GPU it is.
 const ASSUMED: Gpu =
@@ -82,6 +82,16 @@ fn rate(text: &str) -> std::result::Result<Rate, String> {
 }
 
 impl ComputingFlags {
+    /// Whether they leave it open how fast products are.
+    pub fn leaves_products_open(&self) -> bool {
+        self.efficiency.is_none() && self.products.is_none() && self.peak_tflops.is_none() && !self.fp8_linears
+    }
+
+    /// The same with the matrix products of a record.
+    pub fn with_products(&self, record: &Path) -> ComputingFlags {
+        ComputingFlags { efficiency: Some(Share::Measured), products: Some(record.to_owned()), ..self.clone() }
+    }
+
     /// What the flags and a machine file say of a training with activations of this type.
     ///
     /// # Errors
@@ -158,7 +168,7 @@ impl ComputingFlags {
         }
     }
 
-    fn measured(&self, path: &std::path::Path, element: ElementType, machine: Option<&Machine>) -> Result<Computing> {
+    fn measured(&self, path: &Path, element: ElementType, machine: Option<&Machine>) -> Result<Computing> {
         let record = Record::read(path)?;
         let file = path.shown();
         if let Some(problem) = record.seal.tampering() {

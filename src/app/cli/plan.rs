@@ -112,7 +112,15 @@ impl PlanCommand {
         self.with_question(|question, computing| self.answer(question, computing))
     }
 
-    /// The same with something before the plan, which gets the question and its best layout; returns whether every layout has a price.
+    /// Hands over the question and its best layout, and prints nothing.
+    pub(super) fn with_best<T>(&self, use_it: impl FnOnce(&Question, &Priced) -> Result<T>) -> Result<T> {
+        self.with_question(|question, _| {
+            let (found, _) = self.timed(question)?;
+            use_it(question, &found.best[0])
+        })
+    }
+
+    /// Plans, with something before the plan, which gets the question and its best layout; returns whether every layout has a price.
     pub(super) fn execute_after(&self, before: impl FnOnce(&Question, &Priced) -> Result<()>) -> Result<bool> {
         self.with_question(|question, computing| {
             let (found, elapsed) = self.timed(question)?;

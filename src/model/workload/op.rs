@@ -92,6 +92,8 @@ pub struct Op {
     pub when: When,
     /// Whether anything useful is done meanwhile.
     pub overlap: Overlap,
+    /// Tensors that the host copies one after another beside each call, because the call takes a list of them.
+    pub copies_per_call: u64,
     /// Where the bytes come from: formula with numbers put in, and its source; empty for sweeps.
     pub why: String,
 }
@@ -110,6 +112,7 @@ impl Op {
             splits: Splits::Equal,
             when: When::Outside,
             overlap: Overlap::Exposed,
+            copies_per_call: 0,
             why: String::new(),
         }
     }

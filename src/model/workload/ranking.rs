@@ -99,6 +99,7 @@ impl RankedCall {
             splits: self.splits.clone().unwrap_or(Splits::Equal),
             when: When::Step { moment: Moment::Optimizer, calls: self.count_per_step },
             overlap,
+            copies_per_call: 0,
             why: String::new(),
         }
     }

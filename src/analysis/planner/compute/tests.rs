@@ -169,6 +169,22 @@ fn sequence_parallelism_divides_the_operations_around_the_blocks() {
 }
 
 #[test]
+fn tokens_are_copied_for_each_expert_and_sorted_where_a_rank_has_several() {
+    let moved = |layout: &str, ranks| {
+        with_step("mixtral-8x7b", "", layout, ranks, |step| moving().stage(step, 0).forward_seconds())
+    };
+    // 32 layers, 2 experts for each of 2048 tokens, 4096 wide, 2 bytes: read and written before the experts and behind them.
+    let sorted = 32.0 * 4.0 * 2.0 * 2048.0 * 4096.0 * 2.0;
+    close(moved("dp = 8\nep = 4", 8) - moved("dp = 8\nep = 8", 8), sorted, "one expert on a rank needs no sorting");
+    let layers = with_step("mixtral-8x7b", "", "dp = 8\nep = 8", 8, |step| {
+        (0..step.model.layers).map(|layer| work::of_layer(step, layer, true).moved_bytes).sum::<f64>()
+    });
+    // Around two blocks 10 bytes each; 3 x 2 bytes of the inner width of 2 experts; 3 copies of 2 and the sum of each token.
+    let layer = 2048.0 * (2.0 * 10.0 * 4096.0 + 6.0 * 2.0 * 14336.0 + 2.0 * (3.0 * 2.0 + 1.0) * 4096.0);
+    close(layers, 32.0 * layer, "by hand");
+}
+
+#[test]
 fn a_tiny_micro_batch_takes_as_long_as_its_kernels_take_to_start() {
     let compute = Compute { seconds_per_kernel: Seconds(1.0), ..counting(false) };
     let compute = Compute { peak_flops_per_second: f64::INFINITY, ..compute };

@@ -31,6 +31,9 @@ pub struct Work {
 const BACKWARD_MOVES: f64 = 1.5;
 /// Kernels of a mixer or a feed-forward outside of products, forward, with the norm in front of it.
 const KERNELS_OF_BLOCK: f64 = 17.0;
+/// Kernels that choose experts and bring tokens into their order and back: the scores, their largest and the map of them, the
+/// permutations, and splitting and joining by expert (Megatron-LM core/transformer/moe/moe_utils.py).
+const KERNELS_OF_ROUTING: f64 = 15.0;
 
 impl Work {
     /// The seconds of the passes.
@@ -82,8 +85,12 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, fused_attention: bool) -
         feed_forward(step, layer, t, n, &mut work.products);
         work.moved_bytes += inner_width(step, layer) * tokens * element * if model.family.gated() { 3.0 } else { 2.0 };
     }
+    if model.has_experts_in(layer) {
+        work.moved_bytes += permuted_bytes(step, n);
+        work.kernels += KERNELS_OF_ROUTING;
+    }
     work.moved_bytes += around;
-    work.kernels = blocks * KERNELS_OF_BLOCK + work.products.len() as f64;
+    work.kernels += blocks * KERNELS_OF_BLOCK + work.products.len() as f64;
     work.recompute = Some(step.training.tensor.recompute);
     work
 }
@@ -183,6 +190,19 @@ fn feed_forward(step: &TrainingStep, layer: u32, t: u64, n: u64, products: &mut 
         }
         _ => both(n, model.feed_forward / t, 1.0),
     }
+}
+
+/// Bytes that are read and written to bring tokens into the order of their experts and back, evenly routed (Megatron-LM
+/// core/transformer/moe: moe_utils.py `permute`, `unpermute` and `sort_chunks_by_idxs`, token_dispatcher.py). A token is copied once
+/// for each of its experts before it is sent; what comes in is brought together by expert where a rank has several, and apart again
+/// behind them; what comes back is read once more and added up.
+fn permuted_bytes(step: &TrainingStep, n: u64) -> f64 {
+    let Some(mixture) = &step.model.mixture else { return 0.0 };
+    let (t, etp) = (u64::from(step.layout.degrees.tp), u64::from(step.layout.degrees.etp));
+    let sent = (n * mixture.experts_per_token) as f64 / t as f64;
+    let sorted = if step.experts_per_rank() > 1 { sent * etp as f64 } else { 0.0 };
+    let copies = 2.0 * sent + 2.0 * (2.0 * sorted) + sent + n as f64 / t as f64;
+    copies * (step.model.hidden * step.activation().size()) as f64
 }
 
 /// Inner width that a token passes on a rank.

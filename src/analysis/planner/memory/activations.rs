@@ -30,15 +30,17 @@ pub(super) fn of(step: &TrainingStep, stage: u32, fused_attention: bool, chunks_
     let shape = Shape::of(step, fused_attention);
     let recompute = step.training.tensor.recompute;
     let (mut stored, mut again) = (0, 0);
+    // Layers of a kind keep the same.
+    let mut known: Vec<(LayerParts, [u128; 2])> = Vec::new();
     for layer in step.stages.layers_stored(stage) {
-        let (linear, matrices) = (shape.linear(step, layer), shape.attention_matrices(layer));
-        let (keeps, repeats) = match recompute {
-            Recompute::None => (linear + matrices, 0),
-            Recompute::Selective if framework(step) == Some(Framework::Torchtitan) => {
-                (shape.every_second_product(step, layer), linear + matrices)
+        let parts = step.model.parts_of(layer);
+        let [keeps, repeats] = match known.iter().find(|(other, _)| *other == parts) {
+            Some((_, layer)) => *layer,
+            None => {
+                let layer = shape.of_layer(step, layer, recompute);
+                known.push((parts, layer));
+                layer
             }
-            Recompute::Selective => (linear, matrices),
-            Recompute::Full => (shape.boundary(), linear + matrices),
         };
         stored += keeps;
         again = again.max(repeats);
@@ -100,6 +102,19 @@ impl<'a> Shape<'a> {
             by_sequence: if step.training.tensor.sequence_parallel { t } else { 1 },
             dropout: model.family == Family::Gpt2,
             fused_attention,
+        }
+    }
+
+    /// What a layer keeps, and what it needs while it is computed again.
+    fn of_layer(&self, step: &TrainingStep, layer: u32, recompute: Recompute) -> [u128; 2] {
+        let (linear, matrices) = (self.linear(step, layer), self.attention_matrices(layer));
+        match recompute {
+            Recompute::None => [linear + matrices, 0],
+            Recompute::Selective if framework(step) == Some(Framework::Torchtitan) => {
+                [self.every_second_product(step, layer), linear + matrices]
+            }
+            Recompute::Selective => [linear, matrices],
+            Recompute::Full => [self.boundary(), linear + matrices],
         }
     }
 

@@ -41,6 +41,20 @@ impl MemoryChoices {
         self.of_stage(step, stage, in_flight::chunks(step, stage))
     }
 
+    /// Parameters, gradients, optimizer and what is gathered for the moment, on a rank of a stage that is there, in bytes.
+    pub(in crate::planner) fn state_bytes(&self, step: &TrainingStep, stage: u32) -> u64 {
+        state::of(step, stage, self.optimizer_gradient_copy).total().0
+    }
+
+    /// Everything else, in bytes.
+    pub(in crate::planner) fn stored_bytes(&self, step: &TrainingStep, stage: u32) -> u64 {
+        let chunks = in_flight::chunks(step, stage);
+        let activations::StoredActivations { layers, recomputation, ends, logits, buffers } =
+            activations::of(step, stage, self.fused_attention, chunks);
+        let stored = [layers, recomputation, ends, logits, buffers];
+        stored.iter().fold(0, |sum, bytes| sum.saturating_add(bytes.0))
+    }
+
     /// The stage whose ranks need most, the first of equals, and what they need.
     pub fn most_loaded(&self, step: &TrainingStep) -> (u32, MemoryUse) {
         let mut most = (0, MemoryUse::default());

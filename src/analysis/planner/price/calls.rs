@@ -2,11 +2,11 @@
 
 use super::passes::{Loads, Once, Passes, Timed, count_in_chunk};
 use super::unpriced::Unpriced;
-use super::work::{Hides, StageWork};
+use super::work::{Hides, StageWork, copies_seconds};
 use crate::cost::{Coefficient, Status};
 use crate::planner::compute::{Compute, StageCompute};
 use crate::planner::rates::{RatedCall, Rates};
-use commgauge_base::units::Seconds;
+use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::config::step::ScheduleKind;
 use commgauge_model::layout::{Axis, Layout, Locality};
 use commgauge_model::workload::Op;
@@ -77,8 +77,9 @@ impl PreparedStep {
     }
 
     fn add(&mut self, stage: u32, ops: Vec<Op>) {
-        let (between, own): (Vec<Op>, Vec<Op>) =
-            ops.into_iter().partition(|op| matches!(op.when, When::Boundary { .. }));
+        let (between, mut own): (Vec<Op>, Vec<Op>) =
+            without_reasons(ops).partition(|op| matches!(op.when, When::Boundary { .. }));
+        own.shrink_to_fit();
         for op in between {
             let forward = matches!(op.when, When::Boundary { pass: Pass::Forward, .. });
             let known = &mut self.messages[usize::from(!forward)];
@@ -149,7 +150,8 @@ impl PreparedStep {
         let each = self.kinds.iter().zip(&answers.kinds).zip(work);
         each.map(|((kind, answers), work)| {
             let timed = kind.ops.iter().zip(answers);
-            let calls: Vec<Timed> = timed.map(|(op, answer)| Timed { op, seconds: seconds(answer) }).collect();
+            let calls: Vec<Timed> =
+                timed.map(|(op, answer)| Timed { op, seconds: seconds(answer) + copies_seconds(op) }).collect();
             Passes::of(step, kind.stage, &calls, work)
         })
         .collect()
@@ -173,11 +175,14 @@ impl PreparedStep {
     }
 }
 
-/// The calls of the first stage that occur once in a step, and its messages. Apart from messages, they depend on
-/// neither the micro-batch nor recomputation.
+/// The calls of the first stage that occur once in a step, and a message. The calls depend on neither the micro-batch nor
+/// recomputation, and the message is as long as the micro-batch has samples.
 #[derive(Clone, Debug)]
 pub(in crate::planner) struct FirstStage {
     ops: Vec<Op>,
+    message: Option<Op>,
+    /// Samples of the message.
+    samples: u64,
 }
 
 /// How long the calls of a [`FirstStage`] take.
@@ -194,21 +199,17 @@ impl FirstStage {
     /// # Errors
     /// Counts that pass 64 bits.
     pub fn of(step: &TrainingStep) -> commgauge_base::error::Result<FirstStage> {
-        let mut ops = step.ops_of_stage(0)?;
-        ops.retain(|op| matches!(op.when, When::Step { .. } | When::Boundary { pass: Pass::Forward, .. }));
-        Ok(FirstStage { ops })
+        let mut ops: Vec<Op> = without_reasons(step.ops_of_stage(0)?).collect();
+        let is_message = |op: &&Op| matches!(op.when, When::Boundary { pass: Pass::Forward, .. });
+        let message = ops.iter().rfind(is_message).cloned();
+        ops.retain(|op| matches!(op.when, When::Step { .. }));
+        ops.shrink_to_fit();
+        Ok(FirstStage { ops, message, samples: step.training.micro_batch })
     }
 
-    /// Their times in the layout of a step; nothing where the rates refuse one.
-    pub fn times(
-        &self,
-        layout: &Layout,
-        compute: &Compute,
-        rates: &dyn Rates,
-        ranks_per_node: u32,
-    ) -> Option<FirstStageTimes> {
+    /// The calls once in a step in a layout; nothing where the rates refuse one.
+    pub fn once(&self, layout: &Layout, compute: &Compute, rates: &dyn Rates, ranks_per_node: u32) -> Option<Once> {
         let mut timed = Vec::with_capacity(self.ops.len());
-        let mut message_seconds = 0.0;
         let mut places: Vec<(Axis, u32, Locality)> = Vec::new();
         for op in &self.ops {
             let index = places.iter().position(|(axis, ..)| *axis == op.axis).unwrap_or_else(|| {
@@ -217,12 +218,18 @@ impl FirstStage {
             });
             let (_, ranks, locality) = &places[index];
             let answer = Answer::of(op, RatedCall::of(op, *ranks, locality), rates, layout).ok()?;
-            match op.when {
-                When::Boundary { .. } => message_seconds = answer.seconds,
-                _ => timed.push(Timed { op, seconds: answer.seconds }),
-            }
+            timed.push(Timed { op, seconds: answer.seconds + copies_seconds(op) });
         }
-        Some(FirstStageTimes { once: Once::of(timed.into_iter(), compute.lost_beside_calls), message_seconds })
+        Some(Once::of(timed.into_iter(), compute.lost_beside_calls))
+    }
+
+    /// Seconds of a message of so many samples, 0 without a pipeline; nothing where the rates refuse it.
+    pub fn message(&self, layout: &Layout, rates: &dyn Rates, ranks_per_node: u32, samples: u64) -> Option<f64> {
+        let Some(message) = &self.message else { return Some(0.0) };
+        let message = Op { bytes_total: Bytes(message.bytes_total.0 / self.samples * samples), ..message.clone() };
+        let locality = layout.locality(message.axis, ranks_per_node);
+        let call = RatedCall::of(&message, layout.group_size(message.axis), &locality);
+        Some(Answer::of(&message, call, rates, layout).ok()?.seconds)
     }
 }
 
@@ -278,12 +285,17 @@ impl LayerLoads {
                 let op = &ops[*index];
                 let Some(locality) = place(op.axis) else { continue };
                 let answer = Answer::of(op, RatedCall::of(op, *ranks, &locality), rates, &self.layout)?;
-                calls.push((op, *pass, count * answer.seconds));
+                calls.push((op, *pass, count * (answer.seconds + copies_seconds(op))));
             }
             loads.push(Loads::of(work.of_chunk(0), calls.into_iter()));
         }
         Ok(loads)
     }
+}
+
+/// The calls without the sentences on where their bytes come from: a search has very many calls, and nobody reads these.
+fn without_reasons(ops: Vec<Op>) -> impl Iterator<Item = Op> {
+    ops.into_iter().map(|op| Op { why: String::new(), ..op })
 }
 
 /// Key that distinguishes stages: their layers by kind, chunk by chunk, the ends of the model, and whether it is the

@@ -20,11 +20,10 @@ pub use calls::PreparedStep;
 pub(in crate::planner) use calls::{FirstStage, FirstStageTimes, LayerLoads};
 pub use exposed::Exposed;
 pub(in crate::planner) use once::{PricedOnce, UntrustedCurves};
-pub(in crate::planner) use passes::{ChunkPasses, Loads};
+pub(in crate::planner) use passes::{ChunkPasses, Loads, Once};
 pub(in crate::planner) use step_error::Residual;
 pub use step_error::{PUBLISHED_ERROR, SURE, StepError};
 pub use unpriced::{UNTRUSTED, Unpriced};
-pub(in crate::planner) use work::ChunkWork;
 use work::StageWork;
 
 use crate::planner::compute::Compute;

@@ -4,11 +4,11 @@
 //! Layers are requested once and added up to stages, so that a layout costs microseconds here and a millisecond in `price`.
 
 use super::choices::{Choices, PipelineCut};
-use super::composition::{Busy, Composition, of_each_kind};
+use super::composition::{Busy, Composition, PassSeconds, of_each_kind};
 use super::question::Question;
 use super::space::{IN_LAYERS, Places, Shape};
 use super::trainings::Trainings;
-use crate::planner::price::{ChunkWork, FirstStage, FirstStageTimes, LayerLoads, Loads};
+use crate::planner::price::{FirstStage, FirstStageTimes, LayerLoads, Loads, Once};
 use commgauge_model::config::Training;
 use commgauge_model::config::step::{PipelineChoices, ScheduleKind};
 use commgauge_model::layout::{DEFAULT_ORDER, Degrees, Layout};
@@ -19,21 +19,24 @@ use std::collections::hash_map::Entry;
 /// The parameters on which the loads of a layer depend.
 type Key = ([u32; 4], u64, commgauge_model::config::step::Recompute);
 
-/// Shape, schedule, virtual stages, ZeRO stage and micro-batch.
-type OnceKey = (usize, ScheduleKind, u32, u8, u64);
+/// Shape, schedule, virtual stages and ZeRO stage.
+type OnceKey = (usize, ScheduleKind, u32, u8);
+/// Shape, schedule, micro-batch, and index of the order in the shape.
+type MessageKey = (usize, ScheduleKind, u64, usize);
 
 /// Bounds, and the loads of layers that they are made of.
 #[derive(Default)]
 pub(super) struct Bounds {
     /// Computing alone.
-    computing: HashMap<Key, Option<Vec<Loads>>>,
+    computing: HashMap<Key, Option<Vec<PassSeconds>>>,
     layers: HashMap<Key, Option<LayerLoads>>,
     /// The waiting of layers, by the placement of their groups.
     waiting: HashMap<(Key, usize), Option<Vec<Loads>>>,
-    /// Calls that occur once, by shape, virtual stages, ZeRO stage and the micro-batch, which determines messages.
+    /// Calls that occur once, and messages.
     first_stages: HashMap<OnceKey, Option<FirstStage>>,
-    /// How long they take, by the order of the axes too.
-    first_stage_times: HashMap<(OnceKey, usize), Option<FirstStageTimes>>,
+    /// How long the calls take, by the order of the axes too.
+    once: HashMap<(OnceKey, usize), Option<Once>>,
+    messages: HashMap<MessageKey, Option<f64>>,
     compositions: HashMap<PipelineCut, Composition>,
     /// Which kind each layer is of.
     kinds: Vec<usize>,
@@ -73,7 +76,7 @@ impl Bounds {
             place.insert(loads);
         }
         let composition = composition(&mut self.compositions, &self.kinds, shape, choices, stages);
-        let busy = composition.busy(self.computing.get(&key)?.as_ref()?);
+        let busy = composition.computing(self.computing.get(&key)?.as_ref()?);
         Some(composition.least(&busy, micro_batches(question, shape, choices), &FirstStageTimes::default()))
     }
 
@@ -131,11 +134,8 @@ impl Bounds {
         trainings: &Trainings,
     ) -> Option<FirstStageTimes> {
         let OrderedShape { index, shape, order } = ordered;
-        let key = (index, choices.schedule, choices.virtual_stages, choices.zero_stage, choices.micro_batch);
-        let full = (key, order);
-        if let Some(known) = self.first_stage_times.get(&full) {
-            return *known;
-        }
+        let Choices { schedule, virtual_stages, zero_stage, micro_batch, .. } = choices;
+        let key = (index, schedule, virtual_stages, zero_stage);
         if let Entry::Vacant(place) = self.first_stages.entry(key) {
             let first = trainings.get(choices).and_then(|training| {
                 let step = question.step(shape, order, training, stages);
@@ -143,12 +143,13 @@ impl Bounds {
             });
             place.insert(first);
         }
-        let first = self.first_stages.get(&key)?.as_ref();
-        let layout = &shape.orders[order].layout;
-        let known =
-            first.and_then(|first| first.times(layout, question.compute, question.rates, question.ranks_per_node));
-        self.first_stage_times.insert(full, known);
-        known
+        let first = self.first_stages.get(&key)?.as_ref()?;
+        let (layout, rates, on_node) = (&shape.orders[order].layout, question.rates, question.ranks_per_node);
+        let once =
+            self.once.entry((key, order)).or_insert_with(|| first.once(layout, question.compute, rates, on_node));
+        let message = self.messages.entry((index, schedule, micro_batch, order));
+        let message = message.or_insert_with(|| first.message(layout, rates, on_node, micro_batch));
+        Some(FirstStageTimes { once: (*once)?, message_seconds: (*message)? })
     }
 }
 
@@ -209,12 +210,12 @@ impl Layers {
         Some(Layers { training, layout, stages })
     }
 
-    fn computing(&self, question: &Question, kinds: &[usize]) -> Vec<Loads> {
+    fn computing(&self, question: &Question, kinds: &[usize]) -> Vec<PassSeconds> {
         let step =
             TrainingStep::of_checked_parts(question.model, &self.training, self.layout.clone(), self.stages.clone(), 1);
         let of = |layer: usize| {
             let compute = question.compute.chunk(&step, layer as u32, 0);
-            Loads::of(ChunkWork { compute, ..ChunkWork::default() }, std::iter::empty())
+            PassSeconds { forward: compute.forward.0, backward: compute.backward().0 }
         };
         of_each_kind(kinds).into_iter().map(of).collect()
     }

@@ -52,6 +52,13 @@ struct Kind {
     first: Option<usize>,
 }
 
+/// A pass forward and one backward, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct PassSeconds {
+    pub forward: f64,
+    pub backward: f64,
+}
+
 /// Busy time of stages in a micro-batch, in seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Busy {
@@ -105,16 +112,31 @@ impl Composition {
 
     /// Busy time of the stages if each kind of layer adds this load.
     pub fn busy(&self, loads: &[Loads]) -> Busy {
-        let sum = |layers: &Vec<Counted>| {
+        self.busy_in(|layers| {
             let mut sum = Loads::default();
             layers.iter().for_each(|layer| sum.plus(&loads[layer.index], layer.count));
-            sum.passes()
-        };
-        let chunks: Vec<ChunkPasses> = self.chunks.iter().map(sum).collect();
-        let all = |counted: &[Counted], of: &dyn Fn(&ChunkPasses) -> f64| -> f64 {
+            let ChunkPasses { forward, backward, .. } = sum.passes();
+            PassSeconds { forward, backward }
+        })
+    }
+
+    /// Busy time of the stages if each kind of layer computes so long, and waits for nothing.
+    pub fn computing(&self, layers: &[PassSeconds]) -> Busy {
+        self.busy_in(|counted| {
+            let sum = |of: &dyn Fn(&PassSeconds) -> f64| -> f64 {
+                counted.iter().map(|layer| of(&layers[layer.index]) * layer.count).sum()
+            };
+            PassSeconds { forward: sum(&|layer| layer.forward), backward: sum(&|layer| layer.backward) }
+        })
+    }
+
+    /// Busy time of the stages if chunks with these layers are busy so long.
+    fn busy_in(&self, chunk: impl Fn(&[Counted]) -> PassSeconds) -> Busy {
+        let chunks: Vec<PassSeconds> = self.chunks.iter().map(|layers| chunk(layers)).collect();
+        let all = |counted: &[Counted], of: &dyn Fn(&PassSeconds) -> f64| -> f64 {
             counted.iter().map(|chunk| of(&chunks[chunk.index]) * chunk.count).sum()
         };
-        let both = |chunk: &ChunkPasses| chunk.forward + chunk.backward;
+        let both = |chunk: &PassSeconds| chunk.forward + chunk.backward;
         let kind = |kind: &Kind| KindSeconds {
             first_chunk: kind.first.map_or(0.0, |first| both(&chunks[first])),
             all_chunks: self.passed * all(&kind.chunks, &both),

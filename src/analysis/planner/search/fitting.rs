@@ -8,14 +8,16 @@ use super::only::accepts;
 use super::question::Question;
 use super::space::{Shape, Space, divisors};
 use super::trainings::Trainings;
-use crate::planner::memory::{MemoryChoices, MemoryUse};
+use crate::planner::memory::MemoryChoices;
 use commgauge_model::config::Training;
 use commgauge_model::config::step::{Recompute, ScheduleKind};
 use commgauge_model::layout::{Axis, Layout};
 use commgauge_model::workload::step::{Stages, TrainingStep};
 use commgauge_model::workload::when::LayerKind;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
 
-/// The choices of recomputation.
+/// The choices of recomputation, the one that computes least first.
 const RECOMPUTE: [Recompute; 3] = [Recompute::None, Recompute::Selective, Recompute::Full];
 
 /// A layout without its ZeRO stage and the order of its axes.
@@ -31,6 +33,12 @@ pub(super) struct Unit {
 }
 
 impl Unit {
+    /// Whether two are the same but for what is computed again.
+    pub fn differs_in_recompute_only(&self, other: &Unit) -> bool {
+        let all = |unit: &Unit| (unit.shape, unit.schedule, unit.virtual_stages, unit.micro_batch);
+        all(self) == all(other)
+    }
+
     /// How its layers are cut over so many stages.
     pub fn cut(&self, pp: u32) -> PipelineCut {
         PipelineCut { pp, schedule: self.schedule, virtual_stages: self.virtual_stages }
@@ -64,13 +72,30 @@ pub(super) struct Fitting {
 impl Fitting {
     /// All legal shapes that fit, and those that do not, if memory may be short.
     pub fn of(question: &Question, space: &Space, trainings: &Trainings, memory: Memory) -> Fitting {
-        let mut fitting = Fitting::default();
-        for (index, shape) in space.shapes.iter().enumerate() {
+        let differing = |(cut, stages): (&PipelineCut, &Stages)| (*cut, first_of_each_kind(question, *cut, stages));
+        let differing: BTreeMap<PipelineCut, Vec<u32>> = space.stages.iter().map(differing).collect();
+        let of_shape = |(index, shape): (usize, &Shape)| {
+            let mut fitting = Fitting::default();
             for (cut, stages) in space.stages.iter().filter(|(cut, _)| cut.pp == shape.degrees.pp) {
-                Context { question, trainings, shape, index, cut: *cut, stages, memory }.add(&mut fitting);
+                let differing = &differing[cut];
+                Context { question, trainings, shape, index, cut: *cut, stages, differing, memory }.add(&mut fitting);
             }
+            fitting
+        };
+        let of_shapes: Vec<Fitting> = space.shapes.par_iter().enumerate().map(of_shape).collect();
+        of_shapes.into_iter().fold(Fitting::default(), Fitting::and)
+    }
+
+    /// Adds that of a later shape.
+    fn and(mut self, later: Fitting) -> Fitting {
+        self.considered = self.considered.saturating_add(later.considered);
+        self.feasible = self.feasible.saturating_add(later.feasible);
+        self.units.extend(later.units);
+        let nearer = |nearest: &Nearest| self.nearest.as_ref().is_none_or(|known| nearest.bytes < known.bytes);
+        if later.nearest.as_ref().is_some_and(nearer) {
+            self.nearest = later.nearest;
         }
-        fitting
+        self
     }
 }
 
@@ -82,6 +107,8 @@ struct Context<'a> {
     index: usize,
     cut: PipelineCut,
     stages: &'a Stages,
+    /// The stages that differ in what they hold.
+    differing: &'a [u32],
     memory: Memory,
 }
 
@@ -91,13 +118,15 @@ impl<'a> Context<'a> {
         let only = &self.question.only;
         let replica = self.question.global_batch / u64::from(degrees.dp);
         let sharing = u64::from(degrees.dp) * u64::from(degrees.cp);
-        let zeros: Vec<u8> = self.question.bases.stages(sharing).filter(|zero| self.allows_zero(*zero)).collect();
-        let Some(lowest) = zeros.first().copied() else { return };
-        // In order of stages, equal stages once: a later one never has more micro-batches in flight.
-        let stages = self.first_of_each_kind();
-        let Some(training) = self.trainings.get(self.choices(lowest, 1, Recompute::None)) else { return };
+        let mut all = self.question.bases.stages(sharing).filter(|zero| accepts(&only.zero_stage, zero)).peekable();
+        let Some(training) = all.peek().and_then(|zero| self.trainings.get(self.choices(*zero, 1, Recompute::None)))
+        else {
+            return;
+        };
         let mut step = self.question.step(self.shape, 0, training, self.stages);
-        let states: Vec<Vec<u64>> = zeros.iter().map(|zero| self.states(&mut step, *zero, &stages)).collect();
+        let zeros: Vec<u8> = all.filter(|zero| self.allows_zero(&mut step, *zero)).collect();
+        let Some(lowest) = zeros.first().copied() else { return };
+        let states: Vec<Vec<u64>> = zeros.iter().map(|zero| self.states(&mut step, *zero)).collect();
         let recomputes: Vec<Recompute> = RECOMPUTE.into_iter().filter(|what| accepts(&only.recompute, what)).collect();
         let mut full = false;
         for micro_batch in divisors(replica) {
@@ -118,7 +147,7 @@ impl<'a> Context<'a> {
             full = self.memory == Memory::MustSuffice;
             for recompute in &recomputes {
                 let choices = self.choices(lowest, micro_batch, *recompute);
-                let activation_bytes = self.activation_bytes(&mut step, choices, &stages);
+                let activation_bytes = self.activation_bytes(&mut step, choices);
                 let mut unit = Unit {
                     shape: self.index,
                     schedule,
@@ -154,15 +183,10 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether a ZeRO stage is asked for, and goes with the layout and the schedule.
-    fn allows_zero(&self, zero_stage: u8) -> bool {
-        let layout = &self.shape.orders[0].layout;
-        let goes = |training: &Training| with_replicas(layout, training).is_some();
-        let choices = self.choices(zero_stage, 1, Recompute::None);
-        let consistent = |training| self.question.step(self.shape, 0, training, self.stages).check_data_style().is_ok();
-        accepts(&self.question.only.zero_stage, &zero_stage)
-            && self.question.bases.stage(zero_stage).is_some_and(goes)
-            && self.trainings.get(choices).is_some_and(consistent)
+    /// Whether a ZeRO stage goes with the layout and the schedule. Leaves the step with the training of that stage, in its groups of
+    /// shards.
+    fn allows_zero(&self, step: &mut TrainingStep<'a>, zero_stage: u8) -> bool {
+        self.set(step, self.choices(zero_stage, 1, Recompute::None)).is_some() && step.check_data_style().is_ok()
     }
 
     fn choices(&self, zero_stage: u8, micro_batch: u64, recompute: Recompute) -> Choices {
@@ -176,49 +200,57 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Bytes of parameters, gradients and optimizer on each of the stages.
-    fn states(&self, step: &mut TrainingStep<'a>, zero_stage: u8, stages: &[u32]) -> Vec<u64> {
-        let choices = self.choices(zero_stage, 1, Recompute::None);
-        let of = |used: MemoryUse| used.state().0.saturating_add(used.unsharded.0);
-        self.memory(step, choices, stages).into_iter().map(of).collect()
+    /// Bytes of parameters, gradients and optimizer on each of the stages that differ.
+    fn states(&self, step: &mut TrainingStep<'a>, zero_stage: u8) -> Vec<u64> {
+        if self.set(step, self.choices(zero_stage, 1, Recompute::None)).is_none() {
+            return Vec::new();
+        }
+        self.differing.iter().map(|stage| MemoryChoices::default().state_bytes(step, *stage)).collect()
     }
 
-    /// Bytes of everything else on each stage: activations, logits and buffers.
-    fn activation_bytes(&self, step: &mut TrainingStep<'a>, choices: Choices, stages: &[u32]) -> Vec<u64> {
-        let of = |used: MemoryUse| used.total().0.saturating_sub(used.state().0.saturating_add(used.unsharded.0));
-        self.memory(step, choices, stages).into_iter().map(of).collect()
+    /// Bytes of everything else on each of them: activations, logits and buffers.
+    fn activation_bytes(&self, step: &mut TrainingStep<'a>, choices: Choices) -> Vec<u64> {
+        if self.set(step, choices).is_none() {
+            return Vec::new();
+        }
+        self.differing.iter().map(|stage| MemoryChoices::default().stored_bytes(step, *stage)).collect()
     }
 
-    fn memory(&self, step: &mut TrainingStep<'a>, choices: Choices, stages: &[u32]) -> Vec<MemoryUse> {
-        let Some(training) = self.trainings.get(choices) else { return Vec::new() };
+    /// Gives the step these choices; nothing for those that are not there, or whose groups of shards the layout does not have.
+    fn set(&self, step: &mut TrainingStep<'a>, choices: Choices) -> Option<()> {
+        let training = self.trainings.get(choices)?;
         let replica = self.question.global_batch / u64::from(self.shape.degrees.dp);
         (step.training, step.micro_batches) = (training, replica / choices.micro_batch);
-        stages.iter().map(|stage| MemoryChoices::default().memory(step, *stage)).collect()
+        let has_groups = training.data.replicas_of_shards > 1 || training.data.secondary_shards.is_some();
+        if has_groups {
+            step.layout = with_replicas(&self.shape.orders[0].layout, training)?;
+        }
+        Some(())
     }
+}
 
-    fn first_of_each_kind(&self) -> Vec<u32> {
-        if !matches!(self.cut.schedule, ScheduleKind::OneForwardOneBackward | ScheduleKind::Interleaved) {
-            return (0..self.stages.count()).collect();
-        }
-        let model = self.question.model;
-        let shape = |stage: u32| {
-            let of_kind = |kind: &LayerKind| {
-                self.stages.layers_stored(stage).filter(|layer| kind.has(model.parts_of(*layer))).count()
-            };
-            let layers: Vec<usize> = LayerKind::of_equal_layers(model).iter().map(of_kind).collect();
-            (layers, self.stages.has_input(stage), self.stages.has_output(stage))
-        };
-        let mut known = Vec::new();
-        let mut first = Vec::new();
-        for stage in 0..self.stages.count() {
-            let shape = shape(stage);
-            if !known.contains(&shape) {
-                known.push(shape);
-                first.push(stage);
-            }
-        }
-        first
+/// In order of stages, equal stages once: a later one never has more micro-batches in flight.
+fn first_of_each_kind(question: &Question, cut: PipelineCut, stages: &Stages) -> Vec<u32> {
+    if !matches!(cut.schedule, ScheduleKind::OneForwardOneBackward | ScheduleKind::Interleaved) {
+        return (0..stages.count()).collect();
     }
+    let model = question.model;
+    let shape = |stage: u32| {
+        let of_kind =
+            |kind: &LayerKind| stages.layers_stored(stage).filter(|layer| kind.has(model.parts_of(*layer))).count();
+        let layers: Vec<usize> = LayerKind::of_equal_layers(model).iter().map(of_kind).collect();
+        (layers, stages.has_input(stage), stages.has_output(stage))
+    };
+    let mut known = Vec::new();
+    let mut first = Vec::new();
+    for stage in 0..stages.count() {
+        let shape = shape(stage);
+        if !known.contains(&shape) {
+            known.push(shape);
+            first.push(stage);
+        }
+    }
+    first
 }
 
 /// The layout with its groups of shards, if they divide the replicas.

@@ -141,7 +141,10 @@ impl Search<'_> {
                 break;
             }
             match next.stage {
-                Stage::Computes => self.add_waits(next, &mut bounds, &mut queue),
+                Stage::Computes => {
+                    self.add_waits(next, &mut bounds, &mut queue);
+                    self.add_with_more_recomputed(next, &mut bounds, &mut queue);
+                }
                 Stage::Waits => self.add_counted(next, &mut bounds, &mut queue),
                 Stage::Counted => match self.seconds(&mut prices, next) {
                     Ok(seconds) => {
@@ -169,16 +172,34 @@ impl Search<'_> {
         found.unpriced.sort_by_key(|(_, count)| Reverse(*count));
     }
 
-    /// Everything by what it computes.
+    /// Everything by what it computes; of layouts that differ only in what is computed again the first, which computes least.
     fn computing(&self, bounds: &mut Bounds) -> Queue {
-        let one = |(unit, index): (&Unit, u32)| {
-            let shape = &self.space.shapes[unit.shape];
-            let stages = &self.space.stages[&unit.cut(shape.degrees.pp)];
-            let seconds = bounds.computing(self.question, shape, self.choices(unit, 0), stages).unwrap_or(0.0);
-            let waiting = Waiting { seconds_bits: 0, stage: Stage::Computes, unit: index, order: 0, zero_stage: 0 };
-            Reverse(waiting.at(seconds, Stage::Computes))
-        };
-        self.units.iter().zip(0..).map(one).collect()
+        let is_first =
+            |index: &u32| index.checked_sub(1).is_none_or(|before| self.with_more_recomputed(before).is_none());
+        let firsts = (0..self.units.len() as u32).filter(is_first);
+        firsts.map(|index| Reverse(self.waiting_to_compute(index, 0, bounds))).collect()
+    }
+
+    fn waiting_to_compute(&self, index: u32, seconds_bits: u64, bounds: &mut Bounds) -> Waiting {
+        let unit = &self.units[index as usize];
+        let shape = &self.space.shapes[unit.shape];
+        let stages = &self.space.stages[&unit.cut(shape.degrees.pp)];
+        let seconds = bounds.computing(self.question, shape, self.choices(unit, 0), stages).unwrap_or(0.0);
+        let waiting = Waiting { seconds_bits, stage: Stage::Computes, unit: index, order: 0, zero_stage: 0 };
+        waiting.at(seconds, Stage::Computes)
+    }
+
+    /// The unit that differs only in computing more again.
+    fn with_more_recomputed(&self, index: u32) -> Option<u32> {
+        let (unit, next) = (&self.units[index as usize], self.units.get(index as usize + 1)?);
+        unit.differs_in_recompute_only(next).then_some(index + 1)
+    }
+
+    /// Queues it once the layout without has left the queue: it takes no less.
+    fn add_with_more_recomputed(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
+        if let Some(index) = self.with_more_recomputed(next.unit) {
+            queue.push(Reverse(self.waiting_to_compute(index, next.seconds_bits, bounds)));
+        }
     }
 
     /// Queues a layout of which only the computing was known, once for each placement of the groups of its layers.

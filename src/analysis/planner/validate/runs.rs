@@ -8,7 +8,7 @@ use commgauge_model::layout::{DEFAULT_ORDER, Degrees, Layout};
 use commgauge_model::workload::step::TrainingStep;
 
 /// Keys of `[training]` that a column may have.
-pub const TRAINING: [&str; 48] = [
+pub const TRAINING: [&str; 49] = [
     "sequence",
     "micro_batch",
     "global_batch",
@@ -32,6 +32,7 @@ pub const TRAINING: [&str; 48] = [
     "prefetch_bucket",
     "live_parameters",
     "reuse_distance",
+    "shard_buffers",
     "parameter_return",
     "broadcast_buffers",
     "balance_loss",

@@ -47,17 +47,18 @@ fn the_109_runs_of_vtrain_are_predicted_within_8_percent_with_the_model_left_out
     }
 }
 
-/// ZeRO-3 of 2021 gathered and reduced slower than its links allow; with four samples for each GPU it is predicted to win.
+/// ZeRO-3 of 2021 copied each rank's part of each tensor, which the number of copies in its source explains within a fifth.
 #[test]
-fn of_six_choices_of_table_2_the_four_with_fewest_samples_for_each_gpu_are_right() {
+fn all_six_choices_of_table_2_are_right() {
     let set = set("megatron-table-2");
     let of = |variant: &str| set.runs.iter().filter(|run| run.variant == variant).collect::<Vec<_>>();
     let (zero, ptd) = (of("zero-3"), of("ptd"));
-    assert!(ptd.iter().all(|run| run.error_percent.abs() < 12.0), "{ptd:?}");
+    assert!(ptd.iter().all(|run| run.left_out_error_percent.abs() < 4.0), "{ptd:?}");
+    assert!(zero.iter().all(|run| run.left_out_error_percent.abs() < 20.0), "{zero:?}");
     let samples_per_gpu = |run: &RunResult| run.global_batch as f64 / run.gpus as f64 / run.predicted_seconds;
-    let right: Vec<bool> =
-        zero.iter().zip(&ptd).map(|(zero, ptd)| samples_per_gpu(zero) < samples_per_gpu(ptd)).collect();
-    assert_eq!(right, [false, true, true, false, true, true]);
+    let right = zero.iter().zip(&ptd).map(|(zero, ptd)| samples_per_gpu(zero) < samples_per_gpu(ptd));
+    assert_eq!(right.collect::<Vec<_>>(), [true; 6]);
+    assert!(set.choices.iter().all(|choice| choice.top_1_regret_percent == 0.0), "{:?}", set.choices);
 }
 
 #[test]
@@ -121,4 +122,50 @@ fn times_that_no_gpu_reaches_or_in_another_unit_are_refused_with_row_and_column(
     assert!(fast.contains("line 4: step_seconds: 0.45 s would be") && fast.contains("more than its peak"), "{fast}");
     let slow = message(&(good.clone() + &row(",4600000")));
     assert!(slow.contains("line 4: step_milliseconds: 4600 s would be") && slow.contains("another unit?"), "{slow}");
+}
+
+/// Half widths of products, and shares of the memory's rate.
+const GRID: [[f64; 5]; 2] = [[50.0, 100.0, 150.0, 200.0, 300.0], [0.5, 0.64, 0.75, 0.9, 1.0]];
+
+/// Mean errors of a set with models left out, for each pair of the grid.
+fn left_out_over_the_grid(set: SetName) -> Vec<f64> {
+    let (runs, machine) = (set.runs().unwrap(), set.machine().unwrap());
+    let rates = Published::new(&machine);
+    let site = Site { gpu: machine.computing.unwrap(), rates: &rates, ranks_per_node: machine.ranks_per_node };
+    let replays: Vec<Replay> = runs.iter().map(|run| Replay::new(run, site).unwrap()).collect();
+    let mut errors = Vec::new();
+    for half_width in GRID[0] {
+        for share_of_memory_rate in GRID[1] {
+            let price = |replay: &Replay| {
+                let at = |share_of_peak| Constants { share_of_peak, half_width, share_of_memory_rate, ..PUBLISHED };
+                let seconds = fit::SHARES.map(|share| replay.price(&at(share)).unwrap().step_seconds);
+                Priced { seconds, measured_seconds: replay.run.measured_seconds }
+            };
+            let priced: Vec<Priced> = replays.iter().map(price).collect();
+            let error = |(replay, own): (&Replay, &Priced)| {
+                let others =
+                    replays.iter().zip(&priced).filter(|(other, _)| other.run.model.name != replay.run.model.name);
+                let share = best_share(&others.map(|(_, run)| run).collect::<Vec<_>>());
+                (own.at(share) / own.measured_seconds - 1.0).abs()
+            };
+            errors.push(100.0 * replays.iter().zip(&priced).map(error).sum::<f64>() / replays.len() as f64);
+        }
+    }
+    errors
+}
+
+/// The half width and the share of the memory's rate were chosen with all sets in view. Here each set is judged by the pair that does
+/// best on the others.
+#[test]
+#[ignore = "prices every run at 100 sets of constants; run it with --release"]
+fn each_set_is_predicted_with_constants_that_the_other_sets_choose() {
+    let judged = [SetName::Vtrain, SetName::MegatronSpTable5, SetName::MegatronTable1];
+    let errors: Vec<Vec<f64>> = judged.into_iter().map(left_out_over_the_grid).collect();
+    for ((set, own), most) in judged.iter().zip(&errors).zip([8.0, 4.5, 6.0]) {
+        let others: Vec<&Vec<f64>> = errors.iter().filter(|other| !std::ptr::eq(*other, own)).collect();
+        let sum = |pair: &usize| others.iter().map(|errors| errors[*pair]).sum::<f64>();
+        let best = (0..own.len()).min_by(|a, b| sum(a).total_cmp(&sum(b))).unwrap();
+        let (half_width, memory) = (GRID[0][best / GRID[1].len()], GRID[1][best % GRID[1].len()]);
+        assert!(own[best] <= most, "{}: {:.1} % with {half_width}, {memory}", set.name(), own[best]);
+    }
 }

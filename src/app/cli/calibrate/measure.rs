@@ -7,9 +7,12 @@ use crate::cli::table_or_json::json;
 use crate::cli::verdict_output::replace;
 use clap::Parser;
 use commgauge_analysis::cost::FitOptions;
+use commgauge_analysis::planner::compute::MeasuredProduct;
+use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
 use commgauge_base::visible::ShownPath;
+use commgauge_model::record::Record;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -20,8 +23,18 @@ pub(super) struct Folder {
     pub suite: PathBuf,
     /// What was measured.
     pub record: PathBuf,
+    /// How calls and computing slow each other, in the replay of the best layout's step.
+    pub overlap: PathBuf,
     /// The cost model.
     pub fit: PathBuf,
+}
+
+/// What is measured by one launch.
+pub(super) enum Work<'a> {
+    /// The suite of the folder.
+    Suite,
+    /// The replay of a step, by these flags of `commgauge-step`.
+    Step(&'a [String]),
 }
 
 /// The flags of `commgauge run`, from words.
@@ -38,6 +51,7 @@ impl Folder {
             path: path.to_owned(),
             suite: path.join("suite.toml"),
             record: path.join("record.jsonl"),
+            overlap: path.join("overlap.jsonl"),
             fit: path.join("fit.json"),
         }
     }
@@ -67,38 +81,92 @@ impl Folder {
     }
 }
 
-/// Runs the suite, or goes on with a run that was cut off, and returns the exit code. `words` are more flags of `commgauge run`.
+impl Work<'_> {
+    fn record<'a>(&self, folder: &'a Folder) -> &'a Path {
+        match self {
+            Work::Suite => &folder.record,
+            Work::Step(_) => &folder.overlap,
+        }
+    }
+}
+
+/// Runs the work, or goes on with a run that was cut off, and returns the exit code. `words` are more flags of `commgauge run`.
 ///
 /// # Errors
 /// Flags that `commgauge run` does not take; those of a run that does not start.
-pub(super) fn run(folder: &Folder, words: &[String]) -> Result<i32> {
-    let mut all = vec![folder.suite.as_os_str().to_owned(), "--record".into(), folder.record.as_os_str().to_owned()];
+pub(super) fn run(folder: &Folder, work: &Work, words: &[String]) -> Result<i32> {
+    let record = work.record(folder);
+    let run = arguments(folder, work, words)?;
+    let run = match (record.exists(), run.backend) {
+        (false, _) => run,
+        (true, Backend::Simulated) => RunArguments { record: None, resume: Some(record.to_owned()), ..run },
+        // The record knows how its ranks were launched, and for what.
+        (true, _) => RunArguments {
+            suite: None,
+            step: false,
+            extra: Vec::new(),
+            record: None,
+            machine: None,
+            resume: Some(record.to_owned()),
+            ..run
+        },
+    };
+    run_suite(&run, &mut std::io::stdout().lock())
+}
+
+/// Who carries the communication out, by the flags of `commgauge run`.
+///
+/// # Errors
+/// Flags that it does not take.
+pub(super) fn backend(folder: &Folder, words: &[String]) -> Result<Backend> {
+    Ok(arguments(folder, &Work::Suite, words)?.backend)
+}
+
+fn arguments(folder: &Folder, work: &Work, words: &[String]) -> Result<RunArguments> {
+    let mut all: Vec<OsString> = match work {
+        Work::Suite => vec![folder.suite.as_os_str().to_owned()],
+        Work::Step(_) => vec!["--step".into()],
+    };
+    all.extend(["--record".into(), work.record(folder).as_os_str().to_owned()]);
     all.extend(words.iter().map(OsString::from));
+    if let Work::Step(flags) = work {
+        all.push("--".into());
+        all.extend(flags.iter().map(OsString::from));
+    }
     let RunWords { run } = RunWords::try_parse_from(all).map_err(|error| {
         let text = error.to_string();
         let problem = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
         Error::usage(format!("after `--`: {problem}; accepted: flags of `commgauge run`, such as -n 4"))
     })?;
-    let run = RunArguments { summary: SummaryParts::Head, ..run };
-    let run = match (folder.record.exists(), run.backend) {
-        (false, _) => run,
-        (true, Backend::Simulated) => RunArguments { record: None, resume: Some(folder.record.clone()), ..run },
-        // The record knows how its ranks were launched.
-        (true, _) => {
-            RunArguments { suite: None, record: None, machine: None, resume: Some(folder.record.clone()), ..run }
-        }
-    };
-    run_suite(&run, &mut std::io::stdout().lock())
+    Ok(RunArguments { summary: SummaryParts::Head, ..run })
 }
 
-/// Fits the record and writes the fit.
+/// How many ranks measured the suite.
+///
+/// # Errors
+/// A record that cannot be read.
+pub(super) fn ranks(folder: &Folder) -> Result<u32> {
+    Ok(Record::read(&folder.record)?.header.world_size)
+}
+
+/// Whether the record has matrix products of this type, each with a time.
+///
+/// # Errors
+/// A record that cannot be read.
+pub(super) fn has_products(folder: &Folder, element: ElementType) -> Result<bool> {
+    let products = MeasuredProduct::all_of(&Record::read(&folder.record)?);
+    Ok(products.iter().any(|product| product.element == element))
+}
+
+/// Fits records of the folder and writes the fit.
 ///
 /// # Errors
 /// A record that cannot be read or has no curves; a file that cannot be written.
-pub(super) fn fit(folder: &Folder) -> Result<()> {
-    let fit = fit_of(std::slice::from_ref(&folder.record), FitOptions::default())?;
+pub(super) fn fit(folder: &Folder, records: &[PathBuf]) -> Result<()> {
+    let fit = fit_of(records, FitOptions::default())?;
     replace(&folder.fit, &json(&fit)?)?;
     let curves: usize = fit.families.iter().map(|family| family.curves.len()).sum();
-    eprintln!("fit: {curves} curves in {} (`commgauge fit {}` shows them)", folder.fit.shown(), folder.record.shown());
+    let shown: Vec<String> = records.iter().map(|record| record.shown().to_string()).collect();
+    eprintln!("fit: {curves} curves in {} (`commgauge fit {}` shows them)", folder.fit.shown(), shown.join(" "));
     Ok(())
 }

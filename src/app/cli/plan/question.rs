@@ -119,6 +119,15 @@ impl QuestionFlags {
 }
 
 impl TrainingFlags {
+    /// What was given, as keys of `[training]` with their values.
+    pub fn given(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let types = ["activation_element_type", "parameter_element_type"];
+        let types = types.into_iter().filter_map(|key| Some((key, self.element_type.clone()?)));
+        let framework = self.framework.map(|framework| ("framework", framework.name().to_owned()));
+        let choices = self.training.iter().map(|choice| (choice.key, choice.value.clone()));
+        types.chain(framework).chain(choices)
+    }
+
     fn of(&self, key: &str) -> Option<&str> {
         self.training.iter().find(|choice| choice.key == key).map(|choice| choice.value.as_str())
     }

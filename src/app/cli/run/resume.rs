@@ -32,8 +32,8 @@ pub(super) fn run(arguments: &RunArguments, path: &Path, out: &mut dyn Write) ->
             let resumed = resumed(&record, arguments.asked_ranks)?;
             resume_launch(arguments, &resumed, path, &record, out)
         }
-        // A command that runs a suite of its own has all flags; else they are those of the record.
-        "simulated" if arguments.suite.is_some() => {
+        // A command that runs a suite or a step of its own has all flags; else they are those of the record.
+        "simulated" if arguments.suite.is_some() || arguments.step => {
             run_simulated(&RunArguments { ranks: record.header.world_size, ..arguments.clone() }, out)
         }
         "simulated" => run_simulated(&original_arguments(&record, arguments, path)?, out),

@@ -2,7 +2,8 @@
 
 use super::choices::{BucketRule, DataStyle};
 use super::framework_choices::{
-    BroadcastBuffers, GradientAccumulation, GradientReduction, ParameterReturn, ReplicaReduction, UnitRule,
+    BroadcastBuffers, GradientAccumulation, GradientReduction, ParameterReturn, ReplicaReduction, ShardBuffers,
+    UnitRule,
 };
 use super::reading::{parse_float, parse_reducible_float, parsed_or, truth_or};
 use crate::config::document::{Item, Place, Table};
@@ -43,6 +44,8 @@ pub struct DataChoices {
     pub prefetch_parameters: bool,
     /// What DeepSpeed's ZeRO-3 gathers when (unit rule `modules`).
     pub modules: ModuleChoices,
+    /// How its calls get the parts of the ranks.
+    pub shard_buffers: ShardBuffers,
     /// How updated parameters reach every rank (ZeRO-1).
     pub parameter_return: ParameterReturn,
     /// Buffers that the first replica gives to the others.
@@ -126,6 +129,7 @@ pub(super) fn read_data(table: &mut Table) -> Result<DataChoices> {
         replica_reduction: parsed_or(table, "replica_reduction", ReplicaReduction::Step, str::parse)?,
         prefetch_parameters: truth_or(table, "prefetch_parameters", true)?,
         modules: read_modules(table)?,
+        shard_buffers: parsed_or(table, "shard_buffers", ShardBuffers::Flat, str::parse)?,
         parameter_return: parsed_or(table, "parameter_return", ParameterReturn::AllGather, str::parse)?,
         broadcast_buffers: parsed_or(table, "broadcast_buffers", BroadcastBuffers::None, str::parse)?,
         replicas_of_shards: replicas.as_ref().map(Item::count).transpose()?.unwrap_or(1),

@@ -97,6 +97,16 @@ choice! {
 }
 
 choice! {
+    /// How the parts of the ranks are handed to calls that gather and scatter them (ZeRO-3).
+    ShardBuffers, "shard buffers" {
+        /// One buffer.
+        Flat = "flat",
+        /// A list with a tensor for each rank, which the host copies one after another (DeepSpeed's ZeRO-3 of 2021).
+        Listed = "listed",
+    }
+}
+
+choice! {
     /// Who divides the linears of a layer, which decides how their input gradients are reduced and what is stored.
     TensorStyle, "tensor style" {
         /// Queries, keys and values are one linear, gate and up another, and parts of the sequence are gathered again backward.

@@ -3,7 +3,7 @@
 use super::{TrainingStep, check_shards};
 use crate::config::step::{
     BroadcastBuffers, DataStyle, GradientAccumulation, GradientReduction, ModuleChoices, ParameterReturn,
-    ReplicaReduction, UnitRule, divisors_among,
+    ReplicaReduction, ShardBuffers, UnitRule, divisors_among,
 };
 use crate::layout::Axis;
 use commgauge_base::error::Result;
@@ -97,6 +97,9 @@ fn unused(step: &TrainingStep) -> Result<()> {
              unit_rule {}; {accepted}",
             data.unit_rule
         )));
+    }
+    if data.shard_buffers != ShardBuffers::Flat && data.unit_rule != UnitRule::Modules {
+        return refused("shard_buffers", data.shard_buffers.name(), "zero3 and unit_rule = modules");
     }
     if data.replica_reduction != ReplicaReduction::Step && data.style != Hsdp {
         return refused("replica_reduction", data.replica_reduction.name(), "hsdp");

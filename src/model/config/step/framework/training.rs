@@ -27,6 +27,7 @@ const MODULES: &[&str] = &[
     "reuse_distance",
     "quantised_parameters",
     "quantised_gradients",
+    "shard_buffers",
 ];
 /// What only replicas with whole parameters have.
 const WHOLE_REPLICAS: &[&str] = &["parameter_return", "broadcast_buffers"];

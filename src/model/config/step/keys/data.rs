@@ -131,6 +131,14 @@ pub(super) const DATA: &[StepKey] = &[
              modules; ZeRO++'s qgZ)",
     ),
     StepKey::text(
+        "shard_buffers",
+        "--shard-buffers",
+        "FORM",
+        TRAINING,
+        "How calls get the parts of the ranks (unit rule modules): flat (default), one buffer; listed, a tensor for each \
+             rank, which the host copies one by one, as DeepSpeed did in 2021",
+    ),
+    StepKey::text(
         "parameter_return",
         "--parameter-return",
         "HOW",

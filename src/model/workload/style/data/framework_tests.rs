@@ -243,6 +243,10 @@ fn choices_that_change_nothing_with_a_style_are_refused() {
             "change nothing with unit_rule layers; accepted: with unit_rule = modules",
         ),
         (
+            "data_style = 'zero3'\nshard_buffers = 'listed'",
+            "shard_buffers = listed changes nothing with data_style zero3; accepted: with zero3 and unit_rule = modules",
+        ),
+        (
             "data_style = 'fsdp'\nbroadcast_buffers = 'rotary'",
             "broadcast_buffers = rotary changes nothing with data_style fsdp; accepted: with ddp and zero1",
         ),
@@ -250,6 +254,32 @@ fn choices_that_change_nothing_with_a_style_are_refused() {
         let training = format!("micro_batches = 8\n{choice}");
         let message = with_step("llama-3-8b", "dp=8", &training, 8, |_| ()).unwrap_err().to_string();
         assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn recomputed_modules_are_gathered_again_and_listed_shards_are_copied_one_by_one() {
+    // Each of the 96 layers has two tensors of 4 h^2 parameters, h being 12288.
+    let (inner, alone) = (2 * 4 * 12_288 * 12_288, "prefetch_bucket = 0\nreuse_distance = 0");
+    for (more, gathers, copies) in [
+        ("recompute = 'none'", 2, [0, 0]),
+        ("recompute = 'full'", 3, [0, 0]),
+        ("recompute = 'full'\nshard_buffers = 'listed'", 3, [2 * 8, 8]),
+    ] {
+        let training = format!("micro_batches = 1\nframework = 'deepspeed'\ndata_style = 'zero3'\n{alone}\n{more}");
+        with_step("gpt3-175b", "dp=8", &training, 8, |step| {
+            let ops = data_ops(step, 0);
+            let of = |collective| ops.iter().filter(move |op| (op.collective, op.bytes_total.0) == (collective, inner));
+            let gathered: u64 = of(Collective::AllGather).map(|op| op.when.count_per_step(1).unwrap()).sum();
+            assert_eq!(gathered, gathers * 2 * 96, "{more}");
+            let found = [Collective::AllGather, Collective::ReduceScatter].map(|collective| {
+                let all: Vec<u64> = of(collective).map(|op| op.copies_per_call).collect();
+                assert!(all.iter().all(|copies| *copies == all[0]), "{more}: {all:?}");
+                all[0]
+            });
+            assert_eq!(found, copies, "{more}: twice where parts are gathered, once where they are scattered");
+        })
+        .unwrap();
     }
 }
 

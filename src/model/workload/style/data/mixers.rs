@@ -3,7 +3,7 @@
 //! Megatron-LM core/transformer/attention.py, multi_latent_attention.py, core/ssm/; transformers' modules of the same names.
 
 use super::tensor::{Order, Tensor};
-use crate::config::{LatentAttention, LinearRule, Model};
+use crate::config::{Family, LatentAttention, LinearRule, Model};
 
 /// Attention, and the norm in front of it where that does not stand behind the layer.
 pub(super) fn of_attention(model: &Model, t: u64, order: Order, first_norm: Vec<Tensor>, list: &mut Vec<Tensor>) {
@@ -83,10 +83,12 @@ fn inputs_of_attention(model: &Model, t: u64, order: Order) -> Vec<Tensor> {
         let bias = if model.query_key_value_bias { width } else { 0 };
         [Tensor::matrix(width * model.hidden, model.hidden), Tensor::vector(bias)]
     };
-    let mut list: Vec<Tensor> = match order {
-        Order::Megatron => projection(queries + 2 * keys).to_vec(),
-        Order::PyTorch | Order::Definition => [queries, keys, keys].into_iter().flat_map(projection).collect(),
+    let widths = match (order, model.family) {
+        // GPT-2 has one module for all three (transformers, `GPT2Attention.c_attn`).
+        (Order::Megatron, _) | (_, Family::Gpt2) => vec![queries + 2 * keys],
+        (Order::PyTorch | Order::Definition, _) => vec![queries, keys, keys],
     };
+    let mut list: Vec<Tensor> = widths.into_iter().flat_map(projection).collect();
     list.extend(model.query_key_norm_parameters(t).map(Tensor::vector));
     list.retain(|tensor| tensor.elements > 0);
     list

@@ -7,6 +7,7 @@ use super::parts::{Part, parts};
 use super::quantised::{self, ReducingRanks, Reduction};
 use super::tensor::Tensor;
 use super::traced::Traced;
+use crate::config::step::ShardBuffers;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{End, Moment, Overlap, Pass, When};
 use crate::workload::{Op, Style};
@@ -17,6 +18,12 @@ use std::collections::BTreeMap;
 
 /// `reduce_bucket_size` of DeepSpeed's runtime/zero/config.py.
 const BUCKET_PARAMETERS: u64 = 500_000_000;
+/// Copies of each rank's part of a tensor where parts are gathered into a list: from the buffer of the call into the list (PyTorch
+/// torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp `allgather`), and from there into the tensor (DeepSpeed of 2021,
+/// runtime/zero/partition_parameters.py `_allgather_params`).
+const GATHER_COPIES: u64 = 2;
+/// The same where a list is scattered: into the buffer of the call (`reduce_scatter`; `_reduce_scatter_gradient`).
+const SCATTER_COPIES: u64 = 1;
 
 /// The calls of one rank of a stage in an optimizer step.
 ///
@@ -33,6 +40,14 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
         ops.extend(calls.returns());
     }
     Ok(ops)
+}
+
+/// What a call carries.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Carried {
+    elements: u64,
+    /// Parts of tensors that the host copies one by one.
+    copies: u64,
 }
 
 struct Calls<'a> {
@@ -57,6 +72,16 @@ impl Calls<'_> {
         tensor.elements < self.step.training.data.modules.persistent_parameters
     }
 
+    /// What a call with these tensors carries, of which each rank's part is copied so often.
+    fn carried(&self, tensors: &[usize], copies_of_part: u64) -> Carried {
+        let tensors: Vec<usize> = tensors.iter().copied().filter(|tensor| self.is_here(*tensor)).collect();
+        let copies = match self.step.training.data.shard_buffers {
+            ShardBuffers::Flat => 0,
+            ShardBuffers::Listed => copies_of_part * tensors.len() as u64 * self.part.ranks,
+        };
+        Carried { elements: self.elements(&tensors), copies }
+    }
+
     /// What modules need and what comes next, in every micro-batch.
     fn gathers(&self) -> Result<Vec<Op>> {
         let tensors = self.model.tensors.iter();
@@ -65,15 +90,15 @@ impl Calls<'_> {
             .collect();
         let (choices, micro_batches) = (self.step.training.data.modules, self.step.micro_batches);
         let gathers = coordinator::gathers(&parameters, &self.model.trace, choices, micro_batches);
-        let mut equal: BTreeMap<(Pass, Urgency, u64), u64> = BTreeMap::new();
+        let mut equal: BTreeMap<(Pass, Urgency, Carried), u64> = BTreeMap::new();
         for gather in gathers {
-            let elements = self.elements(&gather.parameters);
-            if elements > 0 {
-                *equal.entry((gather.pass, gather.urgency, elements)).or_default() += 1;
+            let carried = self.carried(&gather.parameters, GATHER_COPIES);
+            if carried.elements > 0 {
+                *equal.entry((gather.pass, gather.urgency, carried)).or_default() += 1;
             }
         }
         let stages = &self.step.stages;
-        let op = |((pass, urgency, elements), calls): ((Pass, Urgency, u64), u64)| {
+        let op = |((pass, urgency, carried), calls): ((Pass, Urgency, Carried), u64)| {
             let end = match pass {
                 Pass::Forward if stages.has_input(self.stage) => End::Input,
                 Pass::Backward if stages.has_output(self.stage) => End::Output,
@@ -85,13 +110,13 @@ impl Calls<'_> {
             };
             let when = When::MicroBatch { pass, end, calls, one_in: 1 };
             let element = if choices.quantised { ElementType::Int8 } else { self.parameter() };
-            let op = Op { when, overlap, ..self.op(Collective::AllGather, element, elements, "Ep", what) };
+            let op = Op { when, overlap, ..self.op(Collective::AllGather, element, carried, "Ep", what) };
             let op = self.part.in_pass(self.step, pass, op);
             if !choices.quantised {
                 return Ok(vec![op]);
             }
             let ranks = u64::from(self.step.layout.group_size(op.axis));
-            quantised::gathers(&op, elements, ranks)
+            quantised::gathers(&op, carried.elements, ranks)
                 .map(Vec::from)
                 .map_err(|problem| self.step.training.place.wrong(problem))
         };
@@ -148,39 +173,39 @@ impl Calls<'_> {
         for tensor in self.model.gradients().into_iter().filter(|tensor| self.is_here(*tensor)) {
             let elements = self.model.tensors[tensor].elements;
             if filled > 0 && filled + elements > limit {
-                buckets.push(self.elements(&std::mem::take(&mut open)));
+                buckets.push(self.carried(&std::mem::take(&mut open), SCATTER_COPIES));
                 filled = 0;
             }
             open.push(tensor);
             filled += elements;
         }
-        buckets.extend((filled > 0).then(|| self.elements(&open)));
-        let mut equal: BTreeMap<u64, u64> = BTreeMap::new();
-        buckets.into_iter().for_each(|elements| *equal.entry(elements).or_default() += 1);
+        buckets.extend((filled > 0).then(|| self.carried(&open, SCATTER_COPIES)));
+        let mut equal: BTreeMap<Carried, u64> = BTreeMap::new();
+        buckets.into_iter().for_each(|carried| *equal.entry(carried).or_default() += 1);
         let element = self.step.training.data.gradient_element_type;
         let what = format!("gradients in a bucket of up to {limit} parameters, in every micro-batch");
-        let op = |(elements, calls): (u64, u64)| Op {
+        let op = |(carried, calls): (Carried, u64)| Op {
             when: When::MicroBatch { pass: Pass::Backward, end: End::Whole, calls, one_in: 1 },
             overlap: self.overlap_of_gradients(),
-            ..self.op(Collective::ReduceScatter, element, elements, "Eg", &what)
+            ..self.op(Collective::ReduceScatter, element, carried, "Eg", &what)
         };
         equal.into_iter().map(op).collect()
     }
 
     /// Tensors that stay on every rank, each in a call of its own when the optimizer is done.
     fn returns(&self) -> Vec<Op> {
-        let mut equal: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut equal: BTreeMap<Carried, u64> = BTreeMap::new();
         for (index, tensor) in self.model.tensors.iter().enumerate() {
             if self.is_here(index) && self.is_persistent(tensor) {
-                *equal.entry(self.elements(&[index])).or_default() += 1;
+                *equal.entry(self.carried(&[index], GATHER_COPIES)).or_default() += 1;
             }
         }
         let below = self.step.training.data.modules.persistent_parameters;
         let what = format!("a tensor of less than {below} parameters, which stays on every rank, once per step");
-        let op = |(elements, calls): (u64, u64)| Op {
+        let op = |(carried, calls): (Carried, u64)| Op {
             when: When::Step { moment: Moment::Optimizer, calls },
             overlap: Overlap::Exposed,
-            ..self.op(Collective::AllGather, self.parameter(), elements, "Ep", &what)
+            ..self.op(Collective::AllGather, self.parameter(), carried, "Ep", &what)
         };
         equal.into_iter().map(op).collect()
     }
@@ -189,12 +214,19 @@ impl Calls<'_> {
         self.step.training.data.parameter_element_type
     }
 
-    fn op(&self, collective: Collective, element: ElementType, elements: u64, symbol: &str, what: &str) -> Op {
+    fn op(&self, collective: Collective, element: ElementType, carried: Carried, symbol: &str, what: &str) -> Op {
+        let Carried { elements, copies } = carried;
         let bytes = element.size() * elements;
+        let listed = if copies > 0 {
+            format!("; a list with a part of each rank: {copies} copies by the host, partition_parameters.py")
+        } else {
+            String::new()
+        };
         Op {
+            copies_per_call: copies,
             why: format!(
                 "{symbol}*elements = {} B*{elements} = {bytes} B: {what}, {} ({}; arXiv 1910.02054 section 7.2; DeepSpeed \
-                 runtime/zero/partitioned_param_coordinator.py, stage3.py)",
+                 runtime/zero/partitioned_param_coordinator.py, stage3.py{listed})",
                 element.size(),
                 self.part.name(),
                 self.step.rank_parameters_formula(self.stage),

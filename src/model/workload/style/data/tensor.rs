@@ -5,9 +5,9 @@
 pub(super) enum Order {
     /// Queries, keys and values in one tensor, gate and up projection in one.
     Megatron,
-    /// Each for itself, as their gradients come.
+    /// Each for itself where the modules are, as their gradients come.
     PyTorch,
-    /// Each for itself, as modules define them: norms of gated families behind their layer (Hugging Face).
+    /// Each for itself where the modules are, as modules define them: norms of gated families behind their layer (Hugging Face).
     Definition,
 }
 

@@ -4,6 +4,7 @@
 use super::coordinator::Module;
 use super::tensor::{Order, Tensor};
 use super::tensors::{of_ends, of_layer_alone};
+use crate::config::step::Recompute;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::Pass;
 
@@ -43,16 +44,20 @@ impl Traced {
         forward.push(vec![]);
         forward.extend(layers.iter().flat_map(each));
         forward.extend(output.iter().map(alone));
+        let mut work = |pass: Pass, modules: Vec<Vec<usize>>| {
+            traced.trace.extend(modules.into_iter().map(|parameters| Module { pass, parameters }));
+        };
+        work(Pass::Forward, forward);
         // Norm and head are the last two; the whole model's own hook comes between them.
-        let mut backward = vec![vec![]];
-        backward.extend(output.last().map(alone));
-        backward.push(vec![]);
-        backward.extend(output.iter().rev().skip(1).map(alone));
-        backward.extend(layers.iter().rev().flat_map(|layer| order.backward(layer)));
-        backward.extend(input.iter().rev().map(alone));
-        let of_pass = |pass| move |parameters| Module { pass, parameters };
-        traced.trace.extend(forward.into_iter().map(of_pass(Pass::Forward)));
-        traced.trace.extend(backward.into_iter().map(of_pass(Pass::Backward)));
+        work(Pass::Backward, std::iter::once(vec![]).chain(output.last().map(alone)).collect());
+        work(Pass::Backward, std::iter::once(vec![]).chain(output.iter().rev().skip(1).map(alone)).collect());
+        for layer in layers.iter().rev() {
+            if step.training.tensor.recompute == Recompute::Full {
+                work(Pass::Recompute, order.forward(layer));
+            }
+            work(Pass::Backward, order.backward(layer));
+        }
+        work(Pass::Backward, input.iter().rev().map(alone).collect());
         traced
     }
 
