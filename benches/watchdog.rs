@@ -13,7 +13,9 @@ use commgauge::measure::stream;
 use commgauge::mpi_call;
 use commgauge::sample::Cadence;
 use commgauge::stats::{median, sorted};
-use commgauge::watchdog::{self, Activity, COLLECTOR_VARIABLE, CaseDeadlines, SETUP_DEADLINE, Setup, Watch};
+use commgauge::watchdog::{
+    self, Activity, COLLECTOR_VARIABLE, CaseDeadlines, DeadlineFollows, SETUP_DEADLINE, Setup, Watch,
+};
 use commgauge::workload::{Op, Style};
 use commgauge::world::{Located, MpiWorld, World};
 use std::io::Write;
@@ -163,7 +165,8 @@ fn measure(world: &dyn World, watch: &Watch, call: &mut MpiCall, seconds: u64) -
             let kind = (turn + rows.len()) % 3;
             let mut lent: Box<dyn Call + '_> = Box::new(Lent(call));
             if kind == 0 {
-                lent = watch.call(lent, CaseDeadlines { call: SETUP_DEADLINE, preparation: SETUP_DEADLINE });
+                let follows = DeadlineFollows::MeasuredTimes;
+                lent = watch.call(lent, CaseDeadlines { call: SETUP_DEADLINE, preparation: SETUP_DEADLINE, follows });
             }
             lent.reserve_marks(SAMPLES as usize + 1);
             world.barrier()?;

@@ -8,7 +8,7 @@ use commgauge::backend::{Call, Marks, Mismatch};
 use commgauge::error::Result;
 use commgauge::measure::stream;
 use commgauge::progress::Progress;
-use commgauge::watchdog::{CaseDeadlines, WatchedCall};
+use commgauge::watchdog::{CaseDeadlines, DeadlineFollows, WatchedCall};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,8 +50,8 @@ impl Call for Nothing {
 fn a_watched_call_allocates_nothing_in_the_timed_loop() {
     let progress = Arc::new(Progress::default());
     let second = Duration::from_secs(1);
-    let deadlines = CaseDeadlines { call: second, preparation: second };
-    let mut call = WatchedCall::new(Box::new(Nothing), Arc::clone(&progress), deadlines, false);
+    let deadlines = CaseDeadlines { call: second, preparation: second, follows: DeadlineFollows::MeasuredTimes };
+    let mut call = WatchedCall::new(Box::new(Nothing), Arc::clone(&progress), deadlines);
     call.reserve_marks(101);
     let before = ALLOCATIONS.get();
     stream(&mut call, 100, 1_000, Duration::from_secs(1)).unwrap();
