@@ -65,8 +65,7 @@ fn parameters(document: &ModelDocument) -> Vec<Vec<String>> {
     }
     row("final norm".to_owned(), document.parameters_final_norm);
     for kind in &document.layers {
-        let only = document.layers.len() == 1;
-        row(heading(kind, only, document.shape.linear_attention.is_some()), kind.parameters);
+        row(heading(kind, document), kind.parameters);
         match kind.mixer {
             Some(Mixer::Attention) => row("  attention".to_owned(), kind.parameters_attention),
             Some(Mixer::Linear) => row("  linear attention".to_owned(), kind.parameters_attention),
@@ -93,7 +92,8 @@ fn parameters(document: &ModelDocument) -> Vec<Vec<String>> {
     rows
 }
 
-fn heading(kind: &LayerKind, only: bool, is_hybrid: bool) -> String {
+fn heading(kind: &LayerKind, document: &ModelDocument) -> String {
+    let is_hybrid = document.shape.linear_attention.is_some();
     let mixer = match kind.mixer {
         _ if !is_hybrid => "",
         Some(Mixer::Attention) => "attention ",
@@ -107,7 +107,7 @@ fn heading(kind: &LayerKind, only: bool, is_hybrid: bool) -> String {
         Kind::None => "",
     };
     let what = format!("{mixer}{feed_forward}layers");
-    if only {
+    if document.layers.len() == 1 {
         return format!("each of {} {what}", kind.count);
     }
     let mut ranges: Vec<String> = kind

@@ -1,15 +1,16 @@
 //! Copies between hosts and GPUs: from where to where, the rate of the slowest rank and of the fastest.
 
-use super::document::{Block, Column, Row, Table, Tone, optional};
+use super::document::{Block, Column, Row, Table, optional};
+use super::work_outcome;
 use commgauge_base::units::{Bytes, Rate, Seconds, three_digits};
 use commgauge_model::config::{CopyKind, HostMemory};
 use commgauge_model::record::copy_times::CopyTime;
-use commgauge_model::record::line::Outcome;
+use commgauge_model::record::line::{Header, Outcome};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The table of all copies, where there are any.
-pub(super) fn document(copies: &[CopyTime], synthetic: bool) -> Option<Block> {
+pub(super) fn document(copies: &[CopyTime], header: &Header) -> Option<Block> {
     if copies.is_empty() {
         return None;
     }
@@ -29,26 +30,15 @@ pub(super) fn document(copies: &[CopyTime], synthetic: bool) -> Option<Block> {
     ];
     let title = "copies by the copy engines of the ranks' GPUs, one rank of a host after the other (alone) or all at once (together): time of \
                  the slowest rank, and its rate in each direction";
-    let rows = copies.iter().map(|time| row(time, synthetic));
+    let rows = copies.iter().map(|time| row(time, header));
     Some(Block::Table(
         Table::new(title, &columns, rows).whole_in("`commgauge report --format json` has every rank of every copy"),
     ))
 }
 
-/// Label of a correct copy.
-fn right(synthetic: bool) -> &'static str {
-    if synthetic { "synthetic" } else { "right" }
-}
-
-fn row(time: &CopyTime, synthetic: bool) -> Row {
+fn row(time: &CopyTime, header: &Header) -> Row {
     let copy = &time.copy;
-    let (tone, check) = match &time.trouble {
-        None => (Tone::Plain, right(synthetic).to_owned()),
-        Some(Outcome::Corrupt { rank, element, .. }) => (Tone::Bad, format!("WRONG on rank {rank}, byte {element}")),
-        Some(Outcome::Skipped { reason }) => (Tone::Unsure, format!("skipped: {reason}")),
-        Some(Outcome::Failed { reason }) => (Tone::Bad, format!("failed: {reason}")),
-        Some(Outcome::Measured { .. }) => (Tone::Plain, optional(None::<String>)),
-    };
+    let (tone, check) = work_outcome::check(time.trouble.as_ref(), "byte", header);
     let gigabytes = |rate: Rate| three_digits(rate.gigabytes_per_second());
     let rank = |of: Option<(u32, Rate)>| optional(of.map(|(rank, rate)| format!("rank {rank}, {}", gigabytes(rate))));
     let extremes = time.extremes();
@@ -73,21 +63,8 @@ fn each(alone: bool) -> &'static str {
 }
 
 /// Number of copies by outcome, such as `12 copies: 12 right`; `None` without copies.
-pub(super) fn summary(copies: &[CopyTime], synthetic: bool) -> Option<String> {
-    let ends = [right(synthetic), "WRONG", "failed", "skipped"];
-    let of = |time: &CopyTime| match &time.trouble {
-        Some(Outcome::Corrupt { .. }) => ends[1],
-        Some(Outcome::Failed { .. }) => ends[2],
-        Some(Outcome::Skipped { .. }) => ends[3],
-        None | Some(Outcome::Measured { .. }) => ends[0],
-    };
-    let counted = |end: &str| {
-        let count = copies.iter().filter(|time| of(time) == end).count();
-        (count > 0).then(|| format!("{count} {end}"))
-    };
-    let parts: Vec<String> = ends.into_iter().filter_map(counted).collect();
-    let word = if copies.len() == 1 { "copy" } else { "copies" };
-    (!copies.is_empty()).then(|| format!("{} {word}: {}", copies.len(), parts.join(", ")))
+pub(super) fn summary(copies: &[CopyTime], header: &Header) -> Option<String> {
+    work_outcome::summary(["copy", "copies"], copies.iter().map(|time| time.trouble.as_ref()), header)
 }
 
 /// A copy in the report's JSON document.
@@ -128,6 +105,7 @@ impl<'a> JsonCopy<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use commgauge_model::record::Record;
     use commgauge_model::record::copy_line::CopyFacts;
 
     fn copy(trouble: Option<Outcome>) -> CopyTime {
@@ -153,13 +131,15 @@ mod tests {
     fn the_slowest_rank_and_its_rate_are_in_the_table_and_so_is_what_went_wrong() {
         let skipped = Outcome::Skipped { reason: "devices 0 and 1 do not reach each other directly".into() };
         let all = [copy(None), copy(Some(skipped))];
-        let cells = |time: &CopyTime| row(time, false).cells.join(" | ");
+        let sample = include_bytes!("../../../tests/data/sample-record.jsonl");
+        let header = Record::parse(sample, "sample").expect("it is a record").header;
+        let cells = |time: &CopyTime| row(time, &header).cells.join(" | ");
         let fine = cells(&all[0]);
         for words in ["to-peer", "+2", "alone", "47.6", "rank 1, 47.6", "rank 0, 400", "right"] {
             assert!(fine.contains(words), "{words}: {fine}");
         }
         assert!(cells(&all[1]).contains("skipped: devices 0 and 1"), "{}", cells(&all[1]));
-        assert_eq!(summary(&all, false).as_deref(), Some("2 copies: 1 right, 1 skipped"));
-        assert_eq!(summary(&[], false), None);
+        assert_eq!(summary(&all, &header).as_deref(), Some("2 copies: 1 right, 1 skipped"));
+        assert_eq!(summary(&[], &header), None);
     }
 }

@@ -41,6 +41,7 @@ mod text;
 pub(crate) use text::{visible, wrap};
 mod verdict;
 mod view;
+mod work_outcome;
 
 pub use color::{ColorChoice, Paint};
 pub use combinations::{Combination, combinations_text};

@@ -1,14 +1,15 @@
 //! Matrix products that all ranks computed at the same time: shape, time, rate, interval.
 
-use super::document::{Block, Column, Row, Table, Tone, optional, range};
+use super::document::{Block, Column, Row, Table, optional, range};
+use super::work_outcome;
 use commgauge_base::units::{Seconds, counted, three_digits};
-use commgauge_model::record::line::Outcome;
+use commgauge_model::record::line::{Header, Outcome};
 use commgauge_model::record::product_times::ProductTime;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The table of all products, where there are any.
-pub(super) fn document(products: &[ProductTime], synthetic: bool) -> Option<Block> {
+pub(super) fn document(products: &[ProductTime], header: &Header) -> Option<Block> {
     let first = products.first()?;
     // Values that are equal in all rows go into the title.
     let one_type = products.iter().all(|time| time.product.element_type == first.product.element_type);
@@ -32,29 +33,18 @@ pub(super) fn document(products: &[ProductTime], synthetic: bool) -> Option<Bloc
         counted(first.ranks_per_host as usize, "rank"),
         first.library
     );
-    let rows = products.iter().map(|time| row(time, synthetic));
+    let rows = products.iter().map(|time| row(time, header));
     Some(Block::Table(Table::new(title, &columns, rows).whole_in("`commgauge report --format json` has every product")))
 }
 
-/// Label of a correct product.
-fn right(synthetic: bool) -> &'static str {
-    if synthetic { "synthetic" } else { "right" }
-}
-
-fn row(time: &ProductTime, synthetic: bool) -> Row {
+fn row(time: &ProductTime, header: &Header) -> Row {
     let product = &time.product;
     let layer = match product.uses.as_slice() {
         [] => optional(None::<String>),
         [one] => one.clone(),
         [first, others @ ..] => format!("{first} and {} more", others.len()),
     };
-    let (tone, check) = match &time.trouble {
-        None => (Tone::Plain, right(synthetic).to_owned()),
-        Some(Outcome::Corrupt { rank, element, .. }) => (Tone::Bad, format!("WRONG on rank {rank}, element {element}")),
-        Some(Outcome::Skipped { .. }) => (Tone::Unsure, "skipped".to_owned()),
-        Some(Outcome::Failed { reason }) => (Tone::Bad, format!("failed: {reason}")),
-        Some(Outcome::Measured { .. }) => (Tone::Plain, optional(None::<String>)),
-    };
+    let (tone, check) = work_outcome::check(time.trouble.as_ref(), "element", header);
     let cells = vec![
         layer,
         product.m.to_string(),
@@ -72,21 +62,8 @@ fn row(time: &ProductTime, synthetic: bool) -> Row {
 }
 
 /// Number of products by outcome, such as `12 products: 12 right`; `None` without products.
-pub(super) fn summary(products: &[ProductTime], synthetic: bool) -> Option<String> {
-    let ends = [right(synthetic), "WRONG", "failed", "skipped"];
-    let of = |time: &ProductTime| match &time.trouble {
-        Some(Outcome::Corrupt { .. }) => ends[1],
-        Some(Outcome::Failed { .. }) => ends[2],
-        Some(Outcome::Skipped { .. }) => ends[3],
-        None | Some(Outcome::Measured { .. }) => ends[0],
-    };
-    let counted = |end: &str| {
-        let count = products.iter().filter(|time| of(time) == end).count();
-        (count > 0).then(|| format!("{count} {end}"))
-    };
-    let parts: Vec<String> = ends.into_iter().filter_map(counted).collect();
-    let plural = if products.len() == 1 { "" } else { "s" };
-    (!products.is_empty()).then(|| format!("{} product{plural}: {}", products.len(), parts.join(", ")))
+pub(super) fn summary(products: &[ProductTime], header: &Header) -> Option<String> {
+    work_outcome::summary(["product", "products"], products.iter().map(|time| time.trouble.as_ref()), header)
 }
 
 /// A product in the report's JSON document.

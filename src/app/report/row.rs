@@ -130,7 +130,7 @@ impl fmt::Display for Status {
 impl Row {
     /// Merges the lines of one case.
     pub(super) fn merge(facts: &CaseFacts, lines: &[&CaseLine], header: &Header) -> Row {
-        let status = status_of(lines, header.backend.synthetic);
+        let status = status_of(lines, header);
         let measured: Vec<&CaseLine> =
             lines.iter().copied().filter(|line| matches!(line.outcome, Outcome::Measured { .. })).collect();
         let replicates: Vec<Vec<f64>> = measured.iter().map(|line| seconds_per_transfer(facts, line)).collect();
@@ -284,7 +284,7 @@ fn latency_of(replicates: &[Vec<f64>]) -> Option<Latency> {
     })
 }
 
-fn status_of(lines: &[&CaseLine], synthetic: bool) -> Status {
+fn status_of(lines: &[&CaseLine], header: &Header) -> Status {
     let wrong = lines.iter().find_map(|line| match &line.outcome {
         Outcome::Corrupt { when, rank, element, expected, got, count } => Some(Status::Wrong {
             mismatch: format!(
@@ -309,7 +309,7 @@ fn status_of(lines: &[&CaseLine], synthetic: bool) -> Status {
             _ => None,
         })
         .collect();
-    let measured = match (verified.is_empty(), synthetic, verified.iter().all(|verified| *verified)) {
+    let measured = match (verified.is_empty(), header.backend.synthetic, verified.iter().all(|verified| *verified)) {
         (true, ..) => Status::Missing,
         (false, true, _) => Status::Synthetic,
         (false, false, false) => Status::NotVerified,

@@ -65,8 +65,8 @@ pub(super) fn closing(view: &View, notes: &Notes) -> Vec<Block> {
     blocks.extend(contention::document(&view.contention, &view.rows));
     blocks.extend(interference::document(&view.interference));
     blocks.extend(calibration::document(view));
-    blocks.extend(products::document(&view.products, view.header.backend.synthetic));
-    blocks.extend(copies::document(&view.copies, view.header.backend.synthetic));
+    blocks.extend(products::document(&view.products, &view.header));
+    blocks.extend(copies::document(&view.copies, &view.header));
     blocks.extend(replay::document(view));
     blocks.extend(notes.document());
     blocks.extend(Block::headed_list("Findings", Mark::Dash, &view.findings));

@@ -183,8 +183,7 @@ impl View {
             cases => format!("{cases} cases"),
         };
         let cases = if parts.is_empty() { cases } else { format!("{cases}: {}", parts.join(", ")) };
-        let synthetic = self.header.backend.synthetic;
-        let others = [products::summary(&self.products, synthetic), copies::summary(&self.copies, synthetic)];
+        let others = [products::summary(&self.products, &self.header), copies::summary(&self.copies, &self.header)];
         let others: Vec<String> = others.into_iter().flatten().collect();
         let cases = (!self.rows.is_empty() || others.is_empty()).then_some(cases);
         cases.into_iter().chain(others).collect::<Vec<_>>().join("; ")

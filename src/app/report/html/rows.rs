@@ -138,7 +138,7 @@ fn is_said(field: Field, rows: &[Row]) -> bool {
 pub(super) fn products(input: &HtmlInput) -> Vec<Block> {
     let mut blocks = Vec::new();
     for (index, run) in input.runs.iter().enumerate() {
-        if let Some(products) = products::document(&run.view.products, run.view.header.backend.synthetic) {
+        if let Some(products) = products::document(&run.view.products, &run.view.header) {
             blocks.extend(heading(input, index, run).into_iter().chain([products]));
         }
     }
@@ -149,7 +149,7 @@ pub(super) fn products(input: &HtmlInput) -> Vec<Block> {
 pub(super) fn copies(input: &HtmlInput) -> Vec<Block> {
     let mut blocks = Vec::new();
     for (index, run) in input.runs.iter().enumerate() {
-        if let Some(copies) = copies::document(&run.view.copies, run.view.header.backend.synthetic) {
+        if let Some(copies) = copies::document(&run.view.copies, &run.view.header) {
             blocks.extend(heading(input, index, run).into_iter().chain([copies]));
         }
     }
