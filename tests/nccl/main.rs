@@ -4,10 +4,13 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/doctor_document.rs"]
+mod doctor_document;
 
 mod bad_hosts;
 mod cases;
 mod copies;
+mod doctor;
 mod doubles_in_use;
 mod expected_of_tools;
 mod faults;

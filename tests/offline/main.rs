@@ -4,6 +4,8 @@
 mod blocks;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/doctor_document.rs"]
+mod doctor_document;
 #[path = "../common/documented_run.rs"]
 mod documented_run;
 #[path = "../common/offline.rs"]
