@@ -3,9 +3,10 @@
 use crate::config::{CopyKind, CopyTable, HostMemory};
 use crate::layout::Nodes;
 use commgauge_base::units::Bytes;
+use std::collections::HashSet;
 
 /// A copy that every rank makes, each with its own GPU.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CopyShape {
     /// From where to where.
     pub kind: CopyKind,
@@ -33,14 +34,14 @@ impl CopyShape {
 /// The copies of all tables, each once: with peers at every distance that a host of the launch has. None of those on hosts of one rank.
 pub(super) fn of(tables: &[CopyTable], nodes: &Nodes) -> Vec<CopyShape> {
     let most = nodes.ranks_of().iter().map(Vec::len).max().unwrap_or(1) as u32;
-    let mut shapes: Vec<CopyShape> = Vec::new();
+    let (mut shapes, mut listed) = (Vec::new(), HashSet::new());
     for table in tables {
         for kind in &table.kinds {
             for (host_memory, peer_distance) in ends(table, *kind, most) {
                 let sizes = table.bytes.iter().flat_map(|bytes| table.alone.iter().map(move |alone| (*bytes, *alone)));
                 let fresh =
                     sizes.map(|(bytes, alone)| CopyShape { kind: *kind, host_memory, peer_distance, bytes, alone });
-                shapes.extend(fresh.filter(|shape| !shapes.contains(shape)).collect::<Vec<_>>());
+                shapes.extend(fresh.filter(|shape| listed.insert(shape.clone())));
             }
         }
     }
