@@ -34,21 +34,58 @@ pub(super) struct Assembly {
     copies: Vec<CopyLine>,
     devices: Option<DevicesLine>,
     device_readings: Vec<DeviceReadingsLine>,
-    chosen: BTreeMap<u32, ChosenSize>,
-    calibration: Option<CalibrationLine>,
-    /// Interned case names, since a case has a line for each replicate.
-    names: HashMap<u32, Arc<str>>,
-    seen: HashSet<(u32, u32)>,
-    /// Cases and replicates that were replaced by a longer measurement.
-    replaced: HashSet<(u32, u32)>,
+    calibration: Calibration,
+    replicates: Replicates,
     hang: Option<HangLine>,
     /// What is to be said of watchdogs that were lost.
     unwatched: Vec<String>,
     resumes: Vec<ResumeLine>,
-    lines: u64,
+    lines: LineCount,
+    end: Option<End>,
+}
+
+/// What the calibration chose, and what came of it.
+#[derive(Default)]
+struct Calibration {
+    chosen: BTreeMap<u32, ChosenSize>,
+    line: Option<CalibrationLine>,
+}
+
+/// The case lines so far, by case and replicate.
+#[derive(Default)]
+struct Replicates {
+    /// Interned case names, since a case has a line for each replicate.
+    names: HashMap<u32, Arc<str>>,
+    seen: HashSet<(u32, u32)>,
+    /// Those that were replaced by a longer measurement.
+    replaced: HashSet<(u32, u32)>,
+}
+
+impl Replicates {
+    /// Adds one. The error is the reason why it cannot follow.
+    fn add(&mut self, case: &mut CaseLine) -> Result<(), String> {
+        let (number, own) = (case.case, case.replicate);
+        if !self.seen.insert((number, own)) {
+            return Err(format!("case {number}, replicate {own} is there twice"));
+        }
+        let is_there = |other: &u32| *other != own && self.seen.contains(&(number, *other));
+        if let Some(other) = case.replaces.iter().find(|other| !is_there(other)) {
+            return Err(format!(
+                "case {number}, replicate {own} replaces replicate {other}, which is not there before it"
+            ));
+        }
+        self.replaced.extend(case.replaces.iter().map(|other| (number, *other)));
+        case.name = Arc::clone(self.names.entry(number).or_insert_with(|| Arc::clone(&case.name)));
+        Ok(())
+    }
+}
+
+/// Lines so far, and whether any are missing.
+#[derive(Default)]
+struct LineCount {
+    read: u64,
     /// The number of lines that the end line states and the number found, where they differ.
     lost: Option<(u64, u64)>,
-    end: Option<End>,
 }
 
 /// How the file of a record ends.
@@ -73,8 +110,8 @@ impl Assembly {
         if self.end.is_some() && !matches!(line, Line::Resume(_)) {
             return Err("there is a line after the end of the record".to_owned());
         }
-        let lines_before = self.lines;
-        self.lines += 1;
+        let lines_before = self.lines.read;
+        self.lines.read += 1;
         match (line, &self.header, self.plan.as_mut()) {
             (Line::Header(header), None, _) => self.header = Some(*header),
             (Line::Header(_), Some(_), _) => return Err("a second header; two runs in one file?".to_owned()),
@@ -88,7 +125,7 @@ impl Assembly {
             // A run that fails before its plan is made still has an end line.
             (Line::End(end), _, _) => {
                 let lost = end.lines_before.filter(|written| *written != lines_before);
-                self.lost = self.lost.or(lost.map(|written| (written, lines_before)));
+                self.lines.lost = self.lines.lost.or(lost.map(|written| (written, lines_before)));
                 self.end = Some(end);
             }
             (Line::Resume(resume), _, _) => self.resume(*resume),
@@ -98,29 +135,18 @@ impl Assembly {
             (Line::Clock(clock), _, _) => self.clocks.push(clock),
             (Line::Case(case), _, Some(plan)) => {
                 check_case(&case, plan)?;
-                if !self.seen.insert((case.case, case.replicate)) {
-                    return Err(format!("case {}, replicate {} is there twice", case.case, case.replicate));
-                }
-                let is_there = |other: &u32| *other != case.replicate && self.seen.contains(&(case.case, *other));
-                if let Some(other) = case.replaces.iter().find(|other| !is_there(other)) {
-                    let (case, own) = (case.case, case.replicate);
-                    return Err(format!(
-                        "case {case}, replicate {own} replaces replicate {other}, which is not there before it"
-                    ));
-                }
-                self.replaced.extend(case.replaces.iter().map(|other| (case.case, *other)));
                 let mut case = *case;
-                case.name = Arc::clone(self.names.entry(case.case).or_insert(case.name));
+                self.replicates.add(&mut case)?;
                 self.cases.push(case);
             }
             (Line::Replay(replay), _, Some(plan)) => {
                 check_replay(&replay, plan)?;
                 self.replays.push(*replay);
             }
-            (Line::PlanGrowth(growth), _, Some(plan)) => self.chosen.extend(grow(plan, *growth)?),
+            (Line::PlanGrowth(growth), _, Some(plan)) => self.calibration.chosen.extend(grow(plan, *growth)?),
             (Line::Calibration(calibration), _, Some(plan)) => {
                 check_calibration(&calibration, plan)?;
-                self.calibration = Some(calibration);
+                self.calibration.line = Some(calibration);
             }
             (Line::Product(product), _, Some(_)) => {
                 check_product(&product)?;
@@ -148,7 +174,7 @@ impl Assembly {
     /// Resumes the run: drops the earlier end, and the cases that a signal cut short, since they are measured again.
     fn resume(&mut self, resume: ResumeLine) {
         (self.end, self.hang) = (None, None);
-        let seen = &mut self.seen;
+        let seen = &mut self.replicates.seen;
         self.cases.retain(|case| !case.was_cut_short() || !seen.remove(&(case.case, case.replicate)));
         self.resumes.push(resume);
     }
@@ -172,7 +198,7 @@ impl Assembly {
         if last_line == LastLine::Torn && !running {
             warnings.push("the last line was torn and is left out".to_owned());
         }
-        if let Some((written, found)) = self.lost {
+        if let Some((written, found)) = self.lines.lost {
             warnings.push(format!("the run wrote {written} lines before its end, the record holds {found} of them"));
         }
         warnings.extend(seal.tampering());
@@ -195,9 +221,10 @@ impl Assembly {
             empty
         });
         let mut cases = self.cases;
-        cases.retain(|case| !self.replaced.contains(&(case.case, case.replicate)));
+        cases.retain(|case| !self.replicates.replaced.contains(&(case.case, case.replicate)));
         let Assembly { clocks, replays, interference, products, copies, devices, device_readings, resumes, .. } = self;
-        let (chosen, calibration, hang, end) = (self.chosen, self.calibration, self.hang, self.end);
+        let Calibration { chosen, line: calibration } = self.calibration;
+        let (hang, end) = (self.hang, self.end);
         Some(Record {
             header,
             plan,

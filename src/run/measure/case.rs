@@ -239,7 +239,7 @@ mod tests {
     fn wrong_data_withholds_the_numbers_and_names_the_first_mismatch() {
         for (corrupt_from, expected) in [(0, "before"), (1, "after"), (12, "after")] {
             let result = measured(RunSettings::default(), &usual(Cadence::Streaming), |call| {
-                call.corrupt_from = Some(corrupt_from);
+                call.data.corrupt_from = Some(corrupt_from);
             });
             let Outcome::Corrupt { when, rank: 0, element: 17, .. } = &result.outcome else {
                 panic!("{:?}", result.outcome)
@@ -262,7 +262,7 @@ mod tests {
                 let mut call = FakeCall::alone(&SoloWorld, 0..2, |_, _| 60_000);
                 let case = case(collective, placement, Cadence::Streaming);
                 let result = measure_case(context, &mut call, &case).unwrap();
-                assert_eq!(call.fills_and_checks, fills_and_checks, "{collective} {placement}");
+                assert_eq!((call.data.fills, call.data.checks), fills_and_checks, "{collective} {placement}");
                 assert_eq!(result.outcome, Outcome::Measured { verified: true });
             });
         }
@@ -273,8 +273,8 @@ mod tests {
         let off = RunSettings { verify: false, ..RunSettings::default() };
         for (settings, has_data) in [(RunSettings::default(), false), (off, true)] {
             let result = measured(settings, &usual(Cadence::Streaming), |call| {
-                call.has_data = has_data;
-                call.corrupt_from = Some(0);
+                call.data.exists = has_data;
+                call.data.corrupt_from = Some(0);
             });
             assert_eq!(result.outcome, Outcome::Measured { verified: false });
         }

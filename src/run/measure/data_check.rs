@@ -69,7 +69,7 @@ mod tests {
             let me = world.process();
             with_context(world, me..me + 1, |context| {
                 let mut call = FakeCall::alone(world, me..me + 1, |_, _| 10);
-                call.corrupt_from = [None, None, Some(0), Some(0)][me as usize];
+                call.data.corrupt_from = [None, None, Some(0), Some(0)][me as usize];
                 let found = fill_run_and_check(context, &mut call, Moment::Before).unwrap();
                 let expected = Outcome::Corrupt {
                     when: "before".into(),
@@ -80,7 +80,7 @@ mod tests {
                     count: 2,
                 };
                 assert_eq!(found, Some(expected));
-                call.corrupt_from = None;
+                call.data.corrupt_from = None;
                 assert_eq!(check(context, &mut call, Moment::After).unwrap(), None);
             });
         });

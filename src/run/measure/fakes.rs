@@ -138,16 +138,23 @@ pub(crate) struct FakeCall<'a> {
     pub(crate) clock_error: u64,
     /// Delay in nanoseconds before this process starts waiting.
     pub(crate) wait_overhead: u64,
-    /// Data is wrong from this call on.
-    pub(crate) corrupt_from: Option<u64>,
-    /// Number of fills and of checks so far.
-    pub(crate) fills_and_checks: (u32, u32),
-    /// Whether there is data.
-    pub(crate) has_data: bool,
+    pub(crate) data: FakeData,
     /// Idle ranks.
     pub(crate) idle: Vec<u32>,
     /// Called at each call.
     pub(crate) at_call: Option<Box<dyn Fn(u64) + 'a>>,
+}
+
+/// The data of a [`FakeCall`].
+pub(crate) struct FakeData {
+    /// Whether there is any.
+    pub(crate) exists: bool,
+    /// It is wrong from this call on.
+    pub(crate) corrupt_from: Option<u64>,
+    /// Number of fills so far.
+    pub(crate) fills: u32,
+    /// Number of checks so far.
+    pub(crate) checks: u32,
 }
 
 impl<'a> FakeCall<'a> {
@@ -171,9 +178,7 @@ impl<'a> FakeCall<'a> {
             blocks: true,
             clock_error: 0,
             wait_overhead: 0,
-            corrupt_from: None,
-            fills_and_checks: (0, 0),
-            has_data: true,
+            data: FakeData { exists: true, corrupt_from: None, fills: 0, checks: 0 },
             idle: Vec::new(),
             at_call: None,
         }
@@ -198,7 +203,7 @@ impl<'a> FakeCall<'a> {
 
 impl Call for FakeCall<'_> {
     fn fill(&mut self) -> Result<()> {
-        self.fills_and_checks.0 += 1;
+        self.data.fills += 1;
         Ok(())
     }
     fn enqueue(&mut self) -> Result<()> {
@@ -257,13 +262,13 @@ impl Call for FakeCall<'_> {
         3
     }
     fn check(&mut self) -> Result<Option<Mismatch>> {
-        self.fills_and_checks.1 += 1;
-        let wrong = self.corrupt_from.is_some_and(|from| self.calls > from);
+        self.data.checks += 1;
+        let wrong = self.data.corrupt_from.is_some_and(|from| self.calls > from);
         let rank = self.local_ranks.start;
         Ok(wrong.then(|| Mismatch { rank, element: 17, expected: "3".into(), got: "nan".into(), count: 2 }))
     }
     fn verifies(&self) -> bool {
-        self.has_data
+        self.data.exists
     }
     fn is_idle_rank(&self, local_rank: usize) -> bool {
         self.idle.contains(&(self.local_ranks.start + local_rank as u32))

@@ -55,23 +55,34 @@ pub(super) struct Progress<'a> {
     bar: Option<ProgressBar>,
     /// The rows that are printed above it.
     rows: Option<Rows<'a>>,
-    /// Tenths of the plan that were reported so far.
-    tenths: u64,
-    /// The newest round of added cases that was reported.
-    round: u32,
-    /// Set after a read error of the record, which is reported once and does not end the launch.
-    read_failed: bool,
-    signals: Signals,
-    /// Whether the end of whoever reads our messages was reported, which ends the launch as a signal does.
-    is_reader_gone: bool,
-    /// Whether the ranks can read which signal it was.
-    is_noted: bool,
+    reported: Reported,
+    stops: Stops,
     /// Reports which rank of this host exits first; available after the rank map was read.
     first_exit: Option<Receiver<Vec<u32>>>,
     /// Shared memory segments of the ranks.
     segments: Segments,
     /// Number of OOM kills on this host before the launch.
     out_of_memory_kills: Option<u64>,
+}
+
+/// What was reported so far.
+#[derive(Default)]
+struct Reported {
+    /// Tenths of the plan.
+    tenths: u64,
+    /// The newest round of added cases.
+    round: u32,
+    /// A read error of the record, which is reported once and does not end the launch.
+    read_error: bool,
+}
+
+/// What ends the launch from outside.
+struct Stops {
+    signals: Signals,
+    /// Whether the end of whoever reads our messages was reported, which ends the launch as a signal does.
+    is_reader_gone: bool,
+    /// Whether the ranks can read which signal it was.
+    is_noted: bool,
 }
 
 impl<'a> Progress<'a> {
@@ -91,12 +102,8 @@ impl<'a> Progress<'a> {
             record_state: RecordState::default(),
             bar,
             rows: None,
-            tenths: 0,
-            round: 0,
-            read_failed: false,
-            signals,
-            is_reader_gone: false,
-            is_noted: false,
+            reported: Reported::default(),
+            stops: Stops { signals, is_reader_gone: false, is_noted: false },
             first_exit: None,
             segments: Segments::default(),
             out_of_memory_kills: host::out_of_memory_kills(),
@@ -111,7 +118,8 @@ impl<'a> Progress<'a> {
             .planned
             .and_then(|planned| record_state.cases.saturating_mul(10).checked_div(planned))
             .unwrap_or(0);
-        Ok(Self { follower, record_state, tenths, ..Self::new(path, deadlines)? })
+        let reported = Reported { tenths, ..Reported::default() };
+        Ok(Self { follower, record_state, reported, ..Self::new(path, deadlines)? })
     }
 
     /// Sets the rows to print when they are done.
@@ -145,12 +153,12 @@ impl<'a> Progress<'a> {
 
     /// The next signal, or the end of whoever reads our messages, which counts as one.
     fn received(&mut self) -> Option<i32> {
-        if let Some(number) = self.signals.pending().next() {
+        if let Some(number) = self.stops.signals.pending().next() {
             let counts_as = |signal: &StopSignal| (signal.number == number).then_some(signal.counts_as);
             return stop_signals().iter().find_map(counts_as);
         }
-        if !self.is_reader_gone && message::is_unread() {
-            self.is_reader_gone = true;
+        if !self.stops.is_reader_gone && message::is_unread() {
+            self.stops.is_reader_gone = true;
             return Some(SIGPIPE);
         }
         None
@@ -158,27 +166,27 @@ impl<'a> Progress<'a> {
 
     fn report(&mut self) {
         let Some(planned) = self.record_state.planned else { return };
-        let newest = self.record_state.round.filter(|(round, _)| *round > self.round);
+        let newest = self.record_state.round.filter(|(round, _)| *round > self.reported.round);
         if let Some(bar) = &self.bar {
             // With a budget for all cases there may be more lines than planned.
             bar.set_length(planned.max(self.record_state.cases));
             bar.set_position(self.record_state.cases);
             if let Some((round, sizes)) = newest {
-                self.round = round;
+                self.reported.round = round;
                 bar.set_message(format!(", round {round}: {sizes} sizes more"));
             }
             return;
         }
         if let Some((round, sizes)) = newest {
-            self.round = round;
+            self.reported.round = round;
             // The plan is longer now, so the reported tenths are recomputed.
-            self.tenths = self.record_state.cases.saturating_mul(10).checked_div(planned).unwrap_or(0);
+            self.reported.tenths = self.record_state.cases.saturating_mul(10).checked_div(planned).unwrap_or(0);
             eprintln!(
                 "round {round}: {sizes} sizes more where curves are least sure ({} of {planned} cases)",
                 self.record_state.cases
             );
         }
-        if let Some(line) = tenth(&mut self.tenths, self.record_state.cases, planned) {
+        if let Some(line) = tenth(&mut self.reported.tenths, self.record_state.cases, planned) {
             eprintln!("{line}");
         }
     }
@@ -186,13 +194,13 @@ impl<'a> Progress<'a> {
 
 impl Watch for Progress<'_> {
     fn tick(&mut self) {
-        if self.read_failed {
+        if self.reported.read_error {
             return;
         }
         match self.follower.poll() {
             Ok(lines) => lines.into_iter().for_each(|line| self.take(line)),
             Err(error) => {
-                self.read_failed = true;
+                self.reported.read_error = true;
                 self.output(&format!("commgauge: no more progress: {error}"));
             }
         }
@@ -238,8 +246,8 @@ impl Watch for Progress<'_> {
 
     fn signal(&mut self) -> Option<i32> {
         let number = self.received()?;
-        if !self.is_noted {
-            self.is_noted = true;
+        if !self.stops.is_noted {
+            self.stops.is_noted = true;
             // Without the note the record says that it was stopped by SIGTERM.
             let _ = stop_signal::leave_note(&self.asked, number);
         }

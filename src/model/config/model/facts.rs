@@ -12,15 +12,11 @@ pub(super) struct Facts {
     pub model_type: &'static str,
     /// Default of an absent `tie_word_embeddings`.
     pub ties_embeddings: bool,
-    /// Three feed-forward matrices instead of two.
-    pub gated: bool,
+    pub feed_forward: FeedForwardFacts,
     pub learned_positions: bool,
     /// Queries and keys are rotated by their position.
     pub rotary_positions: bool,
-    /// Norms of a weight and a bias, where most have a weight only.
-    pub norm_bias: bool,
-    /// Norms as wide as the residual stream in each layer.
-    pub norms_per_layer: u64,
+    pub norms: NormFacts,
     pub query_key_norm: QueryKeyNorm,
     /// A gate as wide as the queries weighs what attention gives.
     pub attention_gate: bool,
@@ -33,15 +29,29 @@ pub(super) struct Facts {
     pub experts: Option<ExpertFacts>,
     /// Width of a head where the file leaves it out and it does not follow from the hidden width.
     pub head_dimension: Option<u64>,
-    /// An inner width that is null or absent is four times the hidden width (`n_inner`).
-    pub widens_four_times: bool,
-    /// A bias on every feed-forward projection, those of experts and the router too.
-    pub feed_forward_bias: bool,
     pub attention_bias: AttentionBias,
     /// One norm feeds attention and feed-forward, which are added together, whether a field says so or not.
     pub parallel_residual: bool,
     /// Every how many layers attend to everything, where the file has a window and no `layer_types`.
     pub full_attention_step: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FeedForwardFacts {
+    /// Three matrices instead of two.
+    pub gated: bool,
+    /// An inner width that is null or absent is four times the hidden width (`n_inner`).
+    pub widens_four_times: bool,
+    /// A bias on every projection, those of experts and the router too.
+    pub bias: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NormFacts {
+    /// A weight and a bias, where most have a weight only.
+    pub bias: bool,
+    /// How many are as wide as the residual stream in each layer.
+    pub per_layer: u64,
 }
 
 /// Biases of attention if the file does not state them.
@@ -72,6 +82,8 @@ pub(super) struct ExpertFacts {
 
 const NO_BIAS: AttentionBias = AttentionBias { query_key_value: false, output: false, output_follows: true, why: None };
 const ALL_BIASED: AttentionBias = AttentionBias { query_key_value: true, output: true, ..NO_BIAS };
+const GATED: FeedForwardFacts = FeedForwardFacts { gated: true, widens_four_times: false, bias: false };
+const TWO_NORMS: NormFacts = NormFacts { bias: false, per_layer: 2 };
 const EXPERTS: ExpertFacts =
     ExpertFacts { of_feed_forward_width: false, shared: None, first_dense: 0, shared_gate: false };
 const EXPERTS_ALONE: Option<ExpertFacts> = Some(ExpertFacts { of_feed_forward_width: true, ..EXPERTS });
@@ -79,11 +91,10 @@ const EXPERTS_ALONE: Option<ExpertFacts> = Some(ExpertFacts { of_feed_forward_wi
 const LLAMA: Facts = Facts {
     model_type: "llama",
     ties_embeddings: false,
-    gated: true,
+    feed_forward: GATED,
     learned_positions: false,
     rotary_positions: true,
-    norm_bias: false,
-    norms_per_layer: 2,
+    norms: TWO_NORMS,
     query_key_norm: QueryKeyNorm::None,
     attention_gate: false,
     linear_attention: None,
@@ -91,8 +102,6 @@ const LLAMA: Facts = Facts {
     attention_sinks: false,
     experts: None,
     head_dimension: None,
-    widens_four_times: false,
-    feed_forward_bias: false,
     parallel_residual: false,
     attention_bias: NO_BIAS,
     full_attention_step: None,
@@ -196,12 +205,10 @@ fn facts(family: Family) -> Facts {
         Family::Gpt2 => Facts {
             model_type: "gpt2",
             ties_embeddings: true,
-            gated: false,
+            feed_forward: FeedForwardFacts { gated: false, widens_four_times: true, bias: true },
             learned_positions: true,
             rotary_positions: false,
-            norm_bias: true,
-            widens_four_times: true,
-            feed_forward_bias: true,
+            norms: NormFacts { bias: true, ..TWO_NORMS },
             attention_bias: AttentionBias {
                 why: Some("gpt2 has biases everywhere; its files have no field for them"),
                 ..ALL_BIASED
@@ -210,9 +217,8 @@ fn facts(family: Family) -> Facts {
         },
         Family::GptNeox => Facts {
             model_type: "gpt_neox",
-            gated: false,
-            norm_bias: true,
-            feed_forward_bias: true,
+            feed_forward: FeedForwardFacts { gated: false, bias: true, ..GATED },
+            norms: NormFacts { bias: true, ..TWO_NORMS },
             attention_bias: AttentionBias { why: Some("the default of gpt_neox; on the output too"), ..ALL_BIASED },
             ..LLAMA
         },
@@ -221,7 +227,7 @@ fn facts(family: Family) -> Facts {
             attention_sinks: true,
             experts: EXPERTS_ALONE,
             head_dimension: Some(64),
-            feed_forward_bias: true,
+            feed_forward: FeedForwardFacts { bias: true, ..GATED },
             attention_bias: AttentionBias { why: Some("the default of gpt_oss; on the output too"), ..ALL_BIASED },
             full_attention_step: Some(2),
             ..LLAMA
@@ -231,11 +237,16 @@ fn facts(family: Family) -> Facts {
             attention_bias: AttentionBias { why: Some("phi3 has none; its files have no field for them"), ..NO_BIAS },
             ..LLAMA
         },
-        Family::Phimoe => Facts { model_type: "phimoe", norm_bias: true, experts: EXPERTS_ALONE, ..LLAMA },
+        Family::Phimoe => Facts {
+            model_type: "phimoe",
+            norms: NormFacts { bias: true, ..TWO_NORMS },
+            experts: EXPERTS_ALONE,
+            ..LLAMA
+        },
         Family::Gemma3 => Facts {
             model_type: "gemma3",
             ties_embeddings: true,
-            norms_per_layer: 4,
+            norms: NormFacts { per_layer: 4, ..TWO_NORMS },
             query_key_norm: QueryKeyNorm::EachHead,
             head_dimension: Some(256),
             full_attention_step: Some(6),
@@ -259,16 +270,16 @@ fn facts(family: Family) -> Facts {
         Family::Cohere2 => Facts {
             model_type: "cohere2",
             ties_embeddings: true,
-            norms_per_layer: 1,
+            norms: NormFacts { per_layer: 1, ..TWO_NORMS },
             parallel_residual: true,
             full_attention_step: Some(4),
             ..LLAMA
         },
         Family::NemotronH => Facts {
             model_type: "nemotron_h",
-            gated: false,
+            feed_forward: FeedForwardFacts { gated: false, ..GATED },
             rotary_positions: false,
-            norms_per_layer: 1,
+            norms: NormFacts { per_layer: 1, ..TWO_NORMS },
             linear_attention: Some(LinearRule::StateSpace),
             single_blocks: true,
             head_dimension: Some(128),
@@ -292,7 +303,7 @@ impl Family {
     /// Three feed-forward matrices (gate, up, down) instead of two. A property of the architecture: `hidden_act` only names
     /// the function, and a gpt2 with `silu` still has two matrices.
     pub fn gated(self) -> bool {
-        self.facts().gated
+        self.facts().feed_forward.gated
     }
 
     /// Positions as a learned table, as GPT-2 and GPT-3 have them.

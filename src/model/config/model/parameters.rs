@@ -112,7 +112,7 @@ impl Model {
     /// One norm as wide as the residual stream: a weight, and in the GPT families a bias. One follows the last layer. Never
     /// divided.
     pub fn norm_parameters(&self) -> u64 {
-        if self.family.facts().norm_bias { 2 * self.hidden } else { self.hidden }
+        if self.family.facts().norms.bias { 2 * self.hidden } else { self.hidden }
     }
 
     /// The norms of a layer as wide as the residual stream: two in most families. Never divided.
@@ -122,7 +122,7 @@ impl Model {
 
     /// Norms as wide as the residual stream in each layer.
     pub fn norms_per_layer(&self) -> u64 {
-        self.family.facts().norms_per_layer
+        self.family.facts().norms.per_layer
     }
 
     /// The norms of queries and of keys of a layer on one of `tensor_parallel` ranks. A norm over all heads is divided as the heads are.

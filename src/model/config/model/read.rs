@@ -120,7 +120,7 @@ impl Fields<'_> {
         let named = if family == Family::Llama4 { &["intermediate_size_mlp"] } else { FEED_FORWARD };
         match self.optional(named)? {
             Some(width) => Ok(width),
-            None if family.facts().widens_four_times => {
+            None if family.facts().feed_forward.widens_four_times => {
                 let why = format!("4 x n_embd {hidden}, the rule of {}", family.model_type());
                 Ok(self.infer("n_inner", 4 * hidden, why))
             }
@@ -192,7 +192,7 @@ impl Fields<'_> {
         Ok(match stated {
             Some(stated) => stated,
             None if family == Family::Llama => self.infer("mlp_bias", false, "the default of llama"),
-            None => family.facts().feed_forward_bias,
+            None => family.facts().feed_forward.bias,
         })
     }
 
