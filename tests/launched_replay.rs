@@ -9,7 +9,7 @@ use commgauge::config::{RunSettings, Suite};
 use commgauge::error::Result;
 use commgauge::mpi_call;
 use commgauge::record::line::SuiteFacts;
-use commgauge::session::{self, ReplayRequest, ReplaySource, Request, Signals};
+use commgauge::session::{self, AfterPlan, ReplayRequest, ReplaySource, Request, Signals};
 use commgauge::units::Seconds;
 use commgauge::workload::replay::ReplayOptions;
 use commgauge::workload::step::Step;
@@ -175,13 +175,14 @@ fn run_rank(suite: &Path, record: PathBuf) -> Result<i32> {
         resume: None,
         launch: Default::default(),
         launch_command: None,
-        injected_delay: None,
-        injected_panic: None,
+        injected: Default::default(),
         watch: Default::default(),
         listener: Default::default(),
         labels: std::collections::BTreeMap::new(),
-        interference: None,
-        replay: Some(ReplayRequest { source: ReplaySource::Steps(Box::new(suite.layouts[0].clone())), options }),
+        after_plan: AfterPlan {
+            interference: None,
+            replay: Some(ReplayRequest { source: ReplaySource::Steps(Box::new(suite.layouts[0].clone())), options }),
+        },
     };
     let mut backend = MpiBackend::new(world.processes())?;
     Ok(session::run(&world, &mut backend, &request, &Signals::default())?.exit_code)

@@ -11,7 +11,8 @@ use commgauge_model::config::Machine;
 use commgauge_model::layout::Nodes;
 use commgauge_run::backend::nccl;
 use commgauge_run::session::{
-    Launch, LaunchFacts, LaunchedBackend, NcclLaunch, ReplaySource, Request, Resume, ResumedRecord, WatchdogOptions,
+    AfterPlan, InjectedFaults, Launch, LaunchFacts, LaunchedBackend, NcclLaunch, ReplaySource, Request, Resume,
+    ResumedRecord, WatchdogOptions,
 };
 use commgauge_run::watchdog::Watch;
 use std::time::Instant;
@@ -131,11 +132,9 @@ pub(super) fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -
         launch: LaunchFacts::default(),
         launch_command: launch_command
             .map_err(|cause| Error::usage(format!("--launch-command: not a JSON list of words: {cause}")))?,
-        injected_delay: arguments.inject_delay,
-        injected_panic: arguments.inject_panic,
+        injected: InjectedFaults { delay: arguments.inject_delay, panicking_rank: arguments.inject_panic },
         labels: arguments.nccl.labels(),
-        interference,
-        replay,
+        after_plan: AfterPlan { interference, replay },
         watch: Watch::default(),
         listener: Default::default(),
     })

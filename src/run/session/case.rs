@@ -54,7 +54,7 @@ impl CaseWork<'_, '_> {
     fn line(&self, run: &Run, backend: &mut dyn Backend) -> Result<(CaseLine, Seconds)> {
         let (request, world) = (run.request, run.world);
         let without_numbers = |outcome| Ok((self.line_of(run, CaseResult::without_numbers(outcome, 0)), Seconds(0.0)));
-        assert_ne!(request.injected_panic, Some(world.process()), "requested by --inject-panic");
+        assert_ne!(request.injected.panicking_rank, Some(world.process()), "requested by --inject-panic");
         let geometry = match &self.cases.planned[self.slot.case].geometry {
             Ok(geometry) => geometry,
             Err(reason) => return without_numbers(Outcome::Skipped { reason: reason.clone() }),
@@ -93,7 +93,7 @@ impl CaseWork<'_, '_> {
             clock_resolution_nanoseconds: self.time.resolution,
             settings,
             interrupted: run.signals.raised(),
-            injected_delay: request.injected_delay,
+            injected_delay: request.injected.delay,
             completion_deadline: request.watch.timeout().map_or_else(
                 || DEFAULT_COMPLETION_DEADLINE.max(deadline * 2),
                 |timeout| request.watch.local_timeout(timeout),

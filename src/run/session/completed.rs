@@ -109,7 +109,7 @@ fn copies(record: &Record, request: &Request) -> BTreeSet<(usize, u32)> {
 }
 
 fn interference(record: &Record, request: &Request) -> BTreeSet<(u32, usize)> {
-    let Some(pair) = &request.interference else { return BTreeSet::new() };
+    let Some(pair) = &request.after_plan.interference else { return BTreeSet::new() };
     let calls: Vec<InterferingCall> = pair.ops.iter().map(InterferingCall::of).collect();
     let timed = |call: &InterferingCall| calls.iter().position(|own| own == call);
     record.interference.iter().filter_map(|line| Some((line.replicate, timed(&line.timed)?))).collect()

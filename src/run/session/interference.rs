@@ -17,7 +17,7 @@ type Times = std::result::Result<TogetherTimes, Outcome>;
 
 /// Writes two lines in every replicate, one with each of the two as the timed call.
 pub(super) fn measure_all(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
-    let Some(pair) = &run.request.interference else { return Ok(()) };
+    let Some(pair) = &run.request.after_plan.interference else { return Ok(()) };
     let replicates = 0..run.request.settings.replicates;
     run.carry_out_all(backend, replicates.map(|replicate| PairWork { pair, replicate }))
 }

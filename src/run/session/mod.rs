@@ -40,7 +40,7 @@ pub use launched::description::{Launch, LaunchedBackend, NcclLaunch, Program, Re
 pub use launched::guard::run_collector;
 pub use listener::Listener;
 pub use rehearse::Rehearsal;
-pub use request::{LaunchFacts, ReplayRequest, ReplaySource, Request, Resume};
+pub use request::{AfterPlan, InjectedFaults, LaunchFacts, ReplayRequest, ReplaySource, Request, Resume};
 pub use signals::Signals;
 pub use time_limit::TimeLimit;
 

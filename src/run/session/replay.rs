@@ -27,7 +27,7 @@ pub(super) struct Replay {
 
 /// Plans every replay and rejects those that do not fit into memory, before anything is measured.
 pub(super) fn plan(world: &dyn World, backend: &dyn Backend, request: &Request) -> Result<Vec<Replay>> {
-    let Some(replay) = &request.replay else { return Ok(Vec::new()) };
+    let Some(replay) = &request.after_plan.replay else { return Ok(Vec::new()) };
     let options = &replay.options;
     match &replay.source {
         ReplaySource::Steps(layout) => {

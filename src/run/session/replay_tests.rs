@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::backend::simulated::SimulatedBackend;
-use crate::session::ReplayRequest;
+use crate::session::{AfterPlan, ReplayRequest};
 use crate::session::{Signals, run};
 use crate::world::SoloWorld;
 use commgauge_analysis::trace::TracedReplay;
@@ -77,13 +77,11 @@ fn replayed_from(
         resume: None,
         launch: Default::default(),
         launch_command: None,
-        injected_delay: None,
-        injected_panic: None,
+        injected: Default::default(),
         watch: Default::default(),
         listener: Default::default(),
         labels: std::collections::BTreeMap::new(),
-        interference: None,
-        replay: Some(ReplayRequest { source, options }),
+        after_plan: AfterPlan { interference: None, replay: Some(ReplayRequest { source, options }) },
     };
     run(&SoloWorld, &mut backend, &request, &Signals::default())?;
     Record::read(&request.record)

@@ -37,27 +37,41 @@ pub struct Request {
     pub launch: LaunchFacts,
     /// The launch command, where `commgauge run` built it.
     pub launch_command: Option<Vec<String>>,
-    /// A rank to delay in every isolated iteration, to verify that it is reported.
-    pub injected_delay: Option<InjectedDelay>,
-    /// A rank to panic at its first case, to verify that the launch ends and names it.
-    pub injected_panic: Option<u32>,
+    /// Faults that were asked for.
+    pub injected: InjectedFaults,
     /// Labels that distinguish all cases of this run from the same cases of others, such as a forced algorithm.
     pub labels: BTreeMap<String, String>,
-    /// Two calls to be measured concurrently, after the cases.
-    pub interference: Option<Interference>,
-    /// Steps to be replayed as a whole, at last.
-    pub replay: Option<ReplayRequest>,
+    /// What is measured when the plan is through.
+    pub after_plan: AfterPlan,
     /// The watchdog of this rank; disabled by default.
     pub watch: Watch,
     /// Receives the lines of the record as they are written; empty by default.
     pub listener: Listener,
 }
 
+/// Faults to verify that they are reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct InjectedFaults {
+    /// A rank to delay in every isolated iteration.
+    pub delay: Option<InjectedDelay>,
+    /// A rank to panic at its first case, so that the launch must end and name it.
+    pub panicking_rank: Option<u32>,
+}
+
+/// What is measured after the cases, products and copies of a plan, in this order.
+#[derive(Clone, Debug, Default)]
+pub struct AfterPlan {
+    /// Two calls to be measured concurrently.
+    pub interference: Option<Interference>,
+    /// Steps to be replayed as a whole.
+    pub replay: Option<ReplayRequest>,
+}
+
 impl Request {
     /// Notes for the record: those of the launch, and what a replayed trace leaves out.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.launch.notes.clone();
-        if let Some(ReplaySource::Trace(trace)) = self.replay.as_ref().map(|replay| &replay.source) {
+        if let Some(ReplaySource::Trace(trace)) = self.after_plan.replay.as_ref().map(|replay| &replay.source) {
             notes.extend(trace.notes.iter().map(|note| format!("trace: {note}")));
         }
         notes
@@ -84,11 +98,9 @@ impl Request {
             resume: None,
             launch: LaunchFacts::default(),
             launch_command: None,
-            injected_delay: None,
-            injected_panic: None,
+            injected: InjectedFaults::default(),
             labels: BTreeMap::new(),
-            interference: None,
-            replay: None,
+            after_plan: AfterPlan::default(),
             watch: Watch::default(),
             listener: Listener::default(),
         }

@@ -92,16 +92,17 @@ impl Trial {
             resume,
             launch: Default::default(),
             launch_command: None,
-            injected_delay: None,
-            injected_panic: None,
+            injected: Default::default(),
             watch: Default::default(),
             listener,
             labels: BTreeMap::new(),
-            interference: Some(Interference::of(&steps[0], 0, [Axis::Tp, Axis::Pp], |_| true).unwrap()),
-            replay: Some(ReplayRequest {
-                source: ReplaySource::Steps(Box::new(self.step.layouts[0].clone())),
-                options,
-            }),
+            after_plan: AfterPlan {
+                interference: Some(Interference::of(&steps[0], 0, [Axis::Tp, Axis::Pp], |_| true).unwrap()),
+                replay: Some(ReplayRequest {
+                    source: ReplaySource::Steps(Box::new(self.step.layouts[0].clone())),
+                    options,
+                }),
+            },
         };
         let mut backend = SimulatedBackend::new(&self.machine, RANKS, 1).unwrap();
         let end = run(&SoloWorld, &mut backend, &request, &signals).unwrap();

@@ -33,13 +33,11 @@ fn request(within: f64, precision: f64, folder: &Path) -> Request {
         resume: None,
         launch: Default::default(),
         launch_command: None,
-        injected_delay: None,
-        injected_panic: None,
+        injected: Default::default(),
         watch: Default::default(),
         listener: Default::default(),
         labels: BTreeMap::new(),
-        interference: None,
-        replay: None,
+        after_plan: Default::default(),
     }
 }
 

@@ -14,7 +14,7 @@ use commgauge_model::config::Machine;
 use commgauge_model::layout::Nodes;
 use commgauge_model::record::line::EndStatus;
 use commgauge_run::backend::simulated::SimulatedBackend;
-use commgauge_run::session::{self, Resume, TimeLimit};
+use commgauge_run::session::{self, AfterPlan, Resume, TimeLimit};
 use commgauge_run::world::SoloWorld;
 use std::io::Write;
 use std::time::Instant;
@@ -54,8 +54,7 @@ pub(super) fn run_in_process(
     let request = session::Request {
         record: record.clone(),
         resume: arguments.resume.is_some().then_some(Resume { allow_changed: arguments.allow_changed }),
-        interference: wanted.interference,
-        replay: wanted.replay,
+        after_plan: AfterPlan { interference: wanted.interference, replay: wanted.replay },
         ..session::Request::simulated(places::run_id_of(&record), suite, plan, settings, &machine, arguments.ranks)
     };
     let mut backend = SimulatedBackend::new(&machine, arguments.ranks, request.settings.seed)?;
