@@ -7,7 +7,7 @@ use super::choices::{Choices, PipelineCut};
 use super::composition::{Busy, Composition, PassSeconds};
 use super::layers::{KnownLayers, LayerKey};
 use super::question::Question;
-use super::space::{Places, Shape};
+use super::space::{Places, Shape, Space};
 use super::trainings::Trainings;
 use crate::planner::price::{ChunkWork, FirstStage, FirstStageTimes, Once};
 use commgauge_model::config::step::ScheduleKind;
@@ -42,47 +42,44 @@ pub(super) struct OrderedShape<'a> {
 }
 
 impl Bounds {
-    /// For the layers of a model, divided as these shapes.
-    pub fn new(question: &Question, shapes: &[Shape]) -> Bounds {
+    /// For a model that is divided in the ways of a space.
+    pub fn new(question: &Question, space: &Space) -> Bounds {
+        let layers = KnownLayers::new(question, &space.shapes);
+        let of = |(cut, stages): (&PipelineCut, &Stages)| (*cut, Composition::of(stages, &layers.kinds, cut.schedule));
         Bounds {
-            layers: KnownLayers::new(question, shapes),
+            compositions: space.stages.iter().map(of).collect(),
+            layers,
             first_stages: HashMap::new(),
             once: HashMap::new(),
             messages: HashMap::new(),
-            compositions: HashMap::new(),
         }
     }
 
-    /// Without any communication; none if that cannot be determined.
-    pub fn computing(&mut self, question: &Question, shape: &Shape, choices: Choices, stages: &Stages) -> Option<f64> {
+    /// Without any communication, if the work of its layers was asked for; none if that cannot be determined.
+    pub fn computing(&self, question: &Question, shape: &Shape, choices: Choices) -> Option<f64> {
         let seconds = |work: &ChunkWork| {
             let compute = &work.compute;
             PassSeconds { forward: compute.forward.0, backward: compute.backward().0 }
         };
-        let work = self.layers.work(question, LayerKey::of(shape, choices))?;
+        let work = self.layers.work(LayerKey::of(shape, choices))?;
         let layers: Vec<PassSeconds> = work.iter().map(seconds).collect();
-        let composition = composition(&mut self.compositions, &self.layers.kinds, shape, choices, stages);
+        let composition = self.compositions.get(&cut(shape, choices))?;
         let busy = composition.computing(&layers);
         Some(composition.least(&busy, micro_batches(question, shape, choices), &FirstStageTimes::default()))
     }
 
-    /// Busy time of the stages if each group of their layers has the best placement that it has anywhere, including waiting; none if the
-    /// rates refuse a call.
-    pub fn nearest(&mut self, question: &Question, shape: &Shape, choices: Choices, stages: &Stages) -> Option<Busy> {
-        let composition = composition(&mut self.compositions, &self.layers.kinds, shape, choices, stages);
-        Some(composition.busy(self.layers.nearest(question, LayerKey::of(shape, choices))?))
+    /// With each group of its layers in the best placement that it has anywhere, if the waiting there was asked for; none if the rates
+    /// refuse a call.
+    pub fn nearest(&self, question: &Question, shape: &Shape, choices: Choices) -> Option<f64> {
+        let loads = self.layers.nearest(LayerKey::of(shape, choices))?;
+        let composition = self.compositions.get(&cut(shape, choices))?;
+        let busy = composition.busy(loads);
+        Some(composition.least(&busy, micro_batches(question, shape, choices), &FirstStageTimes::default()))
     }
 
     /// Busy time of the stages if the groups of their layers have this placement.
-    pub fn busy(
-        &mut self,
-        question: &Question,
-        shape: &Shape,
-        places: &Places,
-        choices: Choices,
-        stages: &Stages,
-    ) -> Option<Busy> {
-        let composition = composition(&mut self.compositions, &self.layers.kinds, shape, choices, stages);
+    pub fn busy(&mut self, question: &Question, shape: &Shape, places: &Places, choices: Choices) -> Option<Busy> {
+        let composition = self.compositions.get(&cut(shape, choices))?;
         Some(composition.busy(self.layers.placed(question, LayerKey::of(shape, choices), places)?))
     }
 
@@ -135,14 +132,4 @@ fn micro_batches(question: &Question, shape: &Shape, choices: Choices) -> f64 {
 
 fn cut(shape: &Shape, choices: Choices) -> PipelineCut {
     PipelineCut { pp: shape.degrees.pp, schedule: choices.schedule, virtual_stages: choices.virtual_stages }
-}
-
-fn composition<'a>(
-    known: &'a mut HashMap<PipelineCut, Composition>,
-    kinds: &[usize],
-    shape: &Shape,
-    choices: Choices,
-    stages: &Stages,
-) -> &'a Composition {
-    known.entry(cut(shape, choices)).or_insert_with(|| Composition::of(stages, kinds, choices.schedule))
 }

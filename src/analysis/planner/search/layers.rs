@@ -108,15 +108,14 @@ impl KnownLayers {
         self.nearest.extend(nearest);
     }
 
-    /// Computing of a layer of each kind; nothing where that cannot be known.
-    pub fn work(&mut self, question: &Question, key: LayerKey) -> Option<&[ChunkWork]> {
-        self.ask_work(question, std::iter::once(key));
+    /// Computing of a layer of each kind, if it was asked for; nothing where that cannot be known.
+    pub fn work(&self, key: LayerKey) -> Option<&[ChunkWork]> {
         self.work.get(&key)?.as_deref()
     }
 
-    /// Load of a layer of each kind with each axis in the best place that it has anywhere; nothing if the rates refuse a call.
-    pub fn nearest(&mut self, question: &Question, key: LayerKey) -> Option<&[Loads]> {
-        self.ask_nearest(question, std::iter::once(key));
+    /// Load of a layer of each kind with each axis in the best place that it has anywhere, if it was asked for; nothing if the rates refuse
+    /// a call.
+    pub fn nearest(&self, key: LayerKey) -> Option<&[Loads]> {
         self.nearest.get(&key)?.as_deref()
     }
 

@@ -41,6 +41,7 @@ use fitting::{Fitting, Memory, Unit};
 use layers::LayerKey;
 use prices::Prices;
 use queue::{Queue, Stage, Waiting};
+use rayon::prelude::*;
 use space::Space;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -116,7 +117,7 @@ const PRICED_AT_ONCE: usize = 16;
 
 impl Search<'_> {
     fn best_first(&self, found: &mut Found) {
-        let mut bounds = Bounds::new(self.question, &self.space.shapes);
+        let mut bounds = Bounds::new(self.question, self.space);
         let mut prices = Prices::default();
         let mut unpriced: BTreeMap<String, u64> = BTreeMap::new();
         let mut queue = Queue::of(self.computing(&mut bounds));
@@ -131,11 +132,8 @@ impl Search<'_> {
             match next.stage {
                 Stage::Computes => {
                     let together = queue.with_following(next, COMPUTED_AT_ONCE);
-                    bounds.layers.ask_nearest(self.question, together.iter().map(|next| self.layer_key(*next)));
-                    for next in together {
-                        self.add_divided(next, &mut bounds, &mut queue);
-                        self.add_with_more_recomputed(next, &mut bounds, &mut queue);
-                    }
+                    self.add_divided(&together, &mut bounds, &mut queue);
+                    self.add_with_more_recomputed(&together, &mut bounds, &mut queue);
                 }
                 Stage::Divided => self.add_waits(next, &mut bounds, &mut queue),
                 Stage::Waits => self.add_counted(next, &mut bounds, &mut queue),
@@ -175,17 +173,20 @@ impl Search<'_> {
     fn computing(&self, bounds: &mut Bounds) -> Vec<Waiting> {
         let is_first =
             |index: &u32| index.checked_sub(1).is_none_or(|before| self.with_more_recomputed(before).is_none());
-        let firsts = (0..self.units.len() as u32).filter(is_first);
-        let key = |unit: u32| self.layer_key(Waiting::to_compute(unit));
-        bounds.layers.ask_work(self.question, firsts.clone().map(key));
-        firsts.map(|unit| self.waiting_to_compute(Waiting::to_compute(unit), bounds)).collect()
+        let firsts: Vec<u32> = (0..self.units.len() as u32).filter(is_first).collect();
+        self.at_least_computing(firsts.into_iter().map(Waiting::to_compute).collect(), bounds)
     }
 
-    /// A unit with what it computes at least.
-    fn waiting_to_compute(&self, next: Waiting, bounds: &mut Bounds) -> Waiting {
-        let choices = self.choices(&self.units[next.unit as usize], 0);
-        let seconds = bounds.computing(self.question, self.shape(next), choices, self.stages(next));
-        next.at(seconds.unwrap_or(0.0), Stage::Computes)
+    /// Units with what they compute at least.
+    fn at_least_computing(&self, mut units: Vec<Waiting>, bounds: &mut Bounds) -> Vec<Waiting> {
+        bounds.layers.ask_work(self.question, units.iter().map(|next| self.layer_key(*next)));
+        let known = &*bounds;
+        units.par_iter_mut().for_each(|next| {
+            let choices = self.choices(&self.units[next.unit as usize], 0);
+            let seconds = known.computing(self.question, self.shape(*next), choices);
+            *next = next.at(seconds.unwrap_or(0.0), Stage::Computes);
+        });
+        units
     }
 
     /// The unit that differs only in computing more again.
@@ -194,28 +195,34 @@ impl Search<'_> {
         unit.differs_in_recompute_only(next).then_some(index + 1)
     }
 
-    /// Queues it once the layout without has left the queue: it takes no less.
-    fn add_with_more_recomputed(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
-        if let Some(unit) = self.with_more_recomputed(next.unit) {
-            let waiting = Waiting { seconds_bits: next.seconds_bits, ..Waiting::to_compute(unit) };
-            queue.push(self.waiting_to_compute(waiting, bounds));
-        }
+    /// Queues them once the layouts without have left the queue: they take no less.
+    fn add_with_more_recomputed(&self, together: &[Waiting], bounds: &mut Bounds, queue: &mut Queue) {
+        let more = |next: &Waiting| {
+            let unit = self.with_more_recomputed(next.unit)?;
+            Some(Waiting { seconds_bits: next.seconds_bits, ..Waiting::to_compute(unit) })
+        };
+        let more = together.iter().filter_map(more).collect();
+        self.at_least_computing(more, bounds).into_iter().for_each(|next| queue.push(next));
     }
 
-    /// Queues a layout of which only the computing was known, with what its layers wait for in the best places.
-    fn add_divided(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
-        let (shape, choices) = (self.shape(next), self.choices(&self.units[next.unit as usize], 0));
-        let busy = bounds.nearest(self.question, shape, choices, self.stages(next));
-        let nothing_once = FirstStageTimes::default();
-        let seconds = busy.map(|busy| bounds.least(self.question, shape, choices, &busy, &nothing_once));
-        queue.push(next.at(seconds.unwrap_or(0.0), Stage::Divided));
+    /// Queues layouts of which only the computing was known, with what their layers wait for in the best places.
+    fn add_divided(&self, together: &[Waiting], bounds: &mut Bounds, queue: &mut Queue) {
+        bounds.layers.ask_nearest(self.question, together.iter().map(|next| self.layer_key(*next)));
+        let known = &*bounds;
+        let divided = |next: &Waiting| {
+            let choices = self.choices(&self.units[next.unit as usize], 0);
+            let seconds = known.nearest(self.question, self.shape(*next), choices);
+            next.at(seconds.unwrap_or(0.0), Stage::Divided)
+        };
+        let divided: Vec<Waiting> = together.par_iter().map(divided).collect();
+        divided.into_iter().for_each(|next| queue.push(next));
     }
 
     /// Queues a layout of which no place was known, once for each placement of the groups of its layers.
     fn add_waits(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
         let (shape, choices) = (self.shape(next), self.choices(&self.units[next.unit as usize], 0));
         for (places, index) in shape.places.iter().zip(0..) {
-            let busy = bounds.busy(self.question, shape, places, choices, self.stages(next));
+            let busy = bounds.busy(self.question, shape, places, choices);
             let nothing_once = FirstStageTimes::default();
             let seconds = busy.map(|busy| bounds.least(self.question, shape, choices, &busy, &nothing_once));
             queue.push(Waiting { order: index, ..next }.at(seconds.unwrap_or(0.0), Stage::Waits));
@@ -226,7 +233,7 @@ impl Search<'_> {
     fn add_counted(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
         let (unit, shape) = (&self.units[next.unit as usize], self.shape(next));
         let (places, stages) = (&shape.places[next.order as usize], self.stages(next));
-        let busy = bounds.busy(self.question, shape, places, self.choices(unit, 0), stages);
+        let busy = bounds.busy(self.question, shape, places, self.choices(unit, 0));
         for zero_stage in ZERO_STAGES.into_iter().filter(|zero| unit.memory(*zero).is_some()) {
             let choices = self.choices(unit, zero_stage);
             for order in places.orders.iter().copied() {
