@@ -1,13 +1,11 @@
-//! Activations that the layers of a rank store of a micro-batch for its backward pass, after arXiv 2205.05198
+//! Activations that a layer, the ends and the loss store of a sample for its backward pass, after arXiv 2205.05198
 //! ("Reducing Activation Recomputation in Large Transformer Models", sections 4 and 5), and the same counting for
 //! grouped heads, gated feed-forwards, latent and linear attention and experts.
 //!
 //! Symbols: n = b s/c tokens of a micro-batch on a rank, E bytes of an element, t ranks of tp. GPT: a layer stores
 //! sbh(10 + 24/t + 5as/(ht)) bytes, sbh/t(34 + 5as/h) with sequence parallelism.
 
-use super::parts::bytes;
-use commgauge_base::units::Bytes;
-use commgauge_model::config::step::{Framework, Recompute, ScheduleKind};
+use commgauge_model::config::step::{Framework, Recompute, TensorStyle};
 use commgauge_model::config::{Family, LatentAttention, LayerParts, LinearAttention, LinearRule, Mixer, Model};
 use commgauge_model::workload::step::TrainingStep;
 
@@ -16,64 +14,33 @@ const FULL_PRECISION_BYTES: u128 = 4;
 /// Bytes of the identifier of a token.
 const TOKEN_BYTES: u128 = 8;
 
-/// Activations stored on a rank of a stage, in bytes.
-pub(super) struct StoredActivations {
-    pub layers: Bytes,
-    pub recomputation: Bytes,
-    pub ends: Bytes,
-    pub logits: Bytes,
-    pub buffers: Bytes,
-}
-
-/// Activations stored on a rank of a stage with this many chunks in flight.
-pub(super) fn of(step: &TrainingStep, stage: u32, fused_attention: bool, chunks_in_flight: u64) -> StoredActivations {
-    let shape = Shape::of(step, fused_attention);
-    let recompute = step.training.tensor.recompute;
-    let (mut stored, mut again) = (0, 0);
-    // Layers of a kind keep the same.
-    let mut known: Vec<(LayerParts, [u128; 2])> = Vec::new();
-    for layer in step.stages.layers_stored(stage) {
-        let parts = step.model.parts_of(layer);
-        let [keeps, repeats] = match known.iter().find(|(other, _)| *other == parts) {
-            Some((_, layer)) => *layer,
-            None => {
-                let layer = shape.of_layer(step, layer, recompute);
-                known.push((parts, layer));
-                layer
-            }
-        };
-        stored += keeps;
-        again = again.max(repeats);
-    }
-    let (chunks, in_flight) = (u128::from(step.stages.chunks()), u128::from(chunks_in_flight));
-    StoredActivations {
-        layers: bytes(stored * in_flight / chunks),
-        recomputation: bytes(again),
-        ends: bytes(shape.ends(step, stage, in_flight.div_ceil(chunks))),
-        logits: bytes(shape.logits(step, stage, in_flight)),
-        buffers: bytes(shape.buffers(step)),
-    }
-}
-
-fn framework(step: &TrainingStep) -> Option<Framework> {
+pub(super) fn framework(step: &TrainingStep) -> Option<Framework> {
     step.training.framework.as_ref().map(|choices| choices.framework)
 }
 
 /// Bytes of a logit. Megatron-LM's loss works in place on logits in fp32 (core/tensor_parallel/cross_entropy.py). PyTorch's holds at
-/// once, in its backward pass, the logits, the same in fp32, the logarithms of their softmax, and their gradient.
+/// once, in its backward pass, the logarithms of their softmax and two gradients in fp32; and the logits, and the same in fp32, where
+/// the caller holds them. torchtitan drops them before (train.py), but its pipelines hold the logits (torch/distributed/pipelining/stage.py
+/// backward_one_chunk). Of a divided vocabulary its backward pass holds four in fp32: the logarithms, the gradient of the loss, their
+/// exponentials and the sum of these two (torch/distributed/tensor/parallel/loss.py).
 pub(super) fn logit_bytes(step: &TrainingStep) -> u128 {
     let element = u128::from(step.activation().size());
     match framework(step) {
         None | Some(Framework::Megatron) => FULL_PRECISION_BYTES,
+        Some(Framework::Torchtitan) => {
+            let in_full = if step.layout.degrees.tp > 1 { 4 } else { 3 };
+            let held = if step.stages.count() > 1 { element } else { 0 };
+            in_full * FULL_PRECISION_BYTES + held
+        }
         Some(_) if element < FULL_PRECISION_BYTES => element + 3 * FULL_PRECISION_BYTES,
         Some(_) => 3 * FULL_PRECISION_BYTES,
     }
 }
 
 /// The sizes of which everything is made.
-struct Shape<'a> {
+pub(super) struct Shape<'a> {
     model: &'a Model,
-    /// n.
+    /// Of one sample on a rank: s/c, and n is b times as many.
     tokens: u128,
     /// Keys that a query sees: s for any c, since a ring brings the others.
     sequence: u128,
@@ -84,29 +51,42 @@ struct Shape<'a> {
     t: u128,
     /// Divisor of everything that tp does not divide: t with sequence parallelism.
     by_sequence: u128,
+    /// Divisor of the inputs of linear layers, as they are kept: t where they are gathered again for the backward pass.
+    by_input: u128,
+    /// Gradients of one input that are there at once: linear layers that are modules of their own give one each, to be added up.
+    input_gradients: u128,
     dropout: bool,
     fused_attention: bool,
 }
 
 impl<'a> Shape<'a> {
-    fn of(step: &TrainingStep<'a>, fused_attention: bool) -> Shape<'a> {
+    pub(super) fn of(step: &TrainingStep<'a>, fused_attention: bool) -> Shape<'a> {
         let t = u128::from(step.layout.degrees.tp);
         let model = step.model;
+        let by_sequence = if step.training.tensor.sequence_parallel { t } else { 1 };
+        let joins_linears = matches!(framework(step), None | Some(Framework::Megatron));
         Shape {
             model,
-            tokens: u128::from(step.tokens_per_micro_batch()),
+            tokens: u128::from(step.training.sequence) / u128::from(step.layout.degrees.cp),
             sequence: u128::from(step.training.sequence),
             element: u128::from(step.activation().size()),
             hidden: u128::from(model.hidden),
             t,
-            by_sequence: if step.training.tensor.sequence_parallel { t } else { 1 },
+            by_sequence,
+            by_input: if step.training.tensor.style == TensorStyle::DTensor { 1 } else { by_sequence },
+            input_gradients: if joins_linears { 1 } else { 2 },
             dropout: model.family == Family::Gpt2,
             fused_attention,
         }
     }
 
+    /// The gathered input, where inputs of linear layers are gathered again (Megatron-LM core/utils.py GlobalMemoryBuffer).
+    pub(super) fn gathered(&self) -> u128 {
+        if self.by_input > 1 { self.boundary() * self.by_sequence } else { 0 }
+    }
+
     /// What a layer keeps, and what it needs while it is computed again.
-    fn of_layer(&self, step: &TrainingStep, layer: u32, recompute: Recompute) -> [u128; 2] {
+    pub(super) fn of_layer(&self, step: &TrainingStep, layer: u32, recompute: Recompute) -> [u128; 2] {
         let (linear, matrices) = (self.linear(step, layer), self.attention_matrices(layer));
         match recompute {
             Recompute::None => [linear + matrices, 0],
@@ -118,27 +98,54 @@ impl<'a> Shape<'a> {
         }
     }
 
+    /// Gradients that the backward pass of a layer holds for a moment: of its output, and in the block that has most the gradients of
+    /// its inner activations and of its whole input, which is scattered only when it is complete. The gradient of what an activation
+    /// function gives is gone by then.
+    pub(super) fn in_backward(&self, step: &TrainingStep, layer: u32) -> u128 {
+        let parts = self.model.parts_of(layer);
+        let mixer = self.mixer(step, parts);
+        let inner = match parts.feed_forward {
+            None => 0,
+            Some(_) if self.model.has_experts_in(layer) => self.feed_forward(step, layer),
+            Some(_) => {
+                let widths = if self.model.family.gated() { 2 } else { 1 };
+                widths * self.element * self.tokens * u128::from(self.model.feed_forward) / self.t
+            }
+        };
+        self.boundary() + mixer.max(inner) + self.input_gradients * self.element * self.tokens * self.hidden
+    }
+
     /// The input of a layer: E n h, 2sbh.
-    fn boundary(&self) -> u128 {
+    pub(super) fn boundary(&self) -> u128 {
         self.element * self.tokens * self.hidden / self.by_sequence
     }
 
     /// All but the matrices of tokens by tokens.
     fn linear(&self, step: &TrainingStep, layer: u32) -> u128 {
         let parts = self.model.parts_of(layer);
-        let mixer = match (parts.mixer, &self.model.linear_attention) {
+        let feed_forward = if parts.feed_forward.is_some() { self.feed_forward(step, layer) } else { 0 };
+        self.around_blocks(parts) + self.mixer(step, parts) + feed_forward
+    }
+
+    /// What attention of either kind keeps.
+    fn mixer(&self, step: &TrainingStep, parts: LayerParts) -> u128 {
+        match (parts.mixer, &self.model.linear_attention) {
             (Some(Mixer::Linear), Some(linear)) => self.linear_attention(step, linear),
             (Some(_), _) => self.attention(),
             (None, _) => 0,
-        };
-        let feed_forward = if parts.feed_forward.is_some() { self.feed_forward(step, layer) } else { 0 };
-        self.around_blocks(parts) + mixer + feed_forward
+        }
     }
 
     /// Inputs of the norms and of the blocks, 8sbh for two, and masks of dropout behind the blocks, 2sbh.
     fn around_blocks(&self, parts: LayerParts) -> u128 {
         let mask = if self.dropout { 1 } else { 0 };
-        u128::from(parts.count()) * (2 * self.element + mask) * self.tokens * self.hidden / self.by_sequence
+        let norm = (self.element + mask) * self.tokens * self.hidden / self.by_sequence;
+        u128::from(parts.count()) * (norm + self.block_input())
+    }
+
+    /// The input of linear layers as it is kept: E n h, by t where it is gathered again.
+    pub(super) fn block_input(&self) -> u128 {
+        self.element * self.tokens * self.hidden / self.by_input
     }
 
     /// Queries, keys, values and the input of the output projection: 8sbh/t in GPT.
@@ -224,33 +231,16 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Behind the embedding the mask of its dropout, before it the tokens; before the head the inputs of norm and head.
-    fn ends(&self, step: &TrainingStep, stage: u32, in_flight: u128) -> u128 {
+    /// Before the embedding the tokens, behind it the mask of its dropout.
+    pub(super) fn input(&self) -> u128 {
         let mask = if self.dropout { self.tokens * self.hidden / self.by_sequence } else { 0 };
-        let input = if step.stages.has_input(stage) { (TOKEN_BYTES * self.tokens + mask) * in_flight } else { 0 };
-        let output = if step.stages.has_output(stage) { 2 * self.boundary() } else { 0 };
-        input + output
+        TOKEN_BYTES * self.tokens + mask
     }
 
-    /// 4sbV/t, or what the framework's loss holds. In all schedules but GPipe the head's backward pass runs before the next micro-batch arrives.
-    fn logits(&self, step: &TrainingStep, stage: u32, in_flight: u128) -> u128 {
-        if !step.stages.has_output(stage) {
-            return 0;
-        }
-        let in_flight_batches = match step.training.pipeline.schedule {
-            ScheduleKind::GPipe => in_flight,
-            _ => 1,
-        };
+    /// 4sbV/t, or what the framework's loss holds.
+    pub(super) fn logits(&self, step: &TrainingStep) -> u128 {
         let words = u128::from(self.model.padded_vocabulary(u64::try_from(self.t).unwrap_or(1)));
-        logit_bytes(step) * self.tokens * words / self.t * in_flight_batches
-    }
-
-    /// One message from each neighbouring stage, and with sequence parallelism the gathered input of a block (Megatron-LM
-    /// core/utils.py GlobalMemoryBuffer).
-    fn buffers(&self, step: &TrainingStep) -> u128 {
-        let messages = if step.stages.count() > 1 { 2 * self.boundary() } else { 0 };
-        let gathered = if self.by_sequence > 1 { self.boundary() * self.by_sequence } else { 0 };
-        messages + gathered
+        logit_bytes(step) * self.tokens * words / self.t
     }
 }
 

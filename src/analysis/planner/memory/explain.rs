@@ -32,27 +32,35 @@ impl MemoryChoices {
         let gathers = matches!(style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp);
         let tokens = step.tokens_per_micro_batch();
         match part {
-            "parameters" => parameter_bytes(step, stage, data.parameter_element_type.size(), gathers),
+            "parameters" => parameter_bytes(step, stage, state::parameter_bytes_per_parameter(step), gathers),
+            "gradients" if state::reduced_in_turn(step, stage) > 0 => {
+                "those of one chunk whole, of the others in shards: chunks are reduced one after another".to_owned()
+            }
             "gradients" => {
-                parameter_bytes(step, stage, data.gradient_element_type.size(), state::shares_gradients(step))
+                let each = state::gradient_bytes_per_parameter(step);
+                parameter_bytes(step, stage, each, state::shares_gradients(step))
             }
             "optimizer" => {
-                let each = state::optimizer_bytes_per_parameter(data, self.optimizer_gradient_copy);
+                let each = state::optimizer_bytes_per_parameter(step, self.optimizer_gradient_copy);
                 parameter_bytes(step, stage, each, style != DataStyle::Ddp)
             }
             "unsharded" if step.reshards_after_forward() => {
-                let whole = "root unit, the layer at work and the next, and one layer's gradients, whole";
+                let whole =
+                    "root unit, the layer at work and the next, and gradients of layers before they are scattered";
                 match data.secondary_shards {
                     None => whole.to_owned(),
                     Some(shards) => format!("{whole}; all parameters in {shards} shards between the passes"),
                 }
             }
-            "unsharded" => "everything whole until the optimizer, and one layer's gradients".to_owned(),
+            "unsharded" => {
+                "everything whole until the optimizer, and gradients of layers before they are scattered".to_owned()
+            }
             "activations" => self.in_layers(step, stage, used.activations),
             "recomputation" if step.training.tensor.recompute == Recompute::Selective => {
                 "attention of one layer, computed again".to_owned()
             }
             "recomputation" => "one layer, computed again".to_owned(),
+            "backward" => "gradients inside one layer, while its backward pass runs".to_owned(),
             "ends" => "tokens and embedding, or last norm and the head's input".to_owned(),
             "logits" => {
                 let t = u64::from(step.layout.degrees.tp);

@@ -11,7 +11,7 @@ use commgauge_model::workload::step::TrainingStep;
 const ENOUGH_PER_STAGE: u64 = 4;
 
 /// Chunks in flight on one stage, 1 chunk being all layers of the stage where the schedule has no virtual stages.
-pub(super) fn chunks(step: &TrainingStep, stage: u32) -> u64 {
+pub(in crate::planner) fn chunks(step: &TrainingStep, stage: u32) -> u64 {
     closed_form(step, stage).unwrap_or_else(|| listed(step).map_or(1, |schedule| peak(&schedule, stage)))
 }
 

@@ -8,11 +8,14 @@ mod explain;
 mod in_flight;
 mod parts;
 mod state;
+mod stored;
 #[cfg(test)]
 mod tests;
 
 pub use explain::MemoryPart;
+pub(in crate::planner) use in_flight::chunks as chunks_in_flight;
 pub use parts::{MemoryChoices, MemoryUse};
+pub(in crate::planner) use stored::{MicroBatches, SampleBytes};
 
 use commgauge_base::units::Bytes;
 use commgauge_model::workload::step::TrainingStep;
@@ -27,9 +30,9 @@ pub fn most_loaded(step: &TrainingStep) -> (u32, MemoryUse) {
     MemoryChoices::default().most_loaded(step)
 }
 
-/// Optimizer state on a rank of a stage in bytes, with the usual choices.
+/// What the optimizer updates on a rank of a stage, in bytes, with the usual choices.
 pub(super) fn optimizer_bytes(step: &TrainingStep, stage: u32) -> Bytes {
-    state::of(step, stage, MemoryChoices::default().optimizer_gradient_copy).optimizer
+    Bytes(state::updated_bytes(step, stage))
 }
 
 impl MemoryChoices {
@@ -46,13 +49,9 @@ impl MemoryChoices {
         state::of(step, stage, self.optimizer_gradient_copy).total().0
     }
 
-    /// Everything else, in bytes.
-    pub(in crate::planner) fn stored_bytes(&self, step: &TrainingStep, stage: u32) -> u64 {
-        let chunks = in_flight::chunks(step, stage);
-        let activations::StoredActivations { layers, recomputation, ends, logits, buffers } =
-            activations::of(step, stage, self.fused_attention, chunks);
-        let stored = [layers, recomputation, ends, logits, buffers];
-        stored.iter().fold(0, |sum, bytes| sum.saturating_add(bytes.0))
+    /// What each sample of a micro-batch needs beside that.
+    pub(in crate::planner) fn sample_bytes(&self, step: &TrainingStep, stage: u32) -> SampleBytes {
+        SampleBytes::of(step, stage, self.fused_attention)
     }
 
     /// The stage whose ranks need most, the first of equals, and what they need.
@@ -70,10 +69,13 @@ impl MemoryChoices {
     /// With the forwards of a chunk that the schedule has in flight on the stage.
     fn of_stage(&self, step: &TrainingStep, stage: u32, chunks_in_flight: u64) -> MemoryUse {
         let state = state::of(step, stage, self.optimizer_gradient_copy);
-        let stored = activations::of(step, stage, self.fused_attention, chunks_in_flight);
+        let micro_batches =
+            MicroBatches { samples: step.training.micro_batch, count: step.micro_batches, chunks_in_flight };
+        let stored = self.sample_bytes(step, stage).stored(micro_batches);
         MemoryUse {
             activations: stored.layers,
             recomputation: stored.recomputation,
+            backward: stored.backward,
             ends: stored.ends,
             logits: stored.logits,
             buffers: stored.buffers,

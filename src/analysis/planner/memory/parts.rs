@@ -19,6 +19,9 @@ pub struct MemoryUse {
     pub activations: Bytes,
     /// What one layer needs while it is computed again for the backward pass.
     pub recomputation: Bytes,
+    /// Gradients of the activations inside one layer while its backward pass runs.
+    #[serde(default)]
+    pub backward: Bytes,
     /// What embedding, last norm and head keep beside the logits, on the stages that have them.
     pub ends: Bytes,
     /// Logits in fp32, on the stage with the head.
@@ -29,7 +32,7 @@ pub struct MemoryUse {
 
 impl MemoryUse {
     /// Every part with its name, in the order in which they are listed.
-    pub fn parts(&self) -> [(&'static str, Bytes); 9] {
+    pub fn parts(&self) -> [(&'static str, Bytes); 10] {
         [
             ("parameters", self.parameters),
             ("gradients", self.gradients),
@@ -37,6 +40,7 @@ impl MemoryUse {
             ("unsharded", self.unsharded),
             ("activations", self.activations),
             ("recomputation", self.recomputation),
+            ("backward", self.backward),
             ("ends", self.ends),
             ("logits", self.logits),
             ("buffers", self.buffers),

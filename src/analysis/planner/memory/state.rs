@@ -1,7 +1,7 @@
 //! Parameters, gradients and optimizer of a rank: bytes for each parameter, and over how many ranks each is shared out.
 
 use super::parts::{MemoryUse, bytes};
-use commgauge_model::config::step::{DataChoices, DataStyle};
+use commgauge_model::config::step::{DataStyle, Framework, ScheduleKind};
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::step::{RankParameters, TrainingStep};
 
@@ -26,10 +26,18 @@ pub(super) fn of(step: &TrainingStep, stage: u32, gradient_copy: bool) -> Memory
     };
     let share_if = |is_shared: bool, each: u64| bytes(if is_shared { shared(each) } else { whole(each) });
     let gathers = matches!(style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp);
+    let gradients = match (shares_gradients(step), reduced_in_turn(step, stage)) {
+        (false, chunk) if chunk > 0 => {
+            let others = parameters.total().saturating_sub(chunk).div_ceil(shards(step, ParameterKind::Dense));
+            let each = u128::from(data.gradient_element_type.size());
+            bytes(u128::from(chunk) * each + u128::from(others) * u128::from(FULL_PRECISION_BYTES))
+        }
+        (is_shared, _) => share_if(is_shared, gradient_bytes_per_parameter(step)),
+    };
     MemoryUse {
-        parameters: share_if(gathers, data.parameter_element_type.size()),
-        gradients: share_if(shares_gradients(step), data.gradient_element_type.size()),
-        optimizer: share_if(style != DataStyle::Ddp, optimizer_bytes_per_parameter(data, gradient_copy)),
+        parameters: share_if(gathers, parameter_bytes_per_parameter(step)),
+        gradients,
+        optimizer: share_if(style != DataStyle::Ddp, optimizer_bytes_per_parameter(step, gradient_copy)),
         unsharded: bytes(if gathers && parts.iter().any(|(_, ranks)| *ranks > 1) { unsharded(step, stage) } else { 0 }),
         ..MemoryUse::default()
     }
@@ -45,13 +53,60 @@ pub(super) fn shares_gradients(step: &TrainingStep) -> bool {
     }
 }
 
+/// PyTorch's FSDP shares out parameters in full precision, and gathers copies in the type in which they are computed: the shards are the
+/// copy that the optimizer updates, and their gradients are as wide (torch/distributed/fsdp/_fully_shard/_fsdp_param.py). Megatron-FSDP
+/// and ZeRO-3 hold shards in either type.
+fn shares_full_precision(step: &TrainingStep) -> bool {
+    let framework = step.training.framework.as_ref().map(|choices| choices.framework);
+    matches!(step.training.data.style, DataStyle::Fsdp | DataStyle::Hsdp) && framework != Some(Framework::Megatron)
+}
+
+/// Bytes that a rank holds for each parameter of its shard, or of its layers.
+pub(super) fn parameter_bytes_per_parameter(step: &TrainingStep) -> u64 {
+    let computed = step.training.data.parameter_element_type.size();
+    if shares_full_precision(step) { computed.max(FULL_PRECISION_BYTES) } else { computed }
+}
+
+/// The same of its gradient.
+pub(super) fn gradient_bytes_per_parameter(step: &TrainingStep) -> u64 {
+    let reduced = step.training.data.gradient_element_type.size();
+    match shares_full_precision(step) && shares_gradients(step) {
+        true => reduced.max(FULL_PRECISION_BYTES),
+        false => reduced,
+    }
+}
+
 /// Adam: two moments, fp32 copies of 16-bit parameters and, if the optimizer stores one, of 16-bit gradients
 /// (Megatron-LM docs/source/api-guide/dist_optimizer.md).
-pub(super) fn optimizer_bytes_per_parameter(data: &DataChoices, gradient_copy: bool) -> u64 {
+pub(super) fn optimizer_bytes_per_parameter(step: &TrainingStep, gradient_copy: bool) -> u64 {
     let is_short = |bytes: u64| u64::from(bytes < FULL_PRECISION_BYTES);
-    let copies = is_short(data.parameter_element_type.size())
-        + u64::from(gradient_copy) * is_short(data.gradient_element_type.size());
+    let copies = is_short(parameter_bytes_per_parameter(step))
+        + u64::from(gradient_copy) * is_short(gradient_bytes_per_parameter(step));
     FULL_PRECISION_BYTES * (2 + copies)
+}
+
+/// Bytes that the update of a rank's parameters reads and writes again: the moments, and the parameters in full precision wherever they
+/// are.
+pub(super) fn updated_bytes(step: &TrainingStep, stage: u32) -> u64 {
+    let used = of(step, stage, false);
+    let full = if shares_full_precision(step) { used.parameters.0 } else { 0 };
+    used.optimizer.0.saturating_add(full)
+}
+
+/// Parameters whose whole gradients are there at once where chunks are reduced one after another: the chunks of a stage go backward in
+/// turn, and if all micro-batches are one round, those of a chunk are reduced before the next begins. 0 where all are there.
+pub(super) fn reduced_in_turn(step: &TrainingStep, stage: u32) -> u64 {
+    let (stages, one_round) = (&step.stages, step.micro_batches <= u64::from(step.stages.count()));
+    let interleaved = step.training.pipeline.schedule == ScheduleKind::Interleaved;
+    if !(step.keeps_stages_whole() && interleaved && one_round) {
+        return 0;
+    }
+    let of_chunk = |chunk: u32| -> u64 {
+        let layers = stages.layers_of_chunk(stage, chunk);
+        let ends = if chunk == 0 || chunk + 1 == stages.chunks() { step.rank_end_parameters(stage).total() } else { 0 };
+        layers.iter().map(|layer| step.parameters_of_layer(*layer).total()).sum::<u64>() + ends
+    };
+    (0..stages.chunks()).map(of_chunk).max().unwrap_or(0)
 }
 
 /// Parameters by the groups that reduce their gradients.
@@ -81,8 +136,10 @@ fn secondary(step: &TrainingStep, stage: u32) -> u128 {
 }
 
 /// Parameters and gradients that are temporarily unsharded: the root unit, the largest layer and the next one that is
-/// gathered ahead, and the gradients of one layer before they are scattered, in the type of the parameters (arXiv
-/// 2304.11277 section 3.2.1), and secondary shards. Everything, if parameters stay gathered until the optimizer runs.
+/// gathered ahead, and the gradients of one layer as they are computed, in the type of the parameters (arXiv
+/// 2304.11277 section 3.2.1), and secondary shards. Everything, if parameters stay gathered until the optimizer runs. PyTorch's FSDP
+/// scatters the gradients of the layer before meanwhile, from a copy in the type in which they are reduced
+/// (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py foreach_reduce).
 fn unsharded(step: &TrainingStep, stage: u32) -> u128 {
     let element = u128::from(step.training.data.parameter_element_type.size());
     let root = u128::from(step.rank_end_parameters(stage).total());
@@ -95,5 +152,9 @@ fn unsharded(step: &TrainingStep, stage: u32) -> u128 {
         let RankParameters { dense, experts } = step.rank_layer_parameters(stage);
         u128::from(dense) + u128::from(experts)
     };
-    element * (root + gathered + u128::from(largest) + secondary(step, stage))
+    let scattered = match shares_full_precision(step) {
+        true => u128::from(step.training.data.gradient_element_type.size() * largest),
+        false => 0,
+    };
+    element * (root + gathered + u128::from(largest) + secondary(step, stage)) + scattered
 }

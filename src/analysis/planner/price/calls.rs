@@ -1,6 +1,6 @@
 //! The calls of a step, stage by stage, and the predicted time of each. Stages of the same kind are queried once.
 
-use super::passes::{Loads, Once, Passes, Timed, count_in_chunk};
+use super::passes::{Once, Passes, Timed};
 use super::unpriced::Unpriced;
 use super::work::{Hides, StageWork, copies_seconds};
 use crate::cost::{Coefficient, Status};
@@ -18,17 +18,24 @@ use commgauge_model::workload::when::{LayerKind, Overlap, Pass, When};
 pub struct PreparedStep {
     /// For each stage, which of the kinds it is.
     pub(super) kind_of_stage: Vec<usize>,
-    kinds: Vec<StageKind>,
+    pub(super) kinds: Vec<StageKind>,
     /// A message of activations, and one of gradients.
     messages: [Option<Op>; 2],
 }
 
 /// Stages with equal layers and equal calls.
 #[derive(Clone, Debug)]
-struct StageKind {
+pub(super) struct StageKind {
     /// The first of them.
-    stage: u32,
-    ops: Vec<Op>,
+    pub stage: u32,
+    pub ops: Vec<Op>,
+}
+
+impl StageKind {
+    /// Whether attention hides a call.
+    pub fn hides(&self) -> Hides {
+        if self.ops.iter().any(|op| op.overlap == Overlap::Attention) { Hides::Calls } else { Hides::Nothing }
+    }
 }
 
 /// Predicted time of a call.
@@ -55,6 +62,21 @@ impl PreparedStep {
     /// # Errors
     /// Counts that pass 64 bits.
     pub fn new(step: &TrainingStep) -> Result<PreparedStep, Unpriced> {
+        PreparedStep::with(step, &|stage| step.ops_of_stage(stage))
+    }
+
+    /// Prepares a step of which only the calls count that carry activations.
+    ///
+    /// # Errors
+    /// Counts that pass 64 bits.
+    pub(super) fn of_activations(step: &TrainingStep) -> Result<PreparedStep, Unpriced> {
+        PreparedStep::with(step, &|stage| step.activation_ops_of_stage(stage))
+    }
+
+    fn with(
+        step: &TrainingStep,
+        ops_of_stage: &dyn Fn(u32) -> commgauge_base::error::Result<Vec<Op>>,
+    ) -> Result<PreparedStep, Unpriced> {
         let mut known: Vec<(Vec<usize>, usize)> = Vec::new();
         let mut prepared = PreparedStep { kind_of_stage: Vec::new(), kinds: Vec::new(), messages: [None, None] };
         for stage in 0..step.stages.count() {
@@ -62,7 +84,7 @@ impl PreparedStep {
             let kind = match known.iter().find(|(other, _)| *other == shape) {
                 Some((_, kind)) => *kind,
                 None => {
-                    let ops = step.ops_of_stage(stage).map_err(|error| Unpriced {
+                    let ops = ops_of_stage(stage).map_err(|error| Unpriced {
                         call: format!("the calls of stage {stage}"),
                         reason: error.to_string(),
                     })?;
@@ -132,11 +154,7 @@ impl PreparedStep {
 
     /// Computing of stages of every kind.
     pub(super) fn work(&self, step: &TrainingStep, compute: &Compute) -> Vec<StageWork> {
-        let hides = |kind: &StageKind| match kind.ops.iter().any(|op| op.overlap == Overlap::Attention) {
-            true => Hides::Calls,
-            false => Hides::Nothing,
-        };
-        self.kinds.iter().map(|kind| StageWork::of(step, kind.stage, compute, hides(kind))).collect()
+        self.kinds.iter().map(|kind| StageWork::of(step, kind.stage, compute, kind.hides())).collect()
     }
 
     /// The passes of every kind of stage.
@@ -233,66 +251,6 @@ impl FirstStage {
     }
 }
 
-/// A step in which every layer is a stage by itself: the load that each layer adds to its stage.
-#[derive(Clone, Debug)]
-pub(in crate::planner) struct LayerLoads {
-    prepared: PreparedStep,
-    /// Layout that determines which axes have calls: never more than in a layout with a pipeline and replicas.
-    layout: Layout,
-    work: Vec<StageWork>,
-    /// Ops of each kind of layer that occur in every micro-batch: index, pass, number of calls, and ranks of a group.
-    calls: Vec<Vec<(usize, Pass, f64, u32)>>,
-}
-
-impl LayerLoads {
-    /// The loads of such a step.
-    ///
-    /// # Errors
-    /// As [`PreparedStep::new`].
-    pub fn of(step: &TrainingStep, compute: &Compute) -> Result<LayerLoads, Unpriced> {
-        let prepared = PreparedStep::new(step)?;
-        let calls = |kind: &StageKind| {
-            let count = |(index, op): (usize, &Op)| {
-                let (pass, count) = count_in_chunk(step, kind.stage, 0, &op.when)?;
-                Some((index, pass, count, step.layout.group_size(op.axis)))
-            };
-            kind.ops.iter().enumerate().filter_map(count).collect()
-        };
-        Ok(LayerLoads {
-            work: prepared.work(step, compute),
-            calls: prepared.kinds.iter().map(calls).collect(),
-            layout: step.layout.clone(),
-            prepared,
-        })
-    }
-
-    /// The loads of some layers, their groups lying so; calls of axes without a place are left out.
-    ///
-    /// # Errors
-    /// The first call that the rates have no answer to.
-    pub fn at(
-        &self,
-        layers: &[usize],
-        place: &dyn Fn(Axis) -> Option<Locality>,
-        rates: &dyn Rates,
-    ) -> Result<Vec<Loads>, Unpriced> {
-        let mut loads = Vec::with_capacity(layers.len());
-        for layer in layers {
-            let kind = self.prepared.kind_of_stage[*layer];
-            let (ops, work) = (&self.prepared.kinds[kind].ops, &self.work[kind]);
-            let mut calls = Vec::with_capacity(self.calls[kind].len());
-            for (index, pass, count, ranks) in &self.calls[kind] {
-                let op = &ops[*index];
-                let Some(locality) = place(op.axis) else { continue };
-                let answer = Answer::of(op, RatedCall::of(op, *ranks, &locality), rates, &self.layout)?;
-                calls.push((op, *pass, count * (answer.seconds + copies_seconds(op))));
-            }
-            loads.push(Loads::of(work.of_chunk(0), calls.into_iter()));
-        }
-        Ok(loads)
-    }
-}
-
 /// The calls without the sentences on where their bytes come from: a search has very many calls, and nobody reads these.
 fn without_reasons(ops: Vec<Op>) -> impl Iterator<Item = Op> {
     ops.into_iter().map(|op| Op { why: String::new(), ..op })
@@ -318,7 +276,7 @@ fn shape_of(step: &TrainingStep, stage: u32) -> Vec<usize> {
 
 impl Answer {
     /// `layout` determines which axes have calls.
-    fn of(op: &Op, call: RatedCall, rates: &dyn Rates, layout: &Layout) -> Result<Answer, Unpriced> {
+    pub fn of(op: &Op, call: RatedCall, rates: &dyn Rates, layout: &Layout) -> Result<Answer, Unpriced> {
         let prediction = rates.price(&call);
         let unpriced = |reason: String| Unpriced {
             call: format!("{} of {} on {} of {} ranks", op.collective, op.bytes_total, op.axis, call.ranks),

@@ -7,6 +7,7 @@
 mod calls;
 mod draws;
 mod exposed;
+mod layers;
 mod once;
 mod passes;
 mod step_error;
@@ -17,13 +18,15 @@ mod unpriced;
 mod work;
 
 pub use calls::PreparedStep;
-pub(in crate::planner) use calls::{FirstStage, FirstStageTimes, LayerLoads};
+pub(in crate::planner) use calls::{FirstStage, FirstStageTimes};
 pub use exposed::Exposed;
+pub(in crate::planner) use layers::{LISTED_SAMPLES, LayerLoads, work_of_layers};
 pub(in crate::planner) use once::{PricedOnce, UntrustedCurves};
 pub(in crate::planner) use passes::{ChunkPasses, Loads, Once};
 pub(in crate::planner) use step_error::Residual;
 pub use step_error::{PUBLISHED_ERROR, SURE, StepError};
 pub use unpriced::{UNTRUSTED, Unpriced};
+pub(in crate::planner) use work::ChunkWork;
 use work::StageWork;
 
 use crate::planner::compute::Compute;

@@ -6,9 +6,8 @@
 use super::passes::Passes;
 use commgauge_base::units::Seconds;
 use commgauge_model::workload::schedule::{Event, Pass, PassCosts, Schedule, ScheduleKind, simulate};
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Rounds of p micro-batches that are simulated, and the fewest micro-batches in them; every further round adds the
 /// mean increment of the second half.
@@ -21,7 +20,7 @@ type Key = (ScheduleKind, u32, u32, u32);
 
 /// Schedules that were built, by what they depend on.
 #[derive(Debug, Default)]
-pub(super) struct Schedules(RefCell<HashMap<Key, Rc<Schedule>>>);
+pub(super) struct Schedules(Mutex<HashMap<Key, Arc<Schedule>>>);
 
 impl Schedules {
     fn get(
@@ -30,13 +29,14 @@ impl Schedules {
         stages: u32,
         virtual_stages: u32,
         micro_batches: u32,
-    ) -> Result<Rc<Schedule>, String> {
+    ) -> Result<Arc<Schedule>, String> {
         let key = (kind, stages, virtual_stages, micro_batches);
-        if let Some(known) = self.0.borrow().get(&key) {
-            return Ok(Rc::clone(known));
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known().get(&key) {
+            return Ok(Arc::clone(known));
         }
-        let schedule = Rc::new(Schedule::new(kind, stages, virtual_stages, micro_batches)?);
-        self.0.borrow_mut().insert(key, Rc::clone(&schedule));
+        let schedule = Arc::new(Schedule::new(kind, stages, virtual_stages, micro_batches)?);
+        known().insert(key, Arc::clone(&schedule));
         Ok(schedule)
     }
 }

@@ -8,13 +8,14 @@ use super::only::accepts;
 use super::question::Question;
 use super::space::{Shape, Space, divisors};
 use super::trainings::Trainings;
-use crate::planner::memory::MemoryChoices;
+use crate::planner::memory::{MemoryChoices, MicroBatches, SampleBytes, chunks_in_flight};
 use commgauge_model::config::Training;
-use commgauge_model::config::step::{Recompute, ScheduleKind};
+use commgauge_model::config::step::{GradientAccumulation, Recompute, ScheduleKind};
 use commgauge_model::layout::{Axis, Layout};
 use commgauge_model::workload::step::{Stages, TrainingStep};
 use commgauge_model::workload::when::LayerKind;
 use rayon::prelude::*;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The choices of recomputation, the one that computes least first.
@@ -28,11 +29,19 @@ pub(super) struct Unit {
     pub virtual_stages: u32,
     pub micro_batch: u64,
     pub recompute: Recompute,
-    /// Bytes of the fullest rank for each ZeRO stage that is to be priced.
-    pub memory: [Option<u64>; 4],
+    /// Bytes of the fullest rank for each ZeRO stage that is to be priced, and [`Unit::NOT_PRICED`] for the others: there are very many
+    /// units.
+    memory: [u64; 4],
 }
 
 impl Unit {
+    const NOT_PRICED: u64 = u64::MAX;
+
+    /// Bytes of the fullest rank with a ZeRO stage, if that is to be priced.
+    pub fn memory(&self, zero_stage: u8) -> Option<u64> {
+        self.memory.get(usize::from(zero_stage)).copied().filter(|bytes| *bytes != Unit::NOT_PRICED)
+    }
+
     /// Whether two are the same but for what is computed again.
     pub fn differs_in_recompute_only(&self, other: &Unit) -> bool {
         let all = |unit: &Unit| (unit.shape, unit.schedule, unit.virtual_stages, unit.micro_batch);
@@ -114,73 +123,108 @@ struct Context<'a> {
 
 impl<'a> Context<'a> {
     fn add(&self, fitting: &mut Fitting) {
-        let degrees = &self.shape.degrees;
+        let Some(mut step) = self.first_step() else { return };
         let only = &self.question.only;
-        let replica = self.question.global_batch / u64::from(degrees.dp);
-        let sharing = u64::from(degrees.dp) * u64::from(degrees.cp);
-        let mut all = self.question.bases.stages(sharing).filter(|zero| accepts(&only.zero_stage, zero)).peekable();
-        let Some(training) = all.peek().and_then(|zero| self.trainings.get(self.choices(*zero, 1, Recompute::None)))
-        else {
-            return;
-        };
-        let mut step = self.question.step(self.shape, 0, training, self.stages);
+        let sharing = u64::from(self.shape.degrees.dp) * u64::from(self.shape.degrees.cp);
+        let all = self.question.bases.stages(sharing).filter(|zero| accepts(&only.zero_stage, zero));
         let zeros: Vec<u8> = all.filter(|zero| self.allows_zero(&mut step, *zero)).collect();
         let Some(lowest) = zeros.first().copied() else { return };
-        let states: Vec<Vec<u64>> = zeros.iter().map(|zero| self.states(&mut step, *zero)).collect();
-        let recomputes: Vec<Recompute> = RECOMPUTE.into_iter().filter(|what| accepts(&only.recompute, what)).collect();
+        let states: Vec<Vec<u64>> = zeros.iter().map(|zero| self.states(&mut step, *zero, 1)).collect();
+        let recomputes = RECOMPUTE.into_iter().filter(|what| accepts(&only.recompute, what));
+        let samples: Vec<(Recompute, Vec<SampleBytes>)> =
+            recomputes.map(|what| (what, self.sample_bytes(&mut step, lowest, what))).collect();
+        let varies = zeros.iter().any(|zero| self.depends_on_micro_batches(*zero));
         let mut full = false;
+        let replica = self.replica();
         for micro_batch in divisors(replica) {
-            if !accepts(&only.micro_batch, &micro_batch) {
+            if !accepts(&only.micro_batch, &micro_batch) || !self.goes_with(replica / micro_batch) {
                 continue;
             }
-            let micro_batches = u32::try_from(replica / micro_batch).unwrap_or(u32::MAX);
-            let PipelineCut { pp, schedule, virtual_stages } = self.cut;
-            if pp > 1 && schedule.check_rules(pp, virtual_stages, micro_batches).is_err() {
-                continue;
-            }
-            let count = (zeros.len() * recomputes.len()) as u64 * self.shape.orders_legal;
+            let count = (zeros.len() * samples.len()) as u64 * self.shape.orders_legal;
             fitting.considered = fitting.considered.saturating_add(count);
-            // A larger micro-batch never needs less.
+            // A larger micro-batch never needs less, unless whole gradients are no longer added up.
             if full {
                 continue;
             }
-            full = self.memory == Memory::MustSuffice;
-            for recompute in &recomputes {
+            let again = |step: &mut TrainingStep<'a>, zero: u8| self.states(step, zero, micro_batch);
+            let states: Vec<Cow<[u64]>> = zeros
+                .iter()
+                .zip(&states)
+                .map(|(zero, states)| match self.depends_on_micro_batches(*zero) {
+                    true => Cow::Owned(again(&mut step, *zero)),
+                    false => Cow::Borrowed(states.as_slice()),
+                })
+                .collect();
+            let in_flight = self.in_flight(&mut step, lowest, micro_batch);
+            let fits = samples.iter().map(|(recompute, samples)| {
+                let stored: Vec<u64> =
+                    samples.iter().zip(&in_flight).map(|(sample, in_flight)| sample.total(*in_flight)).collect();
                 let choices = self.choices(lowest, micro_batch, *recompute);
-                let activation_bytes = self.activation_bytes(&mut step, choices);
-                let mut unit = Unit {
-                    shape: self.index,
-                    schedule,
-                    virtual_stages,
-                    micro_batch,
-                    recompute: *recompute,
-                    memory: [None; 4],
-                };
-                for (zero, state) in zeros.iter().zip(&states) {
-                    let total = state
-                        .iter()
-                        .zip(&activation_bytes)
-                        .map(|(state, activation_bytes)| state.saturating_add(*activation_bytes))
-                        .max();
-                    let bytes = total.unwrap_or(0);
-                    let fits = bytes <= self.question.gpu_memory.0;
-                    if fits {
-                        fitting.feasible = fitting.feasible.saturating_add(self.shape.orders_legal);
-                        full = false;
-                    }
-                    if fits || self.memory == Memory::MayBeShort {
-                        unit.memory[usize::from(*zero)] = Some(bytes);
-                    }
-                    if fitting.nearest.as_ref().is_none_or(|nearest| bytes < nearest.bytes) {
-                        let choices = Choices { zero_stage: *zero, ..choices };
-                        fitting.nearest = Some(Nearest { shape: self.index, choices, bytes });
-                    }
-                }
-                if unit.memory.iter().any(Option::is_some) {
-                    fitting.units.push(unit);
-                }
+                self.add_unit(
+                    fitting,
+                    choices,
+                    zeros.iter().zip(&states).map(|(zero, state)| (*zero, &state[..])),
+                    &stored,
+                )
+            });
+            let any_fits = fits.fold(false, |any, fits| any | fits);
+            full = self.memory == Memory::MustSuffice && !any_fits && !varies;
+        }
+    }
+
+    /// Adds the layout of these choices with each ZeRO stage that fits, or may be short. Whether any fits.
+    fn add_unit<'s>(
+        &self,
+        fitting: &mut Fitting,
+        choices: Choices,
+        states: impl Iterator<Item = (u8, &'s [u64])>,
+        stored: &[u64],
+    ) -> bool {
+        let Choices { schedule, virtual_stages, micro_batch, recompute, .. } = choices;
+        let mut unit =
+            Unit { shape: self.index, schedule, virtual_stages, micro_batch, recompute, memory: [Unit::NOT_PRICED; 4] };
+        let mut any_fits = false;
+        for (zero, state) in states {
+            let of_stages = state.iter().zip(stored).map(|(state, stored)| state.saturating_add(*stored));
+            let bytes = of_stages.max().unwrap_or(0);
+            let fits = bytes <= self.question.gpu_memory.0;
+            if fits {
+                fitting.feasible = fitting.feasible.saturating_add(self.shape.orders_legal);
+                any_fits = true;
+            }
+            if fits || self.memory == Memory::MayBeShort {
+                unit.memory[usize::from(zero)] = bytes.min(Unit::NOT_PRICED - 1);
+            }
+            if fitting.nearest.as_ref().is_none_or(|nearest| bytes < nearest.bytes) {
+                let choices = Choices { zero_stage: zero, ..choices };
+                fitting.nearest = Some(Nearest { shape: self.index, choices, bytes });
             }
         }
+        if unit.memory != [Unit::NOT_PRICED; 4] {
+            fitting.units.push(unit);
+        }
+        any_fits
+    }
+
+    /// The samples of a replica in a step.
+    fn replica(&self) -> u64 {
+        self.question.global_batch / u64::from(self.shape.degrees.dp)
+    }
+
+    /// Whether the schedule goes with so many micro-batches.
+    fn goes_with(&self, micro_batches: u64) -> bool {
+        let PipelineCut { pp, schedule, virtual_stages } = self.cut;
+        let micro_batches = u32::try_from(micro_batches).unwrap_or(u32::MAX);
+        pp == 1 || schedule.check_rules(pp, virtual_stages, micro_batches).is_ok()
+    }
+
+    /// A step with the lowest ZeRO stage that is accepted.
+    fn first_step(&self) -> Option<TrainingStep<'a>> {
+        let sharing = u64::from(self.shape.degrees.dp) * u64::from(self.shape.degrees.cp);
+        let accepted = |zero: &u8| accepts(&self.question.only.zero_stage, zero);
+        let zero = self.question.bases.stages(sharing).find(accepted)?;
+        let training = self.trainings.of_one_sample(self.choices(zero, 1, Recompute::None))?;
+        Some(self.question.step(self.shape, 0, training, self.stages))
     }
 
     /// Whether a ZeRO stage goes with the layout and the schedule. Leaves the step with the training of that stage, in its groups of
@@ -201,24 +245,43 @@ impl<'a> Context<'a> {
     }
 
     /// Bytes of parameters, gradients and optimizer on each of the stages that differ.
-    fn states(&self, step: &mut TrainingStep<'a>, zero_stage: u8) -> Vec<u64> {
-        if self.set(step, self.choices(zero_stage, 1, Recompute::None)).is_none() {
+    fn states(&self, step: &mut TrainingStep<'a>, zero_stage: u8, micro_batch: u64) -> Vec<u64> {
+        if self.set(step, self.choices(zero_stage, micro_batch, Recompute::None)).is_none() {
             return Vec::new();
         }
         self.differing.iter().map(|stage| MemoryChoices::default().state_bytes(step, *stage)).collect()
     }
 
-    /// Bytes of everything else on each of them: activations, logits and buffers.
-    fn activation_bytes(&self, step: &mut TrainingStep<'a>, choices: Choices) -> Vec<u64> {
-        if self.set(step, choices).is_none() {
+    /// Whether these bytes depend on how many micro-batches there are: whole gradients are added up over several.
+    fn depends_on_micro_batches(&self, zero_stage: u8) -> bool {
+        let training = self.question.bases.stage(zero_stage);
+        training.is_some_and(|training| training.data.gradient_accumulation != GradientAccumulation::Sharded)
+    }
+
+    /// What each sample needs beside that: activations, logits and buffers.
+    fn sample_bytes(&self, step: &mut TrainingStep<'a>, zero_stage: u8, recompute: Recompute) -> Vec<SampleBytes> {
+        if self.set(step, self.choices(zero_stage, 1, recompute)).is_none() {
             return Vec::new();
         }
-        self.differing.iter().map(|stage| MemoryChoices::default().stored_bytes(step, *stage)).collect()
+        self.differing.iter().map(|stage| MemoryChoices::default().sample_bytes(step, *stage)).collect()
+    }
+
+    /// The micro-batches in flight on each of them.
+    fn in_flight(&self, step: &mut TrainingStep<'a>, zero_stage: u8, micro_batch: u64) -> Vec<MicroBatches> {
+        if self.set(step, self.choices(zero_stage, micro_batch, Recompute::None)).is_none() {
+            return Vec::new();
+        }
+        let of_stage = |stage: &u32| MicroBatches {
+            samples: micro_batch,
+            count: step.micro_batches,
+            chunks_in_flight: chunks_in_flight(step, *stage),
+        };
+        self.differing.iter().map(of_stage).collect()
     }
 
     /// Gives the step these choices; nothing for those that are not there, or whose groups of shards the layout does not have.
     fn set(&self, step: &mut TrainingStep<'a>, choices: Choices) -> Option<()> {
-        let training = self.trainings.get(choices)?;
+        let training = self.trainings.of_one_sample(choices)?;
         let replica = self.question.global_batch / u64::from(self.shape.degrees.dp);
         (step.training, step.micro_batches) = (training, replica / choices.micro_batch);
         let has_groups = training.data.replicas_of_shards > 1 || training.data.secondary_shards.is_some();

@@ -2,7 +2,7 @@
 //! others found without pricing them all.
 //!
 //! The search is best-first: a layout is queued with a lower bound of its time, first of computing alone, then with
-//! the waiting of its layers, finally with its price. A layout that leaves the queue with a price is faster than
+//! the waiting of its layers in the best places, then in each of their own, finally with its price. A layout that leaves the queue with a price is faster than
 //! everything still queued, so the answer is the same as if every layout had been priced; a test checks that.
 
 mod alternatives;
@@ -12,10 +12,12 @@ mod certainty;
 mod choices;
 mod composition;
 mod fitting;
+mod layers;
 mod only;
 mod planned;
 mod prices;
 mod question;
+mod queue;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -33,12 +35,16 @@ use bases::ZERO_STAGES;
 use bound::{Bounds, OrderedShape};
 use choices::{Choices, PipelineCut};
 use commgauge_base::units::Bytes;
+use commgauge_model::config::Training;
 use commgauge_model::workload::step::{Stages, TrainingStep};
 use fitting::{Fitting, Memory, Unit};
-use prices::{Candidate, Prices};
+use layers::LayerKey;
+use prices::Prices;
+use queue::{Queue, Stage, Waiting};
+use rayon::prelude::*;
 use space::Space;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use trainings::Trainings;
 
 /// Result of a search.
@@ -103,64 +109,55 @@ struct Search<'a> {
     units: &'a [Unit],
 }
 
-/// An entry of the queue, ordered by its lower bound in seconds; of equals the one nearer to a price first, then in
-/// the order of enumeration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Waiting {
-    /// Positive numbers are in the order of their bits.
-    seconds_bits: u64,
-    stage: Stage,
-    unit: u32,
-    /// Which places of the shape, or which of its orders once that is distinguished.
-    order: u32,
-    zero_stage: u8,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
-    Priced,
-    Counted,
-    Waits,
-    Computes,
-}
-
-/// The queue.
-type Queue = BinaryHeap<Reverse<Waiting>>;
+/// Layouts whose waiting in the best places is looked at together, and layouts that are priced together, on all processors. The last of
+/// them may turn out not to be needed.
+const COMPUTED_AT_ONCE: usize = 512;
+/// See [`COMPUTED_AT_ONCE`].
+const PRICED_AT_ONCE: usize = 16;
 
 impl Search<'_> {
     fn best_first(&self, found: &mut Found) {
-        let mut bounds = Bounds::new(self.question);
+        let mut bounds = Bounds::new(self.question, self.space);
         let mut prices = Prices::default();
         let mut unpriced: BTreeMap<String, u64> = BTreeMap::new();
-        let mut queue: Queue = self.computing(&mut bounds);
+        let mut queue = Queue::of(self.computing(&mut bounds));
         let wanted = self.question.wanted.max(1);
         let mut results: Vec<Waiting> = Vec::new();
-        while let Some(Reverse(next)) = queue.pop() {
+        while let Some(next) = queue.pop() {
             // Not before: other orders of the last one may take equally long.
             if results.len() >= wanted && results.last().is_some_and(|last| next.seconds_bits > last.seconds_bits) {
                 break;
             }
+
             match next.stage {
                 Stage::Computes => {
-                    self.add_waits(next, &mut bounds, &mut queue);
-                    self.add_with_more_recomputed(next, &mut bounds, &mut queue);
+                    let together = queue.with_following(next, COMPUTED_AT_ONCE);
+                    self.add_divided(&together, &mut bounds, &mut queue);
+                    self.add_with_more_recomputed(&together, &mut bounds, &mut queue);
                 }
+                Stage::Divided => self.add_waits(next, &mut bounds, &mut queue),
                 Stage::Waits => self.add_counted(next, &mut bounds, &mut queue),
-                Stage::Counted => match self.seconds(&mut prices, next) {
-                    Ok(seconds) => {
-                        found.priced += 1;
-                        queue.push(Reverse(next.at(seconds, Stage::Priced)));
+                Stage::Counted => {
+                    let together = queue.with_following(next, PRICED_AT_ONCE);
+                    for (next, seconds) in self.seconds(&mut prices, together) {
+                        match seconds {
+                            Ok(seconds) => {
+                                found.priced += 1;
+                                queue.push(next.at(seconds, Stage::Priced));
+                            }
+                            Err(reason) => {
+                                *unpriced.entry(reason).or_default() +=
+                                    self.shape(next).orders[next.order as usize].same_placement
+                            }
+                        }
                     }
-                    Err(reason) => {
-                        *unpriced.entry(reason).or_default() +=
-                            self.shape(next).orders[next.order as usize].same_placement
-                    }
-                },
+                }
                 Stage::Priced => match results.iter().rposition(|results| results.differs_in_order_only(next)) {
                     Some(place) => found.best[place].layout.orders_alike += self.layout(next).orders_alike,
                     None if results.len() >= wanted => {}
                     None => {
-                        let Some(step) = self.step(next) else { continue };
+                        let Some(training) = self.training(next) else { continue };
+                        let step = self.step(next, &training);
                         let Some(price) = prices.price(self.question, next.candidate(), &step) else { continue };
                         found.best.push(Priced { layout: self.layout(next), price });
                         results.push(next);
@@ -173,20 +170,23 @@ impl Search<'_> {
     }
 
     /// Everything by what it computes; of layouts that differ only in what is computed again the first, which computes least.
-    fn computing(&self, bounds: &mut Bounds) -> Queue {
+    fn computing(&self, bounds: &mut Bounds) -> Vec<Waiting> {
         let is_first =
             |index: &u32| index.checked_sub(1).is_none_or(|before| self.with_more_recomputed(before).is_none());
-        let firsts = (0..self.units.len() as u32).filter(is_first);
-        firsts.map(|index| Reverse(self.waiting_to_compute(index, 0, bounds))).collect()
+        let firsts: Vec<u32> = (0..self.units.len() as u32).filter(is_first).collect();
+        self.at_least_computing(firsts.into_iter().map(Waiting::to_compute).collect(), bounds)
     }
 
-    fn waiting_to_compute(&self, index: u32, seconds_bits: u64, bounds: &mut Bounds) -> Waiting {
-        let unit = &self.units[index as usize];
-        let shape = &self.space.shapes[unit.shape];
-        let stages = &self.space.stages[&unit.cut(shape.degrees.pp)];
-        let seconds = bounds.computing(self.question, shape, self.choices(unit, 0), stages).unwrap_or(0.0);
-        let waiting = Waiting { seconds_bits, stage: Stage::Computes, unit: index, order: 0, zero_stage: 0 };
-        waiting.at(seconds, Stage::Computes)
+    /// Units with what they compute at least.
+    fn at_least_computing(&self, mut units: Vec<Waiting>, bounds: &mut Bounds) -> Vec<Waiting> {
+        bounds.layers.ask_work(self.question, units.iter().map(|next| self.layer_key(*next)));
+        let known = &*bounds;
+        units.par_iter_mut().for_each(|next| {
+            let choices = self.choices(&self.units[next.unit as usize], 0);
+            let seconds = known.computing(self.question, self.shape(*next), choices);
+            *next = next.at(seconds.unwrap_or(0.0), Stage::Computes);
+        });
+        units
     }
 
     /// The unit that differs only in computing more again.
@@ -195,21 +195,37 @@ impl Search<'_> {
         unit.differs_in_recompute_only(next).then_some(index + 1)
     }
 
-    /// Queues it once the layout without has left the queue: it takes no less.
-    fn add_with_more_recomputed(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
-        if let Some(index) = self.with_more_recomputed(next.unit) {
-            queue.push(Reverse(self.waiting_to_compute(index, next.seconds_bits, bounds)));
-        }
+    /// Queues them once the layouts without have left the queue: they take no less.
+    fn add_with_more_recomputed(&self, together: &[Waiting], bounds: &mut Bounds, queue: &mut Queue) {
+        let more = |next: &Waiting| {
+            let unit = self.with_more_recomputed(next.unit)?;
+            Some(Waiting { seconds_bits: next.seconds_bits, ..Waiting::to_compute(unit) })
+        };
+        let more = together.iter().filter_map(more).collect();
+        self.at_least_computing(more, bounds).into_iter().for_each(|next| queue.push(next));
     }
 
-    /// Queues a layout of which only the computing was known, once for each placement of the groups of its layers.
+    /// Queues layouts of which only the computing was known, with what their layers wait for in the best places.
+    fn add_divided(&self, together: &[Waiting], bounds: &mut Bounds, queue: &mut Queue) {
+        bounds.layers.ask_nearest(self.question, together.iter().map(|next| self.layer_key(*next)));
+        let known = &*bounds;
+        let divided = |next: &Waiting| {
+            let choices = self.choices(&self.units[next.unit as usize], 0);
+            let seconds = known.nearest(self.question, self.shape(*next), choices);
+            next.at(seconds.unwrap_or(0.0), Stage::Divided)
+        };
+        let divided: Vec<Waiting> = together.par_iter().map(divided).collect();
+        divided.into_iter().for_each(|next| queue.push(next));
+    }
+
+    /// Queues a layout of which no place was known, once for each placement of the groups of its layers.
     fn add_waits(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
         let (shape, choices) = (self.shape(next), self.choices(&self.units[next.unit as usize], 0));
         for (places, index) in shape.places.iter().zip(0..) {
-            let busy = bounds.busy(self.question, shape, places, choices, self.stages(next));
+            let busy = bounds.busy(self.question, shape, places, choices);
             let nothing_once = FirstStageTimes::default();
             let seconds = busy.map(|busy| bounds.least(self.question, shape, choices, &busy, &nothing_once));
-            queue.push(Reverse(Waiting { order: index, ..next }.at(seconds.unwrap_or(0.0), Stage::Waits)));
+            queue.push(Waiting { order: index, ..next }.at(seconds.unwrap_or(0.0), Stage::Waits));
         }
     }
 
@@ -217,8 +233,8 @@ impl Search<'_> {
     fn add_counted(&self, next: Waiting, bounds: &mut Bounds, queue: &mut Queue) {
         let (unit, shape) = (&self.units[next.unit as usize], self.shape(next));
         let (places, stages) = (&shape.places[next.order as usize], self.stages(next));
-        let busy = bounds.busy(self.question, shape, places, self.choices(unit, 0), stages);
-        for zero_stage in ZERO_STAGES.into_iter().filter(|zero| unit.memory[usize::from(*zero)].is_some()) {
+        let busy = bounds.busy(self.question, shape, places, self.choices(unit, 0));
+        for zero_stage in ZERO_STAGES.into_iter().filter(|zero| unit.memory(*zero).is_some()) {
             let choices = self.choices(unit, zero_stage);
             for order in places.orders.iter().copied() {
                 let ordered = OrderedShape { index: unit.shape, shape, order };
@@ -226,7 +242,7 @@ impl Search<'_> {
                 let first = first.unwrap_or_default();
                 let seconds = busy.as_ref().map(|busy| bounds.least(self.question, shape, choices, busy, &first));
                 let counted = Waiting { order: order as u32, zero_stage, ..next };
-                queue.push(Reverse(counted.at(seconds.unwrap_or(0.0), Stage::Counted)));
+                queue.push(counted.at(seconds.unwrap_or(0.0), Stage::Counted));
             }
         }
     }
@@ -241,19 +257,28 @@ impl Search<'_> {
 
     fn layout(&self, next: Waiting) -> Planned {
         let unit = &self.units[next.unit as usize];
-        let memory = unit.memory[usize::from(next.zero_stage)].unwrap_or(0);
+        let memory = unit.memory(next.zero_stage).unwrap_or(0);
         self.planned(self.shape(next), next.order as usize, self.choices(unit, next.zero_stage), memory)
     }
 
-    fn seconds(&self, prices: &mut Prices, next: Waiting) -> Result<f64, String> {
-        let step = self.step(next).ok_or("a micro-batch that divides no batch")?;
-        prices.seconds(self.question, next.candidate(), &step)
+    /// The prices of layouts that come one after another, or why they have none.
+    fn seconds(&self, prices: &mut Prices, together: Vec<Waiting>) -> Vec<(Waiting, Result<f64, String>)> {
+        prices.seconds(self.question, together, Waiting::candidate, |next, price| {
+            let training = self.training(*next).ok_or("a ZeRO stage that is not there")?;
+            price(&self.step(*next, &training))
+        })
     }
 
-    fn step(&self, next: Waiting) -> Option<TrainingStep<'_>> {
-        let unit = &self.units[next.unit as usize];
-        let training = self.trainings.get(self.choices(unit, next.zero_stage))?;
-        Some(self.question.step(self.shape(next), next.order as usize, training, self.stages(next)))
+    fn layer_key(&self, next: Waiting) -> LayerKey {
+        LayerKey::of(self.shape(next), self.choices(&self.units[next.unit as usize], 0))
+    }
+
+    fn training(&self, next: Waiting) -> Option<Training> {
+        self.trainings.get(self.choices(&self.units[next.unit as usize], next.zero_stage))
+    }
+
+    fn step<'s>(&'s self, next: Waiting, training: &'s Training) -> TrainingStep<'s> {
+        self.question.step(self.shape(next), next.order as usize, training, self.stages(next))
     }
 
     fn choices(&self, unit: &Unit, zero_stage: u8) -> Choices {
@@ -286,22 +311,5 @@ impl Search<'_> {
             memory: Bytes(bytes),
             fits: bytes <= self.question.gpu_memory.0,
         }
-    }
-}
-
-impl Waiting {
-    fn candidate(self) -> Candidate {
-        Candidate { unit: self.unit, zero_stage: self.zero_stage }
-    }
-
-    /// Whether both are one layout that takes equally long in either order of its axes.
-    fn differs_in_order_only(self, other: Waiting) -> bool {
-        (self.seconds_bits, self.unit, self.zero_stage) == (other.seconds_bits, other.unit, other.zero_stage)
-    }
-
-    /// The same with a higher lower bound; never less than before.
-    fn at(self, seconds: f64, stage: Stage) -> Waiting {
-        let known = if stage == Stage::Priced { 0 } else { self.seconds_bits };
-        Waiting { seconds_bits: seconds.max(0.0).to_bits().max(known), stage, ..self }
     }
 }

@@ -8,6 +8,7 @@ use super::question::Question;
 use commgauge_model::config::step::{Recompute, ScheduleKind};
 use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout, Locality};
 use commgauge_model::workload::step::{Stages, TrainingStep, undivided_axis};
+use rayon::prelude::*;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
@@ -93,6 +94,7 @@ impl Space {
         let gpus = question.gpus;
         let experts = question.model.mixture.as_ref().map_or(1, |mixture| mixture.experts);
         let eps: Vec<u32> = divisors(experts).into_iter().filter_map(|ep| u32::try_from(ep).ok()).collect();
+        let mut legal = Vec::new();
         for pp in divisors_32(gpus) {
             for tp in divisors_32(gpus / pp) {
                 for cp in divisors_32(gpus / pp / tp) {
@@ -103,18 +105,26 @@ impl Space {
                         for etp in if given.is_empty() { usual.as_slice() } else { given } {
                             let degrees = Degrees { tp, cp, dp, pp, ep, etp: *etp };
                             if question.only.allows(&degrees) {
-                                space.add(question, degrees, &mut known);
+                                legal.extend(space.check(question, degrees, &mut known));
                             }
                         }
                     }
                 }
             }
         }
+        let orders: Vec<(Vec<Order>, u64)> = legal.par_iter().map(|degrees| orders(question, *degrees)).collect();
+        for (degrees, (orders, orders_legal)) in legal.into_iter().zip(orders) {
+            space.add(question, degrees, orders, orders_legal, &mut known.places);
+        }
         space
     }
 
-    fn add(&mut self, question: &Question, degrees: Degrees, known: &mut Known) {
-        let mut refuse = |rule: &'static str| *self.illegal.entry(rule).or_default() += 1;
+    /// The degrees if they break no rule.
+    fn check(&mut self, question: &Question, degrees: Degrees, known: &mut Known) -> Option<Degrees> {
+        let mut refuse = |rule: &'static str| {
+            *self.illegal.entry(rule).or_default() += 1;
+            None
+        };
         let framework = question.bases.first.framework.as_ref().map(|choices| choices.framework);
         if framework.is_some_and(|framework| undivided_axis(framework, &degrees).is_some()) {
             return refuse("the framework does not divide by tp, cp, ep or pp");
@@ -148,11 +158,23 @@ impl Space {
         if !any {
             return refuse("the layers cannot be shared out over pp stages in these chunks");
         }
-        let (orders, orders_legal) = orders(question, degrees);
+        Some(degrees)
+    }
+
+    fn add(
+        &mut self,
+        question: &Question,
+        degrees: Degrees,
+        orders: Vec<Order>,
+        orders_legal: u64,
+        names: &mut HashMap<[Locality; 5], usize>,
+    ) {
         if orders.is_empty() {
-            return refuse("no order of the axes gives dense layers and experts the same pipelines");
+            let rule = "no order of the axes gives dense layers and experts the same pipelines";
+            *self.illegal.entry(rule).or_default() += 1;
+            return;
         }
-        let places = by_places(question, &orders, &mut known.places);
+        let places = by_places(question, &orders, names);
         self.shapes.push(Shape { degrees, orders, places, orders_legal });
     }
 }

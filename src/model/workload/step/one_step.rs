@@ -127,13 +127,24 @@ impl TrainingStep<'_> {
     /// # Errors
     /// Calls that cannot be generated, such as counts that pass 64 bits.
     pub fn ops_of_stage(&self, stage: u32) -> Result<Vec<Op>> {
-        let mut ops = style::training_ops(self, stage)?;
+        Ok(self.performed(style::training_ops(self, stage)?))
+    }
+
+    /// Those of them that carry activations: of tensor, sequence, context and expert parallelism, and of the vocabulary.
+    ///
+    /// # Errors
+    /// As [`TrainingStep::ops_of_stage`].
+    pub fn activation_ops_of_stage(&self, stage: u32) -> Result<Vec<Op>> {
+        Ok(self.performed(style::activation_ops(self, stage)?))
+    }
+
+    fn performed(&self, mut ops: Vec<Op>) -> Vec<Op> {
         ops.retain(|op| self.layout.group_size(op.axis) > 1 && op.when.count_per_step(self.micro_batches) != Some(0));
         if !self.training.tensor.overlap_calls {
             let beside_products =
                 |op: &&mut Op| matches!(op.overlap, Overlap::WeightGradient | Overlap::InputGradient | Overlap::Pieces);
             ops.iter_mut().filter(beside_products).for_each(|op| op.overlap = Overlap::Exposed);
         }
-        Ok(ops)
+        ops
     }
 }

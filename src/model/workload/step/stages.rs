@@ -1,12 +1,13 @@
 //! The layers of each stage of a pipeline, chunk by chunk.
 
 use crate::config::step::PipelineChoices;
+use std::sync::Arc;
 
 /// The layers of every stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stages {
-    /// Layers by stage and by the stage's own chunk, in the order of the model.
-    layers: Vec<Vec<Vec<u32>>>,
+    /// Layers by stage and by the stage's own chunk, in the order of the model. Shared, as thousands of steps have the same.
+    layers: Arc<Vec<Vec<Vec<u32>>>>,
     /// Chunks of the whole model.
     model_chunks: u32,
     /// The last layer.
@@ -54,12 +55,14 @@ impl Stages {
             (0..chunks_per_rank).map(|chunk| of_chunk(kind.model_chunk(stages, stage, chunk))).collect()
         };
         let last = layers.checked_sub(1);
-        Ok(Stages { layers: (0..stages).map(of_stage).collect(), model_chunks, last, mirrored, rule })
+        let layers = Arc::new((0..stages).map(of_stage).collect());
+        Ok(Stages { layers, model_chunks, last, mirrored, rule })
     }
 
     /// One layer on one stage, which is both ends of a model.
     pub fn single_layer() -> Stages {
-        Stages { layers: vec![vec![vec![0]]], model_chunks: 1, last: Some(0), mirrored: false, rule: String::new() }
+        let layers = Arc::new(vec![vec![vec![0]]]);
+        Stages { layers, model_chunks: 1, last: Some(0), mirrored: false, rule: String::new() }
     }
 
     /// The layers of each chunk of the model where they cannot be shared out evenly, as even as can be: with the embedding and the
@@ -87,7 +90,10 @@ impl Stages {
     /// core/transformer/multi_token_prediction.py get_mtp_num_layers_to_build).
     pub fn with_prediction_layers(mut self, layers: u32) -> Stages {
         let Some(last) = self.last else { return self };
-        for chunk in self.layers.iter_mut().flatten().filter(|chunk| chunk.last() == Some(&last)) {
+        if layers == 0 {
+            return self;
+        }
+        for chunk in Arc::make_mut(&mut self.layers).iter_mut().flatten().filter(|chunk| chunk.last() == Some(&last)) {
             chunk.extend(last + 1..=last + layers);
         }
         self

@@ -42,6 +42,17 @@ pub(super) fn training_ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     Ok(all)
 }
 
+/// Of these the calls in the passes of micro-batches that carry activations.
+pub(super) fn activation_ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
+    let mut all = Vec::new();
+    let styles: [fn(&TrainingStep, u32) -> Result<Vec<Op>>; 5] =
+        [tensor::ops, sequence::ops, vocabulary::ops, context::ops, expert::ops];
+    for style in styles {
+        all.extend(style(step, stage)?);
+    }
+    Ok(all)
+}
+
 /// The calls of one rank of a stage in a forward pass over requests.
 pub(super) fn serving_ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     serving::ops(step, stage)
