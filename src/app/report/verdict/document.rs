@@ -3,7 +3,7 @@
 use super::curves;
 use super::words::{coverage, decision, value};
 use crate::report::document::{self, Block, Column, Mark, Table, Tone, optional, share, signed_bounds, signed_percent};
-use commgauge_analysis::verdict::{Decision, Finding, Question, Row, Trouble, Verdict};
+use commgauge_analysis::verdict::{Decision, Finding, Question, Row, RowCall, RowSubject, Trouble, Verdict};
 use commgauge_base::units::{Seconds, three_digits};
 
 /// Findings that a page shows without a click.
@@ -59,7 +59,8 @@ fn explained(rows: &[&Row]) -> Vec<String> {
     let for_all = (!shared.is_empty()).then(|| format!("all {} rows: {}", rows.len(), shared.join("; ")));
     let own = rows.iter().filter_map(|row| {
         let own: Vec<String> = row.reasons.iter().filter(|reason| !shared.contains(reason)).cloned().collect();
-        let call = row.against_base.as_ref().map(|_| format!(" ({}, {})", row.element_type, row.bytes_total));
+        let call = row.against_base.as_ref().zip(row.call());
+        let call = call.map(|(_, call)| format!(" ({}, {})", call.element_type, call.bytes_total));
         (!own.is_empty()).then(|| format!("{}{}: {}", row.name, call.unwrap_or_default(), own.join("; ")))
     });
     for_all.into_iter().chain(own).collect()
@@ -156,15 +157,16 @@ fn columns(question: Question) -> Vec<Column> {
 }
 
 fn cells(question: Question, row: &Row) -> Vec<String> {
+    let of_call = |cell: fn(&RowCall) -> String| optional(row.call().map(cell));
     let mut cells = vec![
         decision(row).to_owned(),
-        row.axis.to_string(),
-        row.collective.to_string(),
-        row.bytes_total.to_string(),
-        row.group_size.to_string(),
-        row.locality.to_string(),
-        row.cadence.to_string(),
-        row.placement.to_string(),
+        row.axis(),
+        what(row),
+        optional(row.bytes()),
+        of_call(|call| call.group_size.to_string()),
+        of_call(|call| call.locality.to_string()),
+        of_call(|call| call.cadence.to_string()),
+        of_call(|call| call.placement.to_string()),
     ];
     cells.extend(match question {
         Question::Gate => gate_cells(row),
@@ -173,6 +175,21 @@ fn cells(question: Question, row: &Row) -> Vec<String> {
     });
     cells.extend([row.name.clone(), row.reasons.join("; ")]);
     cells
+}
+
+/// What the row is of, with all that tells it from its neighbours and has no column.
+fn what(row: &Row) -> String {
+    match &row.subject {
+        RowSubject::Call(call) => call.collective.to_string(),
+        RowSubject::Copy { copy } => {
+            let memory = copy.host_memory.map(|memory| memory.name().to_owned());
+            let peer = copy.peer_distance.map(|distance| format!("rank +{distance}"));
+            let each = if copy.alone { "alone" } else { "together" }.to_owned();
+            let parts = [copy.kind.name().to_owned()].into_iter().chain(memory).chain(peer).chain([each]);
+            parts.collect::<Vec<_>>().join(", ")
+        }
+        RowSubject::Product { product } => format!("product {} x {} x {}", product.m, product.n, product.k),
+    }
 }
 
 fn gate_cells(row: &Row) -> Vec<String> {
@@ -192,11 +209,11 @@ fn gate_cells(row: &Row) -> Vec<String> {
 
 fn compare_cells(row: &Row) -> Vec<String> {
     let Some(against) = &row.against_base else {
-        return [vec![row.element_type.to_string()], vec![optional(None::<String>); 7]].concat();
+        return [vec![optional(row.element_type())], vec![optional(None::<String>); 7]].concat();
     };
     let p = |p: f64| format!("{p:.4}");
     vec![
-        row.element_type.to_string(),
+        optional(row.element_type()),
         format!("{}/{}", against.replicates_base, row.replicates),
         optional(against.latency_seconds_base.map(Seconds)),
         optional(against.latency_seconds_new.map(Seconds)),

@@ -38,7 +38,7 @@ const KEYS: [&str; 21] = [
 /// More ranks than any group has.
 const MOST_RANKS: u32 = 1 << 24;
 /// A tolerance above this would set a floor of less than a tenth of the figure, which checks nothing.
-const MOST_TOLERANCE: f64 = 0.9;
+pub(super) const MOST_TOLERANCE: f64 = 0.9;
 
 /// Reads and checks one `[[expect]]`; the links of the machine bound what may be required. A curve is an expectation for
 /// each of its sizes.
@@ -203,7 +203,7 @@ fn positive(item: &Item) -> Result<Seconds> {
     if seconds.0 > 0.0 { Ok(seconds) } else { Err(item.wrong(format!("found {seconds}; accepted: a time above 0"))) }
 }
 
-fn range(item: Item) -> Result<(Bytes, Bytes)> {
+pub(super) fn range(item: Item) -> Result<(Bytes, Bytes)> {
     let place = item.place.clone();
     let sizes = item.items()?.iter().map(|item| item.parsed(Bytes::parse)).collect::<Result<Vec<Bytes>>>()?;
     match sizes.as_slice() {
@@ -213,7 +213,7 @@ fn range(item: Item) -> Result<(Bytes, Bytes)> {
     }
 }
 
-fn optional_text(table: &mut Table, key: &'static str, example: &str) -> Result<Option<String>> {
+pub(super) fn optional_text(table: &mut Table, key: &'static str, example: &str) -> Result<Option<String>> {
     table.take(key).map(|item| item.text_such_as(example).map(str::to_owned)).transpose()
 }
 
@@ -246,7 +246,7 @@ fn placement(text: &str) -> std::result::Result<Placement, String> {
 }
 
 /// A year, a month or a day, as written.
-fn date(text: &str) -> std::result::Result<String, String> {
+pub(super) fn date(text: &str) -> std::result::Result<String, String> {
     let day = match text.len() {
         4 => format!("{text}-01-01"),
         7 => format!("{text}-01"),
