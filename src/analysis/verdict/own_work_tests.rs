@@ -25,9 +25,9 @@ fn judging(fewest: u32) -> Machine {
     let mut machine = machine("1GB/s");
     let text = "name = 'm'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '400GB/s'\n[between_nodes]\n\
         latency = '5us'\nadapters_per_node = 2\nrate_per_adapter = '400GB/s'\n\
-        [[expect_copy]]\nkind = 'host-to-device'\nbytes = ['500MB', '2GB']\nvalue = '50GB/s'\ntolerance = 0.1\nsource = 's'\n\
+        [[expect_copy]]\nkind = 'host-to-device'\nbytes = ['500000000', '2000000000']\nvalue = '50GB/s'\ntolerance = 0.1\nsource = 's'\n\
         date = '2026'\n[[expect_product]]\nm = 1000\nn = 1000\nk = 1000\ntflops = 0.1\ntolerance = 0.1\nsource = 's'\ndate = '2026'\n\
-        [[expect_copy]]\nkind = 'to-peer'\nbytes = '1GB'\nvalue = '50GB/s'\nsource = 's'\ndate = '2026'\n";
+        [[expect_copy]]\nkind = 'to-peer'\nbytes = '1000000000'\nvalue = '50GB/s'\nsource = 's'\ndate = '2026'\n";
     machine.own_work = Machine::parse(text, Path::new("m.toml")).expect("it is right").own_work;
     machine.required_coverage.as_mut().expect("it has one").expectations = fewest;
     machine
@@ -95,6 +95,21 @@ fn what_is_wrong_missing_skipped_or_too_few_never_passes() {
     assert_eq!(gated(few, 1).exit_code, 3);
     let alone = with_own_work(lines("a", &[]), Vec::new());
     assert_eq!(gated(alone, 1).exit_code, 7, "a record that plans nothing");
+}
+
+#[test]
+fn a_run_of_copies_alone_passes_or_fails_and_nobody_is_suspected_for_it() {
+    for (time, code) in [(20.0, 0), (25.0, 1)] {
+        let mut lines = with_own_work(lines("a", &[]), copy_lines(&times(time)));
+        let Some(Line::Header(header)) = lines.first_mut() else { panic!("no header") };
+        header.settings.replicates = 6;
+        let record = loaded("r.jsonl", lines);
+        let suspects = locate::locate(std::slice::from_ref(&record), &locate::LocateOptions::default());
+        let suspects = suspects.expect("there is nothing to search in");
+        assert!(suspects.suspects.is_empty() && !suspects.examined.can_name_a_node(), "{suspects:?}");
+        let verdict = gate(&[record], Some(&judging(1)), &GATE).expect("one record");
+        assert_eq!(verdict.exit_code, code, "{:?}", verdict.troubles);
+    }
 }
 
 /// Changes what came of every copy.

@@ -74,7 +74,7 @@ fn tail(case: &Evidence) -> String {
     let what = match rate.map(|rate| rate.metric) {
         Some(Metric::BusBandwidthBytesPerSecond) => "a bus bandwidth",
         Some(Metric::CopyBytesPerSecond) => "the rate of the slowest rank in each direction",
-        Some(Metric::FlopsPerSecond) => "10^12 operations a second of the slowest rank",
+        Some(Metric::FlopsPerSecond) => "a number, of 10^12 operations a second of the slowest rank",
         Some(Metric::LatencySeconds) | None => "a time",
     };
     let here = measured.map(|time| match rate {

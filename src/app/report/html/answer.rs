@@ -118,7 +118,8 @@ fn detail(input: &HtmlInput) -> String {
         let c = &verdict.coverage;
         let (passed, failed, unsure) = (c.rows_passed, c.rows_failed, c.rows_inconclusive);
         let against = if verdict.question.name() == "gate" { "what is expected" } else { "the base" };
-        format!("against {against}: {passed} rows passed, {failed} failed, {unsure} inconclusive")
+        let passed = counted(passed as usize, "row");
+        format!("against {against}: {passed} passed, {failed} failed, {unsure} inconclusive")
     };
     let verdicts = input.verdict.iter().chain(&input.comparison).map(judged);
     let runs = input.runs.iter().map(|run| run.view.summary());
