@@ -15,7 +15,6 @@ use super::{Allowed, Decision, Trouble, copied_times, differences, most_severe};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{RankSums, Span, median, sorted};
 use commgauge_base::units::three_digits;
-use commgauge_model::record::line::CaseFacts;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Compares runs with a baseline. Several records on one side count as replicates of each other.
@@ -102,8 +101,7 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
 
 /// The names by which rows of two runs are matched: of calls without what may differ.
 fn names_to_match(cases: &[Evidence], allowed: &[Allowed]) -> Vec<String> {
-    let calls: Vec<&CaseFacts> = cases.iter().filter_map(|case| case.subject.call()).collect();
-    let mut of_calls = identities(calls.into_iter(), allowed).into_iter();
+    let mut of_calls = identities(cases.iter().filter_map(|case| case.subject.call()), allowed).into_iter();
     let name = |case: &Evidence| match case.subject.call() {
         Some(_) => of_calls.next().unwrap_or_default(),
         None => case.subject.name().into_owned(),

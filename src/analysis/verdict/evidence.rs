@@ -35,8 +35,11 @@ pub(super) struct Evidence<'a> {
     pub in_slow_period: bool,
     /// Reasons why it must not pass, without duplicates.
     pub shortfalls: Vec<String>,
-    /// True where a replicate was not measured, unless all replicates were skipped.
+    /// True where a replicate was not measured, unless all replicates were skipped. One of which no sample counts was measured, and says
+    /// nothing.
     pub unmeasured: bool,
+    /// True where a replicate was skipped.
+    pub skipped: bool,
     /// True where wrong data was received.
     pub corrupt: bool,
     /// The tool that measured without a check of the data, if any; it is among the shortfalls.
@@ -60,6 +63,7 @@ impl<'a> Evidence<'a> {
             in_slow_period: false,
             shortfalls: Vec::new(),
             unmeasured: false,
+            skipped: false,
             corrupt: false,
             unchecked_by: None,
         }
@@ -169,7 +173,7 @@ pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Ga
     }
     // A case that ran once can always run: a skipped replicate then counts as missing.
     for case in &mut cases {
-        case.unmeasured |= case.seconds.iter().any(Option::is_some) && case.seconds.iter().any(Option::is_none);
+        case.unmeasured |= case.skipped && case.seconds.iter().any(Option::is_some);
     }
     let unmeasured = cases.iter().filter(|case| case.unmeasured).count();
     if unmeasured > 0 {
@@ -204,7 +208,9 @@ fn add_record(case: &mut Evidence, record: &Record, planned: &Planned, slowdown:
         let measured = measurements.iter().find(|measured| measured.replicate == replicate);
         let seconds = measured.and_then(|measured| add_measurement(case, record, measured));
         let skipped = measured.is_some_and(|measured| matches!(measured.outcome, Outcome::Skipped { .. }));
-        case.unmeasured |= seconds.is_none() && !skipped;
+        let says_nothing = measured.is_some_and(|measured| measured.samples > 0 && measured.excluded == measured.samples);
+        case.unmeasured |= seconds.is_none() && !skipped && !says_nothing;
+        case.skipped |= skipped;
         case.seconds.push(seconds);
         let usual = |seconds| slow.map_or(seconds, |(index, slow)| slow.seconds_without(index, replicate, seconds));
         case.steady_seconds.push(seconds.map(usual));

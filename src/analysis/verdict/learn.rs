@@ -67,7 +67,7 @@ fn refuse_unhealthy(loaded: &LoadedRecord, found: &[Trouble]) -> Result<()> {
 
 /// True where every replicate was skipped.
 fn is_skipped(case: &Evidence) -> bool {
-    !case.unmeasured && !case.corrupt && case.seconds.iter().all(Option::is_none)
+    case.skipped && !case.unmeasured && case.seconds.iter().all(Option::is_none)
 }
 
 fn values<'a>(case: &'a Evidence) -> (Kind, bool, impl Iterator<Item = f64> + 'a) {
