@@ -208,7 +208,8 @@ fn add_record(case: &mut Evidence, record: &Record, planned: &Planned, slowdown:
         let measured = measurements.iter().find(|measured| measured.replicate == replicate);
         let seconds = measured.and_then(|measured| add_measurement(case, record, measured));
         let skipped = measured.is_some_and(|measured| matches!(measured.outcome, Outcome::Skipped { .. }));
-        let says_nothing = measured.is_some_and(|measured| measured.samples > 0 && measured.excluded == measured.samples);
+        let says_nothing =
+            measured.is_some_and(|measured| measured.samples > 0 && measured.excluded == measured.samples);
         case.unmeasured |= seconds.is_none() && !skipped && !says_nothing;
         case.skipped |= skipped;
         case.seconds.push(seconds);

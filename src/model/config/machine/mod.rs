@@ -10,6 +10,7 @@ mod expectation;
 mod fault;
 mod fault_table;
 mod fault_text;
+mod figure;
 mod lint;
 mod number;
 mod own_work;

@@ -1,7 +1,7 @@
 //! What is expected of the work that each rank does by itself, copies and matrix products: one `[[expect_copy]]` or `[[expect_product]]` of
 //! a machine file, with the source of the figure. `verdict` decides whether a record satisfies it.
 
-use super::expect::{MOST_TOLERANCE, date, optional_text};
+use super::figure::{MOST_TOLERANCE, date, optional_text, range};
 use crate::config::document::Table;
 use crate::config::{CopyKind, HostMemory};
 use commgauge_base::element::ElementType;
@@ -74,7 +74,7 @@ impl OwnWorkExpectation {
 pub(super) fn expected_copy(mut table: Table) -> Result<OwnWorkExpectation> {
     let kind: CopyKind = table.require("kind", "a kind of copy such as \"host-to-device\"")?.parsed(CopyKind::parse)?;
     let bytes = table.require("bytes", "a size such as \"256MiB\", or the smallest and the largest")?;
-    let bytes = super::expect::range(bytes)?;
+    let bytes = range(bytes)?;
     let host_memory = table.take("host_memory");
     if let Some(item) = host_memory.as_ref().filter(|_| !kind.is_of_host()) {
         return Err(item.wrong(format!("a copy {} has no end in the host's memory", kind.name())));
