@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// Rows that are rows of the table; the script shows as many at a time.
 const DRAWN_ROWS: usize = 250;
 /// Letters of a cell beyond which its column is one of sentences, which are not to be broken after every word.
-const SHORT: usize = 60;
+const SHORT: usize = 30;
 /// Maximum number of rows on a page, which keeps it below two megabytes. What is left out is said above the table.
 const MAX_ROWS: usize = 12_000;
 

@@ -4,7 +4,7 @@ use super::input::HtmlInput;
 use super::verdict::without_many_passes;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Unit, xy};
 use crate::report::document::{Block, Figure};
-use crate::report::verdict::{curves, rows};
+use crate::report::verdict::{curves, rows_on_page};
 use commgauge_analysis::verdict::{Decision, Row, Verdict};
 use commgauge_base::stats::Interval;
 use commgauge_base::units::Bytes;
@@ -26,7 +26,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let all: Vec<&Row> = verdict.rows.iter().collect();
     let (shown, note) = without_many_passes(&all);
     let title = "Rows against the base, the worst first";
-    blocks.push(Block::Table(rows(verdict.question, title, &shown).noted(note).folded()));
+    blocks.push(Block::Table(rows_on_page(verdict.question, title, &shown, &note).folded()));
     blocks
 }
 
