@@ -101,3 +101,43 @@ fn a_single_record_is_compared_with_itself() {
     assert_eq!(verdict["question"], "consistency");
     assert_eq!(output.status.code().map(i64::from), verdict["exit_code"].as_i64());
 }
+
+#[test]
+fn a_log_that_is_imported_every_night_is_one_run_also_as_a_copy_with_a_new_date() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/foreign/nccl-tests-2.11-all_reduce.txt");
+    let log = std::fs::read_to_string(source).expect("the log");
+    let write = |name: &str, text: &str, day: u64| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(86_400 * day);
+        std::fs::File::options().write(true).open(&path).and_then(|file| file.set_modified(time)).expect("dated");
+    };
+    write("all_reduce.txt", &log, 20_000);
+    write("all_reduce-copy.txt", &log, 20_001);
+    // Another night has other times.
+    write("all_reduce-later.txt", &log.replace(".", ".1"), 20_002);
+    std::fs::create_dir(folder.path().join("runs")).expect("made");
+    for (log, record) in [
+        ("all_reduce.txt", "runs/monday.jsonl"),
+        ("all_reduce.txt", "runs/tuesday.jsonl"),
+        ("all_reduce-copy.txt", "runs/wednesday.jsonl"),
+        ("all_reduce-later.txt", "runs/thursday.jsonl"),
+    ] {
+        let output = commgauge(folder.path(), &["import", "--from", "nccl-tests", log, "-o", record]);
+        assert_eq!(output.status.code(), Some(0), "{log}: {}", text(&output.stderr));
+    }
+    let output = commgauge(folder.path(), &["history", "runs", "--format", "json"]);
+    let history: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let runs: Vec<&str> = (history["lineages"].as_array().expect("lineages").iter())
+        .flat_map(|lineage| lineage["runs"].as_array().expect("runs"))
+        .map(|run| run["path"].as_str().expect("a path"))
+        .collect();
+    assert_eq!(runs, ["runs/monday.jsonl", "runs/thursday.jsonl"], "{history:#}");
+    let left_out = history["left_out"].to_string();
+    for words in
+        ["is the same run as runs/monday.jsonl", "is of the same log as runs/monday.jsonl, with the same times in all"]
+    {
+        assert!(left_out.contains(words), "{words}: {left_out}");
+    }
+}

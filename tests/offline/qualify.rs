@@ -58,3 +58,45 @@ fn a_plan_of_which_no_run_can_pass_says_why() {
         assert_eq!(commgauge(here(), wrong).status.code(), Some(2), "{wrong:?}");
     }
 }
+
+#[test]
+fn a_cluster_of_several_racks_is_told_to_be_qualified_rack_by_rack() {
+    let (code, shown) = planned("qualify-gpu", "gb200-nvl72", 2);
+    assert_eq!(code, Some(3), "{shown}");
+    assert!(shown.contains("a node of gb200-nvl72 is 18 hosts: qualify node by node (--nodes 1)"), "{shown}");
+}
+
+#[test]
+fn the_plan_of_copies_says_how_many_thresholds_of_copies_it_meets() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let machine = text(&commgauge(folder.path(), &["show", "machine", "h100-nvswitch-ndr"]).stdout);
+    let (links, _) = machine.split_once("[coverage]").expect("what it asks for");
+    let copies = "[coverage]\nexpectations = 1\n[[expect_copy]]\nkind = 'host-to-device'\nbytes = '64MiB'\nvalue = '50GB/s'\nsource = 's'\n\
+        date = '2026'\n[[expect_copy]]\nkind = 'to-peer'\nbytes = '1GiB'\nvalue = '350GB/s'\nsource = 's'\ndate = '2026'\n";
+    std::fs::write(folder.path().join("m.toml"), format!("{links}{copies}")).expect("written");
+    let output = commgauge(folder.path(), &["gate", "--plan", "copies", "--machine", "m.toml"]);
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{shown}");
+    for words in ["1 of 2 thresholds will be judged", "expect_copy[1]", "3 replicates; a bound of 95 % needs 5"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+}
+
+#[test]
+fn a_rehearsal_tells_what_fails_for_what_is_not_simulated_from_what_was_broken() {
+    let simulated = |words: &[&str]| {
+        let output = commgauge(here(), &[&["simulate", "qualify-gpu", "--format", "json", "--nodes"], words].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        ["rows_judged", "rows_failed", "rows_failed_healthy"]
+            .map(|key| document["gate"][key].as_u64().expect("a count"))
+    };
+    let [judged, failed, healthy] = simulated(&["2", "--machine", "h100-nvswitch-ndr"]);
+    assert!(judged > failed && failed == healthy && failed > 0, "{judged} {failed} {healthy}");
+    let [_, more, same] = simulated(&["2", "--machine", "h100-nvswitch-ndr", "--fault", "node:1:rate=0.5"]);
+    assert!(more > failed && same == healthy, "{more} {same}");
+    let rack =
+        commgauge(here(), &["simulate", "qualify-gpu", "--machine", "gb200-nvl72", "--nodes", "1", "--width", "400"]);
+    let shown = text(&rack.stdout);
+    assert!(shown.contains("a node of 18 hosts is simulated as one: `commgauge gate --plan qualify-gpu"), "{shown}");
+}

@@ -11,7 +11,7 @@ use super::loaded_record::LoadedRecord;
 use super::noise_rows as noise;
 use super::percent::percent;
 use super::permutation::{Corrected, MAX_REPLICATES, ReplicateCounts, RowProbabilities, corrected, fewest_for};
-use super::{Decision, Trouble, copied_times, differences, most_severe};
+use super::{Allowed, Decision, Trouble, copied_times, differences, most_severe};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{RankSums, Span, median, sorted};
 use commgauge_base::units::three_digits;
@@ -35,7 +35,7 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
             "{base} and {new} replicates are too many for an exact test; at most {MAX_REPLICATES} of each"
         )));
     }
-    let names = |cases: &[Evidence]| identities(cases.iter().map(|case| case.facts), &rule.allowed);
+    let names = |cases: &[Evidence]| names_to_match(cases, &rule.allowed);
     let (old_names, new_names) = (names(&old_cases), names(&new_cases));
     let by_name: BTreeMap<&str, &Evidence> = old_names.iter().map(String::as_str).zip(&old_cases).collect();
     let compared: Vec<ComparedRow> = (new_cases.iter().zip(&new_names))
@@ -97,6 +97,16 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
         curves,
         template: None,
     })
+}
+
+/// The names by which rows of two runs are matched: of calls without what may differ.
+fn names_to_match(cases: &[Evidence], allowed: &[Allowed]) -> Vec<String> {
+    let mut of_calls = identities(cases.iter().filter_map(|case| case.subject.call()), allowed).into_iter();
+    let name = |case: &Evidence| match case.subject.call() {
+        Some(_) => of_calls.next().unwrap_or_default(),
+        None => case.subject.name().into_owned(),
+    };
+    cases.iter().map(name).collect()
 }
 
 /// The indices of the rows that have every replicate on both sides, and the corrected probabilities of these rows, followed

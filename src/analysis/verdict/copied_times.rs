@@ -3,11 +3,12 @@
 use super::loaded_record::LoadedRecord;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::record::line::Outcome;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// In fewer rows two measurements may agree to the last digit by chance, as other tools print few.
-const FEWEST_ROWS: u32 = 4;
+pub(super) const FEWEST_ROWS: u32 = 4;
 
 /// The times of a replicate, whatever the order of its rows.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -21,10 +22,22 @@ pub(super) fn copies<'a>(records: impl IntoIterator<Item = &'a LoadedRecord>) ->
     let mut seen: HashMap<Times, String> = HashMap::new();
     for LoadedRecord { path, record } in records.into_iter().filter(|loaded| !loaded.record.header.backend.synthetic) {
         let mut times_of: HashMap<u32, Times> = HashMap::new();
-        for line in record.cases.iter().filter(|line| matches!(line.outcome, Outcome::Measured { .. })) {
+        let cases = record.cases.iter().map(|line| {
+            (Cow::Borrowed(&*line.name), line.replicate, &line.outcome, line.samples.slowest_nanoseconds.as_slice())
+        });
+        let copies = record.copies.iter().map(|line| {
+            (Cow::Owned(line.copy.name()), line.replicate, &line.outcome, line.slowest_nanoseconds.as_slice())
+        });
+        let products = record.products.iter().map(|line| {
+            (Cow::Owned(line.product.name()), line.replicate, &line.outcome, line.slowest_nanoseconds.as_slice())
+        });
+        let all = cases.chain(copies).chain(products);
+        for (name, replicate, _, nanoseconds) in
+            all.filter(|(_, _, outcome, _)| matches!(outcome, Outcome::Measured { .. }))
+        {
             let mut hasher = DefaultHasher::new();
-            (&line.name, &line.samples.slowest_nanoseconds).hash(&mut hasher);
-            let times = times_of.entry(line.replicate).or_default();
+            (name, nanoseconds).hash(&mut hasher);
+            let times = times_of.entry(replicate).or_default();
             times.rows += 1;
             times.sum_of_hashes = times.sum_of_hashes.wrapping_add(hasher.finish());
         }

@@ -37,8 +37,7 @@ struct TimesOfSize {
 pub(super) fn series(rows: &[ComparedRow]) -> Vec<Series> {
     let mut curves: BTreeMap<String, Vec<TimesOfSize>> = BTreeMap::new();
     for ComparedRow { new, base } in rows {
-        let Some(base) = base else { continue };
-        let facts = new.facts;
+        let Some((base, facts)) = base.zip(new.subject.call()) else { continue };
         let seconds: Option<Vec<f64>> = base.seconds.iter().chain(&new.seconds).copied().collect();
         if let Some(seconds) = seconds.filter(|_| facts.bytes_total.0 > 0 && facts.splits.is_none()) {
             let point = TimesOfSize { bytes: facts.bytes_total.0, seconds };

@@ -2,19 +2,20 @@
 //!
 //! Nothing is decided here: every reason that would keep a row from passing is collected as a sentence.
 
-use super::comparability::identities;
 use super::loaded_record::LoadedRecord;
+use super::planned::{Measurement, Planned, calls, own_work, seconds_of};
+use super::subject::Subject;
 use super::transient_slowdown::TransientSlowdown;
 use super::{Allowed, Trouble, copied_times, whole_record};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
-use commgauge_base::stats::{median, sorted};
-use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::stats::sorted;
+use commgauge_base::units::Bytes;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::layout::Locality;
 use commgauge_model::record::Record;
-use commgauge_model::record::line::{CaseFacts, CaseLine, ClockMethod, ForeignTool, Outcome};
+use commgauge_model::record::line::{CaseFacts, ClockMethod, ForeignTool, Outcome};
 use std::collections::{HashMap, HashSet};
 
 /// The shortfall of a case with a replicate that was measured while the machine was slow.
@@ -22,10 +23,10 @@ const IN_SLOW_PERIOD: &str = "unreliable: a replicate fell into a slow period of
 /// With a larger share of excluded samples the remaining ones are unreliable too.
 const MAX_EXCLUDED_SHARE: f64 = 0.1;
 
-/// A planned case with all its replicates.
+/// A planned case, a copy or a product with all its replicates.
 pub(super) struct Evidence<'a> {
-    /// The case, as planned.
-    pub facts: &'a CaseFacts,
+    /// What was planned.
+    pub subject: Subject<'a>,
     /// Median time of one transfer in each requested replicate, in seconds; none without a valid sample.
     pub seconds: Vec<Option<f64>>,
     /// The same, but with the usual time of the case for replicates that fell into a transient slowdown.
@@ -34,8 +35,11 @@ pub(super) struct Evidence<'a> {
     pub in_slow_period: bool,
     /// Reasons why it must not pass, without duplicates.
     pub shortfalls: Vec<String>,
-    /// True where a replicate was not measured, unless all replicates were skipped.
+    /// True where a replicate was not measured, unless all replicates were skipped. One of which no sample counts was measured, and says
+    /// nothing.
     pub unmeasured: bool,
+    /// True where a replicate was skipped.
+    pub skipped: bool,
     /// True where wrong data was received.
     pub corrupt: bool,
     /// The tool that measured without a check of the data, if any; it is among the shortfalls.
@@ -50,15 +54,16 @@ pub(super) struct ComparedRow<'a> {
 }
 
 impl<'a> Evidence<'a> {
-    /// A planned case of which nothing is known yet.
-    fn of(facts: &'a CaseFacts) -> Evidence<'a> {
+    /// What was planned, of which nothing is known yet.
+    fn of(subject: Subject<'a>) -> Evidence<'a> {
         Evidence {
-            facts,
+            subject,
             seconds: Vec::new(),
             steady_seconds: Vec::new(),
             in_slow_period: false,
             shortfalls: Vec::new(),
             unmeasured: false,
+            skipped: false,
             corrupt: false,
             unchecked_by: None,
         }
@@ -93,10 +98,17 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// What must agree for measurements of two records to be replicates of each other, whatever else may differ between the runs.
+/// What must agree for measurements of two records to be replicates of each other, whatever else may differ between the runs. The name of a
+/// copy or of a product says all of it.
+#[derive(PartialEq, Eq, Hash)]
+struct SameWork<'a> {
+    name: String,
+    call: Option<SameCall<'a>>,
+}
+
+/// The same of a call.
 #[derive(PartialEq, Eq, Hash)]
 struct SameCall<'a> {
-    name: String,
     collective: Collective,
     element_type: ElementType,
     bytes_total: Bytes,
@@ -106,11 +118,14 @@ struct SameCall<'a> {
     cadence: Cadence,
 }
 
-impl<'a> SameCall<'a> {
-    fn new(name: String, facts: &'a CaseFacts) -> SameCall<'a> {
-        let CaseFacts { collective, element_type, bytes_total, group_size, placement, cadence, .. } = *facts;
-        let locality = &facts.locality;
-        SameCall { name, collective, element_type, bytes_total, group_size, locality, placement, cadence }
+impl<'a> SameWork<'a> {
+    fn new(name: String, subject: Subject<'a>) -> SameWork<'a> {
+        let call = subject.call().map(|facts| {
+            let CaseFacts { collective, element_type, bytes_total, group_size, placement, cadence, .. } = *facts;
+            let locality = &facts.locality;
+            SameCall { collective, element_type, bytes_total, group_size, locality, placement, cadence }
+        });
+        SameWork { name, call }
     }
 }
 
@@ -134,30 +149,23 @@ pub(super) fn evidence<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> 
 /// What records show; `allowed` are the differences between them that are accepted.
 pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Gathered<'a> {
     let mut cases: Vec<Evidence> = Vec::new();
-    let mut index_of: HashMap<SameCall, usize> = HashMap::new();
+    let mut index_of: HashMap<SameWork, usize> = HashMap::new();
     let (mut troubles, mut slow_periods) = (Vec::new(), Vec::new());
     for LoadedRecord { path, record } in records {
-        let planned = &record.plan.cases;
-        let mut lines: Vec<Vec<&CaseLine>> = vec![Vec::new(); planned.len()];
-        for line in &record.cases {
-            if let Some(lines) = lines.get_mut(line.case as usize) {
-                lines.push(line);
-            }
-        }
         let transient_slowdown = transient_slowdown(record);
-        let names = identities(planned.iter(), allowed);
+        let planned = calls(record, allowed).into_iter().chain(own_work(record));
         // What one plan has twice is two rows.
         let mut of_this_record = HashSet::new();
-        for ((index, facts), (name, lines)) in (0u32..).zip(planned).zip(names.into_iter().zip(lines)) {
-            let call = SameCall::new(name, facts);
-            let known = index_of.get(&call).copied().filter(|at| !of_this_record.contains(at));
+        for (name, planned) in planned {
+            let work = SameWork::new(name, planned.subject);
+            let known = index_of.get(&work).copied().filter(|at| !of_this_record.contains(at));
             let at = known.unwrap_or(cases.len());
             if known.is_none() {
-                cases.push(Evidence::of(facts));
-                index_of.insert(call, at);
+                cases.push(Evidence::of(planned.subject));
+                index_of.insert(work, at);
             }
             of_this_record.insert(at);
-            add_record(&mut cases[at], index, record, &lines, transient_slowdown.as_ref());
+            add_record(&mut cases[at], record, &planned, transient_slowdown.as_ref());
         }
         let trouble = |(exit_code, text)| Trouble { exit_code, text: format!("{}: {text}", path.shown()) };
         troubles.extend(whole_record::of_record(record).into_iter().map(trouble));
@@ -165,7 +173,7 @@ pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Ga
     }
     // A case that ran once can always run: a skipped replicate then counts as missing.
     for case in &mut cases {
-        case.unmeasured |= case.seconds.iter().any(Option::is_some) && case.seconds.iter().any(Option::is_none);
+        case.unmeasured |= case.skipped && case.seconds.iter().any(Option::is_some);
     }
     let unmeasured = cases.iter().filter(|case| case.unmeasured).count();
     if unmeasured > 0 {
@@ -185,46 +193,46 @@ pub(super) fn transient_slowdown(record: &Record) -> Option<TransientSlowdown> {
     TransientSlowdown::of(record, |line| seconds_of(line, record.plan.cases.get(line.case as usize)?).0)
 }
 
-/// Adds the lines of a case, which has this index in the plan.
-fn add_record(
-    case: &mut Evidence,
-    index: u32,
-    record: &Record,
-    lines: &[&CaseLine],
-    transient_slowdown: Option<&TransientSlowdown>,
-) {
+/// Adds what a record has of a row.
+fn add_record(case: &mut Evidence, record: &Record, planned: &Planned, slowdown: Option<&TransientSlowdown>) {
     let settings = &record.header.settings;
+    let slow = planned.place.zip(slowdown);
+    let measurements = &planned.measurements;
     // With a shared time budget only the replicates that it sufficed for are expected, and of logs only those that they hold.
     let is_counted = settings.within_seconds.is_some() || record.header.backend.measured_by.is_some();
     let replicates = match is_counted {
-        true if !lines.is_empty() => lines.iter().map(|line| line.replicate).collect(),
+        true if !measurements.is_empty() => measurements.iter().map(|measured| measured.replicate).collect(),
         _ => (0..settings.fewest_replicates()).collect::<Vec<_>>(),
     };
     for replicate in replicates {
-        let line = lines.iter().find(|line| line.replicate == replicate);
-        let seconds = line.and_then(|line| add_line(case, record, line));
-        let skipped = line.is_some_and(|line| matches!(line.outcome, Outcome::Skipped { .. }));
-        case.unmeasured |= seconds.is_none() && !skipped;
+        let measured = measurements.iter().find(|measured| measured.replicate == replicate);
+        let seconds = measured.and_then(|measured| add_measurement(case, record, measured));
+        let skipped = measured.is_some_and(|measured| matches!(measured.outcome, Outcome::Skipped { .. }));
+        let says_nothing =
+            measured.is_some_and(|measured| measured.samples > 0 && measured.excluded == measured.samples);
+        case.unmeasured |= seconds.is_none() && !skipped && !says_nothing;
+        case.skipped |= skipped;
         case.seconds.push(seconds);
-        let usual =
-            |seconds| transient_slowdown.map_or(seconds, |found| found.seconds_without(index, replicate, seconds));
+        let usual = |seconds| slow.map_or(seconds, |(index, slow)| slow.seconds_without(index, replicate, seconds));
         case.steady_seconds.push(seconds.map(usual));
-        if transient_slowdown.is_some_and(|found| found.includes(index, replicate)) {
+        if slow.is_some_and(|(index, slow)| slow.includes(index, replicate)) {
             case.in_slow_period = true;
             case.add(IN_SLOW_PERIOD.to_owned());
         }
-        if line.is_none() {
+        if measured.is_none() {
             case.add("a replicate is missing".to_owned());
         }
     }
-    if settings.within_seconds.is_none() && lines.iter().any(|line| line.replicate >= settings.replicates) {
+    if settings.within_seconds.is_none()
+        && measurements.iter().any(|measured| measured.replicate >= settings.replicates)
+    {
         case.add("the record has more replicates than were requested".to_owned());
     }
     for warning in &record.header.warnings {
         case.add(format!("unreliable: {warning}"));
     }
-    if case.facts.cadence == Cadence::Isolated && record.clocks.iter().any(|clock| clock.method == ClockMethod::Barrier)
-    {
+    let is_isolated = case.subject.call().is_some_and(|facts| facts.cadence == Cadence::Isolated);
+    if is_isolated && record.clocks.iter().any(|clock| clock.method == ClockMethod::Barrier) {
         case.add("unreliable: its samples started after a barrier, not on a common clock".to_owned());
     }
     if record.header.backend.synthetic {
@@ -232,15 +240,16 @@ fn add_record(
     }
 }
 
-/// Records the shortfalls of a line, and returns its median time if it has a valid one.
-fn add_line(case: &mut Evidence, record: &Record, line: &CaseLine) -> Option<f64> {
-    for warning in &line.warnings {
+/// Records the shortfalls of a replicate, and returns its median time if it has a valid one.
+fn add_measurement(case: &mut Evidence, record: &Record, measured: &Measurement) -> Option<f64> {
+    for warning in measured.warnings {
         case.add(format!("unreliable: {warning}"));
     }
-    match &line.outcome {
+    match measured.outcome {
         Outcome::Measured { verified } => {
             // A barrier moves no data that could be checked.
-            let nothing_to_check = case.facts.collective == Collective::Barrier && record.header.settings.verify;
+            let is_barrier = case.subject.call().is_some_and(|facts| facts.collective == Collective::Barrier);
+            let nothing_to_check = is_barrier && record.header.settings.verify;
             if !verified && !nothing_to_check {
                 case.unchecked_by = record.header.backend.measured_by;
                 let text = case.unchecked_by.map(ForeignTool::unchecked);
@@ -264,30 +273,12 @@ fn add_line(case: &mut Evidence, record: &Record, line: &CaseLine) -> Option<f64
             return None;
         }
     }
-    let (middle, left_out) = seconds_of(line, case.facts);
-    let samples = line.samples.slowest_nanoseconds.len();
-    if left_out as f64 > MAX_EXCLUDED_SHARE * samples as f64 {
-        case.add(format!("unreliable: {left_out} of {samples} samples of a replicate do not count"));
+    let Measurement { samples, excluded, seconds, .. } = *measured;
+    if excluded as f64 > MAX_EXCLUDED_SHARE * samples as f64 {
+        case.add(format!("unreliable: {excluded} of {samples} samples of a replicate do not count"));
     }
-    if middle.is_none() {
+    if seconds.is_none() {
         case.add("a replicate has no sample that counts".to_owned());
     }
-    middle
-}
-
-/// Median time of one transfer over the valid samples of a line, if it was measured, and the number of excluded samples.
-pub(super) fn seconds_of(line: &CaseLine, facts: &CaseFacts) -> (Option<f64>, usize) {
-    if !matches!(line.outcome, Outcome::Measured { .. }) {
-        return (None, 0);
-    }
-    let samples = &line.samples.slowest_nanoseconds;
-    let mut counts = vec![true; samples.len()];
-    for (index, _) in &line.samples.excluded {
-        counts[*index as usize] = false;
-    }
-    let transfers = f64::from(line.calls_per_sample) * f64::from(facts.transfers_per_call);
-    let valid = samples.iter().zip(&counts).filter(|(_, counts)| **counts);
-    let times = sorted(valid.map(|(sample, _)| Seconds::from_nanoseconds(*sample).0 / transfers));
-    let left_out = samples.len() - times.len();
-    (median(&times).filter(|middle| *middle > 0.0), left_out)
+    seconds
 }

@@ -2,14 +2,18 @@
 
 use super::algorithm::may_use;
 use super::document::{AgainstLimit, Metric};
+use super::subject::Subject;
 use crate::verdict::Decision;
 use commgauge_base::collective::Collective;
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{fewest_for_bound, median, median_bounds, sorted, values_to_decide};
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::LABELS;
-use commgauge_model::config::{Expectation, Limit, toml_string};
+use commgauge_model::config::machine::{ExpectedWork, OwnWorkExpectation};
+use commgauge_model::config::{Expectation, Limit, Machine, toml_string};
+use commgauge_model::record::copy_line::CopyFacts;
 use commgauge_model::record::line::CaseFacts;
+use commgauge_model::record::product_line::ProductFacts;
 use std::collections::{BTreeMap, HashMap};
 
 /// How the calls of a row were handed over, by the labels of variants: what was forced upon them, or done otherwise than one plain call
@@ -34,9 +38,11 @@ pub(super) fn variant_line(variant: &BTreeMap<String, String>) -> String {
     if pairs.is_empty() { String::new() } else { format!("variant = {{ {} }}\n", pairs.join(", ")) }
 }
 
-/// The expectations of a machine, indexed so that those for a case are found without a linear search.
+/// The expectations of a machine, indexed so that those for a case are found without a linear search. Those of what each rank does by
+/// itself are counted on after those of calls.
 pub(super) struct Expected<'a> {
     all: &'a [Expectation],
+    own_work: &'a [OwnWorkExpectation],
     /// Expectations of a single size.
     of_size: HashMap<(Place, Bytes), Vec<usize>>,
     /// Expectations of a range of sizes.
@@ -48,8 +54,10 @@ type Place = (Collective, [u32; 4], Cadence);
 
 impl<'a> Expected<'a> {
     /// Expectations that runs with these variables can be compared with.
-    pub fn new(all: &'a [Expectation], environment: Option<&BTreeMap<String, String>>) -> Expected<'a> {
-        let mut expected = Expected { all, of_size: HashMap::new(), of_range: HashMap::new() };
+    pub fn new(machine: Option<&'a Machine>, environment: Option<&BTreeMap<String, String>>) -> Expected<'a> {
+        let all = machine.map_or(&[][..], |machine| &machine.expectations);
+        let own_work = machine.map_or(&[][..], |machine| &machine.own_work);
+        let mut expected = Expected { all, own_work, of_size: HashMap::new(), of_range: HashMap::new() };
         for (index, one) in all.iter().enumerate() {
             let forced_away = environment.zip(one.algorithm.as_ref());
             if forced_away.is_some_and(|(environment, name)| !may_use(environment, one.collective, name)) {
@@ -65,8 +73,21 @@ impl<'a> Expected<'a> {
         expected
     }
 
-    /// The indices of the expectations about calls of this kind: the same call, group, place, cadence and size.
-    pub fn about(&self, facts: &CaseFacts) -> Vec<usize> {
+    /// The indices of the expectations about a row.
+    pub fn about(&self, subject: Subject) -> Vec<usize> {
+        let work = |is_about: &dyn Fn(&ExpectedWork) -> bool| {
+            let all = self.own_work.iter().enumerate().filter(|(_, expected)| is_about(&expected.work));
+            all.map(|(index, _)| self.all.len() + index).collect()
+        };
+        match subject {
+            Subject::Call(facts) => self.about_call(facts),
+            Subject::Copy(copy) => work(&|expected| is_about_copy(expected, copy)),
+            Subject::Product(product) => work(&|expected| is_about_product(expected, product)),
+        }
+    }
+
+    /// Those about calls of this kind: the same call, group, place, cadence and size.
+    fn about_call(&self, facts: &CaseFacts) -> Vec<usize> {
         let lies = &facts.locality;
         let group = [facts.group_size, lies.ranks_per_node, lies.nodes_spanned, lies.concurrent_groups_per_node];
         let place = (facts.collective, group, facts.cadence);
@@ -89,9 +110,81 @@ impl<'a> Expected<'a> {
         about
     }
 
-    /// An expectation by its index.
-    pub fn at(&self, index: usize) -> &'a Expectation {
-        &self.all[index]
+    /// An expectation of a call by its index.
+    pub fn of_call(&self, index: usize) -> Option<&'a Expectation> {
+        self.all.get(index)
+    }
+
+    /// What an expectation asks for.
+    pub fn required(&self, index: usize) -> Required<'a> {
+        match self.all.get(index) {
+            Some(expected) => Required::of_call(expected),
+            None => Required::of_own_work(&self.own_work[index - self.all.len()]),
+        }
+    }
+}
+
+/// Whether an expectation is about such a copy.
+fn is_about_copy(expected: &ExpectedWork, copy: &CopyFacts) -> bool {
+    let ExpectedWork::Copy { kind, bytes, host_memory, peer_distance, alone } = expected else { return false };
+    *kind == copy.kind
+        && (bytes.0..=bytes.1).contains(&copy.bytes)
+        && (host_memory.is_none() || *host_memory == copy.host_memory)
+        && (peer_distance.is_none() || *peer_distance == copy.peer_distance)
+        && alone.is_none_or(|alone| alone == copy.alone)
+}
+
+/// Whether an expectation is about such a product.
+fn is_about_product(expected: &ExpectedWork, product: &ProductFacts) -> bool {
+    let ExpectedWork::Product { m, n, k, element_type } = expected else { return false };
+    [*m, *n, *k] == [product.m, product.n, product.k]
+        && element_type.is_none_or(|element| element == product.element_type)
+}
+
+/// What must be met, and who says so.
+pub(super) struct Required<'a> {
+    metric: Metric,
+    limit: f64,
+    place: &'a str,
+    source: &'a str,
+    date: &'a str,
+    algorithm: Option<&'a str>,
+    version: Option<&'a str>,
+}
+
+impl<'a> Required<'a> {
+    fn of_call(expected: &'a Expectation) -> Required<'a> {
+        let (metric, limit) = match expected.limit {
+            Limit::BusBandwidthFloor(rate) => (Metric::BusBandwidthBytesPerSecond, rate.0),
+            Limit::LatencyCeiling(time) => (Metric::LatencySeconds, time.0),
+        };
+        let Expectation { place, source, date, algorithm, version, .. } = expected;
+        Required { metric, limit, place, source, date, algorithm: algorithm.as_deref(), version: version.as_deref() }
+    }
+
+    fn of_own_work(expected: &'a OwnWorkExpectation) -> Required<'a> {
+        let metric = match expected.work {
+            ExpectedWork::Copy { .. } => Metric::CopyBytesPerSecond,
+            ExpectedWork::Product { .. } => Metric::FlopsPerSecond,
+        };
+        let OwnWorkExpectation { place, source, date, version, floor_per_second, .. } = expected;
+        let limit = *floor_per_second;
+        Required { metric, limit, place, source, date, algorithm: None, version: version.as_deref() }
+    }
+
+    fn against(&self, values: &[f64], bounds: Option<(f64, f64)>) -> AgainstLimit {
+        AgainstLimit {
+            metric: self.metric,
+            limit: self.limit,
+            median: median(values),
+            lower_bound: bounds.map(|bounds| bounds.0),
+            upper_bound: bounds.map(|bounds| bounds.1),
+            place: self.place.to_owned(),
+            source: self.source.to_owned(),
+            date: self.date.to_owned(),
+            algorithm: self.algorithm.map(str::to_owned),
+            version: self.version.map(str::to_owned),
+        }
     }
 }
 
@@ -108,18 +201,13 @@ pub(super) struct LimitCheck {
 /// Compares the replicates' times of one transfer with a limit: a pass only where the lower confidence bound of the median
 /// clears it, a fail where the upper bound is beyond it on the bad side. The bounds are of order statistics, each with
 /// confidence `level`.
-pub(super) fn check_limit(expected: &Expectation, facts: &CaseFacts, seconds: &[f64], level: f64) -> LimitCheck {
-    let factor = facts.bus_factor.filter(|factor| *factor > 0.0);
-    let bytes = facts.bytes_accounted.0 as f64 * factor.unwrap_or(0.0);
-    let (metric, limit) = match expected.limit {
-        Limit::BusBandwidthFloor(rate) => (Metric::BusBandwidthBytesPerSecond, rate.0),
-        Limit::LatencyCeiling(time) => (Metric::LatencySeconds, time.0),
-    };
-    let more_is_better = metric == Metric::BusBandwidthBytesPerSecond;
-    let values = match metric {
-        Metric::BusBandwidthBytesPerSecond if bytes > 0.0 => sorted(seconds.iter().map(|time| bytes / time)),
-        Metric::BusBandwidthBytesPerSecond => Vec::new(),
-        Metric::LatencySeconds => sorted(seconds.iter().copied()),
+pub(super) fn check_limit(required: &Required, subject: Subject, seconds: &[f64], level: f64) -> LimitCheck {
+    let limit = required.limit;
+    let more_is_better = required.metric != Metric::LatencySeconds;
+    let values = match subject.rate().filter(|rate| rate.metric == required.metric) {
+        Some(rate) => sorted(seconds.iter().map(|time| rate.amount / time)),
+        None if more_is_better => Vec::new(),
+        None => sorted(seconds.iter().copied()),
     };
     let good = |value: &f64| if more_is_better { *value >= limit } else { *value <= limit };
     let bounds = median_bounds(&values, level);
@@ -136,18 +224,7 @@ pub(super) fn check_limit(expected: &Expectation, facts: &CaseFacts, seconds: &[
         Decision::Fail => (format!("{} of {count} replicates are beyond the limit", count - agreeing), None),
         _ => undecided(count, agreeing, needed, level),
     };
-    let against = AgainstLimit {
-        metric,
-        limit,
-        median: median(&values),
-        lower_bound: bounds.map(|bounds| bounds.0),
-        upper_bound: bounds.map(|bounds| bounds.1),
-        place: expected.place.clone(),
-        source: expected.source.clone(),
-        date: expected.date.clone(),
-        algorithm: expected.algorithm.clone(),
-        version: expected.version.clone(),
-    };
+    let against = required.against(&values, bounds);
     LimitCheck { decision, all_meet_the_limit: count > 0 && agreeing == count, reason, replicates_more, against }
 }
 

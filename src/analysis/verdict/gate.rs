@@ -36,10 +36,10 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
         flag_other_machine(records, machine, &mut cases);
         troubles.extend(records.iter().flat_map(|loaded| scope::mismatches(loaded, machine)));
     }
-    let expectations = machine.map_or(&[][..], |machine| &machine.expectations);
+    let expectations = machine.map_or(0, Machine::thresholds);
     let environment = records.first().map(|loaded| &loaded.record.header.environment);
-    let expected = Expected::new(expectations, environment);
-    let about: Vec<Vec<usize>> = cases.iter().map(|case| expected.about(case.facts)).collect();
+    let expected = Expected::new(machine, environment);
+    let about: Vec<Vec<usize>> = cases.iter().map(|case| expected.about(case.subject)).collect();
     cases.iter_mut().for_each(flag_mean_over_ranks);
     if let Some(machine) = machine {
         flag_beyond_links(machine, &expected, &about, &mut cases);
@@ -49,17 +49,18 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
     let is_judged = |index: &usize| rows[*index].decision.is_some();
     let judged = Judged {
         expectations: (0..rows.len()).filter(is_judged).flat_map(|index| about[index].iter().copied()).collect(),
-        cases: (0..rows.len()).filter(is_judged).map(|index| cases[index].facts).collect(),
+        cases: (0..rows.len()).filter(is_judged).filter_map(|index| cases[index].subject.call()).collect(),
     };
     let with_row: HashSet<usize> = about.iter().flatten().copied().collect();
     let coverage = Coverage {
-        expectations: expectations.len() as u32,
+        expectations: expectations as u32,
         expectations_judged: judged.expectations.len() as u32,
-        expectations_without_row: (expectations.len() - with_row.len()) as u32,
+        expectations_without_row: (expectations - with_row.len()) as u32,
         ..coverage(&rows, &cases)
     };
     if coverage.rows_judged == 0 {
-        let of_variant = cases.iter().map(|case| variant(case.facts)).find(|variant| !variant.is_empty());
+        let of_variant =
+            cases.iter().filter_map(|case| case.subject.call().map(variant)).find(|variant| !variant.is_empty());
         let text = match of_variant.filter(|_| machine.is_some()) {
             None => nothing_expected(machine),
             Some(variant) => format!(
@@ -115,7 +116,7 @@ pub fn gate_unknown_machine(records: &[LoadedRecord], name: &str, message: Strin
     for trouble in verdict.troubles.iter_mut().filter(|trouble| trouble.text == nothing) {
         trouble.text.clone_from(&message);
     }
-    let most = verdict.rows.iter().map(|row| row.locality.ranks_per_node).max().unwrap_or(1);
+    let most = verdict.rows.iter().filter_map(|row| Some(row.call()?.locality.ranks_per_node)).max().unwrap_or(1);
     verdict.template = Some(template::machine_head(name, most) + verdict.template.as_deref().unwrap_or_default());
     Ok(verdict)
 }
@@ -148,18 +149,9 @@ pub(super) fn coverage(rows: &[Row], cases: &[Evidence]) -> Coverage {
 
 /// A row without a decision.
 pub(super) fn undecided_row(case: &Evidence) -> Row {
-    let facts = case.facts;
     Row {
-        name: facts.name.clone(),
-        axis: facts.axis,
-        group_size: facts.group_size,
-        groups: facts.groups,
-        locality: facts.locality.clone(),
-        collective: facts.collective,
-        element_type: facts.element_type,
-        bytes_total: facts.bytes_total,
-        placement: facts.placement,
-        cadence: facts.cadence,
+        name: case.subject.name().into_owned(),
+        subject: case.subject.of_row(),
         decision: None,
         reasons: case.shortfalls.clone(),
         replicates: case.seconds.iter().flatten().count() as u32,
@@ -178,7 +170,7 @@ fn excuse_slow_period(trouble: &mut Trouble) {
 /// Of several expectations about one row the worst result is shown, so that adding one never improves the row.
 fn row(case: &mut Evidence, about: &[usize], expected: &Expected, level: f64) -> Row {
     let checks = |case: &Evidence, seconds: &[f64]| -> Vec<LimitCheck> {
-        about.iter().map(|index| check_limit(expected.at(*index), case.facts, seconds, level)).collect()
+        about.iter().map(|index| check_limit(&expected.required(*index), case.subject, seconds, level)).collect()
     };
     let worst_of = |checks: Vec<LimitCheck>| {
         checks.into_iter().reduce(|worst, next| if next.decision > worst.decision { next } else { worst })
@@ -190,7 +182,7 @@ fn row(case: &mut Evidence, about: &[usize], expected: &Expected, level: f64) ->
     }
     let mut row = undecided_row(case);
     let Some(mut worst) = worst_of(measured) else {
-        let variant = variant(case.facts);
+        let variant = case.subject.call().map(variant).unwrap_or_default();
         if !variant.is_empty() {
             let words = variant_words(&variant);
             row.reasons.push(format!("handed over with {words}: no expectation is about such calls"));
@@ -236,7 +228,8 @@ fn flag_other_machine(records: &[LoadedRecord], machine: &Machine, cases: &mut [
 
 /// Marks rows of which the slowest rank's time is not known, as OSU tells only the mean without -f.
 fn flag_mean_over_ranks(case: &mut Evidence) {
-    if case.facts.labels.get("statistic").is_some_and(|statistic| statistic == "mean_over_ranks") {
+    let statistic = case.subject.call().and_then(|facts| facts.labels.get("statistic"));
+    if statistic.is_some_and(|statistic| statistic == "mean_over_ranks") {
         let text = "unreliable: the mean over ranks hides the slowest; run OSU with -f".to_owned();
         case.shortfalls.push(text);
     }
@@ -246,10 +239,13 @@ fn flag_mean_over_ranks(case: &mut Evidence) {
 /// other than the record says. Switches that sum halve what an all_reduce must move, and nothing else of what crosses the busiest link.
 fn flag_beyond_links(machine: &Machine, expected: &Expected, about: &[Vec<usize>], cases: &mut [Evidence]) {
     for (case, about) in cases.iter_mut().zip(about) {
-        if about.is_empty() || about.iter().any(|index| expected.at(*index).in_network) {
+        if about.is_empty()
+            || about.iter().filter_map(|index| expected.of_call(*index)).any(|expected| expected.in_network)
+        {
             continue;
         }
-        let (facts, lies) = (case.facts, &case.facts.locality);
+        let Some(facts) = case.subject.call() else { continue };
+        let lies = &facts.locality;
         let (nodes, per_node, groups) = (lies.nodes_spanned, lies.ranks_per_node, lies.concurrent_groups_per_node);
         let Some(bound) = machine.bus_bandwidth_bound(facts.collective, nodes, per_node, groups) else { continue };
         let most = if facts.collective == Collective::AllReduce { Rate(2.0 * bound.0) } else { bound };
@@ -275,13 +271,13 @@ pub const HOW_TO_EXPECT: &str = "`commgauge gate RECORD --template FILE` writes 
 fn nothing_expected(machine: Option<&Machine>) -> String {
     match machine {
         None => format!("no machine file was given, so nothing is expected of any row; {HOW_TO_EXPECT}"),
-        Some(machine) if machine.expectations.is_empty() => {
+        Some(machine) if machine.thresholds() == 0 => {
             format!("{} expects nothing: it has no [[expect]]; {HOW_TO_EXPECT}", machine.path.shown())
         }
         Some(machine) => format!(
             "{} expects nothing of any row of the record ({} of other rows); {HOW_TO_EXPECT}",
             machine.path.shown(),
-            counted(machine.expectations.len(), "expectation")
+            counted(machine.thresholds(), "expectation")
         ),
     }
 }

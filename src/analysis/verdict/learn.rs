@@ -9,12 +9,15 @@ use super::comparability::ensure_comparable;
 use super::evidence::{Evidence, evidence};
 use super::expected::variant;
 use super::learned_file::{self, LearnRule, Learned};
-use super::learned_kind::{Kind, Values};
+use super::learned_kind::{CallKind, Kind, Values};
 use super::loaded_record::LoadedRecord;
+use super::subject::Subject;
 use super::{Allowed, Trouble};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
+use commgauge_model::record::line::CaseFacts;
+use commgauge_model::record::product_line::ProductFacts;
 use std::collections::BTreeMap;
 
 /// Learns expectations from runs of healthy nodes; link rates are those of `links`.
@@ -31,11 +34,11 @@ pub fn learn(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> Res
     for (run, loaded) in records.iter().enumerate() {
         let (cases, troubles) = evidence(std::slice::from_ref(loaded), &[]);
         refuse_unhealthy(loaded, &troubles)?;
-        for case in cases.iter().filter(|case| case.facts.group_size > 1) {
+        for case in cases.iter().filter(|case| case.subject.call().is_none_or(|facts| facts.group_size > 1)) {
             let (kind, is_rate, values) = values(case);
             if !case.shortfalls.is_empty() && !is_skipped(case) {
                 let (why, run) = (case.shortfalls.join("; "), loaded.path.shown());
-                excluded.entry(kind).or_insert_with(|| format!("{}: {why} (in {run})", case.facts.name));
+                excluded.entry(kind).or_insert_with(|| format!("{}: {why} (in {run})", case.subject.name()));
                 continue;
             }
             let known = kinds.entry(kind).or_default();
@@ -64,13 +67,26 @@ fn refuse_unhealthy(loaded: &LoadedRecord, found: &[Trouble]) -> Result<()> {
 
 /// True where every replicate was skipped.
 fn is_skipped(case: &Evidence) -> bool {
-    !case.unmeasured && !case.corrupt && case.seconds.iter().all(Option::is_none)
+    case.skipped && !case.unmeasured && case.seconds.iter().all(Option::is_none)
 }
 
 fn values<'a>(case: &'a Evidence) -> (Kind, bool, impl Iterator<Item = f64> + 'a) {
-    let facts = case.facts;
+    let kind = match case.subject {
+        Subject::Call(facts) => Kind::Call(call_kind(facts)),
+        Subject::Copy(copy) => Kind::Copy(*copy),
+        Subject::Product(product) => {
+            let ProductFacts { m, n, k, element_type, .. } = *product;
+            Kind::Product { shape: [m, n, k], element_type: element_type.name() }
+        }
+    };
+    let rate = case.subject.rate();
+    let value = move |time: &f64| rate.map_or(*time, |rate| rate.amount / time);
+    (kind, rate.is_some(), case.seconds.iter().flatten().map(value))
+}
+
+fn call_kind(facts: &CaseFacts) -> CallKind {
     let lies = &facts.locality;
-    let kind = Kind {
+    CallKind {
         collective: facts.collective,
         group: [facts.group_size, lies.ranks_per_node, lies.nodes_spanned, lies.concurrent_groups_per_node],
         cadence: facts.cadence,
@@ -78,10 +94,7 @@ fn values<'a>(case: &'a Evidence) -> (Kind, bool, impl Iterator<Item = f64> + 'a
         element_type: facts.element_type.name(),
         variant: variant(facts),
         bytes: facts.bytes_total.0,
-    };
-    let moved = facts.bytes_accounted.0 as f64 * facts.bus_factor.unwrap_or(0.0);
-    let is_rate = moved > 0.0;
-    (kind, is_rate, case.seconds.iter().flatten().map(move |time| if is_rate { moved / time } else { *time }))
+    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use super::Allowed;
 use super::expected::variant_line;
-use super::learned_kind::{Kind, LearnedFigure, Values, expectation};
+use super::learned_kind::{CallKind, Kind, LearnedFigure, Values, expectation};
 use super::learned_reach::PASSES;
 use super::loaded_record::LoadedRecord;
+use super::own_work_table::{head_of_copy, head_of_product};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Rate, Seconds};
@@ -56,8 +57,7 @@ pub(super) fn write(
                 continue;
             }
         };
-        let [ranks, per_node, nodes, groups] = kind.group;
-        let bound = links.bus_bandwidth_bound(kind.collective, nodes, per_node, groups);
+        let bound = bound(kind, links);
         let above = values.is_rate && bound.is_some_and(|bound| value > bound.0);
         if let (true, Some(bound), false) = (above, bound, rule.in_network) {
             return Err(Error::usage(format!(
@@ -68,31 +68,28 @@ pub(super) fn write(
             )));
         }
         expectations += 1;
-        let value = if values.is_rate { rate_text(value) } else { format!("{:.4}us", value * 1e6) };
-        let size = if kind.collective == Collective::Barrier {
-            String::new()
-        } else {
-            format!("bytes = \"{}B\"\n", kind.bytes)
+        let value = match kind {
+            Kind::Product { .. } => format!("tflops = {:.9}", value * 1e-12),
+            _ if values.is_rate => format!("value = \"{}\"", rate_text(value)),
+            _ => format!("value = \"{:.4}us\"", value * 1e6),
         };
         let in_network = if above { "in_network = true\n" } else { "" };
+        let variant = if let Kind::Call(kind) = kind { variant_line(&kind.variant) } else { String::new() };
         // Writing to a string cannot fail.
         let _ = write!(
             text,
-            "\n[[expect]]\ncollective = \"{}\"\n{size}ranks = {ranks}\nranks_per_node = {per_node}\nnodes = {nodes}\n\
-             groups_per_node = {groups}\ncadence = \"{}\"\nplacement = \"{}\"\nelement_type = \"{}\"\nvalue = \"{value}\"\n\
-             tolerance = {tolerance}\n{in_network}{}source = {}\ndate = \"{}\"\nversion = {}\nnote = \"{count} replicates\"\n",
-            kind.collective,
-            kind.cadence,
-            key(kind.placement),
-            kind.element_type,
-            variant_line(&kind.variant),
+            "\n{}{value}\ntolerance = {tolerance}\n{in_network}{variant}source = {}\ndate = \"{}\"\nversion = {}\n\
+             note = \"{count} replicates\"\n",
+            table_head(kind),
             toml_string(&source(records)),
             newest(records),
             toml_string(&records.first().map_or(String::new(), |loaded| loaded.record.header.backend.library.clone())),
         );
     }
     if expectations == 0 {
-        let why = left_out.first().map_or("there is no row of groups of several ranks", String::as_str);
+        let why = left_out
+            .first()
+            .map_or("there is no row of groups of several ranks, no copy and no product", String::as_str);
         return Err(Error::usage(format!("nothing could be learned: {why}; {} rows were left out", left_out.len())));
     }
     // A later run is to be judged by all that was learned.
@@ -102,7 +99,35 @@ pub(super) fn write(
     Ok(Learned { text, expectations, left_out })
 }
 
-/// A bus bandwidth in a unit that leaves it four digits at least; small messages reach a few kB/s.
+/// What the links allow; they carry nothing of what a rank does by itself.
+fn bound(kind: &Kind, links: &Machine) -> Option<Rate> {
+    let Kind::Call(CallKind { collective, group: [_, per_node, nodes, groups], .. }) = kind else { return None };
+    links.bus_bandwidth_bound(*collective, *nodes, *per_node, *groups)
+}
+
+/// The table of an expectation, up to its figure.
+fn table_head(kind: &Kind) -> String {
+    let kind = match kind {
+        Kind::Call(kind) => kind,
+        Kind::Copy(copy) => return head_of_copy(copy),
+        Kind::Product { shape, element_type } => return head_of_product(*shape, element_type),
+    };
+    let [ranks, per_node, nodes, groups] = kind.group;
+    let size = match kind.collective {
+        Collective::Barrier => String::new(),
+        _ => format!("bytes = \"{}B\"\n", kind.bytes),
+    };
+    format!(
+        "[[expect]]\ncollective = \"{}\"\n{size}ranks = {ranks}\nranks_per_node = {per_node}\nnodes = {nodes}\n\
+         groups_per_node = {groups}\ncadence = \"{}\"\nplacement = \"{}\"\nelement_type = \"{}\"\n",
+        kind.collective,
+        kind.cadence,
+        key(kind.placement),
+        kind.element_type,
+    )
+}
+
+/// A rate in a unit that leaves it four digits at least; small messages reach a few kB/s.
 fn rate_text(bytes_per_second: f64) -> String {
     let units = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")];
     let (scale, unit) = units.into_iter().find(|(scale, _)| bytes_per_second >= *scale).unwrap_or((1.0, "B/s"));
@@ -205,6 +230,13 @@ fn key(placement: Placement) -> &'static str {
 }
 
 fn describe(kind: &Kind) -> String {
-    let Kind { collective, group, cadence, bytes, .. } = kind;
-    format!("{collective} of {bytes} B on {} ranks, {cadence}", group[0])
+    match kind {
+        Kind::Call(CallKind { collective, group, cadence, bytes, .. }) => {
+            format!("{collective} of {bytes} B on {} ranks, {cadence}", group[0])
+        }
+        Kind::Copy(copy) => copy.name(),
+        Kind::Product { shape: [m, n, k], element_type } => {
+            format!("product of {m} x {k} by {k} x {n} in {element_type}")
+        }
+    }
 }

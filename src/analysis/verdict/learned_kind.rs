@@ -4,6 +4,7 @@ use super::learned_reach::{JudgedRuns, reach};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{median, sorted};
+use commgauge_model::record::copy_line::CopyFacts;
 use std::collections::BTreeMap;
 
 /// Minimum number of replicates for a quantile.
@@ -16,7 +17,19 @@ const MOST_TOLERANCE: f64 = 0.5;
 
 /// The rows that share one expectation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Kind {
+pub(super) enum Kind {
+    Call(CallKind),
+    Copy(CopyFacts),
+    Product {
+        /// m, n and k.
+        shape: [u64; 3],
+        element_type: &'static str,
+    },
+}
+
+/// Calls that share one expectation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CallKind {
     pub collective: Collective,
     /// Ranks, ranks per node, nodes, groups per node.
     pub group: [u32; 4],
@@ -27,7 +40,7 @@ pub(super) struct Kind {
     pub bytes: u64,
 }
 
-/// The replicates of a kind: for each run, those it measured. A bus bandwidth in bytes per second, or a time in seconds.
+/// The replicates of a kind: for each run, those it measured. A rate in bytes or operations per second, or a time in seconds.
 #[derive(Default)]
 pub(super) struct Values {
     pub is_rate: bool,
@@ -37,7 +50,7 @@ pub(super) struct Values {
 /// What is expected of a kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LearnedFigure {
-    /// The median, as a bus bandwidth in bytes per second or a time in seconds.
+    /// The median, as a rate in bytes or operations per second or a time in seconds.
     pub value: f64,
     /// The share by which a run may fall behind it.
     pub tolerance: f64,

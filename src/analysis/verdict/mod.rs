@@ -24,10 +24,13 @@ mod learned_reach;
 mod loaded_record;
 pub mod locate;
 mod noise_rows;
+mod own_work_table;
 mod percent;
 mod permutation;
+mod planned;
 mod scope;
 pub mod selftest;
+mod subject;
 mod template;
 mod transient_slowdown;
 mod whole_record;
@@ -39,14 +42,15 @@ pub use consistency::{Consistency, ConsistencyRule, Timed, consistency};
 pub use curve_change::{CurveChange, CurvePart};
 pub use decision::{Decision, most_severe};
 pub use document::{
-    AgainstBase, AgainstLimit, Coverage, FORMAT, FalseAlarms, Metric, Question, Row, Run, Trouble, VERSION, Verdict,
+    AgainstBase, AgainstLimit, Coverage, FORMAT, FalseAlarms, Metric, Question, Row, RowCall, RowSubject, Run, Trouble,
+    VERSION, Verdict,
 };
 pub use finding::{Finding, Guideline};
 pub use gate::{GateRule, HOW_TO_EXPECT, gate, gate_unknown_machine};
 pub use learn::learn;
 pub use learned_file::{LearnRule, Learned};
 pub use loaded_record::LoadedRecord;
-pub use scope::{PlanOutlook, plan_outlook};
+pub use scope::{PlanOutlook, PlannedWork, plan_outlook};
 pub use selftest::{Counted, History, Noise, OwnRecords, SelfTest, SelfTestRule, Trial, TrialKind, selftest};
 pub use transient_slowdown::TransientSlowdown;
 
@@ -60,6 +64,8 @@ mod damage_tests;
 mod finding;
 #[cfg(test)]
 mod monotonicity_tests;
+#[cfg(test)]
+mod own_work_tests;
 #[cfg(any(test, feature = "test-support"))]
 pub mod testing;
 #[cfg(test)]

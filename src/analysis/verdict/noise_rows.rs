@@ -24,7 +24,7 @@ fn point(case: &Evidence, old: &Evidence) -> Option<Point> {
         let logarithms: Option<Vec<f64>> = case.seconds.iter().map(|seconds| seconds.map(f64::ln)).collect();
         logarithms.filter(|all| !all.is_empty()).map(|all| all.iter().sum::<f64>() / all.len() as f64)
     };
-    let facts = case.facts;
+    let facts = case.subject.call()?;
     let is_on_curve = facts.bytes_total.0 > 0 && facts.splits.is_none();
     let change = middle(case)? - middle(old)?;
     is_on_curve.then(|| Point {

@@ -2,13 +2,16 @@
 //! another machine is an error, less than the coverage is inconclusive.
 
 use super::expected::Expected;
+use super::subject::Subject;
 use super::{LoadedRecord, Trouble};
 use commgauge_base::stats::fewest_for_bound;
 use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{JudgedRuns, RequiredCoverage, Version};
+use commgauge_model::record::copy_line::CopyFacts;
 use commgauge_model::record::line::{CaseFacts, ForeignTool, Header};
+use commgauge_model::record::product_line::ProductFacts;
 use std::collections::{BTreeMap, HashSet};
 
 /// A run on other hardware or software than the file is about.
@@ -183,7 +186,7 @@ pub(super) fn shortfalls(machine: &Machine, judged: &Judged) -> Vec<Trouble> {
 
 /// The same as sentences without the file.
 fn missing(machine: &Machine, judged: &Judged) -> Vec<String> {
-    if machine.expectations.is_empty() {
+    if machine.thresholds() == 0 {
         return Vec::new();
     }
     let mut found = Vec::new();
@@ -195,7 +198,7 @@ fn missing(machine: &Machine, judged: &Judged) -> Vec<String> {
         None => found.push(format!(
             "does not say what a run must cover, so none passes; add [coverage] with expectations, the fewest of its {} that \
              must be judged",
-            machine.expectations.len()
+            machine.thresholds()
         )),
         Some(required) => found.extend(uncovered(machine, required, judged)),
     }
@@ -205,10 +208,11 @@ fn missing(machine: &Machine, judged: &Judged) -> Vec<String> {
 fn uncovered(machine: &Machine, required: &RequiredCoverage, judged: &Judged) -> Vec<String> {
     let count = judged.expectations.len();
     let too_few = (count < required.expectations as usize).then(|| {
-        let all = machine.expectations.len();
+        let all = machine.thresholds();
         format!("{count} of {all} expectations judged; [coverage] asks for {}", required.expectations)
     });
-    let has_collective = |name| judged.expectations.iter().any(|index| machine.expectations[*index].collective == name);
+    let of_calls = || judged.expectations.iter().filter_map(|index| machine.expectations.get(*index));
+    let has_collective = |name| of_calls().any(|expected| expected.collective == name);
     let has_size = |bytes| judged.cases.iter().any(|facts| facts.bytes_total == bytes);
     let has_span = |nodes| judged.cases.iter().any(|facts| facts.locality.nodes_spanned == nodes);
     let collectives = required.collectives.iter().filter(|name| !has_collective(**name)).map(|name| name.to_string());
@@ -234,19 +238,34 @@ pub struct PlanOutlook {
     pub shortfalls: Vec<String>,
 }
 
-/// Says how many expectations of a machine file the planned cases will be judged by. `replicates` is how often each is
+/// What a suite plans to measure.
+#[derive(Clone, Debug, Default)]
+pub struct PlannedWork {
+    /// Calls.
+    pub cases: Vec<CaseFacts>,
+    /// Copies between hosts and GPUs, and between GPUs.
+    pub copies: Vec<CopyFacts>,
+    /// Matrix products.
+    pub products: Vec<ProductFacts>,
+}
+
+/// Says how many expectations of a machine file what is planned will be judged by. `replicates` is how often each is
 /// measured, and `confidence` that of the bounds of the later gate.
-pub fn plan_outlook(machine: &Machine, cases: &[CaseFacts], replicates: u32, confidence: f64) -> PlanOutlook {
-    let expected = Expected::new(&machine.expectations, None);
-    let about: Vec<Vec<usize>> = cases.iter().map(|facts| expected.about(facts)).collect();
+pub fn plan_outlook(machine: &Machine, planned: &PlannedWork, replicates: u32, confidence: f64) -> PlanOutlook {
+    let expected = Expected::new(Some(machine), None);
+    let calls = planned.cases.iter().map(Subject::Call);
+    let own_work = planned.copies.iter().map(Subject::Copy).chain(planned.products.iter().map(Subject::Product));
+    let subjects: Vec<Subject> = calls.chain(own_work).collect();
+    let about: Vec<Vec<usize>> = subjects.iter().map(|subject| expected.about(*subject)).collect();
+    let is_judged = subjects.iter().zip(&about).filter(|(_, about)| !about.is_empty());
     let judged = Judged {
         expectations: about.iter().flatten().copied().collect(),
-        cases: cases.iter().zip(&about).filter(|(_, about)| !about.is_empty()).map(|(facts, _)| facts).collect(),
+        cases: is_judged.filter_map(|(subject, _)| subject.call()).collect(),
     };
-    let all = machine.expectations.iter().enumerate();
-    let not_measured = all.filter(|(index, _)| !judged.expectations.contains(index)).map(|(_, one)| one.place.clone());
+    let places = machine.expectations.iter().map(|one| &one.place).chain(machine.own_work.iter().map(|one| &one.place));
+    let not_measured = places.enumerate().filter(|(index, _)| !judged.expectations.contains(index));
     let mut shortfalls = missing(machine, &judged);
-    if machine.expectations.is_empty() {
+    if machine.thresholds() == 0 {
         shortfalls.push("it has no [[expect]]".to_owned());
     }
     let needed = fewest_for_bound(confidence);
@@ -254,9 +273,9 @@ pub fn plan_outlook(machine: &Machine, cases: &[CaseFacts], replicates: u32, con
         shortfalls.push(format!("{replicates} replicates; a bound of {} % needs {needed}", confidence * 100.0));
     }
     PlanOutlook {
-        expectations: machine.expectations.len(),
+        expectations: machine.thresholds(),
         expectations_judged: judged.expectations.len(),
-        not_measured: not_measured.collect(),
+        not_measured: not_measured.map(|(_, place)| place.clone()).collect(),
         shortfalls,
     }
 }

@@ -1,16 +1,20 @@
 //! A template of expectations for rows that have none, written so that it is invalid until it is filled in.
 
-use super::Row;
 use super::evidence::Evidence;
 use super::expected::{variant, variant_line};
+use super::own_work_table::{head_of_copy, head_of_product};
+use super::subject::Subject;
+use super::{Metric, Row};
 use commgauge_base::collective::Collective;
 use commgauge_base::stats::median;
-use commgauge_base::units::{Rate, Seconds};
+use commgauge_base::units::{Rate, Seconds, three_digits};
+use commgauge_model::record::line::CaseFacts;
 use std::collections::BTreeSet;
 
 /// TOML for a machine file; none where every row has an expectation. Groups of one rank have no expectations.
 pub(super) fn of(cases: &[Evidence], rows: &[Row]) -> Option<String> {
-    let bare = cases.iter().zip(rows).filter(|(_, row)| row.decision.is_none() && row.group_size > 1);
+    let is_alone = |row: &Row| row.call().is_some_and(|call| call.group_size <= 1);
+    let bare = cases.iter().zip(rows).filter(|(_, row)| row.decision.is_none() && !is_alone(row));
     let mut seen = BTreeSet::new();
     let texts: Vec<String> = bare
         .filter_map(|(case, _)| {
@@ -37,7 +41,14 @@ pub(super) fn machine_head(name: &str, ranks_per_node: u32) -> String {
 
 /// The keys of the expectation: only names and numbers of the plan, so that no text from outside gets into the file.
 fn head(case: &Evidence) -> String {
-    let facts = case.facts;
+    match case.subject {
+        Subject::Call(facts) => head_of_call(facts),
+        Subject::Copy(copy) => head_of_copy(copy),
+        Subject::Product(product) => head_of_product([product.m, product.n, product.k], product.element_type.name()),
+    }
+}
+
+fn head_of_call(facts: &CaseFacts) -> String {
     let locality = &facts.locality;
     let bytes = match facts.collective {
         Collective::Barrier => String::new(),
@@ -59,16 +70,22 @@ fn head(case: &Evidence) -> String {
 fn tail(case: &Evidence) -> String {
     let measured = median(&case.measured());
     let count = case.seconds.iter().flatten().count();
-    let factor = case.facts.bus_factor.filter(|factor| *factor > 0.0 && case.facts.bytes_accounted.0 > 0);
-    let shown = match (measured, factor) {
-        (None, _) => "not measured here".to_owned(),
-        (Some(time), Some(factor)) => {
-            let rate = Rate(case.facts.bytes_accounted.0 as f64 * factor / time);
-            format!("a bus bandwidth; here {rate} over {count} replicates, which says nothing about what is good")
-        }
-        (Some(time), None) => {
-            format!("a time; here {} over {count} replicates, which says nothing about what is good", Seconds(time))
-        }
+    let rate = case.subject.rate();
+    let what = match rate.map(|rate| rate.metric) {
+        Some(Metric::BusBandwidthBytesPerSecond) => "a bus bandwidth",
+        Some(Metric::CopyBytesPerSecond) => "the rate of the slowest rank in each direction",
+        Some(Metric::FlopsPerSecond) => "a number, of 10^12 operations a second of the slowest rank",
+        Some(Metric::LatencySeconds) | None => "a time",
     };
-    format!("value = \"\" # {shown}\ntolerance = 0.05\nsource = \"\"\ndate = \"\"\n")
+    let here = measured.map(|time| match rate {
+        Some(rate) if rate.metric == Metric::FlopsPerSecond => three_digits(rate.amount / time * 1e-12),
+        Some(rate) => Rate(rate.amount / time).to_string(),
+        None => Seconds(time).to_string(),
+    });
+    let shown = match here {
+        None => "not measured here".to_owned(),
+        Some(here) => format!("{what}; here {here} over {count} replicates, which says nothing about what is good"),
+    };
+    let key = if let Subject::Product(_) = case.subject { "tflops" } else { "value" };
+    format!("{key} = \"\" # {shown}\ntolerance = 0.05\nsource = \"\"\ndate = \"\"\n")
 }

@@ -2,10 +2,13 @@
 
 use super::loaded_record::LoadedRecord;
 use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
-use commgauge_model::config::Machine;
+use commgauge_model::config::{CopyKind, HostMemory, Machine};
+use commgauge_model::record::copy_line::{CopyFacts, CopyLine};
 use commgauge_model::record::line::{CaseLine, EndStatus, Outcome, Samples};
+use commgauge_model::record::product_line::{ProductFacts, ProductLine};
 use commgauge_model::record::{Journal, Line, Record};
 use std::path::Path;
 
@@ -51,6 +54,64 @@ pub fn lines(run_id: &str, rows: &[Vec<f64>]) -> Vec<Line> {
     end.lines_before = Some(lines.len() as u64);
     lines.push(Line::End(end));
     lines
+}
+
+/// The same with lines of what each rank does by itself, from the first line for every copy or product on.
+pub fn with_own_work(mut lines: Vec<Line>, own_work: Vec<Line>) -> Vec<Line> {
+    if let Some(Line::Plan(plan)) = lines.get_mut(1) {
+        plan.product_lines = own_work.len() as u64;
+    }
+    let added = own_work.len() as u64;
+    let at = lines.len() - 2;
+    lines.splice(at..at, own_work);
+    if let Some(Line::End(end)) = lines.last_mut() {
+        end.lines_before = end.lines_before.map(|before| before + added);
+    }
+    lines
+}
+
+/// Lines of a copy of a gigabyte from the host's locked memory, with this time of each replicate in milliseconds.
+pub fn copy_lines(milliseconds: &[f64]) -> Vec<Line> {
+    let copy = CopyFacts {
+        kind: CopyKind::HostToDevice,
+        host_memory: Some(HostMemory::Pinned),
+        peer_distance: None,
+        bytes: Bytes(1_000_000_000),
+        alone: true,
+    };
+    let line = |(replicate, time): (u32, &f64)| {
+        let nanoseconds = (time * 1e6) as u64;
+        Line::Copy(Box::new(CopyLine {
+            copy,
+            replicate,
+            outcome: Outcome::Measured { verified: true },
+            copies_per_sample: 1,
+            slowest_nanoseconds: vec![nanoseconds; 3],
+            slowest_rank: vec![0; 3],
+            median_nanoseconds: vec![nanoseconds; 4],
+        }))
+    };
+    (0..).zip(milliseconds).map(line).collect()
+}
+
+/// Lines of a product of a thousand cubed, two billion operations, with this time of each replicate in milliseconds.
+pub fn product_lines(milliseconds: &[f64]) -> Vec<Line> {
+    let product =
+        ProductFacts { m: 1000, n: 1000, k: 1000, element_type: ElementType::Float32, uses: vec!["qkv".to_owned()] };
+    let line = |(replicate, time): (u32, &f64)| {
+        Line::Product(Box::new(ProductLine {
+            product: product.clone(),
+            replicate,
+            library: "a test".to_owned(),
+            ranks_per_host: 2,
+            threads_per_rank: 1,
+            outcome: Outcome::Measured { verified: true },
+            warm_up_products: 1,
+            slowest_nanoseconds: vec![(time * 1e6) as u64; 3],
+            slowest_rank: vec![0; 3],
+        }))
+    };
+    (0..).zip(milliseconds).map(line).collect()
 }
 
 fn case_line(case: usize, name: &str, replicate: usize, microseconds: f64) -> CaseLine {

@@ -29,7 +29,7 @@ fn cases(lines: &mut [Line]) -> impl Iterator<Item = &mut CaseLine> {
 /// A name, the expected exit code, and a change to a valid record.
 pub(super) type Harm = (&'static str, i32, fn(&mut Vec<Line>));
 
-pub(super) const HARMS: [Harm; 14] = [
+pub(super) const HARMS: [Harm; 15] = [
     ("data arrived wrong in a replicate", 4, |lines| {
         let (when, expected, got) = ("after".to_owned(), "1".to_owned(), "2".to_owned());
         let corrupt = Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1 };
@@ -49,6 +49,11 @@ pub(super) const HARMS: [Harm; 14] = [
     }),
     ("a third of a replicate's samples do not count", 3, |lines| {
         cases(lines).nth(1).unwrap().samples.excluded.push((0, ExclusionReason::MissedStart));
+    }),
+    ("no sample of a replicate counts", 3, |lines| {
+        let samples = &mut cases(lines).nth(2).unwrap().samples;
+        let all = 0..samples.slowest_nanoseconds.len() as u32;
+        samples.excluded = all.map(|index| (index, ExclusionReason::MissedStart)).collect();
     }),
     ("a replicate took no time", 7, |lines| {
         cases(lines).next().unwrap().samples.slowest_nanoseconds.fill(0);

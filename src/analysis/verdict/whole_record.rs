@@ -45,16 +45,24 @@ pub(super) fn of_record(record: &Record) -> Vec<(i32, String)> {
         }
     }
     let (cases, replicates) = (record.plan.cases.len() as u64, record.header.settings.fewest_replicates());
-    if cases == 0 || replicates == 0 {
+    let own_work = record.plan.product_lines;
+    if (cases == 0 && own_work == 0) || replicates == 0 {
         found.push((7, "the record plans nothing to measure".to_owned()));
     } else if !is_foreign && record.plan.case_lines != cases.saturating_mul(u64::from(replicates)) {
         found.push((7, "the plan of the record contradicts itself in the number of case lines".to_owned()));
+    }
+    let measured = (record.products.len() + record.copies.len()) as u64;
+    if measured < own_work && record.header.settings.within_seconds.is_none() {
+        found
+            .push((7, format!("{} of {own_work} planned copies and matrix products are missing", own_work - measured)));
     }
     found.extend(shared_host(&record.header.ranks).map(|text| (7, text)));
     found.extend(contradiction(record).map(|text| (7, text)));
     let outcomes = (record.cases.iter().map(|line| &line.outcome))
         .chain(record.replays.iter().map(|replay| &replay.outcome))
-        .chain(record.interference.iter().map(|pair| &pair.outcome));
+        .chain(record.interference.iter().map(|pair| &pair.outcome))
+        .chain(record.products.iter().map(|line| &line.outcome))
+        .chain(record.copies.iter().map(|line| &line.outcome));
     let (mut corrupt, mut failed) = (0usize, 0usize);
     for outcome in outcomes {
         corrupt += usize::from(matches!(outcome, Outcome::Corrupt { .. }));

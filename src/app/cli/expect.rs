@@ -145,7 +145,7 @@ impl LintCommand {
             text += &format!("{kind}: {}: {}\n", visible(place), visible(finding));
         }
         let graves = found.iter().filter(|finding| finding.grave).count();
-        let expectations: usize = machines.iter().map(|machine| machine.expectations.len()).sum();
+        let expectations: usize = machines.iter().map(Machine::thresholds).sum();
         text += &format!(
             "{} of {} machine files read, {expectations} expectations, {graves} contradictions\n",
             machines.len(),

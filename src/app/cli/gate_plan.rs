@@ -4,11 +4,13 @@ use super::places;
 use super::simulate::ranks_of_nodes;
 use super::suite::{SuiteWork, suite_work};
 use super::table_or_json::print_on;
-use commgauge_analysis::verdict::plan_outlook;
+use commgauge_analysis::verdict::{PlannedWork, plan_outlook};
 use commgauge_base::error::Result;
 use commgauge_base::units::counted;
 use commgauge_model::config::{Machine, Shipped};
 use commgauge_model::layout::Nodes;
+use commgauge_model::record::copy_line::CopyFacts;
+use commgauge_model::record::product_line::ProductFacts;
 use commgauge_run::session::{Rehearsal, Request};
 use std::io::Write;
 use std::path::Path;
@@ -37,7 +39,12 @@ pub(super) fn judge_plan(
     let replicates = settings.replicates;
     let request = Request::simulated(places::new_run_id(), facts, plan, settings, &hosts, ranks);
     let seconds = request.plan.estimated_seconds(&request.settings);
-    let outlook = plan_outlook(&machine, &Rehearsal::new(&request)?.planned_cases(), replicates, confidence);
+    let planned = PlannedWork {
+        cases: Rehearsal::new(&request)?.planned_cases(),
+        copies: request.plan.copies.iter().map(CopyFacts::of).collect(),
+        products: request.plan.products.iter().map(ProductFacts::of).collect(),
+    };
+    let outlook = plan_outlook(&machine, &planned, replicates, confidence);
     let missing = outlook.expectations - outlook.expectations_judged;
     let mut text = format!(
         "{} on {} of {} ({ranks} ranks), {replicates} replicates, about {seconds}: {} of {} thresholds will be judged, \
@@ -56,6 +63,12 @@ pub(super) fn judge_plan(
     }
     for reason in &outlook.shortfalls {
         text += &format!("cannot pass: {reason}\n");
+    }
+    if machine.hosts_per_node > 1 && nodes > 1 && !outlook.shortfalls.is_empty() {
+        text += &format!(
+            "a node of {} is {} hosts: qualify node by node (--nodes 1), each by a run on its hosts alone\n",
+            machine.name, machine.hosts_per_node
+        );
     }
     if outlook.shortfalls.is_empty() {
         text += "a run of it can pass\n";

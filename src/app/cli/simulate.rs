@@ -13,7 +13,7 @@ use super::places;
 use super::suite::{SuiteWork, suite_work};
 use super::table_or_json::AnswerArguments;
 use commgauge_analysis::verdict::locate::{Found, LocateOptions, Suspects, expected_suspects, locate};
-use commgauge_analysis::verdict::{Decision, GateRule, LoadedRecord, Metric, gate};
+use commgauge_analysis::verdict::{AgainstLimit, Decision, GateRule, LoadedRecord, Metric, Verdict, gate};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
 use commgauge_base::stats::proportion_interval;
@@ -95,7 +95,7 @@ impl SimulateCommand {
             replicates: request.settings.replicates,
             seconds_least: least,
             seconds_most: most,
-            gate: outlook(&loaded, &machine)?,
+            gate: outlook(&loaded, &machine, || healthy(&rehearsal, first))?,
             suspects,
             power,
         };
@@ -143,27 +143,55 @@ fn loaded(path: Option<&Path>, lines: Vec<Line>) -> Result<LoadedRecord> {
     Ok(LoadedRecord { path: path.unwrap_or(Path::new("rehearsal")).to_owned(), record: Record::from_lines(lines)? })
 }
 
-/// The rehearsal's verdict for a machine file with expectations.
-fn outlook(loaded: &LoadedRecord, machine: &Machine) -> Result<Option<GateOutlook>> {
-    if machine.expectations.is_empty() {
+/// The same rehearsal with nothing broken.
+fn healthy(rehearsal: &Rehearsal, seed: u64) -> Result<LoadedRecord> {
+    loaded(None, rehearsal.with_faults(Vec::new()).lines(seed)?.0)
+}
+
+/// The rehearsal's verdict for a machine file with expectations. `healthy` is one of the same machine with nothing broken.
+fn outlook(
+    loaded: &LoadedRecord,
+    machine: &Machine,
+    healthy: impl FnOnce() -> Result<LoadedRecord>,
+) -> Result<Option<GateOutlook>> {
+    if machine.thresholds() == 0 {
         return Ok(None);
     }
-    let rule = GateRule { confidence: 0.95, allowed: Vec::new() };
-    let verdict = gate(std::slice::from_ref(loaded), Some(machine), &rule)?;
-    let failed = |decision: Option<Decision>| decision == Some(Decision::Fail);
-    let meets = verdict.rows.iter().filter(|row| !failed(row.decision)).filter_map(|row| row.against_limit.as_ref());
-    let meets = meets.filter(|against| {
+    let verdict = gated(loaded, machine)?;
+    let failed = names_of_failed(&verdict);
+    let failed_healthy = match failed.is_empty() || machine.faults.is_empty() {
+        true => failed.len(),
+        false => names_of_failed(&gated(&healthy()?, machine)?).intersection(&failed).count(),
+    };
+    let meets = |against: &AgainstLimit| {
         against.median.is_some_and(|median| match against.metric {
-            Metric::BusBandwidthBytesPerSecond => median >= against.limit,
             Metric::LatencySeconds => median <= against.limit,
+            Metric::BusBandwidthBytesPerSecond | Metric::CopyBytesPerSecond | Metric::FlopsPerSecond => {
+                median >= against.limit
+            }
         })
-    });
+    };
+    let not_failed = verdict.rows.iter().filter(|row| row.decision != Some(Decision::Fail));
     Ok(Some(GateOutlook {
         rows: verdict.coverage.rows,
         rows_judged: verdict.coverage.rows_judged,
         rows_failed: verdict.coverage.rows_failed,
-        rows_that_would_meet: meets.count() as u32,
+        rows_failed_healthy: failed_healthy as u32,
+        rows_that_would_meet: not_failed.filter_map(|row| row.against_limit.as_ref()).filter(|one| meets(one)).count()
+            as u32,
+        hosts_per_node: machine.hosts_per_node,
     }))
+}
+
+fn gated(loaded: &LoadedRecord, machine: &Machine) -> Result<Verdict> {
+    let rule = GateRule { confidence: 0.95, allowed: Vec::new() };
+    gate(std::slice::from_ref(loaded), Some(machine), &rule)
+}
+
+/// The names of the rows that fail.
+fn names_of_failed(verdict: &Verdict) -> BTreeSet<String> {
+    let failed = verdict.rows.iter().filter(|row| row.decision == Some(Decision::Fail));
+    failed.map(|row| row.name.clone()).collect()
 }
 
 /// The detection rate of the faults, with the seeds distributed over the processors.

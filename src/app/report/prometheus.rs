@@ -4,9 +4,7 @@
 use super::row::{Latency, Row};
 use super::text::visible;
 use super::view::View;
-use commgauge_base::collective::Collective;
 use commgauge_base::units::{Bytes, Seconds};
-use commgauge_model::layout::Axis;
 
 /// The file.
 pub(super) fn text(view: &View) -> String {
@@ -53,12 +51,12 @@ pub(super) fn label<'a>(name: &'a str, text: &'a str) -> Label<'a> {
 pub(super) struct RowLabels<'a> {
     /// Name of the case.
     pub case: &'a str,
-    /// The call.
-    pub collective: Collective,
-    /// Size argument in the sense of nccl-tests.
-    pub bytes_total: Bytes,
+    /// The call, or what each rank does by itself.
+    pub what: &'a str,
+    /// Size argument in the sense of nccl-tests; that of a product is its name.
+    pub bytes: Option<Bytes>,
     /// Axis whose groups carry it out.
-    pub axis: Axis,
+    pub axis: String,
     /// Name of the suite.
     pub suite: &'a str,
     /// Name of the machine, or its file; empty where none was given.
@@ -70,14 +68,13 @@ pub(super) struct RowLabels<'a> {
 impl RowLabels<'_> {
     /// A line of the metric with these labels and further ones.
     pub fn line(&self, out: &mut String, name: &str, further: &[Label], value: f64) {
-        let (collective, axis) = (self.collective.name(), self.axis.to_string());
-        let bytes = self.bytes_total.0.to_string();
+        let bytes = self.bytes.map_or_else(String::new, |bytes| bytes.0.to_string());
         let mut labels = vec![
-            label("axis", &axis),
+            label("axis", &self.axis),
             label("backend", self.backend),
             label("bytes", &bytes),
             label("case", self.case),
-            label("collective", collective),
+            label("collective", self.what),
             label("machine", self.machine),
             label("suite", self.suite),
         ];
@@ -90,9 +87,9 @@ fn labels<'a>(view: &'a View, row: &'a Row) -> RowLabels<'a> {
     let (header, facts) = (&view.header, &row.facts);
     RowLabels {
         case: &facts.name,
-        collective: facts.collective,
-        bytes_total: facts.bytes_total,
-        axis: facts.axis,
+        what: facts.collective.name(),
+        bytes: Some(facts.bytes_total),
+        axis: facts.axis.to_string(),
         suite: &header.suite.name,
         machine: header.backend.machine.as_deref().unwrap_or(""),
         backend: &header.backend.name,

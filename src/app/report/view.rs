@@ -167,6 +167,12 @@ impl View {
             .any(wanted)
     }
 
+    /// How products came out, and how copies did, where there are any.
+    pub fn own_work(&self) -> Vec<String> {
+        let both = [products::summary(&self.products, &self.header), copies::summary(&self.copies, &self.header)];
+        both.into_iter().flatten().collect()
+    }
+
     /// How many rows, products and copies there are of each kind, in one sentence.
     pub fn summary(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
@@ -183,8 +189,7 @@ impl View {
             cases => format!("{cases} cases"),
         };
         let cases = if parts.is_empty() { cases } else { format!("{cases}: {}", parts.join(", ")) };
-        let others = [products::summary(&self.products, &self.header), copies::summary(&self.copies, &self.header)];
-        let others: Vec<String> = others.into_iter().flatten().collect();
+        let others = self.own_work();
         let cases = (!self.rows.is_empty() || others.is_empty()).then_some(cases);
         cases.into_iter().chain(others).collect::<Vec<_>>().join("; ")
     }

@@ -48,6 +48,14 @@ impl CopyKind {
         }
     }
 
+    /// The kind of that name.
+    ///
+    /// # Errors
+    /// What is accepted.
+    pub fn parse(text: &str) -> std::result::Result<CopyKind, String> {
+        named(text, &CopyKind::ALL, CopyKind::name)
+    }
+
     /// Whether one end is memory of the host.
     pub fn is_of_host(self) -> bool {
         matches!(self, CopyKind::HostToDevice | CopyKind::DeviceToHost | CopyKind::HostBothWays)
@@ -75,6 +83,17 @@ pub enum HostMemory {
 }
 
 impl HostMemory {
+    /// All kinds.
+    pub const ALL: [HostMemory; 2] = [HostMemory::Pinned, HostMemory::Pageable];
+
+    /// The kind of that name.
+    ///
+    /// # Errors
+    /// What is accepted.
+    pub fn parse(text: &str) -> std::result::Result<HostMemory, String> {
+        named(text, &HostMemory::ALL, HostMemory::name)
+    }
+
     /// The name in a suite.
     pub fn name(self) -> &'static str {
         match self {
@@ -105,11 +124,10 @@ impl CopyTable {
 
     fn read(mut table: Table) -> Result<CopyTable> {
         let kinds = table.take("kinds").map_or(Ok(CopyKind::ALL.to_vec()), |item| {
-            item.items()?.iter().map(|item| item.parsed(|text| named(text, &CopyKind::ALL, CopyKind::name))).collect()
+            item.items()?.iter().map(|item| item.parsed(CopyKind::parse)).collect()
         })?;
-        let all = [HostMemory::Pinned, HostMemory::Pageable];
         let host_memory = table.take("host_memory").map_or(Ok(vec![HostMemory::Pinned]), |item| {
-            item.items()?.iter().map(|item| item.parsed(|text| named(text, &all, HostMemory::name))).collect()
+            item.items()?.iter().map(|item| item.parsed(HostMemory::parse)).collect()
         })?;
         let alone = table.take("each").map_or(Ok(vec![true, false]), |item| {
             let names = |alone| if alone { "alone" } else { "together" };

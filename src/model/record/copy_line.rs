@@ -49,4 +49,13 @@ impl CopyFacts {
         let CopyShape { kind, host_memory, peer_distance, bytes, alone } = *shape;
         CopyFacts { kind, host_memory, peer_distance, bytes, alone }
     }
+
+    /// Its name among the rows of a verdict, such as `copy/host-to-device/pinned/268435456/alone`.
+    pub fn name(&self) -> String {
+        let memory = self.host_memory.map(|memory| memory.name().to_owned());
+        let peer = self.peer_distance.map(|distance| format!("+{distance}"));
+        let each = if self.alone { "alone" } else { "together" };
+        let parts = memory.into_iter().chain(peer).chain([self.bytes.0.to_string(), each.to_owned()]);
+        format!("copy/{}/{}", self.kind.name(), parts.collect::<Vec<_>>().join("/"))
+    }
 }

@@ -51,6 +51,11 @@ impl ProductFacts {
         ProductFacts { m: *m, n: *n, k: *k, element_type: *element, uses: uses.clone() }
     }
 
+    /// Its name among the rows of a verdict, such as `product/bfloat16/8192x4096x1024`: m, n and k.
+    pub fn name(&self) -> String {
+        format!("product/{}/{}x{}x{}", self.element_type, self.m, self.n, self.k)
+    }
+
     /// Floating-point operations: a multiplication and an addition for each term of each sum.
     pub fn flops(&self) -> f64 {
         2.0 * self.m as f64 * self.n as f64 * self.k as f64

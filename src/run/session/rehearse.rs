@@ -18,8 +18,8 @@ use commgauge_model::config::Machine;
 use commgauge_model::config::machine::Fault;
 use commgauge_model::layout::{Axis, Groups};
 use commgauge_model::record::line::{
-    CaseFacts, CaseLine, ClockLine, ClockMethod, ClockMoment, End, EndStatus, Line, Outcome, PairTimes, RankHistogram,
-    Samples, StopReason,
+    CaseFacts, CaseLine, ClockLine, ClockMethod, ClockMoment, End, EndStatus, Line, Outcome, PairTimes, Plan,
+    RankHistogram, Samples, StopReason,
 };
 use std::time::Duration;
 
@@ -77,11 +77,9 @@ impl<'a> Rehearsal<'a> {
         let mut header = facts::header(&backend, self.request, &self.ranks);
         header.run_id = format!("{}-{seed}", header.run_id);
         header.seed = seed;
-        let mut lines = vec![
-            Line::Header(Box::new(header)),
-            Line::Plan(facts::plan_line(self.request, &planned)),
-            Line::Clock(clock(ClockMoment::Start)),
-        ];
+        // Copies and products of the suite are not rehearsed.
+        let plan = Plan { product_lines: 0, ..facts::plan_line(self.request, &planned) };
+        let mut lines = vec![Line::Header(Box::new(header)), Line::Plan(plan), Line::Clock(clock(ClockMoment::Start))];
         for replicate in 0..self.request.settings.replicates {
             for (index, case) in planned.iter().enumerate() {
                 let line = self.case_line(&mut backend, case, index as u32, replicate)?;

@@ -39,6 +39,12 @@ impl Device {
 }
 
 impl Device {
+    /// Whether a comment begins as a line of a rank does.
+    pub(super) fn is_meant_by(comment: &str) -> bool {
+        let mut words = comment.split_whitespace();
+        words.next() == Some("Rank") && words.next().is_some_and(|rank| rank.parse::<u32>().is_ok())
+    }
+
     /// The rank as records name it.
     pub(super) fn as_rank(&self) -> ForeignRank {
         ForeignRank { rank: self.rank, host: self.host.clone(), device: self.model.clone() }

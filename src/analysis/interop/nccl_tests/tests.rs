@@ -142,6 +142,7 @@ fn unreadable_lines_are_reported_with_their_number() {
         (problem(without("Rank ")), line - 16, "number of ranks is unknown"),
         (problem(without("Rank  7")), line - 1, "ranks are missing"),
         (problem(twice), line + 1, "listed twice"),
+        (problem(|text| text.replace(" device  3 ", " devise  3 ")), line - 17, "host and device cannot be read"),
         (
             problem(|text| format!("{}{text}", text.lines().next().unwrap_or_default().to_owned() + "\n")),
             line + 1,

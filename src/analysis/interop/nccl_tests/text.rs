@@ -138,6 +138,9 @@ impl Reader<'_> {
             self.parameters(comment);
         } else if let Some(device) = Device::of_line(comment) {
             self.run.devices.push(device);
+        } else if Device::is_meant_by(comment) {
+            // Without it the last ranks could be missing, and nothing would show it.
+            self.imported.bad_lines.push(line.bad("a rank whose host and device cannot be read"));
         } else if comment.starts_with("commgauge: axis") {
             self.read_commgauge_header(comment);
         } else if comment.starts_with("Blocking Enabled") {

@@ -109,11 +109,11 @@ fn finding(check: &Check, rule: ConsistencyRule, comparisons: usize, ranks: &mut
 pub fn consistency(records: &[LoadedRecord], rule: ConsistencyRule, allowed: &[super::Allowed]) -> Result<Verdict> {
     ensure_comparable(&records.iter().collect::<Vec<_>>(), allowed)?;
     let (cases, mut troubles) = evidence(records, allowed);
-    let sound = cases.iter().filter(|case| !case.corrupt);
+    let sound = cases.iter().filter(|case| !case.corrupt).filter_map(|case| Some((case.subject.call()?, case)));
     let counted = |case: &Evidence| {
         case.seconds.iter().enumerate().filter_map(|(replicate, seconds)| Some((replicate, (*seconds)?))).collect()
     };
-    let timed: Vec<Timed> = sound.map(|case| Timed { facts: case.facts, seconds: counted(case) }).collect();
+    let timed: Vec<Timed> = sound.map(|(facts, case)| Timed { facts, seconds: counted(case) }).collect();
     let found = Consistency::of(&timed, rule);
     troubles.extend(troubles_of(&found, &cases, rule));
     let rows: Vec<Row> = cases.iter().map(gate::undecided_row).collect();

@@ -5,12 +5,13 @@
 
 use super::super::Allowed;
 use super::super::comparability::differences_between;
+use super::super::copied_times::FEWEST_ROWS;
 use super::super::loaded_record::LoadedRecord;
 use super::dates;
 use super::document::{LeftOut, Lineage, Series, SeriesRun};
 use super::run_medians::{RowKey, RunMedians};
 use commgauge_base::error::Result;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 /// Kinds of facts that must be equal within a lineage.
@@ -43,9 +44,16 @@ impl HistoryInput {
         self.runs.sort_by(|a, b| moment(a).cmp(&moment(b)).then(a.run_id.cmp(&b.run_id)).then(a.path.cmp(&b.path)));
         let mut lineages: Vec<Vec<RunMedians>> = Vec::new();
         let mut seen: BTreeMap<String, String> = BTreeMap::new();
+        let mut seen_logs: HashMap<Vec<(String, Option<u64>)>, String> = HashMap::new();
         for run in self.runs {
-            if let Some(twin) = seen.insert(run.run_id.clone(), run.path.clone()) {
-                let reason = format!("is the same run as {twin}");
+            let twin =
+                seen.insert(run.run_id.clone(), run.path.clone()).map(|twin| format!("is the same run as {twin}"));
+            // A log that was copied or fetched once more has another date.
+            let same_log = || {
+                let twin = seen_logs.insert(times_of_log(&run)?, run.path.clone())?;
+                Some(format!("is of the same log as {twin}, with the same times in all {} rows", run.rows.len()))
+            };
+            if let Some(reason) = twin.or_else(same_log) {
                 self.left_out.push(LeftOut { path: run.path, reason });
                 continue;
             }
@@ -59,6 +67,14 @@ impl HistoryInput {
         self.left_out.sort_by(|a, b| a.path.cmp(&b.path));
         (lineages, self.left_out)
     }
+}
+
+/// The times of what another tool measured, to the last digit; none of few rows, in which two measurements may agree by chance.
+fn times_of_log(run: &RunMedians) -> Option<Vec<(String, Option<u64>)>> {
+    let tool = run.facts.0.get(&(Allowed::Versions, "measured by".to_owned()))?;
+    let timed = run.rows.iter().filter(|(_, seconds)| seconds.is_some()).count();
+    let is_log = tool != "commgauge" && timed >= FEWEST_ROWS as usize;
+    is_log.then(|| run.rows.iter().map(|(row, seconds)| (row.name.clone(), seconds.map(f64::to_bits))).collect())
 }
 
 /// Sort key of the start of a run, independent of time zones; text that is not a time sorts last.

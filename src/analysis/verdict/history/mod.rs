@@ -123,7 +123,8 @@ fn rules(rule: HistoryRule, orders: usize) -> Vec<String> {
             change::MIN_RUNS - 1,
             orders
         ),
-        "a run counts as the median of its replicates; missing, wrong, unverified and unreliable rows stay out"
+        "a run counts as the median of its replicates; missing, wrong, unverified and unreliable rows stay out, and so do copies \
+         and matrix products, which gate and compare judge"
             .to_owned(),
         "runs are taken to be exchangeable where nothing changed; a machine that drifts slowly shows steps too"
             .to_owned(),

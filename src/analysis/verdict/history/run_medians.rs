@@ -2,7 +2,7 @@
 
 use super::super::Allowed;
 use super::super::comparability::{Facts, facts};
-use super::super::evidence::evidence;
+use super::super::evidence::{Evidence, evidence};
 use super::super::loaded_record::LoadedRecord;
 use clap::ValueEnum;
 use commgauge_base::collective::Collective;
@@ -72,13 +72,16 @@ impl RunMedians {
             return Err(reason);
         }
         let header = &loaded.record.header;
-        let (cases, _) = evidence(std::slice::from_ref(loaded), &[]);
+        let (mut cases, _) = evidence(std::slice::from_ref(loaded), &[]);
+        // As in a comparison: times are looked at, whoever checked the data.
+        cases.iter_mut().for_each(Evidence::accept_unchecked);
         let mut rows_left_out = 0;
-        let rows = cases.iter().map(|case| {
+        // A history is of calls.
+        let calls = cases.iter().filter_map(|case| Some((case.subject.call()?, case)));
+        let rows = calls.map(|(facts, case)| {
             let counts = case.shortfalls.is_empty() && !case.corrupt && !case.unmeasured;
             let seconds = median(&case.measured()).filter(|_| counts);
             rows_left_out += u32::from(seconds.is_none());
-            let facts = case.facts;
             let (axis, collective, bytes_total) = (facts.axis, facts.collective, facts.bytes_total);
             (Arc::new(RowKey { name: facts.name.clone(), axis, collective, bytes_total }), seconds)
         });

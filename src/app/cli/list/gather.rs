@@ -152,7 +152,7 @@ fn machine(name: String) -> Option<MachineFacts> {
             within_node_bytes_per_second: machine.within_node.rate.0,
             between_nodes_bytes_per_second: machine.between_nodes.rate_per_adapter.0
                 * f64::from(machine.between_nodes.adapters_per_node),
-            expectations: machine.expectations.len() as u32,
+            expectations: machine.thresholds() as u32,
             assumed: machine.within_node.assumed || machine.between_nodes.assumed,
             has_faults: !machine.faults.is_empty(),
             name,

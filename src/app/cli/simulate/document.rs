@@ -61,8 +61,14 @@ pub(crate) struct GateOutlook {
     pub rows_judged: u32,
     /// Those of them that fail.
     pub rows_failed: u32,
+    /// Those of these that fail with nothing broken too: what is expected is beyond the algorithms that are simulated.
+    #[serde(default)]
+    pub rows_failed_healthy: u32,
     /// Those of them whose median meets what is expected.
     pub rows_that_would_meet: u32,
+    /// Hosts that make one node of the machine.
+    #[serde(default)]
+    pub hosts_per_node: u32,
 }
 
 /// How often faults are found.
@@ -112,18 +118,35 @@ pub(super) fn text(document: &RehearsalDocument, width: u16) -> String {
             document.replicates
         ),
     ];
-    if let Some(gate) = &document.gate {
-        sentences.push(format!(
-            "gate: of {} rows something is expected of {}; {} fail, {} would meet it (nothing synthetic ever passes)",
-            gate.rows, gate.rows_judged, gate.rows_failed, gate.rows_that_would_meet
-        ));
-    }
+    sentences.extend(document.gate.as_ref().map(|gate| gate_text(gate, document)));
     sentences.extend(document.power.as_ref().map(power_text));
     for sentence in sentences {
         out += &wrapped(&sentence, width);
     }
     // Formatting a table cannot fail.
     out + "\n" + &suspects_text(&document.suspects, SuspectsFormat::Table, width).unwrap_or_default()
+}
+
+fn gate_text(gate: &GateOutlook, document: &RehearsalDocument) -> String {
+    let mut text = format!(
+        "gate: of {} rows something is expected of {}; {} fail, {} would meet it (nothing synthetic ever passes)",
+        gate.rows, gate.rows_judged, gate.rows_failed, gate.rows_that_would_meet
+    );
+    if gate.rows_failed_healthy > 0 {
+        text += &format!(
+            "; {} fail with nothing broken too: rings over the links of the file are simulated, no sums in switches (NVLS, SHARP) \
+             and no protocols for small messages",
+            gate.rows_failed_healthy
+        );
+    }
+    if gate.rows_judged == 0 && gate.hosts_per_node > 1 {
+        text += &format!(
+            "; its figures are of groups on hosts, and a node of {} hosts is simulated as one: `commgauge gate --plan {} --machine {} \
+             --nodes {}` says what a run on hosts is judged by",
+            gate.hosts_per_node, document.suite, document.machine, document.nodes
+        );
+    }
+    text
 }
 
 fn power_text(power: &Power) -> String {

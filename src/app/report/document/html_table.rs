@@ -8,6 +8,8 @@ use std::fmt::Write;
 
 /// Rows that are rows of the table; the script shows as many at a time.
 const DRAWN_ROWS: usize = 250;
+/// Letters of a cell beyond which its column is one of sentences, which are not to be broken after every word.
+const SHORT: usize = 30;
 /// Maximum number of rows on a page, which keeps it below two megabytes. What is left out is said above the table.
 const MAX_ROWS: usize = 12_000;
 
@@ -18,10 +20,15 @@ pub(super) fn drawn(table: &Table, title: &str) -> String {
     let has_intervals = |index: usize| {
         table.rows.iter().take(DRAWN_ROWS).any(|row| row.cells.get(index).is_some_and(|cell| cell.contains(" .. ")))
     };
+    let is_text = |index: usize| {
+        let cells = table.rows.iter().take(DRAWN_ROWS).filter_map(|row| row.cells.get(index));
+        cells.into_iter().any(|cell| cell.chars().count() > SHORT)
+    };
     let classes: Vec<&str> = (table.columns.iter().enumerate())
         .map(|(index, column)| match column.is_number() {
             true => " class=\"n\"",
             false if has_intervals(index) => " class=\"s\"",
+            false if is_text(index) => " class=\"t\"",
             false => "",
         })
         .collect();

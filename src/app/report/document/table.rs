@@ -155,9 +155,9 @@ impl Table {
         let differs = |at: usize| others.iter().any(|row| row.cells.get(at) != first.cells.get(at));
         let kept: Vec<bool> =
             self.columns.iter().enumerate().map(|(at, column)| column.is_status() || differs(at)).collect();
-        let agreed =
-            |at: usize| (!kept[at]).then(|| format!("{} {}", self.columns[at].heading_on_page(), cell(first, at)));
-        let agreed: Vec<String> = (0..self.columns.len()).filter_map(agreed).collect();
+        let is_said = |at: &usize| !kept[*at] && !cell(first, *at).is_empty();
+        let agreed = |at: usize| format!("{} {}", self.columns[at].heading_on_page(), cell(first, at));
+        let agreed: Vec<String> = (0..self.columns.len()).filter(is_said).map(agreed).collect();
         if !agreed.is_empty() {
             let separator = if self.note.is_empty() { "" } else { " " };
             self.note += &format!("{separator}The same in all rows: {}.", agreed.join("; "));

@@ -44,6 +44,13 @@ fn a_table_shows_more_columns_at_140_than_at_80() {
 }
 
 #[test]
+fn a_column_of_sentences_keeps_its_width_on_a_page_where_others_want_room() {
+    let sentence = "nine of nine replicates are beyond the limit; and data were not checked";
+    let page = Html::default().section("", &[Block::Table(Table::new("", &COLUMNS, [cells(&["one", "1", sentence])]))]);
+    assert!(page.contains(&format!("<td>one</td><td class=\"n\">1</td><td class=\"t\">{sentence}</td>")), "{page}");
+}
+
+#[test]
 fn wide_characters_take_two_columns() {
     let rows = [cells(&["東京", "1", "x"]), cells(&["node", "2", "y"])];
     let table = Block::Table(Table::new("", &COLUMNS, rows));

@@ -46,9 +46,9 @@ fn rows(out: &mut String, history: &History, name: &str, help: &str, of: impl Fn
 fn labels<'a>(lineage: &'a Lineage, row: &'a Series) -> RowLabels<'a> {
     RowLabels {
         case: &row.name,
-        collective: row.collective,
-        bytes_total: row.bytes_total,
-        axis: row.axis,
+        what: row.collective.name(),
+        bytes: Some(row.bytes_total),
+        axis: row.axis.to_string(),
         suite: &lineage.suite,
         machine: &lineage.machine,
         backend: &lineage.backend,

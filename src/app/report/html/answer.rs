@@ -29,7 +29,7 @@ pub(super) struct Answer {
 /// A row that did not pass.
 struct NotPassed {
     name: String,
-    bytes_total: Bytes,
+    bytes: Option<Bytes>,
     measured: String,
     threshold: String,
     off_by: String,
@@ -42,8 +42,8 @@ struct NotPassed {
 impl NotPassed {
     /// The name without its number of bytes, for which there is a column.
     fn call(&self) -> String {
-        let bytes = self.bytes_total.0.to_string();
-        let parts = self.name.split('/').filter(|part| *part != bytes);
+        let bytes = self.bytes.map(|bytes| bytes.0.to_string());
+        let parts = self.name.split('/').filter(|part| bytes.as_deref() != Some(*part));
         parts.collect::<Vec<_>>().join("/")
     }
 }
@@ -118,7 +118,8 @@ fn detail(input: &HtmlInput) -> String {
         let c = &verdict.coverage;
         let (passed, failed, unsure) = (c.rows_passed, c.rows_failed, c.rows_inconclusive);
         let against = if verdict.question.name() == "gate" { "what is expected" } else { "the base" };
-        format!("against {against}: {passed} rows passed, {failed} failed, {unsure} inconclusive")
+        let passed = counted(passed as usize, "row");
+        format!("against {against}: {passed} passed, {failed} failed, {unsure} inconclusive")
     };
     let verdicts = input.verdict.iter().chain(&input.comparison).map(judged);
     let runs = input.runs.iter().map(|run| run.view.summary());
@@ -136,7 +137,7 @@ fn failed(input: &HtmlInput) -> Vec<NotPassed> {
         };
         Some(NotPassed {
             name: row.facts.name.clone(),
-            bytes_total: row.facts.bytes_total,
+            bytes: Some(row.facts.bytes_total),
             measured: row.status.label().to_owned(),
             threshold: optional(None::<String>),
             off_by: optional(None::<String>),
@@ -167,7 +168,7 @@ fn judged(input: &HtmlInput, decision: Decision) -> Vec<NotPassed> {
         };
         NotPassed {
             name: row.name.clone(),
-            bytes_total: row.bytes_total,
+            bytes: row.bytes(),
             measured: optional(measured),
             threshold: optional(threshold),
             off_by: optional(off_by.map(signed_percent)),
@@ -223,7 +224,7 @@ fn rows(rows: &[NotPassed]) -> Option<Block> {
     ];
     let cells = |row: &NotPassed| {
         let numbers = [&row.measured, &row.threshold, &row.off_by].map(Clone::clone);
-        Row::toned(row.tone, [row.call(), row.bytes_total.to_string()].into_iter().chain(numbers).collect())
+        Row::toned(row.tone, [row.call(), optional(row.bytes)].into_iter().chain(numbers).collect())
     };
     let table = Table::new(title, &columns, rows.iter().take(MAX_ROWS).map(cells));
     Some(Block::Table(match rows.len().saturating_sub(MAX_ROWS) {

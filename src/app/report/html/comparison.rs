@@ -4,9 +4,10 @@ use super::input::HtmlInput;
 use super::verdict::without_many_passes;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Unit, xy};
 use crate::report::document::{Block, Figure};
-use crate::report::verdict::{curves, rows};
+use crate::report::verdict::{curves, rows_on_page};
 use commgauge_analysis::verdict::{Decision, Row, Verdict};
 use commgauge_base::stats::Interval;
+use commgauge_base::units::Bytes;
 use std::collections::BTreeMap;
 
 /// Maximum number of kinds of calls with a colour of their own.
@@ -25,7 +26,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let all: Vec<&Row> = verdict.rows.iter().collect();
     let (shown, note) = without_many_passes(&all);
     let title = "Rows against the base, the worst first";
-    blocks.push(Block::Table(rows(verdict.question, title, &shown).noted(note).folded()));
+    blocks.push(Block::Table(rows_on_page(verdict.question, title, &shown, &note).folded()));
     blocks
 }
 
@@ -36,19 +37,23 @@ fn plot(verdict: &Verdict) -> Plot {
     plot.description =
         "Share by which each row is slower than in the base, with its interval; above zero is slower.".into();
     plot.width = 560.0;
-    let mut kinds: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
+    let mut kinds: BTreeMap<String, Vec<(Bytes, &Row)>> = BTreeMap::new();
     for row in verdict.rows.iter().filter(|row| row.against_base.is_some()) {
-        kinds.entry(format!("{} {}", row.collective, row.cadence)).or_default().push(row);
+        let cadence = row.call().map_or_else(String::new, |call| format!(" {}", call.cadence));
+        // A product has no size to draw it at.
+        if let Some(bytes) = row.bytes() {
+            kinds.entry(format!("{}{cadence}", row.what())).or_default().push((bytes, row));
+        }
     }
     let mut ends: Option<(f64, f64)> = None;
     let all = kinds.len();
     for (name, rows) in kinds.into_iter().take(MAX_SERIES) {
         let mut series = Series::new(name);
-        for row in rows {
+        for (bytes, row) in rows {
             let Some(against) = &row.against_base else { continue };
             let Some(middle) = against.slowdown else { continue };
             let bounds = against.slowdown_lower_bound.zip(against.slowdown_upper_bound);
-            let x = row.bytes_total.0 as f64;
+            let x = bytes.0 as f64;
             let (low, high) = ends.unwrap_or((x, x));
             ends = Some((low.min(x), high.max(x)));
             let interval = bounds.map(|(low, high)| Interval { low: 100.0 * low, high: 100.0 * high });

@@ -117,6 +117,7 @@ fn bandwidth(group: &Group, limits: &Limits) -> Plot {
     let limit = |row: &Row, (metric, limit): (Metric, f64)| match metric {
         Metric::BusBandwidthBytesPerSecond => Some(limit),
         Metric::LatencySeconds => of(row, limit),
+        Metric::CopyBytesPerSecond | Metric::FlopsPerSecond => None,
     };
     plot.lines.extend(expected(group, limits, &limit));
     plot.lines.extend(bound(group, |_, rate| Some(rate)));
@@ -132,6 +133,7 @@ fn latency(group: &Group, limits: &Limits) -> Plot {
     let limit = |row: &Row, (metric, limit): (Metric, f64)| match metric {
         Metric::BusBandwidthBytesPerSecond => seconds(row, limit),
         Metric::LatencySeconds => Some(limit),
+        Metric::CopyBytesPerSecond | Metric::FlopsPerSecond => None,
     };
     plot.lines.extend(expected(group, limits, &limit));
     plot

@@ -140,6 +140,7 @@ fn on_measure(measure: Measure, bytes: Bytes, metric: Metric, limit: f64) -> Opt
         (Measure::Latency, Metric::BusBandwidthBytesPerSecond) => other(),
         (_, Metric::BusBandwidthBytesPerSecond) => Some(limit),
         (_, Metric::LatencySeconds) => other(),
+        (_, Metric::CopyBytesPerSecond | Metric::FlopsPerSecond) => None,
     }
 }
 

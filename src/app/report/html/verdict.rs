@@ -2,7 +2,7 @@
 
 use super::input::HtmlInput;
 use crate::report::document::{Badge, Block, Tone};
-use crate::report::verdict::{coverage, rows, thresholds, tone, troubles};
+use crate::report::verdict::{coverage, rows_on_page, thresholds, tone, troubles};
 use crate::report::view::View;
 use commgauge_analysis::verdict::locate::Suspects;
 use commgauge_analysis::verdict::{Decision, Question, Row, Verdict};
@@ -32,7 +32,8 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         if !judged.is_empty() {
             let title = format!("Judged rows, against {machine}");
             let (shown, note) = without_many_passes(&judged);
-            blocks.push(Block::Table(rows(verdict.question, title, &shown).noted(note).without_columns_that_agree()));
+            blocks
+                .push(Block::Table(rows_on_page(verdict.question, &title, &shown, &note).without_columns_that_agree()));
         }
     }
     let judging: Vec<&Verdict> = input.verdict.into_iter().chain(input.comparison).collect();

@@ -32,6 +32,8 @@ pub struct Screen {
     pub run: String,
     /// Number of cases by status: label and number.
     pub counts: Vec<(String, usize)>,
+    /// The same of matrix products and of copies, where there are any, such as `4 products: 4 right`.
+    pub own_work: Vec<String>,
     /// What each parallelism costs, or how to learn it.
     pub costs: Result<Costs, String>,
     /// The worst finding, or a sentence that there is none.
@@ -56,6 +58,7 @@ impl Screen {
             alarms: alarms::of(record, view),
             run: run(view),
             counts: counts(view),
+            own_work: view.own_work(),
             costs: costs::of(view, called.program),
             finding: finding(view),
             commands: commands(view, called),

@@ -229,3 +229,18 @@ fn the_sample_record_has_a_screen() {
     let lines: Vec<Line> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
     insta::assert_snapshot!("sample_80", shown(&Record::from_lines(lines).unwrap(), 80));
 }
+
+#[test]
+fn copies_are_counted_beside_the_cases_and_alone_where_there_are_no_cases() {
+    let mut record = ended(&USUAL);
+    for line in commgauge_analysis::verdict::testing::copy_lines(&[20.0; 3]) {
+        let Line::Copy(copy) = line else { panic!("a copy") };
+        record.copies.push(*copy);
+    }
+    let text = shown(&record, 100);
+    assert!(text.lines().any(|line| line.contains(" verified, ") && line.contains("; 1 copy: 1 ")), "{text}");
+    record.plan.cases.clear();
+    record.cases.clear();
+    let text = shown(&record, 100);
+    assert!(text.lines().any(|line| line.starts_with("1 copy: 1 ")), "{text}");
+}

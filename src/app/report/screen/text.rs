@@ -46,7 +46,10 @@ fn head(screen: &Screen, width: usize, paint: Paint) -> Vec<String> {
     }
     lines.extend(cut(&wrap(&visible(&screen.run), width, 2), 2, width));
     let counts: Vec<String> = screen.counts.iter().map(|(label, count)| format!("{count} {label}")).collect();
-    lines.push(paint.bold(&counts.join(", ")));
+    let cases =
+        (screen.own_work.is_empty() || screen.counts.iter().any(|(_, count)| *count > 0)).then(|| counts.join(", "));
+    let all: Vec<String> = cases.into_iter().chain(screen.own_work.iter().cloned()).collect();
+    lines.push(paint.bold(&all.join("; ")));
     lines
 }
 

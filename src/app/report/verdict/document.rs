@@ -3,7 +3,7 @@
 use super::curves;
 use super::words::{coverage, decision, value};
 use crate::report::document::{self, Block, Column, Mark, Table, Tone, optional, share, signed_bounds, signed_percent};
-use commgauge_analysis::verdict::{Decision, Finding, Question, Row, Trouble, Verdict};
+use commgauge_analysis::verdict::{Decision, Finding, Question, Row, RowCall, RowSubject, Trouble, Verdict};
 use commgauge_base::units::{Seconds, three_digits};
 
 /// Findings that a page shows without a click.
@@ -17,7 +17,7 @@ pub(super) fn document(verdict: &Verdict) -> Vec<Block> {
     }
     let judged: Vec<&Row> = verdict.rows.iter().filter(|row| row.decision.is_some()).collect();
     if !judged.is_empty() {
-        let table = rows(verdict.question, "", &judged);
+        let table = rows(verdict.question, "", &judged, &[]);
         let why = Block::headed_list("Why:", Mark::None, explained(&worst_first(&judged)));
         blocks.extend([Block::Table(table), Block::Narrow(why)]);
     }
@@ -49,20 +49,27 @@ fn worst_first<'a>(rows: &[&'a Row]) -> Vec<&'a Row> {
 
 /// The reasons of each row; shared reasons are listed once.
 fn explained(rows: &[&Row]) -> Vec<String> {
-    let rows: Vec<&&Row> = rows.iter().filter(|row| !row.reasons.is_empty()).collect();
-    let (first, others) = match rows.as_slice() {
-        [first, others @ ..] if !others.is_empty() => (first.reasons.as_slice(), others),
-        rows => (&[][..], rows),
-    };
-    let shared: Vec<String> =
-        first.iter().filter(|reason| others.iter().all(|row| row.reasons.contains(reason))).cloned().collect();
+    let rows: Vec<&Row> = rows.iter().filter(|row| !row.reasons.is_empty()).copied().collect();
+    let shared = shared_reasons(&rows);
     let for_all = (!shared.is_empty()).then(|| format!("all {} rows: {}", rows.len(), shared.join("; ")));
     let own = rows.iter().filter_map(|row| {
-        let own: Vec<String> = row.reasons.iter().filter(|reason| !shared.contains(reason)).cloned().collect();
-        let call = row.against_base.as_ref().map(|_| format!(" ({}, {})", row.element_type, row.bytes_total));
+        let own = own_reasons(row, &shared);
+        let call = row.against_base.as_ref().zip(row.call());
+        let call = call.map(|(_, call)| format!(" ({}, {})", call.element_type, call.bytes_total));
         (!own.is_empty()).then(|| format!("{}{}: {}", row.name, call.unwrap_or_default(), own.join("; ")))
     });
     for_all.into_iter().chain(own).collect()
+}
+
+/// The reasons that all rows have, where there are several.
+fn shared_reasons(rows: &[&Row]) -> Vec<String> {
+    let [first, others @ ..] = rows else { return Vec::new() };
+    let is_shared = |reason: &&String| !others.is_empty() && others.iter().all(|row| row.reasons.contains(reason));
+    first.reasons.iter().filter(is_shared).cloned().collect()
+}
+
+fn own_reasons(row: &Row, shared: &[String]) -> Vec<String> {
+    row.reasons.iter().filter(|reason| !shared.contains(reason)).cloned().collect()
 }
 
 /// The rules of self-consistency that calls break, with how sure each is, for pages.
@@ -104,10 +111,18 @@ fn origins(verdict: &Verdict) -> Vec<String> {
 }
 
 /// The rows, the worst first.
-pub(in crate::report) fn rows(question: Question, title: impl Into<String>, rows: &[&Row]) -> Table {
+fn rows(question: Question, title: impl Into<String>, rows: &[&Row], said_elsewhere: &[String]) -> Table {
     let rows = worst_first(rows);
-    let shown = rows.iter().map(|row| document::Row::toned(tone(row.decision), cells(question, row)));
+    let shown = rows.iter().map(|row| document::Row::toned(tone(row.decision), cells(question, row, said_elsewhere)));
     Table::new(title, &columns(question), shown).whole_in("`--format json` has every row")
+}
+
+/// The same for a page, with a note: reasons that all rows have are said below them.
+pub(in crate::report) fn rows_on_page(question: Question, title: &str, all: &[&Row], note: &str) -> Table {
+    let shared = shared_reasons(all);
+    let why = (!shared.is_empty()).then(|| format!("Why, in all {} rows: {}.", all.len(), shared.join("; ")));
+    let notes: Vec<String> = Some(note.to_owned()).filter(|note| !note.is_empty()).into_iter().chain(why).collect();
+    rows(question, title, all, &shared).noted(notes.join(" "))
 }
 
 /// The colour of a decision.
@@ -155,24 +170,40 @@ fn columns(question: Question) -> Vec<Column> {
     columns
 }
 
-fn cells(question: Question, row: &Row) -> Vec<String> {
+fn cells(question: Question, row: &Row, said_elsewhere: &[String]) -> Vec<String> {
+    let of_call = |cell: fn(&RowCall) -> String| optional(row.call().map(cell));
     let mut cells = vec![
         decision(row).to_owned(),
-        row.axis.to_string(),
-        row.collective.to_string(),
-        row.bytes_total.to_string(),
-        row.group_size.to_string(),
-        row.locality.to_string(),
-        row.cadence.to_string(),
-        row.placement.to_string(),
+        row.axis(),
+        what(row),
+        optional(row.bytes()),
+        of_call(|call| call.group_size.to_string()),
+        of_call(|call| call.locality.to_string()),
+        of_call(|call| call.cadence.to_string()),
+        of_call(|call| call.placement.to_string()),
     ];
     cells.extend(match question {
         Question::Gate => gate_cells(row),
         Question::Compare => compare_cells(row),
         Question::Consistency => Vec::new(),
     });
-    cells.extend([row.name.clone(), row.reasons.join("; ")]);
+    cells.extend([row.name.clone(), own_reasons(row, said_elsewhere).join("; ")]);
     cells
+}
+
+/// What the row is of, with all that tells it from its neighbours and has no column.
+fn what(row: &Row) -> String {
+    match &row.subject {
+        RowSubject::Call(call) => call.collective.to_string(),
+        RowSubject::Copy { copy } => {
+            let memory = copy.host_memory.map(|memory| memory.name().to_owned());
+            let peer = copy.peer_distance.map(|distance| format!("rank +{distance}"));
+            let each = if copy.alone { "alone" } else { "together" }.to_owned();
+            let parts = [copy.kind.name().to_owned()].into_iter().chain(memory).chain(peer).chain([each]);
+            parts.collect::<Vec<_>>().join(", ")
+        }
+        RowSubject::Product { product } => format!("product {} x {} x {}", product.m, product.n, product.k),
+    }
 }
 
 fn gate_cells(row: &Row) -> Vec<String> {
@@ -192,11 +223,11 @@ fn gate_cells(row: &Row) -> Vec<String> {
 
 fn compare_cells(row: &Row) -> Vec<String> {
     let Some(against) = &row.against_base else {
-        return [vec![row.element_type.to_string()], vec![optional(None::<String>); 7]].concat();
+        return [vec![optional(row.element_type())], vec![optional(None::<String>); 7]].concat();
     };
     let p = |p: f64| format!("{p:.4}");
     vec![
-        row.element_type.to_string(),
+        optional(row.element_type()),
         format!("{}/{}", against.replicates_base, row.replicates),
         optional(against.latency_seconds_base.map(Seconds)),
         optional(against.latency_seconds_new.map(Seconds)),

@@ -10,7 +10,7 @@ mod prometheus;
 mod words;
 
 pub(super) use curves::document as curves;
-pub(super) use document::{findings, rows, tone, troubles};
+pub(super) use document::{findings, rows_on_page, tone, troubles};
 pub(super) use words::{coverage, decision, thresholds, value};
 
 use super::document::{Terminal, escaped_markdown, markdown};

@@ -50,9 +50,9 @@ fn labels<'a>(verdict: &'a Verdict, row: &'a Row) -> RowLabels<'a> {
     let run = verdict.runs.last();
     RowLabels {
         case: &row.name,
-        collective: row.collective,
-        bytes_total: row.bytes_total,
-        axis: row.axis,
+        what: row.what(),
+        bytes: row.bytes(),
+        axis: row.axis(),
         suite: run.map_or("", |run| &run.suite),
         machine: verdict.machine.as_deref().unwrap_or(""),
         backend: run.map_or("", |run| &run.backend),
@@ -88,6 +88,8 @@ fn measured(out: &mut String, verdict: &Verdict) {
     for (wanted, name, help) in [
         (Metric::BusBandwidthBytesPerSecond, "bus_bandwidth_bytes_per_second", "bus bandwidth"),
         (Metric::LatencySeconds, "latency_seconds", "latency"),
+        (Metric::CopyBytesPerSecond, "copy_bytes_per_second", "rate in each direction of the slowest rank"),
+        (Metric::FlopsPerSecond, "flops_per_second", "rate of the slowest rank"),
     ] {
         let about: Vec<_> = rows
             .iter()

@@ -2,7 +2,7 @@
 
 use crate::report::text::visible;
 use commgauge_analysis::verdict::{Metric, Question, Row, Verdict};
-use commgauge_base::units::{Rate, Seconds};
+use commgauge_base::units::{Rate, Seconds, three_digits};
 
 /// The first line: the question, the answer and its exit code.
 pub(super) fn headline(verdict: &Verdict) -> String {
@@ -49,7 +49,17 @@ pub(in crate::report) fn value(metric: Metric, value: f64) -> String {
     match metric {
         Metric::BusBandwidthBytesPerSecond => Rate(value).to_string(),
         Metric::LatencySeconds => Seconds(value).to_string(),
+        Metric::CopyBytesPerSecond => Rate(value).to_string(),
+        Metric::FlopsPerSecond => flops(value),
     }
+}
+
+/// A rate of computing in the unit that fits it.
+fn flops(per_second: f64) -> String {
+    if per_second >= 1e12 {
+        return format!("{} TFLOP/s", three_digits(per_second * 1e-12));
+    }
+    format!("{} GFLOP/s", three_digits(per_second * 1e-9))
 }
 
 /// Reasons joined into one escaped text.

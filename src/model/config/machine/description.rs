@@ -2,6 +2,7 @@
 
 use super::expectation::Expectation;
 use super::fault::Fault;
+use super::own_work::OwnWorkExpectation;
 use super::scope::{JudgedRuns, RequiredCoverage};
 use commgauge_base::units::{Rate, Seconds};
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ pub struct Machine {
     pub faults: Vec<Fault>,
     /// Required performance of calls. A file without any gates nothing.
     pub expectations: Vec<Expectation>,
+    /// Required performance of copies and matrix products, which each rank carries out by itself.
+    pub own_work: Vec<OwnWorkExpectation>,
     /// The runs that the expectations judge. Without it no run passes.
     pub judged_runs: Option<JudgedRuns>,
     /// What must have been judged before a run can pass. Without it no run passes.
@@ -89,6 +92,13 @@ pub struct Noise {
     pub outlier_factor: f64,
     /// Ranks reach an agreed start up to this much late, uniformly distributed.
     pub arrival_jitter: Seconds,
+}
+
+impl Machine {
+    /// How many thresholds the file has, of calls and of what each rank does by itself.
+    pub fn thresholds(&self) -> usize {
+        self.expectations.len() + self.own_work.len()
+    }
 }
 
 impl Default for Noise {

@@ -4,6 +4,7 @@
 
 use super::description::Machine;
 use super::expectation::{Expectation, Limit};
+use super::figure::{MOST_TOLERANCE, date, optional_text, range};
 use crate::config::document::{Item, Place, Table};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::Result;
@@ -37,8 +38,6 @@ const KEYS: [&str; 21] = [
 ];
 /// More ranks than any group has.
 const MOST_RANKS: u32 = 1 << 24;
-/// A tolerance above this would set a floor of less than a tenth of the figure, which checks nothing.
-const MOST_TOLERANCE: f64 = 0.9;
 
 /// Reads and checks one `[[expect]]`; the links of the machine bound what may be required. A curve is an expectation for
 /// each of its sizes.
@@ -203,20 +202,6 @@ fn positive(item: &Item) -> Result<Seconds> {
     if seconds.0 > 0.0 { Ok(seconds) } else { Err(item.wrong(format!("found {seconds}; accepted: a time above 0"))) }
 }
 
-fn range(item: Item) -> Result<(Bytes, Bytes)> {
-    let place = item.place.clone();
-    let sizes = item.items()?.iter().map(|item| item.parsed(Bytes::parse)).collect::<Result<Vec<Bytes>>>()?;
-    match sizes.as_slice() {
-        [one] => Ok((*one, *one)),
-        [low, high] if low <= high => Ok((*low, *high)),
-        _ => Err(place.wrong("accepted: one size, or the smallest and the largest of a range")),
-    }
-}
-
-fn optional_text(table: &mut Table, key: &'static str, example: &str) -> Result<Option<String>> {
-    table.take(key).map(|item| item.text_such_as(example).map(str::to_owned)).transpose()
-}
-
 /// The labels of a variant, such as `{ aggregate = "8" }`.
 fn variant(item: Item) -> Result<BTreeMap<String, String>> {
     let mut table = item.table()?;
@@ -242,19 +227,6 @@ fn placement(text: &str) -> std::result::Result<Placement, String> {
         "in_place" => Ok(Placement::InPlace),
         "out_of_place" => Ok(Placement::OutOfPlace),
         _ => Err(format!("found `{text}`; accepted: in_place, out_of_place")),
-    }
-}
-
-/// A year, a month or a day, as written.
-fn date(text: &str) -> std::result::Result<String, String> {
-    let day = match text.len() {
-        4 => format!("{text}-01-01"),
-        7 => format!("{text}-01"),
-        _ => text.to_owned(),
-    };
-    match day.parse::<jiff::civil::Date>() {
-        Ok(_) if day.len() == 10 => Ok(text.to_owned()),
-        _ => Err(format!("found `{text}`; accepted: a year, month or day such as 2026, 2026-03 or 2026-03-14")),
     }
 }
 

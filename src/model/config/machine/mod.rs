@@ -10,8 +10,10 @@ mod expectation;
 mod fault;
 mod fault_table;
 mod fault_text;
+mod figure;
 mod lint;
 mod number;
+mod own_work;
 mod read;
 mod scope;
 
@@ -19,6 +21,7 @@ pub use description::{Computing, Machine, Network, NodeLinks, Noise};
 pub use expectation::{Expectation, Limit};
 pub use fault::{Direction, Fault};
 pub use lint::{Finding, lint};
+pub use own_work::{ExpectedWork, OwnWorkExpectation};
 pub use scope::{JudgedRuns, RequiredCoverage, Version};
 
 use crate::config::document::Place;

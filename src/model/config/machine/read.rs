@@ -4,12 +4,13 @@ use super::description::{Computing, Machine, Network, NodeLinks, Noise};
 use super::expect::expectations;
 use super::fault_table::fault;
 use super::number::{count, positive, rate, short};
+use super::own_work::{expected_copy, expected_product};
 use super::scope::{judged_runs, required_coverage};
 use crate::config::document::{Item, Table};
 use commgauge_base::error::Result;
 use std::path::Path;
 
-const FILE_KEYS: [&str; 12] = [
+const FILE_KEYS: [&str; 14] = [
     "name",
     "cloud",
     "ranks_per_node",
@@ -22,6 +23,8 @@ const FILE_KEYS: [&str; 12] = [
     "applies_to",
     "coverage",
     "expect",
+    "expect_copy",
+    "expect_product",
 ];
 const NODE_KEYS: [&str; 4] = ["latency", "rate", "rate_per_peer", "assumed"];
 const NETWORK_KEYS: [&str; 5] = ["latency", "adapters_per_node", "rate_per_adapter", "assumed", "nodes_per_leaf"];
@@ -56,6 +59,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
         },
         faults: file.tables("faults")?.into_iter().map(fault).collect::<Result<_>>()?,
         expectations: Vec::new(),
+        own_work: Vec::new(),
         judged_runs: file.take("applies_to").map(|item| judged_runs(item.table()?)).transpose()?,
         required_coverage: None,
     };
@@ -70,8 +74,12 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
         let read = expectations(table, &machine)?;
         machine.expectations.extend(read);
     }
+    let copies = file.tables("expect_copy")?.into_iter().map(expected_copy);
+    let products = file.tables("expect_product")?.into_iter().map(expected_product);
+    machine.own_work = copies.collect::<Result<Vec<_>>>()?;
+    machine.own_work.extend(products.collect::<Result<Vec<_>>>()?);
     if let Some(item) = file.take("coverage") {
-        machine.required_coverage = Some(required_coverage(item.table()?, machine.expectations.len())?);
+        machine.required_coverage = Some(required_coverage(item.table()?, machine.thresholds())?);
     }
     Ok(machine)
 }
