@@ -14,6 +14,9 @@ use std::collections::BTreeSet;
 const LAYERS: u32 = 4;
 /// Micro-batches that are replayed, for each stage of the pipeline: it fills, runs full and drains.
 const MICRO_BATCHES_PER_STAGE: u64 = 4;
+/// Longest forward pass of a layer that is replayed: far longer than the calls beside it on a network, whereas the layers of ranks that compute
+/// on the host may take a second each, and a replay of them an hour.
+const LONGEST_FORWARD_SECONDS: f64 = 0.02;
 
 /// The flags of `commgauge-step` that replay a layout.
 ///
@@ -49,10 +52,10 @@ pub(super) fn flags(
     Ok(flags)
 }
 
-/// Seconds of a forward pass of a micro-batch through a layer of the first stage.
+/// Seconds of a forward pass of a micro-batch through a layer of the first stage, as it is replayed.
 fn forward_per_layer(question: &Question, step: &TrainingStep) -> f64 {
     let layers = step.stages.layers_passed(0).count().max(1);
-    question.compute.stage(step, 0).forward_seconds() / layers as f64
+    (question.compute.stage(step, 0).forward_seconds() / layers as f64).min(LONGEST_FORWARD_SECONDS)
 }
 
 /// The choices of the planner as keys of `[training]`.
