@@ -11,6 +11,8 @@ mod state;
 mod stored;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod torchtitan_tests;
 
 pub use explain::MemoryPart;
 pub(in crate::planner) use in_flight::chunks as chunks_in_flight;
