@@ -36,12 +36,18 @@ pub(super) struct Assembly {
     device_readings: Vec<DeviceReadingsLine>,
     calibration: Calibration,
     replicates: Replicates,
-    hang: Option<HangLine>,
-    /// What is to be said of watchdogs that were lost.
-    unwatched: Vec<String>,
+    watchdog: WatchdogLines,
     resumes: Vec<ResumeLine>,
     lines: LineCount,
     end: Option<End>,
+}
+
+/// What the watchdog found.
+#[derive(Default)]
+struct WatchdogLines {
+    hang: Option<HangLine>,
+    /// What is to be said of watchdogs that were lost.
+    unwatched: Vec<String>,
 }
 
 /// What the calibration chose, and what came of it.
@@ -129,8 +135,8 @@ impl Assembly {
                 self.end = Some(end);
             }
             (Line::Resume(resume), _, _) => self.resume(*resume),
-            (Line::Hang(hang), _, _) => self.hang = Some(*hang),
-            (Line::Unwatched(lost), _, _) => self.unwatched.push(lost.sentence()),
+            (Line::Hang(hang), _, _) => self.watchdog.hang = Some(*hang),
+            (Line::Unwatched(lost), _, _) => self.watchdog.unwatched.push(lost.sentence()),
             (_, _, None) => return Err("the plan must come before clocks and cases".to_owned()),
             (Line::Clock(clock), _, _) => self.clocks.push(clock),
             (Line::Case(case), _, Some(plan)) => {
@@ -173,7 +179,7 @@ impl Assembly {
 
     /// Resumes the run: drops the earlier end, and the cases that a signal cut short, since they are measured again.
     fn resume(&mut self, resume: ResumeLine) {
-        (self.end, self.hang) = (None, None);
+        (self.end, self.watchdog.hang) = (None, None);
         let seen = &mut self.replicates.seen;
         self.cases.retain(|case| !case.was_cut_short() || !seen.remove(&(case.case, case.replicate)));
         self.resumes.push(resume);
@@ -203,8 +209,8 @@ impl Assembly {
         }
         warnings.extend(seal.tampering());
         header.notes.extend(seal.note());
-        warnings.extend(self.unwatched);
-        if let Some(hang) = &self.hang {
+        warnings.extend(self.watchdog.unwatched);
+        if let Some(hang) = &self.watchdog.hang {
             warnings.push(hang.sentence());
         }
         let running = running && self.end.is_none();
@@ -224,7 +230,7 @@ impl Assembly {
         cases.retain(|case| !self.replicates.replaced.contains(&(case.case, case.replicate)));
         let Assembly { clocks, replays, interference, products, copies, devices, device_readings, resumes, .. } = self;
         let Calibration { chosen, line: calibration } = self.calibration;
-        let (hang, end) = (self.hang, self.end);
+        let (hang, end) = (self.watchdog.hang, self.end);
         Some(Record {
             header,
             plan,

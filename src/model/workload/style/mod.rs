@@ -22,19 +22,16 @@ use super::Op;
 use super::step::{ServingStep, TrainingStep};
 use commgauge_base::error::Result;
 
-/// The calls of one rank of a stage in an optimizer step. A style returns nothing if its choices need no calls.
-pub(super) fn training_ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
-    type Ops = fn(&TrainingStep, u32) -> Result<Vec<Op>>;
-    let styles: [Ops; 8] = [
-        tensor::ops,
-        sequence::ops,
-        vocabulary::ops,
-        context::ops,
-        expert::ops,
-        data::ops,
-        pipeline::ops,
-        control::ops,
-    ];
+/// The calls of a style of one rank of a stage. A style returns nothing if its choices need no calls.
+type Ops = fn(&TrainingStep, u32) -> Result<Vec<Op>>;
+
+/// Styles whose calls carry activations in the passes of micro-batches.
+const OF_ACTIVATIONS: [Ops; 5] = [tensor::ops, sequence::ops, vocabulary::ops, context::ops, expert::ops];
+
+/// The others of a training step.
+const OF_A_STEP: [Ops; 3] = [data::ops, pipeline::ops, control::ops];
+
+fn of_styles<'a>(styles: impl IntoIterator<Item = &'a Ops>, step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     let mut all = Vec::new();
     for style in styles {
         all.extend(style(step, stage)?);
@@ -42,15 +39,14 @@ pub(super) fn training_ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     Ok(all)
 }
 
+/// The calls of one rank of a stage in an optimizer step.
+pub(super) fn training_ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
+    of_styles(OF_ACTIVATIONS.iter().chain(&OF_A_STEP), step, stage)
+}
+
 /// Of these the calls in the passes of micro-batches that carry activations.
 pub(super) fn activation_ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
-    let mut all = Vec::new();
-    let styles: [fn(&TrainingStep, u32) -> Result<Vec<Op>>; 5] =
-        [tensor::ops, sequence::ops, vocabulary::ops, context::ops, expert::ops];
-    for style in styles {
-        all.extend(style(step, stage)?);
-    }
-    Ok(all)
+    of_styles(&OF_ACTIVATIONS, step, stage)
 }
 
 /// The calls of one rank of a stage in a forward pass over requests.
