@@ -128,7 +128,6 @@ impl Search<'_> {
             if results.len() >= wanted && results.last().is_some_and(|last| next.seconds_bits > last.seconds_bits) {
                 break;
             }
-
             match next.stage {
                 Stage::Computes => {
                     let together = queue.with_following(next, COMPUTED_AT_ONCE);

@@ -4,7 +4,7 @@
 
 use super::description::Machine;
 use super::expectation::{Expectation, Limit};
-use super::figure::{MOST_TOLERANCE, date, optional_text, range};
+use super::figure::{MOST_TOLERANCE, date, optional_text, range, source};
 use crate::config::document::{Item, Place, Table};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::Result;
@@ -98,11 +98,8 @@ fn common(mut table: Table, machine: &Machine) -> Result<Expectation> {
         limit: Limit::LatencyCeiling(Seconds(0.0)),
         tolerance: None,
         in_network: table.take("in_network").map_or(Ok(false), |item| item.truth())?,
-        source: table
-            .require("source", "who published or measured it, and where")?
-            .text_such_as("measured here")?
-            .to_owned(),
-        date: table.require("date", "when, such as \"2026-03\"")?.parsed(date)?,
+        source: source(&mut table)?,
+        date: date(&mut table)?,
         algorithm: optional_text(&mut table, "algorithm", "ring")?,
         version: optional_text(&mut table, "version", "NCCL 2.29.2")?,
         note: optional_text(&mut table, "note", "cloud variant")?,

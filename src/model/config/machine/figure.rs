@@ -23,8 +23,19 @@ pub(super) fn optional_text(table: &mut Table, key: &'static str, example: &str)
     table.take(key).map(|item| item.text_such_as(example).map(str::to_owned)).transpose()
 }
 
+/// Origin of a figure.
+pub(super) fn source(table: &mut Table) -> Result<String> {
+    let item = table.require("source", "who published or measured it, and where")?;
+    Ok(item.text_such_as("measured here")?.to_owned())
+}
+
+/// When a figure was published or measured.
+pub(super) fn date(table: &mut Table) -> Result<String> {
+    table.require("date", "when, such as \"2026-03\"")?.parsed(day)
+}
+
 /// A year, a month or a day, as written.
-pub(super) fn date(text: &str) -> std::result::Result<String, String> {
+fn day(text: &str) -> std::result::Result<String, String> {
     let day = match text.len() {
         4 => format!("{text}-01-01"),
         7 => format!("{text}-01"),

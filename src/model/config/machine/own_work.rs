@@ -1,7 +1,7 @@
 //! What is expected of the work that each rank does by itself, copies and matrix products: one `[[expect_copy]]` or `[[expect_product]]` of
 //! a machine file, with the source of the figure. `verdict` decides whether a record satisfies it.
 
-use super::figure::{MOST_TOLERANCE, date, optional_text, range};
+use super::figure::{MOST_TOLERANCE, date, optional_text, range, source};
 use crate::config::document::Table;
 use crate::config::{CopyKind, HostMemory};
 use commgauge_base::element::ElementType;
@@ -109,11 +109,8 @@ fn common(mut table: Table, work: ExpectedWork, figure: f64) -> Result<OwnWorkEx
         work,
         floor_per_second: figure * (1.0 - tolerance.unwrap_or(0.0)),
         tolerance,
-        source: table
-            .require("source", "who published or measured it, and where")?
-            .text_such_as("measured here")?
-            .to_owned(),
-        date: table.require("date", "when, such as \"2026-03\"")?.parsed(date)?,
+        source: source(&mut table)?,
+        date: date(&mut table)?,
         version: optional_text(&mut table, "version", "CUDA 13.0")?,
         note: optional_text(&mut table, "note", "cloud variant")?,
         place: table.place.to_string(),
