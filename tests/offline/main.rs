@@ -13,6 +13,7 @@ mod offline;
 #[path = "../common/records.rs"]
 mod records;
 
+mod browser;
 mod calibrate_command;
 mod calibrate_figures;
 mod circles;
@@ -34,8 +35,6 @@ mod gate;
 mod gpu_bundle;
 mod history;
 mod hostile;
-mod html;
-mod html_many_rows;
 mod import;
 mod job_scripts;
 mod kubernetes;

@@ -1,7 +1,7 @@
 //! A page of 10,000 rows in a real browser: how large it is, how soon it can be used, and that searching, sorting and paging find
 //! every row. Needs Chromium for the last two; without it the test says that it was skipped.
 
-use crate::html::{browser, open};
+use super::{browser, open};
 use crate::offline::{commgauge, text};
 use crate::records::{Made, machine};
 use std::collections::HashSet;

@@ -1,10 +1,10 @@
 //! The report page in a real browser: no message, no request, nothing that overlaps or is cut off; in light, in dark, on paper,
 //! on a telephone and on a wide screen. Needs Chromium; without it the tests say that they were skipped.
 
+mod many_rows;
+
 use crate::offline;
-
 use crate::records;
-
 use offline::{commgauge, text};
 use records::Made;
 use std::fs::File;
