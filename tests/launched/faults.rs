@@ -6,7 +6,7 @@ use crate::common;
 
 use commgauge::record::Record;
 use common::{
-    COMMGAUGE, FAMILY, Ran, SWEEP, Started, alone, count_so_far, ending, launcher, lines, pids, record_in, signal,
+    COMMGAUGE, FAMILY, Ran, SWEEP, Started, beside, count_so_far, ending, launcher, lines, pids, record_in, signal,
     start, still_running, wait_until, words,
 };
 use std::collections::BTreeSet;
@@ -29,8 +29,8 @@ struct Running {
     record: PathBuf,
     ranks: Vec<u32>,
     shared: BTreeSet<String>,
-    /// Locks out other tests until the end.
-    _alone: common::locks::Launches,
+    /// Locks out tests that must be alone until the end.
+    _beside: common::locks::Launches,
     _folder: tempfile::TempDir,
 }
 
@@ -43,7 +43,7 @@ fn running_suite(text: &str) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let (suite, record) = (folder.path().join("long.toml"), record_in(&folder));
     std::fs::write(&suite, text).unwrap();
-    let alone = alone();
+    let beside = beside();
     let mut command = Command::new(COMMGAUGE);
     command.env("NO_COLOR", "1").env("OMPI_MCA_mpi_yield_when_idle", "1").stdin(Stdio::null());
     let unbound = if FAMILY == "open-mpi" { "--bind-to" } else { "-bind-to" };
@@ -52,7 +52,7 @@ fn running_suite(text: &str) -> Running {
     child.wait_until(60, "two cases are measured", || count_so_far(&record, "case") >= 2);
     let ranks = pids(&record);
     let shared = common::shared_memory_of(&ranks);
-    Running { child, record, ranks, shared, _alone: alone, _folder: folder }
+    Running { child, record, ranks, shared, _beside: beside, _folder: folder }
 }
 
 impl Running {
@@ -112,7 +112,6 @@ fn without_rank_0_the_others_end_and_the_record_can_be_gone_on_with() {
     ran.printed_error(&format!("rank 0 (process {} on ", ranks[0]))
         .printed_error("resume with: commgauge run --resume");
     wait_until(5, "no rank runs", || still_running(&ranks).is_empty());
-    drop(run._alone);
     let mut again = Command::new(COMMGAUGE);
     again.env("NO_COLOR", "1").env("OMPI_MCA_mpi_yield_when_idle", "1");
     again.args(["run", "--time-limit", "1s", "--resume"]).arg(&record).stdin(Stdio::null());

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// A parameter that is true or false says nothing where the function is called. These are facts that are handed on, and parameters of traits
 /// that others have defined.
-const MOST_BOOL_PARAMETERS: usize = 48;
+const MOST_BOOL_PARAMETERS: usize = 40;
 
 const MOST_FIELDS: usize = 16;
 

@@ -30,14 +30,16 @@ fn fleet() -> tempfile::TempDir {
             header.started_at = format!("2026-11-{:02}T03:00:00+00:00", night + 1);
             header.backend.library = if night >= CHANGE { "NCCL 2.28.9" } else { "NCCL 2.27.5" }.to_owned();
         });
-        added(folder.path(), &record);
+        added(folder.path(), &[record]);
     }
     folder
 }
 
 #[track_caller]
-fn added(folder: &Path, record: &str) -> String {
-    let ran = commgauge(folder, &["history", "add", record, "--store", "fleet"]);
+fn added<Record: AsRef<str>>(folder: &Path, records: &[Record]) -> String {
+    let mut words = vec!["history", "add", "--store", "fleet"];
+    words.extend(records.iter().map(AsRef::as_ref));
+    let ran = commgauge(folder, &words);
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
     text(&ran.stderr)
 }
@@ -49,7 +51,7 @@ fn a_store_says_at_which_run_rows_changed_and_what_else_changed_there() {
     let out = text(&shown.stdout);
     assert_eq!(shown.status.code(), Some(1), "{out}{}", text(&shown.stderr));
     assert!(out.contains("from run night-6") && out.contains("library: NCCL 2.27.5 before, NCCL 2.28.9 now"), "{out}");
-    assert!(added(folder.path(), "3.jsonl").contains("0 runs added to fleet, 1 run there already"));
+    assert!(added(folder.path(), &["3.jsonl"]).contains("0 runs added to fleet, 1 run there already"));
     for (words, reason) in [
         (&["history", "--store", "nowhere"][..], "there is no index.sqlite in it"),
         (&["history", "add", "gone.jsonl", "--store", "fleet"], "gone.jsonl"),
@@ -96,9 +98,9 @@ fn a_store_whose_writer_is_killed_at_any_moment_reads_and_has_whole_runs_alone()
     let at = folder.path();
     let records = nights(at, 41);
     // Something to read whatever the first kill leaves.
-    added(at, &records[0]);
+    added(at, &records[..1]);
     let begun = Instant::now();
-    added(at, &records[1]);
+    added(at, &records[1..2]);
     let one = begun.elapsed();
     let mut known = 2;
     for (trial, two) in records[1..].chunks_exact(2).enumerate() {
@@ -114,9 +116,7 @@ fn a_store_whose_writer_is_killed_at_any_moment_reads_and_has_whole_runs_alone()
         known = now;
     }
     // Nothing that was cut off stands in the way, and nothing is there twice.
-    for record in &records {
-        added(at, record);
-    }
+    added(at, &records);
     assert_eq!(runs_in(at), records.len());
     let rebuilt = commgauge(at, &["history", "rebuild", "--store", "fleet"]);
     assert!(text(&rebuilt.stderr).contains("made again of 41 runs"), "{}", text(&rebuilt.stderr));

@@ -46,7 +46,9 @@ impl Sharing {
         let both = latency && bandwidth;
         let (mut a, mut b) = start(observations)?;
         for _ in 0..40 {
-            let step = step(observations, a, b, both);
+            let equations = NormalEquations::new(observations, a, b);
+            // Where they cannot be distinguished both take the same step.
+            let step = if both { equations.two_steps() } else { [equations.one_step(); 2].into() };
             (a, b) = ((a + step.0).clamp(MIN_EXPONENT, MAX_EXPONENT), (b + step.1).clamp(MIN_EXPONENT, MAX_EXPONENT));
             if step.0.abs() + step.1.abs() < 1e-9 {
                 break;
@@ -78,35 +80,53 @@ fn start(observations: &[Observation]) -> Option<(f64, f64)> {
     (xx > 0.0).then(|| (xy / xx).clamp(MIN_EXPONENT, MAX_EXPONENT)).map(|both| (both, both))
 }
 
-/// A Gauss-Newton step of the weighted squares; the same for both exponents where they cannot be distinguished.
-fn step(observations: &[Observation], a: f64, b: f64, both: bool) -> (f64, f64) {
-    let (mut aa, mut ab, mut bb, mut ra, mut rb) = (0.0, 0.0, 0.0, 0.0, 0.0);
-    for seen in observations {
-        let (of_latency, of_bandwidth) = ((1.0 - seen.share) * seen.more.powf(a), seen.share * seen.more.powf(b));
-        let total = of_latency + of_bandwidth;
-        let error = seen.log_slower - total.ln();
-        let weight = 1.0 / (1.0 + (error / SOFT).powi(2)).sqrt();
-        let (da, db) = (of_latency * seen.more.ln() / total, of_bandwidth * seen.more.ln() / total);
-        aa += weight * da * da;
-        ab += weight * da * db;
-        bb += weight * db * db;
-        ra += weight * da * error;
-        rb += weight * db * error;
+/// Sums of the weighted squares for a Gauss-Newton step: of the derivatives by both exponents, and of these with the errors.
+#[derive(Default)]
+struct NormalEquations {
+    aa: f64,
+    ab: f64,
+    bb: f64,
+    a_error: f64,
+    b_error: f64,
+}
+
+impl NormalEquations {
+    fn new(observations: &[Observation], a: f64, b: f64) -> NormalEquations {
+        let mut sums = NormalEquations::default();
+        for seen in observations {
+            let (of_latency, of_bandwidth) = ((1.0 - seen.share) * seen.more.powf(a), seen.share * seen.more.powf(b));
+            let total = of_latency + of_bandwidth;
+            let error = seen.log_slower - total.ln();
+            let weight = 1.0 / (1.0 + (error / SOFT).powi(2)).sqrt();
+            let (da, db) = (of_latency * seen.more.ln() / total, of_bandwidth * seen.more.ln() / total);
+            sums.aa += weight * da * da;
+            sums.ab += weight * da * db;
+            sums.bb += weight * db * db;
+            sums.a_error += weight * da * error;
+            sums.b_error += weight * db * error;
+        }
+        sums
     }
-    if !both {
-        let square = aa + 2.0 * ab + bb;
-        let one = if square > 0.0 { (ra + rb) / square } else { 0.0 };
-        return (one, one);
+
+    /// The step of one exponent for both parts.
+    fn one_step(&self) -> f64 {
+        let square = self.aa + 2.0 * self.ab + self.bb;
+        if square > 0.0 { (self.a_error + self.b_error) / square } else { 0.0 }
     }
-    // Slight damping (Levenberg), for exponents that the observations hardly separate.
-    let damping = 1e-6 * (aa + bb);
-    let (aa, bb) = (aa + damping, bb + damping);
-    let determinant = aa * bb - ab * ab;
-    if determinant <= 0.0 {
-        return (0.0, 0.0);
+
+    /// The step of each exponent.
+    fn two_steps(&self) -> (f64, f64) {
+        let NormalEquations { aa, ab, bb, a_error, b_error } = *self;
+        // Slight damping (Levenberg), for exponents that the observations hardly separate.
+        let damping = 1e-6 * (aa + bb);
+        let (aa, bb) = (aa + damping, bb + damping);
+        let determinant = aa * bb - ab * ab;
+        if determinant <= 0.0 {
+            return (0.0, 0.0);
+        }
+        let limited = |step: f64| step.clamp(-0.5, 0.5);
+        (limited((bb * a_error - ab * b_error) / determinant), limited((aa * b_error - ab * a_error) / determinant))
     }
-    let limited = |step: f64| step.clamp(-0.5, 0.5);
-    (limited((bb * ra - ab * rb) / determinant), limited((aa * rb - ab * ra) / determinant))
 }
 
 #[cfg(test)]

@@ -65,7 +65,13 @@ pub(super) fn heat_map(view: &PairsView, measure: Measure, width: usize, paint: 
         out += &layout.row_heading(member, previous);
         for (column, percent) in cells[row].iter().enumerate() {
             let alone = layout.members[row].ranks.len() == 1;
-            out += &cell(*percent, measure, row == column && alone, layout.cell_width, paint);
+            out += &cell(
+                *percent,
+                measure,
+                if row == column && alone { ITSELF } else { NOTHING },
+                layout.cell_width,
+                paint,
+            );
         }
         out.push('\n');
     }
@@ -193,9 +199,9 @@ fn percent(pair: &Pair, measure: Measure) -> Option<f64> {
     Some(pair.values[measure as usize]?.percent)
 }
 
-fn cell(percent: Option<f64>, measure: Measure, itself: bool, width: usize, paint: Paint) -> String {
+fn cell(percent: Option<f64>, measure: Measure, nothing: char, width: usize, paint: Paint) -> String {
     let Some(percent) = percent else {
-        return format!("{:>width$}", if itself { ITSELF } else { NOTHING });
+        return format!("{nothing:>width$}");
     };
     let goodness = measure.goodness(percent);
     // A value that rounds to 90 has the colour of 90.

@@ -26,7 +26,8 @@ pub(super) struct Expansion<'a> {
     pub received: &'a HashMap<MessageSource, usize>,
     pub forward_nanoseconds: u64,
     emit: Emitter,
-    weights_apart: bool,
+    /// Of calls in the pass for inputs that gradients of weights hide where these are not computed separately.
+    beside_weights: Exposure,
     layer_calls: HashMap<(Pass, LayerParts), LayerCalls>,
     /// Started with the layers of the first forward passes and the last backward passes.
     first_forward: InStep,
@@ -81,7 +82,10 @@ impl<'a> Expansion<'a> {
             received,
             forward_nanoseconds,
             emit: Emitter::default(),
-            weights_apart: events.iter().any(|event| event.pass == SchedulePass::InputGradient),
+            beside_weights: match events.iter().any(|event| event.pass == SchedulePass::InputGradient) {
+                true => Exposure::Exposed,
+                false => Exposure::Hidden,
+            },
             layer_calls: HashMap::new(),
             first_forward: InStep::default(),
             last_backward: InStep::default(),
@@ -214,9 +218,9 @@ impl<'a> Expansion<'a> {
 
     fn calls_of(&mut self, pass: Pass, layer: u32) -> LayerCalls {
         let parts = self.step.model.parts_of(layer);
-        let (ops, apart) = (&self.ops[..self.own_ops], self.weights_apart);
+        let (ops, beside_weights) = (&self.ops[..self.own_ops], self.beside_weights);
         let known = self.layer_calls.entry((pass, parts));
-        known.or_insert_with(|| LayerCalls::of(ops, pass, parts, apart)).clone()
+        known.or_insert_with(|| LayerCalls::of(ops, pass, parts, beside_weights)).clone()
     }
 
     /// One layer in one pass: its computing in equal stretches around its calls.
@@ -309,9 +313,15 @@ impl<'a> Expansion<'a> {
             if when != pass || at != end {
                 continue;
             }
-            let alone = op.overlap.is_exposed() || (self.weights_apart && op.overlap == Overlap::WeightGradient);
+            let exposure = match op.overlap {
+                Overlap::WeightGradient => self.beside_weights,
+                overlap => overlap.exposure(),
+            };
             for _ in 0..calls {
-                if alone { self.emit.exposed(index) } else { self.emit.hidden(index) }
+                match exposure {
+                    Exposure::Exposed => self.emit.exposed(index),
+                    Exposure::Hidden => self.emit.hidden(index),
+                }
             }
         }
     }

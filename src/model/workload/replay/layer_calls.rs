@@ -32,13 +32,12 @@ struct Placed {
 }
 
 impl LayerCalls {
-    /// The calls of `pass` in a layer of these parts. If gradients of weights are computed separately, they cannot hide a call of the
-    /// pass for inputs.
-    pub(super) fn of(ops: &[Op], pass: Pass, layer: LayerParts, weights_apart: bool) -> LayerCalls {
+    /// The calls of `pass` in a layer of these parts. `beside_weights`: whether gradients of weights hide a call of the pass for inputs,
+    /// which they cannot where they are computed separately.
+    pub(super) fn of(ops: &[Op], pass: Pass, layer: LayerParts, beside_weights: Exposure) -> LayerCalls {
         let mut calls = LayerCalls::default();
         // Calls of one op are evenly spread over the layer: call i of n at (2i + 1) / 2n of it, ops in the order of the list.
         let mut within: Vec<Placed> = Vec::new();
-        let beside_weights = if weights_apart { Exposure::Exposed } else { Exposure::Hidden };
         for (index, op) in ops.iter().enumerate() {
             let When::Layer { pass: when, kind, calls_per_layer, .. } = op.when else { continue };
             if when != pass || !kind.has(layer) {

@@ -66,7 +66,7 @@ pub(super) fn choices(step: &TrainingStep) -> Result<()> {
     if choices.dispatcher.goes_by_node() {
         return by_node(step, mixture).map_err(|problem| place.wrong(problem));
     }
-    let routed = routed(step.training, mixture, 1, false);
+    let routed = routed(step.training, mixture, 1);
     routed.check(step.layout.degrees.ep).map_err(|problem| place.wrong(problem))
 }
 
@@ -103,8 +103,8 @@ pub(super) fn nodes_of_experts(layout: &Layout, mixture: &Mixture) -> std::resul
     }
 }
 
-/// The exchange of a training's tokens, of this many elements each, to the experts or back.
-pub fn routed(training: &Training, mixture: &Mixture, elements_per_token: u64, back: bool) -> Routed {
+/// The exchange of a training's tokens, of this many elements each, to the experts.
+pub fn routed(training: &Training, mixture: &Mixture, elements_per_token: u64) -> Routed {
     let choices = &training.expert;
     Routed {
         experts: mixture.experts,
@@ -113,6 +113,6 @@ pub fn routed(training: &Training, mixture: &Mixture, elements_per_token: u64, b
         routing: choices.routing,
         capacity_factor: choices.capacity_factor,
         seed: choices.routing_seed,
-        back,
+        back: false,
     }
 }

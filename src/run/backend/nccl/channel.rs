@@ -13,6 +13,28 @@ pub(super) struct Route {
     pub stream: u32,
 }
 
+/// Which end of a channel a rank is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChannelEnd {
+    Sender,
+    Receiver,
+}
+
+impl ChannelEnd {
+    /// Its rank in the communicator of the two.
+    pub fn rank(self) -> u32 {
+        match self {
+            ChannelEnd::Sender => 0,
+            ChannelEnd::Receiver => 1,
+        }
+    }
+
+    /// The rank of the other one.
+    pub fn peer(self) -> u32 {
+        1 - self.rank()
+    }
+}
+
 /// An open channel, as one of its two ends has it.
 #[derive(Clone)]
 pub(super) struct Channel {

@@ -4,7 +4,7 @@
 //! On a single stream a send would block a later receive, and two ranks that both send first would deadlock. With
 //! separate channels, messages start when the program starts them, as they do over MPI.
 
-use super::channel::{Channel, Route};
+use super::channel::{Channel, ChannelEnd, Route};
 use super::driver;
 use super::first_call::FirstCall;
 use super::memory::Arena;
@@ -46,12 +46,12 @@ impl NcclBackend {
     /// Opens one, and sends a byte: a library connects at the first message, and waits for the other end meanwhile, which in the
     /// middle of a program may be waiting for something else.
     fn open_channel(&mut self, route: Route, id: &[u8]) -> Result<()> {
-        let sends = route.from == self.world.rank();
-        let communicator = self.maker.init(read_id(id)?, 2, u32::from(!sends))?;
+        let end = if route.from == self.world.rank() { ChannelEnd::Sender } else { ChannelEnd::Receiver };
+        let communicator = self.maker.init(read_id(id)?, 2, end.rank())?;
         let channel = Channel { communicator: Rc::new(communicator), stream: driver::create_stream()? };
         let mut byte = Arena::default();
         byte.reserve(1)?;
-        let message = Prepared::message(self.maker.library, ElementType::Uint8, 1, u32::from(sends), sends);
+        let message = Prepared::message(self.maker.library, ElementType::Uint8, 1, end);
         let (address, stream) = (byte.address(), channel.stream);
         // SAFETY: the byte is device memory that is given back only after the stream is done.
         let first = unsafe { FirstCall::new(&Arc::new(message), address, address, stream.cast()) };

@@ -95,9 +95,9 @@ impl DeviceCopy {
             let stream = if index == 0 { context.stream } else { driver::create_stream()? };
             // Of every rank and way another.
             let seed = u64::from(context.rank) << 1 | index as u64;
-            source.write(&pattern(seed, bytes, false), stream)?;
+            source.write(&pattern(seed, bytes), stream)?;
             // What no copy overwrites must be found.
-            target.write(&pattern(seed, bytes, true), stream)?;
+            target.write(&opposite(pattern(seed, bytes)), stream)?;
             ways.push(Way { source, target, stream, is_own_stream: index > 0, end: driver::create_event()?, seed });
         }
         Ok(DeviceCopy {
@@ -173,7 +173,7 @@ impl DeviceCopy {
     }
 
     fn first_wrong(&self, way: &Way) -> Result<Option<Mismatch>> {
-        let expected = pattern(way.seed, self.bytes, false);
+        let expected = pattern(way.seed, self.bytes);
         let mut found: Option<Mismatch> = None;
         let mut got = vec![0u8; CHECKED_AT_ONCE.min(self.bytes)];
         for (index, expected) in expected.chunks(CHECKED_AT_ONCE).enumerate() {
@@ -235,20 +235,24 @@ impl Drop for DeviceCopy {
     }
 }
 
-/// Bytes that look random and differ from place to place, so that a part that was copied to another place is found; `turned_over`: none of
-/// them the same.
-fn pattern(seed: u64, bytes: usize, turned_over: bool) -> Vec<u8> {
+/// Bytes that look random and differ from place to place, so that a part that was copied to another place is found.
+fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
     // The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
     let word = |index: u64| {
         let mixed = (index ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed ^ (mixed >> 31)
     };
-    let flip = if turned_over { u64::MAX } else { 0 };
     let mut all = vec![0; bytes];
     for (index, part) in (0u64..).zip(all.chunks_mut(8)) {
-        part.copy_from_slice(&(word(index) ^ flip).to_le_bytes()[..part.len()]);
+        part.copy_from_slice(&word(index).to_le_bytes()[..part.len()]);
     }
     all
+}
+
+/// Bytes none of which is the same.
+fn opposite(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.iter_mut().for_each(|byte| *byte = !*byte);
+    bytes
 }
 
 #[cfg(test)]
@@ -264,7 +268,7 @@ mod tests {
 
     #[test]
     fn no_byte_of_what_is_overwritten_is_right_beforehand_and_no_stretch_comes_twice() {
-        let (right, wrong, other) = (pattern(3, 1003, false), pattern(3, 1003, true), pattern(4, 1003, false));
+        let (right, wrong, other) = (pattern(3, 1003), opposite(pattern(3, 1003)), pattern(4, 1003));
         assert_eq!((right.len(), wrong.len()), (1003, 1003));
         assert!(right.iter().zip(&wrong).all(|(one, other)| one != other));
         let same = right.iter().zip(&other).filter(|(one, other)| one == other).count();

@@ -1,6 +1,7 @@
 //! Known data in device memory: written, poisoned and compared in place by kernels that follow [`commgauge_base::pattern`] bit
 //! for bit.
 
+use super::channel::{ChannelEnd, Route};
 use super::driver::{self, CUdeviceptr, CUstream};
 use super::kernels::{Bits, Content, Kernels, Stretch};
 use super::memory::Arena;
@@ -113,13 +114,16 @@ impl Data {
         }
     }
 
-    /// A message of a world rank's data, as its sender sees it or its receiver.
-    pub fn message(element: ElementType, elements: u64, sender: u32, stream: u32, sends: bool, rank: u32) -> Data {
-        let source = Source::Moved { rank: sender, first: 0 };
+    /// A message of the sender's data, as this end of the channel sees it.
+    pub fn message(element: ElementType, elements: u64, route: Route, end: ChannelEnd) -> Data {
+        let source = Source::Moved { rank: route.from, first: 0 };
         let of = |buffer| vec![Known { segment: Segment { buffer, offset: 0, elements, source }, column: (0, 0) }];
-        let seed = u64::from(stream);
+        let seed = u64::from(route.stream);
         let pattern = Pattern::new(element, None, 2, seed);
-        let (inputs, outputs) = if sends { (of(Buffer::Send), vec![]) } else { (vec![], of(Buffer::Receive)) };
+        let (inputs, outputs, rank) = match end {
+            ChannelEnd::Sender => (of(Buffer::Send), vec![], route.from),
+            ChannelEnd::Receiver => (vec![], of(Buffer::Receive), route.to),
+        };
         Data { pattern, seed, inputs, outputs, element, rank }
     }
 

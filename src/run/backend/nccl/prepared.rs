@@ -4,6 +4,7 @@
 //! [`Prepared::how`] names them.
 
 use super::abi::{self, ElementUse, RawStream};
+use super::channel::ChannelEnd;
 use super::library::Library;
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
@@ -124,10 +125,13 @@ impl Prepared {
         self
     }
 
-    /// A message of elements to a rank of a communicator, or from it.
-    pub fn message(library: &'static Library, element: ElementType, count: u64, peer: u32, sends: bool) -> Prepared {
-        let what = if sends { Part::Send } else { Part::Receive };
-        let piece = Piece { what, offset: 0, count: count as usize, peer: peer as c_int };
+    /// A message of elements on a channel, as this end of it sees it.
+    pub fn message(library: &'static Library, element: ElementType, count: u64, end: ChannelEnd) -> Prepared {
+        let what = match end {
+            ChannelEnd::Sender => Part::Send,
+            ChannelEnd::Receiver => Part::Receive,
+        };
+        let piece = Piece { what, offset: 0, count: count as usize, peer: end.peer() as c_int };
         Prepared {
             library,
             call: Kind::Turns(vec![piece]),

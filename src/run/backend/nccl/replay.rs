@@ -5,7 +5,7 @@
 //! events afterwards; the whole is timed by the host's clock.
 
 use super::abi;
-use super::channel::Route;
+use super::channel::{ChannelEnd, Route};
 use super::communicator::Communicator;
 use super::computing::Computing;
 use super::data::{Data, Place, Tools};
@@ -322,7 +322,7 @@ fn prepare(
         bytes: CallBytes { payload: geometry.bytes_total.0, crossing },
         receives_message,
     };
-    let (route, sends) = match slot.movement {
+    let (route, end) = match slot.movement {
         Movement::Together => {
             let placement = placement(op.collective);
             let view = View { collective: op.collective, placement, geometry, group, me, root: op.root };
@@ -339,15 +339,16 @@ fn prepare(
             let crossing = crossing_bytes(op, geometry, me);
             return Ok(call(prepared, data, communicator, backend.axis_streams[axis], crossing, false));
         }
-        Movement::Send { to, stream } => (Route { from: rank, to: group[to as usize], stream }, true),
-        Movement::Receive { from, stream } => (Route { from: group[from as usize], to: rank, stream }, false),
+        Movement::Send { to, stream } => (Route { from: rank, to: group[to as usize], stream }, ChannelEnd::Sender),
+        Movement::Receive { from, stream } => {
+            (Route { from: group[from as usize], to: rank, stream }, ChannelEnd::Receiver)
+        }
     };
     let missing = || Error::environment(format!("no channel from rank {} to rank {}", route.from, route.to));
     let channel = backend.channels.get(&route).ok_or_else(missing)?.clone();
-    // The sender is rank 0 of a channel, the receiver rank 1.
-    let prepared = Prepared::message(library, op.element, elements, u32::from(sends), sends);
-    let data = Data::message(op.element, elements, route.from, route.stream, sends, rank);
-    Ok(call(prepared, data, channel.communicator, channel.stream, 0, !sends))
+    let prepared = Prepared::message(library, op.element, elements, end);
+    let data = Data::message(op.element, elements, route, end);
+    Ok(call(prepared, data, channel.communicator, channel.stream, 0, end == ChannelEnd::Receiver))
 }
 
 impl Replayer for NcclReplayer<'_> {

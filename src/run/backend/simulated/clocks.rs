@@ -5,7 +5,7 @@
 
 use super::noise::Noise;
 use super::placing::LateSlot;
-use super::work::Work;
+use super::work::{LastMessage, Work};
 use crate::backend::Marks;
 
 /// The clocks of the slots, in nanoseconds.
@@ -74,9 +74,9 @@ impl<'a> Clocks<'a> {
     pub(super) fn advance(&mut self, work: &Work, noise: &mut Noise) {
         match work {
             Work::Together { nanoseconds_of_group } => self.advance_together(nanoseconds_of_group, noise),
-            Work::Neighbours { nanoseconds_of_slot, wraps } => {
+            Work::Neighbours { nanoseconds_of_slot, last } => {
                 self.advance_by_group(nanoseconds_of_slot, noise, |clocks, times, factor| {
-                    send_to_neighbours(clocks, times, *wraps, factor);
+                    send_to_neighbours(clocks, times, *last, factor);
                 });
             }
             Work::Pairs { nanoseconds_of_slot } => {
@@ -161,9 +161,9 @@ fn later(clock: u64, nanoseconds: f64, factor: f64) -> u64 {
 }
 
 /// A message moves once both ends have arrived; a rank continues when its send and its receive are complete.
-fn send_to_neighbours(clocks: &mut [u64], times: &[f64], wraps: bool, factor: f64) {
+fn send_to_neighbours(clocks: &mut [u64], times: &[f64], last_message: LastMessage, factor: f64) {
     let last = clocks.len() - 1;
-    let around = wraps.then(|| later(clocks[last].max(clocks[0]), times[last], factor));
+    let around = (last_message == LastMessage::Wraps).then(|| later(clocks[last].max(clocks[0]), times[last], factor));
     let mut received = around.unwrap_or(0);
     for rank in 0..last {
         let sent = later(clocks[rank].max(clocks[rank + 1]), times[rank], factor);

@@ -11,13 +11,22 @@ use std::ops::Range;
 /// Eleven days. Absurd sizes over absurd links end here instead of beyond the clock.
 const LONGEST_NANOSECONDS: f64 = 1e15;
 
+/// What becomes of the message of a group's last rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LastMessage {
+    /// It goes to the first rank.
+    Wraps,
+    /// There is none.
+    Absent,
+}
+
 /// Effect of an enqueued call on the clocks.
 #[derive(Debug)]
 pub(super) enum Work {
     /// For each group: from the last arrival to the common end.
     Together { nanoseconds_of_group: Vec<f64> },
     /// For each slot: its message to the next slot of the group (of the last slot: to the first, if it wraps).
-    Neighbours { nanoseconds_of_slot: Vec<f64>, wraps: bool },
+    Neighbours { nanoseconds_of_slot: Vec<f64>, last: LastMessage },
     /// For each slot in the lower half of its group: all its messages with its partner in the upper half.
     Pairs { nanoseconds_of_slot: Vec<f64> },
 }
@@ -34,14 +43,14 @@ impl Work {
                 Work::Together { nanoseconds_of_group: seconds.collect() }
             }
             motion @ (Motion::Ring | Motion::Chain) => {
-                let wraps = motion == Motion::Ring;
+                let last = if motion == Motion::Ring { LastMessage::Wraps } else { LastMessage::Absent };
                 let next = |slots: &Range<usize>, slot: usize| match slot + 1 {
                     next if next < slots.end => Some(next),
-                    _ => wraps.then_some(slots.start),
+                    _ => (last == LastMessage::Wraps).then_some(slots.start),
                 };
                 let messages = Messages::new(placed, fleet, next);
                 let seconds = |message: Message| message_seconds(messages.forth(message), message_bytes);
-                Work::Neighbours { nanoseconds_of_slot: messages.nanoseconds(seconds), wraps }
+                Work::Neighbours { nanoseconds_of_slot: messages.nanoseconds(seconds), last }
             }
             Motion::Pairs { messages_in_turn } => {
                 let partner = |slots: &Range<usize>, slot: usize| {

@@ -10,7 +10,7 @@ use crate::workload::{Op, Style};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
-use commgauge_base::geometry::{Geometry, Splits};
+use commgauge_base::geometry::{Geometry, Routed, Splits};
 use commgauge_base::units::Bytes;
 
 /// Larger counts of bytes, over all ranks of a group together, are refused.
@@ -158,7 +158,10 @@ impl<'a> ExpertLayer<'a> {
         if choices.routing == Routing::Uniform && !drops {
             return Splits::Equal;
         }
-        Splits::Routed(routed(self.step.training, self.mixture, elements_per_token, way == Way::Back))
+        Splits::Routed(Routed {
+            back: way == Way::Back,
+            ..routed(self.step.training, self.mixture, elements_per_token)
+        })
     }
 
     /// Only a schedule that pairs micro-batches hides the exchange.
