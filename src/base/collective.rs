@@ -47,6 +47,19 @@ pub enum Collective {
 
 use Collective::*;
 
+/// How the bytes that name the size of a call are divided among the ranks of its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Division {
+    /// There are none.
+    Nothing,
+    /// Every rank has all of them.
+    Whole,
+    /// Blocks of one length, one for each rank.
+    EqualBlocks,
+    /// Blocks whose lengths may differ, one for each rank.
+    OwnBlocks,
+}
+
 /// How a reducing collective combines elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -127,9 +140,19 @@ impl Collective {
         matches!(self, Broadcast | Reduce | Gather | Scatter)
     }
 
+    /// What the bytes that name its size are to each rank.
+    pub fn division(self) -> Division {
+        match self {
+            Barrier => Division::Nothing,
+            AllReduce | Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => Division::Whole,
+            AllGather | ReduceScatter | Gather | Scatter | AllToAll => Division::EqualBlocks,
+            AllGatherV | ReduceScatterV | AllToAllV => Division::OwnBlocks,
+        }
+    }
+
     /// True if the ranks' blocks may differ in length.
     pub fn has_splits(self) -> bool {
-        matches!(self, AllGatherV | ReduceScatterV | AllToAllV)
+        self.division() == Division::OwnBlocks
     }
 
     /// The placements that exist. A broadcast has one buffer by nature and counts as in place; the point-to-point
@@ -167,13 +190,19 @@ impl Collective {
     /// the barrier, which moves nothing. Derived in `docs/method/bandwidth.md`; the values of nccl-tests
     /// (`doc/PERFORMANCE.md` and `getBw` of each `src/*.cu`).
     pub fn bus_factor(self, ranks: u32) -> Option<f64> {
-        let n = f64::from(ranks);
+        self.bus_ratio(ranks).map(|[numerator, denominator]| numerator as f64 / denominator as f64)
+    }
+
+    /// [`Collective::bus_factor`] as numerator and denominator: the share of the bytes that name a call which each rank of a
+    /// bandwidth-optimal algorithm sends.
+    pub fn bus_ratio(self, ranks: u32) -> Option<[u64; 2]> {
+        let n = u64::from(ranks.max(1));
         match self {
-            AllReduce => Some(2.0 * (n - 1.0) / n),
+            AllReduce => Some([2 * (n - 1), n]),
             AllGather | ReduceScatter | Gather | Scatter | AllToAll | AllGatherV | ReduceScatterV | AllToAllV => {
-                Some((n - 1.0) / n)
+                Some([n - 1, n])
             }
-            Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => Some(1.0),
+            Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => Some([1, 1]),
             Barrier => None,
         }
     }

@@ -3,7 +3,7 @@
 //! Knows no foreign format.
 
 use crate::cost::Place;
-use commgauge_base::collective::{Collective, Placement, ReduceOp};
+use commgauge_base::collective::{Collective, Division, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::{Cadence, ClockMethod, Timing};
 use commgauge_base::units::{Bytes, Seconds};
@@ -317,13 +317,12 @@ fn case_facts(row: &Row) -> CaseFacts {
 
 /// Elements of the largest block, without a list of all: a file may claim any number of ranks.
 fn largest_block(row: &Row) -> u64 {
-    use Collective::*;
     let (elements, ranks) = (row.bytes_total.0 / row.element_type.size(), u64::from(row.ranks).max(1));
-    match row.collective {
-        Barrier => 0,
-        AllReduce | Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => elements,
-        AllGather | ReduceScatter | Gather | Scatter | AllToAll => elements / ranks,
-        AllGatherV | ReduceScatterV | AllToAllV => elements.div_ceil(ranks),
+    match row.collective.division() {
+        Division::Nothing => 0,
+        Division::Whole => elements,
+        Division::EqualBlocks => elements / ranks,
+        Division::OwnBlocks => elements.div_ceil(ranks),
     }
 }
 

@@ -12,7 +12,7 @@ mod share;
 pub use exchange::Arrival;
 pub use routed::{MOST_EXPERTS, Routed, Routing};
 
-use crate::collective::Collective;
+use crate::collective::{Collective, Division};
 use crate::element::ElementType;
 use crate::units::Bytes;
 use exchange::{Blocks, Exchange, Matrix};
@@ -64,7 +64,6 @@ impl Geometry {
         ranks: u32,
         splits: &Splits,
     ) -> Result<Geometry, String> {
-        use Collective::*;
         if ranks < collective.fewest_ranks() {
             return Err(format!(
                 "{collective} needs a group of at least {} ranks, this one has {ranks}",
@@ -73,23 +72,21 @@ impl Geometry {
         }
         let (n, element_bytes) = (u64::from(ranks), element.size());
         let elements = bytes_total.0 / element_bytes;
-        if collective == AllToAllV {
+        if collective == Collective::AllToAllV {
             return Geometry::of_exchange(elements, element, bytes_total, ranks, splits);
         }
-        let blocks = match collective {
-            Barrier => vec![0; ranks as usize],
-            AllReduce | Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => {
-                vec![elements; ranks as usize]
-            }
-            AllGather | ReduceScatter | Gather | Scatter | AllToAll => vec![elements / n; ranks as usize],
-            AllGatherV | ReduceScatterV | AllToAllV => divide(elements, ranks, splits)?,
+        let blocks = match collective.division() {
+            Division::Nothing => vec![0; ranks as usize],
+            Division::Whole => vec![elements; ranks as usize],
+            Division::EqualBlocks => vec![elements / n; ranks as usize],
+            Division::OwnBlocks => divide(elements, ranks, splits)?,
         };
-        let carried: u64 = match collective {
-            Barrier => 0,
-            AllReduce | Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => elements,
-            _ => blocks.iter().sum(),
+        let carried: u64 = match collective.division() {
+            Division::Nothing => 0,
+            Division::Whole => elements,
+            Division::EqualBlocks | Division::OwnBlocks => blocks.iter().sum(),
         };
-        if carried == 0 && collective != Barrier {
+        if carried == 0 && collective != Collective::Barrier {
             return Err(too_little(bytes_total, ranks, element));
         }
         let bytes_total = Bytes(carried * element_bytes);

@@ -1,8 +1,8 @@
 //! What one rank sends in a call: wire bytes, as against the payload that the size argument names.
 //!
-//! The counts are those of bandwidth-optimal algorithms: all_reduce 2(n-1)/n S, reduce_scatter and all_gather (n-1)/n S with S
-//! the full buffer, all_to_all (n-1)/n S with S this rank's send buffer, a message S (Chan et al. 2007, "Collective
-//! communication: theory, practice, and experience", section 4; NCCL's ring).
+//! The counts are those of bandwidth-optimal algorithms, which are also the factors from bandwidth to bus bandwidth: all_reduce
+//! 2(n-1)/n S, reduce_scatter and all_gather (n-1)/n S with S the full buffer, all_to_all (n-1)/n S with S this rank's send buffer,
+//! a message S (Chan et al. 2007, "Collective communication: theory, practice, and experience", section 4; NCCL's ring).
 
 use super::Op;
 use commgauge_base::collective::Collective;
@@ -11,22 +11,17 @@ impl Op {
     /// Bytes that one rank of a group of `ranks` sends in `count` calls: the busiest rank if they differ. `None` if
     /// the number passes 64 bits.
     pub fn wire_bytes(&self, ranks: u32, count: u64) -> Option<u64> {
-        use Collective::*;
-        let n = u128::from(ranks.max(1));
         let payload = u128::from(self.bytes_total.0).checked_mul(u128::from(count))?;
-        let wire = match self.collective {
-            Barrier => 0,
-            AllReduce => 2 * payload * (n - 1) / n,
-            AllGather | ReduceScatter | Gather | Scatter | AllToAll | AllGatherV | ReduceScatterV => {
-                payload * (n - 1) / n
-            }
+        let wire = match (self.collective, self.collective.bus_ratio(ranks)) {
             // A call that does not exist in this group sends nothing.
-            AllToAllV => match self.geometry(ranks) {
+            (Collective::AllToAllV, _) => match self.geometry(ranks) {
                 Ok(geometry) => u128::from(geometry.busiest_bytes_with_others()?).checked_mul(u128::from(count))?,
                 Err(_) => 0,
             },
-            Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional if ranks < 2 => 0,
-            Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => payload,
+            (_, Some([numerator, denominator])) if ranks > 1 => {
+                payload.checked_mul(u128::from(numerator))? / u128::from(denominator)
+            }
+            _ => 0,
         };
         u64::try_from(wire).ok()
     }

@@ -2,7 +2,7 @@
 //! its rows allow.
 
 use crate::interop::collective_named;
-use commgauge_base::collective::Collective;
+use commgauge_base::collective::{Collective, Division};
 use commgauge_base::element::ElementType;
 
 /// Known facts about the collective before its rows are read.
@@ -78,12 +78,11 @@ impl Shape {
     }
 
     fn fits(&self, collective: Collective) -> bool {
-        use Collective::*;
-        match collective {
-            AllReduce | Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => self.is_made_of(1),
-            AllGather | ReduceScatter | AllToAll | Gather | Scatter => self.is_made_of(self.ranks),
+        match collective.division() {
+            Division::Whole => self.is_made_of(1),
+            Division::EqualBlocks => self.is_made_of(self.ranks),
             // Blocks of different length: the count is of the largest, or of one.
-            AllGatherV | ReduceScatterV | AllToAllV | Barrier => true,
+            Division::OwnBlocks | Division::Nothing => true,
         }
     }
 
