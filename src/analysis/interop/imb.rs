@@ -7,6 +7,7 @@
 use super::imported::{BadLine, Imported, Known, Row};
 use super::log_text::{self, LogLine, Unread, Writer};
 use super::osu::mpi_type;
+use super::peer_programs::{IMB, PeerProgram, PrintedSize};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
@@ -34,38 +35,14 @@ pub fn parse_bytes(bytes: &[u8], path: &Path) -> Result<Imported> {
     Ok(parse(&text))
 }
 
-/// What a benchmark measures, and how its size becomes `bytes_total`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Benchmark {
-    collective: Collective,
-    /// `#bytes` is one process's block of many.
-    block_for_each_rank: bool,
-    cadence: Cadence,
-}
-
-/// By its name. Which calls are timed one by one, with a barrier between them, is in `src_c/IMB_<name>.c`.
-fn benchmark(name: &str) -> Option<Benchmark> {
-    use Cadence::{Isolated, Streaming};
-    use Collective::*;
-    let (collective, block_for_each_rank, cadence) = match name.to_ascii_lowercase().as_str() {
-        "pingpong" => (PingPong, false, Streaming),
-        "pingping" => (Bidirectional, false, Streaming),
-        "sendrecv" => (SendRecv, false, Streaming),
-        "allreduce" => (AllReduce, false, Isolated),
-        "reduce" => (Reduce, false, Isolated),
-        "bcast" => (Broadcast, false, Isolated),
-        "reduce_scatter" => (ReduceScatter, false, Isolated),
-        "reduce_scatter_block" => (ReduceScatter, true, Isolated),
-        "allgather" => (AllGather, true, Isolated),
-        "allgatherv" => (AllGatherV, true, Isolated),
-        "alltoall" => (AllToAll, true, Isolated),
-        "alltoallv" => (AllToAllV, true, Isolated),
-        "gather" => (Gather, true, Isolated),
-        "scatter" => (Scatter, true, Isolated),
-        "barrier" => (Barrier, false, Streaming),
-        _ => return None,
-    };
-    Some(Benchmark { collective, block_for_each_rank, cadence })
+/// How its calls follow each other: which are timed one by one, with a barrier between them, is in `src_c/IMB_<name>.c`.
+fn cadence(benchmark: PeerProgram) -> Cadence {
+    match benchmark.collective {
+        Collective::PingPong | Collective::Bidirectional | Collective::SendRecv | Collective::Barrier => {
+            Cadence::Streaming
+        }
+        _ => Cadence::Isolated,
+    }
 }
 
 /// Facts from the header of the file that apply to all benchmarks.
@@ -109,7 +86,7 @@ impl Head {
 struct Block<'a> {
     title: LogLine<'a>,
     name: String,
-    benchmark: Option<Benchmark>,
+    benchmark: Option<PeerProgram>,
     ranks: Option<u32>,
     groups: u32,
     columns: Vec<String>,
@@ -121,7 +98,7 @@ impl<'a> Block<'a> {
     fn titled(title: LogLine<'a>) -> Option<Self> {
         let name = title.text.strip_prefix("# Benchmarking ")?.split_whitespace().next()?;
         let name = name.strip_prefix("Multi-").or(name.strip_prefix("multi-")).unwrap_or(name).to_owned();
-        let benchmark = benchmark(&name);
+        let benchmark = PeerProgram::named(&IMB, &name);
         Some(Block { title, name, benchmark, ranks: None, groups: 1, columns: Vec::new(), rows_left_out: 0 })
     }
 
@@ -143,7 +120,7 @@ impl<'a> Block<'a> {
         fields.get(index).copied()
     }
 
-    fn row(&self, benchmark: Benchmark, head: &Head, text: &str) -> std::result::Result<Row, String> {
+    fn row(&self, benchmark: PeerProgram, head: &Head, text: &str) -> std::result::Result<Row, String> {
         if let Some(reason) =
             ["out-of-mem.", "int-overflow.", "time-out."].into_iter().find(|reason| text.contains(reason))
         {
@@ -159,7 +136,7 @@ impl<'a> Block<'a> {
             return Err("IMB found wrong data in it (defects), so its time is not taken".to_owned());
         }
         let block = self.column("#bytes", &fields).map_or(Ok(0), |text| log_text::whole("#bytes", text))?;
-        let bytes = if benchmark.block_for_each_rank { log_text::for_each_rank(block, ranks)? } else { block };
+        let bytes = if benchmark.size == PrintedSize::Block { log_text::for_each_rank(block, ranks)? } else { block };
         let time = ["t_max[usec]", "t[usec]"].into_iter().find_map(|name| Some((name, self.column(name, &fields)?)));
         let (column, time) = time.ok_or_else(|| {
             format!("the heading has no t_max[usec] and no t[usec]; found {}", self.columns.join(", "))
@@ -180,7 +157,7 @@ impl<'a> Block<'a> {
             latency: log_text::microseconds(column, time)?,
             locality: Locality::UNKNOWN,
             known: Known {
-                cadence: Some(benchmark.cadence),
+                cadence: Some(cadence(benchmark)),
                 reduce_op: head.reduce_op.filter(|_| benchmark.collective.reduces()),
                 wrong_elements: defects.map(|_| 0),
                 ..Known::default()
@@ -199,7 +176,7 @@ impl<'a> Block<'a> {
     fn note(&self) -> Option<String> {
         let benchmark = self.benchmark.filter(|_| !self.columns.is_empty())?;
         let meaning = match benchmark.collective {
-            _ if benchmark.block_for_each_rank => {
+            _ if benchmark.size == PrintedSize::Block => {
                 "#bytes is one process's block; bytes_total is that times the processes"
             }
             Collective::PingPong => "t[usec] is of one way, bytes_total the message",

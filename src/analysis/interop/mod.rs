@@ -12,6 +12,7 @@ mod imported;
 mod log_text;
 mod nccl_tests;
 mod osu;
+mod peer_programs;
 mod replicates;
 
 pub use commgauge::{Renewed, read as read_commgauge};
@@ -20,4 +21,5 @@ pub use imb::{parse_bytes as parse_imb, read as read_imb};
 pub use imported::{BadLine, ForeignRank, Imported, Known, Origin, Row, record_lines};
 pub use nccl_tests::{parse as parse_nccl_tests, read as read_nccl_tests};
 pub use osu::{parse_bytes as parse_osu, read as read_osu};
+pub use peer_programs::{IMB, OSU, PeerProgram, PrintedSize};
 pub use replicates::{ImportedFile, joined};

@@ -7,6 +7,7 @@
 
 use super::imported::{BadLine, Imported, Known, Row};
 use super::log_text::{self, LogLine, Unread, Writer};
+use super::peer_programs::{OSU, PeerProgram, PrintedSize};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
@@ -38,36 +39,15 @@ pub fn parse_bytes(bytes: &[u8], path: &Path, ranks: Option<u32>) -> Result<Impo
     Ok(parse(&text, ranks))
 }
 
-/// What a test measures, and how its size becomes `bytes_total`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Test {
-    collective: Collective,
-    /// The printed size is one rank's block of many.
-    block_for_each_rank: bool,
-    point_to_point: bool,
+/// The test with a title, such as `Reduce Latency Test`.
+fn test(title: &str) -> Option<PeerProgram> {
+    let (name, word) = title.rsplit_once(' ')?;
+    PeerProgram::named(&OSU, name).filter(|_| word.eq_ignore_ascii_case("test"))
 }
 
-/// By the title behind the library's name.
-fn test(title: &str) -> Option<Test> {
-    use Collective::*;
-    let (collective, block_for_each_rank, point_to_point) = match title.to_ascii_lowercase().as_str() {
-        "allreduce latency test" => (AllReduce, false, false),
-        "reduce latency test" => (Reduce, false, false),
-        "broadcast latency test" => (Broadcast, false, false),
-        "reduce_scatter latency test" | "reduce_scatter_block latency test" => (ReduceScatter, false, false),
-        "allgather latency test" => (AllGather, true, false),
-        "allgatherv latency test" => (AllGatherV, true, false),
-        "all-to-all personalized exchange latency test" => (AllToAll, true, false),
-        "all-to-allv personalized exchange latency test" => (AllToAllV, true, false),
-        "gather latency test" => (Gather, true, false),
-        "scatter latency test" => (Scatter, true, false),
-        "barrier latency test" => (Barrier, false, false),
-        "latency test" => (PingPong, false, true),
-        "bandwidth test" => (SendRecvChain, false, true),
-        "bi-directional bandwidth test" => (Bidirectional, false, true),
-        _ => return None,
-    };
-    Some(Test { collective, block_for_each_rank, point_to_point })
+/// Whether messages go between two ranks, back to back.
+fn is_point_to_point(test: PeerProgram) -> bool {
+    test.collective.fewest_ranks() == 2
 }
 
 /// One test's part of the file.
@@ -77,7 +57,7 @@ struct Block<'a> {
     version: Option<String>,
     /// What carries the messages out: `MPI`, `MPI-CUDA`, `NCCL`.
     library: String,
-    test: Option<Test>,
+    test: Option<PeerProgram>,
     ranks: Option<u32>,
     element_type: Option<std::result::Result<ElementType, String>>,
     columns: Vec<String>,
@@ -116,12 +96,12 @@ impl<'a> Block<'a> {
         fields.get(index).copied()
     }
 
-    fn row(&self, test: Test, text: &str) -> std::result::Result<Row, String> {
+    fn row(&self, test: PeerProgram, text: &str) -> std::result::Result<Row, String> {
         let fields: Vec<&str> = text.split_whitespace().collect();
         if fields.len() != self.columns.len() {
             return Err(format!("has {} fields, the heading {}", fields.len(), self.columns.len()));
         }
-        let ranks = match (test.point_to_point, self.ranks) {
+        let ranks = match (is_point_to_point(test), self.ranks) {
             (true, _) => 2,
             (false, Some(ranks)) => ranks,
             (false, None) => {
@@ -134,7 +114,7 @@ impl<'a> Block<'a> {
             return Err("OSU found wrong data in it, so its time is not taken".to_owned());
         }
         let block = self.column(&["size"], &fields).map_or(Ok(0), |text| log_text::whole("size", text))?;
-        let bytes = if test.block_for_each_rank { log_text::for_each_rank(block, ranks)? } else { block };
+        let bytes = if test.size == PrintedSize::Block { log_text::for_each_rank(block, ranks)? } else { block };
         let (latency, statistic) = self.latency(test, block, &fields)?;
         let mut labels = BTreeMap::from([("tool".to_owned(), "osu".to_owned())]);
         labels.extend(self.version.iter().map(|version| ("tool_version".to_owned(), version.clone())));
@@ -151,7 +131,7 @@ impl<'a> Block<'a> {
             latency,
             locality: Locality::UNKNOWN,
             known: Known {
-                cadence: Some(if test.point_to_point { Cadence::Streaming } else { Cadence::Isolated }),
+                cadence: Some(if is_point_to_point(test) { Cadence::Streaming } else { Cadence::Isolated }),
                 reduce_op: test.collective.reduces().then_some(ReduceOp::Sum),
                 wrong_elements: verified,
                 ..Known::default()
@@ -163,7 +143,7 @@ impl<'a> Block<'a> {
     /// The time of a call, and which statistic over the ranks it is.
     fn latency(
         &self,
-        test: Test,
+        test: PeerProgram,
         block: u64,
         fields: &[&str],
     ) -> std::result::Result<(Seconds, Option<&'static str>), String> {
@@ -174,8 +154,8 @@ impl<'a> Block<'a> {
             let moved = if test.collective == Collective::Bidirectional { 2.0 } else { 1.0 } * block as f64;
             return log_text::microseconds("time from bandwidth", &(moved / rate).to_string()).map(|time| (time, None));
         }
-        let of_ranks = |statistic| (!test.point_to_point).then_some(statistic);
-        if let Some(text) = self.column(&["max latency(us)"], fields).filter(|_| !test.point_to_point) {
+        let of_ranks = |statistic| (!is_point_to_point(test)).then_some(statistic);
+        if let Some(text) = self.column(&["max latency(us)"], fields).filter(|_| !is_point_to_point(test)) {
             return Ok((log_text::microseconds("max latency", text)?, of_ranks("max_over_ranks")));
         }
         match self.column(&["latency (us)", "latency(us)", "avg latency(us)", "avg latency (us)"], fields) {
@@ -185,7 +165,7 @@ impl<'a> Block<'a> {
     }
 
     /// Before version 7 the output has no type: reductions used MPI_FLOAT then, everything else MPI_CHAR.
-    fn element_type(&self, test: Test) -> std::result::Result<ElementType, String> {
+    fn element_type(&self, test: PeerProgram) -> std::result::Result<ElementType, String> {
         match &self.element_type {
             Some(stated) => stated.clone(),
             None if test.collective.reduces() => Ok(ElementType::Float32),
@@ -203,7 +183,9 @@ impl<'a> Block<'a> {
     fn note(&self) -> Option<String> {
         let test = self.test.filter(|_| self.has_table())?;
         let meaning = match test.collective {
-            _ if test.block_for_each_rank => "OSU's size is one rank's block; bytes_total is that times the ranks",
+            _ if test.size == PrintedSize::Block => {
+                "OSU's size is one rank's block; bytes_total is that times the ranks"
+            }
             Collective::SendRecvChain => "time of a message is size / bandwidth, with a window of messages under way",
             Collective::Bidirectional => "time of a message is 2 x size / bandwidth, since OSU counts both directions",
             Collective::PingPong => "OSU's latency is of one way, bytes_total the message",

@@ -1,32 +1,19 @@
 //! The columns of the Intel MPI benchmarks, IMB-MPI1 (`src_c/IMB_output.c`). <https://github.com/intel/mpi-benchmarks>
 
-use super::mean_columns::{Columns, Numbers, Size, Test, megabytes_per_second, microseconds, mpi_name};
+use super::mean_columns::{Columns, Numbers, Test, megabytes_per_second, microseconds, mpi_name};
+use commgauge_analysis::interop::{IMB, PeerProgram, PrintedSize};
 use commgauge_base::collective::Collective;
 use commgauge_model::record::line::CaseFacts;
 
-/// The benchmark that measures the collective.
+/// The benchmark that measures the collective, and its columns.
 pub(super) fn test(collective: Collective) -> Option<Test> {
-    use Collective::*;
-    use Columns::{OneWay, Ranks, RanksAndRate};
-    let (name, size, columns) = match collective {
-        PingPong => ("PingPong", Size::Total, OneWay),
-        Bidirectional => ("PingPing", Size::Total, OneWay),
+    let columns = match collective {
+        Collective::PingPong | Collective::Bidirectional => Columns::OneWay,
         // It counts what a process sends and what it receives.
-        SendRecv => ("Sendrecv", Size::Total, RanksAndRate { messages: 2.0 }),
-        AllReduce => ("Allreduce", Size::Total, Ranks),
-        Reduce => ("Reduce", Size::Total, Ranks),
-        Broadcast => ("Bcast", Size::Total, Ranks),
-        ReduceScatter => ("Reduce_scatter", Size::Total, Ranks),
-        AllGather => ("Allgather", Size::Block, Ranks),
-        AllGatherV => ("Allgatherv", Size::Block, Ranks),
-        AllToAll => ("Alltoall", Size::Block, Ranks),
-        AllToAllV => ("Alltoallv", Size::Block, Ranks),
-        Gather => ("Gather", Size::Block, Ranks),
-        Scatter => ("Scatter", Size::Block, Ranks),
-        Barrier => ("Barrier", Size::None, Ranks),
-        ReduceScatterV | SendRecvChain => return None,
+        Collective::SendRecv => Columns::RanksAndRate { messages: 2.0 },
+        _ => Columns::Ranks,
     };
-    Some(Test { name, size, columns })
+    PeerProgram::of(&IMB, collective).map(|test| Test { name: test.name, size: test.size, columns })
 }
 
 pub(super) fn heading(test: Test, facts: &CaseFacts, ours: &str) -> String {
@@ -39,7 +26,7 @@ pub(super) fn heading(test: Test, facts: &CaseFacts, ours: &str) -> String {
         ),
         None => format!("# MPI_Datatype                   :   {datatype} \n"),
     };
-    let size = if test.size == Size::None { String::new() } else { format!("{:>13}", "#bytes") };
+    let size = if test.size == PrintedSize::Absent { String::new() } else { format!("{:>13}", "#bytes") };
     let times = match test.columns {
         Columns::OneWay => format!("{:>13}{:>13}", "t[usec]", "Mbytes/sec"),
         Columns::Rate { .. } => format!("{:>13}", "Mbytes/sec"),
@@ -56,7 +43,7 @@ pub(super) fn heading(test: Test, facts: &CaseFacts, ours: &str) -> String {
 
 pub(super) fn line(test: Test, numbers: &Numbers) -> String {
     let times = numbers.times;
-    let bytes = if test.size == Size::None { String::new() } else { format!("{:>13}", numbers.bytes) };
+    let bytes = if test.size == PrintedSize::Absent { String::new() } else { format!("{:>13}", numbers.bytes) };
     let rate = |messages: f64| format!("{:>13.2}", megabytes_per_second(numbers, messages));
     let columns = match test.columns {
         Columns::OneWay => format!("{:>13.2}{}", microseconds(times.mean), rate(1.0)),

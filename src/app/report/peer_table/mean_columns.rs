@@ -1,6 +1,7 @@
 //! What the tests of OSU and IMB have in their columns, and the names that both take from MPI.
 
 use crate::report::rank_means::RankMeans;
+use commgauge_analysis::interop::PrintedSize;
 use commgauge_base::element::ElementType;
 use commgauge_base::units::Seconds;
 
@@ -9,19 +10,8 @@ use commgauge_base::units::Seconds;
 pub(super) struct Test {
     /// Name in the title.
     pub name: &'static str,
-    pub size: Size,
+    pub size: PrintedSize,
     pub columns: Columns,
-}
-
-/// Meaning of the size column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Size {
-    /// `bytes_total`.
-    Total,
-    /// One rank's block of it.
-    Block,
-    /// Nothing, as nothing is moved.
-    None,
 }
 
 /// Columns after the size.

@@ -2,11 +2,12 @@
 //! Calls without a test in the tool are left out, with a comment.
 
 use super::block::{Block, Divided, divided};
-use super::mean_columns::{Numbers, Size, Test};
+use super::mean_columns::{Numbers, Test};
 use super::{imb, osu};
 use crate::report::rank_means::RankMeans;
 use crate::report::row::{Row, Status};
 use crate::report::text::visible;
+use commgauge_analysis::interop::PrintedSize;
 use commgauge_base::collective::Collective;
 use commgauge_base::variant;
 use commgauge_model::record::line::Header;
@@ -133,8 +134,8 @@ impl Block for CallBlock {
             return format!("# commgauge: {}: {}\n", visible(&facts.name), visible(&why));
         };
         let bytes = match self.test.size {
-            Size::Block => facts.bytes_total.0 / u64::from(facts.group_size.max(1)),
-            Size::Total | Size::None => facts.bytes_total.0,
+            PrintedSize::Block => facts.bytes_total.0 / u64::from(facts.group_size.max(1)),
+            PrintedSize::Total | PrintedSize::Absent => facts.bytes_total.0,
         };
         let numbers = Numbers { bytes, calls: row.calls, times };
         match self.tool {
