@@ -17,7 +17,7 @@ impl Serving {
             let now = Instant::now();
             if now - last > TICK * 10 {
                 self.table.reset_heartbeats(now);
-                self.heard_first = now;
+                self.times.heard_first = now;
                 self.peers.iter_mut().for_each(|peer| peer.heard = now);
             }
             last = now;
@@ -41,7 +41,7 @@ impl Serving {
         let has_ranks = || self.peers.iter().any(|peer| matches!(peer.peer_kind, Some(PeerKind::Rank(_))));
         match self.stage {
             Stage::Ending { since, .. } if now - since > HOSTS_TIMEOUT => !has_ranks(),
-            _ => !self.accepts_ranks && self.peers.is_empty(),
+            _ => !self.admission.accepts_ranks && self.peers.is_empty(),
         }
     }
 }

@@ -40,31 +40,41 @@ pub(super) struct Peer {
     pub(super) heard: Instant,
 }
 
+/// Who may connect, and where.
+pub(super) struct Admission {
+    token: Token,
+    listeners: Vec<TcpListener>,
+    /// Set until the rank that started this process has seen all ranks connected, or is dead.
+    pub(super) accepts_ranks: bool,
+}
+
+/// Since when this collector runs, and when it last heard or sent something.
+pub(super) struct Times {
+    pub(super) begun: Instant,
+    /// When the first collector was last heard of; on the others.
+    pub(super) heard_first: Instant,
+    beats_sent: Instant,
+    states_sent: Instant,
+}
+
 /// A running collector.
 pub struct Serving {
     pub(super) config: Config,
-    token: Token,
-    listeners: Vec<TcpListener>,
+    pub(super) admission: Admission,
     pub(super) upstream: Option<Connection>,
-    /// When the first collector was last heard of; on the others.
-    pub(super) heard_first: Instant,
+    pub(super) times: Times,
     /// Whether this host decides alone because the first collector is out of reach.
     pub(super) is_cut_off: bool,
     /// Whether the launcher may have ended some of the ranks that died first.
     pub(super) launcher_may_have_ended_some: bool,
-    beats_sent: Instant,
     pub(super) peers: Vec<Peer>,
     pub(super) table: RankTable,
     pub(super) activities: BTreeMap<u64, String>,
     pub(super) stage: Stage,
-    /// Set until the rank that started this process has seen all ranks connected, or is dead.
-    pub(super) accepts_ranks: bool,
     /// Error of the first rank that ended with one.
     pub(super) error: Option<(u32, i32, String)>,
-    pub(super) begun: Instant,
     /// What earlier launches had left.
     pub(super) before: Before,
-    states_sent: Instant,
     pub(super) leftovers: Leftovers,
     pub(super) printing: Option<JoinHandle<()>>,
     pub(super) stacks: Stacks,
@@ -89,21 +99,16 @@ impl Serving {
         Ok(Serving {
             config,
             before,
-            token,
-            listeners,
+            admission: Admission { token, listeners, accepts_ranks: true },
             upstream,
-            heard_first: now,
+            times: Times { begun: now, heard_first: now, beats_sent: now, states_sent: now },
             is_cut_off: false,
             launcher_may_have_ended_some: false,
-            beats_sent: now,
             peers: Vec::new(),
             table,
             activities: BTreeMap::new(),
             stage: Stage::Watching,
-            accepts_ranks: true,
             error: None,
-            begun: now,
-            states_sent: now,
             leftovers: Leftovers::default(),
             printing: None,
             stacks: Stacks::default(),
@@ -117,13 +122,14 @@ impl Serving {
     /// Waits until there is input, or a tick has passed.
     pub(super) fn wait(&self) {
         let stdin = std::io::stdin();
-        let mut waiting: Vec<PollFd> = self.listeners.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        let mut waiting: Vec<PollFd> =
+            self.admission.listeners.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         let flags = |connection: &Connection| {
             if connection.has_outgoing() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN }
         };
         let connections = self.peers.iter().map(|peer| &peer.connection).chain(&self.upstream);
         waiting.extend(connections.map(|connection| PollFd::new(connection.stream(), flags(connection))));
-        if self.accepts_ranks {
+        if self.admission.accepts_ranks {
             waiting.push(PollFd::new(&stdin, PollFlags::IN));
         }
         let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
@@ -137,7 +143,7 @@ impl Serving {
     pub(super) fn accept(&mut self, now: Instant) {
         // All hosts may connect at the same time.
         let most = MAX_UNGREETED_PEERS + self.config.nodes as usize + self.config.local_ranks.len();
-        for listener in &self.listeners {
+        for listener in &self.admission.listeners {
             while let Ok((stream, _)) = listener.accept() {
                 let mut strangers = (0..self.peers.len()).filter(|at| self.peers[*at].peer_kind.is_none());
                 // A legitimate peer greets at once; the peer that has been silent the longest is dropped.
@@ -150,8 +156,8 @@ impl Serving {
                 }
             }
         }
-        if self.accepts_ranks && !input_is_open() {
-            self.accepts_ranks = false;
+        if self.admission.accepts_ranks && !input_is_open() {
+            self.admission.accepts_ranks = false;
         }
     }
 
@@ -183,9 +189,10 @@ impl Serving {
     fn handle_input(&mut self, at: usize, now: Instant) -> bool {
         if self.peers[at].peer_kind.is_none() {
             let Peer { connection, challenge, .. } = &mut self.peers[at];
-            match Hello::decode(connection.incoming(), &self.token, challenge) {
+            match Hello::decode(connection.incoming(), &self.admission.token, challenge) {
                 Ok(Some(hello)) => {
-                    let session = session_of_collector(&self.token, challenge, &connection.incoming()[..HELLO_BYTES]);
+                    let session =
+                        session_of_collector(&self.admission.token, challenge, &connection.incoming()[..HELLO_BYTES]);
                     connection.take(HELLO_BYTES);
                     connection.begin(session);
                     if !self.accept_peer(at, hello, now) {
@@ -311,7 +318,7 @@ impl Serving {
         let before = upstream.incoming().len();
         let open = upstream.receive().is_ok();
         if upstream.incoming().len() > before {
-            self.heard_first = Instant::now();
+            self.times.heard_first = Instant::now();
         }
         loop {
             let Some(upstream) = &mut self.upstream else { return };
@@ -347,8 +354,8 @@ impl Serving {
 
     /// Tells everybody that this collector is at work.
     pub(super) fn send_beats(&mut self, now: Instant) {
-        if now - self.beats_sent >= BEAT_INTERVAL {
-            self.beats_sent = now;
+        if now - self.times.beats_sent >= BEAT_INTERVAL {
+            self.times.beats_sent = now;
             self.send_to_all(&Frame::Beat);
             self.send_up(&Frame::Beat);
         }
@@ -356,8 +363,8 @@ impl Serving {
 
     /// Sends the states of a host's ranks to the first collector.
     pub(super) fn report_states(&mut self, now: Instant) {
-        if self.upstream.is_some() && now - self.states_sent >= STATES_INTERVAL {
-            self.states_sent = now;
+        if self.upstream.is_some() && now - self.times.states_sent >= STATES_INTERVAL {
+            self.times.states_sent = now;
             self.send_states(now, None);
         }
     }

@@ -92,7 +92,7 @@ impl Serving {
     /// Decides alone for the ranks of this host when the first collector is out of reach for long, or for a while and it
     /// is time to act.
     fn give_up_first(&mut self, now: Instant) {
-        let silent = now.saturating_duration_since(self.heard_first);
+        let silent = now.saturating_duration_since(self.times.heard_first);
         let acts = || silent > self.host_deadline() || silent > UNREACHABLE_AFTER && self.table.trigger(now).is_some();
         if self.upstream.is_some() && acts() {
             self.upstream = None;
@@ -291,7 +291,7 @@ impl Serving {
         }
         self.leftovers.note(&self.local_processes());
         self.send_to_all(&Frame::Abort(outcome.code));
-        self.accepts_ranks = false;
+        self.admission.accepts_ranks = false;
         self.stage = Stage::Ending { since: Instant::now(), outcome };
     }
 
@@ -306,7 +306,7 @@ impl Serving {
             return Ok(false);
         }
         let Ended { status, exit_code, reason, hang } = ended;
-        let elapsed_seconds = Seconds(self.begun.elapsed().as_secs_f64());
+        let elapsed_seconds = Seconds(self.times.begun.elapsed().as_secs_f64());
         let end = End { status, exit_code, error: Some(reason), elapsed_seconds, lines_before: None, sha256: None };
         append_missing_end(&self.config.record, &Vec::from_iter(hang.map(Line::Hang)), &end, writer)
     }
