@@ -6,7 +6,7 @@ use commgauge_model::layout::{Axis, Layout};
 use std::collections::HashMap;
 
 /// Axes by which a group is named, where several have the same ranks: the first.
-const AXES: [Axis; 18] = [
+const AXES: [Axis; 20] = [
     Axis::Tp,
     Axis::Cp,
     Axis::Ep,
@@ -19,6 +19,8 @@ const AXES: [Axis; 18] = [
     Axis::EtpEp,
     Axis::DpShard,
     Axis::DpReplicate,
+    Axis::DpShardInner,
+    Axis::DpShardOuter,
     Axis::CpInner,
     Axis::CpOuter,
     Axis::World,

@@ -93,6 +93,31 @@ fn zero_plus_plus_reduces_matrices_in_four_calls_and_norms_in_one() {
 }
 
 #[test]
+fn experts_of_a_layer_are_one_tensor_whose_scales_are_those_of_an_expert_s_rows() {
+    let training = format!("{ALONE}\nquantised_gradients = 8");
+    let rows = with_step("mixtral-8x7b", "dp=16", &training, 16, |step| {
+        let row = |op: &crate::workload::Op| {
+            (op.axis, op.element, op.bytes_total.0, op.when.count_per_step(step.micro_batches).unwrap())
+        };
+        data_ops(step, 0).iter().filter(|op| op.collective == AllToAll).map(row).collect::<Vec<_>>()
+    })
+    .unwrap();
+    // In each of 32 layers 8 experts of 2 x 14336 x 4096 and of 4096 x 14336: one tensor of each, with 28,672 and 4096 scales.
+    let (first, second) = (8 * 2 * 14_336 * 4096, 8 * 4096 * 14_336);
+    for expected in [
+        (Axis::DpShard, Int8, first / 2, 32),
+        (Axis::DpShard, Float32, 4 * 28_672, 32),
+        (Axis::DpReplicate, Int8, first / 16, 32),
+        (Axis::DpShard, Int8, second / 2, 32),
+        (Axis::DpReplicate, Int8, second / 16, 32),
+    ] {
+        assert!(rows.contains(&expected), "{expected:?}: {rows:?}");
+    }
+    // The router of 8 x 4096 has 4096 scales, as have the second projections, queries and outputs, and keys and values: 1 + 1 + 2 + 2.
+    assert!(rows.contains(&(Axis::DpShard, Float32, 4 * 4096, 32 * 6)), "{rows:?}");
+}
+
+#[test]
 fn quantised_calls_that_do_not_fit_are_refused_with_what_would() {
     for (layout, ranks, more, expected) in [
         (
@@ -153,8 +178,8 @@ fn quantised_calls_that_do_not_fit_are_refused_with_what_would() {
         assert!(message.contains(expected), "{message}");
     }
     let experts = "micro_batches = 1\ndata_style = 'zero3'\nunit_rule = 'modules'\nquantised_gradients = 2";
-    let message = with_step("mixtral-8x7b", "dp=4", experts, 4, |_| ()).unwrap_err().to_string();
-    assert!(message.contains("accepted: a model of attention and dense feed-forwards"), "{message}");
+    let message = with_step("mixtral-8x7b", "dp=4 ep=2", experts, 4, |_| ()).unwrap_err().to_string();
+    assert!(message.contains("DeepSpeed's ZeRO-3 has no groups of experts"), "{message}");
 }
 
 #[test]
@@ -178,6 +203,53 @@ fn whole_matrices_lie_in_buckets_as_long_as_their_fullest_shard() {
     // On 3 ranks: 11, 11 and 10 of 7; two of 3.5 to the third, and ten to each; ten of 1.5 to each, and one to the first two: 128.5, 128.5
     // and 127; 32 of 1 to where least is: 138.5, 138.5 and 139. The rest is no multiple of 3 x 128.
     assert_eq!(of(3), rows(3 * 139 * unit, others.next_multiple_of(384)));
+}
+
+#[test]
+fn muon_gathers_divided_matrices_or_adds_up_their_products() {
+    use ElementType::{Bfloat16, Float32};
+    let of = |layout: &str, ranks, training: &str| {
+        let training = format!("micro_batches = 2\nframework = 'megatron'\n{training}");
+        with_step("llama-3-8b", layout, &training, ranks, |step| {
+            let ops = crate::workload::step::Step::Training(step.clone()).ops_of_stage(0).unwrap();
+            let of_muon = ops.iter().filter(|op| op.why.contains("muon_tp_mode"));
+            let row = |op: &crate::workload::Op| {
+                let calls = op.when.count_per_step(step.micro_batches).unwrap();
+                (op.axis, op.collective, op.element, op.bytes_total.0, calls)
+            };
+            of_muon.map(row).collect::<Vec<_>>()
+        })
+        .unwrap_or_else(|error| panic!("{error}"))
+    };
+    let gathered = |layers: u64| {
+        let row = |elements: u64, calls| (Axis::Tp, AllGather, Float32, 4 * elements, calls * layers);
+        // Keys and values of 1024 x 4096; queries and outputs of 4096 x 4096; down; gate and up in one.
+        [row(1024 * 4096, 2), row(4096 * 4096, 2), row(14_336 * 4096, 1), row(28_672 * 4096, 1)]
+    };
+    let duplicated = "muon_tp_mode = 'duplicated'";
+    assert_eq!(of("tp=2", 2, duplicated), gathered(32));
+    // Queries, keys and values apart, output, gate with up, and down: 6 matrices of a layer, each 4096 wide where it is not divided.
+    let distributed = [(AllReduce, Float32, 4, 32 * 6), (AllReduce, Bfloat16, 2 * 4096 * 4096, 32 * 6 * 5)]
+        .map(|(collective, element, bytes, calls)| (Axis::Tp, collective, element, bytes, calls));
+    assert_eq!(of("tp=4", 4, "muon_tp_mode = 'distributed'"), distributed);
+    // Of 8 replicas each updates the matrices of four layers.
+    let shared = "muon_tp_mode = 'duplicated'\ndata_style = 'zero1'\nbucket_rule = 'layer_wise'";
+    assert_eq!(of("tp=2 dp=8", 16, shared), gathered(4));
+    assert!(of("tp=2 dp=2", 4, "data_style = 'ddp'").is_empty(), "each rank its part");
+}
+
+#[test]
+fn muon_with_parts_of_matrices_is_refused() {
+    for (layout, ranks, training, expected) in [
+        ("tp=2 dp=2", 4, "data_style = 'zero1'", "with data_style zero1, whose ranks have parts of matrices"),
+        ("tp=2 dp=2", 4, "data_style = 'fsdp'", "accepted: ddp, or zero1 with bucket_rule = layer_wise"),
+        ("dp=2", 2, "data_style = 'ddp'", "changes nothing with tp = 1"),
+        ("tp=16", 16, "data_style = 'ddp'", "accepted: tp up to 8"),
+    ] {
+        let training = format!("micro_batches = 2\nmuon_tp_mode = 'distributed'\n{training}");
+        let message = with_step("llama-3-8b", layout, &training, ranks, |_| ()).unwrap_err().to_string();
+        assert!(message.contains("muon_tp_mode = distributed") && message.contains(expected), "{message}");
+    }
 }
 
 #[test]
@@ -272,4 +344,33 @@ fn mics_is_hsdp_with_its_second_hop_once_in_a_step() {
         assert_eq!(wire_on(step, 0, Axis::DpReplicate), 2.0 * 7.0 / 8.0 * bytes / 8.0);
     })
     .unwrap();
+}
+
+#[test]
+fn groups_of_shards_wider_than_a_node_gather_between_nodes_and_then_within_each() {
+    // 16 ranks of 2 nodes in each of 4 groups. A layer of Llama 3 8B: 218,112,000 parameters, of which the ranks of the same place on each
+    // node hold an eighth.
+    let training = "micro_batches = 4\ndata_style = 'hsdp'\nreplicas_of_shards = 4\ngather_inner = 8";
+    let layer = 2 * 218_112_000;
+    with_step("llama-3-8b", "dp=64", training, 64, |step| {
+        assert_eq!([Axis::DpShardOuter, Axis::DpShardInner].map(|axis| step.layout.group_size(axis)), [2, 8]);
+        let root = 2 * (2 * 128_256 * 4096 + 4096);
+        let twice = |bytes: u64, calls| [(AllGather, calls, bytes), (AllGather, calls, bytes)];
+        assert_eq!(calls(step, Axis::DpShardOuter), [twice(layer / 8, 128), twice(root / 8, 4)].concat());
+        assert_eq!(calls(step, Axis::DpShardInner), [twice(layer, 128), twice(root, 4)].concat());
+        // Between nodes (2-1)/2 of an eighth instead of what crosses in a ring of 16; gradients go at once.
+        assert_eq!(calls(step, Axis::DpShard), [(ReduceScatter, 128, 2 * layer), (ReduceScatter, 4, 2 * root)]);
+    })
+    .unwrap();
+    for (choice, expected) in [
+        ("data_style = 'zero1'\ngather_inner = 2", "changes nothing with data_style zero1; accepted: with zero3, fsdp and hsdp"),
+        ("data_style = 'fsdp'\ngather_inner = 3", "do not divide the 8 ranks of a group of shards"),
+        ("data_style = 'fsdp'\ngather_inner = 8", "makes no two steps of the 8 ranks of a group of shards; accepted: 2, 4"),
+        ("data_style = 'fsdp'\nsecondary_shards = 4\ngather_inner = 2", "accepted: unit_rule = layers, root_kept"),
+        ("framework = 'fsdp2'\ngather_inner = 2", "fsdp2 does not use gather_inner"),
+    ] {
+        let training = format!("micro_batches = 2\n{choice}");
+        let message = with_step("llama-3-8b", "dp=8", &training, 8, |_| ()).unwrap_err().to_string();
+        assert!(message.contains(expected), "{choice}: {message}");
+    }
 }
