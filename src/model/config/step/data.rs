@@ -2,8 +2,8 @@
 
 use super::choices::{BucketRule, DataStyle};
 use super::framework_choices::{
-    BroadcastBuffers, GradientAccumulation, GradientReduction, ParameterReturn, ReplicaReduction, ShardBuffers,
-    UnitRule,
+    BroadcastBuffers, GradientAccumulation, GradientReduction, OuterSharding, ParameterReturn, ReplicaReduction,
+    ShardBuffers, UnitRule,
 };
 use super::reading::{parse_float, parse_reducible_float, parsed_or, truth_or};
 use crate::config::document::{Item, Place, Table};
@@ -40,6 +40,8 @@ pub struct DataChoices {
     pub gradient_reduction: GradientReduction,
     /// How often groups of shards add up their gradients (HSDP).
     pub replica_reduction: ReplicaReduction,
+    /// What these groups share out among each other (HSDP, unit rule `buckets`).
+    pub outer_sharding: OuterSharding,
     /// Parameters of a unit are gathered while the unit before computes.
     pub prefetch_parameters: bool,
     /// What DeepSpeed's ZeRO-3 gathers when (unit rule `modules`).
@@ -130,6 +132,7 @@ pub(super) fn read_data(table: &mut Table) -> Result<DataChoices> {
         gradient_accumulation: parsed_or(table, "gradient_accumulation", GradientAccumulation::Sharded, str::parse)?,
         gradient_reduction: parsed_or(table, "gradient_reduction", GradientReduction::ReduceScatter, str::parse)?,
         replica_reduction: parsed_or(table, "replica_reduction", ReplicaReduction::Step, str::parse)?,
+        outer_sharding: parsed_or(table, "outer_sharding", OuterSharding::NoShard, str::parse)?,
         prefetch_parameters: truth_or(table, "prefetch_parameters", true)?,
         modules: read_modules(table)?,
         shard_buffers: parsed_or(table, "shard_buffers", ShardBuffers::Flat, str::parse)?,

@@ -34,6 +34,16 @@ choice! {
 }
 
 choice! {
+    /// What groups of shards that hold the same parameters share out among each other (Megatron-FSDP's `outer_dp_sharding_strategy`).
+    OuterSharding, "outer sharding" {
+        /// Nothing.
+        NoShard = "no_shard",
+        /// Optimizer state: gradients are reduce-scattered, and updated shards gathered.
+        Optimizer = "optim",
+    }
+}
+
+choice! {
     /// How gradients of micro-batches are added up where parameters are sharded.
     GradientAccumulation, "gradient accumulation" {
         /// Each rank adds up its shard: a reduction in every micro-batch (FSDP by itself).

@@ -123,6 +123,18 @@ fn every_listed_call_is_replayed_as_often_as_listed_without_deadlock() {
         ),
         (SMALL, "micro_batches = 2\ndata_style = 'fsdp'\ngather_inner = 2\nrecompute = 'full'", "dp = 4\npp = 2", 8),
         (SMALL, "micro_batches = 2\ndata_style = 'hsdp'\nreplicas_of_shards = 2\ngather_inner = 2", "dp = 8", 8),
+        (
+            SMALL,
+            "micro_batches = 2\ndata_style = 'hsdp'\nunit_rule = 'buckets'\nreplicas_of_shards = 2\nouter_sharding = 'optim'",
+            "dp = 4",
+            4,
+        ),
+        (
+            SMALL,
+            "micro_batches = 2\ndata_style = 'fsdp'\nunit_rule = 'buckets'\nparameter_element_type = 'fp8_e4m3'",
+            "dp = 4",
+            4,
+        ),
         (SMALL, "micro_batches = 2\nmuon_tp_mode = 'duplicated'", "tp = 2\npp = 2", 4),
         (
             SMALL,

@@ -2,7 +2,7 @@
 
 use super::TrainingStep;
 use crate::config::step::{
-    BucketRule, DataStyle, GradientReduction, MuonTensorMode, ParameterReturn, UnitRule, divisors_among,
+    BucketRule, DataStyle, GradientReduction, MuonTensorMode, OuterSharding, ParameterReturn, UnitRule, divisors_among,
 };
 use crate::layout::Axis;
 use commgauge_base::error::Result;
@@ -187,6 +187,15 @@ fn no_instances(step: &TrainingStep, what: &str) -> Result<()> {
 /// Megatron-FSDP wraps layers of the model itself.
 fn bucket_units(step: &TrainingStep) -> Result<()> {
     let training = step.training;
+    let outer = training.data.outer_sharding;
+    if outer != OuterSharding::NoShard
+        && (training.data.unit_rule != UnitRule::Buckets || training.data.style != DataStyle::Hsdp)
+    {
+        return Err(training.place.wrong(format!(
+            "outer_sharding = {outer} changes nothing with data_style {} and unit_rule {}; accepted: with hsdp and buckets",
+            training.data.style, training.data.unit_rule
+        )));
+    }
     if training.data.unit_rule != UnitRule::Buckets {
         return Ok(());
     }
@@ -195,6 +204,13 @@ fn bucket_units(step: &TrainingStep) -> Result<()> {
         return refused(format!(
             "with prediction_layers = {}, of which only a part is a layer; accepted: 0",
             training.prediction_layers
+        ));
+    }
+    if training.data.parameter_element_type.moves_only() && step.model.latent_attention.is_some() {
+        return refused(format!(
+            "with parameter_element_type {} for {}, of whose low-rank attention no list here knows which weights are in 8 bits; accepted: \
+             bfloat16",
+            training.data.parameter_element_type, step.model.name
         ));
     }
     if training.data.style == DataStyle::Zero3 {

@@ -17,8 +17,15 @@ const PASSES: &[&str] = &[
 ];
 const BUCKETS: &[&str] = &["bucket_rule", "bucket_parameters", "gradient_reduction"];
 /// What only Megatron-LM's linears and pipelines have.
-const MEGATRON_ONLY: &[&str] =
-    &["linears", "scatter_gather", "fused_cross_entropy", "prediction_layers", "balance_loss", "expert_bias_update", "muon_tp_mode"];
+const MEGATRON_ONLY: &[&str] = &[
+    "linears",
+    "scatter_gather",
+    "fused_cross_entropy",
+    "prediction_layers",
+    "balance_loss",
+    "expert_bias_update",
+    "muon_tp_mode",
+];
 /// What only DeepSpeed's ZeRO-3 has.
 const MODULES: &[&str] = &[
     "persistent_parameters",
@@ -31,6 +38,8 @@ const MODULES: &[&str] = &[
 ];
 /// What no framework has any more: MiCS's gathers in two steps.
 const TWO_STEPS: &[&str] = &["gather_inner"];
+/// The same, and what Megatron-FSDP alone has.
+const TWO_LEVELS: &[&str] = &["gather_inner", "outer_sharding"];
 /// What only replicas with whole parameters have.
 const WHOLE_REPLICAS: &[&str] = &["parameter_return", "broadcast_buffers"];
 const DISPATCH: &[&str] = &[
@@ -184,7 +193,7 @@ pub(super) const DEEPSPEED: Facts = Facts {
     ],
     limits: &[Limit::new("data_style", &["ddp", "zero1", "zero2", "zero3"]), Limit::new("unit_rule", &["modules"])],
     unused: &[
-        TWO_STEPS,
+        TWO_LEVELS,
         WHOLE_REPLICAS,
         &[
             "prefetch_parameters",
@@ -222,7 +231,7 @@ pub(super) const FSDP1: Facts = Facts {
     ],
     limits: &[FSDP_STYLES],
     unused: &[
-        TWO_STEPS,
+        TWO_LEVELS,
         BUCKETS,
         MODULES,
         WHOLE_REPLICAS,
@@ -267,7 +276,7 @@ pub(super) const FSDP2: Facts = Facts {
         NO_SMALL_CALLS,
     ],
     limits: &[FSDP_STYLES, Limit::new("tensor_style", &["dtensor"])],
-    unused: &[TWO_STEPS, BUCKETS, MODULES, WHOLE_REPLICAS, MEGATRON_ONLY, DISPATCH],
+    unused: &[TWO_LEVELS, BUCKETS, MODULES, WHOLE_REPLICAS, MEGATRON_ONLY, DISPATCH],
 };
 
 pub(super) const TORCHTITAN: Facts = Facts {
@@ -296,7 +305,7 @@ pub(super) const TORCHTITAN: Facts = Facts {
         ),
     ],
     limits: &[FSDP_STYLES, Limit::new("tensor_style", &["dtensor"])],
-    unused: &[TWO_STEPS, BUCKETS, MODULES, WHOLE_REPLICAS, MEGATRON_ONLY],
+    unused: &[TWO_LEVELS, BUCKETS, MODULES, WHOLE_REPLICAS, MEGATRON_ONLY],
 };
 
 pub(super) const HUGGING_FACE: Facts = Facts {
@@ -331,7 +340,7 @@ pub(super) const HUGGING_FACE: Facts = Facts {
     ],
     limits: &[Limit::new("data_style", &["ddp", "fsdp", "hsdp"]), Limit::new("tensor_style", &["dtensor"])],
     unused: &[
-        TWO_STEPS,
+        TWO_LEVELS,
         &["sequence_parallel", "gradient_reduction", "parameter_return"],
         MODULES,
         MEGATRON_ONLY,
@@ -378,7 +387,7 @@ pub(super) const DDP: Facts = Facts {
         Limit::new("parameter_return", &["broadcast", "broadcast_shares"]),
     ],
     unused: &[
-        TWO_STEPS,
+        TWO_LEVELS,
         UNITS,
         PASSES,
         &["replicas_of_shards", "overlap_gradients"],

@@ -89,6 +89,13 @@ pub(super) const DATA: &[StepKey] = &[
         "How often groups of shards add up their gradients (hsdp): step (default), micro_batch",
     ),
     StepKey::text(
+        "outer_sharding",
+        "--outer-sharding",
+        "WHAT",
+        TRAINING,
+        "What groups of shards that hold the same share out (hsdp, unit rule buckets): no_shard (default), optim",
+    ),
+    StepKey::text(
         "persistent_parameters",
         "--persistent-parameters",
         "N",

@@ -118,9 +118,8 @@ fn chunks(step: &TrainingStep, stage: u32, part: &Part, share: Share, order: Ord
 pub(super) fn of_matrices(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Vec<Tensor>> {
     let chunks = chunks(step, stage, part, Share::Whole, Order::Megatron);
     let limits = layered_limits(step, stage);
-    let of_chunk = |(tensors, limit): (Vec<Tensor>, Option<u64>)| {
-        layer_wise::bucketed(tensors.into_iter(), limit, part.ranks)
-    };
+    let of_chunk =
+        |(tensors, limit): (Vec<Tensor>, Option<u64>)| layer_wise::bucketed(tensors.into_iter(), limit, part.ranks);
     chunks.into_iter().zip(limits).flat_map(of_chunk).collect()
 }
 
@@ -193,13 +192,7 @@ fn megatron_parameters(step: &TrainingStep) -> u64 {
 }
 
 /// The same with matrices padded so that each is whole in the shard of a rank: chunks of one of the two shares, over so many ranks.
-fn layered(
-    step: &TrainingStep,
-    stage: u32,
-    share: Share,
-    ranks: u64,
-    chunks: &[Vec<Tensor>],
-) -> (Vec<u64>, String) {
+fn layered(step: &TrainingStep, stage: u32, share: Share, ranks: u64, chunks: &[Vec<Tensor>]) -> (Vec<u64>, String) {
     let limits = layered_limits(step, stage);
     let (alignment, embedding) = megatron_padding(Some(ranks));
     let mut buckets = Vec::new();

@@ -54,11 +54,7 @@ pub(super) fn buckets(matrices: impl Iterator<Item = Tensor>, limit: Option<u64>
 }
 
 /// What lies in each bucket: matrices in the order in which their gradients come, cut once they have `limit` elements.
-pub(super) fn bucketed(
-    matrices: impl Iterator<Item = Tensor>,
-    limit: Option<u64>,
-    ranks: u64,
-) -> Vec<Vec<Tensor>> {
+pub(super) fn bucketed(matrices: impl Iterator<Item = Tensor>, limit: Option<u64>, ranks: u64) -> Vec<Vec<Tensor>> {
     let (mut buckets, mut open, mut filled, mut largest) = (Vec::new(), Vec::new(), 0, 0);
     for tensor in matrices {
         open.push(tensor);

@@ -193,10 +193,13 @@ mod tests {
         assert_eq!(short(&Tensor::vector(4096)), [(Axis::Dp, ReduceScatter, ElementType::Bfloat16, 8192)]);
         // 8 experts of 64 x 48 in one: 8 x 64 x 48 numbers, and as many scales as an expert has rows.
         let experts = short(&Tensor::matrix(64 * 48, 48).stacked(8));
-        assert_eq!(experts[..2], [
-            (Axis::DpShard, AllToAll, ElementType::Int8, 8 * 64 * 48 / 2),
-            (Axis::DpShard, AllToAll, ElementType::Float32, 4 * 64),
-        ]);
+        assert_eq!(
+            experts[..2],
+            [
+                (Axis::DpShard, AllToAll, ElementType::Int8, 8 * 64 * 48 / 2),
+                (Axis::DpShard, AllToAll, ElementType::Float32, 4 * 64),
+            ]
+        );
         // Filters of 4 numbers for each of 160 channels: 160 scales.
         let filters = short(&Tensor::filters(160 * 4, 4));
         assert_eq!((filters[0].3, filters[1].3), (320, 640));

@@ -308,6 +308,30 @@ fn megatron_fsdp_gathers_layers_for_each_pass_and_the_rest_once() {
 }
 
 #[test]
+fn megatron_fsdp_gathers_weights_in_eight_bits_apart_from_norms() {
+    let training =
+        "micro_batches = 2\nframework = 'megatron'\ndata_style = 'fsdp'\nparameter_element_type = 'fp8_e4m3'";
+    let rows = sent("dp=8", 8, training);
+    // The matrices of a layer are 218,103,808 parameters, 950.86 times 8 chunks of 28,672; its two norms 8192.
+    let (matrices, norms) = (951 * 8 * 28_672, 8192);
+    for (element, bytes) in [(ElementType::Fp8E4m3, matrices), (Bfloat16, 2 * norms)] {
+        let gathered = rows.iter().filter(|row| (row.1, row.2, row.3) == (AllGather, element, bytes));
+        assert_eq!(gathered.map(|row| row.4).sum::<u64>(), 2 * 2 * 32, "{rows:?}");
+    }
+    for bytes in [2 * matrices, 2 * norms] {
+        assert!(rows.contains(&(Axis::Dp, ReduceScatter, Bfloat16, bytes, 64)), "gradients stay wide: {rows:?}");
+    }
+    assert!(
+        rows.contains(&(Axis::Dp, AllGather, Bfloat16, 2 * 32_065 * 8 * 4096, 1)),
+        "and embedding and head: {rows:?}"
+    );
+    // Queries with keys and values, output, gate with up, down: the largest elements of 4 weights of a layer.
+    assert!(rows.contains(&(Axis::Dp, AllReduce, Float32, 4 * 4 * 32, 1)), "{rows:?}");
+    let message = with_step("deepseek-v3", "dp=8", training, 8, |_| ()).unwrap_err().to_string();
+    assert!(message.contains("no list here knows which weights are in 8 bits"), "{message}");
+}
+
+#[test]
 fn megatron_fsdp_with_replicas_adds_up_shards_once_in_a_step() {
     let training = "micro_batches = 2\nframework = 'megatron'\ndata_style = 'hsdp'\nreplicas_of_shards = 2";
     with_step("llama-3-8b", "dp=16", training, 16, |step| {
@@ -315,7 +339,17 @@ fn megatron_fsdp_with_replicas_adds_up_shards_once_in_a_step() {
         assert_eq!(calls(step, Axis::DpReplicate), [(AllReduce, 32, 2 * layer), (AllReduce, 1, 2 * 32_065 * 4096)]);
     })
     .unwrap();
+    // Shared out, optimizer state is on 16 ranks: a layer has 476 times 16 chunks, and each of two groups half of the shard's.
+    with_step("llama-3-8b", "dp=16", &format!("{training}\nouter_sharding = 'optim'"), 16, |step| {
+        let (layer, rest) = (476 * 2 * 28_672, 16_033 * 2 * 4096);
+        let of_layers = [(ReduceScatter, 32, 2 * layer), (AllGather, 64, 2 * layer)];
+        let of_rest = [(ReduceScatter, 1, 2 * rest), (AllGather, 1, 2 * rest)];
+        assert_eq!(calls(step, Axis::DpReplicate), [of_layers, of_rest].concat());
+        assert!(calls(step, Axis::DpShard).contains(&(AllGather, 64, 8 * 2 * layer)));
+    })
+    .unwrap();
     for (choice, expected) in [
+        ("data_style = 'hsdp'\nreplicas_of_shards = 2\nouter_sharding = 'optim'", "accepted: with hsdp and buckets"),
         ("data_style = 'zero3'\nunit_rule = 'buckets'", "with data_style zero3; accepted: with fsdp and hsdp"),
         (
             "data_style = 'fsdp'\nunit_rule = 'buckets'\nreshard_after_forward = false",
@@ -363,9 +397,15 @@ fn groups_of_shards_wider_than_a_node_gather_between_nodes_and_then_within_each(
     })
     .unwrap();
     for (choice, expected) in [
-        ("data_style = 'zero1'\ngather_inner = 2", "changes nothing with data_style zero1; accepted: with zero3, fsdp and hsdp"),
+        (
+            "data_style = 'zero1'\ngather_inner = 2",
+            "changes nothing with data_style zero1; accepted: with zero3, fsdp and hsdp",
+        ),
         ("data_style = 'fsdp'\ngather_inner = 3", "do not divide the 8 ranks of a group of shards"),
-        ("data_style = 'fsdp'\ngather_inner = 8", "makes no two steps of the 8 ranks of a group of shards; accepted: 2, 4"),
+        (
+            "data_style = 'fsdp'\ngather_inner = 8",
+            "makes no two steps of the 8 ranks of a group of shards; accepted: 2, 4",
+        ),
         ("data_style = 'fsdp'\nsecondary_shards = 4\ngather_inner = 2", "accepted: unit_rule = layers, root_kept"),
         ("framework = 'fsdp2'\ngather_inner = 2", "fsdp2 does not use gather_inner"),
     ] {
