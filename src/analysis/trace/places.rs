@@ -3,7 +3,7 @@
 use super::read::Trace;
 use super::trace_file::TracedGroup;
 use commgauge_model::layout::{Axis, Layout};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Axes by which a group is named, where several have the same ranks: the first.
 const AXES: [Axis; 20] = [
@@ -67,11 +67,17 @@ impl TracedPlaces {
                 first_of.entry(axis).or_insert(first);
             }
         }
-        let place = |group: &TracedGroup| match group.ranks.as_ref().and_then(|ranks| axis_of.get(&sorted(ranks))) {
-            Some(axis) => GroupPlace::Axis(*axis),
-            None => GroupPlace::Shape(shape(group, trace.world)),
+        let callers = trace.callers();
+        let all_are_there = layout.is_some_and(|layout| layout.group_size(Axis::World) as usize == trace.ranks.len());
+        let place = |(index, group): (usize, &TracedGroup)| {
+            let known = group.ranks.as_ref().map(|ranks| sorted(ranks));
+            let ranks = known.or_else(|| callers_as_group(group, callers.get(&index)?, all_are_there));
+            match ranks.and_then(|ranks| axis_of.get(&ranks)) {
+                Some(axis) => GroupPlace::Axis(*axis),
+                None => GroupPlace::Shape(shape(group, trace.world)),
+            }
         };
-        TracedPlaces { places: trace.groups.iter().map(place).collect(), first_of }
+        TracedPlaces { places: trace.groups.iter().enumerate().map(place).collect(), first_of }
     }
 
     /// The place of a group by its index in the trace.
@@ -83,6 +89,16 @@ impl TracedPlaces {
     pub fn named(&self, axis: Axis) -> Axis {
         self.first_of.get(&axis).copied().unwrap_or(axis)
     }
+}
+
+/// The ranks of a group of which the trace has only the name, as gloo's flight recorder: those that call on it, where none can be missing. PyTorch
+/// gives the groups of a job names that are the same on all ranks (`_process_group_name` of torch/distributed/distributed_c10d.py).
+fn callers_as_group(group: &TracedGroup, callers: &BTreeSet<u32>, all_are_there: bool) -> Option<Vec<u32>> {
+    let complete = match group.size {
+        Some(size) => size as usize == callers.len(),
+        None => all_are_there,
+    };
+    (complete && !group.name.is_empty()).then(|| callers.iter().copied().collect())
 }
 
 fn sorted(ranks: &[u32]) -> Vec<u32> {

@@ -141,6 +141,15 @@ impl<'a> Job<'a> {
 }
 
 impl Trace {
+    /// The ranks that call on each group.
+    pub(super) fn callers(&self) -> BTreeMap<usize, BTreeSet<u32>> {
+        let mut callers: BTreeMap<usize, BTreeSet<u32>> = BTreeMap::new();
+        for call in &self.calls {
+            callers.entry(call.group).or_default().insert(call.rank);
+        }
+        callers
+    }
+
     fn add(&mut self, file: FileTrace) {
         let groups: Vec<usize> = file.groups.into_iter().map(|group| self.group(group)).collect();
         self.calls.extend(file.calls.into_iter().filter_map(|call| {

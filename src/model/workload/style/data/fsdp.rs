@@ -124,7 +124,7 @@ impl Sharded<'_> {
         Op { when, overlap, why, ..op }
     }
 
-    /// A gather as it is sent: at once, or first between nodes and then within each (DeepSpeed 0.16 runtime/zero/mics.py
+    /// A gather as it is sent: at once, or first between nodes and then within each (DeepSpeed 0.16.9 runtime/zero/mics.py
     /// _hierarchical_all_gather_params).
     fn in_steps(&self, op: Op) -> Vec<Op> {
         let Some(inner) = self.step.training.data.gather_inner else { return vec![op] };
