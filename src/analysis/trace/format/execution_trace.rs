@@ -240,6 +240,20 @@ mod tests {
     }
 
     #[test]
+    fn calls_of_gloo_have_the_size_of_their_first_tensor_and_no_group() {
+        // As PyTorch 2.15 leaves them.
+        let calls = r#"{"name": "c10d::allreduce_", "inputs": {"values": [], "shapes": [], "types": []}},
+            {"name": "gloo:all_reduce", "inputs": {"values": [[251, 156, 0, 525568, 4, "cpu"]], "shapes": [[525568]], "types": ["Tensor(float)"]}},
+            {"name": "gloo:fancy", "inputs": {"values": [], "shapes": [[8]], "types": ["Tensor(float)"]}},
+            {"name": "gloo:barrier", "inputs": {"values": [], "shapes": [], "types": []}}"#;
+        let file = read(format!(r#"{{"schema": "1.1.1-chakra.0.0.4", "nodes": [{calls}]}}"#).as_bytes());
+        let sizes: Vec<_> = file.calls.iter().map(|call| (call.kind.name(), call.bytes_total.0)).collect();
+        assert_eq!(sizes, [("all_reduce", 4 * 525_568), ("barrier", 0)]);
+        assert_eq!(file.unknown.get("gloo:fancy"), Some(&1));
+        assert!(file.notes[0].contains("gloo's calls do not say in which group they are"), "{:?}", file.notes);
+    }
+
+    #[test]
     fn what_came_before_the_cut_is_used() {
         let text = format!(r#"{{"schema": "1.1.1-chakra.0.0.4", "nodes": [{GROUP}, {CALL}, {{"na"#);
         let file = read(text.as_bytes());

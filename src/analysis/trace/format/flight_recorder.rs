@@ -11,13 +11,11 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
 
-/// A dump that is in memory as a whole.
+/// What a dump holds beside its entries.
 #[derive(Debug, Deserialize)]
 struct Dump {
     #[serde(default)]
     pg_config: Groups,
-    #[serde(default)]
-    entries: Vec<Entry>,
 }
 
 /// By their names.
@@ -57,7 +55,7 @@ pub(super) fn is_pickle(bytes: &[u8]) -> bool {
     matches!(bytes, [0x80, 2..=5, ..])
 }
 
-/// Reads a dump. One in JSON is taken entry by entry, and may be larger than memory.
+/// Reads a dump, entry by entry. One in JSON may be larger than memory.
 ///
 /// # Errors
 /// What is wrong, after the name of the file.
@@ -73,9 +71,13 @@ pub(super) fn read(mut source: impl BufRead) -> Result<FileTrace, String> {
 fn read_pickle(mut source: impl Read) -> Result<FileTrace, String> {
     let mut bytes = Vec::new();
     source.read_to_end(&mut bytes).map_err(|cause| cause.to_string())?;
-    let dump: Dump = serde_json::from_value(pickle::read(&bytes)?).map_err(|cause| cause.to_string())?;
     let mut reading = Reading::default();
-    dump.entries.into_iter().for_each(|entry| reading.take(entry));
+    let mut take = |entry| {
+        reading.take(serde_json::from_value(entry).map_err(|cause| cause.to_string())?);
+        Ok(())
+    };
+    let rest = pickle::read(&bytes, pickle::Each { key: "record_id", take: &mut take })?;
+    let dump: Dump = serde_json::from_value(rest).map_err(|cause| cause.to_string())?;
     Ok(reading.finish(&dump.pg_config))
 }
 

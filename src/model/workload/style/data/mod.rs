@@ -16,6 +16,10 @@ mod framework_tests;
 mod fsdp;
 mod gathered_shares;
 mod layer_wise;
+#[cfg(test)]
+mod levels_tests;
+#[cfg(test)]
+mod matrices_tests;
 mod mixers;
 mod modules;
 mod orthogonalised;
