@@ -77,6 +77,10 @@ fn groups_of_which_a_trace_has_the_name_alone_are_found_by_who_calls_on_them() {
     };
     let all: BTreeSet<String> = ["tp", "dp", "world"].map(str::to_owned).into();
     assert_eq!(places(&pickles), all);
+    let profiles: Vec<String> = (0..4).map(|rank| data(&format!("kineto-rank{rank}.json.gz"))).collect();
+    let alone = traced(&profiles, &["--dp", "4"]);
+    let lines = alone["calls"].as_array().expect("calls");
+    assert!(lines.iter().all(|line| line["place"] == "dp"), "a layout of one group leaves no other: {alone:#}");
     // Who else is in a group of which nothing says the size cannot be known from some of the files.
     assert!(!places(&pickles[..2]).is_subset(&all));
 }

@@ -67,12 +67,15 @@ impl TracedPlaces {
                 first_of.entry(axis).or_insert(first);
             }
         }
+        // A layout of one group leaves no other.
+        let only = axis_of.values().next().filter(|_| axis_of.len() == 1);
         let callers = trace.callers();
         let all_are_there = layout.is_some_and(|layout| layout.group_size(Axis::World) as usize == trace.ranks.len());
         let place = |(index, group): (usize, &TracedGroup)| {
             let known = group.ranks.as_ref().map(|ranks| sorted(ranks));
+            let is_unknown = known.is_none();
             let ranks = known.or_else(|| callers_as_group(group, callers.get(&index)?, all_are_there));
-            match ranks.and_then(|ranks| axis_of.get(&ranks)) {
+            match ranks.and_then(|ranks| axis_of.get(&ranks)).or(only.filter(|_| is_unknown)) {
                 Some(axis) => GroupPlace::Axis(*axis),
                 None => GroupPlace::Shape(shape(group, trace.world)),
             }

@@ -8,6 +8,8 @@ mod text;
 
 pub use document::{TraceDocument, schema};
 
+use document::FitOnNodes;
+
 use super::degrees::DegreeFlags;
 use super::table_or_json::AnswerArguments;
 use super::verdict_output::replace;
@@ -63,6 +65,10 @@ pub struct TraceCommand {
     #[arg(long, value_name = "FILE")]
     fit: Option<PathBuf>,
 
+    /// Ranks on each node, which say where the groups of the layout are, as the fit has a curve for each placement
+    #[arg(long, value_name = "N", requires = "fit", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks_per_node: Option<u32>,
+
     /// Write a suite that measures exactly these calls
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -111,6 +117,7 @@ impl TraceCommand {
         let against = expected.zip(layout);
         let compared = against.map(|(expected, layout)| compare(trace, &places, steps, expected, layout));
         let late = late_ranks(trace, &places);
+        let fit = fit.map(|fit| FitOnNodes { fit, layout, ranks_per_node: self.ranks_per_node });
         Ok(TraceDocument::new(trace, steps, &calls, compared.as_deref(), &late, fit))
     }
 
