@@ -43,6 +43,19 @@ const CASES: &[(&str, &str, &str, &[&str])] = &[
     (DENSE, "micro_batches = 2\ndata_style = 'zero1'\nbucket_parameters = 20000", "dp = 2\npp = 2", &["dp", "pp"]),
     (DENSE, "micro_batches = 2\ndata_style = 'zero2'\nbucket_parameters = 20000", "dp = 4", &["dp"]),
     (DENSE, "micro_batches = 2\ndata_style = 'hsdp'\nreplicas_of_shards = 2", "dp = 4", &["dp_shard", "dp_replicate"]),
+    (
+        DENSE,
+        "micro_batches = 2\ndata_style = 'hsdp'\nunit_rule = 'buckets'\nreplicas_of_shards = 2\nouter_sharding = 'optim'",
+        "dp = 4",
+        &["dp_shard", "dp_replicate"],
+    ),
+    (
+        DENSE,
+        "micro_batches = 2\ndata_style = 'fsdp'\ngather_inner = 2",
+        "dp = 4",
+        &["dp", "dp_shard_inner", "dp_shard_outer"],
+    ),
+    (DENSE, "micro_batches = 2\nmuon_tp_mode = 'distributed'", "tp = 2\ndp = 2", &["tp", "dp"]),
     (DENSE, "micro_batches = 2", "cp = 2\ntp = 2", &["cp", "tp", "dp_cp"]),
     (DENSE, "micro_batches = 2\ncontext_style = 'all_to_all'", "cp = 2\npp = 2", &["cp", "pp"]),
     // Ranks of the inner stages are in no group of the embedding.

@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 from recorder import Recorder, configuration
-from small_model import llama, loss_of, micro_batches
+from small_model import causal_model, llama, loss_of, micro_batches
 
 
 @configuration("ddp", 2, "--framework ddp --dp 2 --micro-batches 1")
@@ -17,11 +17,12 @@ from small_model import llama, loss_of, micro_batches
                zero={"parameters_as_bucket_view": True})
 @configuration("ddp-zero-views-4", 4, "--framework ddp --dp 4 --micro-batches 2 --data-style zero1 --parameter-return broadcast_shares",
                accumulated=2, zero={"parameters_as_bucket_view": True})
-def ddp(accumulated=1, dtype=torch.float32, buffers=True, zero=None):
+@configuration("ddp-experts", 2, "--framework ddp --dp 2 --micro-batches 1 --broadcast-buffers none", model="mixtral", buffers=False)
+def ddp(accumulated=1, dtype=torch.float32, buffers=True, zero=None, model="llama"):
     from torch.distributed.optim import ZeroRedundancyOptimizer
     from torch.nn.parallel import DistributedDataParallel
 
-    model = DistributedDataParallel(llama(dtype), broadcast_buffers=buffers)
+    model = DistributedDataParallel(causal_model(model, dtype), broadcast_buffers=buffers)
     optimizer = None if zero is None else ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-4, **zero)
     for _ in range(3):  # buckets are made again in the second
         recorder = Recorder()

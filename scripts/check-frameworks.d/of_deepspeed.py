@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from quantizer_replaced import replace_quantizer
 from recorder import Recorder, configuration
-from small_model import llama, loss_of
+from small_model import causal_model, loss_of
 
 
 # What a step says of parameters in stage 3: flag of `commgauge ops`, and setting of DeepSpeed.
@@ -19,7 +19,7 @@ GATHERED = {
 }
 
 
-def zero3(name, ranks, flags, accumulated=2, bucket=None, secondary=None, weights=False, node=None, **choices):
+def zero3(name, ranks, flags, accumulated=2, bucket=None, secondary=None, weights=False, node=None, model="llama", **choices):
     given = [f"{GATHERED[choice][0]} {number}" for choice, number in choices.items()] + ([f"--bucket-parameters {bucket}"] if bucket else [])
     flags = " ".join([f"--framework deepspeed --dp {ranks} --data-style zero3", flags, *given])
     settings = {GATHERED[choice][1]: number for choice, number in choices.items()}
@@ -31,7 +31,7 @@ def zero3(name, ranks, flags, accumulated=2, bucket=None, secondary=None, weight
     if node:
         flags += f" --quantised-gradients {node}"
         settings |= {"zero_quantized_gradients": True, "node": node}
-    return configuration(name, ranks, flags, zero=3, accumulated=accumulated, bucket=bucket, **settings)
+    return configuration(name, ranks, flags, model=model, zero=3, accumulated=accumulated, bucket=bucket, **settings)
 
 
 @configuration("deepspeed-zero0", 2, "--framework deepspeed --dp 2 --micro-batches 2", zero=0)
@@ -61,7 +61,12 @@ def zero3(name, ranks, flags, accumulated=2, bucket=None, secondary=None, weight
 @zero3("deepspeed-zero3-qgz", 4, "--micro-batches 2", persistence=100, node=2)
 @zero3("deepspeed-zero-plus-plus", 4, "--micro-batches 1 --secondary-shards 2", accumulated=1, persistence=3000, prefetch=20000, secondary=2,
        weights=True, node=2)
-def deepspeed_zero(zero, accumulated=2, bucket=None, node=None, **more):
+@zero3("deepspeed-zero3-experts-alone", 2, "--micro-batches 2", persistence=100, prefetch=0, live=0, reuse=0, model="mixtral")
+@zero3("deepspeed-zero3-experts", 2, "--micro-batches 2", persistence=100, prefetch=20000, model="mixtral")
+@zero3("deepspeed-zero3-experts-qgz", 4, "--micro-batches 2", persistence=100, prefetch=0, live=0, reuse=0, node=2, model="mixtral")
+@configuration("deepspeed-zero2-experts", 2, "--framework deepspeed --dp 2 --micro-batches 2 --data-style zero2 --bucket-parameters 30000",
+               model="mixtral", zero=2, bucket=30000)
+def deepspeed_zero(zero, accumulated=2, bucket=None, node=None, model="llama", **more):
     import deepspeed
     import deepspeed.comm.torch
 
@@ -76,7 +81,7 @@ def deepspeed_zero(zero, accumulated=2, bucket=None, node=None, **more):
         "gradient_clipping": 1.0,
         "zero_optimization": {"stage": zero, **more, **({"reduce_bucket_size": bucket} if bucket else {})},
     }
-    model = llama(torch.bfloat16)
+    model = causal_model(model, torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     engine, _, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)
     if zero == 0 and bucket:

@@ -104,7 +104,8 @@ def model_chunks(fields, config, settings):
                                             overlap_param_gather=settings["overlap"] and settings["shared"],
                                             bucket_size=settings["bucket"], use_megatron_fsdp=settings["fsdp"],
                                             data_parallel_sharding_strategy="optim_grads_params" if settings["fsdp"] else "no_shard",
-                                            num_distributed_optimizer_instances=settings["instances"])
+                                            num_distributed_optimizer_instances=settings["instances"],
+                                            outer_dp_sharding_strategy=settings["outer"])
     chunks = []
     for number in range(stages):
         place = {"vp_stage": number} if stages > 1 else {}
@@ -219,15 +220,25 @@ def run_of(name, ranks, flags, **choices):
 @run_of("muon-3", 3, "--dp 3 --micro-batches 2 --data-style zero1 --bucket-rule layer_wise", shared=True, layer_wise=True)
 @run_of("muon-4-buckets", 4, "--dp 4 --micro-batches 2 --data-style zero1 --bucket-rule layer_wise --no-overlap-gradients=false "
         "--bucket-parameters 30000", shared=True, layer_wise=True, overlap=True, bucket=30000)
+@run_of("muon-tp-2", 2, "--tp 2 --micro-batches 2 --muon-tp-mode duplicated", tp=2, muon="duplicated")
+@run_of("muon-tp-2-distributed", 2, "--tp 2 --micro-batches 2 --muon-tp-mode distributed", tp=2, muon="distributed")
+@run_of("muon-tp-4", 4, "--tp 4 --micro-batches 1 --sequence-parallel --muon-tp-mode distributed", tp=4, accumulated=1, muon="distributed",
+        **SEQUENCE_PARALLEL)
+@run_of("muon-tp-2-dp-2", 4, "--tp 2 --dp 2 --micro-batches 2 --data-style zero1 --bucket-rule layer_wise --muon-tp-mode duplicated", tp=2,
+        shared=True, layer_wise=True, muon="duplicated")
 @run_of("fsdp-2", 2, "--dp 2 --micro-batches 2 --data-style fsdp", fsdp=True)
 @run_of("fsdp-4-buckets", 4, "--dp 4 --micro-batches 3 --data-style fsdp --bucket-parameters 20000", fsdp=True, bucket=20000, accumulated=3)
 @run_of("fsdp-3", 3, "--dp 3 --micro-batches 1 --data-style fsdp", fsdp=True, accumulated=1)
 @run_of("fsdp-recomputed", 2, "--dp 2 --micro-batches 2 --data-style fsdp --recompute full", fsdp=True, **RECOMPUTE)
 @run_of("fsdp-tp-2", 4, "--tp 2 --dp 2 --micro-batches 2 --sequence-parallel --data-style fsdp", tp=2, fsdp=True, **SEQUENCE_PARALLEL)
 @run_of("fsdp-replicas", 4, "--dp 4 --micro-batches 2 --data-style hsdp --replicas-of-shards 2", fsdp=True, instances=2)
+@run_of("fsdp-replicas-shared", 4, "--dp 4 --micro-batches 2 --data-style hsdp --replicas-of-shards 2 --outer-sharding optim", fsdp=True,
+        instances=2, outer="optim")
+@run_of("fsdp-replicas-shared-3", 4, "--dp 4 --micro-batches 3 --data-style hsdp --replicas-of-shards 2 --outer-sharding optim "
+        "--bucket-parameters 20000", fsdp=True, bucket=20000, accumulated=3, instances=2, outer="optim")
 @run_of("fsdp-experts", 4, f"--dp 4 --ep 2 --micro-batches 2 --data-style fsdp {ALL_TO_ALL}", ep=2, fsdp=True, **EXPERTS)
 def megatron(tp=1, pp=1, ep=1, etp=None, cp=1, accumulated=2, overlap=False, shared=False, bucket=None, virtual=None, tied=False,
-             layer_wise=False, fsdp=False, instances=1, model="llama", **choices):
+             layer_wise=False, fsdp=False, instances=1, outer="no_shard", muon=None, model="llama", **choices):
     replace_cuda()
     randomness._get_cuda_rng_state = lambda *_, **__: torch.zeros(1, dtype=torch.uint8)
     randomness._set_cuda_rng_state = lambda *_, **__: None
@@ -245,9 +256,10 @@ def megatron(tp=1, pp=1, ep=1, etp=None, cp=1, accumulated=2, overlap=False, sha
     ))
     shared, overlap = shared or fsdp, overlap or fsdp
     settings = {"overlap": overlap, "shared": shared, "fsdp": fsdp, "instances": instances, "bucket": bucket, "virtual": virtual, "tied": tied,
-                "layer_wise": layer_wise}
+                "layer_wise": layer_wise, "outer": outer}
     chunks = model_chunks(fields, config, settings)
-    optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="muon" if layer_wise else "adam", lr=1e-4, bf16=True,
+    optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="muon" if layer_wise or muon else "adam", lr=1e-4, bf16=True,
+                                                       muon_tp_mode=muon or "blockwise",
                                                        use_distributed_optimizer=shared and not layer_wise,
                                                        use_layer_wise_distributed_optimizer=layer_wise,
                                                        overlap_param_gather=overlap and shared, clip_grad=1.0), chunks,

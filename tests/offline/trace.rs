@@ -4,6 +4,7 @@ use crate::offline;
 
 use offline::{commgauge, text};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 fn data(name: &str) -> String {
@@ -64,6 +65,24 @@ fn every_call_of_a_real_job_is_found_in_its_flight_recorder_as_pickle_and_as_jso
     assert_eq!((&document["ranks"], &document["sources"][0]), (&"0-3".into(), &"flight recorder".into()));
     let one = |file: &str| calls(&traced(&[data(file)], &["--steps", "2"]));
     assert_eq!(one("fr_json_rank_0.json"), one("fr_trace_rank_0"));
+}
+
+#[test]
+fn groups_of_which_a_trace_has_the_name_alone_are_found_by_who_calls_on_them() {
+    let pickles: Vec<String> = (0..4).map(|rank| data(&format!("fr_trace_rank_{rank}"))).collect();
+    let places = |files: &[String]| {
+        let document = traced(files, &["--steps", "2", "--tp", "2", "--dp", "2"]);
+        let calls = document["calls"].as_array().expect("calls").iter();
+        calls.map(|line| line["place"].as_str().expect("a name").to_owned()).collect::<BTreeSet<_>>()
+    };
+    let all: BTreeSet<String> = ["tp", "dp", "world"].map(str::to_owned).into();
+    assert_eq!(places(&pickles), all);
+    let profiles: Vec<String> = (0..4).map(|rank| data(&format!("kineto-rank{rank}.json.gz"))).collect();
+    let alone = traced(&profiles, &["--dp", "4"]);
+    let lines = alone["calls"].as_array().expect("calls");
+    assert!(lines.iter().all(|line| line["place"] == "dp"), "a layout of one group leaves no other: {alone:#}");
+    // Two all_gathers of a step are of 64 x 32 bfloat16 of each rank, of which gloo's profile has one rank's part.
+    assert!(calls(&alone).iter().any(|(call, _, bytes, _)| (call.as_str(), *bytes) == ("all_gather", 4 * 64 * 32 * 2)));
 }
 
 #[test]

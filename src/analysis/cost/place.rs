@@ -53,6 +53,16 @@ pub struct PlaceQuery {
     stride: Option<u32>,
 }
 
+impl From<Locality> for PlaceQuery {
+    fn from(of: Locality) -> PlaceQuery {
+        PlaceQuery {
+            nodes_spanned: of.nodes_spanned,
+            concurrent_groups_per_node: Some(of.concurrent_groups_per_node),
+            stride: Some(of.stride),
+        }
+    }
+}
+
 impl FromStr for PlaceQuery {
     type Err = String;
 

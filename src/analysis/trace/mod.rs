@@ -7,6 +7,8 @@
 
 mod call;
 mod compare;
+#[cfg(test)]
+mod figures_tests;
 mod format;
 mod late;
 mod places;

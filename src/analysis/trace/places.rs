@@ -1,12 +1,15 @@
 //! Which axis of a layout the groups of a trace are, by their ranks.
 
+use super::call::CallKind;
 use super::read::Trace;
 use super::trace_file::TracedGroup;
+use commgauge_base::collective::Collective;
+use commgauge_base::units::Bytes;
 use commgauge_model::layout::{Axis, Layout};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Axes by which a group is named, where several have the same ranks: the first.
-const AXES: [Axis; 18] = [
+const AXES: [Axis; 20] = [
     Axis::Tp,
     Axis::Cp,
     Axis::Ep,
@@ -19,6 +22,8 @@ const AXES: [Axis; 18] = [
     Axis::EtpEp,
     Axis::DpShard,
     Axis::DpReplicate,
+    Axis::DpShardInner,
+    Axis::DpShardOuter,
     Axis::CpInner,
     Axis::CpOuter,
     Axis::World,
@@ -65,11 +70,20 @@ impl TracedPlaces {
                 first_of.entry(axis).or_insert(first);
             }
         }
-        let place = |group: &TracedGroup| match group.ranks.as_ref().and_then(|ranks| axis_of.get(&sorted(ranks))) {
-            Some(axis) => GroupPlace::Axis(*axis),
-            None => GroupPlace::Shape(shape(group, trace.world)),
+        // A layout of one group leaves no other.
+        let only = axis_of.values().next().filter(|_| axis_of.len() == 1);
+        let callers = trace.callers();
+        let all_are_there = layout.is_some_and(|layout| layout.group_size(Axis::World) as usize == trace.ranks.len());
+        let place = |(index, group): (usize, &TracedGroup)| {
+            let known = group.ranks.as_ref().map(|ranks| sorted(ranks));
+            let is_unknown = known.is_none();
+            let ranks = known.or_else(|| callers_as_group(group, callers.get(&index)?, all_are_there));
+            match ranks.and_then(|ranks| axis_of.get(&ranks)).or(only.filter(|_| is_unknown)) {
+                Some(axis) => GroupPlace::Axis(*axis),
+                None => GroupPlace::Shape(shape(group, trace.world)),
+            }
         };
-        TracedPlaces { places: trace.groups.iter().map(place).collect(), first_of }
+        TracedPlaces { places: trace.groups.iter().enumerate().map(place).collect(), first_of }
     }
 
     /// The place of a group by its index in the trace.
@@ -81,6 +95,38 @@ impl TracedPlaces {
     pub fn named(&self, axis: Axis) -> Axis {
         self.first_of.get(&axis).copied().unwrap_or(axis)
     }
+}
+
+impl Trace {
+    /// Where a layout has one group alone, calls of which the trace says no group are on that, and what one rank passes into an all_gather,
+    /// as gloo's events have it, is made the whole.
+    pub fn complete(&mut self, layout: &Layout) {
+        let ranks = layout.group_size(Axis::World);
+        let groups = AXES.iter().filter(|axis| layout.group_size(**axis) > 1);
+        let is_one_group = groups.clone().count() > 0 && groups.clone().all(|axis| layout.group_size(*axis) == ranks);
+        let unknown = |group: usize| self.groups[group].ranks.is_none() && self.groups[group].name.is_empty();
+        let unknown: BTreeSet<usize> = (0..self.groups.len()).filter(|group| is_one_group && unknown(*group)).collect();
+        for call in self.calls.iter_mut().filter(|call| unknown.contains(&call.group)) {
+            if let CallKind::Collective(Collective::AllGather | Collective::Gather) = call.kind {
+                call.bytes_total = Bytes(call.bytes_total.0.saturating_mul(u64::from(ranks)));
+            }
+        }
+        if !unknown.is_empty() {
+            self.notes.push(format!(
+                "calls that name no group are taken to be on the one of {ranks} ranks that the layout has, and their all_gathers are counted whole"
+            ));
+        }
+    }
+}
+
+/// The ranks of a group of which the trace has only the name, as gloo's flight recorder: those that call on it, where none can be missing. PyTorch
+/// gives the groups of a job names that are the same on all ranks (`_process_group_name` of torch/distributed/distributed_c10d.py).
+fn callers_as_group(group: &TracedGroup, callers: &BTreeSet<u32>, all_are_there: bool) -> Option<Vec<u32>> {
+    let complete = match group.size {
+        Some(size) => size as usize == callers.len(),
+        None => all_are_there,
+    };
+    (complete && !group.name.is_empty()).then(|| callers.iter().copied().collect())
 }
 
 fn sorted(ranks: &[u32]) -> Vec<u32> {

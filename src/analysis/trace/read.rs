@@ -31,6 +31,9 @@ pub struct TracedCall {
     pub detail: CallDetail,
 }
 
+/// Ranks whose calls are less apart may have come to few of them, one after another.
+const FEWEST_NANOSECONDS_APART: u64 = 1_000_000_000;
+
 /// What several files of a job say.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
@@ -136,11 +139,21 @@ impl<'a> Job<'a> {
             _ => None,
         };
         trace.note_missing_ranks();
+        trace.note_ranks_apart();
         Ok(trace)
     }
 }
 
 impl Trace {
+    /// The ranks that call on each group.
+    pub(super) fn callers(&self) -> BTreeMap<usize, BTreeSet<u32>> {
+        let mut callers: BTreeMap<usize, BTreeSet<u32>> = BTreeMap::new();
+        for call in &self.calls {
+            callers.entry(call.group).or_default().insert(call.rank);
+        }
+        callers
+    }
+
     fn add(&mut self, file: FileTrace) {
         let groups: Vec<usize> = file.groups.into_iter().map(|group| self.group(group)).collect();
         self.calls.extend(file.calls.into_iter().filter_map(|call| {
@@ -173,6 +186,30 @@ impl Trace {
         if !missing.is_empty() {
             let list = commgauge_base::rank_list::ranges(&missing);
             self.notes.push(format!("of {world} ranks {} are not in the files: {list}", missing.len()));
+        }
+    }
+}
+
+impl Trace {
+    /// Ranks of one job work at the same time. Where by their clocks they do not, by more than any of them works, calls are counted all the same,
+    /// and it is said.
+    fn note_ranks_apart(&mut self) {
+        let mut times: BTreeMap<u32, ComputingSpan> = BTreeMap::new();
+        for call in &self.calls {
+            let Some(begin) = call.detail.begin_nanoseconds else { continue };
+            let of_rank = times.entry(call.rank).or_insert(begin..begin);
+            *of_rank = of_rank.start.min(begin)..of_rank.end.max(begin);
+        }
+        let first_over = times.iter().min_by_key(|(_, time)| time.end);
+        let last_begun = times.iter().max_by_key(|(_, time)| time.start);
+        let (Some((over, ended)), Some((begun, time))) = (first_over, last_begun) else { return };
+        let longest = times.values().map(|time| time.end - time.start).max().unwrap_or(0).max(FEWEST_NANOSECONDS_APART);
+        if let Some(between) = time.start.checked_sub(ended.end).filter(|between| *between > longest) {
+            let between = Seconds(between as f64 / 1e9);
+            self.notes.push(format!(
+                "the calls of rank {begun} begin {between} after the last of rank {over}: their clocks are apart, or their files are of \
+                 different jobs or of different parts of one"
+            ));
         }
     }
 }

@@ -42,6 +42,10 @@ pub enum Axis {
     DpShard,
     /// Within `dp_cp`: the ranks that hold the same shard.
     DpReplicate,
+    /// Within `dp_shard`: the ranks of a node, which gather last.
+    DpShardInner,
+    /// Within `dp_shard`: the ranks of the same place on each node, which gather first.
+    DpShardOuter,
     /// Within `cp`: the ranks of the inner all_to_all of hybrid context parallelism.
     CpInner,
     /// Within `cp`: the ranks of the outer ring of hybrid context parallelism.
@@ -64,7 +68,7 @@ pub enum Axis {
 
 impl Axis {
     /// Every axis.
-    pub const ALL: [Axis; 26] = [
+    pub const ALL: [Axis; 28] = [
         Axis::World,
         Axis::Tp,
         Axis::Cp,
@@ -82,6 +86,8 @@ impl Axis {
         Axis::Embedding,
         Axis::DpShard,
         Axis::DpReplicate,
+        Axis::DpShardInner,
+        Axis::DpShardOuter,
         Axis::CpInner,
         Axis::CpOuter,
         Axis::Pair,
@@ -113,6 +119,8 @@ impl Axis {
             Axis::Embedding => "embedding",
             Axis::DpShard => "dp_shard",
             Axis::DpReplicate => "dp_replicate",
+            Axis::DpShardInner => "dp_shard_inner",
+            Axis::DpShardOuter => "dp_shard_outer",
             Axis::CpInner => "cp_inner",
             Axis::CpOuter => "cp_outer",
             Axis::Pair => "pair",

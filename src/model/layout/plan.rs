@@ -24,6 +24,8 @@ pub struct Layout {
     placed: Option<Placed>,
     /// Copies of each shard, where data parallelism shards within smaller groups (HSDP); 1 elsewhere.
     replicas_of_shards: u32,
+    /// Ranks of a node among those that shards lie on, where these gather in two steps; 1 elsewhere.
+    inner_shards: u32,
     /// Ranks of the inner all_to_all of hybrid context parallelism; 1 elsewhere.
     inner_context: u32,
     inner_experts: u32,
@@ -55,6 +57,7 @@ impl Layout {
             order,
             placed: None,
             replicas_of_shards: 1,
+            inner_shards: 1,
             inner_context: 1,
             inner_experts: 1,
             decode_context: 1,
@@ -96,6 +99,21 @@ impl Layout {
             ));
         }
         self.replicas_of_shards = replicas;
+        Ok(self)
+    }
+
+    /// Divides each group of shards into inner groups of `inner` consecutive ranks, those of a node.
+    ///
+    /// # Errors
+    /// Where `inner` does not divide the groups of shards.
+    pub fn with_inner_shards(mut self, inner: u32) -> std::result::Result<Layout, String> {
+        let shards = self.group_size(Axis::DpShard);
+        if let Some(nearest) = nearest_unless_divided(shards, inner) {
+            return Err(format!(
+                "nodes of {inner} ranks do not divide the {shards} ranks of a group of shards (gather_inner); nearest that do: {nearest}"
+            ));
+        }
+        self.inner_shards = inner;
         Ok(self)
     }
 
@@ -189,6 +207,8 @@ impl Layout {
             Axis::Embedding => d.pp.min(2),
             Axis::DpShard => d.dp * d.cp / self.replicas_of_shards,
             Axis::DpReplicate => self.replicas_of_shards,
+            Axis::DpShardInner => self.inner_shards,
+            Axis::DpShardOuter => self.group_size(Axis::DpShard) / self.inner_shards,
             Axis::CpInner => self.inner_context,
             Axis::CpOuter => d.cp / self.inner_context,
             Axis::EpInner => self.inner_experts,
@@ -225,6 +245,8 @@ impl Layout {
             Axis::Embedding => self.embedding(),
             Axis::DpShard => consecutive(&self.groups(Axis::DpCp), self.group_size(Axis::DpShard)),
             Axis::DpReplicate => strided(&self.groups(Axis::DpCp), self.group_size(Axis::DpShard)),
+            Axis::DpShardInner => consecutive(&self.groups(Axis::DpShard), self.inner_shards),
+            Axis::DpShardOuter => strided(&self.groups(Axis::DpShard), self.inner_shards),
             Axis::CpInner => consecutive(&self.groups(Axis::Cp), self.inner_context),
             Axis::CpOuter => strided(&self.groups(Axis::Cp), self.inner_context),
             Axis::EpInner => consecutive(&self.groups(Axis::Ep), self.inner_experts),

@@ -133,6 +133,14 @@ fn shards_and_hybrid_context_divide_their_groups_or_are_refused_with_what_would(
     check_first(&divided, Axis::CpOuter, 12, &[0, 2]);
     check_first(&divided, Axis::DpReplicate, 12, &[0, 12]);
     check_first(&divided, Axis::DpShard, 2, &(0..12).collect::<Vec<_>>());
+    let problem = divided.clone().with_inner_shards(8).unwrap_err();
+    assert_eq!(
+        problem,
+        "nodes of 8 ranks do not divide the 12 ranks of a group of shards (gather_inner); nearest that do: 6 or 12"
+    );
+    let on_nodes = divided.with_inner_shards(4).unwrap();
+    check_first(&on_nodes, Axis::DpShardInner, 6, &[0, 1, 2, 3]);
+    check_first(&on_nodes, Axis::DpShardOuter, 8, &[0, 4, 8]);
 }
 
 #[test]

@@ -72,7 +72,8 @@ impl Layout {
             Axis::TpCpDp => (Grid::Dense, &[Axis::Tp, Axis::Cp, Axis::Dp]),
             Axis::ExpertMp => (experts, &[Axis::Tp, Axis::Ep, Axis::Pp]),
             Axis::Embedding | Axis::DpShard | Axis::DpReplicate | Axis::CpInner | Axis::CpOuter => return None,
-            Axis::EpInner | Axis::EpOuter | Axis::PrefillDecode | Axis::Dcp => return None,
+            Axis::DpShardInner | Axis::DpShardOuter | Axis::EpInner | Axis::EpOuter => return None,
+            Axis::PrefillDecode | Axis::Dcp => return None,
             Axis::Pair | Axis::Node | Axis::Nodes => return None,
         };
         let chosen = self.order().iter().filter(|axis| axes.contains(axis));

@@ -32,17 +32,19 @@ impl MemoryChoices {
         let gathers = matches!(style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp);
         let tokens = step.tokens_per_micro_batch();
         match part {
-            "parameters" => parameter_bytes(step, stage, state::parameter_bytes_per_parameter(step), gathers),
+            "parameters" => {
+                parameter_bytes(step, stage, state::parameter_bytes_per_parameter(step), gathers.then_some(1))
+            }
             "gradients" if state::reduced_in_turn(step, stage) > 0 => {
                 "those of one chunk whole, of the others in shards: chunks are reduced one after another".to_owned()
             }
             "gradients" => {
                 let each = state::gradient_bytes_per_parameter(step);
-                parameter_bytes(step, stage, each, state::shares_gradients(step))
+                parameter_bytes(step, stage, each, state::shares_gradients(step).then_some(1))
             }
             "optimizer" => {
                 let each = state::optimizer_bytes_per_parameter(step, self.optimizer_gradient_copy);
-                parameter_bytes(step, stage, each, style != DataStyle::Ddp)
+                parameter_bytes(step, stage, each, state::groups_of_optimizer(step))
             }
             "unsharded" if step.reshards_after_forward() => {
                 let whole =
@@ -90,12 +92,12 @@ impl MemoryChoices {
     }
 }
 
-/// Bytes for each parameter on a rank, or a share of it, in words.
-fn parameter_bytes(step: &TrainingStep, stage: u32, each: u64, shared: bool) -> String {
+/// Bytes for each parameter on a rank, or a share of it among so many groups of shards, in words.
+fn parameter_bytes(step: &TrainingStep, stage: u32, each: u64, groups: Option<u64>) -> String {
     let parameters = step.rank_parameters(stage);
-    let share = |count: u64, kind: ParameterKind| match state::shards(step, kind) {
-        shards if shared && shards > 1 => format!("{count}/{shards}"),
-        _ => count.to_string(),
+    let share = |count: u64, kind: ParameterKind| match groups.map_or(1, |groups| groups * state::shards(step, kind)) {
+        1 => count.to_string(),
+        shares => format!("{count}/{shares}"),
     };
     if parameters.experts == 0 {
         return format!("{each} B x {} parameters", share(parameters.dense, ParameterKind::Dense));

@@ -1,7 +1,7 @@
 //! Parameters, gradients and optimizer of a rank: bytes for each parameter, and over how many ranks each is shared out.
 
 use super::parts::{MemoryUse, bytes};
-use commgauge_model::config::step::{DataStyle, Framework, ScheduleKind};
+use commgauge_model::config::step::{DataStyle, Framework, OuterSharding, ScheduleKind};
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::step::{RankParameters, TrainingStep};
 
@@ -21,10 +21,12 @@ pub(super) fn of(step: &TrainingStep, stage: u32, gradient_copy: bool) -> Memory
     // Each part is rounded up to equal shards.
     let whole =
         |each: u64| parts.iter().map(|(parameters, _)| u128::from(*parameters) * u128::from(each)).sum::<u128>();
-    let shared = |each: u64| {
-        parts.iter().map(|(parameters, ranks)| u128::from(parameters.div_ceil(*ranks)) * u128::from(each)).sum::<u128>()
+    let shared_by_groups = |groups: u64, each: u64| {
+        let share = |(parameters, ranks): &(u64, u64)| u128::from(parameters.div_ceil(*ranks * groups));
+        parts.iter().map(|part| share(part) * u128::from(each)).sum::<u128>()
     };
-    let share_if = |is_shared: bool, each: u64| bytes(if is_shared { shared(each) } else { whole(each) });
+    let share_if = |is_shared: bool, each: u64| bytes(if is_shared { shared_by_groups(1, each) } else { whole(each) });
+    let of_optimizer = optimizer_bytes_per_parameter(step, gradient_copy);
     let gathers = matches!(style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp);
     let gradients = match (shares_gradients(step), reduced_in_turn(step, stage)) {
         (false, chunk) if chunk > 0 => {
@@ -37,7 +39,10 @@ pub(super) fn of(step: &TrainingStep, stage: u32, gradient_copy: bool) -> Memory
     MemoryUse {
         parameters: share_if(gathers, parameter_bytes_per_parameter(step)),
         gradients,
-        optimizer: share_if(style != DataStyle::Ddp, optimizer_bytes_per_parameter(step, gradient_copy)),
+        optimizer: bytes(match groups_of_optimizer(step) {
+            Some(groups) => shared_by_groups(groups, of_optimizer),
+            None => whole(of_optimizer),
+        }),
         unsharded: bytes(if gathers && parts.iter().any(|(_, ranks)| *ranks > 1) { unsharded(step, stage) } else { 0 }),
         ..MemoryUse::default()
     }
@@ -127,6 +132,16 @@ pub(super) fn shards(step: &TrainingStep, kind: ParameterKind) -> u64 {
         ParameterKind::Experts => Axis::Edp,
     };
     u64::from(layout.group_size(axis)).max(1)
+}
+
+/// Groups of ranks with equal shards that share out the optimizer's state once more; `None` where it is whole.
+pub(super) fn groups_of_optimizer(step: &TrainingStep) -> Option<u64> {
+    let data = &step.training.data;
+    match (data.style, data.outer_sharding) {
+        (DataStyle::Ddp, _) => None,
+        (_, OuterSharding::NoShard) => Some(1),
+        (_, OuterSharding::Optimizer) => Some(u64::from(data.replicas_of_shards)),
+    }
 }
 
 /// Parameters that a rank keeps from the forward to the backward pass, beside its shard.

@@ -45,6 +45,7 @@ impl Exposed {
             (_, Axis::Cp | Axis::CpInner | Axis::CpOuter | Axis::Dcp) => &mut self.cp,
             (_, Axis::Ep | Axis::EtpEp | Axis::Etp | Axis::EpInner | Axis::EpOuter) => &mut self.ep,
             (_, Axis::Dp | Axis::DpCp | Axis::Edp | Axis::DpShard | Axis::DpReplicate) => &mut self.dp,
+            (_, Axis::DpShardInner | Axis::DpShardOuter) => &mut self.dp,
             (_, Axis::Pp | Axis::Pair | Axis::PrefillDecode) => &mut self.pp,
             (_, Axis::Embedding) => &mut self.embedding,
             (Style::Expert, Axis::TpCp | Axis::TpCpDp) => &mut self.ep,

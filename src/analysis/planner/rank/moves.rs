@@ -131,6 +131,7 @@ fn layouts(layout: &Layout) -> Vec<Layout> {
     let again = |order: Vec<Axis>| {
         let other = Layout::new(layout.degrees, &order).ok()?;
         let other = other.with_replicas_of_shards(layout.group_size(Axis::DpReplicate)).ok()?;
+        let other = other.with_inner_shards(layout.group_size(Axis::DpShardInner)).ok()?;
         let other = other.with_inner_context(layout.group_size(Axis::CpInner)).ok()?;
         other.with_inner_experts(layout.group_size(Axis::EpInner)).ok()
     };

@@ -28,6 +28,7 @@ impl Bases {
             if style != sharded {
                 training.data.replicas_of_shards = 1;
                 training.data.secondary_shards = None;
+                training.data.gather_inner = None;
                 training.data.quantised_gradients = None;
             }
             Some(training)

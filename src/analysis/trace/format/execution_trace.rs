@@ -8,11 +8,13 @@ use crate::trace::call::{CallKind, Elements, Named, element_of_tensor, element_o
 use crate::trace::trace_file::{CallDetail, FileCall, FileTrace, TracedGroup};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
+use commgauge_base::units::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
 use std::io::Read;
 
 const CALL: &str = "record_param_comms";
+const GLOO: &str = "gloo:";
 const GROUPS: &str = "## process_group:init ##";
 
 #[derive(Debug, Deserialize)]
@@ -56,6 +58,7 @@ struct Reading {
     groups: Vec<TorchGroup>,
     nodes: u64,
     without_group: u64,
+    of_gloo: u64,
 }
 
 /// Reads a trace. Where it is cut off or damaged, with a note, up to there.
@@ -73,6 +76,12 @@ pub(super) fn read(source: impl Read) -> FileTrace {
     if reading.without_group > 0 {
         file.notes.push(format!("{} calls do not say in which group they are", reading.without_group));
     }
+    if reading.of_gloo > 0 {
+        file.notes.push(
+            "gloo's calls do not say in which group they are, and the size of an all_gather is that of what one rank passes in"
+                .to_owned(),
+        );
+    }
     file.world = world(&reading.groups);
     file
 }
@@ -84,7 +93,30 @@ impl Reading {
             self.groups = groups(&node.inputs.values);
         } else if node.name == CALL {
             self.take_call(node);
+        } else if node.name.starts_with(GLOO) {
+            self.take_gloo_call(node);
         }
+    }
+
+    /// gloo's calls have the shape of the first tensor, which is what a rank passes in.
+    fn take_gloo_call(&mut self, node: &Node) {
+        let kind = match named(&node.name) {
+            Named::Call(kind) => kind,
+            Named::NoCall => return,
+            Named::Unknown => return self.file.skip_unknown(&node.name),
+        };
+        let dimensions = node.inputs.shapes.get(0).and_then(Value::as_array);
+        let elements = dimensions.map_or(0, |all| all.iter().filter_map(Value::as_u64).fold(1, u64::saturating_mul));
+        let element = node.inputs.types.get(0).and_then(Value::as_str).and_then(element_of_tensor);
+        let is_barrier = kind == CallKind::Collective(Collective::Barrier);
+        if element.is_none() && !is_barrier {
+            return self.file.skip_unknown(&format!("{} without a type", node.name));
+        }
+        self.of_gloo += 1;
+        let group = self.file.group(TracedGroup { name: String::new(), size: None, ranks: None });
+        let bytes_total = Bytes(element.map_or(0, |element| elements.saturating_mul(element.size())));
+        let detail = CallDetail::default();
+        self.file.calls.push(FileCall { rank: None, kind, element, bytes_total, group, duration: None, detail });
     }
 
     fn take_call(&mut self, node: &Node) {
@@ -205,6 +237,20 @@ mod tests {
         assert_eq!((call.bytes_total.0, call.element), (256, Some(ElementType::Bfloat16)));
         assert_eq!(file.groups[call.group].ranks, Some(vec![1, 3]));
         assert_eq!(file.world, Some(4));
+    }
+
+    #[test]
+    fn calls_of_gloo_have_the_size_of_their_first_tensor_and_no_group() {
+        // As PyTorch 2.15 leaves them.
+        let calls = r#"{"name": "c10d::allreduce_", "inputs": {"values": [], "shapes": [], "types": []}},
+            {"name": "gloo:all_reduce", "inputs": {"values": [[251, 156, 0, 525568, 4, "cpu"]], "shapes": [[525568]], "types": ["Tensor(float)"]}},
+            {"name": "gloo:fancy", "inputs": {"values": [], "shapes": [[8]], "types": ["Tensor(float)"]}},
+            {"name": "gloo:barrier", "inputs": {"values": [], "shapes": [], "types": []}}"#;
+        let file = read(format!(r#"{{"schema": "1.1.1-chakra.0.0.4", "nodes": [{calls}]}}"#).as_bytes());
+        let sizes: Vec<_> = file.calls.iter().map(|call| (call.kind.name(), call.bytes_total.0)).collect();
+        assert_eq!(sizes, [("all_reduce", 4 * 525_568), ("barrier", 0)]);
+        assert_eq!(file.unknown.get("gloo:fancy"), Some(&1));
+        assert!(file.notes[0].contains("gloo's calls do not say in which group they are"), "{:?}", file.notes);
     }
 
     #[test]

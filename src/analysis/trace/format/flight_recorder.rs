@@ -1,6 +1,7 @@
 //! Dumps of PyTorch's flight recorder: the last calls of each rank (torch/csrc/distributed/c10d/FlightRecorder.hpp), as JSON or as
 //! the pickle that a job writes when it hangs (`TORCH_NCCL_DEBUG_INFO_TEMP_FILE`).
 
+use super::json_list::{self, Part};
 use super::pickle;
 use crate::trace::call::{CallKind, Elements, Named, element_of_torch, named};
 use crate::trace::trace_file::{CallDetail, FileCall, FileTrace, TracedGroup, listed_ranks};
@@ -8,14 +9,17 @@ use commgauge_base::collective::Collective;
 use commgauge_base::units::{Bytes, Seconds};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::io::{BufRead, Read};
 
+/// What a dump holds beside its entries.
 #[derive(Debug, Deserialize)]
 struct Dump {
     #[serde(default)]
-    pg_config: BTreeMap<String, GroupConfig>,
-    #[serde(default)]
-    entries: Vec<Entry>,
+    pg_config: Groups,
 }
+
+/// By their names.
+type Groups = BTreeMap<String, GroupConfig>;
 
 #[derive(Debug, Deserialize)]
 struct GroupConfig {
@@ -51,33 +55,58 @@ pub(super) fn is_pickle(bytes: &[u8]) -> bool {
     matches!(bytes, [0x80, 2..=5, ..])
 }
 
-/// Reads a dump.
+/// Reads a dump, entry by entry. One in JSON may be larger than memory.
 ///
 /// # Errors
 /// What is wrong, after the name of the file.
-pub(super) fn read(bytes: &[u8]) -> Result<FileTrace, String> {
-    let value = match is_pickle(bytes) {
-        true => pickle::read(bytes),
-        false => serde_json::from_slice(bytes).map_err(|cause| cause.to_string()),
+pub(super) fn read(mut source: impl BufRead) -> Result<FileTrace, String> {
+    let read = match source.fill_buf().map(is_pickle) {
+        Ok(true) => read_pickle(source),
+        Ok(false) => read_json(source),
+        Err(cause) => Err(cause.to_string()),
     };
-    let dump = value.and_then(|value| serde_json::from_value(value).map_err(|cause| cause.to_string()));
-    dump.map(calls_of).map_err(|cause| format!("is no whole dump of a flight recorder: {cause}"))
+    read.map_err(|cause| format!("is no whole dump of a flight recorder: {cause}"))
 }
 
-fn calls_of(dump: Dump) -> FileTrace {
-    let mut file = FileTrace::default();
-    // The recorder is a ring: what came before its oldest entry is overwritten.
-    if let Some(first) = dump.entries.iter().map(|entry| entry.record_id).min().filter(|first| *first > 0) {
-        file.notes.push(format!("the recorder had overwritten its first {first} calls, which are not counted"));
-    }
-    for entry in &dump.entries {
+fn read_pickle(mut source: impl Read) -> Result<FileTrace, String> {
+    let mut bytes = Vec::new();
+    source.read_to_end(&mut bytes).map_err(|cause| cause.to_string())?;
+    let mut reading = Reading::default();
+    let mut take = |entry| {
+        reading.take(serde_json::from_value(entry).map_err(|cause| cause.to_string())?);
+        Ok(())
+    };
+    let rest = pickle::read(&bytes, pickle::Each { key: "record_id", take: &mut take })?;
+    let dump: Dump = serde_json::from_value(rest).map_err(|cause| cause.to_string())?;
+    Ok(reading.finish(&dump.pg_config))
+}
+
+fn read_json(source: impl Read) -> Result<FileTrace, String> {
+    let (mut reading, mut groups) = (Reading::default(), Ok(Groups::default()));
+    json_list::read(source, "entries", Some("pg_config"), &mut |part| match part {
+        Part::Element(entry) => reading.take(entry),
+        Part::Beside(config) => groups = serde_json::from_value(config),
+    })
+    .and(groups)
+    .map(|groups| reading.finish(&groups))
+    .map_err(|cause| cause.to_string())
+}
+
+/// What has been read so far.
+#[derive(Default)]
+struct Reading {
+    file: FileTrace,
+    /// Number of the oldest entry.
+    first: Option<u64>,
+}
+
+impl Reading {
+    fn take(&mut self, entry: Entry) {
+        self.first = Some(self.first.map_or(entry.record_id, |first| first.min(entry.record_id)));
         let kind = match named(&entry.profiling_name) {
             Named::Call(kind) => kind,
-            Named::NoCall => continue,
-            Named::Unknown => {
-                file.skip_unknown(&entry.profiling_name);
-                continue;
-            }
+            Named::NoCall => return,
+            Named::Unknown => return self.file.skip_unknown(&entry.profiling_name),
         };
         let dtype = entry.input_dtypes.first().or(entry.output_dtypes.first());
         let is_barrier = kind == CallKind::Collective(Collective::Barrier);
@@ -89,14 +118,12 @@ fn calls_of(dump: Dump) -> FileTrace {
             None => is_barrier.then_some(Bytes(0)),
         };
         let Some(bytes_total) = bytes_total else {
-            file.skip_unknown(&format!("{} of {}", entry.profiling_name, dtype.map_or("no type", |dtype| dtype)));
-            continue;
+            let of_type = dtype.map_or("no type", |dtype| dtype);
+            return self.file.skip_unknown(&format!("{} of {of_type}", entry.profiling_name));
         };
-        let name = entry.process_group.0.clone();
-        let ranks = dump.pg_config.get(&name).and_then(|config| listed_ranks(&config.ranks));
-        let size = ranks.as_ref().map(|ranks| ranks.len() as u32).or(size_by_shapes(kind, elements));
-        let group = file.group(TracedGroup { name, size, ranks });
-        file.calls.push(FileCall {
+        let name = entry.process_group.0;
+        let group = self.file.group(TracedGroup { name, size: size_by_shapes(kind, elements), ranks: None });
+        self.file.calls.push(FileCall {
             rank: None,
             kind,
             element,
@@ -112,7 +139,19 @@ fn calls_of(dump: Dump) -> FileTrace {
             },
         });
     }
-    file
+
+    fn finish(mut self, configured: &Groups) -> FileTrace {
+        // The recorder is a ring: what came before its oldest entry is overwritten.
+        if let Some(first) = self.first.filter(|first| *first > 0) {
+            let note = format!("the recorder had overwritten its first {first} calls, which are not counted");
+            self.file.notes.push(note);
+        }
+        for group in &mut self.file.groups {
+            group.ranks = configured.get(&group.name).and_then(|config| listed_ranks(&config.ranks));
+            group.size = group.ranks.as_ref().map(|ranks| ranks.len() as u32).or(group.size);
+        }
+        self.file
+    }
 }
 
 /// The other end of a message: `nccl:send 0->1`, `nccl:recv 1<-0`.

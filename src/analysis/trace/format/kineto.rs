@@ -88,7 +88,7 @@ struct Reading {
     file: FileTrace,
     /// Calls by the external id of their host event; none of one that is no known call.
     by_external_id: HashMap<u64, Option<usize>>,
-    /// Kernels of calls: external id and duration, in microseconds.
+    /// Kernels of calls whose host events have not come, with their durations in microseconds.
     kernels: Vec<(Event, f64)>,
     steps: BTreeSet<String>,
     events: u64,
@@ -166,7 +166,9 @@ impl Reading {
         } else if event.name.starts_with(GLOO) {
             self.take_gloo_event(&event);
         } else if let (Some(_), Some(duration)) = (&event.args.collective, event.dur) {
-            self.kernels.push((event, duration));
+            if !self.has_taken_kernel(&event, duration) {
+                self.kernels.push((event, duration));
+            }
         } else if ON_A_DEVICE.contains(&event.cat.as_str()) && !event.name.starts_with(NCCL_KERNEL) {
             self.file.computing.extend(event.span_nanoseconds());
         }
@@ -244,28 +246,29 @@ impl Reading {
         }
     }
 
-    /// Gives each call the duration of its kernels; kernels without a host event are calls themselves.
+    /// Adds a kernel to the call of its host event. False where none has come.
+    fn has_taken_kernel(&mut self, kernel: &Event, duration: f64) -> bool {
+        let Some(of_host) = kernel.args.external_id.and_then(|id| self.by_external_id.get(&id)) else { return false };
+        // None: its host event was counted as one of an unknown kind.
+        let Some(at) = *of_host else { return true };
+        let call = &mut self.file.calls[at];
+        let before = call.duration.map_or(0.0, |seconds| seconds.0);
+        // On the device it begins with its first kernel.
+        let begin = kernel.begin_nanoseconds();
+        call.detail.begin_nanoseconds = match call.duration {
+            Some(_) => call.detail.begin_nanoseconds.min(begin),
+            None => begin.or(call.detail.begin_nanoseconds),
+        };
+        call.duration = Some(Seconds(before + duration / 1e6));
+        true
+    }
+
+    /// Kernels without a host event are calls themselves.
     fn finish(mut self) -> FileTrace {
         for (event, duration) in std::mem::take(&mut self.kernels) {
-            let known = event.args.external_id.and_then(|id| self.by_external_id.get(&id).copied());
-            match known {
-                // Its host event was counted as one of an unknown kind.
-                Some(None) => {}
-                Some(Some(at)) => {
-                    let call = &mut self.file.calls[at];
-                    let before = call.duration.map_or(0.0, |seconds| seconds.0);
-                    // On the device it begins with its first kernel.
-                    let begin = event.begin_nanoseconds();
-                    call.detail.begin_nanoseconds = match call.duration {
-                        Some(_) => call.detail.begin_nanoseconds.min(begin),
-                        None => begin.or(call.detail.begin_nanoseconds),
-                    };
-                    call.duration = Some(Seconds(before + duration / 1e6));
-                }
-                None => {
-                    let call = self.described_call(&event, Some(duration));
-                    self.file.calls.extend(call);
-                }
+            if !self.has_taken_kernel(&event, duration) {
+                let call = self.described_call(&event, Some(duration));
+                self.file.calls.extend(call);
             }
         }
         let mut file = self.file;

@@ -47,13 +47,11 @@ pub(super) fn read_file(path: &Path) -> Result<(TraceFormat, FileContent)> {
         TraceFormat::ExecutionTrace => FileContent::Rank(execution_trace::read(source)),
         TraceFormat::Chakra => FileContent::Rank(chakra::read(source)),
         TraceFormat::NcclInspector => FileContent::Processes(inspector::read(source)),
-        TraceFormat::FlightRecorder | TraceFormat::NcclLog => {
+        TraceFormat::FlightRecorder => FileContent::Rank(flight_recorder::read(source).map_err(wrong)?),
+        TraceFormat::NcclLog => {
             let mut bytes = Vec::new();
             source.read_to_end(&mut bytes).map_err(cannot)?;
-            match format {
-                TraceFormat::NcclLog => FileContent::Processes(nccl_log::read(&String::from_utf8_lossy(&bytes))),
-                _ => FileContent::Rank(flight_recorder::read(&bytes).map_err(wrong)?),
-            }
+            FileContent::Processes(nccl_log::read(&String::from_utf8_lossy(&bytes)))
         }
     };
     Ok((format, content))

@@ -10,15 +10,24 @@ use std::collections::HashMap;
 /// until memory is full.
 const MOST_VALUES_PER_BYTE: usize = 8;
 
+/// Dictionaries that are handed over as they end, so that not all of them are in memory.
+pub(super) struct Each<'a> {
+    /// The key that they have, and no other dictionary.
+    pub key: &'static str,
+    /// Gets each; what stays in its place is empty.
+    pub take: &'a mut dyn FnMut(Value) -> Result<(), String>,
+}
+
 /// Reads a pickle; keys that are no texts become texts.
-pub(super) fn read(bytes: &[u8]) -> Result<Value, String> {
+pub(super) fn read(bytes: &[u8], each: Each) -> Result<Value, String> {
     let values_left = bytes.len().saturating_mul(MOST_VALUES_PER_BYTE);
-    Machine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), values_left }.run()
+    Machine { bytes, each, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), values_left }.run()
 }
 
 /// The state of reading: a stack of values, marks in it, and values that are referred to again.
-struct Machine<'a> {
+struct Machine<'a, 'e> {
     bytes: &'a [u8],
+    each: Each<'e>,
     at: usize,
     stack: Vec<Value>,
     marks: Vec<usize>,
@@ -26,7 +35,7 @@ struct Machine<'a> {
     values_left: usize,
 }
 
-impl Machine<'_> {
+impl Machine<'_, '_> {
     fn run(mut self) -> Result<Value, String> {
         loop {
             let begun = self.at;
@@ -146,6 +155,9 @@ impl Machine<'_> {
             };
             object.insert(key, value);
         }
+        if object.contains_key(self.each.key) {
+            return (self.each.take)(Value::Object(std::mem::take(object)));
+        }
         Ok(())
     }
 
@@ -191,18 +203,39 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// The values of a pickle without dictionaries to be handed over.
+    fn read_all(bytes: &[u8]) -> Result<Value, String> {
+        read(bytes, Each { key: "none has it", take: &mut |_| Ok(()) })
+    }
+
+    #[test]
+    fn dictionaries_with_the_key_are_handed_over_as_they_end() {
+        // pickle.dumps([{"a": 1}, {"b": 2}, {"a": 3}], protocol=2)
+        let pickle =
+            b"\x80\x02]q\x00(}q\x01X\x01\x00\x00\x00aq\x02K\x01s}q\x03X\x01\x00\x00\x00bq\x04K\x02s}q\x05h\x02K\x03se.";
+        let mut taken = Vec::new();
+        let mut take = |value| {
+            taken.push(value);
+            Ok(())
+        };
+        assert_eq!(read(pickle, Each { key: "a", take: &mut take }), Ok(json!([{}, {"b": 2}, {}])));
+        assert_eq!(taken, [json!({"a": 1}), json!({"a": 3})]);
+        let refused = read(pickle, Each { key: "b", take: &mut |_| Err("not this one".to_owned()) });
+        assert!(refused.unwrap_err().contains("not this one"));
+    }
+
     #[test]
     fn plain_data_is_read_and_nothing_else() {
         // pickle.dumps({"a": [1, -2, 70000, 2**40, True, None, 0.5], 3: ("x", "x")}, protocol=4)
         let pickle = b"\x80\x04\x95\x3f\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x01a\x94]\x94(K\x01J\xfe\xff\xff\xffJp\x11\x01\x00\x8a\x06\
             \x00\x00\x00\x00\x00\x01\x88NG?\xe0\x00\x00\x00\x00\x00\x00eK\x03\x8c\x01x\x94h\x03\x86\x94u.";
         let expected = json!({"a": [1, -2, 70000, 1_u64 << 40, true, null, 0.5], "3": ["x", "x"]});
-        assert_eq!(read(pickle), Ok(expected));
+        assert_eq!(read_all(pickle), Ok(expected));
         // pickle.dumps(print, protocol=2)
-        let calls = read(b"\x80\x02c__builtin__\nprint\nq\x00.").unwrap_err();
+        let calls = read_all(b"\x80\x02c__builtin__\nprint\nq\x00.").unwrap_err();
         assert!(calls.contains("more than plain data: opcode 0x63 (byte 2)"), "{calls}");
         for end in 0..pickle.len() {
-            assert!(read(&pickle[..end]).is_err(), "cut off after {end} bytes");
+            assert!(read_all(&pickle[..end]).is_err(), "cut off after {end} bytes");
         }
     }
 
@@ -213,6 +246,6 @@ mod tests {
             laughs.extend(b"h\x00h\x00\x86q\x00");
         }
         laughs.push(b'.');
-        assert!(read(&laughs).unwrap_err().contains("too often"));
+        assert!(read_all(&laughs).unwrap_err().contains("too often"));
     }
 }

@@ -4,7 +4,7 @@ use crate::trace::places::{GroupPlace, TracedPlaces};
 use crate::trace::read::Trace;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::layout::{Axis, Groups, Layout};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The groups of all calls.
 pub(super) struct CallPlaces {
@@ -110,10 +110,7 @@ fn groups_of(place: &GroupPlace, ranks: &[u32], world: Option<u32>, layout: Opti
 /// The groups of a trace with their ranks, and no calls. Where it does not say the ranks, they are those that call on a group of that name: PyTorch gives
 /// the groups of a job names that are the same on all ranks (`_process_group_name` of torch/distributed/distributed_c10d.py).
 fn groups_with_ranks(trace: &Trace) -> Result<Trace> {
-    let mut callers: BTreeMap<usize, BTreeSet<u32>> = BTreeMap::new();
-    for call in &trace.calls {
-        callers.entry(call.group).or_default().insert(call.rank);
-    }
+    let callers = trace.callers();
     let world = trace.world.or(Some(trace.ranks.len() as u32));
     let mut groups = Trace { world, groups: trace.groups.clone(), ..Trace::default() };
     for (index, group) in groups.groups.iter_mut().enumerate() {

@@ -1,12 +1,13 @@
 //! The calls of a job as a document: plain data for JSON, with a published schema.
 
 use crate::cli::published::published;
-use commgauge_analysis::cost::{Fit, Predictor, Query};
-use commgauge_analysis::trace::{CallKind, Compared, CountedCall, Difference, LateRank, OneSide, Trace};
+use commgauge_analysis::cost::{Fit, PlaceQuery, Prediction, Predictor, Query};
+use commgauge_analysis::trace::{CallKind, Compared, CountedCall, Difference, GroupPlace, LateRank, OneSide, Trace};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::rank_list::ranges;
 use commgauge_base::units::{Bytes, Seconds};
+use commgauge_model::layout::{Axis, Layout};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -127,9 +128,9 @@ impl TraceDocument {
         calls: &[CountedCall],
         compared: Option<&[Compared]>,
         late: &[LateRank],
-        fit: Option<&Fit>,
+        fit: Option<FitOnNodes>,
     ) -> TraceDocument {
-        let predictor = fit.map(Predictor::new);
+        let predictor = fit.map(|fit| (Predictor::new(fit.fit), fit));
         TraceDocument {
             format: FORMAT,
             version: VERSION,
@@ -137,7 +138,13 @@ impl TraceDocument {
             ranks: ranges(&trace.ranks.iter().copied().collect::<Vec<u32>>()),
             job_ranks: trace.world,
             steps,
-            calls: calls.iter().map(|call| call_line(call, predictor.as_ref())).collect(),
+            calls: calls
+                .iter()
+                .map(|call| {
+                    let predicted = predictor.as_ref().and_then(|(of, fit)| Some(of.predict(&fit.query(call)?)));
+                    call_line(call, predicted)
+                })
+                .collect(),
             comparison: compared.map(|compared| compared.iter().map(compared_line).collect()),
             late_ranks: late.iter().map(late_line).collect(),
             notes: trace.notes.clone(),
@@ -151,8 +158,7 @@ impl TraceDocument {
     }
 }
 
-fn call_line(call: &CountedCall, predictor: Option<&Predictor>) -> TracedCallLine {
-    let prediction = predictor.and_then(|predictor| Some(predictor.predict(&query(call)?)));
+fn call_line(call: &CountedCall, prediction: Option<Prediction>) -> TracedCallLine {
     TracedCallLine {
         place: call.place.name().to_owned(),
         call: call.kind.name(),
@@ -169,15 +175,34 @@ fn call_line(call: &CountedCall, predictor: Option<&Predictor>) -> TracedCallLin
     }
 }
 
-/// A message between two ranks is not asked for: its time on one side is mostly waiting for the other. Nor is a call without a
-/// type, as the fit has one for each.
-fn query(call: &CountedCall) -> Option<Query> {
-    let CallKind::Collective(collective) = call.kind else { return None };
-    if call.element.is_none() && collective != Collective::Barrier {
-        return None;
+/// A fit, and what says on which nodes the groups of the job are.
+pub(super) struct FitOnNodes<'a> {
+    pub fit: &'a Fit,
+    pub layout: Option<&'a Layout>,
+    pub ranks_per_node: Option<u32>,
+}
+
+impl FitOnNodes<'_> {
+    /// A message between two ranks is not asked for: its time on one side is mostly waiting for the other. Nor is a call without a
+    /// type, as the fit has one for each.
+    fn query(&self, call: &CountedCall) -> Option<Query> {
+        let CallKind::Collective(collective) = call.kind else { return None };
+        if call.element.is_none() && collective != Collective::Barrier {
+            return None;
+        }
+        let (ranks, bytes_total) = (call.group_size?, call.bytes_total);
+        let locality = self.locality(&call.place);
+        Some(Query { collective, ranks, bytes_total, element_type: call.element, locality, cadence: None })
     }
-    let (ranks, bytes_total) = (call.group_size?, call.bytes_total);
-    Some(Query { collective, ranks, bytes_total, element_type: call.element, locality: None, cadence: None })
+
+    fn locality(&self, place: &GroupPlace) -> Option<PlaceQuery> {
+        let axis = match place {
+            GroupPlace::Axis(axis) => *axis,
+            GroupPlace::Shape(shape) if shape == Axis::World.name() => Axis::World,
+            GroupPlace::Shape(_) => return None,
+        };
+        Some(self.layout?.locality(axis, self.ranks_per_node?).into())
+    }
 }
 
 fn compared_line(compared: &Compared) -> ComparedLine {

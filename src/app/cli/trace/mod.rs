@@ -8,6 +8,8 @@ mod text;
 
 pub use document::{TraceDocument, schema};
 
+use document::FitOnNodes;
+
 use super::degrees::DegreeFlags;
 use super::table_or_json::AnswerArguments;
 use super::verdict_output::replace;
@@ -63,6 +65,10 @@ pub struct TraceCommand {
     #[arg(long, value_name = "FILE")]
     fit: Option<PathBuf>,
 
+    /// Ranks on each node, which say where the groups of the layout are, as the fit has a curve for each placement
+    #[arg(long, value_name = "N", requires = "fit", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks_per_node: Option<u32>,
+
     /// Write a suite that measures exactly these calls
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -86,6 +92,9 @@ impl TraceCommand {
             return Err(Error::usage(format!("the files hold no call that is known{notes}")));
         }
         let layout = self.layout(&trace, expected.as_ref())?;
+        if let Some(layout) = &layout {
+            trace.complete(layout);
+        }
         let document = self.document(&trace, layout.as_ref(), expected.as_ref(), fit.as_ref())?;
         self.shown.show(&document, |width| text::text(&document, width))?;
         Ok(if document.differs() { DIFFERS } else { 0 })
@@ -111,6 +120,7 @@ impl TraceCommand {
         let against = expected.zip(layout);
         let compared = against.map(|(expected, layout)| compare(trace, &places, steps, expected, layout));
         let late = late_ranks(trace, &places);
+        let fit = fit.map(|fit| FitOnNodes { fit, layout, ranks_per_node: self.ranks_per_node });
         Ok(TraceDocument::new(trace, steps, &calls, compared.as_deref(), &late, fit))
     }
 

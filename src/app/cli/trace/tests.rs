@@ -166,6 +166,22 @@ fn a_rank_that_the_others_wait_for_is_named_with_its_group() {
 }
 
 #[test]
+fn ranks_that_never_work_at_the_same_time_are_noted() {
+    let notes = |begin: u64| {
+        let document = traced(|rank, calls| {
+            calls.iter_mut().filter(|_| rank == 3).for_each(|call| call["time_created_ns"] = begin.into());
+        });
+        document["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(notes(600_000_000), Vec::<String>::new(), "half a second: it came late to the only calls");
+    let apart = notes(10_000_000_005);
+    assert!(
+        apart[0].starts_with("the calls of rank 3 begin 10.0 s after the last of rank 0: their clocks are apart"),
+        "{apart:?}"
+    );
+}
+
+#[test]
 fn files_that_do_not_belong_together_or_say_nothing_are_refused_with_the_reason() {
     let (folder, arguments) = job(|_, _| {});
     let file = |name: &str, content: &str| {

@@ -45,9 +45,24 @@ fn calls(document: &TraceDocument, width: u16) -> String {
     if is_predicted {
         columns.extend([Column::right("fit", 1), Column::right("times the fit", 0)]);
     }
-    let rows: Vec<Vec<String>> = document.calls.iter().map(|call| call_row(call, is_predicted)).collect();
+    let lines = &document.calls;
+    let row = |(at, call): (usize, &TracedCallLine)| {
+        let around = [at.checked_sub(1), at.checked_add(1)].into_iter().flatten().filter_map(|at| lines.get(at));
+        let mut row = call_row(call, is_predicted);
+        // Equal sizes of other calls of its kind are told apart by their bytes.
+        if around.filter(|other| (&other.place, other.call) == (&call.place, call.call)).any(|other| {
+            other.element_type == call.element_type && other.bytes_total.to_string() == call.bytes_total.to_string()
+        }) {
+            row[BYTES] = format!("{} B", call.bytes_total.0);
+        }
+        row
+    };
+    let rows: Vec<Vec<String>> = lines.iter().enumerate().map(row).collect();
     table(&columns, &rows, width)
 }
+
+/// The column of sizes.
+const BYTES: usize = 3;
 
 fn call_row(call: &TracedCallLine, is_predicted: bool) -> Vec<String> {
     let mut row = vec![

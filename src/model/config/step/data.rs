@@ -2,8 +2,8 @@
 
 use super::choices::{BucketRule, DataStyle};
 use super::framework_choices::{
-    BroadcastBuffers, GradientAccumulation, GradientReduction, ParameterReturn, ReplicaReduction, ShardBuffers,
-    UnitRule,
+    BroadcastBuffers, GradientAccumulation, GradientReduction, OuterSharding, ParameterReturn, ReplicaReduction,
+    ShardBuffers, UnitRule,
 };
 use super::reading::{parse_float, parse_reducible_float, parsed_or, truth_or};
 use crate::config::document::{Item, Place, Table};
@@ -40,6 +40,8 @@ pub struct DataChoices {
     pub gradient_reduction: GradientReduction,
     /// How often groups of shards add up their gradients (HSDP).
     pub replica_reduction: ReplicaReduction,
+    /// What these groups share out among each other (HSDP, unit rule `buckets`).
+    pub outer_sharding: OuterSharding,
     /// Parameters of a unit are gathered while the unit before computes.
     pub prefetch_parameters: bool,
     /// What DeepSpeed's ZeRO-3 gathers when (unit rule `modules`).
@@ -56,6 +58,9 @@ pub struct DataChoices {
     /// Ranks that share out the parameters between the forward and the backward pass, where those are fewer than share them out
     /// otherwise, as the ranks of a node (ZeRO++'s hpZ, arXiv 2306.10209 section 3.2; FSDP2's `reshard_after_forward` with a number).
     pub secondary_shards: Option<u32>,
+    /// Ranks of a node, among which parameters are gathered in a second step, behind the first between nodes; absent where one call
+    /// gathers them (MiCS, arXiv 2205.00119 section 3.3).
+    pub gather_inner: Option<u32>,
     /// Ranks of a node, among which gradients go in 4 bits before they go from node to node; absent where they are reduced as they are
     /// (ZeRO++'s qgZ, arXiv 2306.10209 section 3.3).
     pub quantised_gradients: Option<u32>,
@@ -113,7 +118,7 @@ pub struct ModuleChoices {
 
 pub(super) fn read_data(table: &mut Table) -> Result<DataChoices> {
     let (replicas, secondary) = (table.take("replicas_of_shards"), table.take("secondary_shards"));
-    let quantised_gradients = table.take("quantised_gradients");
+    let (gather_inner, quantised_gradients) = (table.take("gather_inner"), table.take("quantised_gradients"));
     Ok(DataChoices {
         style: parsed_or(table, "data_style", DataStyle::Ddp, str::parse)?,
         gradient_element_type: parsed_or(table, "gradient_element_type", ElementType::Float32, parse_reducible_float)?,
@@ -127,6 +132,7 @@ pub(super) fn read_data(table: &mut Table) -> Result<DataChoices> {
         gradient_accumulation: parsed_or(table, "gradient_accumulation", GradientAccumulation::Sharded, str::parse)?,
         gradient_reduction: parsed_or(table, "gradient_reduction", GradientReduction::ReduceScatter, str::parse)?,
         replica_reduction: parsed_or(table, "replica_reduction", ReplicaReduction::Step, str::parse)?,
+        outer_sharding: parsed_or(table, "outer_sharding", OuterSharding::NoShard, str::parse)?,
         prefetch_parameters: truth_or(table, "prefetch_parameters", true)?,
         modules: read_modules(table)?,
         shard_buffers: parsed_or(table, "shard_buffers", ShardBuffers::Flat, str::parse)?,
@@ -134,9 +140,11 @@ pub(super) fn read_data(table: &mut Table) -> Result<DataChoices> {
         broadcast_buffers: parsed_or(table, "broadcast_buffers", BroadcastBuffers::None, str::parse)?,
         replicas_of_shards: replicas.as_ref().map(Item::count).transpose()?.unwrap_or(1),
         secondary_shards: secondary.as_ref().map(Item::count).transpose()?,
+        gather_inner: gather_inner.as_ref().map(Item::count).transpose()?,
         quantised_gradients: quantised_gradients.as_ref().map(Item::count).transpose()?,
         shards_place: replicas
             .or(secondary)
+            .or(gather_inner)
             .or(quantised_gradients)
             .map_or_else(|| table.place.clone(), |item| item.place),
     })

@@ -34,6 +34,16 @@ choice! {
 }
 
 choice! {
+    /// What groups of shards that hold the same parameters share out among each other (Megatron-FSDP's `outer_dp_sharding_strategy`).
+    OuterSharding, "outer sharding" {
+        /// Nothing.
+        NoShard = "no_shard",
+        /// Optimizer state: gradients are reduce-scattered, and updated shards gathered.
+        Optimizer = "optim",
+    }
+}
+
+choice! {
     /// How gradients of micro-batches are added up where parameters are sharded.
     GradientAccumulation, "gradient accumulation" {
         /// Each rank adds up its shard: a reduction in every micro-batch (FSDP by itself).
@@ -212,7 +222,8 @@ choice! {
 choice! {
     /// In what pieces replicas that prefill send the keys and values of their requests to those that decode.
     KvTransfer, "transfer of keys and values" {
-        /// Those of each request and layer as the layer is done, while the next ones are at work (vLLM's P2pNcclConnector).
+        /// Those of each request and layer as the layer is done, while the next ones are at work (vLLM's P2pNcclConnector, which
+        /// 0.33 has no more).
         Layer = "layer",
         /// Those of each request and all layers of a stage, behind the pass (vLLM's NixlConnector, which reads them from there).
         Request = "request",
@@ -224,9 +235,9 @@ choice! {
     DecodeContextExchange, "exchange of a shared context" {
         /// Sums of exponentials are gathered, and weighed outputs added up and parted in the type of the activations (vLLM's `ag_rs`).
         ReduceScatter = "reduce_scatter",
-        /// Outputs and sums of exponentials go to the ranks of their heads, in two calls (vLLM's `a2a`; arXiv 2507.07120).
+        /// Outputs and sums of exponentials go to the ranks of their heads, in two calls (arXiv 2507.07120; vLLM's `a2a` before 0.33).
         AllToAll = "all_to_all",
-        /// The same in one call (SGLang's `a2a`).
+        /// The same in one call (vLLM's and SGLang's `a2a`).
         Packed = "packed",
         /// Sums of exponentials are gathered; outputs are added up in float32 and parted with latent attention, and added up to all heads
         /// otherwise (SGLang's `ag_rs`).

@@ -18,13 +18,13 @@ pub use data::{DataChoices, ModuleChoices, divisors_among};
 pub use framework::{Framework, FrameworkChoices, FrameworkDefault, Work};
 pub use framework_choices::{
     BalanceLoss, BroadcastBuffers, DecodeContextExchange, Drafter, FeedForwardRanks, GradientAccumulation,
-    GradientReduction, KvTransfer, ParameterReturn, ReplicaReduction, ServingDispatcher, ShardBuffers, SmallCall,
-    TensorStyle, TokenExchange, UnitRule, VocabularyPadding, VocabularyStyle,
+    GradientReduction, KvTransfer, OuterSharding, ParameterReturn, ReplicaReduction, ServingDispatcher, ShardBuffers,
+    SmallCall, TensorStyle, TokenExchange, UnitRule, VocabularyPadding, VocabularyStyle,
 };
 pub use keys::{KeyForm, KeyGroup, STEP_KEYS, StepKey};
 pub use layout_table::{LayoutTable, MOST_RANKS, ModelWork, STYLES, parse_order};
 pub use serving::Serving;
-pub use tensor_choices::{GatherRecipe, ProductOverlap};
+pub use tensor_choices::{GatherRecipe, MuonTensorMode, ProductOverlap};
 pub use training::{
     Batch, ContextChoices, ExpertChoices, PipelineChoices, TensorChoices, Training, VocabularyChoices,
     ranks_of_ep_on_a_node,

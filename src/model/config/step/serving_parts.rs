@@ -176,8 +176,8 @@ mod tests {
                 "no context is shared out; accepted: with decode_context above 1",
             ),
             (
-                &[("framework", "vllm"), ("decode_context", "2"), ("decode_context_exchange", "packed")],
-                "vllm offers no other decode_context_exchange than reduce_scatter, all_to_all",
+                &[("framework", "vllm"), ("decode_context", "2"), ("decode_context_exchange", "all_to_all")],
+                "vllm offers no other decode_context_exchange than reduce_scatter, packed",
             ),
             (
                 &[("decode_context", "2"), ("decode_context_exchange", "gather")],

@@ -1,4 +1,4 @@
-//! Choices of tensor parallelism that come with narrow types and with products in pieces.
+//! Choices of tensor parallelism that come with narrow types, with products in pieces, and with optimizers of whole matrices.
 
 use super::choices::choice;
 use schemars::JsonSchema;
@@ -24,5 +24,17 @@ choice! {
         None = "none",
         /// The product itself, which works on the pieces that are there (`--tp-comm-overlap` of Megatron-LM, async TP of PyTorch).
         Pieces = "pieces",
+    }
+}
+
+choice! {
+    /// What Muon orthogonalises where tensor parallelism divides a matrix (Megatron-LM's `muon_tp_mode`).
+    MuonTensorMode, "mode of Muon" {
+        /// Each rank its part: nothing is sent.
+        Blockwise = "blockwise",
+        /// Each rank the whole matrix, which is gathered.
+        Duplicated = "duplicated",
+        /// All ranks together: products of the parts are added up in each iteration.
+        Distributed = "distributed",
     }
 }

@@ -5,7 +5,7 @@ use super::data::{DataChoices, read_data};
 use super::framework::{self, FrameworkChoices, Work};
 use super::framework_choices::{BalanceLoss, SmallCall, TensorStyle, VocabularyPadding, VocabularyStyle};
 use super::reading::{parse_float, parse_reducible_float, parsed_or, truth_or};
-use super::tensor_choices::{GatherRecipe, ProductOverlap};
+use super::tensor_choices::{GatherRecipe, MuonTensorMode, ProductOverlap};
 use crate::config::document::{Item, Place, Table};
 use crate::config::suite_sweep::parse_placement;
 use commgauge_base::collective::Placement;
@@ -84,6 +84,8 @@ pub struct TensorChoices {
     pub gather_recipe: GatherRecipe,
     /// What hides the calls that a product waits for, or that wait for one.
     pub product_overlap: ProductOverlap,
+    /// What Muon orthogonalises where tensor parallelism divides a matrix.
+    pub muon_tp_mode: MuonTensorMode,
 }
 
 /// Choices of embedding, output projection and loss.
@@ -225,6 +227,7 @@ fn read_tensor(table: &mut Table) -> Result<TensorChoices> {
         style: parsed_or(table, "tensor_style", TensorStyle::Megatron, str::parse)?,
         gather_recipe: parsed_or(table, "gather_recipe", GatherRecipe::Plain, str::parse)?,
         product_overlap: parsed_or(table, "product_overlap", ProductOverlap::None, str::parse)?,
+        muon_tp_mode: parsed_or(table, "muon_tp_mode", MuonTensorMode::Blockwise, str::parse)?,
     })
 }
 

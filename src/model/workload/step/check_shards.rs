@@ -1,15 +1,20 @@
 //! Whether what ranks share out of parameters, gradients and optimizer state goes with the model, the layout and the other choices.
 
 use super::TrainingStep;
-use crate::config::step::{BucketRule, DataStyle, GradientReduction, ParameterReturn, UnitRule};
+use crate::config::step::{
+    BucketRule, DataStyle, GradientReduction, MuonTensorMode, OuterSharding, ParameterReturn, UnitRule, divisors_among,
+};
+use crate::layout::Axis;
 use commgauge_base::error::Result;
 
 /// The first violated rule, with what would satisfy it.
 pub(super) fn check(step: &TrainingStep) -> Result<()> {
     secondary_shards(step)?;
+    gathers_in_two_steps(step)?;
     quantised_gradients(step)?;
     gathered_shares(step)?;
     layer_wise(step)?;
+    orthogonalised(step)?;
     bucket_units(step)
 }
 
@@ -44,9 +49,38 @@ fn secondary_shards(step: &TrainingStep) -> Result<()> {
     Ok(())
 }
 
+/// Whether there are parameters to gather unit by unit, and nodes of several ranks.
+fn gathers_in_two_steps(step: &TrainingStep) -> Result<()> {
+    let (data, degrees) = (&step.training.data, &step.layout.degrees);
+    let Some(inner) = data.gather_inner else { return Ok(()) };
+    let refused = |problem: String| Err(data.shards_place.wrong(format!("gather_inner = {inner} {problem}")));
+    if !matches!(data.style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp) {
+        return refused(format!("changes nothing with data_style {}; accepted: with zero3, fsdp and hsdp", data.style));
+    }
+    if matches!(data.unit_rule, UnitRule::Modules | UnitRule::Buckets) || data.secondary_shards.is_some() {
+        return refused(
+            "with unit_rule modules or buckets, or with secondary_shards, which gather from all ranks or from those of a node; \
+             accepted: unit_rule = layers, root_kept or ends_apart alone"
+                .to_owned(),
+        );
+    }
+    if step.model.mixture.is_some() && degrees.divides_experts() {
+        return refused(format!(
+            "beside ep = {} and etp = {}: experts would need groups of their own; accepted: ep = 1 and etp = tp = {}",
+            degrees.ep, degrees.etp, degrees.tp
+        ));
+    }
+    let ranks = step.layout.group_size(Axis::DpShard);
+    if inner == 1 || inner == ranks {
+        let accepted = divisors_among(2..ranks, ranks);
+        return refused(format!("makes no two steps of the {ranks} ranks of a group of shards; accepted: {accepted}"));
+    }
+    Ok(())
+}
+
 /// Whether gradients are those of modules, and their groups those of all ranks.
 fn quantised_gradients(step: &TrainingStep) -> Result<()> {
-    let (data, d, model) = (&step.training.data, &step.layout.degrees, step.model);
+    let (data, d) = (&step.training.data, &step.layout.degrees);
     let Some(node) = data.quantised_gradients else { return Ok(()) };
     let refused = |problem: String| Err(data.shards_place.wrong(format!("quantised_gradients = {node} {problem}")));
     if data.unit_rule != UnitRule::Modules {
@@ -62,11 +96,11 @@ fn quantised_gradients(step: &TrainingStep) -> Result<()> {
             d.tp, d.cp, d.pp
         ));
     }
-    if model.mixture.is_some() || model.linear_attention.is_some() {
+    if step.model.mixture.is_some() && d.divides_experts() {
         return refused(format!(
-            "with {}: tensors of three dimensions, as of experts and convolutions, are quantised in blocks that no list here has; \
-             accepted: a model of attention and dense feed-forwards",
-            model.name
+            "with ep = {} and etp = {}: DeepSpeed's ZeRO-3 has no groups of experts (runtime/engine.py has_moe_layers); accepted: ep = 1, \
+             every rank with a part of each expert",
+            d.ep, d.etp
         ));
     }
     Ok(())
@@ -104,6 +138,39 @@ fn layer_wise(step: &TrainingStep) -> Result<()> {
     no_instances(step, "bucket_rule = layer_wise")
 }
 
+/// Whether Muon has whole matrices, and tensor parallelism divides them.
+fn orthogonalised(step: &TrainingStep) -> Result<()> {
+    let (data, d, mode) = (&step.training.data, &step.layout.degrees, step.training.tensor.muon_tp_mode);
+    if mode == MuonTensorMode::Blockwise {
+        return Ok(());
+    }
+    let refused = |problem: String| Err(step.training.place.wrong(format!("muon_tp_mode = {mode} {problem}")));
+    let whole = match data.style {
+        DataStyle::Ddp => true,
+        DataStyle::Zero1 => {
+            data.bucket_rule == BucketRule::LayerWise || data.parameter_return == ParameterReturn::GatherShares
+        }
+        _ => false,
+    };
+    if !whole {
+        return refused(format!(
+            "with data_style {}, whose ranks have parts of matrices; accepted: ddp, or zero1 with bucket_rule = layer_wise or \
+             parameter_return = gather_shares",
+            data.style
+        ));
+    }
+    if d.tp == 1 && d.etp == 1 {
+        return refused("changes nothing with tp = 1; accepted: tp above 1".to_owned());
+    }
+    let (heads, tp) = (step.model.kv_heads, u64::from(d.tp));
+    if tp > heads && step.model.latent_attention.is_none() {
+        return refused(format!(
+            "with tp = {tp} and {heads} key and value heads, of which ranks hold copies; accepted: tp up to {heads}"
+        ));
+    }
+    Ok(())
+}
+
 /// A layer-wise optimizer has the whole group.
 fn no_instances(step: &TrainingStep, what: &str) -> Result<()> {
     let data = &step.training.data;
@@ -120,6 +187,15 @@ fn no_instances(step: &TrainingStep, what: &str) -> Result<()> {
 /// Megatron-FSDP wraps layers of the model itself.
 fn bucket_units(step: &TrainingStep) -> Result<()> {
     let training = step.training;
+    let outer = training.data.outer_sharding;
+    if outer != OuterSharding::NoShard
+        && (training.data.unit_rule != UnitRule::Buckets || training.data.style != DataStyle::Hsdp)
+    {
+        return Err(training.place.wrong(format!(
+            "outer_sharding = {outer} changes nothing with data_style {} and unit_rule {}; accepted: with hsdp and buckets",
+            training.data.style, training.data.unit_rule
+        )));
+    }
     if training.data.unit_rule != UnitRule::Buckets {
         return Ok(());
     }
@@ -128,6 +204,13 @@ fn bucket_units(step: &TrainingStep) -> Result<()> {
         return refused(format!(
             "with prediction_layers = {}, of which only a part is a layer; accepted: 0",
             training.prediction_layers
+        ));
+    }
+    if training.data.parameter_element_type.moves_only() && step.model.latent_attention.is_some() {
+        return refused(format!(
+            "with parameter_element_type {} for {}, of whose low-rank attention no list here knows which weights are in 8 bits; accepted: \
+             bfloat16",
+            training.data.parameter_element_type, step.model.name
         ));
     }
     if training.data.style == DataStyle::Zero3 {

@@ -41,6 +41,7 @@ impl<'a> TrainingStep<'a> {
         let layout = data
             .groups_of_shards(layout.group_size(Axis::DpCp))
             .and_then(|groups| layout.with_replicas_of_shards(groups))
+            .and_then(|layout| layout.with_inner_shards(data.gather_inner.unwrap_or(1)))
             .map_err(|problem| data.shards_place.wrong(problem))?;
         let context = &training.context;
         let layout = layout.with_inner_context(context.inner).map_err(|problem| context.place.wrong(problem))?;

@@ -29,7 +29,7 @@ pub(super) const VLLM: Facts = Facts {
             "vllm/model_executor/layers/vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE",
         ),
     ],
-    limits: &[Limit::new("decode_context_exchange", &["reduce_scatter", "all_to_all"])],
+    limits: &[Limit::new("decode_context_exchange", &["reduce_scatter", "packed"])],
     unused: &[JOINED],
 };
 

@@ -17,8 +17,15 @@ const PASSES: &[&str] = &[
 ];
 const BUCKETS: &[&str] = &["bucket_rule", "bucket_parameters", "gradient_reduction"];
 /// What only Megatron-LM's linears and pipelines have.
-const MEGATRON_ONLY: &[&str] =
-    &["linears", "scatter_gather", "fused_cross_entropy", "prediction_layers", "balance_loss", "expert_bias_update"];
+const MEGATRON_ONLY: &[&str] = &[
+    "linears",
+    "scatter_gather",
+    "fused_cross_entropy",
+    "prediction_layers",
+    "balance_loss",
+    "expert_bias_update",
+    "muon_tp_mode",
+];
 /// What only DeepSpeed's ZeRO-3 has.
 const MODULES: &[&str] = &[
     "persistent_parameters",
@@ -29,6 +36,10 @@ const MODULES: &[&str] = &[
     "quantised_gradients",
     "shard_buffers",
 ];
+/// What no framework has any more: MiCS's gathers in two steps.
+const TWO_STEPS: &[&str] = &["gather_inner"];
+/// The same, and what Megatron-FSDP alone has.
+const TWO_LEVELS: &[&str] = &["gather_inner", "outer_sharding"];
 /// What only replicas with whole parameters have.
 const WHOLE_REPLICAS: &[&str] = &["parameter_return", "broadcast_buffers"];
 const DISPATCH: &[&str] = &[
@@ -141,7 +152,7 @@ pub(super) const MEGATRON: Facts = Facts {
         Limit::new("gradient_reduction", &["reduce_scatter"]).unless("parameter_return", &["gather_shares"]),
         Limit::new("parameter_return", &["all_gather", "each_optimizer", "gather_shares"]),
     ],
-    unused: &[PASSES, MODULES, &["broadcast_buffers"]],
+    unused: &[TWO_STEPS, PASSES, MODULES, &["broadcast_buffers"]],
 };
 
 pub(super) const DEEPSPEED: Facts = Facts {
@@ -182,6 +193,7 @@ pub(super) const DEEPSPEED: Facts = Facts {
     ],
     limits: &[Limit::new("data_style", &["ddp", "zero1", "zero2", "zero3"]), Limit::new("unit_rule", &["modules"])],
     unused: &[
+        TWO_LEVELS,
         WHOLE_REPLICAS,
         &[
             "prefetch_parameters",
@@ -219,6 +231,7 @@ pub(super) const FSDP1: Facts = Facts {
     ],
     limits: &[FSDP_STYLES],
     unused: &[
+        TWO_LEVELS,
         BUCKETS,
         MODULES,
         WHOLE_REPLICAS,
@@ -263,7 +276,7 @@ pub(super) const FSDP2: Facts = Facts {
         NO_SMALL_CALLS,
     ],
     limits: &[FSDP_STYLES, Limit::new("tensor_style", &["dtensor"])],
-    unused: &[BUCKETS, MODULES, WHOLE_REPLICAS, MEGATRON_ONLY, DISPATCH],
+    unused: &[TWO_LEVELS, BUCKETS, MODULES, WHOLE_REPLICAS, MEGATRON_ONLY, DISPATCH],
 };
 
 pub(super) const TORCHTITAN: Facts = Facts {
@@ -292,7 +305,7 @@ pub(super) const TORCHTITAN: Facts = Facts {
         ),
     ],
     limits: &[FSDP_STYLES, Limit::new("tensor_style", &["dtensor"])],
-    unused: &[BUCKETS, MODULES, WHOLE_REPLICAS, MEGATRON_ONLY],
+    unused: &[TWO_LEVELS, BUCKETS, MODULES, WHOLE_REPLICAS, MEGATRON_ONLY],
 };
 
 pub(super) const HUGGING_FACE: Facts = Facts {
@@ -327,6 +340,7 @@ pub(super) const HUGGING_FACE: Facts = Facts {
     ],
     limits: &[Limit::new("data_style", &["ddp", "fsdp", "hsdp"]), Limit::new("tensor_style", &["dtensor"])],
     unused: &[
+        TWO_LEVELS,
         &["sequence_parallel", "gradient_reduction", "parameter_return"],
         MODULES,
         MEGATRON_ONLY,
@@ -373,6 +387,7 @@ pub(super) const DDP: Facts = Facts {
         Limit::new("parameter_return", &["broadcast", "broadcast_shares"]),
     ],
     unused: &[
+        TWO_LEVELS,
         UNITS,
         PASSES,
         &["replicas_of_shards", "overlap_gradients"],

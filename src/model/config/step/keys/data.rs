@@ -89,6 +89,13 @@ pub(super) const DATA: &[StepKey] = &[
         "How often groups of shards add up their gradients (hsdp): step (default), micro_batch",
     ),
     StepKey::text(
+        "outer_sharding",
+        "--outer-sharding",
+        "WHAT",
+        TRAINING,
+        "What groups of shards that hold the same share out (hsdp, unit rule buckets): no_shard (default), optim",
+    ),
+    StepKey::text(
         "persistent_parameters",
         "--persistent-parameters",
         "N",
@@ -127,8 +134,8 @@ pub(super) const DATA: &[StepKey] = &[
         "--quantised-gradients",
         "RANKS",
         TRAINING,
-        "Ranks of a node, among which gradients of matrices go in 4 bits before they go from node to node (unit rule \
-             modules; ZeRO++'s qgZ)",
+        "Ranks of a node, among which gradients go in 4 bits before they go from node to node (unit rule modules; \
+             ZeRO++'s qgZ)",
     ),
     StepKey::text(
         "shard_buffers",
@@ -165,6 +172,14 @@ pub(super) const DATA: &[StepKey] = &[
         "N",
         TRAINING,
         "Ranks that share out the parameters between forward and backward pass, such as those of a node (zero3, fsdp)",
+    ),
+    StepKey::text(
+        "gather_inner",
+        "--gather-inner",
+        "RANKS",
+        TRAINING,
+        "Ranks of a node, where parameters are gathered in two steps: between nodes, then within each (zero3, fsdp, hsdp; \
+             MiCS)",
     ),
     StepKey::text(
         "replicas_of_shards",

@@ -56,6 +56,14 @@ pub(super) const TENSOR: &[StepKey] = &[
              pieces",
     ),
     StepKey::text(
+        "muon_tp_mode",
+        "--muon-tp-mode",
+        "MODE",
+        TRAINING,
+        "What Muon orthogonalises of a divided matrix (ddp, or zero1 of whole matrices): blockwise (default, each rank its \
+             part), duplicated, distributed",
+    ),
+    StepKey::text(
         "vocabulary_style",
         "--vocabulary-style",
         "STYLE",

@@ -3,7 +3,7 @@
 
 use super::parts::Part;
 use super::tensor::Order;
-use super::tensors::tensors_of_part;
+use super::tensors::of_part;
 use crate::config::step::{BroadcastBuffers, ParameterReturn};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Updated parameters from the ranks that updated them, where ZeRO-1 does not gather them.
 pub(super) fn ops(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Op> {
     let data = &step.training.data;
-    let tensors = || tensors_of_part(step, stage, part, Order::PyTorch);
+    let tensors = || of_part(step, stage, part, Order::PyTorch).into_iter().map(|tensor| tensor.elements).collect();
     let (sent, what) = match data.parameter_return {
         ParameterReturn::AllGather | ParameterReturn::EachOptimizer | ParameterReturn::GatherShares => {
             return Vec::new();

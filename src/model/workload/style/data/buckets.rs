@@ -58,14 +58,7 @@ fn of_share(step: &TrainingStep, stage: u32, part: &Part, share: Share) -> Bucke
         BucketRule::DeepSpeed if data.style != DataStyle::Zero2 => Order::Definition,
         BucketRule::PyTorch | BucketRule::DeepSpeed => Order::PyTorch,
     };
-    let chunks: Vec<Vec<Tensor>> = (0..step.stages.chunks())
-        .rev()
-        .map(|chunk| {
-            let tensors = of_chunk(step, stage, chunk, order).into_iter().rev();
-            let of_part = tensors.filter(|tensor| if tensor.is_expert() { part.experts } else { part.dense });
-            of_part.filter(|tensor| share.has(tensor)).collect()
-        })
-        .collect();
+    let chunks = chunks(step, stage, part, share, order);
     let parameters: u64 = chunks.iter().flatten().map(|tensor| tensor.elements).sum();
     let even = if sharded { part.ranks } else { 1 };
     let (buckets, rule) = match (data.bucket_parameters, data.bucket_rule) {
@@ -76,7 +69,7 @@ fn of_share(step: &TrainingStep, stage: u32, part: &Part, share: Share) -> Bucke
             let gathered = vec![Run { elements, buckets: 1, last: true }];
             return Buckets { share, runs: runs(&buckets), gathered, parameters, rule };
         }
-        (limit, BucketRule::LayerWise) => layered(step, stage, &chunks, Layered { share, limit, ranks: part.ranks }),
+        (_, BucketRule::LayerWise) => layered(step, stage, share, part.ranks, &chunks),
         _ if !data.overlap_gradients => {
             let (alignment, embedding) = match data.bucket_rule {
                 BucketRule::Megatron | BucketRule::LayerWise => megatron_padding(sharded.then_some(part.ranks)),
@@ -109,6 +102,36 @@ fn of_share(step: &TrainingStep, stage: u32, part: &Part, share: Share) -> Bucke
     };
     let runs = runs(&buckets);
     Buckets { share, gathered: runs.clone(), runs, parameters, rule }
+}
+
+/// The tensors of a share in the order in which their gradients come, model chunk by model chunk.
+fn chunks(step: &TrainingStep, stage: u32, part: &Part, share: Share, order: Order) -> Vec<Vec<Tensor>> {
+    let of_share = |chunk| {
+        let tensors = of_chunk(step, stage, chunk, order).into_iter().rev();
+        let of_part = tensors.filter(|tensor| if tensor.is_expert() { part.experts } else { part.dense });
+        of_part.filter(|tensor| share.has(tensor)).collect()
+    };
+    (0..step.stages.chunks()).rev().map(of_share).collect()
+}
+
+/// The matrices of each bucket of a layer-wise optimizer.
+pub(super) fn of_matrices(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Vec<Tensor>> {
+    let chunks = chunks(step, stage, part, Share::Whole, Order::Megatron);
+    let limits = layered_limits(step, stage);
+    let of_chunk =
+        |(tensors, limit): (Vec<Tensor>, Option<u64>)| layer_wise::bucketed(tensors.into_iter(), limit, part.ranks);
+    chunks.into_iter().zip(limits).flat_map(of_chunk).collect()
+}
+
+/// What cuts each model chunk of a layer-wise optimizer, in the order of `chunks`.
+fn layered_limits(step: &TrainingStep, stage: u32) -> Vec<Option<u64>> {
+    let data = &step.training.data;
+    let limit = data.bucket_parameters.unwrap_or_else(|| megatron_parameters(step));
+    let mut limits = vec![None; step.stages.chunks() as usize];
+    if let (0, true, Some(first_of_model)) = (stage, data.overlap_gradients, limits.last_mut()) {
+        *first_of_model = Some(limit);
+    }
+    limits
 }
 
 /// ZeRO closes a bucket before the tensor that would pass the limit, in the order in which gradients are there; without ZeRO
@@ -168,33 +191,23 @@ fn megatron_parameters(step: &TrainingStep) -> u64 {
     (1_000_000 * u64::from(step.layout.degrees.dp)).max(40_000_000)
 }
 
-/// One of the two shares of a layer-wise optimizer.
-struct Layered {
-    share: Share,
-    limit: Option<u64>,
-    ranks: u64,
-}
-
-/// The same with matrices padded so that each is whole in the shard of a rank.
-fn layered(step: &TrainingStep, stage: u32, chunks: &[Vec<Tensor>], of: Layered) -> (Vec<u64>, String) {
-    let limit = of.limit.unwrap_or_else(|| megatron_parameters(step));
-    let (alignment, embedding) = megatron_padding(Some(of.ranks));
+/// The same with matrices padded so that each is whole in the shard of a rank: chunks of one of the two shares, over so many ranks.
+fn layered(step: &TrainingStep, stage: u32, share: Share, ranks: u64, chunks: &[Vec<Tensor>]) -> (Vec<u64>, String) {
+    let limits = layered_limits(step, stage);
+    let (alignment, embedding) = megatron_padding(Some(ranks));
     let mut buckets = Vec::new();
-    for (index, tensors) in chunks.iter().enumerate() {
-        let cut_up = stage == 0 && index + 1 == chunks.len() && step.training.data.overlap_gradients;
-        buckets.extend(match of.share {
-            Share::Whole => {
-                layer_wise::buckets(tensors.iter().map(|tensor| tensor.elements), cut_up.then_some(limit), of.ranks)
-            }
+    for (tensors, limit) in chunks.iter().zip(&limits) {
+        buckets.extend(match share {
+            Share::Whole => layer_wise::buckets(tensors.iter().copied(), *limit, ranks),
             Share::All | Share::Others => {
-                let parameters = if cut_up { limit } else { u64::MAX };
+                let parameters = limit.unwrap_or(u64::MAX);
                 close(tensors.iter(), Cut { first: parameters, further: parameters, alignment }, embedding)
             }
         });
     }
-    let cut = match stage {
-        0 if step.training.data.overlap_gradients => format!("at {limit} parameters"),
-        _ => "one bucket for each model chunk".to_owned(),
+    let cut = match limits.iter().flatten().next() {
+        Some(limit) => format!("at {limit} parameters"),
+        None => "one bucket for each model chunk".to_owned(),
     };
     (buckets, format!("{cut}, Megatron-LM core/optimizer/layer_wise_optimizer.py _compute_per_buffer_param_layout"))
 }

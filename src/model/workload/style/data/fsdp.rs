@@ -5,13 +5,17 @@
 //! 3.2.2), 2104.07857 section 4.1 (recomputation gathers once more).
 
 use super::parts::{Part, parts};
-use super::units::{Unit, Wrapped, units};
-use crate::config::step::{DataStyle, Recompute, ReplicaReduction, UnitRule};
+use super::tensor::Order;
+use super::tensors;
+use super::units::{Unit, Wrapped, is_in_eight_bits, units};
+use crate::config::step::{DataStyle, OuterSharding, Recompute, ReplicaReduction, UnitRule};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{End, Moment, Overlap, Pass, When};
 use crate::workload::{Op, Style};
-use commgauge_base::collective::Collective;
+use commgauge_base::collective::{Collective, ReduceOp};
+use commgauge_base::element::ElementType;
+use commgauge_base::units::Bytes;
 
 /// The calls of one rank of a stage in an optimizer step.
 pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
@@ -19,12 +23,42 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
     for part in parts(step) {
         for unit in units(step, stage, &part) {
             let sharded = Sharded { step, stage, part, unit };
-            ops.extend(sharded.gathers());
+            ops.extend(sharded.gathers().into_iter().flat_map(|op| sharded.in_steps(op)));
             ops.push(sharded.scatter_gradients());
             ops.extend(sharded.reduce_replicas());
+            ops.extend(sharded.gather_replicas());
         }
+        ops.extend(largest_elements(step, stage, &part));
     }
     ops
+}
+
+/// The largest element of each weight that Megatron-FSDP holds in 8 bits, from which the optimizer's ranks make its one scale.
+fn largest_elements(step: &TrainingStep, stage: u32, part: &Part) -> Option<Op> {
+    let data = &step.training.data;
+    if data.unit_rule != UnitRule::Buckets || !data.parameter_element_type.moves_only() {
+        return None;
+    }
+    let of_part = tensors::of_part(step, stage, part, Order::Megatron);
+    let weights = of_part.iter().filter(|tensor| is_in_eight_bits(tensor)).count() as u64;
+    let axis = match data.outer_sharding {
+        OuterSharding::NoShard => part.axis,
+        OuterSharding::Optimizer => Axis::DpCp,
+    };
+    let element = ElementType::Float32;
+    let bytes = element.size() * weights;
+    let op = Op {
+        when: When::Step { moment: Moment::Optimizer, calls: 1 },
+        reduce_op: Some(ReduceOp::Max),
+        why: format!(
+            "4*weights = 4 B*{weights} = {bytes} B: the largest element of each weight in 8 bits, for its scale, {} (arXiv 2304.11277 section \
+             3.2.1; Megatron-LM core/distributed/fsdp/src/megatron_fsdp/mixed_precision.py fp8_quantize; {})",
+            part.name(),
+            step.rank_parameters_formula(stage),
+        ),
+        ..Op::new(Style::Data, axis, Collective::AllReduce, element, bytes)
+    };
+    (weights > 0).then_some(op)
 }
 
 struct Sharded<'a> {
@@ -83,11 +117,35 @@ impl Sharded<'_> {
     }
 
     fn gather(&self, when: When, overlap: Overlap, what: &str) -> Op {
-        let element = self.step.training.data.parameter_element_type;
+        let element = self.unit.element;
         let bytes = element.size() * self.unit.padded;
         let why = self.why("Ep", element.size(), bytes, &format!("gathered {what}"));
         let op = Op::new(Style::Data, self.part.axis, Collective::AllGather, element, bytes);
         Op { when, overlap, why, ..op }
+    }
+
+    /// A gather as it is sent: at once, or first between nodes and then within each (DeepSpeed 0.16.9 runtime/zero/mics.py
+    /// _hierarchical_all_gather_params).
+    fn in_steps(&self, op: Op) -> Vec<Op> {
+        let Some(inner) = self.step.training.data.gather_inner else { return vec![op] };
+        let (whole, between) = (op.bytes_total.0, op.bytes_total.0 / u64::from(inner));
+        let source = "arXiv 2205.00119 section 3.3";
+        vec![
+            Op {
+                axis: Axis::DpShardOuter,
+                bytes_total: Bytes(between),
+                why: format!(
+                    "1/{inner} of {whole} B = {between} B: the first step, between nodes of {inner} ranks ({source}); {}",
+                    op.why
+                ),
+                ..op.clone()
+            },
+            Op {
+                axis: Axis::DpShardInner,
+                why: format!("the second step, within a node ({source}); {}", op.why),
+                ..op
+            },
+        ]
     }
 
     /// Gradients to the rank that has the shard.
@@ -127,6 +185,10 @@ impl Sharded<'_> {
         let bytes = element.size() * (self.unit.padded / self.part.ranks);
         let exposed = !self.is_layer() || !data.overlap_gradients;
         let what = format!("the shard of 1/{}, over {} groups of shards", self.part.ranks, self.part.replicas);
+        let collective = match data.outer_sharding {
+            OuterSharding::NoShard => Collective::AllReduce,
+            OuterSharding::Optimizer => Collective::ReduceScatter,
+        };
         let (when, overlap) = match data.replica_reduction {
             ReplicaReduction::MicroBatch if !self.step.adds_up_whole_gradients() => self.in_every_backward(exposed),
             _ => self.in_last_backward(exposed),
@@ -135,9 +197,26 @@ impl Sharded<'_> {
             when,
             overlap,
             why: self.why("Eg", element.size(), bytes, &what),
-            ..Op::new(Style::Data, Axis::DpReplicate, Collective::AllReduce, element, bytes)
+            ..Op::new(Style::Data, Axis::DpReplicate, collective, element, bytes)
         };
         (self.part.replicas > 1).then_some(op)
+    }
+
+    /// Shards that the groups with the same ones updated in parts: for each gather of the first micro-batch (megatron_fsdp.py
+    /// `outer_fsdp_group_param_gather`).
+    fn gather_replicas(&self) -> Option<Op> {
+        let (data, element) = (&self.step.training.data, self.unit.element);
+        let bytes = element.size() * (self.unit.padded / self.part.ranks);
+        let (passes, what) = if self.is_layer() { (2, "forward and backward") } else { (1, "forward") };
+        let exposed = matches!(self.unit.what, Wrapped::Kept { end: End::Input }) || !data.prefetch_parameters;
+        let what = format!("the updated shard of 1/{}, in the first {what} pass", self.part.ranks);
+        let op = Op {
+            when: When::Step { moment: Moment::FirstForward, calls: passes * self.calls() },
+            overlap: if exposed { Overlap::Exposed } else { Overlap::FirstForward },
+            why: self.why("Ep", element.size(), bytes, &what),
+            ..Op::new(Style::Data, Axis::DpReplicate, Collective::AllGather, element, bytes)
+        };
+        (data.outer_sharding == OuterSharding::Optimizer).then_some(op)
     }
 
     /// Equal units.

@@ -2,8 +2,8 @@
 //! uneven call.
 
 use super::parts::Part;
-use super::tensor::Order;
-use super::tensors::tensors_of_part;
+use super::tensor::{Order, Tensor};
+use super::tensors::of_part;
 use crate::config::step::ParameterReturn;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{Moment, Overlap, When};
@@ -17,7 +17,7 @@ pub(super) fn op(step: &TrainingStep, stage: u32, part: &Part) -> Option<Op> {
     if data.parameter_return != ParameterReturn::GatherShares {
         return None;
     }
-    let shares = shares(tensors_of_part(step, stage, part, Order::Megatron), part.ranks);
+    let shares = elements(&dealt_out(of_part(step, stage, part, Order::Megatron), part.ranks));
     let elements: u64 = shares.iter().sum();
     let element = data.parameter_element_type;
     let bytes = element.size() * elements;
@@ -44,15 +44,24 @@ pub(super) fn op(step: &TrainingStep, stage: u32, part: &Part) -> Option<Op> {
     })
 }
 
-/// Elements that each rank updates: the smallest tensor goes to the first rank, and at the last one the order turns round.
-fn shares(mut tensors: Vec<u64>, ranks: u64) -> Vec<u64> {
-    tensors.sort_unstable();
-    let mut shares = vec![0; ranks as usize];
+/// The tensors that the first rank updates.
+pub(super) fn of_first_rank(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Tensor> {
+    dealt_out(of_part(step, stage, part, Order::Megatron), part.ranks).swap_remove(0)
+}
+
+/// The tensors that each rank updates: the smallest goes to the first rank, and at the last one the order turns round.
+fn dealt_out(mut tensors: Vec<Tensor>, ranks: u64) -> Vec<Vec<Tensor>> {
+    tensors.sort_by_key(|tensor| tensor.elements);
+    let mut shares = vec![Vec::new(); ranks as usize];
     let turning = (0..shares.len()).chain((0..shares.len()).rev()).cycle();
-    for (elements, rank) in tensors.into_iter().zip(turning) {
-        shares[rank] += elements;
+    for (tensor, rank) in tensors.into_iter().zip(turning) {
+        shares[rank].push(tensor);
     }
     shares
+}
+
+fn elements(shares: &[Vec<Tensor>]) -> Vec<u64> {
+    shares.iter().map(|share| share.iter().map(|tensor| tensor.elements).sum()).collect()
 }
 
 #[cfg(test)]
@@ -62,9 +71,10 @@ mod tests {
     #[test]
     fn tensors_are_dealt_out_there_and_back_as_in_the_example_of_its_source() {
         // 10 tensors of 4 ranks: [[p0, p7, p8], [p1, p6, p9], [p2, p5], [p3, p4]].
+        let shares = |tensors: Vec<u64>| elements(&dealt_out(tensors.into_iter().map(Tensor::vector).collect(), 4));
         let tensors: Vec<u64> = (0..10).map(|tensor| 1 << tensor).collect();
         let of = |tensors: &[u64]| tensors.iter().map(|tensor| 1 << tensor).sum::<u64>();
-        assert_eq!(shares(tensors, 4), [of(&[0, 7, 8]), of(&[1, 6, 9]), of(&[2, 5]), of(&[3, 4])]);
-        assert_eq!(shares(vec![5, 3], 4), [3, 5, 0, 0], "a rank without tensors takes part");
+        assert_eq!(shares(tensors), [of(&[0, 7, 8]), of(&[1, 6, 9]), of(&[2, 5]), of(&[3, 4])]);
+        assert_eq!(shares(vec![5, 3]), [3, 5, 0, 0], "a rank without tensors takes part");
     }
 }

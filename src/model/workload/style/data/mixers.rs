@@ -2,7 +2,7 @@
 //!
 //! Megatron-LM core/transformer/attention.py, multi_latent_attention.py, core/ssm/; transformers' modules of the same names.
 
-use super::tensor::{Order, Tensor};
+use super::tensor::{Division, Order, Tensor};
 use crate::config::{Family, LatentAttention, LinearRule, Model};
 
 /// Attention, and the norm in front of it where that does not stand behind the layer.
@@ -44,7 +44,8 @@ pub(super) fn of_linear_attention(
     };
     let h = model.hidden;
     let [weight, bias] = parts.input;
-    let input = [Tensor::matrix(weight - apart, h), Tensor::matrix(apart, h), Tensor::vector(bias)];
+    let rows = |elements: u64| Tensor::matrix(elements, h).divided(Division::Rows);
+    let input = [rows(weight - apart), rows(apart), Tensor::vector(bias)];
     let tokens = model.linear_attention.as_ref().map_or(1, |linear| linear.convolution_tokens);
     let convolution = [Tensor::filters(parts.convolution[0], tokens), Tensor::vector(parts.convolution[1])];
     let of_heads = parts.of_heads.map(Tensor::vector);
@@ -63,14 +64,15 @@ pub(super) fn of_linear_attention(
         }
     }
     let [weight, bias] = parts.output;
-    list.extend([Tensor::vector(parts.norm), Tensor::matrix(weight, (weight / h).max(1)), Tensor::vector(bias)]);
+    let output = Tensor::matrix(weight, (weight / h).max(1)).divided(Division::Columns);
+    list.extend([Tensor::vector(parts.norm), output, Tensor::vector(bias)]);
 }
 
 /// Weight and bias of the attention's output projection.
 fn output_projection(model: &Model, t: u64) -> [Tensor; 2] {
     let value = model.latent_attention.as_ref().map_or(model.head_dimension, |latent| latent.value_dimension);
     let (width, bias) = (model.heads / t * value, if model.attention_output_bias { model.hidden } else { 0 });
-    [Tensor::matrix(width * model.hidden, width), Tensor::vector(bias)]
+    [Tensor::matrix(width * model.hidden, width).divided(Division::Columns), Tensor::vector(bias)]
 }
 
 fn inputs_of_attention(model: &Model, t: u64, order: Order) -> Vec<Tensor> {
@@ -79,14 +81,14 @@ fn inputs_of_attention(model: &Model, t: u64, order: Order) -> Vec<Tensor> {
     }
     let queries = model.projected_queries(t);
     let keys = model.kv_heads_per_rank(t) * model.head_dimension;
+    let (widths, division) = match (order, model.family) {
+        // GPT-2 has one module for all three (transformers, `GPT2Attention.c_attn`).
+        (Order::Megatron, _) | (_, Family::Gpt2) => (vec![queries + 2 * keys], Division::QueriesKeysValues),
+        (Order::PyTorch | Order::Definition, _) => (vec![queries, keys, keys], Division::Rows),
+    };
     let projection = |width: u64| {
         let bias = if model.query_key_value_bias { width } else { 0 };
-        [Tensor::matrix(width * model.hidden, model.hidden), Tensor::vector(bias)]
-    };
-    let widths = match (order, model.family) {
-        // GPT-2 has one module for all three (transformers, `GPT2Attention.c_attn`).
-        (Order::Megatron, _) | (_, Family::Gpt2) => vec![queries + 2 * keys],
-        (Order::PyTorch | Order::Definition, _) => vec![queries, keys, keys],
+        [Tensor::matrix(width * model.hidden, model.hidden).divided(division), Tensor::vector(bias)]
     };
     let mut list: Vec<Tensor> = widths.into_iter().flat_map(projection).collect();
     list.extend(model.query_key_norm_parameters(t).map(Tensor::vector));
@@ -102,9 +104,9 @@ fn inputs_of_latent_attention(model: &Model, latent: &LatentAttention, t: u64) -
             Tensor::matrix(h * rank, h),
             bias(rank),
             Tensor::vector(rank),
-            Tensor::matrix(rank * heads * model.head_dimension, rank),
+            Tensor::matrix(rank * heads * model.head_dimension, rank).divided(Division::Rows),
         ],
-        None => vec![Tensor::matrix(h * heads * model.head_dimension, h)],
+        None => vec![Tensor::matrix(h * heads * model.head_dimension, h).divided(Division::Rows)],
     };
     let compressed = latent.kv_rank + latent.rotary_dimension;
     let expanded = latent.kv_rank * heads * (latent.plain_dimension + latent.value_dimension);
@@ -112,7 +114,7 @@ fn inputs_of_latent_attention(model: &Model, latent: &LatentAttention, t: u64) -
         Tensor::matrix(h * compressed, h),
         bias(compressed),
         Tensor::vector(latent.kv_rank),
-        Tensor::matrix(expanded, latent.kv_rank),
+        Tensor::matrix(expanded, latent.kv_rank).divided(Division::Rows),
     ];
     queries.into_iter().chain(keys_and_values).collect()
 }

@@ -3,7 +3,8 @@
 //! `tensors` lists the parameters of a rank, `buckets` cuts them, `zero` has the styles that work on buckets (DDP,
 //! ZeRO-1, ZeRO-2), `layer_wise` those of whole matrices, `fsdp` those that gather parameters for every use (ZeRO-3, FSDP, HSDP) in its
 //! `units`, which Megatron-FSDP fills by a `bucket_layout`, `modules` ZeRO-3 as DeepSpeed runs it,
-//! by what its `coordinator` gathers at each module, `quantised` what ZeRO++ makes of that.
+//! by what its `coordinator` gathers at each module, `quantised` what ZeRO++ makes of that, `orthogonalised` what Muon sends between the
+//! parts of a matrix.
 
 mod broadcasts;
 mod bucket_layout;
@@ -15,8 +16,13 @@ mod framework_tests;
 mod fsdp;
 mod gathered_shares;
 mod layer_wise;
+#[cfg(test)]
+mod levels_tests;
+#[cfg(test)]
+mod matrices_tests;
 mod mixers;
 mod modules;
+mod orthogonalised;
 mod parts;
 mod quantised;
 #[cfg(test)]
@@ -42,9 +48,13 @@ pub(super) fn tensors_of_stage(step: &TrainingStep, stage: u32) -> u64 {
 
 /// The calls of one rank of a stage in an optimizer step.
 pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
-    Ok(match step.training.data.style {
+    let mut ops = match step.training.data.style {
         DataStyle::Zero3 if step.training.data.unit_rule == UnitRule::Modules => modules::ops(step, stage)?,
         DataStyle::Ddp | DataStyle::Zero1 | DataStyle::Zero2 => zero::ops(step, stage),
         DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp => fsdp::ops(step, stage),
-    })
+    };
+    for part in parts::parts(step) {
+        ops.extend(orthogonalised::ops(step, stage, &part));
+    }
+    Ok(ops)
 }

@@ -1,5 +1,6 @@
 //! The parts of a model whose gradients different groups reduce.
 
+use crate::config::step::OuterSharding;
 use crate::layout::Axis;
 use crate::workload::Op;
 use crate::workload::step::TrainingStep;
@@ -12,6 +13,8 @@ pub(super) struct Part {
     pub(super) axis: Axis,
     /// Ranks in each.
     pub(super) ranks: u64,
+    /// Ranks that share out what is updated: these, or those of all groups with the same shards.
+    pub(super) owners: u64,
     /// Number of groups with the same shards, if there are several.
     pub(super) replicas: u64,
     /// Whether dense parameters are among them, and whether those of experts are.
@@ -29,15 +32,23 @@ pub(super) fn parts(step: &TrainingStep) -> Vec<Part> {
     let mixture = step.model.mixture.is_some();
     if replicas > 1 {
         let ranks = ranks(Axis::DpShard);
-        return vec![Part { axis: Axis::DpShard, ranks, replicas, dense: true, experts: mixture }];
+        let owners = match step.training.data.outer_sharding {
+            OuterSharding::NoShard => ranks,
+            OuterSharding::Optimizer => ranks * replicas,
+        };
+        return vec![Part { axis: Axis::DpShard, ranks, owners, replicas, dense: true, experts: mixture }];
     }
     let axis = if layout.degrees.cp > 1 { Axis::DpCp } else { Axis::Dp };
-    let dense = Part { axis, ranks: ranks(axis), replicas: 1, dense: true, experts: false };
+    let of = |axis| {
+        let ranks = ranks(axis);
+        Part { axis, ranks, owners: ranks, replicas: 1, dense: true, experts: false }
+    };
+    let dense = of(axis);
     // Megatron-LM core/tensor_parallel/layers.py: parameters of experts are apart (`allreduce` is false) where their ranks are.
     if mixture && !layout.degrees.divides_experts() {
         return vec![Part { experts: true, ..dense }];
     }
-    let experts = Part { axis: Axis::Edp, ranks: ranks(Axis::Edp), replicas: 1, dense: false, experts: true };
+    let experts = Part { dense: false, experts: true, ..of(Axis::Edp) };
     std::iter::once(dense).chain(mixture.then_some(experts)).collect()
 }
 

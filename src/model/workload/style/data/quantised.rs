@@ -78,23 +78,27 @@ pub(super) struct ReducingRanks {
     pub element: ElementType,
 }
 
-/// The calls for the gradient of a tensor. Matrices that two steps of all_to_all do not divide, and whatever is no matrix, are reduced as
-/// they are, each alone.
+/// The calls for the gradient of a tensor. Vectors, and what two steps of all_to_all do not divide, are reduced as they are, each alone.
 ///
 /// # Errors
 /// A matrix whose scales do not divide, with why: DeepSpeed ends with an error of the second call.
 pub(super) fn reductions(tensor: &Tensor, among: ReducingRanks) -> Result<Vec<Reduction>, String> {
     let ReducingRanks { ranks, node, .. } = among;
-    let row = match tensor.shape {
-        Shape::Matrix { row } if tensor.elements.is_multiple_of(2 * ranks) => row,
-        Shape::Matrix { .. } | Shape::Vector | Shape::Filters { .. } => return Ok(vec![alone(tensor, among)]),
+    // A scale for each index of the longer of the first two dimensions.
+    let (longer, shape) = match tensor.shape {
+        Shape::Vector => return Ok(vec![alone(tensor, among)]),
+        _ if !tensor.elements.is_multiple_of(2 * ranks) => return Ok(vec![alone(tensor, among)]),
+        Shape::Matrix { row } => {
+            let rows = tensor.elements / row;
+            (rows.max(row), format!("a matrix of {rows} x {row}"))
+        }
+        Shape::Stack { matrices, rows } => (matrices.max(rows), format!("{matrices} matrices of {rows} rows in one")),
     };
-    let (nodes, blocks) = (ranks / node, (tensor.elements / row).max(row).max(ranks));
+    let (nodes, blocks) = (ranks / node, longer.max(ranks));
     if !blocks.is_multiple_of(ranks) {
         return Err(format!(
-            "quantised_gradients = {node}: the {blocks} scales of a matrix of {} x {row} do not divide among {node} ranks of a node and then \
-             {nodes} nodes (DeepSpeed runtime/comm/coalesced_collectives.py all_to_all_quant_reduce); accepted: ranks that divide {blocks}",
-            tensor.elements / row
+            "quantised_gradients = {node}: the {blocks} scales of {shape} do not divide among {node} ranks of a node and then {nodes} \
+             nodes (DeepSpeed runtime/comm/coalesced_collectives.py all_to_all_quant_reduce); accepted: ranks that divide {blocks}",
         ));
     }
     let call = |axis, element: ElementType, count: u64, formula: String, what| Reduction {
@@ -112,7 +116,7 @@ pub(super) fn reductions(tensor: &Tensor, among: ReducingRanks) -> Result<Vec<Re
             byte,
             elements / 2,
             format!("elements/2 = {elements}/2"),
-            "4 bits of each number of a matrix's gradient, among the ranks of a node",
+            "4 bits of each number of a gradient, among the ranks of a node",
         ),
         call(Axis::DpShard, float, blocks, format!("4*blocks = 4 B*{blocks}"), "a scale for each block of it"),
         call(
@@ -143,7 +147,7 @@ fn alone(tensor: &Tensor, among: ReducingRanks) -> Reduction {
         element,
         bytes,
         formula: format!("Eg*elements = {} B*{elements} = {bytes} B", element.size()),
-        what: "the gradient of a tensor that is no matrix, or that two steps do not divide, alone",
+        what: "the gradient of a vector, or of a tensor that two steps do not divide, alone",
     }
 }
 
@@ -187,6 +191,18 @@ mod tests {
         assert_eq!(short(&Tensor::matrix(14336 * 4096, 4096)), wide);
         assert_eq!(short(&Tensor::matrix(14336 * 4096, 14336)), wide, "the longer side has the blocks");
         assert_eq!(short(&Tensor::vector(4096)), [(Axis::Dp, ReduceScatter, ElementType::Bfloat16, 8192)]);
+        // 8 experts of 64 x 48 in one: 8 x 64 x 48 numbers, and as many scales as an expert has rows.
+        let experts = short(&Tensor::matrix(64 * 48, 48).stacked(8));
+        assert_eq!(
+            experts[..2],
+            [
+                (Axis::DpShard, AllToAll, ElementType::Int8, 8 * 64 * 48 / 2),
+                (Axis::DpShard, AllToAll, ElementType::Float32, 4 * 64),
+            ]
+        );
+        // Filters of 4 numbers for each of 160 channels: 160 scales.
+        let filters = short(&Tensor::filters(160 * 4, 4));
+        assert_eq!((filters[0].3, filters[1].3), (320, 640));
         let odd = Tensor::matrix(3 * 8, 8);
         assert_eq!(short(&odd), [(Axis::Dp, ReduceScatter, ElementType::Bfloat16, 64)], "24 numbers, padded to 32");
         let problem = reductions(&Tensor::matrix(40 * 40, 40), among).unwrap_err();

@@ -20,6 +20,8 @@ pub(super) struct Tensor {
     pub shape: Shape,
     /// What it is part of.
     pub role: Role,
+    /// How tensor parallelism divides it.
+    pub division: Division,
 }
 
 /// The dimensions of a tensor. A row is what has one index of the first dimension.
@@ -29,8 +31,21 @@ pub(super) enum Shape {
     Vector,
     /// Two, with so many elements in a row: the width of what is multiplied.
     Matrix { row: u64 },
-    /// Three, with so many elements in a row: the filters of a convolution.
-    Filters { row: u64 },
+    /// Three: so many matrices of so many rows, as the experts of a layer, or the filters of a convolution, of one row each.
+    Stack { matrices: u64, rows: u64 },
+}
+
+/// The dimension of a matrix of which each rank of tp (of etp, in an expert) has a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Division {
+    /// None: every rank has all of it.
+    Whole,
+    /// The first: a column-parallel linear.
+    Rows,
+    /// The same, with queries, keys and values in one.
+    QueriesKeysValues,
+    /// The second: a row-parallel linear.
+    Columns,
 }
 
 /// What a tensor is part of.
@@ -49,17 +64,36 @@ pub(super) enum Role {
 impl Tensor {
     /// A dense vector.
     pub fn vector(elements: u64) -> Tensor {
-        Tensor { elements, shape: Shape::Vector, role: Role::Dense }
+        Tensor::of(elements, Shape::Vector)
     }
 
     /// A dense matrix with so many elements in a row.
     pub fn matrix(elements: u64, row: u64) -> Tensor {
-        Tensor { elements, shape: Shape::Matrix { row }, role: Role::Dense }
+        Tensor::of(elements, Shape::Matrix { row })
     }
 
     /// Dense filters with so many elements each.
-    pub fn filters(elements: u64, row: u64) -> Tensor {
-        Tensor { elements, shape: Shape::Filters { row }, role: Role::Dense }
+    pub fn filters(elements: u64, of_each: u64) -> Tensor {
+        Tensor::of(elements, Shape::Stack { matrices: elements / of_each.max(1), rows: 1 })
+    }
+
+    fn of(elements: u64, shape: Shape) -> Tensor {
+        Tensor { elements, shape, role: Role::Dense, division: Division::Whole }
+    }
+
+    /// The same, of which each rank of tp has a part.
+    pub fn divided(self, division: Division) -> Tensor {
+        Tensor { division, ..self }
+    }
+
+    /// The same tensor of so many experts in one.
+    pub fn stacked(self, experts: u64) -> Tensor {
+        let shape = match self.shape {
+            Shape::Vector => Shape::Matrix { row: self.elements },
+            Shape::Matrix { row } => Shape::Stack { matrices: experts, rows: self.elements / row.max(1) },
+            Shape::Stack { matrices, rows } => Shape::Stack { matrices: experts * matrices, rows },
+        };
+        Tensor { elements: experts * self.elements, shape, ..self }
     }
 
     /// The same in another role.
@@ -81,7 +115,8 @@ impl Tensor {
     pub fn row(&self) -> u64 {
         match self.shape {
             Shape::Vector => 1,
-            Shape::Matrix { row } | Shape::Filters { row } => row,
+            Shape::Matrix { row } => row,
+            Shape::Stack { matrices, .. } => self.elements / matrices.max(1),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::mixers::{of_attention, of_linear_attention};
 use super::parts::Part;
-use super::tensor::{Order, Role, Tensor};
+use super::tensor::{Division, Order, Role, Tensor};
 use crate::config::{FeedForward, Mixer, Model};
 use crate::workload::step::TrainingStep;
 
@@ -36,11 +36,10 @@ pub(super) fn of_chunk(step: &TrainingStep, stage: u32, chunk: u32, order: Order
     list
 }
 
-/// The elements of each tensor of a part of the parameters of a stage.
-pub(super) fn tensors_of_part(step: &TrainingStep, stage: u32, part: &Part, order: Order) -> Vec<u64> {
+/// The tensors of a part of the parameters of a stage.
+pub(super) fn of_part(step: &TrainingStep, stage: u32, part: &Part, order: Order) -> Vec<Tensor> {
     let chunks = (0..step.stages.chunks()).flat_map(|chunk| of_chunk(step, stage, chunk, order));
-    let of_part = chunks.filter(|tensor| if tensor.is_expert() { part.experts } else { part.dense });
-    of_part.map(|tensor| tensor.elements).collect()
+    chunks.filter(|tensor| if tensor.is_expert() { part.experts } else { part.dense }).collect()
 }
 
 /// The tensors before the first layer, and behind the last one, on a stage that has them.
@@ -78,7 +77,8 @@ fn words(step: &TrainingStep, stage: u32, elements: u64) -> Tensor {
 /// core/transformer/multi_token_prediction.py MultiTokenPredictionLayer).
 fn of_prediction_layer(step: &TrainingStep, layer: u32, order: Order, list: &mut Vec<Tensor>) {
     (0..2).for_each(|_| list.extend(norm(step.model)));
-    list.push(Tensor::matrix(step.prediction_projection_parameters(), 2 * step.model.hidden));
+    let projection = Tensor::matrix(step.prediction_projection_parameters(), 2 * step.model.hidden);
+    list.push(projection.divided(Division::Rows));
     of_layer(step, layer, order, list);
     list.extend(norm(step.model));
 }
@@ -132,7 +132,7 @@ fn feed_forward(model: &Model, width: u64, t: u64, whole: u64, order: Order) -> 
     let (first_bias, second_bias) = if model.feed_forward_bias { (first_bias, h) } else { (0, 0) };
     let second = (h * width / t).min(whole.saturating_sub(first + first_bias + second_bias));
     let others = whole.saturating_sub(first + first_bias + second + second_bias);
-    let input = |weight: u64, bias: u64| [Tensor::matrix(weight, h), Tensor::vector(bias)];
+    let input = |weight: u64, bias: u64| [Tensor::matrix(weight, h).divided(Division::Rows), Tensor::vector(bias)];
     let mut list = match order {
         Order::PyTorch | Order::Definition if inputs == 2 => {
             let halves = [(first / 2, first_bias / 2), (first - first / 2, first_bias - first_bias / 2)];
@@ -140,26 +140,21 @@ fn feed_forward(model: &Model, width: u64, t: u64, whole: u64, order: Order) -> 
         }
         _ => input(first, first_bias).to_vec(),
     };
-    list.extend([Tensor::matrix(second, (width / t).max(1)), Tensor::vector(second_bias), Tensor::matrix(others, h)]);
+    let output = Tensor::matrix(second, (width / t).max(1)).divided(Division::Columns);
+    list.extend([output, Tensor::vector(second_bias), Tensor::matrix(others, h)]);
     list
 }
 
-/// Routed experts: all first projections, then all second ones where they are grouped; else expert by expert.
+/// Routed experts. Megatron-LM has all first projections, then all second ones; transformers has those of a layer in one tensor each, with
+/// gate and up projection in one (`MixtralExperts` and the like).
 fn of_experts(step: &TrainingStep, width: u64, order: Order, list: &mut Vec<Tensor>) {
     let (model, etp, experts) = (step.model, u64::from(step.layout.degrees.etp), step.experts_per_rank());
-    let one = feed_forward(model, width, etp, model.one_expert_parameters(etp), order);
-    let expert = |tensor: &Tensor| tensor.in_role(Role::Expert);
-    if experts > MOST_EXPERT_TENSORS {
-        let grouped = |tensor: &Tensor| Tensor { elements: tensor.elements * experts, ..expert(tensor) };
-        list.extend(one.iter().map(grouped));
-        return;
-    }
-    match order {
-        Order::Megatron => {
-            for tensor in &one {
-                list.extend(std::iter::repeat_n(expert(tensor), experts as usize));
-            }
+    let one = feed_forward(model, width, etp, model.one_expert_parameters(etp), Order::Megatron);
+    let stacked = order != Order::Megatron || experts > MOST_EXPERT_TENSORS;
+    for tensor in one.into_iter().map(|tensor| tensor.in_role(Role::Expert)) {
+        match stacked {
+            true => list.push(tensor.stacked(experts)),
+            false => list.extend(std::iter::repeat_n(tensor, experts as usize)),
         }
-        Order::PyTorch | Order::Definition => (0..experts).for_each(|_| list.extend(one.iter().map(expert))),
     }
 }

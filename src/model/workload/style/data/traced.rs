@@ -1,9 +1,10 @@
-//! The modules of a stage, in the order in which they work on a micro-batch: that of transformers' Llama; of other families every tensor
-//! counts as a module of its own.
+//! The modules of a stage, in the order in which they work on a micro-batch: that of transformers' Llama, or of its Mixtral, whose experts
+//! DeepSpeed takes for one module; of other families every tensor counts as a module of its own.
 
 use super::coordinator::Module;
 use super::tensor::{Order, Tensor};
 use super::tensors::{of_ends, of_layer_alone};
+use crate::config::Family;
 use crate::config::step::Recompute;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::Pass;
@@ -37,7 +38,8 @@ impl Traced {
         let tied = step.model.tied_embeddings && step.stages.has_output(stage);
         output.extend(input.first().filter(|_| tied));
         let order = ModuleOrder::of(step);
-        let each = |layer: &Vec<usize>| order.forward(layer);
+        let tensors = traced.tensors.clone();
+        let each = |layer: &Vec<usize>| order.forward(layer, &tensors);
         let alone = |tensor: &usize| vec![*tensor];
         let mut forward = vec![vec![], vec![]];
         forward.extend(input.iter().map(alone));
@@ -53,9 +55,9 @@ impl Traced {
         work(Pass::Backward, std::iter::once(vec![]).chain(output.iter().rev().skip(1).map(alone)).collect());
         for layer in layers.iter().rev() {
             if step.training.tensor.recompute == Recompute::Full {
-                work(Pass::Recompute, order.forward(layer));
+                work(Pass::Recompute, order.forward(layer, &tensors));
             }
-            work(Pass::Backward, order.backward(layer));
+            work(Pass::Backward, order.backward(layer, &tensors));
         }
         work(Pass::Backward, input.iter().rev().map(alone).collect());
         traced
@@ -84,20 +86,32 @@ impl Traced {
 enum ModuleOrder {
     /// That of transformers' Llama, with modules that have no tensors of their own.
     Llama,
+    /// The same with router and experts in one module (runtime/zero/leaf_module_config.py DEFAULT_LEAF_MODULE_CLASSES).
+    Mixtral,
     /// The layer, and every tensor.
     Tensors,
 }
 
 impl ModuleOrder {
     fn of(step: &TrainingStep) -> ModuleOrder {
-        match step.model.mixture {
-            None if step.model.family.gated() => ModuleOrder::Llama,
+        match step.model.family {
+            Family::Mixtral | Family::Qwen2Moe | Family::Qwen3Moe => ModuleOrder::Mixtral,
+            family if step.model.mixture.is_none() && family.gated() => ModuleOrder::Llama,
             _ => ModuleOrder::Tensors,
         }
     }
 
     /// The modules of a layer on the way forward, the layer itself first.
-    fn forward(self, layer: &[usize]) -> Vec<Vec<usize>> {
+    fn forward(self, layer: &[usize], tensors: &[Tensor]) -> Vec<Vec<usize>> {
+        if let Some((attention, experts)) = self.apart(layer, tensors) {
+            let [norm, projections @ .., second] = attention else { return vec![layer.to_vec()] };
+            let alone = projections.iter().map(|tensor| vec![*tensor]);
+            return [vec![], vec![*norm], vec![]]
+                .into_iter()
+                .chain(alone)
+                .chain([vec![*second], experts.to_vec()])
+                .collect();
+        }
         let mut modules = vec![vec![]];
         for (index, tensor) in layer.iter().enumerate() {
             if self == ModuleOrder::Llama && layer.len() == LLAMA_TENSORS && LLAMA_MODULES.contains(&index) {
@@ -109,7 +123,16 @@ impl ModuleOrder {
     }
 
     /// The same on the way back: the layer, its feed-forward, down, up, the activation, gate, norm, attention, o, v, k, q, norm.
-    fn backward(self, layer: &[usize]) -> Vec<Vec<usize>> {
+    fn backward(self, layer: &[usize], tensors: &[Tensor]) -> Vec<Vec<usize>> {
+        if let Some((attention, experts)) = self.apart(layer, tensors) {
+            let [norm, projections @ .., second] = attention else { return vec![layer.to_vec()] };
+            let alone = projections.iter().rev().map(|tensor| vec![*tensor]);
+            return [vec![], experts.to_vec(), vec![*second], vec![]]
+                .into_iter()
+                .chain(alone)
+                .chain([vec![*norm]])
+                .collect();
+        }
         let [norm, q, k, v, o, second, gate, up, down] = match <[usize; LLAMA_TENSORS]>::try_from(layer) {
             Ok(tensors) if self == ModuleOrder::Llama => tensors,
             _ => return std::iter::once(vec![]).chain(layer.iter().rev().map(|tensor| vec![*tensor])).collect(),
@@ -117,5 +140,12 @@ impl ModuleOrder {
         let of_feed_forward = [vec![], vec![], vec![down], vec![up], vec![], vec![gate], vec![second]];
         let of_attention = [vec![], vec![o], vec![v], vec![k], vec![q], vec![norm]];
         of_feed_forward.into_iter().chain(of_attention).collect()
+    }
+
+    /// What a layer has before its experts, both norms among it, and the experts with their router, which stands before them.
+    fn apart<'a>(self, layer: &'a [usize], tensors: &[Tensor]) -> Option<(&'a [usize], &'a [usize])> {
+        let first =
+            layer.iter().position(|tensor| tensors[*tensor].is_expert()).filter(|_| self == ModuleOrder::Mixtral)?;
+        Some(layer.split_at(first.checked_sub(1)?))
     }
 }

@@ -2,11 +2,12 @@
 
 use super::bucket_layout;
 use super::parts::Part;
-use super::tensor::{Order, Tensor};
+use super::tensor::{Division, Order, Tensor};
 use super::tensors::{of_ends, of_layer_alone};
 use crate::config::step::UnitRule;
 use crate::workload::step::{RankParameters, TrainingStep};
 use crate::workload::when::{End, LayerKind};
+use commgauge_base::element::ElementType;
 
 /// Parameters that are gathered in one call.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +17,8 @@ pub(super) struct Unit {
     pub parameters: u64,
     /// The same, rounded up so that shards are equal.
     pub padded: u64,
+    /// Type in which they are gathered.
+    pub element: ElementType,
 }
 
 /// What a unit wraps.
@@ -37,35 +40,59 @@ pub(super) enum Wrapped {
 pub(super) fn units(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
     let of_part =
         |on_rank: RankParameters| u64::from(part.dense) * on_rank.dense + u64::from(part.experts) * on_rank.experts;
-    let evenly = |what, parameters: u64| Unit { what, parameters, padded: parameters.next_multiple_of(part.ranks) };
+    let element = step.training.data.parameter_element_type;
+    let evenly = |what, parameters: u64| {
+        vec![Unit { what, parameters, padded: parameters.next_multiple_of(part.ranks), element }]
+    };
     let rule = step.training.data.unit_rule;
-    let layers = LayerKind::of_equal_layers(step.model).iter().filter_map(|kind| {
+    let layers = LayerKind::of_equal_layers(step.model).iter().filter_map(|kind| -> Option<Vec<Unit>> {
         let first = step.stages.layers_passed(stage).find(|layer| step.is_of_kind(*layer, *kind))?;
         let what = Wrapped::Layers { kind: *kind, number: step.layers_passed(stage, *kind) };
         Some(match rule {
-            UnitRule::Buckets => in_buffer(what, of_layer_alone(step, first, Order::Megatron), part),
+            UnitRule::Buckets => of_layer_in_buffers(step, what, of_layer_alone(step, first, Order::Megatron), part),
             _ => evenly(what, of_part(step.parameters_of_layer(first))),
         })
     });
     let ends = match rule {
         UnitRule::Layers | UnitRule::RootKept | UnitRule::Modules => {
-            vec![evenly(Wrapped::Root, of_part(step.rank_end_parameters(stage)))]
+            evenly(Wrapped::Root, of_part(step.rank_end_parameters(stage)))
         }
         UnitRule::EndsApart => {
             let input = of_part(step.input_parameters(stage));
             let output = of_part(step.rank_end_parameters(stage)).saturating_sub(input);
-            vec![evenly(Wrapped::Input, input), evenly(Wrapped::Output, output)]
+            [evenly(Wrapped::Input, input), evenly(Wrapped::Output, output)].concat()
         }
         UnitRule::Buckets => kept(step, stage, part),
     };
-    layers.chain(ends).filter(|unit| unit.parameters > 0).collect()
+    layers.flatten().chain(ends).filter(|unit| unit.parameters > 0).collect()
 }
 
-/// The tensors of a part as Megatron-FSDP lays them out.
-fn in_buffer(what: Wrapped, mut tensors: Vec<Tensor>, part: &Part) -> Unit {
+/// The tensors of a layer as Megatron-FSDP lays them out: those in 8 bits have a buffer of their own.
+fn of_layer_in_buffers(step: &TrainingStep, what: Wrapped, tensors: Vec<Tensor>, part: &Part) -> Vec<Unit> {
+    let element = step.training.data.parameter_element_type;
+    if !element.moves_only() {
+        return vec![in_buffer(what, tensors, part, element)];
+    }
+    let (narrow, wide) = tensors.into_iter().partition(is_in_eight_bits);
+    vec![in_buffer(what, narrow, part, element), in_buffer(what, wide, part, wide_element(step))]
+}
+
+/// Whether Transformer Engine can have a tensor in 8 bits: weights of linears, not norms, biases and routers.
+pub(super) fn is_in_eight_bits(tensor: &Tensor) -> bool {
+    tensor.division != Division::Whole
+}
+
+/// The type of parameters that are not in 8 bits.
+fn wide_element(step: &TrainingStep) -> ElementType {
+    let element = step.training.data.parameter_element_type;
+    if element.moves_only() { step.training.activation_element_type } else { element }
+}
+
+/// The tensors of a part in one buffer.
+fn in_buffer(what: Wrapped, mut tensors: Vec<Tensor>, part: &Part, element: ElementType) -> Unit {
     tensors.retain(|tensor| if tensor.is_expert() { part.experts } else { part.dense });
     let parameters = tensors.iter().map(|tensor| tensor.elements).sum();
-    Unit { what, parameters, padded: bucket_layout::buffer(&tensors, part.ranks) }
+    Unit { what, parameters, padded: bucket_layout::buffer(&tensors, part.owners), element }
 }
 
 /// What is no layer, cut behind the tensor with which a bucket has `bucket_parameters`; an embedding that two stages share has a bucket of its
@@ -80,29 +107,29 @@ fn kept(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
         1 => vec![[before, behind].concat()],
         _ => vec![before, behind],
     };
+    let bucket = |tensors: Vec<(Tensor, End)>| {
+        let end = tensors.first()?.1;
+        let tensors = tensors.into_iter().map(|(tensor, _)| tensor).collect();
+        Some(in_buffer(Wrapped::Kept { end }, tensors, part, wide_element(step)))
+    };
     let mut units = Vec::new();
     for chunk in chunks {
         let (mut open, mut filled): (Vec<(Tensor, End)>, u64) = (Vec::new(), 0);
         for (tensor, end) in chunk {
             if tensor.is_shared() {
-                units.extend(bucket(std::mem::take(&mut open), part));
-                units.extend(bucket(vec![(tensor, end)], part));
+                units.extend(bucket(std::mem::take(&mut open)));
+                units.extend(bucket(vec![(tensor, end)]));
                 filled = 0;
                 continue;
             }
             open.push((tensor, end));
             filled += tensor.elements;
             if filled >= limit {
-                units.extend(bucket(std::mem::take(&mut open), part));
+                units.extend(bucket(std::mem::take(&mut open)));
                 filled = 0;
             }
         }
-        units.extend(bucket(open, part));
+        units.extend(bucket(open));
     }
     units
-}
-
-fn bucket(tensors: Vec<(Tensor, End)>, part: &Part) -> Option<Unit> {
-    let end = tensors.first()?.1;
-    Some(in_buffer(Wrapped::Kept { end }, tensors.into_iter().map(|(tensor, _)| tensor).collect(), part))
 }

@@ -1,9 +1,8 @@
 //! Attention over tokens that several ranks share out: the context of a decode among ranks of tp, or a prompt among those of cp.
 //!
-//! In a decode (vLLM's decode context parallelism, model_executor/layers/attention, `cp_lse_ag_out_rs` in v1/attention/ops/common.py) each
+//! In a decode (vLLM's decode context parallelism, model_executor/layers/attention, `cp_lse_ag_out_rs` in v1/attention/ops/dcp.py) each
 //! rank of dcp gathers the queries of all, attends with them to its own tokens, and the outputs are added up with the weights that follow
-//! from everybody's sums of exponentials; or both go to the ranks that have the heads (v1/attention/ops/dcp_alltoall.py
-//! `dcp_a2a_lse_reduce`). SGLang does it in calls of other sizes (sglang/srt/layers/dcp/comm.py). In a prefill (vLLM-Ascend attention/context_parallel) each rank of cp gathers the keys and values
+//! from everybody's sums of exponentials; or both go to the ranks that have the heads (`dcp_a2a_lse_reduce`, there). SGLang does it in calls of other sizes (sglang/srt/layers/dcp/comm.py). In a prefill (vLLM-Ascend attention/context_parallel) each rank of cp gathers the keys and values
 //! of all tokens for its own queries, and the last stage gathers the hidden states.
 
 use super::calls::{at_end, op};
@@ -45,9 +44,9 @@ fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Vec<Op>> {
     let activation = step.serving.activation_element_type;
     let exchange = step.serving.decode_context_exchange;
     let source = match exchange {
-        DecodeContextExchange::ReduceScatter => "vLLM v1/attention/ops/common.py cp_lse_ag_out_rs",
-        DecodeContextExchange::AllToAll => "vLLM v1/attention/ops/dcp_alltoall.py dcp_a2a_lse_reduce; arXiv 2507.07120",
-        DecodeContextExchange::Packed => "SGLang layers/dcp/comm.py dcp_a2a_lse_reduce",
+        DecodeContextExchange::ReduceScatter => "vLLM v1/attention/ops/dcp.py cp_lse_ag_out_rs",
+        DecodeContextExchange::AllToAll => "arXiv 2507.07120; vLLM before 0.33 dcp_alltoall.py dcp_a2a_lse_reduce",
+        DecodeContextExchange::Packed => "vLLM v1/attention/ops/dcp.py dcp_a2a_lse_reduce; SGLang layers/dcp/comm.py",
         DecodeContextExchange::HeadSums => "SGLang layers/dcp/comm.py cp_lse_ag_out_rs_mla, cp_lse_ag_out_rs_mha",
     };
     let call = |collective, element: ElementType, width: u64, formula: &str, what: &str| -> Result<Op> {

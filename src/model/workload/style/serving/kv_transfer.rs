@@ -2,8 +2,8 @@
 //!
 //! Each rank sends what it stores of a prompt to the rank of the same place in a replica that decodes: its heads of keys and values, or what
 //! low-rank attention keeps in their place, which is whole on every rank (vLLM
-//! distributed/kv_transfer/kv_connector/v1/p2p/p2p_nccl_connector.py `save_kv_layer`, one tensor of all tokens for each request and layer;
-//! nixl_connector.py reads the blocks of a request from all layers behind its pass; model_executor/models/deepseek_v2.py
+//! distributed/kv_transfer/kv_connector/v1/p2p/p2p_nccl_connector.py `save_kv_layer` (before 0.33), one tensor of all tokens for each request and layer;
+//! nixl/base_worker.py reads the blocks of a request from all layers behind its pass; model_executor/models/deepseek_v2.py
 //! `DeepseekV32IndexerCache`).
 
 use super::calls::{op, times_at_end};

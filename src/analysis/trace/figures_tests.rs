@@ -1,0 +1,124 @@
+//! What reading a trace of a million events costs, as a large job leaves it: processor time, and the most memory of the process.
+
+use super::{TracedPlaces, counted_calls, read_traces};
+use std::fmt::Write as _;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+const EVENTS: u64 = 1_000_000;
+const MOST_SECONDS: f64 = 5.0;
+const MOST_BYTES: u64 = 500_000_000;
+/// Of `utime` and `stime` in `/proc/self/stat`; Linux has no other.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Seconds that the processors worked for this process.
+fn processor_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_ascii_whitespace().collect();
+    let ticks = |field: usize| fields[field].parse::<f64>().unwrap();
+    (ticks(11) + ticks(12)) / TICKS_PER_SECOND
+}
+
+fn most_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    1024 * line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+}
+
+/// What the profiler says of the call with a number.
+fn call(number: u64) -> String {
+    let (name, received) = match number % 3 {
+        0 => ("_allgather_base", 8),
+        _ => ("allreduce", 1),
+    };
+    let elements = 1 << (12 + number % 12);
+    format!(
+        "\"External id\": {number}, \"Collective name\": \"{name}\", \"In msg nelems\": {elements}, \"Out msg nelems\": {}, \"Group size\": 8, \
+         \"dtype\": \"BFloat16\", \"In split size\": \"[]\", \"Process Group Name\": \"{}\", \"Process Group Ranks\": \"[0, 1, 2, 3, 4, 5, 6, 7]\", \
+         \"Seq\": {number}",
+        elements * received,
+        number % 4
+    )
+}
+
+/// A profile in which every `period`-th operation is a call.
+fn profile(path: &Path, period: u64) {
+    let mut file = BufWriter::new(std::fs::File::create(path).unwrap());
+    writeln!(file, "{{\"schemaVersion\": 1, \"distributedInfo\": {{\"backend\": \"nccl\", \"rank\": 0, \"world_size\": 8}}, \"traceEvents\": [")
+        .unwrap();
+    let (mut events, mut number) = (0, 0);
+    while events < EVENTS {
+        number += 1;
+        let mut text = String::new();
+        let mut event = |head: &str, arguments: &str| {
+            let comma = if events == 0 { "" } else { ",\n" };
+            let time = 7 * number;
+            writeln!(text, "{comma}{{\"ph\": \"X\", {head}, \"pid\": 1, \"tid\": 1, \"ts\": {time}.25, \"dur\": 5.5, \"args\": {{{arguments}}}}}")
+                .unwrap();
+            events += 1;
+        };
+        if number % period == 0 {
+            let described = call(number);
+            event(
+                "\"cat\": \"cpu_op\", \"name\": \"record_param_comms\"",
+                &format!("{described}, \"Input Dims\": [[4096], [], []]"),
+            );
+            let kernel =
+                "\"cat\": \"kernel\", \"name\": \"ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)\"";
+            event(kernel, &format!("{described}, \"device\": 0, \"stream\": 24, \"grid\": [24, 1, 1]"));
+        } else {
+            let shapes = "\"Input Dims\": [[8192, 4096], [4096, 4096], []], \"Input type\": [\"c10::BFloat16\", \"c10::BFloat16\", \"Scalar\"]";
+            event("\"cat\": \"cpu_op\", \"name\": \"aten::mm\"", &format!("\"External id\": {number}, {shapes}"));
+            let occupied =
+                "\"registers per thread\": 168, \"blocks per SM\": 7.75, \"grid\": [16, 64, 1], \"block\": [384, 1, 1]";
+            event("\"cat\": \"kernel\", \"name\": \"sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n\"", occupied);
+        }
+        file.write_all(text.as_bytes()).unwrap();
+    }
+    write!(file, "]}}").unwrap();
+}
+
+/// A dump of the flight recorder of a million calls.
+fn dump(path: &Path) {
+    let mut file = BufWriter::new(std::fs::File::create(path).unwrap());
+    write!(file, "{{\"entries\": [").unwrap();
+    for number in 0..EVENTS {
+        let comma = if number == 0 { "" } else { ",\n" };
+        write!(
+            file,
+            "{comma}{{\"frames\": [{{\"name\": \"all_reduce\", \"filename\": \"/usr/lib/python3/torch/distributed/distributed_c10d.py\", \
+             \"line\": 3800}}], \"record_id\": {number}, \"pg_id\": 1, \"process_group\": [\"{}\", \"mesh_tp\"], \"collective_seq_id\": {number}, \
+             \"profiling_name\": \"nccl:all_reduce\", \"time_created_ns\": {}, \"duration_ms\": 0.25, \"input_sizes\": [[{}, 64]], \"input_dtypes\": \
+             [\"BFloat16\"], \"output_sizes\": [[64]], \"output_dtypes\": [\"BFloat16\"], \"state\": \"completed\", \"is_p2p\": false}}",
+            number % 4,
+            1_743_521_598_000_000_000 + 100_000 * number,
+            1 << (number % 12),
+        )
+        .unwrap();
+    }
+    write!(file, "], \"pg_config\": {{\"0\": {{\"name\": \"0\", \"desc\": \"tp\", \"ranks\": \"[0, 1]\"}}}}}}")
+        .unwrap();
+}
+
+#[test]
+#[ignore = "a minute: cargo test --release -p commgauge-analysis --lib -- --ignored million_events --nocapture"]
+fn a_trace_of_a_million_events_reads_in_five_seconds_and_half_a_gigabyte() {
+    let folder = tempfile::tempdir().unwrap();
+    let usual = folder.path().join("usual-rank0.json");
+    let calls_alone = folder.path().join("calls-rank0.json");
+    let recorder = folder.path().join("recorder-rank0.json");
+    profile(&usual, 20);
+    profile(&calls_alone, 1);
+    dump(&recorder);
+    for (path, calls) in [(usual, EVENTS / 40), (calls_alone, EVENTS / 2), (recorder, EVENTS)] {
+        let before = processor_seconds();
+        let paths: [PathBuf; 1] = [path.clone()];
+        let trace = read_traces(&paths).unwrap();
+        let counted = counted_calls(&trace, &TracedPlaces::new(&trace, None), 1);
+        let (seconds, bytes) = (processor_seconds() - before, most_bytes());
+        eprintln!("{}: {} calls, {seconds:.2} s, {} MB", path.display(), trace.calls.len(), bytes / 1_000_000);
+        assert!(trace.calls.len() as u64 >= calls && !counted.is_empty(), "{}", trace.calls.len());
+        assert!(seconds <= MOST_SECONDS, "{}: {seconds:.2} s", path.display());
+        assert!(bytes <= MOST_BYTES, "{}: {} MB", path.display(), bytes / 1_000_000);
+    }
+}
