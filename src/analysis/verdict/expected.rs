@@ -9,7 +9,7 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{fewest_for_bound, median, median_bounds, sorted, values_to_decide};
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::LABELS;
-use commgauge_model::config::machine::{ExpectedWork, OwnWorkExpectation};
+use commgauge_model::config::machine::{ExpectedCall, ExpectedGroup, ExpectedWork, OwnWorkExpectation};
 use commgauge_model::config::{Expectation, Limit, Machine, toml_string};
 use commgauge_model::record::copy_line::CopyFacts;
 use commgauge_model::record::line::CaseFacts;
@@ -49,8 +49,8 @@ pub(super) struct Expected<'a> {
     of_range: HashMap<Place, Vec<usize>>,
 }
 
-/// Call, ranks, ranks per node, nodes, groups per node, cadence.
-type Place = (Collective, [u32; 4], Cadence);
+/// What expectations are looked up by.
+type Place = (Collective, ExpectedGroup, Cadence);
 
 impl<'a> Expected<'a> {
     /// Expectations that runs with these variables can be compared with.
@@ -63,7 +63,7 @@ impl<'a> Expected<'a> {
             if forced_away.is_some_and(|(environment, name)| !may_use(environment, one.collective, name)) {
                 continue;
             }
-            let place = (one.collective, [one.ranks, one.ranks_per_node, one.nodes, one.groups_per_node], one.cadence);
+            let place = (one.collective, one.group(), one.cadence);
             if one.bytes.0 == one.bytes.1 {
                 expected.of_size.entry((place, one.bytes.0)).or_default().push(index);
             } else {
@@ -88,20 +88,13 @@ impl<'a> Expected<'a> {
 
     /// Those about calls of this kind: the same call, group, place, cadence and size.
     fn about_call(&self, facts: &CaseFacts) -> Vec<usize> {
-        let lies = &facts.locality;
-        let group = [facts.group_size, lies.ranks_per_node, lies.nodes_spanned, lies.concurrent_groups_per_node];
-        let place = (facts.collective, group, facts.cadence);
+        let CaseFacts { collective, cadence, placement, element_type, bytes_total: bytes, .. } = *facts;
+        let group = facts.locality.group(facts.group_size);
+        let call = ExpectedCall { collective, group, cadence, placement, element_type, bytes };
+        let place = (collective, group, cadence);
         let candidates = (self.of_size.get(&(place, facts.bytes_total)).into_iter().flatten())
             .chain(self.of_range.get(&place).into_iter().flatten());
-        let mut about: Vec<usize> = candidates
-            .copied()
-            .filter(|index| {
-                let expected = &self.all[*index];
-                expected.placement.is_none_or(|placement| placement == facts.placement)
-                    && expected.element_type.is_none_or(|element| element == facts.element_type)
-                    && (expected.bytes.0..=expected.bytes.1).contains(&facts.bytes_total)
-            })
-            .collect();
+        let mut about: Vec<usize> = candidates.copied().filter(|index| self.all[*index].is_about(&call)).collect();
         if !about.is_empty() {
             let variant = variant(facts);
             about.retain(|index| self.all[*index].variant == variant);

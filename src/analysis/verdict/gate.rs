@@ -116,7 +116,8 @@ pub fn gate_unknown_machine(records: &[LoadedRecord], name: &str, message: Strin
     for trouble in verdict.troubles.iter_mut().filter(|trouble| trouble.text == nothing) {
         trouble.text.clone_from(&message);
     }
-    let most = verdict.rows.iter().filter_map(|row| Some(row.call()?.locality.ranks_per_node)).max().unwrap_or(1);
+    let most =
+        verdict.rows.iter().filter_map(|row| Some(row.subject.call()?.locality.ranks_per_node)).max().unwrap_or(1);
     verdict.template = Some(template::machine_head(name, most) + verdict.template.as_deref().unwrap_or_default());
     Ok(verdict)
 }

@@ -28,6 +28,7 @@ mod own_work_table;
 mod percent;
 mod permutation;
 mod planned;
+mod row_subject;
 mod scope;
 pub mod selftest;
 mod subject;
@@ -42,16 +43,17 @@ pub use consistency::{Consistency, ConsistencyRule, Timed, consistency};
 pub use curve_change::{CurveChange, CurvePart};
 pub use decision::{Decision, most_severe};
 pub use document::{
-    AgainstBase, AgainstLimit, Coverage, FORMAT, FalseAlarms, Metric, Question, Row, RowCall, RowSubject, Run, Trouble,
-    VERSION, Verdict,
+    AgainstBase, AgainstLimit, Coverage, FORMAT, FalseAlarms, Metric, Question, Row, Run, Trouble, VERSION, Verdict,
 };
 pub use finding::{Finding, Guideline};
 pub use gate::{GateRule, HOW_TO_EXPECT, gate, gate_unknown_machine};
 pub use learn::learn;
 pub use learned_file::{LearnRule, Learned};
 pub use loaded_record::LoadedRecord;
+pub use row_subject::{RowCall, RowSubject};
 pub use scope::{PlanOutlook, PlannedWork, plan_outlook};
 pub use selftest::{Counted, History, Noise, OwnRecords, SelfTest, SelfTestRule, Trial, TrialKind, selftest};
+pub use subject::Subject;
 pub use transient_slowdown::TransientSlowdown;
 
 #[cfg(test)]

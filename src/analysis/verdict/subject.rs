@@ -1,6 +1,7 @@
 //! What a row is of: a call of all groups of an axis, or what each rank does by itself.
 
-use super::document::{Metric, RowCall, RowSubject};
+use super::document::Metric;
+use super::row_subject::{RowCall, RowSubject};
 use commgauge_model::record::copy_line::CopyFacts;
 use commgauge_model::record::line::CaseFacts;
 use commgauge_model::record::product_line::ProductFacts;
@@ -8,7 +9,7 @@ use std::borrow::Cow;
 
 /// The subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Subject<'a> {
+pub enum Subject<'a> {
     /// A planned call.
     Call(&'a CaseFacts),
     /// A copy between a host and its GPUs, or between GPUs.
@@ -19,7 +20,7 @@ pub(super) enum Subject<'a> {
 
 impl<'a> Subject<'a> {
     /// The call, where it is one.
-    pub fn call(self) -> Option<&'a CaseFacts> {
+    pub(super) fn call(self) -> Option<&'a CaseFacts> {
         match self {
             Subject::Call(facts) => Some(facts),
             Subject::Copy(_) | Subject::Product(_) => None,
@@ -36,7 +37,7 @@ impl<'a> Subject<'a> {
     }
 
     /// What its rate is called, and what is moved or computed by which it counts; nothing where no byte counts, as in a barrier.
-    pub fn rate(self) -> Option<RateOf> {
+    pub(super) fn rate(self) -> Option<RateOf> {
         let (metric, amount) = match self {
             Subject::Call(facts) => {
                 let factor = facts.bus_factor.filter(|factor| *factor > 0.0)?;

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 /// TOML for a machine file; none where every row has an expectation. Groups of one rank have no expectations.
 pub(super) fn of(cases: &[Evidence], rows: &[Row]) -> Option<String> {
-    let is_alone = |row: &Row| row.call().is_some_and(|call| call.group_size <= 1);
+    let is_alone = |row: &Row| row.subject.call().is_some_and(|call| call.group_size <= 1);
     let bare = cases.iter().zip(rows).filter(|(_, row)| row.decision.is_none() && !is_alone(row));
     let mut seen = BTreeSet::new();
     let texts: Vec<String> = bare

@@ -236,7 +236,7 @@ fn shapes(record: &Record, products: &MeasuredProducts) -> String {
         listed.push(format!("{} more", all.len() - MAX_SHAPES));
     }
     let times = record.product_times();
-    let wrong = times.iter().filter(|time| time.median().is_none()).count();
+    let wrong = times.iter().filter(|time| time.times.median().is_none()).count();
     let on = times.first().map_or_else(String::new, |time| {
         format!(" with {} on {} ranks of a host at once", time.library, time.ranks_per_host)
     });

@@ -32,12 +32,12 @@ pub(super) fn judge_plan(
     places::report_resolved_file(Shipped::Machine, machine);
     let machine = Machine::load(machine)?;
     let ranks = ranks_of_nodes(&machine, nodes)?;
+    let well = Machine { faults: Vec::new(), ..machine.clone() };
     // Records tell hosts, of which several may make one node of the machine.
-    let ranks_per_node = machine.ranks_per_node / machine.hosts_per_node;
-    let hosts = Machine { ranks_per_node, hosts_per_node: 1, faults: Vec::new(), ..machine.clone() };
-    let SuiteWork { plan, settings, facts } = suite_work(suite, None, &Nodes::filled(ranks, ranks_per_node))?;
+    let nodes_of_record = Nodes::filled(ranks, machine.ranks_per_host());
+    let SuiteWork { plan, settings, facts } = suite_work(suite, None, &nodes_of_record)?;
     let replicates = settings.replicates;
-    let request = Request::simulated(places::new_run_id(), facts, plan, settings, &hosts, ranks);
+    let request = Request::simulated(places::new_run_id(), facts, plan, settings, &well, ranks);
     let seconds = request.plan.estimated_seconds(&request.settings);
     let planned = PlannedWork {
         cases: Rehearsal::new(&request)?.planned_cases(),

@@ -79,7 +79,7 @@ impl SimulateCommand {
         }
         let loaded = loaded(self.output.as_deref(), lines)?;
         let suspects = locate(std::slice::from_ref(&loaded), &LocateOptions::default())?;
-        let power = self.seeds.map(|seeds| power(&rehearsal, &machine, self.nodes, first, seeds)).transpose()?;
+        let power = self.seeds.map(|seeds| power(&rehearsal, first, seeds)).transpose()?;
         let (least, most) = durations(&request.plan, &loaded.record, &request);
         let document = RehearsalDocument {
             format: FORMAT.to_owned(),
@@ -88,6 +88,7 @@ impl SimulateCommand {
             suite: request.suite.name.clone(),
             machine: machine.name.clone(),
             nodes: self.nodes,
+            hosts: rehearsal.hosts(),
             ranks: request.world_size,
             faults: machine.faults.iter().map(Fault::to_string).collect(),
             cases: request.plan.cases.len() as u64,
@@ -115,7 +116,7 @@ impl SimulateCommand {
 
     fn request(&self, machine: &Machine) -> Result<Request> {
         let ranks = ranks_of_nodes(machine, self.nodes)?;
-        let nodes = Nodes::filled(ranks, machine.ranks_per_node);
+        let nodes = Nodes::filled(ranks, machine.ranks_per_host());
         let SuiteWork { plan, settings, facts: suite } = suite_work(&self.suite, None, &nodes)?;
         let record = self.output.clone().unwrap_or_default();
         let simulated = Request::simulated(places::new_run_id(), suite, plan, settings, machine, ranks);
@@ -179,7 +180,6 @@ fn outlook(
         rows_failed_healthy: failed_healthy as u32,
         rows_that_would_meet: not_failed.filter_map(|row| row.against_limit.as_ref()).filter(|one| meets(one)).count()
             as u32,
-        hosts_per_node: machine.hosts_per_node,
     }))
 }
 
@@ -195,8 +195,8 @@ fn names_of_failed(verdict: &Verdict) -> BTreeSet<String> {
 }
 
 /// The detection rate of the faults, with the seeds distributed over the processors.
-fn power(rehearsal: &Rehearsal, machine: &Machine, nodes: u32, first: u64, seeds: u64) -> Result<Power> {
-    let planted = expected_suspects(machine, nodes);
+fn power(rehearsal: &Rehearsal, first: u64, seeds: u64) -> Result<Power> {
+    let planted = expected_suspects(&rehearsal.machine().by_hosts(), rehearsal.hosts());
     let one = |seed: u64| -> Result<Found> {
         let (lines, _) = rehearsal.lines(first.wrapping_add(seed))?;
         let suspects: Suspects = locate(&[loaded(None, lines)?], &LocateOptions::default())?;

@@ -14,7 +14,7 @@ pub(super) fn document(copies: &[CopyTime], header: &Header) -> Option<Block> {
     if copies.is_empty() {
         return None;
     }
-    let all_right = copies.iter().all(|time| time.trouble.is_none());
+    let all_right = copies.iter().all(|time| time.times.trouble().is_none());
     let columns = [
         Column::left("copy", 0),
         Column::left("host memory", 1),
@@ -38,7 +38,7 @@ pub(super) fn document(copies: &[CopyTime], header: &Header) -> Option<Block> {
 
 fn row(time: &CopyTime, header: &Header) -> Row {
     let copy = &time.copy;
-    let (tone, check) = work_outcome::check(time.trouble.as_ref(), "byte", header);
+    let (tone, check) = work_outcome::check(&time.times.outcome, "byte", header);
     let gigabytes = |rate: Rate| three_digits(rate.gigabytes_per_second());
     let rank = |of: Option<(u32, Rate)>| optional(of.map(|(rank, rate)| format!("rank {rank}, {}", gigabytes(rate))));
     let extremes = time.extremes();
@@ -48,9 +48,9 @@ fn row(time: &CopyTime, header: &Header) -> Row {
         optional(copy.peer_distance.map(|distance| format!("+{distance}"))),
         copy.bytes.to_string(),
         each(copy.alone).to_owned(),
-        time.seconds.len().to_string(),
-        optional(time.median()),
-        optional(time.median().map(|seconds| gigabytes(time.rate(seconds)))),
+        time.times.medians().len().to_string(),
+        optional(time.times.median()),
+        optional(time.times.median().map(|seconds| gigabytes(time.rate(seconds)))),
         rank(extremes.map(|[slowest, _]| slowest)),
         rank(extremes.map(|[_, fastest]| fastest)),
         check,
@@ -64,7 +64,7 @@ fn each(alone: bool) -> &'static str {
 
 /// Number of copies by outcome, such as `12 copies: 12 right`; `None` without copies.
 pub(super) fn summary(copies: &[CopyTime], header: &Header) -> Option<String> {
-    work_outcome::summary(["copy", "copies"], copies.iter().map(|time| time.trouble.as_ref()), header)
+    work_outcome::summary(["copy", "copies"], copies.iter().map(|time| &time.times.outcome), header)
 }
 
 /// A copy in the report's JSON document.
@@ -75,7 +75,7 @@ pub(super) struct JsonCopy<'a> {
     peer_distance: Option<u32>,
     bytes: Bytes,
     each: &'static str,
-    seconds_per_replicate: &'a [Seconds],
+    seconds_per_replicate: Vec<Seconds>,
     seconds_median: Option<Seconds>,
     bytes_per_second: Option<Rate>,
     seconds_median_of_rank: &'a [Seconds],
@@ -92,12 +92,12 @@ impl<'a> JsonCopy<'a> {
             peer_distance: time.copy.peer_distance,
             bytes: time.copy.bytes,
             each: each(time.copy.alone),
-            seconds_per_replicate: &time.seconds,
-            seconds_median: time.median(),
-            bytes_per_second: time.median().map(|seconds| time.rate(seconds)),
+            seconds_per_replicate: time.times.medians(),
+            seconds_median: time.times.median(),
+            bytes_per_second: time.times.median().map(|seconds| time.rate(seconds)),
             seconds_median_of_rank: &time.seconds_of_rank,
-            samples: time.samples,
-            trouble: time.trouble.as_ref(),
+            samples: time.times.samples(),
+            trouble: time.times.trouble(),
         }
     }
 }
@@ -107,6 +107,7 @@ mod tests {
     use super::*;
     use commgauge_model::record::Record;
     use commgauge_model::record::copy_line::CopyFacts;
+    use commgauge_model::record::merged_times::MergedTimes;
 
     fn copy(trouble: Option<Outcome>) -> CopyTime {
         let copy = CopyFacts {
@@ -116,15 +117,15 @@ mod tests {
             bytes: Bytes(1_000_000_000),
             alone: true,
         };
-        let measured = trouble.is_none();
-        let seconds = |all: &[f64]| if measured { all.iter().map(|one| Seconds(*one)).collect() } else { Vec::new() };
-        CopyTime {
-            copy,
-            seconds: seconds(&[0.020, 0.021, 0.022]),
-            seconds_of_rank: seconds(&[0.0025, 0.021, 0.0026]),
-            samples: 15,
-            trouble,
-        }
+        let (seconds_of_replicate, seconds_of_rank) = match trouble {
+            None => (
+                [0.020, 0.021, 0.022].map(|time| vec![time; 5]).to_vec(),
+                [0.0025, 0.021, 0.0026].map(Seconds).to_vec(),
+            ),
+            Some(_) => (Vec::new(), Vec::new()),
+        };
+        let outcome = trouble.unwrap_or(Outcome::Measured { verified: true });
+        CopyTime { copy, times: MergedTimes { outcome, seconds_of_replicate }, seconds_of_rank }
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! A record as a JUnit report: a test case for each row. Missing and failed rows are errors, wrong data is a failure. Whether a
+//! A record as a JUnit report: a test case for each call, copy and matrix product. Missing and failed rows are errors, wrong data is a failure. Whether a
 //! row is fast enough is decided by the gate.
 
-use super::row::Status;
+use super::entry::Entry;
+use super::status::Status;
 use super::test_report::{case, non_success, skipped, suite, text as xml};
 use super::text::visible;
 use super::view::View;
@@ -21,9 +22,10 @@ pub(super) fn text(view: &View) -> Result<String> {
     for warning in &view.warnings {
         suite.add_property(Property::new("warning", visible(warning)));
     }
-    for row in &view.rows {
-        let mut case = case(&format!("{}.{}", row.facts.axis, row.facts.collective), &row.facts.name, status(row));
-        case.set_time(measured(row));
+    for entry in view.entries() {
+        let class = format!("{}.{}", entry.subject.axis(), entry.subject.what());
+        let mut case = case(&class, &entry.name, status(&entry));
+        case.set_time(measured(&entry));
         suite.add_test_case(case);
     }
     // A failed run must show up where only failures are read.
@@ -36,18 +38,18 @@ pub(super) fn text(view: &View) -> Result<String> {
     xml(&format!("{}: {}", view.header.suite.name, view.summary()), suite)
 }
 
-/// The time that the timed calls of a row took together.
-fn measured(row: &super::Row) -> Duration {
-    let seconds = row.latency.map_or(0.0, |latency| latency.median.0 * row.calls as f64);
+/// The time that the timed calls of an entry took together.
+fn measured(entry: &Entry) -> Duration {
+    let seconds = entry.latency.map_or(0.0, |latency| latency.median.0 * entry.repetitions as f64);
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-fn status(row: &super::Row) -> TestCaseStatus {
-    let reason = row.status.to_string();
-    let bad = |kind| non_success(kind, &reason, row.status.label());
-    match &row.status {
-        Status::Verified if row.is_incomplete() => {
-            let message = format!("{} of {} replicates measured", row.replicates, row.replicates_planned);
+fn status(entry: &Entry) -> TestCaseStatus {
+    let reason = entry.status.to_string();
+    let bad = |kind| non_success(kind, &reason, entry.status.label());
+    match entry.status.as_ref() {
+        Status::Verified if entry.is_incomplete() => {
+            let message = format!("{} of {} replicates measured", entry.replicates, entry.replicates_planned);
             non_success(NonSuccessKind::Error, &message, "incomplete")
         }
         Status::Verified => TestCaseStatus::success(),

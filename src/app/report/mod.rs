@@ -9,6 +9,7 @@ mod copies;
 mod csv;
 mod devices;
 pub mod document;
+mod entry;
 mod fit;
 mod framework;
 mod github;
@@ -33,6 +34,7 @@ mod replay;
 mod row;
 pub mod screen;
 mod section;
+mod status;
 mod step;
 mod superbench;
 mod table;
@@ -46,6 +48,7 @@ mod work_outcome;
 pub use color::{ColorChoice, Paint};
 pub use combinations::{Combination, combinations_text};
 pub use contention::Contention;
+pub(crate) use entry::Entry;
 pub use fit::fit_text;
 pub use framework::framework_defaults;
 pub use history::{HistoryFormat, ShownRows, history_text, plots};
@@ -57,7 +60,8 @@ pub use live::LiveRows;
 pub use locate::{SuspectsFormat, suspects_text};
 pub use pairs::{Measure as PairMeasure, Pair, PairsView};
 pub use replay::{ReplayTime, replay_time};
-pub use row::{Latency, Row, Status};
+pub use row::{Latency, Row};
+pub use status::Status;
 pub use step::{Crossing, Crossover, Family, Measure, Place, Ranking, Rule, Span, StepOp, StepView, Sum, Totals};
 pub use verdict::{VerdictFormat, verdict_text};
 pub use view::View;
@@ -84,11 +88,12 @@ pub enum Format {
     Table,
     /// One JSON document with everything in base units.
     Json,
-    /// One row for each case, and for each pair of ranks where pairs were measured, with units in the column names.
+    /// One row for each call, copy and matrix product, and for each pair of ranks where pairs were measured, with units in the column
+    /// names.
     Csv,
     /// Tables for a page or an issue.
     Markdown,
-    /// A test report in JUnit's XML: one test case for each row.
+    /// A test report in JUnit's XML: one test case for each call, copy and matrix product.
     Junit,
     /// A text file for the collector of Prometheus' node exporter.
     Prometheus,
@@ -141,6 +146,8 @@ pub fn render(view: &View, format: Format, width: u16, paint: Paint, out: &mut d
     }
 }
 
+#[cfg(test)]
+mod entry_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub(super) fn document(products: &[ProductTime], header: &Header) -> Option<Bloc
     let first = products.first()?;
     // Values that are equal in all rows go into the title.
     let one_type = products.iter().all(|time| time.product.element_type == first.product.element_type);
-    let all_right = products.iter().all(|time| time.trouble.is_none());
+    let all_right = products.iter().all(|time| time.times.trouble().is_none());
     let columns = [
         Column::left("layer", 0),
         Column::right("m", 0),
@@ -44,16 +44,16 @@ fn row(time: &ProductTime, header: &Header) -> Row {
         [one] => one.clone(),
         [first, others @ ..] => format!("{first} and {} more", others.len()),
     };
-    let (tone, check) = work_outcome::check(time.trouble.as_ref(), "element", header);
+    let (tone, check) = work_outcome::check(&time.times.outcome, "element", header);
     let cells = vec![
         layer,
         product.m.to_string(),
         product.n.to_string(),
         product.k.to_string(),
         product.element_type.to_string(),
-        time.seconds.len().to_string(),
-        optional(time.median()),
-        range(time.interval),
+        time.times.medians().len().to_string(),
+        optional(time.times.median()),
+        range(time.times.interval()),
         optional(time.flops_per_second().map(|rate| three_digits(rate * 1e-9))),
         check,
         product.uses.join(", "),
@@ -63,7 +63,7 @@ fn row(time: &ProductTime, header: &Header) -> Row {
 
 /// Number of products by outcome, such as `12 products: 12 right`; `None` without products.
 pub(super) fn summary(products: &[ProductTime], header: &Header) -> Option<String> {
-    work_outcome::summary(["product", "products"], products.iter().map(|time| time.trouble.as_ref()), header)
+    work_outcome::summary(["product", "products"], products.iter().map(|time| &time.times.outcome), header)
 }
 
 /// A product in the report's JSON document.
@@ -77,7 +77,7 @@ pub(super) struct JsonProduct<'a> {
     library: &'a str,
     ranks_per_host: u32,
     flops: f64,
-    seconds_per_replicate: &'a [Seconds],
+    seconds_per_replicate: Vec<Seconds>,
     seconds_median: Option<Seconds>,
     seconds_interval_low: Option<Seconds>,
     seconds_interval_high: Option<Seconds>,
@@ -89,6 +89,7 @@ pub(super) struct JsonProduct<'a> {
 impl<'a> JsonProduct<'a> {
     /// The product.
     pub(super) fn new(time: &'a ProductTime) -> JsonProduct<'a> {
+        let interval = time.times.interval();
         JsonProduct {
             m: time.product.m,
             n: time.product.n,
@@ -98,13 +99,13 @@ impl<'a> JsonProduct<'a> {
             library: &time.library,
             ranks_per_host: time.ranks_per_host,
             flops: time.product.flops(),
-            seconds_per_replicate: &time.seconds,
-            seconds_median: time.median(),
-            seconds_interval_low: time.interval.map(|interval| interval.low),
-            seconds_interval_high: time.interval.map(|interval| interval.high),
+            seconds_per_replicate: time.times.medians(),
+            seconds_median: time.times.median(),
+            seconds_interval_low: interval.map(|interval| interval.low),
+            seconds_interval_high: interval.map(|interval| interval.high),
             flops_per_second: time.flops_per_second(),
-            repetitions: time.repetitions,
-            trouble: time.trouble.as_ref(),
+            repetitions: time.times.samples(),
+            trouble: time.times.trouble(),
         }
     }
 }

@@ -1,10 +1,13 @@
 //! A record as a text file for the collector of Prometheus' node exporter: no time stamps, base units, one line for
 //! each row and known quantity.
 
-use super::row::{Latency, Row};
+use super::entry::Entry;
+use super::row::Latency;
+use super::status::Status;
 use super::text::visible;
 use super::view::View;
-use commgauge_base::units::{Bytes, Seconds};
+use commgauge_analysis::verdict::RowSubject;
+use commgauge_base::units::Seconds;
 
 /// The file.
 pub(super) fn text(view: &View) -> String {
@@ -23,16 +26,23 @@ pub(super) fn text(view: &View) -> String {
     metric(&mut out, "commgauge_record_exit_code", "Exit code of the record; 0 is complete and right.");
     line(&mut out, "commgauge_record_exit_code", &[], f64::from(view.exit_code()));
     metric(&mut out, "commgauge_record_rows", "Rows of the plan by what came of them.");
-    for status in ["verified", "not verified", "synthetic", "WRONG", "failed", "missing", "skipped"] {
-        let count = view.rows.iter().filter(|row| row.status.label() == status).count();
+    for status in Status::LABELS {
+        let count = view.entries().filter(|entry| entry.status.label() == status).count();
         line(&mut out, "commgauge_record_rows", &[label("status", &status.to_lowercase())], count as f64);
     }
     latencies(&mut out, view);
-    values(&mut out, view, "bus_bandwidth_bytes_per_second", "Bus bandwidth at the median.", |row| {
-        row.busbw.map(|rate| rate.0)
-    });
-    values(&mut out, view, "samples", "Samples that count.", |row| Some(row.samples as f64));
-    values(&mut out, view, "samples_excluded", "Samples left out.", |row| Some(row.samples_excluded as f64));
+    let rate = |out: &mut String, name, help, of: &dyn Fn(&Entry) -> Option<f64>| values(out, view, name, help, of);
+    rate(&mut out, "bus_bandwidth_bytes_per_second", "Bus bandwidth at the median.", &|entry| Some(entry.busbw()?.0));
+    if !view.copies.is_empty() {
+        let help = "Rate of a copy in each direction at the median, on the slowest rank.";
+        rate(&mut out, "copy_bytes_per_second", help, &|entry| Some(entry.copy_rate()?.0));
+    }
+    if !view.products.is_empty() {
+        let help = "Rate of a matrix product at the median, on the slowest rank.";
+        rate(&mut out, "flops_per_second", help, &|entry| entry.flops_per_second());
+    }
+    rate(&mut out, "samples", "Samples that count.", &|entry| Some(entry.samples as f64));
+    rate(&mut out, "samples_excluded", "Samples left out.", &|entry| Some(entry.samples_excluded as f64));
     out
 }
 
@@ -52,11 +62,7 @@ pub(super) struct RowLabels<'a> {
     /// Name of the case.
     pub case: &'a str,
     /// The call, or what each rank does by itself.
-    pub what: &'a str,
-    /// Size argument in the sense of nccl-tests; that of a product is its name.
-    pub bytes: Option<Bytes>,
-    /// Axis whose groups carry it out.
-    pub axis: String,
+    pub subject: &'a RowSubject,
     /// Name of the suite.
     pub suite: &'a str,
     /// Name of the machine, or its file; empty where none was given.
@@ -68,13 +74,15 @@ pub(super) struct RowLabels<'a> {
 impl RowLabels<'_> {
     /// A line of the metric with these labels and further ones.
     pub fn line(&self, out: &mut String, name: &str, further: &[Label], value: f64) {
-        let bytes = self.bytes.map_or_else(String::new, |bytes| bytes.0.to_string());
+        // The size of a product is its name.
+        let bytes = self.subject.bytes().map_or_else(String::new, |bytes| bytes.0.to_string());
+        let axis = self.subject.axis();
         let mut labels = vec![
-            label("axis", &self.axis),
+            label("axis", &axis),
             label("backend", self.backend),
             label("bytes", &bytes),
             label("case", self.case),
-            label("collective", self.what),
+            label("collective", self.subject.what()),
             label("machine", self.machine),
             label("suite", self.suite),
         ];
@@ -83,13 +91,11 @@ impl RowLabels<'_> {
     }
 }
 
-fn labels<'a>(view: &'a View, row: &'a Row) -> RowLabels<'a> {
-    let (header, facts) = (&view.header, &row.facts);
+fn labels<'a>(view: &'a View, entry: &'a Entry) -> RowLabels<'a> {
+    let header = &view.header;
     RowLabels {
-        case: &facts.name,
-        what: facts.collective.name(),
-        bytes: Some(facts.bytes_total),
-        axis: facts.axis.to_string(),
+        case: &entry.name,
+        subject: &entry.subject,
         suite: &header.suite.name,
         machine: header.backend.machine.as_deref().unwrap_or(""),
         backend: &header.backend.name,
@@ -106,22 +112,23 @@ fn latencies(out: &mut String, view: &View) {
         ("p999", |latency| latency.p999),
     ];
     let name = "commgauge_row_latency_seconds";
-    metric(out, name, "Time of a call; quantiles with too few samples are absent.");
-    for (row, latency) in view.rows.iter().filter_map(|row| Some((row, row.latency.as_ref()?))) {
+    metric(out, name, "Time of a call, copy or product; quantiles with too few samples are absent.");
+    for entry in view.entries() {
+        let Some(latency) = &entry.latency else { continue };
         for (statistic, of) in QUANTILES {
             if let Some(seconds) = of(latency) {
-                labels(view, row).line(out, name, &[label("statistic", statistic)], seconds.0);
+                labels(view, &entry).line(out, name, &[label("statistic", statistic)], seconds.0);
             }
         }
     }
 }
 
-fn values(out: &mut String, view: &View, name: &str, help: &str, of: impl Fn(&Row) -> Option<f64>) {
+fn values(out: &mut String, view: &View, name: &str, help: &str, of: &dyn Fn(&Entry) -> Option<f64>) {
     let name = format!("commgauge_row_{name}");
     metric(out, &name, help);
-    for row in &view.rows {
-        if let Some(value) = of(row) {
-            labels(view, row).line(out, &name, &[], value);
+    for entry in view.entries() {
+        if let Some(value) = of(&entry) {
+            labels(view, &entry).line(out, &name, &[], value);
         }
     }
 }

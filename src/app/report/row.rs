@@ -3,13 +3,13 @@
 //! Numbers only; formatting is in the renderers.
 
 use super::rank_means::ReplicateTimes;
+use super::status::Status;
 use commgauge_base::sample::Timing;
 use commgauge_base::stats::{Interval, median, median_interval, percentile, sorted};
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::variant::LibraryChoice;
 use commgauge_model::record::line::{CaseFacts, CaseLine, Header, Outcome};
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// A row of the report.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,66 +71,10 @@ pub struct Latency {
     pub p99: Option<Seconds>,
 }
 
-/// Status of a case over all replicates: the first that applies, the worst first.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Status {
-    /// Wrong data was received in some replicate; there are no numbers.
-    Wrong {
-        /// The first mismatch, as a sentence.
-        mismatch: String,
-        /// Wrong elements at the rank that the mismatch names.
-        wrong_elements: u64,
-    },
-    /// Some replicate failed.
-    Failed(String),
-    /// Planned, but without a line in the record.
-    Missing,
-    /// Cannot be run here.
-    Skipped(String),
-    /// No data moved and no real time passed.
-    Synthetic,
-    /// Timed, data not checked.
-    NotVerified,
-    /// Timed, data verified before and after.
-    Verified,
-}
-
-impl Status {
-    /// The status without its reason, for the table.
-    pub fn label(&self) -> &'static str {
-        match self {
-            Status::Wrong { .. } => "WRONG",
-            Status::Failed(_) => "failed",
-            Status::Missing => "missing",
-            Status::Skipped(_) => "skipped",
-            Status::Synthetic => "synthetic",
-            Status::NotVerified => "not verified",
-            Status::Verified => "verified",
-        }
-    }
-
-    /// The reason, where there is one.
-    pub fn reason(&self) -> Option<&str> {
-        match self {
-            Status::Wrong { mismatch: reason, .. } | Status::Failed(reason) | Status::Skipped(reason) => Some(reason),
-            Status::Missing | Status::Synthetic | Status::NotVerified | Status::Verified => None,
-        }
-    }
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.reason() {
-            Some(reason) => write!(f, "{}: {reason}", self.label()),
-            None => f.write_str(self.label()),
-        }
-    }
-}
-
 impl Row {
     /// Merges the lines of one case.
     pub(super) fn merge(facts: &CaseFacts, lines: &[&CaseLine], header: &Header) -> Row {
-        let status = status_of(lines, header);
+        let status = Status::of(lines.iter().map(|line| &line.outcome), header);
         let measured: Vec<&CaseLine> =
             lines.iter().copied().filter(|line| matches!(line.outcome, Outcome::Measured { .. })).collect();
         let replicates: Vec<Vec<f64>> = measured.iter().map(|line| seconds_per_transfer(facts, line)).collect();
@@ -150,11 +94,7 @@ impl Row {
             calls: measured.iter().zip(&replicates).map(|(l, t)| u64::from(l.calls_per_sample) * t.len() as u64).sum(),
             warm_up_iterations: measured.iter().map(|line| line.warm_up_iterations).max().unwrap_or(0),
             replicates: measured.len() as u32,
-            // With a shared time budget, further replicates are those that the time sufficed for.
-            replicates_planned: header.settings.fewest_replicates().max(match header.settings.within_seconds {
-                Some(_) => measured.len() as u32,
-                None => 0,
-            }),
+            replicates_planned: replicates_planned(header, measured.len()),
             latency,
             latency_seconds_of_replicate: (measured.iter().zip(&replicates))
                 .filter_map(|(line, times)| Some((line.replicate as usize, median(times)?)))
@@ -245,6 +185,12 @@ fn distinct<'a, T: Clone + PartialEq + 'a>(all: impl Iterator<Item = &'a T>) -> 
     })
 }
 
+/// Replicates that were planned of what has so many. With a shared time budget, further ones are those that the time sufficed for.
+pub(super) fn replicates_planned(header: &Header, measured: usize) -> u32 {
+    let sufficed_for = header.settings.within_seconds.map_or(0, |_| measured as u32);
+    header.settings.fewest_replicates().max(sufficed_for)
+}
+
 /// Indices of the valid samples.
 pub(super) fn valid_samples(line: &CaseLine) -> impl Iterator<Item = usize> + '_ {
     let mut excluded: Vec<usize> = line.samples.excluded.iter().map(|(index, _)| *index as usize).collect();
@@ -266,7 +212,7 @@ fn seconds_per_transfer(facts: &CaseFacts, line: &CaseLine) -> Vec<f64> {
 /// Iterations are not replicates: within one replicate they share the communicators, the placement in memory and the
 /// state of the machine, so an interval from the pooled samples would be far too narrow, and a replicate that needed more
 /// samples would outvote the others. The hull is as wide as the replicates differ.
-fn latency_of(replicates: &[Vec<f64>]) -> Option<Latency> {
+pub(super) fn latency_of(replicates: &[Vec<f64>]) -> Option<Latency> {
     let measured: Vec<&Vec<f64>> = replicates.iter().filter(|times| !times.is_empty()).collect();
     let medians = sorted(measured.iter().filter_map(|times| median(times)));
     let intervals: Option<Vec<Interval>> = measured.iter().map(|times| median_interval(times, 0.95)).collect();
@@ -282,38 +228,4 @@ fn latency_of(replicates: &[Vec<f64>]) -> Option<Latency> {
         p99: pooled_percentile(99.0),
         p999: pooled_percentile(99.9),
     })
-}
-
-fn status_of(lines: &[&CaseLine], header: &Header) -> Status {
-    let wrong = lines.iter().find_map(|line| match &line.outcome {
-        Outcome::Corrupt { when, rank, element, expected, got, count } => Some(Status::Wrong {
-            mismatch: format!(
-                "rank {rank}, element {element}: expected {expected}, got {got} ({count} wrong elements there, {when} timing)"
-            ),
-            wrong_elements: *count,
-        }),
-        _ => None,
-    });
-    let failed = lines.iter().find_map(|line| match &line.outcome {
-        Outcome::Failed { reason } => Some(Status::Failed(reason.clone())),
-        _ => None,
-    });
-    let skipped = lines.iter().find_map(|line| match &line.outcome {
-        Outcome::Skipped { reason } => Some(Status::Skipped(reason.clone())),
-        _ => None,
-    });
-    let verified: Vec<bool> = lines
-        .iter()
-        .filter_map(|line| match line.outcome {
-            Outcome::Measured { verified } => Some(verified),
-            _ => None,
-        })
-        .collect();
-    let measured = match (verified.is_empty(), header.backend.synthetic, verified.iter().all(|verified| *verified)) {
-        (true, ..) => Status::Missing,
-        (false, true, _) => Status::Synthetic,
-        (false, false, false) => Status::NotVerified,
-        (false, false, true) => Status::Verified,
-    };
-    wrong.or(failed).or(skipped).unwrap_or(measured)
 }

@@ -3,7 +3,8 @@
 
 use super::columns::{FIELDS, Field};
 use super::document::{self, Column, Table, TableLayout, Tone};
-use super::row::{Row, Status};
+use super::row::Row;
+use super::status::Status;
 use Field::*;
 use commgauge_model::layout::Axis;
 

@@ -4,7 +4,8 @@
 //! A synthetic run is of another benchmark, so that no rule about measured ones takes it in. Rows with wrong data have no
 //! numbers; how many there are is a metric of its own.
 
-use super::row::{Row, Status};
+use super::entry::Entry;
+use super::status::Status;
 use super::text::visible;
 use super::view::View;
 use commgauge_base::error::{Error, Result};
@@ -23,25 +24,28 @@ pub(super) fn text(view: &View) -> Result<String> {
         }
     };
     metric("return_code", f64::from(view.exit_code()));
-    for status in ["verified", "not verified", "synthetic", "WRONG", "failed", "missing", "skipped"] {
-        let count = view.rows.iter().filter(|row| row.status.label() == status).count();
+    for status in Status::LABELS {
+        let count = view.entries().filter(|entry| entry.status.label() == status).count();
         metric(&format!("rows_{}", status.to_lowercase().replace(' ', "_")), count as f64);
     }
-    for row in view.rows.iter().filter(|row| !matches!(row.status, Status::Wrong { .. })) {
-        for (quantity, value) in quantities(row) {
-            metric(&format!("{}_{quantity}", plain(&row.facts.name)), value);
+    for entry in view.entries().filter(|entry| !matches!(*entry.status, Status::Wrong { .. })) {
+        for (quantity, value) in quantities(&entry) {
+            metric(&format!("{}_{quantity}", plain(&entry.name)), value);
         }
     }
     let text = serde_json::to_string(&line);
     Ok(text.map_err(|cause| Error::environment(format!("cannot write the report as JSON: {cause}")))? + "\n")
 }
 
-/// What SuperBench knows of a call: microseconds, and GB/s.
-fn quantities(row: &Row) -> impl Iterator<Item = (&'static str, f64)> {
-    let time = row.latency.map(|latency| ("time", latency.median.0 * 1e6));
-    let algbw = row.algbw.map(|rate| ("algbw", rate.0 / 1e9));
-    let busbw = row.busbw.map(|rate| ("busbw", rate.0 / 1e9));
-    [time, algbw, busbw].into_iter().flatten()
+/// What SuperBench knows of a call, a copy (`bw`, as its `gpu-copy-bw`) and a product (`flops`, as its `gemm-flops`): microseconds, GB/s and
+/// GFLOP/s.
+fn quantities(entry: &Entry) -> impl Iterator<Item = (&'static str, f64)> {
+    let time = entry.latency.map(|latency| ("time", latency.median.0 * 1e6));
+    let algbw = entry.row.and_then(|row| row.algbw).map(|rate| ("algbw", rate.0 / 1e9));
+    let busbw = entry.busbw().map(|rate| ("busbw", rate.0 / 1e9));
+    let copied = entry.copy_rate().map(|rate| ("bw", rate.0 / 1e9));
+    let computed = entry.flops_per_second().map(|rate| ("flops", rate / 1e9));
+    [time, algbw, busbw, copied, computed].into_iter().flatten()
 }
 
 /// The hosts of the run, in the order of their first ranks.

@@ -3,14 +3,16 @@
 use super::contention::Contention;
 use super::copies;
 use super::devices;
+use super::entry::Entry;
 use super::interference::CallInterference;
 use super::late::{self, Late};
 use super::pairs::PairsView;
 use super::products;
 use super::provenance;
-use super::row::{Row, Status};
+use super::row::Row;
+use super::status::Status;
 use super::step::StepView;
-use commgauge_analysis::verdict::{Consistency, ConsistencyRule, Timed, TransientSlowdown};
+use commgauge_analysis::verdict::{Consistency, ConsistencyRule, Subject, Timed, TransientSlowdown};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Seconds, three_digits};
 use commgauge_model::record::Record;
@@ -119,6 +121,15 @@ impl View {
         }
     }
 
+    /// Every call, then every copy, then every matrix product.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        let copies = self.copies.iter().map(|time| (Subject::Copy(&time.copy), &time.times));
+        let products = self.products.iter().map(|time| (Subject::Product(&time.product), &time.times));
+        let own_work = copies.chain(products);
+        let own_work = own_work.map(|(subject, times)| Entry::of_own_work(subject, times, &self.header));
+        self.rows.iter().map(Entry::of_call).chain(own_work)
+    }
+
     /// The warnings after which a complete run is not simply good: without the remark on the clocks, which every run with common
     /// starts has, without that of a simulation, which says so itself, and without the barrier that was asked for.
     pub fn serious_warnings(&self) -> impl Iterator<Item = &String> {
@@ -147,19 +158,19 @@ impl View {
             Some((EndStatus::Complete, _)) if !self.was_changed => {}
             Some(_) | None => return 7,
         }
-        let unmeasured = |row: &Row| match row.status {
+        let unmeasured = |entry: Entry| match *entry.status {
             Status::Skipped(_) => false,
-            _ => row.latency.is_none() || row.is_incomplete(),
+            _ => entry.latency.is_none() || entry.is_incomplete(),
         };
-        let nothing = self.rows.is_empty() && self.products.is_empty() && self.copies.is_empty();
-        if nothing || self.rows.iter().any(unmeasured) { 7 } else { 0 }
+        let nothing = self.entries().next().is_none();
+        if nothing || self.entries().any(unmeasured) { 7 } else { 0 }
     }
 
     /// Whether a replay, a product, a copy or an interference measurement has such an outcome.
     fn any_other_outcome(&self, wanted: fn(&Outcome) -> bool) -> bool {
         let replays = self.replays.iter().map(|replay| &replay.outcome);
-        let products = self.products.iter().filter_map(|product| product.trouble.as_ref());
-        let copies = self.copies.iter().filter_map(|copy| copy.trouble.as_ref());
+        let products = self.products.iter().filter_map(|product| product.times.trouble());
+        let copies = self.copies.iter().filter_map(|copy| copy.times.trouble());
         replays
             .chain(products)
             .chain(copies)
@@ -176,7 +187,7 @@ impl View {
     /// How many rows, products and copies there are of each kind, in one sentence.
     pub fn summary(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
-        for label in ["verified", "not verified", "synthetic", "WRONG", "failed", "missing", "skipped"] {
+        for label in Status::LABELS {
             counts.push((label, self.rows.iter().filter(|row| row.status.label() == label).count()));
         }
         let parts: Vec<String> = counts

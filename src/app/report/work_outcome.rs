@@ -1,43 +1,41 @@
 //! How matrix products and copies came out: the cell of one, and the counts of all.
 
-use super::document::{Tone, optional};
+use super::document::Tone;
+use super::status::Status;
 use commgauge_model::record::line::{Header, Outcome};
 
-/// Label of a correct result.
-fn right(header: &Header) -> &'static str {
-    if header.backend.synthetic { "synthetic" } else { "right" }
+/// The word for a status: what each rank does by itself is right, where a call is verified.
+fn word(status: &Status) -> &'static str {
+    match status {
+        Status::Verified => "right",
+        other => other.label(),
+    }
 }
 
 /// The cell that says how one came out, `part` being what its data consist of.
-pub(super) fn check(trouble: Option<&Outcome>, part: &str, header: &Header) -> (Tone, String) {
-    match trouble {
-        None => (Tone::Plain, right(header).to_owned()),
-        Some(Outcome::Corrupt { rank, element, .. }) => (Tone::Bad, format!("WRONG on rank {rank}, {part} {element}")),
-        Some(Outcome::Skipped { reason }) => (Tone::Unsure, format!("skipped: {reason}")),
-        Some(Outcome::Failed { reason }) => (Tone::Bad, format!("failed: {reason}")),
-        Some(Outcome::Measured { .. }) => (Tone::Plain, optional(None::<String>)),
+pub(super) fn check(outcome: &Outcome, part: &str, header: &Header) -> (Tone, String) {
+    let status = Status::of(std::iter::once(outcome), header);
+    match (&status, outcome) {
+        (_, Outcome::Corrupt { rank, element, .. }) => (Tone::Bad, format!("WRONG on rank {rank}, {part} {element}")),
+        (Status::Skipped(_), _) => (Tone::Unsure, status.to_string()),
+        (Status::Failed(_), _) => (Tone::Bad, status.to_string()),
+        _ => (Tone::Plain, word(&status).to_owned()),
     }
 }
 
 /// Number of them by outcome, such as `12 products: 12 right`, by the words for one and for several; `None` where there are none.
 pub(super) fn summary<'a>(
     [one, several]: [&str; 2],
-    troubles: impl Iterator<Item = Option<&'a Outcome>>,
+    outcomes: impl Iterator<Item = &'a Outcome>,
     header: &Header,
 ) -> Option<String> {
-    let ends = [right(header), "WRONG", "failed", "skipped"];
-    let mut counts = [0; 4];
-    for trouble in troubles {
-        counts[match trouble {
-            None | Some(Outcome::Measured { .. }) => 0,
-            Some(Outcome::Corrupt { .. }) => 1,
-            Some(Outcome::Failed { .. }) => 2,
-            Some(Outcome::Skipped { .. }) => 3,
-        }] += 1;
-    }
-    let parts: Vec<String> =
-        ends.iter().zip(counts).filter(|(_, n)| *n > 0).map(|(end, n)| format!("{n} {end}")).collect();
-    let count: usize = counts.iter().sum();
-    let word = if count == 1 { one } else { several };
-    (count > 0).then(|| format!("{count} {word}: {}", parts.join(", ")))
+    let statuses: Vec<Status> = outcomes.map(|outcome| Status::of(std::iter::once(outcome), header)).collect();
+    let parts = Status::LABELS.into_iter().filter_map(|label| {
+        let mut of_label = statuses.iter().filter(|status| status.label() == label).peekable();
+        let word = word(of_label.peek()?);
+        Some(format!("{} {word}", of_label.count()))
+    });
+    let word = if statuses.len() == 1 { one } else { several };
+    let parts: Vec<String> = parts.collect();
+    (!statuses.is_empty()).then(|| format!("{} {word}: {}", statuses.len(), parts.join(", ")))
 }

@@ -1,9 +1,9 @@
-//! The Parquet dataset: a line for each row of a run, and one for each pair of ranks where pairs were measured.
+//! The Parquet dataset: a line for each call, copy and matrix product of a run, and one for each pair of ranks where pairs were measured.
 //!
 //! Every column is optional; an unknown value is null and never 0. Times are in seconds, rates in bytes per second, and the start of
 //! a run is a timestamp in UTC. Machine and month are in the names of the folders.
 
-use crate::report::{Pair, PairMeasure, PairsView, Row, Status, View, host_of};
+use crate::report::{Entry, Pair, PairMeasure, PairsView, View, host_of};
 use commgauge_analysis::verdict::LoadedRecord;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::record::Record;
@@ -67,38 +67,40 @@ impl<'a> Run<'a> {
 
 /// The lines of all rows, as the content of a file.
 pub(super) fn rows(run: &Run) -> Result<Vec<u8>> {
-    let rows = &run.view.rows;
-    let text = |name, of: &dyn Fn(&Row) -> Option<String>| Column {
+    let entries: Vec<Entry> = run.view.entries().collect();
+    let text = |name, of: &dyn Fn(&Entry) -> Option<String>| Column {
         name,
-        values: Values::Text(rows.iter().map(of).collect()),
+        values: Values::Text(entries.iter().map(of).collect()),
     };
-    let count = |name, of: &dyn Fn(&Row) -> Option<u64>| Column {
+    let count = |name, of: &dyn Fn(&Entry) -> Option<u64>| Column {
         name,
-        values: Values::Count(rows.iter().map(|row| of(row).map(|value| value as i64)).collect()),
+        values: Values::Count(entries.iter().map(|entry| of(entry).map(|value| value as i64)).collect()),
     };
-    let real =
-        |name, of: &dyn Fn(&Row) -> Option<f64>| Column { name, values: Values::Real(rows.iter().map(of).collect()) };
-    let mut columns = run.common(rows.len());
+    let real = |name, of: &dyn Fn(&Entry) -> Option<f64>| Column {
+        name,
+        values: Values::Real(entries.iter().map(of).collect()),
+    };
+    let mut columns = run.common(entries.len());
     columns.extend([
-        text("case", &|row| Some(row.facts.name.clone())),
-        text("axis", &|row| Some(row.facts.axis.to_string())),
-        text("style", &|row| Some(row.facts.style.name().to_owned())),
-        text("collective", &|row| Some(row.facts.collective.name().to_owned())),
-        text("element_type", &|row| Some(row.facts.element_type.name().to_owned())),
-        text("placement", &|row| Some(row.facts.placement.to_string())),
-        text("cadence", &|row| Some(row.facts.cadence.name().to_owned())),
-        count("bytes_total", &|row| Some(row.facts.bytes_total.0)),
-        count("group_size", &|row| Some(u64::from(row.facts.group_size))),
-        count("groups", &|row| Some(u64::from(row.facts.groups))),
-        count("nodes_spanned", &|row| Some(u64::from(row.facts.locality.nodes_spanned))),
-        text("status", &|row| Some(row.status.label().to_lowercase())),
-        count("samples", &|row| Some(row.samples)),
-        count("replicates", &|row| Some(u64::from(row.replicates))),
-        real("latency_seconds_median", &|row| Some(row.latency?.median.0)),
-        real("latency_seconds_p99", &|row| Some(row.latency?.p99?.0)),
-        real("busbw_bytes_per_second", &|row| {
-            Some(row.busbw?.0).filter(|_| !matches!(row.status, Status::Wrong { .. }))
-        }),
+        text("case", &|entry| Some(entry.name.clone().into_owned())),
+        text("axis", &|entry| Some(entry.subject.axis())),
+        text("style", &|entry| Some(entry.row?.facts.style.name().to_owned())),
+        text("collective", &|entry| Some(entry.subject.what().to_owned())),
+        text("element_type", &|entry| Some(entry.subject.element_type()?.name().to_owned())),
+        text("placement", &|entry| Some(entry.row?.facts.placement.to_string())),
+        text("cadence", &|entry| Some(entry.row?.facts.cadence.name().to_owned())),
+        count("bytes_total", &|entry| Some(entry.subject.bytes()?.0)),
+        count("group_size", &|entry| Some(u64::from(entry.row?.facts.group_size))),
+        count("groups", &|entry| Some(u64::from(entry.row?.facts.groups))),
+        count("nodes_spanned", &|entry| Some(u64::from(entry.row?.facts.locality.nodes_spanned))),
+        text("status", &|entry| Some(entry.status.label().to_lowercase())),
+        count("samples", &|entry| Some(entry.samples)),
+        count("replicates", &|entry| Some(u64::from(entry.replicates))),
+        real("latency_seconds_median", &|entry| Some(entry.latency?.median.0)),
+        real("latency_seconds_p99", &|entry| Some(entry.latency?.p99?.0)),
+        real("busbw_bytes_per_second", &|entry| Some(entry.busbw()?.0)),
+        real("copy_bytes_per_second", &|entry| Some(entry.copy_rate()?.0)),
+        real("flops_per_second", &|entry| entry.flops_per_second()),
     ]);
     let slowest = run.slowest_hosts();
     let host = |found: &Option<(String, f64)>| found.as_ref().map(|(host, _)| host.clone());
@@ -109,19 +111,35 @@ pub(super) fn rows(run: &Run) -> Result<Vec<u8>> {
 }
 
 impl Run<'_> {
-    /// For each row the host whose ranks were slowest most often, and in which share of the samples.
+    /// For each entry the host whose ranks were slowest most often, and in which share of the samples.
     fn slowest_hosts(&self) -> Vec<Option<(String, f64)>> {
-        let mut samples_of_rank = vec![BTreeMap::<u32, usize>::new(); self.view.rows.len()];
-        for line in &self.record.cases {
-            if let Some(of_rank) = samples_of_rank.get_mut(line.case as usize) {
-                line.samples.slowest_rank.iter().for_each(|rank| *of_rank.entry(*rank).or_default() += 1);
+        let (record, view) = (self.record, self.view);
+        let mut slowest_ranks = vec![Vec::<&[u32]>::new(); view.rows.len()];
+        for line in &record.cases {
+            if let Some(of_case) = slowest_ranks.get_mut(line.case as usize) {
+                of_case.push(&line.samples.slowest_rank);
             }
         }
-        samples_of_rank.into_iter().map(|of_rank| self.slowest_host(of_rank)).collect()
+        let copies = view.copies.iter().map(|time| {
+            let lines = record.copies.iter().filter(|line| line.copy == time.copy);
+            lines.map(|line| line.slowest_rank.as_slice()).collect()
+        });
+        let products = view.products.iter().map(|time| {
+            let lines = record.products.iter().filter(|line| line.product == time.product);
+            lines.map(|line| line.slowest_rank.as_slice()).collect()
+        });
+        slowest_ranks
+            .into_iter()
+            .chain(copies)
+            .chain(products)
+            .map(|ranks| self.slowest_host(&ranks.concat()))
+            .collect()
     }
 
-    fn slowest_host(&self, samples_of_rank: BTreeMap<u32, usize>) -> Option<(String, f64)> {
-        let all: usize = samples_of_rank.values().sum();
+    fn slowest_host(&self, slowest_ranks: &[u32]) -> Option<(String, f64)> {
+        let mut samples_of_rank = BTreeMap::<u32, usize>::new();
+        slowest_ranks.iter().for_each(|rank| *samples_of_rank.entry(*rank).or_default() += 1);
+        let all = slowest_ranks.len();
         let mut samples_of_host = BTreeMap::<String, usize>::new();
         for (rank, samples) in samples_of_rank {
             *samples_of_host.entry(host_of(self.record, rank)).or_default() += samples;

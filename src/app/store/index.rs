@@ -2,11 +2,8 @@
 //! write-ahead log is not used: it needs memory that all programs share, and stores lie on network file systems.
 
 use commgauge_analysis::verdict::history::{RowKey, RunFacts, RunMedians};
-use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::units::Bytes;
 use commgauge_base::visible::ShownPath;
-use commgauge_model::layout::Axis;
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Raised when the tables change; an index of another version is made again from the records.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 /// How long a writer waits for another.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The medians of a run are one blob: a run is added by writing a few kilobytes, and the blobs of all runs are read in less than the time
@@ -23,8 +20,7 @@ const TABLES: &str = "
     CREATE TABLE runs (id INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, path TEXT NOT NULL, sha256 TEXT NOT NULL,
         started_at TEXT NOT NULL, suite TEXT NOT NULL, backend TEXT NOT NULL, machine TEXT NOT NULL, facts TEXT NOT NULL,
         rows_left_out INTEGER NOT NULL, medians BLOB NOT NULL);
-    CREATE TABLE cases (id INTEGER PRIMARY KEY, name TEXT NOT NULL, axis TEXT NOT NULL, collective TEXT NOT NULL,
-        bytes_total INTEGER NOT NULL, UNIQUE (name, axis, collective, bytes_total));
+    CREATE TABLE cases (id INTEGER PRIMARY KEY, name TEXT NOT NULL, subject TEXT NOT NULL, UNIQUE (name, subject));
 ";
 /// Bytes of a median in a blob: the case, 4, and its latency in seconds, 8, little-endian; NaN where there is none.
 const BYTES_OF_MEDIAN: usize = 12;
@@ -133,14 +129,12 @@ fn add(connection: &mut Connection, medians: &RunMedians, digest: &str) -> rusql
 
 /// The medians of a run, in the order of its plan; cases that no run had before are added.
 fn blob_of(connection: &Connection, medians: &RunMedians) -> rusqlite::Result<Vec<u8>> {
-    let mut find = connection
-        .prepare("SELECT id FROM cases WHERE name = ?1 AND axis = ?2 AND collective = ?3 AND bytes_total = ?4")?;
-    let mut make =
-        connection.prepare("INSERT INTO cases (name, axis, collective, bytes_total) VALUES (?1, ?2, ?3, ?4)")?;
+    let mut find = connection.prepare("SELECT id FROM cases WHERE name = ?1 AND subject = ?2")?;
+    let mut make = connection.prepare("INSERT INTO cases (name, subject) VALUES (?1, ?2)")?;
     let mut blob = Vec::with_capacity(medians.rows.len() * BYTES_OF_MEDIAN);
     for (row, seconds) in &medians.rows {
-        let axis = row.axis.to_string();
-        let key = params![row.name, axis, row.collective.name(), row.bytes_total.0 as i64];
+        let subject = serde_json::to_string(&row.subject).unwrap_or_default();
+        let key = params![row.name, subject];
         let case: u32 = match find.query_row(key, |row| row.get(0)).optional()? {
             Some(known) => known,
             None => {
@@ -175,8 +169,8 @@ fn medians(connection: &Connection, filter: &RowFilter) -> rusqlite::Result<Vec<
 
 /// The wanted rows by their numbers in blobs.
 fn wanted_cases(connection: &Connection, filter: &RowFilter) -> rusqlite::Result<HashMap<u32, Arc<RowKey>>> {
-    let mut query = connection
-        .prepare("SELECT id, name, axis, collective, bytes_total FROM cases WHERE ?1 IS NULL OR instr(name, ?1) > 0")?;
+    let mut query =
+        connection.prepare("SELECT id, name, subject FROM cases WHERE ?1 IS NULL OR instr(name, ?1) > 0")?;
     let mut found = query.query([&filter.case])?;
     let mut wanted = HashMap::new();
     while let Some(row) = found.next()? {
@@ -210,12 +204,8 @@ fn run_of(row: &Row) -> rusqlite::Result<RunMedians> {
     })
 }
 
-/// A row of another version of the program, whose axis or collective is unknown here, is none.
+/// A row of another version of the program, which is of something unknown here, is none.
 fn key_of(row: &Row) -> rusqlite::Result<Option<RowKey>> {
-    let (axis, collective): (String, String) = (row.get(2)?, row.get(3)?);
-    let axis = Axis::ALL.into_iter().find(|known| known.to_string() == axis);
-    let collective = Collective::ALL.into_iter().find(|known| known.name() == collective);
-    let name = row.get(1)?;
-    let bytes_total = Bytes(row.get::<_, i64>(4)? as u64);
-    Ok(axis.zip(collective).map(|(axis, collective)| RowKey { name, axis, collective, bytes_total }))
+    let (name, subject): (String, String) = (row.get(1)?, row.get(2)?);
+    Ok(serde_json::from_str(&subject).ok().map(|subject| RowKey { name, subject }))
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use commgauge_analysis::verdict::history::{HistoryRule, history};
-use commgauge_analysis::verdict::testing::{lines, loaded};
+use commgauge_analysis::verdict::testing::{copy_lines, lines, loaded, product_lines, with_own_work};
 use commgauge_base::message::eprintln;
 use commgauge_model::record::{Journal, Line};
 
@@ -57,6 +57,21 @@ fn a_store_answers_as_a_folder_of_records_does() {
 }
 
 #[test]
+fn copies_and_products_are_kept_as_calls_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.jsonl");
+    let own_work = [copy_lines(&[20.0; 3]), product_lines(&[40.0; 3])].concat();
+    let mut journal = Journal::create(&path).unwrap();
+    with_own_work(lines("a", &[vec![100.0; 3]]), own_work).iter().for_each(|line| journal.write(line).unwrap());
+    journal.finish().unwrap();
+    let mut store = Store::open_or_create(&folder.path().join("store")).unwrap();
+    store.add(&path).unwrap();
+    let kept = store.index.medians(&RowFilter::default()).unwrap();
+    let read = RunMedians::of(&LoadedRecord::read(&path).unwrap()).unwrap();
+    assert_eq!((&kept[0].rows, kept[0].rows.len()), (&read.rows, 3));
+}
+
+#[test]
 fn an_index_that_is_lost_or_half_written_is_made_again_of_the_records() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("store");
@@ -108,7 +123,6 @@ fn writers_that_begin_a_store_at_once_lose_nothing() {
 #[test]
 #[ignore = "a minute: cargo test --release -p commgauge-app --lib -- --ignored ten_thousand --nocapture"]
 fn ten_thousand_runs_of_five_hundred_rows_are_asked_and_added_to_in_seconds() {
-    use commgauge_analysis::verdict::history::RunMedians;
     use std::time::Instant;
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("store");

@@ -1,6 +1,7 @@
 //! Placement of the groups of an axis on the hosts.
 
 use super::Groups;
+use crate::config::machine::ExpectedGroup;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -41,6 +42,16 @@ impl Locality {
             ranks_per_node: ranks.min(ranks_per_node),
             stride: 1,
             concurrent_groups_per_node: (ranks_per_node / ranks.max(1)).clamp(1, groups.max(1)),
+        }
+    }
+
+    /// Groups of so many ranks that lie like this, as machine files describe them.
+    pub fn group(&self, ranks: u32) -> ExpectedGroup {
+        ExpectedGroup {
+            ranks,
+            ranks_per_node: self.ranks_per_node,
+            nodes: self.nodes_spanned,
+            groups_per_node: self.concurrent_groups_per_node,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Record;
 use super::copy_line::{CopyFacts, CopyLine};
-use super::outcome::Outcome;
+use super::merged_times::{MergedTimes, is_measured};
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::{Rate, Seconds};
 
@@ -11,22 +11,13 @@ use commgauge_base::units::{Rate, Seconds};
 pub struct CopyTime {
     /// The copy.
     pub copy: CopyFacts,
-    /// Median of the slowest rank in each replicate; replicates without a time are left out, and all of them where one was wrong.
-    pub seconds: Vec<Seconds>,
+    /// What came of it, and the times of the slowest rank.
+    pub times: MergedTimes,
     /// Of each rank, the median over the replicates of its own medians.
     pub seconds_of_rank: Vec<Seconds>,
-    /// Samples over all replicates.
-    pub samples: u64,
-    /// The most severe outcome of a replicate without a time.
-    pub trouble: Option<Outcome>,
 }
 
 impl CopyTime {
-    /// The median over the replicates.
-    pub fn median(&self) -> Option<Seconds> {
-        median(&sorted(self.seconds.iter().map(|seconds| seconds.0))).map(Seconds)
-    }
-
     /// Bytes per second in each direction that a copy of so many seconds has.
     pub fn rate(&self, seconds: Seconds) -> Rate {
         Rate(self.copy.bytes.0 as f64 / seconds.0)
@@ -55,30 +46,20 @@ impl Record {
 
     fn copy_time(&self, copy: CopyFacts) -> CopyTime {
         let lines = || self.copies.iter().filter(|line| line.copy == copy);
-        let wrong = lines().map(|line| &line.outcome).find(|outcome| matches!(outcome, Outcome::Corrupt { .. }));
-        let trouble = wrong.or_else(|| lines().map(|line| &line.outcome).find(|outcome| !is_measured(outcome)));
-        let measured: Vec<&CopyLine> = lines().filter(|line| wrong.is_none() && is_measured(&line.outcome)).collect();
-        let seconds = |nanoseconds: u64| nanoseconds as f64 * 1e-9;
-        let of_replicate =
-            |line: &&CopyLine| median(&sorted(line.slowest_nanoseconds.iter().map(|time| seconds(*time))));
+        let times = MergedTimes::of(lines().map(|line| (&line.outcome, line.slowest_nanoseconds.as_slice())));
+        let has_times = |line: &&CopyLine| !times.seconds_of_replicate.is_empty() && is_measured(&line.outcome);
+        let measured: Vec<&CopyLine> = lines().filter(has_times).collect();
         let ranks = measured.iter().map(|line| line.median_nanoseconds.len()).min().unwrap_or(0);
-        let of_rank = |rank: usize| median(&sorted(measured.iter().map(|line| seconds(line.median_nanoseconds[rank]))));
-        CopyTime {
-            copy,
-            seconds: measured.iter().filter_map(of_replicate).map(Seconds).collect(),
-            seconds_of_rank: (0..ranks).filter_map(of_rank).map(Seconds).collect(),
-            samples: measured.iter().map(|line| line.slowest_nanoseconds.len() as u64).sum(),
-            trouble: trouble.cloned(),
-        }
+        let seconds = |line: &&CopyLine, rank: usize| line.median_nanoseconds[rank] as f64 * 1e-9;
+        let of_rank = |rank: usize| median(&sorted(measured.iter().map(|line| seconds(line, rank))));
+        let seconds_of_rank = (0..ranks).filter_map(of_rank).map(Seconds).collect();
+        CopyTime { copy, times, seconds_of_rank }
     }
-}
-
-fn is_measured(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Measured { .. })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::outcome::Outcome;
     use super::*;
     use crate::config::{CopyKind, HostMemory};
     use commgauge_base::units::Bytes;
@@ -114,9 +95,9 @@ mod tests {
     fn the_rate_is_that_of_the_median_over_the_replicates_and_the_slowest_rank_is_named() {
         let times = record(|_| {}).copy_times();
         let [time] = times.as_slice() else { panic!("{times:?}") };
-        assert_eq!((time.seconds.len(), time.samples), (3, 15));
+        assert_eq!((time.times.medians().len(), time.times.samples()), (3, 15));
         // A gigabyte in 21 ms; rank 0 needs 10 ms.
-        assert!((time.median().unwrap().0 - 0.021).abs() < 1e-12);
+        assert!((time.times.median().unwrap().0 - 0.021).abs() < 1e-12);
         let [(slowest, low), (fastest, high)] = time.extremes().unwrap();
         assert_eq!((slowest, fastest), (1, 0));
         assert!((low.0 - 1e9 / 0.021).abs() < 1.0 && (high.0 - 1e11).abs() < 1.0);
@@ -138,6 +119,7 @@ mod tests {
             }
         })
         .copy_times();
-        assert_eq!((times[0].median(), times[0].extremes(), times[0].trouble.clone()), (None, None, Some(wrong)));
+        let CopyTime { times: merged, .. } = &times[0];
+        assert_eq!((merged.median(), times[0].extremes(), merged.trouble()), (None, None, Some(&wrong)));
     }
 }

@@ -21,6 +21,7 @@ pub mod interference_line;
 mod journal;
 pub mod line;
 mod lock;
+pub mod merged_times;
 mod outcome;
 mod pair_times;
 pub mod product_line;

@@ -1,10 +1,8 @@
 //! Times of matrix products, merged over the replicates of each.
 
 use super::Record;
-use super::outcome::Outcome;
+use super::merged_times::MergedTimes;
 use super::product_line::ProductFacts;
-use commgauge_base::stats::{Interval, median, median_interval, sorted};
-use commgauge_base::units::Seconds;
 
 /// A product over all replicates.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,26 +13,14 @@ pub struct ProductTime {
     pub library: String,
     /// Ranks of a host that computed at the same time.
     pub ranks_per_host: u32,
-    /// Median of the slowest rank in each replicate; replicates without a time are left out, and all of them where one
-    /// was wrong.
-    pub seconds: Vec<Seconds>,
-    /// Hull of the replicates' own 95 % intervals of the median; `None` where a replicate has fewer than 6 repetitions.
-    pub interval: Option<Interval<Seconds>>,
-    /// Repetitions over all replicates.
-    pub repetitions: u64,
-    /// The most severe outcome of a replicate without a time.
-    pub trouble: Option<Outcome>,
+    /// What came of it, and the times of the slowest rank.
+    pub times: MergedTimes,
 }
 
 impl ProductTime {
-    /// The median over the replicates.
-    pub fn median(&self) -> Option<Seconds> {
-        median(&sorted(self.seconds.iter().map(|seconds| seconds.0))).map(Seconds)
-    }
-
     /// Floating-point operations per second of one rank.
     pub fn flops_per_second(&self) -> Option<f64> {
-        self.median().filter(|seconds| seconds.0 > 0.0).map(|seconds| self.product.flops() / seconds.0)
+        self.times.median().filter(|seconds| seconds.0 > 0.0).map(|seconds| self.product.flops() / seconds.0)
     }
 }
 
@@ -52,42 +38,20 @@ impl Record {
 
     fn product_time(&self, product: ProductFacts) -> Option<ProductTime> {
         let lines = || self.products.iter().filter(|line| line.product == product);
-        let wrong = lines().map(|line| &line.outcome).find(|outcome| matches!(outcome, Outcome::Corrupt { .. }));
-        let trouble =
-            wrong.or_else(|| lines().map(|line| &line.outcome).find(|outcome| !is_measured(outcome))).cloned();
-        let measured = lines().filter(|line| wrong.is_none() && is_measured(&line.outcome));
-        let ascending: Vec<Vec<f64>> = measured
-            .map(|line| sorted(line.slowest_nanoseconds.iter().map(|time| *time as f64 * 1e-9)))
-            .filter(|times| !times.is_empty())
-            .collect();
-        let intervals: Option<Vec<Interval>> = ascending.iter().map(|times| median_interval(times, 0.95)).collect();
-        let hull = intervals.and_then(|intervals| {
-            let low = intervals.iter().map(|interval| interval.low).reduce(f64::min)?;
-            let high = intervals.iter().map(|interval| interval.high).reduce(f64::max)?;
-            Some(Interval { low: Seconds(low), high: Seconds(high) })
-        });
+        let times = MergedTimes::of(lines().map(|line| (&line.outcome, line.slowest_nanoseconds.as_slice())));
         let first = lines().next()?;
-        Some(ProductTime {
-            library: first.library.clone(),
-            ranks_per_host: first.ranks_per_host,
-            seconds: ascending.iter().filter_map(|times| median(times)).map(Seconds).collect(),
-            interval: hull,
-            repetitions: ascending.iter().map(|times| times.len() as u64).sum(),
-            trouble,
-            product,
-        })
+        let (library, ranks_per_host) = (first.library.clone(), first.ranks_per_host);
+        Some(ProductTime { product, library, ranks_per_host, times })
     }
-}
-
-fn is_measured(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Measured { .. })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::outcome::Outcome;
     use super::*;
     use crate::record::product_line::ProductLine;
     use commgauge_base::element::ElementType;
+    use commgauge_base::stats::Interval;
 
     fn record(change: impl Fn(u32, &mut ProductLine)) -> Record {
         let lines = include_str!("../../../tests/data/sample-record.jsonl").lines();
@@ -121,11 +85,11 @@ mod tests {
     fn the_rate_is_that_of_the_median_over_the_replicates() {
         let times = record(|_, _| {}).product_times();
         let [time] = times.as_slice() else { panic!("{times:?}") };
-        assert_eq!((time.seconds.len(), time.repetitions), (3, 24));
-        assert!((time.median().unwrap().0 - 0.011).abs() < 1e-12);
+        assert_eq!((time.times.medians().len(), time.times.samples()), (3, 24));
+        assert!((time.times.median().unwrap().0 - 0.011).abs() < 1e-12);
         // 2 x 1000 x 500 x 2000 = 2e9 operations in 11 ms.
         assert!((time.flops_per_second().unwrap() - 2e9 / 0.011).abs() < 1.0);
-        let Interval { low, high } = time.interval.unwrap();
+        let Interval { low, high } = time.times.interval().unwrap();
         assert!((low.0 - 0.010).abs() < 1e-9 && (high.0 - 0.012).abs() < 1e-9);
     }
 
@@ -145,14 +109,14 @@ mod tests {
             }
         });
         let time = &corrupt.product_times()[0];
-        assert_eq!((time.median(), time.trouble.clone()), (None, Some(wrong.clone())));
+        assert_eq!((time.times.median(), time.times.trouble()), (None, Some(&wrong)));
         let failed = record(|replicate, line| {
             if replicate == 1 {
                 line.outcome = Outcome::Failed { reason: "no memory".to_owned() };
             }
         });
         let time = &failed.product_times()[0];
-        assert_eq!(time.seconds.len(), 2);
-        assert!(matches!(time.trouble, Some(Outcome::Failed { .. })));
+        assert_eq!(time.times.medians().len(), 2);
+        assert!(matches!(time.times.outcome, Outcome::Failed { .. }));
     }
 }

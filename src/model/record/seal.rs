@@ -5,6 +5,8 @@
 //! anew.
 
 use commgauge_base::digest::hexadecimal;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 
 /// The text before the digest, which is always the last key of a line; the digest and two characters follow.
@@ -23,8 +25,8 @@ pub enum Seal {
     Unsealed(u64),
     /// No digest covers the last lines: an older version wrote the record.
     Absent,
-    /// The digest of this line, counted from 1, does not fit, or is missing: this line was changed, or one before it was taken
-    /// out or put in.
+    /// The digest of this line, counted from 1, does not fit, or is missing: this line was changed or set out in another way, or one
+    /// before it was taken out or put in.
     Broken(u64),
 }
 
@@ -33,8 +35,8 @@ impl Seal {
     pub fn tampering(self) -> Option<String> {
         match self {
             Seal::Broken(line) => Some(format!(
-                "the record was changed after it was written: the digest of line {line} does not fit (that line was changed, or \
-                 one before it was taken out or put in)"
+                "the record was changed after it was written: the digest of line {line} does not fit (that line was changed or set \
+                 out in another way, or one before it was taken out or put in)"
             )),
             _ => None,
         }
@@ -116,7 +118,7 @@ impl Chain {
                 self.is_chained |= !is_end;
                 (self.has_digest, self.is_open) = (true, false);
             }
-            None if self.is_chained => self.broken = self.broken.or(Some(self.lines)),
+            None if self.is_chained || names_digest(line) => self.broken = self.broken.or(Some(self.lines)),
             None => self.is_open = true,
         }
     }
@@ -146,6 +148,16 @@ impl Chain {
     pub fn into_sealing(self) -> Sealing {
         self.sealing
     }
+}
+
+/// Whether a line that does not end with a digest has one all the same: a program read it and wrote it in its own way. Nothing then
+/// shows whether that is all that it changed.
+fn names_digest(line: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Keys {
+        sha256: Option<IgnoredAny>,
+    }
+    serde_json::from_slice::<Keys>(line).is_ok_and(|line| line.sha256.is_some())
 }
 
 /// Lines without digests, as a run writes them.
@@ -216,6 +228,26 @@ mod tests {
         let swapped = [lines[0].clone(), lines[2].clone(), lines[1].clone(), lines[3].clone()];
         assert_eq!(seal_of(&swapped), Seal::Broken(2));
         assert_eq!(seal_of(&lines[..2]), Seal::Whole, "what is left of a record that was cut off is as it was written");
+    }
+
+    #[test]
+    fn a_record_that_another_program_wrote_in_its_own_way_is_changed_and_not_old() {
+        let set_out: [fn(&str) -> String; 3] = [
+            // As Python's json.dumps does.
+            |line| line.replace("\":", "\": ").replace(",\"", ", \""),
+            |line| line.replace("}\n", " }\n"),
+            // Keys in the order of letters.
+            |line| {
+                serde_json::from_str::<std::collections::BTreeMap<String, serde_json::Value>>(line)
+                    .map(|keys| serde_json::to_string(&keys).unwrap() + "\n")
+                    .unwrap()
+            },
+        ];
+        for other in set_out {
+            let lines: Vec<Vec<u8>> =
+                sealed(&LINES).lines().map(|line| other(&format!("{line}\n")).into_bytes()).collect();
+            assert_eq!(seal_of(&lines), Seal::Broken(1), "{}", String::from_utf8_lossy(&lines[0]));
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Geometry;
 use commgauge_base::sample::Timing;
 use commgauge_base::units::Bytes;
+use commgauge_model::config::Machine;
 use commgauge_model::record::line::RankFacts;
 use commgauge_model::record::provenance;
 use commgauge_model::workload::Case;
@@ -47,7 +48,7 @@ pub(super) fn ranks(world: &dyn World, backend: &dyn Backend, request: &Request)
 
 /// One entry per simulated host.
 fn synthetic_ranks(request: &Request) -> Vec<RankFacts> {
-    let ranks_per_node = request.machine.as_ref().map_or(1, |machine| machine.ranks_per_node).max(1);
+    let ranks_per_node = request.machine.as_ref().map_or(1, Machine::ranks_per_host);
     let here = provenance::rank_facts(0);
     (0..request.world_size.div_ceil(ranks_per_node))
         .map(|node| {

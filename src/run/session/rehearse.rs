@@ -57,6 +57,11 @@ impl<'a> Rehearsal<'a> {
         &self.machine
     }
 
+    /// Hosts of its ranks.
+    pub fn hosts(&self) -> u32 {
+        self.machine.hosts_of(self.request.world_size)
+    }
+
     /// What a record of the plan would say of its cases, without carrying any out.
     pub fn planned_cases(&self) -> Vec<CaseFacts> {
         facts::plan_line(self.request, &preflight::plan(&self.ranks, self.request)).cases

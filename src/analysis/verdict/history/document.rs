@@ -1,8 +1,6 @@
 //! The history as a document. The published JSON Schema (`commgauge schema history`) is made from these types.
 
-use commgauge_base::collective::Collective;
-use commgauge_base::units::Bytes;
-use commgauge_model::layout::Axis;
+use super::super::RowSubject;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -103,15 +101,12 @@ pub struct SeriesRun {
 /// A row over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
-    /// Name of the case.
+    /// Name of the case, copy or product.
     pub name: String,
-    /// Axis whose groups carry it out.
-    pub axis: Axis,
-    /// The call.
-    pub collective: Collective,
-    /// The size argument in the sense of nccl-tests.
-    pub bytes_total: Bytes,
-    /// Median over the replicates of each run; null where a run has none that counts.
+    /// What it is of.
+    #[serde(flatten)]
+    pub subject: RowSubject,
+    /// Median time over the replicates of each run; null where a run has none that counts.
     pub latency_seconds: Vec<Option<f64>>,
     /// Where it changed, the oldest first.
     pub changes: Vec<Change>,

@@ -131,9 +131,7 @@ fn lineage(runs: Vec<RunMedians>) -> Lineage {
 fn series(row: &RowKey, runs: usize) -> Series {
     Series {
         name: row.name.clone(),
-        axis: row.axis,
-        collective: row.collective,
-        bytes_total: row.bytes_total,
+        subject: row.subject.clone(),
         latency_seconds: vec![None; runs],
         changes: Vec::new(),
     }

@@ -123,8 +123,7 @@ fn rules(rule: HistoryRule, orders: usize) -> Vec<String> {
             change::MIN_RUNS - 1,
             orders
         ),
-        "a run counts as the median of its replicates; missing, wrong, unverified and unreliable rows stay out, and so do copies \
-         and matrix products, which gate and compare judge"
+        "a run counts as the median of its replicates; missing, wrong, unverified and unreliable rows stay out"
             .to_owned(),
         "runs are taken to be exchangeable where nothing changed; a machine that drifts slowly shows steps too"
             .to_owned(),

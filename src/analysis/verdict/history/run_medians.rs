@@ -1,28 +1,21 @@
 //! What a history keeps of a run: a median for each row, and the facts by which runs are told to be repetitions.
 
-use super::super::Allowed;
 use super::super::comparability::{Facts, facts};
 use super::super::evidence::{Evidence, evidence};
 use super::super::loaded_record::LoadedRecord;
+use super::super::{Allowed, RowSubject};
 use clap::ValueEnum;
-use commgauge_base::collective::Collective;
 use commgauge_base::stats::median;
-use commgauge_base::units::Bytes;
-use commgauge_model::layout::Axis;
 use commgauge_model::record::line::EndStatus;
 use std::sync::Arc;
 
 /// A row that runs have in common.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RowKey {
-    /// Name of the case.
+    /// Name of the case, copy or product.
     pub name: String,
-    /// Axis whose groups carry it out.
-    pub axis: Axis,
-    /// The call.
-    pub collective: Collective,
-    /// The size argument in the sense of nccl-tests.
-    pub bytes_total: Bytes,
+    /// What it is of.
+    pub subject: RowSubject,
 }
 
 /// A run without its samples.
@@ -76,14 +69,12 @@ impl RunMedians {
         // As in a comparison: times are looked at, whoever checked the data.
         cases.iter_mut().for_each(Evidence::accept_unchecked);
         let mut rows_left_out = 0;
-        // A history is of calls.
-        let calls = cases.iter().filter_map(|case| Some((case.subject.call()?, case)));
-        let rows = calls.map(|(facts, case)| {
+        let rows = cases.iter().map(|case| {
             let counts = case.shortfalls.is_empty() && !case.corrupt && !case.unmeasured;
             let seconds = median(&case.measured()).filter(|_| counts);
             rows_left_out += u32::from(seconds.is_none());
-            let (axis, collective, bytes_total) = (facts.axis, facts.collective, facts.bytes_total);
-            (Arc::new(RowKey { name: facts.name.clone(), axis, collective, bytes_total }), seconds)
+            let name = case.subject.name().into_owned();
+            (Arc::new(RowKey { name, subject: case.subject.of_row() }), seconds)
         });
         let rows = rows.collect();
         Ok(RunMedians {

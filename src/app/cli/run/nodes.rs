@@ -43,6 +43,6 @@ pub(super) fn predicted_nodes(
     if host_of_rank.len() == ranks {
         return Ok(Nodes::of_hosts(&host_of_rank));
     }
-    let filled = |machine: &Machine| Nodes::filled(arguments.ranks, machine.ranks_per_node);
+    let filled = |machine: &Machine| Nodes::filled(arguments.ranks, machine.ranks_per_host());
     Ok(machine.map_or_else(|| Nodes::single(arguments.ranks), filled))
 }

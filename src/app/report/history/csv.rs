@@ -23,7 +23,9 @@ fn columns<'a>() -> Vec<Column<RunRow<'a>>> {
         Column::new("suite", |row| harmless(&row.lineage.suite)),
         Column::new("place", |row| harmless(&row.lineage.place)),
         Column::new("case", |row| harmless(&row.case.name)),
-        Column::new("bytes_total", |row| row.case.bytes_total.0.to_string()),
+        Column::new("bytes_total", |row| {
+            row.case.subject.bytes().map_or_else(String::new, |bytes| bytes.0.to_string())
+        }),
         Column::new("run_id", |row| harmless(&row.lineage.runs[row.run].run_id)),
         Column::new("started_at", |row| harmless(&row.lineage.runs[row.run].started_at)),
         Column::new("latency_seconds_median", |row| number(row.case.latency_seconds.get(row.run).copied().flatten())),

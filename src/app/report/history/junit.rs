@@ -24,7 +24,7 @@ pub(super) fn text(history: &History) -> Result<String> {
 }
 
 fn of_row(lineage: &Lineage, row: &Series) -> TestCase {
-    let class = format!("{}.{}.{}", lineage.suite, row.axis, row.collective);
+    let class = format!("{}.{}.{}", lineage.suite, row.subject.axis(), row.subject.what());
     let status = match row.slower_since() {
         Some(change) => {
             let message = format!("{} time since {}", signed_percent(change.slowdown), lineage.run_and_why(change.run));

@@ -46,9 +46,7 @@ fn rows(out: &mut String, history: &History, name: &str, help: &str, of: impl Fn
 fn labels<'a>(lineage: &'a Lineage, row: &'a Series) -> RowLabels<'a> {
     RowLabels {
         case: &row.name,
-        what: row.collective.name(),
-        bytes: Some(row.bytes_total),
-        axis: row.axis.to_string(),
+        subject: &row.subject,
         suite: &lineage.suite,
         machine: &lineage.machine,
         backend: &lineage.backend,

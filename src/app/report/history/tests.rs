@@ -3,7 +3,7 @@
 use super::*;
 use clap::ValueEnum;
 use commgauge_analysis::verdict::history::{HistoryInput, HistoryRule, history};
-use commgauge_analysis::verdict::testing::{lines, loaded};
+use commgauge_analysis::verdict::testing::{copy_lines, lines, loaded, product_lines, with_own_work};
 use std::path::Path;
 
 const POISON: &str = "=1\x1b[31m|</script><img src=x onerror=alert(1)>\"'&\u{9b}2J\r\n\u{202e}\0";
@@ -45,6 +45,41 @@ fn every_format_is_as_published() {
     }
     let narrow = history_text(&history, HistoryFormat::Table, 80, ShownRows::All).unwrap();
     insta::assert_snapshot!("history_table_80_all", narrow);
+}
+
+#[test]
+fn copies_and_products_have_a_history_like_calls() {
+    let mut input = HistoryInput::default();
+    for day in 0..12u32 {
+        let scatter = |row: u32| 1.0 + f64::from((day * 7 + row * 5) % 11) * 0.001;
+        let slow = if day >= 7 { 1.2 } else { 1.0 };
+        let own_work = [copy_lines(&[20.0 * slow * scatter(0); 3]), product_lines(&[40.0 * scatter(1); 3])].concat();
+        let run = with_own_work(lines(&format!("run-{day:02}"), &[vec![100.0 * scatter(2); 3]]), own_work);
+        let mut loaded = loaded(&format!("runs/{day:02}.jsonl"), run);
+        loaded.record.header.started_at = format!("2026-11-{:02}T09:30:00+01:00", day + 1);
+        input.add(&loaded.path.clone(), Ok(loaded));
+    }
+    let history = history(input, HistoryRule { false_alarm_level: 0.05, relevant: 0.03 });
+    let rows = &history.lineages[0].rows;
+    let changed: Vec<&str> = rows.iter().filter(|row| !row.changes.is_empty()).map(|row| row.name.as_str()).collect();
+    assert_eq!((rows.len(), changed), (3, vec!["copy/host-to-device/pinned/1000000000/alone"]));
+    let document = serde_json::to_value(&history).unwrap();
+    let schema = schemars::schema_for!(History).to_value();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document));
+    assert_eq!(serde_json::from_value::<History>(document).unwrap(), history, "it is read as it was written");
+    for (format, words) in [
+        (HistoryFormat::Junit, "classname=\"quick.rank.host-to-device\""),
+        (
+            HistoryFormat::Prometheus,
+            "axis=\"rank\",backend=\"mpi\",bytes=\"\",case=\"product/float32/1000x1000x1000\",collective=\"product\"",
+        ),
+        (HistoryFormat::Csv, ",copy/host-to-device/pinned/1000000000/alone,1000000000,"),
+        (HistoryFormat::Table, "copy/host-to-device/pinned/1000000000/alone"),
+        (HistoryFormat::Github, "copy/host-to-device/pinned/1000000000/alone"),
+    ] {
+        let text = history_text(&history, format, 140, ShownRows::All).unwrap();
+        assert!(text.contains(words), "{format:?} lacks {words}: {text}");
+    }
 }
 
 #[test]

@@ -5,8 +5,8 @@ use super::input::HtmlInput;
 use super::next_command::next_command;
 use crate::report::document::{Badge, Block, Column, Fact, Row, Table, Tone, optional, signed_percent};
 use crate::report::locate::by;
-use crate::report::row::Status;
 use crate::report::screen::ending;
+use crate::report::status::Status;
 use crate::report::verdict::{tone, value};
 use commgauge_analysis::verdict::locate::Suspects;
 use commgauge_analysis::verdict::{AgainstBase, AgainstLimit, Decision, Metric, Verdict, most_severe};
@@ -168,7 +168,7 @@ fn judged(input: &HtmlInput, decision: Decision) -> Vec<NotPassed> {
         };
         NotPassed {
             name: row.name.clone(),
-            bytes: row.bytes(),
+            bytes: row.subject.bytes(),
             measured: optional(measured),
             threshold: optional(threshold),
             off_by: optional(off_by.map(signed_percent)),

@@ -39,10 +39,10 @@ fn plot(verdict: &Verdict) -> Plot {
     plot.width = 560.0;
     let mut kinds: BTreeMap<String, Vec<(Bytes, &Row)>> = BTreeMap::new();
     for row in verdict.rows.iter().filter(|row| row.against_base.is_some()) {
-        let cadence = row.call().map_or_else(String::new, |call| format!(" {}", call.cadence));
+        let cadence = row.subject.call().map_or_else(String::new, |call| format!(" {}", call.cadence));
         // A product has no size to draw it at.
-        if let Some(bytes) = row.bytes() {
-            kinds.entry(format!("{}{cadence}", row.what())).or_default().push((bytes, row));
+        if let Some(bytes) = row.subject.bytes() {
+            kinds.entry(format!("{}{cadence}", row.subject.what())).or_default().push((bytes, row));
         }
     }
     let mut ends: Option<(f64, f64)> = None;

@@ -75,9 +75,35 @@ fn hosts(run: &HtmlRun) -> Vec<String> {
     hosts.into_iter().map(|(host, ranks)| format!("{host}:{ranks}")).collect()
 }
 
+/// How many replicates would decide what is not decided, as far as any number would.
 fn needed<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
-    match rows.filter_map(|row| row.replicates_more).max() {
-        Some(more) => format!("{more} more replicates would decide every row"),
-        None => String::new(),
+    let open: Vec<&Row> = rows.filter(|row| row.decision == Some(Decision::Inconclusive)).collect();
+    let more: Vec<u32> = open.iter().filter_map(|row| row.replicates_more).collect();
+    let most = more.iter().max().copied().unwrap_or_default();
+    match open.len() == more.len() {
+        true => format!("{most} more replicates would decide every row"),
+        false => format!("{most} more replicates would decide {} of {} rows", more.len(), open.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commgauge_analysis::verdict::testing::{lines, loaded};
+    use commgauge_analysis::verdict::{CompareRule, compare};
+
+    #[test]
+    fn replicates_are_not_promised_to_decide_what_no_number_of_them_would() {
+        let run = |id: &str| [loaded(&format!("{id}.jsonl"), lines(id, &[vec![100.0; 6], vec![200.0; 6]]))];
+        let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: Vec::new() };
+        let mut verdict = compare(&run("a"), &run("b"), &rule).unwrap();
+        let mut said = |more: [Option<u32>; 2]| {
+            for (row, more) in verdict.rows.iter_mut().zip(more) {
+                (row.decision, row.replicates_more) = (Some(Decision::Inconclusive), more);
+            }
+            needed(verdict.rows.iter())
+        };
+        assert_eq!(said([Some(2), Some(5)]), "5 more replicates would decide every row");
+        assert_eq!(said([Some(2), None]), "2 more replicates would decide 1 of 2 rows");
     }
 }

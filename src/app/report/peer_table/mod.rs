@@ -63,6 +63,16 @@ impl Peer {
             out.extend((0..block.line_count()).map(|line| block.line(line, &view.header, &view.rows)));
             out += &block.end(&view.rows);
         }
-        out + &self.closing(&left_out, &view.rows)
+        out + &self.closing(&left_out, &view.rows) + &without_columns(view)
+    }
+}
+
+/// That copies and matrix products have no columns in those tools.
+fn without_columns(view: &View) -> String {
+    match (view.copies.len(), view.products.len()) {
+        (0, 0) => String::new(),
+        (copies, products) => format!(
+            "# commgauge: copies ({copies}) and matrix products ({products}) have no columns here; see --format table\n"
+        ),
     }
 }

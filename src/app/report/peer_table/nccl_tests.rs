@@ -6,7 +6,8 @@
 
 use super::block::{Block, Divided, divided};
 use crate::report::rank_means::RankMeans;
-use crate::report::row::{Row, Status};
+use crate::report::row::Row;
+use crate::report::status::Status;
 use crate::report::text::visible;
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::sample::{Cadence, Timing};

@@ -1,6 +1,6 @@
 //! Conditions that invalidate the numbers of a run, the most severe first: wrong data before everything.
 
-use crate::report::row::{Row, Status};
+use crate::report::status::Status;
 use crate::report::view::View;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::EndStatus;
@@ -19,16 +19,16 @@ pub(super) fn of(record: &Record, view: &View) -> Vec<String> {
     alarms
 }
 
-/// The number of cases with such a status, and the first of them with its reason.
+/// The number of cases, copies and products with such a status, and the first of them with its reason.
 fn first_of(view: &View, what: &str, wanted: fn(&Status) -> bool) -> Option<String> {
-    let mut rows = view.rows.iter().filter(|row| wanted(&row.status));
-    let first: &Row = rows.next()?;
+    let mut found = view.entries().filter(|entry| wanted(&entry.status));
+    let first = found.next()?;
     let reason = first.status.reason().unwrap_or_default();
-    let cases = match 1 + rows.count() {
+    let cases = match 1 + found.count() {
         1 => "1 case".to_owned(),
         cases => format!("{cases} cases, the first"),
     };
-    Some(format!("{what} {cases}: {}: {reason}", first.facts.name))
+    Some(format!("{what} {cases}: {}: {reason}", first.name))
 }
 
 /// How a run ended other than complete.

@@ -14,7 +14,7 @@ pub(super) use json::JsonCosts;
 pub(super) use text::document;
 pub use text::{head_text, text};
 
-use super::row::Status;
+use super::status::Status;
 use super::text::visible;
 use super::view::View;
 use commgauge_model::record::Record;

@@ -54,7 +54,7 @@ fn explained(rows: &[&Row]) -> Vec<String> {
     let for_all = (!shared.is_empty()).then(|| format!("all {} rows: {}", rows.len(), shared.join("; ")));
     let own = rows.iter().filter_map(|row| {
         let own = own_reasons(row, &shared);
-        let call = row.against_base.as_ref().zip(row.call());
+        let call = row.against_base.as_ref().zip(row.subject.call());
         let call = call.map(|(_, call)| format!(" ({}, {})", call.element_type, call.bytes_total));
         (!own.is_empty()).then(|| format!("{}{}: {}", row.name, call.unwrap_or_default(), own.join("; ")))
     });
@@ -171,12 +171,12 @@ fn columns(question: Question) -> Vec<Column> {
 }
 
 fn cells(question: Question, row: &Row, said_elsewhere: &[String]) -> Vec<String> {
-    let of_call = |cell: fn(&RowCall) -> String| optional(row.call().map(cell));
+    let of_call = |cell: fn(&RowCall) -> String| optional(row.subject.call().map(cell));
     let mut cells = vec![
         decision(row).to_owned(),
-        row.axis(),
+        row.subject.axis(),
         what(row),
-        optional(row.bytes()),
+        optional(row.subject.bytes()),
         of_call(|call| call.group_size.to_string()),
         of_call(|call| call.locality.to_string()),
         of_call(|call| call.cadence.to_string()),
@@ -223,11 +223,11 @@ fn gate_cells(row: &Row) -> Vec<String> {
 
 fn compare_cells(row: &Row) -> Vec<String> {
     let Some(against) = &row.against_base else {
-        return [vec![optional(row.element_type())], vec![optional(None::<String>); 7]].concat();
+        return [vec![optional(row.subject.element_type())], vec![optional(None::<String>); 7]].concat();
     };
     let p = |p: f64| format!("{p:.4}");
     vec![
-        optional(row.element_type()),
+        optional(row.subject.element_type()),
         format!("{}/{}", against.replicates_base, row.replicates),
         optional(against.latency_seconds_base.map(Seconds)),
         optional(against.latency_seconds_new.map(Seconds)),

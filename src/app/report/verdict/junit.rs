@@ -52,7 +52,7 @@ fn of_row(row: &Row) -> TestCase {
             non_success(kind, &reasons(row), bad.name())
         }
     };
-    case(&format!("{}.{}", row.axis(), row.what()), &row.name, status)
+    case(&format!("{}.{}", row.subject.axis(), row.subject.what()), &row.name, status)
 }
 
 fn of_finding(finding: &Finding) -> TestCase {

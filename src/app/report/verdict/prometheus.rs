@@ -50,9 +50,7 @@ fn labels<'a>(verdict: &'a Verdict, row: &'a Row) -> RowLabels<'a> {
     let run = verdict.runs.last();
     RowLabels {
         case: &row.name,
-        what: row.what(),
-        bytes: row.bytes(),
-        axis: row.axis(),
+        subject: &row.subject,
         suite: run.map_or("", |run| &run.suite),
         machine: verdict.machine.as_deref().unwrap_or(""),
         backend: run.map_or("", |run| &run.backend),

@@ -99,6 +99,28 @@ impl Machine {
     pub fn thresholds(&self) -> usize {
         self.expectations.len() + self.own_work.len()
     }
+
+    /// Ranks on each host.
+    pub fn ranks_per_host(&self) -> u32 {
+        (self.ranks_per_node / self.hosts_per_node.max(1)).max(1)
+    }
+
+    /// Hosts that so many ranks fill, the last of them perhaps in part.
+    pub fn hosts_of(&self, ranks: u32) -> u32 {
+        ranks.div_ceil(self.ranks_per_host())
+    }
+
+    /// The machine with its hosts for nodes, which is how records and faults count them. Only the links that join several hosts to one node
+    /// are then left out.
+    pub fn by_hosts(&self) -> Machine {
+        let hosts = self.hosts_per_node.max(1);
+        let mut machine = self.clone();
+        (machine.ranks_per_node, machine.hosts_per_node) = (self.ranks_per_host(), 1);
+        let network = &mut machine.between_nodes;
+        network.adapters_per_node = (network.adapters_per_node / hosts).max(1);
+        network.nodes_per_leaf = network.nodes_per_leaf.map(|nodes| nodes.saturating_mul(hosts));
+        machine
+    }
 }
 
 impl Default for Noise {

@@ -68,4 +68,49 @@ impl Expectation {
             Limit::LatencyCeiling(time) => time.0 / (1.0 + tolerance),
         }
     }
+
+    /// Whether it is about such a call, whatever its variant.
+    pub fn is_about(&self, call: &ExpectedCall) -> bool {
+        let ExpectedCall { collective, group, cadence, placement, element_type, bytes } = *call;
+        (self.collective, self.group(), self.cadence) == (collective, group, cadence)
+            && self.placement.is_none_or(|expected| expected == placement)
+            && self.element_type.is_none_or(|expected| expected == element_type)
+            && (self.bytes.0..=self.bytes.1).contains(&bytes)
+    }
+
+    /// The groups that it is about.
+    pub fn group(&self) -> ExpectedGroup {
+        let Expectation { ranks, ranks_per_node, nodes, groups_per_node, .. } = *self;
+        ExpectedGroup { ranks, ranks_per_node, nodes, groups_per_node }
+    }
+}
+
+/// The size of a group, and how it lies on the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ExpectedGroup {
+    /// Ranks in each group.
+    pub ranks: u32,
+    /// Most ranks of a group on one node.
+    pub ranks_per_node: u32,
+    /// Nodes that a group spans.
+    pub nodes: u32,
+    /// Groups that have ranks on the same node and are at work at the same time.
+    pub groups_per_node: u32,
+}
+
+/// A call of which something may be expected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExpectedCall {
+    /// The call.
+    pub collective: Collective,
+    /// The groups that carry it out.
+    pub group: ExpectedGroup,
+    /// What is timed.
+    pub cadence: Cadence,
+    /// Whether the result replaces the input.
+    pub placement: Placement,
+    /// Type of the elements.
+    pub element_type: ElementType,
+    /// The size argument in the sense of nccl-tests.
+    pub bytes: Bytes,
 }

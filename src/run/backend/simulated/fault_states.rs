@@ -5,6 +5,7 @@ use super::fleet::{Fleet, Recurrence};
 use super::noise::Noise;
 use super::placing::{LateSlot, Placed};
 use super::work::Work;
+use crate::backend::Binding;
 use commgauge_analysis::machine_time::Motion;
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
@@ -21,6 +22,8 @@ pub(super) struct FaultStates<'b> {
     seed: u64,
     collective: Collective,
     geometry: Geometry,
+    /// What the call takes of the time that its links allow.
+    factor: f64,
     /// The groups on a fleet without these faults.
     placed: &'b Placed,
     /// The groups, where the paths of a whole group count; messages look up their own, which saves placing thousands of pairs again.
@@ -40,19 +43,20 @@ impl<'b> FaultStates<'b> {
     pub(super) fn new(
         fleet: &'b Fleet,
         seed: u64,
-        collective: Collective,
-        geometry: &Geometry,
+        binding: &Binding,
         placed: &'b Placed,
-        groups: &Groups,
+        factor: f64,
     ) -> Option<FaultStates<'b>> {
         let any = !fleet.intermittent.is_empty();
+        let collective = binding.op.collective;
         any.then(|| FaultStates {
             fleet,
             seed,
             collective,
-            geometry: geometry.clone(),
+            geometry: binding.geometry.clone(),
+            factor,
             placed,
-            groups: matches!(Motion::of(collective), Motion::Together(_)).then(|| groups.clone()),
+            groups: matches!(Motion::of(collective), Motion::Together(_)).then(|| binding.groups.clone()),
             of: HashMap::new(),
         })
     }
@@ -67,7 +71,7 @@ impl<'b> FaultStates<'b> {
                 let slowed = self.groups.as_ref().map(|groups| Placed::new(groups, &fleet)).transpose()?;
                 let placed = slowed.as_ref().unwrap_or(self.placed);
                 let late = placed.late_slots(&fleet.late);
-                let work = Work::new(self.collective, &self.geometry, placed, &fleet);
+                let work = Work::new(self.collective, &self.geometry, placed, &fleet).times(self.factor);
                 Ok(unknown.insert(FaultState { work, late }))
             }
         }

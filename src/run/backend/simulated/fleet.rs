@@ -10,10 +10,13 @@ const MOST_RANKS: u32 = 1 << 20;
 /// Maximum number of intermittent faults; each doubles the number of possible states of the fleet.
 const MOST_INTERMITTENT: usize = 16;
 
-/// A number of nodes of one kind, some of them broken.
+/// A number of nodes of one kind, some of them broken. Nodes are hosts, as in records; the links within a node of the machine file may join
+/// several of them to a domain.
 #[derive(Clone, Debug)]
 pub(super) struct Fleet {
+    /// With hosts for its nodes.
     pub machine: Machine,
+    pub ranks_per_domain: u32,
     pub ranks: u32,
     /// By rank.
     pub late: Vec<LateRank>,
@@ -97,9 +100,10 @@ impl Fleet {
                 machine.name
             )));
         }
-        let nodes = ranks.div_ceil(machine.ranks_per_node) as usize;
+        let (nodes, ranks_per_domain) = (machine.hosts_of(ranks) as usize, machine.ranks_per_node);
+        let machine = machine.by_hosts();
         let mut fleet = Fleet {
-            machine: machine.clone(),
+            ranks_per_domain,
             ranks,
             late: Vec::new(),
             corrupt: Vec::new(),
@@ -112,15 +116,16 @@ impl Fleet {
             slow_inner_links: Vec::new(),
             slow_links: Vec::new(),
             slow_together: Vec::new(),
+            machine,
         };
-        for (index, fault) in machine.faults.iter().enumerate() {
+        for (index, fault) in fleet.machine.faults.clone().iter().enumerate() {
             fleet.check(index, fault)?;
             fleet.apply_fault(fault);
         }
         if fleet.intermittent.len() > MOST_INTERMITTENT {
             let problem =
                 format!("found {} faults that come and go; at most {MOST_INTERMITTENT}", fleet.intermittent.len());
-            return Err(Error::config(&machine.path, "faults", problem));
+            return Err(Error::config(&fleet.machine.path, "faults", problem));
         }
         fleet.late.sort_unstable();
         fleet.corrupt.sort_by_key(|corrupt| corrupt.rank);
@@ -147,16 +152,23 @@ impl Fleet {
         rank / self.machine.ranks_per_node
     }
 
-    /// The way between two ranks of a node.
+    /// The ranks that the links within a node join: those of a node, or of several hosts.
+    pub(super) fn domain_of(&self, rank: u32) -> u32 {
+        rank / self.ranks_per_domain
+    }
+
+    /// The way between two ranks of a domain.
     pub(super) fn within(&self, sender: u32, receiver: u32) -> Hop {
         let ends = [sender.min(receiver), sender.max(receiver)];
         Hop { latency_seconds: self.machine.within_node.latency.0, rate: self.rate_within(&ends) }
     }
 
-    /// The rate of the slowest link among ranks of one node, in ascending order.
+    /// The rate of the slowest link among ranks of one domain, in ascending order.
     pub(super) fn rate_within(&self, ranks: &[u32]) -> f64 {
-        let node = ranks.first().map_or(0, |rank| self.node_of(*rank));
-        let rate = self.machine.within_node.rate.0 * self.rate_factor_of_node[node as usize];
+        let of_nodes = ranks.iter().map(|rank| self.rate_factor_of_node[self.node_of(*rank) as usize]);
+        let slowest = of_nodes.fold(1.0, f64::min);
+        let paths = if self.slow_links.is_empty() { 1.0 } else { self.link_factor(&self.nodes_of(ranks)) };
+        let rate = self.machine.within_node.rate.0 * slowest * paths;
         if self.slow_devices.is_empty() && self.slow_inner_links.is_empty() {
             return rate;
         }
@@ -165,6 +177,13 @@ impl Fleet {
         let links = self.slow_inner_links.iter();
         let links = links.filter(|link| takes_part(&link.rank) && link.peer.as_ref().is_none_or(takes_part));
         rate * devices.chain(links.map(|link| link.factor)).fold(1.0, f64::min)
+    }
+
+    /// The nodes of ranks in ascending order.
+    pub(super) fn nodes_of(&self, ranks: &[u32]) -> Vec<u32> {
+        let mut nodes: Vec<u32> = ranks.iter().map(|rank| self.node_of(*rank)).collect();
+        nodes.dedup();
+        nodes
     }
 
     /// The rate into or out of a node for one rank while `ranks_at_work` ranks of the node use the network, with all

@@ -1,6 +1,7 @@
 //! Many ranks in one process, on a virtual clock, without data: for rehearsing a run before the machine exists.
 //!
-//! Times follow from a machine file (`config::machine`) by the formulas in `machine_time`, with seeded noise and faults.
+//! Times follow from a machine file (`config::machine`): from its figure for the call, else from its links by the formulas in
+//! `machine_time`; with seeded noise and faults.
 //! Every result is synthetic. The cost is proportional to groups for back-to-back calls, and to ranks where ranks
 //! start at different times.
 
@@ -9,6 +10,7 @@ mod clocks;
 mod fault_states;
 #[cfg(test)]
 mod fault_tests;
+mod figure;
 mod fleet;
 mod fleet_faults;
 mod noise;
@@ -41,6 +43,7 @@ const NANOSECONDS_PER_CLOCK_READING: u64 = 100;
 /// All ranks of a simulated machine.
 #[derive(Debug)]
 pub struct SimulatedBackend {
+    machine: Machine,
     fleet: Fleet,
     noise: Noise,
     connected: HashMap<usize, Placed>,
@@ -55,6 +58,7 @@ impl SimulatedBackend {
     /// A usage error where the number of ranks is 0 or absurd, or where a fault names a rank or node that is not there.
     pub fn new(machine: &Machine, world_size: u32, seed: u64) -> Result<SimulatedBackend> {
         Ok(SimulatedBackend {
+            machine: machine.clone(),
             fleet: Fleet::new(machine, world_size)?,
             noise: Noise::new(&machine.noise, seed),
             connected: HashMap::new(),
@@ -107,7 +111,7 @@ impl Backend for SimulatedBackend {
 
     /// All ranks begin a case at the same moment.
     fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
-        let SimulatedBackend { fleet, noise, connected, now, seed } = self;
+        let SimulatedBackend { machine, fleet, noise, connected, now, seed } = self;
         let axis = binding.groups.axis;
         let placed = connected
             .get(&binding.groups_number)
@@ -119,21 +123,15 @@ impl Backend for SimulatedBackend {
                 shape.ranks
             )));
         }
+        let factor = figure::factor(machine, binding, fleet);
         Ok(Box::new(SimulatedCall {
             clocks: Clocks::new(&placed.group_starts, now.get()),
-            work: Work::new(binding.op.collective, binding.geometry, placed, fleet),
+            work: Work::new(binding.op.collective, binding.geometry, placed, fleet).times(factor),
             log: MarkLog::default(),
             noise,
             now,
             late: placed.late_slots(&fleet.late),
-            fault_states: FaultStates::new(
-                fleet,
-                *seed,
-                binding.op.collective,
-                binding.geometry,
-                placed,
-                binding.groups,
-            ),
+            fault_states: FaultStates::new(fleet, *seed, binding, placed, factor),
             corrupt: &fleet.corrupt,
             aborted: false,
             ranks: fleet.ranks,

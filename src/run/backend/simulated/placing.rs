@@ -16,6 +16,8 @@ pub(super) struct Placed {
     pub rank_of_slot: Vec<u32>,
     /// Node of each slot.
     pub node_of_slot: Vec<u32>,
+    /// Domain of each slot: what the links within a node join.
+    pub domain_of_slot: Vec<u32>,
     /// First slot of each group, and one past the last slot of all.
     pub group_starts: Vec<usize>,
     /// For each group.
@@ -43,22 +45,20 @@ impl Placed {
             Some(*end)
         }));
         let node_of_slot: Vec<u32> = rank_of_slot.iter().map(|rank| fleet.node_of(*rank)).collect();
-        let spans: Vec<TouchedNodes> = group_starts
-            .array_windows()
-            .map(|[start, end]| TouchedNodes::of(&rank_of_slot[*start..*end], fleet))
-            .collect();
-        // Every rank of a group that spans nodes uses the network; those of other groups leave it alone.
+        let domain_of_slot: Vec<u32> = rank_of_slot.iter().map(|rank| fleet.domain_of(*rank)).collect();
+        let members = || group_starts.array_windows().map(|[start, end]| *start..*end);
+        let spans: Vec<TouchedDomains> =
+            members().map(|slots| TouchedDomains::of(&rank_of_slot[slots], fleet)).collect();
+        // Every rank of a group that spans domains uses the network; those of other groups leave it alone.
         let mut ranks_at_work = vec![0; fleet.nodes() as usize];
-        for span in spans.iter().filter(|span| span.nodes.len() > 1) {
-            for (node, ranks) in span.nodes.iter().zip(&span.ranks) {
-                ranks_at_work[*node as usize] += ranks;
-            }
+        for (_, slots) in spans.iter().zip(members()).filter(|(span, _)| span.domains.len() > 1) {
+            node_of_slot[slots].iter().for_each(|node| ranks_at_work[*node as usize] += 1);
         }
         let shapes = spans.iter().map(|span| (span.shape(), span.paths(fleet, &ranks_at_work))).collect();
         let mut at_work = vec![false; fleet.ranks as usize];
         rank_of_slot.iter().for_each(|rank| at_work[*rank as usize] = true);
         let idle_ranks = (0..fleet.ranks).filter(|rank| !at_work[*rank as usize]).collect();
-        Ok(Placed { rank_of_slot, node_of_slot, group_starts, shapes, idle_ranks })
+        Ok(Placed { rank_of_slot, node_of_slot, domain_of_slot, group_starts, shapes, idle_ranks })
     }
 
     /// Late ranks, as slots.
@@ -98,61 +98,84 @@ fn check_disjoint(axis: Axis, ranks: &[u32], world: u32) -> Result<()> {
     }
 }
 
-/// The nodes that a group touches.
-struct TouchedNodes {
-    /// In ascending order.
+/// What a group touches.
+struct TouchedDomains {
+    /// The nodes, in ascending order.
     nodes: Vec<u32>,
-    /// Ranks of the group on each.
-    ranks: Vec<u32>,
-    /// Factor of the worst adapter that the group uses on each node.
-    adapter_factors: Vec<f64>,
-    /// Rate of the slowest link that the group uses inside each node.
-    rates_within: Vec<f64>,
+    /// The domains, in ascending order.
+    domains: Vec<TouchedDomain>,
 }
 
-impl TouchedNodes {
-    fn of(members: &[u32], fleet: &Fleet) -> TouchedNodes {
-        let mut sorted = members.to_vec();
-        sorted.sort_unstable();
-        let runs = || sorted.chunk_by(|a, b| fleet.node_of(*a) == fleet.node_of(*b));
+/// A node, or several hosts whose ranks the links within a node join.
+struct TouchedDomain {
+    /// Its nodes that the group touches, in ascending order.
+    nodes: Vec<u32>,
+    /// Ranks of the group.
+    ranks: u32,
+    /// Factor of the worst adapter that the group uses.
+    adapter_factor: f64,
+    /// Rate of the slowest link that the group uses inside.
+    rate_within: f64,
+}
+
+impl TouchedDomain {
+    /// `members` in ascending order.
+    fn of(members: &[u32], fleet: &Fleet) -> TouchedDomain {
         // A collective sends and receives at the same time.
         let factor = |rank: &u32| Direction::ALL.map(|direction| fleet.adapter_factor(*rank, direction));
-        TouchedNodes {
-            nodes: runs().map(|run| fleet.node_of(run[0])).collect(),
-            ranks: runs().map(|run| run.len() as u32).collect(),
-            adapter_factors: runs().map(|run| run.iter().flat_map(factor).fold(1.0, f64::min)).collect(),
-            rates_within: runs().map(|run| fleet.rate_within(run)).collect(),
+        TouchedDomain {
+            nodes: fleet.nodes_of(members),
+            ranks: members.len() as u32,
+            adapter_factor: members.iter().flat_map(factor).fold(1.0, f64::min),
+            rate_within: fleet.rate_within(members),
         }
     }
 
+    /// The network's share of one rank, on the node with the least.
+    fn adapter_share(&self, fleet: &Fleet, ranks_at_work: impl Fn(u32) -> u32) -> f64 {
+        let shares = self.nodes.iter().map(|node| fleet.adapter_share(*node, ranks_at_work(*node)));
+        shares.fold(f64::INFINITY, f64::min)
+    }
+}
+
+impl TouchedDomains {
+    fn of(members: &[u32], fleet: &Fleet) -> TouchedDomains {
+        let mut sorted = members.to_vec();
+        sorted.sort_unstable();
+        let runs = sorted.chunk_by(|a, b| fleet.domain_of(*a) == fleet.domain_of(*b));
+        let domains: Vec<TouchedDomain> = runs.map(|run| TouchedDomain::of(run, fleet)).collect();
+        TouchedDomains { nodes: domains.iter().flat_map(|domain| domain.nodes.iter().copied()).collect(), domains }
+    }
+
     fn shape(&self) -> Shape {
+        let ranks = || self.domains.iter().map(|domain| domain.ranks);
         Shape {
-            ranks: self.ranks.iter().sum(),
-            nodes: self.nodes.len() as u32,
-            ranks_per_node_most: self.ranks.iter().copied().max().unwrap_or(1),
-            ranks_per_node_least: self.ranks.iter().copied().min().unwrap_or(1),
+            ranks: ranks().sum(),
+            nodes: self.domains.len() as u32,
+            ranks_per_node_most: ranks().max().unwrap_or(1),
+            ranks_per_node_least: ranks().min().unwrap_or(1),
         }
     }
 
     /// The slowest of each kind, since all ranks of a group end together.
     fn paths(&self, fleet: &Fleet, ranks_at_work: &[u32]) -> Paths {
-        let within = self.rates_within.iter().copied().fold(f64::INFINITY, f64::min);
+        let within = self.domains.iter().map(|domain| domain.rate_within).fold(f64::INFINITY, f64::min);
         let shared = fleet.link_factor(&self.nodes) * fleet.scale_factor(self.nodes.len() as u32);
-        let slowest = |rate: &dyn Fn(u32, f64, f64) -> f64| {
-            let members = self.nodes.iter().zip(&self.ranks).zip(&self.adapter_factors);
-            let rates = members.map(|((node, ranks), factor)| {
-                let share = fleet.adapter_share(*node, ranks_at_work[*node as usize]);
-                rate(*node, f64::from(*ranks), share) * factor
+        let slowest = |rate: &dyn Fn(&TouchedDomain, f64) -> f64| {
+            let rates = self.domains.iter().map(|domain| {
+                let share = domain.adapter_share(fleet, |node| ranks_at_work[node as usize]);
+                rate(domain, share) * domain.adapter_factor
             });
             rates.fold(f64::INFINITY, f64::min) * shared
         };
         let network = &fleet.machine.between_nodes;
+        let exit = |domain: &TouchedDomain, share: f64| f64::from(domain.ranks) * share;
         Paths {
             within: Hop { latency_seconds: fleet.machine.within_node.latency.0, rate: within },
-            between: Hop { latency_seconds: network.latency.0, rate: slowest(&|_, _, share| share) },
-            node_exit_rate: slowest(&|_, ranks, share| ranks * share),
+            between: Hop { latency_seconds: network.latency.0, rate: slowest(&|_, share| share) },
+            node_exit_rate: slowest(&exit),
             // The other ranks of its group leave their share to the leader, as far as its own adapters allow.
-            leader_rate: slowest(&|node, ranks, share| (ranks * share).min(fleet.adapter_share(node, 1))),
+            leader_rate: slowest(&|domain, share| exit(domain, share).min(domain.adapter_share(fleet, |_| 1))),
         }
     }
 }

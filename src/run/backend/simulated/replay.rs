@@ -289,7 +289,7 @@ impl<'b> SimulatedReplayer<'b> {
     fn hop(&self, from: u32, to: u32) -> Hop {
         let (sender, receiver) = (from, to);
         let (from, to) = (self.fleet.node_of(sender), self.fleet.node_of(receiver));
-        if from == to {
+        if self.fleet.domain_of(sender) == self.fleet.domain_of(receiver) {
             return self.fleet.within(sender, receiver);
         }
         let out_factor = self.fleet.adapter_factor(sender, Direction::Send);

@@ -37,7 +37,8 @@ impl Work {
         match Motion::of(collective) {
             Motion::Together(algorithm) => {
                 let seconds = placed.slots().zip(&placed.shapes).map(|(slots, (shape, paths))| {
-                    let volume = volume(collective, geometry, &placed.node_of_slot[slots], shape.ranks_per_node_least);
+                    let volume =
+                        volume(collective, geometry, &placed.domain_of_slot[slots], shape.ranks_per_node_least);
                     nanoseconds(collective_seconds(algorithm, shape, paths, &volume))
                 });
                 Work::Together { nanoseconds_of_group: seconds.collect() }
@@ -74,12 +75,29 @@ impl Work {
     }
 }
 
+impl Work {
+    /// The same with all times by a factor.
+    pub(super) fn times(self, factor: f64) -> Work {
+        let times =
+            |all: Vec<f64>| all.into_iter().map(|time| (time * factor).clamp(1.0, LONGEST_NANOSECONDS)).collect();
+        match self {
+            Work::Together { nanoseconds_of_group } => {
+                Work::Together { nanoseconds_of_group: times(nanoseconds_of_group) }
+            }
+            Work::Neighbours { nanoseconds_of_slot, wraps } => {
+                Work::Neighbours { nanoseconds_of_slot: times(nanoseconds_of_slot), wraps }
+            }
+            Work::Pairs { nanoseconds_of_slot } => Work::Pairs { nanoseconds_of_slot: times(nanoseconds_of_slot) },
+        }
+    }
+}
+
 /// Seconds as nanoseconds, at least one and not beyond the clock.
 pub(super) fn nanoseconds(seconds: f64) -> f64 {
     (seconds * 1e9).clamp(1.0, LONGEST_NANOSECONDS)
 }
 
-fn volume(collective: Collective, geometry: &Geometry, node_of_member: &[u32], ranks_per_node_least: u32) -> Volume {
+fn volume(collective: Collective, geometry: &Geometry, domain_of_member: &[u32], ranks_per_node_least: u32) -> Volume {
     let element_bytes = geometry.element_bytes as f64;
     let all_bytes = geometry.bytes_total.0 as f64;
     if !collective.has_splits() {
@@ -88,7 +106,7 @@ fn volume(collective: Collective, geometry: &Geometry, node_of_member: &[u32], r
         return Volume { all_bytes, least_block_bytes: block, largest_block_bytes: block, least_node_bytes };
     }
     let blocks = || geometry.blocks.iter().copied();
-    let mut placed: Vec<(u32, u64)> = node_of_member.iter().copied().zip(blocks()).collect();
+    let mut placed: Vec<(u32, u64)> = domain_of_member.iter().copied().zip(blocks()).collect();
     placed.sort_unstable();
     let on_nodes = placed.chunk_by(|a, b| a.0 == b.0).map(|run| run.iter().map(|(_, block)| block).sum::<u64>());
     Volume {
@@ -127,7 +145,7 @@ impl<'a> Messages<'a> {
         fleet: &'a Fleet,
         receiver: impl Fn(&Range<usize>, usize) -> Option<usize>,
     ) -> Messages<'a> {
-        let node = &placed.node_of_slot;
+        let (node, domain) = (&placed.node_of_slot, &placed.domain_of_slot);
         let mut leaving = vec![0; fleet.nodes() as usize];
         let mut entering = leaving.clone();
         let mut of_slot = Vec::with_capacity(node.len());
@@ -136,7 +154,7 @@ impl<'a> Messages<'a> {
             for sender in slots.clone() {
                 let message = receiver(&slots, sender).map(|receiver| Message { sender, receiver, scale_factor });
                 of_slot.push(message);
-                if let Some(Message { receiver, .. }) = message.filter(|sent| node[sent.receiver] != node[sender]) {
+                if let Some(Message { receiver, .. }) = message.filter(|sent| domain[sent.receiver] != domain[sender]) {
                     leaving[node[sender] as usize] += 1;
                     entering[node[receiver] as usize] += 1;
                 }
@@ -160,7 +178,7 @@ impl<'a> Messages<'a> {
         let (fleet, slots) = (self.fleet, [message.sender, message.receiver]);
         let [sender, receiver] = slots.map(|slot| self.placed.rank_of_slot[slot]);
         let [from, to] = slots.map(|slot| self.placed.node_of_slot[slot]);
-        if from == to {
+        if fleet.domain_of(sender) == fleet.domain_of(receiver) {
             return fleet.within(sender, receiver);
         }
         let out = fleet.adapter_share(from, leaving[from as usize]) * fleet.adapter_factor(sender, Direction::Send);
