@@ -201,7 +201,10 @@ pub(super) mod tests {
             calls: 3,
             nanoseconds_median: (3e9 * slower * known[&index]).round() as u64,
         };
-        cases_of_step(record, 0).into_iter().map(hidden).collect()
+        let mut all: Vec<HiddenCalls> = cases_of_step(record, 0).into_iter().map(hidden).collect();
+        // The same call in other buffers is one call of a step.
+        all.dedup_by_key(|calls| (calls.collective, calls.element_type, calls.bytes_total));
+        all
     }
 
     #[test]
