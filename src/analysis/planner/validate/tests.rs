@@ -90,7 +90,7 @@ fn intervals_cover_what_they_promise_and_plans_use_the_errors_that_were_found() 
     assert!(coverage.sure_pairs > 400 && coverage.sure_right > 0.93, "{coverage:?}");
     let (found, used) = (coverage.error, PUBLISHED_ERROR);
     for (found, used) in [(found.low, used.low), (found.high, used.high), (found.of_a_layout, used.of_a_layout)] {
-        assert!((found / used - 1.0).abs() < 0.05, "{:?} was found, {PUBLISHED_ERROR:?} is used", coverage.error);
+        assert!((found / used - 1.0).abs() < 0.01, "{:?} was found, {PUBLISHED_ERROR:?} is used", coverage.error);
     }
     for run in ALL.sets.iter().flat_map(|set| &set.runs) {
         assert!(run.low_seconds.unwrap() < run.left_out_seconds && run.left_out_seconds < run.high_seconds.unwrap());
