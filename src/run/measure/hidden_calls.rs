@@ -97,8 +97,7 @@ impl Hidden {
         let mut found: BTreeMap<Place, OfGroup> = BTreeMap::new();
         for call in calls {
             let (op, groups) = (&program.ops[call.op], program.groups[call.op]);
-            let kind =
-                Kind { collective: op.collective, element_type: op.element, bytes_total: op.bytes_total };
+            let kind = Kind { collective: op.collective, element_type: op.element, bytes_total: op.bytes_total };
             let of_group = found.entry((groups, self.group_of_rank[groups][rank as usize])).or_default();
             let kind = of_group.kinds.iter().position(|known| *known == kind).unwrap_or_else(|| {
                 of_group.kinds.push(kind);
@@ -113,8 +112,7 @@ impl Hidden {
         let known = self.repeated.entry(place).or_default();
         for (index, kind) in of_group.kinds.iter().enumerate() {
             let own = of_group.calls.iter().filter(|calls| calls.kind == index);
-            let (calls, nanoseconds) =
-                own.fold((0, 0), |(calls, sum), own| (calls + own.calls, sum + own.nanoseconds));
+            let (calls, nanoseconds) = own.fold((0, 0), |(calls, sum), own| (calls + own.calls, sum + own.nanoseconds));
             match known.iter_mut().find(|known| known.kind == *kind) {
                 Some(known) => known.nanoseconds.push(nanoseconds),
                 None => known.push(Repeated { kind: *kind, calls, nanoseconds: vec![nanoseconds] }),

@@ -9,9 +9,9 @@ use crate::planner::rates::{RatedCall, Rates};
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::config::step::{ScheduleKind, UnitRule};
 use commgauge_model::layout::{Axis, Layout, Locality};
-use commgauge_model::workload::{Op, Style};
 use commgauge_model::workload::step::TrainingStep;
 use commgauge_model::workload::when::{LayerKind, Overlap, Pass, When};
+use commgauge_model::workload::{Op, Style};
 
 /// The calls of every stage of a step. They depend on the model, the training and the degrees, not on the order of the axes.
 #[derive(Clone, Debug)]

@@ -16,10 +16,17 @@ pub(super) struct EventSpan {
 #[derive(Clone, Copy)]
 enum SpanKind {
     Computing,
-    Waiting { axis: usize },
-    UnderWay { axis: usize },
+    Waiting {
+        axis: usize,
+    },
+    UnderWay {
+        axis: usize,
+    },
     /// The same of a call of an op that something hides.
-    Hidden { axis: usize, op: usize },
+    Hidden {
+        axis: usize,
+        op: usize,
+    },
 }
 
 impl EventSpan {

@@ -11,6 +11,7 @@ mod fault_states;
 mod fault_tests;
 mod fleet;
 mod fleet_faults;
+mod hidden_calls;
 mod noise;
 mod placing;
 mod replay;

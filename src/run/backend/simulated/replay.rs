@@ -8,6 +8,7 @@
 //! order in which they are processed here.
 
 use super::fleet::Fleet;
+use super::hidden_calls::Hidden;
 use super::noise::Noise;
 use super::placing::Placed;
 use super::work::{Work, nanoseconds};
@@ -36,8 +37,7 @@ pub(super) struct SimulatedReplayer<'b> {
     axes: Vec<AxisPlaces>,
     /// By stage and op: nanoseconds in each group.
     durations: Vec<Vec<Vec<f64>>>,
-    /// By stage and op: the calls of each group so far, if something hides them.
-    hidden: Vec<Vec<Vec<HiddenCall>>>,
+    hidden: Hidden,
     /// By stage and op: of an all_to_all_v, what each rank of a group exchanges with others.
     crossing: Vec<Vec<Vec<u64>>>,
     /// Index in `axes` of the pipelines, where there are any.
@@ -152,7 +152,7 @@ impl<'b> SimulatedReplayer<'b> {
             noise,
             now,
             axes,
-            hidden: plan.programs.iter().zip(&durations).map(|(program, groups)| none_hidden(program.as_ref(), groups)).collect(),
+            hidden: Hidden::new(&plan.programs, &durations),
             durations,
             crossing: plan.programs.iter().map(|program| program.as_ref().map_or_else(Vec::new, crossing)).collect(),
             ranks,
@@ -266,10 +266,7 @@ impl<'b> SimulatedReplayer<'b> {
         let begin = collective.latest.max(group.free_at);
         let end = later(begin, duration, self.noise.factor());
         group.free_at = end;
-        if let Some(hidden) = self.hidden[program.stage as usize][op].get_mut(number) {
-            hidden.calls += 1;
-            hidden.nanoseconds += end - begin;
-        }
+        self.hidden.add(program, op, number, end - begin);
         let arrived = std::mem::take(&mut collective.arrived);
         while group.open.front().is_some_and(|first| first.latest > 0 && first.arrived.is_empty()) {
             group.open.pop_front();
@@ -365,16 +362,6 @@ fn crossing(program: &ReplayProgram) -> Vec<Vec<u64>> {
     program.ops.iter().zip(&program.geometries).map(of).collect()
 }
 
-/// For each op of a stage none of its calls in each group; empty where nothing hides them.
-fn none_hidden(program: Option<&ReplayProgram>, durations: &[Vec<f64>]) -> Vec<Vec<HiddenCall>> {
-    let Some(program) = program else { return Vec::new() };
-    let of = |(op, (is_hidden, groups)): (usize, (bool, &Vec<f64>))| match is_hidden {
-        true => vec![HiddenCall { op, ..HiddenCall::default() }; groups.len()],
-        false => Vec::new(),
-    };
-    program.hidden_collectives().into_iter().zip(durations).enumerate().map(of).collect()
-}
-
 /// Nanoseconds of a collective in each group: of a ring or a chain those of its slowest message.
 fn group_nanoseconds(program: &ReplayProgram, op: usize, placed: &Placed, fleet: &Fleet) -> Vec<f64> {
     match Work::new(program.ops[op].collective, &program.geometries[op], placed, fleet) {
@@ -412,9 +399,7 @@ impl Replayer for SimulatedReplayer<'_> {
             (group.first_turn, group.free_at) = (0, begin);
         }
         self.messages.clear();
-        for hidden in self.hidden.iter_mut().flatten().flatten() {
-            (hidden.calls, hidden.nanoseconds) = (0, 0);
-        }
+        self.hidden.clear();
         for state in &mut self.ranks {
             (state.next, state.clock, state.waits_for) = (0, begin, None);
             state.counted.fill(Counted::default());
@@ -441,13 +426,9 @@ impl Replayer for SimulatedReplayer<'_> {
         &self.times
     }
 
-    /// All calls of an op in one, as the group took them: the time for which ranks wait for the last of them is not in it.
     fn hidden_calls(&self, local_rank: usize) -> Vec<HiddenCall> {
-        let Ok(program) = program(self.plan, local_rank as u32) else { return Vec::new() };
-        let of_ops = self.hidden[program.stage as usize].iter().zip(&program.groups);
-        let of_group =
-            of_ops.filter_map(|(of_op, axis)| of_op.get(self.axes[*axis].group_of_rank[local_rank] as usize).copied());
-        of_group.filter(|hidden| hidden.calls > 0).collect()
+        let group = |axis: usize| self.axes[axis].group_of_rank[local_rank];
+        program(self.plan, local_rank as u32).map_or_else(|_| Vec::new(), |program| self.hidden.of_rank(program, group))
     }
 
     fn moved(&self, local_rank: usize) -> Result<Vec<AxisBytes>> {
