@@ -26,7 +26,7 @@ struct Limit {
 const LIMITS: [Limit; 3] = [
     limit("llama-3-405b", [131_072, 16_384, 8192], 1.0, 200_000_000),
     limit("llama-3-405b", [16_384, 2048, 8192], 0.7, 200_000_000),
-    limit("deepseek-v3", [2048, 15_360, 4096], 2.0, 200_000_000),
+    limit("deepseek-v3", [2048, 15_360, 4096], 1.0, 200_000_000),
 ];
 
 const fn limit(model: &'static str, [gpus, global_batch, sequence]: [u64; 3], seconds: f64, bytes: u64) -> Limit {

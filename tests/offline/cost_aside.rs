@@ -97,6 +97,34 @@ fn linear(points: &[Point], bytes: f64) -> f64 {
     points[next - 1].line_through(points[next], bytes)
 }
 
+/// What an oracle would say that knows the answer but may only choose among what the neighbours show.
+#[derive(Clone, Copy)]
+enum Oracle {
+    /// The chord, the line of the left side carried on, or that of the right side carried back.
+    OfLines,
+    /// Any time between those of both neighbours.
+    BetweenNeighbours,
+}
+
+impl Oracle {
+    fn answer(self, points: &[Point], bytes: f64, seconds: f64) -> f64 {
+        let points = Cleaned::of(points).points;
+        let next = points.partition_point(|point| point.bytes < bytes).clamp(1, points.len() - 1);
+        let (left, right) = (points[next - 1], points[next]);
+        let within = |time: f64| time.clamp(left.seconds, right.seconds);
+        let before = next.checked_sub(2).map(|before| points[before].line_through(left, bytes));
+        let after = points.get(next + 1).map(|after| right.line_through(*after, bytes));
+        match self {
+            Oracle::BetweenNeighbours => within(seconds),
+            Oracle::OfLines => {
+                let off = |time: &f64| (time / seconds - 1.0).abs();
+                let all = [Some(left.line_through(right, bytes)), before, after].into_iter().flatten().map(within);
+                all.min_by(|a, b| off(a).total_cmp(&off(b))).expect("a chord")
+            }
+        }
+    }
+}
+
 /// Shares of predictions whose interval held what was measured.
 fn coverage(name: &str, answers: &[&Answered]) -> f64 {
     let share = answers.iter().filter(|answer| answer.is_covered()).count() as f64 / answers.len() as f64;
@@ -144,6 +172,12 @@ fn on_machines_kept_aside_sizes_are_predicted_better_than_by_lines_and_by_log_lo
     let in_time = errors("linear interpolation in time", &by(linear));
     let own = errors("commgauge", &answers.iter().map(Answered::pair).collect::<Vec<_>>());
     let again = errors("the same call measured a second time", &second_measurements(&answers));
+    let by_oracle = |oracle: Oracle| -> Vec<PredictionPair> {
+        let answer = |answer: &Answered| oracle.answer(&answer.kept, answer.bytes(), answer.row.2);
+        answers.iter().map(|answered| pair(answer(answered), answered.row.2)).collect()
+    };
+    let of_lines = errors("oracle, the best of chord and lines", &by_oracle(Oracle::OfLines));
+    errors("oracle, any time between the neighbours'", &by_oracle(Oracle::BetweenNeighbours));
     for file in FILES {
         let of = answers.iter().filter(|answer| answer.file == file);
         errors(&format!("  {file}"), &of.map(Answered::pair).collect::<Vec<_>>());
@@ -151,7 +185,9 @@ fn on_machines_kept_aside_sizes_are_predicted_better_than_by_lines_and_by_log_lo
     assert!(own.median < in_time.median && own.median < in_log.median && own.median <= 0.018, "{own:?}");
     assert!(own.p95_or_maximum() < in_time.p95_or_maximum() && own.mean < in_time.mean, "{own:?} {in_time:?}");
     assert!(own.p95_or_maximum() <= 0.185, "{own:?}");
-    assert!(again.p95_or_maximum() >= 0.15, "why 12 % cannot be reached here: {again:?}");
+    assert!(again.p95_or_maximum() >= 0.15, "how far single measurements are from each other: {again:?}");
+    // Nearly all of what 12 % would leave: a rule would have to know of nearly every interval which line holds in it.
+    assert!(of_lines.p95_or_maximum() >= 0.1, "{of_lines:?}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The share of an axis's communication that a step hides, and the resulting slowdown, from replays in which calls overlap with
 //! computing.
 //!
-//! A replay emulates computing by waiting on the clock, so the slowdown of the computing is unknown.
+//! A replay emulates computing by waiting on the clock, so the slowdown of the computing is unknown. The slowdown is of calls that
+//! something hides, and of their own time: a rank that waits for another one waits for no call.
 
 use super::call_seconds;
 use super::coefficient::Coefficient;
@@ -10,6 +11,7 @@ use commgauge_base::stats::{median, sorted};
 use commgauge_model::layout::Axis;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome};
+use commgauge_model::record::replay_line::{HiddenCalls, ReplayAxis};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,7 +25,8 @@ pub struct Overlap {
     pub axis: Axis,
     /// Share of the time under way that the slowest rank did not wait for.
     pub hidden_share: Coefficient,
-    /// Time under way over that of the same calls alone and one after another; absent where they were not measured alone.
+    /// Time of the calls that something hides over that of the same calls alone; absent where they were not measured alone, and where
+    /// nothing hides any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdown: Option<Coefficient>,
 }
@@ -38,28 +41,29 @@ pub(super) struct Replayed {
 /// Adds the replays of a record. The pipeline axis is left out, since its wait time includes the bubble.
 pub(super) fn add(replayed: &mut BTreeMap<Axis, Replayed>, record: &Record) {
     for replay in record.replays.iter().filter(|replay| matches!(replay.outcome, Outcome::Measured { .. })) {
-        let alone = alone(record, replay.step);
         for axis in replay.axes.iter().filter(|axis| axis.axis != Axis::Pp) {
             let Some(hidden) = axis.overlap_efficiency else { continue };
             let of_axis = replayed.entry(axis.axis).or_default();
             of_axis.hidden.push(hidden);
-            let under_way = axis.under_way_nanoseconds_median as f64 * 1e-9;
-            of_axis.slower.extend(alone.get(&axis.axis).and_then(|alone| *alone).map(|alone| under_way / alone));
+            of_axis.slower.extend(slower(record, replay.step, axis));
         }
     }
 }
 
-/// Total time in seconds of all calls of a step, measured alone, by axis; `None` where a call has no time.
-fn alone(record: &Record, step: u32) -> BTreeMap<Axis, Option<f64>> {
-    let mut sums: BTreeMap<Axis, Option<f64>> = BTreeMap::new();
-    let times = times(record);
-    for (facts, index) in cases_of_step(record, step) {
-        let calls: u64 = facts.uses.iter().filter(|used| used.step == step).map(|used| used.count_per_step).sum();
-        let sum = sums.entry(facts.axis).or_insert(Some(0.0));
-        *sum = sum.zip(times.get(&index)).map(|(sum, seconds)| sum + seconds * calls as f64);
-    }
-    sums.values_mut().for_each(|sum| *sum = sum.filter(|seconds| *seconds > 0.0));
-    sums
+/// Time of the hidden calls of an axis over that of the same calls alone; `None` where one was not measured alone.
+fn slower(record: &Record, step: u32, axis: &ReplayAxis) -> Option<f64> {
+    let (times, cases) = (times(record), cases_of_step(record, step));
+    let alone_seconds = |hidden: &HiddenCalls| {
+        let is_same = |facts: &CaseFacts| {
+            let case = (facts.axis, facts.collective, facts.element_type, facts.bytes_total);
+            case == (axis.axis, hidden.collective, hidden.element_type, hidden.bytes_total)
+        };
+        let each = cases.iter().filter(|(facts, _)| is_same(facts)).find_map(|(_, index)| times.get(index))?;
+        Some(each * hidden.calls as f64)
+    };
+    let alone: f64 = axis.hidden_calls.iter().map(alone_seconds).sum::<Option<f64>>()?;
+    let together: f64 = axis.hidden_calls.iter().map(|hidden| hidden.nanoseconds_median as f64 * 1e-9).sum();
+    (alone > 0.0).then_some(together / alone)
 }
 
 /// The cases of a step with all groups at once. A case that was measured in both cadences appears once, as streaming.
@@ -107,7 +111,7 @@ pub(super) mod tests {
     use commgauge_base::units::{Bytes, Seconds};
     use commgauge_model::record::Line;
     use commgauge_model::record::line::StepUse;
-    use commgauge_model::record::replay_line::{ReplayAxis, ReplayLine};
+    use commgauge_model::record::replay_line::ReplayLine;
     use commgauge_model::workload::Style;
     use commgauge_model::workload::when::When;
 
@@ -130,6 +134,7 @@ pub(super) mod tests {
             payload_bytes_listed: Bytes(0),
             wire_bytes_counted: Bytes(0),
             wire_bytes_listed: Bytes(0),
+            hidden_calls: Vec::new(),
         };
         ReplayLine {
             step: 0,
@@ -186,13 +191,33 @@ pub(super) mod tests {
         assert!(of(&[record(vec![replay(Axis::Pp, 0.5, 10, GOOD)], 1)]).is_empty());
     }
 
+    /// Three of each measured call of the record, each so many times as long as alone.
+    fn hidden_in(record: &Record, slower: f64) -> Vec<HiddenCalls> {
+        let known = times(record);
+        let hidden = |(facts, index): (&CaseFacts, u32)| HiddenCalls {
+            collective: facts.collective,
+            element_type: facts.element_type,
+            bytes_total: facts.bytes_total,
+            calls: 3,
+            nanoseconds_median: (3e9 * slower * known[&index]).round() as u64,
+        };
+        let mut all: Vec<HiddenCalls> = cases_of_step(record, 0).into_iter().map(hidden).collect();
+        // The same call in other buffers is one call of a step.
+        all.dedup_by_key(|calls| (calls.collective, calls.element_type, calls.bytes_total));
+        all
+    }
+
     #[test]
     fn hidden_shares_and_slowdowns_come_from_replays() {
-        let alone = alone(&record(Vec::new(), 3), 0)[&Axis::Dp].unwrap();
-        assert!(alone > 0.0);
-        let twice = (2.0 * alone * 1e9) as u64;
-        let records: Vec<Record> =
-            [0.8, 0.7, 0.75].map(|hidden| record(vec![replay(Axis::Dp, hidden, twice, GOOD)], 3)).to_vec();
+        // Ranks saw the calls under way for a minute, most of which they waited for each other.
+        let minute = 60_000_000_000;
+        let records: Vec<Record> = [(0.8, 2.0), (0.7, 1.9), (0.75, 2.1)]
+            .map(|(share, slower)| {
+                let mut record = record(vec![replay(Axis::Dp, share, minute, GOOD)], 3);
+                record.replays[0].axes[0].hidden_calls = hidden_in(&record, slower);
+                record
+            })
+            .to_vec();
         let found = of(&records);
         let [dp] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!((dp.hidden_share.value, dp.hidden_share.measurements), (0.75, 3));
@@ -201,8 +226,18 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn calls_that_were_not_measured_alone_leave_the_slow_down_unknown() {
-        let found = of(&[record(vec![replay(Axis::Dp, 0.8, 10, GOOD)], 0)]);
+    fn calls_that_nothing_hides_have_no_slowdown() {
+        let found = of(&[record(vec![replay(Axis::Dp, 0.8, 60_000_000_000, GOOD)], 3)]);
+        assert_eq!((found[0].slowdown, found[0].hidden_share.value), (None, 0.8));
+    }
+
+    #[test]
+    fn calls_that_were_not_measured_alone_leave_the_slowdown_unknown() {
+        let mut known = record(vec![replay(Axis::Dp, 0.8, 10, GOOD)], 3);
+        let mut hidden = hidden_in(&known, 2.0);
+        hidden[0].bytes_total = Bytes(hidden[0].bytes_total.0 + 4);
+        known.replays[0].axes[0].hidden_calls = hidden;
+        let found = of(&[known]);
         assert_eq!((found[0].slowdown, found[0].hidden_share.low), (None, None));
     }
 }

@@ -157,7 +157,7 @@ fn overlap(fit: &Fit) -> Table {
         Column::left("axis", 0),
         Column::right("hidden share", 0),
         Column::right("95 %", 0),
-        Column::right("under way/alone", 0),
+        Column::right("hidden/alone", 0),
         Column::right("95 %", 0),
         Column::right("replays", 1),
     ];

@@ -65,6 +65,7 @@ fn replay() -> ReplayLine {
             payload_bytes_listed: Bytes(1000),
             wire_bytes_counted: Bytes(500),
             wire_bytes_listed: Bytes(501),
+            hidden_calls: Vec::new(),
         }],
         overlap_efficiency: Some(0.25),
         rank_nanoseconds_median: vec![11_000_000],

@@ -3,6 +3,8 @@
 use super::outcome::Outcome;
 use crate::layout::Axis;
 use crate::workload::replay::RECORDED_SCHEDULE;
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
 use commgauge_base::units::{Bytes, Seconds};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -70,4 +72,22 @@ pub struct ReplayAxis {
     pub wire_bytes_counted: Bytes,
     /// What the busiest rank sends by the list of ops.
     pub wire_bytes_listed: Bytes,
+    /// The collectives that something hides, of the group that spends most on them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hidden_calls: Vec<HiddenCalls>,
+}
+
+/// Collectives of a kind that something hides in a replay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HiddenCalls {
+    /// The call.
+    pub collective: Collective,
+    /// Type of the elements.
+    pub element_type: ElementType,
+    /// The size argument in the sense of nccl-tests.
+    pub bytes_total: Bytes,
+    /// How many there are in a step.
+    pub calls: u64,
+    /// Their time in a step, each as long as on the rank that came last; median over the repetitions.
+    pub nanoseconds_median: u64,
 }

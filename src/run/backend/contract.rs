@@ -343,6 +343,17 @@ pub struct RankTimes {
     pub axes: [AxisTimes; Axis::ALL.len()],
 }
 
+/// A collective of a replay that something hides, or several of one op.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HiddenCall {
+    /// Index in the program's ops.
+    pub op: usize,
+    /// How many.
+    pub calls: u64,
+    /// From start to end, as far as the rank saw it.
+    pub nanoseconds: u64,
+}
+
 /// Calls and bytes of a rank on one axis in one replay, counted from the calls made to the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AxisBytes {
@@ -372,6 +383,10 @@ pub trait Replayer {
 
     /// Stores the progress of each later run in the given counter. Not needed if one process simulates all ranks.
     fn watch(&mut self, _progress: Arc<Progress>) {}
+
+    /// The collectives of a local rank in the last run that something hides, in the order of their starts: equally many on all ranks of a
+    /// group.
+    fn hidden_calls(&self, local_rank: usize) -> Vec<HiddenCall>;
 
     /// Traffic of a local rank in the last run.
     fn moved(&self, local_rank: usize) -> Result<Vec<AxisBytes>>;

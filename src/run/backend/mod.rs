@@ -15,7 +15,7 @@ mod replay_place;
 pub mod simulated;
 
 pub use contract::{
-    AxisBytes, AxisTimes, Backend, BackendFacts, Binding, Call, Marks, RankTimes, ReplayBinding, Replayer,
+    AxisBytes, AxisTimes, Backend, BackendFacts, Binding, Call, HiddenCall, Marks, RankTimes, ReplayBinding, Replayer,
 };
 pub use device_reader::{DeviceIdentity, DeviceReader, DeviceState};
 pub use local_work::LocalWork;

@@ -10,6 +10,8 @@ mod clock;
 mod clock_exchange;
 mod data_check;
 mod division;
+mod gathered;
+mod hidden_calls;
 mod interference;
 mod isolated;
 mod local;

@@ -1,10 +1,11 @@
 //! Measures a whole step repeatedly: checked, warmed up, then timed from a common start, with the time that ranks
 //! waited for each axis.
 
+use super::gathered::{decoded, encoded, median_of};
+use super::hidden_calls::Hidden;
 use crate::backend::{AxisTimes, Mismatch, RankTimes, Replayer};
 use crate::world::{Located, World};
-use commgauge_base::error::{Error, Result};
-use commgauge_base::stats::{median, sorted};
+use commgauge_base::error::Result;
 use commgauge_base::units::Bytes;
 use commgauge_model::layout::Axis;
 use commgauge_model::record::line::Outcome;
@@ -59,6 +60,7 @@ pub fn measure_replay(
     }
     let mut own = vec![Vec::with_capacity(options.repetitions as usize); context.local_ranks.len()];
     let mut slowest: Vec<RankTimes> = Vec::new();
+    let mut hidden_calls = Hidden::new(plan);
     while (slowest.len() as u32) < options.repetitions && !interrupted(context)? {
         run_once(context, replayer)?;
         for (own, times) in own.iter_mut().zip(replayer.times()) {
@@ -68,6 +70,7 @@ pub fn measure_replay(
         line.slowest_nanoseconds.push(times.total_nanoseconds);
         line.slowest_rank.push(rank);
         slowest.push(times);
+        hidden_calls.add(context.world, context.local_ranks.clone(), replayer, plan)?;
     }
     if slowest.is_empty() {
         return Ok(line);
@@ -83,7 +86,8 @@ pub fn measure_replay(
                 waiting_nanoseconds: of_slowest(&|times| times.axes[index].waiting_nanoseconds),
                 under_way_nanoseconds: of_slowest(&|times| times.axes[index].under_way_nanoseconds),
             };
-            axis_line(plan, plan.groups[index].axis, &moved, medians)
+            let hidden_calls = hidden_calls.of_slowest(index);
+            ReplayAxis { hidden_calls, ..axis_line(plan, plan.groups[index].axis, &moved, medians) }
         })
         .collect();
     let hidden = line.axes.iter().filter(|axis| axis.axis != Axis::Pp);
@@ -243,26 +247,13 @@ fn axis_line(plan: &ReplayPlan, axis: Axis, moved: &[Moved], medians: AxisTimes)
         payload_bytes_listed: listed().map(|totals| totals.payload_bytes_per_step).max().unwrap_or_default(),
         wire_bytes_counted: Bytes(counted(&|moved| moved.wire_bytes)),
         wire_bytes_listed: listed().map(|totals| totals.wire_bytes_per_step).max().unwrap_or_default(),
+        hidden_calls: Vec::new(),
     }
 }
 
 /// Share of the time under way that was not spent waiting.
 fn efficiency(waiting: u64, under_way: u64) -> Option<f64> {
     (under_way > 0).then(|| (1.0 - waiting as f64 / under_way as f64).clamp(0.0, 1.0))
-}
-
-fn median_of(values: impl Iterator<Item = u64>) -> u64 {
-    median(&sorted(values.map(|value| value as f64))).map_or(0, |middle| middle.round() as u64)
-}
-
-fn encoded<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
-    serde_json::to_vec(value)
-        .map_err(|cause| Error::environment(format!("cannot pass on what a replay found: {cause}")))
-}
-
-fn decoded<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    serde_json::from_slice(bytes)
-        .map_err(|cause| Error::environment(format!("what a rank found in a replay does not read: {cause}")))
 }
 
 #[cfg(test)]

@@ -2,13 +2,35 @@
 
 use super::super::fakes::on_threads;
 use super::*;
-use crate::backend::{AxisBytes, AxisTimes};
+use crate::backend::{AxisBytes, AxisTimes, HiddenCall};
 use crate::world::SoloWorld;
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
 use commgauge_base::units::Seconds;
 use commgauge_model::layout::Groups;
+use commgauge_model::record::replay_line::HiddenCalls;
+use commgauge_model::workload::replay::ReplayProgram;
 use commgauge_model::workload::step::AxisTotals;
+use commgauge_model::workload::when::Overlap;
+use commgauge_model::workload::{Op, Style};
 
 const OPTIONS: ReplayOptions = ReplayOptions { repetitions: 5, warm_up: 2, forward_seconds_per_layer: Seconds(1e-3) };
+
+/// A program of which only the ops are looked at: one that the last backward pass hides.
+fn program() -> ReplayProgram {
+    let hidden = Op::new(Style::Data, Axis::World, Collective::AllReduce, ElementType::Float32, 400);
+    ReplayProgram {
+        stage: 0,
+        ops: vec![Op { overlap: Overlap::LastBackward, ..hidden }],
+        own_ops: 1,
+        geometries: Vec::new(),
+        groups: vec![0],
+        slots: Vec::new(),
+        actions: Vec::new(),
+        at_once: Vec::new(),
+        check_order: Vec::new(),
+    }
+}
 
 /// A plan of one stage, in which every rank sends 300 of 400 bytes.
 fn plan(ranks: u32) -> ReplayPlan {
@@ -23,7 +45,7 @@ fn plan(ranks: u32) -> ReplayPlan {
         schedule: "1f1b".to_owned(),
         groups: vec![Groups::world(ranks)],
         stage_of_rank: vec![0; ranks as usize],
-        programs: vec![None],
+        programs: vec![Some(program())],
         listed: vec![vec![totals]],
         job_nanoseconds: None,
     }
@@ -36,11 +58,12 @@ struct Scripted {
     runs: u32,
     wire: u64,
     wrong: bool,
+    hidden: Vec<HiddenCall>,
 }
 
 impl Scripted {
     fn new(rank: u32) -> Scripted {
-        Scripted { times: [RankTimes::default()], rank, runs: 0, wire: 300, wrong: false }
+        Scripted { times: [RankTimes::default()], rank, runs: 0, wire: 300, wrong: false, hidden: Vec::new() }
     }
 }
 
@@ -63,6 +86,9 @@ impl Replayer for Scripted {
     }
     fn times(&self) -> &[RankTimes] {
         &self.times
+    }
+    fn hidden_calls(&self, _: usize) -> Vec<HiddenCall> {
+        self.hidden.clone()
     }
     fn moved(&self, _: usize) -> Result<Vec<AxisBytes>> {
         Ok(vec![AxisBytes { axis: Axis::World, calls: 9, payload: Bytes(400), wire: Bytes(self.wire) }])
@@ -102,6 +128,27 @@ fn the_slowest_rank_is_found_with_its_waiting_times_and_warm_up_is_discarded() {
             assert!(line.bytes_as_listed);
             assert_eq!(line.rank_nanoseconds_median, [1_000_005, 2_000_005, 3_000_005]);
             assert_eq!((line.axes[0].calls_counted, line.axes[0].wire_bytes_counted), (9, Bytes(300)));
+        }
+    });
+}
+
+#[test]
+fn a_hidden_call_takes_what_the_rank_that_came_last_saw_of_it() {
+    on_threads(3, |world| {
+        let me = world.process();
+        // The first call waits for rank 0, the second for rank 1.
+        let seen = [[10, 20_000_000], [20_000_000, 30], [20_000_000, 20_000_000]][me as usize];
+        let hidden = seen.map(|nanoseconds| HiddenCall { op: 0, calls: 1, nanoseconds }).to_vec();
+        let line = measured(world, &mut Scripted { hidden, ..Scripted::new(me) }, true, false);
+        if me == 0 {
+            let two = HiddenCalls {
+                collective: Collective::AllReduce,
+                element_type: ElementType::Float32,
+                bytes_total: Bytes(400),
+                calls: 2,
+                nanoseconds_median: 40,
+            };
+            assert_eq!(line.axes[0].hidden_calls, [two]);
         }
     });
 }

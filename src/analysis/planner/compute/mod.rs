@@ -84,7 +84,7 @@ impl Compute {
     }
 
     /// Adam's update, which computes little and moves much.
-    fn optimizer(&self, step: &TrainingStep, stage: u32) -> Seconds {
+    pub(super) fn optimizer(&self, step: &TrainingStep, stage: u32) -> Seconds {
         let own = optimizer_bytes(step, stage).0 as f64;
         Seconds(OPTIMIZER_MOVES * own / self.memory_rate.0)
     }

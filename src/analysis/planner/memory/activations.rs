@@ -5,7 +5,7 @@
 //! Symbols: n = b s/c tokens of a micro-batch on a rank, E bytes of an element, t ranks of tp. GPT: a layer stores
 //! sbh(10 + 24/t + 5as/(ht)) bytes, sbh/t(34 + 5as/h) with sequence parallelism.
 
-use commgauge_model::config::step::{Framework, Recompute, TensorStyle};
+use commgauge_model::config::step::{ContextStyle, Framework, Recompute, TensorStyle};
 use commgauge_model::config::{Family, LatentAttention, LayerParts, LinearAttention, LinearRule, Mixer, Model};
 use commgauge_model::workload::step::TrainingStep;
 
@@ -20,8 +20,7 @@ pub(super) fn framework(step: &TrainingStep) -> Option<Framework> {
 
 /// Bytes of a logit. Megatron-LM's loss works in place on logits in fp32 (core/tensor_parallel/cross_entropy.py). PyTorch's holds at
 /// once, in its backward pass, the logarithms of their softmax and two gradients in fp32; and the logits, and the same in fp32, where
-/// the caller holds them. torchtitan drops them before (train.py), but its pipelines hold the logits (torch/distributed/pipelining/stage.py
-/// backward_one_chunk). Of a divided vocabulary its backward pass holds four in fp32: the logarithms, the gradient of the loss, their
+/// the caller holds them. torchtitan drops them before (train.py); [`held_logit_bytes`] has what its pipelines hold. Of a divided vocabulary its backward pass holds four in fp32: the logarithms, the gradient of the loss, their
 /// exponentials and the sum of these two (torch/distributed/tensor/parallel/loss.py).
 pub(super) fn logit_bytes(step: &TrainingStep) -> u128 {
     let element = u128::from(step.activation().size());
@@ -29,12 +28,18 @@ pub(super) fn logit_bytes(step: &TrainingStep) -> u128 {
         None | Some(Framework::Megatron) => FULL_PRECISION_BYTES,
         Some(Framework::Torchtitan) => {
             let in_full = if step.layout.degrees.tp > 1 { 4 } else { 3 };
-            let held = if step.stages.count() > 1 { element } else { 0 };
-            in_full * FULL_PRECISION_BYTES + held
+            in_full * FULL_PRECISION_BYTES
         }
         Some(_) if element < FULL_PRECISION_BYTES => element + 3 * FULL_PRECISION_BYTES,
         Some(_) => 3 * FULL_PRECISION_BYTES,
     }
+}
+
+/// Bytes of a logit that is held to the end of the step, with those of all other micro-batches: PyTorch's pipelines collect what the last
+/// stage gives, to return it in one piece (torch/distributed/pipelining/stage.py `output_chunks`).
+pub(super) fn held_logit_bytes(step: &TrainingStep) -> u128 {
+    let collects = framework(step) == Some(Framework::Torchtitan) && step.stages.count() > 1;
+    if collects { u128::from(step.activation().size()) } else { 0 }
 }
 
 /// The sizes of which everything is made.
@@ -103,7 +108,7 @@ impl<'a> Shape<'a> {
     /// function gives is gone by then.
     pub(super) fn in_backward(&self, step: &TrainingStep, layer: u32) -> u128 {
         let parts = self.model.parts_of(layer);
-        let mixer = self.mixer(step, parts);
+        let mixer = self.mixer(step, parts) + self.whole_sequence(step, parts);
         let inner = match parts.feed_forward {
             None => 0,
             Some(_) if self.model.has_experts_in(layer) => self.feed_forward(step, layer),
@@ -113,6 +118,29 @@ impl<'a> Shape<'a> {
             }
         };
         self.boundary() + mixer.max(inner) + self.input_gradients * self.element * self.tokens * self.hidden
+    }
+
+    /// Keys and values of the whole sequence, where context parallelism gathers them; PyTorch's adds up gradients of queries, keys and values
+    /// in full precision beside them (torch/distributed/tensor/experimental/_attention.py `_AllGatherRotater`,
+    /// `_templated_ring_attention_backward`), and torchtitan copies keys and values for each head of queries before
+    /// (torchtitan/models/llama/model.py `repeat_kv`).
+    fn whole_sequence(&self, step: &TrainingStep, parts: LayerParts) -> u128 {
+        let style = step.training.context.style;
+        let gathers = matches!(style, ContextStyle::AllGather | ContextStyle::PyTorch);
+        if step.layout.degrees.cp < 2 || !gathers || parts.mixer != Some(Mixer::Attention) {
+            return 0;
+        }
+        let m = self.model;
+        let (heads, head) = (u128::from(m.heads) / self.t, u128::from(m.head_dimension));
+        let copied = m.latent_attention.is_some() || framework(step) == Some(Framework::Torchtitan);
+        let kv_heads = if copied { heads } else { (u128::from(m.kv_heads) / self.t).max(1) };
+        let values = m.latent_attention.as_ref().map_or(head, |latent| u128::from(latent.value_dimension));
+        let keys_and_values = kv_heads * (head + values);
+        let gradients = match style {
+            ContextStyle::PyTorch => FULL_PRECISION_BYTES * (heads * head + keys_and_values),
+            _ => 0,
+        };
+        self.element * keys_and_values * self.sequence + gradients * self.tokens
     }
 
     /// The input of a layer: E n h, 2sbh.
@@ -237,10 +265,10 @@ impl<'a> Shape<'a> {
         TOKEN_BYTES * self.tokens + mask
     }
 
-    /// 4sbV/t, or what the framework's loss holds.
-    pub(super) fn logits(&self, step: &TrainingStep) -> u128 {
+    /// sV/t for a sample, each of so many bytes.
+    pub(super) fn logits(&self, bytes: u128) -> u128 {
         let words = u128::from(self.model.padded_vocabulary(u64::try_from(self.t).unwrap_or(1)));
-        logit_bytes(step) * self.tokens * words / self.t
+        bytes * self.tokens * words / self.t
     }
 }
 

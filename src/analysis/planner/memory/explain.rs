@@ -67,7 +67,11 @@ impl MemoryChoices {
             "logits" => {
                 let t = u64::from(step.layout.degrees.tp);
                 let each = super::activations::logit_bytes(step);
-                format!("{each} B x {tokens} tokens x {}/{t} words", step.model.padded_vocabulary(t))
+                let held = match super::activations::held_logit_bytes(step) {
+                    0 => String::new(),
+                    held => format!(", and {held} B of each of {} micro-batches", step.micro_batches),
+                };
+                format!("{each} B x {tokens} tokens x {}/{t} words{held}", step.model.padded_vocabulary(t))
             }
             _ => "messages from neighbouring stages, and a gathered sequence".to_owned(),
         }

@@ -1,7 +1,7 @@
 //! What a rank of a stage stores beside its state: so many bytes for each sample of a micro-batch, times the samples and the micro-batches
 //! in flight. `activations` has the bytes of a layer.
 
-use super::activations::{Shape, framework};
+use super::activations::{Shape, framework, held_logit_bytes, logit_bytes};
 use super::parts::bytes;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::LayerParts;
@@ -28,6 +28,8 @@ pub(in crate::planner) struct SampleBytes {
     input: u128,
     output: u128,
     logits: u128,
+    /// Logits that are there for every micro-batch of the step.
+    held_logits: u128,
     boundary: u128,
     gathered: u128,
     /// Chunks of the stage.
@@ -96,7 +98,8 @@ impl SampleBytes {
             backward,
             input: if has_input { shape.input() } else { 0 },
             output: if has_output { shape.boundary() + shape.block_input() } else { 0 },
-            logits: if has_output { shape.logits(step) } else { 0 },
+            logits: if has_output { shape.logits(logit_bytes(step)) } else { 0 },
+            held_logits: if has_output { shape.logits(held_logit_bytes(step)) } else { 0 },
             boundary: shape.boundary(),
             gathered: shape.gathered(),
             chunks: u128::from(step.stages.chunks()),
@@ -121,7 +124,7 @@ impl SampleBytes {
             recomputation: of_samples(self.recomputation),
             backward: of_samples(self.backward),
             ends: of_samples(self.input * in_flight.div_ceil(self.chunks) + self.output),
-            logits: of_samples(self.logits * logits),
+            logits: of_samples(self.logits * logits + self.held_logits * u128::from(count)),
             buffers: of_samples(messages * self.boundary + self.gathered),
         }
     }

@@ -1,17 +1,17 @@
 //! The calls of a step, stage by stage, and the predicted time of each. Stages of the same kind are queried once.
 
-use super::passes::{Once, Passes, Timed};
+use super::passes::{Once, Passes, Timed, count_in_chunk};
 use super::unpriced::Unpriced;
 use super::work::{Hides, StageWork, copies_seconds};
 use crate::cost::{Coefficient, Status};
 use crate::planner::compute::{Compute, StageCompute};
 use crate::planner::rates::{RatedCall, Rates};
 use commgauge_base::units::{Bytes, Seconds};
-use commgauge_model::config::step::ScheduleKind;
+use commgauge_model::config::step::{ScheduleKind, UnitRule};
 use commgauge_model::layout::{Axis, Layout, Locality};
-use commgauge_model::workload::Op;
 use commgauge_model::workload::step::TrainingStep;
 use commgauge_model::workload::when::{LayerKind, Overlap, Pass, When};
+use commgauge_model::workload::{Op, Style};
 
 /// The calls of every stage of a step. They depend on the model, the training and the degrees, not on the order of the axes.
 #[derive(Clone, Debug)]
@@ -193,22 +193,40 @@ impl PreparedStep {
     }
 }
 
-/// The calls of the first stage that occur once in a step, and a message. The calls depend on neither the micro-batch nor
-/// recomputation, and the message is as long as the micro-batch has samples.
+/// The calls of data parallelism of the first stage, its optimizer, and a message. The calls and the optimizer depend on neither the micro-batch
+/// nor recomputation, and the message is as long as the micro-batch has samples.
 #[derive(Clone, Debug)]
 pub(in crate::planner) struct FirstStage {
+    /// Once in a step.
     ops: Vec<Op>,
+    /// In every micro-batch, with their number in its passes.
+    repeated: Vec<(Op, f64)>,
     message: Option<Op>,
     /// Samples of the message.
     samples: u64,
+    /// Of the optimizer.
+    pub optimizer_seconds: f64,
 }
 
 /// How long the calls of a [`FirstStage`] take.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::planner) struct FirstStageTimes {
     pub once: Once,
+    /// Calls of data parallelism in every micro-batch.
+    pub repeated: RepeatedSeconds,
     /// Of one message.
     pub message_seconds: f64,
+    /// Of the optimizer.
+    pub optimizer_seconds: f64,
+}
+
+/// Seconds of the calls of data parallelism of a micro-batch, all passes together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::planner) struct RepeatedSeconds {
+    /// Of those that the stage waits for.
+    pub exposed: f64,
+    /// Of those that whole passes hide, one after another: no pass is shorter than its own.
+    pub beside_passes: f64,
 }
 
 impl FirstStage {
@@ -216,29 +234,45 @@ impl FirstStage {
     ///
     /// # Errors
     /// Counts that pass 64 bits.
-    pub fn of(step: &TrainingStep) -> commgauge_base::error::Result<FirstStage> {
+    pub fn of(step: &TrainingStep, compute: &Compute) -> commgauge_base::error::Result<FirstStage> {
         let mut ops: Vec<Op> = without_reasons(step.ops_of_stage(0)?).collect();
         let is_message = |op: &&Op| matches!(op.when, When::Boundary { pass: Pass::Forward, .. });
         let message = ops.iter().rfind(is_message).cloned();
+        let repeated = ops.iter().filter_map(|op| Some((op.clone(), repeated(step, op)?))).collect();
         ops.retain(|op| matches!(op.when, When::Step { .. }));
         ops.shrink_to_fit();
-        Ok(FirstStage { ops, message, samples: step.training.micro_batch })
+        let optimizer_seconds = compute.optimizer(step, 0).0;
+        Ok(FirstStage { ops, repeated, message, samples: step.training.micro_batch, optimizer_seconds })
     }
 
-    /// The calls once in a step in a layout; nothing where the rates refuse one.
-    pub fn once(&self, layout: &Layout, compute: &Compute, rates: &dyn Rates, ranks_per_node: u32) -> Option<Once> {
-        let mut timed = Vec::with_capacity(self.ops.len());
+    /// The calls of a layout, those once in a step and those of a micro-batch; nothing where the rates refuse one.
+    pub fn calls(
+        &self,
+        layout: &Layout,
+        compute: &Compute,
+        rates: &dyn Rates,
+        ranks_per_node: u32,
+    ) -> Option<(Once, RepeatedSeconds)> {
         let mut places: Vec<(Axis, u32, Locality)> = Vec::new();
-        for op in &self.ops {
+        let mut seconds = |op: &Op| -> Option<f64> {
             let index = places.iter().position(|(axis, ..)| *axis == op.axis).unwrap_or_else(|| {
                 places.push((op.axis, layout.group_size(op.axis), layout.locality(op.axis, ranks_per_node)));
                 places.len() - 1
             });
             let (_, ranks, locality) = &places[index];
             let answer = Answer::of(op, RatedCall::of(op, *ranks, locality), rates, layout).ok()?;
-            timed.push(Timed { op, seconds: answer.seconds + copies_seconds(op) });
+            Some(answer.seconds + copies_seconds(op))
+        };
+        let mut timed = Vec::with_capacity(self.ops.len());
+        for op in &self.ops {
+            timed.push(Timed { op, seconds: seconds(op)? });
         }
-        Some(Once::of(timed.into_iter(), compute.lost_beside_calls))
+        let mut repeated = RepeatedSeconds::default();
+        for (op, count) in &self.repeated {
+            let sum = if op.overlap.is_exposed() { &mut repeated.exposed } else { &mut repeated.beside_passes };
+            *sum += count * seconds(op)?;
+        }
+        Some((Once::of(timed.into_iter(), compute.lost_beside_calls), repeated))
     }
 
     /// Seconds of a message of so many samples, 0 without a pipeline; nothing where the rates refuse it.
@@ -249,6 +283,18 @@ impl FirstStage {
         let call = RatedCall::of(&message, layout.group_size(message.axis), &locality);
         Some(Answer::of(&message, call, rates, layout).ok()?.seconds)
     }
+}
+
+/// How often a call of data parallelism comes in every micro-batch on the first stage, whatever is computed again; nothing where the passes hide
+/// it in parts, and where the number depends on more (DeepSpeed's gathers by modules).
+fn repeated(step: &TrainingStep, op: &Op) -> Option<f64> {
+    let in_parts = matches!(op.overlap, Overlap::WeightGradient | Overlap::InputGradient | Overlap::Attention);
+    if op.style != Style::Data || in_parts || step.training.data.unit_rule == UnitRule::Modules {
+        return None;
+    }
+    let in_chunks = (0..step.stages.chunks()).filter_map(|chunk| count_in_chunk(step, 0, chunk, &op.when));
+    let count: f64 = in_chunks.filter(|(pass, _)| *pass != Pass::Recompute).map(|(_, count)| count).sum();
+    (count > 0.0).then_some(count)
 }
 
 /// The calls without the sentences on where their bytes come from: a search has very many calls, and nobody reads these.

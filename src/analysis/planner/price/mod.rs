@@ -18,7 +18,7 @@ mod unpriced;
 mod work;
 
 pub use calls::PreparedStep;
-pub(in crate::planner) use calls::{FirstStage, FirstStageTimes};
+pub(in crate::planner) use calls::{FirstStage, FirstStageTimes, RepeatedSeconds};
 pub use exposed::Exposed;
 pub(in crate::planner) use layers::{LISTED_SAMPLES, LayerLoads, work_of_layers};
 pub(in crate::planner) use once::{PricedOnce, UntrustedCurves};

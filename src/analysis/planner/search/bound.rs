@@ -1,5 +1,6 @@
 //! A step can be no faster than this: what its stages compute, what their layers wait for in the best place, and how long the
-//! first stages take to fill the pipeline. Then what the first stage waits for once in a step.
+//! first stages take to fill the pipeline. Then the data parallelism of the first stage, in
+//! every micro-batch and once in a step.
 //!
 //! Layers are requested once and added up to stages, so that a layout costs microseconds here and a millisecond in `price`.
 
@@ -9,7 +10,7 @@ use super::layers::{KnownLayers, LayerKey};
 use super::question::Question;
 use super::space::{Places, Shape, Space};
 use super::trainings::Trainings;
-use crate::planner::price::{ChunkWork, FirstStage, FirstStageTimes, Once};
+use crate::planner::price::{ChunkWork, FirstStage, FirstStageTimes, Once, RepeatedSeconds};
 use commgauge_model::config::step::ScheduleKind;
 use commgauge_model::workload::step::Stages;
 use std::collections::HashMap;
@@ -23,10 +24,10 @@ type MessageKey = (usize, ScheduleKind, u64, usize);
 /// Bounds, and what they are made of.
 pub(super) struct Bounds {
     pub layers: KnownLayers,
-    /// Calls that occur once, and messages.
+    /// Calls of data parallelism, and messages.
     first_stages: HashMap<OnceKey, Option<FirstStage>>,
     /// How long the calls take, by the order of the axes too.
-    once: HashMap<(OnceKey, usize), Option<Once>>,
+    calls: HashMap<(OnceKey, usize), Option<(Once, RepeatedSeconds)>>,
     messages: HashMap<MessageKey, Option<f64>>,
     compositions: HashMap<PipelineCut, Composition>,
 }
@@ -50,7 +51,7 @@ impl Bounds {
             compositions: space.stages.iter().map(of).collect(),
             layers,
             first_stages: HashMap::new(),
-            once: HashMap::new(),
+            calls: HashMap::new(),
             messages: HashMap::new(),
         }
     }
@@ -83,7 +84,7 @@ impl Bounds {
         Some(composition.busy(self.layers.placed(question, LayerKey::of(shape, choices), places)?))
     }
 
-    /// Lower bound of a step of stages with this busy time, plus the calls of the first stage once in a step and a
+    /// Lower bound of a step of stages with this busy time, with the calls of data parallelism of the first stage, its optimizer and a
     /// message.
     pub fn least(
         &self,
@@ -97,7 +98,7 @@ impl Bounds {
         composition.map_or(0.0, |known| known.least(busy, micro_batches(question, shape, choices), first))
     }
 
-    /// The calls of the first stage that occur once in a step, and a message.
+    /// The calls of data parallelism of the first stage, its optimizer, and a message.
     pub fn first_stage(
         &mut self,
         question: &Question,
@@ -112,17 +113,19 @@ impl Bounds {
         if let Entry::Vacant(place) = self.first_stages.entry(key) {
             let first = trainings.of_one_sample(choices).and_then(|training| {
                 let step = question.step(shape, order, training, stages);
-                FirstStage::of(&step).ok()
+                FirstStage::of(&step, question.compute).ok()
             });
             place.insert(first);
         }
         let first = self.first_stages.get(&key)?.as_ref()?;
         let (layout, rates, on_node) = (&shape.orders[order].layout, question.rates, question.ranks_per_node);
-        let once =
-            self.once.entry((key, order)).or_insert_with(|| first.once(layout, question.compute, rates, on_node));
+        let calls =
+            self.calls.entry((key, order)).or_insert_with(|| first.calls(layout, question.compute, rates, on_node));
         let message = self.messages.entry((index, schedule, micro_batch, order));
         let message = message.or_insert_with(|| first.message(layout, rates, on_node, micro_batch));
-        Some(FirstStageTimes { once: (*once)?, message_seconds: (*message)? })
+        let optimizer_seconds = first.optimizer_seconds;
+        let (once, repeated) = (*calls)?;
+        Some(FirstStageTimes { once, repeated, message_seconds: (*message)?, optimizer_seconds })
     }
 }
 

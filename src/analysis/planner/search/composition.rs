@@ -163,6 +163,9 @@ impl Composition {
             longest = longest.max(way + (stages - 1.0) * step + micro_batches * kind.all_chunks);
             way += stages * step;
         }
+        // No pass of the first stage is shorter than its own calls beside it.
+        let own = busy.first_forward + busy.first_backward + first.repeated.exposed;
+        longest = longest.max(micro_batches * self.passed * own.max(first.repeated.beside_passes));
         // The first stage begins first and ends last, so that nothing hides these but its own first and last pass.
         let once = &first.once;
         let (before, after) = (once.before(busy.first_forward), once.after(busy.first_backward));
@@ -171,7 +174,8 @@ impl Composition {
             Fills::Otherwise => 0.0,
         };
         let waits = before.total() + after + once.last.total();
-        (longest + waits) * (1.0 - ROUNDING)
+        // The optimizer runs when all is done, on the slowest stage at least as long as on the first.
+        (longest + waits + first.optimizer_seconds) * (1.0 - ROUNDING)
     }
 }
 

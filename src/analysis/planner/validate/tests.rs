@@ -90,7 +90,7 @@ fn intervals_cover_what_they_promise_and_plans_use_the_errors_that_were_found() 
     assert!(coverage.sure_pairs > 400 && coverage.sure_right > 0.93, "{coverage:?}");
     let (found, used) = (coverage.error, PUBLISHED_ERROR);
     for (found, used) in [(found.low, used.low), (found.high, used.high), (found.of_a_layout, used.of_a_layout)] {
-        assert!((found / used - 1.0).abs() < 0.05, "{:?} was found, {PUBLISHED_ERROR:?} is used", coverage.error);
+        assert!((found / used - 1.0).abs() < 0.01, "{:?} was found, {PUBLISHED_ERROR:?} is used", coverage.error);
     }
     for run in ALL.sets.iter().flat_map(|set| &set.runs) {
         assert!(run.low_seconds.unwrap() < run.left_out_seconds && run.left_out_seconds < run.high_seconds.unwrap());
@@ -161,11 +161,15 @@ fn left_out_over_the_grid(set: SetName) -> Vec<f64> {
 fn each_set_is_predicted_with_constants_that_the_other_sets_choose() {
     let judged = [SetName::Vtrain, SetName::MegatronSpTable5, SetName::MegatronTable1];
     let errors: Vec<Vec<f64>> = judged.into_iter().map(left_out_over_the_grid).collect();
+    let mut wrong = Vec::new();
     for ((set, own), most) in judged.iter().zip(&errors).zip([8.0, 4.5, 6.0]) {
         let others: Vec<&Vec<f64>> = errors.iter().filter(|other| !std::ptr::eq(*other, own)).collect();
         let sum = |pair: &usize| others.iter().map(|errors| errors[*pair]).sum::<f64>();
         let best = (0..own.len()).min_by(|a, b| sum(a).total_cmp(&sum(b))).unwrap();
         let (half_width, memory) = (GRID[0][best / GRID[1].len()], GRID[1][best % GRID[1].len()]);
-        assert!(own[best] <= most, "{}: {:.1} % with {half_width}, {memory}", set.name(), own[best]);
+        let found = format!("{}: {:.1} % with {half_width}, {memory}", set.name(), own[best]);
+        eprintln!("{found}");
+        wrong.extend((own[best] > most).then_some(found));
     }
+    assert!(wrong.is_empty(), "{wrong:?}");
 }

@@ -112,6 +112,15 @@ impl ReplayProgram {
         &self.ops[slot.op as usize]
     }
 
+    /// For each op, whether its calls are collectives that something hides.
+    pub fn hidden_collectives(&self) -> Vec<bool> {
+        let together = |op: usize| {
+            let mut own = self.slots.iter().filter(|slot| slot.op as usize == op);
+            own.any(|slot| slot.movement == Movement::Together)
+        };
+        (0..self.ops.len()).map(|op| !self.ops[op].overlap.is_exposed() && together(op)).collect()
+    }
+
     /// The program with its orders filled in, as the actions have them.
     pub(in crate::workload) fn with_orders(mut self) -> ReplayProgram {
         self.at_once = self.waited_for_at_once();

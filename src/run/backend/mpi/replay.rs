@@ -8,7 +8,7 @@ use super::replay_data::Offsets;
 use super::replay_slot::{Divide, SlotCall, SlotKind, prepare};
 use crate::backend::counted::{Counted, by_axis};
 use crate::backend::replay_place::{place, program_of};
-use crate::backend::{AxisBytes, Mismatch, RankTimes, ReplayBinding, Replayer};
+use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
 use crate::mpi_call::{Communicator, Waiting};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host_clock;
@@ -38,6 +38,8 @@ pub(super) struct MpiReplayer<'b> {
     counted: Vec<Counted>,
     progress: Arc<Progress>,
     times: [RankTimes; 1],
+    /// In the order of their starts; there is room for all of a run.
+    hidden: Vec<HiddenCall>,
 }
 
 impl<'b> MpiReplayer<'b> {
@@ -54,6 +56,7 @@ impl<'b> MpiReplayer<'b> {
         let program = program_of(binding, rank)?;
         let place = place(binding, rank);
         let mut slots = Vec::with_capacity(program.slots.len());
+        let hidden_ops = program.hidden_collectives();
         for (index, slot) in program.slots.iter().enumerate() {
             let groups = program.groups[slot.op as usize];
             let unconnected = || {
@@ -65,6 +68,7 @@ impl<'b> MpiReplayer<'b> {
             let (group, me) = place(groups).ok_or_else(unconnected)?;
             let mut call = prepare(program, slot, communicator, group, me, binding.seed)?;
             call.at_once = program.at_once[index];
+            call.is_hidden = hidden_ops[slot.op as usize];
             let (send, receive) = (regions.send[index].offset as usize, regions.receive[index].offset as usize);
             call.offsets = Offsets { send, receive };
             slots.push(call);
@@ -82,6 +86,7 @@ impl<'b> MpiReplayer<'b> {
             waiting,
             progress: Arc::default(),
             times: [RankTimes::default()],
+            hidden: Vec::with_capacity(program.actions.len()),
         })
     }
 
@@ -111,6 +116,10 @@ impl<'b> MpiReplayer<'b> {
         }
         if !matches!(call.kind, SlotKind::Receive(_)) {
             self.counted[call.op].add(call.bytes);
+        }
+        if call.is_hidden {
+            call.hidden = (self.hidden.len(), begin);
+            self.hidden.push(HiddenCall { op: call.op, calls: 1, nanoseconds: 0 });
         }
         if call.at_once {
             let (axis, end) = (call.axis, host_clock::now_nanoseconds());
@@ -146,6 +155,10 @@ impl<'b> MpiReplayer<'b> {
             self.times[0].axes[axis].under_way_nanoseconds += now - *since;
         }
         let call = &self.slots[slot as usize];
+        if call.is_hidden {
+            let (index, begin) = call.hidden;
+            self.hidden[index].nanoseconds = now - begin;
+        }
         if let Some(Divide { element, ranks, bytes }) = call.divide {
             let result = &mut self.receive.bytes_mut()[call.offsets.receive..call.offsets.receive + bytes];
             encode::divide_all(element, result, ranks);
@@ -216,6 +229,7 @@ impl Replayer for MpiReplayer<'_> {
     fn run(&mut self) -> Result<()> {
         self.counted.fill(Counted::default());
         self.times = [RankTimes::default()];
+        self.hidden.clear();
         let program = self.program;
         self.progress.enter(Doing::REPLAY);
         let begin = host_clock::now_nanoseconds();
@@ -247,6 +261,10 @@ impl Replayer for MpiReplayer<'_> {
 
     fn times(&self) -> &[RankTimes] {
         &self.times
+    }
+
+    fn hidden_calls(&self, _: usize) -> Vec<HiddenCall> {
+        self.hidden.clone()
     }
 
     fn moved(&self, _: usize) -> Result<Vec<AxisBytes>> {

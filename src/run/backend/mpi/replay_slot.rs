@@ -20,6 +20,10 @@ pub(super) struct SlotCall {
     pub divide: Option<Divide>,
     /// A collective that is waited for at once wherever it is started.
     pub at_once: bool,
+    /// Something hides it.
+    pub is_hidden: bool,
+    /// Of a hidden call under way: which it is in order, and when it was started.
+    pub hidden: (usize, u64),
 }
 
 pub(super) enum SlotKind {
@@ -94,6 +98,8 @@ pub(super) fn prepare(
         bytes: CallBytes { payload: of(named), crossing: of(crossing) },
         divide,
         at_once: false,
+        is_hidden: false,
+        hidden: (0, 0),
     })
 }
 

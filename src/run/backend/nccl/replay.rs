@@ -19,7 +19,7 @@ use super::replay_times::{EventSpan, Intervals};
 use super::state::NcclBackend;
 use crate::backend::counted::{CallBytes, Counted, by_axis, crossing_bytes};
 use crate::backend::replay_place::{place, program_of};
-use crate::backend::{AxisBytes, Mismatch, RankTimes, ReplayBinding, Replayer};
+use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host_clock;
@@ -69,6 +69,8 @@ struct SlotCall {
     axis: usize,
     bytes: CallBytes,
     receives_message: bool,
+    /// Something hides it.
+    is_hidden: bool,
 }
 
 /// Placement of a collective in a replay: in place if NCCL supports that.
@@ -131,9 +133,11 @@ impl<'b> NcclReplayer<'b> {
         }
         backend.scratch.clear();
         let mut slots = Vec::with_capacity(program.slots.len());
+        let hidden_ops = program.hidden_collectives();
         for (index, slot) in program.slots.iter().enumerate() {
             let (group, me) = place(program.groups[slot.op as usize]).ok_or_else(|| unconnected(slot))?;
             let mut call = prepare(backend, binding, program, slot, group, me)?;
+            call.is_hidden = hidden_ops[slot.op as usize];
             call.send_offset = regions.send[index].offset;
             call.receive_offset = regions.receive[index].offset;
             slots.push(call);
@@ -224,7 +228,10 @@ impl<'b> NcclReplayer<'b> {
                     let call = &self.slots[slot as usize];
                     driver::record(end, call.stream)?;
                     self.done[slot as usize] = Some(end);
-                    self.spans.push(EventSpan::under_way(call.axis, begin, end));
+                    self.spans.push(match call.is_hidden {
+                        true => EventSpan::hidden(call.axis, call.op, begin, end),
+                        false => EventSpan::under_way(call.axis, begin, end),
+                    });
                     if !call.receives_message {
                         self.counted[call.op].add(call.bytes);
                     }
@@ -321,6 +328,7 @@ fn prepare(
         axis,
         bytes: CallBytes { payload: geometry.bytes_total.0, crossing },
         receives_message,
+        is_hidden: false,
     };
     let (route, end) = match slot.movement {
         Movement::Together => {
@@ -383,6 +391,10 @@ impl Replayer for NcclReplayer<'_> {
 
     fn times(&self) -> &[RankTimes] {
         &self.times
+    }
+
+    fn hidden_calls(&self, _: usize) -> Vec<HiddenCall> {
+        self.intervals.hidden.clone()
     }
 
     fn moved(&self, _: usize) -> Result<Vec<AxisBytes>> {

@@ -1,7 +1,7 @@
 //! Times of computing, waiting and active calls from the events of a replay.
 
 use super::driver::{self, CUevent};
-use crate::backend::RankTimes;
+use crate::backend::{HiddenCall, RankTimes};
 use commgauge_base::error::Result;
 use commgauge_model::layout::Axis;
 
@@ -16,8 +16,17 @@ pub(super) struct EventSpan {
 #[derive(Clone, Copy)]
 enum SpanKind {
     Computing,
-    Waiting { axis: usize },
-    UnderWay { axis: usize },
+    Waiting {
+        axis: usize,
+    },
+    UnderWay {
+        axis: usize,
+    },
+    /// The same of a call of an op that something hides.
+    Hidden {
+        axis: usize,
+        op: usize,
+    },
 }
 
 impl EventSpan {
@@ -32,10 +41,17 @@ impl EventSpan {
     pub fn under_way(axis: usize, begin: CUevent, end: CUevent) -> EventSpan {
         EventSpan { kind: SpanKind::UnderWay { axis }, begin, end }
     }
+
+    pub fn hidden(axis: usize, op: usize, begin: CUevent, end: CUevent) -> EventSpan {
+        EventSpan { kind: SpanKind::Hidden { axis, op }, begin, end }
+    }
 }
 
-/// Room for the times of calls under way, by axis.
-pub(super) struct Intervals(Vec<Interval>);
+/// Room for the times of calls under way, by axis, and for those of hidden calls.
+pub(super) struct Intervals {
+    under_way: Vec<Interval>,
+    pub hidden: Vec<HiddenCall>,
+}
 
 /// A time in which a call of an axis was under way, in nanoseconds since the replay began. Ordered by axis, then by time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,25 +63,30 @@ struct Interval {
 
 impl Intervals {
     pub fn with_room(spans: usize) -> Intervals {
-        Intervals(Vec::with_capacity(spans))
+        Intervals { under_way: Vec::with_capacity(spans), hidden: Vec::with_capacity(spans) }
     }
 
     /// Adds all spans up; those of one axis that overlap count once. `first` is the event with which the replay began.
     pub fn sum_up(&mut self, first: CUevent, spans: &[EventSpan], times: &mut RankTimes) -> Result<()> {
-        self.0.clear();
+        self.under_way.clear();
+        self.hidden.clear();
         for span in spans {
             let took = || driver::nanoseconds_between(span.begin, span.end).map(|took| took as u64);
             match span.kind {
                 SpanKind::Computing => times.computing_nanoseconds += took()?,
                 SpanKind::Waiting { axis } => times.axes[axis].waiting_nanoseconds += took()?,
-                SpanKind::UnderWay { axis } => {
+                SpanKind::UnderWay { axis } | SpanKind::Hidden { axis, .. } => {
                     let begin = driver::nanoseconds_between(first, span.begin)? as u64;
-                    self.0.push(Interval { axis, begin, end: begin + took()? });
+                    let nanoseconds = took()?;
+                    self.under_way.push(Interval { axis, begin, end: begin + nanoseconds });
+                    if let SpanKind::Hidden { op, .. } = span.kind {
+                        self.hidden.push(HiddenCall { op, calls: 1, nanoseconds });
+                    }
                 }
             }
         }
-        self.0.sort_unstable();
-        let unions = unions(&self.0);
+        self.under_way.sort_unstable();
+        let unions = unions(&self.under_way);
         for (axis, nanoseconds) in unions.into_iter().enumerate() {
             times.axes[axis].under_way_nanoseconds = nanoseconds;
         }

@@ -13,6 +13,7 @@ mod fault_tests;
 mod figure;
 mod fleet;
 mod fleet_faults;
+mod hidden_calls;
 mod noise;
 mod placing;
 mod replay;

@@ -8,11 +8,12 @@
 //! order in which they are processed here.
 
 use super::fleet::Fleet;
+use super::hidden_calls::Hidden;
 use super::noise::Noise;
 use super::placing::Placed;
 use super::work::{Work, nanoseconds};
 use crate::backend::counted::{CallBytes, Counted, by_axis, crossing_bytes};
-use crate::backend::{AxisBytes, Mismatch, RankTimes, ReplayBinding, Replayer};
+use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
 use commgauge_analysis::machine_time::{Hop, message_seconds};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
@@ -36,6 +37,7 @@ pub(super) struct SimulatedReplayer<'b> {
     axes: Vec<AxisPlaces>,
     /// By stage and op: nanoseconds in each group.
     durations: Vec<Vec<Vec<f64>>>,
+    hidden: Hidden,
     /// By stage and op: of an all_to_all_v, what each rank of a group exchanges with others.
     crossing: Vec<Vec<Vec<u64>>>,
     /// Index in `axes` of the pipelines, where there are any.
@@ -150,6 +152,7 @@ impl<'b> SimulatedReplayer<'b> {
             noise,
             now,
             axes,
+            hidden: Hidden::new(&plan.programs, &durations),
             durations,
             crossing: plan.programs.iter().map(|program| program.as_ref().map_or_else(Vec::new, crossing)).collect(),
             ranks,
@@ -260,8 +263,10 @@ impl<'b> SimulatedReplayer<'b> {
         }
         // This is the last rank to arrive, so all ranks have completed the previous calls.
         let duration = self.durations[program.stage as usize][op][number];
-        let end = later(collective.latest.max(group.free_at), duration, self.noise.factor());
+        let begin = collective.latest.max(group.free_at);
+        let end = later(begin, duration, self.noise.factor());
         group.free_at = end;
+        self.hidden.add(program, op, number, end - begin);
         let arrived = std::mem::take(&mut collective.arrived);
         while group.open.front().is_some_and(|first| first.latest > 0 && first.arrived.is_empty()) {
             group.open.pop_front();
@@ -394,6 +399,7 @@ impl Replayer for SimulatedReplayer<'_> {
             (group.first_turn, group.free_at) = (0, begin);
         }
         self.messages.clear();
+        self.hidden.clear();
         for state in &mut self.ranks {
             (state.next, state.clock, state.waits_for) = (0, begin, None);
             state.counted.fill(Counted::default());
@@ -418,6 +424,11 @@ impl Replayer for SimulatedReplayer<'_> {
 
     fn times(&self) -> &[RankTimes] {
         &self.times
+    }
+
+    fn hidden_calls(&self, local_rank: usize) -> Vec<HiddenCall> {
+        let group = |axis: usize| self.axes[axis].group_of_rank[local_rank];
+        program(self.plan, local_rank as u32).map_or_else(|_| Vec::new(), |program| self.hidden.of_rank(program, group))
     }
 
     fn moved(&self, local_rank: usize) -> Result<Vec<AxisBytes>> {
