@@ -84,8 +84,8 @@ impl Work {
             Work::Together { nanoseconds_of_group } => {
                 Work::Together { nanoseconds_of_group: times(nanoseconds_of_group) }
             }
-            Work::Neighbours { nanoseconds_of_slot, wraps } => {
-                Work::Neighbours { nanoseconds_of_slot: times(nanoseconds_of_slot), wraps }
+            Work::Neighbours { nanoseconds_of_slot, last } => {
+                Work::Neighbours { nanoseconds_of_slot: times(nanoseconds_of_slot), last }
             }
             Work::Pairs { nanoseconds_of_slot } => Work::Pairs { nanoseconds_of_slot: times(nanoseconds_of_slot) },
         }
