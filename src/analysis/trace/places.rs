@@ -1,7 +1,10 @@
 //! Which axis of a layout the groups of a trace are, by their ranks.
 
+use super::call::CallKind;
 use super::read::Trace;
 use super::trace_file::TracedGroup;
+use commgauge_base::collective::Collective;
+use commgauge_base::units::Bytes;
 use commgauge_model::layout::{Axis, Layout};
 use std::collections::{BTreeSet, HashMap};
 
@@ -91,6 +94,28 @@ impl TracedPlaces {
     /// The axis by which the groups of this one are named, where another has the same ranks.
     pub fn named(&self, axis: Axis) -> Axis {
         self.first_of.get(&axis).copied().unwrap_or(axis)
+    }
+}
+
+impl Trace {
+    /// Where a layout has one group alone, calls of which the trace says no group are on that, and what one rank passes into an all_gather,
+    /// as gloo's events have it, is made the whole.
+    pub fn complete(&mut self, layout: &Layout) {
+        let ranks = layout.group_size(Axis::World);
+        let groups = AXES.iter().filter(|axis| layout.group_size(**axis) > 1);
+        let is_one_group = groups.clone().count() > 0 && groups.clone().all(|axis| layout.group_size(*axis) == ranks);
+        let unknown = |group: usize| self.groups[group].ranks.is_none() && self.groups[group].name.is_empty();
+        let unknown: BTreeSet<usize> = (0..self.groups.len()).filter(|group| is_one_group && unknown(*group)).collect();
+        for call in self.calls.iter_mut().filter(|call| unknown.contains(&call.group)) {
+            if let CallKind::Collective(Collective::AllGather | Collective::Gather) = call.kind {
+                call.bytes_total = Bytes(call.bytes_total.0.saturating_mul(u64::from(ranks)));
+            }
+        }
+        if !unknown.is_empty() {
+            self.notes.push(format!(
+                "calls that name no group are taken to be on the one of {ranks} ranks that the layout has, and their all_gathers are counted whole"
+            ));
+        }
     }
 }
 

@@ -92,6 +92,9 @@ impl TraceCommand {
             return Err(Error::usage(format!("the files hold no call that is known{notes}")));
         }
         let layout = self.layout(&trace, expected.as_ref())?;
+        if let Some(layout) = &layout {
+            trace.complete(layout);
+        }
         let document = self.document(&trace, layout.as_ref(), expected.as_ref(), fit.as_ref())?;
         self.shown.show(&document, |width| text::text(&document, width))?;
         Ok(if document.differs() { DIFFERS } else { 0 })
