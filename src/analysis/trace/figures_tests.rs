@@ -44,7 +44,7 @@ fn call(number: u64) -> String {
 /// A profile in which every `period`-th operation is a call.
 fn profile(path: &Path, period: u64) {
     let mut file = BufWriter::new(std::fs::File::create(path).unwrap());
-    write!(file, "{{\"schemaVersion\": 1, \"distributedInfo\": {{\"backend\": \"nccl\", \"rank\": 0, \"world_size\": 8}}, \"traceEvents\": [\n")
+    writeln!(file, "{{\"schemaVersion\": 1, \"distributedInfo\": {{\"backend\": \"nccl\", \"rank\": 0, \"world_size\": 8}}, \"traceEvents\": [")
         .unwrap();
     let (mut events, mut number) = (0, 0);
     while events < EVENTS {
@@ -116,7 +116,7 @@ fn a_trace_of_a_million_events_reads_in_five_seconds_and_half_a_gigabyte() {
         let trace = read_traces(&paths).unwrap();
         let counted = counted_calls(&trace, &TracedPlaces::new(&trace, None), 1);
         let (seconds, bytes) = (processor_seconds() - before, most_bytes());
-        println!("{}: {} calls, {seconds:.2} s, {} MB", path.display(), trace.calls.len(), bytes / 1_000_000);
+        eprintln!("{}: {} calls, {seconds:.2} s, {} MB", path.display(), trace.calls.len(), bytes / 1_000_000);
         assert!(trace.calls.len() as u64 >= calls && !counted.is_empty(), "{}", trace.calls.len());
         assert!(seconds <= MOST_SECONDS, "{}: {seconds:.2} s", path.display());
         assert!(bytes <= MOST_BYTES, "{}: {} MB", path.display(), bytes / 1_000_000);

@@ -87,7 +87,7 @@ fn read_json(source: impl Read) -> Result<FileTrace, String> {
         Part::Element(entry) => reading.take(entry),
         Part::Beside(config) => groups = serde_json::from_value(config),
     })
-    .and_then(|()| groups)
+    .and(groups)
     .map(|groups| reading.finish(&groups))
     .map_err(|cause| cause.to_string())
 }
