@@ -102,6 +102,7 @@ fn dump(path: &Path) {
 
 #[test]
 #[ignore = "a minute: cargo test --release -p commgauge-analysis --lib -- --ignored million_events --nocapture"]
+#[expect(clippy::print_stderr, reason = "the harness catches it")]
 fn a_trace_of_a_million_events_reads_in_five_seconds_and_half_a_gigabyte() {
     let folder = tempfile::tempdir().unwrap();
     let usual = folder.path().join("usual-rank0.json");
