@@ -197,8 +197,8 @@ impl View<'_> {
             (Collective::Broadcast, _) => (0, receive),
             // The root scatters from a separate buffer, others have no input: in place changes only which rank copies.
             (Collective::Scatter, _) => (send, receive),
-            (Collective::Reduce | Collective::Gather, Placement::InPlace) if self.me == self.root => (0, receive),
-            (Collective::Reduce | Collective::Gather, _) => (send, receive),
+            (collective, Placement::InPlace) if collective.has_root() && self.me == self.root => (0, receive),
+            (collective, _) if collective.has_root() => (send, receive),
             (_, Placement::InPlace) => (0, send.max(receive)),
             _ => (send, receive),
         }

@@ -9,7 +9,7 @@ use crate::report::rank_means::RankMeans;
 use crate::report::row::Row;
 use crate::report::status::Status;
 use crate::report::text::visible;
-use commgauge_base::collective::{Collective, Placement};
+use commgauge_base::collective::{Collective, Division, Placement};
 use commgauge_base::sample::{Cadence, Timing};
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::variant;
@@ -334,14 +334,11 @@ fn line(pair: &Pair, placements: &[Placement], rows: &[Row]) -> String {
 
 /// The count argument of the call: elements of one block where the buffer has a block for each rank.
 fn count(row: &Row) -> u64 {
-    use Collective::*;
     let facts = &row.facts;
     let elements = facts.bytes_total.0 / facts.element_type.size();
-    match facts.collective {
-        AllGather | AllGatherV | ReduceScatter | ReduceScatterV | Gather | Scatter | AllToAll | AllToAllV => {
-            elements / u64::from(facts.group_size)
-        }
-        AllReduce | Broadcast | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional | Barrier => elements,
+    match facts.collective.division() {
+        Division::EqualBlocks | Division::OwnBlocks => elements / u64::from(facts.group_size),
+        Division::Whole | Division::Nothing => elements,
     }
 }
 
