@@ -158,10 +158,11 @@ pub fn wait_until(seconds: u64, what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// How many lines of a kind a record has that may not be there yet, or be written at this moment.
+/// How many whole lines of a kind a record has that may not be there yet, or be written at this moment.
 pub fn count_so_far(record: &Path, kind: &str) -> usize {
     let text = std::fs::read_to_string(record).unwrap_or_default();
-    text.lines().filter(|line| line.starts_with(&format!("{{\"line\":\"{kind}\""))).count()
+    let begin = format!("{{\"line\":\"{kind}\"");
+    text.split_inclusive('\n').filter(|line| line.starts_with(&begin) && line.ends_with('\n')).count()
 }
 
 /// Sends a signal to a process.
