@@ -67,7 +67,7 @@ fn a_record_that_grew_reads_wherever_it_was_cut_off() {
         let cases = text[..*end].lines().filter(|line| line.starts_with("{\"line\":\"case\"")).count();
         assert_eq!(read.cases.len(), cases);
         assert!(read.cases.iter().all(|line| (line.case as usize) < read.plan.cases.len()));
-        assert!(read.warnings[0].contains("cut off"), "{:?}", read.warnings);
+        assert!(read.file.warnings[0].contains("cut off"), "{:?}", read.file.warnings);
     }
 }
 

@@ -80,7 +80,12 @@ fn case_lines(record: &Path) -> Vec<String> {
 #[track_caller]
 fn assert_whole(record: &Path) {
     let read = Record::read(record).unwrap();
-    assert_eq!((read.seal, read.torn, read.warnings.len()), (Seal::Whole, false, 0), "{:?}", read.warnings);
+    assert_eq!(
+        (read.file.seal, read.file.torn, read.file.warnings.len()),
+        (Seal::Whole, false, 0),
+        "{:?}",
+        read.file.warnings
+    );
     let done: BTreeSet<(u32, u32)> = read.cases.iter().map(|case| (case.case, case.replicate)).collect();
     assert_eq!((done.len() as u64, read.cases.len()), (read.plan.case_lines, done.len()));
     assert!(read.is_finished());

@@ -73,7 +73,12 @@ impl Place {
 /// Everything that a run measured, without what differs from launch to launch.
 fn essence(record: &Path) -> Vec<String> {
     let record = Record::read(record).unwrap();
-    assert_eq!((record.seal, record.torn, record.warnings.len()), (Seal::Whole, false, 0), "{:?}", record.warnings);
+    assert_eq!(
+        (record.file.seal, record.file.torn, record.file.warnings.len()),
+        (Seal::Whole, false, 0),
+        "{:?}",
+        record.file.warnings
+    );
     let end = record.end.as_ref().unwrap();
     vec![
         format!("{:#?}", record.header),

@@ -59,7 +59,7 @@ impl Measurements {
                 backend: backend.name.clone(),
                 library: backend.library.clone(),
             });
-            all.warnings.extend(record.warnings.iter().map(|warning| format!("{file}: {warning}")));
+            all.warnings.extend(record.file.warnings.iter().map(|warning| format!("{file}: {warning}")));
             all.add(record, &mut skipped);
         }
         if machines.len() > 1 {

@@ -29,7 +29,7 @@ pub struct Renewed {
 /// If the file is no record, is newer than this program, or is still being written.
 pub fn read(path: &Path) -> Result<Renewed> {
     let whole = Record::read(path);
-    if whole.as_ref().is_ok_and(|record| record.running) {
+    if whole.as_ref().is_ok_and(|record| record.file.running) {
         return Err(Error::usage(format!("{}: the run is still going on; import it when it is done", path.shown())));
     }
     let text =
@@ -47,8 +47,8 @@ pub fn read(path: &Path) -> Result<Renewed> {
     let version = std::mem::replace(&mut header.version, VERSION);
     // The copy gets digests of its own, which must not hide what those of the original say.
     if let Ok(record) = &whole {
-        header.warnings.extend(record.seal.tampering());
-        header.notes.extend(record.seal.note());
+        header.warnings.extend(record.file.seal.tampering());
+        header.notes.extend(record.file.seal.note());
     }
     let (mut good, mut bad_lines) = (Vec::new(), Vec::new());
     for ReadLine { number, content } in lines {

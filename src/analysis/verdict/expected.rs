@@ -63,7 +63,7 @@ impl<'a> Expected<'a> {
             if forced_away.is_some_and(|(environment, name)| !may_use(environment, one.collective, name)) {
                 continue;
             }
-            let place = (one.collective, one.group(), one.cadence);
+            let place = (one.collective, one.group, one.cadence);
             if one.bytes.0 == one.bytes.1 {
                 expected.of_size.entry((place, one.bytes.0)).or_default().push(index);
             } else {

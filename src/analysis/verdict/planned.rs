@@ -88,14 +88,7 @@ pub(super) fn seconds_of(line: &CaseLine, facts: &CaseFacts) -> (Option<f64>, us
     if !matches!(line.outcome, Outcome::Measured { .. }) {
         return (None, 0);
     }
-    let samples = &line.samples.slowest_nanoseconds;
-    let mut counts = vec![true; samples.len()];
-    for (index, _) in &line.samples.excluded {
-        counts[*index as usize] = false;
-    }
-    let transfers = f64::from(line.calls_per_sample) * f64::from(facts.transfers_per_call);
-    let valid = samples.iter().zip(&counts).filter(|(_, counts)| **counts);
-    let times = sorted(valid.map(|(sample, _)| Seconds::from_nanoseconds(*sample).0 / transfers));
-    let left_out = samples.len() - times.len();
+    let times = line.seconds_per_transfer(facts);
+    let left_out = line.samples.slowest_nanoseconds.len() - times.len();
     (median(&times).filter(|middle| *middle > 0.0), left_out)
 }

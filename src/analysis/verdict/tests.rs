@@ -170,7 +170,7 @@ fn a_row_passes_fails_or_needs_more_replicates() {
 #[test]
 fn a_machine_that_expects_nothing_is_inconclusive_with_rows_to_fill_in() {
     let mut other = machine("1GB/s");
-    other.expectations[0].ranks = 8;
+    other.expectations[0].group.ranks = 8;
     let mut silent = machine("1GB/s");
     silent.expectations.clear();
     for (machine, words) in [

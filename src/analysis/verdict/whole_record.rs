@@ -8,10 +8,10 @@ use std::collections::HashMap;
 
 /// Troubles of a record as a whole, each with its exit code.
 pub(super) fn of_record(record: &Record) -> Vec<(i32, String)> {
-    let mut found: Vec<(i32, String)> = record.warnings.iter().map(|warning| (7, warning.clone())).collect();
+    let mut found: Vec<(i32, String)> = record.file.warnings.iter().map(|warning| (7, warning.clone())).collect();
     match &record.end {
         None => {
-            if record.warnings.is_empty() {
+            if record.file.warnings.is_empty() {
                 found.push((7, "the record has no end line".to_owned()));
             }
         }
@@ -29,12 +29,12 @@ pub(super) fn of_record(record: &Record) -> Vec<(i32, String)> {
             }
         }
     }
-    match record.seal {
+    match record.file.seal {
         Seal::Absent if record.end.is_some() => found.push((
             3,
             "the record carries no digest, so nothing shows whether it was changed after it was written".to_owned(),
         )),
-        Seal::Unsealed(_) => found.extend(record.seal.note().map(|note| (3, note))),
+        Seal::Unsealed(_) => found.extend(record.file.seal.note().map(|note| (3, note))),
         Seal::Whole | Seal::EndOnly | Seal::Absent | Seal::Broken(_) => {}
     }
     // Of the clocks and of the plan of another tool nothing is known.

@@ -171,7 +171,7 @@ impl ComputingFlags {
     fn measured(&self, path: &Path, element: ElementType, machine: Option<&Machine>) -> Result<Computing> {
         let record = Record::read(path)?;
         let file = path.shown();
-        if let Some(problem) = record.seal.tampering() {
+        if let Some(problem) = record.file.seal.tampering() {
             return Err(Error::usage(format!("--products {file}: {problem}")));
         }
         let products = MeasuredProducts::new(&MeasuredProduct::all_of(&record), element).map_err(|error| {

@@ -84,9 +84,10 @@ impl Field {
             Place => (facts.bytes_total.0 > 0).then(|| place(facts.placement).to_owned()),
             Variant => Some(variant::shown(&facts.labels)).filter(|shown| !shown.is_empty()),
             PerStep => facts.count_per_step().map(|count| count.to_string()),
-            Samples => (row.samples > 0).then(|| row.samples.to_string()),
-            LeftOut => (row.samples_excluded > 0).then(|| row.samples_excluded.to_string()),
-            Replicates => (row.replicates > 0).then(|| format!("{}/{}", row.replicates, row.replicates_planned)),
+            Samples => (row.counts.samples > 0).then(|| row.counts.samples.to_string()),
+            LeftOut => (row.counts.samples_excluded > 0).then(|| row.counts.samples_excluded.to_string()),
+            Replicates => (row.counts.replicates > 0)
+                .then(|| format!("{}/{}", row.counts.replicates, row.counts.replicates_planned)),
             Median => latency.map(|latency| microseconds(latency.median)),
             Interval => latency.map(|latency| range(latency.interval.map(|interval| interval.map(microseconds)))),
             Precision => latency.filter(|_| row.precision_requested.is_some()).map(|_| precision(row)),
@@ -100,7 +101,7 @@ impl Field {
             Check => Some(match note {
                 Some(number) => format!("{} [{number}]", row.status.label()),
                 None if row.is_incomplete() => {
-                    format!("{}, {}/{}", row.status.label(), row.replicates, row.replicates_planned)
+                    format!("{}, {}/{}", row.status.label(), row.counts.replicates, row.counts.replicates_planned)
                 }
                 None => row.status.label().to_owned(),
             }),

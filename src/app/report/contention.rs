@@ -1,7 +1,7 @@
 //! Slowdown of a call of an axis with all groups of the axis at once against one group alone, replicate by replicate.
 
 use super::document::{Block, Column, Table, optional, range};
-use super::row::{Row, valid_samples};
+use super::row::Row;
 use commgauge_base::stats::{Interval, MIN_FOR_INTERVAL, median, median_interval, sorted};
 use commgauge_base::units::three_digits;
 use commgauge_model::record::line::{CaseLine, Outcome};
@@ -103,7 +103,7 @@ fn cells(pair: &Contention, row: &Row) -> Vec<String> {
 /// The median time of a call in each replicate that was measured, in nanoseconds.
 fn medians(lines: &[&CaseLine]) -> BTreeMap<u32, f64> {
     let middle = |line: &&CaseLine| {
-        let times = valid_samples(line).map(|index| line.samples.slowest_nanoseconds[index] as f64);
+        let times = line.samples.valid().map(|index| line.samples.slowest_nanoseconds[index] as f64);
         let calls = f64::from(line.calls_per_sample);
         matches!(line.outcome, Outcome::Measured { .. }).then_some((line.replicate, median(&sorted(times))? / calls))
     };

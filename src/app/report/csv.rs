@@ -71,7 +71,6 @@ fn placement(placement: Placement) -> &'static str {
 struct CaseRow<'a> {
     view: &'a View,
     entry: Entry<'a>,
-    late: Option<&'a Late>,
 }
 
 impl CaseRow<'_> {
@@ -83,6 +82,11 @@ impl CaseRow<'_> {
     /// The same where not every call has it.
     fn of_some_calls<T: ToString>(&self, of: impl Fn(&Row) -> Option<T>) -> String {
         text_or_empty(self.entry.row.and_then(of))
+    }
+
+    /// The late rank of a call.
+    fn late(&self) -> Option<&Late> {
+        self.entry.row?.late.as_ref()
     }
 }
 
@@ -113,10 +117,10 @@ fn columns<'a>() -> Vec<Column<CaseRow<'a>>> {
         Column::new("status", |case| case.entry.status.label().to_owned()),
         Column::new("status_reason", |case| case.entry.status.reason().map(harmless).unwrap_or_default()),
         Column::new("synthetic", |case| case.view.header.backend.synthetic.to_string()),
-        Column::new("samples", |case| case.entry.samples.to_string()),
-        Column::new("samples_excluded", |case| case.entry.samples_excluded.to_string()),
-        Column::new("replicates", |case| case.entry.replicates.to_string()),
-        Column::new("replicates_planned", |case| case.entry.replicates_planned.to_string()),
+        Column::new("samples", |case| case.entry.counts.samples.to_string()),
+        Column::new("samples_excluded", |case| case.entry.counts.samples_excluded.to_string()),
+        Column::new("replicates", |case| case.entry.counts.replicates.to_string()),
+        Column::new("replicates_planned", |case| case.entry.counts.replicates_planned.to_string()),
         Column::new("latency_seconds_median", |case| seconds(case.entry.latency.map(|latency| latency.median))),
         Column::new("latency_seconds_interval_low", |case| seconds(interval(case).map(|interval| interval.low))),
         Column::new("latency_seconds_interval_high", |case| seconds(interval(case).map(|interval| interval.high))),
@@ -131,10 +135,10 @@ fn columns<'a>() -> Vec<Column<CaseRow<'a>>> {
             rate(case.entry.row.and_then(|row| row.facts.bound_bytes_per_second))
         }),
         Column::new("bound_share", |case| case.of_some_calls(|row| Some(format!("{:.6}", row.bound_share?)))),
-        Column::new("late_rank", |case| text_or_empty(case.late.map(|late| late.rank))),
-        Column::new("late_rank_host", |case| case.late.map(|late| harmless(&late.host)).unwrap_or_default()),
-        Column::new("late_rank_share", |case| text_or_empty(case.late.map(|late| format!("{:.6}", late.share)))),
-        Column::new("late_rank_spread_seconds_median", |case| seconds(case.late.map(|late| late.spread))),
+        Column::new("late_rank", |case| text_or_empty(case.late().map(|late| late.rank))),
+        Column::new("late_rank_host", |case| case.late().map(|late| harmless(&late.host)).unwrap_or_default()),
+        Column::new("late_rank_share", |case| text_or_empty(case.late().map(|late| format!("{:.6}", late.share)))),
+        Column::new("late_rank_spread_seconds_median", |case| seconds(case.late().map(|late| late.spread))),
         Column::new("backend", |case| harmless(&case.view.header.backend.name)),
         Column::new("world_size", |case| case.view.header.world_size.to_string()),
         Column::new("run_id", |case| harmless(&case.view.header.run_id)),
@@ -148,9 +152,7 @@ fn columns<'a>() -> Vec<Column<CaseRow<'a>>> {
 }
 
 fn rows(view: &View) -> impl Iterator<Item = CaseRow<'_>> {
-    // Only calls have late ranks.
-    let late = view.late.iter().map(Option::as_ref).chain(std::iter::repeat(None));
-    view.entries().zip(late).map(move |(entry, late)| CaseRow { view, entry, late })
+    view.entries().map(move |entry| CaseRow { view, entry })
 }
 
 fn interval(case: &CaseRow) -> Option<Interval<Seconds>> {

@@ -1,6 +1,6 @@
 //! What formats for programs have a line for: every call, every copy and every matrix product, in one form.
 
-use super::row::{Latency, Row, latency_of, replicates_planned};
+use super::row::{Counts, Latency, Row, latency_of, replicates_planned};
 use super::status::Status;
 use commgauge_analysis::verdict::{RowSubject, Subject};
 use commgauge_base::units::Rate;
@@ -18,18 +18,10 @@ pub(crate) struct Entry<'a> {
     pub row: Option<&'a Row>,
     /// Its status.
     pub status: Cow<'a, Status>,
-    /// Samples that count, over all replicates.
-    pub samples: u64,
-    /// Samples that do not.
-    pub samples_excluded: u64,
-    /// Replicates that were measured.
-    pub replicates: u32,
-    /// Replicates that were planned.
-    pub replicates_planned: u32,
+    /// How often it was measured.
+    pub counts: Counts,
     /// Time on the slowest rank; absent where wrong data was received.
     pub latency: Option<Latency>,
-    /// Timed calls, copies or products behind the samples that count.
-    pub repetitions: u64,
 }
 
 impl<'a> Entry<'a> {
@@ -40,12 +32,8 @@ impl<'a> Entry<'a> {
             subject: Subject::Call(&row.facts).of_row(),
             row: Some(row),
             status: Cow::Borrowed(&row.status),
-            samples: row.samples,
-            samples_excluded: row.samples_excluded,
-            replicates: row.replicates,
-            replicates_planned: row.replicates_planned,
+            counts: row.counts,
             latency: row.latency,
-            repetitions: row.calls,
         }
     }
 
@@ -57,18 +45,20 @@ impl<'a> Entry<'a> {
             subject: subject.of_row(),
             row: None,
             status: Cow::Owned(Status::of(std::iter::once(&times.outcome), header)),
-            samples: times.samples(),
-            samples_excluded: 0,
-            replicates: replicates as u32,
-            replicates_planned: replicates_planned(header, replicates),
+            counts: Counts {
+                samples: times.samples(),
+                repetitions: times.samples(),
+                replicates: replicates as u32,
+                replicates_planned: replicates_planned(header, replicates),
+                ..Counts::default()
+            },
             latency: latency_of(&times.seconds_of_replicate),
-            repetitions: times.samples(),
         }
     }
 
     /// True where fewer replicates were measured than planned, and nothing else is wrong.
     pub fn is_incomplete(&self) -> bool {
-        self.latency.is_some() && self.replicates < self.replicates_planned
+        self.latency.is_some() && self.counts.lacks_replicates()
     }
 
     /// Bytes over the median time: of a call the size argument, of a copy those of each direction.

@@ -3,7 +3,6 @@
 use super::contention::Contention;
 use super::copies::JsonCopy;
 use super::json_whole::{JsonDisturbed, JsonReplay};
-use super::late::Late;
 use super::pairs::json::JsonPairs;
 use super::products::JsonProduct;
 use super::row::Row;
@@ -111,11 +110,11 @@ pub(super) fn text(view: &View) -> Result<String> {
         format: FORMAT,
         schema_version: SCHEMA_VERSION,
         synthetic: view.header.backend.synthetic,
-        running: view.running,
+        running: view.completion.running,
         exit_code: view.exit_code(),
         provenance: &view.header,
         clocks: &view.clocks,
-        rows: view.rows.iter().zip(&view.late).map(|(row, late)| json_row(row, late.as_ref())).collect(),
+        rows: view.rows.iter().map(json_row).collect(),
         costs: JsonCosts::of(view),
         steps: view.steps.iter().map(|step| JsonStep::new(step, &view.rows)).collect(),
         contention: view.contention.iter().filter_map(|pair| json_contention(view, pair)).collect(),
@@ -125,24 +124,25 @@ pub(super) fn text(view: &View) -> Result<String> {
         copies: view.copies.iter().map(JsonCopy::new).collect(),
         calibration: view.calibration.as_ref(),
         pairs: view.pairs.as_ref().map(JsonPairs::of),
-        findings: &view.findings,
+        findings: &view.findings.all,
         warnings: &view.warnings,
-        end: view.end.as_ref(),
+        end: view.completion.end.as_ref(),
     };
     super::verdict::json(&document)
 }
 
-fn json_row<'a>(row: &'a Row, late: Option<&'a Late>) -> JsonRow<'a> {
+fn json_row(row: &Row) -> JsonRow<'_> {
+    let late = row.late.as_ref();
     let latency = row.latency.as_ref();
     let interval = latency.and_then(|latency| latency.interval);
     JsonRow {
         status: row.status.label(),
         status_reason: row.status.reason(),
         case: &row.facts,
-        samples: row.samples,
-        samples_excluded: row.samples_excluded,
-        replicates: row.replicates,
-        replicates_planned: row.replicates_planned,
+        samples: row.counts.samples,
+        samples_excluded: row.counts.samples_excluded,
+        replicates: row.counts.replicates,
+        replicates_planned: row.counts.replicates_planned,
         latency_seconds_median: latency.map(|latency| latency.median),
         latency_seconds_interval_low: interval.map(|interval| interval.low),
         latency_seconds_interval_high: interval.map(|interval| interval.high),

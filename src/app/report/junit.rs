@@ -40,7 +40,7 @@ pub(super) fn text(view: &View) -> Result<String> {
 
 /// The time that the timed calls of an entry took together.
 fn measured(entry: &Entry) -> Duration {
-    let seconds = entry.latency.map_or(0.0, |latency| latency.median.0 * entry.repetitions as f64);
+    let seconds = entry.latency.map_or(0.0, |latency| latency.median.0 * entry.counts.repetitions as f64);
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
@@ -49,7 +49,8 @@ fn status(entry: &Entry) -> TestCaseStatus {
     let bad = |kind| non_success(kind, &reason, entry.status.label());
     match entry.status.as_ref() {
         Status::Verified if entry.is_incomplete() => {
-            let message = format!("{} of {} replicates measured", entry.replicates, entry.replicates_planned);
+            let message =
+                format!("{} of {} replicates measured", entry.counts.replicates, entry.counts.replicates_planned);
             non_success(NonSuccessKind::Error, &message, "incomplete")
         }
         Status::Verified => TestCaseStatus::success(),

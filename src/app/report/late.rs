@@ -3,7 +3,6 @@
 //! A rank is named only with synchronised clocks, if it is late by more than their residual and what the clocks of devices may be off, and last in a clear majority of
 //! the samples. Otherwise no rank is named.
 
-use super::row::valid_samples;
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::Seconds;
@@ -34,7 +33,7 @@ pub(super) fn late_rank(record: &Record, lines: &[&CaseLine], cadence: Cadence) 
         if cadence != Cadence::Isolated || !known || !matches!(line.outcome, Outcome::Measured { .. }) {
             continue;
         }
-        for index in valid_samples(line) {
+        for index in line.samples.valid() {
             let spread = Seconds::from_nanoseconds(line.samples.arrival_spread_nanoseconds[index]);
             let error = Seconds::from_nanoseconds(line.samples.arrival_error_nanoseconds(index));
             spreads.entry(line.samples.last_rank[index]).or_default().push([spread.0, spread.0 - error.0]);

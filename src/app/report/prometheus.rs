@@ -41,8 +41,8 @@ pub(super) fn text(view: &View) -> String {
         let help = "Rate of a matrix product at the median, on the slowest rank.";
         rate(&mut out, "flops_per_second", help, &|entry| entry.flops_per_second());
     }
-    rate(&mut out, "samples", "Samples that count.", &|entry| Some(entry.samples as f64));
-    rate(&mut out, "samples_excluded", "Samples left out.", &|entry| Some(entry.samples_excluded as f64));
+    rate(&mut out, "samples", "Samples that count.", &|entry| Some(entry.counts.samples as f64));
+    rate(&mut out, "samples_excluded", "Samples left out.", &|entry| Some(entry.counts.samples_excluded as f64));
     out
 }
 

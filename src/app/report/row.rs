@@ -2,6 +2,7 @@
 //!
 //! Numbers only; formatting is in the renderers.
 
+use super::late::Late;
 use super::rank_means::ReplicateTimes;
 use super::status::Status;
 use commgauge_base::sample::Timing;
@@ -16,18 +17,8 @@ use std::collections::BTreeMap;
 pub struct Row {
     /// The case, as planned.
     pub facts: CaseFacts,
-    /// Valid samples of all replicates.
-    pub samples: u64,
-    /// Samples excluded from the statistics.
-    pub samples_excluded: u64,
-    /// Timed calls behind the valid samples.
-    pub calls: u64,
-    /// Maximum number of warm-up iterations over the replicates.
-    pub warm_up_iterations: u32,
-    /// Replicates that were measured.
-    pub replicates: u32,
-    /// Replicates that were requested.
-    pub replicates_planned: u32,
+    /// How often it was measured.
+    pub counts: Counts,
     /// Time of a call (of one way for round trips) on the slowest rank; absent where wrong data was received.
     pub latency: Option<Latency>,
     /// Median of the valid samples of each replicate that was measured, in seconds, by number of the replicate.
@@ -50,10 +41,50 @@ pub struct Row {
     pub timing: Timing,
     /// The ranks' own times of each replicate that was measured.
     pub own_times: Vec<ReplicateTimes>,
+    /// The rank that the others waited for, where there is one.
+    pub late: Option<Late>,
     /// Its status.
     pub status: Status,
     /// Warnings of the replicates, each once.
     pub warnings: Vec<String>,
+}
+
+/// How often a call, a copy or a matrix product was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Valid samples of all replicates.
+    pub samples: u64,
+    /// Samples excluded from the statistics.
+    pub samples_excluded: u64,
+    /// Timed calls, copies or products behind the valid samples.
+    pub repetitions: u64,
+    /// Maximum number of warm-up iterations over the replicates.
+    pub warm_up_iterations: u32,
+    /// Replicates that were measured.
+    pub replicates: u32,
+    /// Replicates that were requested.
+    pub replicates_planned: u32,
+}
+
+impl Counts {
+    fn of(measured: &[&CaseLine], seconds_of_replicate: &[Vec<f64>], header: &Header) -> Counts {
+        let samples: u64 = seconds_of_replicate.iter().map(|times| times.len() as u64).sum();
+        let timed: u64 = measured.iter().map(|line| line.samples.slowest_nanoseconds.len() as u64).sum();
+        let calls = measured.iter().zip(seconds_of_replicate);
+        Counts {
+            samples,
+            samples_excluded: timed - samples,
+            repetitions: calls.map(|(line, times)| u64::from(line.calls_per_sample) * times.len() as u64).sum(),
+            warm_up_iterations: measured.iter().map(|line| line.warm_up_iterations).max().unwrap_or(0),
+            replicates: measured.len() as u32,
+            replicates_planned: replicates_planned(header, measured.len()),
+        }
+    }
+
+    /// True where fewer replicates were measured than requested.
+    pub fn lacks_replicates(&self) -> bool {
+        self.replicates < self.replicates_planned
+    }
 }
 
 /// Median and percentiles of the times.
@@ -77,8 +108,7 @@ impl Row {
         let status = Status::of(lines.iter().map(|line| &line.outcome), header);
         let measured: Vec<&CaseLine> =
             lines.iter().copied().filter(|line| matches!(line.outcome, Outcome::Measured { .. })).collect();
-        let replicates: Vec<Vec<f64>> = measured.iter().map(|line| seconds_per_transfer(facts, line)).collect();
-        let samples: u64 = replicates.iter().map(|times| times.len() as u64).sum();
+        let replicates: Vec<Vec<f64>> = measured.iter().map(|line| line.seconds_per_transfer(facts)).collect();
         let withheld = matches!(status, Status::Wrong { .. });
         let latency = if withheld { None } else { latency_of(&replicates) };
         let algbw = latency
@@ -88,13 +118,7 @@ impl Row {
         let bound = facts.bound_bytes_per_second.filter(|bound| bound.0 > 0.0);
         Row {
             facts: facts.clone(),
-            samples,
-            samples_excluded: measured.iter().map(|line| line.samples.slowest_nanoseconds.len() as u64).sum::<u64>()
-                - samples,
-            calls: measured.iter().zip(&replicates).map(|(l, t)| u64::from(l.calls_per_sample) * t.len() as u64).sum(),
-            warm_up_iterations: measured.iter().map(|line| line.warm_up_iterations).max().unwrap_or(0),
-            replicates: measured.len() as u32,
-            replicates_planned: replicates_planned(header, measured.len()),
+            counts: Counts::of(&measured, &replicates, header),
             latency,
             latency_seconds_of_replicate: (measured.iter().zip(&replicates))
                 .filter_map(|(line, times)| Some((line.replicate as usize, median(times)?)))
@@ -112,6 +136,7 @@ impl Row {
             precision_requested: header.settings.within_seconds.map(|_| header.settings.precision),
             timing: header.settings.timing,
             own_times: measured.iter().map(|line| ReplicateTimes::of(facts, line)).collect(),
+            late: None,
             status,
             warnings: distinct(lines.iter().flat_map(|line| &line.warnings)),
         }
@@ -132,9 +157,12 @@ impl Row {
             channels: Some(32),
         };
         Row {
-            samples: u64::from(header.settings.maximum_samples) * u64::from(header.settings.replicates),
-            replicates: header.settings.replicates,
-            replicates_planned: header.settings.replicates,
+            counts: Counts {
+                samples: u64::from(header.settings.maximum_samples) * u64::from(header.settings.replicates),
+                replicates: header.settings.replicates,
+                replicates_planned: header.settings.replicates,
+                ..Counts::default()
+            },
             latency: Some(Latency {
                 median: WIDEST_TIME,
                 interval: Some(Interval { low: WIDEST_TIME, high: WIDEST_TIME }),
@@ -171,7 +199,7 @@ impl Row {
 
     /// True where fewer replicates were measured than requested, and nothing else is wrong with the case.
     pub fn is_incomplete(&self) -> bool {
-        self.latency.is_some() && self.replicates < self.replicates_planned
+        self.latency.is_some() && self.counts.lacks_replicates()
     }
 }
 
@@ -189,22 +217,6 @@ fn distinct<'a, T: Clone + PartialEq + 'a>(all: impl Iterator<Item = &'a T>) -> 
 pub(super) fn replicates_planned(header: &Header, measured: usize) -> u32 {
     let sufficed_for = header.settings.within_seconds.map_or(0, |_| measured as u32);
     header.settings.fewest_replicates().max(sufficed_for)
-}
-
-/// Indices of the valid samples.
-pub(super) fn valid_samples(line: &CaseLine) -> impl Iterator<Item = usize> + '_ {
-    let mut excluded: Vec<usize> = line.samples.excluded.iter().map(|(index, _)| *index as usize).collect();
-    excluded.sort_unstable();
-    (0..line.samples.slowest_nanoseconds.len()).filter(move |index| excluded.binary_search(index).is_err())
-}
-
-/// Sorted times of one transfer: a sample's time over its calls and the one-way messages of a call.
-fn seconds_per_transfer(facts: &CaseFacts, line: &CaseLine) -> Vec<f64> {
-    let transfers = f64::from(line.calls_per_sample) * f64::from(facts.transfers_per_call);
-    sorted(
-        valid_samples(line)
-            .map(|index| Seconds::from_nanoseconds(line.samples.slowest_nanoseconds[index]).0 / transfers),
-    )
 }
 
 /// Median of the replicates' medians, and the hull of their intervals.

@@ -69,7 +69,7 @@ pub(super) fn closing(view: &View, notes: &Notes) -> Vec<Block> {
     blocks.extend(copies::document(&view.copies, &view.header));
     blocks.extend(replay::document(view));
     blocks.extend(notes.document());
-    blocks.extend(Block::headed_list("Findings", Mark::Dash, &view.findings));
+    blocks.extend(Block::headed_list("Findings", Mark::Dash, &view.findings.all));
     blocks.extend(Block::headed_list("Warnings", Mark::Dash, &view.warnings));
     blocks.push(Block::Strong(view.summary()));
     blocks

@@ -158,7 +158,7 @@ fn numbers_are_those_of_the_samples() {
     let dp = row("dp/data/all_reduce");
     assert_eq!(dp.bound_share.unwrap(), dp.busbw.unwrap().0 / 12.5e9);
     assert_eq!(dp.latency.unwrap().interval, None, "four samples in a replicate give no interval");
-    assert_eq!((row("barrier").algbw, row("barrier").replicates), (None, 2));
+    assert_eq!((row("barrier").algbw, row("barrier").counts.replicates), (None, 2));
     assert_eq!(row("all_gather").latency, None, "numbers of wrong data are withheld");
 }
 
@@ -204,7 +204,7 @@ fn the_late_rank_is_named_only_where_the_clocks_are_good_enough() {
     let named = |change: fn(&mut Record)| {
         let mut record = sample();
         change(&mut record);
-        View::new(&record).findings.join("\n")
+        View::new(&record).findings.all.join("\n")
     };
     let finding = named(|_| ());
     assert!(finding.contains("rank 3 (host node-b) arrived last in at least 9"), "{finding}");

@@ -4,30 +4,24 @@ use super::contention::Contention;
 use super::copies;
 use super::devices;
 use super::entry::Entry;
+use super::findings::Findings;
 use super::interference::CallInterference;
-use super::late::{self, Late};
+use super::late;
 use super::pairs::PairsView;
 use super::products;
 use super::provenance;
 use super::row::Row;
 use super::status::Status;
 use super::step::StepView;
-use commgauge_analysis::verdict::{Consistency, ConsistencyRule, Subject, Timed, TransientSlowdown};
-use commgauge_base::sample::Cadence;
-use commgauge_base::units::{Seconds, three_digits};
+use super::warnings;
+use commgauge_analysis::verdict::Subject;
 use commgauge_model::record::Record;
 use commgauge_model::record::calibration_line::CalibrationLine;
 use commgauge_model::record::copy_times::CopyTime;
-use commgauge_model::record::line::{CaseLine, ClockLine, ClockMethod, End, EndStatus, Header, Outcome};
+use commgauge_model::record::line::{CaseFacts, CaseLine, ClockLine, End, EndStatus, Header, Outcome};
 use commgauge_model::record::product_times::ProductTime;
 use commgauge_model::record::replay_line::ReplayLine;
 use commgauge_model::workload::RankedStep;
-use std::collections::{HashMap, HashSet};
-
-/// Maximum number of self-consistency violations that are listed one by one.
-const MAX_CONTRADICTIONS: usize = 5;
-/// Insignificant violations are reported from this factor over the allowed time on.
-const MIN_REPORTED_EXCESS: f64 = 1.5;
 
 /// All contents of a report, in display order.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,8 +34,6 @@ pub struct View {
     pub clocks: Vec<ClockLine>,
     /// One row for each planned case, in the order of the plan.
     pub rows: Vec<Row>,
-    /// The late rank of each row, if any.
-    pub late: Vec<Option<Late>>,
     /// What each step costs, op by op; none where only sweeps were measured.
     pub steps: Vec<StepView>,
     /// Calls that were measured on all groups at once and on one alone.
@@ -54,10 +46,8 @@ pub struct View {
     pub replays: Vec<ReplayLine>,
     /// The pairs of ranks, where those were measured.
     pub pairs: Option<PairsView>,
-    /// Findings beyond the rows, as sentences.
-    pub findings: Vec<String>,
-    /// The most severe of them: a slow pair, then calls that contradict each other, then a late rank.
-    pub worst_finding: Option<String>,
+    /// Findings beyond the rows.
+    pub findings: Findings,
     /// Warnings about the numbers, as sentences, without the reasons that are shown with the rows.
     pub warnings: Vec<String>,
     /// Every matrix product.
@@ -66,6 +56,13 @@ pub struct View {
     pub copies: Vec<CopyTime>,
     /// Final state of a calibration run.
     pub calibration: Option<CalibrationLine>,
+    /// Whether the run is over, and its record whole.
+    pub completion: Completion,
+}
+
+/// Whether a run is over, and its record whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Completion {
     /// How the run ended, if it has.
     pub end: Option<End>,
     /// True while the run is still running.
@@ -83,25 +80,19 @@ impl View {
                 lines.push(line);
             }
         }
-        let cases = || record.plan.cases.iter().zip(&lines_of_case);
-        let mut rows: Vec<Row> = cases().map(|(facts, lines)| Row::merge(facts, lines, &record.header)).collect();
+        let row = |(facts, lines): (&CaseFacts, &Vec<&CaseLine>)| {
+            let late = late::late_rank(record, lines, facts.cadence);
+            Row { late, ..Row::merge(facts, lines, &record.header) }
+        };
+        let cases = record.plan.cases.iter().zip(&lines_of_case);
+        let mut rows: Vec<Row> = cases.map(row).collect();
         let of_devices = devices::mark(record, &mut rows);
-        let late: Vec<Option<Late>> =
-            cases().map(|(facts, lines)| late::late_rank(record, lines, facts.cadence)).collect();
-        let named = rows.iter().zip(&late).filter_map(|(row, late)| Some((row.facts.name.as_str(), late.as_ref()?)));
-        let isolated = rows.iter().filter(|row| row.facts.cadence == Cadence::Isolated && row.samples > 0).count();
         let pairs = PairsView::new(record);
-        let mut findings = late::findings(named, isolated);
-        let of_pairs: Vec<String> = pairs.iter().flat_map(PairsView::findings).collect();
-        let contradictions = contradictions(record, &rows);
-        let worst_finding = of_pairs.first().or(contradictions.first()).or(findings.first()).cloned();
-        findings.extend(of_pairs);
-        findings.extend(contradictions);
+        let findings = Findings::new(record, &rows, pairs.as_ref());
         View {
             findings,
-            worst_finding,
             pairs,
-            warnings: warnings(record, &rows).into_iter().chain(of_devices).collect(),
+            warnings: warnings::of(record, &rows).into_iter().chain(of_devices).collect(),
             provenance: provenance::of(&record.header),
             header: record.header.clone(),
             clocks: record.clocks.clone(),
@@ -114,10 +105,11 @@ impl View {
             calibration: record.calibration.clone(),
             contention: Contention::all_of(&rows, &lines_of_case),
             rows,
-            late,
-            end: record.end.clone(),
-            running: record.running,
-            was_changed: record.seal.tampering().is_some(),
+            completion: Completion {
+                end: record.end.clone(),
+                running: record.file.running,
+                was_changed: record.file.seal.tampering().is_some(),
+            },
         }
     }
 
@@ -133,9 +125,10 @@ impl View {
     /// The warnings after which a complete run is not simply good: without the remark on the clocks, which every run with common
     /// starts has, without that of a simulation, which says so itself, and without the barrier that was asked for.
     pub fn serious_warnings(&self) -> impl Iterator<Item = &String> {
-        let remark = clock_remark(&self.clocks, &self.rows);
+        let remark = warnings::clock_remark(&self.clocks, &self.rows);
         let is_synthetic = self.header.backend.synthetic;
-        let is_requested = move |text: &str| !self.header.settings.start.is_synchronised() && text == AFTER_A_BARRIER;
+        let is_requested =
+            move |text: &str| !self.header.settings.start.is_synchronised() && text == warnings::AFTER_A_BARRIER;
         let is_serious = move |text: &&String| {
             remark.as_ref() != Some(*text) && !(is_synthetic && text.starts_with("synthetic")) && !is_requested(text)
         };
@@ -147,7 +140,7 @@ impl View {
     /// correct. Skipped cases do not matter.
     pub fn exit_code(&self) -> i32 {
         let any = |wanted: fn(&Status) -> bool| self.rows.iter().any(|row| wanted(&row.status));
-        let ended = self.end.as_ref().map(|end| (end.status, end.exit_code));
+        let ended = self.completion.end.as_ref().map(|end| (end.status, end.exit_code));
         let wrong = any(|status| matches!(status, Status::Wrong { .. })) || self.any_other_outcome(is_corrupt);
         if wrong || matches!(ended, Some((_, 4))) {
             return 4;
@@ -155,7 +148,7 @@ impl View {
         match ended {
             Some((EndStatus::Failed, code @ 5..=7)) => return code,
             _ if any(|status| matches!(status, Status::Failed(_))) || self.any_other_outcome(is_failed) => return 6,
-            Some((EndStatus::Complete, _)) if !self.was_changed => {}
+            Some((EndStatus::Complete, _)) if !self.completion.was_changed => {}
             Some(_) | None => return 7,
         }
         let unmeasured = |entry: Entry| match *entry.status {
@@ -206,158 +199,10 @@ impl View {
     }
 }
 
-/// Calls that break a rule of self-consistency. Simulations are not checked.
-fn contradictions(record: &Record, rows: &[Row]) -> Vec<String> {
-    if record.header.backend.synthetic {
-        return Vec::new();
-    }
-    let cases: Vec<Timed> = (rows.iter())
-        .map(|row| Timed { facts: &row.facts, seconds: row.latency_seconds_of_replicate.clone() })
-        .collect();
-    let mut found = Consistency::of(&cases, ConsistencyRule::default());
-    found.findings.retain(|finding| finding.certain || finding.times_allowed >= MIN_REPORTED_EXCESS);
-    found.sentences(MAX_CONTRADICTIONS)
-}
-
 fn is_failed(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed { .. })
 }
 
 fn is_corrupt(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Corrupt { .. })
-}
-
-/// All warnings except the reasons of single rows: end of the run, machine, clocks, excluded samples.
-fn warnings(record: &Record, rows: &[Row]) -> Vec<String> {
-    let mut warnings = record.warnings.clone();
-    let how = record.end.as_ref().and_then(|end| match end.status {
-        EndStatus::Complete => None,
-        EndStatus::Failed => Some("failed"),
-        EndStatus::Interrupted => Some("was interrupted"),
-        EndStatus::OutOfTime => Some("stopped before its time limit"),
-    });
-    if let (Some(how), Some(End { error, .. })) = (how, &record.end) {
-        let why = error.as_deref().map_or_else(String::new, |error| format!(": {error}"));
-        warnings.push(format!("the run {how}{why}"));
-    }
-    warnings.extend(record.header.warnings.iter().cloned());
-    warnings.extend(clock_warning(&record.clocks, rows));
-    let incomplete = rows.iter().filter(|row| row.is_incomplete()).map(|row| {
-        let text = format!("{} of {} replicates measured", row.replicates, row.replicates_planned);
-        CaseSentence { case: &row.facts.name, text }
-    });
-    let warned = rows
-        .iter()
-        .flat_map(|row| row.warnings.iter().map(|text| CaseSentence { case: &row.facts.name, text: text.clone() }));
-    warnings.extend(gathered(incomplete.chain(warned)));
-    warnings.extend(dropped_samples(rows));
-    warnings.extend(not_precise(record, rows));
-    let seconds = |line: &CaseLine| {
-        let row = rows.get(line.case as usize)?;
-        row.latency_seconds_of_replicate.get(&(line.replicate as usize)).copied()
-    };
-    warnings.extend(TransientSlowdown::of(record, seconds).map(|found| found.text));
-    warnings
-}
-
-/// A sentence about one case.
-struct CaseSentence<'a> {
-    /// Its name.
-    case: &'a str,
-    text: String,
-}
-
-/// Sentences about single cases, grouped by kind: those that differ only in numbers are listed once, with the numbers of the
-/// first and the number of cases.
-fn gathered<'a>(sentences: impl Iterator<Item = CaseSentence<'a>>) -> Vec<String> {
-    struct Kind<'a> {
-        first: String,
-        first_case: &'a str,
-        cases: HashSet<&'a str>,
-    }
-    let mut kinds: Vec<Kind> = Vec::new();
-    let mut place_of: HashMap<String, usize> = HashMap::new();
-    for CaseSentence { case, text: sentence } in sentences {
-        let key: String = sentence.chars().filter(|c| !c.is_ascii_digit()).collect();
-        let place = *place_of.entry(key).or_insert_with(|| {
-            kinds.push(Kind { first: sentence, first_case: case, cases: HashSet::new() });
-            kinds.len() - 1
-        });
-        kinds[place].cases.insert(case);
-    }
-    let sentence = |kind: Kind| match kind.cases.len() {
-        1 => format!("{}: {}", kind.first_case, kind.first),
-        cases => format!("{cases} cases, the first {}: {}", kind.first_case, kind.first),
-    };
-    kinds.into_iter().map(sentence).collect()
-}
-
-/// The rows that did not reach the requested precision within the shared time budget.
-fn not_precise(record: &Record, rows: &[Row]) -> Option<String> {
-    let settings = &record.header.settings;
-    let within = settings.within_seconds?;
-    let wide = || rows.iter().filter(|row| row.is_less_precise_than_requested());
-    let precision = |row: &Row| row.precision_reached.unwrap_or(f64::INFINITY);
-    let widest = wide().max_by(|a, b| precision(a).total_cmp(&precision(b)))?;
-    let reached = match widest.precision_reached {
-        Some(reached) => format!("+-{} %", three_digits(reached * 100.0)),
-        None => "too few samples for an interval".to_owned(),
-    };
-    Some(format!(
-        "{} of {} rows did not reach the requested +-{} % within {within} (marked *); the widest is {}: {reached}. More time: \
-         --within {}",
-        wide().count(),
-        rows.len(),
-        three_digits(settings.precision * 100.0),
-        widest.facts.name,
-        longer(within),
-    ))
-}
-
-/// Four times the duration, which halves the intervals, as the value of a flag.
-fn longer(within: Seconds) -> String {
-    let seconds = (within.0 * 4.0).ceil();
-    if seconds >= 600.0 { format!("{}m", (seconds / 60.0).ceil()) } else { format!("{seconds}s") }
-}
-
-/// The number of excluded samples over all cases.
-fn dropped_samples(rows: &[Row]) -> Option<String> {
-    let share = |row: &Row| row.samples_excluded as f64 / (row.samples + row.samples_excluded).max(1) as f64;
-    let dropped = rows.iter().filter(|row| row.samples_excluded > 0);
-    let worst = dropped.clone().max_by(|a, b| share(a).total_cmp(&share(b)))?;
-    let (name, excluded) = (&worst.facts.name, worst.samples_excluded);
-    let samples = worst.samples + excluded;
-    Some(match dropped.clone().count() {
-        1 => format!("{name}: {excluded} of {samples} samples are unreliable and left out"),
-        cases => format!(
-            "{} samples in {cases} cases are unreliable and left out; the largest share in {name}: {excluded} of {samples}",
-            dropped.map(|row| row.samples_excluded).sum::<u64>()
-        ),
-    })
-}
-
-fn clock_warning(clocks: &[ClockLine], rows: &[Row]) -> Option<String> {
-    if !rows.iter().any(|row| row.facts.cadence == Cadence::Isolated && row.samples > 0) {
-        return None;
-    }
-    if clocks.is_empty() {
-        return Some("the record has no data about the clocks, so no rank is named as late".to_owned());
-    }
-    if clocks.iter().any(|clock| clock.method == ClockMethod::Barrier) {
-        return Some(AFTER_A_BARRIER.to_owned());
-    }
-    clock_remark(clocks, rows)
-}
-
-const AFTER_A_BARRIER: &str =
-    "isolated samples started after a barrier, not on a common clock; no rank is named as late";
-
-/// How well the clocks agree, where they do.
-fn clock_remark(clocks: &[ClockLine], rows: &[Row]) -> Option<String> {
-    let isolated = rows.iter().any(|row| row.facts.cadence == Cadence::Isolated && row.samples > 0);
-    if !isolated || clocks.iter().any(|clock| clock.method == ClockMethod::Barrier) {
-        return None;
-    }
-    let residual = Seconds::from_nanoseconds(clocks.iter().map(|clock| clock.residual_nanoseconds).max()?);
-    Some(format!("the ranks' clocks agree to {residual}; no smaller difference between ranks is reported"))
 }

@@ -39,7 +39,7 @@ impl ComputeTable {
         let model = table.require("model", "a table such as { preset = \"llama-3-8b\" }")?.table()?;
         let model = read_model(suite, model, hash)?;
         let sequence = table.require("sequence", "the tokens of a sample, such as 2048")?;
-        let longest = model.maximum_positions.min(LARGEST);
+        let longest = model.embedding.maximum_positions.min(LARGEST);
         let mut read = ComputeTable {
             sequence: sequence.whole(1..=longest)?,
             model,
@@ -51,8 +51,9 @@ impl ComputeTable {
             read.tp.clear();
             for item in item.items()? {
                 let tp = item.whole(1..=LARGEST)?;
-                if !read.model.heads.is_multiple_of(tp) || !read.model.feed_forward.is_multiple_of(tp) {
-                    let Model { name, heads, feed_forward, .. } = &read.model;
+                if !read.model.attention.heads.is_multiple_of(tp) || !read.model.feed_forward.is_multiple_of(tp) {
+                    let Model { name, feed_forward, .. } = &read.model;
+                    let heads = read.model.attention.heads;
                     return Err(item.wrong(format!(
                         "found {tp}, which does not divide the {heads} heads and the feed-forward width of {feed_forward} of {name}"
                     )));

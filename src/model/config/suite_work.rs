@@ -97,10 +97,10 @@ fn work(own: WorkTables, common: &WorkTables, place: &Place) -> Result<Option<Mo
     if training.is_none() && serving.is_none() {
         return Err(place.wrong("[model] needs [training], with `sequence` and batch, or [serving]"));
     }
-    if let Some(training) = training.as_ref().filter(|training| training.sequence > model.maximum_positions) {
+    if let Some(training) = training.as_ref().filter(|training| training.sequence > model.embedding.maximum_positions) {
         return Err(training.sequence_place.wrong(format!(
             "found {}; {} allows up to {} (max_position_embeddings)",
-            training.sequence, model.name, model.maximum_positions
+            training.sequence, model.name, model.embedding.maximum_positions
         )));
     }
     Ok(Some(ModelWork { model, training, serving }))

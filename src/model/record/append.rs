@@ -107,7 +107,7 @@ mod tests {
                 (end.status, end.exit_code, end.lines_before),
                 (EndStatus::Failed, 5, Some(complete_lines as u64))
             );
-            assert_eq!((record.seal, record.torn), (Seal::Whole, false));
+            assert_eq!((record.file.seal, record.file.torn), (Seal::Whole, false));
         }
     }
 

@@ -3,6 +3,7 @@
 //! Guarantee of every [`Record`]: each case line belongs to a planned case, and its columns have equal length.
 
 use super::calibration_line::{CalibrationLine, ChosenSize, PlanGrowth};
+use super::contents::FileState;
 use super::copy_line::CopyLine;
 use super::device_line::{DeviceReadingsLine, DevicesLine};
 use super::hang_line::HangLine;
@@ -247,10 +248,7 @@ impl Assembly {
             devices,
             device_readings,
             end,
-            torn: last_line == LastLine::Torn,
-            running,
-            seal,
-            warnings,
+            file: FileState { torn: last_line == LastLine::Torn, running, seal, warnings },
         })
     }
 }

@@ -45,12 +45,19 @@ pub struct Record {
     pub device_readings: Vec<DeviceReadingsLine>,
     /// How the run ended; absent where it was cut off or is still going on.
     pub end: Option<End>,
+    /// How the file is as a whole.
+    pub file: FileState,
+}
+
+/// How the file of a record is as a whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileState {
     /// True where the last line was truncated and left out.
     pub torn: bool,
     /// True where its run still has the lock.
     pub running: bool,
     /// Result of the digest check; whole where the record was never a file.
     pub seal: Seal,
-    /// Problems of the file as a whole, as sentences.
+    /// Its problems, as sentences.
     pub warnings: Vec<String>,
 }

@@ -20,6 +20,7 @@ pub use super::samples_line::{ClockErrors, RankHistogram, Samples};
 pub use super::settings_line::Settings;
 use super::unwatched_line::UnwatchedLine;
 use crate::workload::{RankedStep, StepFacts};
+use commgauge_base::stats::sorted;
 use commgauge_base::units::Seconds;
 use commgauge_base::variant::LibraryChoice;
 use schemars::JsonSchema;
@@ -240,6 +241,17 @@ impl CaseLine {
     /// Whether a signal ended the sampling early. A resumed run measures the case again.
     pub fn was_cut_short(&self) -> bool {
         self.stop == Some(StopReason::Interrupted)
+    }
+
+    /// Ascending times of one transfer in seconds: those of the samples that count, over the calls of a sample and the one-way messages of
+    /// a call. Empty where the case was not measured.
+    pub fn seconds_per_transfer(&self, facts: &CaseFacts) -> Vec<f64> {
+        if !matches!(self.outcome, Outcome::Measured { .. }) {
+            return Vec::new();
+        }
+        let transfers = f64::from(self.calls_per_sample) * f64::from(facts.transfers_per_call);
+        let seconds = |index: usize| Seconds::from_nanoseconds(self.samples.slowest_nanoseconds[index]).0 / transfers;
+        sorted(self.samples.valid().map(seconds))
     }
 }
 

@@ -237,8 +237,8 @@ mod tests {
                         complete_lines[..complete].iter().filter(|line| is_case(line)).count()
                     );
                     let between_lines = ends.iter().any(|end| cut == *end || cut == end + 1);
-                    assert_eq!(record.torn, !between_lines, "cut at {cut}");
-                    assert_eq!(record.warnings.is_empty(), complete == complete_lines.len(), "cut at {cut}");
+                    assert_eq!(record.file.torn, !between_lines, "cut at {cut}");
+                    assert_eq!(record.file.warnings.is_empty(), complete == complete_lines.len(), "cut at {cut}");
                 }
             }
         }
@@ -300,10 +300,14 @@ mod tests {
             journal.write(&serde_json::from_str(line).unwrap()).unwrap();
         }
         let record = Record::read(&path).unwrap();
-        assert!(record.running && record.warnings[0].contains("still going on"), "{:?}", record.warnings);
+        assert!(
+            record.file.running && record.file.warnings[0].contains("still going on"),
+            "{:?}",
+            record.file.warnings
+        );
         drop(journal);
         let record = Record::read(&path).unwrap();
-        assert!(!record.running && record.warnings[0].contains("cut off"), "{:?}", record.warnings);
+        assert!(!record.file.running && record.file.warnings[0].contains("cut off"), "{:?}", record.file.warnings);
     }
 
     #[test]

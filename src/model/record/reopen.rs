@@ -48,7 +48,7 @@ pub fn reopen(path: &Path) -> Result<Reopened> {
     };
     let name = path.shown().into_owned();
     let (record, whole) = Record::read_lines(BufReader::new(&file), &name, RunState::Over, &mut observe)?;
-    if let Some(problem) = record.seal.tampering() {
+    if let Some(problem) = record.file.seal.tampering() {
         return Err(Error::usage(format!("{name}: {problem}, so no run can continue it; start a new one")));
     }
     let length = file.metadata().map_err(unusable)?.len();
@@ -139,7 +139,11 @@ mod tests {
             }
             let before = Record::read(&path).unwrap();
             let record = resumed_with(&path, &[]);
-            assert_eq!((record.seal, record.torn, record.resumes.len()), (Seal::Whole, false, 1), "cut at {cut}");
+            assert_eq!(
+                (record.file.seal, record.file.torn, record.resumes.len()),
+                (Seal::Whole, false, 1),
+                "cut at {cut}"
+            );
             assert_eq!(record.cases, before.cases, "cut at {cut}");
             assert!(record.is_finished());
         }
@@ -170,8 +174,8 @@ mod tests {
         drop(journal);
         let record = resumed_with(&path, &[Line::Case(case.clone())]);
         assert_eq!(record.cases, [case.as_ref().clone()]);
-        assert_eq!((record.seal, record.end.unwrap().status), (Seal::Whole, EndStatus::Complete));
-        assert_eq!(record.warnings, Vec::<String>::new());
+        assert_eq!((record.file.seal, record.end.unwrap().status), (Seal::Whole, EndStatus::Complete));
+        assert_eq!(record.file.warnings, Vec::<String>::new());
     }
 
     #[test]
@@ -193,7 +197,7 @@ mod tests {
         resumed_with(&path, &[]);
         let resumed = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, resumed.replacen("\"seed\":", "\"seed\":1", 1)).unwrap();
-        assert_eq!(Record::read(&path).unwrap().seal, Seal::Broken(1));
+        assert_eq!(Record::read(&path).unwrap().file.seal, Seal::Broken(1));
     }
 
     #[test]
@@ -211,7 +215,7 @@ mod tests {
         // Without any digest it looks as an older version wrote it: it can be resumed, and says so for ever.
         std::fs::write(&path, lines.join("\n") + "\n").unwrap();
         let record = resumed_with(&path, &[]);
-        assert_eq!(record.seal, Seal::Unsealed(6));
+        assert_eq!(record.file.seal, Seal::Unsealed(6));
         let notes = record.header.notes.join("\n");
         assert!(notes.contains("whether its first 6 lines were changed"), "{notes}");
     }

@@ -64,6 +64,13 @@ impl ClockErrors {
 }
 
 impl Samples {
+    /// Indices of those that count.
+    pub fn valid(&self) -> impl Iterator<Item = usize> + '_ {
+        let mut excluded: Vec<usize> = self.excluded.iter().map(|(index, _)| *index as usize).collect();
+        excluded.sort_unstable();
+        (0..self.slowest_nanoseconds.len()).filter(move |index| excluded.binary_search(index).is_err())
+    }
+
     /// By how much the arrival spread of a sample may be off by the clocks of devices.
     pub fn arrival_error_nanoseconds(&self, sample: usize) -> u64 {
         let mut end = 0;

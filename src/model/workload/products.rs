@@ -69,7 +69,7 @@ fn linears(model: &Model, t: u64, tokens: u64) -> Vec<(&'static str, u64, u64, u
     if has(Mixer::Attention) {
         linears.extend(attention_linears(model, t, tokens));
     }
-    if let Some(linear) = model.linear_attention.as_ref().filter(|_| has(Mixer::Linear)) {
+    if let Some(linear) = model.attention.linear.as_ref().filter(|_| has(Mixer::Linear)) {
         linears.push(("linear attention input", tokens, linear.input_width(t), h));
         linears.push(("linear attention output", tokens, h, linear.value_width(t)));
     }
@@ -90,18 +90,18 @@ fn linears(model: &Model, t: u64, tokens: u64) -> Vec<(&'static str, u64, u64, u
 }
 
 fn attention_linears(model: &Model, t: u64, tokens: u64) -> Vec<(&'static str, u64, u64, u64)> {
-    let (h, heads) = (model.hidden, model.heads / t);
-    match &model.latent_attention {
+    let (h, heads) = (model.hidden, model.attention.heads / t);
+    match &model.attention.latent {
         None => {
             // A rank has at least one head of keys and values: if there are fewer heads than ranks, several ranks have
             // copies.
-            let keys_and_values = 2 * model.kv_heads_per_rank(t) * model.head_dimension;
+            let keys_and_values = 2 * model.kv_heads_per_rank(t) * model.attention.head_dimension;
             vec![
                 ("qkv", tokens, model.projected_queries(t) + keys_and_values, h),
-                ("attention output", tokens, h, heads * model.head_dimension),
+                ("attention output", tokens, h, heads * model.attention.head_dimension),
             ]
         }
-        Some(latent) => latent_linears(latent, h, heads, model.head_dimension, tokens),
+        Some(latent) => latent_linears(latent, h, heads, model.attention.head_dimension, tokens),
     }
 }
 

@@ -75,7 +75,7 @@ impl LayerKind {
 
     /// Kinds whose layers have as many parameters each; every layer of the model is of one of them.
     pub fn of_equal_layers(model: &Model) -> &'static [LayerKind] {
-        match (&model.blocks, &model.linear_attention, &model.mixture) {
+        match (&model.blocks, &model.attention.linear, &model.mixture) {
             (Blocks::Single { .. }, _, _) => {
                 &[LayerKind::AttentionAlone, LayerKind::LinearAlone, LayerKind::Dense, LayerKind::Experts]
             }

@@ -66,7 +66,7 @@ impl Work {
 pub(super) fn of_layer(step: &TrainingStep, layer: u32, fused_attention: bool) -> Work {
     let (model, t, n) = (step.model, u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
     let parts = model.parts_of(layer);
-    let mut work = match (parts.mixer, &model.linear_attention) {
+    let mut work = match (parts.mixer, &model.attention.linear) {
         (Some(Mixer::Linear), Some(linear)) => {
             let LinearWork { products, moved_bytes } = linear_attention::of(step, linear);
             Work { products, moved_bytes, ..Work::default() }
@@ -100,22 +100,24 @@ fn of_attention(step: &TrainingStep, layer: u32, fused_attention: bool) -> Work 
     let element = step.activation().size() as f64;
     let mut products = Vec::with_capacity(12);
     projections(model, t, n, &mut products);
-    let keys = match &model.sliding_window {
+    let keys = match &model.attention.sliding_window {
         Some(window) if model.has_sliding_window_in(layer) => window.tokens.min(step.training.sequence),
         _ => step.training.sequence,
     };
-    let head = model.head_dimension;
-    let value = model.latent_attention.as_ref().map_or(head, |latent| latent.value_dimension);
+    let head = model.attention.head_dimension;
+    let value = model.attention.latent.as_ref().map_or(head, |latent| latent.value_dimension);
     // A fused kernel skips what the causal mask hides, about half.
-    let heads = (model.heads / t * step.training.micro_batch) as f64 * if fused_attention { 0.5 } else { 1.0 };
+    let heads =
+        (model.attention.heads / t * step.training.micro_batch) as f64 * if fused_attention { 0.5 } else { 1.0 };
     let rows = step.training.sequence / u64::from(step.layout.degrees.cp);
     let attention =
         |n, k| Product { m: rows, n, k, count: heads, has_weights: false, in_attention: true, in_8_bits: false };
     products.extend([attention(keys, head), attention(value, keys)]);
-    let scores = (model.heads / t) as f64 * n as f64 * keys as f64;
+    let scores = (model.attention.heads / t) as f64 * n as f64 * keys as f64;
     let each = if model.family == Family::Gpt2 { 4.0 * element + 1.0 } else { 2.0 * element };
     // A gate reads what attention gives and itself, and writes their product.
-    let gated = if model.attention_gate { 3.0 * element * n as f64 * (model.heads / t * head) as f64 } else { 0.0 };
+    let gated =
+        if model.attention.gate { 3.0 * element * n as f64 * (model.attention.heads / t * head) as f64 } else { 0.0 };
     Work {
         products,
         moved_bytes: gated,
@@ -144,15 +146,15 @@ pub(super) fn of_output(step: &TrainingStep) -> Work {
 }
 
 fn projections(model: &Model, t: u64, n: u64, products: &mut Vec<Product>) {
-    let (h, heads) = (model.hidden, model.heads / t);
-    match &model.latent_attention {
+    let (h, heads) = (model.hidden, model.attention.heads / t);
+    match &model.attention.latent {
         None => {
-            let keys_and_values = 2 * model.kv_heads_per_rank(t) * model.head_dimension;
+            let keys_and_values = 2 * model.kv_heads_per_rank(t) * model.attention.head_dimension;
             products.push(Product::of_block(n, model.projected_queries(t) + keys_and_values, h));
-            products.push(Product::of_block(n, h, heads * model.head_dimension));
+            products.push(Product::of_block(n, h, heads * model.attention.head_dimension));
         }
         Some(LatentAttention { query_rank, kv_rank, plain_dimension, rotary_dimension, value_dimension }) => {
-            let queries = heads * model.head_dimension;
+            let queries = heads * model.attention.head_dimension;
             match query_rank {
                 Some(rank) => {
                     products.push(Product::of_block(n, *rank, h));

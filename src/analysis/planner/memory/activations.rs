@@ -131,10 +131,10 @@ impl<'a> Shape<'a> {
             return 0;
         }
         let m = self.model;
-        let (heads, head) = (u128::from(m.heads) / self.t, u128::from(m.head_dimension));
-        let copied = m.latent_attention.is_some() || framework(step) == Some(Framework::Torchtitan);
-        let kv_heads = if copied { heads } else { (u128::from(m.kv_heads) / self.t).max(1) };
-        let values = m.latent_attention.as_ref().map_or(head, |latent| u128::from(latent.value_dimension));
+        let (heads, head) = (u128::from(m.attention.heads) / self.t, u128::from(m.attention.head_dimension));
+        let copied = m.attention.latent.is_some() || framework(step) == Some(Framework::Torchtitan);
+        let kv_heads = if copied { heads } else { (u128::from(m.attention.kv_heads) / self.t).max(1) };
+        let values = m.attention.latent.as_ref().map_or(head, |latent| u128::from(latent.value_dimension));
         let keys_and_values = kv_heads * (head + values);
         let gradients = match style {
             ContextStyle::PyTorch => FULL_PRECISION_BYTES * (heads * head + keys_and_values),
@@ -157,7 +157,7 @@ impl<'a> Shape<'a> {
 
     /// What attention of either kind keeps.
     fn mixer(&self, step: &TrainingStep, parts: LayerParts) -> u128 {
-        match (parts.mixer, &self.model.linear_attention) {
+        match (parts.mixer, &self.model.attention.linear) {
             (Some(Mixer::Linear), Some(linear)) => self.linear_attention(step, linear),
             (Some(_), _) => self.attention(),
             (None, _) => 0,
@@ -179,17 +179,17 @@ impl<'a> Shape<'a> {
     /// Queries, keys, values and the input of the output projection: 8sbh/t in GPT.
     fn attention(&self) -> u128 {
         let m = self.model;
-        let heads = u128::from(m.heads) / self.t;
-        let head = u128::from(m.head_dimension);
+        let heads = u128::from(m.attention.heads) / self.t;
+        let head = u128::from(m.attention.head_dimension);
         // Sums of exponentials of the fused kernel (arXiv 2205.14135, algorithm 2).
         let sums = if self.fused_attention { FULL_PRECISION_BYTES * heads } else { 0 };
-        let width = match &m.latent_attention {
+        let width = match &m.attention.latent {
             Some(latent) => heads * 2 * (head + u128::from(latent.value_dimension)),
-            None => 2 * head * (heads + (u128::from(m.kv_heads) / self.t).max(1)),
+            None => 2 * head * (heads + (u128::from(m.attention.kv_heads) / self.t).max(1)),
         };
-        let compressed = m.latent_attention.as_ref().map_or(0, compressed_width) / self.by_sequence;
+        let compressed = m.attention.latent.as_ref().map_or(0, compressed_width) / self.by_sequence;
         // The gate, and what attention gave before it.
-        let gate = if m.attention_gate { 2 * head * heads } else { 0 };
+        let gate = if m.attention.gate { 2 * head * heads } else { 0 };
         self.tokens * (self.element * (width + gate + compressed) + sums)
     }
 
@@ -220,7 +220,7 @@ impl<'a> Shape<'a> {
             return 0;
         }
         let each = if self.dropout { 2 * self.element + 1 } else { self.element };
-        each * u128::from(self.model.heads) / self.t * self.tokens * self.sequence
+        each * u128::from(self.model.attention.heads) / self.t * self.tokens * self.sequence
     }
 
     /// torchtitan's selective checkpointing by operations (`_apply_op_sac`): the input, the output of attention with its sums, and every
@@ -228,13 +228,13 @@ impl<'a> Shape<'a> {
     fn every_second_product(&self, step: &TrainingStep, layer: u32) -> u128 {
         let m = self.model;
         let is_plain =
-            m.latent_attention.is_none() && m.linear_attention.is_none() && !m.attention_gate && m.family.gated();
+            m.attention.latent.is_none() && m.attention.linear.is_none() && !m.attention.gate && m.family.gated();
         if !is_plain || m.has_experts_in(layer) {
             return self.linear(step, layer);
         }
-        let heads = u128::from(m.heads) / self.t;
-        let head = u128::from(m.head_dimension);
-        let values = head * (u128::from(m.kv_heads) / self.t).max(1);
+        let heads = u128::from(m.attention.heads) / self.t;
+        let head = u128::from(m.attention.head_dimension);
+        let values = head * (u128::from(m.attention.kv_heads) / self.t).max(1);
         let (queries, gate) = (head * heads, u128::from(m.feed_forward) / self.t);
         let kept = queries + values + queries + gate + self.hidden / self.by_sequence;
         self.boundary() + self.tokens * (self.element * kept + FULL_PRECISION_BYTES * heads)

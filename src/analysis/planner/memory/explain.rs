@@ -49,7 +49,7 @@ impl MemoryChoices {
             "unsharded" if step.reshards_after_forward() => {
                 let whole =
                     "root unit, the layer at work and the next, and gradients of layers before they are scattered";
-                match data.secondary_shards {
+                match data.shards.secondary {
                     None => whole.to_owned(),
                     Some(shards) => format!("{whole}; all parameters in {shards} shards between the passes"),
                 }

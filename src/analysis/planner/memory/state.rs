@@ -125,7 +125,7 @@ pub(super) enum ParameterKind {
 /// Ranks that share out parameters: the groups that reduce their gradients.
 pub(super) fn shards(step: &TrainingStep, kind: ParameterKind) -> u64 {
     let layout = &step.layout;
-    let replicated = step.training.data.replicas_of_shards > 1;
+    let replicated = step.training.data.shards.replicas > 1;
     let axis = match kind {
         _ if replicated => Axis::DpShard,
         ParameterKind::Dense => Axis::DpCp,
@@ -140,13 +140,13 @@ pub(super) fn groups_of_optimizer(step: &TrainingStep) -> Option<u64> {
     match (data.style, data.outer_sharding) {
         (DataStyle::Ddp, _) => None,
         (_, OuterSharding::NoShard) => Some(1),
-        (_, OuterSharding::Optimizer) => Some(u64::from(data.replicas_of_shards)),
+        (_, OuterSharding::Optimizer) => Some(u64::from(data.shards.replicas)),
     }
 }
 
 /// Parameters that a rank keeps from the forward to the backward pass, beside its shard.
 fn secondary(step: &TrainingStep, stage: u32) -> u128 {
-    let shards = step.training.data.secondary_shards;
+    let shards = step.training.data.shards.secondary;
     shards.map_or(0, |shards| u128::from(step.rank_parameters(stage).total().div_ceil(u64::from(shards))))
 }
 

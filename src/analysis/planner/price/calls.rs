@@ -289,7 +289,7 @@ impl FirstStage {
 /// it in parts, and where the number depends on more (DeepSpeed's gathers by modules).
 fn repeated(step: &TrainingStep, op: &Op) -> Option<f64> {
     let in_parts = matches!(op.overlap, Overlap::WeightGradient | Overlap::InputGradient | Overlap::Attention);
-    if op.style != Style::Data || in_parts || step.training.data.unit_rule == UnitRule::Modules {
+    if op.style != Style::Data || in_parts || step.training.data.units.rule == UnitRule::Modules {
         return None;
     }
     let in_chunks = (0..step.stages.chunks()).filter_map(|chunk| count_in_chunk(step, 0, chunk, &op.when));

@@ -26,10 +26,10 @@ impl Bases {
             let mut training = training.clone();
             training.data.style = style;
             if style != sharded {
-                training.data.replicas_of_shards = 1;
-                training.data.secondary_shards = None;
-                training.data.gather_inner = None;
-                training.data.quantised_gradients = None;
+                training.data.shards.replicas = 1;
+                training.data.shards.secondary = None;
+                training.data.shards.gather_inner = None;
+                training.data.shards.quantised_gradients = None;
             }
             Some(training)
         });

@@ -96,11 +96,11 @@ fn reason_to_exclude(loaded: &LoadedRecord) -> Option<String> {
     if record.header.backend.synthetic {
         return Some("is synthetic: no data moved and no real time passed".to_owned());
     }
-    if record.running {
+    if record.file.running {
         return Some("is still being written".to_owned());
     }
     match &record.end {
         Some(end) if end.status == EndStatus::Failed => Some("is of a run that failed".to_owned()),
-        _ => record.seal.tampering(),
+        _ => record.file.seal.tampering(),
     }
 }

@@ -45,9 +45,10 @@ pub(super) fn arrivals(records: &[LoadedRecord], places: &Places) -> Arrivals {
         }
         residual = residual.max(record.clocks.iter().map(|clock| clock.residual_nanoseconds).max().unwrap_or(0));
         for line in record.cases.iter().filter(|line| matches!(line.outcome, Outcome::Measured { .. })) {
-            let excluded: Vec<usize> = line.samples.excluded.iter().map(|(index, _)| *index as usize).collect();
-            let arrivals = line.samples.last_rank.iter().zip(&line.samples.arrival_spread_nanoseconds);
-            for (index, (rank, spread)) in arrivals.enumerate().filter(|(index, _)| !excluded.contains(index)) {
+            let (last, spread_of) = (&line.samples.last_rank, &line.samples.arrival_spread_nanoseconds);
+            let arrivals =
+                line.samples.valid().filter_map(|index| Some((index, last.get(index)?, spread_of.get(index)?)));
+            for (index, rank, spread) in arrivals {
                 // The two arrivals may be off by what the clocks of their devices may.
                 let error = line.samples.arrival_error_nanoseconds(index);
                 spreads.entry(*rank).or_default().push([*spread as f64, error as f64]);

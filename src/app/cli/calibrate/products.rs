@@ -38,7 +38,8 @@ pub(super) fn of(
         }
     };
     let linear = model.linear_attention_in_use().map(|linear| [linear.key_heads, linear.value_heads]);
-    let widths: Vec<u64> = [model.heads, model.feed_forward].into_iter().chain(linear.into_iter().flatten()).collect();
+    let widths: Vec<u64> =
+        [model.attention.heads, model.feed_forward].into_iter().chain(linear.into_iter().flatten()).collect();
     let divides = |tp: &u64| widths.iter().all(|width| width.is_multiple_of(*tp));
     let doubling = |most: u64| (0..).map(|power| 1 << power).take_while(move |number| *number <= most);
     let divides_batch = |samples: &u64| planned.global_batch.is_multiple_of(*samples);

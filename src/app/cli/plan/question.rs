@@ -108,10 +108,10 @@ impl QuestionFlags {
             flags.push(("--element-type", "parameter_element_type", element.clone()));
         }
         let training = Training::read(Table::of_flags(flags))?;
-        if training.sequence > model.maximum_positions {
+        if training.sequence > model.embedding.maximum_positions {
             return Err(training.sequence_place.wrong(format!(
                 "found {}; {} allows up to {} (max_position_embeddings)",
-                training.sequence, model.name, model.maximum_positions
+                training.sequence, model.name, model.embedding.maximum_positions
             )));
         }
         Ok(training)

@@ -18,12 +18,12 @@ pub(crate) fn command(record: &Path) -> String {
 /// If the record cannot be resumed.
 pub(crate) fn exit_code_if_complete(record: &Record, path: &Path) -> Result<Option<i32>> {
     let path = path.shown();
-    if record.running {
+    if record.file.running {
         return Err(Error::usage(format!(
             "--resume {path}: the run that writes it is still going on; wait for its end"
         )));
     }
-    if let Some(problem) = record.seal.tampering() {
+    if let Some(problem) = record.file.seal.tampering() {
         return Err(Error::usage(format!("--resume {path}: {problem}, so no run can continue it; start a new one")));
     }
     let Some(end) = record.end.as_ref().filter(|_| record.is_finished()) else { return Ok(None) };
@@ -38,7 +38,7 @@ pub(crate) fn state(record: &Record, path: &Path) -> Vec<String> {
     let there = record.measured_lines().min(planned);
     let shown = path.shown();
     let mut sentences = vec![format!("{shown} holds {there} of {planned} measured cases; the rest is measured now")];
-    if record.torn {
+    if record.file.torn {
         sentences.push("its last line is torn and will be cut off; that case is measured again".to_owned());
     }
     sentences

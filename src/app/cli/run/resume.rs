@@ -112,10 +112,10 @@ mod tests {
         let error = resumed(&sample(), Some(77)).err().expect("other ranks");
         assert!(error.to_string().contains("cannot continue with 77; leave -n out"), "{error}");
         let mut running = sample();
-        running.running = true;
+        running.file.running = true;
         assert!(exit_code_if_complete(&running, Path::new("r")).unwrap_err().to_string().contains("still going on"));
         let mut changed = sample();
-        changed.seal = Seal::Broken(7);
+        changed.file.seal = Seal::Broken(7);
         assert!(exit_code_if_complete(&changed, Path::new("r")).unwrap_err().to_string().contains("of line 7"));
     }
 

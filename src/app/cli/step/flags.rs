@@ -48,10 +48,12 @@ impl StepFlags {
                 layers.parse().map_err(|_| place.wrong(format!("found `{layers}`; accepted: a whole number")))?;
             model.keep_layers(layers).map_err(|problem| place.wrong(problem))?;
         }
-        if let Some(training) = training.as_ref().filter(|training| training.sequence > model.maximum_positions) {
+        if let Some(training) =
+            training.as_ref().filter(|training| training.sequence > model.embedding.maximum_positions)
+        {
             return Err(training.sequence_place.wrong(format!(
                 "found {}; {} allows up to {} (max_position_embeddings)",
-                training.sequence, model.name, model.maximum_positions
+                training.sequence, model.name, model.embedding.maximum_positions
             )));
         }
         table.work = Some(Arc::new(ModelWork { model, training, serving }));

@@ -107,7 +107,7 @@ fn word(input: &HtmlInput, code: i32) -> &'static str {
         3 => "INCONCLUSIVE",
         4 => "WRONG DATA",
         5 | 6 => "RUN FAILED",
-        _ if input.runs.iter().any(|run| run.view.running) => "STILL RUNNING",
+        _ if input.runs.iter().any(|run| run.view.completion.running) => "STILL RUNNING",
         _ => "INCOMPLETE",
     }
 }

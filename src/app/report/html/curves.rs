@@ -209,8 +209,8 @@ fn table_of(group: &Group, limits: &Limits) -> Table {
             optional(row.busbw),
             optional(row.bound_share.map(|share| percent(share, 0))),
             optional(limit.map(|(metric, limit, _)| crate::report::verdict::value(*metric, *limit))),
-            row.samples.to_string(),
-            row.replicates.to_string(),
+            row.counts.samples.to_string(),
+            row.counts.replicates.to_string(),
             row.status.label().to_owned(),
         ];
         document::Row::toned(if row.status.reason().is_some() { Tone::Bad } else { Tone::Plain }, cells)

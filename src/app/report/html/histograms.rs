@@ -4,7 +4,7 @@ use super::groups::{Curve, Group};
 use super::input::HtmlInput;
 use crate::chart::{Histogram, HistogramRow, Mark};
 use crate::report::document::{Column, Figure, Table};
-use crate::report::row::{Row, valid_samples};
+use crate::report::row::Row;
 use commgauge_base::units::Seconds;
 use commgauge_model::record::line::{CaseLine, Outcome};
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub(super) fn distributions(input: &HtmlInput, group: &Group) -> (Option<Figure>
         };
         cells.push(vec![
             row.facts.bytes_total.to_string(),
-            row.samples.to_string(),
+            row.counts.samples.to_string(),
             latency.median.to_string(),
             percentile(latency.p99, 100),
             percentile(latency.p999, 1000),
@@ -87,7 +87,7 @@ fn bins(row: &Row, lines: &[&CaseLine]) -> (Vec<(i32, u64)>, f64) {
     let (mut bins, mut largest) = (BTreeMap::new(), 0.0f64);
     for line in lines {
         let transfers = f64::from(line.calls_per_sample) * f64::from(row.facts.transfers_per_call);
-        for index in valid_samples(line) {
+        for index in line.samples.valid() {
             let seconds = Seconds::from_nanoseconds(line.samples.slowest_nanoseconds[index]).0 / transfers;
             if let Some(bin) = Histogram::bin_of(seconds) {
                 *bins.entry(bin).or_insert(0) += 1;

@@ -57,9 +57,11 @@ pub(super) fn next_command(input: &HtmlInput, code: i32) -> Option<String> {
 
 /// Whether a run ended before its time, so that it can be resumed.
 fn can_go_on(run: &HtmlRun) -> bool {
-    let ended = run.view.end.as_ref().map(|end| end.status);
+    let ended = run.view.completion.end.as_ref().map(|end| end.status);
     let is_ours = !run.view.header.command_line.is_empty();
-    is_ours && !run.view.running && matches!(ended, None | Some(EndStatus::Interrupted | EndStatus::OutOfTime))
+    is_ours
+        && !run.view.completion.running
+        && matches!(ended, None | Some(EndStatus::Interrupted | EndStatus::OutOfTime))
 }
 
 /// Hosts of a run with their ranks, `node-1:8`.

@@ -2,9 +2,8 @@
 
 use super::input::{HtmlInput, HtmlRun};
 use crate::chart::{Axis, Bar, Bars, Unit};
+use crate::report::Row;
 use crate::report::document::{Block, Column, Fact, Figure, Table, share};
-use crate::report::row::valid_samples;
-use crate::report::{Late, Row};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::three_digits;
 use commgauge_model::record::line::Outcome;
@@ -87,12 +86,12 @@ pub(super) fn late(run: &HtmlRun) -> Vec<Block> {
         Column::right("last in", 0),
         Column::right("behind the first", 0),
     ];
-    let row = |(row, late): (&Row, &Option<Late>)| {
-        let late = late.as_ref()?;
+    let row = |row: &Row| {
+        let late = row.late.as_ref()?;
         let (rank, share, spread) = (late.rank.to_string(), share(late.share), late.spread.to_string());
         Some(vec![row.facts.name.clone(), rank, late.host.clone(), share, spread])
     };
-    let table = Table::new("Late ranks by case", &COLUMNS, run.view.rows.iter().zip(&run.view.late).filter_map(row));
+    let table = Table::new("Late ranks by case", &COLUMNS, run.view.rows.iter().filter_map(row));
     blocks.push(match table.rows.is_empty() {
         true => Block::text("No rank is named as late in any case."),
         false => Block::Table(table.whole_in("`commgauge report --format json` has every row")),
@@ -107,7 +106,7 @@ fn last_arrivals(run: &HtmlRun) -> (BTreeMap<u32, u64>, u64) {
         if !isolated || !matches!(line.outcome, Outcome::Measured { .. }) {
             continue;
         }
-        for rank in valid_samples(line).filter_map(|index| line.samples.last_rank.get(index)) {
+        for rank in line.samples.valid().filter_map(|index| line.samples.last_rank.get(index)) {
             *counts.entry(*rank).or_default() += 1;
             samples += 1;
         }

@@ -13,7 +13,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         }
         Err(reason) => vec![Block::absent(format!("No search for culprits could be made: {reason}"))],
     };
-    let findings: Vec<&String> = input.runs.iter().flat_map(|run| &run.view.findings).collect();
+    let findings: Vec<&String> = input.runs.iter().flat_map(|run| &run.view.findings.all).collect();
     if !findings.is_empty() {
         blocks.push(Block::heading("What the numbers say by themselves"));
         blocks.push(Block::list(findings));

@@ -135,7 +135,7 @@ fn measured(name: &str, view: &View, several: bool) -> Badge {
         0 => (Tone::Good, "COMPLETE"),
         4 => (Tone::Bad, "WRONG DATA"),
         5 | 6 => (Tone::Bad, "FAILED"),
-        _ if view.running => (Tone::Unsure, "STILL RUNNING"),
+        _ if view.completion.running => (Tone::Unsure, "STILL RUNNING"),
         _ => (Tone::Unsure, "INCOMPLETE"),
     };
     let warned = if warnings > 0 { format!("; {}", counted(warnings, "warning")) } else { String::new() };

@@ -138,7 +138,7 @@ impl Block for CallBlock {
             PrintedSize::Block => facts.bytes_total.0 / u64::from(facts.group_size.max(1)),
             PrintedSize::Total | PrintedSize::Absent => facts.bytes_total.0,
         };
-        let numbers = Numbers { bytes, calls: row.calls, times };
+        let numbers = Numbers { bytes, calls: row.counts.repetitions, times };
         match self.tool {
             Tool::Osu => osu::line(self.test, &numbers),
             Tool::Imb => imb::line(self.test, &numbers),

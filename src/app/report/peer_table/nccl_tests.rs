@@ -276,8 +276,8 @@ fn parameters(header: &Header, block: &[&Row]) -> String {
         // Sizes of a model have no fixed step; the difference of the first two is used.
         _ => format!("{difference}(bytes)"),
     };
-    let warm_up = block.iter().map(|row| row.warm_up_iterations).max().unwrap_or(0);
-    let iterations = block.iter().map(|row| row.calls).filter(|calls| *calls > 0).min().unwrap_or(0);
+    let warm_up = block.iter().map(|row| row.counts.warm_up_iterations).max().unwrap_or(0);
+    let iterations = block.iter().map(|row| row.counts.repetitions).filter(|calls| *calls > 0).min().unwrap_or(0);
     let labels = &block[0].facts.labels;
     let aggregate = labels.get("aggregate").map_or("1", String::as_str);
     let graph = u32::from(labels.contains_key("submit"));

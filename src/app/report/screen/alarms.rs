@@ -15,7 +15,7 @@ pub(super) fn of(record: &Record, view: &View) -> Vec<String> {
     }
     // The warnings of a synthetic record mention it as well.
     let of_machine = view.header.warnings.iter().filter(|text| !text.starts_with("synthetic"));
-    alarms.extend(of_machine.chain(&record.warnings).cloned());
+    alarms.extend(of_machine.chain(&record.file.warnings).cloned());
     alarms
 }
 
@@ -33,9 +33,12 @@ fn first_of(view: &View, what: &str, wanted: fn(&Status) -> bool) -> Option<Stri
 
 /// How a run ended other than complete.
 pub(in crate::report) fn ending(view: &View) -> Option<String> {
-    let Some(end) = &view.end else {
-        let text =
-            if view.running { "the run is still going on" } else { "the record has no end: the run was cut off" };
+    let Some(end) = &view.completion.end else {
+        let text = if view.completion.running {
+            "the run is still going on"
+        } else {
+            "the record has no end: the run was cut off"
+        };
         return Some(text.to_owned());
     };
     let how = match end.status {

@@ -67,8 +67,8 @@ impl Screen {
 }
 
 fn finding(view: &View) -> String {
-    let is_complete = view.end.as_ref().is_some_and(|end| end.status == EndStatus::Complete);
-    match &view.worst_finding {
+    let is_complete = view.completion.end.as_ref().is_some_and(|end| end.status == EndStatus::Complete);
+    match &view.findings.worst {
         Some(worst) => format!("Worst finding: {}", visible(worst)),
         None if is_complete => "Findings: none; no call contradicts another, no rank is late.".to_owned(),
         None => "Findings: none in what was measured.".to_owned(),
@@ -86,7 +86,7 @@ fn run(view: &View) -> String {
         [host] => format!(" on {host}"),
         hosts => format!(" on {}", of(hosts.len(), "host")),
     };
-    let time = view.end.as_ref().map_or_else(String::new, |end| format!(", {}", end.elapsed_seconds));
+    let time = view.completion.end.as_ref().map_or_else(String::new, |end| format!(", {}", end.elapsed_seconds));
     let ranks = of(header.world_size as usize, "rank");
     format!("{}: {ranks}{place}, {}{time}", header.suite.name, header.backend.library)
 }
@@ -111,7 +111,7 @@ fn counts(view: &View) -> Vec<(String, usize)> {
 
 fn commands(view: &View, CommandNames { program, record }: CommandNames) -> Vec<(String, &'static str)> {
     let report = (format!("{program} report {record}"), "every table");
-    let ended = view.end.as_ref().map(|end| end.status);
+    let ended = view.completion.end.as_ref().map(|end| end.status);
     let second = match ended {
         Some(EndStatus::Complete | EndStatus::Failed) => {
             (format!("{program} report {record} -o report.html"), "a page")

@@ -181,7 +181,8 @@ fn a_screen_is_never_longer_than_a_terminal_nor_wider() {
         ranking.calls.iter_mut().for_each(|call| call.group_size = 99);
         ranking.calls.iter_mut().for_each(|call| call.bytes_total = Bytes(7));
     }
-    let view = View { worst_finding: Some("a finding ".repeat(60)), ..View::new(&worst) };
+    let mut view = View::new(&worst);
+    view.findings.worst = Some("a finding ".repeat(60));
     let full = Screen::of(&worst, &view, CALLED);
     for width in [40, 80, 140] {
         for screen in [&full, &screen(&predicted()), &screen(&whole())] {

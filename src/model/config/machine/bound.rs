@@ -23,10 +23,17 @@
 //! Switches that reduce or copy by themselves (NVLS, SHARP) move fewer bytes and may exceed these bounds.
 
 use super::description::Machine;
+use super::expectation::{Expectation, ExpectedGroup};
 use commgauge_base::collective::Collective;
 use commgauge_base::units::Rate;
 
 impl Machine {
+    /// The highest bus bandwidth that the links allow for the groups of an expectation.
+    pub(super) fn bound_of(&self, expected: &Expectation) -> Option<Rate> {
+        let ExpectedGroup { nodes, ranks_per_node, groups_per_node, .. } = expected.group;
+        self.bus_bandwidth_bound(expected.collective, nodes, ranks_per_node, groups_per_node)
+    }
+
     /// The highest bus bandwidth that the links allow for a group with `ranks_per_node` ranks on each of
     /// `nodes_spanned` nodes, while `concurrent_groups_per_node` such groups share the adapters of a node.
     ///

@@ -3,7 +3,7 @@
 //! `verdict` decides which rows of a record an expectation covers, and whether they satisfy it.
 
 use super::description::Machine;
-use super::expectation::{Expectation, Limit};
+use super::expectation::{Expectation, ExpectedGroup, Limit};
 use super::figure::{MOST_TOLERANCE, date, optional_text, range, source};
 use crate::config::document::{Item, Place, Table};
 use commgauge_base::collective::{Collective, Placement};
@@ -87,10 +87,12 @@ fn common(mut table: Table, machine: &Machine) -> Result<Expectation> {
     Ok(Expectation {
         collective,
         bytes: (Bytes(0), Bytes(0)),
-        ranks,
-        ranks_per_node: per_node,
-        nodes,
-        groups_per_node: table.take("groups_per_node").map_or(Ok(1), |item| item.count())?,
+        group: ExpectedGroup {
+            ranks,
+            ranks_per_node: per_node,
+            nodes,
+            groups_per_node: table.take("groups_per_node").map_or(Ok(1), |item| item.count())?,
+        },
         cadence: table.take("cadence").map_or(Ok(Cadence::Streaming), |item| item.parsed(cadence))?,
         placement: table.take("placement").map(|item| item.parsed(placement)).transpose()?,
         element_type: table.take("element_type").map(|item| item.parsed(str::parse)).transpose()?,
@@ -109,11 +111,11 @@ fn common(mut table: Table, machine: &Machine) -> Result<Expectation> {
 
 fn check_bound(expected: &Expectation, place: &Place, machine: &Machine) -> Result<()> {
     let Limit::BusBandwidthFloor(floor) = expected.limit else { return Ok(()) };
-    let Expectation { collective, nodes, ranks_per_node, groups_per_node, .. } = *expected;
+    let collective = expected.collective;
     if collective == Collective::Barrier {
         return Err(place.wrong("a barrier moves no bytes; give a time instead, such as ceiling = \"20us\""));
     }
-    let bound = machine.bus_bandwidth_bound(collective, nodes, ranks_per_node, groups_per_node);
+    let bound = machine.bound_of(expected);
     match bound.filter(|bound| floor.0 > bound.0 && !expected.in_network) {
         Some(bound) => Err(place.wrong(format!(
             "a floor of {floor} is above the {bound} that the links of this file allow; correct one of them, or say \
@@ -292,7 +294,7 @@ mod tests {
         let machine = read(ROW).unwrap();
         let [row] = machine.expectations.as_slice() else { panic!("{:?}", machine.expectations) };
         assert_eq!(row.limit, Limit::BusBandwidthFloor(Rate(400e9 * 0.95)));
-        assert_eq!((row.ranks_per_node, row.groups_per_node, row.cadence), (8, 1, Cadence::Streaming));
+        assert_eq!((row.group.ranks_per_node, row.group.groups_per_node, row.cadence), (8, 1, Cadence::Streaming));
         assert_eq!(row.bytes, (Bytes(512 << 20), Bytes(16 << 30)));
         let switch = ROW.replacen("value = '400GB/s'\ntolerance = 0.05", "floor = '460GB/s'\nin_network = true", 1);
         assert_eq!(read(&switch).unwrap().expectations[0].limit, Limit::BusBandwidthFloor(Rate(460e9)));

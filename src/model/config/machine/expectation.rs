@@ -15,14 +15,8 @@ pub struct Expectation {
     pub collective: Collective,
     /// Smallest and largest size argument, in the sense of nccl-tests, ends included.
     pub bytes: (Bytes, Bytes),
-    /// Ranks in each group.
-    pub ranks: u32,
-    /// Most ranks of a group on one node.
-    pub ranks_per_node: u32,
-    /// Nodes that a group spans.
-    pub nodes: u32,
-    /// Groups that have ranks on the same node and are at work at the same time.
-    pub groups_per_node: u32,
+    /// The groups that carry it out.
+    pub group: ExpectedGroup,
     /// What is timed.
     pub cadence: Cadence,
     /// Whether the result replaces the input; both if absent.
@@ -72,16 +66,15 @@ impl Expectation {
     /// Whether it is about such a call, whatever its variant.
     pub fn is_about(&self, call: &ExpectedCall) -> bool {
         let ExpectedCall { collective, group, cadence, placement, element_type, bytes } = *call;
-        (self.collective, self.group(), self.cadence) == (collective, group, cadence)
+        self.covers(collective, bytes)
+            && (self.group, self.cadence) == (group, cadence)
             && self.placement.is_none_or(|expected| expected == placement)
             && self.element_type.is_none_or(|expected| expected == element_type)
-            && (self.bytes.0..=self.bytes.1).contains(&bytes)
     }
 
-    /// The groups that it is about.
-    pub fn group(&self) -> ExpectedGroup {
-        let Expectation { ranks, ranks_per_node, nodes, groups_per_node, .. } = *self;
-        ExpectedGroup { ranks, ranks_per_node, nodes, groups_per_node }
+    /// Whether it is about such a call of this size in some groups.
+    pub fn covers(&self, collective: Collective, bytes: Bytes) -> bool {
+        self.collective == collective && (self.bytes.0..=self.bytes.1).contains(&bytes)
     }
 }
 

@@ -2,6 +2,7 @@
 //! information. Whether a machine satisfies them is decided in `verdict`.
 
 use super::description::Machine;
+use super::expectation::ExpectedGroup;
 use super::{Expectation, Limit};
 use commgauge_base::units::{Bytes, Rate, Seconds};
 use commgauge_base::visible::ShownPath;
@@ -57,8 +58,7 @@ fn grave(expected: &Expectation, text: String) -> Finding {
 
 /// Figures that no link allows, with or without switches that reduce.
 fn beyond_the_links(machine: &Machine, expected: &Expectation, found: &mut Vec<Finding>) {
-    let Expectation { collective, nodes, ranks_per_node, groups_per_node, .. } = *expected;
-    let bound = machine.bus_bandwidth_bound(collective, nodes, ranks_per_node, groups_per_node);
+    let bound = machine.bound_of(expected);
     let rate = rate_of(expected, expected.figure(), expected.bytes.0);
     if let (Some(bound), Some(rate)) = (bound, rate) {
         // Switches that sum spare an all_reduce half of its bytes: each rank sends and receives the buffer once.
@@ -73,8 +73,11 @@ fn beyond_the_links(machine: &Machine, expected: &Expectation, found: &mut Vec<F
         }
     }
     if let Limit::LatencyCeiling(_) = expected.limit {
-        let least =
-            if nodes > machine.hosts_per_node { &machine.between_nodes.latency } else { &machine.within_node.latency };
+        let least = if expected.group.nodes > machine.hosts_per_node {
+            &machine.between_nodes.latency
+        } else {
+            &machine.within_node.latency
+        };
         let assumed = machine.within_node.assumed || machine.between_nodes.assumed;
         let figure = Seconds(expected.figure());
         if figure.0 < least.0 && !assumed {
@@ -146,7 +149,8 @@ fn beside(slower: &Machine, faster: &Machine, found: &mut Vec<Finding>) {
         let others = slower.expectations.iter().filter(alike);
         for other in others.filter(|other| is_limited_by_links(slower, other)) {
             let links_are_faster = links(faster, expected).zip(links(slower, other)).is_some_and(|(faster, slower)| {
-                faster.0 >= slower.0 * (1.0 - 1e-9) && (expected.nodes == 1 || faster.1 >= slower.1 * (1.0 - 1e-9))
+                faster.0 >= slower.0 * (1.0 - 1e-9)
+                    && (expected.group.nodes == 1 || faster.1 >= slower.1 * (1.0 - 1e-9))
             });
             let bytes = expected.bytes.0.max(other.bytes.0);
             let times =
@@ -167,8 +171,7 @@ fn beside(slower: &Machine, faster: &Machine, found: &mut Vec<Finding>) {
 
 /// True if at least half of the bound by the links is required.
 fn is_limited_by_links(machine: &Machine, expected: &Expectation) -> bool {
-    let Expectation { collective, nodes, ranks_per_node, groups_per_node, .. } = *expected;
-    let bound = machine.bus_bandwidth_bound(collective, nodes, ranks_per_node, groups_per_node);
+    let bound = machine.bound_of(expected);
     match expected.limit {
         Limit::BusBandwidthFloor(floor) => bound.is_some_and(|bound| floor.0 >= bound.0 / 2.0),
         Limit::LatencyCeiling(_) => false,
@@ -178,8 +181,9 @@ fn is_limited_by_links(machine: &Machine, expected: &Expectation) -> bool {
 /// Rates of a rank's links within the node and of its adapters.
 fn links(machine: &Machine, expected: &Expectation) -> Option<(f64, f64)> {
     let known = !machine.within_node.assumed && !machine.between_nodes.assumed;
-    let at_work = expected.ranks_per_node.saturating_mul(expected.groups_per_node);
-    known.then(|| (machine.within_rate_per_rank(expected.ranks_per_node).0, machine.adapter_rate_per_rank(at_work).0))
+    let ExpectedGroup { ranks_per_node, groups_per_node, .. } = expected.group;
+    let at_work = ranks_per_node.saturating_mul(groups_per_node);
+    known.then(|| (machine.within_rate_per_rank(ranks_per_node).0, machine.adapter_rate_per_rank(at_work).0))
 }
 
 /// Missing information, counted over a file.
@@ -224,7 +228,7 @@ fn is_same_kind(one: &Expectation, other: &Expectation) -> bool {
         Some(name.chars().take_while(|c| c.is_ascii_alphanumeric()).collect::<String>().to_ascii_lowercase())
     };
     let algorithms = word(one).zip(word(other)).is_none_or(|(one, other)| one == other);
-    let group = |e: &Expectation| (e.collective, e.ranks, e.ranks_per_node, e.nodes, e.groups_per_node, e.cadence);
+    let group = |e: &Expectation| (e.collective, e.group, e.cadence);
     compatible && algorithms && one.variant == other.variant && group(one) == group(other)
 }
 
@@ -265,7 +269,7 @@ fn rate_of(expected: &Expectation, figure: f64, bytes: Bytes) -> Option<f64> {
 }
 
 fn moved(expected: &Expectation, bytes: Bytes) -> Option<f64> {
-    let factor = expected.collective.bus_factor(expected.ranks)?;
+    let factor = expected.collective.bus_factor(expected.group.ranks)?;
     Some(bytes.0 as f64 * factor).filter(|moved| *moved > 0.0)
 }
 

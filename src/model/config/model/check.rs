@@ -20,11 +20,14 @@ pub(super) fn check(model: &Model) -> Result<(), (&'static str, String)> {
         );
         return Err(("the sizes", problem));
     }
-    if !model.heads.is_multiple_of(model.kv_heads) {
-        let problem = format!("found {}, which does not divide the {} query heads", model.kv_heads, model.heads);
+    if !model.attention.heads.is_multiple_of(model.attention.kv_heads) {
+        let problem = format!(
+            "found {}, which does not divide the {} query heads",
+            model.attention.kv_heads, model.attention.heads
+        );
         return Err(("num_key_value_heads", problem));
     }
-    if let Some(linear) = &model.linear_attention {
+    if let Some(linear) = &model.attention.linear {
         linear_attention(linear)?;
     }
     let Some(mixture) = &model.mixture else { return Ok(()) };
@@ -60,20 +63,20 @@ fn linear_attention(linear: &LinearAttention) -> Result<(), (&'static str, Strin
 
 /// An upper bound of the number of parameters that cannot overflow.
 fn rough_parameters(model: &Model) -> f64 {
-    let (hidden, heads) = (model.hidden as f64, model.heads as f64);
-    let ranks = model.latent_attention.as_ref().map_or(0.0, |latent| {
+    let (hidden, heads) = (model.hidden as f64, model.attention.heads as f64);
+    let ranks = model.attention.latent.as_ref().map_or(0.0, |latent| {
         latent.query_rank.unwrap_or(0) as f64
             + latent.kv_rank as f64
             + latent.plain_dimension as f64
             + latent.rotary_dimension as f64
             + latent.value_dimension as f64
     });
-    let attention = 5.0 * (heads * (model.head_dimension as f64 + ranks) + ranks) * (hidden + ranks + 2.0);
+    let attention = 5.0 * (heads * (model.attention.head_dimension as f64 + ranks) + ranks) * (hidden + ranks + 2.0);
     let experts = model.mixture.as_ref().map_or(0.0, |mixture| {
         let widths = mixture.experts as f64 * (mixture.expert_feed_forward as f64 + 4.0);
         3.0 * (hidden + 2.0) * (widths + mixture.shared_feed_forward as f64 + 4.0)
     });
-    let linear = model.linear_attention.as_ref().map_or(0.0, |linear| {
+    let linear = model.attention.linear.as_ref().map_or(0.0, |linear| {
         let values = linear.value_heads as f64 * (linear.value_dimension as f64 + 2.0);
         let widths = linear.key_heads as f64 * linear.key_dimension as f64 + values;
         3.0 * (widths + 1.0) * (hidden + linear.convolution_tokens as f64 + 2.0)
@@ -81,5 +84,5 @@ fn rough_parameters(model: &Model) -> f64 {
     let layer = attention + linear + experts + 3.0 * (hidden + 2.0) * (model.feed_forward as f64 + 4.0);
     let layers = f64::from(model.layers) + f64::from(model.prediction_layers);
     layers * (layer + 2.0 * hidden * hidden)
-        + 2.0 * (hidden + 1.0) * (model.vocabulary as f64 + model.maximum_positions as f64)
+        + 2.0 * (hidden + 1.0) * (model.embedding.vocabulary as f64 + model.embedding.maximum_positions as f64)
 }

@@ -33,7 +33,7 @@ impl<'a> Fields<'a> {
 
     /// Moves what was inferred into the model.
     pub fn note_in(self, model: &mut Model) {
-        model.inferred = self.inferred.into_inner();
+        model.source.inferred = self.inferred.into_inner();
     }
 
     /// The first of the alternative names that is there and not null.

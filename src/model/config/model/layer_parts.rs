@@ -25,7 +25,7 @@ impl Model {
 
     fn mixer_in(&self, layer: u32) -> Mixer {
         let is_linear = |layers: &[u32]| layer < self.layers && layers.binary_search(&layer).is_ok();
-        match &self.linear_attention {
+        match &self.attention.linear {
             Some(linear) if is_linear(&linear.layers) => Mixer::Linear,
             _ => Mixer::Attention,
         }
@@ -43,7 +43,7 @@ impl Model {
 
     /// The linear attention that layers of the model in use have, if any has.
     pub fn linear_attention_in_use(&self) -> Option<&LinearAttention> {
-        self.linear_attention.as_ref().filter(|linear| linear.layers.first().is_some_and(|first| *first < self.layers))
+        self.attention.linear.as_ref().filter(|linear| linear.layers.first().is_some_and(|first| *first < self.layers))
     }
 
     /// Mixers and feed-forwards in each layer: 2, or 1 where every layer is only one of them.

@@ -38,43 +38,25 @@ use std::path::PathBuf;
 pub struct Model {
     /// Name of the preset or of the file's folder.
     pub name: String,
-    /// The file that was read.
-    pub file: PathBuf,
+    /// What was read, and what was changed or assumed.
+    pub source: ModelSource,
     /// Which architecture the fields describe.
     pub family: Family,
-    /// Transformer layers in use; see `overrides` if the file has another number.
+    /// Transformer layers in use; see `source.overrides` if the file has another number.
     pub layers: u32,
     /// Width of the residual stream.
     pub hidden: u64,
     /// Inner width of a dense feed-forward layer.
     pub feed_forward: u64,
-    /// Query heads.
-    pub heads: u64,
-    /// Key and value heads.
-    pub kv_heads: u64,
-    /// Width of one query or key head (with latent attention: without and with rotation together).
-    pub head_dimension: u64,
-    /// Entries of the vocabulary, not padded.
-    pub vocabulary: u64,
-    /// Longest sequence that the file allows.
-    pub maximum_positions: u64,
-    /// Whether the output projection shares the word embedding.
-    pub tied_embeddings: bool,
-    /// Bias on the query, key and value projections.
-    pub query_key_value_bias: bool,
-    /// Bias on the attention's output projection.
-    pub attention_output_bias: bool,
-    /// Bias on the feed-forward projections, those of experts too.
-    pub feed_forward_bias: bool,
+    /// How tokens look at each other.
+    pub attention: Attention,
+    /// What stands before and behind the layers.
+    pub embedding: Embedding,
+    /// Which projections have a bias.
+    pub biases: Biases,
     /// Attention and feed-forward read the same input and are added together, so that tensor parallelism may reduce both
     /// at once (GPT-J's form of a layer).
     pub parallel_residual: bool,
-    /// Norms of queries and keys.
-    pub query_key_norm: QueryKeyNorm,
-    /// A gate as wide as the queries, from the same projection, weighs what attention gives.
-    pub attention_gate: bool,
-    /// Bias on the output projection to the vocabulary.
-    pub output_projection_bias: bool,
     /// Name of the activation function, if the file has one. Whether the feed-forward is gated follows from the
     /// family.
     pub activation: Option<String>,
@@ -82,22 +64,68 @@ pub struct Model {
     pub element: Option<ElementType>,
     /// How mixers of tokens and feed-forwards are put together to layers.
     pub blocks: Blocks,
-    /// Linear attention in place of attention, in the layers that have it.
-    pub linear_attention: Option<LinearAttention>,
-    /// Layers that attend to a window only.
-    pub sliding_window: Option<SlidingWindow>,
     /// Experts, where the feed-forward layers have them.
     pub mixture: Option<Mixture>,
-    /// Low-rank attention, where the model has it.
-    pub latent_attention: Option<LatentAttention>,
-    /// Which tokens latent attention looks at is chosen by an indexer, where the model has one.
-    pub indexer: Option<Indexer>,
     /// Further layers that predict tokens beyond the next one (`num_nextn_predict_layers`); not among `layers`.
     pub prediction_layers: u32,
+}
+
+/// Where a model was read, and what a suite changed or the reader assumed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelSource {
+    /// The file that was read.
+    pub file: PathBuf,
     /// What a suite changed, such as `num_hidden_layers 2 of 32`; part of the name that is shown.
     pub overrides: Vec<String>,
     /// Fields missing in the file, and the defaults used for them.
     pub inferred: Vec<Inferred>,
+}
+
+/// How tokens look at each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attention {
+    /// Query heads.
+    pub heads: u64,
+    /// Key and value heads.
+    pub kv_heads: u64,
+    /// Width of one query or key head (with latent attention: without and with rotation together).
+    pub head_dimension: u64,
+    /// Norms of queries and keys.
+    pub query_key_norm: QueryKeyNorm,
+    /// A gate as wide as the queries, from the same projection, weighs what attention gives.
+    pub gate: bool,
+    /// Layers that attend to a window only.
+    pub sliding_window: Option<SlidingWindow>,
+    /// Linear attention in place of attention, in the layers that have it.
+    pub linear: Option<LinearAttention>,
+    /// Low-rank attention, where the model has it.
+    pub latent: Option<LatentAttention>,
+    /// Which tokens latent attention looks at is chosen by an indexer, where the model has one.
+    pub indexer: Option<Indexer>,
+}
+
+/// What stands before and behind the layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Embedding {
+    /// Entries of the vocabulary, not padded.
+    pub vocabulary: u64,
+    /// Longest sequence that the file allows.
+    pub maximum_positions: u64,
+    /// Whether the output projection shares the word embedding.
+    pub tied: bool,
+}
+
+/// Which projections have a bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Biases {
+    /// To queries, keys and values.
+    pub query_key_value: bool,
+    /// Of the attention's output.
+    pub attention_output: bool,
+    /// Of the feed-forward, those of experts too.
+    pub feed_forward: bool,
+    /// To the vocabulary.
+    pub output_projection: bool,
 }
 
 /// Attention to the nearest tokens only.
@@ -161,7 +189,7 @@ pub struct Inferred {
 impl Model {
     /// The name with everything that a suite changed: `llama-3-8b (num_hidden_layers 2 of 32)`.
     pub fn shown_name(&self) -> String {
-        match self.overrides.as_slice() {
+        match self.source.overrides.as_slice() {
             [] => self.name.clone(),
             overrides => format!("{} ({})", self.name, overrides.join(", ")),
         }
@@ -176,7 +204,7 @@ impl Model {
             return Err(format!("found {layers}; accepted: 1 to {}, the layers of {}", self.layers, self.name));
         }
         if layers < self.layers {
-            self.overrides.push(format!("num_hidden_layers {layers} of {}", self.layers));
+            self.source.overrides.push(format!("num_hidden_layers {layers} of {}", self.layers));
             self.layers = layers;
         }
         Ok(())
@@ -185,6 +213,6 @@ impl Model {
     /// Whether a layer, counted from 0, attends to a window only.
     pub fn has_sliding_window_in(&self, layer: u32) -> bool {
         let layer = layer.min(self.layers.saturating_sub(1));
-        self.sliding_window.as_ref().is_some_and(|window| window.layers.binary_search(&layer).is_ok())
+        self.attention.sliding_window.as_ref().is_some_and(|window| window.layers.binary_search(&layer).is_ok())
     }
 }

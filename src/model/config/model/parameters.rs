@@ -28,13 +28,13 @@ impl Model {
 
     /// Parameters of the embedding of words and, where they are learned, of positions.
     pub fn embedding_parameters(&self) -> u64 {
-        self.vocabulary * self.hidden + self.position_parameters()
+        self.embedding.vocabulary * self.hidden + self.position_parameters()
     }
 
     /// Parameters of the output projection; 0 where it shares the word embedding.
     pub fn output_projection_parameters(&self) -> u64 {
-        let bias = if self.output_projection_bias { self.vocabulary } else { 0 };
-        bias + if self.tied_embeddings { 0 } else { self.vocabulary * self.hidden }
+        let bias = if self.biases.output_projection { self.embedding.vocabulary } else { 0 };
+        bias + if self.embedding.tied { 0 } else { self.embedding.vocabulary * self.hidden }
     }
 
     /// Parameters of the layers that predict further tokens, which [`Model::parameters`] leaves out. Each is one more
@@ -54,7 +54,7 @@ impl Model {
     /// The vocabulary padded as Megatron-LM pads it, to a multiple of 128 x `tensor_parallel`
     /// (`_vocab_size_with_padding`), so that every rank gets the same share.
     pub fn padded_vocabulary(&self, tensor_parallel: u64) -> u64 {
-        self.vocabulary.next_multiple_of(128 * tensor_parallel)
+        self.embedding.vocabulary.next_multiple_of(128 * tensor_parallel)
     }
 
     /// Parameters of one layer on one of `tensor_parallel` ranks; experts are split by the same degree.
@@ -101,7 +101,7 @@ impl Model {
         let layers = self.layers / pipeline_parallel;
         let of_layers: u64 = (0..layers).map(|layer| self.layer_parameters(layer, tensor_parallel)).sum();
         let words = self.padded_vocabulary(tensor_parallel) / tensor_parallel * self.hidden;
-        let behind = match (pipeline_parallel, self.tied_embeddings) {
+        let behind = match (pipeline_parallel, self.embedding.tied) {
             (1, true) => self.norm_parameters(),
             (1, false) => self.norm_parameters() + words,
             _ => 0,
@@ -127,17 +127,18 @@ impl Model {
 
     /// The norms of queries and of keys of a layer on one of `tensor_parallel` ranks. A norm over all heads is divided as the heads are.
     pub fn query_key_norm_parameters(&self, tensor_parallel: u64) -> [u64; 2] {
-        match self.query_key_norm {
+        match self.attention.query_key_norm {
             QueryKeyNorm::None => [0; 2],
-            QueryKeyNorm::EachHead => [self.head_dimension; 2],
-            QueryKeyNorm::AllHeads => [self.heads / tensor_parallel, self.kv_heads_per_rank(tensor_parallel)]
-                .map(|heads| heads * self.head_dimension),
+            QueryKeyNorm::EachHead => [self.attention.head_dimension; 2],
+            QueryKeyNorm::AllHeads => [self.attention.heads / tensor_parallel, self.kv_heads_per_rank(tensor_parallel)]
+                .map(|heads| heads * self.attention.head_dimension),
         }
     }
 
     /// The linear attention of a layer that has it on one of `tensor_parallel` ranks; zeros for a model without.
     pub fn linear_attention_parameters(&self, tensor_parallel: u64) -> LinearAttentionParameters {
-        self.linear_attention
+        self.attention
+            .linear
             .as_ref()
             .map_or_else(Default::default, |linear| linear.parameters(self.hidden, tensor_parallel))
     }
@@ -145,7 +146,7 @@ impl Model {
     /// Attention of a layer that has it on one of `tensor_parallel` ranks: projections, their biases, norms of queries and keys,
     /// sinks.
     pub fn attention_parameters(&self, tensor_parallel: u64) -> u64 {
-        match &self.latent_attention {
+        match &self.attention.latent {
             Some(latent) => self.latent_attention_parameters(latent, tensor_parallel),
             None => self.plain_attention_parameters(tensor_parallel),
         }
@@ -183,36 +184,36 @@ impl Model {
     }
 
     fn position_parameters(&self) -> u64 {
-        if self.family.has_learned_positions() { self.maximum_positions * self.hidden } else { 0 }
+        if self.family.has_learned_positions() { self.embedding.maximum_positions * self.hidden } else { 0 }
     }
 
     fn plain_attention_parameters(&self, t: u64) -> u64 {
-        let queries = self.heads / t * self.head_dimension;
+        let queries = self.attention.heads / t * self.attention.head_dimension;
         // If there are fewer key and value heads than ranks, each rank has a copy of one.
-        let keys_and_values = 2 * self.kv_heads_per_rank(t) * self.head_dimension;
+        let keys_and_values = 2 * self.kv_heads_per_rank(t) * self.attention.head_dimension;
         let input = self.projected_queries(t) + keys_and_values;
-        let biases = if self.query_key_value_bias { input } else { 0 }
-            + if self.attention_output_bias { self.hidden } else { 0 };
+        let biases = if self.biases.query_key_value { input } else { 0 }
+            + if self.biases.attention_output { self.hidden } else { 0 };
         let norms: u64 = self.query_key_norm_parameters(t).iter().sum();
-        let sinks = if self.family.facts().attention_sinks { self.heads / t } else { 0 };
+        let sinks = if self.family.facts().attention_sinks { self.attention.heads / t } else { 0 };
         self.hidden * (input + queries) + biases + norms + sinks
     }
 
     /// Heads of keys and values on one of `tensor_parallel` ranks: where there are fewer than ranks, several ranks have the same one.
     pub fn kv_heads_per_rank(&self, tensor_parallel: u64) -> u64 {
-        (self.kv_heads / tensor_parallel).max(1)
+        (self.attention.kv_heads / tensor_parallel).max(1)
     }
 
     /// Output of the projection to queries on one of `tensor_parallel` ranks: twice as wide as they are where it has their gate too
     /// (transformers, `models/qwen3_next`, `Qwen3NextAttention`).
     pub fn projected_queries(&self, tensor_parallel: u64) -> u64 {
-        let copies = if self.attention_gate { 2 } else { 1 };
-        copies * (self.heads / tensor_parallel) * self.head_dimension
+        let copies = if self.attention.gate { 2 } else { 1 };
+        copies * (self.attention.heads / tensor_parallel) * self.attention.head_dimension
     }
 
     fn latent_attention_parameters(&self, latent: &LatentAttention, t: u64) -> u64 {
-        let (h, heads) = (self.hidden, self.heads / t);
-        let query_width = heads * self.head_dimension;
+        let (h, heads) = (self.hidden, self.attention.heads / t);
+        let query_width = heads * self.attention.head_dimension;
         let queries = match latent.query_rank {
             Some(rank) => h * rank + rank * query_width + rank,
             None => h * query_width,
@@ -221,23 +222,23 @@ impl Model {
         let compressed = h * compressed_width + latent.kv_rank;
         let expanded = latent.kv_rank * heads * (latent.plain_dimension + latent.value_dimension);
         // Only the projections down to the ranks have the bias, never those up from them.
-        let biases = if self.query_key_value_bias { latent.query_rank.unwrap_or(0) + compressed_width } else { 0 }
-            + if self.attention_output_bias { h } else { 0 };
+        let biases = if self.biases.query_key_value { latent.query_rank.unwrap_or(0) + compressed_width } else { 0 }
+            + if self.biases.attention_output { h } else { 0 };
         let indexer = self.indexer_parameters();
         queries + compressed + expanded + heads * latent.value_dimension * h + biases + indexer
     }
 
     /// The projections of the indexer of a layer, whole on every rank, and its norm of a weight and a bias; 0 without one.
     pub fn indexer_parameters(&self) -> u64 {
-        let query_rank = self.latent_attention.as_ref().and_then(|latent| latent.query_rank).unwrap_or(0);
-        self.indexer.map_or(0, |Indexer { heads, head_dimension, .. }| {
+        let query_rank = self.attention.latent.as_ref().and_then(|latent| latent.query_rank).unwrap_or(0);
+        self.attention.indexer.map_or(0, |Indexer { heads, head_dimension, .. }| {
             query_rank * heads * head_dimension + self.hidden * (head_dimension + heads) + 2 * head_dimension
         })
     }
 
     fn feed_forward_parameters(&self, width: u64, t: u64) -> u64 {
         let inputs = if self.family.gated() { 2 } else { 1 };
-        let biases = if self.feed_forward_bias { inputs * width / t + self.hidden } else { 0 };
+        let biases = if self.biases.feed_forward { inputs * width / t + self.hidden } else { 0 };
         (inputs + 1) * self.hidden * width / t + biases
     }
 }

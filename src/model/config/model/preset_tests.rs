@@ -128,7 +128,10 @@ fn the_parts_of_a_layer_add_up_and_are_those_worked_out_by_hand() {
     assert_eq!(oss.attention_parameters(1), 2880 * 64 * (2 * 64 + 2 * 8) + 64 * (64 + 2 * 8) + 2880 + 64);
     assert_eq!(oss.router_parameters(), 32 * 2880 + 32);
     assert_eq!(oss.one_expert_parameters(1), 3 * 2880 * 2880 + 2 * 2880 + 2880);
-    assert_eq!(oss.sliding_window.as_ref().map(|window| (window.tokens, window.layers.len())), Some((128, 12)));
+    assert_eq!(
+        oss.attention.sliding_window.as_ref().map(|window| (window.tokens, window.layers.len())),
+        Some((128, 12))
+    );
     assert!(oss.has_sliding_window_in(0) && !oss.has_sliding_window_in(1));
     // DeepSeek-V3: three dense layers of 18432, one shared expert of 2048; 187,107,328 in the attention of a layer.
     let deepseek = shipped("deepseek-v3");
@@ -202,7 +205,7 @@ fn linear_attention_is_divided_by_heads_and_the_norm_of_each_head_is_not() {
     assert_eq!(nemotron.linear_attention_parameters(1).norm, 128 * 64);
     assert_eq!(8 * nemotron.linear_attention_parameters(8).total(), nemotron.linear_attention_parameters(1).total());
     // The state of a request in one layer: 32 x 128 x 128 and 3 tokens of 8192; 128 x 64 x 128 and 3 tokens of 10240.
-    let states = |model: &Model| [1, 2].map(|t| model.linear_attention.as_ref().unwrap().state_elements(t));
+    let states = |model: &Model| [1, 2].map(|t| model.attention.linear.as_ref().unwrap().state_elements(t));
     assert_eq!(states(&qwen), [32 * 128 * 128 + 3 * 8192, 16 * 128 * 128 + 3 * 4096]);
     assert_eq!(states(&nemotron), [128 * 64 * 128 + 3 * 10_240, 64 * 64 * 128 + 3 * 5120]);
 }

@@ -7,7 +7,7 @@ use super::check::{MOST_LAYERS, check};
 use super::family::Family;
 use super::fields::Fields;
 use super::read_hybrid::ListedLayers;
-use super::{Indexer, LatentAttention, Model, QueryKeyNorm, unique_json};
+use super::{Attention, Biases, Embedding, Indexer, LatentAttention, Model, ModelSource, QueryKeyNorm, unique_json};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
@@ -62,45 +62,56 @@ impl Fields<'_> {
         let listed = self.listed_layers_of(family)?;
         let layers = self.layers(listed.as_ref())?;
         let plan = self.layer_plan(family, layers, listed)?;
-        let latent_attention = self.latent_attention(family)?;
+        let latent = self.latent_attention(family)?;
         let feed_forward = self.feed_forward(family, hidden)?;
         let kv_heads = self.kv_heads(heads)?;
-        let head_dimension = self.head_dimension(family, latent_attention.as_ref(), hidden, heads)?;
-        let (query_key_value_bias, attention_output_bias) = self.attention_bias(family)?;
+        let head_dimension = self.head_dimension(family, latent.as_ref(), hidden, heads)?;
+        // In this order, as what is inferred is listed in it.
+        let biases = self.biases(family)?;
+        let embedding = Embedding {
+            vocabulary: self.need(&["vocab_size"])?,
+            maximum_positions: self.need(POSITIONS)?,
+            tied: self.tied_embeddings(family)?,
+        };
         Ok(Model {
             name: name.to_owned(),
-            file: self.file().to_owned(),
+            source: ModelSource { file: self.file().to_owned(), overrides: Vec::new(), inferred: Vec::new() },
             family,
             layers,
             hidden,
             feed_forward,
-            heads,
-            kv_heads,
-            head_dimension,
-            vocabulary: self.need(&["vocab_size"])?,
-            maximum_positions: self.need(POSITIONS)?,
-            tied_embeddings: self.tied_embeddings(family)?,
-            query_key_value_bias,
-            attention_output_bias,
-            feed_forward_bias: self.feed_forward_bias(family)?,
+            attention: Attention {
+                heads,
+                kv_heads,
+                head_dimension,
+                query_key_norm: self.query_key_norm(family)?,
+                gate: family.facts().attention_gate,
+                sliding_window: self.sliding_window(family, layers)?,
+                linear: plan.linear_attention,
+                latent,
+                indexer: self.indexer(family)?,
+            },
+            embedding,
+            biases,
             parallel_residual: self.parallel_residual(family)?,
-            query_key_norm: self.query_key_norm(family)?,
-            attention_gate: family.facts().attention_gate,
-            output_projection_bias: self.truth(&["lm_head_bias"])?.unwrap_or(false),
             activation: self.activation()?,
             element: self.element()?,
             blocks: plan.blocks,
-            linear_attention: plan.linear_attention,
-            sliding_window: self.sliding_window(family, layers)?,
             mixture: match family.facts().experts {
                 Some(experts) => Some(self.mixture(family, experts, layers)?),
                 None => None,
             },
-            latent_attention,
-            indexer: self.indexer(family)?,
             prediction_layers: self.prediction_layers(family)?,
-            overrides: Vec::new(),
-            inferred: Vec::new(),
+        })
+    }
+
+    fn biases(&self, family: Family) -> Result<Biases> {
+        let (query_key_value, attention_output) = self.attention_bias(family)?;
+        Ok(Biases {
+            query_key_value,
+            attention_output,
+            feed_forward: self.feed_forward_bias(family)?,
+            output_projection: self.truth(&["lm_head_bias"])?.unwrap_or(false),
         })
     }
 

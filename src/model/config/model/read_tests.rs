@@ -107,7 +107,7 @@ fn text_that_is_not_json_is_refused_with_line_and_column() {
 fn inferred_fields_are_listed_with_the_reason() {
     let inferred = |document: &Value| -> Vec<String> {
         let model = read(document).unwrap();
-        model.inferred.iter().map(|one| format!("{} {} {}", one.field, one.value, one.why)).collect()
+        model.source.inferred.iter().map(|one| format!("{} {} {}", one.field, one.value, one.why)).collect()
     };
     let bare = without(llama(), &["num_key_value_heads", "torch_dtype"]);
     assert_eq!(
@@ -166,8 +166,8 @@ fn every_family_has_the_biases_and_ties_of_its_own_class() {
         ("gpt-oss-20b", &["attention_bias", "tie_word_embeddings"], (true, true, true, false)),
     ] {
         let read = read(&without(shipped(model), fields)).unwrap();
-        let biases = (read.query_key_value_bias, read.attention_output_bias, read.feed_forward_bias);
-        assert_eq!((biases.0, biases.1, biases.2, read.tied_embeddings), expected, "{model}");
+        let biases = (read.biases.query_key_value, read.biases.attention_output, read.biases.feed_forward);
+        assert_eq!((biases.0, biases.1, biases.2, read.embedding.tied), expected, "{model}");
     }
 }
 
@@ -190,15 +190,15 @@ fn a_field_counts_by_each_of_its_names() {
         assert_eq!(read(&with(without(llama(), &[from]), to, value)).unwrap(), plain, "{to}");
     }
     let grouped = with(without(llama(), &["num_key_value_heads"]), "multi_query", json!(true));
-    assert_eq!(read(&grouped).unwrap().kv_heads, 1);
-    assert_eq!(read(&with(grouped, "multi_query_group_num", json!(2))).unwrap().kv_heads, 2);
+    assert_eq!(read(&grouped).unwrap().attention.kv_heads, 1);
+    assert_eq!(read(&with(grouped, "multi_query_group_num", json!(2))).unwrap().attention.kv_heads, 2);
     let biased = read(&with(llama(), "qkv_bias", json!(true))).unwrap();
-    assert!(biased.query_key_value_bias && biased.attention_output_bias);
+    assert!(biased.biases.query_key_value && biased.biases.attention_output);
 }
 
 #[test]
 fn windows_are_those_of_the_fields_that_are_in_use() {
-    let layers = |document: Value| read(&document).unwrap().sliding_window.map(|window| window.layers);
+    let layers = |document: Value| read(&document).unwrap().attention.sliding_window.map(|window| window.layers);
     let every: Vec<u32> = (0..32).collect();
     assert_eq!(layers(with(with(llama(), "model_type", json!("mistral")), "sliding_window", json!(4096))), Some(every));
     let qwen = || with(shipped("qwen2.5-0.5b"), "max_window_layers", json!(20));
@@ -215,7 +215,7 @@ fn a_language_model_nested_in_a_multimodal_file_is_found() {
     let outer = json!({"model_type": "llava", "text_config": text, "torch_dtype": "float16",
         "tie_word_embeddings": true, "hidden_size": 1});
     let model = read(&outer).unwrap();
-    assert_eq!((model.family, model.hidden, model.tied_embeddings), (Family::Llama, 4096, true));
+    assert_eq!((model.family, model.hidden, model.embedding.tied), (Family::Llama, 4096, true));
     assert_eq!(model.element, Some(commgauge_base::element::ElementType::Float16));
 }
 
@@ -240,7 +240,7 @@ fn nemotron_h(pattern: &str) -> Value {
 
 #[test]
 fn hybrid_layers_are_those_of_the_list_or_of_the_interval() {
-    let linear = |document: &Value| read(document).unwrap().linear_attention.map_or(Vec::new(), |linear| linear.layers);
+    let linear = |document: &Value| read(document).unwrap().attention.linear.map_or(Vec::new(), |linear| linear.layers);
     let plain = with(qwen3_next(), "num_hidden_layers", json!(6));
     assert_eq!(linear(&plain), [0, 1, 2, 4, 5]);
     assert_eq!(linear(&with(plain.clone(), "full_attention_interval", json!(2))), [0, 2, 4]);
@@ -254,16 +254,16 @@ fn hybrid_layers_are_those_of_the_list_or_of_the_interval() {
     ]);
     assert_eq!(linear(&with(plain.clone(), "layer_types", listed)), [1, 2]);
     let only = with(plain, "full_attention_interval", json!(1));
-    assert_eq!((linear(&only), read(&only).unwrap().sliding_window), (vec![], None));
+    assert_eq!((linear(&only), read(&only).unwrap().attention.sliding_window), (vec![], None));
     let pattern = read(&nemotron_h("M-*-MM")).unwrap();
-    assert_eq!((pattern.layers, pattern.head_dimension, pattern.query_key_value_bias), (6, 128, false));
+    assert_eq!((pattern.layers, pattern.attention.head_dimension, pattern.biases.query_key_value), (6, 128, false));
     assert_eq!(pattern.blocks, Blocks::Single { feed_forward_layers: vec![1, 3] });
     let mixers: Vec<_> = (0..6).map(|layer| pattern.parts_of(layer).mixer).collect();
     let (linear, full) = (Some(Mixer::Linear), Some(Mixer::Attention));
     assert_eq!(mixers, [linear, None, full, None, linear, linear]);
     let names = json!(["mamba", "mlp", "attention", "mlp", "linear_attention", "linear_attention"]);
     let listed = read(&with(nemotron_h("M"), "layers_block_type", names)).unwrap();
-    assert_eq!((&listed.blocks, &listed.linear_attention), (&pattern.blocks, &pattern.linear_attention));
+    assert_eq!((&listed.blocks, &listed.attention.linear), (&pattern.blocks, &pattern.attention.linear));
 }
 
 #[test]
@@ -384,7 +384,7 @@ proptest! {
             let total = model.parameters();
             prop_assert!(model.parameters_active() <= total);
             prop_assert_eq!(model.first_stage_parameters(1, 1) >= total, true, "a padded vocabulary only adds");
-            let linear = model.linear_attention.as_ref();
+            let linear = model.attention.linear.as_ref();
             prop_assert!(linear.is_none_or(|linear| linear.state_elements(1) < 1 << 51));
             prop_assert!(u128::from(total) + u128::from(model.prediction_layer_parameters()) <= 1_000_000_000_000_000);
         }

@@ -28,12 +28,8 @@ pub struct DataChoices {
     pub bucket_parameters: Option<u64>,
     /// Gradients are reduced during the last backward pass.
     pub overlap_gradients: bool,
-    /// Parameters are released after the forward pass and gathered again for the backward pass (FSDP).
-    pub reshard_after_forward: bool,
-    /// Parameters that stayed gathered after the forward pass are released after the backward pass of each micro-batch (FSDP).
-    pub reshard_after_backward: bool,
-    /// What is gathered together (ZeRO-3, FSDP, HSDP).
-    pub unit_rule: UnitRule,
+    /// What is gathered together and for how long (ZeRO-3, FSDP, HSDP).
+    pub units: UnitChoices,
     /// How gradients of micro-batches are added up (FSDP, HSDP).
     pub gradient_accumulation: GradientAccumulation,
     /// How gradients are reduced (ZeRO-1, ZeRO-2).
@@ -42,22 +38,40 @@ pub struct DataChoices {
     pub replica_reduction: ReplicaReduction,
     /// What these groups share out among each other (HSDP, unit rule `buckets`).
     pub outer_sharding: OuterSharding,
-    /// Parameters of a unit are gathered while the unit before computes.
-    pub prefetch_parameters: bool,
-    /// What DeepSpeed's ZeRO-3 gathers when (unit rule `modules`).
-    pub modules: ModuleChoices,
-    /// How its calls get the parts of the ranks.
-    pub shard_buffers: ShardBuffers,
     /// How updated parameters reach every rank (ZeRO-1).
     pub parameter_return: ParameterReturn,
     /// Buffers that the first replica gives to the others.
     pub broadcast_buffers: BroadcastBuffers,
+    /// The groups of ranks that share out what is sharded.
+    pub shards: ShardGroups,
+}
+
+/// What is gathered together, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitChoices {
+    /// What is gathered together.
+    pub rule: UnitRule,
+    /// Parameters are released after the forward pass and gathered again for the backward pass (FSDP).
+    pub reshard_after_forward: bool,
+    /// Parameters that stayed gathered after the forward pass are released after the backward pass of each micro-batch (FSDP).
+    pub reshard_after_backward: bool,
+    /// Parameters of a unit are gathered while the unit before computes.
+    pub prefetch: bool,
+    /// What DeepSpeed's ZeRO-3 gathers when (unit rule `modules`).
+    pub modules: ModuleChoices,
+    /// How its calls get the parts of the ranks.
+    pub shard_buffers: ShardBuffers,
+}
+
+/// The groups of ranks that share out what is sharded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardGroups {
     /// Number of groups of shards with equal content (HSDP, or distributed-optimizer instances); 1 without
     /// replication.
-    pub replicas_of_shards: u32,
+    pub replicas: u32,
     /// Ranks that share out the parameters between the forward and the backward pass, where those are fewer than share them out
     /// otherwise, as the ranks of a node (ZeRO++'s hpZ, arXiv 2306.10209 section 3.2; FSDP2's `reshard_after_forward` with a number).
-    pub secondary_shards: Option<u32>,
+    pub secondary: Option<u32>,
     /// Ranks of a node, among which parameters are gathered in a second step, behind the first between nodes; absent where one call
     /// gathers them (MiCS, arXiv 2205.00119 section 3.3).
     pub gather_inner: Option<u32>,
@@ -65,18 +79,18 @@ pub struct DataChoices {
     /// (ZeRO++'s qgZ, arXiv 2306.10209 section 3.3).
     pub quantised_gradients: Option<u32>,
     /// Place of the replicas, of the secondary shards, or of the ranks of a node.
-    pub shards_place: Place,
+    pub place: Place,
 }
 
-impl DataChoices {
+impl ShardGroups {
     /// The groups of dp_shard in each of so many ranks of dp x cp: those with equal shards, those that share out what the forward pass
     /// leaves to the backward one, or the nodes of quantised gradients.
     ///
     /// # Errors
     /// Secondary shards or ranks of a node that are no part of these ranks, with what would be, and both where they differ.
-    pub fn groups_of_shards(&self, ranks: u32) -> std::result::Result<u32, String> {
-        let (key, of_group) = match (self.secondary_shards, self.quantised_gradients) {
-            (None, None) => return Ok(self.replicas_of_shards),
+    pub fn groups(&self, ranks: u32) -> std::result::Result<u32, String> {
+        let (key, of_group) = match (self.secondary, self.quantised_gradients) {
+            (None, None) => return Ok(self.replicas),
             (Some(shards), Some(node)) if shards != node => {
                 return Err(format!(
                     "secondary_shards = {shards} and quantised_gradients = {node}: both are the ranks of a node; accepted: the same number"
@@ -117,8 +131,6 @@ pub struct ModuleChoices {
 }
 
 pub(super) fn read_data(table: &mut Table) -> Result<DataChoices> {
-    let (replicas, secondary) = (table.take("replicas_of_shards"), table.take("secondary_shards"));
-    let (gather_inner, quantised_gradients) = (table.take("gather_inner"), table.take("quantised_gradients"));
     Ok(DataChoices {
         style: parsed_or(table, "data_style", DataStyle::Ddp, str::parse)?,
         gradient_element_type: parsed_or(table, "gradient_element_type", ElementType::Float32, parse_reducible_float)?,
@@ -126,23 +138,37 @@ pub(super) fn read_data(table: &mut Table) -> Result<DataChoices> {
         bucket_rule: parsed_or(table, "bucket_rule", BucketRule::Megatron, str::parse)?,
         bucket_parameters: table.take("bucket_parameters").map(|item| item.whole(1..=MOST_PARAMETERS)).transpose()?,
         overlap_gradients: truth_or(table, "overlap_gradients", true)?,
-        reshard_after_forward: truth_or(table, "reshard_after_forward", true)?,
-        reshard_after_backward: truth_or(table, "reshard_after_backward", false)?,
-        unit_rule: parsed_or(table, "unit_rule", UnitRule::Layers, str::parse)?,
+        units: read_units(table)?,
         gradient_accumulation: parsed_or(table, "gradient_accumulation", GradientAccumulation::Sharded, str::parse)?,
         gradient_reduction: parsed_or(table, "gradient_reduction", GradientReduction::ReduceScatter, str::parse)?,
         replica_reduction: parsed_or(table, "replica_reduction", ReplicaReduction::Step, str::parse)?,
         outer_sharding: parsed_or(table, "outer_sharding", OuterSharding::NoShard, str::parse)?,
-        prefetch_parameters: truth_or(table, "prefetch_parameters", true)?,
-        modules: read_modules(table)?,
-        shard_buffers: parsed_or(table, "shard_buffers", ShardBuffers::Flat, str::parse)?,
         parameter_return: parsed_or(table, "parameter_return", ParameterReturn::AllGather, str::parse)?,
         broadcast_buffers: parsed_or(table, "broadcast_buffers", BroadcastBuffers::None, str::parse)?,
-        replicas_of_shards: replicas.as_ref().map(Item::count).transpose()?.unwrap_or(1),
-        secondary_shards: secondary.as_ref().map(Item::count).transpose()?,
+        shards: read_shards(table)?,
+    })
+}
+
+fn read_units(table: &mut Table) -> Result<UnitChoices> {
+    Ok(UnitChoices {
+        rule: parsed_or(table, "unit_rule", UnitRule::Layers, str::parse)?,
+        reshard_after_forward: truth_or(table, "reshard_after_forward", true)?,
+        reshard_after_backward: truth_or(table, "reshard_after_backward", false)?,
+        prefetch: truth_or(table, "prefetch_parameters", true)?,
+        modules: read_modules(table)?,
+        shard_buffers: parsed_or(table, "shard_buffers", ShardBuffers::Flat, str::parse)?,
+    })
+}
+
+fn read_shards(table: &mut Table) -> Result<ShardGroups> {
+    let (replicas, secondary) = (table.take("replicas_of_shards"), table.take("secondary_shards"));
+    let (gather_inner, quantised_gradients) = (table.take("gather_inner"), table.take("quantised_gradients"));
+    Ok(ShardGroups {
+        replicas: replicas.as_ref().map(Item::count).transpose()?.unwrap_or(1),
+        secondary: secondary.as_ref().map(Item::count).transpose()?,
         gather_inner: gather_inner.as_ref().map(Item::count).transpose()?,
         quantised_gradients: quantised_gradients.as_ref().map(Item::count).transpose()?,
-        shards_place: replicas
+        place: replicas
             .or(secondary)
             .or(gather_inner)
             .or(quantised_gradients)

@@ -1,8 +1,10 @@
 //! Reads the keys of a serving model that depend on each other.
 
 use super::framework::FrameworkChoices;
-use super::framework_choices::{DecodeContextExchange, Drafter, KvTransfer};
-use super::reading::parse_float;
+use super::framework_choices::{
+    DecodeContextExchange, Drafter, FeedForwardRanks, KvTransfer, ServingDispatcher, TokenExchange,
+};
+use super::reading::{parse_float, parsed_or};
 use crate::config::document::{Item, Table};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
@@ -21,12 +23,77 @@ pub(super) fn micro_batches(table: &mut Table, batch: u64) -> Result<u64> {
 }
 
 /// What a step of serving does.
-#[derive(Clone, Copy)]
-pub(super) struct Phases {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Phases {
     /// The prompt is worked on.
     pub prefill: bool,
     /// Tokens are decoded.
     pub decode: bool,
+}
+
+/// What passes from stage to stage of a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boundary {
+    /// Each rank of a tensor-parallel group sends its part to the next stage only, and the receivers gather.
+    pub scatter_gather: bool,
+    /// Tensors of the width of the hidden state: 2 where the residual is apart.
+    pub tensors: u64,
+}
+
+/// Tokens that are drafted ahead of each request's next one, all of which the model verifies in its next pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drafts {
+    /// How many.
+    pub tokens: u64,
+    /// What drafts them; some where any are drafted.
+    pub drafter: Option<Drafter>,
+}
+
+/// Where keys and values are, and where they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeysAndValues {
+    /// In what pieces they go from the half of the replicas that prefills to the half that decodes; absent where each replica does both.
+    pub transfer: Option<KvTransfer>,
+    /// Their type where they are stored, and on their way.
+    pub element_type: ElementType,
+    /// Degree of tp of the replicas that decode, where it is another than that of those that prefill.
+    pub decode_tp: Option<u32>,
+}
+
+/// Ranks that share out the tokens of the same keys and values while they decode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeContext {
+    /// How many of tp; 1 where each has all tokens of its heads.
+    pub ranks: u32,
+    /// How the outputs of attention over parts of a context are put together.
+    pub exchange: DecodeContextExchange,
+}
+
+/// How tokens reach their experts, and the ranks that feed-forward layers are divided among.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServingExpertChoices {
+    /// How tokens reach their experts.
+    pub dispatcher: ServingDispatcher,
+    /// Type of tokens on their way to the experts (DeepEP).
+    pub dispatch_element_type: ElementType,
+    /// Ranks of ep on a node, where tokens go by way of nodes; absent where nothing says it.
+    pub inner: Option<u32>,
+    /// Among which ranks everything but attention is divided.
+    pub feed_forward_ranks: FeedForwardRanks,
+    /// How the tokens of replicas come together, where those are all ranks of a stage.
+    pub token_exchange: TokenExchange,
+}
+
+impl ServingExpertChoices {
+    pub(super) fn read(table: &mut Table, activation: ElementType) -> Result<ServingExpertChoices> {
+        Ok(ServingExpertChoices {
+            dispatcher: parsed_or(table, "dispatcher", ServingDispatcher::AllToAll, str::parse)?,
+            dispatch_element_type: parsed_or(table, "dispatch_element_type", activation, parse_float)?,
+            inner: table.take("expert_inner").map(|item| item.count()).transpose()?,
+            feed_forward_ranks: parsed_or(table, "feed_forward_ranks", FeedForwardRanks::Replica, str::parse)?,
+            token_exchange: parsed_or(table, "token_exchange", TokenExchange::AllGather, str::parse)?,
+        })
+    }
 }
 
 pub(super) fn phases(table: &mut Table) -> Result<Phases> {
@@ -48,7 +115,7 @@ pub(super) fn decode_context(
     table: &mut Table,
     phases: Phases,
     framework: Option<&FrameworkChoices>,
-) -> Result<(u32, DecodeContextExchange)> {
+) -> Result<DecodeContext> {
     let nothing = "changes nothing without a decode; accepted: with decode among the phases";
     let ranks = match table.take("decode_context") {
         None => 1,
@@ -56,12 +123,12 @@ pub(super) fn decode_context(
         Some(item) => return Err(item.wrong(nothing.to_owned())),
     };
     let Some(item) = table.take("decode_context_exchange") else {
-        return Ok((ranks, DecodeContextExchange::ReduceScatter));
+        return Ok(DecodeContext { ranks, exchange: DecodeContextExchange::ReduceScatter });
     };
     if ranks == 1 && !framework.is_some_and(|framework| framework.decides("decode_context_exchange")) {
         return Err(item.wrong("no context is shared out; accepted: with decode_context above 1".to_owned()));
     }
-    Ok((ranks, item.parsed(str::parse)?))
+    Ok(DecodeContext { ranks, exchange: item.parsed(str::parse)? })
 }
 
 /// The widths that QuickReduce has (vLLM csrc/quickreduce/quick_reduce_impl.cuh `CodecQ4`, `CodecQ6`, `CodecQ8`).
@@ -74,11 +141,12 @@ pub(super) fn reduction_bits(item: &Item) -> Result<u32> {
 }
 
 /// How keys and values go from replicas that prefill to those that decode, and their type.
-pub(super) fn transfer(
-    table: &mut Table,
-    activation: ElementType,
-    phases: Phases,
-) -> Result<(Option<KvTransfer>, ElementType)> {
+pub(super) fn keys_and_values(table: &mut Table, activation: ElementType, phases: Phases) -> Result<KeysAndValues> {
+    let (transfer, element_type) = transfer(table, activation, phases)?;
+    Ok(KeysAndValues { transfer, element_type, decode_tp: kv_decode_tp(table, transfer, phases)? })
+}
+
+fn transfer(table: &mut Table, activation: ElementType, phases: Phases) -> Result<(Option<KvTransfer>, ElementType)> {
     let element = table.take("kv_element_type");
     let Some(item) = table.take("kv_transfer") else {
         let stays = "keys and values stay where they are; accepted: with kv_transfer, layer or request";
@@ -94,7 +162,7 @@ pub(super) fn transfer(
 }
 
 /// Degree of tp of the replicas that decode. Their own pass is another step's, with a layout of its own.
-pub(super) fn kv_decode_tp(table: &mut Table, transfer: Option<KvTransfer>, phases: Phases) -> Result<Option<u32>> {
+fn kv_decode_tp(table: &mut Table, transfer: Option<KvTransfer>, phases: Phases) -> Result<Option<u32>> {
     let Some(item) = table.take("kv_decode_tp") else { return Ok(None) };
     if transfer.is_none() {
         return Err(item.wrong("keys and values stay where they are; accepted: with kv_transfer".to_owned()));
@@ -110,12 +178,12 @@ pub(super) fn kv_decode_tp(table: &mut Table, transfer: Option<KvTransfer>, phas
 const MOST_DRAFTED: u64 = 64;
 
 /// How many tokens are drafted, and by what.
-pub(super) fn drafts(table: &mut Table) -> Result<(u64, Option<Drafter>)> {
+pub(super) fn drafts(table: &mut Table) -> Result<Drafts> {
     let drafted = table.take("drafted_tokens").map(|item| item.whole(1..=MOST_DRAFTED)).transpose()?.unwrap_or(0);
     match (drafted, table.take("drafter")) {
-        (0, None) => Ok((0, None)),
+        (0, None) => Ok(Drafts { tokens: 0, drafter: None }),
         (0, Some(item)) => Err(item.wrong("nothing is drafted; accepted: with drafted_tokens, such as 3".to_owned())),
-        (_, Some(item)) => Ok((drafted, Some(item.parsed(str::parse)?))),
+        (_, Some(item)) => Ok(Drafts { tokens: drafted, drafter: Some(item.parsed(str::parse)?) }),
         (_, None) => {
             let problem =
                 "nothing drafts these tokens; accepted: with drafter, what drafts the tokens: ngram, eagle or mtp";
@@ -129,16 +197,16 @@ mod tests {
     use super::*;
     use crate::config::Serving;
 
-    fn read(flags: &[(&'static str, &str)]) -> Result<(u64, Option<Drafter>)> {
+    fn read(flags: &[(&'static str, &str)]) -> Result<Drafts> {
         let mut table = Table::of_flags(flags.iter().map(|(key, value)| (*key, *key, (*value).to_owned())));
         drafts(&mut table)
     }
 
     #[test]
     fn drafted_tokens_and_what_drafts_them_come_together() {
-        assert_eq!(read(&[]).unwrap(), (0, None));
+        assert_eq!(read(&[]).unwrap(), Drafts { tokens: 0, drafter: None });
         let both = [("drafted_tokens", "3"), ("drafter", "ngram")];
-        assert_eq!(read(&both).unwrap(), (3, Some(Drafter::Ngram)));
+        assert_eq!(read(&both).unwrap(), Drafts { tokens: 3, drafter: Some(Drafter::Ngram) });
         for (flags, expected) in [
             (&[("drafted_tokens", "3")][..], "what drafts the tokens: ngram, eagle or mtp"),
             (&[("drafter", "eagle")], "nothing is drafted; accepted: with drafted_tokens"),
@@ -158,9 +226,9 @@ mod tests {
             Serving::read(Table::of_flags(flags.into_iter().map(|(key, value)| (key, key, value.to_owned()))))
         };
         let both = read(&[("kv_transfer", "request"), ("kv_element_type", "fp8_e5m2")]).unwrap();
-        assert_eq!((both.kv_transfer, both.kv_element_type), (Some(KvTransfer::Request), ElementType::Fp8E5m2));
+        assert_eq!((both.kv.transfer, both.kv.element_type), (Some(KvTransfer::Request), ElementType::Fp8E5m2));
         let plain = read(&[("activation_element_type", "float16")]).unwrap();
-        assert_eq!((plain.kv_transfer, plain.kv_element_type), (None, ElementType::Float16));
+        assert_eq!((plain.kv.transfer, plain.kv.element_type), (None, ElementType::Float16));
         for (flags, expected) in [
             (&[("kv_element_type", "fp8_e5m2")][..], "keys and values stay where they are; accepted: with kv_transfer"),
             (&[("kv_transfer", "token")], "accepted: layer, request"),

@@ -162,11 +162,11 @@ pub(super) fn widest(model: &Model, tokens: u128) -> std::result::Result<(), Str
 
 /// Whether the degrees divide heads, feed-forward and experts.
 pub(super) fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result::Result<(), String> {
-    let (t, k) = (u64::from(degrees.tp), model.kv_heads);
+    let (t, k) = (u64::from(degrees.tp), model.attention.kv_heads);
     // If every layer has experts, no rank has a part of a dense feed-forward.
     let inner = if model.has_dense_layers() { model.feed_forward } else { t };
     for (what, field, number) in
-        [("query heads", "num_attention_heads", model.heads), ("inner width", "intermediate_size", inner)]
+        [("query heads", "num_attention_heads", model.attention.heads), ("inner width", "intermediate_size", inner)]
     {
         if !number.is_multiple_of(t) {
             return Err(must_divide("tp", t, number, what, field, &model.name));
@@ -192,14 +192,14 @@ pub(super) fn heads_and_experts(model: &Model, degrees: &Degrees) -> std::result
 
 /// Axes that would need calls which no list here has.
 fn undivided_attention(model: &Model, degrees: &Degrees) -> std::result::Result<(), String> {
-    if degrees.tp > 1 && model.query_key_norm == QueryKeyNorm::AllHeads {
+    if degrees.tp > 1 && model.attention.query_key_norm == QueryKeyNorm::AllHeads {
         return Err(format!(
             "the norms of queries and keys of {} span all heads, and with tp = {} their sums cross the ranks, which frameworks do in \
              different ways and no list here has; accepted: tp = 1",
             model.name, degrees.tp
         ));
     }
-    if degrees.cp > 1 && model.indexer.is_some() {
+    if degrees.cp > 1 && model.attention.indexer.is_some() {
         return Err(format!(
             "the sparse attention of {} looks at tokens that an indexer chooses among all, and what cp = {} sends for that no list here \
              has; accepted: cp = 1",

@@ -58,14 +58,14 @@ fn check_inner(step: &TrainingStep) -> Result<()> {
 fn check_heads(step: &TrainingStep, exchanging: u64) -> Result<()> {
     let (model, t) = (step.model, u64::from(step.layout.degrees.tp));
     let place = &step.training.context.place;
-    let heads = model.heads / t;
+    let heads = model.attention.heads / t;
     let axis = if step.training.context.style == ContextStyle::Hybrid { "context_inner" } else { "cp" };
     if !heads.is_multiple_of(exchanging) {
         let what = "query heads of a rank of tp";
         return Err(place.wrong(must_divide(axis, exchanging, heads, what, "num_attention_heads / tp", &model.name)));
     }
     let kv_heads = model.kv_heads_per_rank(t);
-    if model.latent_attention.is_none() && !kv_heads.is_multiple_of(exchanging) && !exchanging.is_multiple_of(kv_heads)
+    if model.attention.latent.is_none() && !kv_heads.is_multiple_of(exchanging) && !exchanging.is_multiple_of(kv_heads)
     {
         return Err(place.wrong(format!(
             "{axis} = {exchanging} neither divides the {kv_heads} key and value heads of a rank of {} (num_key_value_heads / tp) nor is \

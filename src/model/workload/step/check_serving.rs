@@ -22,11 +22,11 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
     if d.cp > 1 {
         shared_prompts(step)?;
     }
-    if step.serving.decode_context > 1 {
+    if step.serving.decode_context.ranks > 1 {
         shared_contexts(step)?;
     }
     joined_replicas(step)?;
-    if step.serving.dispatcher == ServingDispatcher::AllReduce && d.ep > d.tp && !step.joins_replicas() {
+    if step.serving.expert.dispatcher == ServingDispatcher::AllReduce && d.ep > d.tp && !step.joins_replicas() {
         return Err(format!(
             "dispatcher all_reduce with ep = {} and tp = {}: only the ranks of tp have the same tokens; accepted: ep up to tp, or \
              dispatcher all_gather or all_to_all",
@@ -56,13 +56,13 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
 /// Checks of prompts that the ranks of cp share out.
 fn shared_prompts(step: &ServingStep) -> std::result::Result<(), String> {
     let (serving, cp) = (step.serving, step.layout.degrees.cp);
-    if serving.decode {
+    if serving.phases.decode {
         return Err(format!(
             "cp = {cp} with a decode, in which a model that serves keeps the keys and values of a request on the ranks of its heads; \
              accepted: cp = 1, or phases = prefill; decode_context shares out the context of a decode"
         ));
     }
-    if step.joins_replicas() || serving.kv_transfer.is_some() || serving.drafter.is_some() {
+    if step.joins_replicas() || serving.kv.transfer.is_some() || serving.drafts.drafter.is_some() {
         return Err(format!(
             "cp = {cp} beside feed_forward_ranks = stage, kv_transfer or a drafter, whose calls then are not listed; accepted: cp = 1, \
              or without them"
@@ -83,15 +83,15 @@ fn shared_prompts(step: &ServingStep) -> std::result::Result<(), String> {
 /// Checks of contexts that ranks of tp share out: only ranks with the same keys and values can.
 fn shared_contexts(step: &ServingStep) -> std::result::Result<(), String> {
     let (model, serving, tp) = (step.model, step.serving, u64::from(step.layout.degrees.tp));
-    let ranks = u64::from(serving.decode_context);
-    if step.joins_replicas() || serving.kv_transfer.is_some() || model.indexer.is_some() {
+    let ranks = u64::from(serving.decode_context.ranks);
+    if step.joins_replicas() || serving.kv.transfer.is_some() || model.attention.indexer.is_some() {
         return Err(format!(
             "decode_context = {ranks} beside feed_forward_ranks = stage, kv_transfer or an indexer, whose calls then are not listed; \
              accepted: decode_context = 1, or without them"
         ));
     }
     // Latent attention keeps the same on every rank; heads are the same where they are fewer than the ranks.
-    let same = if model.latent_attention.is_some() { tp } else { tp / model.kv_heads.min(tp) };
+    let same = if model.attention.latent.is_some() { tp } else { tp / model.attention.kv_heads.min(tp) };
     if !same.is_multiple_of(ranks) {
         return Err(format!(
             "decode_context = {ranks} with tp = {tp}, where the same keys and values of {} are on {same} of them; accepted: a divisor of {same}",
@@ -103,7 +103,7 @@ fn shared_contexts(step: &ServingStep) -> std::result::Result<(), String> {
 
 /// Checks of speculative decoding.
 fn drafts(step: &ServingStep) -> std::result::Result<(), String> {
-    let (model, drafter) = (step.model, step.serving.drafter);
+    let (model, drafter) = (step.model, step.serving.drafts.drafter);
     if drafter == Some(Drafter::Mtp) && model.prediction_layers == 0 {
         return Err(format!(
             "drafter = mtp, and {} has no prediction layer (num_nextn_predict_layers); accepted: drafter = eagle or ngram",
@@ -116,7 +116,7 @@ fn drafts(step: &ServingStep) -> std::result::Result<(), String> {
 /// Checks of replicas of which one half prefills for the other: whatever else replicas do together stays within a half.
 fn kv_transfer(step: &ServingStep) -> std::result::Result<(), String> {
     let (serving, d) = (step.serving, &step.layout.degrees);
-    let Some(transfer) = serving.kv_transfer else { return Ok(()) };
+    let Some(transfer) = serving.kv.transfer else { return Ok(()) };
     if !d.dp.is_multiple_of(2) {
         return Err(format!(
             "kv_transfer = {transfer} with dp = {}: one half of the replicas prefills for the other; accepted: an even dp",
@@ -124,7 +124,7 @@ fn kv_transfer(step: &ServingStep) -> std::result::Result<(), String> {
         ));
     }
     let ranks = d.tp * step.replicas_together();
-    if let Some(decoding) = serving.kv_decode_tp {
+    if let Some(decoding) = serving.kv.decode_tp {
         other_degree(step, decoding, ranks)?;
     }
     if d.ep > 1 && (d.ep > ranks || !ranks.is_multiple_of(d.ep)) {
@@ -154,9 +154,16 @@ fn other_degree(step: &ServingStep, decoding: u32, ranks: u32) -> std::result::R
             "kv_decode_tp = {decoding} with tp = {tp} and {ranks} ranks in each half; accepted: a divisor or a multiple of {tp} that divides {ranks}"
         ));
     }
-    let (t, k) = (u64::from(decoding), model.kv_heads);
-    if !model.heads.is_multiple_of(t) {
-        return Err(must_divide("kv_decode_tp", t, model.heads, "query heads", "num_attention_heads", &model.name));
+    let (t, k) = (u64::from(decoding), model.attention.kv_heads);
+    if !model.attention.heads.is_multiple_of(t) {
+        return Err(must_divide(
+            "kv_decode_tp",
+            t,
+            model.attention.heads,
+            "query heads",
+            "num_attention_heads",
+            &model.name,
+        ));
     }
     if !k.is_multiple_of(t) && !t.is_multiple_of(k) {
         return Err(format!(
@@ -171,10 +178,10 @@ fn other_degree(step: &ServingStep, decoding: u32, ranks: u32) -> std::result::R
 fn joined_replicas(step: &ServingStep) -> std::result::Result<(), String> {
     let (model, serving, d) = (step.model, step.serving, &step.layout.degrees);
     if !step.joins_replicas() {
-        let unused = serving.token_exchange != TokenExchange::AllGather;
+        let unused = serving.expert.token_exchange != TokenExchange::AllGather;
         let problem = format!(
             "token_exchange = {} changes nothing where replicas do not join; accepted: with feed_forward_ranks = stage and dp above 1",
-            serving.token_exchange
+            serving.expert.token_exchange
         );
         return if unused { Err(problem) } else { Ok(()) };
     }
@@ -183,10 +190,10 @@ fn joined_replicas(step: &ServingStep) -> std::result::Result<(), String> {
     if model.has_dense_layers() && !model.feed_forward.is_multiple_of(ranks) {
         return Err(must_divide("tp x dp", ranks, model.feed_forward, "inner width", "intermediate_size", &model.name));
     }
-    if d.ep > 1 && serving.dispatcher != ServingDispatcher::AllReduce {
+    if d.ep > 1 && serving.expert.dispatcher != ServingDispatcher::AllReduce {
         return Err(format!(
             "dispatcher {} with feed_forward_ranks = stage, where all ranks of a stage have all tokens already; accepted: all_reduce",
-            serving.dispatcher
+            serving.expert.dispatcher
         ));
     }
     Ok(())
@@ -195,16 +202,16 @@ fn joined_replicas(step: &ServingStep) -> std::result::Result<(), String> {
 /// Checks of the choices of DeepEP, which nothing else takes.
 fn deep_ep(step: &ServingStep) -> std::result::Result<(), String> {
     let serving = step.serving;
-    let dispatcher = serving.dispatcher;
-    if serving.expert_inner.is_some() && dispatcher != ServingDispatcher::DeepEp {
+    let dispatcher = serving.expert.dispatcher;
+    if serving.expert.inner.is_some() && dispatcher != ServingDispatcher::DeepEp {
         return Err(format!(
             "expert_inner changes nothing with dispatcher {dispatcher}; leave it out, or choose dispatcher deepep"
         ));
     }
-    if serving.dispatch_element_type != serving.activation_element_type && !dispatcher.is_deep_ep() {
+    if serving.expert.dispatch_element_type != serving.activation_element_type && !dispatcher.is_deep_ep() {
         return Err(format!(
             "dispatch_element_type = {} with dispatcher {dispatcher}; accepted: with dispatcher deepep or deepep_low_latency",
-            serving.dispatch_element_type
+            serving.expert.dispatch_element_type
         ));
     }
     match &step.model.mixture {

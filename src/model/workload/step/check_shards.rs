@@ -21,8 +21,8 @@ pub(super) fn check(step: &TrainingStep) -> Result<()> {
 /// Whether there are parameters for secondary shards, and groups for them.
 fn secondary_shards(step: &TrainingStep) -> Result<()> {
     let (data, degrees) = (&step.training.data, &step.layout.degrees);
-    let Some(shards) = data.secondary_shards else { return Ok(()) };
-    let refused = |problem: String| Err(data.shards_place.wrong(format!("secondary_shards = {shards} {problem}")));
+    let Some(shards) = data.shards.secondary else { return Ok(()) };
+    let refused = |problem: String| Err(data.shards.place.wrong(format!("secondary_shards = {shards} {problem}")));
     if !matches!(data.style, DataStyle::Zero3 | DataStyle::Fsdp) {
         return refused(format!("with data_style {}; accepted: with zero3 and fsdp", data.style));
     }
@@ -52,12 +52,12 @@ fn secondary_shards(step: &TrainingStep) -> Result<()> {
 /// Whether there are parameters to gather unit by unit, and nodes of several ranks.
 fn gathers_in_two_steps(step: &TrainingStep) -> Result<()> {
     let (data, degrees) = (&step.training.data, &step.layout.degrees);
-    let Some(inner) = data.gather_inner else { return Ok(()) };
-    let refused = |problem: String| Err(data.shards_place.wrong(format!("gather_inner = {inner} {problem}")));
+    let Some(inner) = data.shards.gather_inner else { return Ok(()) };
+    let refused = |problem: String| Err(data.shards.place.wrong(format!("gather_inner = {inner} {problem}")));
     if !matches!(data.style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp) {
         return refused(format!("changes nothing with data_style {}; accepted: with zero3, fsdp and hsdp", data.style));
     }
-    if matches!(data.unit_rule, UnitRule::Modules | UnitRule::Buckets) || data.secondary_shards.is_some() {
+    if matches!(data.units.rule, UnitRule::Modules | UnitRule::Buckets) || data.shards.secondary.is_some() {
         return refused(
             "with unit_rule modules or buckets, or with secondary_shards, which gather from all ranks or from those of a node; \
              accepted: unit_rule = layers, root_kept or ends_apart alone"
@@ -81,12 +81,12 @@ fn gathers_in_two_steps(step: &TrainingStep) -> Result<()> {
 /// Whether gradients are those of modules, and their groups those of all ranks.
 fn quantised_gradients(step: &TrainingStep) -> Result<()> {
     let (data, d) = (&step.training.data, &step.layout.degrees);
-    let Some(node) = data.quantised_gradients else { return Ok(()) };
-    let refused = |problem: String| Err(data.shards_place.wrong(format!("quantised_gradients = {node} {problem}")));
-    if data.unit_rule != UnitRule::Modules {
+    let Some(node) = data.shards.quantised_gradients else { return Ok(()) };
+    let refused = |problem: String| Err(data.shards.place.wrong(format!("quantised_gradients = {node} {problem}")));
+    if data.units.rule != UnitRule::Modules {
         return refused(format!(
             "changes nothing with unit_rule {}; accepted: with unit_rule = modules",
-            data.unit_rule
+            data.units.rule
         ));
     }
     if d.tp * d.cp * d.pp > 1 {
@@ -128,7 +128,7 @@ fn layer_wise(step: &TrainingStep) -> Result<()> {
             data.parameter_return
         ));
     }
-    if step.model.feed_forward_bias && step.model.mixture.is_some() {
+    if step.model.biases.feed_forward && step.model.mixture.is_some() {
         return refused(format!(
             "with {}, whose experts have biases that no optimizer beside it updates (Megatron-LM core/optimizer/__init__.py \
              _get_megatron_emerging_optimizer); accepted: experts without biases, or parameter_return = gather_shares",
@@ -162,8 +162,8 @@ fn orthogonalised(step: &TrainingStep) -> Result<()> {
     if d.tp == 1 && d.etp == 1 {
         return refused("changes nothing with tp = 1; accepted: tp above 1".to_owned());
     }
-    let (heads, tp) = (step.model.kv_heads, u64::from(d.tp));
-    if tp > heads && step.model.latent_attention.is_none() {
+    let (heads, tp) = (step.model.attention.kv_heads, u64::from(d.tp));
+    if tp > heads && step.model.attention.latent.is_none() {
         return refused(format!(
             "with tp = {tp} and {heads} key and value heads, of which ranks hold copies; accepted: tp up to {heads}"
         ));
@@ -174,13 +174,13 @@ fn orthogonalised(step: &TrainingStep) -> Result<()> {
 /// A layer-wise optimizer has the whole group.
 fn no_instances(step: &TrainingStep, what: &str) -> Result<()> {
     let data = &step.training.data;
-    if data.replicas_of_shards == 1 {
+    if data.shards.replicas == 1 {
         return Ok(());
     }
     Err(step.training.place.wrong(format!(
         "{what} with replicas_of_shards = {}: a layer-wise optimizer has no instances (Megatron-LM core/optimizer/layer_wise_optimizer.py); \
          accepted: 1",
-        data.replicas_of_shards
+        data.shards.replicas
     )))
 }
 
@@ -189,14 +189,14 @@ fn bucket_units(step: &TrainingStep) -> Result<()> {
     let training = step.training;
     let outer = training.data.outer_sharding;
     if outer != OuterSharding::NoShard
-        && (training.data.unit_rule != UnitRule::Buckets || training.data.style != DataStyle::Hsdp)
+        && (training.data.units.rule != UnitRule::Buckets || training.data.style != DataStyle::Hsdp)
     {
         return Err(training.place.wrong(format!(
             "outer_sharding = {outer} changes nothing with data_style {} and unit_rule {}; accepted: with hsdp and buckets",
-            training.data.style, training.data.unit_rule
+            training.data.style, training.data.units.rule
         )));
     }
-    if training.data.unit_rule != UnitRule::Buckets {
+    if training.data.units.rule != UnitRule::Buckets {
         return Ok(());
     }
     let refused = |problem: String| Err(training.place.wrong(format!("unit_rule = buckets {problem}")));
@@ -206,7 +206,7 @@ fn bucket_units(step: &TrainingStep) -> Result<()> {
             training.prediction_layers
         ));
     }
-    if training.data.parameter_element_type.moves_only() && step.model.latent_attention.is_some() {
+    if training.data.parameter_element_type.moves_only() && step.model.attention.latent.is_some() {
         return refused(format!(
             "with parameter_element_type {} for {}, of whose low-rank attention no list here knows which weights are in 8 bits; accepted: \
              bfloat16",
@@ -216,7 +216,7 @@ fn bucket_units(step: &TrainingStep) -> Result<()> {
     if training.data.style == DataStyle::Zero3 {
         return refused("with data_style zero3; accepted: with fsdp and hsdp".to_owned());
     }
-    if !training.data.reshard_after_forward || training.data.secondary_shards.is_some() {
+    if !training.data.units.reshard_after_forward || training.data.shards.secondary.is_some() {
         return refused(
             "without reshard_after_forward, or with secondary_shards: Megatron-FSDP gathers layers for each pass from all ranks \
              (core/distributed/fsdp/src/megatron_fsdp/megatron_fsdp.py); accepted: reshard_after_forward = true alone"

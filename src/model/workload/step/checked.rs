@@ -39,10 +39,11 @@ impl<'a> TrainingStep<'a> {
     ) -> Result<TrainingStep<'a>> {
         let data = &training.data;
         let layout = data
-            .groups_of_shards(layout.group_size(Axis::DpCp))
+            .shards
+            .groups(layout.group_size(Axis::DpCp))
             .and_then(|groups| layout.with_replicas_of_shards(groups))
-            .and_then(|layout| layout.with_inner_shards(data.gather_inner.unwrap_or(1)))
-            .map_err(|problem| data.shards_place.wrong(problem))?;
+            .and_then(|layout| layout.with_inner_shards(data.shards.gather_inner.unwrap_or(1)))
+            .map_err(|problem| data.shards.place.wrong(problem))?;
         let context = &training.context;
         let layout = layout.with_inner_context(context.inner).map_err(|problem| context.place.wrong(problem))?;
         let expert = &training.expert;
@@ -85,15 +86,15 @@ impl<'a> ServingStep<'a> {
             stage_layers: None,
             scatter_gather: false,
         };
-        let layout = match serving.dispatcher {
+        let layout = match serving.expert.dispatcher {
             ServingDispatcher::DeepEp => {
-                let inner = ranks_of_ep_on_a_node(serving.expert_inner, layout.degrees.ep);
+                let inner = ranks_of_ep_on_a_node(serving.expert.inner, layout.degrees.ep);
                 layout.with_inner_experts(inner).map_err(|problem| serving.place.wrong(problem))?
             }
             _ => layout,
         };
         let layout =
-            layout.with_decode_context(serving.decode_context).map_err(|problem| serving.place.wrong(problem))?;
+            layout.with_decode_context(serving.decode_context.ranks).map_err(|problem| serving.place.wrong(problem))?;
         let stages = Stages::share_out(model.layers, layout.degrees.pp, &choices)
             .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;
         let tokens = PassTokens::of_phase(serving, phase, layout.degrees.cp);

@@ -35,7 +35,7 @@ impl<'a> Step<'a> {
             steps.push(Step::Training(step));
         }
         if let Some(serving) = &work.serving {
-            for (wanted, phase) in [(serving.prefill, Phase::Prefill), (serving.decode, Phase::Decode)] {
+            for (wanted, phase) in [(serving.phases.prefill, Phase::Prefill), (serving.phases.decode, Phase::Decode)] {
                 if wanted {
                     let step = ServingStep::new(&work.model, serving, phase, layout.clone(), &table.place)?;
                     steps.push(Step::Serving(step));

@@ -71,7 +71,7 @@ impl TrainingStep<'_> {
 
     /// Those before the first layer. Layers that predict further tokens embed them too, on the last stage.
     pub fn input_parameters(&self, stage: u32) -> RankParameters {
-        let again = self.training.prediction_layers > 0 && self.stages.has_output(stage) && !self.model.tied_embeddings;
+        let again = self.training.prediction_layers > 0 && self.stages.has_output(stage) && !self.model.embedding.tied;
         let dense = match (self.stages.has_input(stage), again) {
             (true, _) => self.word_embedding_parameters() + self.position_embedding_parameters(),
             (false, true) => self.word_embedding_parameters(),
@@ -93,20 +93,20 @@ impl TrainingStep<'_> {
 
     /// Learned positions, whole on every rank.
     pub fn position_embedding_parameters(&self) -> u64 {
-        self.model.embedding_parameters() - self.model.vocabulary * self.model.hidden
+        self.model.embedding_parameters() - self.model.embedding.vocabulary * self.model.hidden
     }
 
     /// The rank's share of the output projection. If it is tied to the word embedding, it is a separate copy when the
     /// embedding is on another stage.
     pub fn head_parameters(&self, stage: u32) -> u64 {
-        if self.model.tied_embeddings && self.stages.has_input(stage) { 0 } else { self.word_embedding_parameters() }
+        if self.model.embedding.tied && self.stages.has_input(stage) { 0 } else { self.word_embedding_parameters() }
     }
 
     /// Formula of the parameters on a rank of a stage, with numbers.
     pub fn rank_parameters_formula(&self, stage: u32) -> String {
         let (layers, ends) = (self.rank_layer_parameters(stage), self.rank_end_parameters(stage));
         let [t, p, _, _, e] = self.degrees();
-        let (words, padded) = (self.model.vocabulary, self.padded_vocabulary());
+        let (words, padded) = (self.model.embedding.vocabulary, self.padded_vocabulary());
         let mut text = format!("P_r = {} of {} layers", layers.dense, self.stages.layers_stored(stage).count());
         if ends.dense > 0 {
             text += &format!(" + {} of embedding, head and last norm", ends.dense);

@@ -62,7 +62,7 @@ impl PassTokens {
         match phase {
             Phase::Prefill => PassTokens { worked_on: serving.prompt_tokens / u64::from(cp), predicted_from: 1 },
             Phase::Decode => {
-                let verified = 1 + serving.drafted_tokens;
+                let verified = 1 + serving.drafts.tokens;
                 PassTokens { worked_on: verified, predicted_from: verified }
             }
         }
@@ -74,7 +74,7 @@ impl ServingStep<'_> {
     pub fn padded_vocabulary(&self) -> u64 {
         let degrees = &self.layout.degrees;
         let ranks = if self.joins_replicas() { degrees.tp * degrees.dp } else { degrees.tp };
-        self.serving.vocabulary_padding.padded(self.model.vocabulary, u64::from(ranks))
+        self.serving.vocabulary_padding.padded(self.model.embedding.vocabulary, u64::from(ranks))
     }
 
     /// Whether ranks compute the experts that they have on tokens that all of them have, so that the sum over tp is all that is
@@ -82,20 +82,21 @@ impl ServingStep<'_> {
     /// `use_all2all_kernels`).
     pub fn experts_are_reduced_on_tp(&self) -> bool {
         let degrees = &self.layout.degrees;
-        let alone =
-            self.replicas_together() == 1 && degrees.cp == 1 && self.serving.dispatcher == ServingDispatcher::AllGather;
-        degrees.ep == 1 || alone || self.serving.dispatcher == ServingDispatcher::AllReduce
+        let alone = self.replicas_together() == 1
+            && degrees.cp == 1
+            && self.serving.expert.dispatcher == ServingDispatcher::AllGather;
+        degrees.ep == 1 || alone || self.serving.expert.dispatcher == ServingDispatcher::AllReduce
     }
 
     /// Whether everything but attention is divided among the ranks of all replicas of a stage.
     pub fn joins_replicas(&self) -> bool {
-        self.serving.feed_forward_ranks == FeedForwardRanks::Stage && self.layout.degrees.dp > 1
+        self.serving.expert.feed_forward_ranks == FeedForwardRanks::Stage && self.layout.degrees.dp > 1
     }
 
     /// Replicas that do the same at a time: half of them where those of one half prefill for the other.
     pub fn replicas_together(&self) -> u32 {
         let dp = self.layout.degrees.dp;
-        if self.serving.kv_transfer.is_some() { dp / self.layout.group_size(Axis::PrefillDecode) } else { dp }
+        if self.serving.kv.transfer.is_some() { dp / self.layout.group_size(Axis::PrefillDecode) } else { dp }
     }
 
     /// Tokens of one micro-batch that a rank works on.

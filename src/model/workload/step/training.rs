@@ -62,12 +62,12 @@ impl<'a> TrainingStep<'a> {
 
     /// Whether parameters are released after a forward pass.
     pub fn reshards_after_forward(&self) -> bool {
-        self.training.data.reshard_after_forward && !self.keeps_stages_whole()
+        self.training.data.units.reshard_after_forward && !self.keeps_stages_whole()
     }
 
     /// Whether parameters that stayed are released after the backward pass of each micro-batch.
     pub fn reshards_after_backward(&self) -> bool {
-        self.training.data.reshard_after_backward && !self.keeps_stages_whole()
+        self.training.data.units.reshard_after_backward && !self.keeps_stages_whole()
     }
 
     /// Whether gradients of micro-batches are added up whole, and reduced once.
@@ -77,7 +77,7 @@ impl<'a> TrainingStep<'a> {
 
     /// Words of the vocabulary with their padding.
     pub fn padded_vocabulary(&self) -> u64 {
-        self.training.vocabulary.padding.padded(self.model.vocabulary, u64::from(self.layout.degrees.tp))
+        self.training.vocabulary.padding.padded(self.model.embedding.vocabulary, u64::from(self.layout.degrees.tp))
     }
 
     /// Type of activations on the wire.

@@ -82,14 +82,14 @@ fn beside_norms(model: &Model, layer: u32) -> u64 {
     let (h, parts) = (model.hidden, model.parts_of(layer));
     let mixer = match parts.mixer {
         Some(Mixer::Attention) => beside_norms_of_attention(model),
-        Some(Mixer::Linear) => model.linear_attention.as_ref().map_or(0, |linear| beside_norms_of_linear(linear, h)),
+        Some(Mixer::Linear) => model.attention.linear.as_ref().map_or(0, |linear| beside_norms_of_linear(linear, h)),
         None => 0,
     };
     let feed_forward = match (parts.feed_forward, &model.mixture) {
         (Some(FeedForward::Experts), Some(mixture)) => {
             model.router_parameters() + if mixture.shared_expert_gate { h } else { 0 }
         }
-        (Some(_), _) if model.feed_forward_bias => h,
+        (Some(_), _) if model.biases.feed_forward => h,
         _ => 0,
     };
     mixer + feed_forward
@@ -97,7 +97,7 @@ fn beside_norms(model: &Model, layer: u32) -> u64 {
 
 fn beside_norms_of_attention(model: &Model) -> u64 {
     let h = model.hidden;
-    let attention = match &model.latent_attention {
+    let attention = match &model.attention.latent {
         Some(latent) => {
             let queries = latent.query_rank.map_or(0, |rank| h * rank + rank);
             let indexer = model.indexer_parameters();
@@ -105,7 +105,7 @@ fn beside_norms_of_attention(model: &Model) -> u64 {
         }
         None => query_key_norms(model),
     };
-    attention + if model.attention_output_bias { h } else { 0 }
+    attention + if model.biases.attention_output { h } else { 0 }
 }
 
 /// The norm behind the state, where all heads share it, and the bias of the output projection (Megatron-LM
@@ -117,8 +117,8 @@ fn beside_norms_of_linear(linear: &LinearAttention, h: u64) -> u64 {
 /// Names of the parameters apart from norms.
 fn beside(model: &Model) -> String {
     [
-        (model.attention_output_bias || model.feed_forward_bias, ", biases of row-parallel linears"),
-        (model.latent_attention.is_some(), ", projections to the compressed width"),
+        (model.biases.attention_output || model.biases.feed_forward, ", biases of row-parallel linears"),
+        (model.attention.latent.is_some(), ", projections to the compressed width"),
         (model.mixture.is_some(), ", routers"),
     ]
     .into_iter()
@@ -128,8 +128,8 @@ fn beside(model: &Model) -> String {
 
 /// Norms over all heads are divided, as the heads are.
 fn query_key_norms(model: &Model) -> u64 {
-    match model.query_key_norm {
-        QueryKeyNorm::EachHead => 2 * model.head_dimension,
+    match model.attention.query_key_norm {
+        QueryKeyNorm::EachHead => 2 * model.attention.head_dimension,
         QueryKeyNorm::None | QueryKeyNorm::AllHeads => 0,
     }
 }

@@ -78,10 +78,10 @@ impl<'b> NcclCall<'b> {
             _ => None,
         };
         let operation = multiplied.as_ref().map(Multiplied::raw).or(reduce_op.and_then(abi::operation)).unwrap_or(0);
-        backend.scratch.clear();
+        backend.buffers.scratch.clear();
         let (offset, seed) = (result_offset(view), binding.seed);
-        let data = Data::new(view, op.element, reduce_op, offset, seed, &mut backend.scratch);
-        backend.scratch.upload(backend.stream)?;
+        let data = Data::new(view, op.element, reduce_op, offset, seed, &mut backend.buffers.scratch);
+        backend.buffers.scratch.upload(backend.stream)?;
         let prepared = Prepared::new(backend.maker.library, view, op.element, operation)?;
         let prepared = match members {
             Members::World => prepared.among_all_ranks(view.group),
@@ -120,7 +120,7 @@ impl<'b> NcclCall<'b> {
 
     /// The buffers of every call of a group.
     fn places(&self, copy: u64) -> impl Iterator<Item = Place> + use<> {
-        let (send, receive) = (self.backend.send.address(), self.backend.receive.address());
+        let (send, receive) = (self.backend.buffers.send.address(), self.backend.buffers.receive.address());
         let (first, stride) = (copy * self.rotation.stride_bytes, self.stride_bytes);
         let element_bytes = self.prepared.element_bytes();
         (0..self.aggregate).map(move |call| {
@@ -144,7 +144,8 @@ impl<'b> NcclCall<'b> {
     #[inline(always)]
     fn issue_on(&self, copy: u64) -> Result<()> {
         let offset = copy * self.rotation.stride_bytes;
-        let (send, receive) = (self.backend.send.address() + offset, self.backend.receive.address() + offset);
+        let (send, receive) =
+            (self.backend.buffers.send.address() + offset, self.backend.buffers.receive.address() + offset);
         let stream = self.backend.stream.cast();
         if self.aggregate == 1 {
             // SAFETY: both arenas belong to the backend, which is borrowed for as long as this call exists, and were
@@ -167,7 +168,8 @@ impl<'b> NcclCall<'b> {
             return Ok(());
         }
         let offset = self.rotation.upcoming() * self.rotation.stride_bytes;
-        let (send, receive) = (self.backend.send.address() + offset, self.backend.receive.address() + offset);
+        let (send, receive) =
+            (self.backend.buffers.send.address() + offset, self.backend.buffers.receive.address() + offset);
         // SAFETY: as in `issue_on`; after a hang the process ends, and its memory is freed by the driver alone.
         let first = unsafe { FirstCall::new(&self.prepared, send, receive, self.backend.stream.cast()) };
         let made = first.make(&self.backend.maker, &self.communicator, &self.what);
@@ -191,7 +193,7 @@ impl<'b> NcclCall<'b> {
     }
 
     fn tools(&self) -> Tools<'_> {
-        Tools { kernels: &self.backend.kernels, scratch: &self.backend.scratch, stream: self.backend.stream }
+        Tools { kernels: &self.backend.kernels, scratch: &self.backend.buffers.scratch, stream: self.backend.stream }
     }
 
     /// Records the first error of calls that cannot return one.
@@ -217,7 +219,7 @@ impl<'b> NcclCall<'b> {
     }
 
     fn events(&self) -> &[CUevent] {
-        &self.backend.events[..self.marked]
+        &self.backend.timeline.events[..self.marked]
     }
 }
 
@@ -263,21 +265,21 @@ impl Call for NcclCall<'_> {
 
     fn reserve_marks(&mut self, marks: usize) {
         self.marked = 0;
-        while self.backend.events.len() < marks {
+        while self.backend.timeline.events.len() < marks {
             match driver::create_event() {
-                Ok(event) => self.backend.events.push(event),
+                Ok(event) => self.backend.timeline.events.push(event),
                 Err(error) => return self.record_error(Err(error)),
             }
         }
         let ready = self.connect().and_then(|()| self.capture());
         self.record_error(ready);
-        let anchored = self.backend.clock.anchor(self.backend.stream);
+        let anchored = self.backend.timeline.clock.anchor(self.backend.stream);
         self.record_error(anchored);
     }
 
     #[inline]
     fn mark(&mut self) {
-        let recorded = match self.backend.events.get(self.marked) {
+        let recorded = match self.backend.timeline.events.get(self.marked) {
             Some(event) => driver::record(*event, self.backend.stream),
             None => Err(Error::environment("more marks than were reserved")),
         };
@@ -302,7 +304,7 @@ impl Call for NcclCall<'_> {
     }
 
     fn clock_error_nanoseconds(&self) -> u64 {
-        self.backend.clock.error_nanoseconds()
+        self.backend.timeline.clock.error_nanoseconds()
     }
 
     fn complete(&mut self, deadline: Duration) -> Result<()> {
@@ -316,7 +318,7 @@ impl Call for NcclCall<'_> {
     fn read_marks(&self, marks: &mut Marks) {
         marks.local_ranks = 1;
         marks.nanoseconds.clear();
-        self.record_error(self.backend.clock.times(self.events(), &mut marks.nanoseconds));
+        self.record_error(self.backend.timeline.clock.times(self.events(), &mut marks.nanoseconds));
         // Trouble surfaces at the next `complete`; until then every mark has a time.
         marks.nanoseconds.resize(self.marked, 0);
     }

@@ -21,7 +21,7 @@ impl NcclBackend {
     pub(super) fn open_channels(&mut self, mut sends_on: Vec<Route>) -> Result<()> {
         sends_on.sort_unstable();
         sends_on.dedup();
-        sends_on.retain(|route| !self.channels.contains_key(route));
+        sends_on.retain(|route| !self.replays.channels.contains_key(route));
         let mine: Vec<(Route, Vec<u8>)> =
             sends_on.into_iter().map(|route| Ok((route, self.maker.unique_id()?.0.to_vec()))).collect::<Result<_>>()?;
         let broken =
@@ -59,16 +59,16 @@ impl NcclBackend {
         first.make(&self.maker, &channel.communicator, &what)?;
         self.wait_for(&[stream], std::slice::from_ref(&channel.communicator), self.maker.deadline)?;
         byte.release()?;
-        self.channels.insert(route, channel);
+        self.replays.channels.insert(route, channel);
         Ok(())
     }
 
     /// Ends all channels, in the same order on all ranks.
     pub(super) fn close_channels(&mut self) -> Result<()> {
-        let mut routes: Vec<Route> = self.channels.keys().copied().collect();
+        let mut routes: Vec<Route> = self.replays.channels.keys().copied().collect();
         routes.sort_unstable();
         for route in routes {
-            if let Some(channel) = self.channels.remove(&route) {
+            if let Some(channel) = self.replays.channels.remove(&route) {
                 self.maker.destroy(&channel.communicator)?;
                 driver::destroy_stream(channel.stream);
             }

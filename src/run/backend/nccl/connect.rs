@@ -21,7 +21,7 @@ impl NcclBackend {
         }
         let fresh = self.create(groups)?;
         let key = (Members::Groups(number), None);
-        let before = self.communicators.borrow_mut().insert(key, fresh.map(Rc::new));
+        let before = self.connected.of_groups.borrow_mut().insert(key, fresh.map(Rc::new));
         match before.flatten() {
             Some(old) => self.maker.destroy(&old),
             None => Ok(()),
@@ -36,29 +36,29 @@ impl NcclBackend {
         }
         let key = (Members::Groups(number), None);
         self.make_room(key)?;
-        if !self.communicators.borrow().contains_key(&key) {
+        if !self.connected.of_groups.borrow().contains_key(&key) {
             let fresh = self.create(binding.groups)?;
-            self.communicators.borrow_mut().insert(key, fresh.map(Rc::new));
+            self.connected.of_groups.borrow_mut().insert(key, fresh.map(Rc::new));
         }
         Ok(())
     }
 
     /// Ends the communicator of pairs that was used longest ago, if one of a key would be one too many. Called by all ranks.
     fn make_room(&self, key: Key) -> Result<()> {
-        let Some(oldest) = self.recent_pairs.borrow_mut().use_one(key) else { return Ok(()) };
-        self.windows.forget_one(oldest);
-        let before = self.communicators.borrow_mut().remove(&oldest).flatten();
+        let Some(oldest) = self.connected.recent_pairs.borrow_mut().use_one(key) else { return Ok(()) };
+        self.buffers.windows.forget_one(oldest);
+        let before = self.connected.of_groups.borrow_mut().remove(&oldest).flatten();
         before.map_or(Ok(()), |old| self.maker.destroy(&old))
     }
 
     /// Creates the communicator of all ranks, once in a replicate. Called by all ranks.
     fn connect_world(&mut self) -> Result<()> {
-        if self.base.is_some() {
+        if self.connected.base.is_some() {
             return Ok(());
         }
         let (ranks, me) = (self.world.ranks(), self.world.rank());
         let ids = match self.maker.library.call.init_rank_scalable {
-            Some(_) if self.ranks_per_id > 0 => ranks.div_ceil(self.ranks_per_id),
+            Some(_) if self.connected.ranks_per_id > 0 => ranks.div_ceil(self.connected.ranks_per_id),
             _ => 1,
         };
         let mine = (0..ids).any(|id| root_of(id, ids, ranks) == me);
@@ -71,14 +71,14 @@ impl NcclBackend {
             (1, Some(id)) => self.maker.init(id, ranks, me)?,
             (_, last) => self.maker.init_from_many(all.into_iter().chain(last).collect(), ranks, me)?,
         };
-        self.base = Some(Rc::new(base));
+        self.connected.base = Some(Rc::new(base));
         Ok(())
     }
 
     /// Creates the communicators of groups with the present limit to thread blocks.
     fn create(&self, groups: &Groups) -> Result<Option<Communicator>> {
         let place = groups.place_of(self.world.rank());
-        match &self.base {
+        match &self.connected.base {
             Some(base) if self.maker.library.call.split.is_some() => self.split_off(base, place),
             _ => self.init_groups(groups, place),
         }
@@ -97,7 +97,7 @@ impl NcclBackend {
             self.end_registration()?;
             self.make_room(key)?;
         }
-        if self.communicators.borrow().contains_key(&key) {
+        if self.connected.of_groups.borrow().contains_key(&key) {
             return Ok(());
         }
         let usual = self.maker.ctas.most.replace(blocks);
@@ -106,7 +106,7 @@ impl NcclBackend {
             Members::Groups(_) => self.create(binding.groups),
         };
         self.maker.ctas.most = usual;
-        self.communicators.borrow_mut().insert(key, made?.map(Rc::new));
+        self.connected.of_groups.borrow_mut().insert(key, made?.map(Rc::new));
         Ok(())
     }
 
@@ -134,14 +134,14 @@ impl NcclBackend {
     /// Ends all communicators, in the same order on all ranks.
     pub(super) fn disconnect_all(&mut self) -> Result<()> {
         self.end_registration()?;
-        self.windows.forget();
+        self.buffers.windows.forget();
         self.close_channels()?;
-        self.recent_pairs.borrow_mut().clear();
-        let mut connected: Vec<_> = self.communicators.take().into_iter().collect();
+        self.connected.recent_pairs.borrow_mut().clear();
+        let mut connected: Vec<_> = self.connected.of_groups.take().into_iter().collect();
         connected.sort_unstable_by_key(|(key, _)| *key);
         for communicator in connected.into_iter().filter_map(|(_, communicator)| communicator) {
             self.maker.destroy(&communicator)?;
         }
-        self.base.take().map_or(Ok(()), |base| self.maker.destroy(&base))
+        self.connected.base.take().map_or(Ok(()), |base| self.maker.destroy(&base))
     }
 }

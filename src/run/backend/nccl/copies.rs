@@ -5,6 +5,7 @@ use super::copy_buffers::{Buffer, Peer};
 use super::driver::{self, CUevent, CUstream};
 use super::hold::Hold;
 use super::kernels::Kernels;
+use super::state::OwnWork;
 use crate::backend::{LocalWork, Mismatch};
 use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::host_clock;
@@ -25,18 +26,6 @@ const CHECKED_AT_ONCE: usize = 4 << 20;
 /// Copies of a sample for copies of so many bytes.
 pub(super) fn copies_per_sample(bytes: u64) -> u32 {
     (SAMPLE_BYTES / bytes.max(1)).clamp(1, MOST_COPIES) as u32
-}
-
-/// Resources of a rank for copies.
-pub(super) struct CopyContext<'a> {
-    pub kernels: &'a Kernels,
-    pub hold: &'a Rc<RefCell<Hold>>,
-    pub stream: CUstream,
-    pub rank: u32,
-    /// For errors.
-    pub place: &'a str,
-    /// Time limit, if the user sets one.
-    pub deadline: Option<Duration>,
 }
 
 /// One direction: from a buffer to another, on a stream of its own.
@@ -74,7 +63,7 @@ impl DeviceCopy {
     ///
     /// # Errors
     /// Memory that is not to be had.
-    pub fn new(shape: &CopyShape, peer: Option<Rc<Peer>>, context: &CopyContext) -> Result<DeviceCopy> {
+    pub fn new(shape: &CopyShape, peer: Option<Rc<Peer>>, context: &OwnWork) -> Result<DeviceCopy> {
         let bytes = usize::try_from(shape.bytes.0).unwrap_or(usize::MAX);
         let host = || match shape.host_memory {
             Some(HostMemory::Pageable) => Ok(Buffer::pageable(bytes)),

@@ -71,16 +71,14 @@ use commgauge_base::variant::Buffers;
 use commgauge_model::layout::Groups;
 use commgauge_model::workload::replay::Regions;
 use commgauge_model::workload::{CopyShape, ProductShape};
-use communicator::Maker;
 use computing::Computing;
-use copies::{CopyContext, DeviceCopy, copies_per_sample};
+use copies::{DeviceCopy, copies_per_sample};
 use copy_buffers::Peer;
 use cublas::Cublas;
 use members::Members;
-use product::{DeviceProduct, ProductContext};
+use product::DeviceProduct;
 use registration::Registration;
 use replay::{NcclReplayer, placement};
-use skip::Capabilities;
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
@@ -118,19 +116,19 @@ impl NcclBackend {
         self.end_registration()?;
         let buffers = binding.variant.buffers;
         let nccl = (buffers != Buffers::Plain).then_some(self.maker.library);
-        self.send.take_from(nccl)?;
-        self.receive.take_from(nccl)?;
+        self.buffers.send.take_from(nccl)?;
+        self.buffers.receive.take_from(nccl)?;
         if buffers == Buffers::Symmetric {
             // NCCL arranges the memory of all ranks side by side: it must have the same length everywhere, even on
             // ranks with nothing to send, and independently of earlier cases.
-            self.send.reserve_exactly(rotation.bytes())?;
-            self.receive.reserve_exactly(rotation.bytes())?;
+            self.buffers.send.reserve_exactly(rotation.bytes())?;
+            self.buffers.receive.reserve_exactly(rotation.bytes())?;
         } else {
             // NCCL has no barrier; the call used instead moves one byte. Registered are both buffers on every rank: what NCCL does where
             // some ranks have registered theirs and others not is undefined (NCCL user guide, "User Buffer Registration").
             let all = binding.op.collective == Collective::Barrier || buffers == Buffers::Registered;
-            self.send.reserve(if send > 0 || all { rotation.bytes() } else { 0 })?;
-            self.receive.reserve(if receive > 0 || all { rotation.bytes() } else { 0 })?;
+            self.buffers.send.reserve(if send > 0 || all { rotation.bytes() } else { 0 })?;
+            self.buffers.receive.reserve(if receive > 0 || all { rotation.bytes() } else { 0 })?;
         }
         Ok(Some((view, rotation)))
     }
@@ -139,10 +137,10 @@ impl NcclBackend {
     fn register(&mut self, binding: &Binding, bytes: u64) -> Result<()> {
         let members = Members::of_calls(binding);
         let communicator = self.communicator(members, binding.groups.axis, binding.variant.max_ctas)?;
-        let (buffers, arenas) = (binding.variant.buffers, [&self.send, &self.receive]);
-        self.registration = Some(Registration::begin(&self.maker, communicator, buffers, arenas, bytes)?);
+        let (buffers, arenas) = (binding.variant.buffers, [&self.buffers.send, &self.buffers.receive]);
+        self.buffers.registration = Some(Registration::begin(&self.maker, communicator, buffers, arenas, bytes)?);
         if buffers == Buffers::Symmetric {
-            self.windows.use_two((binding.groups_number, binding.variant.max_ctas), bytes);
+            self.buffers.windows.use_two((binding.groups_number, binding.variant.max_ctas), bytes);
         }
         Ok(())
     }
@@ -159,10 +157,11 @@ impl NcclBackend {
     /// The rank that is so far behind this one in the order of the ranks of its host, and the name of its GPU; none on a host of fewer.
     fn peer(&self, distance: u32) -> Option<(u32, &str)> {
         let me = self.world.rank() as usize;
-        let here: Vec<usize> = (0..self.hosts.len()).filter(|rank| self.hosts[*rank] == self.hosts[me]).collect();
+        let here: Vec<usize> =
+            (0..self.ranks.hosts.len()).filter(|rank| self.ranks.hosts[*rank] == self.ranks.hosts[me]).collect();
         let own = here.iter().position(|rank| *rank == me)?;
         let peer = here[(own + distance as usize) % here.len()];
-        (here.len() > distance as usize).then(|| (peer as u32, self.uuids[peer].as_str()))
+        (here.len() > distance as usize).then(|| (peer as u32, self.ranks.uuids[peer].as_str()))
     }
 
     /// Why this rank cannot copy to the GPU of the one at a distance; `None` if it can.
@@ -177,8 +176,8 @@ impl NcclBackend {
     fn free_bytes(&self) -> u64 {
         let whole = driver::memory().map_or(0, |(_, total)| total);
         let unused = self.live_communicators().iter().filter(|communicator| !communicator.is_used()).count();
-        let headroom = headroom(whole, unused) * u64::from(self.ranks_on_device);
-        self.maker.device.free_bytes().saturating_sub(headroom) / u64::from(self.ranks_on_device)
+        let headroom = headroom(whole, unused) * u64::from(self.ranks.on_device);
+        self.maker.device.free_bytes().saturating_sub(headroom) / u64::from(self.ranks.on_device)
     }
 }
 
@@ -224,7 +223,7 @@ impl Backend for NcclBackend {
     }
 
     fn bytes_available(&self) -> Bytes {
-        Bytes(self.free_bytes().saturating_add(self.send.len()).saturating_add(self.receive.len()))
+        Bytes(self.free_bytes().saturating_add(self.buffers.send.len()).saturating_add(self.buffers.receive.len()))
     }
 
     fn skip_reason(&self, binding: &Binding) -> Option<String> {
@@ -232,15 +231,7 @@ impl Backend for NcclBackend {
         if let Some(reason) = self.window_skip_reason(binding) {
             return Some(reason);
         }
-        let Maker { library, device, .. } = &self.maker;
-        let capabilities = Capabilities {
-            library,
-            driver: self.driver,
-            capability: device.capability,
-            least_ctas: self.maker.ctas.least,
-            forced_ctas: self.forced_ctas,
-        };
-        if let Some(reason) = capabilities.skip_reason(binding) {
+        if let Some(reason) = self.capabilities.skip_reason(binding) {
             return Some(reason);
         }
         if let Some(reason) = work_queue::skip_reason(binding) {
@@ -272,17 +263,18 @@ impl Backend for NcclBackend {
 
     fn replay_bytes_needed(&self, binding: &ReplayBinding) -> Result<Bytes> {
         let regions = self.regions(binding)?;
-        let computing = if self.computing.is_some() { 0 } else { Computing::bytes(self.maker.device.cache_bytes) };
+        let computing =
+            if self.replays.computing.is_some() { 0 } else { Computing::bytes(self.maker.device.cache_bytes) };
         Ok(Bytes(regions.send_bytes.saturating_add(regions.receive_bytes).saturating_add(computing)))
     }
 
     fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>> {
         let regions = self.regions(binding)?;
         self.end_registration()?;
-        self.send.take_from(None)?;
-        self.receive.take_from(None)?;
-        self.send.reserve(regions.send_bytes)?;
-        self.receive.reserve(regions.receive_bytes)?;
+        self.buffers.send.take_from(None)?;
+        self.buffers.receive.take_from(None)?;
+        self.buffers.send.reserve(regions.send_bytes)?;
+        self.buffers.receive.reserve(regions.receive_bytes)?;
         Ok(Box::new(NcclReplayer::new(self, binding, &regions)?))
     }
 
@@ -293,20 +285,8 @@ impl Backend for NcclBackend {
 
     fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn LocalWork>> {
         let library = self.cublas()?;
-        // Products need no buffers of calls, and may need all memory.
-        self.end_registration()?;
-        self.send.release()?;
-        self.receive.release()?;
-        let context = ProductContext {
-            library,
-            kernels: &self.kernels,
-            hold: &self.hold,
-            stream: self.stream,
-            rank: self.world.rank(),
-            place: &self.maker.place,
-            deadline: self.replay_deadline,
-        };
-        Ok(Box::new(DeviceProduct::new(shape, &context)?))
+        self.release_buffers()?;
+        Ok(Box::new(DeviceProduct::new(shape, library, &self.own_work())?))
     }
 
     fn copy_skip_reason(&self, shape: &CopyShape) -> Option<String> {
@@ -322,21 +302,10 @@ impl Backend for NcclBackend {
     }
 
     fn bind_copy(&mut self, shape: &CopyShape) -> Result<(Box<dyn LocalWork>, u32)> {
-        // Copies need no buffers of calls.
-        self.end_registration()?;
-        self.send.release()?;
-        self.receive.release()?;
+        self.release_buffers()?;
         let uuid = shape.peer_distance.and_then(|distance| self.peer(distance));
         let peer = uuid.map(|(_, uuid)| Peer::open(&self.maker.device, uuid).map(Rc::new)).transpose()?;
-        let context = CopyContext {
-            kernels: &self.kernels,
-            hold: &self.hold,
-            stream: self.stream,
-            rank: self.world.rank(),
-            place: &self.maker.place,
-            deadline: self.replay_deadline,
-        };
-        Ok((Box::new(DeviceCopy::new(shape, peer, &context)?), copies_per_sample(shape.bytes.0)))
+        Ok((Box::new(DeviceCopy::new(shape, peer, &self.own_work())?), copies_per_sample(shape.bytes.0)))
     }
 
     fn product_library(&self) -> &'static str {

@@ -4,18 +4,16 @@
 use super::abi::CtaLimits;
 use super::clock::DeviceClock;
 use super::communicator::{self, Maker};
-use super::data::Scratch;
 use super::device::Device;
 use super::environment::{ForcedCtas, Setting};
 use super::hold::Hold;
 use super::kernels::Kernels;
 use super::library::{LIMITS_FROM, Library, Version};
 use super::log::Log;
-use super::memory::Arena;
 use super::placing::Placing;
 use super::readings::NvmlReader;
-use super::state::NcclBackend;
-use super::windows::Windows;
+use super::skip::Capabilities;
+use super::state::{Connected, DeviceBuffers, NcclBackend, Ranks, Replays, Timeline};
 use super::{driver, environment, near_device, prepared};
 use crate::backend::BackendFacts;
 use crate::backend::mpi::host;
@@ -25,7 +23,6 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Located;
 use commgauge_base::variant::Buffers;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -220,35 +217,27 @@ impl Opened {
         // Whole numbers far below 2^53.
         let cold_bytes = cold[0].value as u64;
         let reader = NvmlReader::new(&device.uuid, &device.pci);
+        let capabilities = Capabilities {
+            library,
+            driver: self.driver_version,
+            capability: device.capability,
+            least_ctas: ctas.least,
+            forced_ctas: self.forced_ctas,
+        };
         Ok(NcclBackend {
             world,
             reader,
             log,
             maker: Maker { library, device: Arc::new(self.device), place, ctas, deadline },
-            replay_deadline: options.deadlines.replay,
-            ranks_per_id: options.ranks_per_id,
-            base: None,
-            communicators: RefCell::default(),
-            recent_pairs: RefCell::default(),
+            connected: Connected { ranks_per_id: options.ranks_per_id, ..Connected::default() },
+            capabilities,
+            ranks: Ranks { hosts, uuids, on_device: ranks_on_device },
             kernels: self.kernels,
             stream,
-            send: Arena::default(),
-            receive: Arena::default(),
-            scratch: Scratch::default(),
-            registration: None,
-            forced_ctas: self.forced_ctas,
-            windows: Windows::default(),
-            hosts,
-            uuids,
-            events: Vec::new(),
-            axis_streams: Vec::new(),
-            computing: None,
-            channels: HashMap::new(),
-            clock,
+            buffers: DeviceBuffers { cold_bytes, ..DeviceBuffers::default() },
+            timeline: Timeline { events: Vec::new(), clock },
             hold: Rc::new(RefCell::new(Hold::new()?)),
-            ranks_on_device,
-            cold_bytes,
-            driver: self.driver_version,
+            replays: Replays { deadline: options.deadlines.replay, ..Replays::default() },
             waiting: Waiting::of_ranks(ranks_on_host, host::processors()),
             facts,
             cublas: (options.cublas.clone(), None),

@@ -6,6 +6,7 @@ use super::driver::{self, CUevent, CUstream};
 use super::hold::Hold;
 use super::kernels::{Bits, Content, Kernels, Stretch};
 use super::memory::Arena;
+use super::state::OwnWork;
 use crate::backend::{LocalWork, Mismatch};
 use commgauge_base::error::{Error, Kind, Result};
 use commgauge_base::host_clock;
@@ -29,19 +30,6 @@ const CHECKED: u64 = 64;
 /// Default time limit: twice that of the watchdog.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 const CAUTIOUS_OPERATIONS_PER_SECOND: f64 = 0.5e9;
-
-/// Resources of a rank for products.
-pub(super) struct ProductContext<'a> {
-    pub library: &'static Cublas,
-    pub kernels: &'a Kernels,
-    pub hold: &'a Rc<RefCell<Hold>>,
-    pub stream: CUstream,
-    pub rank: u32,
-    /// For errors.
-    pub place: &'a str,
-    /// Time limit of a product, if the user sets one.
-    pub deadline: Option<Duration>,
-}
 
 /// A product whose matrices are in device memory.
 pub(super) struct DeviceProduct {
@@ -71,7 +59,7 @@ impl DeviceProduct {
     ///
     /// # Errors
     /// Types and sizes that cuBLAS does not take, and memory that is not to be had.
-    pub fn new(shape: &ProductShape, context: &ProductContext) -> Result<DeviceProduct> {
+    pub fn new(shape: &ProductShape, library: &'static Cublas, context: &OwnWork) -> Result<DeviceProduct> {
         let arithmetic = cublas::arithmetic(shape.element)?;
         let (m, n, k) = (length(shape.m)?, length(shape.n)?, length(shape.k)?);
         let mut memory: [Arena; 4] = Default::default();
@@ -97,7 +85,7 @@ impl DeviceProduct {
         let [left, right, result] = [0, 1, 2].map(|index: usize| memory[index].address());
         let cautious = Duration::from_secs_f64((operations(shape) / CAUTIOUS_OPERATIONS_PER_SECOND).min(1e6));
         let product = DeviceProduct {
-            handle: Some(Handle::new(context.library, context.stream)?),
+            handle: Some(Handle::new(library, context.stream)?),
             matrices: Matrices { left, right, result, m, n, k },
             arithmetic,
             shape: shape.clone(),

@@ -125,13 +125,13 @@ impl<'b> NcclReplayer<'b> {
             }
         });
         backend.open_channels(sends_on.collect())?;
-        while backend.events.len() < events {
-            backend.events.push(driver::create_event()?);
+        while backend.timeline.events.len() < events {
+            backend.timeline.events.push(driver::create_event()?);
         }
-        while backend.axis_streams.len() < binding.plan.groups.len() {
-            backend.axis_streams.push(driver::create_stream()?);
+        while backend.replays.axis_streams.len() < binding.plan.groups.len() {
+            backend.replays.axis_streams.push(driver::create_stream()?);
         }
-        backend.scratch.clear();
+        backend.buffers.scratch.clear();
         let mut slots = Vec::with_capacity(program.slots.len());
         let hidden_ops = program.hidden_collectives();
         for (index, slot) in program.slots.iter().enumerate() {
@@ -142,22 +142,22 @@ impl<'b> NcclReplayer<'b> {
             call.receive_offset = regions.receive[index].offset;
             slots.push(call);
         }
-        backend.scratch.upload(backend.stream)?;
+        backend.buffers.scratch.upload(backend.stream)?;
         let mut streams: Vec<CUstream> = slots.iter().map(|slot| slot.stream).collect();
         streams.sort_unstable();
         streams.dedup();
-        let computing = match &backend.computing {
+        let computing = match &backend.replays.computing {
             Some(computing) => computing.stream,
             None => {
                 let made = Computing::new(&backend.kernels, backend.maker.device.cache_bytes)?;
-                backend.computing.insert(made).stream
+                backend.replays.computing.insert(made).stream
             }
         };
         let communicators = communicators_of(&slots);
         refuse_shared_queues(backend.streams_on_device(), std::env::var(QUEUES.0).ok())?;
         refuse_unordered(communicators.len(), backend.maker.library.version)?;
         let deadline =
-            backend.replay_deadline.unwrap_or(DEADLINE + 4 * Duration::from_nanos(program.compute_nanoseconds()));
+            backend.replays.deadline.unwrap_or(DEADLINE + 4 * Duration::from_nanos(program.compute_nanoseconds()));
         Ok(NcclReplayer {
             backend,
             program,
@@ -198,7 +198,10 @@ impl<'b> NcclReplayer<'b> {
     }
 
     fn addresses(&self, call: &SlotCall) -> (u64, u64) {
-        (self.backend.send.address() + call.send_offset, self.backend.receive.address() + call.receive_offset)
+        (
+            self.backend.buffers.send.address() + call.send_offset,
+            self.backend.buffers.receive.address() + call.receive_offset,
+        )
     }
 
     /// Enqueues everything; `next` is the first event that is free.
@@ -206,15 +209,15 @@ impl<'b> NcclReplayer<'b> {
         let (program, main) = (self.program, self.computing);
         let mut event = |backend: &NcclBackend| {
             next += 1;
-            backend.events[next - 1]
+            backend.timeline.events[next - 1]
         };
         for action in &program.actions {
             match *action {
                 Action::Compute { nanoseconds, .. } => {
                     let (begin, end) = (event(self.backend), event(self.backend));
                     driver::record(begin, main)?;
-                    let NcclBackend { kernels, computing, .. } = &mut *self.backend;
-                    computing.as_mut().map_or(Ok(()), |computing| computing.occupy(nanoseconds, kernels))?;
+                    let NcclBackend { kernels, replays, .. } = &mut *self.backend;
+                    replays.computing.as_mut().map_or(Ok(()), |computing| computing.occupy(nanoseconds, kernels))?;
                     driver::record(end, main)?;
                     self.spans.push(EventSpan::computing(begin, end));
                 }
@@ -263,11 +266,11 @@ impl<'b> NcclReplayer<'b> {
     fn check_slot(&mut self, slot: usize) -> Result<Option<Mismatch>> {
         let call = &self.slots[slot];
         let place = Place {
-            send: self.backend.send.address() + call.send_offset,
-            receive: self.backend.receive.address() + call.receive_offset,
+            send: self.backend.buffers.send.address() + call.send_offset,
+            receive: self.backend.buffers.receive.address() + call.receive_offset,
             shift: 0,
         };
-        let (kernels, scratch) = (&self.backend.kernels, &self.backend.scratch);
+        let (kernels, scratch) = (&self.backend.kernels, &self.backend.buffers.scratch);
         let tools = Tools { kernels, scratch, stream: call.stream };
         call.data.poison_outputs(place, tools)?;
         call.data.write_inputs(place, tools)?;
@@ -293,7 +296,7 @@ impl<'b> NcclReplayer<'b> {
         self.spans.clear();
         let main = self.computing;
         let begun = host_clock::now_nanoseconds();
-        let first = self.backend.events[0];
+        let first = self.backend.timeline.events[0];
         driver::record(first, main)?;
         self.enqueue(1)?;
         self.backend.wait_for(&[main], &self.communicators, self.deadline)?;
@@ -338,14 +341,14 @@ fn prepare(
             let operation = reduce_op.and_then(abi::operation).unwrap_or(0);
             let prepared = Prepared::new(library, &view, op.element, operation)?;
             let offset = result_offset(&view);
-            let data = Data::new(&view, op.element, reduce_op, offset, binding.seed, &mut backend.scratch);
+            let data = Data::new(&view, op.element, reduce_op, offset, binding.seed, &mut backend.buffers.scratch);
             let communicator = backend.communicator(
                 Members::Groups(binding.first_groups_number + axis),
                 op.axis,
                 backend.maker.ctas.most,
             )?;
             let crossing = crossing_bytes(op, geometry, me);
-            return Ok(call(prepared, data, communicator, backend.axis_streams[axis], crossing, false));
+            return Ok(call(prepared, data, communicator, backend.replays.axis_streams[axis], crossing, false));
         }
         Movement::Send { to, stream } => (Route { from: rank, to: group[to as usize], stream }, ChannelEnd::Sender),
         Movement::Receive { from, stream } => {
@@ -353,7 +356,7 @@ fn prepare(
         }
     };
     let missing = || Error::environment(format!("no channel from rank {} to rank {}", route.from, route.to));
-    let channel = backend.channels.get(&route).ok_or_else(missing)?.clone();
+    let channel = backend.replays.channels.get(&route).ok_or_else(missing)?.clone();
     let prepared = Prepared::message(library, op.element, elements, end);
     let data = Data::message(op.element, elements, route, end);
     Ok(call(prepared, data, channel.communicator, channel.stream, 0, end == ChannelEnd::Receiver))

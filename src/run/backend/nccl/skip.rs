@@ -9,8 +9,8 @@ use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::variant::{Buffers, Variant};
 
 /// Properties that decide whether a case can run.
-pub(super) struct Capabilities<'a> {
-    pub library: &'a Library,
+pub(super) struct Capabilities {
+    pub library: &'static Library,
     /// The newest CUDA version that the driver supports.
     pub driver: (i32, i32),
     /// Compute capability of the device.
@@ -20,7 +20,7 @@ pub(super) struct Capabilities<'a> {
     pub forced_ctas: ForcedCtas,
 }
 
-impl Capabilities<'_> {
+impl Capabilities {
     /// Why a case is skipped; none if it can run.
     pub fn skip_reason(&self, binding: &Binding) -> Option<String> {
         self.call_skip_reason(binding).or_else(|| self.variant_skip_reason(binding.op.collective, binding.variant))

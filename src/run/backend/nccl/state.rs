@@ -8,7 +8,6 @@ use super::computing::Computing;
 use super::cublas::Cublas;
 use super::data::Scratch;
 use super::driver::{CUevent, CUstream};
-use super::environment::ForcedCtas;
 use super::hold::Hold;
 use super::kernels::Kernels;
 use super::log::Log;
@@ -17,6 +16,7 @@ use super::memory::Arena;
 use super::readings::NvmlReader;
 use super::recent_pairs::RecentPairs;
 use super::registration::Registration;
+use super::skip::Capabilities;
 use super::windows::Windows;
 use super::{driver, graphs};
 use crate::backend::{BackendFacts, Binding};
@@ -36,47 +36,16 @@ use std::time::Duration;
 pub struct NcclBackend {
     pub(super) world: mpi_call::Communicator,
     pub(super) maker: Maker,
-    /// All ranks, from which groups are split off; made anew in every replicate.
-    pub(super) base: Option<Rc<Communicator>>,
-    /// Those split off; `None` where this rank is in none of the groups. Those of pairs are created when a call needs them.
-    pub(super) communicators: RefCell<HashMap<Key, Option<Rc<Communicator>>>>,
-    /// Those of pairs among them.
-    pub(super) recent_pairs: RefCell<RecentPairs>,
+    pub(super) connected: Connected,
+    pub(super) capabilities: Capabilities,
+    pub(super) ranks: Ranks,
     pub(super) kernels: Kernels,
     pub(super) stream: CUstream,
-    pub(super) send: Arena,
-    pub(super) receive: Arena,
-    pub(super) scratch: Scratch,
-    /// Registration of the case that was bound last.
-    pub(super) registration: Option<Registration>,
-    pub(super) forced_ctas: ForcedCtas,
-    pub(super) windows: Windows,
-    /// The host of each rank.
-    pub(super) hosts: Vec<String>,
-    /// The name of the device of each rank.
-    pub(super) uuids: Vec<String>,
-    pub(super) events: Vec<CUevent>,
-    /// One for each of the groups of a replay.
-    pub(super) axis_streams: Vec<CUstream>,
-    /// For the computing of a replay.
-    pub(super) computing: Option<Computing>,
-    /// For the messages of replays.
-    pub(super) channels: HashMap<Route, Channel>,
-    pub(super) clock: DeviceClock,
+    pub(super) buffers: DeviceBuffers,
+    pub(super) timeline: Timeline,
     /// Shared with products, which hold the stream too.
     pub(super) hold: Rc<RefCell<Hold>>,
-    /// Time limit of a call of a replay and of the replay itself, if the user sets one.
-    pub(super) replay_deadline: Option<Duration>,
-    /// Ranks for each unique id, where a communicator of all ranks takes several; 0 for one id.
-    pub(super) ranks_per_id: u32,
-    /// Ranks that have this rank's device, this one with them.
-    pub(super) ranks_on_device: u32,
-    /// Total length that the copies of a call's buffers must exceed to leave the cache of any rank's device. It is the
-    /// same on all ranks, which must use as many copies: the data differ by copy, and windows have the same length on
-    /// all ranks.
-    pub(super) cold_bytes: u64,
-    /// The newest CUDA version that the driver supports.
-    pub(super) driver: (i32, i32),
+    pub(super) replays: Replays,
     /// More ranks than processors: a waiting rank must yield, or the rank that it waits for may not be scheduled.
     pub(super) waiting: Waiting,
     pub(super) facts: BackendFacts,
@@ -85,6 +54,75 @@ pub struct NcclBackend {
     pub(super) log: Option<Log>,
     /// cuBLAS: the file if one was named, and the library after its first use.
     pub(super) cublas: (Option<PathBuf>, Option<&'static Cublas>),
+}
+
+/// The communicators that exist.
+#[derive(Default)]
+pub(super) struct Connected {
+    /// All ranks, from which groups are split off; made anew in every replicate.
+    pub base: Option<Rc<Communicator>>,
+    /// Those split off; `None` where this rank is in none of the groups. Those of pairs are created when a call needs them.
+    pub of_groups: RefCell<HashMap<Key, Option<Rc<Communicator>>>>,
+    /// Those of pairs among them.
+    pub recent_pairs: RefCell<RecentPairs>,
+    /// Ranks for each unique id, where a communicator of all ranks takes several; 0 for one id.
+    pub ranks_per_id: u32,
+}
+
+/// Where the ranks are, in their order.
+pub(super) struct Ranks {
+    /// The host of each.
+    pub hosts: Vec<String>,
+    /// The name of the device of each.
+    pub uuids: Vec<String>,
+    /// Ranks that have this rank's device, this one with them.
+    pub on_device: u32,
+}
+
+/// The buffers of calls on this rank's device.
+#[derive(Default)]
+pub(super) struct DeviceBuffers {
+    pub send: Arena,
+    pub receive: Arena,
+    pub scratch: Scratch,
+    /// Registration of the case that was bound last.
+    pub registration: Option<Registration>,
+    pub windows: Windows,
+    /// Total length that the copies of a call's buffers must exceed to leave the cache of any rank's device. It is the
+    /// same on all ranks, which must use as many copies: the data differ by copy, and windows have the same length on
+    /// all ranks.
+    pub cold_bytes: u64,
+}
+
+/// When calls began and ended, by marks on the streams of the device.
+pub(super) struct Timeline {
+    pub events: Vec<CUevent>,
+    pub clock: DeviceClock,
+}
+
+/// What only replays need.
+#[derive(Default)]
+pub(super) struct Replays {
+    /// One for each of the groups of a replay.
+    pub axis_streams: Vec<CUstream>,
+    /// For the computing of a replay.
+    pub computing: Option<Computing>,
+    /// For its messages.
+    pub channels: HashMap<Route, Channel>,
+    /// Time limit of a call of a replay and of the replay itself, if the user sets one.
+    pub deadline: Option<Duration>,
+}
+
+/// What a rank has for its products and copies.
+pub(super) struct OwnWork<'a> {
+    pub kernels: &'a Kernels,
+    pub hold: &'a Rc<RefCell<Hold>>,
+    pub stream: CUstream,
+    pub rank: u32,
+    /// For errors.
+    pub place: &'a str,
+    /// Time limit of one, if the user sets it.
+    pub deadline: Option<Duration>,
 }
 
 /// Streams on this rank's device, each of which takes one of its queues.
@@ -108,7 +146,7 @@ impl NcclBackend {
     pub(super) fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
         let cold = match (binding.warm_buffers, binding.rotation_within) {
             (true, _) => 0,
-            (false, None) => self.cold_bytes,
+            (false, None) => self.buffers.cold_bytes,
             (false, Some(within)) => {
                 return graphs::rotation_within(binding.largest_buffer_bytes(view), within.0, binding.variant);
             }
@@ -120,24 +158,24 @@ impl NcclBackend {
     pub(super) fn communicator(&self, members: Members, axis: Axis, max_ctas: Option<u32>) -> Result<Rc<Communicator>> {
         let limit = max_ctas.filter(|blocks| !self.maker.limits_to(*blocks));
         let connected = match (members, limit) {
-            (Members::World, None) => self.base.clone(),
-            key => self.communicators.borrow().get(&key).cloned().flatten(),
+            (Members::World, None) => self.connected.base.clone(),
+            key => self.connected.of_groups.borrow().get(&key).cloned().flatten(),
         };
         connected.ok_or_else(|| Error::environment(format!("axis {axis} was not connected before its first call")))
     }
 
     /// Communicators of groups and of all ranks that exist now.
     pub(super) fn live_communicators(&self) -> Vec<Rc<Communicator>> {
-        let split = self.communicators.borrow();
-        self.base.iter().chain(split.values().flatten()).cloned().collect()
+        let split = self.connected.of_groups.borrow();
+        self.connected.base.iter().chain(split.values().flatten()).cloned().collect()
     }
 
     /// Streams that exist now.
     pub(super) fn streams_on_device(&self) -> Streams {
-        let communicators = self.live_communicators().len() + self.channels.len();
-        let computing = usize::from(self.computing.is_some());
+        let communicators = self.live_communicators().len() + self.replays.channels.len();
+        let computing = usize::from(self.replays.computing.is_some());
         // The one of single calls, one for each axis of a replay and for each channel, and that of the computing.
-        let own = 1 + self.axis_streams.len() + self.channels.len() + computing;
+        let own = 1 + self.replays.axis_streams.len() + self.replays.channels.len() + computing;
         Streams { own, of_nccl: STREAMS_OF_A_COMMUNICATOR * communicators }
     }
 
@@ -150,7 +188,26 @@ impl NcclBackend {
 
     /// Ends the registration of the buffers of the last case.
     pub(super) fn end_registration(&mut self) -> Result<()> {
-        self.registration.take().map_or(Ok(()), Registration::end)
+        self.buffers.registration.take().map_or(Ok(()), Registration::end)
+    }
+
+    /// What products and copies of this rank take.
+    pub(super) fn own_work(&self) -> OwnWork<'_> {
+        OwnWork {
+            kernels: &self.kernels,
+            hold: &self.hold,
+            stream: self.stream,
+            rank: self.world.rank(),
+            place: &self.maker.place,
+            deadline: self.replays.deadline,
+        }
+    }
+
+    /// Gives the memory of the buffers of calls back, for work that needs none of them and may need all memory.
+    pub(super) fn release_buffers(&mut self) -> Result<()> {
+        self.end_registration()?;
+        self.buffers.send.release()?;
+        self.buffers.receive.release()
     }
 
     /// Waits until streams are done, at most for a deadline, and looks at what happens to the communicators meanwhile.

@@ -32,11 +32,11 @@ impl NcclBackend {
             return None;
         }
         let number = binding.groups_number;
-        let known = self.windows.are_made.borrow().get(&number).copied();
+        let known = self.buffers.windows.are_made.borrow().get(&number).copied();
         let are_made = known.unwrap_or_else(|| {
             // An error here occurs again where the case is bound, and is reported there.
             let found = self.try_window(binding).unwrap_or(true);
-            self.windows.are_made.borrow_mut().insert(number, found);
+            self.buffers.windows.are_made.borrow_mut().insert(number, found);
             found
         });
         if !are_made {
@@ -51,7 +51,7 @@ impl NcclBackend {
         let view = binding.view(self.world.rank()).ok()?;
         let (_, whole) = driver::memory().ok()?;
         let key = (binding.groups_number, binding.variant.max_ctas);
-        let end = self.windows.end_of_two(key, self.rotation(binding, &view).bytes());
+        let end = self.buffers.windows.end_of_two(key, self.rotation(binding, &view).bytes());
         (self.maker.library.version < REUSES_SPACE_FROM && end > whole).then(|| {
             format!(
                 "NCCL before 2.28 does not take back the space of windows, and this case would end at {} of {}",
@@ -77,7 +77,7 @@ impl NcclBackend {
         let window = unsafe { self.maker.register_window(&communicator, memory.address(), TRIED_BYTES as usize)? };
         let mut is_made = window.is_some();
         if let Some(window) = window {
-            self.windows.use_two((binding.groups_number, None), TRIED_BYTES);
+            self.buffers.windows.use_two((binding.groups_number, None), TRIED_BYTES);
             is_made = match self.maker.library.version {
                 version if version >= NULL_HANDLE_FROM => true,
                 version if version >= REUSES_SPACE_FROM => !self.is_registration(&communicator, &memory, window)?,
@@ -105,7 +105,7 @@ impl NcclBackend {
     }
 
     fn is_on_one_host(&self, group: &[u32]) -> bool {
-        let host = |rank: &u32| self.hosts.get(*rank as usize);
+        let host = |rank: &u32| self.ranks.hosts.get(*rank as usize);
         group.iter().all(|rank| host(rank) == group.first().and_then(host))
     }
 }

@@ -16,10 +16,8 @@ const WITHIN_LIMIT: f64 = 1.05;
 /// it takes that much of the time that the broken links allow.
 pub(super) fn factor(machine: &Machine, binding: &Binding, fleet: &Fleet) -> f64 {
     let (op, geometry) = (binding.op, binding.geometry);
-    let of_size = |expected: &&Expectation| {
-        expected.collective == op.collective && (expected.bytes.0..=expected.bytes.1).contains(&op.bytes_total)
-    };
-    let mut candidates = machine.expectations.iter().filter(of_size).peekable();
+    let mut candidates =
+        machine.expectations.iter().filter(|expected| expected.covers(op.collective, op.bytes_total)).peekable();
     if candidates.peek().is_none() || binding.variant != Variant::default() {
         return 1.0;
     }

@@ -48,10 +48,10 @@ fn every_data_style_that_a_framework_offers_reads() {
 #[test]
 fn a_choice_of_the_users_own_stays_and_is_not_listed() {
     let free = training("torchtitan", &[]).unwrap();
-    assert_eq!((free.data.unit_rule, free.tensor.style), (UnitRule::EndsApart, TensorStyle::DTensor));
+    assert_eq!((free.data.units.rule, free.tensor.style), (UnitRule::EndsApart, TensorStyle::DTensor));
     assert!(free.tensor.sequence_parallel);
     let own = training("torchtitan", &[("unit_rule", "layers"), ("sequence_parallel", "false")]).unwrap();
-    assert_eq!((own.data.unit_rule, own.data.style), (UnitRule::Layers, DataStyle::Fsdp));
+    assert_eq!((own.data.units.rule, own.data.style), (UnitRule::Layers, DataStyle::Fsdp));
     assert!(!own.tensor.sequence_parallel);
     let choices = own.framework.unwrap();
     let listed: Vec<&str> = choices.defaults.iter().map(|default| default.key.as_ref()).collect();
@@ -97,5 +97,8 @@ fn what_a_framework_has_no_use_for_is_refused_by_name() {
     }
     let message = serving("megatron", &[]).unwrap_err().to_string();
     assert_eq!(message, "framework: megatron trains, and this model serves; accepted: vllm, sglang, trt-llm");
-    assert_eq!(serving("vllm", &[("dispatcher", "all_to_all")]).unwrap().dispatcher, ServingDispatcher::AllToAll);
+    assert_eq!(
+        serving("vllm", &[("dispatcher", "all_to_all")]).unwrap().expert.dispatcher,
+        ServingDispatcher::AllToAll
+    );
 }

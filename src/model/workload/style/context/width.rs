@@ -33,14 +33,14 @@ impl Width {
     /// Heads are exchanged for tokens over `exchanging` ranks; 1 without an exchange.
     pub fn of(step: &TrainingStep, exchanging: u32) -> Width {
         let (model, t) = (step.model, u64::from(step.layout.degrees.tp));
-        let heads = model.heads / t;
-        let (kv_heads_per_rank, value) = match &model.latent_attention {
+        let heads = model.attention.heads / t;
+        let (kv_heads_per_rank, value) = match &model.attention.latent {
             Some(latent) => (heads, latent.value_dimension),
             // If there are fewer heads than ranks, each rank has a copy of one.
-            None => (model.kv_heads_per_rank(t), model.head_dimension),
+            None => (model.kv_heads_per_rank(t), model.attention.head_dimension),
         };
         let kv_heads = kv_heads_per_rank.max(u64::from(exchanging));
-        Width { heads, kv_heads, kv_heads_per_rank, key: model.head_dimension, value }
+        Width { heads, kv_heads, kv_heads_per_rank, key: model.attention.head_dimension, value }
     }
 
     /// Keys and values together.

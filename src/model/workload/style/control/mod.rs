@@ -160,7 +160,7 @@ fn statistics_axis(step: &TrainingStep) -> (Axis, &'static str) {
     let d = &step.layout.degrees;
     match step.training.data.style {
         // With tp or pp no axis has the parts of a model beside the shards of one group.
-        _ if step.training.data.replicas_of_shards > 1 && d.tp * d.pp == 1 => {
+        _ if step.training.data.shards.replicas > 1 && d.tp * d.pp == 1 => {
             (Axis::DpShard, "the ranks of a group of shards, gradients being the same in each")
         }
         DataStyle::Ddp => (Axis::Mp, "the ranks of one replica"),
@@ -172,7 +172,7 @@ fn statistics_axis(step: &TrainingStep) -> (Axis, &'static str) {
 
 /// A number for each tensor, over the ranks that have its shards.
 fn norms_of_tensors(step: &TrainingStep, stage: u32) -> Op {
-    let axis = match (step.training.data.replicas_of_shards, step.layout.degrees.cp) {
+    let axis = match (step.training.data.shards.replicas, step.layout.degrees.cp) {
         (1, 1) => Axis::Dp,
         (1, _) => Axis::DpCp,
         _ => Axis::DpShard,

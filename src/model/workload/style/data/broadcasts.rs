@@ -61,7 +61,8 @@ pub(super) fn of_buffers(step: &TrainingStep) -> Option<Op> {
     if step.training.data.broadcast_buffers == BroadcastBuffers::None || !model.family.has_rotary_positions() {
         return None;
     }
-    let width = model.latent_attention.as_ref().map_or(model.head_dimension, |latent| latent.rotary_dimension);
+    let width =
+        model.attention.latent.as_ref().map_or(model.attention.head_dimension, |latent| latent.rotary_dimension);
     let element = ElementType::Float32;
     let elements = 2 * (width / 2);
     let bytes = element.size() * elements;

@@ -36,7 +36,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Vec<Op> {
 /// The largest element of each weight that Megatron-FSDP holds in 8 bits, from which the optimizer's ranks make its one scale.
 fn largest_elements(step: &TrainingStep, stage: u32, part: &Part) -> Option<Op> {
     let data = &step.training.data;
-    if data.unit_rule != UnitRule::Buckets || !data.parameter_element_type.moves_only() {
+    if data.units.rule != UnitRule::Buckets || !data.parameter_element_type.moves_only() {
         return None;
     }
     let of_part = tensors::of_part(step, stage, part, Order::Megatron);
@@ -110,7 +110,7 @@ impl Sharded<'_> {
     /// PyTorch's root, and torchtitan's last unit, whose backward pass comes at once.
     fn stays_gathered(&self) -> bool {
         match self.unit.what {
-            Wrapped::Root => self.step.training.data.unit_rule == UnitRule::RootKept,
+            Wrapped::Root => self.step.training.data.units.rule == UnitRule::RootKept,
             Wrapped::Output => true,
             Wrapped::Layers { .. } | Wrapped::Input | Wrapped::Kept { .. } => false,
         }
@@ -127,7 +127,7 @@ impl Sharded<'_> {
     /// A gather as it is sent: at once, or first between nodes and then within each (DeepSpeed 0.16.9 runtime/zero/mics.py
     /// _hierarchical_all_gather_params).
     fn in_steps(&self, op: Op) -> Vec<Op> {
-        let Some(inner) = self.step.training.data.gather_inner else { return vec![op] };
+        let Some(inner) = self.step.training.data.shards.gather_inner else { return vec![op] };
         let (whole, between) = (op.bytes_total.0, op.bytes_total.0 / u64::from(inner));
         let source = "arXiv 2205.00119 section 3.3";
         vec![
@@ -208,7 +208,7 @@ impl Sharded<'_> {
         let (data, element) = (&self.step.training.data, self.unit.element);
         let bytes = element.size() * (self.unit.padded / self.part.ranks);
         let (passes, what) = if self.is_layer() { (2, "forward and backward") } else { (1, "forward") };
-        let exposed = matches!(self.unit.what, Wrapped::Kept { end: End::Input }) || !data.prefetch_parameters;
+        let exposed = matches!(self.unit.what, Wrapped::Kept { end: End::Input }) || !data.units.prefetch;
         let what = format!("the updated shard of 1/{}, in the first {what} pass", self.part.ranks);
         let op = Op {
             when: When::Step { moment: Moment::FirstForward, calls: passes * self.calls() },
@@ -262,7 +262,7 @@ impl Sharded<'_> {
             Pass::Forward | Pass::Recompute => stages.has_input(self.stage),
             Pass::Backward | Pass::WeightGradient => stages.has_output(self.stage),
         };
-        let waits = !self.is_layer() && first || !self.step.training.data.prefetch_parameters;
+        let waits = !self.is_layer() && first || !self.step.training.data.units.prefetch;
         if waits { Overlap::Exposed } else { Overlap::Prefetch }
     }
 
@@ -276,7 +276,7 @@ impl Sharded<'_> {
         };
         let data = &self.step.training.data;
         let source = match data.style {
-            _ if data.unit_rule == UnitRule::Buckets => {
+            _ if data.units.rule == UnitRule::Buckets => {
                 "arXiv 2304.11277 section 3.2.1; Megatron-LM core/distributed/fsdp/src/megatron_fsdp/param_and_grad_buffer.py"
             }
             DataStyle::Zero3 => "arXiv 1910.02054 section 7.2; DeepSpeed runtime/zero/stage3.py",

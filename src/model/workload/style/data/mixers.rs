@@ -36,7 +36,7 @@ pub(super) fn of_linear_attention(
     list: &mut Vec<Tensor>,
 ) {
     let parts = model.linear_attention_parameters(t);
-    let apart = match (&model.linear_attention, order) {
+    let apart = match (&model.attention.linear, order) {
         (Some(linear), Order::PyTorch | Order::Definition) if linear.rule == LinearRule::GatedDelta => {
             model.hidden * (linear.input_width(t) - linear.convolution_width(t) - linear.value_width(t))
         }
@@ -46,7 +46,7 @@ pub(super) fn of_linear_attention(
     let [weight, bias] = parts.input;
     let rows = |elements: u64| Tensor::matrix(elements, h).divided(Division::Rows);
     let input = [rows(weight - apart), rows(apart), Tensor::vector(bias)];
-    let tokens = model.linear_attention.as_ref().map_or(1, |linear| linear.convolution_tokens);
+    let tokens = model.attention.linear.as_ref().map_or(1, |linear| linear.convolution_tokens);
     let convolution = [Tensor::filters(parts.convolution[0], tokens), Tensor::vector(parts.convolution[1])];
     let of_heads = parts.of_heads.map(Tensor::vector);
     match order {
@@ -70,24 +70,25 @@ pub(super) fn of_linear_attention(
 
 /// Weight and bias of the attention's output projection.
 fn output_projection(model: &Model, t: u64) -> [Tensor; 2] {
-    let value = model.latent_attention.as_ref().map_or(model.head_dimension, |latent| latent.value_dimension);
-    let (width, bias) = (model.heads / t * value, if model.attention_output_bias { model.hidden } else { 0 });
+    let value = model.attention.latent.as_ref().map_or(model.attention.head_dimension, |latent| latent.value_dimension);
+    let (width, bias) =
+        (model.attention.heads / t * value, if model.biases.attention_output { model.hidden } else { 0 });
     [Tensor::matrix(width * model.hidden, width).divided(Division::Columns), Tensor::vector(bias)]
 }
 
 fn inputs_of_attention(model: &Model, t: u64, order: Order) -> Vec<Tensor> {
-    if let Some(latent) = &model.latent_attention {
+    if let Some(latent) = &model.attention.latent {
         return inputs_of_latent_attention(model, latent, t);
     }
     let queries = model.projected_queries(t);
-    let keys = model.kv_heads_per_rank(t) * model.head_dimension;
+    let keys = model.kv_heads_per_rank(t) * model.attention.head_dimension;
     let (widths, division) = match (order, model.family) {
         // GPT-2 has one module for all three (transformers, `GPT2Attention.c_attn`).
         (Order::Megatron, _) | (_, Family::Gpt2) => (vec![queries + 2 * keys], Division::QueriesKeysValues),
         (Order::PyTorch | Order::Definition, _) => (vec![queries, keys, keys], Division::Rows),
     };
     let projection = |width: u64| {
-        let bias = if model.query_key_value_bias { width } else { 0 };
+        let bias = if model.biases.query_key_value { width } else { 0 };
         [Tensor::matrix(width * model.hidden, model.hidden).divided(division), Tensor::vector(bias)]
     };
     let mut list: Vec<Tensor> = widths.into_iter().flat_map(projection).collect();
@@ -97,16 +98,16 @@ fn inputs_of_attention(model: &Model, t: u64, order: Order) -> Vec<Tensor> {
 }
 
 fn inputs_of_latent_attention(model: &Model, latent: &LatentAttention, t: u64) -> Vec<Tensor> {
-    let (h, heads) = (model.hidden, model.heads / t);
-    let bias = |width: u64| Tensor::vector(if model.query_key_value_bias { width } else { 0 });
+    let (h, heads) = (model.hidden, model.attention.heads / t);
+    let bias = |width: u64| Tensor::vector(if model.biases.query_key_value { width } else { 0 });
     let queries = match latent.query_rank {
         Some(rank) => vec![
             Tensor::matrix(h * rank, h),
             bias(rank),
             Tensor::vector(rank),
-            Tensor::matrix(rank * heads * model.head_dimension, rank).divided(Division::Rows),
+            Tensor::matrix(rank * heads * model.attention.head_dimension, rank).divided(Division::Rows),
         ],
-        None => vec![Tensor::matrix(h * heads * model.head_dimension, h).divided(Division::Rows)],
+        None => vec![Tensor::matrix(h * heads * model.attention.head_dimension, h).divided(Division::Rows)],
     };
     let compressed = latent.kv_rank + latent.rotary_dimension;
     let expanded = latent.kv_rank * heads * (latent.plain_dimension + latent.value_dimension);

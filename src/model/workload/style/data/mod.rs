@@ -49,7 +49,7 @@ pub(super) fn tensors_of_stage(step: &TrainingStep, stage: u32) -> u64 {
 /// The calls of one rank of a stage in an optimizer step.
 pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     let mut ops = match step.training.data.style {
-        DataStyle::Zero3 if step.training.data.unit_rule == UnitRule::Modules => modules::ops(step, stage)?,
+        DataStyle::Zero3 if step.training.data.units.rule == UnitRule::Modules => modules::ops(step, stage)?,
         DataStyle::Ddp | DataStyle::Zero1 | DataStyle::Zero2 => zero::ops(step, stage),
         DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp => fsdp::ops(step, stage),
     };

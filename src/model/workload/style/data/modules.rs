@@ -69,13 +69,13 @@ impl Calls<'_> {
     }
 
     fn is_persistent(&self, tensor: &Tensor) -> bool {
-        tensor.elements < self.step.training.data.modules.persistent_parameters
+        tensor.elements < self.step.training.data.units.modules.persistent_parameters
     }
 
     /// What a call with these tensors carries, of which each rank's part is copied so often.
     fn carried(&self, tensors: &[usize], copies_of_part: u64) -> Carried {
         let tensors: Vec<usize> = tensors.iter().copied().filter(|tensor| self.is_here(*tensor)).collect();
-        let copies = match self.step.training.data.shard_buffers {
+        let copies = match self.step.training.data.units.shard_buffers {
             ShardBuffers::Flat => 0,
             ShardBuffers::Listed => copies_of_part * tensors.len() as u64 * self.part.ranks,
         };
@@ -88,7 +88,7 @@ impl Calls<'_> {
         let parameters: Vec<Parameter> = tensors
             .map(|tensor| Parameter { elements: tensor.elements, persistent: self.is_persistent(tensor) })
             .collect();
-        let (choices, micro_batches) = (self.step.training.data.modules, self.step.micro_batches);
+        let (choices, micro_batches) = (self.step.training.data.units.modules, self.step.micro_batches);
         let gathers = coordinator::gathers(&parameters, &self.model.trace, choices, micro_batches);
         let mut equal: BTreeMap<(Pass, Urgency, Carried), u64> = BTreeMap::new();
         for gather in gathers {
@@ -126,7 +126,7 @@ impl Calls<'_> {
 
     /// Gradients, in every micro-batch.
     fn reductions(&self) -> Result<Vec<Op>> {
-        match self.step.training.data.quantised_gradients {
+        match self.step.training.data.shards.quantised_gradients {
             Some(node) => self.quantised_reductions(u64::from(node)),
             None => Ok(self.reductions_of_buckets()),
         }
@@ -200,7 +200,7 @@ impl Calls<'_> {
                 *equal.entry(self.carried(&[index], GATHER_COPIES)).or_default() += 1;
             }
         }
-        let below = self.step.training.data.modules.persistent_parameters;
+        let below = self.step.training.data.units.modules.persistent_parameters;
         let what = format!("a tensor of less than {below} parameters, which stays on every rank, once per step");
         let op = |(carried, calls): (Carried, u64)| Op {
             when: When::Step { moment: Moment::Optimizer, calls },

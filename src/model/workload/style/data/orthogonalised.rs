@@ -72,9 +72,9 @@ fn matrices(step: &TrainingStep, tensor: &Tensor) -> Vec<DividedMatrix> {
         Division::Rows => vec![of(tensor.elements, row)],
         Division::Columns => vec![of(tensor.elements, tensor.elements / row.max(1))],
         Division::QueriesKeysValues => {
-            let keys = model.kv_heads_per_rank(t) * model.head_dimension * row;
+            let keys = model.kv_heads_per_rank(t) * model.attention.head_dimension * row;
             let queries = tensor.elements.saturating_sub(2 * keys);
-            let parts = match model.attention_gate {
+            let parts = match model.attention.gate {
                 true => vec![queries / 2, queries / 2, keys, keys],
                 false => vec![queries, keys, keys],
             };

@@ -28,7 +28,7 @@ pub(super) struct Part {
 pub(super) fn parts(step: &TrainingStep) -> Vec<Part> {
     let layout = &step.layout;
     let ranks = |axis: Axis| u64::from(layout.group_size(axis));
-    let replicas = u64::from(step.training.data.replicas_of_shards);
+    let replicas = u64::from(step.training.data.shards.replicas);
     let mixture = step.model.mixture.is_some();
     if replicas > 1 {
         let ranks = ranks(Axis::DpShard);
@@ -55,7 +55,7 @@ pub(super) fn parts(step: &TrainingStep) -> Vec<Part> {
 impl Part {
     /// A gather of parameters as it is in a pass: for the backward one from secondary shards, where there are any.
     pub(super) fn in_pass(&self, step: &TrainingStep, pass: Pass, op: Op) -> Op {
-        match (step.training.data.secondary_shards, pass) {
+        match (step.training.data.shards.secondary, pass) {
             (Some(shards), Pass::Backward | Pass::Recompute) => Op {
                 axis: Axis::DpShard,
                 why: format!("{}; from {shards} secondary shards (arXiv 2306.10209 section 3.2)", op.why),

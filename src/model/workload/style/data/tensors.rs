@@ -20,7 +20,7 @@ pub(super) fn of_chunk(step: &TrainingStep, stage: u32, chunk: u32, order: Order
     let mut list = Vec::new();
     if layers.contains(&0) {
         list.extend(input(step, stage));
-    } else if !behind.is_empty() && !step.model.tied_embeddings {
+    } else if !behind.is_empty() && !step.model.embedding.tied {
         list.push(words(step, stage, step.word_embedding_parameters()));
     }
     within.into_iter().for_each(|layer| of_layer(step, layer, order, &mut list));
@@ -68,7 +68,7 @@ fn input(step: &TrainingStep, stage: u32) -> Vec<Tensor> {
 
 /// Word embedding or head, which two stages may share.
 fn words(step: &TrainingStep, stage: u32, elements: u64) -> Tensor {
-    let apart = step.model.tied_embeddings && !(step.stages.has_input(stage) && step.stages.has_output(stage));
+    let apart = step.model.embedding.tied && !(step.stages.has_input(stage) && step.stages.has_output(stage));
     let role = if apart { Role::SharedWords } else { Role::Words };
     Tensor::matrix(elements, step.model.hidden).in_role(role)
 }
@@ -129,7 +129,7 @@ fn feed_forward(model: &Model, width: u64, t: u64, whole: u64, order: Order) -> 
     }
     let inputs = if model.family.gated() { 2 } else { 1 };
     let (first, first_bias) = (inputs * h * width / t, inputs * width / t);
-    let (first_bias, second_bias) = if model.feed_forward_bias { (first_bias, h) } else { (0, 0) };
+    let (first_bias, second_bias) = if model.biases.feed_forward { (first_bias, h) } else { (0, 0) };
     let second = (h * width / t).min(whole.saturating_sub(first + first_bias + second_bias));
     let others = whole.saturating_sub(first + first_bias + second + second_bias);
     let input = |weight: u64, bias: u64| [Tensor::matrix(weight, h).divided(Division::Rows), Tensor::vector(bias)];

@@ -35,7 +35,7 @@ impl Traced {
             })
             .collect();
         let mut output: Vec<usize> = output.into_iter().map(|tensor| traced.add(tensor)).collect();
-        let tied = step.model.tied_embeddings && step.stages.has_output(stage);
+        let tied = step.model.embedding.tied && step.stages.has_output(stage);
         output.extend(input.first().filter(|_| tied));
         let order = ModuleOrder::of(step);
         let tensors = traced.tensors.clone();

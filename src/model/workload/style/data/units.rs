@@ -44,7 +44,7 @@ pub(super) fn units(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Unit> {
     let evenly = |what, parameters: u64| {
         vec![Unit { what, parameters, padded: parameters.next_multiple_of(part.ranks), element }]
     };
-    let rule = step.training.data.unit_rule;
+    let rule = step.training.data.units.rule;
     let layers = LayerKind::of_equal_layers(step.model).iter().filter_map(|kind| -> Option<Vec<Unit>> {
         let first = step.stages.layers_passed(stage).find(|layer| step.is_of_kind(*layer, *kind))?;
         let what = Wrapped::Layers { kind: *kind, number: step.layers_passed(stage, *kind) };

@@ -32,7 +32,7 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     if !step.training.tensor.sequence_parallel || step.layout.degrees.tp == 1 {
         return Ok(Vec::new());
     }
-    let mut ops = match &step.model.latent_attention {
+    let mut ops = match &step.model.attention.latent {
         None => {
             let (everywhere, elsewhere) = linears_by_layer(step);
             let mut ops = hidden_wide(step, stage, LayerKind::Any, everywhere, blocks(step.model))?;
@@ -59,7 +59,7 @@ fn linears_by_layer(step: &TrainingStep) -> (u64, u64) {
 /// The blocks that begin with a column-parallel linear and end with a row-parallel one. Linear attention is among them, as attention is
 /// (Megatron-LM core/ssm/gated_delta_net/common.py, core/ssm/mamba_mixer.py, `in_proj`, `out_proj`).
 fn blocks(model: &Model) -> &'static str {
-    match model.linear_attention {
+    match model.attention.linear {
         None => "attention and feed-forward",
         Some(_) => "attention, linear attention and feed-forward",
     }
@@ -77,7 +77,7 @@ fn hidden_wide(step: &TrainingStep, stage: u32, kind: LayerKind, calls: u64, whi
 /// With latent attention every rank compresses its own tokens, and the compressed queries, keys and values are gathered, with
 /// the rotated part of the keys, instead of the hidden state.
 fn latent_attention(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
-    let Some(latent) = &step.model.latent_attention else { return Ok(Vec::new()) };
+    let Some(latent) = &step.model.attention.latent else { return Ok(Vec::new()) };
     let linears = |kind, calls, width, source, recipe| Linears { step, stage, kind, calls, width, source, recipe };
     // Gathered outside of linears, as they are (core/tensor_parallel/mappings.py).
     let wide = |width| linears(LayerKind::Any, 1, width, LATENT_SOURCE, GatherRecipe::Plain);

@@ -24,7 +24,7 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let mut ops = Vec::new();
     for (kind, _) in with_attention {
         match step.phase {
-            Phase::Decode if step.serving.decode_context > 1 => ops.extend(decode(step, stage, kind)?),
+            Phase::Decode if step.serving.decode_context.ranks > 1 => ops.extend(decode(step, stage, kind)?),
             Phase::Prefill if step.layout.degrees.cp > 1 => ops.push(prefill(step, stage, kind)?),
             Phase::Decode | Phase::Prefill => {}
         }
@@ -34,15 +34,15 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
 
 /// Queries to all; then sums of exponentials to all, and outputs added up and parted again, or both to the ranks of their heads.
 fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Vec<Op>> {
-    let (model, dcp, t) = (step.model, u64::from(step.serving.decode_context), u64::from(step.layout.degrees.tp));
-    let (tokens, heads) = (step.tokens_per_micro_batch(), model.heads / t * dcp);
+    let (model, dcp, t) = (step.model, u64::from(step.serving.decode_context.ranks), u64::from(step.layout.degrees.tp));
+    let (tokens, heads) = (step.tokens_per_micro_batch(), model.attention.heads / t * dcp);
     // Latent attention takes queries to where the latent keys are, and its outputs come from there.
-    let (query, output) = match &model.latent_attention {
+    let (query, output) = match &model.attention.latent {
         Some(latent) => (latent.kv_rank + latent.rotary_dimension, latent.kv_rank),
-        None => (model.head_dimension, model.head_dimension),
+        None => (model.attention.head_dimension, model.attention.head_dimension),
     };
     let activation = step.serving.activation_element_type;
-    let exchange = step.serving.decode_context_exchange;
+    let exchange = step.serving.decode_context.exchange;
     let source = match exchange {
         DecodeContextExchange::ReduceScatter => "vLLM v1/attention/ops/dcp.py cp_lse_ag_out_rs",
         DecodeContextExchange::AllToAll => "arXiv 2507.07120; vLLM before 0.33 dcp_alltoall.py dcp_a2a_lse_reduce",
@@ -55,7 +55,7 @@ fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Vec<Op>> {
         let when = in_layers(step, stage, kind, 1);
         Ok(Op { element, ..op(step, Axis::Dcp, collective, bytes, when, why) })
     };
-    let (queries, outputs) = match model.latent_attention {
+    let (queries, outputs) = match model.attention.latent {
         Some(_) => ("E*N*(a/t*dcp)*(kv_lora_rank + rope)", "E*N*(a/t*dcp)*kv_lora_rank"),
         None => ("E*N*(a/t*dcp)*hd", "E*N*(a/t*dcp)*hd"),
     };
@@ -67,7 +67,7 @@ fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Vec<Op>> {
     let whole =
         |collective, element| call(collective, element, output, outputs, "outputs of attention, weighed and added up");
     let apart = "outputs of attention over a part of the context, to the ranks of their heads";
-    Ok(match (exchange, &model.latent_attention) {
+    Ok(match (exchange, &model.attention.latent) {
         (DecodeContextExchange::ReduceScatter, _) => {
             vec![queries, gathered()?, whole(Collective::ReduceScatter, activation)?]
         }
@@ -85,7 +85,7 @@ fn decode(step: &ServingStep, stage: u32, kind: LayerKind) -> Result<Vec<Op>> {
         (DecodeContextExchange::Packed, _) => {
             // A sum of 4 bytes takes the place of as many numbers as that is.
             let with_sum = output + ElementType::Float32.size().div_ceil(activation.size());
-            let formula = match model.latent_attention {
+            let formula = match model.attention.latent {
                 Some(_) => "E*N*(a/t*dcp)*(kv_lora_rank + 4/E)",
                 None => "E*N*(a/t*dcp)*(hd + 4/E)",
             };

@@ -22,7 +22,7 @@ const HEADER_BYTES: u64 = 16;
 pub(super) fn by_node(step: &ServingStep, stage: u32, mixture: &Mixture) -> Result<Vec<Op>> {
     let share = share_of_tp(step);
     let exchange = NodeExchange::new(Library::DeepEp, mixture, &step.layout, share, step.model.hidden);
-    let (dispatched, activation) = (step.serving.dispatch_element_type, step.serving.activation_element_type);
+    let (dispatched, activation) = (step.serving.expert.dispatch_element_type, step.serving.activation_element_type);
     let calls = [
         exchange.counts()?,
         exchange.hops(Direction::ToExperts, dispatched, Load::TokenWithChoices)?,
@@ -42,7 +42,7 @@ pub(super) fn low_latency(step: &ServingStep, stage: u32, mixture: &Mixture) -> 
     let (e, h, k) = (u64::from(step.layout.degrees.ep), step.model.hidden, mixture.experts_per_token);
     let (tokens, share) = (step.tokens_per_micro_batch(), share_of_tp(step));
     let sent = product("tokens sent to experts", &[share, k])?;
-    let dispatched = step.serving.dispatch_element_type;
+    let dispatched = step.serving.expert.dispatch_element_type;
     let scales = if dispatched.moves_only() { 4 * h.div_ceil(ELEMENTS_PER_SCALE) } else { 0 };
     let (there, back) = (HEADER_BYTES + h * dispatched.size() + scales, 2 * h);
     let op = |collective, element: ElementType, bytes, splits, why: String| Op {

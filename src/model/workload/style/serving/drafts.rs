@@ -14,11 +14,13 @@ use commgauge_base::error::Result;
 
 /// The calls of one rank of a stage: none but on the last one.
 pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
-    let (Some(drafter), true) = (step.serving.drafter, step.stages.has_output(stage)) else { return Ok(Vec::new()) };
+    let (Some(drafter), true) = (step.serving.drafts.drafter, step.stages.has_output(stage)) else {
+        return Ok(Vec::new());
+    };
     let Some(model) = layer_of(drafter, step.model) else { return Ok(Vec::new()) };
     let first = PassTokens { worked_on: step.tokens.worked_on, predicted_from: 1 };
     let mut ops = calls(step, &model, first, 1)?;
-    let others = step.serving.drafted_tokens - 1;
+    let others = step.serving.drafts.tokens - 1;
     if others > 0 {
         ops.extend(calls(step, &model, PassTokens::ONE, others)?);
     }
@@ -28,7 +30,8 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
 /// A model of the one layer that drafts.
 fn layer_of(drafter: Drafter, model: &Model) -> Option<Model> {
     // The layer has attention, also where others have linear attention (vLLM model_executor/models/qwen3_next_mtp.py).
-    let mut layer = Model { layers: 1, blocks: Blocks::Pairs, linear_attention: None, ..model.clone() };
+    let mut layer = Model { layers: 1, blocks: Blocks::Pairs, ..model.clone() };
+    layer.attention.linear = None;
     match drafter {
         Drafter::Ngram => return None,
         Drafter::Eagle => layer.mixture = None,

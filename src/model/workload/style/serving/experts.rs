@@ -20,7 +20,7 @@ use commgauge_base::geometry::Splits;
 /// The calls of one rank of a stage in a forward pass.
 pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let Some(mixture) = &step.model.mixture else { return Ok(Vec::new()) };
-    let mut ops = match step.serving.dispatcher {
+    let mut ops = match step.serving.expert.dispatcher {
         ServingDispatcher::AllGather => all_gather(step, stage, mixture)?,
         ServingDispatcher::DeepEp => super::deep_ep::by_node(step, stage, mixture)?,
         ServingDispatcher::DeepEpLowLatency => super::deep_ep::low_latency(step, stage, mixture)?,

@@ -59,7 +59,7 @@ fn layers(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
         Phase::Decode => format!(
             "; the same for a context of {} tokens as for any other: keys and values{} stay where their heads are",
             step.serving.context_tokens,
-            if step.model.linear_attention.is_some() { ", and states of linear attention," } else { "" }
+            if step.model.attention.linear.is_some() { ", and states of linear attention," } else { "" }
         ),
     };
     let source = "arXiv 1909.08053 section 3; vLLM model_executor/layers/linear.py RowParallelLinear";
@@ -67,7 +67,7 @@ fn layers(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
         let why = format!("{formula}: {what}{cache} ({source})");
         op(step, Axis::Tp, Collective::AllReduce, bytes, in_layers(step, stage, kind, calls), why)
     };
-    let (both, mixer) = match step.model.linear_attention {
+    let (both, mixer) = match step.model.attention.linear {
         None => ("outputs of attention and feed-forward", "output of attention"),
         Some(_) => {
             ("outputs of attention, linear attention and feed-forward", "output of attention or linear attention")
@@ -90,7 +90,7 @@ fn logits(step: &ServingStep) -> Result<Op> {
     let why = format!(
         "E*{}*V = {element} B*{}*{padded} = {bytes} B, of which each of {t} ranks has one part: logits of the {}, vocabulary padded \
          from {} (vLLM model_executor/layers/logits_processor.py)",
-        from.symbol, from.numbers, from.which, step.model.vocabulary
+        from.symbol, from.numbers, from.which, step.model.embedding.vocabulary
     );
     Ok(op(step, Axis::Tp, Collective::AllGather, bytes, at_end(End::Output), why))
 }

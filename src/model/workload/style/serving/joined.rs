@@ -29,7 +29,7 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
         let why = format!("{formula}{times}: {what} ({SOURCE})");
         op(step, axis, collective, bytes, in_layers(step, stage, LayerKind::Any, 1), why)
     };
-    let mut ops = match step.serving.token_exchange {
+    let mut ops = match step.serving.expert.token_exchange {
         // Calls on tp are dropped where it is 1.
         TokenExchange::AllGather => vec![
             call(Axis::Tp, ReduceScatter, own, "sum of attention's parts, each rank its tokens"),
@@ -65,7 +65,7 @@ fn logits(step: &ServingStep, d: u64) -> Result<[Op; 2]> {
         format!("E*{symbol}*d*h = {element} B*{numbers}*{d}*{h} = {hidden} B: {which} of all replicas ({source})");
     let words_why = format!(
         "E*{symbol}*d*V = {element} B*{numbers}*{d}*{padded} = {words} B: their logits, vocabulary padded from {} ({source})",
-        step.model.vocabulary
+        step.model.embedding.vocabulary
     );
     Ok([
         op(step, Axis::TpCpDp, AllReduce, hidden, at_end(End::Output), hidden_why),

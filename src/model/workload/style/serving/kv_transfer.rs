@@ -28,7 +28,7 @@ struct Stored {
 
 /// The calls of one rank of a stage: none but in a prefill whose requests are decoded elsewhere.
 pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
-    match (step.serving.kv_transfer, step.phase) {
+    match (step.serving.kv.transfer, step.phase) {
         (Some(KvTransfer::Layer), Phase::Prefill) => by_layer(step, stage),
         (Some(KvTransfer::Request), Phase::Prefill) => by_request(step, stage),
         (None, _) | (_, Phase::Decode) => Ok(Vec::new()),
@@ -61,7 +61,7 @@ fn by_request(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     if drafts(step, stage) {
         of_layers.push((1, Mixer::Attention));
     }
-    let (mut parts, mut bytes, mut element) = (Vec::new(), 0u64, step.serving.kv_element_type);
+    let (mut parts, mut bytes, mut element) = (Vec::new(), 0u64, step.serving.kv.element_type);
     for (layers, mixer) in of_layers {
         for stored in stored(step, mixer)? {
             let what = "keys and values of a request";
@@ -83,7 +83,7 @@ fn by_request(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
 /// Ranks that decode for each that prefills, each of which gets a part of its heads, or all of what every rank keeps whole: as many as the degree
 /// of tp is larger there (vLLM distributed/kv_transfer/kv_connector/utils.py `get_target_remote_ranks`).
 fn receivers_of_a_rank(step: &ServingStep) -> u64 {
-    let decoding = step.serving.kv_decode_tp.unwrap_or(step.layout.degrees.tp);
+    let decoding = step.serving.kv.decode_tp.unwrap_or(step.layout.degrees.tp);
     u64::from((decoding / step.layout.degrees.tp).max(1))
 }
 
@@ -108,23 +108,23 @@ fn message(step: &ServingStep, element: ElementType, bytes: u64, when: When, why
 
 /// The drafting layer stores keys and values as the others do.
 fn drafts(step: &ServingStep, stage: u32) -> bool {
-    matches!(step.serving.drafter, Some(Drafter::Eagle | Drafter::Mtp)) && step.stages.has_output(stage)
+    matches!(step.serving.drafts.drafter, Some(Drafter::Eagle | Drafter::Mtp)) && step.stages.has_output(stage)
 }
 
 /// What a rank stores of the prompt of one request in one layer.
 fn stored(step: &ServingStep, mixer: Mixer) -> Result<Vec<Stored>> {
-    let (model, element) = (step.model, step.serving.kv_element_type);
+    let (model, element) = (step.model, step.serving.kv.element_type);
     let (tokens, size) = (step.serving.prompt_tokens, element.size());
     // Of two degrees the larger one says how small the parts are.
-    let t = u64::from(step.layout.degrees.tp.max(step.serving.kv_decode_tp.unwrap_or(1)));
-    if let (Mixer::Linear, Some(linear)) = (mixer, &model.linear_attention) {
+    let t = u64::from(step.layout.degrees.tp.max(step.serving.kv.decode_tp.unwrap_or(1)));
+    if let (Mixer::Linear, Some(linear)) = (mixer, &model.attention.linear) {
         let state = linear.state_elements(t);
         let bytes = product("state of a request", &[size, state])?;
         return Ok(vec![Stored { element, bytes, formula: format!("state {size} B*{state} = {bytes} B") }]);
     }
     let (bytes, formula) = keys_and_values(model, t, element, tokens, "S")?;
     let mut stored = vec![Stored { element, bytes, formula }];
-    if let Some(indexer) = &model.indexer {
+    if let Some(indexer) = &model.attention.indexer {
         let width = indexer.head_dimension;
         // A key in 8 bits, and a scale in 32 for every 128 of its numbers.
         let bytes = product("keys of the indexer", &[tokens, width + 4 * width.div_ceil(128)])?;

@@ -19,7 +19,7 @@ pub(super) fn layers_of(step: &ServingStep, stage: u32, kind: LayerKind) -> u64 
 
 /// Kinds of layers of a stage that mix tokens, and what does.
 pub(super) fn mixers_of(step: &ServingStep, stage: u32) -> Vec<(LayerKind, Mixer)> {
-    let kinds = match &step.model.linear_attention {
+    let kinds = match &step.model.attention.linear {
         None => &[LayerKind::Any],
         Some(_) => LayerKind::of_equal_layers(step.model),
     };
@@ -47,13 +47,13 @@ pub(super) fn keys_and_values(
     symbol: &str,
 ) -> Result<(u64, String)> {
     let size = element.size();
-    if let Some(latent) = &model.latent_attention {
+    if let Some(latent) = &model.attention.latent {
         let (rank, rotary) = (latent.kv_rank, latent.rotary_dimension);
         let bytes = product("latent keys and values", &[size, tokens, rank + rotary])?;
         let formula = format!("E*{symbol}*(kv_lora_rank + rope) = {size} B*{tokens}*({rank} + {rotary}) = {bytes} B");
         return Ok((bytes, formula));
     }
-    let (heads, width) = (model.kv_heads_per_rank(t), model.head_dimension);
+    let (heads, width) = (model.kv_heads_per_rank(t), model.attention.head_dimension);
     let bytes = product("keys and values", &[2, size, tokens, heads, width])?;
     Ok((bytes, format!("2*E*{symbol}*max(1, k/t)*hd = 2*{size} B*{tokens}*{heads}*{width} = {bytes} B")))
 }

@@ -66,10 +66,10 @@ fn agreement(step: &ServingStep) -> Option<Op> {
 /// Messages to the next stage, and where each rank of tp sends its part only, what the receivers gather.
 fn boundary(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
     let (whole, formula) = activations(step)?;
-    let (t, tensors) = (u64::from(step.layout.degrees.tp), step.serving.boundary_tensors);
+    let (t, tensors) = (u64::from(step.layout.degrees.tp), step.serving.boundary.tensors);
     // A tensor that tp does not divide is sent whole.
     let elements = whole / step.serving.activation_element_type.size();
-    let cut = step.serving.scatter_gather && t > 1 && elements.is_multiple_of(t);
+    let cut = step.serving.boundary.scatter_gather && t > 1 && elements.is_multiple_of(t);
     let bytes = if cut { whole / t } else { whole };
     let sends = if stage + 1 < step.stages.count() { step.serving.micro_batches * tensors } else { 0 };
     let what = match (tensors, cut) {

@@ -14,7 +14,7 @@ use commgauge_base::error::Result;
 /// The first stage needs the tokens for the next pass and how many of each request were sampled and rejected; where tokens were drafted, also
 /// the next drafts.
 pub(super) fn ops(step: &ServingStep) -> Result<Vec<Op>> {
-    let (requests, drafted) = (step.requests(), step.serving.drafted_tokens);
+    let (requests, drafted) = (step.requests(), step.serving.drafts.tokens);
     let from = predicted_from(step)?;
     let (r, numbers) = (from.symbol, &from.numbers);
     let call = |element: ElementType, factors: &[u64], formula: &str, what: &str| -> Result<Op> {

@@ -24,13 +24,13 @@ struct Linear {
 
 /// The linears of a dense layer, with this many key and value heads.
 fn linears(model: &Model, kv_heads: u64, qkv_formula: &'static str) -> [Linear; 4] {
-    let (h, f, heads) = (model.hidden, model.feed_forward, model.heads * model.head_dimension);
+    let (h, f, heads) = (model.hidden, model.feed_forward, model.attention.heads * model.attention.head_dimension);
     let (gates, fc1) = if model.family.gated() { (2, "2f (up and gate)") } else { (1, "f") };
     [
         Linear {
             name: "QKV",
             input: h,
-            output: heads + 2 * kv_heads * model.head_dimension,
+            output: heads + 2 * kv_heads * model.attention.head_dimension,
             output_formula: qkv_formula,
         },
         Linear { name: "attention projection", input: heads, output: h, output_formula: "h" },
@@ -43,11 +43,11 @@ fn linears(model: &Model, kv_heads: u64, qkv_formula: &'static str) -> [Linear; 
 pub(super) fn column(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     let (model, t) = (step.model, u64::from(step.layout.degrees.tp));
     // Ranks that share a key and value head all compute it, and all copies are gathered.
-    let replicated = model.kv_heads < t;
+    let replicated = model.attention.kv_heads < t;
     let formula = if replicated { "hd(a + 2t), key and value heads held more than once" } else { "hd(a + 2k)" };
     let source = "gather_output=True: Megatron-LM core/tensor_parallel/layers.py ColumnParallelLinear, mappings.py";
     let mut ops = Vec::new();
-    for linear in linears(model, model.kv_heads.max(t), formula) {
+    for linear in linears(model, model.attention.kv_heads.max(t), formula) {
         let gather =
             Call { collective: Collective::AllGather, overlap: Overlap::Exposed, width: linear.output, source };
         let what = format!("output of {}, width {}", linear.name, linear.output_formula);
@@ -66,7 +66,7 @@ pub(super) fn column(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
 pub(super) fn row(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     let source = "input_is_parallel=False: Megatron-LM core/tensor_parallel/layers.py RowParallelLinear, mappings.py";
     let mut ops = Vec::new();
-    for linear in linears(step.model, step.model.kv_heads, "hd(a + 2k)") {
+    for linear in linears(step.model, step.model.attention.kv_heads, "hd(a + 2k)") {
         let (collective, overlap) = (Collective::AllReduce, Overlap::Exposed);
         let reduce = Call { collective, overlap, width: linear.output, source };
         let what = format!("output of {}, width {}", linear.name, linear.output_formula);

@@ -90,7 +90,7 @@ fn input_gradients(step: &TrainingStep) -> (String, u64) {
 /// The row-parallel linears that end the blocks of a model. Linear attention ends with one as attention does (Megatron-LM
 /// core/ssm/gated_delta_net/common.py, core/ssm/mamba_mixer.py, `out_proj`).
 fn outputs_of_blocks(model: &Model) -> &'static str {
-    match model.linear_attention {
+    match model.attention.linear {
         None => "attention projection, fc2",
         Some(_) => "projections of attention and linear attention, fc2",
     }
@@ -98,7 +98,7 @@ fn outputs_of_blocks(model: &Model) -> &'static str {
 
 /// The column-parallel linears that begin them (in the same files, `in_proj`).
 fn inputs_of_blocks(model: &Model) -> &'static str {
-    match model.linear_attention {
+    match model.attention.linear {
         None => "QKV, fc1",
         Some(_) => "QKV of attention, in_proj of linear attention, fc1",
     }

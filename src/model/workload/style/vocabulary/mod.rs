@@ -54,7 +54,7 @@ fn shared_embedding(step: &TrainingStep, stage: u32) -> Result<Option<Op>> {
     };
     // Layers that predict further tokens embed them with the words of the first stage.
     let embeds_again = step.training.prediction_layers > 0;
-    if !(step.model.tied_embeddings || embeds_again) || step.layout.degrees.pp == 1 || !shares {
+    if !(step.model.embedding.tied || embeds_again) || step.layout.degrees.pp == 1 || !shares {
         return Ok(None);
     }
     let (t, h, element) =
@@ -69,7 +69,7 @@ fn shared_embedding(step: &TrainingStep, stage: u32) -> Result<Option<Op>> {
              share, vocabulary padded from {} (Megatron-LM core/distributed/finalize_model_grads.py \
              _allreduce_word_embedding_grads)",
             element.size(),
-            step.model.vocabulary
+            step.model.embedding.vocabulary
         ),
         ..Op::new(Style::Vocabulary, Axis::Embedding, Collective::AllReduce, element, bytes)
     }))
