@@ -24,6 +24,9 @@ pub struct PlanDocument {
     pub model: String,
     /// All GPUs.
     pub gpus: u32,
+    /// Every number of GPUs, where several were compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus_compared: Vec<u32>,
     /// GPUs of a node.
     pub ranks_per_node: u32,
     /// What one GPU holds.
@@ -309,6 +312,7 @@ impl PlanDocument {
                 .iter()
                 .map(|priced| PlannedLayout { memory: memory(question, &priced.layout), ..PlannedLayout::of(priced) })
                 .collect(),
+            gpus_compared: Vec::new(),
             what_if: Vec::new(),
             notes: Vec::new(),
         }

@@ -1,6 +1,7 @@
 //! What GPUs compute, from flags: the peaks of a machine file or of flags with the constants of published runs, or measured
 //! matrix products.
 
+use super::gpu_flags::{GpuFlags, positive};
 use commgauge_analysis::planner::compute::{
     Compute, Constants, Efficiency, MeasuredProduct, MeasuredProducts, PUBLISHED, Product,
 };
@@ -9,13 +10,9 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Rate, Seconds, three_digits};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
-use commgauge_model::config::machine::Computing as Gpu;
 use commgauge_model::record::Record;
 use std::path::{Path, PathBuf};
 
-/// An H100 SXM (NVIDIA H100 data sheet, without sparsity), where no machine file says what GPU it is.
-const ASSUMED: Gpu =
-    Gpu { peak_flops_per_second: 989e12, peak_fp8_flops_per_second: Some(1979e12), memory_rate: Rate(3350e9) };
 /// Maximum number of shapes that a note lists.
 const MAX_SHAPES: usize = 12;
 
@@ -23,14 +20,8 @@ const MAX_SHAPES: usize = 12;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Computing")]
 pub(super) struct ComputingFlags {
-    /// Peak of dense matrix products of one GPU, 10^12 operations a second [default: that of the machine file, else 989, an H100
-    /// in bfloat16; with --efficiency measured the fastest product that was measured]
-    #[arg(long, value_name = "TFLOPS", value_parser = positive)]
-    peak_tflops: Option<f64>,
-
-    /// What a GPU's memory moves, such as 3.35TB/s [default: that of the machine file, else of an H100]
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    memory_rate: Option<Rate>,
+    #[command(flatten)]
+    gpu: GpuFlags,
 
     /// Share of the peak that the largest matrix products reach, or `measured` for the products of --products [default: 0.79, as
     /// in published runs]
@@ -77,14 +68,10 @@ fn share(text: &str) -> std::result::Result<Share, String> {
     positive(text).ok().filter(|share| *share <= 1.0).map(Share::Of).ok_or_else(wrong)
 }
 
-fn rate(text: &str) -> std::result::Result<Rate, String> {
-    commgauge_base::units::parse_rate(text)
-}
-
 impl ComputingFlags {
     /// Whether they leave it open how fast products are.
     pub fn leaves_products_open(&self) -> bool {
-        self.efficiency.is_none() && self.products.is_none() && self.peak_tflops.is_none() && !self.fp8_linears
+        self.efficiency.is_none() && self.products.is_none() && self.gpu.peak_tflops.is_none() && !self.fp8_linears
     }
 
     /// The same with the matrix products of a record.
@@ -113,8 +100,8 @@ impl ComputingFlags {
                      --peak-tflops and --products",
                 )
             };
-            let own = self.peak_tflops.is_none() && self.products.is_none();
-            let peak = self.gpu(machine).peak_fp8_flops_per_second.filter(|_| own).ok_or_else(missing)?;
+            let own = self.gpu.peak_tflops.is_none() && self.products.is_none();
+            let peak = self.gpu.gpu(machine).peak_fp8_flops_per_second.filter(|_| own).ok_or_else(missing)?;
             computing.compute.peak_8_bits = Some(peak);
             computing.ground +=
                 &format!("; linear layers in 8 bits, at a peak of {} TFLOP/s", three_digits(peak / 1e12));
@@ -123,46 +110,24 @@ impl ComputingFlags {
         Ok(computing)
     }
 
-    /// The GPU of the machine file, or the assumed one, with what flags say instead.
-    pub fn gpu(&self, machine: Option<&Machine>) -> Gpu {
-        let named = machine.and_then(|machine| machine.computing).unwrap_or(ASSUMED);
-        Gpu {
-            peak_flops_per_second: self.peak_tflops.map_or(named.peak_flops_per_second, |peak| peak * 1e12),
-            memory_rate: self.memory_rate.unwrap_or(named.memory_rate),
-            ..named
-        }
-    }
-
     fn published(&self, efficiency: Option<Share>, machine: Option<&Machine>) -> Computing {
         let given = efficiency.and_then(|share| if let Share::Of(share) = share { Some(share) } else { None });
         let constants = Constants { share_of_peak: given.unwrap_or(PUBLISHED.share_of_peak), ..PUBLISHED };
-        let gpu = self.gpu(machine);
-        let named = machine.filter(|machine| machine.computing.is_some()).map(|machine| machine.name.as_str());
-        let mut notes = Vec::new();
-        if named.is_none() && (self.peak_tflops.is_none() || self.memory_rate.is_none()) {
-            notes.push(
-                "Computing is assumed to be that of an H100: name a machine file with [computing], or give --peak-tflops and \
-                 --memory-rate, or the share of communication is wrong."
-                    .to_owned(),
-            );
-        }
-        let source = |given: bool| if given { "given" } else { named.unwrap_or("an H100, assumed") };
+        let notes = self.gpu.assumption(machine).map(str::to_owned).into_iter().collect();
         Computing {
             ground: format!(
-                "products up to {} ({}) of {} TFLOP/s ({}), half of that at a width of {}; other kernels at {} of {} ({}), {} to \
+                "products up to {} ({}) of {}, half of that at a width of {}; other kernels at {} of {}, {} to \
                  start one; {:.0} % slower beside calls. Constants of published runs (`commgauge validate`), not measured here",
                 constants.share_of_peak,
                 if given.is_some() { "given" } else { "published" },
-                three_digits(gpu.peak_flops_per_second / 1e12),
-                source(self.peak_tflops.is_some()),
+                self.gpu.peak(machine),
                 constants.half_width,
                 constants.share_of_memory_rate,
-                gpu.memory_rate,
-                source(self.memory_rate.is_some()),
+                self.gpu.memory(machine),
                 Seconds(constants.seconds_per_kernel),
                 100.0 * constants.lost_beside_calls,
             ),
-            compute: constants.compute(&gpu),
+            compute: constants.compute(&self.gpu.gpu(machine)),
             notes,
             synthetic: false,
         }
@@ -179,7 +144,7 @@ impl ComputingFlags {
         })?;
         let speeds = || products.products().iter().filter_map(MeasuredProduct::flops_per_second);
         let (slowest, fastest) = (speeds().fold(f64::INFINITY, f64::min), speeds().fold(0.0, f64::max));
-        let peak = self.peak_tflops.map_or(fastest, |peak| peak * 1e12);
+        let peak = self.gpu.peak_tflops.map_or(fastest, |peak| peak * 1e12);
         if peak < fastest {
             return Err(Error::usage(format!(
                 "--peak-tflops: found {}, but the fastest product in {file} reached {} TFLOP/s; accepted: as much or more",
@@ -187,7 +152,7 @@ impl ComputingFlags {
                 three_digits(fastest / 1e12)
             )));
         }
-        let shares = match self.peak_tflops {
+        let shares = match self.gpu.peak_tflops {
             Some(given) => {
                 format!(", {:.1} to {:.1} % of {given} TFLOP/s (given)", 100.0 * slowest / peak, 100.0 * fastest / peak)
             }
@@ -200,14 +165,14 @@ impl ComputingFlags {
             three_digits(fastest / 1e12)
         );
         let mut notes = vec![shapes(&record, &products)];
-        let known = self.memory_rate.is_some() || machine.is_some_and(|machine| machine.computing.is_some());
-        let mut compute = PUBLISHED.compute(&self.gpu(machine));
+        let known = self.gpu.memory_rate.is_some() || machine.is_some_and(|machine| machine.computing.is_some());
+        let mut compute = PUBLISHED.compute(&self.gpu.gpu(machine));
         if known {
             notes.push(format!(
                 "Matrix products are measured; other kernels move {} of {}, take {} to start and lose {:.0} % beside calls, as in \
                  published runs.",
                 PUBLISHED.share_of_memory_rate,
-                self.gpu(machine).memory_rate,
+                self.gpu.gpu(machine).memory_rate,
                 Seconds(PUBLISHED.seconds_per_kernel),
                 100.0 * PUBLISHED.lost_beside_calls
             ));
@@ -260,9 +225,4 @@ impl Computing {
             shapes.len()
         ))
     }
-}
-
-fn positive(text: &str) -> std::result::Result<f64, String> {
-    let wrong = || format!("found `{text}`; accepted: a number above 0");
-    text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0).ok_or_else(wrong)
 }

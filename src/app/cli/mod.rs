@@ -13,6 +13,7 @@ mod fit_plots;
 mod fit_query;
 pub mod gate;
 mod gate_plan;
+mod gpu_flags;
 mod help;
 pub mod history;
 pub mod history_store;

@@ -2,6 +2,7 @@
 //! launch.
 
 mod configurations;
+mod none_found;
 mod only;
 mod question;
 mod training;
@@ -18,7 +19,6 @@ use crate::report::plan::{csv, explain_text, text};
 use crate::report::plan_page;
 use commgauge_analysis::planner::explain::Comparison;
 use commgauge_analysis::planner::plan_document::{FORMAT, PlanDocument, PlannedLayout, VERSION};
-use commgauge_analysis::planner::price::UNTRUSTED;
 use commgauge_analysis::planner::rates::Hidden;
 use commgauge_analysis::planner::search::{
     Found, Only, Priced, Question, not_beaten, pareto, probability_faster, search, what_if,
@@ -26,6 +26,7 @@ use commgauge_analysis::planner::search::{
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
 use commgauge_model::config::{Model, Shipped};
+use none_found::none_found;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -183,6 +184,9 @@ impl PlanCommand {
         let mut document = PlanDocument::new(question, found, computing.ground.clone(), elapsed, probability);
         document.synthetic |= computing.synthetic;
         document.notes = self.notes(question, found, computing)?;
+        if self.question.gpus.len() > 1 {
+            document.gpus_compared = self.question.gpus.clone();
+        }
         if self.what_if {
             document.what_if = what_if(question, &found.best[0]);
         }
@@ -248,52 +252,7 @@ impl PlanCommand {
 
     /// Returns an error with the reasons if no layout was found.
     fn check_found(&self, question: &Question, found: &Found) -> Result<()> {
-        if !found.best.is_empty() {
-            return Ok(());
-        }
-        let joined = |all: &mut dyn Iterator<Item = String>| all.collect::<Vec<_>>().join("; ");
-        if found.considered == 0 {
-            let rules = joined(&mut found.illegal.iter().map(|(rule, count)| format!("{rule} ({count})")));
-            let what = if question.only.is_anything() { " of those that --only leaves" } else { "" };
-            return Err(Error::usage(format!(
-                "no layout{what} of {} on {} GPUs is legal; degrees that break a rule: {}",
-                question.model.shown_name(),
-                question.gpus,
-                if rules.is_empty() { "none multiply to the GPUs".to_owned() } else { rules }
-            )));
-        }
-        if !found.unpriced.is_empty() {
-            let reasons = found.unpriced.iter().take(8).map(|(reason, count)| format!("{reason} ({count} layouts)"));
-            let is_untrusted = |(reason, _): &(String, u64)| reason.starts_with(UNTRUSTED);
-            let mut hint = String::new();
-            if found.unpriced.iter().any(is_untrusted) {
-                hint += "; measure again on a quiet machine, or give --allow-untrusted to plan on curves that are off by more";
-            }
-            if question.rates.calibrated() && !found.unpriced.iter().all(is_untrusted) {
-                hint += "; measure what is missing, or name --machine FILE too for published rates";
-            }
-            return Err(Error::usage(format!(
-                "none of the {} layouts that fit has a price: {}{hint}",
-                found.feasible,
-                joined(&mut reasons.into_iter())
-            )));
-        }
-        let Some(nearest) = &found.nearest else {
-            return Err(Error::usage("there is no layout"));
-        };
-        let (needs, has) = (nearest.memory.0, question.gpu_memory.0);
-        let degrees = nearest.degrees.name();
-        Err(Error::usage(format!(
-            "none of {} layouts fits into {:.1} GB: the nearest is {degrees}, ZeRO {}, micro-batch {}, recompute {}, which needs \
-             {:.1} GB, {:.1} GB too much; take more GPUs, a shorter sequence or a smaller batch, or price it with --only",
-            found.considered,
-            has as f64 / 1e9,
-            nearest.zero_stage,
-            nearest.micro_batch,
-            nearest.recompute,
-            needs as f64 / 1e9,
-            needs.saturating_sub(has) as f64 / 1e9,
-        )))
+        if found.best.is_empty() { Err(Error::usage(none_found(question, found))) } else { Ok(()) }
     }
 
     fn notes(&self, question: &Question, found: &Found, computing: &Computing) -> Result<Vec<String>> {

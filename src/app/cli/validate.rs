@@ -1,14 +1,14 @@
 //! `commgauge validate`: compares predictions with published measurements, or with a user's own.
 
-use super::computing::ComputingFlags;
+use super::gpu_flags::GpuFlags;
 use super::rates::RatesFlags;
 use super::table_or_json::{json, print};
 use super::terminal::columns;
 use crate::report::document::{Column, optional, percent, table, wrapped};
-use commgauge_analysis::planner::compute::Constants;
+use commgauge_analysis::planner::compute::{Constants, PUBLISHED};
 use commgauge_analysis::planner::validate::{
-    Coverage, ErrorSummary, FORMAT, MemoryResult, RunResult, SetResult, Site, VERSION, Validation, read_runs, template,
-    validate, validate_runs,
+    Coverage, ErrorSummary, FORMAT, MemoryResult, RunResult, RunsOrigin, SHARE_LIMITS, SetResult, Site, VERSION,
+    Validation, read_runs, template, validate, validate_runs,
 };
 use commgauge_base::comma_separated::{Column as CsvColumn, comma_separated};
 use commgauge_base::error::{Error, Result};
@@ -48,6 +48,9 @@ pub struct ValidateCommand {
     #[arg(long, value_name = "N", requires = "runs", help_heading = "Machine of --runs")]
     pub ranks_per_node: Option<u32>,
 
+    #[command(flatten)]
+    gpu: GpuFlags,
+
     /// How to write the answer
     #[arg(long, value_enum, default_value_t)]
     pub format: ValidationFormat,
@@ -68,6 +71,9 @@ pub enum ValidationFormat {
     /// One line for each run
     Csv,
 }
+
+/// By how much a fitted share may differ from a limit that stopped it.
+const NEAR_A_LIMIT: f64 = 1e-3;
 
 impl ValidateCommand {
     /// Predicts the published runs, prints the comparison, and returns the exit code.
@@ -98,11 +104,13 @@ impl ValidateCommand {
         let source = flags.read()?;
         let rates = source.rates();
         let site = Site {
-            gpu: ComputingFlags::default().gpu(source.machine()),
+            gpu: self.gpu.gpu(source.machine()),
             rates: rates.as_ref(),
             ranks_per_node: source.ranks_per_node(self.ranks_per_node)?,
         };
-        validate_runs(&file, &runs, site)
+        let gpu = [self.gpu.peak(source.machine()), self.gpu.memory(source.machine())].join(", memory ");
+        let assumption = self.gpu.assumption(source.machine());
+        validate_runs(&RunsOrigin { file: &file, gpu: &gpu, assumption }, &runs, site)
     }
 }
 
@@ -154,7 +162,8 @@ fn text(validation: &Validation, width: u16) -> String {
     let mut text = wrapped(&constants(&validation.constants), width);
     for set in &validation.sets {
         text += &format!("\n{}\n", set.name);
-        text += &wrapped(&format!("{}; rates of {}.", set.source, set.machine), width);
+        text += &wrapped(&format!("{}; calls: {}; computing: {}.", set.source, set.machine, set.gpu), width);
+        text += &set.assumption.as_ref().map_or_else(String::new, |assumption| wrapped(assumption, width));
         text += "\n";
         text += &runs(set, width);
         text += "\n";
@@ -275,11 +284,21 @@ fn summary(set: &SetResult, width: u16) -> String {
         &format!("fitted on all {}: share {:.3}; {}", set.runs.len(), set.share_of_peak, errors(&set.fitted)),
         width,
     );
-    text += &wrapped(&format!("model left out: {}", errors(&set.left_out)), width);
-    text += &wrapped(
-        &format!("rival, products at one share of the peak, model left out: {}", errors(&set.constant_share)),
-        width,
-    );
+    if let Some(limit) = SHARE_LIMITS.into_iter().find(|limit| (set.share_of_peak - limit).abs() < NEAR_A_LIMIT) {
+        text += &wrapped(&at_a_limit(limit), width);
+    }
+    let how = match set.constant_share {
+        Some(_) => "model left out".to_owned(),
+        None => format!(
+            "with the share of plans ({}), as of a single model nothing can be left out",
+            PUBLISHED.share_of_peak
+        ),
+    };
+    text += &wrapped(&format!("{how}: {}", errors(&set.left_out)), width);
+    if let Some(rival) = &set.constant_share {
+        let rival = errors(rival);
+        text += &wrapped(&format!("rival, products at one share of the peak, model left out: {rival}"), width);
+    }
     if let Some(tau) = set.kendall_tau {
         text += &wrapped(&format!("order of all runs (Kendall's tau, model left out): {tau:.2}"), width);
     }
@@ -293,6 +312,21 @@ fn summary(set: &SetResult, width: u16) -> String {
         );
     }
     text
+}
+
+/// What it means that no share between the limits fits the runs.
+fn at_a_limit(limit: f64) -> String {
+    let [least, most] = SHARE_LIMITS;
+    let (how, why) = match limit <= least {
+        true => (
+            "longer",
+            "the machine is slower than --machine, --peak-tflops or the fit say, or steps have something that is not modelled",
+        ),
+        false => ("shorter", "the machine is faster than --machine or the fit say, or computes in a smaller type"),
+    };
+    format!(
+        "the share is at the limit of what is tried, {least} to {most}: these runs took {how} than the model explains; {why}"
+    )
 }
 
 fn memory(results: &[MemoryResult], width: u16) -> String {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Name of the JSON document.
 pub const FORMAT: &str = "commgauge-validation";
 /// Version of the JSON document.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// What came of all sets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,7 +49,9 @@ pub struct Coverage {
 pub(super) struct SetNames<'a> {
     pub name: &'a str,
     pub source: &'a str,
-    pub machine: &'a str,
+    pub rates: &'a str,
+    pub gpu: &'a str,
+    pub assumption: Option<&'a str>,
 }
 
 /// What came of one set of runs.
@@ -61,14 +63,19 @@ pub struct SetResult {
     pub source: String,
     /// Where the times of calls come from.
     pub machine: String,
+    /// What a GPU reaches at most in products and in its memory, and who says so.
+    pub gpu: String,
+    /// What to do where nobody says which GPU it is.
+    pub assumption: Option<String>,
     /// Share of the peak, fitted on all runs of the set.
     pub share_of_peak: f64,
     /// Errors with that.
     pub fitted: ErrorSummary,
-    /// Errors where the share was fitted without the model of each run.
+    /// Errors where the share was fitted without the model of each run; with a single model, where it is that of plans.
     pub left_out: ErrorSummary,
-    /// Errors of the simplest rival, model left out: products at one share of the peak, and nothing else.
-    pub constant_share: ErrorSummary,
+    /// Errors of the simplest rival, model left out: products at one share of the peak, and nothing else. Absent with a single model, of
+    /// which nothing can be left out.
+    pub constant_share: Option<ErrorSummary>,
     /// Kendall's tau-b of all runs, left-out predictions against measurements.
     pub kendall_tau: Option<f64>,
     /// The runs, in the order in which they were published.
@@ -138,13 +145,20 @@ pub struct ChoiceResult {
 }
 
 impl SetResult {
-    pub(super) fn of(names: &SetNames, share: f64, runs: Vec<RunResult>, constant_share: ErrorSummary) -> SetResult {
+    pub(super) fn of(
+        names: &SetNames,
+        share: f64,
+        runs: Vec<RunResult>,
+        constant_share: Option<ErrorSummary>,
+    ) -> SetResult {
         let fitted: Vec<PredictionPair> = runs.iter().map(RunResult::fitted).collect();
         let left_out: Vec<PredictionPair> = runs.iter().map(RunResult::left_out).collect();
         SetResult {
             name: names.name.to_owned(),
             source: names.source.to_owned(),
-            machine: names.machine.to_owned(),
+            machine: names.rates.to_owned(),
+            gpu: names.gpu.to_owned(),
+            assumption: names.assumption.map(str::to_owned),
             share_of_peak: share,
             fitted: ErrorSummary::of(&fitted),
             left_out: ErrorSummary::of(&left_out),

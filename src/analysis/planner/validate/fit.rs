@@ -5,6 +5,8 @@
 
 /// Shares at which every run is priced. The fitted share is between the first and the last.
 pub(super) const SHARES: [f64; 4] = [0.5, 0.65, 0.8, 0.95];
+/// The smallest and the largest share that is fitted.
+pub const SHARE_LIMITS: [f64; 2] = [SHARES[0], SHARES[SHARES.len() - 1]];
 /// Errors far above this count in proportion, below it by their square.
 const SCALE: f64 = 0.05;
 /// The golden section.
@@ -38,7 +40,7 @@ pub(super) fn best_share(runs: &[&Priced]) -> f64 {
         };
         runs.iter().map(of).sum()
     };
-    let (mut low, mut high) = (SHARES[0], SHARES[SHARES.len() - 1]);
+    let [mut low, mut high] = SHARE_LIMITS;
     for _ in 0..ROUNDS {
         let (left, right) = (high - SECTION * (high - low), low + SECTION * (high - low));
         if loss(left) <= loss(right) {

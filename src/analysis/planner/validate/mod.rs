@@ -17,6 +17,7 @@ mod sets;
 mod tests;
 
 pub use document::{ChoiceResult, Coverage, FORMAT, RunResult, SetResult, VERSION, Validation};
+pub use fit::SHARE_LIMITS;
 pub use memory::MemoryResult;
 pub use pricing::Site;
 pub use runs::{MeasuredRun, TRAINING as TRAINING_KEYS, read_runs, template};
@@ -24,9 +25,11 @@ pub use score::ErrorSummary;
 
 use crate::cost::PredictionPair;
 use crate::planner::compute::{Constants, PUBLISHED};
-use crate::planner::rates::Published;
+use crate::planner::rates::{Published, Rates};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{median, sorted};
+use commgauge_base::units::three_digits;
+use commgauge_model::config::machine::Computing;
 use document::SetNames;
 use fit::{Priced, best_share};
 use pricing::Replay;
@@ -64,16 +67,42 @@ fn published(set: SetName) -> Result<SetResult> {
     let rates = Published::new(&machine);
     let gpu = machine.computing.ok_or_else(missing)?;
     let site = Site { gpu, rates: &rates, ranks_per_node: machine.ranks_per_node };
-    replay(SetNames { name: set.name(), source: set.source(), machine: &machine.name }, &runs, site)
+    replay(
+        SetNames {
+            name: set.name(),
+            source: set.source(),
+            rates: &rates.name(),
+            gpu: &gpu_of(&gpu, &machine.name),
+            assumption: None,
+        },
+        &runs,
+        site,
+    )
+}
+
+/// What a GPU of a published set reaches at most.
+fn gpu_of(gpu: &Computing, machine: &str) -> String {
+    let peak = three_digits(gpu.peak_flops_per_second / 1e12);
+    format!("{peak} TFLOP/s ({machine}), memory {} ({machine})", gpu.memory_rate)
+}
+
+/// Where a user's own runs come from.
+pub struct RunsOrigin<'a> {
+    /// Their file.
+    pub file: &'a str,
+    /// What a GPU reaches at most, and who says so.
+    pub gpu: &'a str,
+    /// What to do where nobody says it.
+    pub assumption: Option<&'a str>,
 }
 
 /// Replays a user's own runs.
 ///
 /// # Errors
 /// Names the row and the column: a time that no GPU could reach, or one in another unit than those of other rows.
-pub fn validate_runs(file: &str, runs: &[MeasuredRun], site: Site) -> Result<Validation> {
-    let machine = site.rates.name();
-    let set = replay(SetNames { name: "runs", source: file, machine: &machine }, runs, site)?;
+pub fn validate_runs(origin: &RunsOrigin, runs: &[MeasuredRun], site: Site) -> Result<Validation> {
+    let RunsOrigin { file, gpu, assumption } = *origin;
+    let set = replay(SetNames { name: "runs", source: file, rates: &site.rates.name(), gpu, assumption }, runs, site)?;
     Ok(of(vec![set], Vec::new()))
 }
 
@@ -102,15 +131,15 @@ fn replay(names: SetNames, runs: &[MeasuredRun], site: Site) -> Result<SetResult
         result(replay, share, left_out)
     });
     let results = results.collect::<Result<_>>()?;
-    Ok(SetResult::of(&names, share, results, ErrorSummary::of(&constant_share(&replays))))
+    Ok(SetResult::of(&names, share, results, constant_share(&replays).as_deref().map(ErrorSummary::of)))
 }
 
 fn constants(share_of_peak: f64) -> Constants {
     Constants { share_of_peak, ..PUBLISHED }
 }
 
-/// Every run by the median share that the other models reach, counting nothing but products.
-fn constant_share(replays: &[Replay]) -> Vec<PredictionPair> {
+/// Every run by the median share that the other models reach, counting nothing but products; none where there is a single model.
+fn constant_share(replays: &[Replay]) -> Option<Vec<PredictionPair>> {
     let reached: Vec<(&str, f64, f64)> = replays
         .iter()
         .map(|replay| (replay.run.model.name.as_str(), replay.seconds_at_peak(), replay.run.measured_seconds))
@@ -120,7 +149,7 @@ fn constant_share(replays: &[Replay]) -> Vec<PredictionPair> {
         let shares = sorted(others.map(|(_, at_peak, measured)| at_peak / measured));
         Some(PredictionPair { predicted: at_peak / median(&shares)?, measured: *measured })
     };
-    reached.iter().filter_map(of).collect()
+    reached.iter().map(of).collect()
 }
 
 fn result(replay: &Replay, share: f64, left_out_share: f64) -> Result<RunResult> {

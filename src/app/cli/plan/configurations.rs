@@ -1,5 +1,6 @@
 //! A file of configurations to be priced: a line for each, written as for `--only`.
 
+use super::none_found::none_found;
 use super::only;
 use commgauge_analysis::planner::search::{Found, Question, search};
 use commgauge_base::error::{Error, Result};
@@ -22,12 +23,10 @@ pub(super) fn priced(question: &Question, path: &Path) -> Result<Found> {
         }
         let wrong = |problem: String| Error::usage(format!("--configurations {file}: line {number}: {problem}"));
         let only = only::parse(line).map_err(wrong)?;
-        let found = search(&Question { only, wanted: 1, ..question.clone() });
+        let asked = Question { only, wanted: 1, ..question.clone() };
+        let found = search(&asked);
         if found.best.is_empty() {
-            let rules = found.illegal.iter().map(|(rule, _)| (*rule).to_owned());
-            let reasons: Vec<String> = rules.chain(found.unpriced.iter().map(|(reason, _)| reason.clone())).collect();
-            let why = if reasons.is_empty() { "nothing multiplies to the GPUs".to_owned() } else { reasons.join("; ") };
-            return Err(wrong(format!("no layout is left: {why}")));
+            return Err(wrong(none_found(&asked, &found)));
         }
         all.add(found);
     }

@@ -8,6 +8,9 @@ use commgauge_model::config::step::{DataStyle, Framework};
 use commgauge_model::config::{Batch, Model, Table, Training};
 use commgauge_model::layout::MOST_RANKS;
 
+/// Less is a size in another unit.
+const LEAST_MEMORY: Bytes = Bytes(64 << 20);
+
 /// A model, GPUs and a batch.
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::cli) struct QuestionFlags {
@@ -55,9 +58,13 @@ pub(in crate::cli) struct TrainingFlags {
 }
 
 fn bytes(text: &str) -> std::result::Result<Bytes, String> {
-    match Bytes::parse_memory(text)? {
-        Bytes(0) => Err("found no memory; accepted: such as 80GB".to_owned()),
-        bytes => Ok(bytes),
+    let memory = Bytes::parse_memory(text)?;
+    // Whoever leaves the unit out means GB.
+    match memory < LEAST_MEMORY {
+        true => {
+            Err(format!("found {memory}, and a GPU has at least {LEAST_MEMORY}; accepted: with its unit, such as 80GB"))
+        }
+        false => Ok(memory),
     }
 }
 

@@ -27,30 +27,32 @@ pub(in crate::report) fn blocks(document: &PlanDocument) -> Vec<Block> {
 
 /// The choices of machines that differ in one thing.
 fn what_if(document: &PlanDocument) -> Table {
-    const COLUMNS: [Column; 5] = [
+    const COLUMNS: [Column; 4] = [
         Column::left("if", 0),
-        Column::left("then", 0),
         Column::right("step", 0),
         Column::right("of today's choice", 1),
-        Column::left("layout", 2),
+        Column::left("best is then", 0),
     ];
+    let today = document.layouts.first().map_or("", |best| best.name.as_str());
     let seconds = |seconds: Option<f64>| optional(seconds.map(Seconds));
     let rows = document.what_if.iter().map(|other| {
         let then = match (&other.layout, other.same_choice) {
-            (None, _) => "nothing fits",
-            (_, true) => "the same",
-            _ => "another",
+            (None, _) => "nothing fits".to_owned(),
+            (_, true) => "the same".to_owned(),
+            (Some(layout), false) => differing_keys(today, layout),
         };
-        let layout = other.layout.clone().filter(|_| !other.same_choice);
-        vec![
-            other.change.clone(),
-            then.to_owned(),
-            seconds(other.step_seconds),
-            seconds(other.todays_step_seconds),
-            layout.unwrap_or_default(),
-        ]
+        vec![other.change.clone(), seconds(other.step_seconds), seconds(other.todays_step_seconds), then]
     });
     Table::new("", &COLUMNS, rows)
+}
+
+/// What a layout says otherwise than today's, both written as for `--only`: `pp=2,dp=4`. The order of the axes counts only where nothing
+/// else differs.
+fn differing_keys(today: &str, layout: &str) -> String {
+    let today: Vec<&str> = today.split(',').collect();
+    let (orders, others): (Vec<&str>, Vec<&str>) =
+        layout.split(',').filter(|key| !today.contains(key)).partition(|key| key.starts_with("order="));
+    (if others.is_empty() { orders } else { others }).join(",")
 }
 
 /// A byte count in decimal GB, as memory of GPUs is given.
@@ -68,7 +70,7 @@ fn head(document: &PlanDocument) -> Vec<String> {
     lines.push(format!(
         "{} on {} GPUs, {} on each node, {} GB each; {} samples of {} tokens a step",
         d.model,
-        d.gpus,
+        gpus(d),
         d.ranks_per_node,
         gigabytes(d.gpu_memory_bytes),
         d.global_batch,
@@ -85,10 +87,19 @@ fn head(document: &PlanDocument) -> Vec<String> {
     lines
 }
 
+/// All numbers of GPUs that were asked about.
+fn gpus(document: &PlanDocument) -> String {
+    match document.gpus_compared.as_slice() {
+        [] => document.gpus.to_string(),
+        several => several.iter().map(u32::to_string).collect::<Vec<_>>().join(" or "),
+    }
+}
+
 fn layouts(document: &PlanDocument) -> Table {
-    const COLUMNS: [Column; 18] = [
+    let of_gpus = if document.gpus_compared.is_empty() { 7 } else { 0 };
+    let columns: [Column; 18] = [
         Column::right("step", 0),
-        Column::right("GPUs", 7),
+        Column::right("GPUs", of_gpus),
         Column::right("tp", 0),
         Column::right("cp", 0),
         Column::right("ep", 5),
@@ -129,7 +140,7 @@ fn layouts(document: &PlanDocument) -> Table {
             layout.limited_by.clone(),
         ]
     });
-    Table::new("", &COLUMNS, rows)
+    Table::new("", &columns, rows)
 }
 
 /// The non-zero parts of a step.

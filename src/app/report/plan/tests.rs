@@ -72,6 +72,7 @@ fn document() -> PlanDocument {
         unpriced: vec![Reason { reason: "reduce_scatter was not measured".to_owned(), count: 12 }],
         order: OrderOfBest { verdict: OrderVerdict::Tie, probability: Some(0.7), relative_difference: Some(0.05) },
         layouts: vec![layout(4, 0.5), layout(8, 1.0)],
+        gpus_compared: Vec::new(),
         what_if: Vec::new(),
         notes: Vec::new(),
     }
