@@ -31,8 +31,9 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
     for (flags, expected) in [
         (SMALL.to_owned(), "<--fit <FILE>|--machine <FILE>>"),
         (format!("{machine} {}", SMALL.replace("gpt2", "gpt2x")), "gpt2"),
-        (format!("{machine} {}", SMALL.replace("16GB", "1MB")), "GB too much; take more GPUs"),
-        (format!("{machine} {}", SMALL.replace("16GB", "0GB")), "found no memory"),
+        (format!("{machine} {}", SMALL.replace("16GB", "100MB")), "GB too much; take more GPUs"),
+        (format!("{machine} {}", SMALL.replace("16GB", "0GB")), "found 0 B, and a GPU has at least 64 MiB"),
+        (format!("{machine} {}", SMALL.replace("16GB", "16")), "accepted: with its unit, such as 80GB"),
         (format!("{machine} {}", SMALL.replace("--gpus 8", "--gpus 0")), "--gpus"),
         (
             format!("{machine} {}", SMALL.replace("--gpus 8", "--gpus 7 --only dp=7")),
@@ -310,7 +311,8 @@ fn configurations_of_a_file_are_priced_and_a_wrong_line_is_named() {
     assert!(degrees.contains(&(Some(1), Some(8))) && degrees.contains(&(Some(2), Some(2))), "{found:?}");
     for (text, expected) in [
         ("tp=1\ntp=x\n", "line 2: tp: found `x`"),
-        ("tp=3,pp=1,dp=1\n", "line 1: no layout is left"),
+        ("tp=3,pp=1,dp=1\n", "line 1: no layout of gpt2 on 8 GPUs is legal among those"),
+        ("tp=4,pp=2,zero_stage=1\n", "ZeRO stages above 0 need several replicas"),
         ("# none\n", "there is no line in it"),
     ] {
         fs::write(&file, text).expect("written");

@@ -13,11 +13,12 @@ const COMMGAUGE: &str = env!("CARGO_BIN_EXE_commgauge");
 const MACHINE: &str = "name = 'quiet'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '10GB/s'\n\
     [between_nodes]\nlatency = '5us'\nadapters_per_node = 2\nrate_per_adapter = '1GB/s'\n";
 
-/// Chooses further sizes in two rounds, and has matrix products.
+/// Chooses further sizes in two rounds, and has matrix products, and copies, which are skipped there.
 const GROWING: &str = "name = 'grow'\n[measure]\nprecision = 0.05\nminimum_samples = 5\nmaximum_samples = 20\n\
     case_budget = '1min'\nreplicates = 2\ncadences = 'streaming'\n[calibrate]\nuntil_error = 0.02\nmost_sizes = 7\n\
     budget = '10min'\n[[sweep]]\ncollectives = ['all_reduce', 'all_gather']\nbytes = ['1KiB', '32KiB', '1MiB']\n\
-    placements = 'out-of-place'\n[[compute]]\nmodel = { preset = 'llama-3-8b' }\ntp = 4\nsequence = 64\nmicro_batch = 1\n";
+    placements = 'out-of-place'\n[[compute]]\nmodel = { preset = 'llama-3-8b' }\ntp = 4\nsequence = 64\nmicro_batch = 1\n\
+    [[copy]]\nkinds = ['host-to-device']\nbytes = ['1MiB']\n";
 
 /// A step with calls at once and a replay.
 const STEP: &str = "--model llama-3-8b --layers 2 --tp 2 --pp 2 --sequence 512 --micro-batches 2 --replay \
@@ -88,6 +89,7 @@ fn essence(record: &Path) -> Vec<String> {
         format!("{:#?}", record.cases),
         format!("{:#?}", record.interference),
         format!("{:#?}", record.products),
+        format!("{:#?}", record.copies),
         format!("{:#?}", record.replays),
         format!("{:?} {}", end.status, end.exit_code),
     ]
@@ -105,7 +107,7 @@ fn a_run_cut_off_at_any_line_and_resumed_equals_an_uninterrupted_one() {
         };
         // Before and after the first and the last line of every kind.
         let mut cuts: Vec<usize> =
-            ["plan", "clock", "case", "plan_growth", "calibration", "interference", "product", "replay"]
+            ["plan", "clock", "case", "plan_growth", "calibration", "interference", "product", "copy", "replay"]
                 .iter()
                 .flat_map(|kind| {
                     kinds(kind).first().copied().into_iter().chain(kinds(kind).last().map(|last| last + 1))

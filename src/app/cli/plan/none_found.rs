@@ -39,8 +39,8 @@ fn none_legal(question: &Question, found: &Found) -> String {
         }
         (true, false) => "no degrees multiply to the GPUs".to_owned(),
     };
-    let what = if question.only.is_anything() { " of those that are asked for" } else { "" };
-    format!("no layout{what} of {} on {} GPUs is legal; {why}", question.model.shown_name(), question.gpus)
+    let among = if question.only.is_anything() { " among those that are asked for" } else { "" };
+    format!("no layout of {} on {} GPUs is legal{among}; {why}", question.model.shown_name(), question.gpus)
 }
 
 fn none_priced(question: &Question, found: &Found) -> String {
