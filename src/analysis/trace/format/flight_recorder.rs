@@ -72,12 +72,8 @@ fn read_pickle(mut source: impl Read) -> Result<FileTrace, String> {
     let mut bytes = Vec::new();
     source.read_to_end(&mut bytes).map_err(|cause| cause.to_string())?;
     let mut reading = Reading::default();
-    let mut take = |entry| {
-        reading.take(serde_json::from_value(entry).map_err(|cause| cause.to_string())?);
-        Ok(())
-    };
-    let rest = pickle::read(&bytes, pickle::Each { key: "record_id", take: &mut take })?;
-    let dump: Dump = serde_json::from_value(rest).map_err(|cause| cause.to_string())?;
+    let mut take = |entry| reading.take(entry);
+    let dump: Dump = pickle::read(&bytes, pickle::Each { key: "record_id", take: &mut take })?;
     Ok(reading.finish(&dump.pg_config))
 }
 

@@ -3,39 +3,53 @@
 //! PyTorch's own pickler (torch/csrc/jit/serialization/pickler.cpp) refers again and again to dictionaries and lists that it has written
 //! once, which serde-pickle takes for recursion; the opcodes are those of CPython's Lib/pickletools.py.
 
-use serde_json::{Map, Number, Value};
-use std::collections::HashMap;
+mod value;
 
-/// Values in all, references to earlier ones included, as a multiple of the bytes of a file: a few bytes could otherwise refer to each other
-/// until memory is full.
+use serde::de::DeserializeOwned;
+use std::cell::Cell;
+use std::rc::Rc;
+use value::{Items, Value};
+
+/// Values that are read of a file, each as often as it is referred to, as a multiple of its bytes: a few bytes could otherwise refer to each
+/// other until memory is full.
 const MOST_VALUES_PER_BYTE: usize = 8;
 
 /// Dictionaries that are handed over as they end, so that not all of them are in memory.
-pub(super) struct Each<'a> {
+pub(super) struct Each<'a, T> {
     /// The key that they have, and no other dictionary.
     pub key: &'static str,
     /// Gets each; what stays in its place is empty.
-    pub take: &'a mut dyn FnMut(Value) -> Result<(), String>,
+    pub take: &'a mut dyn FnMut(T),
 }
 
 /// Reads a pickle; keys that are no texts become texts.
-pub(super) fn read(bytes: &[u8], each: Each) -> Result<Value, String> {
-    let values_left = bytes.len().saturating_mul(MOST_VALUES_PER_BYTE);
-    Machine { bytes, each, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), values_left }.run()
+pub(super) fn read<T: DeserializeOwned, R: DeserializeOwned>(bytes: &[u8], each: Each<T>) -> Result<R, String> {
+    let values_left = Cell::new(bytes.len().saturating_mul(MOST_VALUES_PER_BYTE));
+    let mut hand_over = |value: &Value| value::parsed(value, &values_left).map(&mut *each.take);
+    let machine = Machine {
+        bytes,
+        key: each.key,
+        hand_over: &mut hand_over,
+        at: 0,
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: Vec::new(),
+    };
+    value::parsed(&machine.run()?, &values_left)
 }
 
 /// The state of reading: a stack of values, marks in it, and values that are referred to again.
-struct Machine<'a, 'e> {
+struct Machine<'a> {
     bytes: &'a [u8],
-    each: Each<'e>,
+    key: &'static str,
+    hand_over: &'a mut dyn FnMut(&Value) -> Result<(), String>,
     at: usize,
     stack: Vec<Value>,
     marks: Vec<usize>,
-    memo: HashMap<u64, Value>,
-    values_left: usize,
+    memo: Vec<Value>,
 }
 
-impl Machine<'_, '_> {
+impl Machine<'_> {
     fn run(mut self) -> Result<Value, String> {
         loop {
             let begun = self.at;
@@ -52,21 +66,21 @@ impl Machine<'_, '_> {
             0x80 => drop(self.take(1)?),
             0x95 => drop(self.take(8)?),
             b'(' => self.marks.push(self.stack.len()),
-            b'}' => self.push(Value::Object(Map::new()))?,
-            b']' | b')' => self.push(Value::Array(Vec::new()))?,
-            b'N' => self.push(Value::Null)?,
-            0x88 => self.push(Value::Bool(true))?,
-            0x89 => self.push(Value::Bool(false))?,
+            b'}' => self.stack.push(Value::Dictionary(Rc::default())),
+            b']' | b')' => self.stack.push(Value::List(Rc::default())),
+            b'N' => self.stack.push(Value::None),
+            0x88 => self.stack.push(Value::Truth(true)),
+            0x89 => self.stack.push(Value::Truth(false)),
             b'K' => self.push_number(1)?,
             b'M' => self.push_number(2)?,
             b'J' => {
                 let bytes = self.take(4)?.try_into().expect("four");
-                self.push(i32::from_le_bytes(bytes).into())?;
+                self.stack.push(Value::Whole(i32::from_le_bytes(bytes).into()));
             }
             0x8a => self.push_long()?,
             b'G' => {
                 let float = f64::from_be_bytes(self.take(8)?.try_into().expect("eight"));
-                self.push(Number::from_f64(float).map_or(Value::Null, Value::Number))?;
+                self.stack.push(Value::Fraction(float));
             }
             b'X' => self.push_text(4)?,
             0x8c => self.push_text(1)?,
@@ -99,15 +113,11 @@ impl Machine<'_, '_> {
         Ok(self.take(bytes)?.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    fn push(&mut self, value: Value) -> Result<(), String> {
-        self.values_left = self.values_left.checked_sub(1).ok_or("it refers to itself too often")?;
-        self.stack.push(value);
-        Ok(())
-    }
-
+    /// A number of one byte or two.
     fn push_number(&mut self, bytes: usize) -> Result<(), String> {
         let number = self.number(bytes)?;
-        self.push(number.into())
+        self.stack.push(Value::Whole(number as i64));
+        Ok(())
     }
 
     /// A whole number of up to eight bytes in two's complement.
@@ -120,13 +130,15 @@ impl Machine<'_, '_> {
         let sign = if bytes.last().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
         let mut whole = [sign; 8];
         whole[..length].copy_from_slice(bytes);
-        self.push(i64::from_le_bytes(whole).into())
+        self.stack.push(Value::Whole(i64::from_le_bytes(whole)));
+        Ok(())
     }
 
     fn push_text(&mut self, bytes_of_length: usize) -> Result<(), String> {
         let length = self.number(bytes_of_length)? as usize;
-        let text = String::from_utf8_lossy(self.take(length)?).into_owned();
-        self.push(Value::String(text))
+        let text = String::from_utf8_lossy(self.take(length)?).into();
+        self.stack.push(Value::Text(text));
+        Ok(())
     }
 
     fn pop(&mut self) -> Result<Value, String> {
@@ -138,74 +150,74 @@ impl Machine<'_, '_> {
         self.stack.len().checked_sub(mark).ok_or_else(|| "a mark is behind its values".to_owned())
     }
 
-    fn last(&mut self, count: usize) -> Result<Vec<Value>, String> {
-        let at = self.stack.len().checked_sub(count).ok_or("a value is missing")?;
-        Ok(self.stack.split_off(at))
+    /// Adds the last values to what lies below them.
+    fn add_to_what_is_below(
+        &mut self,
+        count: usize,
+        items_of: impl Fn(&Value) -> Option<&Rc<Items>>,
+        wrong: &str,
+    ) -> Result<Rc<Items>, String> {
+        let first = self.stack.len().checked_sub(count).ok_or("a value is missing")?;
+        let (below, added) = self.stack.split_at(first);
+        let items = below.last().and_then(items_of).ok_or(wrong)?.clone();
+        items.check_additions(added)?;
+        items.extend(self.stack.drain(first..));
+        Ok(items)
     }
 
     fn add_items(&mut self, count: usize) -> Result<(), String> {
-        let mut items = self.last(count)?.into_iter();
-        let Some(Value::Object(object)) = self.stack.last_mut() else {
-            return Err("items are added to no dictionary".to_owned());
-        };
-        while let (Some(key), Some(value)) = (items.next(), items.next()) {
-            let key = match key {
-                Value::String(text) => text,
-                other => other.to_string(),
-            };
-            object.insert(key, value);
+        if !count.is_multiple_of(2) {
+            return Err("a key has no value".to_owned());
         }
-        if object.contains_key(self.each.key) {
-            return (self.each.take)(Value::Object(std::mem::take(object)));
+        let wrong = "items are added to no dictionary";
+        let items = self.add_to_what_is_below(count, Value::as_dictionary, wrong)?;
+        if items.has_key(self.key) {
+            (self.hand_over)(self.stack.last().expect("it lies below"))?;
+            items.clear();
         }
         Ok(())
     }
 
     fn append(&mut self, count: usize) -> Result<(), String> {
-        let values = self.last(count)?;
-        let Some(Value::Array(array)) = self.stack.last_mut() else {
-            return Err("values are added to no list".to_owned());
-        };
-        array.extend(values);
-        Ok(())
+        self.add_to_what_is_below(count, Value::as_list, "values are added to no list").map(drop)
     }
 
     fn tuple(&mut self, count: usize) -> Result<(), String> {
-        let values = self.last(count)?;
-        self.push(Value::Array(values))
+        let first = self.stack.len().checked_sub(count).ok_or("a value is missing")?;
+        let items = Items::default();
+        items.check_additions(&self.stack[first..])?;
+        items.extend(self.stack.drain(first..));
+        self.stack.push(Value::List(Rc::new(items)));
+        Ok(())
     }
 
+    /// Picklers number what they remember one after another.
     fn remember(&mut self, at: u64) -> Result<(), String> {
         let value = self.stack.last().ok_or("a value is missing")?.clone();
-        self.values_left = self.values_left.checked_sub(count(&value)).ok_or("it refers to itself too often")?;
-        self.memo.insert(at, value);
+        let next = self.memo.len();
+        match self.memo.get_mut(at as usize) {
+            Some(known) => *known = value,
+            None if at == next as u64 => self.memo.push(value),
+            None => return Err(format!("it remembers a value as {at}, and the next number is {next}")),
+        }
         Ok(())
     }
 
     fn recall(&mut self, at: u64) -> Result<(), String> {
-        let value = self.memo.get(&at).ok_or("it refers to what is not there")?.clone();
-        self.values_left = self.values_left.checked_sub(count(&value)).ok_or("it refers to itself too often")?;
-        self.push(value)
-    }
-}
-
-/// Values in a value, itself included.
-fn count(value: &Value) -> usize {
-    match value {
-        Value::Array(values) => 1 + values.iter().map(count).sum::<usize>(),
-        Value::Object(object) => 1 + object.values().map(count).sum::<usize>(),
-        _ => 1,
+        let value = self.memo.get(at as usize).ok_or("it refers to what is not there")?.clone();
+        self.stack.push(value);
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value as Json, json};
 
     /// The values of a pickle without dictionaries to be handed over.
-    fn read_all(bytes: &[u8]) -> Result<Value, String> {
-        read(bytes, Each { key: "none has it", take: &mut |_| Ok(()) })
+    fn read_all(bytes: &[u8]) -> Result<Json, String> {
+        read(bytes, Each::<Json> { key: "none has it", take: &mut |_| {} })
     }
 
     #[test]
@@ -213,15 +225,12 @@ mod tests {
         // pickle.dumps([{"a": 1}, {"b": 2}, {"a": 3}], protocol=2)
         let pickle =
             b"\x80\x02]q\x00(}q\x01X\x01\x00\x00\x00aq\x02K\x01s}q\x03X\x01\x00\x00\x00bq\x04K\x02s}q\x05h\x02K\x03se.";
-        let mut taken = Vec::new();
-        let mut take = |value| {
-            taken.push(value);
-            Ok(())
-        };
+        let mut taken: Vec<Json> = Vec::new();
+        let mut take = |value| taken.push(value);
         assert_eq!(read(pickle, Each { key: "a", take: &mut take }), Ok(json!([{}, {"b": 2}, {}])));
         assert_eq!(taken, [json!({"a": 1}), json!({"a": 3})]);
-        let refused = read(pickle, Each { key: "b", take: &mut |_| Err("not this one".to_owned()) });
-        assert!(refused.unwrap_err().contains("not this one"));
+        let refused = read::<u64, Json>(pickle, Each { key: "b", take: &mut |_| {} });
+        assert!(refused.unwrap_err().contains("invalid type: map, expected u64"));
     }
 
     #[test]
@@ -240,6 +249,12 @@ mod tests {
     }
 
     #[test]
+    fn what_is_referred_to_again_is_whole_though_it_was_remembered_empty() {
+        // x = [1]; pickle.dumps([x, x], protocol=2)
+        assert_eq!(read_all(b"\x80\x02]q\x00(]q\x01K\x01ah\x01e."), Ok(json!([[1], [1]])));
+    }
+
+    #[test]
     fn a_few_bytes_that_refer_to_each_other_do_not_fill_the_memory() {
         let mut laughs = b"\x80\x02]q\x00".to_vec();
         for _ in 0..40 {
@@ -247,5 +262,15 @@ mod tests {
         }
         laughs.push(b'.');
         assert!(read_all(&laughs).unwrap_err().contains("too often"));
+    }
+
+    #[test]
+    fn what_refers_to_itself_or_lies_too_deep_is_refused() {
+        let deep = [&b"\x80\x02)"[..], &[0x85; 100_000], b"."].concat();
+        let itself = b"\x80\x02]q\x00h\x00h\x00aa.";
+        for (pickle, expected) in [(&deep[..], "more than 64 levels"), (itself, "added to what it lies in")] {
+            let message = read_all(pickle).unwrap_err();
+            assert!(message.contains(expected), "{message}");
+        }
     }
 }
