@@ -258,6 +258,8 @@ def run_of(name, ranks, flags, **choices):
         **SEQUENCE_PARALLEL)
 @run_of("muon-tp-2-dp-2", 4, "--tp 2 --dp 2 --micro-batches 2 --data-style zero1 --bucket-rule layer_wise --muon-tp-mode duplicated", tp=2,
         shared=True, layer_wise=True, muon="duplicated")
+@run_of("muon-ep-2", 4, f"--tp 2 --ep 2 --etp 1 --dp 2 --micro-batches 2 {ALL_TO_ALL} --sequence-parallel --muon-tp-mode duplicated", tp=2, ep=2,
+        etp=1, muon="duplicated", **EXPERTS, **SEQUENCE_PARALLEL)
 @run_of("fsdp-2", 2, "--dp 2 --micro-batches 2 --data-style fsdp", fsdp=True)
 @run_of("fsdp-4-buckets", 4, "--dp 4 --micro-batches 3 --data-style fsdp --bucket-parameters 20000", fsdp=True, bucket=20000, accumulated=3)
 @run_of("fsdp-3", 3, "--dp 3 --micro-batches 1 --data-style fsdp", fsdp=True, accumulated=1)

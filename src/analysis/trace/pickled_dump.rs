@@ -13,12 +13,6 @@ pub(super) fn write(path: &Path, ranks: u64, calls: u64) {
     let group = format!("{:?}", (0..ranks).collect::<Vec<_>>());
     let mut pickler = Pickler::default();
     pickler.out.extend(b"\x80\x02}(");
-    pickler.text("entries");
-    pickler.out.extend(b"](");
-    for number in 0..calls {
-        pickler.entry(number);
-    }
-    pickler.out.push(b'e');
     pickler.text("pg_config");
     pickler.out.extend(b"}(");
     pickler.text("0");
@@ -27,7 +21,13 @@ pub(super) fn write(path: &Path, ranks: u64, calls: u64) {
         pickler.text(key);
         pickler.text(value);
     }
-    pickler.out.extend(b"uuu.");
+    pickler.out.extend(b"uu");
+    pickler.text("entries");
+    pickler.out.extend(b"](");
+    for number in 0..calls {
+        pickler.entry(number);
+    }
+    pickler.out.extend(b"eu.");
     std::fs::write(path, pickler.out).unwrap();
 }
 

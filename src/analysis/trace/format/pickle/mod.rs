@@ -22,11 +22,26 @@ pub(super) struct Each<'a, T> {
     pub take: &'a mut dyn FnMut(T),
 }
 
+/// A pickle that was read.
+#[derive(Debug, PartialEq)]
+pub(super) struct Pickled<R> {
+    /// Without what was handed over.
+    pub value: R,
+    /// Why it was read up to there only; the value is then the outermost dictionary with what was complete of it.
+    pub problem: Option<String>,
+}
+
 /// Reads a pickle; keys that are no texts become texts.
-pub(super) fn read<T: DeserializeOwned, R: DeserializeOwned>(bytes: &[u8], each: Each<T>) -> Result<R, String> {
+///
+/// # Errors
+/// A value that is not what it is to be, and why nothing could be read.
+pub(super) fn read<T: DeserializeOwned, R: DeserializeOwned>(
+    bytes: &[u8],
+    each: Each<T>,
+) -> Result<Pickled<R>, String> {
     let values_left = Cell::new(bytes.len().saturating_mul(MOST_VALUES_PER_BYTE));
     let mut hand_over = |value: &Value| value::parsed(value, &values_left).map(&mut *each.take);
-    let machine = Machine {
+    let mut machine = Machine {
         bytes,
         key: each.key,
         hand_over: &mut hand_over,
@@ -35,7 +50,14 @@ pub(super) fn read<T: DeserializeOwned, R: DeserializeOwned>(bytes: &[u8], each:
         marks: Vec::new(),
         memo: Vec::new(),
     };
-    value::parsed(&machine.run()?, &values_left)
+    let (value, problem) = match machine.run() {
+        Ok(value) => (value, None),
+        Err(problem) => (machine.outermost().ok_or(problem.clone())?, Some(problem)),
+    };
+    match value::parsed(&value, &values_left) {
+        Ok(value) => Ok(Pickled { value, problem }),
+        Err(cause) => Err(problem.unwrap_or(cause)),
+    }
 }
 
 /// The state of reading: a stack of values, marks in it, and values that are referred to again.
@@ -50,7 +72,7 @@ struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    fn run(mut self) -> Result<Value, String> {
+    fn run(&mut self) -> Result<Value, String> {
         loop {
             let begun = self.at;
             let opcode = self.take(1)?[0];
@@ -59,6 +81,18 @@ impl Machine<'_> {
             }
             self.step(opcode).map_err(|problem| format!("{problem} (byte {begun})"))?;
         }
+    }
+
+    /// The outermost dictionary with those keys of which the values are complete.
+    fn outermost(&self) -> Option<Value> {
+        let outermost = self.stack.first()?;
+        let [begin, end] = [0, 1].map(|mark| self.marks.get(mark).copied().unwrap_or(self.stack.len()));
+        let complete = self.stack.get(begin..end)?;
+        let pairs = &complete[..complete.len() / 2 * 2];
+        let items = outermost.as_dictionary()?;
+        items.check_additions(pairs).ok()?;
+        items.extend(pairs.iter().cloned());
+        Some(outermost.clone())
     }
 
     fn step(&mut self, opcode: u8) -> Result<(), String> {
@@ -217,7 +251,8 @@ mod tests {
 
     /// The values of a pickle without dictionaries to be handed over.
     fn read_all(bytes: &[u8]) -> Result<Json, String> {
-        read(bytes, Each::<Json> { key: "none has it", take: &mut |_| {} })
+        let read = read(bytes, Each::<Json> { key: "none has it", take: &mut |_| {} })?;
+        read.problem.map_or(Ok(read.value), Err)
     }
 
     #[test]
@@ -227,7 +262,8 @@ mod tests {
             b"\x80\x02]q\x00(}q\x01X\x01\x00\x00\x00aq\x02K\x01s}q\x03X\x01\x00\x00\x00bq\x04K\x02s}q\x05h\x02K\x03se.";
         let mut taken: Vec<Json> = Vec::new();
         let mut take = |value| taken.push(value);
-        assert_eq!(read(pickle, Each { key: "a", take: &mut take }), Ok(json!([{}, {"b": 2}, {}])));
+        let rest = read(pickle, Each { key: "a", take: &mut take }).map(|read| (read.value, read.problem));
+        assert_eq!(rest, Ok((json!([{}, {"b": 2}, {}]), None)));
         assert_eq!(taken, [json!({"a": 1}), json!({"a": 3})]);
         let refused = read::<u64, Json>(pickle, Each { key: "b", take: &mut |_| {} });
         assert!(refused.unwrap_err().contains("invalid type: map, expected u64"));
@@ -246,6 +282,17 @@ mod tests {
         for end in 0..pickle.len() {
             assert!(read_all(&pickle[..end]).is_err(), "cut off after {end} bytes");
         }
+    }
+
+    #[test]
+    fn of_what_is_cut_off_the_complete_values_of_the_outermost_dictionary_are_there() {
+        // pickle.dumps({"a": [1], "b": [{"c": 2}, 3]}, protocol=2), before its last three opcodes
+        let pickle = b"\x80\x02}(X\x01\x00\x00\x00a](K\x01eX\x01\x00\x00\x00b](}(X\x01\x00\x00\x00cK\x02uK\x03";
+        let mut taken: Vec<Json> = Vec::new();
+        let mut take = |value| taken.push(value);
+        let read = read::<Json, Json>(pickle, Each { key: "c", take: &mut take }).unwrap();
+        assert_eq!((read.value, read.problem.as_deref()), (json!({"a": [1], "b": []}), Some("it is cut off")));
+        assert_eq!(taken, [json!({"c": 2})]);
     }
 
     #[test]
