@@ -19,13 +19,15 @@ from recorder import CONFIGURATIONS, record
 from small_model import FOLDER, SEQUENCE
 
 # Each has the steps of one framework; Megatron-core needs Python 3.12.
-FRAMEWORKS = ["of_data", "of_transformers", "of_dtensor", "of_deepspeed", "of_megatron"]
+FRAMEWORKS = ["of_data", "of_transformers", "of_dtensor", "of_deepspeed", "of_megatron", "of_vllm", "of_sglang"]
 
 
 def listed(commgauge, configuration):
     """What `commgauge ops` lists, counted as the recorded calls are."""
-    command = [commgauge, "ops", "--model", str(FOLDER / configuration.model / "config.json"), "--sequence", str(SEQUENCE),
-               *configuration.flags.split(), "--stage", str(configuration.stage), "--format", "json"]
+    flags = configuration.flags.split()
+    sequence = [] if "--serve" in flags else ["--sequence", str(SEQUENCE)]
+    command = [commgauge, "ops", "--model", str(FOLDER / configuration.model / "config.json"), *sequence, *flags,
+               "--stage", str(configuration.stage), "--format", "json"]
     answer = subprocess.run(command, capture_output=True, text=True)
     if answer.returncode != 0:
         print(f"    {answer.stderr.strip()}")
@@ -43,7 +45,7 @@ def counted(calls):
 
 def versions():
     known = {"torch": torch.__version__, "transformers": transformers.__version__}
-    for package in ("deepspeed", "megatron-core"):
+    for package in ("deepspeed", "megatron-core", "vllm", "sglang"):
         try:
             known[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

@@ -24,11 +24,13 @@ from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.module import Float16Module
 from megatron.core.transformer.moe import token_dispatcher
 from megatron.core.transformer.moe.router import TopKRouter
+from megatron.core.transformer.multi_token_prediction import mtp_on_this_rank
 from megatron.core.transformer.torch_norm import WrappedTorchNorm
+from megatron.core.utils import get_attr_wrapped_model, get_batch_on_this_tp_rank
 from recorder import Recorder, configuration
 from small_model import FOLDER, SEQUENCE, batch
 
-# The other calls are those of Megatron-LM's training loop, which is not in the package.
+# The other calls are those of Megatron-LM's training script, which is not in the package.
 SMALL = "--small-calls norm"
 
 
@@ -134,13 +136,37 @@ def model_chunks(fields, config, settings):
     return wrapped
 
 
-def forward_step(per_token):
+def broadcast_batch(what, chunk):
+    """The batch from the first rank of tp, on the stages where Megatron-LM's pretrain_gpt.py asks for it."""
+    number, mask = get_attr_wrapped_model(chunk, "vp_stage"), what == "fields_and_mask"
+    ends = parallel_state.is_pipeline_first_stage, parallel_state.is_pipeline_last_stage
+    predicts = mtp_on_this_rank(mtp_num_layers=chunk.config.mtp_num_layers, ignore_virtual=False, vp_stage=number)
+    if not predicts and not any(is_end(ignore_virtual=number is None, vp_stage=number) for is_end in ends):
+        return
+    tp = parallel_state.get_tensor_model_parallel_group()
+    words = batch()
+    fields = {"tokens": words, "labels": words, "position_ids": words, "loss_mask": torch.ones(1, SEQUENCE),
+              "attention_mask": causal_mask(SEQUENCE).reshape(1, 1, SEQUENCE, SEQUENCE) if mask else None}
+    for absent in ("cu_seqlens", "cu_seqlens_padded", "max_seqlen", "local_cp_size", "hybrid_cp_group"):
+        fields[absent] = None
+    get_batch_on_this_tp_rank(
+        fields, has_cu_seqlens=False, is_hybrid_cp=False, create_attention_mask_in_dataloader=mask,
+        broadcast_src_rank=parallel_state.get_tensor_model_parallel_src_rank(), broadcast_group=tp,
+        cp_size=parallel_state.get_context_parallel_world_size(), tp_rank=tp.rank(), micro_batch_size=1, seq_length=SEQUENCE,
+        mtp_on_this_rank=predicts, pipeline_model_parallel_size=parallel_state.get_pipeline_model_parallel_world_size(),
+        is_pipeline_first_stage=ends[0](), is_pipeline_last_stage=ends[1](),
+    )
+
+
+def forward_step(per_token, sent):
     def loss_of(losses):
         if per_token:
             return losses.sum(), torch.tensor(SEQUENCE, dtype=torch.int), {}
         return losses.mean(), {}
 
     def step(iterator, model):
+        if sent != "none":
+            broadcast_batch(sent, model)
         tokens = batch()
         positions = torch.arange(SEQUENCE).reshape(1, SEQUENCE)
         return model(tokens, positions, None, labels=tokens), loss_of
@@ -157,9 +183,15 @@ RECOMPUTE = {"recompute_granularity": "full", "recompute_method": "uniform", "re
 SEQUENCE_PARALLEL = {"sequence_parallel": True}
 
 
+# What Megatron-LM broadcasts of each batch where nothing else is asked for.
+BY_ITSELF = "fields_and_mask"
+
+
 def run_of(name, ranks, flags, **choices):
     tokens = ",tokens" if choices.get("calculate_per_token_loss") else ""
-    return configuration(f"megatron-{name}", ranks, f"--framework megatron {flags} {SMALL}{tokens}", **choices)
+    sent = choices.get("sent", "none")
+    sent = "" if sent == BY_ITSELF else f" --batch-broadcast {sent}"
+    return configuration(f"megatron-{name}", ranks, f"--framework megatron {flags} {SMALL}{tokens}{sent}", **choices)
 
 
 @run_of("tp-2", 2, "--tp 2 --micro-batches 2", tp=2)
@@ -226,19 +258,30 @@ def run_of(name, ranks, flags, **choices):
         **SEQUENCE_PARALLEL)
 @run_of("muon-tp-2-dp-2", 4, "--tp 2 --dp 2 --micro-batches 2 --data-style zero1 --bucket-rule layer_wise --muon-tp-mode duplicated", tp=2,
         shared=True, layer_wise=True, muon="duplicated")
+@run_of("muon-ep-2", 4, f"--tp 2 --ep 2 --etp 1 --dp 2 --micro-batches 2 {ALL_TO_ALL} --sequence-parallel --muon-tp-mode duplicated", tp=2, ep=2,
+        etp=1, muon="duplicated", **EXPERTS, **SEQUENCE_PARALLEL)
 @run_of("fsdp-2", 2, "--dp 2 --micro-batches 2 --data-style fsdp", fsdp=True)
 @run_of("fsdp-4-buckets", 4, "--dp 4 --micro-batches 3 --data-style fsdp --bucket-parameters 20000", fsdp=True, bucket=20000, accumulated=3)
 @run_of("fsdp-3", 3, "--dp 3 --micro-batches 1 --data-style fsdp", fsdp=True, accumulated=1)
 @run_of("fsdp-recomputed", 2, "--dp 2 --micro-batches 2 --data-style fsdp --recompute full", fsdp=True, **RECOMPUTE)
-@run_of("fsdp-tp-2", 4, "--tp 2 --dp 2 --micro-batches 2 --sequence-parallel --data-style fsdp", tp=2, fsdp=True, **SEQUENCE_PARALLEL)
+# Norms lie at the end of what is sharded, on the second rank of dp.
+@run_of("fsdp-tp-2", 4, "--tp 2 --dp 2 --micro-batches 2 --sequence-parallel --data-style fsdp", rank=2, tp=2, fsdp=True, **SEQUENCE_PARALLEL)
 @run_of("fsdp-replicas", 4, "--dp 4 --micro-batches 2 --data-style hsdp --replicas-of-shards 2", fsdp=True, instances=2)
 @run_of("fsdp-replicas-shared", 4, "--dp 4 --micro-batches 2 --data-style hsdp --replicas-of-shards 2 --outer-sharding optim", fsdp=True,
         instances=2, outer="optim")
 @run_of("fsdp-replicas-shared-3", 4, "--dp 4 --micro-batches 3 --data-style hsdp --replicas-of-shards 2 --outer-sharding optim "
         "--bucket-parameters 20000", fsdp=True, bucket=20000, accumulated=3, instances=2, outer="optim")
 @run_of("fsdp-experts", 4, f"--dp 4 --ep 2 --micro-batches 2 --data-style fsdp {ALL_TO_ALL}", ep=2, fsdp=True, **EXPERTS)
+@run_of("batch", 2, "--tp 2 --micro-batches 2", tp=2, sent=BY_ITSELF)
+@run_of("batch-fields", 4, "--tp 2 --dp 2 --micro-batches 3 --sequence-parallel", tp=2, accumulated=3, sent="fields", **SEQUENCE_PARALLEL)
+@run_of("batch-pp", 4, "--pp 2 --tp 2 --micro-batches 4", model="mistral", pp=2, tp=2, accumulated=4, sent=BY_ITSELF)
+@run_of("batch-pp-last", 4, "--pp 2 --tp 2 --micro-batches 4", model="mistral", stage=1, rank=2, pp=2, tp=2, accumulated=4, sent=BY_ITSELF)
+@run_of("batch-pp-interleaved", 4, "--pp 2 --tp 2 --virtual-stages 2 --micro-batches 4", model="mistral", pp=2, tp=2, virtual=2, accumulated=4,
+        sent=BY_ITSELF)
+@run_of("batch-mtp-pp-last", 4, "--pp 2 --tp 2 --micro-batches 4 --prediction-layers 1", model="mistral", stage=1, rank=2, pp=2, tp=2,
+        accumulated=4, mtp_num_layers=1, sent="fields")
 def megatron(tp=1, pp=1, ep=1, etp=None, cp=1, accumulated=2, overlap=False, shared=False, bucket=None, virtual=None, tied=False,
-             layer_wise=False, fsdp=False, instances=1, outer="no_shard", muon=None, model="llama", **choices):
+             layer_wise=False, fsdp=False, instances=1, outer="no_shard", muon=None, sent="none", model="llama", **choices):
     replace_cuda()
     randomness._get_cuda_rng_state = lambda *_, **__: torch.zeros(1, dtype=torch.uint8)
     randomness._set_cuda_rng_state = lambda *_, **__: None
@@ -277,7 +320,7 @@ def megatron(tp=1, pp=1, ep=1, etp=None, cp=1, accumulated=2, overlap=False, sha
         optimizer.zero_grad()
         recorder = Recorder()
         with recorder:
-            run(forward_step_func=forward_step(config.calculate_per_token_loss), data_iterator=[None] * (virtual or 1),
+            run(forward_step_func=forward_step(config.calculate_per_token_loss, sent), data_iterator=[None] * (virtual or 1),
                 model=chunks if virtual else chunks[0], num_microbatches=accumulated, seq_length=SEQUENCE, micro_batch_size=1,
                 forward_only=False)
             optimizer.step()

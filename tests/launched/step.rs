@@ -69,6 +69,7 @@ fn what_is_measured_is_what_is_listed_with_the_same_bytes_and_counts() {
             "--dp 4 --framework deepspeed --data-style zero3 --persistent-parameters 100 --quantised-parameters --quantised-gradients 2",
         ),
         (4, "--dp 4 --framework megatron --data-style hsdp --replicas-of-shards 2"),
+        (4, "--tp 2 --pp 2 --framework megatron"),
         (3, "--dp 3 --framework megatron --data-style zero1 --bucket-rule layer_wise"),
     ] {
         let flags = format!("{} {layout}", model());

@@ -58,7 +58,11 @@ fn run(recorded: &Recorded) -> Counts {
 fn listed(recorded: &Recorded) -> Counts {
     let sequence = recorded.sequence.to_string();
     let (model, stage) = (format!("{}/config.json", recorded.model), recorded.stage.to_string());
-    let mut arguments = vec!["ops", "--model", &model, "--sequence", &sequence];
+    let mut arguments = vec!["ops", "--model", &model];
+    // Prompts have their length among the flags.
+    if !recorded.flags.contains("--serve") {
+        arguments.extend(["--sequence", &sequence]);
+    }
     arguments.extend(recorded.flags.split_whitespace());
     arguments.extend(["--stage", &stage, "--format", "json"]);
     let output = commgauge(&folder(), &arguments);

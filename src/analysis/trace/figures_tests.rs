@@ -1,11 +1,14 @@
 //! What reading a trace of a million events costs, as a large job leaves it: processor time, and the most memory of the process.
 
+use super::pickled_dump;
 use super::{TracedPlaces, counted_calls, read_traces};
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 const EVENTS: u64 = 1_000_000;
+/// Ranks that each leave their part.
+const PICKLES: u64 = 50;
 const MOST_SECONDS: f64 = 5.0;
 const MOST_BYTES: u64 = 500_000_000;
 /// Of `utime` and `stime` in `/proc/self/stat`; Linux has no other.
@@ -111,9 +114,13 @@ fn a_trace_of_a_million_events_reads_in_five_seconds_and_half_a_gigabyte() {
     profile(&usual, 20);
     profile(&calls_alone, 1);
     dump(&recorder);
-    for (path, calls) in [(usual, EVENTS / 40), (calls_alone, EVENTS / 2), (recorder, EVENTS)] {
-        let before = processor_seconds();
-        let paths: [PathBuf; 1] = [path.clone()];
+    // What a job of fifty ranks leaves when it hangs.
+    let pickles: Vec<PathBuf> = (0..PICKLES).map(|rank| folder.path().join(format!("fr_trace_rank_{rank}"))).collect();
+    pickles.iter().for_each(|path| pickled_dump::write(path, PICKLES, EVENTS / PICKLES));
+    for (paths, calls) in
+        [(vec![usual], EVENTS / 40), (vec![calls_alone], EVENTS / 2), (vec![recorder], EVENTS), (pickles, EVENTS)]
+    {
+        let (before, path) = (processor_seconds(), &paths[0]);
         let trace = read_traces(&paths).unwrap();
         let counted = counted_calls(&trace, &TracedPlaces::new(&trace, None), 1);
         let (seconds, bytes) = (processor_seconds() - before, most_bytes());

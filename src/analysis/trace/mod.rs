@@ -11,6 +11,8 @@ mod compare;
 mod figures_tests;
 mod format;
 mod late;
+#[cfg(test)]
+mod pickled_dump;
 mod places;
 mod process_trace;
 mod read;

@@ -98,10 +98,14 @@ impl TracedPlaces {
 }
 
 impl Trace {
-    /// Where a layout has one group alone, calls of which the trace says no group are on that, and what one rank passes into an all_gather,
-    /// as gloo's events have it, is made the whole.
+    /// A job of which the trace does not say how many ranks it had had those of the layout. Where that has one group alone, calls of which the
+    /// trace says no group are on it, and what one rank passes into an all_gather, as gloo's events have it, is made the whole.
     pub fn complete(&mut self, layout: &Layout) {
         let ranks = layout.group_size(Axis::World);
+        if self.world.is_none() {
+            self.world = Some(ranks);
+            self.note_missing_ranks();
+        }
         let groups = AXES.iter().filter(|axis| layout.group_size(**axis) > 1);
         let is_one_group = groups.clone().count() > 0 && groups.clone().all(|axis| layout.group_size(*axis) == ranks);
         let unknown = |group: usize| self.groups[group].ranks.is_none() && self.groups[group].name.is_empty();

@@ -180,7 +180,7 @@ impl Trace {
         }
     }
 
-    fn note_missing_ranks(&mut self) {
+    pub(super) fn note_missing_ranks(&mut self) {
         let Some(world) = self.world else { return };
         let missing: Vec<u32> = (0..world).filter(|rank| !self.ranks.contains(rank)).collect();
         if !missing.is_empty() {

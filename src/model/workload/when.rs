@@ -97,6 +97,8 @@ impl LayerKind {
 pub enum End {
     /// Before the first layer of the model, on the stage that holds it.
     Input,
+    /// Before the first layer of the chunk that holds the last one of the model.
+    BeforeOutput,
     /// After the last layer of the model, on the stage that holds it.
     Output,
     /// With all layers of the stage done, on every stage.

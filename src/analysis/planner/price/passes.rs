@@ -216,7 +216,9 @@ pub(super) fn count_in_chunk(step: &TrainingStep, stage: u32, chunk: u32, when: 
         When::MicroBatch { pass, end, calls, .. } => {
             let share = match end {
                 End::Input => f64::from(u8::from(layers.contains(&0))),
-                End::Output => f64::from(u8::from(layers.contains(&(step.model.layers.saturating_sub(1))))),
+                End::BeforeOutput | End::Output => {
+                    f64::from(u8::from(layers.contains(&(step.model.layers.saturating_sub(1)))))
+                }
                 End::Whole => 1.0 / f64::from(step.stages.chunks()),
             };
             Some((pass, calls as f64 * share))

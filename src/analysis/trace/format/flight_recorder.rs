@@ -2,7 +2,7 @@
 //! the pickle that a job writes when it hangs (`TORCH_NCCL_DEBUG_INFO_TEMP_FILE`).
 
 use super::json_list::{self, Part};
-use super::pickle;
+use super::pickle::{self, Pickled};
 use crate::trace::call::{CallKind, Elements, Named, element_of_torch, named};
 use crate::trace::trace_file::{CallDetail, FileCall, FileTrace, TracedGroup, listed_ranks};
 use commgauge_base::collective::Collective;
@@ -70,26 +70,21 @@ pub(super) fn read(mut source: impl BufRead) -> Result<FileTrace, String> {
 
 fn read_pickle(mut source: impl Read) -> Result<FileTrace, String> {
     let mut bytes = Vec::new();
-    source.read_to_end(&mut bytes).map_err(|cause| cause.to_string())?;
+    let cut = source.read_to_end(&mut bytes).err().map(|cause| cause.to_string());
     let mut reading = Reading::default();
-    let mut take = |entry| {
-        reading.take(serde_json::from_value(entry).map_err(|cause| cause.to_string())?);
-        Ok(())
-    };
-    let rest = pickle::read(&bytes, pickle::Each { key: "record_id", take: &mut take })?;
-    let dump: Dump = serde_json::from_value(rest).map_err(|cause| cause.to_string())?;
-    Ok(reading.finish(&dump.pg_config))
+    let mut take = |entry| reading.take(entry);
+    let read: Pickled<Dump> = pickle::read(&bytes, pickle::Each { key: "record_id", take: &mut take })?;
+    reading.finish(&read.value.pg_config, cut.or(read.problem))
 }
 
 fn read_json(source: impl Read) -> Result<FileTrace, String> {
     let (mut reading, mut groups) = (Reading::default(), Ok(Groups::default()));
-    json_list::read(source, "entries", Some("pg_config"), &mut |part| match part {
+    let read = json_list::read(source, "entries", Some("pg_config"), &mut |part| match part {
         Part::Element(entry) => reading.take(entry),
         Part::Beside(config) => groups = serde_json::from_value(config),
-    })
-    .and(groups)
-    .map(|groups| reading.finish(&groups))
-    .map_err(|cause| cause.to_string())
+    });
+    let groups = groups.map_err(|cause| cause.to_string())?;
+    reading.finish(&groups, read.err().map(|cause| cause.to_string()))
 }
 
 /// What has been read so far.
@@ -98,10 +93,12 @@ struct Reading {
     file: FileTrace,
     /// Number of the oldest entry.
     first: Option<u64>,
+    entries: u64,
 }
 
 impl Reading {
     fn take(&mut self, entry: Entry) {
+        self.entries += 1;
         self.first = Some(self.first.map_or(entry.record_id, |first| first.min(entry.record_id)));
         let kind = match named(&entry.profiling_name) {
             Named::Call(kind) => kind,
@@ -140,7 +137,16 @@ impl Reading {
         });
     }
 
-    fn finish(mut self, configured: &Groups) -> FileTrace {
+    /// All that was read. Where a problem ended it, what came before is used.
+    fn finish(mut self, configured: &Groups, problem: Option<String>) -> Result<FileTrace, String> {
+        match (problem, self.entries) {
+            (None, _) => {}
+            (Some(problem), 0) => return Err(problem),
+            (Some(problem), entries) => {
+                let note = format!("the dump is cut off or damaged after {entries} entries, which are used: {problem}");
+                self.file.notes.push(note);
+            }
+        }
         // The recorder is a ring: what came before its oldest entry is overwritten.
         if let Some(first) = self.first.filter(|first| *first > 0) {
             let note = format!("the recorder had overwritten its first {first} calls, which are not counted");
@@ -150,7 +156,7 @@ impl Reading {
             group.ranks = configured.get(&group.name).and_then(|config| listed_ranks(&config.ranks));
             group.size = group.ranks.as_ref().map(|ranks| ranks.len() as u32).or(group.size);
         }
-        self.file
+        Ok(self.file)
     }
 }
 
@@ -190,19 +196,36 @@ mod tests {
         }
     }
 
+    const DUMP: &str = r#"{"version": "2.10", "pg_config": {"7": {"name": "7", "desc": "tp", "ranks": "[2, 3]"}},
+        "pg_status": {}, "entries": [
+        {"record_id": 5, "process_group": ["7", "tp"], "profiling_name": "nccl:_all_gather_base", "input_sizes": [[16, 64]],
+         "input_dtypes": ["BFloat16"], "output_sizes": [[32, 64]], "output_dtypes": ["BFloat16"],
+         "time_created_ns": 2000000000, "duration_ms": 0.5, "state": "completed", "pg_id": 1, "is_p2p": false},
+        {"record_id": 6, "process_group": ["7", "tp"], "profiling_name": "nccl:fancy"}]}"#;
+
     #[test]
     fn calls_have_their_sizes_groups_and_what_was_overwritten_is_said() {
-        let text = r#"{"version": "2.10", "pg_config": {"7": {"name": "7", "desc": "tp", "ranks": "[2, 3]"}},
-            "pg_status": {}, "entries": [
-            {"record_id": 5, "process_group": ["7", "tp"], "profiling_name": "nccl:_all_gather_base", "input_sizes": [[16, 64]],
-             "input_dtypes": ["BFloat16"], "output_sizes": [[32, 64]], "output_dtypes": ["BFloat16"],
-             "time_created_ns": 2000000000, "duration_ms": 0.5, "state": "completed", "pg_id": 1, "is_p2p": false},
-            {"record_id": 6, "process_group": ["7", "tp"], "profiling_name": "nccl:fancy"}]}"#;
-        let file = read(text.as_bytes()).unwrap();
+        let file = read(DUMP.as_bytes()).unwrap();
         let call = &file.calls[0];
         assert_eq!((call.bytes_total.0, call.duration), (4096, Some(Seconds(0.0005))));
         assert_eq!(file.groups, [TracedGroup { name: "7".into(), size: Some(2), ranks: Some(vec![2, 3]) }]);
         assert!(file.notes[0].contains("its first 5 calls"), "{:?}", file.notes);
         assert_eq!(file.unknown.get("nccl:fancy"), Some(&1));
+    }
+
+    #[test]
+    fn of_a_dump_that_is_cut_off_the_whole_entries_are_used_with_their_groups() {
+        let folder = tempfile::tempdir().unwrap();
+        let pickle = folder.path().join("dump");
+        crate::trace::pickled_dump::write(&pickle, 2, 3);
+        let pickle = std::fs::read(pickle).unwrap();
+        for (whole, from, groups) in [(DUMP.as_bytes(), 300, vec![2, 3]), (&pickle, 300, vec![0, 1])] {
+            let cut: Vec<_> = (0..whole.len()).map(|end| read(&whole[..end])).collect();
+            let used = |file: &FileTrace| file.notes.iter().any(|note| note.contains("is cut off or damaged after"));
+            assert!(cut[..from].iter().all(Result::is_err) && cut[whole.len() - 1].is_ok());
+            for file in cut.iter().flatten() {
+                assert!(used(file) && file.groups[0].ranks.as_ref() == Some(&groups), "{file:?}");
+            }
+        }
     }
 }

@@ -124,13 +124,20 @@ impl TraceCommand {
         Ok(TraceDocument::new(trace, steps, &calls, compared.as_deref(), &late, fit))
     }
 
+    /// The layout of the flags on the ranks of the job; where the trace does not say them, on those that the flags say, of which the files
+    /// may be some.
+    fn layout_of_flags(&self, trace: &Trace) -> Result<Layout> {
+        let seen = trace.ranks.last().map_or(1, |rank| rank + 1);
+        match (trace.world, self.degrees.layout(None)) {
+            (None, Ok(layout)) if layout.degrees.world() >= u64::from(seen) => Ok(layout),
+            (world, _) => self.degrees.layout(Some(world.unwrap_or(seen))),
+        }
+    }
+
     /// The layout of the flags, or else of the list of the step.
     fn layout(&self, trace: &Trace, expected: Option<&ExpectedStep>) -> Result<Option<Layout>> {
         let layout = match (self.degrees.are_given(), expected) {
-            (true, _) => {
-                let ranks = trace.world.or(trace.ranks.last().map(|rank| rank + 1)).unwrap_or(1);
-                Some(self.degrees.layout(Some(ranks))?)
-            }
+            (true, _) => Some(self.layout_of_flags(trace)?),
             (false, Some(expected)) => Some(Layout::new(expected.degrees, &DEFAULT_ORDER)?),
             (false, None) => None,
         };

@@ -166,6 +166,22 @@ fn a_rank_that_the_others_wait_for_is_named_with_its_group() {
 }
 
 #[test]
+fn ranks_that_are_not_among_the_files_are_said_though_only_the_layout_says_how_many_there_are() {
+    let (_folder, arguments) = job(|_, _| {});
+    for (flags, expected) in [
+        (&["--tp", "2", "--dp", "2"][..], "of 4 ranks 2 are not in the files: 1,3"),
+        (&["--tp", "2", "--dp", "4"], "of 8 ranks 6 are not in the files: 1,3-7"),
+    ] {
+        let given = arguments[..2].iter().chain([&arguments[3]]).map(String::as_str).chain(flags.iter().copied());
+        let command = Traced::parse_from(given).command;
+        let mut trace = read_traces(&command.files).unwrap();
+        let layout = command.layout(&trace, None).unwrap().unwrap();
+        trace.complete(&layout);
+        assert_eq!(trace.notes, [expected]);
+    }
+}
+
+#[test]
 fn ranks_that_never_work_at_the_same_time_are_noted() {
     let notes = |begin: u64| {
         let document = traced(|rank, calls| {

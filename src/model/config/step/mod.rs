@@ -24,7 +24,7 @@ pub use framework_choices::{
 pub use keys::{KeyForm, KeyGroup, STEP_KEYS, StepKey};
 pub use layout_table::{LayoutTable, MOST_RANKS, ModelWork, STYLES, parse_order};
 pub use serving::Serving;
-pub use tensor_choices::{GatherRecipe, MuonTensorMode, ProductOverlap};
+pub use tensor_choices::{BatchBroadcast, GatherRecipe, MuonTensorMode, ProductOverlap};
 pub use training::{
     Batch, ContextChoices, ExpertChoices, PipelineChoices, TensorChoices, Training, VocabularyChoices,
     ranks_of_ep_on_a_node,

@@ -1,4 +1,5 @@
-//! Choices of tensor parallelism that come with narrow types, with products in pieces, and with optimizers of whole matrices.
+//! Choices of tensor parallelism that come with narrow types, with products in pieces, with optimizers of whole matrices, and with how
+//! ranks get their batch.
 
 use super::choices::choice;
 use schemars::JsonSchema;
@@ -36,5 +37,17 @@ choice! {
         Duplicated = "duplicated",
         /// All ranks together: products of the parts are added up in each iteration.
         Distributed = "distributed",
+    }
+}
+
+choice! {
+    /// What of each micro-batch the first rank of tp, which reads it, broadcasts to the others.
+    BatchBroadcast, "batch broadcast" {
+        /// Nothing: every rank reads it.
+        None = "none",
+        /// Tokens, labels, loss mask and positions (Megatron-LM with `--no-create-attention-mask-in-dataloader`).
+        Fields = "fields",
+        /// The mask of attention too, a byte for each two positions (Megatron-LM by itself).
+        FieldsAndMask = "fields_and_mask",
     }
 }

@@ -5,7 +5,7 @@ use super::data::{DataChoices, read_data};
 use super::framework::{self, FrameworkChoices, Work};
 use super::framework_choices::{BalanceLoss, SmallCall, TensorStyle, VocabularyPadding, VocabularyStyle};
 use super::reading::{parse_float, parse_reducible_float, parsed_or, truth_or};
-use super::tensor_choices::{GatherRecipe, MuonTensorMode, ProductOverlap};
+use super::tensor_choices::{BatchBroadcast, GatherRecipe, MuonTensorMode, ProductOverlap};
 use crate::config::document::{Item, Place, Table};
 use crate::config::suite_sweep::parse_placement;
 use commgauge_base::collective::Placement;
@@ -86,6 +86,8 @@ pub struct TensorChoices {
     pub product_overlap: ProductOverlap,
     /// What Muon orthogonalises where tensor parallelism divides a matrix.
     pub muon_tp_mode: MuonTensorMode,
+    /// What of each micro-batch the ranks get from the first of them.
+    pub batch_broadcast: BatchBroadcast,
 }
 
 /// Choices of embedding, output projection and loss.
@@ -228,6 +230,7 @@ fn read_tensor(table: &mut Table) -> Result<TensorChoices> {
         gather_recipe: parsed_or(table, "gather_recipe", GatherRecipe::Plain, str::parse)?,
         product_overlap: parsed_or(table, "product_overlap", ProductOverlap::None, str::parse)?,
         muon_tp_mode: parsed_or(table, "muon_tp_mode", MuonTensorMode::Blockwise, str::parse)?,
+        batch_broadcast: parsed_or(table, "batch_broadcast", BatchBroadcast::None, str::parse)?,
     })
 }
 

@@ -131,6 +131,7 @@ impl<'a> Expansion<'a> {
         match event.pass {
             SchedulePass::Forward => {
                 self.at_end(&event, Pass::Forward, End::Input);
+                self.at_end(&event, Pass::Forward, End::BeforeOutput);
                 self.layers(index, &[Computed { pass: Pass::Forward, nanoseconds: self.forward_nanoseconds }]);
                 self.at_end(&event, Pass::Forward, End::Output);
             }
@@ -301,7 +302,7 @@ impl<'a> Expansion<'a> {
         let layers = self.step.stages.layers_of_chunk(self.stage, event.chunk);
         let here = match end {
             End::Input => layers.contains(&0),
-            End::Output => layers.contains(&(self.step.model.layers - 1)),
+            End::BeforeOutput | End::Output => layers.contains(&(self.step.model.layers - 1)),
             End::Whole => false,
         };
         if !here {

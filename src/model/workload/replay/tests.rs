@@ -136,6 +136,8 @@ fn every_listed_call_is_replayed_as_often_as_listed_without_deadlock() {
             4,
         ),
         (SMALL, "micro_batches = 2\nmuon_tp_mode = 'duplicated'", "tp = 2\npp = 2", 4),
+        (SMALL, "micro_batches = 4\nbatch_broadcast = 'fields_and_mask'\nvirtual_stages = 2", "tp = 2\npp = 2", 4),
+        (SMALL, "micro_batches = 4\nbatch_broadcast = 'fields'\nschedule = 'dualpipe'", "tp = 2\npp = 2", 4),
         (
             SMALL,
             "micro_batches = 2\ndata_style = 'zero1'\nbucket_rule = 'layer_wise'\nmuon_tp_mode = 'distributed'",

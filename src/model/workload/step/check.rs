@@ -106,14 +106,18 @@ fn gathers<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
         return Err((&training.place, problem));
     }
     // A tensor that MXFP8 cannot divide into blocks is gathered as it is (MXFP8Quantizer.is_quantizable).
-    let (tokens, t) = (step.tokens_per_micro_batch(), u64::from(step.layout.degrees.tp));
-    if recipe == GatherRecipe::Mxfp8 && !((tokens / t).is_multiple_of(32) && step.model.hidden.is_multiple_of(32)) {
+    let of_a_rank = step.tokens_per_micro_batch() / u64::from(step.layout.degrees.tp);
+    // Its user buffers take scales without padding alone (fill_userbuffers_buffer_for_all_gather).
+    let (tokens, with, multiples) = match overlap {
+        ProductOverlap::None => (32, "", "of 32"),
+        ProductOverlap::Pieces => (128, " with product_overlap = pieces", "of 128 and 32"),
+    };
+    if recipe == GatherRecipe::Mxfp8 && !(of_a_rank.is_multiple_of(tokens) && step.model.hidden.is_multiple_of(32)) {
         return Err((
             &training.sequence_place,
             format!(
-                "gather_recipe = mxfp8 needs {} tokens of a rank and {} elements of a token in multiples of 32; accepted: a longer sequence, \
-                 or gather_recipe = fp8_current",
-                tokens / t,
+                "gather_recipe = mxfp8{with} needs {of_a_rank} tokens of a rank and {} elements of a token in multiples {multiples}; accepted: a longer \
+                 sequence, or gather_recipe = fp8_current",
                 step.model.hidden
             ),
         ));

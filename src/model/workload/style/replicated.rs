@@ -5,13 +5,14 @@
 //! attention the projections to the compressed width. Without sequence parallelism every rank has the whole gradient
 //! of all of these except the norms of queries and keys, which see only the rank's own heads.
 
-use crate::config::step::TensorStyle;
+use crate::config::step::{TensorStyle, UnitRule};
 use crate::config::{FeedForward, LinearAttention, Mixer, Model, QueryKeyNorm};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{End, LayerKind, Moment, Overlap, Pass, When};
 use crate::workload::{Op, Style};
 use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
 
 /// The calls on tp for these gradients.
 pub(super) fn ops(step: &TrainingStep, stage: u32, style: Style) -> Vec<Op> {
@@ -46,7 +47,7 @@ fn one_by_one(step: &TrainingStep, stage: u32, style: Style) -> Vec<Op> {
 
 /// The all_reduce once in a step when all gradients are complete; `None` if there is nothing to reduce.
 fn together(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
-    let (model, element) = (step.model, step.training.data.gradient_element_type);
+    let (model, element, shards) = (step.model, element_of_sums(step), shards(step));
     let layers: Vec<u32> = step.stages.layers_stored(stage).collect();
     let (parameters, what) = if step.training.tensor.sequence_parallel {
         let norm = model.norm_parameters();
@@ -70,11 +71,27 @@ fn together(step: &TrainingStep, stage: u32, style: Style) -> Option<Op> {
         overlap: Overlap::Exposed,
         why: format!(
             "Eg*parameters = {} B*{parameters} = {bytes} B: gradients of what every rank of tp holds whole and computes in \
-             part, {what} (Megatron-LM core/distributed/finalize_model_grads.py _allreduce_non_tensor_model_parallel_grads)",
+             part, {what}{shards} (Megatron-LM core/distributed/finalize_model_grads.py _allreduce_non_tensor_model_parallel_grads)",
             element.size()
         ),
         ..Op::new(style, Axis::Tp, Collective::AllReduce, element, bytes)
     })
+}
+
+/// Gradients are added up in the type in which they are reduced; those of Megatron-FSDP once they are of the type of the optimizer.
+fn element_of_sums(step: &TrainingStep) -> ElementType {
+    match step.training.data.units.rule {
+        UnitRule::Buckets => ElementType::Float32,
+        _ => step.training.data.gradient_element_type,
+    }
+}
+
+/// Megatron-FSDP puts the norms of a unit behind its matrices (param_and_grad_buffer.py build_data_parallel_buffer_index).
+fn shards(step: &TrainingStep) -> &'static str {
+    match step.training.data.units.rule {
+        UnitRule::Buckets => ", as the rank sees it whose shards have the norms; others have few of them or none",
+        _ => "",
+    }
 }
 
 /// Parameters of one layer, apart from its norms, that are marked `sequence_parallel`.

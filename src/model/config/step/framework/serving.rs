@@ -1,7 +1,7 @@
 //! What the frameworks that serve do by default.
 //!
-//! None was run. All that is said of vLLM and SGLang was read in these versions; of TensorRT-LLM the communication of experts, the rest is
-//! as its files are known to be, and is to be checked before it is relied on.
+//! vLLM and SGLang were run as far as dense models and stages go, the rest of them was read in these versions; of TensorRT-LLM the
+//! communication of experts was read, the rest is as its files are known to be, and is to be checked before it is relied on.
 
 use super::facts::{Default, EVERY_AXIS, Facts, Limit};
 

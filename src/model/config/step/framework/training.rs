@@ -25,6 +25,7 @@ const MEGATRON_ONLY: &[&str] = &[
     "balance_loss",
     "expert_bias_update",
     "muon_tp_mode",
+    "batch_broadcast",
 ];
 /// What only DeepSpeed's ZeRO-3 has.
 const MODULES: &[&str] = &[
@@ -135,6 +136,11 @@ pub(super) const MEGATRON: Facts = Facts {
         ),
         Default::new("vocabulary_padding", "megatron", "training/arguments.py make_vocab_size_divisible_by"),
         Default::new("scatter_gather", "false", "core/pipeline_parallel/schedules.py get_tensor_shapes"),
+        Default::new(
+            "batch_broadcast",
+            "fields_and_mask",
+            "core/utils.py get_batch_on_this_tp_rank; training/arguments.py create_attention_mask_in_dataloader",
+        ),
         Default::new("context_style", "ring", "core/transformer/transformer_config.py cp_comm_type"),
         Default::new("dispatcher", "all_gather", "core/transformer/transformer_config.py moe_token_dispatcher_type"),
         Default::new("router_element_type", "activations", "core/transformer/transformer_config.py moe_router_dtype"),

@@ -64,6 +64,13 @@ pub(super) const TENSOR: &[StepKey] = &[
              part), duplicated, distributed",
     ),
     StepKey::text(
+        "batch_broadcast",
+        "--batch-broadcast",
+        "WHAT",
+        TRAINING,
+        "What of each micro-batch the first rank of tp broadcasts to the others: none (default), fields, fields_and_mask",
+    ),
+    StepKey::text(
         "vocabulary_style",
         "--vocabulary-style",
         "STYLE",

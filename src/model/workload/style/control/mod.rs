@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::config::step::{BucketRule, DataStyle, SmallCall};
+use crate::config::step::{BucketRule, DataStyle, MuonTensorMode, SmallCall};
 use crate::layout::Axis;
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{Moment, Overlap, When};
@@ -148,10 +148,13 @@ pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
     Ok(ops.into_iter().zip(kinds).filter(|(op, kind)| listed(op, *kind)).map(|(op, _)| op).collect())
 }
 
-/// How many optimizers sum up the norm of what they update: a layer-wise one does, and that of the rest (Megatron-LM
-/// core/optimizer/__init__.py _get_megatron_emerging_optimizer).
+/// How many optimizers sum up the norm of what they update over these ranks: a layer-wise one does, and that of the rest; Muon and that of
+/// the rest where experts have a third, which others add up for (Megatron-LM core/optimizer/__init__.py _get_megatron_emerging_optimizer,
+/// optimizer.py ChainedOptimizer.get_grad_norm).
 fn norms(step: &TrainingStep) -> u64 {
-    if step.training.data.bucket_rule == BucketRule::LayerWise { 2 } else { 1 }
+    let is_layer_wise = step.training.data.bucket_rule == BucketRule::LayerWise;
+    let is_muon = step.training.tensor.muon_tp_mode != MuonTensorMode::Blockwise;
+    if is_layer_wise || (is_muon && experts_are_apart(step)) { 2 } else { 1 }
 }
 
 /// The ranks that together have every gradient once: those of one replica if all replicas have the same gradients, all

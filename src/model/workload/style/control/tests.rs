@@ -77,3 +77,18 @@ fn a_layer_wise_optimizer_and_that_of_the_rest_sum_a_norm_each() {
         assert_eq!(calls, [(Axis::World, 4, 2)]);
     });
 }
+
+#[test]
+fn with_muon_and_experts_three_optimizers_sum_a_norm_each() {
+    let muon = "sequence = 1024\nmicro_batches = 4\nsequence_parallel = true\nsmall_calls = ['norm']\nmuon_tp_mode";
+    for (written, preset, layout, expected) in [
+        ("'duplicated'", "mixtral-8x7b", "tp = 2\netp = 1\nep = 2\ndp = 2", vec![(Axis::Mp, 2), (Axis::ExpertMp, 1)]),
+        ("'blockwise'", "mixtral-8x7b", "tp = 2\netp = 1\nep = 2\ndp = 2", vec![(Axis::Mp, 1), (Axis::ExpertMp, 1)]),
+        ("'duplicated'", "llama-3-8b", "tp = 2\ndp = 2", vec![(Axis::Mp, 1)]),
+    ] {
+        with_steps(&training(preset, &format!("{muon} = {written}"), layout), 4, |step| {
+            let calls: Vec<_> = rows(step, 0, Style::Control).iter().map(|row| (row.axis, row.calls)).collect();
+            assert_eq!(calls, expected, "{preset} {written}");
+        });
+    }
+}

@@ -165,7 +165,7 @@ impl Linears<'_> {
         let tensor = Gathered { recipe: self.recipe, tokens: self.step.tokens_per_micro_batch(), width: self.width };
         let op = |part: gathered::Part| Op {
             when: self.step.in_layers(self.stage, pass, self.kind, self.calls),
-            overlap: if part.collective == Collective::AllReduce { Overlap::Exposed } else { overlap },
+            overlap: part.carried.hidden_by(overlap, self.step.training.tensor.product_overlap),
             why: format!("{}: {what} ({})", part.why, gathered::SOURCE),
             reduce_op: part.reduce_op,
             ..Op::new(Style::Sequence, Axis::Tp, part.collective, part.element, part.bytes)

@@ -243,6 +243,14 @@ fn products_in_pieces_hide_all_calls_of_the_linears_but_move_the_same() {
     assert_eq!(hidden, [Pieces, InputGradient, WeightGradient, Pieces, Pieces]);
     // The largest element is known before the gather begins.
     assert_eq!(in_layers("product_overlap = 'pieces'\ngather_recipe = 'fp8_current'")[0].4, Overlap::Exposed);
+    // Scales go by themselves before, and the second gather of a gradient beside the product of the first.
+    let blocks = in_layers("product_overlap = 'pieces'\ngather_recipe = 'mxfp8'");
+    assert_eq!(moved(&in_layers("gather_recipe = 'mxfp8'")), moved(&blocks));
+    let hidden: Vec<Overlap> = blocks.iter().map(|call| call.4).collect();
+    use Overlap::Exposed;
+    let (forward, again) = ([Exposed, Pieces], [Exposed, InputGradient]);
+    let scattered = [WeightGradient, Pieces];
+    assert_eq!(hidden, [&forward[..], &again, &scattered, &forward, &again].concat());
     assert!(
         in_layers("product_overlap = 'pieces'\noverlap_tensor = false").iter().all(|call| call.4 == Overlap::Exposed)
     );
@@ -263,6 +271,10 @@ fn recipes_and_pieces_are_refused_where_nothing_is_gathered_so() {
         (
             "sequence = 64\nmicro_batches = 1\nsequence_parallel = true\ngather_recipe = 'mxfp8'",
             "needs 8 tokens of a rank",
+        ),
+        (
+            "sequence = 512\nmicro_batches = 1\nsequence_parallel = true\ngather_recipe = 'mxfp8'\nproduct_overlap = 'pieces'",
+            "with product_overlap = pieces needs 64 tokens of a rank and 4096 elements of a token in multiples of 128 and 32",
         ),
     ] {
         let message = refusal(&training("llama-3-8b", written, "tp = 8"), 8);

@@ -1,8 +1,9 @@
-//! The ends of the model, divided by vocabulary: embedding, output projection, loss, and the gradient of a word
-//! embedding that two stages share.
+//! The ends of the model, divided by vocabulary: embedding, output projection, loss, the gradient of a word embedding that two stages
+//! share, and the batch that goes in and is compared.
 //!
 //! Learned positions need no calls: only the first stage of a decoder has them, so that their group has one rank.
 
+mod batch;
 mod calls;
 mod divided;
 mod gathered;
@@ -22,7 +23,7 @@ use divided::{cross_entropy, embedding, output_projection};
 
 /// The calls of one rank of a stage in an optimizer step.
 pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
-    let mut ops = Vec::new();
+    let mut ops = batch::ops(step, stage)?;
     if step.layout.degrees.tp > 1 {
         if step.stages.has_input(stage) {
             ops.extend(embedding(step, End::Input));

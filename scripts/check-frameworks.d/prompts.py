@@ -1,0 +1,37 @@
+"""What the frameworks that serve have in common: the prompts, the model as a file, and which calls are those of devices."""
+
+import json
+
+import torch
+import transformers
+from recorder import configuration
+from small_model import FOLDER, SEQUENCE
+
+REQUESTS = 2
+
+
+def prefill(framework, name, ranks, flags, **choices):
+    flags = f"--framework {framework} {flags} --serve prefill --batch {REQUESTS} --prompt-tokens {SEQUENCE}"
+    return configuration(f"{framework}-{name}", ranks, flags, **choices)
+
+
+def keep_config(model, folder):
+    """The model as both read it, from a folder of each rank."""
+    fields = json.loads((FOLDER / model / "config.json").read_text())
+    config = transformers.AutoConfig.for_model(**fields)
+    config.save_pretrained(folder)
+    return config
+
+
+def tokens_and_positions():
+    return torch.arange(REQUESTS * SEQUENCE).remainder(320), torch.arange(SEQUENCE).repeat(REQUESTS)
+
+
+def of_last_tokens(hidden):
+    return hidden[SEQUENCE - 1 :: SEQUENCE]
+
+
+def keep_calls_of_devices(recorder):
+    """What a stage is about to get is said by the hosts, in a number and bytes."""
+    recorder.calls = [call for call in recorder.calls if call[:2] not in (["send", "int64"], ["send", "uint8"])]
+    return recorder
