@@ -3,7 +3,7 @@
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
-use commgauge_base::units::{Bytes, Rate, Seconds};
+use commgauge_base::units::{Bytes, Rate, Seconds, counted};
 use std::collections::BTreeMap;
 
 /// Required performance of one kind of call.
@@ -76,6 +76,16 @@ impl Expectation {
             && self.placement.is_none_or(|expected| expected == placement)
             && self.element_type.is_none_or(|expected| expected == element_type)
             && (self.bytes.0..=self.bytes.1).contains(&bytes)
+    }
+
+    /// What it is about, in words.
+    pub fn subject(&self) -> String {
+        let (least, most) = self.bytes;
+        let size = if least == most { least.to_string() } else { format!("{least} to {most}") };
+        let at_once =
+            if self.groups_per_node > 1 { format!(", {} groups at once", self.groups_per_node) } else { String::new() };
+        let (ranks, nodes) = (self.ranks, counted(self.nodes as usize, "node"));
+        format!("{} of {size}, {} on {ranks} ranks of {nodes}{at_once}", self.collective, self.cadence.name())
     }
 
     /// The groups that it is about.
