@@ -80,7 +80,7 @@ fn what_is_learned_gates_the_runs_that_it_was_learned_from() {
         "5us",
     ];
     let by_flags = ["expect", "learn", "a.jsonl", "--name", "x", "-o", "x.toml"];
-    ended(folder, &[&by_flags[..], &flags].concat(), 0, "3 expectations from 1 runs");
+    ended(folder, &[&by_flags[..], &flags].concat(), 0, "3 expectations from 1 run");
     ended(folder, &["gate", "b.jsonl", "--machine", "x.toml"], 0, "3 of 3 rows judged");
 }
 

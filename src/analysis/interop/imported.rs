@@ -241,6 +241,7 @@ fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Heade
             notes: Vec::new(),
             machine: None,
             nodes_per_leaf: None,
+            nodes_per_rack: None,
         },
         world_size: rows.iter().map(|row| row.ranks).max().unwrap_or(0),
         seed: 0,

@@ -141,7 +141,12 @@ impl Unread {
     pub(super) fn note(&self) -> Option<String> {
         let more = if self.count as usize > self.first.len() { ", ..." } else { "" };
         (self.count > 0).then(|| {
-            format!("{} lines outside of tables were not read: line {}{more}", self.count, self.first.join(", "))
+            let lines = if self.count == 1 {
+                "1 line outside of tables was".to_owned()
+            } else {
+                format!("{} lines outside of tables were", self.count)
+            };
+            format!("{lines} not read: line {}{more}", self.first.join(", "))
         })
     }
 }

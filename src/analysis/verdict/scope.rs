@@ -232,7 +232,7 @@ pub struct PlanOutlook {
     pub expectations: usize,
     /// Those that a planned row is about.
     pub expectations_judged: usize,
-    /// Places in the file of those that no row is about.
+    /// Those that no row is about: what they are about, and their places in the file.
     pub not_measured: Vec<String>,
     /// Why no run of the plan can pass, as sentences; empty where one can.
     pub shortfalls: Vec<String>,
@@ -262,8 +262,9 @@ pub fn plan_outlook(machine: &Machine, planned: &PlannedWork, replicates: u32, c
         expectations: about.iter().flatten().copied().collect(),
         cases: is_judged.filter_map(|(subject, _)| subject.call()).collect(),
     };
-    let places = machine.expectations.iter().map(|one| &one.place).chain(machine.own_work.iter().map(|one| &one.place));
-    let not_measured = places.enumerate().filter(|(index, _)| !judged.expectations.contains(index));
+    let calls = machine.expectations.iter().map(|one| format!("{} ({})", one.subject(), one.place));
+    let own_work = machine.own_work.iter().map(|one| one.place.clone());
+    let not_measured = calls.chain(own_work).enumerate().filter(|(index, _)| !judged.expectations.contains(index));
     let mut shortfalls = missing(machine, &judged);
     if machine.thresholds() == 0 {
         shortfalls.push("it has no [[expect]]".to_owned());
@@ -275,7 +276,7 @@ pub fn plan_outlook(machine: &Machine, planned: &PlannedWork, replicates: u32, c
     PlanOutlook {
         expectations: machine.thresholds(),
         expectations_judged: judged.expectations.len(),
-        not_measured: not_measured.map(|(_, place)| place.clone()).collect(),
+        not_measured: not_measured.map(|(_, text)| text).collect(),
         shortfalls,
     }
 }

@@ -5,6 +5,7 @@ use crate::report::visible;
 use clap::Subcommand;
 use commgauge_analysis::verdict::{Allowed, LearnRule, learn};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::machine::{Finding, lint};
 use commgauge_model::config::{Machine, toml_string};
@@ -172,7 +173,8 @@ impl LearnCommand {
         let learned = learn(&read_all(&self.records)?, &links, &rule)?;
         replace(&self.output, &learned.text)?;
         let shown = self.output.shown();
-        let mut text = format!("{shown}: {} expectations from {} runs\n", learned.expectations, self.records.len());
+        let (expectations, runs) = (counted(learned.expectations, "expectation"), counted(self.records.len(), "run"));
+        let mut text = format!("{shown}: {expectations} from {runs}\n");
         for left_out in &learned.left_out {
             text += &format!("left out: {left_out}\n");
         }

@@ -2,6 +2,7 @@
 
 use super::gate_plan::judge_plan;
 use super::verdict_output::{VerdictOutput, read_all, replace};
+use commgauge_analysis::verdict::locate::LocateOptions;
 use commgauge_analysis::verdict::{
     Allowed, GateRule, HOW_TO_EXPECT, LoadedRecord, Verdict, gate, gate_unknown_machine,
 };
@@ -83,8 +84,7 @@ fn write_template(path: &Path, template: Option<&str>) -> Result<()> {
 
 /// The verdict on records for a machine given as a file or as a shipped name, or unknown.
 pub(super) fn gated(records: &[LoadedRecord], requested: Option<&Path>, rule: &GateRule) -> Result<Verdict> {
-    let machine =
-        requested.and_then(|requested| Shipped::Machine.find(requested)).as_deref().map(Machine::load).transpose()?;
+    let machine = known_machine(requested)?;
     match (requested, &machine) {
         (Some(requested), None) => gate_unknown_machine(
             records,
@@ -94,6 +94,16 @@ pub(super) fn gated(records: &[LoadedRecord], requested: Option<&Path>, rule: &G
         ),
         _ => gate(records, machine.as_ref(), rule),
     }
+}
+
+/// The machine that is asked for; none where it is not known.
+fn known_machine(requested: Option<&Path>) -> Result<Option<Machine>> {
+    requested.and_then(|requested| Shipped::Machine.find(requested)).as_deref().map(Machine::load).transpose()
+}
+
+/// What the machine that is asked for says of its leaves and racks.
+pub(super) fn locate_options(requested: Option<&Path>) -> Result<LocateOptions> {
+    Ok(known_machine(requested)?.as_ref().map(LocateOptions::of_machine).unwrap_or_default())
 }
 
 fn stem(requested: &Path) -> String {

@@ -58,7 +58,7 @@ impl ImportCommand {
         }
         journal.finish()?;
         let skipped = if left_out == 0 { String::new() } else { format!(", {} left out", counted(left_out, "line")) };
-        eprintln!("{} in {}{skipped}", counted(rows.len(), "time"), self.output.shown());
+        eprintln!("{} in {}{skipped}", counted(rows.len(), "row"), self.output.shown());
         Ok(0)
     }
 }

@@ -1,13 +1,13 @@
 //! `commgauge judge RECORD --machine M`: thresholds, suspects and the page of a finished run, with one exit code.
 
 use super::OutputArguments;
-use super::gate::gated;
+use super::gate::{gated, locate_options};
 use super::report::ReportCommand;
 use super::table_or_json::print;
 use super::terminal::columns;
 use super::verdict_output::{is_page, read_all};
 use crate::report::{SuspectsFormat, VerdictFormat, suspects_text, verdict_text};
-use commgauge_analysis::verdict::locate::{LocateOptions, Suspects, locate};
+use commgauge_analysis::verdict::locate::{Suspects, locate};
 use commgauge_analysis::verdict::{Allowed, Decision, GateRule, Verdict, most_severe};
 use commgauge_base::error::Result;
 use commgauge_base::message::eprintln;
@@ -50,7 +50,7 @@ impl JudgeCommand {
         let records = read_all(&self.records)?;
         let rule = GateRule { confidence: 0.95, allowed: self.allow.clone() };
         let verdict = gated(&records, self.machine.as_deref(), &rule)?;
-        let suspects = locate(&records, &LocateOptions::default()).map_err(|error| error.to_string());
+        let suspects = locate(&records, &locate_options(self.machine.as_deref())?).map_err(|error| error.to_string());
         let width = columns(self.width);
         let exit_code = exit_code(&verdict, suspects.as_ref());
         let located = match &suspects {

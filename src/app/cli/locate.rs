@@ -22,6 +22,10 @@ pub struct LocateCommand {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub nodes_per_leaf: Option<u32>,
 
+    /// Nodes that the links of a rack join, counted from node 0, as the 18 of an NVL72 [default: what the machine file of the run said]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub nodes_per_rack: Option<u32>,
+
     /// How it is shown.
     #[command(flatten)]
     pub shown: SuspectsOutput,
@@ -48,7 +52,7 @@ impl LocateCommand {
     pub fn execute(&self) -> Result<i32> {
         let inputs: Vec<&Path> = self.records.iter().map(PathBuf::as_path).collect();
         check_text_output(self.shown.file(), &inputs)?;
-        let options = LocateOptions { nodes_per_leaf: self.nodes_per_leaf };
+        let options = LocateOptions { nodes_per_leaf: self.nodes_per_leaf, nodes_per_rack: self.nodes_per_rack };
         self.shown.show(&locate(&read_all(&self.records)?, &options)?)
     }
 }

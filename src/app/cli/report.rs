@@ -1,12 +1,12 @@
 //! `commgauge report RECORD...`: prints records as text or as one HTML file, and returns their exit code.
 
 use super::OutputArguments;
-use super::gate::gated;
+use super::gate::{gated, locate_options};
 use super::terminal::Sink;
 use super::verdict_output::{check_output, is_page, read_all, replace};
 use crate::report::{HtmlInput, HtmlRun, View, html};
 use commgauge_analysis::cost::{self, Fit, FitOptions, Measurements};
-use commgauge_analysis::verdict::locate::{LocateOptions, locate};
+use commgauge_analysis::verdict::locate::locate;
 use commgauge_analysis::verdict::{
     Allowed, CompareRule, ConsistencyRule, GateRule, LoadedRecord, SelfTest, Verdict, compare, consistency,
     differences, ensure_comparable, most_severe,
@@ -135,7 +135,7 @@ impl ReportCommand {
             (verdict, comparison) => verdict.iter().chain(comparison).map(|verdict| verdict.exit_code).collect(),
         };
         // Records without suspects to search for still make a page, which gives the reason.
-        let suspects = locate(&records, &LocateOptions::default()).map_err(|error| error.to_string());
+        let suspects = locate(&records, &locate_options(self.machine.as_deref())?).map_err(|error| error.to_string());
         let page = html(&HtmlInput {
             runs: &runs,
             base: &base,

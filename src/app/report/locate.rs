@@ -86,9 +86,10 @@ fn headline(suspects: &Suspects) -> String {
 /// The extent of the data, as sentences.
 fn examined(suspects: &Suspects) -> Vec<String> {
     let seen = &suspects.examined;
-    let leaves = seen.nodes_per_leaf.map_or_else(String::new, |each| format!(", {each} behind each leaf"));
+    let each = |each: Option<u32>, place| each.map_or_else(String::new, |each| format!(", {each} {place}"));
+    let places = each(seen.nodes_per_leaf, "behind each leaf") + &each(seen.nodes_per_rack, "in each rack");
     let mut sentences = vec![format!(
-        "coverage: {} of {} pairs of {}{leaves}, {}, {}",
+        "coverage: {} of {} pairs of {}{places}, {}, {}",
         seen.node_pairs_measured,
         seen.node_pairs,
         counted(seen.nodes as usize, "node"),

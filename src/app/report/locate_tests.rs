@@ -46,6 +46,7 @@ fn suspects(host: &str) -> Suspects {
             hosts: vec![host.to_owned()],
             local_ranks: 8,
             nodes_per_leaf: Some(8),
+            nodes_per_rack: None,
             node_pairs: 2016,
             node_pairs_measured: 2010,
             nodes_measured_inside: 64,

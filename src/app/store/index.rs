@@ -34,6 +34,15 @@ pub struct RowFilter {
     pub suite: Option<String>,
 }
 
+/// What became of a record that was to be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It is in the store now.
+    New,
+    /// A run of that name was there, with the same record.
+    Known,
+}
+
 /// The open file.
 pub(super) struct Index {
     connection: Connection,
@@ -71,7 +80,7 @@ impl Index {
     }
 
     /// Adds a run in one transaction; a run that another writer added meanwhile stays as it is.
-    pub fn add(&mut self, medians: &RunMedians, digest: &str) -> Result<()> {
+    pub fn add(&mut self, medians: &RunMedians, digest: &str) -> Result<Added> {
         let added = add(&mut self.connection, medians, digest);
         self.checked(added)
     }
@@ -104,11 +113,11 @@ fn make_tables(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-fn add(connection: &mut Connection, medians: &RunMedians, digest: &str) -> rusqlite::Result<()> {
+fn add(connection: &mut Connection, medians: &RunMedians, digest: &str) -> rusqlite::Result<Added> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let facts = serde_json::to_string(&medians.facts.to_texts()).unwrap_or_default();
     let blob = blob_of(&transaction, medians)?;
-    transaction.execute(
+    let inserted = transaction.execute(
         "INSERT OR IGNORE INTO runs (run_id, path, sha256, started_at, suite, backend, machine, facts, rows_left_out, medians)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         params![
@@ -124,7 +133,8 @@ fn add(connection: &mut Connection, medians: &RunMedians, digest: &str) -> rusql
             blob
         ],
     )?;
-    transaction.commit()
+    transaction.commit()?;
+    Ok(if inserted == 0 { Added::Known } else { Added::New })
 }
 
 /// The medians of a run, in the order of its plan; cases that no run had before are added.

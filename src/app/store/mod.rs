@@ -15,7 +15,7 @@ mod partition;
 #[cfg(test)]
 mod tests;
 
-pub use index::RowFilter;
+pub use index::{Added, RowFilter};
 
 use crate::report::View;
 use commgauge_analysis::verdict::LoadedRecord;
@@ -31,15 +31,6 @@ use std::path::{Path, PathBuf};
 pub struct Store {
     folder: PathBuf,
     index: Index,
-}
-
-/// What became of a record that was to be added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Added {
-    /// It is in the store now.
-    New,
-    /// A run of that name was there, with the same record.
-    Known,
 }
 
 impl Store {
@@ -93,11 +84,16 @@ impl Store {
         if !is_same_file(record, &copy) {
             partition::write(&copy, &text)?;
         }
-        self.index_record(&loaded, &partition, &copy, &digest)?;
-        Ok(Added::New)
+        self.index_record(&loaded, &partition, &copy, &digest)
     }
 
-    fn index_record(&mut self, loaded: &LoadedRecord, partition: &Partition, copy: &Path, digest: &str) -> Result<()> {
+    fn index_record(
+        &mut self,
+        loaded: &LoadedRecord,
+        partition: &Partition,
+        copy: &Path,
+        digest: &str,
+    ) -> Result<Added> {
         let mut medians = RunMedians::of(loaded)
             .map_err(|reason| Error::usage(format!("{}: {reason}; it has no say in a history", loaded.path.shown())))?;
         medians.path = copy.display().to_string();

@@ -3,6 +3,7 @@
 use commgauge_base::error::{Error, Result};
 use commgauge_model::record::line::Header;
 use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -57,7 +58,9 @@ pub(super) fn write(path: &Path, content: &[u8]) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(refused)?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let temporary = folder.join(format!(".{name}.{}.tmp", std::process::id()));
+    // In containers every writer may have the same process id.
+    let writer = RandomState::new().build_hasher().finish();
+    let temporary = folder.join(format!(".{name}.{writer:016x}.tmp"));
     let written = fs::File::create(&temporary).and_then(|mut file| {
         file.write_all(content)?;
         file.sync_all()?;

@@ -4,7 +4,7 @@
 //! medians, so that of two values the smaller is the usual one. The threshold is corrected for the number of
 //! comparisons: with a fixed one such as three deviations a healthy fleet of 64 has an outlier more often than not.
 
-use super::low_median;
+use super::{low_median, sorted};
 
 /// From the median of absolute distances to the standard deviation of a normal distribution (F. R. Hampel, "The influence curve
 /// and its role in robust estimation", Journal of the American Statistical Association 69 (1974)).
@@ -38,14 +38,27 @@ impl OddRule {
     /// The usual value and the allowed distance; `None` without values.
     pub fn usual(&self, values: &[f64]) -> Option<Usual> {
         let middle = low_median(values.iter().copied())?;
+        Some(self.usual_of(middle, values.iter().map(|value| (value - middle).abs()), values.len()))
+    }
+
+    /// The same where up to half of the values may be outliers: only those up to the median show how far values scatter.
+    pub fn usual_by_lower_half(&self, values: &[f64]) -> Option<Usual> {
+        let middle = low_median(values.iter().copied())?;
+        let lower = values.iter().filter(|value| **value <= middle);
+        Some(self.usual_of(middle, lower.map(|value| middle - value), values.len()))
+    }
+
+    fn usual_of(&self, middle: f64, distances: impl Iterator<Item = f64>, count: usize) -> Usual {
         // The distance of the median from itself is skipped; two values have no scatter to estimate.
-        let mut distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
-        distances.sort_unstable_by(f64::total_cmp);
-        let distance = if distances.len() > 2 { low_median(distances[1..].iter().copied())? } else { 0.0 };
+        let distances = sorted(distances);
+        let distance = match distances.get(1..) {
+            Some(others) if count > 2 => low_median(others.iter().copied()).unwrap_or(0.0),
+            _ => 0.0,
+        };
         let deviation = (distance * MEDIAN_DISTANCE_TO_DEVIATION).max(self.least_deviation);
-        let few = 1.0 + FEW_VALUES / (values.len() as f64 - 1.0).max(1.0);
+        let few = 1.0 + FEW_VALUES / (count as f64 - 1.0).max(1.0);
         let quantile = upper_normal_quantile(self.chance / self.comparisons.max(1) as f64);
-        Some(Usual { middle, allowed: (quantile * few * deviation).max(self.least_distance) })
+        Usual { middle, allowed: (quantile * few * deviation).max(self.least_distance) }
     }
 }
 
@@ -101,6 +114,19 @@ mod tests {
         });
         let found = found.count();
         assert!(found >= 950, "{found} of 1000");
+    }
+
+    #[test]
+    fn of_the_faster_half_every_slower_one_is_an_outlier() {
+        for slow in [1, 2, 3] {
+            let values: Vec<f64> =
+                (0..6).map(|value| 0.005 * f64::from(value) + if value < slow { 0.5 } else { 0.0 }).collect();
+            let rule = OddRule { least_deviation: 0.01, ..rule(6) };
+            let usual = rule.usual_by_lower_half(&values).unwrap();
+            let odd: Vec<bool> = values.iter().map(|value| usual.strength(*value) > 1.0).collect();
+            let expected: Vec<bool> = (0..6).map(|value| value < slow).collect();
+            assert_eq!(odd, expected, "{slow} slow");
+        }
     }
 
     #[test]

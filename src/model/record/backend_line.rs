@@ -27,6 +27,9 @@ pub struct BackendLine {
     /// Nodes behind each leaf switch according to the machine file, counted from node 0; absent where it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_per_leaf: Option<u32>,
+    /// Nodes that the links of a rack join according to the machine file, counted from node 0; absent where they join none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes_per_rack: Option<u32>,
 }
 
 /// Another tool whose times a record holds.

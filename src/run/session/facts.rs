@@ -4,6 +4,7 @@ use super::preflight::{Planned, Ranks};
 use super::request::Request;
 use crate::backend::Backend;
 use commgauge_base::units::Bytes;
+use commgauge_model::config::Machine;
 use commgauge_model::layout::Locality;
 use commgauge_model::record::line::{
     BackendLine, CaseFacts, FORMAT, Header, Plan, RankFacts, Settings, StepUse, VERSION,
@@ -36,7 +37,8 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
             transport: facts.transport,
             notes: facts.notes,
             machine: request.machine.as_ref().map(|machine| machine.name.clone()),
-            nodes_per_leaf: request.machine.as_ref().and_then(|machine| machine.between_nodes.nodes_per_leaf),
+            nodes_per_leaf: request.machine.as_ref().and_then(Machine::hosts_per_leaf),
+            nodes_per_rack: request.machine.as_ref().and_then(Machine::hosts_per_rack),
         },
         world_size: request.world_size,
         seed: settings.seed,

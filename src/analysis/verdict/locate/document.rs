@@ -56,6 +56,9 @@ pub struct Examined {
     /// Nodes of each leaf switch, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_per_leaf: Option<u32>,
+    /// Nodes that the links of each rack join, where they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes_per_rack: Option<u32>,
     /// Pairs of nodes that there are.
     pub node_pairs: u64,
     /// Those of them that were measured.

@@ -7,21 +7,17 @@
 use super::document::{MIN_MEMBERS, SuspectKind};
 use super::pair_lines::Measure;
 use super::pair_matrix::PairMatrix;
-use super::places::Places;
+use super::places::{Places, Way};
 use commgauge_base::stats::{OddRule, Usual, low_median};
 
 /// False-alarm probability of one kind of evidence on a healthy machine.
 pub(super) const FALSE_ALARM_PROBABILITY: f64 = 0.001;
 /// Lower bound on the standard deviation of a logarithm.
-const MIN_DEVIATION: f64 = 0.01;
+pub(super) const MIN_DEVIATION: f64 = 0.01;
 /// Slowness below 5 % with most partners is ignored.
 pub(super) const MIN_EXCESS_OF_MANY: f64 = 0.05;
 /// Slowness below 10 % on a single path is ignored.
 pub(super) const MIN_EXCESS_OF_PATH: f64 = 0.1;
-/// Minimum number of leaves for one to be an outlier.
-pub(super) const MIN_LEAVES: usize = 3;
-/// Share of the nodes behind a leaf that must be slow with others before the leaf is a suspect.
-const MIN_SLOW_SHARE_OF_LEAF: f64 = 0.8;
 /// Share of its partners with which a node must be slow before it is a suspect.
 const MIN_SLOW_SHARE_OF_PARTNERS: f64 = 0.8;
 
@@ -51,8 +47,8 @@ pub(super) struct Search<'a> {
     /// Nodes whose slow pairs are explained.
     pub explained: Vec<bool>,
     pub findings: Vec<Finding>,
-    /// Usual value behind one leaf, and across leaves.
-    usual: [f64; 2],
+    /// Usual value of each way.
+    usual: [f64; 3],
     /// Local ranks whose rail is a suspect.
     slow_locals: Vec<bool>,
     slow_adapters: Vec<(usize, usize)>,
@@ -70,38 +66,31 @@ impl<'a> Search<'a> {
             places,
             explained: vec![false; matrix.nodes],
             findings: Vec::new(),
-            usual: [0.0; 2],
+            usual: [0.0; 3],
             slow_locals: vec![false; matrix.locals],
             slow_adapters: Vec::new(),
             excess_of_adapter: Vec::new(),
             allowed_of_path: None,
         };
-        search.usual = [false, true].map(|across| {
-            let of_node = |node| {
-                low_median(
-                    search
-                        .partners(node)
-                        .filter(|b| search.across(node, *b) == across)
-                        .filter_map(|b| matrix.of_pair([node, b])),
-                )
-            };
-            low_median((0..matrix.nodes).filter_map(of_node)).unwrap_or(0.0)
-        });
+        search.usual = search.usual_of_ways();
         search
     }
 
-    /// Runs all searches, those that explain most first.
-    pub(super) fn run(&mut self) {
-        self.rails_and_adapters();
-        if self.matrix.nodes >= MIN_MEMBERS {
-            self.leaves();
-            self.nodes();
-            self.links();
-        }
+    /// The usual value of each way among unexplained nodes; the one known before where none is left.
+    fn usual_of_ways(&self) -> [f64; 3] {
+        let open = |node: &usize| !self.explained[*node];
+        Way::ALL.map(|way| {
+            let of_node = |node| {
+                let partners = self.partners(node).filter(open).filter(|other| self.places.way([node, *other]) == way);
+                low_median(partners.filter_map(|other| self.matrix.of_pair([node, other])))
+            };
+            low_median((0..self.matrix.nodes).filter(open).filter_map(of_node)).unwrap_or(self.usual[way as usize])
+        })
     }
 
-    fn across(&self, a: usize, b: usize) -> bool {
-        self.places.leaf_of(a) != self.places.leaf_of(b)
+    /// Takes the usual values of what no suspect explains: where many leaves are slow, those of before were theirs.
+    pub(super) fn forget_explained(&mut self) {
+        self.usual = self.usual_of_ways();
     }
 
     fn partners(&self, node: usize) -> impl Iterator<Item = usize> + use<> {
@@ -109,8 +98,8 @@ impl<'a> Search<'a> {
     }
 
     /// Usual value between two nodes.
-    pub(super) fn usual_of(&self, [a, b]: [usize; 2]) -> f64 {
-        self.usual[usize::from(self.across(a, b))]
+    pub(super) fn usual_of(&self, pair: [usize; 2]) -> f64 {
+        self.usual[self.places.way(pair) as usize]
     }
 
     /// Excess of a pair over the usual value.
@@ -123,9 +112,9 @@ impl<'a> Search<'a> {
         Some(self.matrix.of_local(pair, local)? - self.usual_of(pair))
     }
 
-    /// Median excess of a node over the unexplained partners that `counts` accepts.
-    fn with_partners(&self, node: usize, counts: impl Fn(usize) -> bool) -> Option<f64> {
-        let partners = self.partners(node).filter(|other| !self.explained[*other] && counts(*other));
+    /// Median excess of a node over its unexplained partners.
+    fn with_partners(&self, node: usize) -> Option<f64> {
+        let partners = self.partners(node).filter(|other| !self.explained[*other]);
         low_median(partners.filter_map(|other| self.excess([node, other])))
     }
 
@@ -136,7 +125,7 @@ impl<'a> Search<'a> {
         SlowPartners { slow: excesses.iter().filter(|excess| **excess > allowed).count(), partners: excesses.len() }
     }
 
-    fn add(&mut self, suspect: SuspectKind, slower: f64, usual: &Usual, evidence: String) {
+    pub(super) fn add(&mut self, suspect: SuspectKind, slower: f64, usual: &Usual, evidence: String) {
         let intermittent = self.measure == Measure::Tail;
         let strength = usual.strength(slower);
         let slower = slower - usual.middle;
@@ -145,7 +134,7 @@ impl<'a> Search<'a> {
     }
 
     /// Finds local ranks that are slower than their neighbours, on all nodes (rail) or on one (adapter).
-    fn rails_and_adapters(&mut self) {
+    pub(super) fn rails_and_adapters(&mut self) {
         let (matrix, locals) = (self.matrix, self.matrix.locals);
         if locals < 2 || matrix.nodes < 2 {
             return;
@@ -154,7 +143,11 @@ impl<'a> Search<'a> {
         for (node, scores) in of_adapter.iter_mut().enumerate() {
             for (local, score) in scores.iter_mut().enumerate() {
                 let within = |other| Some(matrix.of_local([node, other], local)? - matrix.of_pair([node, other])?);
-                *score = low_median(self.partners(node).filter_map(within)).unwrap_or(f64::NAN);
+                // Inside a rack adapters are not at work.
+                let others = self
+                    .partners(node)
+                    .filter(|other| !self.places.has_racks() || self.places.way([node, *other]) != Way::WithinRack);
+                *score = low_median(others.filter_map(within)).unwrap_or(f64::NAN);
             }
         }
         let of_nodes =
@@ -201,60 +194,12 @@ impl<'a> Search<'a> {
         self.excess_of_adapter = of_adapter;
     }
 
-    /// Finds leaf switches whose nodes are slow with nodes behind other leaves.
-    fn leaves(&mut self) {
-        let leaves = self.places.leaves();
-        if leaves < MIN_LEAVES || self.places.nodes_per_leaf.is_none_or(|each| each < 2) {
-            return;
-        }
-        let places = self.places;
-        let of_node: Vec<Option<f64>> = (0..self.matrix.nodes)
-            .map(|node| self.with_partners(node, |other| places.leaf_of(other) != places.leaf_of(node)))
-            .collect();
-        let of_leaf: Vec<(usize, f64)> = (0..leaves)
-            .filter_map(|leaf| {
-                Some((leaf, low_median(places.behind(leaf).into_iter().filter_map(|node| of_node[node]))?))
-            })
-            .collect();
-        let scores: Vec<f64> = of_leaf.iter().map(|(_, score)| *score).collect();
-        let Some(usual) = rule(scores.len(), MIN_EXCESS_OF_MANY).usual(&scores) else { return };
-        for (leaf, slower) in of_leaf.into_iter().filter(|(_, slower)| usual.strength(*slower) > 1.0) {
-            let behind = places.behind(leaf);
-            let slow = |node: &&usize| {
-                of_node[**node].is_some_and(|score| score - usual.middle > (slower - usual.middle) / 2.0)
-            };
-            let count = behind.iter().filter(slow).count();
-            if behind.len() < 2 || (count as f64) < MIN_SLOW_SHARE_OF_LEAF * behind.len() as f64 {
-                continue;
-            }
-            let inside = low_median(
-                behind
-                    .iter()
-                    .flat_map(|a| behind.iter().filter(move |b| a < b).map(move |b| [*a, *b]))
-                    .filter_map(|pair| self.excess(pair)),
-            );
-            let within = match inside {
-                Some(excess) if usual.strength(excess) > 1.0 => "among themselves too",
-                Some(_) => "not among themselves, so look at its uplinks",
-                None => "among themselves unknown",
-            };
-            behind.iter().for_each(|node| self.explained[*node] = true);
-            let evidence = format!(
-                "{count} of its {} nodes take {} longer with nodes behind other leaves; {within}",
-                behind.len(),
-                percent(slower - usual.middle)
-            );
-            let nodes = behind.into_iter().map(|node| node as u32).collect();
-            self.add(SuspectKind::Leaf { leaf: leaf as u32, nodes }, slower, &usual, evidence);
-        }
-    }
-
     /// Finds nodes that are slow with nearly all others, the worst first; the pairs of each are removed before the next.
-    fn nodes(&mut self) {
+    pub(super) fn nodes(&mut self) {
         loop {
             let mut left: Vec<(usize, f64)> = (0..self.matrix.nodes)
                 .filter(|node| !self.explained[*node])
-                .filter_map(|node| Some((node, self.with_partners(node, |_| true)?)))
+                .filter_map(|node| Some((node, self.with_partners(node)?)))
                 .collect();
             if left.len() < MIN_MEMBERS - 1 {
                 return;
@@ -278,7 +223,7 @@ impl<'a> Search<'a> {
     }
 
     /// Finds paths between otherwise normal nodes that are slow in every replicate.
-    fn links(&mut self) {
+    pub(super) fn links(&mut self) {
         let open: Vec<([usize; 2], f64)> = (self.matrix.pairs())
             .filter(|[a, b]| !self.explained[*a] && !self.explained[*b])
             .filter_map(|pair| Some((pair, self.excess(pair)?)))

@@ -62,7 +62,8 @@ fn is_part_of(finding: &Finding, other: &Finding) -> bool {
     let slow_adapter = |node: u32, local: u32| match &other.suspect {
         SuspectKind::Adapter { node: own, local_rank }
         | SuspectKind::Cable { node: own, local_rank }
-        | SuspectKind::Device { node: own, local_rank } => (*own, *local_rank) == (node, local),
+        | SuspectKind::Device { node: own, local_rank }
+        | SuspectKind::NvLink { node: own, local_rank, peer: None } => (*own, *local_rank) == (node, local),
         SuspectKind::Rail { local_rank } => *local_rank == local,
         _ => false,
     };

@@ -19,20 +19,68 @@ const MIN_GROWTH: f64 = 0.1;
 pub(super) struct Level {
     /// Nodes in each group.
     pub nodes: u32,
-    /// The nodes of each group, and the seconds of its slowest rank in each replicate.
-    groups: Vec<(Vec<usize>, Vec<f64>)>,
+    /// By their first node.
+    groups: BTreeMap<usize, Group>,
+}
+
+impl Level {
+    fn new(nodes: u32) -> Level {
+        Level { nodes, groups: BTreeMap::new() }
+    }
+}
+
+/// Nodes that work together.
+#[derive(Debug)]
+struct Group {
+    members: Vec<usize>,
+    /// Of its slowest rank, in each replicate.
+    seconds: Vec<f64>,
+}
+
+impl Group {
+    fn new(members: &[usize]) -> Group {
+        Group { members: members.to_vec(), seconds: Vec::new() }
+    }
+}
+
+/// The longest of the members.
+fn slowest(members: &[usize], seconds: &[Option<f64>]) -> Option<f64> {
+    members.iter().filter_map(|node| seconds[*node]).reduce(f64::max)
 }
 
 /// The groups of one call by ascending size, starting at single nodes.
 #[derive(Debug)]
 pub(super) struct Growth {
     call: String,
+    pub extent: Extent,
     pub levels: Vec<Level>,
+}
+
+/// Where the groups of a growth lie. A call that leaves a rack takes longer than its growth inside one allows, and that is no fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Extent {
+    /// Inside racks, or on nodes that nothing joins to racks.
+    Inside,
+    /// Larger than a rack.
+    Beyond,
+}
+
+impl Extent {
+    /// That of a group; none where it is small and still lies in two racks.
+    fn of(members: &[usize], places: &Places) -> Option<Extent> {
+        let racks =
+            members.first().zip(members.last()).map(|(first, last)| (places.rack_of(*first), places.rack_of(*last)));
+        match places.nodes_per_rack {
+            Some(each) if members.len() > each as usize => Some(Extent::Beyond),
+            Some(_) if racks.is_some_and(|(first, last)| first != last) => None,
+            _ => Some(Extent::Inside),
+        }
+    }
 }
 
 /// All calls of nodes or groups of nodes, and whether histograms were too coarse to separate nodes.
 pub(super) fn growths(records: &[LoadedRecord], places: &Places) -> (Vec<Growth>, bool) {
-    let mut found: BTreeMap<String, BTreeMap<u32, Level>> = BTreeMap::new();
+    let mut found: BTreeMap<(String, Extent), BTreeMap<u32, Level>> = BTreeMap::new();
     let mut coarse = false;
     for LoadedRecord { record, .. } in records {
         let nodes = Nodes::of_hosts(&places.node_of);
@@ -46,23 +94,23 @@ pub(super) fn growths(records: &[LoadedRecord], places: &Places) -> (Vec<Growth>
             if !matches!(line.outcome, Outcome::Measured { .. }) {
                 continue;
             }
-            let level = found.entry(call(facts)).or_default().entry(count).or_insert_with(|| {
-                let blocks = (0..nodes.count()).collect::<Vec<_>>();
-                let groups = blocks.chunks_exact(count as usize).map(|block| (block.to_vec(), Vec::new())).collect();
-                Level { nodes: count, groups }
-            });
-            match seconds_of_nodes(line, facts, places) {
-                None => coarse = true,
-                Some(seconds) => {
-                    for (members, times) in &mut level.groups {
-                        let slowest = members.iter().filter_map(|node| seconds[*node]).fold(f64::NAN, f64::max);
-                        times.extend(Some(slowest).filter(|slowest| !slowest.is_nan()));
-                    }
-                }
+            let seconds = seconds_of_nodes(line, facts, places);
+            coarse |= seconds.is_none();
+            let (call, blocks) = (call(facts), (0..nodes.count()).collect::<Vec<_>>());
+            for members in blocks.chunks_exact(count as usize) {
+                let Some(extent) = Extent::of(members, places) else { continue };
+                let level =
+                    found.entry((call.clone(), extent)).or_default().entry(count).or_insert_with(|| Level::new(count));
+                let group = level.groups.entry(members[0]).or_insert_with(|| Group::new(members));
+                group.seconds.extend(seconds.as_ref().and_then(|seconds| slowest(members, seconds)));
             }
         }
     }
-    let growths = found.into_iter().map(|(call, levels)| Growth { call, levels: levels.into_values().collect() });
+    let growths = found.into_iter().map(|((call, extent), levels)| Growth {
+        call,
+        extent,
+        levels: levels.into_values().collect(),
+    });
     (growths.collect(), coarse)
 }
 
@@ -96,7 +144,7 @@ impl Growth {
     pub(super) fn inside(&self, places: &Places, findings: &mut Vec<Finding>) -> u32 {
         let Some(level) = self.levels.first().filter(|level| level.nodes == 1) else { return 0 };
         let mut left: Vec<(usize, f64)> = (level.groups.iter())
-            .filter_map(|(members, times)| Some((*members.first()?, low_median(times.iter().copied())?.ln())))
+            .filter_map(|(node, group)| Some((*node, low_median(group.seconds.iter().copied())?.ln())))
             .collect();
         let all = left.len();
         while left.len() >= MIN_MEMBERS - 1 && all >= MIN_MEMBERS {
@@ -163,9 +211,42 @@ impl Growth {
 /// In each replicate the lower median of the groups without a suspect.
 fn of_replicates(level: &Level, is_suspected: &dyn Fn(&[usize]) -> bool) -> Vec<f64> {
     let clean: Vec<&Vec<f64>> =
-        level.groups.iter().filter(|(members, _)| !is_suspected(members)).map(|(_, times)| times).collect();
+        level.groups.values().filter(|group| !is_suspected(&group.members)).map(|group| &group.seconds).collect();
     let replicates = clean.iter().map(|times| times.len()).max().unwrap_or(0);
     (0..replicates)
         .filter_map(|replicate| low_median(clean.iter().filter_map(|times| times.get(replicate).copied())))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_that_leave_a_rack_are_compared_with_groups_larger_than_a_rack_only() {
+        let of = |nodes_per_rack, members: std::ops::Range<usize>| {
+            let places = Places {
+                hosts: (0..72).map(|node| format!("host{node}")).collect(),
+                node_of: (0..72).collect(),
+                local_of: vec![0; 72],
+                ranks_on: vec![1; 72],
+                nodes_per_leaf: None,
+                nodes_per_rack,
+            };
+            Extent::of(&members.collect::<Vec<_>>(), &places)
+        };
+        for (members, extent) in [
+            (0..1, Some(Extent::Inside)),
+            (0..16, Some(Extent::Inside)),
+            // A part of each of two racks.
+            (16..32, None),
+            (16..20, None),
+            (20..24, Some(Extent::Inside)),
+            (0..32, Some(Extent::Beyond)),
+            (0..72, Some(Extent::Beyond)),
+        ] {
+            assert_eq!(of(Some(18), members.clone()), extent, "{members:?}");
+            assert_eq!(of(None, members), Some(Extent::Inside));
+        }
+    }
 }

@@ -212,6 +212,7 @@ mod tests {
             local_of: Vec::new(),
             ranks_on: vec![4; nodes],
             nodes_per_leaf: None,
+            nodes_per_rack: None,
         }
     }
 

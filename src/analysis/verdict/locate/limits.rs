@@ -2,7 +2,9 @@
 
 use super::analysis::Analysis;
 use super::document::{Examined, MIN_MEMBERS};
-use super::explain::{MIN_LEAVES, percent};
+use super::explain::percent;
+use super::groups::Extent;
+use super::leaves::MIN_LEAVES;
 
 /// Where a path at a third of its rate would not be seen, nothing is called good; as a logarithm.
 const MAX_ALLOWED_OF_PATH: f64 = 1.1;
@@ -24,6 +26,7 @@ pub(super) fn examined(analysis: &Analysis) -> Examined {
         hosts: places.hosts.clone(),
         local_ranks: pair_matrices.locals as u32,
         nodes_per_leaf: places.nodes_per_leaf,
+        nodes_per_rack: places.nodes_per_rack,
         node_pairs: (places.nodes() as u64 * (places.nodes() as u64).saturating_sub(1)) / 2,
         node_pairs_measured: pair_matrices.measured,
         nodes_measured_inside: analysis.nodes_inside,
@@ -73,8 +76,11 @@ pub(super) fn cannot_tell(analysis: &Analysis) -> Vec<String> {
     } else if analysis.inside_pairs.compared == 0 {
         texts.push("no pairs of devices inside the nodes were measured: which device or link of a node that is slow inside cannot be determined; `inside_nodes` in [pairs] lets them meet".to_owned());
     }
-    let sizes = analysis.growths.iter().map(|growth| growth.levels.len()).max().unwrap_or(0);
-    if sizes < 3 {
+    let sizes = |extent| {
+        let growths = analysis.growths.iter().filter(|growth| growth.extent == extent);
+        growths.map(|growth| growth.levels.len()).max().unwrap_or(0)
+    };
+    if sizes(Extent::Inside) < 3 {
         texts.push(
             "no groups of at least three growing sizes were measured: what is slow only at scale cannot be determined"
                 .to_owned(),
@@ -82,6 +88,12 @@ pub(super) fn cannot_tell(analysis: &Analysis) -> Vec<String> {
     } else if !analysis.all_sizes {
         texts.push(
             "the largest groups contain a suspect: whether they are slow for their size too is known only without it"
+                .to_owned(),
+        );
+    }
+    if places.has_racks() && sizes(Extent::Beyond) < 3 {
+        texts.push(
+            "no groups of at least three sizes larger than a rack were measured: what is slow only at a scale of racks cannot be determined"
                 .to_owned(),
         );
     }

@@ -12,6 +12,7 @@ mod injected;
 mod inside_pairs;
 mod intermittent;
 mod late;
+mod leaves;
 mod limits;
 mod one_direction;
 mod pair_lines;
@@ -24,31 +25,26 @@ mod wording;
 
 pub use document::{Examined, SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspect, SuspectKind, Suspects};
 pub use injected::{Found, expected_suspects};
+pub use places::LocateOptions;
 
 use super::loaded_record::LoadedRecord;
 use super::{Trouble, evidence, most_severe};
 use analysis::Analysis;
 use commgauge_base::error::Result;
 use commgauge_base::visible::ShownPath;
+use document::MIN_MEMBERS;
 use explain::{Finding, Search};
 use explained::{narrowed, slows_down, unexplained};
 use inside_pairs::InsidePairs;
 use pair_matrix::PairMatrices;
 use places::Places;
 
-/// What is known of the machine besides the records.
-#[derive(Clone, Debug, Default)]
-pub struct LocateOptions {
-    /// Nodes behind each leaf switch, counted from node 0; `None` takes the value from the records.
-    pub nodes_per_leaf: Option<u32>,
-}
-
 /// Finds the suspects of the records, the strongest evidence first.
 ///
 /// # Errors
 /// A usage error where records do not belong together.
 pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspects> {
-    let places = Places::of(records, options.nodes_per_leaf)?;
+    let places = Places::of(records, options)?;
     let lines = pair_lines::pair_lines(records);
     let pair_matrices = PairMatrices::of(records, &lines, &places);
     let inside_pairs = InsidePairs::of(&lines, &places);
@@ -102,7 +98,7 @@ fn findings(analysis: &mut Analysis) -> Vec<Finding> {
     let mut searches = Vec::new();
     for (measure, matrix) in &analysis.pair_matrices.measures {
         let mut search = Search::new(*measure, matrix, &analysis.places);
-        search.run();
+        search_pairs(&mut search);
         if *measure != pair_lines::Measure::Tail {
             analysis.slow_once += intermittent::intermittent(&mut search);
         }
@@ -125,6 +121,17 @@ fn findings(analysis: &mut Analysis) -> Vec<Finding> {
     }
     found.extend(analysis.arrivals.late.iter().map(|(finding, _)| finding.clone()));
     found
+}
+
+/// All searches in one matrix, those that explain most first.
+fn search_pairs(search: &mut Search) {
+    search.rails_and_adapters();
+    if search.matrix.nodes >= MIN_MEMBERS {
+        leaves::find(search);
+        search.forget_explained();
+        search.nodes();
+        search.links();
+    }
 }
 
 /// The adapters of suspects that are slow in one direction only, as cables.

@@ -3,7 +3,24 @@
 use super::super::loaded_record::LoadedRecord;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
-use commgauge_model::record::line::RankFacts;
+use commgauge_model::config::Machine;
+use commgauge_model::record::line::{BackendLine, RankFacts};
+
+/// What is known of the machine besides the records.
+#[derive(Clone, Debug, Default)]
+pub struct LocateOptions {
+    /// Nodes behind each leaf switch, counted from node 0; `None` takes the value from the records.
+    pub nodes_per_leaf: Option<u32>,
+    /// Nodes that the links of a rack join, counted from node 0 (18 in an NVL72 rack); `None` takes the value from the records.
+    pub nodes_per_rack: Option<u32>,
+}
+
+impl LocateOptions {
+    /// What a machine file says.
+    pub fn of_machine(machine: &Machine) -> LocateOptions {
+        LocateOptions { nodes_per_leaf: machine.hosts_per_leaf(), nodes_per_rack: machine.hosts_per_rack() }
+    }
+}
 
 /// Where the ranks of a run are.
 #[derive(Clone, Debug)]
@@ -18,6 +35,22 @@ pub(super) struct Places {
     pub ranks_on: Vec<u32>,
     /// Nodes behind each leaf switch, where that is known.
     pub nodes_per_leaf: Option<u32>,
+    /// Nodes that the links inside a rack join, where they do.
+    pub nodes_per_rack: Option<u32>,
+}
+
+/// What joins two nodes; each kind has times of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The links of one rack.
+    WithinRack,
+    /// One leaf switch, or a network of which no leaves are known.
+    SameLeaf,
+    AcrossLeaves,
+}
+
+impl Way {
+    pub(super) const ALL: [Way; 3] = [Way::WithinRack, Way::SameLeaf, Way::AcrossLeaves];
 }
 
 impl Places {
@@ -25,7 +58,7 @@ impl Places {
     ///
     /// # Errors
     /// A usage error where records are of different machines or placements, or one is given twice.
-    pub(super) fn of(records: &[LoadedRecord], nodes_per_leaf: Option<u32>) -> Result<Places> {
+    pub(super) fn of(records: &[LoadedRecord], options: &LocateOptions) -> Result<Places> {
         let (first, others) =
             records.split_first().ok_or_else(|| Error::usage("name at least one record to look at"))?;
         let places = Places::of_ranks(&first.record.header.ranks, first.record.header.world_size);
@@ -43,8 +76,15 @@ impl Places {
                 )));
             }
         }
-        let recorded = records.iter().find_map(|loaded| loaded.record.header.backend.nodes_per_leaf);
-        Ok(Places { nodes_per_leaf: nodes_per_leaf.or(recorded).filter(|each| *each > 0), ..places })
+        let recorded =
+            |of: fn(&BackendLine) -> Option<u32>| records.iter().find_map(|loaded| of(&loaded.record.header.backend));
+        let nodes_per_leaf = options.nodes_per_leaf.or_else(|| recorded(|backend| backend.nodes_per_leaf));
+        let nodes_per_rack = options.nodes_per_rack.or_else(|| recorded(|backend| backend.nodes_per_rack));
+        Ok(Places {
+            nodes_per_leaf: nodes_per_leaf.filter(|each| *each > 0),
+            nodes_per_rack: nodes_per_rack.filter(|each| *each > 1),
+            ..places
+        })
     }
 
     fn of_ranks(ranks: &[RankFacts], world_size: u32) -> Places {
@@ -54,6 +94,7 @@ impl Places {
             local_of: vec![0; world_size as usize],
             ranks_on: Vec::new(),
             nodes_per_leaf: None,
+            nodes_per_rack: None,
         };
         for facts in ranks {
             // Nodes are numbered in the order of first appearance, but a record may have been written by hand.
@@ -81,6 +122,26 @@ impl Places {
     /// The leaf of a node; 0 for all where leaves are not known.
     pub(super) fn leaf_of(&self, node: usize) -> usize {
         self.nodes_per_leaf.map_or(0, |each| node / each as usize)
+    }
+
+    /// The rack of a node; where no links join several nodes, each is its own.
+    pub(super) fn rack_of(&self, node: usize) -> usize {
+        self.nodes_per_rack.map_or(node, |each| node / each as usize)
+    }
+
+    /// Whether nodes are of several racks that are more than a node each.
+    pub(super) fn has_racks(&self) -> bool {
+        self.nodes_per_rack.is_some_and(|each| self.nodes() > each as usize)
+    }
+
+    pub(super) fn way(&self, [a, b]: [usize; 2]) -> Way {
+        if self.rack_of(a) == self.rack_of(b) {
+            Way::WithinRack
+        } else if self.leaf_of(a) == self.leaf_of(b) {
+            Way::SameLeaf
+        } else {
+            Way::AcrossLeaves
+        }
     }
 
     /// Number of leaves; one where they are not known.

@@ -16,6 +16,7 @@ fn places(nodes: usize, nodes_per_leaf: Option<u32>) -> Places {
         local_of: vec![0; nodes],
         ranks_on: vec![1; nodes],
         nodes_per_leaf,
+        nodes_per_rack: None,
     }
 }
 
@@ -26,12 +27,16 @@ fn suspects_of(
     seed: u64,
     times: impl Fn([usize; 2], usize) -> f64,
 ) -> Vec<SuspectKind> {
+    suspects_at(&places(nodes, leaf), seed, times)
+}
+
+fn suspects_at(places: &Places, seed: u64, times: impl Fn([usize; 2], usize) -> f64) -> Vec<SuspectKind> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let matrix =
-        PairMatrix::of(nodes, 2, 3, |pair, local, _| (times(pair, local) * random.random_range(0.98..1.02_f64)).ln());
-    let places = places(nodes, leaf);
-    let mut search = Search::new(Measure::OneWay, &matrix, &places);
-    search.run();
+    let matrix = PairMatrix::of(places.nodes(), 2, 3, |pair, local, _| {
+        (times(pair, local) * random.random_range(0.98..1.02_f64)).ln()
+    });
+    let mut search = Search::new(Measure::OneWay, &matrix, places);
+    search_pairs(&mut search);
     intermittent::intermittent(&mut search);
     let found: Vec<Finding> = unexplained(search.findings);
     found.into_iter().map(|finding| finding.suspect).collect()
@@ -63,7 +68,7 @@ fn confirmed_on_four(
     let places = places(4, None);
     let searched = |measure, matrix| {
         let mut search = Search::new(measure, matrix, &places);
-        search.run();
+        search_pairs(&mut search);
         intermittent::intermittent(&mut search);
         search
     };
@@ -137,6 +142,48 @@ fn a_slow_leaf_its_uplinks_and_two_adjacent_slow_nodes_are_distinguished() {
     assert_eq!(two, [SuspectKind::Node { node: 4 }, SuspectKind::Node { node: 5 }]);
     let unknown = suspects_of(16, None, 1, |pair, _| if pair.iter().any(behind) { 1.6 } else { 1.0 });
     assert_eq!(unknown.len(), 4, "without leaves its nodes are suspected: {unknown:?}");
+}
+
+#[test]
+fn half_of_the_leaves_can_be_slow_and_only_they_are_suspected() {
+    for (leaves, slow) in [(4, vec![0, 1]), (4, vec![1, 3]), (5, vec![0, 4]), (6, vec![0, 2, 3]), (8, vec![1, 2, 6])] {
+        let is_slow = |node: &usize| slow.contains(&(node / 4));
+        let expected: Vec<SuspectKind> = (slow.iter())
+            .map(|leaf| SuspectKind::Leaf {
+                leaf: *leaf as u32,
+                nodes: (4 * leaf..4 * leaf + 4).map(|node| node as u32).collect(),
+            })
+            .collect();
+        for seed in 0..20 {
+            let switches =
+                suspects_of(4 * leaves, Some(4), seed, |pair, _| if pair.iter().any(is_slow) { 1.6 } else { 1.0 });
+            assert_eq!(switches, expected, "{leaves} leaves, switches {slow:?}, seed {seed}");
+            let uplinks = suspects_of(4 * leaves, Some(4), seed, |pair, _| {
+                if pair[0] / 4 != pair[1] / 4 && pair.iter().any(is_slow) { 1.6 } else { 1.0 }
+            });
+            assert_eq!(uplinks, expected, "{leaves} leaves, uplinks {slow:?}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn the_way_out_of_a_rack_is_compared_with_other_ways_out_of_racks() {
+    let racks = Places { nodes_per_rack: Some(6), ..places(12, None) };
+    let usual = |[a, b]: [usize; 2]| if a / 6 == b / 6 { 0.1 } else { 1.0 };
+    let adapter = SuspectKind::Adapter { node: 3, local_rank: 1 };
+    let link = SuspectKind::Link { nodes: [2, 9], local_rank: None };
+    for seed in 0..20 {
+        assert_eq!(suspects_at(&racks, seed, |pair, _| usual(pair)), [], "seed {seed}");
+        let node = suspects_at(&racks, seed, |pair, _| usual(pair) * if pair.contains(&7) { 1.6 } else { 1.0 });
+        assert_eq!(node, [SuspectKind::Node { node: 7 }], "seed {seed}");
+        let found = suspects_at(&racks, seed, |pair, local| {
+            let slow = pair.contains(&3) && local == 1 && pair[0] / 6 != pair[1] / 6;
+            usual(pair) * if slow { 1.6 } else { 1.0 }
+        });
+        assert_eq!(found, std::slice::from_ref(&adapter), "seed {seed}");
+        let found = suspects_at(&racks, seed, |pair, _| usual(pair) * if pair == [2, 9] { 1.6 } else { 1.0 });
+        assert_eq!(found, std::slice::from_ref(&link), "seed {seed}");
+    }
 }
 
 #[test]

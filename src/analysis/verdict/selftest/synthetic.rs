@@ -112,6 +112,7 @@ fn header(run_id: &str, replicates: u32) -> Header {
         // Not marked synthetic, since a synthetic record never passes; it never leaves this program.
         backend: BackendLine {
             nodes_per_leaf: None,
+            nodes_per_rack: None,
             name: "made up".to_owned(),
             measured_by: None,
             synthetic: false,

@@ -77,13 +77,18 @@ impl Fleet {
     fn new(nodes: u32, nodes_per_leaf: u32) -> Fleet {
         let mut machine = Machine::load(Path::new("h100-nvswitch-ndr")).unwrap();
         machine.between_nodes.nodes_per_leaf = Some(nodes_per_leaf);
-        let locals = machine.ranks_per_node;
+        Fleet::of(&machine, nodes)
+    }
+
+    /// So many hosts of a machine. Leaves are drawn only where the machine has them.
+    fn of(machine: &Machine, nodes: u32) -> Fleet {
+        let locals = machine.ranks_per_host();
         let ranks = nodes * locals;
         let SuiteWork { plan, settings, facts: suite } =
             suite_work(Path::new("qualify"), None, &Nodes::filled(ranks, locals)).unwrap();
-        let request = Request::simulated("attribution".to_owned(), suite, plan, settings, &machine, ranks);
+        let request = Request::simulated("attribution".to_owned(), suite, plan, settings, machine, ranks);
         let seconds = Rehearsal::new(&request).unwrap().lines(0).unwrap().1.0;
-        Fleet { nodes, locals, nodes_per_leaf, request, seconds }
+        Fleet { nodes, locals, nodes_per_leaf: machine.hosts_per_leaf().unwrap_or(nodes), request, seconds }
     }
 
     /// One or two faults at different places.
@@ -239,6 +244,18 @@ fn every_kind_of_fault_is_named_at_random_places_and_nobody_else() {
         assert!(outcomes.iter().all(|outcome| outcome.named && !outcome.wrong), "{kind:?}: {outcomes:?}");
     }
     assert!(outcomes(&fleet, Kind::Nothing, 0, 0..4).iter().all(|outcome| outcome.nothing));
+}
+
+#[test]
+fn several_racks_are_no_fault_at_scale_and_a_fault_in_one_is_named() {
+    let mut machine = Machine::load(Path::new("gb200-nvl72")).unwrap();
+    (machine.ranks_per_node, machine.hosts_per_node, machine.between_nodes.adapters_per_node) = (24, 6, 24);
+    let fleet = Fleet::of(&machine, 24);
+    assert!(outcomes(&fleet, Kind::Nothing, 0, 0..2).iter().all(|outcome| outcome.nothing));
+    for kind in [Kind::Rail, Kind::CableOneWay] {
+        let outcomes = outcomes(&fleet, kind, 1, 0..1);
+        assert!(outcomes.iter().all(|outcome| outcome.named && !outcome.wrong), "{kind:?}: {outcomes:?}");
+    }
 }
 
 /// ATTRIBUTION_NODES (64), ATTRIBUTION_SEEDS (100) and ATTRIBUTION_FIRST_SEED (2000000; tuning took seeds below) choose what is

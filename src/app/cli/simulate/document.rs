@@ -124,8 +124,7 @@ pub(super) fn text(document: &RehearsalDocument, width: u16) -> String {
     ];
     if document.hosts > document.nodes && document.nodes > 1 {
         sentences.push(
-            "groups that leave a node of several hosts are slower than those within one, which looks like a fault at scale: rehearse and \
-             qualify node by node (--nodes 1)"
+            "the thresholds of a node of several hosts are about one such node: for a verdict rehearse and qualify node by node (--nodes 1)"
                 .to_owned(),
         );
     }

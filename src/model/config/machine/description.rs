@@ -110,6 +110,16 @@ impl Machine {
         ranks.div_ceil(self.ranks_per_host())
     }
 
+    /// Hosts that the links within a node join, where they join several.
+    pub fn hosts_per_rack(&self) -> Option<u32> {
+        Some(self.hosts_per_node).filter(|hosts| *hosts > 1)
+    }
+
+    /// Hosts behind each leaf switch, where that is known.
+    pub fn hosts_per_leaf(&self) -> Option<u32> {
+        self.between_nodes.nodes_per_leaf.map(|nodes| nodes.saturating_mul(self.hosts_per_node.max(1)))
+    }
+
     /// The machine with its hosts for nodes, which is how records and faults count them. Only the links that join several hosts to one node
     /// are then left out.
     pub fn by_hosts(&self) -> Machine {
@@ -118,7 +128,7 @@ impl Machine {
         (machine.ranks_per_node, machine.hosts_per_node) = (self.ranks_per_host(), 1);
         let network = &mut machine.between_nodes;
         network.adapters_per_node = (network.adapters_per_node / hosts).max(1);
-        network.nodes_per_leaf = network.nodes_per_leaf.map(|nodes| nodes.saturating_mul(hosts));
+        network.nodes_per_leaf = self.hosts_per_leaf();
         machine
     }
 }

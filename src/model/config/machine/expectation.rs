@@ -3,7 +3,7 @@
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
-use commgauge_base::units::{Bytes, Rate, Seconds};
+use commgauge_base::units::{Bytes, Rate, Seconds, counted};
 use std::collections::BTreeMap;
 
 /// Required performance of one kind of call.
@@ -75,6 +75,16 @@ impl Expectation {
     /// Whether it is about such a call of this size in some groups.
     pub fn covers(&self, collective: Collective, bytes: Bytes) -> bool {
         self.collective == collective && (self.bytes.0..=self.bytes.1).contains(&bytes)
+    }
+
+    /// What it is about, in words.
+    pub fn subject(&self) -> String {
+        let (least, most) = self.bytes;
+        let size = if least == most { least.to_string() } else { format!("{least} to {most}") };
+        let ExpectedGroup { ranks, nodes, groups_per_node, .. } = self.group;
+        let at_once = if groups_per_node > 1 { format!(", {groups_per_node} groups at once") } else { String::new() };
+        let nodes = counted(nodes as usize, "node");
+        format!("{} of {size}, {} on {ranks} ranks of {nodes}{at_once}", self.collective, self.cadence.name())
     }
 }
 
