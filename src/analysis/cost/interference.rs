@@ -41,8 +41,7 @@ pub(super) type Ratios = BTreeMap<AtOnce, Vec<f64>>;
 
 /// Adds the ratios of a record.
 pub(super) fn add(ratios: &mut Ratios, record: &Record) {
-    let corrupt: Vec<&InterferenceLine> =
-        record.interference.iter().filter(|line| matches!(line.outcome, Outcome::Corrupt { .. })).collect();
+    let corrupt: Vec<&InterferenceLine> = record.interference.iter().filter(|line| line.outcome.is_wrong()).collect();
     let is_wrong = |line: &InterferenceLine| {
         corrupt.iter().any(|wrong| (wrong.step, &wrong.timed, &wrong.beside) == (line.step, &line.timed, &line.beside))
     };

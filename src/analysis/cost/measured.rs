@@ -11,7 +11,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Splits;
 use commgauge_model::layout::Axis;
 use commgauge_model::record::Record;
-use commgauge_model::record::line::{CaseFacts, Outcome};
+use commgauge_model::record::line::CaseFacts;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All measurements of some records.
@@ -79,12 +79,8 @@ impl Measurements {
         interference::add(&mut self.beside, record);
         overlap::add(&mut self.replayed, record);
         both_ways::add(&mut self.exchanged, record);
-        let corrupt: BTreeSet<u32> = record
-            .cases
-            .iter()
-            .filter(|line| matches!(line.outcome, Outcome::Corrupt { .. }))
-            .map(|line| line.case)
-            .collect();
+        let corrupt: BTreeSet<u32> =
+            record.cases.iter().filter(|line| line.outcome.is_wrong()).map(|line| line.case).collect();
         for line in &record.cases {
             let Some(facts) = record.plan.cases.get(line.case as usize) else { continue };
             let reason = reason_to_skip(facts, &record.plan.cases)

@@ -86,7 +86,7 @@ pub(super) fn times(record: &Record) -> BTreeMap<u32, f64> {
         let seconds = facts.and_then(|facts| call_seconds::seconds(facts, line));
         by_case.entry(line.case).or_default().extend(seconds);
     }
-    let withheld = |line: &&CaseLine| matches!(line.outcome, Outcome::Corrupt { .. });
+    let withheld = |line: &&CaseLine| line.outcome.is_wrong();
     for line in record.cases.iter().filter(withheld) {
         by_case.remove(&line.case);
     }

@@ -4,7 +4,7 @@
 //! `bytes_total` is that times the processes; for the others it is the same. Times are means over the repetitions; the
 //! slowest process (`t_max`) is used, as IMB does for its bandwidth.
 
-use super::imported::{BadLine, Imported, Known, Row};
+use super::imported::{BadLine, DataCheck, Imported, Known, Row};
 use super::log_text::{self, LogLine, Unread, Writer};
 use super::osu::mpi_type;
 use super::peer_programs::{IMB, PeerProgram, PrintedSize};
@@ -132,9 +132,6 @@ impl<'a> Block<'a> {
         }
         let ranks = self.ranks.ok_or("the number of processes is in no line above (`# #processes = 4`)")?;
         let defects = self.column("defects", &fields).map(|text| text.parse::<f64>().unwrap_or(f64::NAN));
-        if defects.is_some_and(|defects| defects != 0.0) {
-            return Err("IMB found wrong data in it (defects), so its time is not taken".to_owned());
-        }
         let block = self.column("#bytes", &fields).map_or(Ok(0), |text| log_text::whole("#bytes", text))?;
         let bytes = if benchmark.size == PrintedSize::Block { log_text::for_each_rank(block, ranks)? } else { block };
         let time = ["t_max[usec]", "t[usec]"].into_iter().find_map(|name| Some((name, self.column(name, &fields)?)));
@@ -159,7 +156,8 @@ impl<'a> Block<'a> {
             known: Known {
                 cadence: Some(cadence(benchmark)),
                 reduce_op: head.reduce_op.filter(|_| benchmark.collective.reduces()),
-                wrong_elements: defects.map(|_| 0),
+                data_check: defects
+                    .map(|defects| if defects == 0.0 { DataCheck::Right } else { DataCheck::Wrong { elements: None } }),
                 ..Known::default()
             },
             labels,

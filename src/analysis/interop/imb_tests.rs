@@ -26,6 +26,7 @@ fn blocks_become_totals_and_the_slowest_process_counts() {
         (AllToAll, 8, 32768, 39.9),
         (Broadcast, 8, 4096, 4.9),
         (AllReduce, 4, 4096, 6.9),
+        (AllReduce, 4, 8192, 7.9),
         (Barrier, 8, 0, 1.95),
     ];
     assert_eq!(rows, expected);
@@ -39,7 +40,6 @@ fn unreadable_lines_are_reported_with_their_number() {
         (line_of("Benchmarking Exchange"), "Exchange measures no call that commgauge knows; left out: 2 rows"),
         (line_of("int-overflow."), "int-overflow."),
         (line_of("out-of-mem."), "out-of-mem."),
-        (line_of("8192         1000         7.10"), "wrong data in it (defects)"),
     ];
     assert_eq!(bad.len(), expected.len(), "{bad:?}");
     for ((line, problem), (expected_line, words)) in bad.iter().zip(expected) {
@@ -75,7 +75,8 @@ fn the_facts_of_the_file_header_are_imported() {
     assert_eq!(all_reduce.known.cadence, Some(Cadence::Isolated));
     assert_eq!((imported.rows[0].element_type, imported.rows[0].known.reduce_op), (ElementType::Uint8, None));
     let multi = &imported.rows[11];
-    assert_eq!((&*multi.labels["groups"], multi.known.wrong_elements), ("2", Some(0)));
+    assert_eq!((&*multi.labels["groups"], multi.known.data_check), ("2", Some(DataCheck::Right)));
+    assert_eq!(imported.rows[12].known.data_check, Some(DataCheck::Wrong { elements: None }));
     assert!(
         imported
             .notes

@@ -61,10 +61,29 @@ pub struct Known {
     pub reduce_op: Option<ReduceOp>,
     /// Special rank of the group.
     pub root: Option<u32>,
-    /// Wrong elements that the tool counted; 0 if it checked and all were right.
-    pub wrong_elements: Option<u64>,
+    /// What the tool's check of the data found.
+    pub data_check: Option<DataCheck>,
     /// No data moved and no real time passed.
     pub synthetic: bool,
+}
+
+/// What a tool found where it checked the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataCheck {
+    /// All elements were right.
+    Right,
+    /// Some were wrong.
+    Wrong {
+        /// How many, where the tool counts them.
+        elements: Option<u64>,
+    },
+}
+
+impl DataCheck {
+    /// Of a tool that counts wrong elements.
+    pub fn of_count(wrong: u64) -> DataCheck {
+        if wrong == 0 { DataCheck::Right } else { DataCheck::Wrong { elements: Some(wrong) } }
+    }
 }
 
 /// A line that could not be read.
@@ -338,9 +357,9 @@ fn case_line(case: u32, name: String, replicate: u32, row: &Row) -> CaseLine {
         replicate,
         position: case,
         replaces: Vec::new(),
-        outcome: match row.known.wrong_elements {
-            Some(wrong) if wrong > 0 => Outcome::Failed { reason: format!("the tool counted {wrong} wrong elements") },
-            counted => Outcome::Measured { verified: counted.is_some() },
+        outcome: match row.known.data_check {
+            Some(DataCheck::Wrong { elements }) => Outcome::FoundWrong { count: elements },
+            checked => Outcome::Measured { verified: checked.is_some() },
         },
         warm_up_iterations: 0,
         calls_per_sample: CALLS_PER_SAMPLE,
@@ -357,7 +376,7 @@ fn case_line(case: u32, name: String, replicate: u32, row: &Row) -> CaseLine {
 }
 
 fn samples(row: &Row) -> Samples {
-    if row.known.wrong_elements.is_some_and(|wrong| wrong > 0) {
+    if matches!(row.known.data_check, Some(DataCheck::Wrong { .. })) {
         return Samples::default();
     }
     Samples {

@@ -5,7 +5,7 @@
 //! scatter), that times the ranks is `bytes_total`; for the others it is the same. Times of collectives are means over
 //! iterations, each started after a barrier; with -f the slowest rank's mean is used, without it the mean over ranks.
 
-use super::imported::{BadLine, Imported, Known, Row};
+use super::imported::{BadLine, DataCheck, Imported, Known, Row};
 use super::log_text::{self, LogLine, Unread, Writer};
 use super::peer_programs::{OSU, PeerProgram, PrintedSize};
 use commgauge_base::collective::{Collective, ReduceOp};
@@ -110,9 +110,6 @@ impl<'a> Block<'a> {
                 );
             }
         };
-        if self.column(&["validation"], &fields).is_some_and(|verdict| !verdict.eq_ignore_ascii_case("pass")) {
-            return Err("OSU found wrong data in it, so its time is not taken".to_owned());
-        }
         let block = self.column(&["size"], &fields).map_or(Ok(0), |text| log_text::whole("size", text))?;
         let bytes = if test.size == PrintedSize::Block { log_text::for_each_rank(block, ranks)? } else { block };
         let (latency, statistic) = self.latency(test, block, &fields)?;
@@ -122,7 +119,9 @@ impl<'a> Block<'a> {
             labels.insert(LIBRARY.to_owned(), self.library.clone());
         }
         labels.extend(statistic.map(|statistic| ("statistic".to_owned(), statistic.to_owned())));
-        let verified = self.column(&["validation"], &fields).map(|_| 0);
+        let data_check = self.column(&["validation"], &fields).map(|verdict| {
+            if verdict.eq_ignore_ascii_case("pass") { DataCheck::Right } else { DataCheck::Wrong { elements: None } }
+        });
         Ok(Row {
             collective: test.collective,
             element_type: self.element_type(test)?,
@@ -133,7 +132,7 @@ impl<'a> Block<'a> {
             known: Known {
                 cadence: Some(if is_point_to_point(test) { Cadence::Streaming } else { Cadence::Isolated }),
                 reduce_op: test.collective.reduces().then_some(ReduceOp::Sum),
-                wrong_elements: verified,
+                data_check,
                 ..Known::default()
             },
             labels,

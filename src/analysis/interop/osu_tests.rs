@@ -29,6 +29,7 @@ fn blocks_become_totals_and_bandwidths_become_times() {
         (AllGather, 8, 8, 3.4),
         (AllGather, 8, 524_288, 221.0),
         (ReduceScatter, 8, 64, 9.4),
+        (ReduceScatter, 8, 4096, 10.4),
         (AllToAll, 8, 8192, 14.2),
         (Broadcast, 8, 1024, 3.3),
         (Barrier, 8, 0, 4.2),
@@ -49,7 +50,7 @@ fn unreadable_lines_are_reported_with_their_number() {
         (problems(POINT_TO_POINT, Some(8)), vec![(21, "left out: 1 row")]),
         (
             problems(COLLECTIVES, None),
-            vec![(13, "wrong data"), (14, "has 4 fields, the heading 6"), (34, "Non-blocking Allreduce Latency Test`")],
+            vec![(14, "has 4 fields, the heading 6"), (34, "Non-blocking Allreduce Latency Test`")],
         ),
         (problems("8   1.20\n", None), vec![(1, "no heading above it")]),
         (
@@ -92,7 +93,8 @@ fn the_facts_of_a_test_are_imported() {
     assert_eq!(all_reduce.known.cadence, Some(Cadence::Isolated));
     assert_eq!(all_reduce.known.placement, None);
     let checked = &parse(COLLECTIVES, None).rows[2];
-    assert_eq!(checked.known.wrong_elements, Some(0));
+    assert_eq!(checked.known.data_check, Some(DataCheck::Right));
+    assert_eq!(parse(COLLECTIVES, None).rows[3].known.data_check, Some(DataCheck::Wrong { elements: None }));
     assert_eq!((checked.element_type, checked.labels["statistic"].as_str()), (ElementType::Float32, "max_over_ranks"));
     let notes = parse(COLLECTIVES, None).notes.join("\n");
     assert!(

@@ -260,12 +260,14 @@ fn add_measurement(case: &mut Evidence, record: &Record, measured: &Measurement)
             case.add(format!("cannot be run here: {reason}"));
             return None;
         }
-        Outcome::Corrupt { when, rank, element, expected, got, count } => {
+        Outcome::Corrupt { .. } => {
             case.corrupt = true;
-            case.add(format!(
-                "wrong data at rank {rank}, element {element}: expected {expected}, got {got} ({count} wrong elements \
-                 there, {when} timing)"
-            ));
+            case.add(format!("wrong data at {}", measured.outcome.mismatch().unwrap_or_default()));
+            return None;
+        }
+        Outcome::FoundWrong { .. } => {
+            case.corrupt = true;
+            case.add(format!("wrong data: {}", measured.outcome.mismatch().unwrap_or_default()));
             return None;
         }
         Outcome::Failed { reason } => {

@@ -65,7 +65,7 @@ pub(super) fn of_record(record: &Record) -> Vec<(i32, String)> {
         .chain(record.copies.iter().map(|line| &line.outcome));
     let (mut corrupt, mut failed) = (0usize, 0usize);
     for outcome in outcomes {
-        corrupt += usize::from(matches!(outcome, Outcome::Corrupt { .. }));
+        corrupt += usize::from(outcome.is_wrong());
         failed += usize::from(matches!(outcome, Outcome::Failed { .. }));
     }
     if corrupt > 0 {

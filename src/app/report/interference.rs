@@ -53,7 +53,7 @@ impl CallInterference {
 
     fn of(first: &InterferenceLine, lines: &[&InterferenceLine]) -> CallInterference {
         let good = || lines.iter().filter(|line| matches!(line.outcome, Outcome::Measured { .. }));
-        let wrong = lines.iter().any(|line| matches!(line.outcome, Outcome::Corrupt { .. }));
+        let wrong = lines.iter().any(|line| line.outcome.is_wrong());
         let medians: Vec<(f64, f64)> = good()
             .filter(|_| !wrong)
             .filter_map(|line| Some((middle(&line.alone_nanoseconds)?, middle(&line.together_nanoseconds)?)))
@@ -118,7 +118,7 @@ pub(super) fn document(pairs: &[CallInterference]) -> Option<Block> {
 fn row(pair: &CallInterference) -> Row {
     let call = |call: &InterferingCall| format!("{} {} {}", call.axis, call.collective, call.bytes_total);
     let (tone, reading) = match &pair.trouble {
-        Some(Outcome::Corrupt { .. }) => (Tone::Bad, "WRONG: data arrived wrong".to_owned()),
+        Some(outcome) if outcome.is_wrong() => (Tone::Bad, "WRONG: data arrived wrong".to_owned()),
         Some(Outcome::Failed { reason }) => (Tone::Bad, format!("failed: {reason}")),
         _ => (Tone::Plain, reading(pair.factor, pair.interval)),
     };

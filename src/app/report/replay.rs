@@ -102,8 +102,8 @@ fn sentences(replay: &ReplayLine) -> Vec<String> {
             }
         }
         (Outcome::Measured { .. }, None) => sentences.push("the step was not timed: the run was stopped".to_owned()),
-        (Outcome::Corrupt { rank, element, expected, got, .. }, _) => {
-            sentences.push(format!("WRONG: rank {rank}, element {element}: expected {expected}, got {got}"))
+        (Outcome::Corrupt { .. } | Outcome::FoundWrong { .. }, _) => {
+            sentences.extend(replay.outcome.mismatch().map(|mismatch| format!("WRONG: {mismatch}")));
         }
         (Outcome::Failed { reason } | Outcome::Skipped { reason }, _) => {
             sentences.push(format!("not measured: {reason}"));

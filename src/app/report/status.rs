@@ -55,14 +55,8 @@ impl Status {
 
     /// The status of what has these outcomes, one of each replicate.
     pub(super) fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome> + Clone, header: &Header) -> Status {
-        let wrong = outcomes.clone().find_map(|outcome| match outcome {
-            Outcome::Corrupt { when, rank, element, expected, got, count } => Some(Status::Wrong {
-                mismatch: format!(
-                    "rank {rank}, element {element}: expected {expected}, got {got} ({count} wrong elements there, {when} timing)"
-                ),
-                wrong_elements: *count,
-            }),
-            _ => None,
+        let wrong = outcomes.clone().find_map(|outcome| {
+            Some(Status::Wrong { mismatch: outcome.mismatch()?, wrong_elements: outcome.wrong_elements() })
         });
         let failed = outcomes.clone().find_map(|outcome| match outcome {
             Outcome::Failed { reason } => Some(Status::Failed(reason.clone())),

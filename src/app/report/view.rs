@@ -141,7 +141,7 @@ impl View {
     pub fn exit_code(&self) -> i32 {
         let any = |wanted: fn(&Status) -> bool| self.rows.iter().any(|row| wanted(&row.status));
         let ended = self.completion.end.as_ref().map(|end| (end.status, end.exit_code));
-        let wrong = any(|status| matches!(status, Status::Wrong { .. })) || self.any_other_outcome(is_corrupt);
+        let wrong = any(|status| matches!(status, Status::Wrong { .. })) || self.any_other_outcome(Outcome::is_wrong);
         if wrong || matches!(ended, Some((_, 4))) {
             return 4;
         }
@@ -201,8 +201,4 @@ impl View {
 
 fn is_failed(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed { .. })
-}
-
-fn is_corrupt(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Corrupt { .. })
 }

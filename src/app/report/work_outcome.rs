@@ -17,6 +17,7 @@ pub(super) fn check(outcome: &Outcome, part: &str, header: &Header) -> (Tone, St
     let status = Status::of(std::iter::once(outcome), header);
     match (&status, outcome) {
         (_, Outcome::Corrupt { rank, element, .. }) => (Tone::Bad, format!("WRONG on rank {rank}, {part} {element}")),
+        (Status::Wrong { mismatch, .. }, _) => (Tone::Bad, format!("WRONG: {mismatch}")),
         (Status::Skipped(_), _) => (Tone::Unsure, status.to_string()),
         (Status::Failed(_), _) => (Tone::Bad, status.to_string()),
         _ => (Tone::Plain, word(&status).to_owned()),

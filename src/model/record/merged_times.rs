@@ -17,7 +17,7 @@ impl MergedTimes {
     /// Merges replicates: the outcome of each, and of each of its samples the slowest rank's time.
     pub(super) fn of<'a>(replicates: impl Iterator<Item = (&'a Outcome, &'a [u64])> + Clone) -> MergedTimes {
         let outcome = most_severe(replicates.clone().map(|(outcome, _)| outcome));
-        let is_wrong = matches!(outcome, Outcome::Corrupt { .. });
+        let is_wrong = outcome.is_wrong();
         let measured = replicates.filter(|(outcome, _)| !is_wrong && is_measured(outcome));
         let ascending = measured.map(|(_, times)| sorted(times.iter().map(|time| *time as f64 * 1e-9)));
         MergedTimes { outcome, seconds_of_replicate: ascending.filter(|times| !times.is_empty()).collect() }
@@ -59,7 +59,7 @@ pub(super) fn is_measured(outcome: &Outcome) -> bool {
 
 fn most_severe<'a>(outcomes: impl Iterator<Item = &'a Outcome> + Clone) -> Outcome {
     let first = |wanted: fn(&Outcome) -> bool| outcomes.clone().find(|outcome| wanted(outcome)).cloned();
-    let wrong = first(|outcome| matches!(outcome, Outcome::Corrupt { .. }));
+    let wrong = first(Outcome::is_wrong);
     let verified = outcomes.clone().all(|outcome| *outcome == Outcome::Measured { verified: true });
     wrong.or_else(|| first(|outcome| !is_measured(outcome))).unwrap_or(Outcome::Measured { verified })
 }

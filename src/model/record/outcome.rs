@@ -33,11 +33,45 @@ pub enum Outcome {
         /// Wrong elements in that rank's buffer.
         count: u64,
     },
+    /// Another tool found wrong data and does not say where; the numbers are withheld.
+    FoundWrong {
+        /// Wrong elements over all ranks, where the tool counts them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        count: Option<u64>,
+    },
     /// Could not be run to its end; what failed.
     Failed {
         /// The error, with rank, host and call.
         reason: String,
     },
+}
+
+impl Outcome {
+    /// Whether data arrived wrong.
+    pub fn is_wrong(&self) -> bool {
+        self.mismatch().is_some()
+    }
+
+    /// What arrived wrong, as a sentence; none where nothing did.
+    pub fn mismatch(&self) -> Option<String> {
+        match self {
+            Outcome::Corrupt { when, rank, element, expected, got, count } => Some(format!(
+                "rank {rank}, element {element}: expected {expected}, got {got} ({count} wrong elements there, {when} timing)"
+            )),
+            Outcome::FoundWrong { count: Some(count) } => Some(format!("the tool counted {count} wrong elements")),
+            Outcome::FoundWrong { count: None } => Some("the tool found wrong data".to_owned()),
+            Outcome::Measured { .. } | Outcome::Skipped { .. } | Outcome::Failed { .. } => None,
+        }
+    }
+
+    /// Elements that were wrong: at the rank that a mismatch names, or of all ranks where none is named; 0 where nobody counted.
+    pub fn wrong_elements(&self) -> u64 {
+        match self {
+            Outcome::Corrupt { count, .. } => *count,
+            Outcome::FoundWrong { count } => count.unwrap_or(0),
+            Outcome::Measured { .. } | Outcome::Skipped { .. } | Outcome::Failed { .. } => 0,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub(super) struct Tally {
 impl Tally {
     /// Counts an outcome.
     pub(super) fn count(&mut self, outcome: &Outcome) {
-        self.corrupt += u64::from(matches!(outcome, Outcome::Corrupt { .. }));
+        self.corrupt += u64::from(outcome.is_wrong());
         self.failed += u64::from(matches!(outcome, Outcome::Failed { .. }));
     }
 

@@ -3,7 +3,7 @@
 use super::collective::{Named, Shape};
 use super::columns::Fields;
 use super::devices::Group;
-use crate::interop::imported::{Known, Row};
+use crate::interop::imported::{DataCheck, Known, Row};
 use commgauge_base::collective::ReduceOp;
 use commgauge_base::sample::Cadence;
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ impl Facts {
                 cadence: Some(if self.blocking { Cadence::Isolated } else { Cadence::Streaming }),
                 reduce_op: reduce_op.filter(|_| collective.reduces()),
                 root: fields.root,
-                wrong_elements: half.wrong_elements,
+                data_check: half.wrong_elements.map(DataCheck::of_count),
                 synthetic: self.synthetic,
             },
             labels: labels.clone(),

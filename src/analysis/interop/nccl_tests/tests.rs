@@ -2,6 +2,7 @@
 
 use super::text::parse;
 use crate::interop::corrupt_input;
+use crate::interop::imported::DataCheck;
 use crate::interop::{Imported, Row};
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
@@ -37,15 +38,16 @@ fn the_old_layout_has_its_collective_from_the_command_and_its_ranks_from_the_dev
     assert_eq!(row.locality, locality_of(2, 4, 1, 1));
     assert_eq!(row.labels["device"], "Tesla V100-SXM2-32GB");
     assert_eq!((row.known.placement, row.known.reduce_op), (Some(Placement::InPlace), Some(ReduceOp::Sum)));
-    assert_eq!(row.known.wrong_elements, None, "a deviation is no number of wrong elements");
+    assert_eq!(row.known.data_check, None, "a deviation is no number of wrong elements");
 }
 
 #[test]
 fn wrong_elements_and_log_lines_within_a_table_are_reported() {
     let imported = parse(TWO_HOSTS, "x.txt");
     assert!(imported.bad_lines.is_empty(), "{:?}", imported.bad_lines);
-    let wrong: Vec<_> = imported.rows.iter().map(|row| row.known.wrong_elements).collect();
-    assert_eq!(wrong, [Some(0), Some(0), Some(0), None, Some(0), Some(12)]);
+    let wrong: Vec<_> = imported.rows.iter().map(|row| row.known.data_check).collect();
+    let [right, wrong_12] = [0, 12].map(|count| Some(DataCheck::of_count(count)));
+    assert_eq!(wrong, [right, right, right, None, right, wrong_12]);
     // Without a name: sum, no root, and a sixteenth of the bytes counted.
     assert!(imported.rows.iter().all(|row| row.collective == Collective::ReduceScatter && row.ranks == 16));
     assert_eq!(imported.rows[0].locality, locality_of(2, 8, 1, 1));
@@ -90,11 +92,11 @@ fn json_counts_the_ranks_behind_each_process() {
     let read: Vec<_> = imported
         .rows
         .iter()
-        .map(|row| (row.bytes_total.0, row.ranks, microseconds(row), row.known.wrong_elements))
+        .map(|row| (row.bytes_total.0, row.ranks, microseconds(row), row.known.data_check))
         .collect();
     let expected = [
-        (1_048_576, 4, 33.125, Some(0)),
-        (1_048_576, 4, 32.5, Some(0)),
+        (1_048_576, 4, 33.125, Some(DataCheck::Right)),
+        (1_048_576, 4, 32.5, Some(DataCheck::Right)),
         (8_388_608, 4, 101.25, None),
         (8_388_608, 4, 100.5, None),
     ];

@@ -166,8 +166,8 @@ fn spoilt_pairs(run: &HtmlRun) -> HashMap<[u32; 2], Cell> {
         run.record.plan.cases.get(line.case as usize).is_some_and(|facts| facts.style == Style::Pairs)
     };
     for line in run.record.cases.iter().filter(of_pairs) {
-        let cell = match line.outcome {
-            Outcome::Corrupt { .. } => Cell::Wrong,
+        let cell = match &line.outcome {
+            outcome if outcome.is_wrong() => Cell::Wrong,
             Outcome::Failed { .. } => Cell::Failed,
             _ => continue,
         };

@@ -67,7 +67,7 @@ impl Fields<'_> {
         let kv_heads = self.kv_heads(heads)?;
         let head_dimension = self.head_dimension(family, latent.as_ref(), hidden, heads)?;
         // In this order, as what is inferred is listed in it.
-        let biases = self.biases(family)?;
+        let (query_key_value, attention_output) = self.attention_bias(family)?;
         let embedding = Embedding {
             vocabulary: self.need(&["vocab_size"])?,
             maximum_positions: self.need(POSITIONS)?,
@@ -92,7 +92,12 @@ impl Fields<'_> {
                 indexer: self.indexer(family)?,
             },
             embedding,
-            biases,
+            biases: Biases {
+                query_key_value,
+                attention_output,
+                feed_forward: self.feed_forward_bias(family)?,
+                output_projection: self.truth(&["lm_head_bias"])?.unwrap_or(false),
+            },
             parallel_residual: self.parallel_residual(family)?,
             activation: self.activation()?,
             element: self.element()?,
@@ -102,16 +107,6 @@ impl Fields<'_> {
                 None => None,
             },
             prediction_layers: self.prediction_layers(family)?,
-        })
-    }
-
-    fn biases(&self, family: Family) -> Result<Biases> {
-        let (query_key_value, attention_output) = self.attention_bias(family)?;
-        Ok(Biases {
-            query_key_value,
-            attention_output,
-            feed_forward: self.feed_forward_bias(family)?,
-            output_projection: self.truth(&["lm_head_bias"])?.unwrap_or(false),
         })
     }
 
