@@ -5,7 +5,7 @@
 use super::imported::BadLine;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::input_file;
-use commgauge_base::units::Seconds;
+use commgauge_base::units::{Seconds, counted};
 use commgauge_base::visible::ShownPath;
 use std::path::Path;
 
@@ -141,12 +141,8 @@ impl Unread {
     pub(super) fn note(&self) -> Option<String> {
         let more = if self.count as usize > self.first.len() { ", ..." } else { "" };
         (self.count > 0).then(|| {
-            let lines = if self.count == 1 {
-                "1 line outside of tables was".to_owned()
-            } else {
-                format!("{} lines outside of tables were", self.count)
-            };
-            format!("{lines} not read: line {}{more}", self.first.join(", "))
+            let (lines, were) = (counted(self.count as usize, "line"), if self.count == 1 { "was" } else { "were" });
+            format!("{lines} outside of tables {were} not read: line {}{more}", self.first.join(", "))
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The peaks of a GPU, from flags or a machine file, and who says them.
 
-use commgauge_base::units::{Rate, three_digits};
+use commgauge_base::units::Rate;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::Computing as Gpu;
 
@@ -45,13 +45,12 @@ impl GpuFlags {
 
     /// The peak with who says it.
     pub fn peak(&self, machine: Option<&Machine>) -> String {
-        let peak = three_digits(self.gpu(machine).peak_flops_per_second / 1e12);
-        format!("{peak} TFLOP/s ({})", source(self.peak_tflops.is_some(), machine))
+        self.gpu(machine).peak_by(source(self.peak_tflops.is_some(), machine))
     }
 
     /// The memory's rate with who says it.
     pub fn memory(&self, machine: Option<&Machine>) -> String {
-        format!("{} ({})", self.gpu(machine).memory_rate, source(self.memory_rate.is_some(), machine))
+        self.gpu(machine).memory_by(source(self.memory_rate.is_some(), machine))
     }
 
     /// What to do where nobody says which GPU it is.

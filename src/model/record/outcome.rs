@@ -49,7 +49,7 @@ pub enum Outcome {
 impl Outcome {
     /// Whether data arrived wrong.
     pub fn is_wrong(&self) -> bool {
-        self.mismatch().is_some()
+        matches!(self, Outcome::Corrupt { .. } | Outcome::FoundWrong { .. })
     }
 
     /// What arrived wrong, as a sentence; none where nothing did.

@@ -28,7 +28,6 @@ use crate::planner::compute::{Constants, PUBLISHED};
 use crate::planner::rates::{Published, Rates};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{median, sorted};
-use commgauge_base::units::three_digits;
 use commgauge_model::config::machine::Computing;
 use document::SetNames;
 use fit::{Priced, best_share};
@@ -82,8 +81,7 @@ fn published(set: SetName) -> Result<SetResult> {
 
 /// What a GPU of a published set reaches at most.
 fn gpu_of(gpu: &Computing, machine: &str) -> String {
-    let peak = three_digits(gpu.peak_flops_per_second / 1e12);
-    format!("{peak} TFLOP/s ({machine}), memory {} ({machine})", gpu.memory_rate)
+    format!("{}, memory {}", gpu.peak_by(machine), gpu.memory_by(machine))
 }
 
 /// Where a user's own runs come from.

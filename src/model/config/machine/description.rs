@@ -4,7 +4,7 @@ use super::expectation::Expectation;
 use super::fault::Fault;
 use super::own_work::OwnWorkExpectation;
 use super::scope::{JudgedRuns, RequiredCoverage};
-use commgauge_base::units::{Rate, Seconds};
+use commgauge_base::units::{Rate, Seconds, three_digits};
 use std::path::PathBuf;
 
 /// A machine as its file describes it, checked.
@@ -79,6 +79,18 @@ pub struct Computing {
     pub peak_fp8_flops_per_second: Option<f64>,
     /// Bytes per second to and from its memory, both together.
     pub memory_rate: Rate,
+}
+
+impl Computing {
+    /// The peak of 16-bit floats with who says it: `989 TFLOP/s (given)`.
+    pub fn peak_by(&self, source: &str) -> String {
+        format!("{} TFLOP/s ({source})", three_digits(self.peak_flops_per_second / 1e12))
+    }
+
+    /// The memory's rate with who says it.
+    pub fn memory_by(&self, source: &str) -> String {
+        format!("{} ({source})", self.memory_rate)
+    }
 }
 
 /// Variation of simulated times from call to call.
