@@ -320,7 +320,7 @@ fn what_breaks_a_rule_is_seen() {
             None,
         ),
         (
-            "src/base/collective.rs",
+            "src/base/collective/mod.rs",
             "const A: &str = r#\"crate::cli::\"x\"#; const B: char = '\"'; fn f<'a>() { crate::error::x() }",
             None,
         ),

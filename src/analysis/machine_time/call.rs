@@ -3,8 +3,8 @@
 //!
 //! Uses the formulas of the simulation; if groups differ, the busiest one counts.
 
-use super::formulas::{Hop, Motion, Paths, Shape, Volume, collective_seconds, message_seconds};
-use commgauge_base::collective::Collective;
+use super::formulas::{Hop, Paths, Shape, Volume, collective_seconds, message_seconds};
+use commgauge_base::collective::{Collective, Motion};
 use commgauge_base::units::Bytes;
 use commgauge_model::config::Machine;
 use commgauge_model::layout::Locality;
@@ -26,7 +26,7 @@ pub fn seconds_without_noise(
     }
     let shape = shape(ranks, locality);
     let bytes = bytes_total.0 as f64;
-    Some(match Motion::of(collective) {
+    Some(match collective.motion() {
         Motion::Together(algorithm) => {
             let block = bytes / f64::from(ranks);
             let volume = Volume {

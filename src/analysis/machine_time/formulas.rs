@@ -8,7 +8,7 @@
 //! Libraries overlap these phases partly; the time here is on the safe side of the bounds in the machine file.
 //! Reducing costs nothing, and the buffers' placement makes no difference.
 
-use commgauge_base::collective::Collective;
+use commgauge_base::collective::Algorithm;
 
 /// A way for messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,58 +56,6 @@ pub struct Volume {
     pub largest_block_bytes: f64,
     /// Bytes of the blocks of the node with fewest ranks.
     pub least_node_bytes: f64,
-}
-
-/// The algorithms of collectives in which all ranks of a group end together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
-    /// Of all_reduce.
-    RingAllReduce,
-    /// Of all_gather and reduce_scatter.
-    RingAllGather,
-    /// Of all_to_all.
-    PairwiseAllToAll,
-    /// Of broadcast and reduce.
-    BinomialTree,
-    /// Of gather and scatter.
-    BinomialGather,
-    /// Of the barrier.
-    Dissemination,
-}
-
-/// The dependencies between the ranks of a collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Motion {
-    /// All ranks of the group start with the last arrival and end together.
-    Together(Algorithm),
-    /// Rank i sends to i + 1, the last to the first.
-    Ring,
-    /// Rank i sends to i + 1.
-    Chain,
-    /// Ranks half a group apart exchange this many messages, one after another.
-    Pairs {
-        /// Messages of a pair, of which each starts where the one before ends.
-        messages_in_turn: u32,
-    },
-}
-
-impl Motion {
-    /// Those of a collective.
-    pub fn of(collective: Collective) -> Motion {
-        use Collective::*;
-        match collective {
-            AllReduce => Motion::Together(Algorithm::RingAllReduce),
-            AllGather | AllGatherV | ReduceScatter | ReduceScatterV => Motion::Together(Algorithm::RingAllGather),
-            AllToAll | AllToAllV => Motion::Together(Algorithm::PairwiseAllToAll),
-            Broadcast | Reduce => Motion::Together(Algorithm::BinomialTree),
-            Gather | Scatter => Motion::Together(Algorithm::BinomialGather),
-            Barrier => Motion::Together(Algorithm::Dissemination),
-            SendRecv => Motion::Ring,
-            SendRecvChain => Motion::Chain,
-            PingPong => Motion::Pairs { messages_in_turn: 2 },
-            Bidirectional => Motion::Pairs { messages_in_turn: 1 },
-        }
-    }
 }
 
 /// Seconds of one message.

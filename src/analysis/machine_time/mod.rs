@@ -6,4 +6,4 @@ mod call;
 mod formulas;
 
 pub use call::seconds_without_noise;
-pub use formulas::{Algorithm, Hop, Motion, Paths, Shape, Volume, collective_seconds, message_seconds};
+pub use formulas::{Hop, Paths, Shape, Volume, collective_seconds, message_seconds};

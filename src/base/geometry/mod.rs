@@ -12,7 +12,7 @@ mod share;
 pub use exchange::Arrival;
 pub use routed::{MOST_EXPERTS, Routed, Routing};
 
-use crate::collective::{Collective, Division};
+use crate::collective::{Collective, Division, Extent};
 use crate::element::ElementType;
 use crate::units::Bytes;
 use exchange::{Blocks, Exchange, Matrix};
@@ -86,7 +86,7 @@ impl Geometry {
             Division::Whole => elements,
             Division::EqualBlocks | Division::OwnBlocks => blocks.iter().sum(),
         };
-        if carried == 0 && collective != Collective::Barrier {
+        if carried == 0 && collective.division() != Division::Nothing {
             return Err(too_little(bytes_total, ranks, element));
         }
         let bytes_total = Bytes(carried * element_bytes);
@@ -176,33 +176,26 @@ impl Geometry {
 
     /// Elements in the buffer that a rank of the group reads from. `root` matters to rooted collectives only.
     pub fn send_elements(&self, rank: u32, root: u32) -> u64 {
-        use Collective::*;
-        let own = self.blocks[rank as usize];
-        match self.collective {
-            Barrier => 0,
-            AllReduce | Reduce | SendRecv | SendRecvChain | PingPong | Bidirectional => own,
-            Broadcast => own,
-            AllGather | AllGatherV | Gather => own,
-            ReduceScatter | ReduceScatterV | AllToAll => self.elements_of_all_blocks(),
-            AllToAllV => self.exchange.as_ref().map_or(0, |exchange| exchange.sent_by(rank as usize)),
-            Scatter if rank == root => self.elements_of_all_blocks(),
-            Scatter => 0,
+        match &self.exchange {
+            Some(exchange) => exchange.sent_by(rank as usize),
+            None => self.elements_of(self.collective.sent(), rank, root),
         }
     }
 
     /// Elements in the buffer that a rank of the group writes to. `root` matters to rooted collectives only.
     pub fn receive_elements(&self, rank: u32, root: u32) -> u64 {
-        use Collective::*;
-        let own = self.blocks[rank as usize];
-        match self.collective {
-            Barrier => 0,
-            AllReduce | Broadcast | SendRecv | SendRecvChain | PingPong | Bidirectional => own,
-            Reduce if rank == root => own,
-            Gather if rank == root => self.elements_of_all_blocks(),
-            Reduce | Gather => 0,
-            AllGather | AllGatherV | AllToAll => self.elements_of_all_blocks(),
-            ReduceScatter | ReduceScatterV | Scatter => own,
-            AllToAllV => self.exchange.as_ref().map_or(0, |exchange| exchange.received_by(rank as usize)),
+        match &self.exchange {
+            Some(exchange) => exchange.received_by(rank as usize),
+            None => self.elements_of(self.collective.received(), rank, root),
+        }
+    }
+
+    fn elements_of(&self, extent: Extent, rank: u32, root: u32) -> u64 {
+        match extent {
+            Extent::Nothing => 0,
+            Extent::OwnBlockAtRoot | Extent::AllBlocksAtRoot if rank != root => 0,
+            Extent::OwnBlock | Extent::OwnBlockAtRoot => self.blocks[rank as usize],
+            Extent::AllBlocks | Extent::AllBlocksAtRoot => self.elements_of_all_blocks(),
         }
     }
 

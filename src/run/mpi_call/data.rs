@@ -1,7 +1,8 @@
-//! The calls that carry data, prepared once so that the timed loop only adds an offset and calls.
+//! The calls that carry data, prepared once so that the timed loop only adds an offset and calls; executed, or started without waiting.
 
-use super::communicator::int;
-use super::{Communicator, Datatype, Operation, check};
+use super::counts::{Counts, count};
+use super::nonblocking::TAG;
+use super::{Communicator, Datatype, Operation, Request, check};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::pattern::segments::View;
@@ -12,45 +13,20 @@ unsafe extern "C" {
     safe fn commgauge_mpi_in_place() -> *mut c_void;
 }
 
-/// Tag of timed point-to-point messages, on communicators of their own.
-pub(super) const TAG: c_int = 0;
-
-/// Element counts and displacements in the form of the C interface.
-#[derive(Clone, Debug)]
-pub struct Counts {
-    pub(super) counts: Vec<c_int>,
-    pub(super) displacements: Vec<c_int>,
-}
-
-impl Counts {
-    /// Contiguous blocks.
-    fn end_to_end(blocks: &[u64]) -> Result<Counts> {
-        let mut next = 0u64;
-        let mut counts = Vec::with_capacity(blocks.len());
-        let mut displacements = Vec::with_capacity(blocks.len());
-        for block in blocks {
-            counts.push(count(*block)?);
-            displacements.push(count(next)?);
-            next += block;
-        }
-        Ok(Counts { counts, displacements })
-    }
-}
-
 /// A call with everything but the addresses of its buffers.
 #[derive(Debug)]
 pub struct Prepared {
-    pub(super) call: Kind,
-    pub(super) communicator: ffi::MPI_Comm,
-    pub(super) datatype: ffi::MPI_Datatype,
+    call: Kind,
+    communicator: ffi::MPI_Comm,
+    datatype: ffi::MPI_Datatype,
     operation: Option<Operation>,
-    pub(super) in_place: bool,
-    pub(super) at_root: bool,
-    pub(super) root: c_int,
+    in_place: bool,
+    at_root: bool,
+    root: c_int,
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+enum Kind {
     AllReduce { count: c_int },
     AllGather { block: c_int },
     AllGatherV { mine: c_int, all: Counts },
@@ -135,60 +111,116 @@ impl Prepared {
     /// element type, disjoint, and not borrowed otherwise; the communicator must not be freed.
     #[inline]
     pub unsafe fn issue(&self, send: *const u8, receive: *mut u8) -> Result<()> {
+        // SAFETY: promised by the caller.
+        unsafe { self.call(send, receive, None) }
+    }
+
+    /// Starts the call.
+    ///
+    /// # Errors
+    /// Those of MPI, and a ping-pong, whose second half cannot be started before the first has arrived.
+    ///
+    /// # Safety
+    /// As [`Prepared::issue`]; the buffers, this value and the communicator must exist until the request was waited
+    /// for, and no other call may write to the buffers meanwhile. The request must not belong to an active call.
+    #[inline]
+    pub unsafe fn start(&self, send: *const u8, receive: *mut u8, request: &mut Request) -> Result<()> {
+        // SAFETY: promised by the caller.
+        unsafe { self.call(send, receive, Some(&mut request.parts)) }
+    }
+
+    /// Each call once, with the name of its form that waits and of that which leaves a request (MPI-3.1 chapters 3 and 5). Always inlined,
+    /// so that nothing of the other form is left in a timed loop.
+    ///
+    /// # Safety
+    /// Without a request as [`Prepared::issue`], with one as [`Prepared::start`].
+    #[inline(always)]
+    unsafe fn call(
+        &self,
+        send: *const u8,
+        receive: *mut u8,
+        request: Option<&mut [ffi::MPI_Request; 2]>,
+    ) -> Result<()> {
         let (comm, kind, root) = (self.communicator, self.datatype, self.root);
         let receive: *mut c_void = receive.cast();
         let own: *const c_void = send.cast();
         // MPI_IN_PLACE replaces the send buffer; in rooted reductions and gathers at the root only (MPI-3.1 5.2.1).
         let from = if self.in_place { commgauge_mpi_in_place().cast_const() } else { own };
         let from_rooted = if self.at_root { from } else { own };
-        // SAFETY: buffers are promised by the caller, counts were checked when the call was prepared (MPI-3.1 chapters 3 and 5).
+        macro_rules! call {
+            ($waiting:ident, $starting:ident, $($argument:expr),+ $(,)?) => {
+                match request {
+                    None => check(ffi::$waiting($($argument),+), stringify!($waiting)),
+                    Some([request, _]) => check(ffi::$starting($($argument),+, request), stringify!($starting)),
+                }
+            };
+        }
+        // SAFETY: the buffers are promised by the caller; counts were checked when the call was prepared and are stored in it.
         unsafe {
             match &self.call {
                 Kind::AllReduce { count } => {
-                    check(ffi::MPI_Allreduce(from, receive, *count, kind, self.op(), comm), "MPI_Allreduce")
+                    call!(MPI_Allreduce, MPI_Iallreduce, from, receive, *count, kind, self.op(), comm)
                 }
                 Kind::AllGather { block } => {
-                    check(ffi::MPI_Allgather(from, *block, kind, receive, *block, kind, comm), "MPI_Allgather")
+                    call!(MPI_Allgather, MPI_Iallgather, from, *block, kind, receive, *block, kind, comm)
                 }
                 Kind::AllGatherV { mine, all } => {
                     let (counts, starts) = (all.counts.as_ptr(), all.displacements.as_ptr());
-                    check(ffi::MPI_Allgatherv(from, *mine, kind, receive, counts, starts, kind, comm), "MPI_Allgatherv")
+                    call!(MPI_Allgatherv, MPI_Iallgatherv, from, *mine, kind, receive, counts, starts, kind, comm)
                 }
                 Kind::ReduceScatter { block } => {
-                    let code = ffi::MPI_Reduce_scatter_block(from, receive, *block, kind, self.op(), comm);
-                    check(code, "MPI_Reduce_scatter_block")
+                    let op = self.op();
+                    call!(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, from, receive, *block, kind, op, comm)
                 }
                 Kind::ReduceScatterV { all } => {
-                    let code = ffi::MPI_Reduce_scatter(from, receive, all.counts.as_ptr(), kind, self.op(), comm);
-                    check(code, "MPI_Reduce_scatter")
+                    let counts = all.counts.as_ptr();
+                    call!(MPI_Reduce_scatter, MPI_Ireduce_scatter, from, receive, counts, kind, self.op(), comm)
                 }
-                Kind::Broadcast { count } => check(ffi::MPI_Bcast(receive, *count, kind, root, comm), "MPI_Bcast"),
+                Kind::Broadcast { count } => call!(MPI_Bcast, MPI_Ibcast, receive, *count, kind, root, comm),
                 Kind::Reduce { count } => {
-                    check(ffi::MPI_Reduce(from_rooted, receive, *count, kind, self.op(), root, comm), "MPI_Reduce")
+                    call!(MPI_Reduce, MPI_Ireduce, from_rooted, receive, *count, kind, self.op(), root, comm)
                 }
                 Kind::Gather { block } => {
-                    let code = ffi::MPI_Gather(from_rooted, *block, kind, receive, *block, kind, root, comm);
-                    check(code, "MPI_Gather")
+                    call!(MPI_Gather, MPI_Igather, from_rooted, *block, kind, receive, *block, kind, root, comm)
                 }
                 Kind::Scatter { block } => {
                     let to = if self.in_place && self.at_root { commgauge_mpi_in_place() } else { receive };
-                    check(ffi::MPI_Scatter(own, *block, kind, to, *block, kind, root, comm), "MPI_Scatter")
+                    call!(MPI_Scatter, MPI_Iscatter, own, *block, kind, to, *block, kind, root, comm)
                 }
                 Kind::AllToAll { block } => {
-                    check(ffi::MPI_Alltoall(from, *block, kind, receive, *block, kind, comm), "MPI_Alltoall")
+                    call!(MPI_Alltoall, MPI_Ialltoall, from, *block, kind, receive, *block, kind, comm)
                 }
                 Kind::AllToAllV { send, receive: to } => {
                     let (sent, sent_starts) = (send.counts.as_ptr(), send.displacements.as_ptr());
                     let (got, got_starts) = (to.counts.as_ptr(), to.displacements.as_ptr());
-                    let code = ffi::MPI_Alltoallv(from, sent, sent_starts, kind, receive, got, got_starts, kind, comm);
-                    check(code, "MPI_Alltoallv")
+                    call!(
+                        MPI_Alltoallv,
+                        MPI_Ialltoallv,
+                        from,
+                        sent,
+                        sent_starts,
+                        kind,
+                        receive,
+                        got,
+                        got_starts,
+                        kind,
+                        comm
+                    )
                 }
-                Kind::Shift { count, next, previous } => {
-                    let status = ffi::RSMPI_STATUS_IGNORE;
-                    let n = *count;
-                    let code =
-                        ffi::MPI_Sendrecv(own, n, kind, *next, TAG, receive, n, kind, *previous, TAG, comm, status);
-                    check(code, "MPI_Sendrecv")
+                Kind::Shift { count, next, previous } => match request {
+                    None => {
+                        let (n, status) = (*count, ffi::RSMPI_STATUS_IGNORE);
+                        let code =
+                            ffi::MPI_Sendrecv(own, n, kind, *next, TAG, receive, n, kind, *previous, TAG, comm, status);
+                        check(code, "MPI_Sendrecv")
+                    }
+                    Some([receiving, sending]) => {
+                        check(ffi::MPI_Irecv(receive, *count, kind, *previous, TAG, comm, receiving), "MPI_Irecv")?;
+                        check(ffi::MPI_Isend(own, *count, kind, *next, TAG, comm, sending), "MPI_Isend")
+                    }
+                },
+                Kind::PingPong { .. } if request.is_some() => {
+                    Err(Error::usage("a ping_pong cannot be part of a replay: its way back cannot be started at once"))
                 }
                 Kind::PingPong { count, partner, first } => {
                     let there = |_: ()| check(ffi::MPI_Send(own, *count, kind, *partner, TAG, comm), "MPI_Send");
@@ -199,23 +231,42 @@ impl Prepared {
                     if *first { there(()).and_then(back) } else { back(()).and_then(there) }
                 }
                 Kind::Idle => Ok(()),
-                Kind::Barrier => check(ffi::MPI_Barrier(comm), "MPI_Barrier"),
+                Kind::Barrier => call!(MPI_Barrier, MPI_Ibarrier, comm),
             }
         }
     }
 
-    pub(super) fn op(&self) -> ffi::MPI_Op {
+    /// Elements of the size argument, from the counts that are handed to MPI, in a group of `ranks` ranks.
+    pub fn elements_named(&self, ranks: u32) -> u64 {
+        let of_all = |block: c_int| block as u64 * u64::from(ranks);
+        let sum = |counts: &[c_int]| counts.iter().map(|count| *count as u64).sum();
+        match &self.call {
+            Kind::AllReduce { count } | Kind::Broadcast { count } | Kind::Reduce { count } => *count as u64,
+            Kind::Shift { count, .. } | Kind::PingPong { count, .. } => *count as u64,
+            Kind::AllGather { block } | Kind::ReduceScatter { block } | Kind::AllToAll { block } => of_all(*block),
+            Kind::Gather { block } | Kind::Scatter { block } => of_all(*block),
+            Kind::AllGatherV { all, .. } | Kind::ReduceScatterV { all } => sum(&all.counts),
+            Kind::AllToAllV { send, .. } => sum(&send.counts),
+            Kind::Idle | Kind::Barrier => 0,
+        }
+    }
+
+    /// Elements that rank `me` of the group sends to others in an all_to_all_v or receives from them, whichever is more, from the
+    /// counts that are handed to MPI. `None` of other calls.
+    pub fn elements_exchanged_with_others(&self, me: u32) -> Option<u64> {
+        let Kind::AllToAllV { send, receive } = &self.call else { return None };
+        let others = |counts: &[c_int]| -> u64 {
+            counts.iter().enumerate().filter(|(rank, _)| *rank != me as usize).map(|(_, count)| *count as u64).sum()
+        };
+        Some(others(&send.counts).max(others(&receive.counts)))
+    }
+
+    fn op(&self) -> ffi::MPI_Op {
         match &self.operation {
             Some(operation) => operation.raw,
             None => unreachable!("reducing calls are prepared with an operation"),
         }
     }
-}
-
-pub(super) fn count(elements: u64) -> Result<c_int> {
-    usize::try_from(elements)
-        .map_err(|_| Error::usage("more elements than this machine can address"))
-        .and_then(|e| int(e, "elements"))
 }
 
 fn peer(group_rank: Option<u32>) -> c_int {

@@ -5,6 +5,7 @@
 //! named `MPI-3.1 n.m` are those of the MPI standard, version 3.1.
 
 mod communicator;
+mod counts;
 mod data;
 mod exit_pause;
 mod inherited;
@@ -12,7 +13,7 @@ mod kinds;
 mod nonblocking;
 
 pub use communicator::Communicator;
-pub use data::{Counts, Prepared};
+pub use data::Prepared;
 pub use exit_pause::pause_before_exit;
 pub use inherited::close_inherited_files;
 pub use kinds::{Datatype, Operation};

@@ -1,20 +1,19 @@
-//! The same calls started without waiting, and messages between two ranks: for replaying a step, in which calls of
-//! many groups are active at once (MPI-3.1 sections 3.7 and 5.12).
+//! Calls under way, and messages between two ranks: for replaying a step, in which calls of many groups are active at once
+//! (MPI-3.1 sections 3.7 and 5.12).
 
-use super::data::{Kind, TAG, count};
-use super::{Communicator, Datatype, Prepared, check};
+use super::counts::count;
+use super::{Communicator, Datatype, check};
 use commgauge_base::error::{Error, Result};
 use mpi::ffi;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
-unsafe extern "C" {
-    safe fn commgauge_mpi_in_place() -> *mut c_void;
-}
+/// Tag of timed point-to-point messages, on communicators of their own.
+pub(super) const TAG: c_int = 0;
 
 /// A call under way: at most a sending and a receiving part.
 #[derive(Debug)]
 pub struct Request {
-    parts: [ffi::MPI_Request; 2],
+    pub(super) parts: [ffi::MPI_Request; 2],
 }
 
 impl Request {
@@ -45,116 +44,6 @@ impl Request {
             check(unsafe { ffi::MPI_Wait(part, ffi::RSMPI_STATUS_IGNORE) }, "MPI_Wait")?;
         }
         Ok(())
-    }
-}
-
-impl Prepared {
-    /// Starts the call.
-    ///
-    /// # Errors
-    /// Those of MPI, and a ping-pong, whose second half cannot be started before the first has arrived.
-    ///
-    /// # Safety
-    /// As [`Prepared::issue`]; the buffers, this value and the communicator must exist until the request was waited
-    /// for, and no other call may write to the buffers meanwhile. The request must not belong to an active call.
-    #[inline]
-    pub unsafe fn start(&self, send: *const u8, receive: *mut u8, request: &mut Request) -> Result<()> {
-        let (comm, kind, root) = (self.communicator, self.datatype, self.root);
-        let receive: *mut c_void = receive.cast();
-        let own: *const c_void = send.cast();
-        // As in `issue`: MPI_IN_PLACE replaces the send buffer, in rooted calls at the root only (MPI-3.1 5.2.1).
-        let from = if self.in_place { commgauge_mpi_in_place().cast_const() } else { own };
-        let from_rooted = if self.at_root { from } else { own };
-        let [first, second] = &mut request.parts;
-        // SAFETY: the caller guarantees the buffers; counts were checked when the call was prepared and are stored in
-        // it.
-        unsafe {
-            match &self.call {
-                Kind::AllReduce { count } => {
-                    let code = ffi::MPI_Iallreduce(from, receive, *count, kind, self.op(), comm, first);
-                    check(code, "MPI_Iallreduce")
-                }
-                Kind::AllGather { block } => {
-                    let code = ffi::MPI_Iallgather(from, *block, kind, receive, *block, kind, comm, first);
-                    check(code, "MPI_Iallgather")
-                }
-                Kind::AllGatherV { mine, all } => {
-                    let (counts, starts) = (all.counts.as_ptr(), all.displacements.as_ptr());
-                    let code = ffi::MPI_Iallgatherv(from, *mine, kind, receive, counts, starts, kind, comm, first);
-                    check(code, "MPI_Iallgatherv")
-                }
-                Kind::ReduceScatter { block } => {
-                    let code = ffi::MPI_Ireduce_scatter_block(from, receive, *block, kind, self.op(), comm, first);
-                    check(code, "MPI_Ireduce_scatter_block")
-                }
-                Kind::ReduceScatterV { all } => {
-                    let counts = all.counts.as_ptr();
-                    let code = ffi::MPI_Ireduce_scatter(from, receive, counts, kind, self.op(), comm, first);
-                    check(code, "MPI_Ireduce_scatter")
-                }
-                Kind::Broadcast { count } => {
-                    check(ffi::MPI_Ibcast(receive, *count, kind, root, comm, first), "MPI_Ibcast")
-                }
-                Kind::Reduce { count } => {
-                    let code = ffi::MPI_Ireduce(from_rooted, receive, *count, kind, self.op(), root, comm, first);
-                    check(code, "MPI_Ireduce")
-                }
-                Kind::Gather { block } => {
-                    let code = ffi::MPI_Igather(from_rooted, *block, kind, receive, *block, kind, root, comm, first);
-                    check(code, "MPI_Igather")
-                }
-                Kind::Scatter { block } => {
-                    let to = if self.in_place && self.at_root { commgauge_mpi_in_place() } else { receive };
-                    let code = ffi::MPI_Iscatter(own, *block, kind, to, *block, kind, root, comm, first);
-                    check(code, "MPI_Iscatter")
-                }
-                Kind::AllToAll { block } => {
-                    let code = ffi::MPI_Ialltoall(from, *block, kind, receive, *block, kind, comm, first);
-                    check(code, "MPI_Ialltoall")
-                }
-                Kind::AllToAllV { send, receive: to } => {
-                    let (sent, sent_starts) = (send.counts.as_ptr(), send.displacements.as_ptr());
-                    let (got, got_starts) = (to.counts.as_ptr(), to.displacements.as_ptr());
-                    let code =
-                        ffi::MPI_Ialltoallv(from, sent, sent_starts, kind, receive, got, got_starts, kind, comm, first);
-                    check(code, "MPI_Ialltoallv")
-                }
-                Kind::Shift { count, next, previous } => {
-                    check(ffi::MPI_Irecv(receive, *count, kind, *previous, TAG, comm, first), "MPI_Irecv")?;
-                    check(ffi::MPI_Isend(own, *count, kind, *next, TAG, comm, second), "MPI_Isend")
-                }
-                Kind::PingPong { .. } => {
-                    Err(Error::usage("a ping_pong cannot be part of a replay: its way back cannot be started at once"))
-                }
-                Kind::Idle => Ok(()),
-                Kind::Barrier => check(ffi::MPI_Ibarrier(comm, first), "MPI_Ibarrier"),
-            }
-        }
-    }
-
-    /// Elements of the size argument, from the counts that are handed to MPI, in a group of `ranks` ranks.
-    pub fn elements_named(&self, ranks: u32) -> u64 {
-        let of_all = |block: c_int| block as u64 * u64::from(ranks);
-        let sum = |counts: &[c_int]| counts.iter().map(|count| *count as u64).sum();
-        match &self.call {
-            Kind::AllReduce { count } | Kind::Broadcast { count } | Kind::Reduce { count } => *count as u64,
-            Kind::Shift { count, .. } | Kind::PingPong { count, .. } => *count as u64,
-            Kind::AllGather { block } | Kind::ReduceScatter { block } | Kind::AllToAll { block } => of_all(*block),
-            Kind::Gather { block } | Kind::Scatter { block } => of_all(*block),
-            Kind::AllGatherV { all, .. } | Kind::ReduceScatterV { all } => sum(&all.counts),
-            Kind::AllToAllV { send, .. } => sum(&send.counts),
-            Kind::Idle | Kind::Barrier => 0,
-        }
-    }
-
-    /// Elements that rank `me` of the group sends to others in an all_to_all_v or receives from them, whichever is more, from the
-    /// counts that are handed to MPI. `None` of other calls.
-    pub fn elements_exchanged_with_others(&self, me: u32) -> Option<u64> {
-        let Kind::AllToAllV { send, receive } = &self.call else { return None };
-        let others = |counts: &[c_int]| -> u64 {
-            counts.iter().enumerate().filter(|(rank, _)| *rank != me as usize).map(|(_, count)| *count as u64).sum()
-        };
-        Some(others(&send.counts).max(others(&receive.counts)))
     }
 }
 
@@ -200,7 +89,7 @@ impl Message {
     /// Starts sending.
     ///
     /// # Safety
-    /// As [`Prepared::start`]; other calls may read the buffer meanwhile.
+    /// As [`super::Prepared::start`]; other calls may read the buffer meanwhile.
     #[inline]
     pub unsafe fn start_sending(&self, buffer: *const u8, request: &mut Request) -> Result<()> {
         let Message { count, datatype, peer, tag, communicator } = *self;
@@ -213,7 +102,7 @@ impl Message {
     /// Starts receiving.
     ///
     /// # Safety
-    /// As [`Prepared::start`].
+    /// As [`super::Prepared::start`].
     #[inline]
     pub unsafe fn start_receiving(&self, buffer: *mut u8, request: &mut Request) -> Result<()> {
         let Message { count, datatype, peer, tag, communicator } = *self;

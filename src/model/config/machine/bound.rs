@@ -24,7 +24,7 @@
 
 use super::description::Machine;
 use super::expectation::{Expectation, ExpectedGroup};
-use commgauge_base::collective::Collective;
+use commgauge_base::collective::{Algorithm, Collective, Motion};
 use commgauge_base::units::Rate;
 
 impl Machine {
@@ -47,7 +47,6 @@ impl Machine {
         ranks_per_node: u32,
         concurrent_groups_per_node: u32,
     ) -> Option<Rate> {
-        use Collective::*;
         let (nodes_spanned, ranks_per_node) = self.as_nodes(nodes_spanned, ranks_per_node);
         let concurrent_groups_per_node = concurrent_groups_per_node.max(1);
         let (k, m) = (f64::from(nodes_spanned), f64::from(ranks_per_node));
@@ -63,31 +62,28 @@ impl Machine {
         // For bounds that apply only to groups with several ranks on a node, and only to those that span nodes.
         let inside = |rate: f64| if ranks_per_node > 1 { rate } else { f64::INFINITY };
         let outside = |rate: f64| if crosses { rate } else { f64::INFINITY };
-        let bound = match collective {
-            Barrier => return None,
-            AllReduce | AllGather | ReduceScatter | AllGatherV | ReduceScatterV => {
+        let bound = match collective.motion() {
+            Motion::Together(Algorithm::Dissemination) => return None,
+            Motion::Together(Algorithm::RingAllReduce | Algorithm::RingAllGather) => {
                 outside(all * (n - 1.0) / (k - 1.0)).min(inside(within * (n - 1.0) / (n - k)))
             }
-            AllToAll => outside(all * (n - 1.0) / (n - m)).min(inside(within * (n - 1.0) / (m - 1.0))),
-            // The busiest rank may find the adapters idle that its neighbours hardly use.
-            AllToAllV => outside(single * (n - 1.0) / (n - m)).min(inside(within * (n - 1.0) / (m - 1.0))),
-            Broadcast | Reduce => outside(all * m).min(inside(within)),
-            Gather | Scatter if crosses => {
+            Motion::Together(Algorithm::PairwiseAllToAll) => {
+                // Where blocks differ, the busiest rank may find the adapters idle that its neighbours hardly use.
+                let adapters = if collective.has_splits() { single } else { all };
+                outside(adapters * (n - 1.0) / (n - m)).min(inside(within * (n - 1.0) / (m - 1.0)))
+            }
+            Motion::Together(Algorithm::BinomialTree) => outside(all * m).min(inside(within)),
+            Motion::Together(Algorithm::BinomialGather) if crosses => {
                 let root_links = single + if ranks_per_node > 1 { within } else { 0.0 };
                 (all * m * (n - 1.0) / (n - m)).min(root_links)
             }
-            Gather | Scatter => within,
+            Motion::Together(Algorithm::BinomialGather) => within,
             // Around a ring or down a chain, one rank of each group sends to the next node.
-            SendRecv | SendRecvChain => outside(single).min(inside(within)),
+            Motion::Ring | Motion::Chain => outside(single).min(inside(within)),
             // Ranks half a group apart: all pairs join two nodes as soon as the group spans two.
-            PingPong | Bidirectional => {
-                if crosses {
-                    all
-                } else {
-                    // Each rank has one partner.
-                    self.within_bound(2)
-                }
-            }
+            Motion::Pairs { .. } if crosses => all,
+            // Each rank has one partner.
+            Motion::Pairs { .. } => self.within_bound(2),
         };
         bound.is_finite().then_some(Rate(bound))
     }

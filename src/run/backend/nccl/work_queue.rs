@@ -2,8 +2,8 @@
 //! for kernels that take work out (`waitWorkFifoAvailable` in its `src/enqueue.cc`). Behind a kernel of ours that waits for this thread
 //! that would be until that one gives up.
 
+use super::prepared::Work;
 use crate::backend::Binding;
-use commgauge_base::collective::Collective;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::Buffers;
@@ -21,7 +21,8 @@ const MESSAGES_BYTES: u64 = 96;
 /// Why an isolated case cannot be held until its start; none if it can. Graphs have memory of their own for their work.
 pub(super) fn skip_reason(binding: &Binding) -> Option<String> {
     let is_held = binding.cadence == Cadence::Isolated && binding.variant.calls_in_a_graph().is_none();
-    let (pieces, bytes) = pieces(binding.op.collective, binding.groups.group_size(), binding.variant.buffers);
+    let work = Work::of(binding.op.collective, binding.groups.group_size());
+    let (pieces, bytes) = pieces(work, binding.variant.buffers);
     let calls = u64::from(binding.variant.aggregate);
     let (needed, room) = (bytes * calls * pieces, length(std::env::var(VARIABLE).ok()));
     (is_held && needed > room).then(|| {
@@ -34,21 +35,13 @@ pub(super) fn skip_reason(binding: &Binding) -> Option<String> {
     })
 }
 
-/// Pieces of work of a call, and the bytes of each: its messages, where it is made of them, else one.
-fn pieces(collective: Collective, ranks: u32, buffers: Buffers) -> (u64, u64) {
-    use Collective::*;
-    // Graphs apart, which have memory of their own, NCCL registers by itself nothing that was only allocated.
-    let of_collective = match buffers {
-        Buffers::Plain | Buffers::Allocated => COLLECTIVE_BYTES,
-        Buffers::Registered | Buffers::Symmetric => REGISTERED_BYTES,
-    };
-    match collective {
-        // NCCL's own ncclAlltoAll, ncclGather and ncclScatter are made of messages too, the latter two on one rank.
-        AllToAll | AllToAllV | AllGatherV | Gather | Scatter => (u64::from(ranks), MESSAGES_BYTES),
-        ReduceScatterV => (u64::from(ranks), of_collective),
-        PingPong => (2, MESSAGES_BYTES),
-        SendRecv | SendRecvChain | Bidirectional => (1, MESSAGES_BYTES),
-        Barrier | AllReduce | AllGather | ReduceScatter | Broadcast | Reduce => (1, of_collective),
+/// Pieces of work, and the bytes of each.
+fn pieces(work: Work, buffers: Buffers) -> (u64, u64) {
+    match (work, buffers) {
+        (Work::Messages(pieces), _) => (u64::from(pieces), MESSAGES_BYTES),
+        // Graphs apart, which have memory of their own, NCCL registers by itself nothing that was only allocated.
+        (Work::Collectives(pieces), Buffers::Plain | Buffers::Allocated) => (u64::from(pieces), COLLECTIVE_BYTES),
+        (Work::Collectives(pieces), Buffers::Registered | Buffers::Symmetric) => (u64::from(pieces), REGISTERED_BYTES),
     }
 }
 
@@ -61,11 +54,12 @@ fn length(set: Option<String>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use commgauge_base::collective::Collective;
 
     #[test]
     fn the_queue_is_full_at_64_all_to_alls_of_171_ranks_and_at_8193_all_reduces() {
         let bytes = |collective, ranks, buffers, calls| {
-            let (pieces, bytes) = pieces(collective, ranks, buffers);
+            let (pieces, bytes) = pieces(Work::of(collective, ranks), buffers);
             calls * pieces * bytes
         };
         for (collective, ranks, buffers, calls) in [

@@ -6,8 +6,7 @@ use super::noise::Noise;
 use super::placing::{LateSlot, Placed};
 use super::work::Work;
 use crate::backend::Binding;
-use commgauge_analysis::machine_time::Motion;
-use commgauge_base::collective::Collective;
+use commgauge_base::collective::{Collective, Motion};
 use commgauge_base::error::Result;
 use commgauge_base::geometry::Geometry;
 use commgauge_base::random::{split_mix, uniform};
@@ -56,7 +55,7 @@ impl<'b> FaultStates<'b> {
             geometry: binding.geometry.clone(),
             factor,
             placed,
-            groups: matches!(Motion::of(collective), Motion::Together(_)).then(|| binding.groups.clone()),
+            groups: matches!(collective.motion(), Motion::Together(_)).then(|| binding.groups.clone()),
             of: HashMap::new(),
         })
     }

@@ -2,8 +2,8 @@
 
 use super::fleet::Fleet;
 use super::placing::Placed;
-use commgauge_analysis::machine_time::{Hop, Motion, Volume, collective_seconds, message_seconds};
-use commgauge_base::collective::Collective;
+use commgauge_analysis::machine_time::{Hop, Volume, collective_seconds, message_seconds};
+use commgauge_base::collective::{Collective, Motion};
 use commgauge_base::geometry::Geometry;
 use commgauge_model::config::machine::Direction;
 use std::ops::Range;
@@ -34,7 +34,7 @@ pub(super) enum Work {
 impl Work {
     pub(super) fn new(collective: Collective, geometry: &Geometry, placed: &Placed, fleet: &Fleet) -> Work {
         let message_bytes = geometry.bytes_total.0 as f64;
-        match Motion::of(collective) {
+        match collective.motion() {
             Motion::Together(algorithm) => {
                 let seconds = placed.slots().zip(&placed.shapes).map(|(slots, (shape, paths))| {
                     let volume =

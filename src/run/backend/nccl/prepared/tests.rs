@@ -4,11 +4,11 @@ use super::*;
 use commgauge_base::geometry::{Geometry, Splits};
 use commgauge_base::units::Bytes;
 
-fn pieces(collective: Collective, placement: Placement, me: u32, of: impl Fn(Of) -> Vec<Piece>) -> Vec<Piece> {
+fn pieces(collective: Collective, placement: Placement, me: u32, of: impl Fn(Parts) -> Vec<Piece>) -> Vec<Piece> {
     let splits = Splits::Given(vec![2, 0, 1]);
     let geometry = Geometry::new(collective, ElementType::Float32, Bytes(24), 3, &splits).unwrap();
     let view = View { collective, placement, geometry: &geometry, group: &[0, 1, 2], me, root: 2 };
-    of(Of { view: &view, bytes: 4 })
+    of(Parts { view: &view, element_bytes: 4 })
 }
 
 fn piece(what: Part, offset: usize, count: usize, peer: c_int) -> Piece {

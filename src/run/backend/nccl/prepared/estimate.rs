@@ -1,6 +1,7 @@
 //! NCCL's own estimate of the time of a call, and for which calls it exists.
 
-use super::{Kind, Part, Prepared};
+use super::Prepared;
+use super::kinds::{Kind, Part};
 use crate::backend::nccl::abi::SimulationInfo;
 use commgauge_base::error::Result;
 use std::ffi::c_int;
