@@ -7,8 +7,8 @@ use super::terminal::columns;
 use crate::report::document::{Column, optional, percent, table, wrapped};
 use commgauge_analysis::planner::compute::{Constants, PUBLISHED};
 use commgauge_analysis::planner::validate::{
-    Coverage, ErrorSummary, FORMAT, MemoryResult, RunResult, RunsOrigin, SHARE_LIMITS, SetResult, Site, VERSION,
-    Validation, read_runs, template, validate, validate_runs,
+    Coverage, ErrorSummary, FORMAT, MemoryResult, OWN_RUNS, RunResult, SHARE_LIMITS, SetOrigin, SetResult, Site,
+    VERSION, Validation, read_runs, template, validate, validate_runs,
 };
 use commgauge_base::comma_separated::{Column as CsvColumn, comma_separated};
 use commgauge_base::error::{Error, Result};
@@ -110,7 +110,7 @@ impl ValidateCommand {
         };
         let gpu = [self.gpu.peak(source.machine()), self.gpu.memory(source.machine())].join(", memory ");
         let assumption = self.gpu.assumption(source.machine());
-        validate_runs(&RunsOrigin { file: &file, gpu: &gpu, assumption }, &runs, site)
+        validate_runs(&SetOrigin { name: OWN_RUNS, source: &file, gpu: &gpu, assumption }, &runs, site)
     }
 }
 

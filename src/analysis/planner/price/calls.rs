@@ -211,22 +211,22 @@ pub(in crate::planner) struct FirstStage {
 /// How long the calls of a [`FirstStage`] take.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::planner) struct FirstStageTimes {
-    pub once: Once,
-    /// Calls of data parallelism in every micro-batch.
-    pub repeated: RepeatedSeconds,
+    pub calls: DataCallTimes,
     /// Of one message.
     pub message_seconds: f64,
     /// Of the optimizer.
     pub optimizer_seconds: f64,
 }
 
-/// Seconds of the calls of data parallelism of a micro-batch, all passes together.
+/// How long the calls of data parallelism take.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::planner) struct RepeatedSeconds {
-    /// Of those that the stage waits for.
-    pub exposed: f64,
-    /// Of those that whole passes hide, one after another: no pass is shorter than its own.
-    pub beside_passes: f64,
+pub(in crate::planner) struct DataCallTimes {
+    /// Those once in a step.
+    pub once: Once,
+    /// Seconds of those of a micro-batch that the stage waits for, all passes together.
+    pub exposed_seconds: f64,
+    /// The same of those that whole passes hide, one after another: no pass is shorter than its own.
+    pub beside_passes_seconds: f64,
 }
 
 impl FirstStage {
@@ -245,14 +245,14 @@ impl FirstStage {
         Ok(FirstStage { ops, repeated, message, samples: step.training.micro_batch, optimizer_seconds })
     }
 
-    /// The calls of a layout, those once in a step and those of a micro-batch; nothing where the rates refuse one.
+    /// The calls in a layout; nothing where the rates refuse one.
     pub fn calls(
         &self,
         layout: &Layout,
         compute: &Compute,
         rates: &dyn Rates,
         ranks_per_node: u32,
-    ) -> Option<(Once, RepeatedSeconds)> {
+    ) -> Option<DataCallTimes> {
         let mut places: Vec<(Axis, u32, Locality)> = Vec::new();
         let mut seconds = |op: &Op| -> Option<f64> {
             let index = places.iter().position(|(axis, ..)| *axis == op.axis).unwrap_or_else(|| {
@@ -267,12 +267,13 @@ impl FirstStage {
         for op in &self.ops {
             timed.push(Timed { op, seconds: seconds(op)? });
         }
-        let mut repeated = RepeatedSeconds::default();
+        let (mut exposed_seconds, mut beside_passes_seconds) = (0.0, 0.0);
         for (op, count) in &self.repeated {
-            let sum = if op.overlap.is_exposed() { &mut repeated.exposed } else { &mut repeated.beside_passes };
+            let sum = if op.overlap.is_exposed() { &mut exposed_seconds } else { &mut beside_passes_seconds };
             *sum += count * seconds(op)?;
         }
-        Some((Once::of(timed.into_iter(), compute.lost_beside_calls), repeated))
+        let once = Once::of(timed.into_iter(), compute.lost_beside_calls);
+        Some(DataCallTimes { once, exposed_seconds, beside_passes_seconds })
     }
 
     /// Seconds of a message of so many samples, 0 without a pipeline; nothing where the rates refuse it.

@@ -18,11 +18,11 @@ mod unpriced;
 mod work;
 
 pub use calls::PreparedStep;
-pub(in crate::planner) use calls::{FirstStage, FirstStageTimes, RepeatedSeconds};
+pub(in crate::planner) use calls::{DataCallTimes, FirstStage, FirstStageTimes};
 pub use exposed::Exposed;
 pub(in crate::planner) use layers::{LISTED_SAMPLES, LayerLoads, work_of_layers};
 pub(in crate::planner) use once::{PricedOnce, UntrustedCurves};
-pub(in crate::planner) use passes::{ChunkPasses, Loads, Once};
+pub(in crate::planner) use passes::{ChunkPasses, Loads};
 pub(in crate::planner) use step_error::Residual;
 pub use step_error::{PUBLISHED_ERROR, SURE, StepError};
 pub use unpriced::{UNTRUSTED, Unpriced};

@@ -10,7 +10,7 @@ use super::layers::{KnownLayers, LayerKey};
 use super::question::Question;
 use super::space::{Places, Shape, Space};
 use super::trainings::Trainings;
-use crate::planner::price::{ChunkWork, FirstStage, FirstStageTimes, Once, RepeatedSeconds};
+use crate::planner::price::{ChunkWork, DataCallTimes, FirstStage, FirstStageTimes};
 use commgauge_model::config::step::ScheduleKind;
 use commgauge_model::workload::step::Stages;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ pub(super) struct Bounds {
     /// Calls of data parallelism, and messages.
     first_stages: HashMap<OnceKey, Option<FirstStage>>,
     /// How long the calls take, by the order of the axes too.
-    calls: HashMap<(OnceKey, usize), Option<(Once, RepeatedSeconds)>>,
+    calls: HashMap<(OnceKey, usize), Option<DataCallTimes>>,
     messages: HashMap<MessageKey, Option<f64>>,
     compositions: HashMap<PipelineCut, Composition>,
 }
@@ -124,8 +124,7 @@ impl Bounds {
         let message = self.messages.entry((index, schedule, micro_batch, order));
         let message = message.or_insert_with(|| first.message(layout, rates, on_node, micro_batch));
         let optimizer_seconds = first.optimizer_seconds;
-        let (once, repeated) = (*calls)?;
-        Some(FirstStageTimes { once, repeated, message_seconds: (*message)?, optimizer_seconds })
+        Some(FirstStageTimes { calls: (*calls)?, message_seconds: (*message)?, optimizer_seconds })
     }
 }
 

@@ -164,10 +164,10 @@ impl Composition {
             way += stages * step;
         }
         // No pass of the first stage is shorter than its own calls beside it.
-        let own = busy.first_forward + busy.first_backward + first.repeated.exposed;
-        longest = longest.max(micro_batches * self.passed * own.max(first.repeated.beside_passes));
+        let own = busy.first_forward + busy.first_backward + first.calls.exposed_seconds;
+        longest = longest.max(micro_batches * self.passed * own.max(first.calls.beside_passes_seconds));
         // The first stage begins first and ends last, so that nothing hides these but its own first and last pass.
-        let once = &first.once;
+        let once = &first.calls.once;
         let (before, after) = (once.before(busy.first_forward), once.after(busy.first_backward));
         let after = match self.fills {
             Fills::InOrder => after.total(),

@@ -1,6 +1,7 @@
 //! What a validation comes to, as a document. The published JSON Schema (`commgauge schema validation`) is made from these types.
 
 use super::memory::MemoryResult;
+use super::pricing::Site;
 use super::score::{ErrorSummary, kendall_tau, top_1_regret_percent};
 use crate::cost::PredictionPair;
 use crate::planner::compute::Constants;
@@ -45,12 +46,18 @@ pub struct Coverage {
     pub error: StepError,
 }
 
-/// What a set is called.
-pub(super) struct SetNames<'a> {
+/// The name of a user's own runs.
+pub const OWN_RUNS: &str = "runs";
+
+/// Where a set of runs comes from.
+pub struct SetOrigin<'a> {
+    /// What it is called; [`OWN_RUNS`] are a user's own.
     pub name: &'a str,
+    /// Where the runs were published, or the user's file.
     pub source: &'a str,
-    pub rates: &'a str,
+    /// What a GPU reaches at most, and who says so.
     pub gpu: &'a str,
+    /// What to do where nobody says it.
     pub assumption: Option<&'a str>,
 }
 
@@ -146,7 +153,8 @@ pub struct ChoiceResult {
 
 impl SetResult {
     pub(super) fn of(
-        names: &SetNames,
+        origin: &SetOrigin,
+        site: &Site,
         share: f64,
         runs: Vec<RunResult>,
         constant_share: Option<ErrorSummary>,
@@ -154,11 +162,11 @@ impl SetResult {
         let fitted: Vec<PredictionPair> = runs.iter().map(RunResult::fitted).collect();
         let left_out: Vec<PredictionPair> = runs.iter().map(RunResult::left_out).collect();
         SetResult {
-            name: names.name.to_owned(),
-            source: names.source.to_owned(),
-            machine: names.rates.to_owned(),
-            gpu: names.gpu.to_owned(),
-            assumption: names.assumption.map(str::to_owned),
+            name: origin.name.to_owned(),
+            source: origin.source.to_owned(),
+            machine: site.rates.name(),
+            gpu: origin.gpu.to_owned(),
+            assumption: origin.assumption.map(str::to_owned),
             share_of_peak: share,
             fitted: ErrorSummary::of(&fitted),
             left_out: ErrorSummary::of(&left_out),

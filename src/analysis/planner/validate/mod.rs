@@ -16,7 +16,7 @@ mod sets;
 #[cfg(test)]
 mod tests;
 
-pub use document::{ChoiceResult, Coverage, FORMAT, RunResult, SetResult, VERSION, Validation};
+pub use document::{ChoiceResult, Coverage, FORMAT, OWN_RUNS, RunResult, SetOrigin, SetResult, VERSION, Validation};
 pub use fit::SHARE_LIMITS;
 pub use memory::MemoryResult;
 pub use pricing::Site;
@@ -25,11 +25,10 @@ pub use score::ErrorSummary;
 
 use crate::cost::PredictionPair;
 use crate::planner::compute::{Constants, PUBLISHED};
-use crate::planner::rates::{Published, Rates};
+use crate::planner::rates::Published;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{median, sorted};
 use commgauge_model::config::machine::Computing;
-use document::SetNames;
 use fit::{Priced, best_share};
 use pricing::Replay;
 use score::error_percent;
@@ -66,17 +65,8 @@ fn published(set: SetName) -> Result<SetResult> {
     let rates = Published::new(&machine);
     let gpu = machine.computing.ok_or_else(missing)?;
     let site = Site { gpu, rates: &rates, ranks_per_node: machine.ranks_per_node };
-    replay(
-        SetNames {
-            name: set.name(),
-            source: set.source(),
-            rates: &rates.name(),
-            gpu: &gpu_of(&gpu, &machine.name),
-            assumption: None,
-        },
-        &runs,
-        site,
-    )
+    let gpu = gpu_of(&gpu, &machine.name);
+    replay(&SetOrigin { name: set.name(), source: set.source(), gpu: &gpu, assumption: None }, &runs, site)
 }
 
 /// What a GPU of a published set reaches at most.
@@ -84,28 +74,16 @@ fn gpu_of(gpu: &Computing, machine: &str) -> String {
     format!("{}, memory {}", gpu.peak_by(machine), gpu.memory_by(machine))
 }
 
-/// Where a user's own runs come from.
-pub struct RunsOrigin<'a> {
-    /// Their file.
-    pub file: &'a str,
-    /// What a GPU reaches at most, and who says so.
-    pub gpu: &'a str,
-    /// What to do where nobody says it.
-    pub assumption: Option<&'a str>,
-}
-
 /// Replays a user's own runs.
 ///
 /// # Errors
 /// Names the row and the column: a time that no GPU could reach, or one in another unit than those of other rows.
-pub fn validate_runs(origin: &RunsOrigin, runs: &[MeasuredRun], site: Site) -> Result<Validation> {
-    let RunsOrigin { file, gpu, assumption } = *origin;
-    let set = replay(SetNames { name: "runs", source: file, rates: &site.rates.name(), gpu, assumption }, runs, site)?;
-    Ok(of(vec![set], Vec::new()))
+pub fn validate_runs(origin: &SetOrigin, runs: &[MeasuredRun], site: Site) -> Result<Validation> {
+    Ok(of(vec![replay(origin, runs, site)?], Vec::new()))
 }
 
 /// Prices every run at some shares, fits, and prices it at what was fitted.
-fn replay(names: SetNames, runs: &[MeasuredRun], site: Site) -> Result<SetResult> {
+fn replay(origin: &SetOrigin, runs: &[MeasuredRun], site: Site) -> Result<SetResult> {
     let replays = runs.iter().map(|run| Replay::new(run, site)).collect::<Result<Vec<_>>>()?;
     rate_check::check(&replays, &site)?;
     let mut priced = Vec::with_capacity(runs.len());
@@ -129,7 +107,7 @@ fn replay(names: SetNames, runs: &[MeasuredRun], site: Site) -> Result<SetResult
         result(replay, share, left_out)
     });
     let results = results.collect::<Result<_>>()?;
-    Ok(SetResult::of(&names, share, results, constant_share(&replays).as_deref().map(ErrorSummary::of)))
+    Ok(SetResult::of(origin, &site, share, results, constant_share(&replays).as_deref().map(ErrorSummary::of)))
 }
 
 fn constants(share_of_peak: f64) -> Constants {

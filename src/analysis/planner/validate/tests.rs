@@ -113,7 +113,7 @@ fn times_that_no_gpu_reaches_or_in_another_unit_are_refused_with_row_and_column(
     let site = Site { gpu: machine.computing.unwrap(), rates: &rates, ranks_per_node: 8 };
     let heading = "model,tp,dp,sequence,global_batch,recompute,step_seconds,step_milliseconds\n";
     let row = |time: &str| format!("megatron-3.6b,4,16,2048,512,full,{time}\n");
-    let origin = RunsOrigin { file: "runs.csv", gpu: "an A100", assumption: None };
+    let origin = SetOrigin { name: OWN_RUNS, source: "runs.csv", gpu: "an A100", assumption: None };
     let of = |text: &str| validate_runs(&origin, &read_runs(&(heading.to_owned() + text), "runs.csv").unwrap(), site);
     let good = row("4.5,") + &row(",4600");
     assert!(of(&good).unwrap().sets[0].fitted.mean_percent < 15.0);
