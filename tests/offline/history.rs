@@ -102,6 +102,50 @@ fn a_single_record_is_compared_with_itself() {
     assert_eq!(output.status.code().map(i64::from), verdict["exit_code"].as_i64());
 }
 
+/// What nccl-tests prints of a night: rows that take this many times as long, by a version of NCCL.
+fn log_of_night(night: u32, version: &str, times: f64) -> String {
+    let rows = (0..8).map(|power| {
+        let scatter = 1.0 + f64::from((night * 7 + power * 5) % 11) * 0.001;
+        let (bytes, time) = (1024 << power, (40.0 + f64::from(power)) * times * scatter);
+        format!("{bytes} {} float sum -1 {time:.2} 1.0 1.0 0 {:.2} 1.0 1.0 0\n", bytes / 4, 1.01 * time)
+    });
+    let ranks =
+        (0..2).map(|rank| format!("#  Rank {rank} Group 0 Pid 9{rank} on a device {rank} [0x0{rank}] NVIDIA H100\n"));
+    format!(
+        "# nccl-tests version 2.17.6 nccl-headers={version} nccl-library={version}\n# Collective test starting: all_reduce_perf\n\
+         # nThread 1 nGpus 1 minBytes 1024 maxBytes 131072 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n\
+         #\n# Using devices\n{}#\n#  out-of-place  in-place\n#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n\
+         #  (B) (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)\n{}# Out of bounds values : 0 OK\n# Avg bus bandwidth : 1.0\n",
+        ranks.collect::<String>(),
+        rows.collect::<String>()
+    )
+}
+
+#[test]
+fn a_new_version_of_the_library_does_not_break_the_history_of_imported_logs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("runs")).expect("made");
+    for night in 0..12u32 {
+        let (version, times) = if night < 6 { ("22703", 1.0) } else { ("22809", 1.12) };
+        let (log, record) = (format!("{night}.txt"), format!("runs/{night}.jsonl"));
+        let path = folder.path().join(&log);
+        std::fs::write(&path, log_of_night(night, version, times)).expect("written");
+        let time =
+            std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_hours(24 * (20_000 + u64::from(night)));
+        std::fs::File::options().write(true).open(&path).and_then(|file| file.set_modified(time)).expect("dated");
+        let output = commgauge(folder.path(), &["import", "--from", "nccl-tests", &log, "-o", &record]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+    let output = commgauge(folder.path(), &["history", "runs", "--width", "80"]);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    for words in ["rows 16", "slower 16, faster 0", "NCCL 2.27.3 before, NCCL 2.28.9 now", "all_reduce/1 KiB/in-place"]
+    {
+        assert!(out.split_whitespace().collect::<Vec<_>>().join(" ").contains(words), "{words}: {out}");
+    }
+    assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
+}
+
 #[test]
 fn a_log_that_is_imported_every_night_is_one_run_also_as_a_copy_with_a_new_date() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -155,6 +155,16 @@ fn every_shipped_machine_that_reaches_its_thresholds_passes_and_with_a_fault_it_
 }
 
 #[test]
+fn a_fleet_larger_than_that_of_a_published_figure_is_not_slow_at_scale() {
+    // The figures of the machine are of 8 nodes, with sums in switches.
+    let folder = tempfile::tempdir().expect("a folder");
+    let simulate = ["simulate", "qualify-gpu", "--machine", MACHINE, "--nodes", "12"];
+    let ran = commgauge(folder.path(), &simulate);
+    let said = text(&ran.stdout);
+    assert!(said.contains("locate: no suspects"), "{said}");
+}
+
+#[test]
 #[ignore = "minutes: cargo test --release --test offline qualified:: -- --ignored"]
 fn every_fault_in_every_shipped_machine_is_named() {
     machines().iter().for_each(|name| faults(name).into_iter().for_each(|fault| fails(name, fault)));

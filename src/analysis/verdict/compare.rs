@@ -1,17 +1,17 @@
 //! Is it slower than before? Every row that both runs have passes, fails, or is inconclusive.
 
-use super::comparability::{ensure_comparable, identities};
+use super::comparability::ensure_comparable;
 use super::compare_rule::CompareRule;
 use super::curve_change::{CurveChange, CurvePart};
 use super::curves::{self, Series};
 use super::document::{AgainstBase, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
-use super::evidence::{ComparedRow, Evidence, evidence};
+use super::evidence::{ComparedRow, Evidence, evidence, names_to_match};
 use super::gate::{cap_decision, coverage, exit_code_of, undecided_row};
 use super::loaded_record::LoadedRecord;
 use super::noise_rows as noise;
 use super::percent::percent;
 use super::permutation::{Corrected, MAX_REPLICATES, ReplicateCounts, RowProbabilities, corrected, fewest_for};
-use super::{Allowed, Decision, Trouble, copied_times, differences, most_severe};
+use super::{Decision, Trouble, copied_times, differences, most_severe};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{RankSums, Span, median, sorted};
 use commgauge_base::units::three_digits;
@@ -97,16 +97,6 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
         curves,
         template: None,
     })
-}
-
-/// The names by which rows of two runs are matched: of calls without what may differ.
-fn names_to_match(cases: &[Evidence], allowed: &[Allowed]) -> Vec<String> {
-    let mut of_calls = identities(cases.iter().filter_map(|case| case.subject.call()), allowed).into_iter();
-    let name = |case: &Evidence| match case.subject.call() {
-        Some(_) => of_calls.next().unwrap_or_default(),
-        None => case.subject.name().into_owned(),
-    };
-    cases.iter().map(name).collect()
 }
 
 /// The indices of the rows that have every replicate on both sides, and the corrected probabilities of these rows, followed

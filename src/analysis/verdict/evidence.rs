@@ -2,6 +2,7 @@
 //!
 //! Nothing is decided here: every reason that would keep a row from passing is collected as a sentence.
 
+use super::comparability::identities;
 use super::loaded_record::LoadedRecord;
 use super::planned::{Measurement, Planned, calls, own_work, seconds_of};
 use super::subject::Subject;
@@ -283,4 +284,14 @@ fn add_measurement(case: &mut Evidence, record: &Record, measured: &Measurement)
         case.add("a replicate has no sample that counts".to_owned());
     }
     seconds
+}
+
+/// The names by which rows of two runs are matched: of calls without what may differ.
+pub(super) fn names_to_match(cases: &[Evidence], allowed: &[Allowed]) -> Vec<String> {
+    let mut of_calls = identities(cases.iter().filter_map(|case| case.subject.call()), allowed).into_iter();
+    let name = |case: &Evidence| match case.subject.call() {
+        Some(_) => of_calls.next().unwrap_or_default(),
+        None => case.subject.name().into_owned(),
+    };
+    cases.iter().map(name).collect()
 }

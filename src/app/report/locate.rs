@@ -43,7 +43,9 @@ pub fn suspects_text(suspects: &Suspects, format: SuspectsFormat, width: u16) ->
 fn document(suspects: &Suspects) -> Vec<Block> {
     let synthetic = "SYNTHETIC: no data moved and no real time passed; nothing below was measured";
     let synthetic = suspects.synthetic.then(|| synthetic.to_owned());
-    let mut blocks = vec![Block::list(synthetic.into_iter().chain(examined(suspects)).chain(origins(suspects)))];
+    let unseen = suspects.unseen_in_words();
+    let said = synthetic.into_iter().chain(unseen).chain(examined(suspects)).chain(origins(suspects));
+    let mut blocks = vec![Block::list(said)];
     let trouble = |trouble: &Trouble| format!("{} (exit code {})", trouble.text, trouble.exit_code);
     blocks.push(Block::marked(Mark::Alarm, suspects.troubles.iter().map(trouble)));
     blocks.extend(located(suspects));

@@ -55,6 +55,7 @@ fn suspects(host: &str) -> Suspects {
             replicates: 3,
         },
         suspects: vec![suspect(SuspectKind::Node { node: 17 }, format!("node 17 ({host})"), true), late],
+        unseen: vec!["leaf switch".to_owned(), "late rank".to_owned()],
         cannot_tell: vec!["messages go there and back: sending and receiving cannot be distinguished".to_owned()],
         troubles: vec![Trouble { exit_code: 7, text: "6 of 2016 pairs of nodes were not measured".to_owned() }],
         rule: vec!["an outlier is above the median of its kind by more than scatter explains".to_owned()],

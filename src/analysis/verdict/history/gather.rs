@@ -140,6 +140,7 @@ fn series(row: &RowKey, runs: usize) -> Series {
 fn shortened(hosts: &str) -> String {
     let names: Vec<&str> = hosts.split(", ").collect();
     match names.as_slice() {
+        [""] => "unknown hosts".to_owned(),
         [first, .., last] if names.len() > 4 => format!("{} hosts ({first} to {last})", names.len()),
         _ => hosts.to_owned(),
     }

@@ -1,7 +1,7 @@
 //! What a history keeps of a run: a median for each row, and the facts by which runs are told to be repetitions.
 
 use super::super::comparability::{Facts, facts};
-use super::super::evidence::{Evidence, evidence};
+use super::super::evidence::{Evidence, evidence, names_to_match};
 use super::super::loaded_record::LoadedRecord;
 use super::super::{Allowed, RowSubject};
 use clap::ValueEnum;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A row that runs have in common.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowKey {
-    /// Name of the case, copy or product.
+    /// Name of the case, copy or product, without versions: what a new one changes is what a history shows.
     pub name: String,
     /// What it is of.
     pub subject: RowSubject,
@@ -69,11 +69,11 @@ impl RunMedians {
         // As in a comparison: times are looked at, whoever checked the data.
         cases.iter_mut().for_each(Evidence::accept_unchecked);
         let mut rows_left_out = 0;
-        let rows = cases.iter().map(|case| {
+        let names = names_to_match(&cases, &[Allowed::Versions]);
+        let rows = cases.iter().zip(names).map(|(case, name)| {
             let counts = case.shortfalls.is_empty() && !case.corrupt && !case.unmeasured;
             let seconds = median(&case.measured()).filter(|_| counts);
             rows_left_out += u32::from(seconds.is_none());
-            let name = case.subject.name().into_owned();
             (Arc::new(RowKey { name, subject: case.subject.of_row() }), seconds)
         });
         let rows = rows.collect();

@@ -36,12 +36,22 @@ pub struct Suspects {
     /// Whiles in which not one suspect but the whole machine was slow, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow_whiles: Vec<String>,
+    /// Kinds of fault that the data cannot show, in a few words each; `cannot_tell` says why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<String>,
     /// What the data cannot tell, as sentences.
     pub cannot_tell: Vec<String>,
     /// Warnings about the records as a whole, with the exit code that each asks for.
     pub troubles: Vec<Trouble>,
     /// How it was decided, as sentences.
     pub rule: Vec<String>,
+}
+
+impl Suspects {
+    /// The kinds of fault that would not be seen, as a sentence; none where all would be.
+    pub fn unseen_in_words(&self) -> Option<String> {
+        (!self.unseen.is_empty()).then(|| format!("faults that this record cannot show: {}", self.unseen.join("; ")))
+    }
 }
 
 /// What there was to look at.

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 const MIN_INSIDE: f64 = 0.05;
 /// Growth beyond a straight line by less than 10 % is ignored.
 const MIN_GROWTH: f64 = 0.1;
+/// A size of groups is compared with the line through so many smaller ones.
+pub(super) const FIRST_COMPARED: usize = 2;
 
 /// Groups of equal size that performed the same call.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use super::analysis::Analysis;
 use super::document::{Examined, MIN_MEMBERS};
 use super::explain::percent;
-use super::groups::Extent;
+use super::groups::{Extent, FIRST_COMPARED, Growth};
 use super::leaves::MIN_LEAVES;
 
 /// Where a path at a third of its rate would not be seen, nothing is called good; as a logarithm.
@@ -57,99 +57,198 @@ pub(super) fn undecided(analysis: &Analysis) -> Option<String> {
     })
 }
 
-/// What the data cannot determine, as sentences.
-pub(super) fn cannot_tell(analysis: &Analysis) -> Vec<String> {
-    let (places, pair_matrices) = (&analysis.places, &analysis.pair_matrices);
-    let mut texts: Vec<String> = undecided(analysis).into_iter().collect();
-    if pair_matrices.planned > 0 {
-        texts.extend(limits_of_pairs(analysis));
-    }
-    if analysis.coarse {
-        texts.push("histograms of this many ranks cover several nodes each: the time that a node takes by itself, and groups of nodes, cannot be judged".to_owned());
-    } else if analysis.nodes_inside == 0 {
-        texts.push("no collective was measured within each node: a node that is slow inside, or whether a suspected one is, cannot be determined".to_owned());
-    } else if (analysis.nodes_inside as usize) < MIN_MEMBERS {
-        texts.push(format!(
-            "{} nodes were measured inside: the outlier among them cannot be determined",
-            analysis.nodes_inside
-        ));
-    } else if analysis.inside_pairs.compared == 0 {
-        texts.push("no pairs of devices inside the nodes were measured: which device or link of a node that is slow inside cannot be determined; `inside_nodes` in [pairs] lets them meet".to_owned());
-    }
-    let sizes = |extent| {
-        let growths = analysis.growths.iter().filter(|growth| growth.extent == extent);
-        growths.map(|growth| growth.levels.len()).max().unwrap_or(0)
-    };
-    if sizes(Extent::Inside) < 3 {
-        texts.push(
-            "no groups of at least three growing sizes were measured: what is slow only at scale cannot be determined"
-                .to_owned(),
-        );
-    } else if !analysis.all_sizes {
-        texts.push(
-            "the largest groups contain a suspect: whether they are slow for their size too is known only without it"
-                .to_owned(),
-        );
-    }
-    if places.has_racks() && sizes(Extent::Beyond) < 3 {
-        texts.push(
-            "no groups of at least three sizes larger than a rack were measured: what is slow only at a scale of racks cannot be determined"
-                .to_owned(),
-        );
-    }
-    if analysis.arrivals.no_clock {
-        texts.push("the clocks of the ranks were not synchronised: late ranks cannot be determined".to_owned());
-    } else if analysis.arrivals.cases == 0 {
-        texts.push(
-            "no case with a common start (cadence isolated) was measured: late ranks cannot be determined".to_owned(),
-        );
-    } else if analysis.arrivals.late.is_some() {
-        texts.push("others that are late by less than the late rank hide behind it".to_owned());
-    }
-    if places.nodes_per_leaf.is_none() {
-        texts.push("which leaf switch a node is behind is not known, so a leaf shows as several nodes; give --nodes-per-leaf, or between_nodes.nodes_per_leaf in the machine file of the run".to_owned());
-    } else if places.leaves() < MIN_LEAVES {
-        texts.push(format!(
-            "{} leaves: a slow leaf cannot be distinguished from others; at least {MIN_LEAVES} are needed",
-            places.leaves()
-        ));
-    }
-    texts
+/// Something that the data cannot determine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    /// The kind of fault that would not be seen, in a few words; none where a suspect is only less certain.
+    pub(super) unseen: Option<String>,
+    pub(super) text: String,
 }
 
-fn limits_of_pairs(analysis: &Analysis) -> Vec<String> {
+impl Limit {
+    fn new(unseen: impl Into<String>, text: impl Into<String>) -> Limit {
+        Limit { unseen: Some(unseen.into()), text: text.into() }
+    }
+
+    fn remark(text: impl Into<String>) -> Limit {
+        Limit { unseen: None, text: text.into() }
+    }
+}
+
+/// What the data cannot determine.
+pub(super) fn limits(analysis: &Analysis) -> Vec<Limit> {
+    let mut limits: Vec<Limit> = undecided(analysis).map(|why| Limit::new("node or link", why)).into_iter().collect();
+    if analysis.pair_matrices.planned > 0 {
+        limits.extend(limits_of_pairs(analysis));
+    }
+    limits.extend(limit_inside(analysis));
+    limits.extend(limits_of_growth(analysis));
+    limits.extend(limit_of_arrivals(analysis));
+    limits.extend(limit_of_leaves(analysis));
+    limits
+}
+
+/// Of the inside of nodes.
+fn limit_inside(analysis: &Analysis) -> Option<Limit> {
+    if analysis.coarse {
+        Some(Limit::new(
+            "node that is slow inside; only at scale",
+            "histograms of this many ranks cover several nodes each: the time that a node takes by itself, and groups of nodes, cannot be judged",
+        ))
+    } else if analysis.nodes_inside == 0 {
+        Some(Limit::new(
+            "node that is slow inside",
+            "no collective was measured within each node: a node that is slow inside, or whether a suspected one is, cannot be determined",
+        ))
+    } else if (analysis.nodes_inside as usize) < MIN_MEMBERS {
+        Some(Limit::new(
+            "node that is slow inside",
+            format!(
+                "{} nodes were measured inside: the outlier among them cannot be determined",
+                analysis.nodes_inside
+            ),
+        ))
+    } else if analysis.inside_pairs.compared == 0 {
+        Some(Limit::new(
+            "device or link inside a node",
+            "no pairs of devices inside the nodes were measured: which device or link of a node that is slow inside cannot be determined; `inside_nodes` in [pairs] lets them meet",
+        ))
+    } else {
+        None
+    }
+}
+
+/// Of groups of growing size.
+fn limits_of_growth(analysis: &Analysis) -> Vec<Limit> {
+    let sizes = |extent| sizes(analysis, extent);
+    let mut limits = Vec::new();
+    if sizes(Extent::Inside).len() <= FIRST_COMPARED {
+        limits.push(Limit::new(
+            "only at scale",
+            "no groups of at least three growing sizes were measured: what is slow only at scale cannot be determined",
+        ));
+    } else if !analysis.all_sizes {
+        limits.push(Limit::remark(
+            "the largest groups contain a suspect: whether they are slow for their size too is known only without it",
+        ));
+    }
+    if analysis.places.has_racks() && sizes(Extent::Beyond).len() <= FIRST_COMPARED {
+        limits.push(Limit::new("only at a scale of racks", "no groups of at least three sizes larger than a rack were measured: what is slow only at a scale of racks cannot be determined"));
+    }
+    let (inside, beyond) = (uncompared(&sizes(Extent::Inside)), uncompared(&sizes(Extent::Beyond)));
+    let between_racks = beyond.map(|nodes| format!("between racks already from {nodes} nodes on"));
+    let from: Vec<String> =
+        inside.map(|nodes| format!("already from {nodes} nodes on")).into_iter().chain(between_racks).collect();
+    if !from.is_empty() {
+        let from = from.join(", or ");
+        limits.push(Limit::new(
+            format!("slow {from}"),
+            format!(
+                "groups are compared with smaller ones: what is slow {from}, such as a network that is slow everywhere, is taken for their usual \
+                 time; limits for such groups in a machine file show it (`commgauge gate --machine`)"
+            ),
+        ));
+    }
+    if beyond.is_some() {
+        limits.push(Limit::new(
+            "only at scale where the groups' call does not fill the way between racks",
+            "links inside racks may be what bounds the call of the groups: a way between racks that is slow only at scale shows where it makes that call 10 % longer",
+        ));
+    }
+    limits
+}
+
+/// The largest of the sizes that are compared with none, where there are others.
+fn uncompared(sizes: &[u32]) -> Option<u32> {
+    let (first, compared) = sizes.split_at_checked(FIRST_COMPARED)?;
+    first.last().copied().filter(|_| !compared.is_empty())
+}
+
+/// The sizes of the groups of an extent, in the call that has most, ascending. One node alone is none of them: to leave it is a step of its own,
+/// beside which growth does not show.
+fn sizes(analysis: &Analysis, extent: Extent) -> Vec<u32> {
+    let of = |growth: &Growth| -> Vec<u32> {
+        growth.levels.iter().map(|level| level.nodes).filter(|nodes| *nodes > 1).collect()
+    };
+    let growths = analysis.growths.iter().filter(|growth| growth.extent == extent);
+    growths.map(of).max_by_key(Vec::len).unwrap_or_default()
+}
+
+fn limit_of_arrivals(analysis: &Analysis) -> Option<Limit> {
+    if analysis.arrivals.no_clock {
+        Some(Limit::new("late rank", "the clocks of the ranks were not synchronised: late ranks cannot be determined"))
+    } else if analysis.arrivals.cases == 0 {
+        let text = "no case with a common start (cadence isolated) was measured: late ranks cannot be determined";
+        Some(Limit::new("late rank", text))
+    } else if analysis.arrivals.late.is_some() {
+        Some(Limit::remark("others that are late by less than the late rank hide behind it"))
+    } else {
+        None
+    }
+}
+
+fn limit_of_leaves(analysis: &Analysis) -> Option<Limit> {
+    let places = &analysis.places;
+    if places.nodes_per_leaf.is_none() {
+        Some(Limit::new(
+            "leaf switch",
+            "which leaf switch a node is behind is not known, so a leaf shows as several nodes; give --nodes-per-leaf, or between_nodes.nodes_per_leaf in the machine file of the run",
+        ))
+    } else if places.leaves() < MIN_LEAVES {
+        Some(Limit::new(
+            "leaf switch",
+            format!(
+                "{} leaves: a slow leaf cannot be distinguished from others; at least {MIN_LEAVES} are needed",
+                places.leaves()
+            ),
+        ))
+    } else {
+        None
+    }
+}
+
+fn limits_of_pairs(analysis: &Analysis) -> Vec<Limit> {
     let pair_matrices = &analysis.pair_matrices;
-    let mut texts = Vec::new();
+    let mut limits = Vec::new();
     if pair_matrices.measured < pair_matrices.planned {
-        texts.push(format!(
-            "{} of {} pairs of nodes have no values: their links cannot be determined",
-            pair_matrices.planned - pair_matrices.measured,
-            pair_matrices.planned
+        limits.push(Limit::new(
+            "links of unmeasured pairs",
+            format!(
+                "{} of {} pairs of nodes have no values: their links cannot be determined",
+                pair_matrices.planned - pair_matrices.measured,
+                pair_matrices.planned
+            ),
         ));
     }
     if pair_matrices.locals < 2 {
-        texts.push(
-            "one rank of each node met others: a slow rail or adapter cannot be distinguished from slow nodes"
-                .to_owned(),
-        );
-    }
-    if pair_matrices.replicates < 2 {
-        texts.push("one replicate only: a disturbance that passed looks like a fault, and one that comes and goes is not recognised".to_owned());
-    }
-    if pair_matrices.one_at_a_time {
-        texts.push("pairs met one at a time: links that pairs share were never loaded together".to_owned());
-    }
-    texts.extend(analysis.unconfirmed.iter().cloned());
-    if analysis.slow_once > 0 {
-        let subject = if analysis.slow_once == 1 { "single meeting was" } else { "single meetings were" };
-        texts.push(format!(
-            "{} {subject} slow once and normal in other replicates: a disturbance that passed, or a link that comes and goes; more replicates would decide",
-            analysis.slow_once
+        limits.push(Limit::new(
+            "rail or adapter",
+            "one rank of each node met others: a slow rail or adapter cannot be distinguished from slow nodes",
         ));
     }
-    texts.push(
-        "messages go there and back: whether a suspect is slow in sending or in receiving cannot be determined"
-            .to_owned(),
-    );
-    texts
+    if analysis.places.is_one_rack() {
+        limits.push(Limit::new(
+            "rail, adapter or cable",
+            "the links of one rack join all nodes, so that their adapters were idle: what is slow there cannot be determined",
+        ));
+    }
+    if pair_matrices.replicates < 2 {
+        limits.push(Limit::new("what comes and goes", "one replicate only: a disturbance that passed looks like a fault, and one that comes and goes is not recognised"));
+    }
+    if pair_matrices.one_at_a_time {
+        let text = "pairs met one at a time: links that pairs share were never loaded together";
+        limits.push(Limit::new("shared links under load", text));
+    }
+    limits.extend(analysis.unconfirmed.iter().map(Limit::remark));
+    if analysis.slow_once > 0 {
+        let subject = if analysis.slow_once == 1 { "single meeting was" } else { "single meetings were" };
+        limits.push(Limit::remark(format!(
+            "{} {subject} slow once and normal in other replicates: a disturbance that passed, or a link that comes and goes; more replicates would decide",
+            analysis.slow_once
+        )));
+    }
+    limits.push(Limit::remark(
+        "messages go there and back: whether a suspect is slow in sending or in receiving cannot be determined",
+    ));
+    limits
 }

@@ -75,6 +75,9 @@ pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspe
     troubles.retain(|trouble| !own_whiles.iter().any(|own| trouble.text.contains(own)));
     let suspected = i32::from(!suspects.is_empty());
     let undecided = if limits::undecided(&analysis).is_some() || !analysis.unconfirmed.is_empty() { 3 } else { 0 };
+    let limits = limits::limits(&analysis);
+    let mut unseen: Vec<String> = limits.iter().filter_map(|limit| limit.unseen.clone()).collect();
+    unseen.dedup();
     let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain([suspected, undecided]));
     let synthetic = records.iter().any(|loaded| loaded.record.header.backend.synthetic);
     Ok(Suspects {
@@ -87,7 +90,8 @@ pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspe
         examined: limits::examined(&analysis),
         suspects,
         slow_whiles,
-        cannot_tell: limits::cannot_tell(&analysis),
+        unseen,
+        cannot_tell: limits.into_iter().map(|limit| limit.text).collect(),
         troubles,
         rule: wording::rule(&analysis),
     })

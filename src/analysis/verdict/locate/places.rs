@@ -134,6 +134,11 @@ impl Places {
         self.nodes_per_rack.is_some_and(|each| self.nodes() > each as usize)
     }
 
+    /// Whether the links of one rack join all nodes.
+    pub(super) fn is_one_rack(&self) -> bool {
+        self.nodes_per_rack.is_some() && !self.has_racks()
+    }
+
     pub(super) fn way(&self, [a, b]: [usize; 2]) -> Way {
         if self.rack_of(a) == self.rack_of(b) {
             Way::WithinRack

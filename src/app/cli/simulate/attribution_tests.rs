@@ -246,11 +246,51 @@ fn every_kind_of_fault_is_named_at_random_places_and_nobody_else() {
     assert!(outcomes(&fleet, Kind::Nothing, 0, 0..4).iter().all(|outcome| outcome.nothing));
 }
 
-#[test]
-fn several_racks_are_no_fault_at_scale_and_a_fault_in_one_is_named() {
+/// So many racks of six hosts.
+fn racks(count: u32) -> Fleet {
     let mut machine = Machine::load(Path::new("gb200-nvl72")).unwrap();
     (machine.ranks_per_node, machine.hosts_per_node, machine.between_nodes.adapters_per_node) = (24, 6, 24);
-    let fleet = Fleet::of(&machine, 24);
+    Fleet::of(&machine, 6 * count)
+}
+
+/// The suspects of a rehearsal with a fault, and whether it alone is one of them.
+fn rehearsed(fleet: &Fleet, fault: Fault) -> (Suspects, bool) {
+    let slow = Rehearsal::new(&fleet.request).unwrap().with_faults(vec![fault]);
+    let lines = slow.lines(0).unwrap().0;
+    let suspects = locate(&[loaded(None, lines).unwrap()], &LocateOptions::default()).unwrap();
+    let is_named = Found::of(&suspects, &expected_suspects(slow.machine(), fleet.nodes)).right();
+    (suspects, is_named)
+}
+
+#[test]
+fn what_is_slow_from_some_size_on_is_named_or_said_to_be_out_of_sight() {
+    let (leaves, racks) = (Fleet::new(8, 2), racks(4));
+    let of_racks = "only at scale; slow between racks already from 16 nodes on; only at scale where";
+    for (fleet, from_nodes, is_seen, unseen) in [
+        (&leaves, 2, false, "slow already from 4 nodes on"),
+        (&leaves, 4, false, "slow already from 4 nodes on"),
+        (&leaves, 8, true, "slow already from 4 nodes on"),
+        (&racks, 8, false, of_racks),
+        (&racks, 16, false, of_racks),
+    ] {
+        let (suspects, is_named) = rehearsed(fleet, Fault::Scale { from_nodes, rate_factor: 0.5 });
+        let words = suspects.unseen_in_words().unwrap_or_default();
+        assert!(words.contains(unseen), "{words}");
+        assert_eq!(is_named, is_seen, "{from_nodes}: {words}");
+    }
+}
+
+#[test]
+fn adapters_that_idle_inside_one_rack_are_said_to_be_out_of_sight() {
+    let (suspects, is_named) = rehearsed(&racks(1), Fault::Rail { rail: 1, rate_factor: 0.5 });
+    assert!(!is_named && suspects.unseen.contains(&"rail, adapter or cable".to_owned()), "{:?}", suspects.unseen);
+    let (suspects, is_named) = rehearsed(&racks(4), Fault::Rail { rail: 1, rate_factor: 0.5 });
+    assert!(is_named && !suspects.unseen.iter().any(|unseen| unseen.contains("rail")), "{:?}", suspects.unseen);
+}
+
+#[test]
+fn several_racks_are_no_fault_at_scale_and_a_fault_in_one_is_named() {
+    let fleet = racks(4);
     assert!(outcomes(&fleet, Kind::Nothing, 0, 0..2).iter().all(|outcome| outcome.nothing));
     for kind in [Kind::Rail, Kind::CableOneWay] {
         let outcomes = outcomes(&fleet, kind, 1, 0..1);

@@ -1,5 +1,6 @@
 //! The history for people: the changes of each place, the rows that changed, and what was left out.
 
+use super::row_names::RowNames;
 use super::shown::ShownRows;
 use super::trend::trend;
 use crate::report::document::{Block, Column, Mark, Table, optional, signed_percent};
@@ -67,7 +68,9 @@ pub(super) fn changes(lineage: &Lineage) -> Vec<Block> {
 
 /// One line for each change of the rows, one for a row without any.
 pub(super) fn rows(lineage: &Lineage, rows: &[&Series]) -> Table {
-    Table::new("", &COLUMNS, rows.iter().flat_map(|row| cells(lineage, row)))
+    let names = RowNames::of(&lineage.rows);
+    let cells = rows.iter().flat_map(|row| cells(lineage, row, names.name(row)));
+    Table::new("", &COLUMNS, cells).noted(names.note())
 }
 
 fn event_blocks(lineage: &Lineage, event: &Event) -> Vec<Block> {
@@ -97,11 +100,11 @@ const COLUMNS: [Column; 10] = [
 ];
 
 /// One line for each change, one for a row without any.
-fn cells(lineage: &Lineage, row: &Series) -> Vec<Vec<String>> {
+fn cells(lineage: &Lineage, row: &Series, name: String) -> Vec<Vec<String>> {
     let time = |seconds: Option<f64>| optional(seconds.map(Seconds));
     let measured = row.latency_seconds.iter().flatten();
     let begin = vec![
-        row.name.clone(),
+        name,
         measured.clone().count().to_string(),
         time(measured.clone().next().copied()),
         time(measured.last().copied()),
@@ -113,7 +116,7 @@ fn cells(lineage: &Lineage, row: &Series) -> Vec<Vec<String>> {
     let lines = row.changes.iter().enumerate().map(|(index, change)| {
         let begin = if index == 0 { begin.clone() } else { vec![String::new(); begin.len()] };
         let tail = vec![
-            optional(lineage.runs.get(change.run as usize).map(|run| &run.started_at)),
+            optional(lineage.runs.get(change.run as usize).map(|run| to_the_minute(&run.started_at))),
             time(Some(change.latency_seconds_before)),
             time(Some(change.latency_seconds_after)),
             signed_percent(change.slowdown),
@@ -122,4 +125,12 @@ fn cells(lineage: &Lineage, row: &Series) -> Vec<Vec<String>> {
         [begin, tail].concat()
     });
     lines.collect()
+}
+
+/// A time as the record says it, without seconds and zone, which the lines above the table have.
+fn to_the_minute(started_at: &str) -> String {
+    match (started_at.get(..10), started_at.get(10..11), started_at.get(11..16)) {
+        (Some(day), Some("T"), Some(minute)) => format!("{day} {minute}"),
+        _ => started_at.to_owned(),
+    }
 }

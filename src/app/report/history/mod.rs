@@ -7,6 +7,7 @@ mod junit;
 mod page;
 mod plot;
 mod prometheus;
+mod row_names;
 mod shown;
 mod trend;
 

@@ -2,6 +2,7 @@
 
 use super::document::{changes, left_out, rows};
 use super::plot::picture;
+use super::row_names::RowNames;
 use crate::report::document::{Block, Figure, Tone};
 use crate::report::html::page::{Page, Section};
 use commgauge_analysis::verdict::history::{History, Lineage, Series};
@@ -50,8 +51,12 @@ fn pictures(history: &History) -> Vec<Block> {
     for lineage in &history.lineages {
         let mut changed: Vec<&Series> = lineage.rows.iter().filter(|row| !row.changes.is_empty()).collect();
         changed.sort_by(|one, other| last_slowdown(other).total_cmp(&last_slowdown(one)));
-        let figures: Vec<Figure> =
-            changed.iter().take(MAX_PICTURES).map(|row| Figure::new(&row.name, picture(lineage, row))).collect();
+        let names = RowNames::of(&lineage.rows);
+        let figure = |row: &&Series| {
+            let name = names.name(row);
+            Figure::new(&name, picture(lineage, row, &name))
+        };
+        let figures: Vec<Figure> = changed.iter().take(MAX_PICTURES).map(figure).collect();
         if figures.is_empty() {
             continue;
         }

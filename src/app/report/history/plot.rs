@@ -20,13 +20,15 @@ pub fn plots(history: &History, shown: ShownRows) -> Vec<(String, Svg)> {
                 .chars()
                 .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' })
                 .collect();
-            pictures.push((format!("{}-{}-{plain}.svg", number + 1, pictures.len() + 1), picture(lineage, row)));
+            pictures
+                .push((format!("{}-{}-{plain}.svg", number + 1, pictures.len() + 1), picture(lineage, row, &row.name)));
         }
     }
     pictures
 }
 
-pub(super) fn picture(lineage: &Lineage, row: &Row) -> Svg {
+/// The picture of a row that is called so.
+pub(super) fn picture(lineage: &Lineage, row: &Row, name: &str) -> Svg {
     let mut x = Axis::linear("run", Unit::Count);
     x.ticks = ticks(lineage);
     let mut measured = Series::new("median of a run");
@@ -44,14 +46,14 @@ pub(super) fn picture(lineage: &Lineage, row: &Row) -> Svg {
     let plot = Plot {
         description: format!(
             "Latency of {} over {}, with {}.",
-            visible(&row.name),
+            visible(name),
             counted(lineage.runs.len(), "run"),
             counted(row.changes.len(), "change")
         ),
         series: vec![measured, level],
         changes: changes.collect(),
         width: 640.0,
-        ..Plot::new(visible(&row.name), x, y)
+        ..Plot::new(visible(name), x, y)
     };
     plot.draw()
 }

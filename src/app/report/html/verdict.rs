@@ -108,7 +108,10 @@ fn suspects_badge(suspects: &Suspects) -> Badge {
         (count, _) => (Tone::Bad, counted(count, "suspect").to_uppercase()),
     };
     let full = suspects.answer.as_str();
-    let detail = full.strip_prefix("undecided: ").unwrap_or(full).to_owned();
+    let mut detail = full.strip_prefix("undecided: ").unwrap_or(full).to_owned();
+    if let Some(unseen) = suspects.unseen_in_words().filter(|_| suspects.suspects.is_empty()) {
+        detail += &format!("; {unseen}");
+    }
     Badge { tone, question: "Is a node, link or rank to blame?".into(), answer, detail }
 }
 
