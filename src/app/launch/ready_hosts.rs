@@ -71,11 +71,10 @@ pub fn remote_shell(
 /// Returns the waiting time when all hosts are ready.
 ///
 /// # Errors
-/// After `limit`, an environment error with the names of the unreachable hosts and the reasons.
+/// After `limit`, and one probe of each host, an environment error with the names of the unreachable hosts and the reasons.
 pub fn wait_for_hosts(hosts: &[String], shell: Option<&[String]>, limit: Duration) -> Result<Duration> {
     let begun = Instant::now();
-    let missing: BTreeMap<String, String> =
-        hosts.iter().map(|host| (host.clone(), "it was not checked in time".to_owned())).collect();
+    let missing: BTreeMap<String, Option<String>> = hosts.iter().map(|host| (host.clone(), None)).collect();
     let queue: VecDeque<String> = missing.keys().cloned().collect();
     let probes =
         Arc::new(Probes { missing: Mutex::new(missing), queue: Mutex::new(queue), is_over: AtomicBool::new(false) });
@@ -91,10 +90,13 @@ pub fn wait_for_hosts(hosts: &[String], shell: Option<&[String]>, limit: Duratio
         if missing.is_empty() {
             return Ok(begun.elapsed());
         }
-        if begun.elapsed() >= limit {
+        // Where the limit is shorter than a probe may take, each host gets one all the same: its reason says more than that time is over.
+        let are_checked = missing.values().all(Option::is_some) || begun.elapsed() >= PROBE_TIMEOUT;
+        if begun.elapsed() >= limit && are_checked {
             probes.is_over.store(true, Ordering::Relaxed);
+            let reason = |why: &Option<String>| why.clone().unwrap_or_else(|| "it was not checked in time".to_owned());
             let named: Vec<String> =
-                missing.iter().take(MAX_NAMED).map(|(host, why)| format!("{host} ({why})")).collect();
+                missing.iter().take(MAX_NAMED).map(|(host, why)| format!("{host} ({})", reason(why))).collect();
             let more = missing.len().saturating_sub(MAX_NAMED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             return Err(Error::environment(format!(
@@ -130,14 +132,14 @@ pub fn silent_hosts(hosts: &[String], timeout: Duration) -> Vec<String> {
 
 /// State shared by the probing threads.
 struct Probes {
-    /// Hosts that are not ready, and why.
-    missing: Mutex<BTreeMap<String, String>>,
+    /// Hosts that are not ready, and why, once that is known.
+    missing: Mutex<BTreeMap<String, Option<String>>>,
     queue: Mutex<VecDeque<String>>,
     is_over: AtomicBool,
 }
 
 impl Probes {
-    fn missing(&self) -> BTreeMap<String, String> {
+    fn missing(&self) -> BTreeMap<String, Option<String>> {
         self.missing.lock().map(|missing| missing.clone()).unwrap_or_default()
     }
 
@@ -150,7 +152,7 @@ impl Probes {
             match answer {
                 Ok(()) => drop(missing.remove(&host)),
                 Err(why) => {
-                    missing.insert(host.clone(), why);
+                    missing.insert(host.clone(), Some(why));
                     drop(missing);
                     if let Ok(mut queue) = self.queue.lock() {
                         queue.push_back(host);
