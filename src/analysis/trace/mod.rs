@@ -17,6 +17,7 @@ mod places;
 mod process_trace;
 mod read;
 mod replay;
+mod roots;
 mod skipped;
 mod summary;
 mod trace_file;
