@@ -1,36 +1,15 @@
 //! The files of a job as one trace: formats are told apart, ranks and groups of all files put together.
 
-use super::call::CallKind;
 use super::format::{FileContent, read_file};
 use super::process_trace::Processes;
 use super::roots;
 use super::skipped::Skipped;
-use super::trace_file::{CallDetail, ComputingSpan, FileTrace, TraceFormat, TracedGroup};
-use commgauge_base::element::ElementType;
+use super::trace_file::{ComputingSpan, FileTrace, TraceFormat, TracedCall, TracedGroup};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::units::Seconds;
 use commgauge_base::visible::ShownPath;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-
-/// A call of a job on one rank.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TracedCall {
-    /// World rank.
-    pub rank: u32,
-    /// The call.
-    pub kind: CallKind,
-    /// Type of the elements; none of a barrier, and where the trace does not say it.
-    pub element: Option<ElementType>,
-    /// The size argument in the sense of nccl-tests; of a message its size.
-    pub bytes_total: Bytes,
-    /// Index in the trace's groups.
-    pub group: usize,
-    /// From the first to the last moment of the call on this rank, waiting for others included.
-    pub duration: Option<Seconds>,
-    /// What a replay needs beyond that.
-    pub detail: CallDetail,
-}
 
 /// Ranks whose calls are less apart may have come to few of them, one after another.
 const FEWEST_NANOSECONDS_APART: u64 = 1_000_000_000;

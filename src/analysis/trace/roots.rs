@@ -2,7 +2,7 @@
 //! has is the size of the call.
 
 use super::call::CallKind;
-use super::read::TracedCall;
+use super::trace_file::TracedCall;
 use commgauge_base::collective::Collective;
 use commgauge_base::units::Bytes;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ pub(super) fn complete(calls: &mut Vec<TracedCall>) -> Option<String> {
     let is_known = |call: &TracedCall| scatters(call.kind).is_none() || call.bytes_total.0 > 0;
     calls.retain(is_known);
     (left_out > 0).then(|| {
-        format!("{left_out} scatters and gathers were skipped: no file is of their root, which alone has their size")
+        format!("calls of scatter or gather were skipped, {left_out} of them: no file is of their root, which alone has their size")
     })
 }
 
@@ -54,8 +54,8 @@ fn scatters(kind: CallKind) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::trace_file::CallDetail;
     use super::*;
+    use crate::trace::trace_file::CallDetail;
 
     fn call(rank: u32, collective: Collective, bytes: u64, sequence: Option<u64>) -> TracedCall {
         let kind = CallKind::Collective(collective);
@@ -84,6 +84,9 @@ mod tests {
         let mut calls = vec![call(1, Collective::Scatter, 0, Some(3)), call(1, Collective::AllReduce, 8, None)];
         let note = complete(&mut calls).unwrap();
         assert_eq!(calls.len(), 1);
-        assert_eq!(note, "1 scatters and gathers were skipped: no file is of their root, which alone has their size");
+        assert_eq!(
+            note,
+            "calls of scatter or gather were skipped, 1 of them: no file is of their root, which alone has their size"
+        );
     }
 }
