@@ -43,7 +43,10 @@ fn all_gather(step: &ServingStep, stage: u32, mixture: &Mixture) -> Result<Vec<O
             ranks: d.dp.into(),
             each: tokens,
             of: "N*d",
-            which: format!("N = {tokens} tokens"),
+            which: format!(
+                "N = {tokens} tokens, whole (expert_tokens; vLLM's file of the model below model_executor/models has no \
+                 is_sequence_parallel)"
+            ),
         },
         false => {
             let each = tokens.div_ceil(d.tp.into());
