@@ -13,6 +13,7 @@ use super::step::style_name::parse_style;
 use super::step::without_effect::sentences;
 use super::table_or_json::AnswerArguments;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_model::config::Shipped;
 use commgauge_model::config::step::ModelWork;
 use commgauge_model::layout::{Degrees, MOST_RANKS};
