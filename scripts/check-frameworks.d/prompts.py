@@ -15,6 +15,12 @@ def prefill(framework, name, ranks, flags, **choices):
     return configuration(f"{framework}-{name}", ranks, flags, **choices)
 
 
+def decode(framework, name, ranks, flags, **choices):
+    """A step over one further token of every request."""
+    flags = f"--framework {framework} {flags} --serve decode --batch {REQUESTS} --prompt-tokens {SEQUENCE}"
+    return configuration(f"{framework}-decode-{name}", ranks, flags, tokens=1, **choices)
+
+
 def keep_config(model, folder):
     """The model as both read it, from a folder of each rank."""
     fields = json.loads((FOLDER / model / "config.json").read_text())
@@ -23,12 +29,14 @@ def keep_config(model, folder):
     return config
 
 
-def tokens_and_positions():
-    return torch.arange(REQUESTS * SEQUENCE).remainder(320), torch.arange(SEQUENCE).repeat(REQUESTS)
+def tokens_and_positions(of_request):
+    """So many tokens of every request, the last ones of it."""
+    return torch.arange(REQUESTS * of_request).remainder(320), torch.arange(SEQUENCE - of_request, SEQUENCE).repeat(REQUESTS)
 
 
 def of_last_tokens(hidden):
-    return hidden[SEQUENCE - 1 :: SEQUENCE]
+    of_request = len(hidden) // REQUESTS
+    return hidden[of_request - 1 :: of_request]
 
 
 def keep_calls_of_devices(recorder):

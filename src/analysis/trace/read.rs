@@ -1,35 +1,15 @@
 //! The files of a job as one trace: formats are told apart, ranks and groups of all files put together.
 
-use super::call::CallKind;
 use super::format::{FileContent, read_file};
 use super::process_trace::Processes;
+use super::roots;
 use super::skipped::Skipped;
-use super::trace_file::{CallDetail, ComputingSpan, FileTrace, TraceFormat, TracedGroup};
-use commgauge_base::element::ElementType;
+use super::trace_file::{ComputingSpan, FileTrace, TraceFormat, TracedCall, TracedGroup};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::units::Seconds;
 use commgauge_base::visible::ShownPath;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-
-/// A call of a job on one rank.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TracedCall {
-    /// World rank.
-    pub rank: u32,
-    /// The call.
-    pub kind: CallKind,
-    /// Type of the elements; none of a barrier, and where the trace does not say it.
-    pub element: Option<ElementType>,
-    /// The size argument in the sense of nccl-tests; of a message its size.
-    pub bytes_total: Bytes,
-    /// Index in the trace's groups.
-    pub group: usize,
-    /// From the first to the last moment of the call on this rank, waiting for others included.
-    pub duration: Option<Seconds>,
-    /// What a replay needs beyond that.
-    pub detail: CallDetail,
-}
 
 /// Ranks whose calls are less apart may have come to few of them, one after another.
 const FEWEST_NANOSECONDS_APART: u64 = 1_000_000_000;
@@ -133,6 +113,7 @@ impl<'a> Job<'a> {
         }
         trace.unknown = self.skipped.unknown().clone();
         trace.notes = self.skipped.notes();
+        trace.notes.extend(roots::complete(&mut trace.calls));
         trace.ranks.extend(trace.calls.iter().map(|call| call.rank));
         trace.steps = match self.steps.into_iter().collect::<Vec<_>>()[..] {
             [all] => all,
@@ -181,11 +162,23 @@ impl Trace {
     }
 
     pub(super) fn note_missing_ranks(&mut self) {
-        let Some(world) = self.world else { return };
+        let Some(world) = self.world else { return self.note_larger_group() };
         let missing: Vec<u32> = (0..world).filter(|rank| !self.ranks.contains(rank)).collect();
         if !missing.is_empty() {
             let list = commgauge_base::rank_list::ranges(&missing);
             self.notes.push(format!("of {world} ranks {} are not in the files: {list}", missing.len()));
+        }
+    }
+
+    /// Where nothing says how many ranks the job has, it has at least as many as its largest group.
+    fn note_larger_group(&mut self) {
+        let size = |group: &TracedGroup| group.ranks.as_ref().map(|ranks| ranks.len() as u32).or(group.size);
+        let largest = self.groups.iter().filter_map(size).max().unwrap_or(0);
+        let files = self.ranks.len();
+        if largest as usize > files {
+            self.notes.push(format!(
+                "a group has {largest} ranks, and the files are of {files}: not all of the job is among them"
+            ));
         }
     }
 }

@@ -50,6 +50,25 @@ pub struct CallDetail {
     pub elements_to_each: Option<Vec<u64>>,
 }
 
+/// A call of a job on one rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TracedCall {
+    /// World rank.
+    pub rank: u32,
+    /// The call.
+    pub kind: CallKind,
+    /// Type of the elements; none of a barrier, and where the trace does not say it.
+    pub element: Option<ElementType>,
+    /// The size argument in the sense of nccl-tests; of a message its size.
+    pub bytes_total: Bytes,
+    /// Index in the trace's groups.
+    pub group: usize,
+    /// From the first to the last moment of the call on this rank, waiting for others included.
+    pub duration: Option<Seconds>,
+    /// What a replay needs beyond that.
+    pub detail: CallDetail,
+}
+
 /// A stretch of computing, in nanoseconds on the clock of its rank.
 pub type ComputingSpan = Range<u64>;
 

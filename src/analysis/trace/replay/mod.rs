@@ -8,7 +8,8 @@ mod order;
 mod tests;
 
 use super::call::CallKind;
-use super::read::{Trace, TracedCall};
+use super::read::Trace;
+use super::trace_file::TracedCall;
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};

@@ -10,13 +10,17 @@ pub use document::{OpsDocument, schema};
 use super::places::report_resolved_file;
 use super::step::StepFlags;
 use super::step::style_name::parse_style;
+use super::step::without_effect::sentences;
 use super::table_or_json::AnswerArguments;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_model::config::Shipped;
-use commgauge_model::layout::MOST_RANKS;
+use commgauge_model::config::step::ModelWork;
+use commgauge_model::layout::{Degrees, MOST_RANKS};
 use commgauge_model::workload::Style;
 use commgauge_model::workload::step::Step;
 use std::path::Path;
+use std::sync::Arc;
 
 /// List every communication of a training or serving step: bytes, counts, what hides it, and why
 ///
@@ -50,6 +54,7 @@ impl OpsCommand {
     pub fn execute(&self) -> Result<i32> {
         let document = self.document()?;
         report_resolved_file(Shipped::Model, Path::new(self.step.model.as_deref().unwrap_or_default()));
+        self.notes(&document.degrees)?.iter().for_each(|note| eprintln!("note: {note}"));
         self.shown.show(&document, |width| text::text(&document, width))?;
         Ok(0)
     }
@@ -64,6 +69,13 @@ impl OpsCommand {
         };
         let wanted = |style| self.style.is_empty() || self.style.contains(&style);
         OpsDocument::new(step, self.stage, wanted)
+    }
+
+    /// Flags that change nothing here.
+    fn notes(&self, degrees: &Degrees) -> Result<Vec<String>> {
+        let table = self.step.table(self.ranks()?)?;
+        let sentences = |work: &Arc<ModelWork>| sentences(&self.step.given_of_model(), degrees, &work.model);
+        Ok(table.work.as_ref().map(sentences).unwrap_or_default())
     }
 
     fn ranks(&self) -> Result<u32> {

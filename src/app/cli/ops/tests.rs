@@ -30,6 +30,28 @@ fn the_list_reads_well_at_80_and_140_columns() {
 }
 
 #[test]
+fn flags_about_what_a_layout_or_a_model_has_not_are_said() {
+    let notes = |flags: &str| {
+        let program = Program::try_parse_from(std::iter::once("ops").chain(flags.split_whitespace())).unwrap();
+        program.command.notes(&program.command.document().unwrap().degrees).unwrap()
+    };
+    let alone = "--model llama-3-8b --dp 4 --sequence 4096 --micro-batches 1";
+    let flags = "--sequence-parallel --virtual-stages 2 --schedule interleaved --context-style ring --routing uniform --recompute full";
+    assert_eq!(
+        notes(&format!("{alone} {flags}")),
+        [
+            "--sequence-parallel: changes nothing, as tp is 1",
+            "--schedule, --virtual-stages: changes nothing, as pp is 1",
+            "--context-style: changes nothing, as cp is 1",
+            "--routing: changes nothing, as the model has no experts",
+        ]
+    );
+    assert_eq!(notes(&format!("{LLAMA} --sequence-parallel --schedule gpipe --recompute full")), Vec::<String>::new());
+    let serving = "--model llama-3-8b --tp 4 --serve decode --batch 16 --sampled-tokens ring";
+    assert_eq!(notes(serving), ["--sampled-tokens: changes nothing, as pp is 1"]);
+}
+
+#[test]
 fn the_printed_document_fits_the_published_schema() {
     let schema = schema();
     for flags in [

@@ -71,7 +71,7 @@ impl StepFlags {
     }
 
     /// The given flags of a model and its step; those of the layout are not among them.
-    pub(super) fn given_of_model(&self) -> Vec<&'static str> {
+    pub(crate) fn given_of_model(&self) -> Vec<&'static str> {
         let of_model = [("--model", &self.model), ("--layers", &self.layers)];
         let of_model = of_model.into_iter().filter(|(_, text)| text.is_some()).map(|(flag, _)| flag);
         of_model.chain(self.keys.flags()).collect()

@@ -6,6 +6,7 @@ mod flags;
 mod given_keys;
 pub(super) mod style_name;
 mod trace_files;
+pub(super) mod without_effect;
 
 pub use arguments::StepArguments;
 pub use flags::StepFlags;

@@ -229,6 +229,7 @@ fn files_that_do_not_belong_together_or_say_nothing_are_refused_with_the_reason(
     }
     let trace = read_traces(&[PathBuf::from(&arguments[2])]).unwrap();
     assert_eq!(trace.ranks.iter().copied().collect::<Vec<u32>>(), [1]);
+    assert_eq!(trace.notes, ["a group has 2 ranks, and the files are of 1: not all of the job is among them"]);
     let mut eight = arguments.clone();
     eight.extend(["--tp".to_owned(), "3".to_owned()]);
     let command = Traced::parse_from(&eight).command;

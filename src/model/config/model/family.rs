@@ -36,6 +36,12 @@ pub enum Family {
 }
 
 impl Family {
+    /// Whether vLLM's file of the model lets each rank of tp give a part of its tokens to experts of other replicas
+    /// (`is_sequence_parallel` below model_executor/models); without it each gives all of them.
+    pub fn parts_tokens_in_vllm(self) -> bool {
+        !matches!(self, Family::Mixtral | Family::Glm4Moe | Family::MinimaxM2 | Family::Phimoe)
+    }
+
     /// Every family, in the order in which they are listed to users.
     pub const ALL: [Family; 29] = [
         Family::Llama,

@@ -246,6 +246,26 @@ choice! {
 }
 
 choice! {
+    /// Which of the tokens that the ranks of tp have in common each of them gives to the experts of other replicas.
+    ExpertTokens, "tokens of a rank for experts" {
+        /// A part each, whose results are gathered on tp.
+        Parts = "parts",
+        /// All of them, to the rank of the same place in each replica; what experts give is added up over tp.
+        Whole = "whole",
+    }
+}
+
+choice! {
+    /// How the other stages of a pipeline learn what the last one has sampled.
+    SampledTokens, "way of sampled tokens" {
+        /// The last stage tells all others, and how many of each request (vLLM).
+        Broadcast = "broadcast",
+        /// Each stage passes them on to the next, around to the last (SGLang).
+        Ring = "ring",
+    }
+}
+
+choice! {
     /// How the tokens of replicas come together where the feed-forward is divided among all of them.
     TokenExchange, "token exchange" {
         /// all_gather before it, and reduce_scatter of its sums behind it, with equally many tokens of each.

@@ -17,9 +17,10 @@ pub use choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Reco
 pub use data::{DataChoices, ModuleChoices, divisors_among};
 pub use framework::{Framework, FrameworkChoices, FrameworkDefault, Work};
 pub use framework_choices::{
-    BalanceLoss, BroadcastBuffers, DecodeContextExchange, Drafter, FeedForwardRanks, GradientAccumulation,
-    GradientReduction, KvTransfer, OuterSharding, ParameterReturn, ReplicaReduction, ServingDispatcher, ShardBuffers,
-    SmallCall, TensorStyle, TokenExchange, UnitRule, VocabularyPadding, VocabularyStyle,
+    BalanceLoss, BroadcastBuffers, DecodeContextExchange, Drafter, ExpertTokens, FeedForwardRanks,
+    GradientAccumulation, GradientReduction, KvTransfer, OuterSharding, ParameterReturn, ReplicaReduction,
+    SampledTokens, ServingDispatcher, ShardBuffers, SmallCall, TensorStyle, TokenExchange, UnitRule, VocabularyPadding,
+    VocabularyStyle,
 };
 pub use keys::{KeyForm, KeyGroup, STEP_KEYS, StepKey};
 pub use layout_table::{LayoutTable, MOST_RANKS, ModelWork, STYLES, parse_order};

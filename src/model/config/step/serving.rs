@@ -1,7 +1,7 @@
 //! Reads what a serving model does: how many requests at a time, how long, and which of its two phases.
 
 use super::framework::{self, FrameworkChoices, Work};
-use super::framework_choices::VocabularyPadding;
+use super::framework_choices::{SampledTokens, VocabularyPadding};
 use super::reading::{parse_reducible_float, parsed_or, truth_or};
 use super::serving_parts::{
     self as parts, Boundary, DecodeContext, Drafts, KeysAndValues, Phases, ServingExpertChoices,
@@ -74,6 +74,7 @@ impl Serving {
         let boundary = Boundary {
             scatter_gather: truth_or(&mut table, "scatter_gather", false)?,
             tensors: table.take("boundary_tensors").map(|item| item.whole(1..=2)).transpose()?.unwrap_or(1),
+            sampled: parsed_or(&mut table, "sampled_tokens", SampledTokens::Broadcast, str::parse)?,
         };
         let vocabulary_padding = parsed_or(&mut table, "vocabulary_padding", VocabularyPadding::Megatron, str::parse)?;
         let expert = ServingExpertChoices::read(&mut table, activation_element_type)?;

@@ -2,7 +2,8 @@
 
 use super::framework::FrameworkChoices;
 use super::framework_choices::{
-    DecodeContextExchange, Drafter, FeedForwardRanks, KvTransfer, ServingDispatcher, TokenExchange,
+    DecodeContextExchange, Drafter, ExpertTokens, FeedForwardRanks, KvTransfer, SampledTokens, ServingDispatcher,
+    TokenExchange,
 };
 use super::reading::{parse_float, parsed_or};
 use crate::config::document::{Item, Table};
@@ -38,6 +39,8 @@ pub struct Boundary {
     pub scatter_gather: bool,
     /// Tensors of the width of the hidden state: 2 where the residual is apart.
     pub tensors: u64,
+    /// How what the last stage has sampled comes to the others.
+    pub sampled: SampledTokens,
 }
 
 /// Tokens that are drafted ahead of each request's next one, all of which the model verifies in its next pass.
@@ -74,6 +77,8 @@ pub struct DecodeContext {
 pub struct ServingExpertChoices {
     /// How tokens reach their experts.
     pub dispatcher: ServingDispatcher,
+    /// Which tokens a rank of tp gives to them; absent where it is as the framework has it for the model.
+    pub tokens: Option<ExpertTokens>,
     /// Type of tokens on their way to the experts (DeepEP).
     pub dispatch_element_type: ElementType,
     /// Ranks of ep on a node, where tokens go by way of nodes; absent where nothing says it.
@@ -88,6 +93,7 @@ impl ServingExpertChoices {
     pub(super) fn read(table: &mut Table, activation: ElementType) -> Result<ServingExpertChoices> {
         Ok(ServingExpertChoices {
             dispatcher: parsed_or(table, "dispatcher", ServingDispatcher::AllToAll, str::parse)?,
+            tokens: table.take("expert_tokens").map(|item| item.parsed(str::parse)).transpose()?,
             dispatch_element_type: parsed_or(table, "dispatch_element_type", activation, parse_float)?,
             inner: table.take("expert_inner").map(|item| item.count()).transpose()?,
             feed_forward_ranks: parsed_or(table, "feed_forward_ranks", FeedForwardRanks::Replica, str::parse)?,

@@ -4,7 +4,7 @@ use super::check::{heads_and_experts, widest};
 use super::divisibility::must_divide;
 use super::{ServingStep, check_hybrid, experts};
 use crate::config::Place;
-use crate::config::step::{Drafter, ServingDispatcher, TokenExchange};
+use crate::config::step::{Drafter, SampledTokens, ServingDispatcher, TokenExchange};
 use crate::layout::Degrees;
 use commgauge_base::error::Result;
 
@@ -40,6 +40,7 @@ fn division_of_serving(step: &ServingStep) -> std::result::Result<(), String> {
         ));
     }
     deep_ep(step)?;
+    whole_tokens(step)?;
     drafts(step)?;
     kv_transfer(step)?;
     let etp = if d.ep == 1 { d.tp } else { 1 };
@@ -108,6 +109,15 @@ fn drafts(step: &ServingStep) -> std::result::Result<(), String> {
         return Err(format!(
             "drafter = mtp, and {} has no prediction layer (num_nextn_predict_layers); accepted: drafter = eagle or ngram",
             model.name
+        ));
+    }
+    if let Some(drafter) =
+        drafter.filter(|_| step.layout.degrees.pp > 1 && step.serving.boundary.sampled == SampledTokens::Ring)
+    {
+        return Err(format!(
+            "drafter = {drafter} with sampled_tokens = ring and pp = {}: what stages pass on of drafts is not listed; accepted: no drafter, \
+             pp = 1, or sampled_tokens = broadcast",
+            step.layout.degrees.pp
         ));
     }
     Ok(())
@@ -194,6 +204,34 @@ fn joined_replicas(step: &ServingStep) -> std::result::Result<(), String> {
         return Err(format!(
             "dispatcher {} with feed_forward_ranks = stage, where all ranks of a stage have all tokens already; accepted: all_reduce",
             serving.expert.dispatcher
+        ));
+    }
+    Ok(())
+}
+
+/// Checks of ranks of tp that give all of their tokens to experts.
+fn whole_tokens(step: &ServingStep) -> std::result::Result<(), String> {
+    let (expert, d) = (&step.serving.expert, &step.layout.degrees);
+    if let Some(tokens) = expert.tokens
+        && (d.tp == 1
+            || step.model.mixture.is_none()
+            || step.experts_are_reduced_on_tp()
+            || expert.dispatcher != ServingDispatcher::AllGather)
+    {
+        return Err(format!(
+            "expert_tokens = {tokens} changes nothing where ranks of tp gather no tokens of other replicas; accepted: with experts, tp and \
+             dp above 1, ep above 1, and dispatcher all_gather"
+        ));
+    }
+    if step.model.mixture.is_some() && step.experts_take_whole_tokens() && d.ep != d.tp * d.dp {
+        return Err(format!(
+            "ep = {} with tp = {} and dp = {}, where ranks of tp give all of their tokens to experts ({}); accepted: ep = tp x dp = {}, or \
+             expert_tokens = parts",
+            d.ep,
+            d.tp,
+            d.dp,
+            if expert.tokens.is_some() { "expert_tokens = whole" } else { "vLLM has it so for this model" },
+            d.tp * d.dp
         ));
     }
     Ok(())

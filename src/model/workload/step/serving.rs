@@ -4,7 +4,7 @@
 
 use super::stages::Stages;
 use crate::config::Model;
-use crate::config::step::{FeedForwardRanks, Serving, ServingDispatcher};
+use crate::config::step::{ExpertTokens, FeedForwardRanks, Framework, Serving, ServingDispatcher};
 use crate::layout::{Axis, Layout};
 
 /// The phase of serving.
@@ -86,6 +86,19 @@ impl ServingStep<'_> {
             && degrees.cp == 1
             && self.serving.expert.dispatcher == ServingDispatcher::AllGather;
         degrees.ep == 1 || alone || self.serving.expert.dispatcher == ServingDispatcher::AllReduce
+    }
+
+    /// Whether each rank of tp gives all of its tokens to the experts, and what they give is added up over tp.
+    pub fn experts_take_whole_tokens(&self) -> bool {
+        let by_vllm = self.serving.framework.as_ref().is_some_and(|choices| choices.framework == Framework::Vllm);
+        let tokens = self.serving.expert.tokens.unwrap_or(match by_vllm && !self.model.family.parts_tokens_in_vllm() {
+            true => ExpertTokens::Whole,
+            false => ExpertTokens::Parts,
+        });
+        tokens == ExpertTokens::Whole
+            && self.serving.expert.dispatcher == ServingDispatcher::AllGather
+            && self.layout.degrees.tp > 1
+            && !self.experts_are_reduced_on_tp()
     }
 
     /// Whether everything but attention is divided among the ranks of all replicas of a stage.

@@ -53,6 +53,11 @@ pub(super) const SGLANG: Facts = Facts {
             "sglang/srt/models/llama.py PPProxyTensors hidden_states, residual",
         ),
         Default::new(
+            "sampled_tokens",
+            "ring",
+            "sglang/srt/managers/scheduler_pp_mixin.py _pp_send_output_to_next_stage",
+        ),
+        Default::new(
             "vocabulary_padding",
             "vllm",
             "sglang/srt/layers/vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE",
@@ -70,7 +75,7 @@ pub(super) const SGLANG: Facts = Facts {
         ),
     ],
     limits: &[AFTER_THE_PASS, Limit::new("decode_context_exchange", &["head_sums", "packed"])],
-    unused: &[&["batch_agreement"]],
+    unused: &[&["batch_agreement", "expert_tokens"]],
 };
 
 pub(super) const TENSORRT_LLM: Facts = Facts {
@@ -85,5 +90,8 @@ pub(super) const TENSORRT_LLM: Facts = Facts {
         Default::new("vocabulary_padding", "even", "tensorrt_llm/_torch/modules/embedding.py padding_size"),
     ],
     limits: &[Limit::new("dispatcher", &["all_gather", "all_to_all"]), AFTER_THE_PASS],
-    unused: &[JOINED, &["batch_agreement", "decode_context", "decode_context_exchange", "reduction_bits"]],
+    unused: &[
+        JOINED,
+        &["batch_agreement", "expert_tokens", "decode_context", "decode_context_exchange", "reduction_bits"],
+    ],
 };

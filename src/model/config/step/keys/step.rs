@@ -79,6 +79,14 @@ pub(super) const SERVED: &[StepKey] = &[
         "What drafts them: ngram (no message), eagle (a dense layer), mtp (a prediction layer of the model)",
     ),
     StepKey::text(
+        "expert_tokens",
+        "--expert-tokens",
+        "WHICH",
+        SERVING,
+        "Which tokens a rank of tp gives to experts of other replicas, with dispatcher all_gather: parts (default), whole \
+             (vLLM for some models)",
+    ),
+    StepKey::text(
         "feed_forward_ranks",
         "--feed-forward-ranks",
         "RANKS",
@@ -150,5 +158,12 @@ pub(super) const SERVED: &[StepKey] = &[
         "N",
         SERVING,
         "Tensors from stage to stage: 1 (default), 2 where the residual is apart",
+    ),
+    StepKey::text(
+        "sampled_tokens",
+        "--sampled-tokens",
+        "HOW",
+        SERVING,
+        "How sampled tokens come from the last stage to the others: broadcast (default), ring",
     ),
 ];

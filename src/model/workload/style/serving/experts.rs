@@ -26,29 +26,47 @@ pub(super) fn ops(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
         ServingDispatcher::DeepEpLowLatency => super::deep_ep::low_latency(step, stage, mixture)?,
         _ => all_to_all(step, stage, mixture)?,
     };
-    if step.layout.degrees.tp > 1 {
+    if step.layout.degrees.tp > 1 && !step.experts_take_whole_tokens() {
         ops.push(gathered(step, stage)?);
     }
     Ok(ops)
 }
 
-/// Every rank gathers the tokens of all with their choices, and the sums over the experts of all ranks are scattered.
+/// Every rank gathers the tokens of all with their choices, and the sums over the experts of all ranks are scattered. Where ranks of tp give
+/// all of their tokens, those of one place in each replica do so among each other.
 fn all_gather(step: &ServingStep, stage: u32, mixture: &Mixture) -> Result<Vec<Op>> {
-    let (t, e) = (u64::from(step.layout.degrees.tp), u64::from(step.layout.degrees.ep));
+    let d = &step.layout.degrees;
     let (tokens, h, k) = (step.tokens_per_micro_batch(), step.model.hidden, mixture.experts_per_token);
-    let share = tokens.div_ceil(t);
+    let gathering = match step.experts_take_whole_tokens() {
+        true => Gathering {
+            axis: Axis::Dp,
+            ranks: d.dp.into(),
+            each: tokens,
+            of: "N*d",
+            which: format!(
+                "N = {tokens} tokens, whole (expert_tokens; vLLM's file of the model below model_executor/models has no \
+                 is_sequence_parallel)"
+            ),
+        },
+        false => {
+            let each = tokens.div_ceil(d.tp.into());
+            let which = format!("n = ceil({tokens} tokens/t {})", d.tp);
+            Gathering { axis: Axis::Ep, ranks: d.ep.into(), each, of: "n*e", which }
+        }
+    };
+    let Gathering { axis, ranks, each, of, which } = &gathering;
     let element = step.serving.activation_element_type;
     let source = "vLLM distributed/device_communicators/all2all.py AgRsAll2AllManager";
     let call = |collective, element: ElementType, width: u64, name: &str, what: &str| -> Result<Op> {
-        let bytes = product(what, &[element.size(), share, e, width])?;
+        let bytes = product(what, &[element.size(), *each, *ranks, width])?;
         let size = element.size();
         Ok(Op {
             when: in_layers(step, stage, LayerKind::Experts, 1),
             overlap: Overlap::Exposed,
             why: format!(
-                "{size} B*n*e*{name} = {size} B*{share}*{e}*{width} = {bytes} B with n = ceil({tokens} tokens/t {t}): {what} ({source})"
+                "{size} B*{of}*{name} = {size} B*{each}*{ranks}*{width} = {bytes} B with {which}: {what} ({source})"
             ),
-            ..Op::new(Style::Serving, Axis::Ep, collective, element, bytes)
+            ..Op::new(Style::Serving, *axis, collective, element, bytes)
         })
     };
     use Collective::{AllGather, ReduceScatter};
@@ -58,6 +76,17 @@ fn all_gather(step: &ServingStep, stage: u32, mixture: &Mixture) -> Result<Vec<O
         call(AllGather, ElementType::Int32, k, "K", "experts of their choices")?,
         call(ReduceScatter, element, h, "h", "sums over the experts of all ranks")?,
     ])
+}
+
+/// What each of the ranks gathers of all of them.
+struct Gathering {
+    axis: Axis,
+    ranks: u64,
+    /// Tokens that each gives.
+    each: u64,
+    /// All tokens, in symbols, and which are one rank's.
+    of: &'static str,
+    which: String,
 }
 
 /// Tokens are sent to the ranks of their experts and back.

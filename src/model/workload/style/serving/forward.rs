@@ -73,7 +73,7 @@ fn layers(step: &ServingStep, stage: u32) -> Result<Vec<Op>> {
             ("outputs of attention, linear attention and feed-forward", "output of attention or linear attention")
         }
     };
-    if step.experts_are_reduced_on_tp() {
+    if step.experts_are_reduced_on_tp() || step.experts_take_whole_tokens() {
         return Ok(vec![call(LayerKind::Any, step.model.blocks_per_layer(), both)]);
     }
     Ok(vec![

@@ -5,7 +5,7 @@ use crate::workload::step::Step;
 use crate::workload::style::testing::{refusal, rows, serving, with_steps};
 use crate::workload::{Op, Style};
 use commgauge_base::collective::Collective::{
-    self, AllGather, AllReduce, AllToAllV, Broadcast, ReduceScatter, SendRecvChain,
+    self, AllGather, AllReduce, AllToAllV, Broadcast, ReduceScatter, SendRecv, SendRecvChain,
 };
 use commgauge_base::geometry::Splits;
 
@@ -150,7 +150,8 @@ fn vllm_gathers_the_tokens_of_all_ranks_and_scatters_the_sums() {
     expected.push((AllGather, Axis::Tp, hidden, 32));
     expected.push((AllGather, Axis::Tp, 2 * 16 * 32_000, 1));
     let layout = "tp = 2\ndp = 4\nep = 8\netp = 1";
-    assert_eq!(phase("mixtral-8x7b", written, layout, 8, "decode", 0), expected);
+    let parts = format!("{written}\nexpert_tokens = 'parts'");
+    assert_eq!(phase("mixtral-8x7b", &parts, layout, 8, "decode", 0), expected);
     // One replica alone has nothing to gather.
     let alone = [
         (AllReduce, Axis::Tp, hidden, 1),
@@ -196,6 +197,57 @@ fn stages_of_vllm_pass_two_tensors_in_parts_and_gather_them() {
     let logits = (AllGather, Axis::Tp, 2 * 4 * 128_256, 4);
     let last = [reductions, logits, (AllGather, Axis::Tp, hidden, 8), tokens, counts];
     assert_eq!(phase("llama-3-70b", written, "tp = 8\npp = 2", 16, "decode", 1), last);
+}
+
+#[test]
+fn models_of_vllm_that_do_not_part_tokens_gather_all_of_each_replica() {
+    // Mixtral: 16 requests of each of 4 replicas to experts of all 8 ranks, and sums over tp of attention and experts in 32 layers.
+    let hidden = 2 * 16 * 4096;
+    let of = |written: &str, layout: &str| {
+        let written = format!("framework = 'vllm'\nbatch = 16\nphases = ['decode']\n{written}");
+        phase("mixtral-8x7b", &written, layout, 8, "decode", 0)
+    };
+    let layout = "tp = 2\ndp = 4\nep = 8\netp = 1";
+    let expected = [
+        (AllReduce, Axis::Tp, hidden, 1),
+        (AllReduce, Axis::Tp, hidden, 64),
+        (AllGather, Axis::Dp, 4 * hidden, 32),
+        (AllGather, Axis::Dp, 4 * 16 * 4 * 2, 32),
+        (AllGather, Axis::Dp, 4 * 16 * 4 * 2, 32),
+        (ReduceScatter, Axis::Dp, 4 * hidden, 32),
+        (AllGather, Axis::Tp, 2 * 16 * 32_000, 1),
+    ];
+    assert_eq!(of("", layout), expected);
+    assert_eq!(of("expert_tokens = 'whole'", layout), expected);
+    let parts = of("expert_tokens = 'parts'", layout);
+    assert_eq!(parts[2], (AllGather, Axis::Ep, 8 * 8 * 2 * 4096, 32));
+    for (written, layout, expected) in [
+        ("", "tp = 2\ndp = 4\nep = 4\netp = 1", "accepted: ep = tp x dp = 8, or expert_tokens = parts"),
+        ("expert_tokens = 'whole'", "dp = 8\nep = 8", "expert_tokens = whole changes nothing"),
+        ("expert_tokens = 'parts'", "tp = 2\ndp = 4", "expert_tokens = parts changes nothing"),
+    ] {
+        let written = format!("framework = 'vllm'\nbatch = 16\n{written}");
+        let message = refusal(&serving("mixtral-8x7b", &written, layout), 8);
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn stages_of_sglang_pass_sampled_tokens_around_in_a_ring() {
+    // 4 B of each of 16 requests: an eighth of them from each rank of tp 8, and all together again.
+    let ring = |layout: &str, batch: u64| {
+        let written = format!("framework = 'sglang'\nbatch = {batch}\nphases = ['decode']");
+        let of_stage = |stage: u32| phase("llama-3-70b", &written, layout, 16, "decode", stage);
+        let tokens = |found: Vec<Found>| found.into_iter().filter(|call| call.2 <= 4 * batch).collect::<Vec<_>>();
+        assert_eq!(tokens(of_stage(0)), tokens(of_stage(1)), "every stage sends and receives");
+        tokens(of_stage(0))
+    };
+    assert_eq!(ring("tp = 8\npp = 2", 16), [(SendRecv, Axis::Pp, 8, 1), (AllGather, Axis::Tp, 64, 1)]);
+    assert_eq!(ring("tp = 8\npp = 2", 12), [(SendRecv, Axis::Pp, 48, 1)], "12 requests are not divided by 8");
+    assert_eq!(ring("pp = 2\ndp = 8", 16), [(SendRecv, Axis::Pp, 64, 1)], "one rank sends all");
+    let drafting = "framework = 'sglang'\nbatch = 16\ndrafted_tokens = 3\ndrafter = 'eagle'";
+    let message = refusal(&serving("llama-3-70b", drafting, "tp = 8\npp = 2"), 16);
+    assert!(message.contains("accepted: no drafter, pp = 1, or sampled_tokens = broadcast"), "{message}");
 }
 
 #[test]
