@@ -101,18 +101,16 @@ const NO_SEARCH: i32 = 3;
 fn summary(exit_code: i32, verdict: &Verdict, suspects: Option<&Suspects>) -> String {
     let found = match suspects {
         Some(suspects) if !suspects.suspects.is_empty() => counted(suspects.suspects.len(), "suspect"),
+        // Those that it cannot show are listed below, with the suspects.
+        Some(suspects) if suspects.examined.can_name_a_node() && !suspects.unseen.is_empty() => {
+            "no suspects of the kinds that this record can show".to_owned()
+        }
         Some(suspects) if suspects.examined.can_name_a_node() => "no suspects".to_owned(),
         None => "suspects could not be searched for".to_owned(),
         Some(_) => "too few nodes met in pairs to suspect one".to_owned(),
     };
-    let unseen = suspects.filter(|suspects| suspects.suspects.is_empty() && suspects.examined.can_name_a_node());
-    let unseen = unseen.and_then(Suspects::unseen_in_words).map_or_else(String::new, |unseen| format!("; {unseen}"));
     let word = |code| Decision::from_exit_code(code).name().to_uppercase();
-    format!(
-        "judge: {} (exit code {exit_code}): thresholds {}; {found}{unseen}",
-        word(exit_code),
-        word(verdict.exit_code)
-    )
+    format!("judge: {} (exit code {exit_code}): thresholds {}; {found}", word(exit_code), word(verdict.exit_code))
 }
 
 /// Parses the name of a page.
