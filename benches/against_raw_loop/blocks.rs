@@ -104,7 +104,7 @@ fn block(context: &MeasureContext, call: &mut MpiCall, raw: &RawLoop, length: Le
 /// Samples as commgauge would take them, so many that the block is long enough.
 fn choose_length(context: &MeasureContext, call: &mut MpiCall) -> Result<Length> {
     let mut batch = Batch::default();
-    let calls_per_sample = choose_calls_per_sample(context, call, None, &mut batch)?;
+    let calls_per_sample = choose_calls_per_sample(context, call, None, &mut batch)?.calls;
     streaming_batch(context, call, 5, calls_per_sample, &mut batch)?;
     let times = sorted(batch.samples.iter().map(|sample| sample.slowest_nanoseconds as f64));
     let sample = median(&times).unwrap_or(1.0).max(1.0);

@@ -6,7 +6,7 @@ use commgauge::error::{Error, Result};
 use commgauge::launch::{Launcher, LauncherContext, Request, build, find, host, probe};
 use std::fs::File;
 use std::io::{Write, stderr, stdout};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Launches, and tells whether no criterion was missed.
 pub fn run(arguments: &Arguments) -> Result<bool> {

@@ -12,7 +12,7 @@ mod summary;
 
 use clap::Parser;
 use commgauge::error::Result;
-use commgauge::units::{BareSuffix, Bytes, Seconds, parse_seconds};
+use commgauge::units::{Bytes, Seconds, parse_seconds};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -53,7 +53,7 @@ pub struct Arguments {
 }
 
 fn parse_bytes(text: &str) -> std::result::Result<Bytes, String> {
-    Bytes::parse(text, BareSuffix::Binary)
+    Bytes::parse(text)
 }
 
 fn main() -> ExitCode {

@@ -10,10 +10,10 @@ use commgauge::collective::{Collective, Placement};
 use commgauge::config::RunSettings;
 use commgauge::element::ElementType;
 use commgauge::error::{Error, Result};
-use commgauge::geometry::Splits;
 use commgauge::layout::{Axis, Groups};
 use commgauge::measure::{ClockModel, DEFAULT_COMPLETION_DEADLINE, MeasureContext};
 use commgauge::mpi_call::{self, Datatype};
+use commgauge::sample::Cadence;
 use commgauge::units::Bytes;
 use commgauge::workload::{Op, Style};
 use commgauge::world::{MpiWorld, World};
@@ -84,6 +84,8 @@ fn measure_op(
         geometry: &geometry,
         seed: settings.seed,
         warm_buffers: false,
+        cadence: Cadence::Streaming,
+        rotation_within: None,
     };
     let mut call = backend.bind_call(&binding)?;
     let raw = RawLoop::new(op.collective, &geometry, Datatype::of(op.element), world.process())?;
