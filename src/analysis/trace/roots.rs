@@ -7,8 +7,8 @@ use commgauge_base::collective::Collective;
 use commgauge_base::units::Bytes;
 use std::collections::HashMap;
 
-/// A call on all ranks of its group: the group, whether it is a scatter, and its number there.
-type OneCall = (usize, bool, u64);
+/// A call on all ranks of its group: the group, what it is, and its number there.
+type OneCall = (usize, Collective, u64);
 
 /// Gives each scatter and gather the size that its root has. One whose root is not among the files is left out, which the note says.
 pub(super) fn complete(calls: &mut Vec<TracedCall>) -> Option<String> {
@@ -22,7 +22,7 @@ pub(super) fn complete(calls: &mut Vec<TracedCall>) -> Option<String> {
         calls[*at].bytes_total = of_root[one];
     }
     let left_out = of_root.values().filter(|size| size.0 == 0).count();
-    let is_known = |call: &TracedCall| scatters(call.kind).is_none() || call.bytes_total.0 > 0;
+    let is_known = |call: &TracedCall| with_root(call.kind).is_none() || call.bytes_total.0 > 0;
     calls.retain(is_known);
     (left_out > 0).then(|| {
         format!("calls of scatter or gather were skipped, {left_out} of them: no file is of their root, which alone has their size")
@@ -31,23 +31,22 @@ pub(super) fn complete(calls: &mut Vec<TracedCall>) -> Option<String> {
 
 /// Where the scatters and gathers are among the calls. Those without a number are taken in their order.
 fn numbered(calls: &[TracedCall]) -> Vec<(usize, OneCall)> {
-    let mut before: HashMap<(u32, usize, bool), u64> = HashMap::new();
-    let with_root = calls.iter().enumerate().filter_map(|(at, call)| Some((at, call, scatters(call.kind)?)));
-    with_root
-        .map(|(at, call, scatters)| {
-            let order = before.entry((call.rank, call.group, scatters)).or_default();
+    let mut before: HashMap<(u32, usize, Collective), u64> = HashMap::new();
+    let of_root = calls.iter().enumerate().filter_map(|(at, call)| Some((at, call, with_root(call.kind)?)));
+    of_root
+        .map(|(at, call, collective)| {
+            let order = before.entry((call.rank, call.group, collective)).or_default();
             let number = call.detail.sequence.unwrap_or(*order);
             *order += 1;
-            (at, (call.group, scatters, number))
+            (at, (call.group, collective, number))
         })
         .collect()
 }
 
-/// Whether it is a scatter, of a call that is one or a gather.
-fn scatters(kind: CallKind) -> Option<bool> {
+/// The scatter or gather that it is.
+fn with_root(kind: CallKind) -> Option<Collective> {
     match kind {
-        CallKind::Collective(Collective::Scatter) => Some(true),
-        CallKind::Collective(Collective::Gather) => Some(false),
+        CallKind::Collective(collective @ (Collective::Scatter | Collective::Gather)) => Some(collective),
         _ => None,
     }
 }

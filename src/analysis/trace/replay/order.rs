@@ -4,8 +4,7 @@
 //! which no call was under way is one of computing, whatever the rank did in it. Beside a call it is as much as the trace says that
 //! the device computed meanwhile; the rest was waiting, which the replay finds by itself.
 
-use crate::trace::trace_file::ComputingSpan;
-use crate::trace::trace_file::TracedCall;
+use crate::trace::trace_file::{ComputingSpan, TracedCall};
 use commgauge_model::workload::replay::RecordedAction;
 
 /// What a rank did.

@@ -176,25 +176,22 @@ impl Parts<'_> {
     }
 
     pub(super) fn gather(&self) -> Vec<Piece> {
-        let (geometry, me, root) = (self.view.geometry, self.view.me, self.view.root);
-        let stays = self.view.placement == Placement::InPlace && me == root;
-        let own = geometry.blocks[me as usize];
-        let mut pieces = if stays { vec![] } else { vec![self.piece(Part::Send, 0, own, root)] };
-        if me == root {
-            let others = self.ranks().filter(|rank| !stays || *rank != me);
-            pieces.extend(others.map(|rank| self.piece(Part::Receive, geometry.block_start(rank), own, rank)));
-        }
-        pieces
+        self.with_root(Part::Send, Part::Receive)
     }
 
     pub(super) fn scatter(&self) -> Vec<Piece> {
+        self.with_root(Part::Receive, Part::Send)
+    }
+
+    /// What each rank does with the root, and the root with each rank; in place the root's own block stays where it is.
+    fn with_root(&self, of_each: Part, of_root: Part) -> Vec<Piece> {
         let (geometry, me, root) = (self.view.geometry, self.view.me, self.view.root);
         let stays = self.view.placement == Placement::InPlace && me == root;
         let own = geometry.blocks[me as usize];
-        let mut pieces = if stays { vec![] } else { vec![self.piece(Part::Receive, 0, own, root)] };
+        let mut pieces = if stays { vec![] } else { vec![self.piece(of_each, 0, own, root)] };
         if me == root {
             let others = self.ranks().filter(|rank| !stays || *rank != me);
-            pieces.extend(others.map(|rank| self.piece(Part::Send, geometry.block_start(rank), own, rank)));
+            pieces.extend(others.map(|rank| self.piece(of_root, geometry.block_start(rank), own, rank)));
         }
         pieces
     }
