@@ -52,10 +52,11 @@ def worse(one, other):
 
 
 def last_word(err):
-    """The line that says why, without the advice behind it."""
+    """The line that says why, without the advice behind it: a rank knows what failed, the launcher only that something did."""
     lines = [line for line in err.strip().splitlines() if line and "resume with: " not in line]
+    of_ranks = [line for line in lines if line.startswith("commgauge: rank ") and "ended with exit code" not in line]
     ours = [line for line in lines if line.startswith("commgauge: ")]
-    return (ours or lines or ["nothing was said"])[-1]
+    return of_ranks[0] if of_ranks else (ours or lines or ["nothing was said"])[-1]
 
 
 def end_all(child):

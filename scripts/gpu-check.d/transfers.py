@@ -47,8 +47,8 @@ def spread(words, rates, is_synthetic):
     """One line for a kind, and one for each that is far behind the others."""
     middle = judge.median(list(rates.values()))
     slowest, fastest = min(rates, key=rates.get), max(rates, key=rates.get)
-    findings = [(0, f"{words}: {middle / 1e9:.1f} GB/s (median of {len(rates)}; {slowest} {rates[slowest] / 1e9:.1f}, {fastest} "
-                    f"{rates[fastest] / 1e9:.1f})")]
+    range_of_all = f" (median of {len(rates)}; {slowest} {rates[slowest] / 1e9:.1f}, {fastest} {rates[fastest] / 1e9:.1f})" if len(rates) > 1 else ""
+    findings = [(0, f"{words}: {middle / 1e9:.1f} GB/s{range_of_all}")]
     behind = [] if is_synthetic else sorted(name for name, rate in rates.items() if rate < LEAST_SHARE * middle)
     return findings + [(1, f"{words}: {name} has {rates[name] / 1e9:.1f} GB/s, less than half of the others") for name in behind]
 

@@ -14,6 +14,7 @@ pub(super) fn document(products: &[ProductTime], header: &Header) -> Option<Bloc
     // Values that are equal in all rows go into the title.
     let one_type = products.iter().all(|time| time.product.element_type == first.product.element_type);
     let all_right = products.iter().all(|time| time.times.trouble().is_none());
+    let unit = RateUnit::of(products);
     let columns = [
         Column::left("layer", 0),
         Column::right("m", 0),
@@ -23,7 +24,7 @@ pub(super) fn document(products: &[ProductTime], header: &Header) -> Option<Bloc
         Column::right("repl.", 2),
         Column::right("time", 0),
         Column::left("[95 %]", 1),
-        Column::right("GFLOP/s", 0),
+        Column::right(unit.name(), 0),
         Column::left("check", if all_right { 2 } else { 0 }),
         Column::left("all layers", Column::PAGES_ONLY),
     ];
@@ -33,11 +34,40 @@ pub(super) fn document(products: &[ProductTime], header: &Header) -> Option<Bloc
         counted(first.ranks_per_host as usize, "rank"),
         first.library
     );
-    let rows = products.iter().map(|time| row(time, header));
+    let rows = products.iter().map(|time| row(time, unit, header));
     Some(Block::Table(Table::new(title, &columns, rows).whole_in("`commgauge report --format json` has every product")))
 }
 
-fn row(time: &ProductTime, header: &Header) -> Row {
+/// The unit of all rates of a table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RateUnit {
+    Giga,
+    Tera,
+}
+
+impl RateUnit {
+    /// That in which the fastest has less than four digits before the point.
+    fn of(products: &[ProductTime]) -> RateUnit {
+        let fastest = products.iter().filter_map(ProductTime::flops_per_second).fold(0.0, f64::max);
+        if fastest < 1e12 { RateUnit::Giga } else { RateUnit::Tera }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            RateUnit::Giga => "GFLOP/s",
+            RateUnit::Tera => "TFLOP/s",
+        }
+    }
+
+    fn flops_per_second(self) -> f64 {
+        match self {
+            RateUnit::Giga => 1e9,
+            RateUnit::Tera => 1e12,
+        }
+    }
+}
+
+fn row(time: &ProductTime, unit: RateUnit, header: &Header) -> Row {
     let product = &time.product;
     let layer = match product.uses.as_slice() {
         [] => optional(None::<String>),
@@ -54,7 +84,7 @@ fn row(time: &ProductTime, header: &Header) -> Row {
         time.times.medians().len().to_string(),
         optional(time.times.median()),
         range(time.times.interval()),
-        optional(time.flops_per_second().map(|rate| three_digits(rate * 1e-9))),
+        optional(time.flops_per_second().map(|rate| three_digits(rate / unit.flops_per_second()))),
         check,
         product.uses.join(", "),
     ];

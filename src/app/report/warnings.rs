@@ -135,9 +135,11 @@ fn clock_warning(clocks: &[ClockLine], rows: &[Row]) -> Option<String> {
 pub(super) const AFTER_A_BARRIER: &str =
     "isolated samples started after a barrier, not on a common clock; no rank is named as late";
 
-/// How well the clocks agree, where they do.
+/// How well the clocks agree, where there are several and they do.
 pub(super) fn clock_remark(clocks: &[ClockLine], rows: &[Row]) -> Option<String> {
-    let isolated = rows.iter().any(|row| row.facts.cadence == Cadence::Isolated && row.counts.samples > 0);
+    let is_of_several =
+        |row: &Row| row.facts.cadence == Cadence::Isolated && row.counts.samples > 0 && row.facts.group_size > 1;
+    let isolated = rows.iter().any(is_of_several);
     if !isolated || clocks.iter().any(|clock| clock.method == ClockMethod::Barrier) {
         return None;
     }

@@ -37,7 +37,10 @@ const RECORDED_PREFIXES: [&str; 10] = [
 ];
 
 /// Of those, variables that a launcher sets for its own processes, such as addresses and session folders.
-const INTERNAL_PREFIXES: [&str; 12] = [
+const INTERNAL_PREFIXES: [&str; 15] = [
+    "OMPI_MCA_PREFIXES",
+    "OMPI_MCA_cpu_type",
+    "OMPI_MCA_num_procs",
     "OMPI_MCA_orte_",
     "OMPI_MCA_ess",
     "OMPI_MCA_pmix",
@@ -72,6 +75,7 @@ mod tests {
             ("NCCL_ALGO", true),
             ("OMPI_MCA_btl", true),
             ("OMPI_MCA_orte_hnp_uri", false),
+            ("OMPI_MCA_PREFIXES", false),
             ("I_MPI_FABRICS", true),
             ("I_MPI_PIN_INFO", false),
             ("I_MPI_INFO_NP", false),

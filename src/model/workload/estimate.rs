@@ -17,10 +17,12 @@ impl WorkPlan {
         self.cases.iter().map(|case| case.op.bytes_total).max().unwrap_or_default()
     }
 
-    /// Estimated upper bound of the run time. With the stop rule every case uses its whole budget; with a fixed number
+    /// Estimated upper bound of the run time. With the stop rule every case, product and copy uses its whole budget; with a fixed number
     /// of iterations it is a guess from cautious figures of host memory; a budget for all cases is used completely.
     pub fn estimated_seconds(&self, settings: &RunSettings) -> Seconds {
-        settings.within.unwrap_or_else(|| self.estimated_seconds_of(&self.cases, settings))
+        let cases = settings.within.unwrap_or_else(|| self.estimated_seconds_of(&self.cases, settings));
+        let own_work = (self.products.len() + self.copies.len()) as f64 * f64::from(settings.replicates);
+        Seconds(cases.0 + own_work * (settings.case_budget.0 + SECONDS_BESIDE_SAMPLING))
     }
 
     /// The same for some cases, which need not be in the plan.

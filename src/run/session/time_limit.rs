@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 /// Reserved for the end line, flushing to disk and finalising MPI: this share of the limit, at most this long.
 const RESERVE: (f64, Duration) = (0.05, Duration::from_secs(5));
 
+/// What a piece of work may take beside its estimate without being slow: connections, memory and kernels that are made at a first use. Of a
+/// case of a millisecond that is hundreds of times its estimate, and of a later one of a second no more than of the first.
+const ONCE: Duration = Duration::from_millis(500);
+
 /// Deadline of a run.
 #[derive(Clone, Debug)]
 pub struct TimeLimit {
@@ -19,6 +23,8 @@ pub struct TimeLimit {
     deadline: Instant,
     /// Largest ratio of actual to estimated duration so far, in thousandths; at least 1000.
     slowness: Arc<AtomicU64>,
+    /// Most milliseconds beside the estimate so far, up to [`ONCE`].
+    beside: Arc<AtomicU64>,
 }
 
 /// Work in progress.
@@ -34,7 +40,7 @@ impl TimeLimit {
         // A limit of centuries counts as none.
         let deadline = Duration::try_from_secs_f64(usable).ok().and_then(|usable| begun.checked_add(usable));
         let deadline = deadline.unwrap_or_else(|| begun + Duration::from_secs(1 << 32));
-        TimeLimit { limit, deadline, slowness: Arc::new(AtomicU64::new(1000)) }
+        TimeLimit { limit, deadline, slowness: Arc::new(AtomicU64::new(1000)), beside: Arc::default() }
     }
 
     /// The limit as requested.
@@ -51,7 +57,10 @@ impl TimeLimit {
 
     /// Updates the estimate with the actual duration of completed work.
     pub(super) fn done(&self, work: &Begun) {
-        let ratio = work.at.elapsed().as_secs_f64() / work.estimate.0.max(1e-3);
+        let elapsed = work.at.elapsed().as_secs_f64();
+        let beside = (elapsed - work.estimate.0).clamp(0.0, ONCE.as_secs_f64());
+        self.beside.fetch_max((beside * 1000.0) as u64, Ordering::Relaxed);
+        let ratio = (elapsed - beside) / work.estimate.0.max(1e-3);
         // A ratio over 1000 says more about the estimate than about the machine.
         self.slowness.fetch_max((ratio.clamp(1.0, 1000.0) * 1000.0) as u64, Ordering::Relaxed);
     }
@@ -64,7 +73,8 @@ impl TimeLimit {
 
     fn has_time_for(&self, estimate: Seconds, now: Instant) -> bool {
         let slowness = self.slowness.load(Ordering::Relaxed) as f64 / 1000.0;
-        self.deadline.saturating_duration_since(now).as_secs_f64() > estimate.0.max(0.0) * slowness
+        let beside = self.beside.load(Ordering::Relaxed) as f64 / 1000.0;
+        self.deadline.saturating_duration_since(now).as_secs_f64() > estimate.0.max(0.0) * slowness + beside
     }
 }
 
@@ -93,9 +103,18 @@ mod tests {
         let ago = |seconds| Instant::now() - Duration::from_millis(seconds);
         limit.done(&Begun { estimate: Seconds(1.0), at: ago(10) });
         assert!(limit.has_time_for(Seconds(40.0), begun), "quick work changes nothing");
-        limit.done(&Begun { estimate: Seconds(0.1), at: ago(300) });
+        limit.done(&Begun { estimate: Seconds(0.1), at: ago(800) });
         assert!(!limit.has_time_for(Seconds(40.0), begun));
         assert!(limit.has_time_for(Seconds(25.0), begun));
+    }
+
+    #[test]
+    fn what_a_first_use_takes_is_added_to_later_estimates_and_does_not_multiply_them() {
+        let begun = Instant::now();
+        let limit = TimeLimit::of(Seconds(100.0), begun);
+        limit.done(&Begun { estimate: Seconds(0.001), at: begun - Duration::from_millis(400) });
+        assert!(limit.has_time_for(Seconds(94.0), begun));
+        assert!(!limit.has_time_for(Seconds(94.8), begun));
     }
 
     #[test]

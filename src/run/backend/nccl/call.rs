@@ -180,6 +180,7 @@ impl<'b> NcclCall<'b> {
     /// Captures the graphs of the timed loop, unless they are there.
     fn capture(&mut self) -> Result<()> {
         let Some(Graphs { calls, wanted, .. }) = self.graphs else { return Ok(()) };
+        self.backend.buffers.note_capture();
         while self.graphs.as_ref().is_some_and(|graphs| graphs.captured.len() < wanted) {
             let stream = self.backend.stream;
             let graph = Graph::capture(stream, || (0..calls).try_for_each(|_| self.issue()))?;
@@ -251,6 +252,7 @@ impl Call for NcclCall<'_> {
         if self.graphs.is_none() {
             return self.enqueue();
         }
+        self.backend.buffers.note_capture();
         let stream = self.backend.stream;
         let launched = Graph::capture(stream, || self.issue()).and_then(|graph| graph.launch(stream).map(|()| graph));
         let last_copy = self.rotation.last_used();

@@ -142,6 +142,7 @@ impl NcclBackend {
         for communicator in connected.into_iter().filter_map(|(_, communicator)| communicator) {
             self.maker.destroy(&communicator)?;
         }
-        self.connected.base.take().map_or(Ok(()), |base| self.maker.destroy(&base))
+        self.connected.base.take().map_or(Ok(()), |base| self.maker.destroy(&base))?;
+        self.buffers.release_kept()
     }
 }

@@ -20,8 +20,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes that a sample copies, and the most copies that it makes: enough that starting them is a small part of it.
 const SAMPLE_BYTES: u64 = 64 << 20;
 const MOST_COPIES: u64 = 16;
-/// Bytes that are compared at a time.
-const CHECKED_AT_ONCE: usize = 4 << 20;
+/// Bytes that are written or compared at a time: whole copies of them on the host would take longer than all that is timed.
+const AT_ONCE: usize = 4 << 20;
 
 /// Copies of a sample for copies of so many bytes.
 pub(super) fn copies_per_sample(bytes: u64) -> u32 {
@@ -84,9 +84,14 @@ impl DeviceCopy {
             let stream = if index == 0 { context.stream } else { driver::create_stream()? };
             // Of every rank and way another.
             let seed = u64::from(context.rank) << 1 | index as u64;
-            source.write(&pattern(seed, bytes), stream)?;
-            // What no copy overwrites must be found.
-            target.write(&opposite(pattern(seed, bytes)), stream)?;
+            let mut part = Vec::with_capacity(AT_ONCE.min(bytes));
+            for from in (0..bytes).step_by(AT_ONCE) {
+                write_pattern(seed, from, AT_ONCE.min(bytes - from), &mut part);
+                source.write(from, &part, stream)?;
+                // What no copy overwrites must be found.
+                turn_over(&mut part);
+                target.write(from, &part, stream)?;
+            }
             ways.push(Way { source, target, stream, is_own_stream: index > 0, end: driver::create_event()?, seed });
         }
         Ok(DeviceCopy {
@@ -162,23 +167,23 @@ impl DeviceCopy {
     }
 
     fn first_wrong(&self, way: &Way) -> Result<Option<Mismatch>> {
-        let expected = pattern(way.seed, self.bytes);
         let mut found: Option<Mismatch> = None;
-        let mut got = vec![0u8; CHECKED_AT_ONCE.min(self.bytes)];
-        for (index, expected) in expected.chunks(CHECKED_AT_ONCE).enumerate() {
+        let (mut expected, mut got) = (Vec::new(), vec![0u8; AT_ONCE.min(self.bytes)]);
+        for from in (0..self.bytes).step_by(AT_ONCE) {
+            write_pattern(way.seed, from, AT_ONCE.min(self.bytes - from), &mut expected);
             let got = &mut got[..expected.len()];
-            way.target.read(index * CHECKED_AT_ONCE, got, way.stream)?;
-            if got == expected {
+            way.target.read(from, got, way.stream)?;
+            if *got == *expected {
                 continue;
             }
-            let wrong = || got.iter().zip(expected).enumerate().filter(|(_, (got, expected))| got != expected);
+            let wrong = || got.iter().zip(&expected).enumerate().filter(|(_, (got, expected))| got != expected);
             let count = wrong().count() as u64;
             match (&mut found, wrong().next()) {
                 (Some(found), _) => found.count += count,
                 (None, Some((byte, (got, expected)))) => {
                     found = Some(Mismatch {
                         rank: self.rank,
-                        element: (index * CHECKED_AT_ONCE + byte) as u64,
+                        element: (from + byte) as u64,
                         expected: format!("0x{expected:02x}"),
                         got: format!("0x{got:02x}"),
                         count,
@@ -224,24 +229,23 @@ impl Drop for DeviceCopy {
     }
 }
 
-/// Bytes that look random and differ from place to place, so that a part that was copied to another place is found.
-fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
+/// Writes the bytes of a pattern from a place on, a multiple of eight. They look random and differ from place to place, so that a part that
+/// was copied to another place is found.
+fn write_pattern(seed: u64, from: usize, bytes: usize, to: &mut Vec<u8>) {
     // The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
     let word = |index: u64| {
         let mixed = (index ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed ^ (mixed >> 31)
     };
-    let mut all = vec![0; bytes];
-    for (index, part) in (0u64..).zip(all.chunks_mut(8)) {
+    to.resize(bytes, 0);
+    for (index, part) in (from as u64 / 8..).zip(to.chunks_mut(8)) {
         part.copy_from_slice(&word(index).to_le_bytes()[..part.len()]);
     }
-    all
 }
 
-/// Bytes none of which is the same.
-fn opposite(mut bytes: Vec<u8>) -> Vec<u8> {
+/// Makes bytes of which none is the same.
+fn turn_over(bytes: &mut [u8]) {
     bytes.iter_mut().for_each(|byte| *byte = !*byte);
-    bytes
 }
 
 #[cfg(test)]
@@ -257,7 +261,15 @@ mod tests {
 
     #[test]
     fn no_byte_of_what_is_overwritten_is_right_beforehand_and_no_stretch_comes_twice() {
-        let (right, wrong, other) = (pattern(3, 1003), opposite(pattern(3, 1003)), pattern(4, 1003));
+        let pattern = |seed, from, bytes| {
+            let mut part = Vec::new();
+            write_pattern(seed, from, bytes, &mut part);
+            part
+        };
+        let (right, other) = (pattern(3, 0, 1003), pattern(4, 0, 1003));
+        assert_eq!([pattern(3, 0, 504), pattern(3, 504, 499)].concat(), right, "in parts as in one");
+        let mut wrong = right.clone();
+        turn_over(&mut wrong);
         assert_eq!((right.len(), wrong.len()), (1003, 1003));
         assert!(right.iter().zip(&wrong).all(|(one, other)| one != other));
         let same = right.iter().zip(&other).filter(|(one, other)| one == other).count();

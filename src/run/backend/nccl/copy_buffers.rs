@@ -104,10 +104,10 @@ impl Buffer {
         }
     }
 
-    /// Writes its first bytes, untimed; returns when they are there.
-    pub fn write(&self, bytes: &[u8], stream: CUstream) -> Result<()> {
-        // SAFETY: it has at least as many bytes as are written; the slice outlives the copy, which is waited for.
-        unsafe { driver::copy(self.address(), bytes.as_ptr() as CUdeviceptr, bytes.len(), stream)? };
+    /// Writes bytes to a place in it, untimed; returns when they are there.
+    pub fn write(&self, to: usize, bytes: &[u8], stream: CUstream) -> Result<()> {
+        // SAFETY: from the place on it has at least as many bytes as are written; the slice outlives the copy, which is waited for.
+        unsafe { driver::copy(self.address() + to as u64, bytes.as_ptr() as CUdeviceptr, bytes.len(), stream)? };
         driver::synchronize(stream)
     }
 

@@ -115,7 +115,7 @@ impl NcclBackend {
         let (send, receive) = view.buffer_elements();
         self.end_registration()?;
         let buffers = binding.variant.buffers;
-        let nccl = (buffers != Buffers::Plain).then_some(self.maker.library);
+        let nccl = self.allocator(binding);
         self.buffers.send.take_from(nccl)?;
         self.buffers.receive.take_from(nccl)?;
         if buffers == Buffers::Symmetric {
@@ -131,6 +131,19 @@ impl NcclBackend {
             self.buffers.receive.reserve(if receive > 0 || all { rotation.bytes() } else { 0 })?;
         }
         Ok(Some((view, rotation)))
+    }
+
+    /// NCCL, where it allocates the buffers of a case.
+    fn allocator(&self, binding: &Binding) -> Option<&'static Library> {
+        (binding.variant.buffers != Buffers::Plain).then_some(self.maker.library)
+    }
+
+    /// What the buffers of a case can have: the free memory of the device, and what earlier cases left to it.
+    fn bytes_available_for(&self, binding: &Binding) -> Bytes {
+        let each = binding.view(self.world.rank()).map_or(0, |view| self.rotation(binding, &view).bytes());
+        let nccl = self.allocator(binding);
+        let [send, receive] = [&self.buffers.send, &self.buffers.receive].map(|arena| arena.available(each, nccl));
+        Bytes(self.free_bytes().saturating_add(send).saturating_add(receive))
     }
 
     /// Registers the first bytes of the buffers with NCCL.
@@ -223,7 +236,8 @@ impl Backend for NcclBackend {
     }
 
     fn bytes_available(&self) -> Bytes {
-        Bytes(self.free_bytes().saturating_add(self.buffers.send.len()).saturating_add(self.buffers.receive.len()))
+        let releasable = self.buffers.send.releasable().saturating_add(self.buffers.receive.releasable());
+        Bytes(self.free_bytes().saturating_add(releasable))
     }
 
     fn skip_reason(&self, binding: &Binding) -> Option<String> {
@@ -237,7 +251,7 @@ impl Backend for NcclBackend {
         if let Some(reason) = work_queue::skip_reason(binding) {
             return Some(reason);
         }
-        let (needed, available) = (self.bytes_needed(binding), self.bytes_available());
+        let (needed, available) = (self.bytes_needed(binding), self.bytes_available_for(binding));
         (needed > available)
             .then(|| format!("needs {needed} of device memory, {available} are free for it on {}", self.maker.place))
     }

@@ -5,7 +5,7 @@ use super::environment::ForcedCtas;
 use super::graph;
 use super::library::{LIMITS_FROM, Library, Version};
 use crate::backend::Binding;
-use commgauge_base::collective::{Collective, Placement};
+use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::variant::{Buffers, Variant};
 
 /// Properties that decide whether a case can run.
@@ -40,8 +40,14 @@ impl Capabilities {
             return Some(format!("reducing {} needs NCCL 2.24, found {found}", op.element));
         }
         let (major, minor) = self.capability;
-        (self.capability < (9, 0))
-            .then(|| format!("NCCL reduces {} from compute capability 9.0 on, found {major}.{minor}", op.element))
+        if self.capability < (9, 0) {
+            return Some(format!("NCCL reduces {} from compute capability 9.0 on, found {major}.{minor}", op.element));
+        }
+        // It has the kernels, and does not choose them: what would is compiled for the host, and asks for the device's architecture
+        // (`ncclLaunchOneRank` in its src/device/onerank.cu, 2.24 to 2.30; ncclInvalidArgument, seen on an H100).
+        let multiplies = matches!(op.reduce_op, Some(ReduceOp::Avg | ReduceOp::PreMulSum));
+        (multiplies && binding.groups.group_size() == 1)
+            .then(|| format!("NCCL multiplies no {} in a group of one rank, as avg and mulsum do", op.element))
     }
 
     fn variant_skip_reason(&self, collective: Collective, variant: Variant) -> Option<String> {

@@ -94,6 +94,20 @@ pub(super) struct DeviceBuffers {
     pub cold_bytes: u64,
 }
 
+impl DeviceBuffers {
+    /// A graph captures calls on the buffers.
+    pub fn note_capture(&mut self) {
+        self.send.note_capture();
+        self.receive.note_capture();
+    }
+
+    /// Frees what was kept for graphs; the communicators are gone.
+    pub fn release_kept(&mut self) -> Result<()> {
+        self.send.release_kept()?;
+        self.receive.release_kept()
+    }
+}
+
 /// When calls began and ended, by marks on the streams of the device.
 pub(super) struct Timeline {
     pub events: Vec<CUevent>,

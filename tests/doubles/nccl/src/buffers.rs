@@ -31,13 +31,28 @@ pub unsafe extern "C" fn ncclMemAlloc(address: *mut usize, bytes: usize) -> c_in
 #[cfg(since_2_19)]
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclMemFree(address: usize) -> c_int {
+    // NCCL says nothing, and carries wrong data later.
+    if communicator::registered_for_a_graph(address).is_some() {
+        return code_of(trouble(
+            INVALID_ARGUMENT,
+            format!(
+                "0x{address:x} is freed while it is registered for a graph: NCCL withdraws that only at some later group of calls"
+            ),
+        ));
+    }
     ALLOCATED.lock().unwrap().remove(&address);
     code_of(driver::free(address))
 }
 
 /// Whether NCCL allocated the memory of a buffer, which alone it registers for calls in graphs.
 pub fn is_of_nccl(address: usize) -> bool {
-    allocation(address, "").is_ok()
+    start_of_allocation(address).is_some()
+}
+
+/// Where the memory around an address begins, if NCCL allocated it.
+pub fn start_of_allocation(address: usize) -> Option<usize> {
+    let allocated = ALLOCATED.lock().unwrap();
+    allocated.iter().find(|(start, bytes)| (**start..**start + **bytes).contains(&address)).map(|(start, _)| *start)
 }
 
 /// Whether the memory around a buffer is registered with a communicator, or a window of it.

@@ -4,6 +4,7 @@ use crate::buffers::Known;
 use crate::config::Asked;
 use crate::driver;
 use crate::fifo::Fifo;
+use crate::graph_registrations::GraphRegistrations;
 use crate::op::Connection;
 use crate::operator::Made;
 use crate::residency;
@@ -40,6 +41,8 @@ pub struct Communicator {
     pub met: Mutex<Met>,
     /// Captured calls in graphs that are still there.
     pub in_graphs: AtomicU32,
+    /// What is registered for calls in graphs.
+    pub graph_registrations: GraphRegistrations,
     /// Messages of a simulated group are still queued.
     pub has_left_over: AtomicBool,
     pub fifo: Fifo,
@@ -118,6 +121,12 @@ pub fn find(handle: usize) -> Answer<Arc<Communicator>> {
     found.map_or_else(|| trouble(INVALID_ARGUMENT, "the communicator is not there, or not any more"), Ok)
 }
 
+/// A communicator that has something registered for a graph in the memory that begins at an address.
+pub fn registered_for_a_graph(start: usize) -> Option<Arc<Communicator>> {
+    let communicators = COMMUNICATORS.lock().unwrap();
+    communicators.values().find(|communicator| communicator.graph_registrations.has(start)).cloned()
+}
+
 /// The communicator of a handle, where it may be used now.
 pub fn ready(handle: usize) -> Answer<Arc<Communicator>> {
     let communicator = find(handle)?;
@@ -166,6 +175,7 @@ impl Communicator {
             connected: Mutex::default(),
             met: Mutex::default(),
             in_graphs: AtomicU32::new(0),
+            graph_registrations: GraphRegistrations::default(),
             has_left_over: AtomicBool::new(false),
             streams,
             uuid,

@@ -61,6 +61,14 @@ pub fn call(handle: usize, stream: usize, call: Call) -> Answer {
         let extents = call.extents(communicator.rank, communicator.ranks);
         driver::check_buffer(call.send, extents.0, &format!("send buffer of {}", call.kind.name()))?;
         driver::check_buffer(call.receive, extents.1, &format!("receive buffer of {}", call.kind.name()))?;
+        if communicator.ranks == 1 && call.is_eight_bit_product() {
+            // The macro that would let it in is one of the device's, and the function one of the host (`ncclLaunchOneRank` in NCCL's
+            // src/device/onerank.cu, 2.30).
+            return trouble(
+                INVALID_ARGUMENT,
+                format!("{} of one rank has no kernel for eight-bit floats", call.kind.name()),
+            );
+        }
         let planned = Planned::new(call, communicator.rank)?;
         if planned.fault(settings::Kind::OpenGroup).is_some() {
             GROUP.with_borrow_mut(|group| group.depth += 1);

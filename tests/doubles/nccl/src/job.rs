@@ -114,6 +114,7 @@ impl Job {
             communicator.fifo.take(work);
         })?;
         communicator.fifo.wait_for_room(|| communicator.is_aborted());
+        communicator.graph_registrations.note_group(communicator.in_graphs.load(Ordering::SeqCst) > 0);
         Ok(())
     }
 
@@ -194,6 +195,8 @@ impl Job {
     fn register_for_graph(&self) {
         let is_registered = |call: &Call| buffers::is_of_nccl(call.send) && buffers::is_of_nccl(call.receive);
         for call in self.calls.iter().map(|planned| &planned.call).filter(|call| is_registered(call)) {
+            let starts = [call.send, call.receive].map(buffers::start_of_allocation);
+            starts.into_iter().flatten().for_each(|start| self.communicator.graph_registrations.add(start));
             if std::env::var_os("NCCL_DEBUG").is_some() {
                 eprintln!("commgauge double: the buffers of {} are registered for a graph", call.kind.name());
             }

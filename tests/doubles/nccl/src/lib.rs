@@ -12,6 +12,7 @@ mod element;
 mod exchange;
 mod fifo;
 mod fp8;
+mod graph_registrations;
 mod group;
 mod job;
 mod log;

@@ -121,6 +121,15 @@ impl Call {
         matches!(self.kind, Send | Receive | AllToAll | Gather | Scatter)
     }
 
+    /// Whether eight-bit floats are multiplied before they are reduced: `avg`, and what was made for it.
+    pub fn is_eight_bit_product(&self) -> bool {
+        let multiplies =
+            !matches!(self.operator, Named::Now(Operator::Sum | Operator::Prod | Operator::Max | Operator::Min));
+        matches!(self.kind, AllReduce | Reduce | ReduceScatter)
+            && multiplies
+            && matches!(self.element, Element::Fp8E4m3 | Element::Fp8E5m2)
+    }
+
     /// Bytes of work that its kernel gets.
     pub fn work_bytes(&self, rank: u32, ranks: u32) -> usize {
         match self.kind {
