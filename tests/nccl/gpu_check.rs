@@ -241,6 +241,15 @@ fn data_are_checked_on_all_gpus_unless_other_ranks_are_asked_for() {
 }
 
 #[test]
+fn a_tool_beside_ours_says_slower_where_every_round_is_and_nothing_of_small_sizes_where_rounds_differ_by_more() {
+    let lines = "import peers\npeer = peers.Peer('nccl-tests', '')\n\
+                 for size, seen in [(1 << 16, [1.03, 0.7, 1.2]), (1 << 16, [1.05, 1.03, 1.2]), (1 << 26, [1.03, 0.99, 1.04]), \
+                 (1 << 26, [0.9, 0.91, 0.95]), (1 << 26, [1.01, 1.0, 0.99])]:\n    print(peers.judged(peer, size, seen, True)[0])\n";
+    let Some(said) = python_says(lines) else { return };
+    assert_eq!(said.lines().collect::<Vec<_>>(), ["0", "1", "3", "3", "0"]);
+}
+
+#[test]
 fn other_tools_are_compared_like_with_like() {
     let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/gpu-check/peers.toml");
     let suite = std::fs::read_to_string(suite).unwrap();

@@ -33,6 +33,7 @@ mod foreign_logs;
 mod frameworks;
 mod gate;
 mod gpu_bundle;
+mod gpu_layer;
 mod history;
 mod hostile;
 mod import;

@@ -236,6 +236,12 @@ fn read_into(stream: impl Read + Send + 'static, sender: SyncSender<String>) {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
+            // The launcher of Open MPI 5 ends some of its messages with a zero.
+            let had_zeros = line.contains(&0);
+            line.retain(|byte| *byte != 0);
+            if had_zeros && line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
             let text = String::from_utf8_lossy(&line);
             if sender.send(text.trim_end_matches(['\n', '\r']).to_owned()).is_err() {
                 return;
