@@ -10,6 +10,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Rate, Seconds, three_digits};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
+use commgauge_model::config::step::Framework;
 use commgauge_model::record::Record;
 use std::path::{Path, PathBuf};
 
@@ -39,6 +40,11 @@ pub(super) struct ComputingFlags {
     /// Attention is several kernels that store a matrix of tokens by tokens, instead of one that does not
     #[arg(long)]
     unfused_attention: bool,
+
+    /// Norms, rotations and gates are kernels of PyTorch, one after another, as Hugging Face's models run that are not compiled, instead
+    /// of one kernel each [default: with --framework hf]
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    unfused_kernels: Option<bool>,
 }
 
 /// Share of the peak that products reach.
@@ -79,6 +85,12 @@ impl ComputingFlags {
         ComputingFlags { efficiency: Some(Share::Measured), products: Some(record.to_owned()), ..self.clone() }
     }
 
+    /// The same where a framework runs norms, rotations and gates as kernels one after another, unless a flag says otherwise.
+    pub fn run_by(&self, framework: Option<Framework>) -> ComputingFlags {
+        let unfused_kernels = self.unfused_kernels.or((framework == Some(Framework::HuggingFace)).then_some(true));
+        ComputingFlags { unfused_kernels, ..self.clone() }
+    }
+
     /// What the flags and a machine file say of a training with activations of this type.
     ///
     /// # Errors
@@ -107,6 +119,10 @@ impl ComputingFlags {
                 &format!("; linear layers in 8 bits, at a peak of {} TFLOP/s", three_digits(peak / 1e12));
         }
         computing.compute.fused_attention = !self.unfused_attention;
+        if self.unfused_kernels == Some(true) {
+            computing.compute.fused_kernels = false;
+            computing.notes.push(UNFUSED_KERNELS.to_owned());
+        }
         Ok(computing)
     }
 
@@ -188,6 +204,9 @@ impl ComputingFlags {
 /// Work that is missing from measured products.
 const ONLY_PRODUCTS: &str = "Measured computing is that of matrix products alone: norms, softmax and the optimizer count as nothing, \
      so that a real step takes longer. Name a machine file with [computing], or give --memory-rate.";
+
+const UNFUSED_KERNELS: &str = "Norms, rotations and gates are kernels of PyTorch one after another, as Hugging Face's models run that are not \
+     compiled (transformers 5.17, models/llama/modeling_llama.py): --unfused-kernels=false prices one kernel each.";
 
 /// The measured shapes and the device.
 fn shapes(record: &Record, products: &MeasuredProducts) -> String {

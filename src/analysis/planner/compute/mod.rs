@@ -37,6 +37,7 @@ impl Compute {
             memory_rate: Rate(f64::INFINITY),
             seconds_per_kernel: Seconds(0.0),
             fused_attention: true,
+            fused_kernels: true,
             lost_beside_calls: 0.0,
         }
     }
@@ -61,7 +62,7 @@ impl Compute {
             let one = match known.iter().find(|(other, _)| *other == kind) {
                 Some((_, one)) => *one,
                 None => {
-                    let one = work::of_layer(step, *layer, self.fused_attention).seconds(self);
+                    let one = work::of_layer(step, *layer, self).seconds(self);
                     known.push((kind, one));
                     one
                 }
@@ -79,7 +80,7 @@ impl Compute {
 
     /// The matrix products of a forward pass of a micro-batch through every layer and the end of the model.
     pub fn products(&self, step: &TrainingStep) -> Vec<Product> {
-        let layers = (0..step.model.layers).map(|layer| work::of_layer(step, layer, self.fused_attention));
+        let layers = (0..step.model.layers).map(|layer| work::of_layer(step, layer, self));
         layers.chain([work::of_output(step)]).flat_map(|work| work.products).collect()
     }
 

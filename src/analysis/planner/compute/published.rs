@@ -41,6 +41,7 @@ impl Constants {
             memory_rate: Rate(self.share_of_memory_rate * gpu.memory_rate.0),
             seconds_per_kernel: Seconds(self.seconds_per_kernel),
             fused_attention: true,
+            fused_kernels: true,
             lost_beside_calls: self.lost_beside_calls,
         }
     }

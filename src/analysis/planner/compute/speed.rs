@@ -21,6 +21,8 @@ pub struct Compute {
     pub seconds_per_kernel: Seconds,
     /// Attention in one kernel that stores no matrix of tokens by tokens; it skips what a causal mask hides.
     pub fused_attention: bool,
+    /// Norms, rotations and gates in one kernel each, as Megatron has them; else one kernel of PyTorch after another.
+    pub fused_kernels: bool,
     /// Share of its speed that computing loses while a call runs beside it.
     pub lost_beside_calls: f64,
 }

@@ -62,8 +62,25 @@ impl Work {
     }
 }
 
+/// Bytes that a norm moves for each number of its input as kernels one after another (Hugging Face transformers 5.17,
+/// models/llama/modeling_llama.py `LlamaRMSNorm`): to fp32, its square, the mean of that, the product with its root, back, times the weight.
+/// `element` is the bytes of a number.
+fn bytes_of_unfused_norm(element: f64) -> f64 {
+    let full = 4.0;
+    (element + full) + 2.0 * full + full + 2.0 * full + (full + element) + 2.0 * element
+}
+
+/// The same of a rotation of queries and keys, in numbers (there, `apply_rotary_pos_emb`): times the cosine; half of them negated, and
+/// both halves put together; times the sine; the sum.
+const NUMBERS_OF_UNFUSED_ROTATION: f64 = 2.0 + (1.0 + 2.0) + 2.0 + 3.0;
+/// And of a gate (there, `LlamaMLP`): the activation, and the product with it.
+const NUMBERS_OF_UNFUSED_GATE: f64 = 2.0 + 3.0;
+/// Fused, a norm reads and writes once, and a gate reads both and writes once.
+const NUMBERS_OF_NORM: f64 = 2.0;
+const NUMBERS_OF_GATE: f64 = 3.0;
+
 /// A layer.
-pub(super) fn of_layer(step: &TrainingStep, layer: u32, fused_attention: bool) -> Work {
+pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Work {
     let (model, t, n) = (step.model, u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
     let parts = model.parts_of(layer);
     let mut work = match (parts.mixer, &model.attention.linear) {
@@ -71,7 +88,7 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, fused_attention: bool) -
             let LinearWork { products, moved_bytes } = linear_attention::of(step, linear);
             Work { products, moved_bytes, ..Work::default() }
         }
-        (Some(_), _) => of_attention(step, layer, fused_attention),
+        (Some(_), _) => of_attention(step, layer, compute.fused_attention),
         (None, _) => Work::default(),
     };
     let element = step.activation().size() as f64;
@@ -80,10 +97,16 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, fused_attention: bool) -
     let (tokens, h, blocks) = (n as f64, model.hidden as f64, parts.count() as f64);
     // In front of each block a norm reads and writes; the addition to the residual behind it reads two and writes one, with a mask of
     // dropout.
-    let around = tokens * h / split * blocks * (2.0 * element + 3.0 * element + f64::from(u8::from(dropout)));
+    let norm = if compute.fused_kernels { NUMBERS_OF_NORM * element } else { bytes_of_unfused_norm(element) };
+    let around = tokens * h / split * blocks * (norm + 3.0 * element + f64::from(u8::from(dropout)));
     if parts.feed_forward.is_some() {
         feed_forward(step, layer, t, n, &mut work.products);
-        work.moved_bytes += inner_width(step, layer) * tokens * element * if model.family.gated() { 3.0 } else { 2.0 };
+        let gate = if compute.fused_kernels { NUMBERS_OF_GATE } else { NUMBERS_OF_UNFUSED_GATE };
+        work.moved_bytes += inner_width(step, layer) * tokens * element * if model.family.gated() { gate } else { 2.0 };
+    }
+    if !compute.fused_kernels && !dropout && parts.mixer == Some(Mixer::Attention) {
+        let rotated = (model.attention.heads / t + model.kv_heads_per_rank(t)) * model.attention.head_dimension;
+        work.moved_bytes += tokens * rotated as f64 * NUMBERS_OF_UNFUSED_ROTATION * element;
     }
     if model.has_experts_in(layer) {
         work.moved_bytes += permuted_bytes(step, n);
