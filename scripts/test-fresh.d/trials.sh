@@ -24,6 +24,7 @@ try_root() { # NAME
         try_packages "$folder"
     else
         git clone --quiet --no-hardlinks "$checkout" "$folder/root/commgauge"
+        git -C "$folder/root/commgauge" checkout --quiet --detach "$commit"
         try run "$folder" 3600 'cd /root/commgauge && ./scripts/run'
         try test "$folder" 7200 'cd /root/commgauge && ./scripts/test --quick'
     fi

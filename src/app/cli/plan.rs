@@ -139,7 +139,10 @@ impl PlanCommand {
         let PlannedTraining { bases, global_batch } = self.question.training(&model, &self.training, &asked)?;
         let source = self.rates.read()?;
         let rates = source.rates();
-        let computing = self.computing.run_by(self.training.framework).read(bases.first.activation_element_type, source.machine())?;
+        let computing = self
+            .computing
+            .run_by(self.training.framework)
+            .read(bases.first.activation_element_type, source.machine())?;
         let question = Question {
             model: &model,
             bases,

@@ -18,7 +18,7 @@ pub(super) fn refuse_shared_queues(streams: Streams, queues: Option<String>) -> 
         return Ok(());
     }
     let fix = if own + of_nccl <= QUEUES.1 {
-        format!("set {}={}, or leave it out unless ranks share GPUs", QUEUES.0, QUEUES.1)
+        format!("set {}={}, which happens by itself unless ranks share GPUs", QUEUES.0, QUEUES.1)
     } else {
         format!(
             "{} are the most that CUDA has: replay a layout with fewer axes, pipeline neighbours or chunks",
