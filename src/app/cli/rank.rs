@@ -102,7 +102,8 @@ impl RankCommand {
         let rates = source.rates();
         let mut document = RankDocument::new(step, ranks_per_node, rates.as_ref(), options)?;
         if let Step::Training(training) = step {
-            let computing = self.computing.read(training.activation(), source.machine())?;
+            let framework = training.training.framework.as_ref().map(|choices| choices.framework);
+            let computing = self.computing.run_by(framework).read(training.activation(), source.machine())?;
             document.synthetic |= computing.synthetic;
             document.step =
                 StepDocument::of(step, ranks_per_node, rates.as_ref(), &computing.compute, &computing.ground);

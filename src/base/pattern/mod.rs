@@ -9,9 +9,11 @@
 //! Kernels on devices must produce the same bits from the same formulas.
 
 pub mod encode;
+mod likeness;
 pub mod segments;
 mod table;
 
+pub use likeness::LOOKED_AT;
 pub use segments::{Buffer, Segment, Source};
 pub use table::multiplier;
 
@@ -41,7 +43,7 @@ pub struct Wrong {
     pub first: u64,
     /// The expected value.
     pub expected: String,
-    /// The value found.
+    /// The value found, and what it is where that can be told from it and those behind it.
     pub got: String,
 }
 
@@ -72,7 +74,12 @@ impl Pattern {
         let found = self.visit(source, None, Compare { element: self.element, buffer })?;
         let notation = if self.table.is_some() { Notation::Number } else { Notation::Hexadecimal };
         let text = |bits| encode::show(self.element, notation, bits);
-        Some(Wrong { count: found.count, first: found.first, expected: text(found.expected), got: text(found.got) })
+        let size = self.element.size() as usize;
+        let from = found.first as usize * size;
+        let behind = &buffer[from..buffer.len().min(from + LOOKED_AT as usize * size)];
+        let likeness = self.likeness(source.shifted_by(found.first), behind);
+        let got = text(found.got) + &likeness.map_or_else(String::new, |likeness| format!(" ({likeness})"));
+        Some(Wrong { count: found.count, first: found.first, expected: text(found.expected), got })
     }
 
     /// The bits of which one is selected for every element of reduced data (by kernels as well, `kernels/pattern.h`, which have

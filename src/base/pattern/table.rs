@@ -46,6 +46,16 @@ impl Table {
         Table { element, op, ranks, entries: (0..length).map(entry).collect() }
     }
 
+    /// Ranks of the group.
+    pub(super) fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// The reduction.
+    pub(super) fn op(&self) -> ReduceOp {
+        self.op
+    }
+
     /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.entries.len()

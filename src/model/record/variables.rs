@@ -36,8 +36,10 @@ const RECORDED_PREFIXES: [&str; 10] = [
     "CUDA_VISIBLE_DEVICES",
 ];
 
-/// Of those, variables that a launcher sets for its own processes, such as addresses and session folders.
-const INTERNAL_PREFIXES: [&str; 15] = [
+/// Of those, variables that a launcher sets for its own processes, such as addresses and session folders; and the label that NVIDIA's
+/// container images give the NCCL in them, which no NCCL reads and which need not be the one that is used.
+const INTERNAL_PREFIXES: [&str; 16] = [
+    "NCCL_VERSION",
     "OMPI_MCA_PREFIXES",
     "OMPI_MCA_cpu_type",
     "OMPI_MCA_num_procs",
@@ -76,6 +78,7 @@ mod tests {
             ("OMPI_MCA_btl", true),
             ("OMPI_MCA_orte_hnp_uri", false),
             ("OMPI_MCA_PREFIXES", false),
+            ("NCCL_VERSION", false),
             ("I_MPI_FABRICS", true),
             ("I_MPI_PIN_INFO", false),
             ("I_MPI_INFO_NP", false),

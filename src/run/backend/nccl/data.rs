@@ -10,7 +10,7 @@ use commgauge_base::collective::ReduceOp;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 use commgauge_base::pattern::segments::View;
-use commgauge_base::pattern::{Buffer, Pattern, Segment, Source};
+use commgauge_base::pattern::{Buffer, LOOKED_AT, Pattern, Segment, Source};
 
 /// Bytes at the begin of the scratch memory in which a comparison counts.
 const FOUND_BYTES: u64 = 16;
@@ -190,10 +190,10 @@ impl Data {
         }
         let source = known.segment.source.shifted_by(place.shift);
         let bytes = self.element.size();
-        let mut element = vec![0; bytes as usize];
-        // SAFETY: the element is inside the stretch that was compared.
-        unsafe { driver::copy_to_host(&mut element, stretch.address + first * bytes, tools.stream)? };
-        let wrong = self.pattern.check(source.shifted_by(first), &element);
+        let mut elements = vec![0; ((stretch.elements - first).min(LOOKED_AT) * bytes) as usize];
+        // SAFETY: the elements are inside the stretch that was compared.
+        unsafe { driver::copy_to_host(&mut elements, stretch.address + first * bytes, tools.stream)? };
+        let wrong = self.pattern.check(source.shifted_by(first), &elements);
         let (expected, got) = wrong.map_or_else(
             || ("what a later look found".to_owned(), "something else at first".to_owned()),
             |wrong| (wrong.expected, wrong.got),
