@@ -1,8 +1,9 @@
 //! What wrong data are, where a look at more of them tells: what was there before, or what some rank brought.
 
 use super::encode;
-use super::{Pattern, Source};
+use super::segments::Source;
 use crate::collective::ReduceOp;
+use crate::element::ElementType;
 
 /// Wrong elements that are looked at: as many as tell data of one kind from those of another.
 pub const LOOKED_AT: u64 = 64;
@@ -14,9 +15,20 @@ const FEWEST_BYTES: usize = 16;
 /// Ranks whose data are compared with.
 const MOST_RANKS: u32 = 4096;
 
-impl Pattern {
+/// What wrong data are compared with.
+pub(super) struct Known<'a> {
+    pub element: ElementType,
+    /// The reduction and the ranks of its group, where data are reduced.
+    pub reduction: Option<(ReduceOp, u32)>,
+    /// Writes the data of a source into a buffer.
+    pub write: &'a dyn Fn(Source, &mut [u8]),
+    /// Writes what stands in a buffer before a call.
+    pub poison: &'a dyn Fn(Source, &mut [u8]),
+}
+
+impl Known<'_> {
     /// What stands in place of a source's data, from its first element on; none where it is like nothing that is known.
-    pub(super) fn likeness(&self, source: Source, got: &[u8]) -> Option<String> {
+    pub fn likeness(&self, source: Source, got: &[u8]) -> Option<String> {
         let bytes = self.element.size() as usize;
         if got.len() < FEWEST_BYTES.max(FEWEST_ELEMENTS * bytes) {
             return None;
@@ -25,13 +37,13 @@ impl Pattern {
             return Some("zeros".to_owned());
         }
         let mut other = vec![0; got.len()];
-        self.poison(source, &mut other);
+        (self.poison)(source, &mut other);
         if other == got {
             return Some("what was there before the call".to_owned());
         }
         match source {
             Source::Moved { first, .. } => (0..MOST_RANKS).find_map(|rank| {
-                self.write(Source::Moved { rank, first }, &mut other);
+                (self.write)(Source::Moved { rank, first }, &mut other);
                 (other == got).then(|| format!("the data of rank {rank}"))
             }),
             Source::Reduced { first } => self.reduced_likeness(first, got),
@@ -41,35 +53,35 @@ impl Pattern {
 
     /// The same of a result: what one rank alone brought, or the sum without one.
     fn reduced_likeness(&self, first: u64, got: &[u8]) -> Option<String> {
-        let table = self.table.as_ref()?;
+        let (op, ranks) = self.reduction?;
         let (mut whole, mut one) = (vec![0; got.len()], vec![0; got.len()]);
-        self.write(Source::Reduced { first }, &mut whole);
-        (0..table.ranks().min(MOST_RANKS)).find_map(|group_rank| {
-            self.write(Source::Contribution { group_rank, first }, &mut one);
+        (self.write)(Source::Reduced { first }, &mut whole);
+        (0..ranks.min(MOST_RANKS)).find_map(|group_rank| {
+            (self.write)(Source::Contribution { group_rank, first }, &mut one);
             if one == got {
                 return Some(format!("what rank {group_rank} of the group alone brought"));
             }
-            let sums = || self.values(&whole).zip(self.values(&one)).zip(self.values(got));
-            let lacks_it = table.op() == ReduceOp::Sum && sums().all(|((sum, part), got)| sum - part == got);
+            let values = |buffer| values(self.element, buffer);
+            let mut sums = values(&whole).zip(values(&one)).zip(values(got));
+            let lacks_it = op == ReduceOp::Sum && sums.all(|((sum, part), got)| sum - part == got);
             lacks_it.then(|| format!("the sum without rank {group_rank} of the group"))
         })
     }
+}
 
-    /// The numbers of a buffer.
-    fn values<'a>(&self, buffer: &'a [u8]) -> impl Iterator<Item = f64> + use<'a> {
-        let element = self.element;
-        buffer.chunks_exact(element.size() as usize).map(move |bytes| {
-            let mut wide = [0; 8];
-            wide[..bytes.len()].copy_from_slice(bytes);
-            encode::value(element, u64::from_le_bytes(wide))
-        })
-    }
+/// The numbers of a buffer.
+fn values(element: ElementType, buffer: &[u8]) -> impl Iterator<Item = f64> {
+    buffer.chunks_exact(element.size() as usize).map(move |bytes| {
+        let mut wide = [0; 8];
+        wide[..bytes.len()].copy_from_slice(bytes);
+        encode::value(element, u64::from_le_bytes(wide))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::element::ElementType;
+    use crate::pattern::Pattern;
 
     fn found(pattern: &Pattern, source: Source, got: &[u8]) -> String {
         pattern.check(source, got).expect("it is wrong").got
@@ -92,7 +104,9 @@ mod tests {
         let (mut one, mut other) = (vec![0; 200], vec![0; 200]);
         pattern.write(Source::Contribution { group_rank: 0, first }, &mut one);
         pattern.write(Source::Contribution { group_rank: 2, first }, &mut other);
-        let sums = pattern.values(&one).zip(pattern.values(&other)).map(|(one, other)| one + other);
+        let sums = values(ElementType::Bfloat16, &one)
+            .zip(values(ElementType::Bfloat16, &other))
+            .map(|(one, other)| one + other);
         for (at, sum) in sums.enumerate() {
             let bits = encode::bits(ElementType::Bfloat16, sum).to_le_bytes();
             got[2 * at..2 * at + 2].copy_from_slice(&bits[..2]);

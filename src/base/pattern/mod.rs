@@ -21,6 +21,7 @@ use crate::collective::ReduceOp;
 use crate::element::ElementType;
 use crate::random::scramble;
 use encode::Notation;
+use likeness::Known;
 use table::Table;
 
 #[cfg(target_endian = "big")]
@@ -77,7 +78,13 @@ impl Pattern {
         let size = self.element.size() as usize;
         let from = found.first as usize * size;
         let behind = &buffer[from..buffer.len().min(from + LOOKED_AT as usize * size)];
-        let likeness = self.likeness(source.shifted_by(found.first), behind);
+        let known = Known {
+            element: self.element,
+            reduction: self.table.as_ref().map(Table::reduction),
+            write: &|source, buffer| self.write(source, buffer),
+            poison: &|source, buffer| self.poison(source, buffer),
+        };
+        let likeness = known.likeness(source.shifted_by(found.first), behind);
         let got = text(found.got) + &likeness.map_or_else(String::new, |likeness| format!(" ({likeness})"));
         Some(Wrong { count: found.count, first: found.first, expected: text(found.expected), got })
     }

@@ -46,14 +46,9 @@ impl Table {
         Table { element, op, ranks, entries: (0..length).map(entry).collect() }
     }
 
-    /// Ranks of the group.
-    pub(super) fn ranks(&self) -> u32 {
-        self.ranks
-    }
-
-    /// The reduction.
-    pub(super) fn op(&self) -> ReduceOp {
-        self.op
+    /// The reduction, and the ranks of its group.
+    pub(super) fn reduction(&self) -> (ReduceOp, u32) {
+        (self.op, self.ranks)
     }
 
     /// Number of entries.
