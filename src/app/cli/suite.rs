@@ -96,7 +96,7 @@ fn parts_text(plan: &WorkPlan, settings: &RunSettings) -> String {
         rounds.dedup();
         let in_rounds =
             if axis == Axis::Pair { format!(" in {}", counted(rounds.len(), "round")) } else { String::new() };
-        let part = WorkPlan { cases, ..plan.clone() };
+        let part = WorkPlan { cases, products: Vec::new(), copies: Vec::new(), ..plan.clone() };
         let (count, seconds) = (counted(part.cases.len(), "case"), part.estimated_seconds(settings));
         let _ = writeln!(text, "  {axis:<10} {count:>12}{in_rounds}, about {seconds}");
     }

@@ -12,6 +12,7 @@ pub mod document;
 mod entry;
 mod findings;
 mod fit;
+mod flops_unit;
 mod framework;
 mod github;
 mod history;

@@ -1,8 +1,9 @@
 //! Matrix products that all ranks computed at the same time: shape, time, rate, interval.
 
 use super::document::{Block, Column, Row, Table, optional, range};
+use super::flops_unit::FlopsUnit;
 use super::work_outcome;
-use commgauge_base::units::{Seconds, counted, three_digits};
+use commgauge_base::units::{Seconds, counted};
 use commgauge_model::record::line::{Header, Outcome};
 use commgauge_model::record::product_times::ProductTime;
 use schemars::JsonSchema;
@@ -14,7 +15,8 @@ pub(super) fn document(products: &[ProductTime], header: &Header) -> Option<Bloc
     // Values that are equal in all rows go into the title.
     let one_type = products.iter().all(|time| time.product.element_type == first.product.element_type);
     let all_right = products.iter().all(|time| time.times.trouble().is_none());
-    let unit = RateUnit::of(products);
+    let fastest = products.iter().filter_map(ProductTime::flops_per_second).fold(0.0, f64::max);
+    let unit = FlopsUnit::of(fastest);
     let columns = [
         Column::left("layer", 0),
         Column::right("m", 0),
@@ -38,36 +40,7 @@ pub(super) fn document(products: &[ProductTime], header: &Header) -> Option<Bloc
     Some(Block::Table(Table::new(title, &columns, rows).whole_in("`commgauge report --format json` has every product")))
 }
 
-/// The unit of all rates of a table.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum RateUnit {
-    Giga,
-    Tera,
-}
-
-impl RateUnit {
-    /// That in which the fastest has less than four digits before the point.
-    fn of(products: &[ProductTime]) -> RateUnit {
-        let fastest = products.iter().filter_map(ProductTime::flops_per_second).fold(0.0, f64::max);
-        if fastest < 1e12 { RateUnit::Giga } else { RateUnit::Tera }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            RateUnit::Giga => "GFLOP/s",
-            RateUnit::Tera => "TFLOP/s",
-        }
-    }
-
-    fn flops_per_second(self) -> f64 {
-        match self {
-            RateUnit::Giga => 1e9,
-            RateUnit::Tera => 1e12,
-        }
-    }
-}
-
-fn row(time: &ProductTime, unit: RateUnit, header: &Header) -> Row {
+fn row(time: &ProductTime, unit: FlopsUnit, header: &Header) -> Row {
     let product = &time.product;
     let layer = match product.uses.as_slice() {
         [] => optional(None::<String>),
@@ -84,7 +57,7 @@ fn row(time: &ProductTime, unit: RateUnit, header: &Header) -> Row {
         time.times.medians().len().to_string(),
         optional(time.times.median()),
         range(time.times.interval()),
-        optional(time.flops_per_second().map(|rate| three_digits(rate / unit.flops_per_second()))),
+        optional(time.flops_per_second().map(|rate| unit.number(rate))),
         check,
         product.uses.join(", "),
     ];

@@ -88,7 +88,7 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Wo
             let LinearWork { products, moved_bytes } = linear_attention::of(step, linear);
             Work { products, moved_bytes, ..Work::default() }
         }
-        (Some(_), _) => of_attention(step, layer, compute.fused_attention),
+        (Some(_), _) => of_attention(step, layer, compute),
         (None, _) => Work::default(),
     };
     let element = step.activation().size() as f64;
@@ -104,10 +104,6 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Wo
         let gate = if compute.fused_kernels { NUMBERS_OF_GATE } else { NUMBERS_OF_UNFUSED_GATE };
         work.moved_bytes += inner_width(step, layer) * tokens * element * if model.family.gated() { gate } else { 2.0 };
     }
-    if !compute.fused_kernels && !dropout && parts.mixer == Some(Mixer::Attention) {
-        let rotated = (model.attention.heads / t + model.kv_heads_per_rank(t)) * model.attention.head_dimension;
-        work.moved_bytes += tokens * rotated as f64 * NUMBERS_OF_UNFUSED_ROTATION * element;
-    }
     if model.has_experts_in(layer) {
         work.moved_bytes += permuted_bytes(step, n);
         work.kernels += KERNELS_OF_ROUTING;
@@ -118,7 +114,8 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Wo
     work
 }
 
-fn of_attention(step: &TrainingStep, layer: u32, fused_attention: bool) -> Work {
+fn of_attention(step: &TrainingStep, layer: u32, compute: &Compute) -> Work {
+    let fused_attention = compute.fused_attention;
     let (model, t, n) = (step.model, u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
     let element = step.activation().size() as f64;
     let mut products = Vec::with_capacity(12);
@@ -141,9 +138,15 @@ fn of_attention(step: &TrainingStep, layer: u32, fused_attention: bool) -> Work 
     // A gate reads what attention gives and itself, and writes their product.
     let gated =
         if model.attention.gate { 3.0 * element * n as f64 * (model.attention.heads / t * head) as f64 } else { 0.0 };
+    let rotated = if compute.fused_kernels || model.family == Family::Gpt2 {
+        0.0
+    } else {
+        let width = (model.attention.heads / t + model.kv_heads_per_rank(t)) * head;
+        NUMBERS_OF_UNFUSED_ROTATION * element * n as f64 * width as f64
+    };
     Work {
         products,
-        moved_bytes: gated,
+        moved_bytes: gated + rotated,
         moved_bytes_in_attention: if fused_attention { 0.0 } else { scores * each },
         ..Work::default()
     }

@@ -1,8 +1,9 @@
 //! The sentences and words of a verdict that all of its formats share.
 
+use crate::report::flops_unit::FlopsUnit;
 use crate::report::text::visible;
 use commgauge_analysis::verdict::{Metric, Question, Row, Verdict};
-use commgauge_base::units::{Rate, Seconds, three_digits};
+use commgauge_base::units::{Rate, Seconds};
 
 /// The first line: the question, the answer and its exit code.
 pub(super) fn headline(verdict: &Verdict) -> String {
@@ -56,10 +57,8 @@ pub(in crate::report) fn value(metric: Metric, value: f64) -> String {
 
 /// A rate of computing in the unit that fits it.
 fn flops(per_second: f64) -> String {
-    if per_second >= 1e12 {
-        return format!("{} TFLOP/s", three_digits(per_second * 1e-12));
-    }
-    format!("{} GFLOP/s", three_digits(per_second * 1e-9))
+    let unit = FlopsUnit::of(per_second);
+    format!("{} {}", unit.number(per_second), unit.name())
 }
 
 /// Reasons joined into one escaped text.

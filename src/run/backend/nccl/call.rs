@@ -78,6 +78,9 @@ impl<'b> NcclCall<'b> {
             _ => None,
         };
         let operation = multiplied.as_ref().map(Multiplied::raw).or(reduce_op.and_then(abi::operation)).unwrap_or(0);
+        if variant.calls_in_a_graph().is_some() {
+            backend.buffers.note_capture();
+        }
         backend.buffers.scratch.clear();
         let (offset, seed) = (result_offset(view), binding.seed);
         let data = Data::new(view, op.element, reduce_op, offset, seed, &mut backend.buffers.scratch);
@@ -180,7 +183,6 @@ impl<'b> NcclCall<'b> {
     /// Captures the graphs of the timed loop, unless they are there.
     fn capture(&mut self) -> Result<()> {
         let Some(Graphs { calls, wanted, .. }) = self.graphs else { return Ok(()) };
-        self.backend.buffers.note_capture();
         while self.graphs.as_ref().is_some_and(|graphs| graphs.captured.len() < wanted) {
             let stream = self.backend.stream;
             let graph = Graph::capture(stream, || (0..calls).try_for_each(|_| self.issue()))?;
@@ -252,7 +254,6 @@ impl Call for NcclCall<'_> {
         if self.graphs.is_none() {
             return self.enqueue();
         }
-        self.backend.buffers.note_capture();
         let stream = self.backend.stream;
         let launched = Graph::capture(stream, || self.issue()).and_then(|graph| graph.launch(stream).map(|()| graph));
         let last_copy = self.rotation.last_used();

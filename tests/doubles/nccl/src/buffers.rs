@@ -32,7 +32,7 @@ pub unsafe extern "C" fn ncclMemAlloc(address: *mut usize, bytes: usize) -> c_in
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclMemFree(address: usize) -> c_int {
     // NCCL says nothing, and carries wrong data later.
-    if communicator::registered_for_a_graph(address).is_some() {
+    if communicator::is_registered_for_a_graph(address) {
         return code_of(trouble(
             INVALID_ARGUMENT,
             format!(
@@ -51,8 +51,14 @@ pub fn is_of_nccl(address: usize) -> bool {
 
 /// Where the memory around an address begins, if NCCL allocated it.
 pub fn start_of_allocation(address: usize) -> Option<usize> {
+    around(address).map(|(start, _)| start)
+}
+
+/// Start and length of what NCCL allocated around an address.
+fn around(address: usize) -> Option<(usize, usize)> {
     let allocated = ALLOCATED.lock().unwrap();
-    allocated.iter().find(|(start, bytes)| (**start..**start + **bytes).contains(&address)).map(|(start, _)| *start)
+    let found = allocated.iter().find(|(start, bytes)| (**start..**start + **bytes).contains(&address));
+    found.map(|(start, bytes)| (*start, *bytes))
 }
 
 /// Whether the memory around a buffer is registered with a communicator, or a window of it.
@@ -62,13 +68,11 @@ pub fn is_registered(communicator: &Communicator, address: usize) -> bool {
 
 /// Pages that are registered around a buffer; none where it is not.
 pub fn registered_pages(communicator: &Communicator, address: usize) -> u64 {
-    let allocated = ALLOCATED.lock().unwrap();
-    let around = allocated.iter().find(|(start, bytes)| (**start..**start + **bytes).contains(&address));
     let registered = communicator.registered.lock().unwrap();
     // Of a registration and a window at one place the longer one.
     let lengths =
         |start: usize| registered.values().filter(move |known| known.address == start).map(|known| known.bytes);
-    around.and_then(|(start, _)| lengths(*start).max()).map_or(0, |bytes| (bytes as u64).div_ceil(PAGE_BYTES))
+    around(address).and_then(|(start, _)| lengths(start).max()).map_or(0, |bytes| (bytes as u64).div_ceil(PAGE_BYTES))
 }
 
 /// NCCL registers whole pages (`ncclRegister` in its src/register/register.cc).
@@ -83,11 +87,9 @@ pub struct Known {
 
 /// The length of what NCCL allocated around a buffer. Of other memory it registers nothing, without a word, or cannot make a window.
 fn allocation(address: usize, what: &str) -> Answer<usize> {
-    let allocated = ALLOCATED.lock().unwrap();
-    let around = allocated.iter().find(|(start, bytes)| (**start..**start + **bytes).contains(&address));
-    around.map_or_else(
+    around(address).map_or_else(
         || trouble(INVALID_ARGUMENT, format!("{what} at 0x{address:x} is no memory of ncclMemAlloc")),
-        |(_, bytes)| Ok(*bytes),
+        |(_, bytes)| Ok(bytes),
     )
 }
 

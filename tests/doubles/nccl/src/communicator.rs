@@ -121,10 +121,9 @@ pub fn find(handle: usize) -> Answer<Arc<Communicator>> {
     found.map_or_else(|| trouble(INVALID_ARGUMENT, "the communicator is not there, or not any more"), Ok)
 }
 
-/// A communicator that has something registered for a graph in the memory that begins at an address.
-pub fn registered_for_a_graph(start: usize) -> Option<Arc<Communicator>> {
-    let communicators = COMMUNICATORS.lock().unwrap();
-    communicators.values().find(|communicator| communicator.graph_registrations.has(start)).cloned()
+/// Whether a communicator has something registered for a graph in the memory that begins at an address.
+pub fn is_registered_for_a_graph(start: usize) -> bool {
+    COMMUNICATORS.lock().unwrap().values().any(|communicator| communicator.graph_registrations.has(start))
 }
 
 /// The communicator of a handle, where it may be used now.
