@@ -109,6 +109,37 @@ fn a_plan_from_published_rates_says_so_and_keeps_its_schema() {
     assert!(table.starts_with("NOT CALIBRATED"), "{table}");
 }
 
+/// The activations of the layout that recomputes nothing, and what the plan says of them.
+fn activations(folder: &Path, flags: &str) -> (u64, String) {
+    let flags =
+        format!("--machine machine.toml {SMALL} --only recompute=none,tp=1,pp=1,micro_batch=1 {flags} --format json");
+    let (code, stdout, stderr) = plan(folder, &flags);
+    assert_eq!(code, Some(0), "{stderr}");
+    let document: Value = serde_json::from_str(&stdout).expect("JSON");
+    let parts = document["layouts"][0]["memory"].as_array().expect("parts");
+    let part = parts.iter().find(|part| part["part"] == "activations").expect("activations");
+    (part["bytes"].as_u64().expect("bytes"), part["why"].as_str().expect("why").to_owned())
+}
+
+#[test]
+fn kernels_that_are_not_fused_need_the_memory_that_they_keep() {
+    let folder = folder();
+    let (fused, _) = activations(folder.path(), "");
+    let (attention, why) = activations(folder.path(), "--unfused-attention");
+    // 12 layers of 12 heads: of every two of 1024 tokens a score, its mask and what dropout leaves, 5 bytes; and no sum for each row.
+    assert_eq!(attention - fused, 12 * 12 * 1024 * (5 * 1024 - 4));
+    assert!(why.contains("attention with its matrices"), "{why}");
+    let (separate, why) = activations(folder.path(), "--unfused-kernels");
+    // GELU by operations: three more of 3072 numbers.
+    assert_eq!(separate - fused, 12 * 1024 * 3 * 3072 * 2);
+    assert!(why.contains("norms and gates kernel after kernel"), "{why}");
+    let short = SMALL.replace("16GB", "2GB");
+    let only = "--only recompute=none,tp=1,cp=1,pp=1,zero_stage=1";
+    let plan = |flags: &str| plan(folder.path(), &format!("--machine machine.toml {short} {only} {flags}"));
+    assert!(!plan("").1.contains("TOO MUCH"));
+    assert!(plan("--unfused-attention --unfused-kernels").1.contains("TOO MUCH"));
+}
+
 #[test]
 fn a_framework_is_planned_with_its_own_stages_axes_and_defaults() {
     let folder = folder();

@@ -8,6 +8,7 @@ pub mod calibration_suite;
 pub mod communication;
 pub mod compute;
 pub mod explain;
+pub mod kernels;
 pub mod memory;
 pub mod plan_document;
 pub mod price;

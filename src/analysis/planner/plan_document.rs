@@ -1,7 +1,6 @@
 //! The plan as a document: the query, the number of layouts, and the best of them with the parts of their step. The
 //! published JSON Schema (`commgauge schema plan`) is made from these types.
 
-use super::memory::MemoryChoices;
 use super::price::{Exposed, SURE, StepPrice};
 use super::search::{Found, Planned, Priced, Question, WhatIf};
 use commgauge_model::config::step::{FrameworkChoices, Recompute, ScheduleKind};
@@ -181,7 +180,7 @@ pub struct PlannedMemory {
 /// The parts of a layout's memory; none where it cannot be a step, which a planned layout can.
 fn memory(question: &Question, layout: &Planned) -> Vec<PlannedMemory> {
     let parts = question.with_step(layout, |step| {
-        let choices = MemoryChoices::default();
+        let choices = question.memory_choices();
         Ok(choices.explain(step, choices.most_loaded(step).0))
     });
     let planned = |part: super::memory::MemoryPart| PlannedMemory {

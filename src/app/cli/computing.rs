@@ -118,9 +118,9 @@ impl ComputingFlags {
             computing.ground +=
                 &format!("; linear layers in 8 bits, at a peak of {} TFLOP/s", three_digits(peak / 1e12));
         }
-        computing.compute.fused_attention = !self.unfused_attention;
+        computing.compute.kernels.fused_attention = !self.unfused_attention;
         if self.unfused_kernels == Some(true) {
-            computing.compute.fused_kernels = false;
+            computing.compute.kernels.fused_elementwise = false;
             computing.notes.push(UNFUSED_KERNELS.to_owned());
         }
         Ok(computing)

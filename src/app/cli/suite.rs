@@ -81,24 +81,71 @@ pub(super) fn plan_text(work: &SuiteWork, nodes: &Nodes) -> String {
     text + &parts_text(plan, settings)
 }
 
-/// The share of each part of a plan that has several, such as pairs and growing groups.
+/// The share of each part of a plan that has several, such as pairs, growing groups and products.
 fn parts_text(plan: &WorkPlan, settings: &RunSettings) -> String {
-    let mut axes: Vec<Axis> = plan.cases.iter().map(|case| case.op.axis).collect();
-    axes.sort_unstable();
-    axes.dedup();
-    if axes.len() < 2 {
+    let parts = parts(plan);
+    if parts.len() < 2 {
         return String::new();
     }
     let mut text = "of which:\n".to_owned();
-    for axis in axes {
-        let cases: Vec<_> = plan.cases.iter().filter(|case| case.op.axis == axis).cloned().collect();
-        let mut rounds: Vec<usize> = cases.iter().map(|case| case.groups).collect();
+    for (name, part) in parts {
+        let mut rounds: Vec<usize> = part.cases.iter().map(|case| case.groups).collect();
         rounds.dedup();
         let in_rounds =
-            if axis == Axis::Pair { format!(" in {}", counted(rounds.len(), "round")) } else { String::new() };
-        let part = WorkPlan { cases, products: Vec::new(), copies: Vec::new(), ..plan.clone() };
-        let (count, seconds) = (counted(part.cases.len(), "case"), part.estimated_seconds(settings));
-        let _ = writeln!(text, "  {axis:<10} {count:>12}{in_rounds}, about {seconds}");
+            if name == Axis::Pair.name() { format!(" in {}", counted(rounds.len(), "round")) } else { String::new() };
+        let count = counted(part.cases.len() + part.products.len() + part.copies.len(), "case");
+        // A time for all cases is shared out as they need it.
+        let seconds = match settings.within {
+            Some(_) if !part.cases.is_empty() => String::new(),
+            _ => format!(", about {}", part.estimated_seconds(settings)),
+        };
+        let _ = writeln!(text, "  {name:<10} {count:>12}{in_rounds}{seconds}");
     }
     text
+}
+
+/// The cases of each axis, products and copies, each as a plan of its own under its name.
+fn parts(plan: &WorkPlan) -> Vec<(&'static str, WorkPlan)> {
+    let mut axes: Vec<Axis> = plan.cases.iter().map(|case| case.op.axis).collect();
+    axes.sort_unstable();
+    axes.dedup();
+    let alone = || WorkPlan { cases: Vec::new(), products: Vec::new(), copies: Vec::new(), ..plan.clone() };
+    let of_axis = |axis: Axis| {
+        let cases = plan.cases.iter().filter(|case| case.op.axis == axis).cloned().collect();
+        (axis.name(), WorkPlan { cases, ..alone() })
+    };
+    let mut parts: Vec<(&'static str, WorkPlan)> = axes.into_iter().map(of_axis).collect();
+    if !plan.products.is_empty() {
+        parts.push(("products", WorkPlan { products: plan.products.clone(), ..alone() }));
+    }
+    if !plan.copies.is_empty() {
+        parts.push(("copies", WorkPlan { copies: plan.copies.clone(), ..alone() }));
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_plan_add_up_to_it() {
+        for (suite, names) in
+            [("qualify", &["world", "pair", "node", "nodes"][..]), ("compute", &["products"]), ("copies", &["copies"])]
+        {
+            let SuiteWork { plan, settings, .. } = suite_work(Path::new(suite), None, &Nodes::filled(8, 4)).unwrap();
+            let parts = parts(&plan);
+            assert_eq!(parts.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names, "{suite}");
+            let seconds: f64 = parts.iter().map(|(_, part)| part.estimated_seconds(&settings).0).sum();
+            assert!((seconds / plan.estimated_seconds(&settings).0 - 1.0).abs() < 1e-9, "{suite}");
+        }
+    }
+
+    #[test]
+    fn a_time_for_all_cases_is_not_said_of_each_part() {
+        let nodes = Nodes::filled(8, 4);
+        let SuiteWork { plan, settings, .. } = suite_work(Path::new("qualify"), Some(Seconds(60.0)), &nodes).unwrap();
+        let text = parts_text(&plan, &settings);
+        assert!(text.contains("in 4 rounds") && !text.contains("about"), "{text}");
+    }
 }

@@ -18,6 +18,7 @@ pub use published::{Constants, PUBLISHED};
 pub use speed::{ChunkCompute, Compute, StageCompute};
 pub use work::Work;
 
+use crate::planner::kernels::Kernels;
 use crate::planner::memory::optimizer_bytes;
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_model::config::LayerParts;
@@ -36,8 +37,7 @@ impl Compute {
             efficiency: Efficiency::Saturating(Saturation { best: share, half_width: 0.0 }),
             memory_rate: Rate(f64::INFINITY),
             seconds_per_kernel: Seconds(0.0),
-            fused_attention: true,
-            fused_kernels: true,
+            kernels: Kernels::FUSED,
             lost_beside_calls: 0.0,
         }
     }

@@ -2,6 +2,7 @@
 //! gave, and the peaks of the data sheet.
 
 use super::{Compute, Efficiency, Saturation};
+use crate::planner::kernels::Kernels;
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_model::config::machine::Computing;
 use schemars::JsonSchema;
@@ -40,8 +41,7 @@ impl Constants {
             efficiency: Efficiency::Saturating(Saturation { best: self.share_of_peak, half_width: self.half_width }),
             memory_rate: Rate(self.share_of_memory_rate * gpu.memory_rate.0),
             seconds_per_kernel: Seconds(self.seconds_per_kernel),
-            fused_attention: true,
-            fused_kernels: true,
+            kernels: Kernels::FUSED,
             lost_beside_calls: self.lost_beside_calls,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::efficiency::Efficiency;
 use super::product::Product;
+use crate::planner::kernels::Kernels;
 use commgauge_base::units::{Rate, Seconds};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,10 +20,8 @@ pub struct Compute {
     pub memory_rate: Rate,
     /// Host time of one kernel: a pass is never faster than its kernels can be started.
     pub seconds_per_kernel: Seconds,
-    /// Attention in one kernel that stores no matrix of tokens by tokens; it skips what a causal mask hides.
-    pub fused_attention: bool,
-    /// Norms, rotations and gates in one kernel each, as Megatron has them; else one kernel of PyTorch after another.
-    pub fused_kernels: bool,
+    /// How a layer is split into kernels.
+    pub kernels: Kernels,
     /// Share of its speed that computing loses while a call runs beside it.
     pub lost_beside_calls: f64,
 }

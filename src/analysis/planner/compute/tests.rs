@@ -8,7 +8,7 @@ use commgauge_base::element::ElementType;
 const COUNTING: f64 = 1.0;
 
 fn counting(fused_attention: bool) -> Compute {
-    Compute { fused_attention, ..Compute::constant(COUNTING, 1.0) }
+    Compute { kernels: Kernels { fused_attention, ..Kernels::FUSED }, ..Compute::constant(COUNTING, 1.0) }
 }
 
 fn operations(stage: &StageCompute) -> f64 {
@@ -145,7 +145,11 @@ fn a_measured_product_uses_its_own_time_and_others_are_interpolated() {
 
 /// A GPU whose memory moves a byte in a second, and that computes in no time.
 fn moving() -> Compute {
-    Compute { memory_rate: Rate(1.0), fused_attention: false, ..Compute::constant(f64::INFINITY, 1.0) }
+    Compute {
+        memory_rate: Rate(1.0),
+        kernels: Kernels::WITH_ATTENTION_MATRICES,
+        ..Compute::constant(f64::INFINITY, 1.0)
+    }
 }
 
 #[test]
@@ -171,7 +175,10 @@ fn sequence_parallelism_divides_the_operations_around_the_blocks() {
 #[test]
 fn kernels_that_are_not_fused_move_what_those_of_pytorch_do() {
     with_step("llama-3-8b", "", "tp = 1", 1, |step| {
-        let of = |fused_kernels| Compute { fused_kernels, ..moving() }.stage(step, 0).forward_seconds();
+        let of = |fused_elementwise| {
+            let kernels = Kernels { fused_elementwise, ..moving().kernels };
+            Compute { kernels, ..moving() }.stage(step, 0).forward_seconds()
+        };
         // Of each token: 36 bytes instead of 4 for each number of two norms; ten times 2 bytes for each of 32 heads of queries and 8 of
         // keys; 10 instead of 6 for each of 14336 numbers of the gate.
         let of_a_token = 2.0 * 4096.0 * 32.0 + 40.0 * 128.0 * 20.0 + 14336.0 * 4.0;

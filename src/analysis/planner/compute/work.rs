@@ -75,9 +75,13 @@ fn bytes_of_unfused_norm(element: f64) -> f64 {
 const NUMBERS_OF_UNFUSED_ROTATION: f64 = 2.0 + (1.0 + 2.0) + 2.0 + 3.0;
 /// And of a gate (there, `LlamaMLP`): the activation, and the product with it.
 const NUMBERS_OF_UNFUSED_GATE: f64 = 2.0 + 3.0;
+/// And of GELU operation by operation (there, activations.py `NewGELUActivation`): the cube, times a number, plus the input, times a
+/// number, the tangent, plus one, half of the input, and the product.
+const NUMBERS_OF_UNFUSED_GELU: f64 = 2.0 + 2.0 + 3.0 + 2.0 + 2.0 + 2.0 + 2.0 + 3.0;
 /// Fused, a norm reads and writes once, and a gate reads both and writes once.
 const NUMBERS_OF_NORM: f64 = 2.0;
 const NUMBERS_OF_GATE: f64 = 3.0;
+const NUMBERS_OF_ACTIVATION: f64 = 2.0;
 
 /// A layer.
 pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Work {
@@ -97,12 +101,18 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Wo
     let (tokens, h, blocks) = (n as f64, model.hidden as f64, parts.count() as f64);
     // In front of each block a norm reads and writes; the addition to the residual behind it reads two and writes one, with a mask of
     // dropout.
-    let norm = if compute.fused_kernels { NUMBERS_OF_NORM * element } else { bytes_of_unfused_norm(element) };
+    let norm_is_fused = compute.kernels.has_one_for_norms_of(model);
+    let norm = if norm_is_fused { NUMBERS_OF_NORM * element } else { bytes_of_unfused_norm(element) };
     let around = tokens * h / split * blocks * (norm + 3.0 * element + f64::from(u8::from(dropout)));
     if parts.feed_forward.is_some() {
         feed_forward(step, layer, t, n, &mut work.products);
-        let gate = if compute.fused_kernels { NUMBERS_OF_GATE } else { NUMBERS_OF_UNFUSED_GATE };
-        work.moved_bytes += inner_width(step, layer) * tokens * element * if model.family.gated() { gate } else { 2.0 };
+        let numbers = match (model.family.gated(), compute.kernels.has_one_for_activations_of(model)) {
+            (true, true) => NUMBERS_OF_GATE,
+            (true, false) => NUMBERS_OF_UNFUSED_GATE,
+            (false, true) => NUMBERS_OF_ACTIVATION,
+            (false, false) => NUMBERS_OF_UNFUSED_GELU,
+        };
+        work.moved_bytes += inner_width(step, layer) * tokens * element * numbers;
     }
     if model.has_experts_in(layer) {
         work.moved_bytes += permuted_bytes(step, n);
@@ -115,7 +125,7 @@ pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Wo
 }
 
 fn of_attention(step: &TrainingStep, layer: u32, compute: &Compute) -> Work {
-    let fused_attention = compute.fused_attention;
+    let fused_attention = compute.kernels.fused_attention;
     let (model, t, n) = (step.model, u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
     let element = step.activation().size() as f64;
     let mut products = Vec::with_capacity(12);
@@ -138,7 +148,7 @@ fn of_attention(step: &TrainingStep, layer: u32, compute: &Compute) -> Work {
     // A gate reads what attention gives and itself, and writes their product.
     let gated =
         if model.attention.gate { 3.0 * element * n as f64 * (model.attention.heads / t * head) as f64 } else { 0.0 };
-    let rotated = if compute.fused_kernels || model.family == Family::Gpt2 {
+    let rotated = if compute.kernels.fused_elementwise || model.family == Family::Gpt2 {
         0.0
     } else {
         let width = (model.attention.heads / t + model.kv_heads_per_rank(t)) * head;

@@ -5,12 +5,13 @@
 //! Symbols: n = b s/c tokens of a micro-batch on a rank, E bytes of an element, t ranks of tp. GPT: a layer stores
 //! sbh(10 + 24/t + 5as/(ht)) bytes, sbh/t(34 + 5as/h) with sequence parallelism.
 
+use super::elementwise::Elementwise;
+use super::parts::FULL_PRECISION_BYTES;
+use crate::planner::kernels::Kernels;
 use commgauge_model::config::step::{ContextStyle, Framework, Recompute, TensorStyle};
-use commgauge_model::config::{Family, LatentAttention, LayerParts, LinearAttention, LinearRule, Mixer, Model};
+use commgauge_model::config::{Family, LayerParts, Mixer, Model};
 use commgauge_model::workload::step::TrainingStep;
 
-/// Bytes of a logit, of a sum of exponentials, and of a router's score.
-const FULL_PRECISION_BYTES: u128 = 4;
 /// Bytes of the identifier of a token.
 const TOKEN_BYTES: u128 = 8;
 
@@ -44,28 +45,29 @@ pub(super) fn held_logit_bytes(step: &TrainingStep) -> u128 {
 
 /// The sizes of which everything is made.
 pub(super) struct Shape<'a> {
-    model: &'a Model,
+    pub(super) model: &'a Model,
     /// Of one sample on a rank: s/c, and n is b times as many.
-    tokens: u128,
+    pub(super) tokens: u128,
     /// Keys that a query sees: s for any c, since a ring brings the others.
-    sequence: u128,
-    element: u128,
+    pub(super) sequence: u128,
+    pub(super) element: u128,
     /// h.
-    hidden: u128,
+    pub(super) hidden: u128,
     /// t.
-    t: u128,
+    pub(super) t: u128,
     /// Divisor of everything that tp does not divide: t with sequence parallelism.
-    by_sequence: u128,
+    pub(super) by_sequence: u128,
     /// Divisor of the inputs of linear layers, as they are kept: t where they are gathered again for the backward pass.
-    by_input: u128,
+    pub(super) by_input: u128,
     /// Gradients of one input that are there at once: linear layers that are modules of their own give one each, to be added up.
-    input_gradients: u128,
-    dropout: bool,
-    fused_attention: bool,
+    pub(super) input_gradients: u128,
+    pub(super) dropout: bool,
+    pub(super) kernels: Kernels,
+    pub(super) elementwise: Elementwise,
 }
 
 impl<'a> Shape<'a> {
-    pub(super) fn of(step: &TrainingStep<'a>, fused_attention: bool) -> Shape<'a> {
+    pub(super) fn of(step: &TrainingStep<'a>, kernels: Kernels) -> Shape<'a> {
         let t = u128::from(step.layout.degrees.tp);
         let model = step.model;
         let by_sequence = if step.training.tensor.sequence_parallel { t } else { 1 };
@@ -81,7 +83,8 @@ impl<'a> Shape<'a> {
             by_input: if step.training.tensor.style == TensorStyle::DTensor { 1 } else { by_sequence },
             input_gradients: if joins_linears { 1 } else { 2 },
             dropout: model.family == Family::Gpt2,
-            fused_attention,
+            kernels,
+            elementwise: Elementwise::of(model, u128::from(step.activation().size()), kernels),
         }
     }
 
@@ -166,61 +169,20 @@ impl<'a> Shape<'a> {
 
     /// Inputs of the norms and of the blocks, 8sbh for two, and masks of dropout behind the blocks, 2sbh.
     fn around_blocks(&self, parts: LayerParts) -> u128 {
-        let mask = if self.dropout { 1 } else { 0 };
-        let norm = (self.element + mask) * self.tokens * self.hidden / self.by_sequence;
-        u128::from(parts.count()) * (norm + self.block_input())
+        let numbers = self.tokens * self.hidden / self.by_sequence;
+        let norms = self.elementwise.norm_inputs(self.model) * self.elementwise.norm_bytes * numbers;
+        let masks = if self.dropout { u128::from(parts.count()) * numbers } else { 0 };
+        norms + masks + Elementwise::block_inputs(self.model, parts) * self.block_input()
+    }
+
+    /// Inputs of the last norm and of the head.
+    pub(super) fn output(&self) -> u128 {
+        self.elementwise.norm_bytes * self.tokens * self.hidden / self.by_sequence + self.block_input()
     }
 
     /// The input of linear layers as it is kept: E n h, by t where it is gathered again.
     pub(super) fn block_input(&self) -> u128 {
         self.element * self.tokens * self.hidden / self.by_input
-    }
-
-    /// Queries, keys, values and the input of the output projection: 8sbh/t in GPT.
-    fn attention(&self) -> u128 {
-        let m = self.model;
-        let heads = u128::from(m.attention.heads) / self.t;
-        let head = u128::from(m.attention.head_dimension);
-        // Sums of exponentials of the fused kernel (arXiv 2205.14135, algorithm 2).
-        let sums = if self.fused_attention { FULL_PRECISION_BYTES * heads } else { 0 };
-        let width = match &m.attention.latent {
-            Some(latent) => heads * 2 * (head + u128::from(latent.value_dimension)),
-            None => 2 * head * (heads + (u128::from(m.attention.kv_heads) / self.t).max(1)),
-        };
-        let compressed = m.attention.latent.as_ref().map_or(0, compressed_width) / self.by_sequence;
-        // The gate, and what attention gave before it.
-        let gate = if m.attention.gate { 2 * head * heads } else { 0 };
-        self.tokens * (self.element * (width + gate + compressed) + sums)
-    }
-
-    /// Linear attention, with neither keys and values of a sequence nor matrices of tokens by tokens beyond a chunk.
-    fn linear_attention(&self, step: &TrainingStep, linear: &LinearAttention) -> u128 {
-        let t = u64::try_from(self.t).unwrap_or(1);
-        let [keys, values, input] = [linear.key_width(t), linear.value_width(t), linear.input_width(t)].map(u128::from);
-        let heads = u128::from(linear.value_heads) / self.t;
-        match linear.rule {
-            // The output of the projection, the values behind the scan, behind the gate and behind the norm; the rest is computed again
-            // (state-spaces/mamba ops/triton/ssd_combined.py MambaSplitConv1dScanCombinedFn; Megatron-LM core/ssm/mamba_mixer.py).
-            LinearRule::StateSpace => self.tokens * self.element * (input + 3 * values),
-            // The output of the projection; queries and keys behind their norms, as they are and copied for each head of values, and
-            // the values; the solved equations of each chunk; the values behind the rule, behind the norm and behind the gate. Decays are
-            // in full precision (fla ops/gated_delta_rule/chunk.py; Megatron-LM core/ssm/gated_delta_net/gdn.py).
-            LinearRule::GatedDelta => {
-                let copies = 2 * heads * u128::from(linear.key_dimension);
-                let chunk = u128::from(linear.chunk_tokens.min(step.training.sequence));
-                let width = input + 2 * keys + copies + values + chunk * heads + 3 * values;
-                self.tokens * (self.element * width + FULL_PRECISION_BYTES * heads)
-            }
-        }
-    }
-
-    /// Softmax, the mask of its dropout and the output of dropout: 5as²b/t in GPT, softmax alone without dropout.
-    fn attention_matrices(&self, layer: u32) -> u128 {
-        if self.fused_attention || self.model.parts_of(layer).mixer != Some(Mixer::Attention) {
-            return 0;
-        }
-        let each = if self.dropout { 2 * self.element + 1 } else { self.element };
-        each * u128::from(self.model.attention.heads) / self.t * self.tokens * self.sequence
     }
 
     /// torchtitan's selective checkpointing by operations (`_apply_op_sac`): the input, the output of attention with its sums, and every
@@ -242,13 +204,15 @@ impl<'a> Shape<'a> {
 
     /// Input and output of the activation function, with a gate beside it: 16sbh/t in GPT.
     fn feed_forward(&self, step: &TrainingStep, layer: u32) -> u128 {
-        let widths = if self.model.family.gated() { 3 } else { 2 };
+        let widths = self.elementwise.inner_numbers;
         match &self.model.mixture {
             Some(mixture) if self.model.has_experts_in(layer) => {
                 let etp = u128::from(step.layout.degrees.etp);
                 // Tokens of the rank, each as often as it has experts; what others send is as much, where routing is even.
                 let chosen = self.tokens * u128::from(mixture.experts_per_token) / self.by_sequence;
-                let router = FULL_PRECISION_BYTES * u128::from(mixture.experts) * self.tokens / self.by_sequence;
+                let router = self.elementwise.router_input_bytes * self.hidden
+                    + FULL_PRECISION_BYTES * u128::from(mixture.experts);
+                let router = router * self.tokens / self.by_sequence;
                 // The tokens sent to the experts and their outputs before weighting.
                 let moved = self.element * chosen * self.hidden * (etp + 1);
                 let inner = widths * self.element * chosen * u128::from(mixture.expert_feed_forward);
@@ -270,10 +234,4 @@ impl<'a> Shape<'a> {
         let words = u128::from(self.model.padded_vocabulary(u64::try_from(self.t).unwrap_or(1)));
         bytes * self.tokens * words / self.t
     }
-}
-
-/// Latent attention: the compressed queries, keys and values before and behind their norms, and the rotated part of the keys.
-fn compressed_width(latent: &LatentAttention) -> u128 {
-    let ranks = latent.query_rank.unwrap_or(0) + latent.kv_rank;
-    u128::from(2 * ranks + latent.rotary_dimension)
 }

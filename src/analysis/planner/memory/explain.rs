@@ -90,9 +90,10 @@ impl MemoryChoices {
             (_, 1) => format!("{in_flight} micro-batches in flight ({schedule})"),
             _ => format!("{in_flight} chunks of {chunks} on the rank in flight ({schedule})"),
         };
-        let attention = if self.fused_attention { "fused attention" } else { "attention with its matrices" };
+        let attention = if self.kernels.fused_attention { "fused attention" } else { "attention with its matrices" };
+        let elementwise = if self.kernels.fused_elementwise { "" } else { ", norms and gates kernel after kernel" };
         let recompute = step.training.tensor.recompute;
-        format!("{layers} layers, {flight}, {each} a layer: {attention}, recompute {recompute}")
+        format!("{layers} layers, {flight}, {each} a layer: {attention}{elementwise}, recompute {recompute}")
     }
 }
 

@@ -4,8 +4,12 @@
 //! fragmented allocator take besides is not: leave room for it in the limit. The forms and their sources are in docs/method/memory.md.
 
 mod activations;
+mod attention;
+mod elementwise;
 mod explain;
 mod in_flight;
+#[cfg(test)]
+mod kept_tests;
 mod parts;
 mod state;
 mod stored;
@@ -53,7 +57,7 @@ impl MemoryChoices {
 
     /// What each sample of a micro-batch needs beside that.
     pub(in crate::planner) fn sample_bytes(&self, step: &TrainingStep, stage: u32) -> SampleBytes {
-        SampleBytes::of(step, stage, self.fused_attention)
+        SampleBytes::of(step, stage, self.kernels)
     }
 
     /// The stage whose ranks need most, the first of equals, and what they need.

@@ -1,5 +1,6 @@
 //! What a rank holds at the worst moment of a step, part by part, and the choices on which that depends.
 
+use crate::planner::kernels::Kernels;
 use commgauge_base::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -63,18 +64,27 @@ impl MemoryUse {
 /// Choices that a step does not contain and that its memory depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryChoices {
-    /// Attention in one kernel that stores no matrix of tokens by tokens (arXiv 2205.14135), as in every current
-    /// framework. Without it a layer stores scores and their dropout, as in arXiv 2205.05198.
-    pub fused_attention: bool,
+    /// How a layer is split into kernels, which keep what each of them needs for its backward pass.
+    pub kernels: Kernels,
     /// The optimizer stores an fp32 copy of 16-bit gradients, as in Megatron-LM; ZeRO (arXiv 1910.02054) counts none.
     pub optimizer_gradient_copy: bool,
 }
 
-impl Default for MemoryChoices {
-    fn default() -> Self {
-        MemoryChoices { fused_attention: true, optimizer_gradient_copy: false }
+impl MemoryChoices {
+    /// Layers in such kernels, and the optimizer of ZeRO.
+    pub fn with(kernels: Kernels) -> MemoryChoices {
+        MemoryChoices { kernels, optimizer_gradient_copy: false }
     }
 }
+
+impl Default for MemoryChoices {
+    fn default() -> Self {
+        MemoryChoices::with(Kernels::FUSED)
+    }
+}
+
+/// Bytes of a number in fp32, as logits, sums of exponentials and scores of routers are.
+pub(super) const FULL_PRECISION_BYTES: u128 = 4;
 
 /// Converts a count of bytes, saturating at 64 bits.
 pub(super) fn bytes(count: u128) -> Bytes {

@@ -3,6 +3,7 @@
 
 use super::activations::{Shape, framework, held_logit_bytes, logit_bytes};
 use super::parts::bytes;
+use crate::planner::kernels::Kernels;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::LayerParts;
 use commgauge_model::config::step::{Framework, ScheduleKind};
@@ -65,8 +66,8 @@ pub(in crate::planner) struct MicroBatches {
 
 impl SampleBytes {
     /// Of a rank of a stage.
-    pub(super) fn of(step: &TrainingStep, stage: u32, fused_attention: bool) -> SampleBytes {
-        let shape = Shape::of(step, fused_attention);
+    pub(super) fn of(step: &TrainingStep, stage: u32, kernels: Kernels) -> SampleBytes {
+        let shape = Shape::of(step, kernels);
         let recompute = step.training.tensor.recompute;
         let (mut kept, mut recomputation, mut backward) = (0, 0, 0);
         // Layers of a kind keep the same.
@@ -97,7 +98,7 @@ impl SampleBytes {
             recomputation,
             backward,
             input: if has_input { shape.input() } else { 0 },
-            output: if has_output { shape.boundary() + shape.block_input() } else { 0 },
+            output: if has_output { shape.output() } else { 0 },
             logits: if has_output { shape.logits(logit_bytes(step)) } else { 0 },
             held_logits: if has_output { shape.logits(held_logit_bytes(step)) } else { 0 },
             boundary: shape.boundary(),

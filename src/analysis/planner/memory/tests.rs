@@ -1,10 +1,12 @@
 //! The memory model against published figures.
 
 use super::*;
+use crate::planner::kernels::Kernels;
 use crate::planner::testing::{NEMOTRON_H, QWEN3_NEXT, with_step};
 
 /// Attention as in 2022, with its matrices stored.
-const UNFUSED: MemoryChoices = MemoryChoices { fused_attention: false, optimizer_gradient_copy: true };
+const UNFUSED: MemoryChoices =
+    MemoryChoices { kernels: Kernels::WITH_ATTENTION_MATRICES, optimizer_gradient_copy: true };
 
 /// A model of arXiv 2205.05198 table 3, and how it was divided.
 struct Trained {

@@ -8,7 +8,7 @@ use super::only::accepts;
 use super::question::Question;
 use super::space::{Shape, Space, divisors};
 use super::trainings::Trainings;
-use crate::planner::memory::{MemoryChoices, MicroBatches, SampleBytes, chunks_in_flight};
+use crate::planner::memory::{MicroBatches, SampleBytes, chunks_in_flight};
 use commgauge_model::config::Training;
 use commgauge_model::config::step::{GradientAccumulation, Recompute, ScheduleKind};
 use commgauge_model::layout::{Axis, Layout};
@@ -249,7 +249,7 @@ impl<'a> Context<'a> {
         if self.set(step, self.choices(zero_stage, micro_batch, Recompute::None)).is_none() {
             return Vec::new();
         }
-        self.differing.iter().map(|stage| MemoryChoices::default().state_bytes(step, *stage)).collect()
+        self.differing.iter().map(|stage| self.question.memory_choices().state_bytes(step, *stage)).collect()
     }
 
     /// Whether these bytes depend on how many micro-batches there are: whole gradients are added up over several.
@@ -263,7 +263,7 @@ impl<'a> Context<'a> {
         if self.set(step, self.choices(zero_stage, 1, recompute)).is_none() {
             return Vec::new();
         }
-        self.differing.iter().map(|stage| MemoryChoices::default().sample_bytes(step, *stage)).collect()
+        self.differing.iter().map(|stage| self.question.memory_choices().sample_bytes(step, *stage)).collect()
     }
 
     /// The micro-batches in flight on each of them.

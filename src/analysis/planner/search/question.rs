@@ -5,6 +5,7 @@ use super::choices::{Choices, PipelineCut};
 use super::only::{Only, accepts};
 use super::planned::Planned;
 use crate::planner::compute::{Compute, Product};
+use crate::planner::memory::MemoryChoices;
 use crate::planner::rates::Rates;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
@@ -68,6 +69,11 @@ impl Question<'_> {
     /// A layout that does not fit the question.
     pub fn products(&self, planned: &Planned) -> Result<Vec<Product>> {
         self.with_step(planned, |step| Ok(self.compute.products(step)))
+    }
+
+    /// What a rank holds depends on the kernels that its layers are priced with.
+    pub(in crate::planner) fn memory_choices(&self) -> MemoryChoices {
+        MemoryChoices::with(self.compute.kernels)
     }
 
     /// Sequence parallelism wherever it divides evenly, unless the training does without: it never needs more memory, and

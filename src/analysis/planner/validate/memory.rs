@@ -6,6 +6,7 @@ use super::runs::MeasuredRun;
 use super::score::error_percent;
 use super::sets::{SetName, published_memory};
 use crate::cost::PredictionPair;
+use crate::planner::kernels::Kernels;
 use crate::planner::memory::{MemoryChoices, MemoryUse};
 use commgauge_base::error::{Error, Result};
 use schemars::JsonSchema;
@@ -61,7 +62,7 @@ pub(super) fn results() -> Result<Vec<MemoryResult>> {
 
 /// The first stage, with attention as it was, and 18 bytes for each parameter as the figure has it.
 fn used(run: &MeasuredRun) -> Result<MemoryUse> {
-    let choices = MemoryChoices { fused_attention: false, optimizer_gradient_copy: false };
+    let choices = MemoryChoices::with(Kernels::WITH_ATTENTION_MATRICES);
     let mut used = choices.memory(&run.step()?, 0);
     // fp32 gradients, where the wire has fp16 ones.
     used.gradients.0 = used.gradients.0.saturating_mul(2);

@@ -2,6 +2,7 @@
 
 use super::runs::MeasuredRun;
 use crate::planner::compute::{Compute, Constants};
+use crate::planner::kernels::Kernels;
 use crate::planner::price::{PreparedStep, StepPrice, Unpriced};
 use crate::planner::rates::Rates;
 use commgauge_base::error::{Error, Result};
@@ -36,7 +37,10 @@ impl<'a> Replay<'a> {
 
     /// Seconds of the products alone, at the peak and evenly on all ranks.
     pub fn seconds_at_peak(&self) -> f64 {
-        let compute = Compute { fused_attention: false, ..Compute::constant(self.site.gpu.peak_flops_per_second, 1.0) };
+        let compute = Compute {
+            kernels: Kernels::WITH_ATTENTION_MATRICES,
+            ..Compute::constant(self.site.gpu.peak_flops_per_second, 1.0)
+        };
         let stages = self.step.stages.count();
         let of = |stage: u32| {
             let work = compute.stage(&self.step, stage);
@@ -47,7 +51,8 @@ impl<'a> Replay<'a> {
 
     /// The price with such constants.
     pub fn price(&self, constants: &Constants) -> Result<StepPrice> {
-        let compute = Compute { fused_attention: self.run.fused_attention, ..constants.compute(&self.site.gpu) };
+        let kernels = Kernels { fused_attention: self.run.fused_attention, ..Kernels::FUSED };
+        let compute = Compute { kernels, ..constants.compute(&self.site.gpu) };
         let price = self.prepared.price(&self.step, &compute, self.site.rates, self.site.ranks_per_node);
         price.map_err(|problem| unpriced(self.run, &problem))
     }

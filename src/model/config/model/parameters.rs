@@ -112,7 +112,12 @@ impl Model {
     /// One norm as wide as the residual stream: a weight, and in the GPT families a bias. One follows the last layer. Never
     /// divided.
     pub fn norm_parameters(&self) -> u64 {
-        if self.family.facts().norms.bias { 2 * self.hidden } else { self.hidden }
+        if self.norms_have_bias() { 2 * self.hidden } else { self.hidden }
+    }
+
+    /// Whether norms take away the mean and have a bias, as in the GPT families; others divide by the root mean square only.
+    pub fn norms_have_bias(&self) -> bool {
+        self.family.facts().norms.bias
     }
 
     /// The norms of a layer as wide as the residual stream: two in most families. Never divided.
