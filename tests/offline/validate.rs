@@ -37,6 +37,24 @@ fn own_runs_are_replayed_from_the_columns_of_the_template() {
 }
 
 #[test]
+fn every_choice_of_a_training_may_be_a_column() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let error_percent = |columns: &str, values: &str| {
+        let heading = HEADING.trim_end();
+        let rows: String = GOOD.lines().map(|row| format!("{row},{values}\n")).collect();
+        fs::write(folder.path().join("runs.csv"), format!("{heading},{columns}\n{rows}")).expect("written");
+        let (code, out, message) = validate(folder.path(), "--runs runs.csv --machine azure-ndv4-a100 --format json");
+        assert_eq!(code, Some(0), "{columns}: {message}");
+        let document: Value = serde_json::from_str(&out).expect("JSON");
+        document["sets"][0]["runs"][0]["error_percent"].as_f64().expect("an error")
+    };
+    let plain = error_percent("variant", "");
+    assert!(error_percent("batch_broadcast", "fields_and_mask").total_cmp(&plain).is_ne());
+    let separate = error_percent("framework,data_style", "hf,ddp");
+    assert!(separate > error_percent("framework,data_style,fused_kernels", "hf,ddp,true"));
+}
+
+#[test]
 fn a_wrong_row_is_named_with_its_column() {
     let folder = tempfile::tempdir().expect("a folder");
     for (row, expected) in [

@@ -1,6 +1,7 @@
 //! Which parts of a layer are one kernel: that decides how many bytes they move, and what they keep for the backward pass.
 
 use commgauge_model::config::Model;
+use commgauge_model::config::step::Framework;
 
 /// The name of GELU by its formula, operation by operation.
 const GELU_BY_OPERATIONS: &str = "gelu_new";
@@ -20,6 +21,11 @@ impl Kernels {
     pub const FUSED: Kernels = Kernels { fused_attention: true, fused_elementwise: true };
     /// As in 2022: attention stores its matrices.
     pub const WITH_ATTENTION_MATRICES: Kernels = Kernels { fused_attention: false, ..Kernels::FUSED };
+
+    /// As a framework runs by itself: Hugging Face's models, unless compiled, one kernel of PyTorch after another.
+    pub fn usual_of(framework: Option<Framework>) -> Kernels {
+        Kernels { fused_elementwise: framework != Some(Framework::HuggingFace), ..Kernels::FUSED }
+    }
 
     /// Whether a norm is one kernel: PyTorch has one for those that take away the mean and have a bias.
     pub(super) fn has_one_for_norms_of(self, model: &Model) -> bool {

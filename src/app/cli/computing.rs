@@ -5,6 +5,7 @@ use super::gpu_flags::{GpuFlags, positive};
 use commgauge_analysis::planner::compute::{
     Compute, Constants, Efficiency, MeasuredProduct, MeasuredProducts, PUBLISHED, Product,
 };
+use commgauge_analysis::planner::kernels::Kernels;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Rate, Seconds, three_digits};
@@ -87,7 +88,7 @@ impl ComputingFlags {
 
     /// The same where a framework runs norms, rotations and gates as kernels one after another, unless a flag says otherwise.
     pub fn run_by(&self, framework: Option<Framework>) -> ComputingFlags {
-        let unfused_kernels = self.unfused_kernels.or((framework == Some(Framework::HuggingFace)).then_some(true));
+        let unfused_kernels = self.unfused_kernels.or((!Kernels::usual_of(framework).fused_elementwise).then_some(true));
         ComputingFlags { unfused_kernels, ..self.clone() }
     }
 

@@ -20,7 +20,7 @@ pub use document::{ChoiceResult, Coverage, FORMAT, OWN_RUNS, RunResult, SetOrigi
 pub use fit::SHARE_LIMITS;
 pub use memory::MemoryResult;
 pub use pricing::Site;
-pub use runs::{MeasuredRun, TRAINING as TRAINING_KEYS, read_runs, template};
+pub use runs::{MeasuredRun, read_runs, template};
 pub use score::ErrorSummary;
 
 use crate::cost::PredictionPair;

@@ -51,8 +51,7 @@ impl<'a> Replay<'a> {
 
     /// The price with such constants.
     pub fn price(&self, constants: &Constants) -> Result<StepPrice> {
-        let kernels = Kernels { fused_attention: self.run.fused_attention, ..Kernels::FUSED };
-        let compute = Compute { kernels, ..constants.compute(&self.site.gpu) };
+        let compute = Compute { kernels: self.run.kernels, ..constants.compute(&self.site.gpu) };
         let price = self.prepared.price(&self.step, &compute, self.site.rates, self.site.ranks_per_node);
         price.map_err(|problem| unpriced(self.run, &problem))
     }

@@ -1,68 +1,20 @@
 //! Training runs as a CSV file: one row each, its layout, the keys of `[training]`, and what a step took. Users' files and the
 //! published sets are read alike.
 
+use crate::planner::kernels::Kernels;
 use commgauge_base::error::{Error, Result};
-use commgauge_model::config::step::Recompute;
+use commgauge_model::config::step::{Recompute, Work, keys_of};
 use commgauge_model::config::{Model, Place, Table, Training};
 use commgauge_model::layout::{DEFAULT_ORDER, Degrees, Layout};
 use commgauge_model::workload::step::TrainingStep;
 
-/// Keys of `[training]` that a column may have.
-pub const TRAINING: [&str; 49] = [
-    "sequence",
-    "micro_batch",
-    "global_batch",
-    "recompute",
-    "sequence_parallel",
-    "overlap_tensor",
-    "linears",
-    "tensor_style",
-    "vocabulary_style",
-    "vocabulary_padding",
-    "fused_cross_entropy",
-    "data_style",
-    "overlap_gradients",
-    "prefetch_parameters",
-    "reshard_after_forward",
-    "reshard_after_backward",
-    "unit_rule",
-    "gradient_accumulation",
-    "gradient_reduction",
-    "persistent_parameters",
-    "prefetch_bucket",
-    "live_parameters",
-    "reuse_distance",
-    "shard_buffers",
-    "parameter_return",
-    "broadcast_buffers",
-    "balance_loss",
-    "expert_bias_update",
-    "prediction_layers",
-    "replica_reduction",
-    "replicas_of_shards",
-    "secondary_shards",
-    "bucket_rule",
-    "bucket_parameters",
-    "schedule",
-    "virtual_stages",
-    "stage_layers",
-    "scatter_gather",
-    "context_style",
-    "context_inner",
-    "dispatcher",
-    "capacity_factor",
-    "dispatch_element_type",
-    "router_element_type",
-    "context_gradient_element_type",
-    "activation_element_type",
-    "parameter_element_type",
-    "gradient_element_type",
-    "framework",
-];
+/// The key of `[training]` that is no column: `global_batch` says as much.
+const NO_COLUMN: &str = "micro_batches";
 /// Columns with a time, and the seconds in their unit. Every row has one of them.
 const TIMES: [(&str, f64); 2] = [("step_seconds", 1.0), ("step_milliseconds", 1e-3)];
 /// The other columns.
-const OTHERS: [&str; 9] = ["model", "variant", "gpus", "tp", "cp", "ep", "pp", "dp", "fused_attention"];
+const OTHERS: [&str; 10] =
+    ["model", "variant", "gpus", "tp", "cp", "ep", "pp", "dp", "fused_attention", "fused_kernels"];
 
 /// The columns of a template, each with its values in two rows.
 const TEMPLATE: [[&str; 3]; 16] = [
@@ -95,8 +47,8 @@ pub struct MeasuredRun {
     pub model: Model,
     /// Samples of a step.
     pub global_batch: u64,
-    /// Whether attention was one kernel that stores no matrix of tokens by tokens.
-    pub fused_attention: bool,
+    /// Which parts of a layer were one kernel.
+    pub kernels: Kernels,
     /// Seconds of a step.
     pub measured_seconds: f64,
     /// The column that they stand in.
@@ -136,7 +88,7 @@ impl MeasuredRun {
 pub fn read_runs(text: &str, file: &str) -> Result<Vec<MeasuredRun>> {
     let rows = Rows::of(text, file)?;
     for column in &rows.heading {
-        let known = || TRAINING.iter().chain(&OTHERS).copied().chain(TIMES.map(|(name, _)| name));
+        let known = || columns_of_training().chain(OTHERS).chain(TIMES.map(|(name, _)| name));
         if !known().any(|name| name == column) {
             let known: Vec<&str> = known().collect();
             return Err(Error::usage(format!(
@@ -155,8 +107,12 @@ pub fn template() -> String {
     (0..3).map(line).collect()
 }
 
+fn columns_of_training() -> impl Iterator<Item = &'static str> {
+    keys_of(Work::Training).filter(|key| *key != NO_COLUMN)
+}
+
 fn run(row: &Row) -> Result<MeasuredRun> {
-    let given = TRAINING.iter().filter_map(|key| Some((*key, *key, row.text(key)?.to_owned())));
+    let given = columns_of_training().filter_map(|key| Some((key, key, row.text(key)?.to_owned())));
     let training = Training::read(Table::of_flags(given)).map_err(|error| row.says(&error))?;
     let commgauge_model::config::Batch::Global(global_batch, _) = training.batch else {
         return Err(row.wrong("global_batch", "is missing"));
@@ -167,10 +123,10 @@ fn run(row: &Row) -> Result<MeasuredRun> {
     if let Some(gpus) = row.count("gpus")?.filter(|gpus| u64::from(*gpus) != degrees.world()) {
         return Err(row.wrong("gpus", &format!("found {gpus}; {} make {}", degrees.name(), degrees.world())));
     }
-    let fused_attention = match row.text("fused_attention") {
-        None | Some("true") => true,
-        Some("false") => false,
-        Some(other) => return Err(row.wrong("fused_attention", &format!("found `{other}`; accepted: true, false"))),
+    let usual = Kernels::usual_of(training.framework.as_ref().map(|choices| choices.framework));
+    let kernels = Kernels {
+        fused_attention: row.truth("fused_attention")?.unwrap_or(usual.fused_attention),
+        fused_elementwise: row.truth("fused_kernels")?.unwrap_or(usual.fused_elementwise),
     };
     let (time_column, measured_seconds) = row.time()?;
     let name = row.text("model").ok_or_else(|| row.wrong("model", "is missing"))?;
@@ -179,7 +135,7 @@ fn run(row: &Row) -> Result<MeasuredRun> {
         variant: row.text("variant").unwrap_or_default().to_owned(),
         model: Model::load(name).map_err(|error| row.says(&error))?,
         global_batch,
-        fused_attention,
+        kernels,
         measured_seconds,
         time_column,
         training,
@@ -244,6 +200,12 @@ impl Row {
         let Some(text) = self.text(key) else { return Ok(None) };
         let accepted = || self.wrong(key, &format!("found `{text}`; accepted: a whole number from 1 on"));
         text.parse().ok().filter(|count| *count > 0).map(Some).ok_or_else(accepted)
+    }
+
+    fn truth(&self, key: &str) -> Result<Option<bool>> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        let accepted = |_| self.wrong(key, &format!("found `{text}`; accepted: true, false"));
+        text.parse().map(Some).map_err(accepted)
     }
 
     /// The time of a step, and the column that it stands in.

@@ -1,11 +1,10 @@
 //! Parses `sequence_parallel=false`: a choice of the training that the planner does not make.
 
-use commgauge_analysis::planner::validate::TRAINING_KEYS;
-use commgauge_model::config::step::{Framework, Work};
+use commgauge_model::config::step::{Framework, Work, keys_of};
 
 /// Keys that the planner chooses itself, or that have flags of their own.
-const CHOSEN: [&str; 7] =
-    ["sequence", "micro_batch", "global_batch", "recompute", "schedule", "virtual_stages", "framework"];
+const CHOSEN: [&str; 8] =
+    ["sequence", "micro_batch", "micro_batches", "global_batch", "recompute", "schedule", "virtual_stages", "framework"];
 
 /// A key of `[training]` with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +27,7 @@ pub(super) fn framework(text: &str) -> Result<Framework, String> {
 
 /// Parses one.
 pub(super) fn choice(text: &str) -> Result<TrainingChoice, String> {
-    let known = || TRAINING_KEYS.iter().copied().filter(|key| !CHOSEN.contains(key));
+    let known = || keys_of(Work::Training).filter(|key| !CHOSEN.contains(key));
     let accepted = || known().collect::<Vec<_>>().join(", ");
     let (key, value) =
         text.split_once('=').ok_or_else(|| format!("found `{text}`; accepted: key=value; keys: {}", accepted()))?;
@@ -57,9 +56,11 @@ mod tests {
     fn choices_that_are_the_planners_or_unknown_are_refused() {
         let expected = TrainingChoice { key: "sequence_parallel", value: "false".to_owned() };
         assert_eq!(choice("sequence_parallel = false"), Ok(expected));
+        assert!(choice("gather_recipe=mxfp8").is_ok() && choice("expert_inner=4").is_ok());
         for (text, expected) in [
             ("sequence_parallel", "accepted: key=value"),
             ("micro_batch=2", "chosen by the planner"),
+            ("micro_batches=2", "chosen by the planner"),
             ("data_style=ddp", "accepted: zero3"),
             ("sequence_paralel=false", "accepted: sequence_parallel"),
         ] {

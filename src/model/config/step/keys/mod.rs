@@ -8,6 +8,8 @@ mod step_key;
 
 pub use step_key::{KeyForm, StepKey};
 
+use crate::config::step::Work;
+
 /// Keys that belong together.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KeyGroup {
@@ -27,6 +29,12 @@ pub const STEP_KEYS: [KeyGroup; 7] = [
     KeyGroup { heading: "Expert parallelism", keys: division::EXPERT },
     KeyGroup { heading: "Serving", keys: step::SERVED },
 ];
+
+/// The names of the keys that the table of such work has.
+pub fn keys_of(work: Work) -> impl Iterator<Item = &'static str> {
+    let keys = STEP_KEYS.iter().flat_map(|group| group.keys);
+    keys.filter(move |key| key.takes.contains(&work)).map(|key| key.key)
+}
 
 #[cfg(test)]
 mod tests {
