@@ -88,7 +88,8 @@ impl ComputingFlags {
 
     /// The same where a framework runs norms, rotations and gates as kernels one after another, unless a flag says otherwise.
     pub fn run_by(&self, framework: Option<Framework>) -> ComputingFlags {
-        let unfused_kernels = self.unfused_kernels.or((!Kernels::usual_of(framework).fused_elementwise).then_some(true));
+        let unfused_kernels =
+            self.unfused_kernels.or((!Kernels::usual_of(framework).fused_elementwise).then_some(true));
         ComputingFlags { unfused_kernels, ..self.clone() }
     }
 

@@ -3,8 +3,16 @@
 use commgauge_model::config::step::{Framework, Work, keys_of};
 
 /// Keys that the planner chooses itself, or that have flags of their own.
-const CHOSEN: [&str; 8] =
-    ["sequence", "micro_batch", "micro_batches", "global_batch", "recompute", "schedule", "virtual_stages", "framework"];
+const CHOSEN: [&str; 8] = [
+    "sequence",
+    "micro_batch",
+    "micro_batches",
+    "global_batch",
+    "recompute",
+    "schedule",
+    "virtual_stages",
+    "framework",
+];
 
 /// A key of `[training]` with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +52,11 @@ pub(super) fn choice(text: &str) -> Result<TrainingChoice, String> {
     }
     match known().find(|known| *known == key) {
         Some(key) => Ok(TrainingChoice { key, value }),
-        None => Err(format!("found key `{key}`; accepted: {}", accepted())),
+        None => {
+            let nearest = known().max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)));
+            let nearest = nearest.unwrap_or_default();
+            Err(format!("found key `{key}`; did you mean `{nearest}`? Accepted: {}", accepted()))
+        }
     }
 }
 
@@ -62,7 +74,7 @@ mod tests {
             ("micro_batch=2", "chosen by the planner"),
             ("micro_batches=2", "chosen by the planner"),
             ("data_style=ddp", "accepted: zero3"),
-            ("sequence_paralel=false", "accepted: sequence_parallel"),
+            ("sequence_paralel=false", "did you mean `sequence_parallel`?"),
         ] {
             let problem = choice(text).unwrap_err();
             assert!(problem.contains(expected), "{text}: {problem}");
