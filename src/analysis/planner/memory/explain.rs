@@ -1,6 +1,6 @@
 //! Explanations of the parts of a rank's memory: the formula with its numbers, for readers.
 
-use super::parts::{MemoryChoices, MemoryUse};
+use super::parts::{MemoryChoices, MemoryUse, bytes};
 use super::state::ParameterKind;
 use super::{in_flight, state};
 use commgauge_base::units::Bytes;
@@ -40,7 +40,8 @@ impl MemoryChoices {
             }
             "gradients" => {
                 let each = state::gradient_bytes_per_parameter(step);
-                parameter_bytes(step, stage, each, state::shares_gradients(step).then_some(1))
+                let own = parameter_bytes(step, stage, each, state::shares_gradients(step).then_some(1));
+                if state::holds_buckets(step) { own + ", half of it buckets in which they are reduced" } else { own }
             }
             "optimizer" => {
                 let each = state::optimizer_bytes_per_parameter(step, self.optimizer_gradient_copy);
@@ -73,7 +74,10 @@ impl MemoryChoices {
                 };
                 format!("{each} B x {tokens} tokens x {}/{t} words{held}", step.model.padded_vocabulary(t))
             }
-            _ => "messages from neighbouring stages, and a gathered sequence".to_owned(),
+            _ => match state::reduction_buffer(step) {
+                0 => "messages from neighbouring stages, and a gathered sequence".to_owned(),
+                buffer => format!("{} in which gradients are gathered to be reduced, and messages", bytes(buffer)),
+            },
         }
     }
 

@@ -84,7 +84,7 @@ impl MemoryChoices {
             backward: stored.backward,
             ends: stored.ends,
             logits: stored.logits,
-            buffers: stored.buffers,
+            buffers: Bytes(stored.buffers.0.saturating_add(state.buffers.0)),
             ..state
         }
     }

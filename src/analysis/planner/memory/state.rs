@@ -1,7 +1,9 @@
 //! Parameters, gradients and optimizer of a rank: bytes for each parameter, and over how many ranks each is shared out.
 
 use super::parts::{MemoryUse, bytes};
-use commgauge_model::config::step::{DataStyle, Framework, OuterSharding, ScheduleKind};
+use commgauge_model::config::step::{
+    DEEPSPEED_BUCKET_PARAMETERS, DataStyle, Framework, OuterSharding, ScheduleKind, UnitRule,
+};
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::step::{RankParameters, TrainingStep};
 
@@ -43,9 +45,25 @@ pub(super) fn of(step: &TrainingStep, stage: u32, gradient_copy: bool) -> Memory
             Some(groups) => shared_by_groups(groups, of_optimizer),
             None => whole(of_optimizer),
         }),
+        buffers: bytes(reduction_buffer(step)),
         unsharded: bytes(if gathers && parts.iter().any(|(_, ranks)| *ranks > 1) { unsharded(step, stage) } else { 0 }),
         ..MemoryUse::default()
     }
+}
+
+fn framework(step: &TrainingStep) -> Option<Framework> {
+    step.training.framework.as_ref().map(|choices| choices.framework)
+}
+
+/// The buffer in which ZeRO gathers gradients to reduce them (DeepSpeed runtime/zero/stage_1_and_2.py `setup_buckets`, stage3.py).
+pub(super) fn reduction_buffer(step: &TrainingStep) -> u128 {
+    let data = &step.training.data;
+    let is_zero = matches!(data.style, DataStyle::Zero1 | DataStyle::Zero2 | DataStyle::Zero3);
+    if framework(step) != Some(Framework::DeepSpeed) || !is_zero {
+        return 0;
+    }
+    let parameters = data.bucket_parameters.unwrap_or(DEEPSPEED_BUCKET_PARAMETERS);
+    u128::from(parameters) * u128::from(data.gradient_element_type.size())
 }
 
 /// Whether a rank holds its shard of the gradients alone; not where those of several micro-batches are added up whole.
@@ -62,12 +80,27 @@ pub(super) fn shares_gradients(step: &TrainingStep) -> bool {
 /// copy that the optimizer updates, and their gradients are as wide (torch/distributed/fsdp/_fully_shard/_fsdp_param.py). Megatron-FSDP
 /// and ZeRO-3 hold shards in either type.
 fn shares_full_precision(step: &TrainingStep) -> bool {
-    let framework = step.training.framework.as_ref().map(|choices| choices.framework);
-    matches!(step.training.data.style, DataStyle::Fsdp | DataStyle::Hsdp) && framework != Some(Framework::Megatron)
+    matches!(step.training.data.style, DataStyle::Fsdp | DataStyle::Hsdp)
+        && framework(step) != Some(Framework::Megatron)
+}
+
+/// PyTorch's DDP alone: parameters are of the type of the gradients that it reduces, whatever they are computed in.
+fn is_ddp_of_pytorch(step: &TrainingStep) -> bool {
+    let of_pytorch = matches!(framework(step), Some(Framework::Ddp | Framework::HuggingFace));
+    of_pytorch && matches!(step.training.data.style, DataStyle::Ddp | DataStyle::Zero1)
+}
+
+/// Whether gradients are held a second time, in the buckets in which they are reduced: PyTorch's DDP has them unless gradients are views of
+/// them, which by default they are not (torch/csrc/distributed/c10d/reducer.cpp `initialize_buckets`).
+pub(super) fn holds_buckets(step: &TrainingStep) -> bool {
+    is_ddp_of_pytorch(step) && shards(step, ParameterKind::Dense) > 1
 }
 
 /// Bytes that a rank holds for each parameter of its shard, or of its layers.
 pub(super) fn parameter_bytes_per_parameter(step: &TrainingStep) -> u64 {
+    if is_ddp_of_pytorch(step) {
+        return step.training.data.gradient_element_type.size();
+    }
     let computed = step.training.data.parameter_element_type.size();
     if shares_full_precision(step) { computed.max(FULL_PRECISION_BYTES) } else { computed }
 }
@@ -77,13 +110,17 @@ pub(super) fn gradient_bytes_per_parameter(step: &TrainingStep) -> u64 {
     let reduced = step.training.data.gradient_element_type.size();
     match shares_full_precision(step) && shares_gradients(step) {
         true => reduced.max(FULL_PRECISION_BYTES),
+        false if holds_buckets(step) => 2 * reduced,
         false => reduced,
     }
 }
 
 /// Adam: two moments, fp32 copies of 16-bit parameters and, if the optimizer stores one, of 16-bit gradients
-/// (Megatron-LM docs/source/api-guide/dist_optimizer.md).
+/// (Megatron-LM docs/source/api-guide/dist_optimizer.md). PyTorch's own has moments in the type of the parameters, and no copy.
 pub(super) fn optimizer_bytes_per_parameter(step: &TrainingStep, gradient_copy: bool) -> u64 {
+    if is_ddp_of_pytorch(step) {
+        return 2 * parameter_bytes_per_parameter(step);
+    }
     let is_short = |bytes: u64| u64::from(bytes < FULL_PRECISION_BYTES);
     let copies = is_short(parameter_bytes_per_parameter(step))
         + u64::from(gradient_copy) * is_short(gradient_bytes_per_parameter(step));
@@ -150,6 +187,16 @@ fn secondary(step: &TrainingStep, stage: u32) -> u128 {
     shards.map_or(0, |shards| u128::from(step.rank_parameters(stage).total().div_ceil(u64::from(shards))))
 }
 
+/// Parameters that ZeRO-3 does not release at the end of the forward pass, as the backward pass uses them again within so many: as far
+/// before the end as behind it (DeepSpeed runtime/zero/partitioned_param_coordinator.py `release_sub_module`).
+fn kept_for_reuse(step: &TrainingStep, stage: u32) -> u128 {
+    let data = &step.training.data;
+    if data.units.rule != UnitRule::Modules {
+        return 0;
+    }
+    u128::from(step.rank_parameters(stage).total().min(data.units.modules.reuse_distance / 2))
+}
+
 /// Parameters and gradients that are temporarily unsharded: the root unit, the largest layer and the next one that is
 /// gathered ahead, and the gradients of one layer as they are computed, in the type of the parameters (arXiv
 /// 2304.11277 section 3.2.1), and secondary shards. Everything, if parameters stay gathered until the optimizer runs. PyTorch's FSDP
@@ -162,7 +209,8 @@ fn unsharded(step: &TrainingStep, stage: u32) -> u128 {
         step.stages.layers_stored(stage).map(|layer| step.parameters_of_layer(layer).total()).max().unwrap_or(0);
     let layers = step.stages.layers_stored(stage).count() as u64;
     let gathered = if step.reshards_after_forward() {
-        u128::from(largest) * u128::from(GATHERED_UNITS.min(layers))
+        let at_work = u128::from(largest) * u128::from(GATHERED_UNITS.min(layers));
+        at_work.max(kept_for_reuse(step, stage))
     } else {
         let RankParameters { dense, experts } = step.rank_layer_parameters(stage);
         u128::from(dense) + u128::from(experts)

@@ -170,6 +170,48 @@ fn a_parameter_takes_the_bytes_that_megatron_and_zero_say() {
     }
 }
 
+/// What two ranks of PyTorch 2.15 and DeepSpeed 0.19.8 held on the CPU between the backward pass and the update, in bytes for each parameter
+/// (`scripts/check-frameworks`).
+#[test]
+fn a_rank_holds_the_state_that_ranks_of_pytorch_and_deepspeed_held() {
+    for (training, expected) in [
+        ("framework = 'ddp'", 20.0),
+        ("framework = 'ddp'\ngradient_element_type = 'bfloat16'", 10.0),
+        ("framework = 'hf'\ndata_style = 'ddp'", 20.0),
+        ("framework = 'ddp'\ndata_style = 'zero1'", 16.0),
+        ("framework = 'fsdp1'", 8.0),
+        ("framework = 'fsdp2'", 8.0),
+        ("framework = 'deepspeed'", 16.0),
+        ("framework = 'deepspeed'\ndata_style = 'zero2'", 9.0),
+        ("framework = 'deepspeed'\ndata_style = 'zero3'", 8.0),
+    ] {
+        let found = bytes_per_parameter(training, 2, MemoryChoices::default());
+        assert!((found - expected).abs() < 1e-6, "{training}: {found} against {expected}");
+    }
+    // One rank reduces nothing, and has no buckets.
+    assert!((bytes_per_parameter("framework = 'ddp'", 1, MemoryChoices::default()) - 16.0).abs() < 1e-6);
+}
+
+/// DeepSpeed's buffer of 500 million gradients, and what the backward pass uses again soon enough to be kept.
+#[test]
+fn deepspeed_holds_a_bucket_and_what_it_uses_again_soon() {
+    let of = |training: &str| {
+        with_step("llama-3-8b", training, "dp = 8", 8, |step| MemoryChoices::default().memory(step, 0))
+    };
+    for (training, expected) in [
+        ("framework = 'deepspeed'\ndata_style = 'zero2'", 1_000_000_000),
+        ("framework = 'deepspeed'\ndata_style = 'zero3'\nbucket_parameters = 1000", 2000),
+        ("framework = 'deepspeed'", 0),
+        ("data_style = 'zero2'", 0),
+    ] {
+        assert_eq!(of(training).buffers, Bytes(expected), "{training}");
+    }
+    let near = of("framework = 'deepspeed'\ndata_style = 'zero3'\nreuse_distance = 0").unsharded.0;
+    let usual = of("framework = 'deepspeed'\ndata_style = 'zero3'").unsharded.0;
+    // Half of a distance of a billion, instead of two layers of 218112000 parameters.
+    assert_eq!(usual - near, 2 * (500_000_000 - 2 * 218_112_000));
+}
+
 /// arXiv 1910.02054 figure 1: 120 GB, 31.4, 16.6 and 1.9 GB of a model of 7.5 B parameters on 64 GPUs.
 #[test]
 fn seven_and_a_half_billion_parameters_on_64_gpus_take_what_zero_printed() {

@@ -10,6 +10,8 @@ use crate::config::document::{Item, Place, Table};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 
+/// Parameters of a bucket of gradients of DeepSpeed (runtime/zero/config.py `reduce_bucket_size`).
+pub const DEEPSPEED_BUCKET_PARAMETERS: u64 = 500_000_000;
 /// Most parameters that a number of them may name.
 const MOST_PARAMETERS: u64 = 1 << 40;
 

@@ -14,7 +14,7 @@ mod tensor_choices;
 mod training;
 
 pub use choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
-pub use data::{DataChoices, ModuleChoices, divisors_among};
+pub use data::{DEEPSPEED_BUCKET_PARAMETERS, DataChoices, ModuleChoices, divisors_among};
 pub use framework::{Framework, FrameworkChoices, FrameworkDefault, Work};
 pub use framework_choices::{
     BalanceLoss, BroadcastBuffers, DecodeContextExchange, Drafter, ExpertTokens, FeedForwardRanks,

@@ -9,16 +9,14 @@ use super::layer_wise::{self, Share};
 use super::parts::Part;
 use super::tensor::{Order, Tensor};
 use super::tensors::of_chunk;
-use crate::config::step::{BucketRule, DataStyle, ParameterReturn};
+use crate::config::step::{BucketRule, DEEPSPEED_BUCKET_PARAMETERS, DataStyle, ParameterReturn};
 use crate::workload::step::TrainingStep;
 
 /// PyTorch: bytes after which the first bucket closes, and every further one (torch/csrc/distributed/c10d/reducer.hpp).
 const FIRST_BUCKET_BYTES: u64 = 1 << 20;
 const BUCKET_BYTES: u64 = 25 << 20;
 
-/// DeepSpeed: parameters that a bucket holds at most, and what a rank's part of the parameters is a multiple of
-/// (runtime/zero/config.py `reduce_bucket_size`, runtime/zero/stage_1_and_2.py `nccl_start_alignment_factor`).
-const DEEPSPEED_PARAMETERS: u64 = 500_000_000;
+/// What a rank's part of the parameters is a multiple of (DeepSpeed runtime/zero/stage_1_and_2.py `nccl_start_alignment_factor`).
 const DEEPSPEED_ALIGNMENT: u64 = 2;
 
 /// The buckets of a part of the parameters of a stage.
@@ -63,7 +61,7 @@ fn of_share(step: &TrainingStep, stage: u32, part: &Part, share: Share) -> Bucke
     let even = if sharded { part.ranks } else { 1 };
     let (buckets, rule) = match (data.bucket_parameters, data.bucket_rule) {
         (limit, BucketRule::DeepSpeed) => {
-            let limit = limit.unwrap_or(DEEPSPEED_PARAMETERS);
+            let limit = limit.unwrap_or(DEEPSPEED_BUCKET_PARAMETERS);
             let (buckets, rule) = deepspeed(&chunks, limit, data.style);
             let elements = parameters.next_multiple_of(DEEPSPEED_ALIGNMENT * part.ranks);
             let gathered = vec![Run { elements, buckets: 1, last: true }];

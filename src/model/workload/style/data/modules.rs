@@ -7,7 +7,7 @@ use super::parts::{Part, parts};
 use super::quantised::{self, ReducingRanks, Reduction};
 use super::tensor::Tensor;
 use super::traced::Traced;
-use crate::config::step::ShardBuffers;
+use crate::config::step::{DEEPSPEED_BUCKET_PARAMETERS, ShardBuffers};
 use crate::workload::step::TrainingStep;
 use crate::workload::when::{End, Moment, Overlap, Pass, When};
 use crate::workload::{Op, Style};
@@ -16,8 +16,6 @@ use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 use std::collections::BTreeMap;
 
-/// `reduce_bucket_size` of DeepSpeed's runtime/zero/config.py.
-const BUCKET_PARAMETERS: u64 = 500_000_000;
 /// Copies of each rank's part of a tensor where parts are gathered into a list: from the buffer of the call into the list (PyTorch
 /// torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp `allgather`), and from there into the tensor (DeepSpeed of 2021,
 /// runtime/zero/partition_parameters.py `_allgather_params`).
@@ -168,7 +166,7 @@ impl Calls<'_> {
 
     /// Gradients in the order in which they come, in every micro-batch; a bucket closes before the tensor that would pass its size.
     fn reductions_of_buckets(&self) -> Vec<Op> {
-        let limit = self.step.training.data.bucket_parameters.unwrap_or(BUCKET_PARAMETERS);
+        let limit = self.step.training.data.bucket_parameters.unwrap_or(DEEPSPEED_BUCKET_PARAMETERS);
         let (mut buckets, mut open, mut filled) = (Vec::new(), Vec::new(), 0);
         for tensor in self.model.gradients().into_iter().filter(|tensor| self.is_here(*tensor)) {
             let elements = self.model.tensors[tensor].elements;
