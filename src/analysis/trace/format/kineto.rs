@@ -219,7 +219,10 @@ impl Reading {
         });
         let element = first(&event.args.types).as_str().and_then(element_of_torch);
         if element.is_none() && kind != CallKind::Collective(Collective::Barrier) {
-            self.file.skip_unknown(&format!("{} without a type", event.name));
+            self.file.skip_unknown(&format!(
+                "{} without its size, which is there with profile(record_shapes=True)",
+                event.name
+            ));
             return;
         }
         let group = self.file.group(TracedGroup { name: String::new(), size: None, ranks: None });
@@ -282,8 +285,11 @@ impl Reading {
             }
         }
         if file.groups.iter().any(|group| group.name.is_empty() && group.ranks.is_none()) {
-            file.notes.push("its events do not say in which group a call is, as those of gloo never do, and the size of an all_gather is that of what one rank \
-                 passes in".to_owned());
+            file.notes.push(
+                "its events do not say in which group a call is, as those of gloo never do, the size of an all_gather is that of what \
+                 one rank passes in, and gloo runs a reduce_scatter as an all_reduce"
+                    .to_owned(),
+            );
         }
         file
     }
@@ -318,6 +324,16 @@ mod tests {
         assert_eq!(file.groups[0].ranks, Some(vec![0, 1]));
         assert_eq!((file.rank, file.world, file.steps), (Some(1), Some(4), Some(1)));
         assert!(file.notes.is_empty() && file.unknown.is_empty(), "{file:?}");
+    }
+
+    /// Written by PyTorch 2.15 on gloo without shapes.
+    #[test]
+    fn a_call_of_gloo_without_its_size_is_skipped_with_what_gives_it() {
+        let trace = r#"{"traceEvents": [{"ph": "X", "cat": "user_annotation", "name": "gloo:all_gather", "pid": 31457, "tid": 31501,
+            "ts": 4847153404767.115, "dur": 5297.567, "args": {"External id": 1025, "Record function id": 0, "Ev Idx": 0}}]}"#;
+        let file = read(trace.as_bytes());
+        assert!(file.calls.is_empty());
+        assert!(file.unknown.keys().all(|name| name.contains("record_shapes=True")), "{:?}", file.unknown);
     }
 
     #[test]
