@@ -7,6 +7,7 @@
 
 use super::elementwise::Elementwise;
 use super::parts::FULL_PRECISION_BYTES;
+use super::precision::{casts_for_products, framework};
 use crate::planner::kernels::Kernels;
 use commgauge_model::config::step::{ContextStyle, Framework, Recompute, TensorStyle};
 use commgauge_model::config::{Family, LayerParts, Mixer, Model};
@@ -14,10 +15,6 @@ use commgauge_model::workload::step::TrainingStep;
 
 /// Bytes of the identifier of a token.
 const TOKEN_BYTES: u128 = 8;
-
-pub(super) fn framework(step: &TrainingStep) -> Option<Framework> {
-    step.training.framework.as_ref().map(|choices| choices.framework)
-}
 
 /// Bytes of a logit. Megatron-LM's loss works in place on logits in fp32 (core/tensor_parallel/cross_entropy.py). PyTorch's holds at
 /// once, in its backward pass, the logarithms of their softmax and two gradients in fp32; and the logits, and the same in fp32, where
@@ -51,6 +48,8 @@ pub(super) struct Shape<'a> {
     /// Keys that a query sees: s for any c, since a ring brings the others.
     pub(super) sequence: u128,
     pub(super) element: u128,
+    /// The same of the stream of residuals.
+    pub(super) residual: u128,
     /// h.
     pub(super) hidden: u128,
     /// t.
@@ -72,11 +71,13 @@ impl<'a> Shape<'a> {
         let model = step.model;
         let by_sequence = if step.training.tensor.sequence_parallel { t } else { 1 };
         let joins_linears = matches!(framework(step), None | Some(Framework::Megatron));
+        let (element, casts) = (u128::from(step.activation().size()), casts_for_products(step));
         Shape {
             model,
             tokens: u128::from(step.training.sequence) / u128::from(step.layout.degrees.cp),
             sequence: u128::from(step.training.sequence),
-            element: u128::from(step.activation().size()),
+            element,
+            residual: if casts { FULL_PRECISION_BYTES } else { element },
             hidden: u128::from(model.hidden),
             t,
             by_sequence,
@@ -84,7 +85,7 @@ impl<'a> Shape<'a> {
             input_gradients: if joins_linears { 1 } else { 2 },
             dropout: model.family == Family::Gpt2,
             kernels,
-            elementwise: Elementwise::of(model, u128::from(step.activation().size()), kernels),
+            elementwise: Elementwise::of(model, element, kernels, casts),
         }
     }
 
@@ -148,7 +149,7 @@ impl<'a> Shape<'a> {
 
     /// The input of a layer: E n h, 2sbh.
     pub(super) fn boundary(&self) -> u128 {
-        self.element * self.tokens * self.hidden / self.by_sequence
+        self.residual * self.tokens * self.hidden / self.by_sequence
     }
 
     /// All but the matrices of tokens by tokens.
@@ -172,7 +173,7 @@ impl<'a> Shape<'a> {
         let numbers = self.tokens * self.hidden / self.by_sequence;
         let norms = self.elementwise.norm_inputs(self.model) * self.elementwise.norm_bytes * numbers;
         let masks = if self.dropout { u128::from(parts.count()) * numbers } else { 0 };
-        norms + masks + Elementwise::block_inputs(self.model, parts) * self.block_input()
+        norms + masks + self.elementwise.block_inputs(self.model, parts) * self.block_input()
     }
 
     /// Inputs of the last norm and of the head.

@@ -50,7 +50,7 @@ impl Shape<'_> {
     /// Of latent attention: the compressed queries, keys and values before and behind their norms, and the rotated part of the keys.
     fn compressed_bytes(&self, latent: &LatentAttention) -> u128 {
         let ranks = latent.query_rank.unwrap_or(0) + latent.kv_rank;
-        u128::from(ranks) * (self.elementwise.norm_bytes + self.element)
+        u128::from(ranks) * (self.elementwise.inner_norm_bytes + self.element)
             + self.element * u128::from(latent.rotary_dimension)
     }
 
@@ -81,7 +81,8 @@ impl Shape<'_> {
             return 0;
         }
         let each = match (self.dropout, self.kernels.fused_elementwise) {
-            (true, _) => 2 * self.element + 1,
+            // Softmax in the type of the residuals.
+            (true, _) => self.residual + self.element + 1,
             (false, true) => self.element,
             // Softmax in fp32, and what it gives as the product takes it (transformers `eager_attention_forward`).
             (false, false) if self.element < FULL_PRECISION_BYTES => self.element + FULL_PRECISION_BYTES,

@@ -47,6 +47,7 @@ impl MemoryChoices {
                 let each = state::optimizer_bytes_per_parameter(step, self.optimizer_gradient_copy);
                 parameter_bytes(step, stage, each, state::groups_of_optimizer(step))
             }
+            "unsharded" if !gathers => "copies of weights in the type of products, until the backward pass".to_owned(),
             "unsharded" if step.reshards_after_forward() => {
                 let whole =
                     "root unit, the layer at work and the next, and gradients of layers before they are scattered";

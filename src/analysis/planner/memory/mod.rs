@@ -11,6 +11,7 @@ mod in_flight;
 #[cfg(test)]
 mod kept_tests;
 mod parts;
+mod precision;
 mod state;
 mod stored;
 #[cfg(test)]

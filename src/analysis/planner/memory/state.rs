@@ -1,6 +1,7 @@
 //! Parameters, gradients and optimizer of a rank: bytes for each parameter, and over how many ranks each is shared out.
 
 use super::parts::{MemoryUse, bytes};
+use super::precision::{casts_for_products, framework, is_ddp_of_pytorch};
 use commgauge_model::config::step::{
     DEEPSPEED_BUCKET_PARAMETERS, DataStyle, Framework, OuterSharding, ScheduleKind, UnitRule,
 };
@@ -46,13 +47,12 @@ pub(super) fn of(step: &TrainingStep, stage: u32, gradient_copy: bool) -> Memory
             None => whole(of_optimizer),
         }),
         buffers: bytes(reduction_buffer(step)),
-        unsharded: bytes(if gathers && parts.iter().any(|(_, ranks)| *ranks > 1) { unsharded(step, stage) } else { 0 }),
+        unsharded: bytes(match gathers && parts.iter().any(|(_, ranks)| *ranks > 1) {
+            true => unsharded(step, stage),
+            false => copies_for_products(step, stage),
+        }),
         ..MemoryUse::default()
     }
-}
-
-fn framework(step: &TrainingStep) -> Option<Framework> {
-    step.training.framework.as_ref().map(|choices| choices.framework)
 }
 
 /// The buffer in which ZeRO gathers gradients to reduce them (DeepSpeed runtime/zero/stage_1_and_2.py `setup_buckets`, stage3.py).
@@ -82,12 +82,6 @@ pub(super) fn shares_gradients(step: &TrainingStep) -> bool {
 fn shares_full_precision(step: &TrainingStep) -> bool {
     matches!(step.training.data.style, DataStyle::Fsdp | DataStyle::Hsdp)
         && framework(step) != Some(Framework::Megatron)
-}
-
-/// PyTorch's DDP alone: parameters are of the type of the gradients that it reduces, whatever they are computed in.
-fn is_ddp_of_pytorch(step: &TrainingStep) -> bool {
-    let of_pytorch = matches!(framework(step), Some(Framework::Ddp | Framework::HuggingFace));
-    of_pytorch && matches!(step.training.data.style, DataStyle::Ddp | DataStyle::Zero1)
 }
 
 /// Whether gradients are held a second time, in the buckets in which they are reduced: PyTorch's DDP has them unless gradients are views of
@@ -185,6 +179,17 @@ pub(super) fn groups_of_optimizer(step: &TrainingStep) -> Option<u64> {
 fn secondary(step: &TrainingStep, stage: u32) -> u128 {
     let shards = step.training.data.shards.secondary;
     shards.map_or(0, |shards| u128::from(step.rank_parameters(stage).total().div_ceil(u64::from(shards))))
+}
+
+/// Weights in the type in which products are computed, from the forward to the backward pass: all but embeddings, norms included as they are
+/// few.
+pub(super) fn copies_for_products(step: &TrainingStep, stage: u32) -> u128 {
+    if !casts_for_products(step) {
+        return 0;
+    }
+    let ends = step.rank_end_parameters(stage).total() - step.input_parameters(stage).total();
+    let weights = step.rank_layer_parameters(stage).total() + ends;
+    u128::from(weights) * u128::from(step.activation().size())
 }
 
 /// Parameters that ZeRO-3 does not release at the end of the forward pass, as the backward pass uses them again within so many: as far

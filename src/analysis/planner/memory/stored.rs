@@ -1,8 +1,9 @@
 //! What a rank of a stage stores beside its state: so many bytes for each sample of a micro-batch, times the samples and the micro-batches
 //! in flight. `activations` has the bytes of a layer.
 
-use super::activations::{Shape, framework, held_logit_bytes, logit_bytes};
+use super::activations::{Shape, held_logit_bytes, logit_bytes};
 use super::parts::bytes;
+use super::precision::framework;
 use crate::planner::kernels::Kernels;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::LayerParts;
