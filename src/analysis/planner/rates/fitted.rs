@@ -152,7 +152,10 @@ impl<'a> Fitted<'a> {
         let of_call = |family: &&crate::cost::FamilyFit| {
             [Some(call.collective), stand_in(call.collective)].contains(&Some(family.key.collective))
         };
-        let there: Vec<String> = self.fit.families.iter().filter(of_call).map(describe).collect();
+        let mut there: Vec<String> = self.fit.families.iter().filter(of_call).map(describe).collect();
+        // Curves that differ in their type alone read alike.
+        there.sort_unstable();
+        there.dedup();
         if there.is_empty() {
             return format!("{} was not measured", call.collective);
         }

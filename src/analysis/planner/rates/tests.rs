@@ -73,6 +73,17 @@ fn unmeasured_calls_are_refused_with_a_list_of_what_was_measured() {
 }
 
 #[test]
+fn what_was_measured_is_named_once() {
+    let one = place(1, 1, 1);
+    let mut fit = fitted(&[(AllReduce, None, one, 2)]);
+    let mut other = fit.families[0].clone();
+    other.key.element_type = Some(ElementType::Float32);
+    fit.families.push(other);
+    let reason = Fitted::new(&fit, "fit.json", None).price(&call(AllReduce, 4, one)).reason.unwrap();
+    assert_eq!(reason.matches("all_reduce of 2 ranks").count(), 1, "{reason}");
+}
+
+#[test]
 fn a_measured_place_is_answered_as_the_fit_answers() {
     let one = place(1, 1, 1);
     let fit = fitted(&[(AllGather, None, one, 8), (AllGather, None, place(2, 8, 8), 2)]);
