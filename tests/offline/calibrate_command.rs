@@ -96,3 +96,18 @@ fn products_are_in_the_suite_where_the_backend_multiplies_the_type_of_the_activa
         assert!(all.iter().all(|part| table.contains(part)), "{line}: {table}");
     }
 }
+
+/// Two ranks cannot measure what groups of three take.
+#[test]
+fn where_no_layout_has_a_price_what_was_measured_is_kept_and_planned_on_with_published_rates() {
+    let folder = tempfile::tempdir().unwrap();
+    let question = "--model gpt2 --gpus 3 --ranks-per-node 3 --gpu-memory 16GB --global-batch 3 --sequence 1024";
+    let line = format!("calibrate {question} -o cal -- -n 2 --backend simulated --machine h100-nvswitch-ndr");
+    let calibrated = commgauge(folder.path(), &line).ended_with(2);
+    for expected in ["plans on it without measuring again", "all_reduce of 3 ranks at 1n/1g/s1 was not measured"] {
+        assert!(calibrated.stderr.contains(expected), "{expected}:\n{}", calibrated.stderr);
+    }
+    let line = format!("plan --fit cal/fit.json --machine h100-nvswitch-ndr {question}");
+    let planned = commgauge(folder.path(), &line).ended_with(0);
+    assert!(planned.stdout.contains("the best layout"), "{}", planned.stdout);
+}

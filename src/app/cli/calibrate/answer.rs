@@ -27,8 +27,15 @@ pub(super) fn answer(plan: &PlanCommand) -> Result<i32> {
             )
         })?;
         print(&(text(&ranking, columns(plan.width)) + "\n"))
-    })?;
-    if all_priced {
+    });
+    if let (Err(_), Some(fit)) = (&all_priced, &plan.rates.fit) {
+        eprintln!(
+            "what was measured is kept: `commgauge plan --fit {}` with the same flags, and --allow-untrusted or --machine FILE, plans \
+             on it without measuring again",
+            fit.display()
+        );
+    }
+    if all_priced? {
         return Ok(0);
     }
     eprintln!(
