@@ -154,7 +154,9 @@ impl HistoryCommand {
         }
         if files.is_empty() {
             let places: Vec<String> = self.places.iter().map(|place| place.display().to_string()).collect();
-            return Err(Error::usage(format!("no record (*.jsonl) is in {}", places.join(", "))));
+            let store = self.places.iter().find(|place| Store::is_in(place));
+            let hint = store.map_or(String::new(), |store| format!("; {0} is a store: --store {0}", store.shown()));
+            return Err(Error::usage(format!("no record (*.jsonl) is in {}{hint}", places.join(", "))));
         }
         Ok(files)
     }

@@ -27,6 +27,9 @@ use partition::Partition;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The index of a store, in its folder.
+const INDEX_FILE: &str = "index.sqlite";
+
 /// A store of records.
 pub struct Store {
     folder: PathBuf,
@@ -41,7 +44,12 @@ impl Store {
     pub fn open_or_create(folder: &Path) -> Result<Store> {
         fs::create_dir_all(folder)
             .map_err(|cause| Error::usage(format!("--store: cannot make {}: {cause}", folder.shown())))?;
-        Ok(Store { folder: folder.to_owned(), index: Index::open_or_create(&folder.join("index.sqlite"))? })
+        Ok(Store { folder: folder.to_owned(), index: Index::open_or_create(&folder.join(INDEX_FILE))? })
+    }
+
+    /// Whether a folder holds a store.
+    pub fn is_in(folder: &Path) -> bool {
+        folder.join(INDEX_FILE).is_file()
     }
 
     /// Opens a store that is there.
@@ -49,8 +57,8 @@ impl Store {
     /// # Errors
     /// A usage error where the folder holds none.
     pub fn open(folder: &Path) -> Result<Store> {
-        let file = folder.join("index.sqlite");
-        if !file.is_file() {
+        let file = folder.join(INDEX_FILE);
+        if !Store::is_in(folder) {
             return Err(Error::usage(format!(
                 "--store {}: there is no index.sqlite in it; `commgauge history add RECORD --store {0}` makes a store, `commgauge \
                  history rebuild --store {0}` makes the index of its records again",
@@ -113,7 +121,7 @@ impl Store {
     /// Where a folder cannot be read or written.
     pub fn rebuild(folder: &Path) -> Result<(usize, Vec<String>)> {
         let records = partition::files_below(&folder.join("records"), "jsonl")?;
-        for name in ["index.sqlite", "index.sqlite-journal"] {
+        for name in [INDEX_FILE, "index.sqlite-journal"] {
             partition::remove(&folder.join(name))?;
         }
         partition::remove(&folder.join("dataset"))?;
