@@ -2,12 +2,11 @@
 
 import json
 import pathlib
-import subprocess
 import sys
-import tempfile
 
 import torch
 import transformers
+from planned import memory
 
 DATA = pathlib.Path("tests/data/transformers/kept.json")
 # No width of the models, so that activations have not the shape of a weight.
@@ -45,10 +44,8 @@ def depth_of(kind):
 
 
 def shapes_of(weight):
-    """Those in which a product may take it: turned round, and of the weights of experts each alone."""
-    turned = weight.mT.shape if weight.dim() > 1 else weight.shape
-    experts = [weight.shape[1:], turned[1:]] if weight.dim() == 3 else []
-    return [weight.shape, turned, *experts]
+    """Those in which a product may take it, as it is and turned round."""
+    return [weight.shape, weight.mT.shape] if weight.dim() > 1 else [weight.shape]
 
 
 def dropout_of_a_gpu(values, p=0.5, training=True, inplace=False):
@@ -91,20 +88,10 @@ def fields_of(config, layers):
 
 
 def planned(commgauge, config, layers, computed, attention):
-    fields = fields_of(config, layers)
-    with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder) / "config.json"
-        file.write_text(json.dumps(fields))
-        words = ["plan", "--gpus", "1", "--gpu-memory", "80GB", "--global-batch", "1", "--format", "json", "--framework", "hf",
-                 "--machine", "h100-nvswitch-ndr", "--sequence", str(SEQUENCE), "--model", str(file)]
-        words += ["--training", "gradient_element_type=bf16"] if computed == "bfloat16" else []
-        words += ["--element-type", "float32"] if computed == "float32" else []
-        words += ["--unfused-attention"] if attention == "eager" else []
-        answer = subprocess.run([commgauge, *words], capture_output=True, text=True)
-    if answer.returncode != 0:
-        return None, answer.stderr.strip()
-    whole = next(layout for layout in json.loads(answer.stdout)["layouts"] if layout["recompute"] == "none")
-    return next(part["bytes"] for part in whole["memory"] if part["part"] == "activations"), ""
+    words = {"bfloat16": ["--training", "gradient_element_type=bf16"], "float32": ["--element-type", "float32"], "autocast": []}[computed]
+    words += ["--unfused-attention"] if attention == "eager" else []
+    parts, problem = memory(commgauge, fields_of(config, layers), 1, SEQUENCE, "hf", *words)
+    return parts and parts["activations"], problem
 
 
 def rows(commgauge):

@@ -2,10 +2,8 @@
 ranks of PyTorch and DeepSpeed on gloo, beside the same parts of `commgauge plan`."""
 
 import gc
-import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -14,6 +12,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as processes
 import transformers
+from planned import memory
 
 RANKS = 2
 # A vocabulary that no framework pads.
@@ -144,20 +143,11 @@ def rank_of(rank, name, port, file):
     dist.destroy_process_group()
 
 
-def planned(commgauge, framework, zero, training, folder):
-    file = pathlib.Path(folder) / "config.json"
-    file.write_text(json.dumps(SHAPE))
-    words = ["plan", "--gpus", str(RANKS), "--gpu-memory", "80GB", "--global-batch", str(RANKS), "--sequence", str(SEQUENCE), "--format", "json",
-             "--machine", "h100-nvswitch-ndr", "--model", str(file), "--framework", framework,
-             "--only", f"dp={RANKS},zero_stage={zero},recompute=none"]
-    for key, value in training.items():
-        words += ["--training", f"{key}={value}"]
-    answer = subprocess.run([commgauge, *words], capture_output=True, text=True)
-    if answer.returncode != 0:
-        return None, answer.stderr.strip()
+def planned(commgauge, framework, zero, training):
+    words = [word for key, value in training.items() for word in ("--training", f"{key}={value}")]
+    parts, problem = memory(commgauge, SHAPE, RANKS, SEQUENCE, framework, *words, only=f",dp={RANKS},zero_stage={zero}")
     counted = {"parameters", "gradients", "optimizer"} | ({"buffers"} if zero == 3 else set())
-    parts = json.loads(answer.stdout)["layouts"][0]["memory"]
-    return sum(part["bytes"] for part in parts if part["part"] in counted), ""
+    return parts and sum(size for part, size in parts.items() if part in counted), problem
 
 
 def main():
@@ -168,7 +158,7 @@ def main():
             file = pathlib.Path(folder) / "held"
             processes.spawn(rank_of, args=(name, 29600 + index, str(file)), nprocs=RANKS)
             theirs = int(file.read_text())
-            ours, problem = planned(commgauge, framework, zero, training, folder)
+        ours, problem = planned(commgauge, framework, zero, training)
         if ours is None or abs(ours / theirs - 1) > TOLERANCE:
             differ += 1
             print(f"{name}: commgauge {ours}, held {theirs} {problem}")

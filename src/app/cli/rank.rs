@@ -102,7 +102,7 @@ impl RankCommand {
         let rates = source.rates();
         let mut document = RankDocument::new(step, ranks_per_node, rates.as_ref(), options)?;
         if let Step::Training(training) = step {
-            let framework = training.training.framework.as_ref().map(|choices| choices.framework);
+            let framework = training.training.named_framework();
             let computing = self.computing.run_by(framework).read(training.activation(), source.machine())?;
             document.synthetic |= computing.synthetic;
             document.step =

@@ -91,8 +91,11 @@ fn parts_text(plan: &WorkPlan, settings: &RunSettings) -> String {
     for (name, part) in parts {
         let mut rounds: Vec<usize> = part.cases.iter().map(|case| case.groups).collect();
         rounds.dedup();
-        let in_rounds =
-            if name == Axis::Pair.name() { format!(" in {}", counted(rounds.len(), "round")) } else { String::new() };
+        let in_rounds = if part.cases.iter().any(|case| case.op.axis == Axis::Pair) {
+            format!(" in {}", counted(rounds.len(), "round"))
+        } else {
+            String::new()
+        };
         let count = counted(part.cases.len() + part.products.len() + part.copies.len(), "case");
         // A time for all cases is shared out as they need it.
         let seconds = match settings.within {

@@ -3,14 +3,9 @@
 use commgauge_model::config::step::{DataStyle, Framework};
 use commgauge_model::workload::step::TrainingStep;
 
-/// The framework whose defaults a step has.
-pub(super) fn framework(step: &TrainingStep) -> Option<Framework> {
-    step.training.framework.as_ref().map(|choices| choices.framework)
-}
-
 /// PyTorch's DDP alone: parameters are of the type of the gradients that it reduces, whatever they are computed in.
 pub(super) fn is_ddp_of_pytorch(step: &TrainingStep) -> bool {
-    let of_pytorch = matches!(framework(step), Some(Framework::Ddp | Framework::HuggingFace));
+    let of_pytorch = matches!(step.training.named_framework(), Some(Framework::Ddp | Framework::HuggingFace));
     of_pytorch && matches!(step.training.data.style, DataStyle::Ddp | DataStyle::Zero1)
 }
 

@@ -1,7 +1,7 @@
 //! Parameters, gradients and optimizer of a rank: bytes for each parameter, and over how many ranks each is shared out.
 
 use super::parts::{MemoryUse, bytes};
-use super::precision::{casts_for_products, framework, is_ddp_of_pytorch};
+use super::precision::{casts_for_products, is_ddp_of_pytorch};
 use commgauge_model::config::step::{
     DEEPSPEED_BUCKET_PARAMETERS, DataStyle, Framework, OuterSharding, ScheduleKind, UnitRule,
 };
@@ -59,7 +59,7 @@ pub(super) fn of(step: &TrainingStep, stage: u32, gradient_copy: bool) -> Memory
 pub(super) fn reduction_buffer(step: &TrainingStep) -> u128 {
     let data = &step.training.data;
     let is_zero = matches!(data.style, DataStyle::Zero1 | DataStyle::Zero2 | DataStyle::Zero3);
-    if framework(step) != Some(Framework::DeepSpeed) || !is_zero {
+    if step.training.named_framework() != Some(Framework::DeepSpeed) || !is_zero {
         return 0;
     }
     let parameters = data.bucket_parameters.unwrap_or(DEEPSPEED_BUCKET_PARAMETERS);
@@ -81,7 +81,7 @@ pub(super) fn shares_gradients(step: &TrainingStep) -> bool {
 /// and ZeRO-3 hold shards in either type.
 fn shares_full_precision(step: &TrainingStep) -> bool {
     matches!(step.training.data.style, DataStyle::Fsdp | DataStyle::Hsdp)
-        && framework(step) != Some(Framework::Megatron)
+        && step.training.named_framework() != Some(Framework::Megatron)
 }
 
 /// Whether gradients are held a second time, in the buckets in which they are reduced: PyTorch's DDP has them unless gradients are views of

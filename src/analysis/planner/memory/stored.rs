@@ -3,7 +3,6 @@
 
 use super::activations::{Shape, held_logit_bytes, logit_bytes};
 use super::parts::bytes;
-use super::precision::framework;
 use crate::planner::kernels::Kernels;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::LayerParts;
@@ -88,7 +87,7 @@ impl SampleBytes {
             recomputation = recomputation.max(repeats);
             backward = backward.max(gradients);
         }
-        let messages = match (step.stages.count(), framework(step)) {
+        let messages = match (step.stages.count(), step.training.named_framework()) {
             (1, _) => MessageBuffers::Nothing,
             (_, Some(Framework::Torchtitan)) => MessageBuffers::OfMicroBatches,
             _ => MessageBuffers::OfNeighbours,

@@ -125,7 +125,7 @@ impl Space {
             *self.illegal.entry(rule).or_default() += 1;
             None
         };
-        let framework = question.bases.first.framework.as_ref().map(|choices| choices.framework);
+        let framework = question.bases.first.named_framework();
         if framework.is_some_and(|framework| undivided_axis(framework, &degrees).is_some()) {
             return refuse("the framework does not divide by tp, cp, ep or pp");
         }

@@ -123,7 +123,7 @@ fn run(row: &Row) -> Result<MeasuredRun> {
     if let Some(gpus) = row.count("gpus")?.filter(|gpus| u64::from(*gpus) != degrees.world()) {
         return Err(row.wrong("gpus", &format!("found {gpus}; {} make {}", degrees.name(), degrees.world())));
     }
-    let usual = Kernels::usual_of(training.framework.as_ref().map(|choices| choices.framework));
+    let usual = Kernels::usual_of(training.named_framework());
     let kernels = Kernels {
         fused_attention: row.truth("fused_attention")?.unwrap_or(usual.fused_attention),
         fused_elementwise: row.truth("fused_kernels")?.unwrap_or(usual.fused_elementwise),

@@ -46,9 +46,7 @@ pub fn parse(text: &str) -> Result<Only, String> {
             "recompute" => only.recompute = values(key, value, str::parse)?,
             "order" => only.order = values(key, value, axes)?,
             _ => {
-                let nearest =
-                    KEYS.iter().max_by(|a, b| strsim::jaro_winkler(key, a).total_cmp(&strsim::jaro_winkler(key, b)));
-                let nearest = nearest.map_or("", |nearest| nearest);
+                let nearest = nearest(key, KEYS.into_iter());
                 return Err(format!("found key `{key}`; did you mean `{nearest}`? Known: {}", KEYS.join(", ")));
             }
         }
@@ -72,6 +70,12 @@ fn zero_stage(text: &str) -> Result<u8, String> {
 
 fn axes(text: &str) -> Result<Vec<Axis>, String> {
     Ok(parse_order(text)?.into_iter().filter_map(Axis::named).collect())
+}
+
+/// The known key that is most like one that is not known.
+pub(super) fn nearest(key: &str, known: impl Iterator<Item = &'static str>) -> &'static str {
+    let likeness = |known: &str| strsim::jaro_winkler(key, known);
+    known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).unwrap_or_default()
 }
 
 #[cfg(test)]

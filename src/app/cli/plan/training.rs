@@ -1,5 +1,6 @@
 //! Parses `sequence_parallel=false`: a choice of the training that the planner does not make.
 
+use super::only::nearest;
 use commgauge_model::config::step::{Framework, Work, keys_of};
 
 /// Keys that the planner chooses itself, or that have flags of their own.
@@ -53,8 +54,7 @@ pub(super) fn choice(text: &str) -> Result<TrainingChoice, String> {
     match known().find(|known| *known == key) {
         Some(key) => Ok(TrainingChoice { key, value }),
         None => {
-            let nearest = known().max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)));
-            let nearest = nearest.unwrap_or_default();
+            let nearest = nearest(key, known());
             Err(format!("found key `{key}`; did you mean `{nearest}`? Accepted: {}", accepted()))
         }
     }

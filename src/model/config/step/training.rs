@@ -2,7 +2,7 @@
 
 use super::choices::{ContextStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
 use super::data::{DataChoices, read_data};
-use super::framework::{self, FrameworkChoices, Work};
+use super::framework::{self, Framework, FrameworkChoices, Work};
 use super::framework_choices::{BalanceLoss, SmallCall, TensorStyle, VocabularyPadding, VocabularyStyle};
 use super::reading::{parse_float, parse_reducible_float, parsed_or, truth_or};
 use super::tensor_choices::{BatchBroadcast, GatherRecipe, MuonTensorMode, ProductOverlap};
@@ -159,6 +159,11 @@ pub fn ranks_of_ep_on_a_node(given: Option<u32>, ep: u32) -> u32 {
 }
 
 impl Training {
+    /// The framework whose defaults it has, if one is named.
+    pub fn named_framework(&self) -> Option<Framework> {
+        self.framework.as_ref().map(|choices| choices.framework)
+    }
+
     /// Reads the `[training]` table, or the equivalent flags.
     pub fn read(mut table: Table) -> Result<Training> {
         let place = table.place.clone();

@@ -40,7 +40,7 @@ type Misplaced<'a> = std::result::Result<(), (&'a Place, String)>;
 /// Checks that a framework has the axes of the layout.
 fn framework<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
     let (training, degrees) = (step.training, &step.layout.degrees);
-    let Some(framework) = training.framework.as_ref().map(|choices| choices.framework) else { return Ok(()) };
+    let Some(framework) = training.named_framework() else { return Ok(()) };
     match undivided_axis(framework, degrees) {
         None => Ok(()),
         Some(axis) => Err((
