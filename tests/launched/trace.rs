@@ -4,6 +4,7 @@ use crate::common;
 
 use common::{Ran, STEP, launcher, lines, of_kind, record_in};
 use serde_json::{Value, json};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Replays files on that many ranks.
@@ -122,6 +123,27 @@ fn a_profile_is_replayed_with_its_overlap_its_messages_and_its_uneven_exchange()
     assert!((6_400_000..60_000_000).contains(&computing), "{computing}");
     assert_eq!(replay["job_nanoseconds"], 8_200_000);
     assert!(ran.stdout.contains("the job itself took 8.20 ms"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_profile_of_gloo_is_replayed_where_the_layout_has_one_group_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    // gloo's profile does not say to whom a message goes, and the job has one.
+    let without_messages = |rank: u32| {
+        let mut text = String::new();
+        let file = std::fs::File::open(data(&format!("kineto-rank{rank}.json.gz"))).unwrap();
+        flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
+        let mut profile: Value = serde_json::from_str(&text).unwrap();
+        let events = profile["traceEvents"].as_array_mut().unwrap();
+        events.retain(|event| !matches!(event["name"].as_str(), Some("gloo:send" | "gloo:recv")));
+        let path = folder.path().join(format!("kineto-rank{rank}.json"));
+        std::fs::write(&path, profile.to_string()).unwrap();
+        path
+    };
+    let files: Vec<PathBuf> = (0..4).map(without_messages).collect();
+    let (_, record) = replay(4, &files, &["--dp", "4", "--replay-repetitions", "2"], 0);
+    let axes = axes(&record);
+    assert_eq!(axes.iter().map(|(axis, calls, ..)| (axis.as_str(), *calls)).collect::<Vec<_>>(), [("dp", 14)]);
 }
 
 #[test]

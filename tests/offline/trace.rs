@@ -81,6 +81,7 @@ fn groups_of_which_a_trace_has_the_name_alone_are_found_by_who_calls_on_them() {
     let alone = traced(&profiles, &["--dp", "4"]);
     let lines = alone["calls"].as_array().expect("calls");
     assert!(lines.iter().all(|line| line["place"] == "dp"), "a layout of one group leaves no other: {alone:#}");
+    assert!(lines.iter().all(|line| line["group_size"] == 4), "and its ranks are those of the layout: {alone:#}");
     // Two all_gathers of a step are of 64 x 32 bfloat16 of each rank, of which gloo's profile has one rank's part.
     assert!(calls(&alone).iter().any(|(call, _, bytes, _)| (call.as_str(), *bytes) == ("all_gather", 4 * 64 * 32 * 2)));
 }

@@ -70,20 +70,11 @@ impl TracedPlaces {
                 first_of.entry(axis).or_insert(first);
             }
         }
-        // A layout of one group leaves no other.
-        let only = axis_of.values().next().filter(|_| axis_of.len() == 1);
-        let callers = trace.callers();
-        let all_are_there = layout.is_some_and(|layout| layout.group_size(Axis::World) as usize == trace.ranks.len());
-        let place = |(index, group): (usize, &TracedGroup)| {
-            let known = group.ranks.as_ref().map(|ranks| sorted(ranks));
-            let is_unknown = known.is_none();
-            let ranks = known.or_else(|| callers_as_group(group, callers.get(&index)?, all_are_there));
-            match ranks.and_then(|ranks| axis_of.get(&ranks)).or(only.filter(|_| is_unknown)) {
-                Some(axis) => GroupPlace::Axis(*axis),
-                None => GroupPlace::Shape(shape(group, trace.world)),
-            }
+        let place = |group: &TracedGroup| match group.ranks.as_ref().and_then(|ranks| axis_of.get(&sorted(ranks))) {
+            Some(axis) => GroupPlace::Axis(*axis),
+            None => GroupPlace::Shape(shape(group, trace.world)),
         };
-        TracedPlaces { places: trace.groups.iter().enumerate().map(place).collect(), first_of }
+        TracedPlaces { places: trace.groups.iter().map(place).collect(), first_of }
     }
 
     /// The place of a group by its index in the trace.
@@ -98,22 +89,32 @@ impl TracedPlaces {
 }
 
 impl Trace {
-    /// A job of which the trace does not say how many ranks it had had those of the layout. Where that has one group alone, calls of which the
-    /// trace says no group are on it, and what one rank passes into an all_gather, as gloo's events have it, is made the whole.
+    /// A job of which the trace does not say how many ranks it had had those of the layout. Groups of which it does not say the ranks get them,
+    /// where the layout or the callers leave no choice.
     pub fn complete(&mut self, layout: &Layout) {
         let ranks = layout.group_size(Axis::World);
         if self.world.is_none() {
             self.world = Some(ranks);
             self.note_missing_ranks();
         }
-        let groups = AXES.iter().filter(|axis| layout.group_size(**axis) > 1);
-        let is_one_group = groups.clone().count() > 0 && groups.clone().all(|axis| layout.group_size(*axis) == ranks);
-        let unknown = |group: usize| self.groups[group].ranks.is_none() && self.groups[group].name.is_empty();
-        let unknown: BTreeSet<usize> = (0..self.groups.len()).filter(|group| is_one_group && unknown(*group)).collect();
+        if is_of_one_group(layout) {
+            self.complete_unnamed_groups(ranks);
+        }
+        self.complete_named_groups(ranks as usize == self.ranks.len());
+    }
+
+    /// Where a layout has one group alone, calls of which the trace says no group are on it, and what one rank passes into an all_gather, as
+    /// gloo's events have it, is made the whole.
+    fn complete_unnamed_groups(&mut self, ranks: u32) {
+        let is_unknown = |group: &TracedGroup| group.ranks.is_none() && group.name.is_empty();
+        let unknown: BTreeSet<usize> = (0..self.groups.len()).filter(|at| is_unknown(&self.groups[*at])).collect();
         for call in self.calls.iter_mut().filter(|call| unknown.contains(&call.group)) {
             if let CallKind::Collective(Collective::AllGather | Collective::Gather) = call.kind {
                 call.bytes_total = Bytes(call.bytes_total.0.saturating_mul(u64::from(ranks)));
             }
+        }
+        for group in &unknown {
+            self.groups[*group].ranks = Some((0..ranks).collect());
         }
         if !unknown.is_empty() {
             self.notes.push(format!(
@@ -121,16 +122,26 @@ impl Trace {
             ));
         }
     }
+
+    /// Gives a group of which the trace has only the name, as gloo's flight recorder, the ranks that call on it, where none can be missing. PyTorch
+    /// gives the groups of a job names that are the same on all ranks (`_process_group_name` of torch/distributed/distributed_c10d.py).
+    fn complete_named_groups(&mut self, all_are_there: bool) {
+        let callers = self.callers();
+        for (at, group) in self.groups.iter_mut().enumerate() {
+            let (None, false, Some(callers)) = (&group.ranks, group.name.is_empty(), callers.get(&at)) else {
+                continue;
+            };
+            if group.size.map_or(all_are_there, |size| size as usize == callers.len()) {
+                group.ranks = Some(callers.iter().copied().collect());
+            }
+        }
+    }
 }
 
-/// The ranks of a group of which the trace has only the name, as gloo's flight recorder: those that call on it, where none can be missing. PyTorch
-/// gives the groups of a job names that are the same on all ranks (`_process_group_name` of torch/distributed/distributed_c10d.py).
-fn callers_as_group(group: &TracedGroup, callers: &BTreeSet<u32>, all_are_there: bool) -> Option<Vec<u32>> {
-    let complete = match group.size {
-        Some(size) => size as usize == callers.len(),
-        None => all_are_there,
-    };
-    (complete && !group.name.is_empty()).then(|| callers.iter().copied().collect())
+/// Whether every axis of more than one rank has all ranks.
+fn is_of_one_group(layout: &Layout) -> bool {
+    let ranks = layout.group_size(Axis::World);
+    ranks > 1 && AXES.iter().map(|axis| layout.group_size(*axis)).all(|size| size == 1 || size == ranks)
 }
 
 fn sorted(ranks: &[u32]) -> Vec<u32> {

@@ -94,12 +94,14 @@ struct Reading {
     /// Number of the oldest entry.
     first: Option<u64>,
     entries: u64,
+    is_of_gloo: bool,
 }
 
 impl Reading {
     fn take(&mut self, entry: Entry) {
         self.entries += 1;
         self.first = Some(self.first.map_or(entry.record_id, |first| first.min(entry.record_id)));
+        self.is_of_gloo |= entry.profiling_name.starts_with("gloo:");
         let kind = match named(&entry.profiling_name) {
             Named::Call(kind) => kind,
             Named::NoCall => return,
@@ -146,6 +148,11 @@ impl Reading {
                 let note = format!("the dump is cut off or damaged after {entries} entries, which are used: {problem}");
                 self.file.notes.push(note);
             }
+        }
+        if self.is_of_gloo {
+            self.file
+                .notes
+                .push("gloo runs a reduce_scatter as an all_reduce, and its recorder leaves messages out".to_owned());
         }
         // The recorder is a ring: what came before its oldest entry is overwritten.
         if let Some(first) = self.first.filter(|first| *first > 0) {

@@ -67,7 +67,11 @@ impl TraceFiles {
             return Ok(read.clone());
         }
         let layout = degrees.are_given().then(|| degrees.layout(Some(world))).transpose()?;
-        let read = Arc::new(TracedReplay::new(&read_traces(&self.trace)?, layout.as_ref(), world)?);
+        let mut trace = read_traces(&self.trace)?;
+        if let Some(layout) = &layout {
+            trace.complete(layout);
+        }
+        let read = Arc::new(TracedReplay::new(&trace, layout.as_ref(), world)?);
         // Calls that do not fit together are refused before anything is started.
         read.plan(|_| false)?;
         Ok(self.traced.get_or_init(|| read).clone())

@@ -143,11 +143,20 @@ impl Table {
         let Some((key, item)) = self.entries.iter().find(unknown) else { return Ok(()) };
         let nearest = known
             .iter()
-            .map(|known| (strsim::jaro_winkler(key, known), known))
+            .map(|known| (likeness(key, known), known))
             .filter(|(likeness, _)| *likeness > 0.75)
             .max_by(|a, b| a.0.total_cmp(&b.0));
         let suggestion = nearest.map_or(".".to_owned(), |(_, known)| format!("; did you mean `{known}`?"));
         Err(item.place.wrong(format!("unknown key{suggestion} Known here: {}", known.join(", "))))
+    }
+}
+
+/// How much a misspelt key is like a known one, up to 1: also one of fewer or shorter words, such as that of a flag.
+fn likeness(key: &str, known: &str) -> f64 {
+    let mut words = known.split('_');
+    match key.split('_').all(|begin| words.any(|word| !begin.is_empty() && word.starts_with(begin))) {
+        true => 1.0,
+        false => strsim::jaro_winkler(key, known),
     }
 }
 
@@ -245,6 +254,15 @@ mod tests {
             "suite.toml:1: colectives: unknown key; did you mean `collectives`? Known here: bytes, collectives"
         );
         assert!(root.only(&["bytes", "colectives", "roots"]).is_ok());
+    }
+
+    #[test]
+    fn a_key_written_as_its_flag_is_recognised_by_its_words() {
+        for (key, meant) in [("dispatch_type", "dispatch_element_type"), ("grad_type", "gradient_element_type")] {
+            let root = parse(&format!("{key} = 'fp16'")).unwrap();
+            let message = root.only(&["dispatcher", "grade", meant, "schedule"]).unwrap_err().to_string();
+            assert!(message.contains(&format!("did you mean `{meant}`?")), "{message}");
+        }
     }
 
     #[test]
