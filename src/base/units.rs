@@ -170,9 +170,14 @@ impl fmt::Display for Seconds {
 }
 
 impl fmt::Display for Rate {
-    /// In GB/s (10^9), three significant digits, with the unit.
+    /// In GB/s (10^9) down to 0.1, below in MB/s and kB/s: three significant digits, with the unit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} GB/s", three_digits(self.gigabytes_per_second())))
+        let (scale, unit) = match self.0.abs() {
+            rate if rate >= 0.09995e9 || rate == 0.0 => (1e9, "GB/s"),
+            rate if rate >= 0.9995e6 => (1e6, "MB/s"),
+            _ => (1e3, "kB/s"),
+        };
+        f.pad(&format!("{} {unit}", three_digits(self.0 / scale)))
     }
 }
 
@@ -246,5 +251,9 @@ mod tests {
         assert_eq!(Seconds(1.2345e-6).to_string(), "1.23 us");
         assert_eq!(Seconds(0.0162).to_string(), "16.2 ms");
         assert_eq!(Rate(12.345e9).to_string(), "12.3 GB/s");
+        assert_eq!(Rate(0.1e9).to_string(), "0.100 GB/s");
+        assert_eq!(Rate(58.94e6).to_string(), "58.9 MB/s");
+        assert_eq!(Rate(420.4e3).to_string(), "420 kB/s");
+        assert_eq!(Rate(8.0e3).to_string(), "8.00 kB/s");
     }
 }

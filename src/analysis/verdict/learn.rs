@@ -1,7 +1,7 @@
 //! From healthy runs to a machine file: measured values become expectations.
 //!
 //! The rule, for every kind of row: the value is the median of all replicates of all runs; the tolerance reaches as far as a run like
-//! these needs to pass as a whole (`learned_reach`), and at least to the lower of their 5 % quantile and of the slowest run's own
+//! these needs to pass as a whole (`learned_reach`), and at least to the lower of their 5 % quantile and of the slowest row's own
 //! median, so that the slowest healthy node passes; it is never below what is required at least. Links are not learned: they are
 //! data-sheet facts, and bound what may be learned.
 
@@ -43,7 +43,7 @@ pub fn learn(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> Res
             }
             let known = kinds.entry(kind).or_default();
             known.is_rate = is_rate;
-            known.of_run.entry(run).or_default().extend(values);
+            known.of_run.entry(run).or_default().push(values.collect());
         }
     }
     // A row that is unreliable in one run is excluded from all of them.

@@ -48,9 +48,10 @@ pub(super) fn write(
 ) -> Result<Learned> {
     let mut text = head(records, links, rule);
     let mut expectations = 0;
+    let rows = judged_rows(kinds, records.len());
     for (kind, values) in kinds {
-        let count: usize = values.of_run.values().map(Vec::len).sum();
-        let LearnedFigure { value, tolerance } = match expectation(values, kinds.len(), rule.least_tolerance) {
+        let count = values.count();
+        let LearnedFigure { value, tolerance } = match expectation(values, rows, rule.least_tolerance) {
             Ok(expected) => expected,
             Err(why) => {
                 left_out.push(format!("{}: {why}", describe(kind)));
@@ -99,6 +100,12 @@ pub(super) fn write(
     Ok(Learned { text, expectations, left_out })
 }
 
+/// Rows that are judged together, of the run that has most.
+fn judged_rows(kinds: &BTreeMap<Kind, Values>, runs: usize) -> usize {
+    let of_run = |run: usize| kinds.values().filter_map(|values| values.of_run.get(&run)).map(Vec::len).sum();
+    (0..runs).map(of_run).max().unwrap_or(0)
+}
+
 /// What the links allow; they carry nothing of what a rank does by itself.
 fn bound(kind: &Kind, links: &Machine) -> Option<Rate> {
     let Kind::Call(CallKind { collective, group: [_, per_node, nodes, groups], .. }) = kind else { return None };
@@ -134,12 +141,18 @@ fn rate_text(bytes_per_second: f64) -> String {
     format!("{:.4}{unit}", bytes_per_second / scale)
 }
 
+/// A figure of a data sheet in the largest unit that leaves it whole digits, and without the dust of its conversion.
+fn in_unit(value: f64, units: &[(f64, &str)]) -> String {
+    let unit = units.iter().find(|(scale, _)| value >= *scale).or(units.last());
+    unit.map_or(String::new(), |(scale, unit)| format!("{}{unit}", (value / scale * 1e9).round() / 1e9))
+}
+
 fn head(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> String {
     let hosts: BTreeSet<&str> =
         records.iter().flat_map(|loaded| loaded.record.header.ranks.iter().map(|rank| rank.host.as_str())).collect();
     let (within, between) = (&links.within_node, &links.between_nodes);
-    let rate = |rate: Rate| format!("{}B/s", rate.0);
-    let time = |time: Seconds| format!("{}ns", time.0 * 1e9);
+    let rate = |rate: Rate| in_unit(rate.0, &[(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")]);
+    let time = |time: Seconds| in_unit(time.0, &[(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")]);
     let assumed = |assumed: bool| if assumed { "assumed = true\n" } else { "" };
     let peer = within.rate_per_peer.map_or(String::new(), |peer| format!("rate_per_peer = \"{}\"\n", rate(peer)));
     let cloud = links.cloud.as_ref().map_or(String::new(), |cloud| format!("cloud = {}\n", toml_string(cloud)));

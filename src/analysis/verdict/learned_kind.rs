@@ -40,11 +40,19 @@ pub(super) struct CallKind {
     pub bytes: u64,
 }
 
-/// The replicates of a kind: for each run, those it measured. A rate in bytes or operations per second, or a time in seconds.
+/// The replicates of a kind: for each run those of each of its rows, as a run may have several of one kind, such as the rounds of pairs. A rate in
+/// bytes or operations per second, or a time in seconds.
 #[derive(Default)]
 pub(super) struct Values {
     pub is_rate: bool,
-    pub of_run: BTreeMap<usize, Vec<f64>>,
+    pub of_run: BTreeMap<usize, Vec<Vec<f64>>>,
+}
+
+impl Values {
+    /// Replicates, of all rows of all runs.
+    pub fn count(&self) -> usize {
+        self.of_run.values().flatten().map(Vec::len).sum()
+    }
 }
 
 /// What is expected of a kind.
@@ -61,23 +69,23 @@ pub(super) struct LearnedFigure {
 /// # Errors
 /// Why nothing can be: too few replicates, or a scatter that would let everything pass.
 pub(super) fn expectation(values: &Values, rows: usize, least_tolerance: f64) -> Result<LearnedFigure, String> {
-    let all = sorted(values.of_run.values().flatten().copied());
+    let all = sorted(values.of_run.values().flatten().flatten().copied());
     let Some(middle) = median(&all).filter(|_| all.len() >= MIN_REPLICATES) else {
         return Err(format!("{} replicates, at least {MIN_REPLICATES} are needed", all.len()));
     };
-    let medians = sorted(values.of_run.values().filter_map(|run| median(&sorted(run.iter().copied()))));
+    let medians = sorted(values.of_run.values().flatten().filter_map(|row| median(&sorted(row.iter().copied()))));
     // The k-th smallest of n leaves less than k/n below it; with few values that is the smallest.
     let depth = ((QUANTILE * all.len() as f64).floor() as usize).min(all.len() - 1);
     let behind = |value: f64| if values.is_rate { 1.0 - value / middle } else { value / middle - 1.0 };
-    let (quantile, slowest_run, worse_half) = match values.is_rate {
+    let (quantile, slowest_row, worse_half) = match values.is_rate {
         true => (all[depth], medians.first(), &all[..all.len() / 2]),
         false => (all[all.len() - 1 - depth], medians.last(), &all[all.len().div_ceil(2)..]),
     };
-    let slowest_run = slowest_run.copied().unwrap_or(middle);
+    let slowest_row = slowest_row.copied().unwrap_or(middle);
     let worse_half: Vec<f64> = worse_half.iter().map(|value| behind(*value)).collect();
-    let replicates = values.of_run.values().map(Vec::len).min().unwrap_or(0);
+    let replicates = values.of_run.values().flatten().map(Vec::len).min().unwrap_or(0);
     let reach = reach(&worse_half, JudgedRuns { rows, replicates }).unwrap_or(0.0);
-    let spread = behind(quantile).max(behind(slowest_run)).max(reach);
+    let spread = behind(quantile).max(behind(slowest_row)).max(reach);
     // A tenth of a per cent more than the spread, so that rounding takes nothing away.
     let tolerance = (spread.max(least_tolerance) * 1000.0).ceil() / 1000.0;
     if tolerance > MOST_TOLERANCE {

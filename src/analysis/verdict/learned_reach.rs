@@ -96,15 +96,22 @@ mod tests {
     #[test]
     fn nine_of_ten_runs_like_those_learned_from_pass_as_a_whole_and_a_row_that_is_slow_does_not() {
         let (rows, replicates, tries) = (20, 9, 400);
-        for (shared, own, skewed) in [(0.0, 0.02, false), (0.0, 0.02, true), (0.01, 0.01, false), (0.005, 0.02, true)] {
+        for (shared, own, skewed, rows_of_kind) in [
+            (0.0, 0.02, false, 1),
+            (0.0, 0.02, true, 1),
+            (0.01, 0.01, false, 1),
+            (0.005, 0.02, true, 1),
+            (0.0, 0.02, false, 4),
+        ] {
             let (mut passed, mut slow_passed) = (0, 0);
             for attempt in 0..tries {
                 let healthy: Vec<_> =
                     (0..3).map(|one| run(1000 * attempt + one, rows, replicates, shared, own, skewed)).collect();
                 let limit = |row: usize| {
-                    let of_run = healthy.iter().enumerate().map(|(run, rates)| (run, rates[row].clone())).collect();
-                    let values = Values { is_rate: true, of_run };
-                    let expected = expectation(&values, rows, 0.02).unwrap();
+                    let first = row / rows_of_kind * rows_of_kind;
+                    let rows_of_run = |rates: &Vec<Vec<f64>>| rates[first..first + rows_of_kind].to_vec();
+                    let of_run = healthy.iter().map(rows_of_run).enumerate().collect();
+                    let expected = expectation(&Values { is_rate: true, of_run }, rows, 0.02).unwrap();
                     expected.value * (1.0 - expected.tolerance)
                 };
                 let later = run(1000 * attempt + 999, rows, replicates, shared, own, skewed);
@@ -115,7 +122,9 @@ mod tests {
                 passed += u64::from((0..rows).all(|row| clears(row, 1.0)));
                 slow_passed += u64::from(clears(0, 0.8));
             }
-            let label = format!("shared {shared}, own {own}, skewed {skewed}: {passed} and {slow_passed} of {tries}");
+            let label = format!(
+                "shared {shared}, own {own}, skewed {skewed}, {rows_of_kind} of a kind: {passed} and {slow_passed} of {tries}"
+            );
             assert!(passed * 10 >= tries * 9, "{label}");
             assert!(slow_passed * 100 <= tries, "{label}");
         }

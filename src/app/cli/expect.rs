@@ -43,6 +43,7 @@ pub struct LintCommand {
 
 /// What to learn from.
 #[derive(Clone, Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("source of the links").required(true).args(["like", "rate"]))]
 pub struct LearnCommand {
     /// Records of healthy runs (JSON Lines), of the same work; hosts may differ
     #[arg(required = true)]
@@ -57,7 +58,7 @@ pub struct LearnCommand {
     pub name: String,
 
     /// Take ranks per node and link rates from this machine file, or shipped machine
-    #[arg(long, value_name = "FILE|NAME", required_unless_present = "rate", conflicts_with_all = LINKS)]
+    #[arg(long, value_name = "FILE|NAME", conflicts_with_all = LINKS)]
     pub like: Option<PathBuf>,
 
     /// Links, where no file is like the machine.
