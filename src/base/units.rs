@@ -170,7 +170,7 @@ impl fmt::Display for Seconds {
 }
 
 impl fmt::Display for Rate {
-    /// In GB/s (10^9) down to 0.1, below in MB/s and kB/s: three significant digits, with the unit.
+    /// In GB/s (10^9), below 0.1 in MB/s or kB/s: three significant digits, with the unit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scale, unit) = match self.0.abs() {
             rate if rate >= 0.09995e9 || rate == 0.0 => (1e9, "GB/s"),

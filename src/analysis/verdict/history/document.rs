@@ -1,6 +1,8 @@
 //! The history as a document. The published JSON Schema (`commgauge schema history`) is made from these types.
 
 use super::super::RowSubject;
+use super::change::MIN_RUNS;
+use commgauge_base::units::counted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +61,13 @@ pub struct Lineage {
 }
 
 impl Lineage {
+    /// Rows that count in too few runs for a change, in words; none where there are none.
+    pub fn rows_without_say(&self) -> Option<String> {
+        let few = self.rows.iter().filter(|row| !row.can_show_change()).count();
+        let (all, least) = (counted(self.rows.len(), "row"), 2 * MIN_RUNS);
+        (few > 0).then(|| format!("{few} of {all} count in fewer than {least} runs, in which no change can be found"))
+    }
+
     /// A run by its index, with what else changed there, in words.
     pub fn run_and_why(&self, run: u32) -> String {
         let Some(run) = self.runs.get(run as usize) else { return "an unknown run".to_owned() };
@@ -67,6 +76,11 @@ impl Lineage {
 }
 
 impl Series {
+    /// Whether it counts in enough runs for one change.
+    pub fn can_show_change(&self) -> bool {
+        self.latency_seconds.iter().flatten().count() >= 2 * MIN_RUNS
+    }
+
     /// The last change, where the row is slower since.
     pub fn slower_since(&self) -> Option<&Change> {
         self.changes.last().filter(|change| change.slowdown > 0.0)

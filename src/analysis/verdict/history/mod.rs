@@ -34,7 +34,7 @@ pub fn history(input: HistoryInput, rule: HistoryRule) -> History {
     if lineages.iter().flat_map(|lineage| &lineage.rows).any(|row| row.slower_since().is_some()) {
         exit_codes.push(1);
     }
-    if !lineages.iter().any(|lineage| lineage.runs.len() >= 2 * change::MIN_RUNS) {
+    if !lineages.iter().flat_map(|lineage| &lineage.rows).any(Series::can_show_change) {
         exit_codes.push(3);
     }
     // Where it stands among the others is unknown, and so is what came before a change.

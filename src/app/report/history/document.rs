@@ -63,6 +63,7 @@ pub(super) fn changes(lineage: &Lineage) -> Vec<Block> {
     if lineage.events.is_empty() {
         blocks.push(Block::list(["no row changed"]));
     }
+    blocks.extend(lineage.rows_without_say().map(|few| Block::list([few])));
     blocks
 }
 

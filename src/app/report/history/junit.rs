@@ -31,6 +31,7 @@ fn of_row(lineage: &Lineage, row: &Series) -> TestCase {
             non_success(NonSuccessKind::Failure, &message, "slower")
         }
         None if row.latency_seconds.last().copied().flatten().is_none() => skipped("the newest run did not measure it"),
+        None if !row.can_show_change() => skipped("it counts in too few runs for a change to be found"),
         None => TestCaseStatus::success(),
     };
     case(&class, &row.name, status)

@@ -95,6 +95,33 @@ fn a_change_is_reported_with_the_other_differences_of_its_run() {
 }
 
 #[test]
+fn rows_that_count_in_too_few_runs_are_not_called_unchanged() {
+    let of_rows_with_say = |with_say: usize| {
+        let mut input = HistoryInput::default();
+        for day in 0..7u32 {
+            let mut loaded =
+                loaded(&format!("{day}.jsonl"), lines(&format!("run-{day}"), &[vec![100.0; 3], vec![50.0; 3]]));
+            loaded.record.header.started_at = format!("2026-11-{:02}T09:30:00+01:00", day + 1);
+            // Unreliable in the first three, so that four count.
+            let cases = &mut loaded.record.cases;
+            let unreliable = cases.iter_mut().filter(|case| day < 3 && case.case as usize >= with_say);
+            unreliable.for_each(|case| case.warnings.push("busy".to_owned()));
+            input.add(&loaded.path.clone(), Ok(loaded));
+        }
+        history(input, HistoryRule { false_alarm_level: 0.05, relevant: 0.03 })
+    };
+    for (with_say, code, words) in [(0, 3, "2 of 2 rows"), (1, 0, "1 of 2 rows")] {
+        let history = of_rows_with_say(with_say);
+        assert_eq!(history.exit_code, code, "{words}");
+        let text = |format| history_text(&history, format, 140, ShownRows::All).unwrap();
+        for format in [HistoryFormat::Table, HistoryFormat::Html] {
+            assert!(text(format).contains(&format!("{words} count in fewer than 6 runs")), "{}", text(format));
+        }
+        assert!(text(HistoryFormat::Junit).contains("too few runs for a change to be found"));
+    }
+}
+
+#[test]
 fn a_picture_is_made_of_each_row_that_changed_or_of_all() {
     let history = made("");
     assert_eq!((plots(&history, ShownRows::Changed).len(), plots(&history, ShownRows::All).len()), (1, 3));

@@ -151,13 +151,11 @@ impl Table {
     }
 }
 
-/// How much a misspelt key is like a known one, up to 1: also one of fewer or shorter words, such as that of a flag.
+/// How much a misspelt key is like a known one: above 1 where the known one has all its words, which may be shorter, as those of a flag.
 fn likeness(key: &str, known: &str) -> f64 {
     let mut words = known.split('_');
-    match key.split('_').all(|begin| words.any(|word| !begin.is_empty() && word.starts_with(begin))) {
-        true => 1.0,
-        false => strsim::jaro_winkler(key, known),
-    }
+    let has_all = key.split('_').all(|begin| words.any(|word| !begin.is_empty() && word.starts_with(begin)));
+    strsim::jaro_winkler(key, known) + f64::from(u8::from(has_all))
 }
 
 /// A flag's text as the value that a file would contain without quotes, else as text. A comma separates the items of a
