@@ -119,6 +119,15 @@ pub(super) fn factor(margins: &[Margin], ground: Ground, last_bytes: f64) -> f64
     own.map_or(ground.published(), |margin| margin.factor)
 }
 
+/// The widest margin of a ground. Above the measured sizes a rate changes by as much as a cache is faster than the memory behind it, about four
+/// times; that is all that can come of sending a large call as several of the largest measured one.
+pub(super) fn most(ground: Ground) -> f64 {
+    match ground {
+        Ground::AboveRange => 4_f64.ln(),
+        _ => f64::INFINITY,
+    }
+}
+
 /// The scores of a curve's sizes at both ends, left out in turn.
 pub(super) fn scores_of_ends(points: &[Point]) -> Vec<Score> {
     let mut scores = Vec::new();

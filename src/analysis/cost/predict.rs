@@ -197,7 +197,8 @@ impl Family<'_> {
             Range::Above | Range::TooFar => Ground::AboveRange,
         };
         let factor = margin::factor(self.margins, ground, curve.last_bytes());
-        self.left_out_anything(index).then(|| factor * curve.difficulty(bytes))
+        let margin = factor * curve.difficulty(bytes);
+        self.left_out_anything(index).then(|| margin.min(margin::most(ground)))
     }
 
     fn is_untrusted(&self, ranks: u32) -> bool {

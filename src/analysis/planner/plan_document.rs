@@ -164,6 +164,8 @@ pub struct PlannedLayout {
     pub optimizer_seconds: f64,
     /// The largest part beside computing, in words.
     pub limited_by: String,
+    /// Calls from curves whose held-out error is over 10 %, each once.
+    pub untrusted: Vec<String>,
 }
 
 /// A part of what the fullest GPU holds.
@@ -226,6 +228,7 @@ impl PlannedLayout {
             exposed_communication_seconds: price.exposed,
             optimizer_seconds: price.optimizer_seconds,
             limited_by: String::new(),
+            untrusted: price.untrusted.clone(),
         };
         let (name, seconds) = own.largest_loss();
         own.limited_by = match seconds > 0.0 {

@@ -107,6 +107,14 @@ pub enum PlanFormat {
     Html,
 }
 
+/// How complete a plan is, and how sure.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planning {
+    pub every_layout_has_a_price: bool,
+    /// No call of the best layout is from a curve whose held-out error is over 10 %.
+    pub best_is_trusted: bool,
+}
+
 impl PlanCommand {
     /// Searches for layouts and prints them.
     pub fn execute(&self) -> Result<i32> {
@@ -121,13 +129,16 @@ impl PlanCommand {
         })
     }
 
-    /// Plans, with something before the plan, which gets the question and its best layout; returns whether every layout has a price.
-    pub(super) fn execute_after(&self, before: impl FnOnce(&Question, &Priced) -> Result<()>) -> Result<bool> {
+    /// Plans, with something before the plan, which gets the question and its best layout.
+    pub(super) fn execute_after(&self, before: impl FnOnce(&Question, &Priced) -> Result<()>) -> Result<Planning> {
         self.with_question(|question, computing| {
             let (found, elapsed) = self.timed(question)?;
             before(question, &found.best[0])?;
             self.show(question, computing, &found, elapsed)?;
-            Ok(found.unpriced.is_empty())
+            Ok(Planning {
+                every_layout_has_a_price: found.unpriced.is_empty(),
+                best_is_trusted: found.best[0].price.untrusted.is_empty(),
+            })
         })
     }
 
@@ -259,13 +270,8 @@ impl PlanCommand {
     }
 
     fn notes(&self, question: &Question, found: &Found, computing: &Computing) -> Result<Vec<String>> {
-        let mut notes = Vec::new();
-        if self.allow_untrusted && self.rates.fit.is_some() {
-            notes.push(
-                "Curves with a held-out error over 10 % were planned on, because --allow-untrusted says so.".to_owned(),
-            );
-        }
-        notes.push(question.rates.hidden().and_then(Hidden::describe).unwrap_or_else(|| NO_HIDDEN_DATA.to_owned()));
+        let hidden = question.rates.hidden().and_then(Hidden::describe);
+        let mut notes = vec![hidden.unwrap_or_else(|| NO_HIDDEN_DATA.to_owned())];
         notes.extend(computing.notes.iter().cloned());
         if let Some(best) = found.best.first() {
             notes.extend(computing.own_shapes(&question.products(&best.layout)?));

@@ -68,6 +68,7 @@ fn last_columns<'a>() -> Vec<Column<LayoutRow<'a>>> {
         Column::new("limited_by", |row| row.layout.limited_by.clone()),
         Column::new("calibrated", |row| row.plan.calibrated.to_string()),
         Column::new("synthetic", |row| row.plan.synthetic.to_string()),
+        Column::new("untrusted", |row| (!row.layout.untrusted.is_empty()).to_string()),
     ]
 }
 

@@ -11,13 +11,15 @@ use commgauge_model::workload::step::Step;
 
 /// Exit code where some layouts have no price.
 const NOT_ALL: i32 = 7;
+/// Exit code where the best layout rests on curves that predict badly.
+const NOT_SURE: i32 = 3;
 
-/// Prints the ranking and the plan; returns 7 where layouts have no price.
+/// Prints the ranking and the plan; returns 7 where layouts have no price, 3 where the plan rests on curves that are not to be trusted.
 ///
 /// # Errors
 /// Those of planning.
 pub(super) fn answer(plan: &PlanCommand) -> Result<i32> {
-    let all_priced = plan.execute_after(|question, best| {
+    let planned = plan.execute_after(|question, best| {
         let ranking = question.with_step(&best.layout, |step| {
             RankDocument::new(
                 &Step::Training(step.clone()),
@@ -28,20 +30,26 @@ pub(super) fn answer(plan: &PlanCommand) -> Result<i32> {
         })?;
         print(&(text(&ranking, columns(plan.width)) + "\n"))
     });
-    if let (Err(_), Some(fit)) = (&all_priced, &plan.rates.fit) {
+    if let (Err(_), Some(fit)) = (&planned, &plan.rates.fit) {
         eprintln!(
-            "what was measured is kept: `commgauge plan --fit {}` with the same flags, and --allow-untrusted or --machine FILE, plans \
-             on it without measuring again",
+            "what was measured is kept: `commgauge plan --fit {}` with the same flags and --machine FILE plans on it without measuring again",
             fit.display()
         );
     }
-    if all_priced? {
-        return Ok(0);
+    let planned = planned?;
+    if !planned.every_layout_has_a_price {
+        eprintln!(
+            "some layouts have no price, for the reasons above: these ranks cannot measure their calls, so measure on more or name \
+             --machine FILE for published rates"
+        );
+        return Ok(NOT_ALL);
     }
-    eprintln!(
-        "some layouts have no price, for the reasons above: these ranks cannot measure their calls, so measure on more or name \
-         --machine FILE for published rates; or their curves are not to be trusted, so measure on a quiet machine or give \
-         --allow-untrusted"
-    );
-    Ok(NOT_ALL)
+    if !planned.best_is_trusted {
+        eprintln!(
+            "the plan rests on curves that predict their own sizes badly: measure on a quiet machine, into another folder (-o), before \
+             you build on it"
+        );
+        return Ok(NOT_SURE);
+    }
+    Ok(0)
 }

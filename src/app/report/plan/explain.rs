@@ -1,6 +1,6 @@
 //! Two layouts side by side: their differences, and the cost of each part.
 
-use super::table::gigabytes;
+use super::table::{gigabytes, untrusted};
 use crate::report::document::{Block, Column, Mark, Table, Terminal};
 use commgauge_analysis::planner::explain::Comparison;
 use commgauge_base::units::Seconds;
@@ -42,9 +42,11 @@ pub fn text(comparison: &Comparison, width: u16) -> String {
     ]);
     rows.extend(c.parts.iter().map(|part| seconds(&part.part, part.first_seconds, part.second_seconds)));
     rows.push(seconds("step", c.first.step_seconds, c.second.step_seconds));
-    let layouts = [("A", &c.first), ("B", &c.second)].into_iter().filter(|(_, layout)| !layout.fits);
-    let too_large = layouts.map(|(name, _)| format!("{name} does NOT fit into memory."));
-    let sentences = too_large.chain([answer(c)]);
+    let layouts = || [("A", &c.first), ("B", &c.second)].into_iter();
+    let too_large =
+        layouts().filter(|(_, layout)| !layout.fits).map(|(name, _)| format!("{name} does NOT fit into memory."));
+    let untrusted = layouts().filter_map(|(name, layout)| untrusted(name, layout));
+    let sentences = too_large.chain(untrusted).chain([answer(c)]);
     let blocks = [Block::Table(Table::new("", &COLUMNS, rows)), Block::apart(Mark::Flush, sentences)];
     Terminal::plain(width).draw(&blocks)
 }

@@ -67,6 +67,7 @@ fn head(document: &PlanDocument) -> Vec<String> {
     let marks = [(d.synthetic, synthetic), (!d.calibrated, published)];
     let mut lines: Vec<String> =
         marks.into_iter().filter(|(is, _)| *is).map(|(_, sentence)| sentence.to_owned()).collect();
+    lines.extend(d.layouts.first().and_then(|best| untrusted("the best layout", best)));
     lines.push(format!(
         "{} on {} GPUs, {} on each node, {} GB each; {} samples of {} tokens a step",
         d.model,
@@ -85,6 +86,13 @@ fn head(document: &PlanDocument) -> Vec<String> {
         Seconds(d.elapsed_seconds)
     ));
     lines
+}
+
+/// On which curves a layout rests that are not to be trusted, as a sentence.
+pub(super) fn untrusted(which: &str, layout: &PlannedLayout) -> Option<String> {
+    let curves = layout.untrusted.join("; ");
+    (!curves.is_empty())
+        .then(|| format!("UNTRUSTED: {which} rests on curves whose held-out error is over 10 %: {curves}"))
 }
 
 /// All numbers of GPUs that were asked about.
