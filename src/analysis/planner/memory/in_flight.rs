@@ -6,6 +6,7 @@
 use commgauge_model::config::step::ScheduleKind;
 use commgauge_model::workload::schedule::Schedule;
 use commgauge_model::workload::step::TrainingStep;
+use std::sync::Arc;
 
 /// Micro-batches, as a multiple of the stages, after which the peak of a searched schedule no longer changes.
 const ENOUGH_PER_STAGE: u64 = 4;
@@ -48,10 +49,10 @@ fn closed_form(step: &TrainingStep, stage: u32) -> Option<u64> {
 }
 
 /// None if the schedule does not exist, which a checked step rules out.
-fn listed(step: &TrainingStep) -> Option<Schedule> {
+fn listed(step: &TrainingStep) -> Option<Arc<Schedule>> {
     let (p, choices) = (step.stages.count(), &step.training.pipeline);
     let enough = u32::try_from(step.micro_batches.min(ENOUGH_PER_STAGE * u64::from(p))).ok()?;
-    Schedule::new(choices.schedule, p, choices.virtual_stages, enough).ok()
+    Schedule::shared(choices.schedule, p, choices.virtual_stages, enough).ok()
 }
 
 fn peak(schedule: &Schedule, stage: u32) -> u64 {

@@ -5,29 +5,28 @@
 
 use super::calls::{Answer, PreparedStep};
 use super::step_error::deviation;
-use super::{MessageWaits, Pricer, StepInputs};
+use super::{MessageWaits, StepInputs, parts};
 use crate::planner::compute::Compute;
 use crate::planner::rates::{RatedCall, Rates};
 use commgauge_base::random::{normal, split_mix};
 use commgauge_base::stats::Interval;
 use commgauge_model::workload::step::TrainingStep;
 
-impl Pricer {
+impl PreparedStep {
     /// The step's seconds in this many draws; none if a call has no prediction.
     pub fn draws(
         &self,
-        prepared: &PreparedStep,
         step: &TrainingStep,
         compute: &Compute,
         rates: &dyn Rates,
         ranks_per_node: u32,
         count: u32,
     ) -> Option<Vec<f64>> {
-        let answers = prepared.query(step, rates, ranks_per_node).ok()?;
-        let work = prepared.work(step, compute);
-        let inputs = StepInputs { prepared, step, answers: &answers, work: &work };
+        let answers = self.query(step, rates, ranks_per_node).ok()?;
+        let work = self.work(step, compute);
+        let inputs = StepInputs { prepared: self, step, answers: &answers, work: &work };
         let drawn = |draw: u32| {
-            let price = self.parts(&inputs, &|answer| seconds(answer, draw), MessageWaits::InBubble);
+            let price = parts(&inputs, &|answer| seconds(answer, draw), MessageWaits::InBubble);
             price.ok().map(|price| price.step_seconds)
         };
         (0..count).map(drawn).collect()

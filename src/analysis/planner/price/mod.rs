@@ -37,7 +37,7 @@ use commgauge_model::workload::step::TrainingStep;
 use passes::Passes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use timeline::{Pipeline, Schedules, StageTimes};
+use timeline::{Pipeline, StageTimes};
 
 /// What a step takes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -98,14 +98,23 @@ impl PreparedStep {
         rates: &dyn Rates,
         ranks_per_node: u32,
     ) -> Result<StepPrice, Unpriced> {
-        Pricer::default().price(self, step, compute, rates, ranks_per_node)
+        let answers = self.query(step, rates, ranks_per_node)?;
+        let work = self.work(step, compute);
+        let inputs = StepInputs { prepared: self, step, answers: &answers, work: &work };
+        let mut price = parts(&inputs, &|answer| answer.seconds, MessageWaits::Apart)?;
+        price.untrusted = answers.untrusted(rates);
+        // Calls without an interval count as exact: the errors of published runs hold those of published rates.
+        let calls = Interval {
+            low: parts(&inputs, &|answer| answer.low, MessageWaits::InBubble)?.step_seconds,
+            high: parts(&inputs, &|answer| answer.high, MessageWaits::InBubble)?.step_seconds,
+        };
+        let interval = PUBLISHED_ERROR.around(price.step_seconds, calls);
+        (price.step_seconds_low, price.step_seconds_high) = (interval.low, interval.high);
+        let host = self.host_share(step, compute, &work, price.compute_seconds);
+        price.host_seconds = host;
+        price.compute_seconds -= host;
+        Ok(price)
     }
-}
-
-/// Prices steps, and caches the schedules that several of them share.
-#[derive(Debug, Default)]
-pub struct Pricer {
-    schedules: Schedules,
 }
 
 /// The inputs of a price, apart from where in their intervals the times of calls are.
@@ -124,71 +133,38 @@ enum MessageWaits {
     InBubble,
 }
 
-impl Pricer {
-    /// As [`price`], of a prepared step.
-    ///
-    /// # Errors
-    /// As [`price`].
-    pub fn price(
-        &self,
-        prepared: &PreparedStep,
-        step: &TrainingStep,
-        compute: &Compute,
-        rates: &dyn Rates,
-        ranks_per_node: u32,
-    ) -> Result<StepPrice, Unpriced> {
-        let answers = prepared.query(step, rates, ranks_per_node)?;
-        let work = prepared.work(step, compute);
-        let inputs = StepInputs { prepared, step, answers: &answers, work: &work };
-        let mut price = self.parts(&inputs, &|answer| answer.seconds, MessageWaits::Apart)?;
-        price.untrusted = answers.untrusted(rates);
-        // Calls without an interval count as exact: the errors of published runs hold those of published rates.
-        let calls = Interval {
-            low: self.parts(&inputs, &|answer| answer.low, MessageWaits::InBubble)?.step_seconds,
-            high: self.parts(&inputs, &|answer| answer.high, MessageWaits::InBubble)?.step_seconds,
-        };
-        let interval = PUBLISHED_ERROR.around(price.step_seconds, calls);
-        (price.step_seconds_low, price.step_seconds_high) = (interval.low, interval.high);
-        let host = prepared.host_share(step, compute, &work, price.compute_seconds);
-        price.host_seconds = host;
-        price.compute_seconds -= host;
-        Ok(price)
-    }
-
-    /// The price if every call takes the time that `seconds` computes from its answer.
-    fn parts(
-        &self,
-        inputs: &StepInputs,
-        seconds: &dyn Fn(&calls::Answer) -> f64,
-        waits: MessageWaits,
-    ) -> Result<StepPrice, Unpriced> {
-        let step = inputs.step;
-        let kinds: Vec<Passes> = inputs.prepared.passes(step, inputs.answers, inputs.work, seconds);
-        let stages: Vec<&Passes> = inputs.prepared.kind_of_stage.iter().filter_map(|kind| kinds.get(*kind)).collect();
-        let [message_forward, message_backward] = inputs.answers.messages(seconds);
-        let mut pipeline = Pipeline {
-            kind: step.training.pipeline.schedule,
-            virtual_stages: step.training.pipeline.virtual_stages,
-            micro_batches: step.micro_batches,
-            stages,
-            message_forward,
-            message_backward,
-        };
-        let wrong = |reason: String| Unpriced { call: "the pipeline's schedule".to_owned(), reason };
-        let span = pipeline.span(&self.schedules).map_err(wrong)?;
-        let makespan = span.makespan;
-        let has_messages = message_forward + message_backward > 0.0 && pipeline.stages.len() > 1;
-        let quiet = match waits {
-            MessageWaits::Apart if has_messages => {
-                (pipeline.message_forward, pipeline.message_backward) = (0.0, 0.0);
-                pipeline.span(&self.schedules).map_err(wrong)?.makespan
-            }
-            MessageWaits::Apart | MessageWaits::InBubble => makespan,
-        };
-        // Of stages that are stored twice each micro-batch passes one.
-        let passes = step.micro_batches as f64 * if step.stages.mirrored() { 0.5 } else { 1.0 };
-        Ok(sum_up(&pipeline.stages, passes, &span, quiet))
-    }
+/// The price if every call takes the time that `seconds` computes from its answer.
+fn parts(
+    inputs: &StepInputs,
+    seconds: &dyn Fn(&calls::Answer) -> f64,
+    waits: MessageWaits,
+) -> Result<StepPrice, Unpriced> {
+    let step = inputs.step;
+    let kinds: Vec<Passes> = inputs.prepared.passes(step, inputs.answers, inputs.work, seconds);
+    let stages: Vec<&Passes> = inputs.prepared.kind_of_stage.iter().filter_map(|kind| kinds.get(*kind)).collect();
+    let [message_forward, message_backward] = inputs.answers.messages(seconds);
+    let mut pipeline = Pipeline {
+        kind: step.training.pipeline.schedule,
+        virtual_stages: step.training.pipeline.virtual_stages,
+        micro_batches: step.micro_batches,
+        stages,
+        message_forward,
+        message_backward,
+    };
+    let wrong = |reason: String| Unpriced { call: "the pipeline's schedule".to_owned(), reason };
+    let span = pipeline.span().map_err(wrong)?;
+    let makespan = span.makespan;
+    let has_messages = message_forward + message_backward > 0.0 && pipeline.stages.len() > 1;
+    let quiet = match waits {
+        MessageWaits::Apart if has_messages => {
+            (pipeline.message_forward, pipeline.message_backward) = (0.0, 0.0);
+            pipeline.span().map_err(wrong)?.makespan
+        }
+        MessageWaits::Apart | MessageWaits::InBubble => makespan,
+    };
+    // Of stages that are stored twice each micro-batch passes one.
+    let passes = step.micro_batches as f64 * if step.stages.mirrored() { 0.5 } else { 1.0 };
+    Ok(sum_up(&pipeline.stages, passes, &span, quiet))
 }
 
 /// The parts, seen from the stage that works most. `quiet` is the span where messages cost nothing.

@@ -6,7 +6,7 @@
 use super::calls::{Answers, PreparedStep};
 use super::unpriced::{UNTRUSTED, Unpriced};
 use super::work::StageWork;
-use super::{MessageWaits, Pricer, StepInputs};
+use super::{MessageWaits, StepInputs, parts};
 use crate::planner::compute::Compute;
 use crate::planner::rates::Rates;
 use commgauge_model::workload::step::TrainingStep;
@@ -38,34 +38,31 @@ impl PricedOnce {
         let work = prepared.work(step, compute);
         Ok(PricedOnce { step: prepared, work, known: Vec::new() })
     }
-}
 
-impl Pricer {
     /// The seconds of the step in its order of the axes.
     ///
     /// # Errors
     /// As [`super::price`]; and a curve that is not to be trusted, where those are refused.
-    pub(in crate::planner) fn step_seconds(
-        &self,
-        priced: &mut PricedOnce,
+    pub fn seconds(
+        &mut self,
         step: &TrainingStep,
         rates: &dyn Rates,
         ranks_per_node: u32,
         untrusted: UntrustedCurves,
     ) -> Result<f64, Unpriced> {
-        let answers = priced.step.query(step, rates, ranks_per_node)?;
+        let answers = self.step.query(step, rates, ranks_per_node)?;
         let refuses = untrusted == UntrustedCurves::Refused;
         if let Some(ground) = answers.untrusted(rates).into_iter().next().filter(|_| refuses) {
             let reason = format!("{UNTRUSTED}: {ground}");
             return Err(Unpriced { call: "a call".to_owned(), reason });
         }
         let calls = seconds_of_calls(&answers);
-        if let Some((_, seconds)) = priced.known.iter().find(|(known, _)| *known == calls) {
+        if let Some((_, seconds)) = self.known.iter().find(|(known, _)| *known == calls) {
             return Ok(*seconds);
         }
-        let inputs = StepInputs { prepared: &priced.step, step, answers: &answers, work: &priced.work };
-        let seconds = self.parts(&inputs, &|answer| answer.seconds, MessageWaits::InBubble)?.step_seconds;
-        priced.known.push((calls, seconds));
+        let inputs = StepInputs { prepared: &self.step, step, answers: &answers, work: &self.work };
+        let seconds = parts(&inputs, &|answer| answer.seconds, MessageWaits::InBubble)?.step_seconds;
+        self.known.push((calls, seconds));
         Ok(seconds)
     }
 }

@@ -127,7 +127,7 @@ fn a_pipeline_of_equal_stages_has_the_bubble_of_the_paper() {
             message_forward: 0.0,
             message_backward: 0.0,
         };
-        let span = pipeline.span(&Schedules::default()).unwrap();
+        let span = pipeline.span().unwrap();
         // arXiv 2104.04473 section 2.2.1: (m + p - 1)(F + B).
         let expected = 3.0 * (m as f64 + p as f64 - 1.0);
         assert!((span.makespan - expected).abs() < 1e-6, "{p} {m}: {}", span.makespan);
@@ -152,8 +152,8 @@ fn carrying_error(forwards: &[f64], backward: f64, message: f64, rounds: u64, re
         message_forward: message,
         message_backward: message,
     };
-    let carried = pipeline.span(&Schedules::default()).unwrap().makespan;
-    let whole = pipeline.run(&Schedules::default(), m as u32).unwrap().makespan;
+    let carried = pipeline.span().unwrap().makespan;
+    let whole = pipeline.run(m as u32).unwrap().makespan;
     (carried / whole - 1.0).abs()
 }
 

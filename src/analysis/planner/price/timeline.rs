@@ -6,40 +6,12 @@
 use super::passes::Passes;
 use commgauge_base::units::Seconds;
 use commgauge_model::workload::schedule::{Event, Pass, PassCosts, Schedule, ScheduleKind, simulate};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Rounds of p micro-batches that are simulated, and the fewest micro-batches in them; every further round adds the
 /// mean increment of the second half.
 const ROUNDS: u64 = 4;
 /// See [`ROUNDS`].
 const FEWEST_MICRO_BATCHES: u64 = 64;
-
-/// Kind, stages, virtual stages and micro-batches: what a schedule depends on.
-type Key = (ScheduleKind, u32, u32, u32);
-
-/// Schedules that were built, by what they depend on.
-#[derive(Debug, Default)]
-pub(super) struct Schedules(Mutex<HashMap<Key, Arc<Schedule>>>);
-
-impl Schedules {
-    fn get(
-        &self,
-        kind: ScheduleKind,
-        stages: u32,
-        virtual_stages: u32,
-        micro_batches: u32,
-    ) -> Result<Arc<Schedule>, String> {
-        let key = (kind, stages, virtual_stages, micro_batches);
-        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known().get(&key) {
-            return Ok(Arc::clone(known));
-        }
-        let schedule = Arc::new(Schedule::new(kind, stages, virtual_stages, micro_batches)?);
-        known().insert(key, Arc::clone(&schedule));
-        Ok(schedule)
-    }
-}
 
 /// A pipeline with the times of its passes.
 pub(super) struct Pipeline<'a> {
@@ -69,7 +41,7 @@ impl Pipeline<'_> {
     ///
     /// # Errors
     /// The rule of the schedule that is broken.
-    pub fn span(&self, schedules: &Schedules) -> Result<StageTimes, String> {
+    pub fn span(&self) -> Result<StageTimes, String> {
         let p = self.stages.len() as u32;
         let m = self.micro_batches;
         if p == 1 {
@@ -80,20 +52,20 @@ impl Pipeline<'_> {
         let round = u64::from(p);
         let rounds = ROUNDS.max(FEWEST_MICRO_BATCHES.div_ceil(round));
         if m < (rounds + 1) * round {
-            return self.run(schedules, m as u32);
+            return self.run(m as u32);
         }
         let more = rounds * round + m % round;
         let half = rounds / 2;
-        let shorter = self.run(schedules, (more - half * round) as u32)?;
-        let mut span = self.run(schedules, more as u32)?;
+        let shorter = self.run((more - half * round) as u32)?;
+        let mut span = self.run(more as u32)?;
         let further = ((m - more) / round) as f64 * (span.makespan - shorter.makespan) / half as f64;
         span.makespan += further;
         span.ends.iter_mut().for_each(|end| *end += further);
         Ok(span)
     }
 
-    pub(super) fn run(&self, schedules: &Schedules, micro_batches: u32) -> Result<StageTimes, String> {
-        let schedule = schedules.get(self.kind, self.stages.len() as u32, self.virtual_stages, micro_batches)?;
+    pub(super) fn run(&self, micro_batches: u32) -> Result<StageTimes, String> {
+        let schedule = Schedule::shared(self.kind, self.stages.len() as u32, self.virtual_stages, micro_batches)?;
         let timeline = simulate(&schedule, self)?;
         let first = |rank: &Vec<_>| {
             rank.first().map_or(0.0, |event: &commgauge_model::workload::schedule::TimedEvent| event.start.0)

@@ -2,7 +2,7 @@
 
 use super::planned::Planned;
 use super::question::Question;
-use crate::planner::price::{PUBLISHED_ERROR, PreparedStep, Pricer};
+use crate::planner::price::{PUBLISHED_ERROR, PreparedStep};
 use commgauge_base::error::{Error, Result};
 
 /// Draws of both layouts.
@@ -14,17 +14,16 @@ const DRAWS: u32 = 100;
 /// # Errors
 /// A layout that does not fit the question.
 pub fn probability_faster(question: &Question, first: &Planned, second: &Planned) -> Result<Option<f64>> {
-    let pricer = Pricer::default();
-    let (Some(first), Some(second)) = (draws(question, &pricer, first)?, draws(question, &pricer, second)?) else {
+    let (Some(first), Some(second)) = (draws(question, first)?, draws(question, second)?) else {
         return Ok(None);
     };
     let sum: f64 = first.iter().zip(&second).map(|(a, b)| PUBLISHED_ERROR.probability_faster(*a, *b)).sum();
     Ok(Some(sum / first.len().max(1) as f64))
 }
 
-fn draws(question: &Question, pricer: &Pricer, planned: &Planned) -> Result<Option<Vec<f64>>> {
+fn draws(question: &Question, planned: &Planned) -> Result<Option<Vec<f64>>> {
     question.with_step(planned, |step| {
         let prepared = PreparedStep::new(step).map_err(|unpriced| Error::usage(unpriced.to_string()))?;
-        Ok(pricer.draws(&prepared, step, question.compute, question.rates, question.ranks_per_node, DRAWS))
+        Ok(prepared.draws(step, question.compute, question.rates, question.ranks_per_node, DRAWS))
     })
 }

@@ -2,7 +2,7 @@
 //! the price if every call takes equally long in two of them.
 
 use super::question::Question;
-use crate::planner::price::{PricedOnce, Pricer, StepPrice, UntrustedCurves};
+use crate::planner::price::{PricedOnce, StepPrice, UntrustedCurves};
 use commgauge_model::workload::step::TrainingStep;
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -17,7 +17,6 @@ pub(super) struct Candidate {
 /// Everything that was priced.
 #[derive(Default)]
 pub(super) struct Prices {
-    pricer: Pricer,
     /// By candidate; or why there is no price in any order.
     prepared: HashMap<Candidate, Prepared>,
 }
@@ -43,7 +42,6 @@ impl Prices {
                 None => by_candidate.push((candidate, self.prepared.remove(&candidate), vec![one])),
             }
         }
-        let pricer = &self.pricer;
         let untrusted = if question.allow_untrusted { UntrustedCurves::Allowed } else { UntrustedCurves::Refused };
         let price = |(candidate, mut prepared, orders): (Candidate, Option<Prepared>, Vec<T>)| {
             let mut price = |step: &TrainingStep| {
@@ -51,7 +49,7 @@ impl Prices {
                     PricedOnce::new(step, question.compute).map_err(|unpriced| unpriced.to_string())
                 });
                 let prepared = prepared.as_mut().map_err(|reason| reason.clone())?;
-                let seconds = pricer.step_seconds(prepared, step, question.rates, question.ranks_per_node, untrusted);
+                let seconds = prepared.seconds(step, question.rates, question.ranks_per_node, untrusted);
                 seconds.map_err(|unpriced| unpriced.reason)
             };
             let seconds: Vec<_> = orders.into_iter().map(|order| (order, with_step(&order, &mut price))).collect();
@@ -69,6 +67,6 @@ impl Prices {
     /// The whole price of what has been priced in seconds.
     pub fn price(&self, question: &Question, candidate: Candidate, step: &TrainingStep) -> Option<StepPrice> {
         let prepared = self.prepared.get(&candidate)?.as_ref().ok()?;
-        self.pricer.price(&prepared.step, step, question.compute, question.rates, question.ranks_per_node).ok()
+        prepared.step.price(step, question.compute, question.rates, question.ranks_per_node).ok()
     }
 }

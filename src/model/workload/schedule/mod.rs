@@ -10,6 +10,7 @@ mod interleaved;
 mod kind;
 mod list_scheduler;
 mod placement;
+mod shared;
 mod simulate;
 mod single_chunk;
 mod text;

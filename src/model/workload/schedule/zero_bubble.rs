@@ -35,17 +35,19 @@ pub(super) fn handcrafted(stages: u32, micro_batches: u32, memory: u32) -> Vec<V
 /// and where the memory is full.
 pub(super) fn searched(schedule: &Schedule, fitting: &Fitting, memory: u32) -> Result<Vec<Vec<Event>>, String> {
     let limit = memory * schedule.stages;
-    let mut searches = Vec::new();
     // A forward more may delay the first backward by less than one forward, or leave that much idle.
-    for round in [f64::floor, f64::ceil] {
-        let warm_up = forwards_before_first_backward(schedule, &fitting.costs, limit, round);
-        let skeleton = warm_up
+    let mut warm_ups: Vec<Vec<u32>> = [f64::floor, f64::ceil]
+        .map(|round: fn(f64) -> f64| forwards_before_first_backward(schedule, &fitting.costs, limit, round))
+        .into();
+    warm_ups.dedup();
+    let search = |warm_up: &Vec<u32>| Search {
+        skeleton: warm_up
             .iter()
             .map(|forwards| in_turn(forwards - 1, schedule.micro_batches, forward, input_gradient))
-            .collect();
-        searches.push(Search { skeleton, limits: vec![limit; schedule.stages as usize] });
-    }
-    list_scheduler::best(schedule, fitting, &searches)
+            .collect(),
+        limits: vec![limit; schedule.stages as usize],
+    };
+    list_scheduler::best(schedule, fitting, &warm_ups.iter().map(search).collect::<Vec<_>>())
 }
 
 /// For each rank how many forwards fit between its first and the arrival of its first backward. Each rank has at least

@@ -63,7 +63,7 @@ impl Messages {
         let requested = u32::try_from(micro_batches).unwrap_or(u32::MAX);
         kind.check_rules(p, choices.virtual_stages, requested)?;
         let few = requested.min(p.saturating_mul(ENOUGH_PER_STAGE));
-        let schedule = Schedule::new(kind, p, choices.virtual_stages, few)?;
+        let schedule = Schedule::shared(kind, p, choices.virtual_stages, few)?;
         Ok((0..p).map(|stage| Messages::of_stage(&schedule, stage, micro_batches)).collect())
     }
 
