@@ -82,6 +82,10 @@ fn groups_of_which_a_trace_has_the_name_alone_are_found_by_who_calls_on_them() {
     let lines = alone["calls"].as_array().expect("calls");
     assert!(lines.iter().all(|line| line["place"] == "dp"), "a layout of one group leaves no other: {alone:#}");
     assert!(lines.iter().all(|line| line["group_size"] == 4), "and its ranks are those of the layout: {alone:#}");
+    let one_file = traced(&pickles[..1], &["--steps", "2", "--dp", "4"]);
+    let lines = one_file["calls"].as_array().expect("calls");
+    let of_two = |line: &&Value| line["group_size"] == 2;
+    assert!(lines.iter().filter(|line| !of_two(line)).all(|line| line["place"] == "dp"), "{one_file:#}");
     // Two all_gathers of a step are of 64 x 32 bfloat16 of each rank, of which gloo's profile has one rank's part.
     assert!(calls(&alone).iter().any(|(call, _, bytes, _)| (call.as_str(), *bytes) == ("all_gather", 4 * 64 * 32 * 2)));
 }

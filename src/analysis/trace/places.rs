@@ -98,25 +98,27 @@ impl Trace {
             self.note_missing_ranks();
         }
         if is_of_one_group(layout) {
-            self.complete_unnamed_groups(ranks);
+            self.complete_with_only_group(ranks);
         }
         self.complete_named_groups(ranks as usize == self.ranks.len());
     }
 
-    /// Where a layout has one group alone, calls of which the trace says no group are on it, and what one rank passes into an all_gather, as
-    /// gloo's events have it, is made the whole.
-    fn complete_unnamed_groups(&mut self, ranks: u32) {
-        let is_unknown = |group: &TracedGroup| group.ranks.is_none() && group.name.is_empty();
-        let unknown: BTreeSet<usize> = (0..self.groups.len()).filter(|at| is_unknown(&self.groups[*at])).collect();
-        for call in self.calls.iter_mut().filter(|call| unknown.contains(&call.group)) {
+    /// Where a layout has one group alone, it is the group of every call of which the trace does not say the ranks. Where it does not even name
+    /// one, what one rank passes into an all_gather, as gloo's events have it, is made the whole.
+    fn complete_with_only_group(&mut self, ranks: u32) {
+        let mut unnamed = BTreeSet::new();
+        for (at, group) in self.groups.iter_mut().enumerate().filter(|(_, group)| group.ranks.is_none()) {
+            if group.size.is_none_or(|size| size == ranks) {
+                group.ranks = Some((0..ranks).collect());
+                unnamed.extend(group.name.is_empty().then_some(at));
+            }
+        }
+        for call in self.calls.iter_mut().filter(|call| unnamed.contains(&call.group)) {
             if let CallKind::Collective(Collective::AllGather | Collective::Gather) = call.kind {
                 call.bytes_total = Bytes(call.bytes_total.0.saturating_mul(u64::from(ranks)));
             }
         }
-        for group in &unknown {
-            self.groups[*group].ranks = Some((0..ranks).collect());
-        }
-        if !unknown.is_empty() {
+        if !unnamed.is_empty() {
             self.notes.push(format!(
                 "calls that name no group are taken to be on the one of {ranks} ranks that the layout has, and their all_gathers are counted whole"
             ));

@@ -127,7 +127,7 @@ const DEEPSEEK_V3: Facts = Facts {
     ..LLAMA
 };
 
-fn facts(family: Family) -> Facts {
+const fn facts(family: Family) -> Facts {
     match family {
         Family::Llama => LLAMA,
         Family::Llama4 => Facts {
@@ -289,10 +289,21 @@ fn facts(family: Family) -> Facts {
     }
 }
 
+/// The facts of every family, by its place among them.
+static FACTS: [Facts; Family::ALL.len()] = {
+    let mut all = [LLAMA; Family::ALL.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[Family::ALL[at] as usize] = facts(Family::ALL[at]);
+        at += 1;
+    }
+    all
+};
+
 impl Family {
     /// What config.json does not state.
-    pub(super) fn facts(self) -> Facts {
-        facts(self)
+    pub(super) fn facts(self) -> &'static Facts {
+        &FACTS[self as usize]
     }
 
     /// The `model_type` of config.json; the text part of a multimodal model has `_text` behind it.
