@@ -92,11 +92,15 @@ impl LayerLoads {
             for LayerCall { op, more_bytes, pass, count, ranks } in calls {
                 let further = samples.saturating_sub(1);
                 let bytes_total = Bytes(op.bytes_total.0.saturating_add(more_bytes.saturating_mul(further)));
-                let sized = Op { bytes_total, ..op.clone() };
+                let places = places(op.axis);
+                let Some(first) = places.first() else { continue };
+                // The size is that of all places, and takes long to count where experts are chosen.
+                let sized = RatedCall::of(&Op { bytes_total, ..op.clone() }, *ranks, first);
                 let seconds_at = |locality: &Locality| {
-                    Ok(Answer::of(op, RatedCall::of(&sized, *ranks, locality), rates, &self.layout)?.seconds)
+                    let call = RatedCall { locality: locality.clone(), ..sized };
+                    Ok(Answer::of(op, call, rates, &self.layout)?.seconds)
                 };
-                let Some(seconds) = least(places(op.axis).iter().map(seconds_at)) else { continue };
+                let Some(seconds) = least(places.iter().map(seconds_at)) else { continue };
                 timed.push((op, *pass, count * (seconds? + copies_seconds(op))));
             }
             loads.push(Loads::of(*work, timed.into_iter()));
