@@ -125,19 +125,23 @@ impl Trace {
         }
     }
 
-    /// Gives a group of which the trace has only the name, as gloo's flight recorder, the ranks that call on it, where none can be missing. PyTorch
-    /// gives the groups of a job names that are the same on all ranks (`_process_group_name` of torch/distributed/distributed_c10d.py).
     fn complete_named_groups(&mut self, all_are_there: bool) {
         let callers = self.callers();
-        for (at, group) in self.groups.iter_mut().enumerate() {
-            let (None, false, Some(callers)) = (&group.ranks, group.name.is_empty(), callers.get(&at)) else {
-                continue;
-            };
-            if group.size.map_or(all_are_there, |size| size as usize == callers.len()) {
-                group.ranks = Some(callers.iter().copied().collect());
-            }
+        for (at, group) in self.groups.iter_mut().enumerate().filter(|(_, group)| group.ranks.is_none()) {
+            group.ranks = callers.get(&at).and_then(|callers| callers_as_group(group, callers, all_are_there));
         }
     }
+}
+
+/// The ranks of a group of which the trace has only the name, as gloo's flight recorder: those that call on it, where none can be missing. PyTorch
+/// gives the groups of a job names that are the same on all ranks (`_process_group_name` of torch/distributed/distributed_c10d.py).
+pub(in crate::trace) fn callers_as_group(
+    group: &TracedGroup,
+    callers: &BTreeSet<u32>,
+    all_are_there: bool,
+) -> Option<Vec<u32>> {
+    let is_complete = group.size.map_or(all_are_there, |size| size as usize == callers.len());
+    (is_complete && !group.name.is_empty()).then(|| callers.iter().copied().collect())
 }
 
 /// Whether every axis of more than one rank has all ranks.

@@ -134,25 +134,36 @@ fn table_head(kind: &Kind) -> String {
     )
 }
 
-/// A rate in a unit that leaves it four digits at least; small messages reach a few kB/s.
+/// A unit of a quantity, as a multiple of the base unit.
+type Unit = (f64, &'static str);
+
+/// Small messages reach a few kB/s.
+const OF_RATES: [Unit; 4] = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")];
+const OF_TIMES: [Unit; 4] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")];
+
+/// The largest unit of which the value is at least one, else the smallest.
+fn unit_of(value: f64, units: [Unit; 4]) -> Unit {
+    units.into_iter().find(|(scale, _)| value >= *scale).unwrap_or(units[3])
+}
+
+/// A measured rate, with four decimals.
 fn rate_text(bytes_per_second: f64) -> String {
-    let units = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")];
-    let (scale, unit) = units.into_iter().find(|(scale, _)| bytes_per_second >= *scale).unwrap_or((1.0, "B/s"));
+    let (scale, unit) = unit_of(bytes_per_second, OF_RATES);
     format!("{:.4}{unit}", bytes_per_second / scale)
 }
 
-/// A figure of a data sheet in the largest unit that leaves it whole digits, and without the dust of its conversion.
-fn in_unit(value: f64, units: &[(f64, &str)]) -> String {
-    let unit = units.iter().find(|(scale, _)| value >= *scale).or(units.last());
-    unit.map_or(String::new(), |(scale, unit)| format!("{}{unit}", (value / scale * 1e9).round() / 1e9))
+/// A figure of a data sheet, without the dust of its conversion.
+fn figure_text(value: f64, units: [Unit; 4]) -> String {
+    let (scale, unit) = unit_of(value, units);
+    format!("{}{unit}", (value / scale * 1e9).round() / 1e9)
 }
 
 fn head(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> String {
     let hosts: BTreeSet<&str> =
         records.iter().flat_map(|loaded| loaded.record.header.ranks.iter().map(|rank| rank.host.as_str())).collect();
     let (within, between) = (&links.within_node, &links.between_nodes);
-    let rate = |rate: Rate| in_unit(rate.0, &[(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")]);
-    let time = |time: Seconds| in_unit(time.0, &[(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")]);
+    let rate = |rate: Rate| figure_text(rate.0, OF_RATES);
+    let time = |time: Seconds| figure_text(time.0, OF_TIMES);
     let assumed = |assumed: bool| if assumed { "assumed = true\n" } else { "" };
     let peer = within.rate_per_peer.map_or(String::new(), |peer| format!("rate_per_peer = \"{}\"\n", rate(peer)));
     let cloud = links.cloud.as_ref().map_or(String::new(), |cloud| format!("cloud = {}\n", toml_string(cloud)));

@@ -1,6 +1,6 @@
 //! On which groups of the layout the calls of a trace are, and which of their ranks is which.
 
-use crate::trace::places::{GroupPlace, TracedPlaces};
+use crate::trace::places::{GroupPlace, TracedPlaces, callers_as_group};
 use crate::trace::read::Trace;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::layout::{Axis, Groups, Layout};
@@ -107,16 +107,15 @@ fn groups_of(place: &GroupPlace, ranks: &[u32], world: Option<u32>, layout: Opti
     }
 }
 
-/// The groups of a trace with their ranks, and no calls. Where it does not say the ranks, they are those that call on a group of that name: PyTorch gives
-/// the groups of a job names that are the same on all ranks (`_process_group_name` of torch/distributed/distributed_c10d.py).
+/// The groups of a trace with their ranks, and no calls. Where it does not say the ranks, they are those that call on the group.
 fn groups_with_ranks(trace: &Trace) -> Result<Trace> {
     let callers = trace.callers();
     let world = trace.world.or(Some(trace.ranks.len() as u32));
     let mut groups = Trace { world, groups: trace.groups.clone(), ..Trace::default() };
     for (index, group) in groups.groups.iter_mut().enumerate() {
         let (None, Some(callers)) = (&group.ranks, callers.get(&index)) else { continue };
-        let fits = group.size.is_none_or(|size| size as usize == callers.len());
-        if group.name.is_empty() || !fits {
+        group.ranks = callers_as_group(group, callers, true);
+        if group.ranks.is_none() {
             let size = group.size.map_or_else(String::new, |size| format!(" of {size} ranks"));
             return Err(Error::usage(format!(
                 "--trace: the trace does not say which ranks are in a group{size} that {} ranks call on; accepted: traces of NCCL, dumps of the \
@@ -124,7 +123,6 @@ fn groups_with_ranks(trace: &Trace) -> Result<Trace> {
                 callers.len()
             )));
         }
-        group.ranks = Some(callers.iter().copied().collect());
     }
     Ok(groups)
 }

@@ -1,6 +1,7 @@
 //! Parses `tp=4|8,pp=8,order=tp-pp-dp`: the given part of a layout.
 
 use commgauge_analysis::planner::search::Only;
+use commgauge_model::config::key_likeness;
 use commgauge_model::config::step::parse_order;
 use commgauge_model::layout::Axis;
 
@@ -74,8 +75,7 @@ fn axes(text: &str) -> Result<Vec<Axis>, String> {
 
 /// The known key that is most like one that is not known.
 pub(super) fn nearest(key: &str, known: impl Iterator<Item = &'static str>) -> &'static str {
-    let likeness = |known: &str| strsim::jaro_winkler(key, known);
-    known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).unwrap_or_default()
+    known.max_by(|a, b| key_likeness(key, a).total_cmp(&key_likeness(key, b))).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -143,7 +143,7 @@ impl Table {
         let Some((key, item)) = self.entries.iter().find(unknown) else { return Ok(()) };
         let nearest = known
             .iter()
-            .map(|known| (likeness(key, known), known))
+            .map(|known| (key_likeness(key, known), known))
             .filter(|(likeness, _)| *likeness > 0.75)
             .max_by(|a, b| a.0.total_cmp(&b.0));
         let suggestion = nearest.map_or(".".to_owned(), |(_, known)| format!("; did you mean `{known}`?"));
@@ -152,7 +152,7 @@ impl Table {
 }
 
 /// How much a misspelt key is like a known one: above 1 where the known one has all its words, which may be shorter, as those of a flag.
-fn likeness(key: &str, known: &str) -> f64 {
+pub fn key_likeness(key: &str, known: &str) -> f64 {
     let mut words = known.split('_');
     let has_all = key.split('_').all(|begin| words.any(|word| !begin.is_empty() && word.starts_with(begin)));
     strsim::jaro_winkler(key, known) + f64::from(u8::from(has_all))
