@@ -105,6 +105,8 @@ fn waits_for_its_workers(job: &Value) {
         assert_eq!(at(&format!("{container_of}/securityContext/runAsUser")), 1000);
     }
     assert!(container.contains("--uid 1000"));
+    // The file that chooses the toolchain of a checkout would have rustup fetch the newest, whatever the image has.
+    assert!(container.contains("RUSTUP_TOOLCHAIN=$RUST_VERSION cargo build"));
     // A processor for each rank at least, or they would share.
     let ranks = at("/spec/slotsPerWorker").as_u64().expect("ranks");
     let processors = at(&format!("{worker}/resources/limits/cpu"));

@@ -17,6 +17,7 @@ mod evidence;
 mod expected;
 mod gate;
 pub mod history;
+mod judgement;
 mod learn;
 mod learned_file;
 mod learned_kind;
@@ -47,6 +48,7 @@ pub use document::{
 };
 pub use finding::{Finding, Guideline};
 pub use gate::{GateRule, HOW_TO_EXPECT, gate, gate_unknown_machine};
+pub use judgement::{is_cleared, located_code};
 pub use learn::learn;
 pub use learned_file::{LearnRule, Learned};
 pub use loaded_record::LoadedRecord;

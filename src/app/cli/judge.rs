@@ -8,7 +8,7 @@ use super::terminal::columns;
 use super::verdict_output::{is_page, read_all};
 use crate::report::{SuspectsFormat, VerdictFormat, suspects_text, verdict_text};
 use commgauge_analysis::verdict::locate::{Suspects, locate};
-use commgauge_analysis::verdict::{Allowed, Decision, GateRule, Verdict, most_severe};
+use commgauge_analysis::verdict::{Allowed, Decision, GateRule, Verdict, is_cleared, located_code, most_severe};
 use commgauge_base::error::Result;
 use commgauge_base::message::eprintln;
 use commgauge_base::units::counted;
@@ -20,7 +20,8 @@ use std::path::PathBuf;
 /// What `commgauge gate` and `commgauge locate` say, one after the other, and with --page what `commgauge report -o` writes.
 /// The exit code is the more severe of the two: 0 every threshold passed and nothing is suspected; 1 a row failed or there is
 /// a suspect; 3 inconclusive; 4 data arrived wrong; 5 to 6 the run failed; 7 something planned was not measured. Where fewer
-/// than four nodes met in pairs no node can be suspected, and the thresholds alone decide.
+/// than four nodes met in pairs no node can be suspected, and the thresholds alone decide; so they do on fewer than eight about what
+/// one measure of pairs alone shows.
 #[derive(Clone, Debug, clap::Args)]
 pub struct JudgeCommand {
     /// Records of a run (JSON Lines); the replicates of several like runs are taken together
@@ -84,12 +85,10 @@ impl JudgeCommand {
     }
 }
 
-/// The code of both; "undecided" of a search that had too little to search in is not one of them, but a search that was not possible
-/// leaves open whether there are suspects.
+/// The code of both; a search that was not possible leaves open whether there are suspects.
 fn exit_code(verdict: &Verdict, suspects: std::result::Result<&Suspects, &String>) -> i32 {
     let located = match suspects {
-        Ok(suspects) if suspects.exit_code != 3 || suspects.examined.can_name_a_node() => suspects.exit_code,
-        Ok(_) => 0,
+        Ok(suspects) => located_code(suspects, Some(verdict)),
         Err(_) => NO_SEARCH,
     };
     most_severe([verdict.exit_code, located])
@@ -109,8 +108,14 @@ fn summary(exit_code: i32, verdict: &Verdict, suspects: Option<&Suspects>) -> St
         None => "suspects could not be searched for".to_owned(),
         Some(_) => "too few nodes met in pairs to suspect one".to_owned(),
     };
+    let cleared = match suspects {
+        Some(suspects) if is_cleared(suspects, Some(verdict)) => {
+            "; what one measure alone shows (below) is within its thresholds"
+        }
+        _ => "",
+    };
     let word = |code| Decision::from_exit_code(code).name().to_uppercase();
-    format!("judge: {} (exit code {exit_code}): thresholds {}; {found}", word(exit_code), word(verdict.exit_code))
+    format!("judge: {} (exit code {exit_code}): thresholds {}; {found}{cleared}", word(exit_code), word(verdict.exit_code))
 }
 
 /// Parses the name of a page.

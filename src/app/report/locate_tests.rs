@@ -39,6 +39,7 @@ fn suspects(host: &str) -> Suspects {
             synthetic: true,
             measured_by: None,
         }],
+        unconfirmed: Vec::new(),
         slow_whiles: Vec::new(),
         examined: Examined {
             inside_pairs: 0,

@@ -1,5 +1,6 @@
 //! All data and intermediate results of a search for suspects.
 
+use super::document::Unconfirmed;
 use super::groups::Growth;
 use super::inside_pairs::InsidePairs;
 use super::late::Arrivals;
@@ -22,7 +23,6 @@ pub(super) struct Analysis {
     pub(super) slow_once: usize,
     /// How much longer a path must take to be seen in the measure of bandwidth that scatters least, as a logarithm.
     pub(super) allowed_of_path: Option<f64>,
-    /// Findings of a single measure on few nodes, as sentences. They make no suspect, but the machine is not called
-    /// good either.
-    pub(super) unconfirmed: Vec<String>,
+    /// Findings of a single measure on few nodes. They make no suspect, but the machine is not called good either.
+    pub(super) unconfirmed: Vec<Unconfirmed>,
 }

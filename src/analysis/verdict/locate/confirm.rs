@@ -4,8 +4,8 @@
 //! *both ways* takes as long as either one message or two, at random for each pair, and three slow pairs of six share a node
 //! in one case of five.
 
-use super::document::SuspectKind;
-use super::explain::{Finding, MIN_EXCESS_OF_MANY, MIN_EXCESS_OF_PATH, Search, percent};
+use super::document::{SuspectKind, Unconfirmed};
+use super::explain::{Finding, MIN_EXCESS_OF_MANY, MIN_EXCESS_OF_PATH, Search};
 use super::pair_lines::Measure;
 use super::places::Places;
 use super::suspect_name::name;
@@ -21,8 +21,8 @@ struct MeasureFindings<'a> {
     findings: Vec<Finding>,
 }
 
-/// The confirmed findings of all measures, and the unconfirmed ones as sentences.
-pub(super) fn confirmed(searches: Vec<Search>, places: &Places) -> (Vec<Finding>, Vec<String>) {
+/// The confirmed findings of all measures, and the unconfirmed ones.
+pub(super) fn confirmed(searches: Vec<Search>, places: &Places) -> (Vec<Finding>, Vec<Unconfirmed>) {
     let by_measure: Vec<MeasureFindings> = searches
         .into_iter()
         .map(|mut search| MeasureFindings { findings: std::mem::take(&mut search.findings), search })
@@ -47,16 +47,23 @@ pub(super) fn confirmed(searches: Vec<Search>, places: &Places) -> (Vec<Finding>
     }
     // Drop what a confirmed finding already covers.
     unconfirmed.retain(|(_, finding)| !findings.iter().any(|suspected| explains(&suspected.suspect, &finding.suspect)));
-    let sentences = unconfirmed.iter().map(|(measure, finding)| {
-        format!(
-            "{} alone speaks against {}, by {}: on fewer than {FEW_NODES} nodes another measure must agree, so it is not suspected; \
-             more replicates would decide",
-            measure.name(),
-            name(&finding.suspect, places),
-            percent(finding.slower)
-        )
+    let alone = unconfirmed.iter().map(|(measure, finding)| Unconfirmed {
+        measure: *measure,
+        name: name(&finding.suspect, places),
+        slower_by: finding.slower.exp_m1(),
     });
-    (findings, sentences.collect())
+    (findings, alone.collect())
+}
+
+/// What one measure alone shows, in a sentence.
+pub(super) fn sentence(alone: &Unconfirmed) -> String {
+    format!(
+        "{} alone speaks against {}, by {:.0} %: on fewer than {FEW_NODES} nodes another measure must agree, so it is not suspected; \
+         more replicates would decide",
+        alone.measure.name(),
+        alone.name,
+        100.0 * alone.slower_by
+    )
 }
 
 /// Adapters, rails and leaves are compared with many neighbours even on few nodes, so they need no confirmation.

@@ -3,7 +3,8 @@
 //!
 //! Numbers are in base units with the unit in their name; there is no NaN and no infinity, an unknown value is left out.
 
-use super::super::{Run, Trouble};
+use super::super::{Run, Trouble, most_severe};
+use super::pair_lines::Measure;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,8 @@ pub const SUSPECTS_FORMAT: &str = "commgauge-suspects";
 pub(super) const MIN_MEMBERS: usize = 4;
 /// The version of the format.
 pub const SUSPECTS_VERSION: u32 = 1;
+/// In `unseen` where the data cannot decide on nodes and links at all.
+pub(super) const NODE_OR_LINK: &str = "node or link";
 
 /// Who is to blame, ranked by evidence, and what the data cannot tell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -33,6 +36,9 @@ pub struct Suspects {
     pub examined: Examined,
     /// The accused, the strongest evidence first.
     pub suspects: Vec<Suspect>,
+    /// What one measure alone shows, on too few nodes to suspect it. It makes `exit_code` 3.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unconfirmed: Vec<Unconfirmed>,
     /// Whiles in which not one suspect but the whole machine was slow, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow_whiles: Vec<String>,
@@ -51,6 +57,13 @@ impl Suspects {
     /// The kinds of fault that would not be seen, as a sentence; none where all would be.
     pub fn unseen_in_words(&self) -> Option<String> {
         (!self.unseen.is_empty()).then(|| format!("faults that this record cannot show: {}", self.unseen.join("; ")))
+    }
+
+    /// The exit code if nothing were unconfirmed.
+    pub(in super::super) fn exit_code_when_cleared(&self) -> i32 {
+        let suspected = i32::from(!self.suspects.is_empty());
+        let undecided = if self.unseen.iter().any(|kind| kind == NODE_OR_LINK) { 3 } else { 0 };
+        most_severe(self.troubles.iter().map(|trouble| trouble.exit_code).chain([suspected, undecided]))
     }
 }
 
@@ -91,6 +104,17 @@ impl Examined {
     pub fn can_name_a_node(&self) -> bool {
         self.nodes as usize >= MIN_MEMBERS && self.node_pairs_measured > 0
     }
+}
+
+/// A node or link that one measure alone shows to be slow, where another one would have to agree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Unconfirmed {
+    /// The measure.
+    pub measure: Measure,
+    /// What is slow, such as `link between node 0 (a) and node 1 (b)`.
+    pub name: String,
+    /// Share by which it is slower: 0.5 is half as much time again.
+    pub slower_by: f64,
 }
 
 /// One of the accused.

@@ -1,7 +1,8 @@
 //! What was examined, and what the data therefore cannot determine.
 
 use super::analysis::Analysis;
-use super::document::{Examined, MIN_MEMBERS};
+use super::confirm;
+use super::document::{Examined, MIN_MEMBERS, NODE_OR_LINK};
 use super::explain::percent;
 use super::groups::{Extent, FIRST_COMPARED, Growth};
 use super::leaves::MIN_LEAVES;
@@ -77,7 +78,7 @@ impl Limit {
 
 /// What the data cannot determine.
 pub(super) fn limits(analysis: &Analysis) -> Vec<Limit> {
-    let mut limits: Vec<Limit> = undecided(analysis).map(|why| Limit::new("node or link", why)).into_iter().collect();
+    let mut limits: Vec<Limit> = undecided(analysis).map(|why| Limit::new(NODE_OR_LINK, why)).into_iter().collect();
     if analysis.pair_matrices.planned > 0 {
         limits.extend(limits_of_pairs(analysis));
     }
@@ -239,7 +240,7 @@ fn limits_of_pairs(analysis: &Analysis) -> Vec<Limit> {
         let text = "pairs met one at a time: links that pairs share were never loaded together";
         limits.push(Limit::new("shared links under load", text));
     }
-    limits.extend(analysis.unconfirmed.iter().map(Limit::remark));
+    limits.extend(analysis.unconfirmed.iter().map(|alone| Limit::remark(confirm::sentence(alone))));
     if analysis.slow_once > 0 {
         let subject = if analysis.slow_once == 1 { "single meeting was" } else { "single meetings were" };
         limits.push(Limit::remark(format!(

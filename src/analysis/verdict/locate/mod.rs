@@ -23,8 +23,9 @@ mod suspect_name;
 mod tests;
 mod wording;
 
-pub use document::{Examined, SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspect, SuspectKind, Suspects};
+pub use document::{Examined, SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspect, SuspectKind, Suspects, Unconfirmed};
 pub use injected::{Found, expected_suspects};
+pub use pair_lines::Measure;
 pub use places::LocateOptions;
 
 use super::loaded_record::LoadedRecord;
@@ -73,18 +74,15 @@ pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspe
     let (own_whiles, slow_whiles) = if is_own { (whiles, Vec::new()) } else { (Vec::new(), whiles) };
     let mut troubles = troubles(records, &analysis);
     troubles.retain(|trouble| !own_whiles.iter().any(|own| trouble.text.contains(own)));
-    let suspected = i32::from(!suspects.is_empty());
-    let undecided = if limits::undecided(&analysis).is_some() || !analysis.unconfirmed.is_empty() { 3 } else { 0 };
     let limits = limits::limits(&analysis);
     let mut unseen: Vec<String> = limits.iter().filter_map(|limit| limit.unseen.clone()).collect();
     unseen.dedup();
-    let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain([suspected, undecided]));
     let synthetic = records.iter().any(|loaded| loaded.record.header.backend.synthetic);
-    Ok(Suspects {
+    let mut located = Suspects {
         format: SUSPECTS_FORMAT.to_owned(),
         version: SUSPECTS_VERSION,
-        exit_code,
-        answer: wording::answer(&suspects, &analysis, exit_code),
+        exit_code: 0,
+        answer: String::new(),
         synthetic,
         runs: records.iter().map(|loaded| loaded.run("looked at")).collect(),
         examined: limits::examined(&analysis),
@@ -94,7 +92,12 @@ pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspe
         cannot_tell: limits.into_iter().map(|limit| limit.text).collect(),
         troubles,
         rule: wording::rule(&analysis),
-    })
+        unconfirmed: std::mem::take(&mut analysis.unconfirmed),
+    };
+    let unconfirmed = if located.unconfirmed.is_empty() { 0 } else { 3 };
+    located.exit_code = most_severe([located.exit_code_when_cleared(), unconfirmed]);
+    located.answer = wording::answer(&located, &analysis);
+    Ok(located)
 }
 
 /// The findings of every kind of evidence, without those that another one explains.

@@ -5,10 +5,13 @@ use super::places::Places;
 use commgauge_base::collective::Collective;
 use commgauge_model::record::line::{CaseFacts, Outcome, PairTimes};
 use commgauge_model::workload::Style;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// What is measured between two nodes, or two devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Measure {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
     /// A small message.
     Latency,
     /// A large message in a ping-pong.
@@ -27,7 +30,8 @@ impl Measure {
         matches!(self, Measure::OneWay | Measure::BothWays)
     }
 
-    pub(super) fn name(self) -> &'static str {
+    /// What it is called in sentences.
+    pub fn name(self) -> &'static str {
         match self {
             Measure::Latency => "latency",
             Measure::OneWay => "one way",

@@ -2,7 +2,7 @@
 
 use super::analysis::Analysis;
 use super::confirm::FEW_NODES;
-use super::document::{MIN_MEMBERS, Suspect, SuspectKind};
+use super::document::{MIN_MEMBERS, Suspect, SuspectKind, Suspects};
 use super::explain::{FALSE_ALARM_PROBABILITY, Finding};
 use super::limits;
 use super::pair_lines::Measure;
@@ -100,17 +100,21 @@ fn launch(nodes: &[u32], places: &Places, each: Option<u32>) -> String {
     format!("-n {} --hosts {hosts}", nodes.iter().map(ranks).sum::<u32>())
 }
 
-/// The answer in one sentence.
-pub(super) fn answer(suspects: &[Suspect], analysis: &Analysis, exit_code: i32) -> String {
-    let nodes = analysis.places.nodes();
-    match (suspects, exit_code) {
-        ([], 0) => format!("no suspects; all pairs of {nodes} nodes were measured"),
-        ([], _) => match limits::undecided(analysis) {
-            Some(why) => format!("undecided: {why}"),
-            None => "no suspects, but the data are not good enough to call the machine good".to_owned(),
-        },
-        ([only], _) => format!("suspect: {}", only.name),
-        ([first, others @ ..], _) => format!("{} suspects, first of all {}", others.len() + 1, first.name),
+/// The answer in one sentence, from the exit code and what was found.
+pub(super) fn answer(located: &Suspects, analysis: &Analysis) -> String {
+    match (&located.suspects[..], limits::undecided(analysis), located.unconfirmed.len()) {
+        ([], ..) if located.exit_code == 0 => {
+            format!("no suspects; all pairs of {} nodes were measured", analysis.places.nodes())
+        }
+        ([], Some(why), _) => format!("undecided: {why}"),
+        ([], None, 0) => "no suspects, but the data are not good enough to call the machine good".to_owned(),
+        ([], None, alone) => format!(
+            "no suspects, but {} in one measure alone: thresholds for that measure decide (`commgauge judge --machine`), \
+             or more replicates",
+            if alone == 1 { "one place is slow".to_owned() } else { format!("{alone} places are slow") }
+        ),
+        ([only], ..) => format!("suspect: {}", only.name),
+        ([first, others @ ..], ..) => format!("{} suspects, first of all {}", others.len() + 1, first.name),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::report::screen::ending;
 use crate::report::status::Status;
 use crate::report::verdict::{tone, value};
 use commgauge_analysis::verdict::locate::Suspects;
-use commgauge_analysis::verdict::{AgainstBase, AgainstLimit, Decision, Metric, Verdict, most_severe};
+use commgauge_analysis::verdict::{AgainstBase, AgainstLimit, Decision, Metric, Verdict, located_code, most_severe};
 use commgauge_base::units::{Bytes, Seconds, counted};
 
 /// Rows, suspects and warnings each on the first screen; the sections below have all.
@@ -88,11 +88,10 @@ impl Answer {
     }
 }
 
-/// The exit code of everything together; a search for suspects that had too little to search in does not count.
+/// The exit code of everything together.
 fn overall(input: &HtmlInput) -> i32 {
     let verdicts = input.verdict.iter().chain(&input.comparison).map(|verdict| verdict.exit_code);
-    let counts = |suspects: &&Suspects| suspects.exit_code != 3 || suspects.examined.can_name_a_node();
-    let suspects = input.suspects.as_ref().ok().copied().filter(counts).map(|suspects| suspects.exit_code);
+    let suspects = input.suspects.as_ref().ok().map(|suspects| located_code(suspects, input.verdict));
     most_severe(verdicts.chain(suspects).chain(input.runs.iter().map(|run| run.view.exit_code())))
 }
 
@@ -244,8 +243,8 @@ fn facts(input: &HtmlInput, rows: &[NotPassed], warnings: &[&String]) -> Option<
     // A warning makes rows unreliable, which says it once more.
     why.retain(|why| !warnings.iter().any(|warning| why.ends_with(warning.as_str())));
     // A search that had something to search in and still cannot tell.
-    let searched = input.suspects.as_ref().ok().filter(|found| found.suspects.is_empty() && found.exit_code != 0);
-    let searched = searched.filter(|found| found.examined.can_name_a_node());
+    let counts = |found: &&&Suspects| found.suspects.is_empty() && located_code(found, input.verdict) != 0;
+    let searched = input.suspects.as_ref().ok().filter(counts);
     why.extend(searched.map(|found| found.answer.clone()));
     let suspects = input.suspects.as_ref().ok().into_iter().flat_map(|suspects| &suspects.suspects);
     let suspects = suspects.map(|suspect| {

@@ -5,7 +5,7 @@ use crate::report::document::{Badge, Block, Tone};
 use crate::report::verdict::{coverage, rows_on_page, thresholds, tone, troubles};
 use crate::report::view::View;
 use commgauge_analysis::verdict::locate::Suspects;
-use commgauge_analysis::verdict::{Decision, Question, Row, Verdict};
+use commgauge_analysis::verdict::{Decision, Question, Row, Verdict, is_cleared};
 use commgauge_base::units::{counted, three_digits};
 
 /// Judged rows up to which those that passed are listed with the others.
@@ -15,7 +15,7 @@ const MAX_PASSED: usize = 200;
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     let mut badges: Vec<Badge> = vec![gated(input.verdict)];
     badges.extend(input.comparison.map(|verdict| badge("Slower than the base?", verdict)));
-    badges.extend(input.suspects.as_ref().ok().map(|suspects| suspects_badge(suspects)));
+    badges.extend(input.suspects.as_ref().ok().map(|suspects| suspects_badge(suspects, input.verdict)));
     badges.extend(input.runs.iter().map(|run| measured(&run.name, &run.view, input.runs.len() > 1)));
     let mut blocks = vec![Block::Badges(badges)];
     for verdict in input.verdict.iter().chain(&input.comparison) {
@@ -101,14 +101,19 @@ fn gated(verdict: Option<&Verdict>) -> Badge {
 }
 
 /// Result of the search for suspects. Finding none does not prove that there is none.
-fn suspects_badge(suspects: &Suspects) -> Badge {
+fn suspects_badge(suspects: &Suspects, verdict: Option<&Verdict>) -> Badge {
+    let cleared = is_cleared(suspects, verdict);
     let (tone, answer) = match (suspects.suspects.len(), suspects.exit_code) {
+        (0, 3) if cleared => (Tone::Plain, "NO SUSPECTS".to_owned()),
         (0, 0) => (Tone::Plain, "NO SUSPECTS".to_owned()),
         (0, _) => (Tone::Unsure, "UNDECIDED".to_owned()),
         (count, _) => (Tone::Bad, counted(count, "suspect").to_uppercase()),
     };
     let full = suspects.answer.as_str();
     let mut detail = full.strip_prefix("undecided: ").unwrap_or(full).to_owned();
+    if cleared {
+        detail = "what one measure alone shows is within its thresholds".to_owned();
+    }
     if let Some(unseen) = suspects.unseen_in_words().filter(|_| suspects.suspects.is_empty()) {
         detail += &format!("; {unseen}");
     }
