@@ -11,9 +11,10 @@ mpirun as the allocation says. References for rows of your own stand in a class 
     @rfm.simple_test
     class Nightly(CommgaugeCheck):
         suite = 'quick'
-        reference = {'mysystem:gpu': {'world_all_reduce_1MiB_busbw': (350.0, -0.05, None, 'GB/s')}}
+        reference = {'mysystem:gpu': {'world_all_reduce_sum_float32_1048576_out_of_place_streaming_busbw': (350.0, -0.05, None, 'GB/s')}}
 """
 
+import difflib
 import json
 import os
 import re
@@ -23,6 +24,7 @@ import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
 from reframe.core.backends import getlauncher
 from reframe.core.builtins import run_before, sanity_function, variable
+from reframe.core.exceptions import PerformanceError
 
 
 class CommgaugeCheck(rfm.RunOnlyRegressionTest):
@@ -88,6 +90,18 @@ class CommgaugeCheck(rfm.RunOnlyRegressionTest):
                 if value is not None:
                     self.perf_variables[f'{name}_{quantity}'] = sn.make_performance_function(
                         sn.defer(value * factor), unit)
+        self.refuse_references_to_nothing()
+
+    def refuse_references_to_nothing(self):
+        """ReFrame passes a reference of which there is no value, as where the suite was changed or the name has a typing error."""
+        scopes = getattr(self.reference, 'data', {})
+        here = self.current_partition.fullname
+        names = {name for scope, names in scopes.items() if scope in ('*', here, here.split(':')[0]) for name in names}
+        missing = sorted(names - set(self.perf_variables))
+        if missing:
+            known = difflib.get_close_matches(missing[0], self.perf_variables, n=1)
+            near = f'; did you mean {known[0]}?' if known else ''
+            raise PerformanceError(f'{len(missing)} reference(s) without a measured value, first {missing[0]}{near}')
 
 
 # A key of a row in the report's JSON, what it is called here, and its unit there.

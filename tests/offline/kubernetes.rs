@@ -78,6 +78,26 @@ fn the_job_on_gpus_asks_for_all_of_a_node_and_for_nccl_in_its_image() {
     assert!(container.contains("--build-arg NCCL=nvidia-nccl-cu12") && container.contains("/opt/nccl/nvidia/nccl/lib"));
 }
 
+#[test]
+fn what_the_image_copies_from_its_build_is_in_the_checkout_or_built_there() {
+    let container = text("scripts/kubernetes/Containerfile");
+    let joined = container.replace("\\\n", " ");
+    let copies = joined.lines().filter_map(|line| line.strip_prefix("COPY --from=build "));
+    let copied: Vec<&str> = copies.flat_map(str::split_whitespace).filter(|word| *word != "/usr/local/bin/").collect();
+    assert!(copied.len() > 1, "{joined}");
+    for path in copied {
+        // What stands without the folder of the build is looked for at the top of the image, where nothing is.
+        let inside = path.strip_prefix("/build/").unwrap_or_else(|| panic!("{path} does not begin with /build/"));
+        match inside.strip_prefix("target/release/") {
+            Some(program) => {
+                let sources = Path::new(ROOT).join(format!("src/bin/{program}.rs"));
+                assert!(sources.exists(), "no program {program}");
+            }
+            None => assert!(Path::new(ROOT).join(inside).exists(), "{inside} is not in the checkout"),
+        }
+    }
+}
+
 /// Whether a machine file of that name is shipped.
 fn is_shipped(machine: &Value) -> bool {
     Path::new(ROOT).join(format!("suites/machines/{}.toml", machine.as_str().unwrap())).exists()

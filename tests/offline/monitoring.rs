@@ -320,16 +320,19 @@ fn python(test: &str, package: &str, folder: &Path, words: &[&str]) -> Option<Ou
     command(words)
 }
 
+/// ReFrame's exit code and what it prints, with a check; none where it is missing.
+fn reframe(folder: &Path, check: &Path, words: &[&str]) -> Option<(Option<i32>, String)> {
+    let call = "import sys; from reframe.frontend.cli import main; sys.exit(main())";
+    let check = check.display().to_string();
+    let words = [&["-c", call, "-c", &check, "--system=generic"], words].concat();
+    python("the ReFrame check", "reframe", folder, &words).map(|ran| (ran.status.code(), text(&ran.stdout)))
+}
+
 #[test]
 fn reframe_lists_the_check_measures_with_it_and_fails_by_its_verdict() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let check = monitoring("reframe_commgauge.py").display().to_string();
     let program = format!("program={}", common::COMMGAUGE);
-    let reframe = |words: &[&str]| {
-        let call = "import sys; from reframe.frontend.cli import main; sys.exit(main())";
-        let words = [&["-c", call, "-c", &check, "--system=generic"], words].concat();
-        python("the ReFrame check", "reframe", folder.path(), &words).map(|ran| (ran.status.code(), text(&ran.stdout)))
-    };
+    let reframe = |words: &[&str]| reframe(folder.path(), &monitoring("reframe_commgauge.py"), words);
     let Some((code, listed)) = reframe(&["--list"]) else { return };
     assert!(code == Some(0) && listed.contains("Found 1 check(s)"), "{listed}");
     let run = ["-S", &program, "-S", "suite=smoke", "-S", "ranks=8", "-r"];
@@ -341,6 +344,30 @@ fn reframe_lists_the_check_measures_with_it_and_fails_by_its_verdict() {
     let judged = [&run[..], &["-S", "machine=h100-nvswitch-ndr", "-S", "flags=--backend simulated"]].concat();
     let (code, judged) = reframe(&judged).expect("it is there");
     assert!(code == Some(1) && judged.contains("commgauge judge ended with"), "{judged}");
+}
+
+#[test]
+fn references_of_a_site_judge_the_rows_that_reframe_gets_and_none_is_about_nothing() {
+    const ROW: &str = "world_all_gather_bfloat16_4096_in_place_isolated_busbw";
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    fs::copy(monitoring("reframe_commgauge.py"), folder.path().join("reframe_commgauge.py")).expect("copied");
+    for (row, floor, code, expected) in [
+        (ROW, "0.001", 0, "Ran 1/1 test case(s)"),
+        (ROW, "900000.0", 1, "failed to meet reference(s)"),
+        ("world_all_gather_bfloat16_4069_in_place_isolated_busbw", "0.001", 1, &format!("did you mean {ROW}?")),
+    ] {
+        let site = folder.path().join("site.py");
+        let class = format!(
+            "import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\nimport reframe as rfm\n\
+             from reframe_commgauge import CommgaugeCheck\n\n@rfm.simple_test\nclass Nightly(CommgaugeCheck):\n    \
+             program, suite, ranks = '{}', 'smoke', 8\n    flags = '--backend simulated --machine h100-nvswitch-ndr'\n    \
+             reference = {{'generic:default': {{'{row}': ({floor}, -0.05, None, 'GB/s')}}}}\n",
+            common::COMMGAUGE
+        );
+        fs::write(&site, class).expect("written");
+        let Some((ended, printed)) = reframe(folder.path(), &site, &["-r"]) else { return };
+        assert!(ended == Some(code) && printed.contains(expected), "{row} {floor}: {printed}");
+    }
 }
 
 #[test]
