@@ -25,6 +25,40 @@ fn plan(folder: &Path, flags: &str) -> (Option<i32>, String, String) {
 }
 
 #[test]
+fn what_a_command_would_print_goes_into_the_file_that_is_named() {
+    let folder = folder();
+    let file = |name: &str| fs::read_to_string(folder.path().join(name)).expect("it is written");
+    let run = |line: &str| commgauge(folder.path(), &line.split_whitespace().collect::<Vec<_>>());
+    let plan = format!("plan --machine machine.toml {SMALL}");
+    let rank = "rank --machine machine.toml --model gpt2 --tp 2 --dp 4 --sequence 1024 --global-batch 32";
+    for line in [&plan, rank, "validate --template"] {
+        for format in ["--format table --width 90", "--format csv"] {
+            let printed = run(&format!("{line} {format}"));
+            let written = run(&format!("{line} {format} -o answer.txt"));
+            assert!(written.status.code() == Some(0) && written.stdout.is_empty(), "{line}: {}", text(&written.stderr));
+            // A plan says how long it took.
+            let lines = |text: &str| text.lines().filter(|line| !line.contains(" s: ")).count();
+            assert_eq!(lines(&file("answer.txt")), lines(&text(&printed.stdout)), "{line} {format}");
+        }
+    }
+    assert_eq!(run(&format!("{plan} -o plan.html")).status.code(), Some(0));
+    assert!(file("plan.html").starts_with("<!doctype html>"));
+    for (line, expected) in [
+        (format!("{plan} -o machine.toml"), "is one of the inputs"),
+        (format!("{plan} -o plan.html --format csv"), "is the name of a page, and this is text"),
+        (format!("{plan} -o plan.html --explain tp=1 tp=2"), "accepted: --format table, json"),
+        (format!("{rank} -o rank.html"), "is the name of a page, and this is text"),
+        (format!("{rank} -o machine.toml"), "is one of the inputs"),
+        (format!("{rank} -o ."), "is a folder"),
+    ] {
+        let refused = run(&line);
+        let said = text(&refused.stderr).replace("\n", " ");
+        assert!(refused.status.code() == Some(2) && said.contains(expected), "{line}: {said}");
+    }
+    assert!(file("machine.toml").contains("[[expect]]"), "an input is as it was");
+}
+
+#[test]
 fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
     let folder = folder();
     let machine = "--machine machine.toml";

@@ -101,7 +101,11 @@ mod tests {
             gated(0, &rows)
         };
         for (measure, row) in [("latency", 0), ("one_way", 1), ("both_ways", 2), ("both_ways", 3)] {
-            assert_eq!(located_code(&alone(&[measure], &[]), Some(&without(row))), 3, "{measure}, row {row} not judged");
+            assert_eq!(
+                located_code(&alone(&[measure], &[]), Some(&without(row))),
+                3,
+                "{measure}, row {row} not judged"
+            );
         }
     }
 

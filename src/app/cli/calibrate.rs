@@ -11,6 +11,7 @@ use super::computing::ComputingFlags;
 use super::places::report_resolved_file;
 use super::plan::{PlanCommand, PlanFormat, PlannedTraining, QuestionFlags, TrainingFlags};
 use super::rates::{RatesFlags, ranks_per_node};
+use super::text_output::TextOutput;
 use commgauge_analysis::planner::calibration_suite::{CalibrationProducts, CalibrationSuite};
 use commgauge_analysis::planner::requested::{RequestedCall, requested_calls};
 use commgauge_analysis::planner::search::{Question, search};
@@ -184,7 +185,7 @@ impl CalibrateCommand {
             allow_untrusted: true,
             top: LAYOUTS_SHOWN,
             format: PlanFormat::Table,
-            width: self.width,
+            to: TextOutput { output: None, width: self.width },
         }
     }
 

@@ -54,7 +54,7 @@ impl CompareCommand {
         let base: Vec<PathBuf> = std::iter::once(&self.base).chain(&self.more_base).cloned().collect();
         let new: Vec<PathBuf> = self.new.iter().chain(&self.more_new).cloned().collect();
         let inputs: Vec<&Path> = base.iter().chain(&new).map(PathBuf::as_path).collect();
-        self.shown.check(&inputs)?;
+        self.shown.to.check_text(&inputs)?;
         let false_alarm_level = 1.0 - self.confidence / 100.0;
         if new.is_empty() {
             let rule = ConsistencyRule { false_alarm_level, ..ConsistencyRule::default() };

@@ -1,6 +1,7 @@
 //! `commgauge expect`: makes machine files from healthy runs, and checks machine files for contradictions.
 
-use super::verdict_output::{read_all, replace};
+use super::text_output::replace;
+use super::verdict_output::read_all;
 use crate::report::visible;
 use clap::Subcommand;
 use commgauge_analysis::verdict::{Allowed, LearnRule, learn};

@@ -1,6 +1,6 @@
 //! `commgauge export`: converts a fit to the calibration files of another planner.
 
-use super::verdict_output::replace;
+use super::text_output::replace;
 use commgauge_analysis::cost::{Fit, Place, PlaceQuery};
 use commgauge_analysis::interop::export::{AxisPlace, Export, ExportOptions, Target, export};
 use commgauge_base::element::ElementType;

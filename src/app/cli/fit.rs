@@ -4,7 +4,7 @@ use super::AnswerArguments;
 use super::fit_plots;
 use super::published::published;
 use super::table_or_json::json;
-use super::verdict_output::replace;
+use super::text_output::replace;
 use crate::report::fit_text as text;
 use commgauge_analysis::cost::{self, FORMAT, Fit, FitOptions, Measurements, VERSION};
 use commgauge_base::error::{Error, Result};

@@ -1,7 +1,7 @@
 //! Plots of a fit: for every family of curves the measured points, the curve with its band, and below it the errors of
 //! held-out sizes.
 
-use super::verdict_output::replace;
+use super::text_output::replace;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Svg, Unit, xy};
 use commgauge_analysis::cost::{CurveFit, FamilyFit, Fit, Predictor};
 use commgauge_base::error::{Error, Result};

@@ -1,7 +1,8 @@
 //! `commgauge gate RECORD --machine FILE`: compares a record with the expectations of a machine file.
 
 use super::gate_plan::judge_plan;
-use super::verdict_output::{VerdictOutput, read_all, replace};
+use super::text_output::replace;
+use super::verdict_output::{VerdictOutput, read_all};
 use commgauge_analysis::verdict::locate::LocateOptions;
 use commgauge_analysis::verdict::{
     Allowed, GateRule, HOW_TO_EXPECT, LoadedRecord, Verdict, gate, gate_unknown_machine,
@@ -60,7 +61,7 @@ impl GateCommand {
         }
         let file = self.machine.as_deref().and_then(|requested| Shipped::Machine.find(requested));
         let inputs: Vec<&Path> = self.records.iter().chain(&file).map(PathBuf::as_path).collect();
-        self.shown.check(&inputs)?;
+        self.shown.to.check_text(&inputs)?;
         let rule = GateRule { confidence: self.confidence / 100.0, allowed: self.allow.clone() };
         let verdict = gated(&read_all(&self.records)?, self.machine.as_deref(), &rule)?;
         if let Some(path) = &self.template {

@@ -2,9 +2,7 @@
 
 use super::gate::confidence;
 use super::history_store::StoreCommand;
-use super::table_or_json::print;
-use super::terminal::columns;
-use super::verdict_output::{check_output, check_text_output, is_page, replace};
+use super::text_output::{TextOutput, replace};
 use crate::report::{HistoryFormat, ShownRows, history_text, plots};
 use crate::store::{RowFilter, Store};
 use commgauge_analysis::verdict::LoadedRecord;
@@ -49,10 +47,9 @@ pub struct HistoryCommand {
     #[arg(long, value_enum, default_value_t)]
     pub format: HistoryFormat,
 
-    /// Write to a file instead of stdout; an existing file is replaced once the new one is complete. A name that ends in
-    /// .html makes the page
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    /// Where it goes.
+    #[command(flatten)]
+    pub to: TextOutput,
 
     /// Show all rows, not only those that changed
     #[arg(long)]
@@ -69,10 +66,6 @@ pub struct HistoryCommand {
     /// Confidence, in per cent: the chance of any false alarm over all rows is at most the rest
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence)]
     pub confidence: f64,
-
-    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
-    pub width: Option<u16>,
 }
 
 impl HistoryCommand {
@@ -98,11 +91,7 @@ impl HistoryCommand {
                 replace(&folder.join(name), picture.standalone())?;
             }
         }
-        let text = history_text(&history, self.requested_format(), columns(self.width), self.shown())?;
-        match self.file() {
-            Some(path) => replace(path, &text)?,
-            None => print(&text)?,
-        }
+        self.to.write(&history_text(&history, self.requested_format(), self.to.columns(), self.shown())?)?;
         Ok(history.exit_code)
     }
 
@@ -120,12 +109,7 @@ impl HistoryCommand {
     }
 
     fn check_output(&self, inputs: &[&Path]) -> Result<()> {
-        let check = if self.requested_format() == HistoryFormat::Html { check_output } else { check_text_output };
-        check(self.file(), inputs)
-    }
-
-    fn file(&self) -> Option<&Path> {
-        self.output.as_deref().filter(|path| *path != Path::new("-"))
+        if self.requested_format() == HistoryFormat::Html { self.to.check(inputs) } else { self.to.check_text(inputs) }
     }
 
     fn shown(&self) -> ShownRows {
@@ -134,10 +118,7 @@ impl HistoryCommand {
 
     /// The format of the flag, or the one that the name of the file means.
     fn requested_format(&self) -> HistoryFormat {
-        match self.file() {
-            Some(path) if is_page(path) && self.format == HistoryFormat::default() => HistoryFormat::Html,
-            _ => self.format,
-        }
+        if self.to.is_page() && self.format == HistoryFormat::default() { HistoryFormat::Html } else { self.format }
     }
 
     /// The named record files, and the records directly inside the named folders, sorted by name.

@@ -5,7 +5,8 @@ use super::gate::{gated, locate_options};
 use super::report::ReportCommand;
 use super::table_or_json::print;
 use super::terminal::columns;
-use super::verdict_output::{is_page, read_all};
+use super::text_output::is_page;
+use super::verdict_output::read_all;
 use crate::report::{SuspectsFormat, VerdictFormat, suspects_text, verdict_text};
 use commgauge_analysis::verdict::locate::{Suspects, locate};
 use commgauge_analysis::verdict::{Allowed, Decision, GateRule, Verdict, is_cleared, located_code, most_severe};
@@ -115,7 +116,11 @@ fn summary(exit_code: i32, verdict: &Verdict, suspects: Option<&Suspects>) -> St
         _ => "",
     };
     let word = |code| Decision::from_exit_code(code).name().to_uppercase();
-    format!("judge: {} (exit code {exit_code}): thresholds {}; {found}{cleared}", word(exit_code), word(verdict.exit_code))
+    format!(
+        "judge: {} (exit code {exit_code}): thresholds {}; {found}{cleared}",
+        word(exit_code),
+        word(verdict.exit_code)
+    )
 }
 
 /// Parses the name of a page.

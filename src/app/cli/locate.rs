@@ -1,7 +1,7 @@
 //! `commgauge locate RECORD...`: finds the slow node, link, rail or leaf.
 
-use super::table_or_json::print;
-use super::verdict_output::{check_text_output, columns, read_all, replace};
+use super::text_output::TextOutput;
+use super::verdict_output::read_all;
 use crate::report::{SuspectsFormat, suspects_text};
 use commgauge_analysis::verdict::locate::{LocateOptions, Suspects, locate};
 use commgauge_base::error::Result;
@@ -38,20 +38,16 @@ pub struct SuspectsOutput {
     #[arg(long, value_enum, default_value_t)]
     pub format: SuspectsFormat,
 
-    /// Write to a file instead of stdout; an existing file is replaced once the new one is complete
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-
-    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
-    pub width: Option<u16>,
+    /// Where they go.
+    #[command(flatten)]
+    pub to: TextOutput,
 }
 
 impl LocateCommand {
     /// Finds suspects, writes the result, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
         let inputs: Vec<&Path> = self.records.iter().map(PathBuf::as_path).collect();
-        check_text_output(self.shown.file(), &inputs)?;
+        self.shown.to.check_text(&inputs)?;
         let options = LocateOptions { nodes_per_leaf: self.nodes_per_leaf, nodes_per_rack: self.nodes_per_rack };
         self.shown.show(&locate(&read_all(&self.records)?, &options)?)
     }
@@ -59,15 +55,7 @@ impl LocateCommand {
 
 impl SuspectsOutput {
     fn show(&self, suspects: &Suspects) -> Result<i32> {
-        let text = suspects_text(suspects, self.format, columns(self.width, self.file()))?;
-        match self.file() {
-            Some(path) => replace(path, &text)?,
-            None => print(&text)?,
-        }
+        self.to.write(&suspects_text(suspects, self.format, self.to.columns())?)?;
         Ok(suspects.exit_code)
-    }
-
-    fn file(&self) -> Option<&Path> {
-        self.output.as_deref().filter(|path| *path != Path::new("-"))
     }
 }

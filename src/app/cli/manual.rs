@@ -3,7 +3,7 @@
 
 use super::programs::ProgramName;
 use super::table_or_json::print;
-use super::verdict_output::replace;
+use super::text_output::replace;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, ValueEnum};
 use commgauge_base::error::{Error, Result};

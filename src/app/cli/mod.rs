@@ -1,6 +1,7 @@
 //! The command line: parses flags, runs commands and returns exit codes.
 
-pub mod backend_name;
+mod answer_output;
+mod backend_name;
 pub mod calibrate;
 pub mod compare;
 mod computing;
@@ -60,15 +61,18 @@ mod sweep;
 mod sweep_plan;
 mod table_or_json;
 pub mod terminal;
+mod text_output;
 pub mod trace;
 pub mod usage_message;
 pub mod validate;
 mod verdict_output;
 
+pub use answer_output::{AnswerFormat, AnswerOutput};
 pub use launched_arguments::LaunchedArguments;
 pub use output::OutputArguments;
 pub use pairs::PairsArguments;
 pub use suite::suite_work;
 pub use sweep::{Chosen, SweepArguments};
 pub use table_or_json::{AnswerArguments, TableOrJson};
+pub use text_output::TextOutput;
 pub use verdict_output::VerdictOutput;

@@ -13,8 +13,8 @@ use super::computing::{Computing, ComputingFlags};
 use super::places::report_resolved_file;
 use super::published::published;
 use super::rates::RatesFlags;
-use super::table_or_json::{json, print};
-use super::terminal::columns;
+use super::table_or_json::json;
+use super::text_output::TextOutput;
 use crate::report::plan::{csv, explain_text, text};
 use crate::report::plan_page;
 use commgauge_analysis::planner::explain::Comparison;
@@ -88,9 +88,9 @@ pub struct PlanCommand {
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: PlanFormat,
 
-    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
-    pub(super) width: Option<u16>,
+    /// Where it goes.
+    #[command(flatten)]
+    pub(super) to: TextOutput,
 }
 
 /// How a plan is written.
@@ -144,6 +144,12 @@ impl PlanCommand {
 
     /// Reads the files that the flags name, and hands over the question.
     fn with_question<T>(&self, use_it: impl FnOnce(&Question, &Computing) -> Result<T>) -> Result<T> {
+        let inputs = self.rates.files().into_iter().chain(self.configurations.as_deref());
+        let inputs: Vec<&Path> = inputs.collect();
+        match self.requested_format() {
+            PlanFormat::Html => self.to.check(&inputs)?,
+            _ => self.to.check_text(&inputs)?,
+        }
         let model = Model::load(&self.question.model)?;
         report_resolved_file(Shipped::Model, Path::new(&self.question.model));
         let asked: Vec<&Only> = self.only.iter().chain(self.explain.iter().flatten()).collect();
@@ -204,8 +210,8 @@ impl PlanCommand {
         if self.what_if {
             document.what_if = what_if(question, &found.best[0]);
         }
-        print(&match self.format {
-            PlanFormat::Table => text(&document, columns(self.width)),
+        self.to.write(&match self.requested_format() {
+            PlanFormat::Table => text(&document, self.to.columns()),
             PlanFormat::Json => json(&document)?,
             PlanFormat::Csv => csv(&document)?,
             PlanFormat::Html => plan_page(&document)?,
@@ -252,8 +258,8 @@ impl PlanCommand {
             (_, false) => "NOT CALIBRATED: times of calls come from published rates, not from measurements\n\n",
             _ => "",
         };
-        print(&match self.format {
-            PlanFormat::Table => mark.to_owned() + &explain_text(&comparison, columns(self.width)),
+        self.to.write(&match self.requested_format() {
+            PlanFormat::Table => mark.to_owned() + &explain_text(&comparison, self.to.columns()),
             PlanFormat::Json => json(&comparison)?,
             PlanFormat::Csv | PlanFormat::Html => {
                 return Err(Error::usage(
@@ -262,6 +268,11 @@ impl PlanCommand {
             }
         })?;
         Ok(0)
+    }
+
+    /// The format of the flag, or the one that the name of the file means.
+    fn requested_format(&self) -> PlanFormat {
+        if self.to.is_page() && self.format == PlanFormat::default() { PlanFormat::Html } else { self.format }
     }
 
     /// Returns an error with the reasons if no layout was found.

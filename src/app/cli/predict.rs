@@ -2,8 +2,8 @@
 
 use super::fit_query::{QueryInput, read_queries};
 use super::published::published;
-use super::table_or_json::{json, print};
-use super::terminal::columns;
+use super::table_or_json::json;
+use super::{AnswerFormat, AnswerOutput};
 use crate::report::document::{Column, optional, table, wrapped};
 use commgauge_analysis::cost::{Fit, Prediction, Predictor, Query, Status};
 use commgauge_base::comma_separated::CommaSeparated;
@@ -67,21 +67,8 @@ pub struct PredictCommand {
     #[arg(long, value_name = "NAME=TEXT", value_parser = label)]
     pub label: Vec<(String, String)>,
 
-    /// How to write the answer
-    #[arg(long, value_enum, default_value_t)]
-    pub format: AnswerFormat,
-}
-
-/// How predictions are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum AnswerFormat {
-    /// For people
-    #[default]
-    Table,
-    /// The query's columns, then seconds, low, high, status, untrusted, reason
-    Csv,
-    /// One document, in base units
-    Json,
+    #[command(flatten)]
+    shown: AnswerOutput,
 }
 
 fn bytes(text: &str) -> std::result::Result<Bytes, String> {
@@ -103,6 +90,8 @@ fn cadence(text: &str) -> std::result::Result<Cadence, String> {
 impl PredictCommand {
     /// Reads the fit, prints the predictions, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
+        let inputs = [&self.fit].into_iter().chain(&self.queries).map(PathBuf::as_path);
+        self.shown.to.check_text(&inputs.collect::<Vec<_>>())?;
         let fit = Fit::read(&self.fit)?;
         let input = match &self.queries {
             Some(path) => read_queries(path)?,
@@ -111,13 +100,13 @@ impl PredictCommand {
         let predictor = Predictor::new(&fit).choosing(self.label.iter().cloned().collect());
         let answers: Vec<Prediction> =
             input.queries.iter().map(|query| predictor.predict(&self.with_cadence(query))).collect();
-        if fit.synthetic && self.format == AnswerFormat::Csv {
+        if fit.synthetic && self.shown.format == AnswerFormat::Csv {
             eprintln!(
                 "synthetic: the fit comes from records without real times; these are not predictions of a machine"
             );
         }
-        print(&match self.format {
-            AnswerFormat::Table => text(&fit, &input, &answers),
+        self.shown.to.write(&match self.shown.format {
+            AnswerFormat::Table => text(&fit, &input, &answers, self.shown.to.columns()),
             AnswerFormat::Csv => comma_separated(&input, &answers)?,
             AnswerFormat::Json => json(&document(&self.fit, &fit, &input, &answers))?,
         })?;
@@ -239,7 +228,7 @@ fn comma_separated(input: &QueryInput, answers: &[Prediction]) -> Result<String>
     text.finish()
 }
 
-fn text(fit: &Fit, input: &QueryInput, answers: &[Prediction]) -> String {
+fn text(fit: &Fit, input: &QueryInput, answers: &[Prediction], width: u16) -> String {
     let shown_columns = [
         Column::left("collective", 0),
         Column::right("ranks", 0),
@@ -262,7 +251,6 @@ fn text(fit: &Fit, input: &QueryInput, answers: &[Prediction]) -> String {
         ]
     });
     let head = if fit.synthetic { "SYNTHETIC: the fit comes from records without real times\n\n" } else { "" };
-    let width = columns(None);
     head.to_owned() + &table(&shown_columns, &rows.collect::<Vec<_>>(), width) + &reasons(input, answers, width)
 }
 

@@ -6,8 +6,8 @@ use super::places::report_resolved_file;
 use super::published::published;
 use super::rates::RatesFlags;
 use super::step::StepFlags;
-use super::table_or_json::{json, print};
-use super::terminal::columns;
+use super::table_or_json::json;
+use super::{AnswerFormat, AnswerOutput};
 use crate::report::rank::{FORMAT, RankDocument, StepDocument, VERSION, csv, text};
 use commgauge_analysis::planner::rank::RankOptions;
 use commgauge_base::error::{Error, Result};
@@ -51,36 +51,20 @@ pub struct RankCommand {
     #[arg(long, default_value_t = RankOptions::default().seed, value_name = "N")]
     seed: u64,
 
-    /// How to write the answer
-    #[arg(long, value_enum, default_value_t)]
-    format: RankFormat,
-
-    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
-    width: Option<u16>,
-}
-
-/// How a ranking is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum RankFormat {
-    /// For people, fitted to the width of the terminal
-    #[default]
-    Table,
-    /// One document, in base units
-    Json,
-    /// One line for each axis
-    Csv,
+    #[command(flatten)]
+    shown: AnswerOutput,
 }
 
 impl RankCommand {
     /// Computes the ranking and prints it.
     pub fn execute(&self) -> Result<i32> {
+        self.shown.to.check_text(&self.rates.files())?;
         let document = self.document()?;
         report_resolved_file(Shipped::Model, Path::new(self.step.model.as_deref().unwrap_or_default()));
-        print(&match self.format {
-            RankFormat::Table => text(&document, columns(self.width)),
-            RankFormat::Json => json(&document)?,
-            RankFormat::Csv => csv(&document)?,
+        self.shown.to.write(&match self.shown.format {
+            AnswerFormat::Table => text(&document, self.shown.to.columns()),
+            AnswerFormat::Json => json(&document)?,
+            AnswerFormat::Csv => csv(&document)?,
         })?;
         Ok(0)
     }

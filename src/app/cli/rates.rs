@@ -5,7 +5,7 @@ use commgauge_analysis::cost::{Fit, PlaceQuery};
 use commgauge_analysis::planner::rates::{Both, Fitted, Published, Rates};
 use commgauge_base::error::{Error, Result};
 use commgauge_model::config::{Machine, Shipped};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The group of the flags of which one at least has to be given.
 const SOURCE: &str = "rates_source";
@@ -43,6 +43,11 @@ enum Named {
 }
 
 impl RatesFlags {
+    /// The files that the flags name.
+    pub fn files(&self) -> Vec<&Path> {
+        self.fit.iter().chain(&self.machine).map(PathBuf::as_path).collect()
+    }
+
     /// Reads the named files.
     ///
     /// # Errors

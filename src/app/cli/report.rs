@@ -3,7 +3,8 @@
 use super::OutputArguments;
 use super::gate::{gated, locate_options};
 use super::terminal::Sink;
-use super::verdict_output::{check_output, is_page, read_all, replace};
+use super::text_output::{check_output, is_page, replace};
+use super::verdict_output::read_all;
 use crate::report::{HtmlInput, HtmlRun, View, html};
 use commgauge_analysis::cost::{self, Fit, FitOptions, Measurements};
 use commgauge_analysis::verdict::locate::locate;

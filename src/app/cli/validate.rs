@@ -2,8 +2,8 @@
 
 use super::gpu_flags::GpuFlags;
 use super::rates::RatesFlags;
-use super::table_or_json::{json, print};
-use super::terminal::columns;
+use super::table_or_json::json;
+use super::{AnswerFormat, AnswerOutput};
 use crate::report::document::{Column, optional, percent, table, wrapped};
 use commgauge_analysis::planner::compute::{Constants, PUBLISHED};
 use commgauge_analysis::planner::validate::{
@@ -51,25 +51,8 @@ pub struct ValidateCommand {
     #[command(flatten)]
     gpu: GpuFlags,
 
-    /// How to write the answer
-    #[arg(long, value_enum, default_value_t)]
-    pub format: ValidationFormat,
-
-    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
-    pub width: Option<u16>,
-}
-
-/// How a validation is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum ValidationFormat {
-    /// For people
-    #[default]
-    Table,
-    /// One document, in base units
-    Json,
-    /// One line for each run
-    Csv,
+    #[command(flatten)]
+    shown: AnswerOutput,
 }
 
 /// By how much a fitted share may differ from a limit that stopped it.
@@ -78,18 +61,19 @@ const NEAR_A_LIMIT: f64 = 1e-3;
 impl ValidateCommand {
     /// Predicts the published runs, prints the comparison, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
+        self.shown.to.check_text(&self.runs.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
         if self.template {
-            print(&template())?;
+            self.shown.to.write(&template())?;
             return Ok(0);
         }
         let validation = match &self.runs {
             Some(path) => self.own(path)?,
             None => validate(&self.sets)?,
         };
-        print(&match self.format {
-            ValidationFormat::Table => text(&validation, columns(self.width)),
-            ValidationFormat::Json => json(&validation)?,
-            ValidationFormat::Csv => as_csv(&validation)?,
+        self.shown.to.write(&match self.shown.format {
+            AnswerFormat::Table => text(&validation, self.shown.to.columns()),
+            AnswerFormat::Json => json(&validation)?,
+            AnswerFormat::Csv => as_csv(&validation)?,
         })?;
         Ok(0)
     }

@@ -2,7 +2,6 @@
 
 use crate::cli::plan::PlanCommand;
 use crate::cli::table_or_json::print;
-use crate::cli::terminal::columns;
 use crate::report::rank::{RankDocument, text};
 use commgauge_analysis::planner::rank::RankOptions;
 use commgauge_base::error::Result;
@@ -28,7 +27,7 @@ pub(super) fn answer(plan: &PlanCommand) -> Result<i32> {
                 RankOptions::default(),
             )
         })?;
-        print(&(text(&ranking, columns(plan.width)) + "\n"))
+        print(&(text(&ranking, plan.to.columns()) + "\n"))
     });
     if let (Err(_), Some(fit)) = (&planned, &plan.rates.fit) {
         eprintln!(

@@ -4,7 +4,7 @@ use crate::cli::backend_name::Backend;
 use crate::cli::fit::fit_of;
 use crate::cli::run::{RunArguments, SummaryParts, run as run_suite};
 use crate::cli::table_or_json::json;
-use crate::cli::verdict_output::replace;
+use crate::cli::text_output::replace;
 use clap::Parser;
 use commgauge_analysis::cost::FitOptions;
 use commgauge_analysis::planner::compute::MeasuredProduct;

@@ -12,7 +12,7 @@ use document::FitOnNodes;
 
 use super::degrees::DegreeFlags;
 use super::table_or_json::AnswerArguments;
-use super::verdict_output::replace;
+use super::text_output::replace;
 use commgauge_analysis::cost::Fit;
 use commgauge_analysis::trace::{
     CallKind, ExpectedStep, Trace, TracedCall, TracedPlaces, compare, counted_calls, late_ranks, read_traces,
