@@ -302,19 +302,16 @@ fn calls_of_several_communicators_at_once_have_one_order_or_are_refused() {
     std::fs::write(&model, TINY).unwrap();
     let how = "--pp 2 --sequence 16 --micro-batches 2 --replay --replay-repetitions 1 --forward-per-layer 20us";
     let flags = format!("--model {} {how} {QUICKLY}", model.display());
-    for (version, code) in [("2.25.1", 6), ("2.26.2", 0)] {
-        let record = folder.path().join(format!("{version}.jsonl"));
-        Ran::of(with_nccl(&mut nccl(2, 2, STEP, &flags, &record), 2, version), 60).ended_with(code);
-        let lines = lines(&record);
-        assert_eq!(lines[0]["environment"]["NCCL_LAUNCH_ORDER_IMPLICIT"], "1");
-        let outcome = &of_kind(&lines, "replay")[0]["outcome"];
-        let reason = outcome["reason"].as_str().unwrap_or_default();
-        assert_eq!(
-            reason.contains("need NCCL 2.26 (NCCL_LAUNCH_ORDER_IMPLICIT), found 2.25.1"),
-            code == 6,
-            "{outcome}"
-        );
-    }
+    let record = folder.path().join("refused.jsonl");
+    Ran::of(with_nccl(&mut nccl(2, 2, STEP, &flags, &record), 2, "2.25.1"), 60)
+        .ended_with(2)
+        .printed_error("need NCCL 2.26 (NCCL_LAUNCH_ORDER_IMPLICIT), found 2.25.1");
+    assert!(!record.exists(), "it is refused before anything is measured");
+    let record = folder.path().join("replayed.jsonl");
+    Ran::of(with_nccl(&mut nccl(2, 2, STEP, &flags, &record), 2, "2.26.2"), 60).ended_with(0);
+    let of_run = lines(&record);
+    assert_eq!(of_run[0]["environment"]["NCCL_LAUNCH_ORDER_IMPLICIT"], "1");
+    assert_eq!(of_kind(&of_run, "replay")[0]["outcome"]["verified"], true);
     let mut command = nccl(2, 2, STEP, &flags, &folder.path().join("never.jsonl"));
     Ran::of(command.env("NCCL_LAUNCH_ORDER_IMPLICIT", "0"), 60)
         .ended_with(2)
@@ -363,16 +360,19 @@ fn a_step_whose_streams_would_share_queues_to_the_device_is_not_replayed() {
     let (record, model) = (record_in(&folder), folder.path().join("config.json"));
     std::fs::write(&model, TINY).unwrap();
     let how = "--pp 2 --sequence 16 --micro-batches 2 --replay --replay-repetitions 1 --forward-per-layer 20us";
-    // Five streams of ours, and eight of NCCL's communicators: of all ranks, of the axis, of two channels.
-    for queues in ["1", "12"] {
+    // Six streams of ours (of single calls, two axes, two channels, computing), and ten of NCCL's communicators: of all ranks, of the two axes, of
+    // the two channels.
+    for queues in ["1", "15"] {
         let mut command = nccl(2, 2, STEP, &format!("--model {} {how} {QUICKLY}", model.display()), &record);
-        Ran::of(command.env("CUDA_DEVICE_MAX_CONNECTIONS", queues), 60).ended_with(6);
-        let lines = lines(&record);
-        let reason = of_kind(&lines, "replay")[0]["outcome"]["reason"].as_str().unwrap_or_default().to_owned();
-        let counted = format!("there are {queues} queues to the device");
-        assert!(reason.contains(&counted) && reason.contains("set CUDA_DEVICE_MAX_CONNECTIONS=32"), "{reason}");
-        std::fs::remove_file(&record).unwrap();
+        Ran::of(command.env("CUDA_DEVICE_MAX_CONNECTIONS", queues), 60)
+            .ended_with(2)
+            .printed_error("this step has 6 streams, NCCL's communicators have 10 of their own")
+            .printed_error(&format!("there are {queues} queues to the device"))
+            .printed_error("set CUDA_DEVICE_MAX_CONNECTIONS=32");
+        assert!(!record.exists(), "it is refused before anything is measured");
     }
+    let mut command = nccl(2, 2, STEP, &format!("--model {} {how} {QUICKLY}", model.display()), &record);
+    Ran::of(command.env("CUDA_DEVICE_MAX_CONNECTIONS", "16"), 60).ended_with(0);
 }
 
 #[test]

@@ -12,21 +12,20 @@ use commgauge_model::layout::Axis;
 pub fn located_code(suspects: &Suspects, verdict: Option<&Verdict>) -> i32 {
     if suspects.exit_code != 3 {
         suspects.exit_code
-    } else if !suspects.examined.can_name_a_node() {
+    } else if !suspects.examined.can_name_a_node() || is_cleared(suspects, verdict) {
         0
-    } else if is_cleared(suspects, verdict) {
-        suspects.exit_code_when_cleared()
     } else {
         3
     }
 }
 
-/// Whether the thresholds of the pairs clear all that single measures show.
+/// Whether a search is undecided for what single measures show alone, and the thresholds of the pairs clear all of that.
 pub fn is_cleared(suspects: &Suspects, verdict: Option<&Verdict>) -> bool {
     let clears = |verdict: &Verdict| {
         verdict.exit_code == 0 && suspects.unconfirmed.iter().all(|alone| passes(verdict, alone.measure))
     };
-    !suspects.unconfirmed.is_empty() && verdict.is_some_and(clears)
+    let is_only_reason = suspects.exit_code == 3 && suspects.exit_code_when_cleared() == 0;
+    is_only_reason && verdict.is_some_and(clears)
 }
 
 /// Whether every row of a measure of pairs passed, and there is one.
@@ -50,7 +49,7 @@ fn passes(verdict: &Verdict, measure: Measure) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Coverage;
+    use super::super::{Coverage, Trouble};
     use super::*;
     use serde_json::json;
 
@@ -109,6 +108,11 @@ mod tests {
         }
     }
 
+    fn unreliable(mut suspects: Suspects) -> Suspects {
+        suspects.troubles.push(Trouble { exit_code: 3, text: "a warning".to_owned() });
+        suspects
+    }
+
     #[test]
     fn nothing_else_is_cleared() {
         let cases = [
@@ -117,10 +121,12 @@ mod tests {
             ("no rows of pairs", alone(&["both_ways"], &[]), Some(gated(0, &[]))),
             ("a tail, which no threshold is about", alone(&["both_ways", "tail"], &[]), Some(gated(0, &PASSED))),
             ("scatter that hides nodes and links", alone(&["both_ways"], &["node or link"]), Some(gated(0, &PASSED))),
-            ("no single measure, but an unreliable record", alone(&[], &[]), Some(gated(0, &PASSED))),
+            ("an unreliable record", unreliable(alone(&[], &[])), Some(gated(0, &PASSED))),
+            ("an unreliable record too", unreliable(alone(&["both_ways"], &[])), Some(gated(0, &PASSED))),
         ];
         for (what, suspects, verdict) in cases {
             assert_eq!(located_code(&suspects, verdict.as_ref()), 3, "{what}");
+            assert!(!is_cleared(&suspects, verdict.as_ref()), "{what}");
         }
     }
 

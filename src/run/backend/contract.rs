@@ -170,6 +170,12 @@ pub trait Backend {
     /// [`crate::world::agree`]) before anything is enqueued.
     fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>>;
 
+    /// Refuses a replay that cannot be carried out here, from its plan alone: before anything is measured or connected.
+    ///
+    /// # Errors
+    /// A usage error with what would be right.
+    fn ensure_replayable(&self, binding: &ReplayBinding) -> Result<()>;
+
     /// Bytes of buffers that a replay would take on the neediest rank of this process.
     fn replay_bytes_needed(&self, binding: &ReplayBinding) -> Result<Bytes>;
 

@@ -39,7 +39,7 @@ pub(super) fn plan(world: &dyn World, backend: &dyn Backend, request: &Request) 
             let local_ranks = backend.local_ranks();
             let plan = agree(world, trace.plan(|rank| local_ranks.contains(&rank)))?;
             let replay = Replay { step_index: 0, options: *options, plan };
-            agree(world, ensure_memory(backend, request, &replay.plan, "the trace"))?;
+            agree(world, ensure_replayable(backend, request, &replay.plan, "the trace"))?;
             Ok(vec![replay])
         }
     }
@@ -59,11 +59,13 @@ fn plan_step(
     let local_ranks = backend.local_ranks();
     let timetable = Timetable::of(training)?;
     let plan = ReplayPlan::new(step, &timetable, options, |rank| local_ranks.contains(&rank))?;
-    ensure_memory(backend, request, &plan, &format!("a step of {}", step.model().shown_name()))?;
+    ensure_replayable(backend, request, &plan, &format!("a step of {}", step.model().shown_name()))?;
     Ok(Replay { step_index, options: *options, plan })
 }
 
-fn ensure_memory(backend: &dyn Backend, request: &Request, plan: &ReplayPlan, what: &str) -> Result<()> {
+/// Refuses what cannot be replayed here, before anything is measured.
+fn ensure_replayable(backend: &dyn Backend, request: &Request, plan: &ReplayPlan, what: &str) -> Result<()> {
+    backend.ensure_replayable(&binding(plan, request))?;
     let needed = backend.replay_bytes_needed(&binding(plan, request))?;
     let available = backend.bytes_available();
     if needed > available {

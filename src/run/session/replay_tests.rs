@@ -162,6 +162,9 @@ fn impossible_replays_are_refused_before_the_first_measurement() {
     assert_eq!(error.exit_code(), 2);
     let error = replayed(&suite("micro_batches = 2", "tp = 4"), machine(""), 4, f64::INFINITY).unwrap_err();
     assert!(error.to_string().contains("forward seconds per layer: found inf"), "{error}");
+    let comes_and_goes = "[[faults]]\nkind = 'rank'\nrank = 2\ndelay = '1s'\nprobability = 0.5\n";
+    let error = replayed(&suite("micro_batches = 2", "tp = 4"), machine(comes_and_goes), 4, 1e-3).unwrap_err();
+    assert!(error.to_string().contains("faults that come and go") && error.exit_code() == 2, "{error}");
 }
 
 #[test]

@@ -169,6 +169,10 @@ impl Backend for MpiBackend {
         Ok(Box::new(self.bind_call(binding)?))
     }
 
+    fn ensure_replayable(&self, _: &ReplayBinding) -> Result<()> {
+        Ok(())
+    }
+
     fn replay_bytes_needed(&self, binding: &ReplayBinding) -> Result<Bytes> {
         let regions = self.regions(binding)?;
         Ok(Bytes(regions.send_bytes.saturating_add(regions.receive_bytes)))

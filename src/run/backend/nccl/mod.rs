@@ -79,6 +79,7 @@ use members::Members;
 use product::DeviceProduct;
 use registration::Registration;
 use replay::{NcclReplayer, placement};
+use replay_limits::ensure_replayable;
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
@@ -273,6 +274,10 @@ impl Backend for NcclBackend {
             self.register(binding, rotation.bytes())?;
         }
         Ok(Box::new(NcclCall::new(self, binding, &view, rotation)?))
+    }
+
+    fn ensure_replayable(&self, binding: &ReplayBinding) -> Result<()> {
+        ensure_replayable(self, binding)
     }
 
     fn replay_bytes_needed(&self, binding: &ReplayBinding) -> Result<Bytes> {

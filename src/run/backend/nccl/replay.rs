@@ -5,16 +5,15 @@
 //! events afterwards; the whole is timed by the host's clock.
 
 use super::abi;
-use super::channel::{ChannelEnd, Route};
+use super::channel::ChannelEnd;
 use super::communicator::Communicator;
 use super::computing::Computing;
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
-use super::environment::QUEUES;
 use super::first_call::FirstCall;
 use super::members::Members;
 use super::prepared::{Prepared, result_offset};
-use super::replay_limits::{refuse_shared_queues, refuse_unordered};
+use super::replay_limits::{channel_of, channels, events_of};
 use super::replay_times::{EventSpan, Intervals};
 use super::state::NcclBackend;
 use crate::backend::counted::{CallBytes, Counted, by_axis, crossing_bytes};
@@ -25,13 +24,11 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::host_clock;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::progress::{CallPhase, Doing, Progress};
-use commgauge_model::workload::replay::{Action, Movement, Regions, ReplayProgram, Slot, placement_of};
+use commgauge_model::workload::replay::{Action, Regions, ReplayProgram, Slot, placement_of};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Limit on events; a step with more would take unreasonably long.
-const MOST_EVENTS: usize = 4 << 20;
 /// Beyond what the step computes, how long it may take.
 const DEADLINE: Duration = Duration::from_secs(120);
 
@@ -86,15 +83,6 @@ fn communicators_of(slots: &[SlotCall]) -> Vec<Rc<Communicator>> {
     communicators
 }
 
-/// Events that a run of a program records.
-fn events_of(program: &ReplayProgram) -> usize {
-    let of = |action: &Action| match action {
-        Action::Start { .. } => 3,
-        Action::Compute { .. } | Action::Wait { .. } => 2,
-    };
-    program.actions.iter().map(of).sum::<usize>() + 1
-}
-
 impl<'b> NcclReplayer<'b> {
     /// Prepares every slot; the arenas contain the regions.
     pub fn new(
@@ -106,25 +94,11 @@ impl<'b> NcclReplayer<'b> {
         let program = program_of(binding, rank)?;
         let place = place(binding, rank);
         let events = events_of(program);
-        if events > MOST_EVENTS {
-            return Err(Error::usage(format!(
-                "a step of {} actions is too long to be replayed on a GPU; take fewer micro-batches or layers",
-                program.actions.len()
-            )));
-        }
         let unconnected = |slot: &Slot| {
             Error::environment(format!("axis {} was not connected before the replay", program.op_of(slot).axis))
         };
-        let sends_on = program.slots.iter().filter_map(|slot| {
-            let (group, me) = place(program.groups[slot.op as usize])?;
-            match slot.movement {
-                Movement::Send { to, stream } => {
-                    Some(Route { from: group[me as usize], to: group[to as usize], stream })
-                }
-                _ => None,
-            }
-        });
-        backend.open_channels(sends_on.collect())?;
+        let sends_on = channels(program, &place, rank).filter(|(_, end)| *end == ChannelEnd::Sender);
+        backend.open_channels(sends_on.map(|(route, _)| route).collect())?;
         while backend.timeline.events.len() < events {
             backend.timeline.events.push(driver::create_event()?);
         }
@@ -154,8 +128,6 @@ impl<'b> NcclReplayer<'b> {
             }
         };
         let communicators = communicators_of(&slots);
-        refuse_shared_queues(backend.streams_on_device(), std::env::var(QUEUES.0).ok())?;
-        refuse_unordered(communicators.len(), backend.maker.library.version)?;
         let deadline =
             backend.replays.deadline.unwrap_or(DEADLINE + 4 * Duration::from_nanos(program.compute_nanoseconds()));
         Ok(NcclReplayer {
@@ -333,27 +305,18 @@ fn prepare(
         receives_message,
         is_hidden: false,
     };
-    let (route, end) = match slot.movement {
-        Movement::Together => {
-            let placement = placement(op.collective);
-            let view = View { collective: op.collective, placement, geometry, group, me, root: op.root };
-            let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
-            let operation = reduce_op.and_then(abi::operation).unwrap_or(0);
-            let prepared = Prepared::new(library, &view, op.element, operation)?;
-            let offset = result_offset(&view);
-            let data = Data::new(&view, op.element, reduce_op, offset, binding.seed, &mut backend.buffers.scratch);
-            let communicator = backend.communicator(
-                Members::Groups(binding.first_groups_number + axis),
-                op.axis,
-                backend.maker.ctas.most,
-            )?;
-            let crossing = crossing_bytes(op, geometry, me);
-            return Ok(call(prepared, data, communicator, backend.replays.axis_streams[axis], crossing, false));
-        }
-        Movement::Send { to, stream } => (Route { from: rank, to: group[to as usize], stream }, ChannelEnd::Sender),
-        Movement::Receive { from, stream } => {
-            (Route { from: group[from as usize], to: rank, stream }, ChannelEnd::Receiver)
-        }
+    let Some((route, end)) = channel_of(slot, group, rank) else {
+        let placement = placement(op.collective);
+        let view = View { collective: op.collective, placement, geometry, group, me, root: op.root };
+        let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
+        let operation = reduce_op.and_then(abi::operation).unwrap_or(0);
+        let prepared = Prepared::new(library, &view, op.element, operation)?;
+        let offset = result_offset(&view);
+        let data = Data::new(&view, op.element, reduce_op, offset, binding.seed, &mut backend.buffers.scratch);
+        let members = Members::Groups(binding.first_groups_number + axis);
+        let communicator = backend.communicator(members, op.axis, backend.maker.ctas.most)?;
+        let crossing = crossing_bytes(op, geometry, me);
+        return Ok(call(prepared, data, communicator, backend.replays.axis_streams[axis], crossing, false));
     };
     let missing = || Error::environment(format!("no channel from rank {} to rank {}", route.from, route.to));
     let channel = backend.replays.channels.get(&route).ok_or_else(missing)?.clone();

@@ -1,16 +1,89 @@
-//! Replays that could wait for themselves: streams that share a queue to the device, and calls of several communicators without a common
-//! order.
+//! Replays that cannot be carried out: too many events, and those that could wait for themselves, as streams share a queue to the device, or
+//! calls of several communicators have no common order.
 
+use super::channel::{ChannelEnd, Route};
 use super::environment::{ORDERS_FROM, QUEUES};
 use super::library::Version;
-use super::state::Streams;
+use super::state::NcclBackend;
+use crate::backend::ReplayBinding;
+use crate::backend::replay_place::{place, program_of};
 use commgauge_base::error::{Error, Result};
+use commgauge_model::workload::replay::{Action, Movement, ReplayProgram, Slot};
+use std::collections::BTreeSet;
 
+/// Limit on events; a step with more would take unreasonably long.
+const MOST_EVENTS: usize = 4 << 20;
 /// The driver's default, used when ranks share GPUs.
 const USUAL_QUEUES: usize = 8;
+/// Streams that NCCL creates for each communicator: for its device's work and for its host's (`deviceStream` and
+/// `hostStream` in its `src/init.cc`).
+const STREAMS_OF_A_COMMUNICATOR: usize = 2;
+
+/// Streams on this rank's device, each of which takes one of its queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Streams {
+    /// Of this backend.
+    own: usize,
+    /// Of NCCL's communicators.
+    of_nccl: usize,
+}
+
+/// Refuses a replay from its plan, before anything is connected for it.
+pub(super) fn ensure_replayable(backend: &NcclBackend, binding: &ReplayBinding) -> Result<()> {
+    let (rank, library) = (backend.world.rank(), backend.maker.library);
+    let (program, place) = (program_of(binding, rank)?, place(binding, rank));
+    if events_of(program) > MOST_EVENTS {
+        return Err(Error::usage(format!(
+            "a step of {} actions is too long to be replayed on a GPU; take fewer micro-batches or layers",
+            program.actions.len()
+        )));
+    }
+    let routes: BTreeSet<Route> = channels(program, &place, rank).map(|(route, _)| route).collect();
+    let groups = (0..binding.plan.groups.len()).filter(|groups| place(*groups).is_some()).count();
+    // Those of groups are split off from one of all ranks, where the library can.
+    let communicators = usize::from(library.call.split.is_some()) + groups + routes.len();
+    // The one of single calls, one for each axis and for each channel, and that of the computing.
+    let own = 1 + binding.plan.groups.len() + routes.len() + 1;
+    let streams = Streams { own, of_nccl: STREAMS_OF_A_COMMUNICATOR * communicators };
+    refuse_shared_queues(streams, std::env::var(QUEUES.0).ok())?;
+    let together = program.slots.iter().filter(|slot| slot.movement == Movement::Together);
+    let called: BTreeSet<u32> = together.map(|slot| program.groups[slot.op as usize] as u32).collect();
+    refuse_unordered(called.len() + routes.len(), library.version)
+}
+
+/// The channels of a program's messages, with this rank's end of each; one may come several times.
+pub(super) fn channels<'a>(
+    program: &ReplayProgram,
+    place: &impl Fn(usize) -> Option<(&'a [u32], u32)>,
+    rank: u32,
+) -> impl Iterator<Item = (Route, ChannelEnd)> {
+    program.slots.iter().filter_map(move |slot| channel_of(slot, place(program.groups[slot.op as usize])?.0, rank))
+}
+
+/// The channel of a slot's message, and this rank's end of it; nothing for a call of all ranks of its group.
+pub(super) fn channel_of(slot: &Slot, group: &[u32], rank: u32) -> Option<(Route, ChannelEnd)> {
+    match slot.movement {
+        Movement::Together => None,
+        Movement::Send { to, stream } => {
+            Some((Route { from: rank, to: group[to as usize], stream }, ChannelEnd::Sender))
+        }
+        Movement::Receive { from, stream } => {
+            Some((Route { from: group[from as usize], to: rank, stream }, ChannelEnd::Receiver))
+        }
+    }
+}
+
+/// Events that a run of a program records.
+pub(super) fn events_of(program: &ReplayProgram) -> usize {
+    let of = |action: &Action| match action {
+        Action::Start { .. } => 3,
+        Action::Compute { .. } | Action::Wait { .. } => 2,
+    };
+    program.actions.iter().map(of).sum::<usize>() + 1
+}
 
 /// Refuses to wait for a deadlock: streams beyond the device's queues share one, and a call there waits for those before it.
-pub(super) fn refuse_shared_queues(streams: Streams, queues: Option<String>) -> Result<()> {
+fn refuse_shared_queues(streams: Streams, queues: Option<String>) -> Result<()> {
     // More than the most have no effect.
     let queues = queues.and_then(|text| text.trim().parse().ok()).unwrap_or(USUAL_QUEUES).min(QUEUES.1);
     let Streams { own, of_nccl } = streams;
@@ -33,7 +106,7 @@ pub(super) fn refuse_shared_queues(streams: Streams, queues: Option<String>) -> 
 
 /// Refuses to wait for another deadlock: kernels of several communicators may start on each device in another order, and each waits with
 /// multiprocessors of its own for ranks where another came first. NCCL gives them one order, that of the calls, from this version on.
-pub(super) fn refuse_unordered(communicators: usize, version: Version) -> Result<()> {
+fn refuse_unordered(communicators: usize, version: Version) -> Result<()> {
     if communicators < 2 || version >= ORDERS_FROM {
         return Ok(());
     }

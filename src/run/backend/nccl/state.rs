@@ -139,19 +139,6 @@ pub(super) struct OwnWork<'a> {
     pub deadline: Option<Duration>,
 }
 
-/// Streams on this rank's device, each of which takes one of its queues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Streams {
-    /// Of this backend.
-    pub own: usize,
-    /// Of NCCL's communicators.
-    pub of_nccl: usize,
-}
-
-/// Streams that NCCL creates for each communicator: for its device's work and for its host's (`deviceStream` and
-/// `hostStream` in its `src/init.cc`).
-const STREAMS_OF_A_COMMUNICATOR: usize = 2;
-
 /// Between two looks at what happened in the background while waiting.
 const NANOSECONDS_BETWEEN_POLLS: u64 = 200_000;
 
@@ -182,15 +169,6 @@ impl NcclBackend {
     pub(super) fn live_communicators(&self) -> Vec<Rc<Communicator>> {
         let split = self.connected.of_groups.borrow();
         self.connected.base.iter().chain(split.values().flatten()).cloned().collect()
-    }
-
-    /// Streams that exist now.
-    pub(super) fn streams_on_device(&self) -> Streams {
-        let communicators = self.live_communicators().len() + self.replays.channels.len();
-        let computing = usize::from(self.replays.computing.is_some());
-        // The one of single calls, one for each axis of a replay and for each channel, and that of the computing.
-        let own = 1 + self.replays.axis_streams.len() + self.replays.channels.len() + computing;
-        Streams { own, of_nccl: STREAMS_OF_A_COMMUNICATOR * communicators }
     }
 
     /// Whether a step succeeded on all ranks. Called by all of them.

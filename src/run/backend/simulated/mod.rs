@@ -140,17 +140,19 @@ impl Backend for SimulatedBackend {
         }))
     }
 
+    fn ensure_replayable(&self, _: &ReplayBinding) -> Result<()> {
+        if self.fleet.intermittent.is_empty() {
+            return Ok(());
+        }
+        Err(Error::usage("a replayed step cannot be simulated with faults that come and go; take them out"))
+    }
+
     fn replay_bytes_needed(&self, _: &ReplayBinding) -> Result<Bytes> {
         Ok(Bytes(0))
     }
 
     fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>> {
         let SimulatedBackend { fleet, noise, connected, now, .. } = self;
-        if !fleet.intermittent.is_empty() {
-            return Err(Error::usage(
-                "a replayed step cannot be simulated with faults that come and go; take them out",
-            ));
-        }
         Ok(Box::new(SimulatedReplayer::new(binding, fleet, connected, noise, now)?))
     }
 
