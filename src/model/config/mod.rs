@@ -19,7 +19,7 @@ mod suite_splits;
 mod suite_sweep;
 mod suite_work;
 
-pub use document::{Place, Table, key_likeness, toml_string};
+pub use document::{Place, Table, likely_key, toml_string};
 pub use machine::{Expectation, Limit, Machine};
 pub use model::{
     Blocks, Family, FeedForward, Indexer, Inferred, LatentAttention, LayerParts, LinearAttention,

@@ -1,7 +1,7 @@
 //! Parses `tp=4|8,pp=8,order=tp-pp-dp`: the given part of a layout.
 
 use commgauge_analysis::planner::search::Only;
-use commgauge_model::config::key_likeness;
+use commgauge_model::config::likely_key;
 use commgauge_model::config::step::parse_order;
 use commgauge_model::layout::Axis;
 
@@ -47,8 +47,8 @@ pub fn parse(text: &str) -> Result<Only, String> {
             "recompute" => only.recompute = values(key, value, str::parse)?,
             "order" => only.order = values(key, value, axes)?,
             _ => {
-                let nearest = nearest(key, KEYS.into_iter());
-                return Err(format!("found key `{key}`; did you mean `{nearest}`? Known: {}", KEYS.join(", ")));
+                let suggestion = likely_key(key, KEYS.into_iter());
+                return Err(format!("found key `{key}`{suggestion} Known: {}", KEYS.join(", ")));
             }
         }
     }
@@ -73,11 +73,6 @@ fn axes(text: &str) -> Result<Vec<Axis>, String> {
     Ok(parse_order(text)?.into_iter().filter_map(Axis::named).collect())
 }
 
-/// The known key that is most like one that is not known.
-pub(super) fn nearest(key: &str, known: impl Iterator<Item = &'static str>) -> &'static str {
-    known.max_by(|a, b| key_likeness(key, a).total_cmp(&key_likeness(key, b))).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +86,7 @@ mod tests {
             ("tp=8,tp=4", "names tp twice"),
             ("zero_stage=4", "accepted: 0 to 3"),
             ("zero=1", "did you mean `zero_stage`?"),
+            ("bogus=1", "found key `bogus`. Known: tp, cp"),
             ("recompute=half", "accepted: none, selective, full"),
             ("order=tp-dd", "found `dd`"),
         ] {

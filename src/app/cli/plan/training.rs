@@ -1,6 +1,6 @@
 //! Parses `sequence_parallel=false`: a choice of the training that the planner does not make.
 
-use super::only::nearest;
+use commgauge_model::config::likely_key;
 use commgauge_model::config::step::{Framework, Work, keys_of};
 
 /// Keys that the planner chooses itself, or that have flags of their own.
@@ -53,10 +53,7 @@ pub(super) fn choice(text: &str) -> Result<TrainingChoice, String> {
     }
     match known().find(|known| *known == key) {
         Some(key) => Ok(TrainingChoice { key, value }),
-        None => {
-            let nearest = nearest(key, known());
-            Err(format!("found key `{key}`; did you mean `{nearest}`? Accepted: {}", accepted()))
-        }
+        None => Err(format!("found key `{key}`{} Accepted: {}", likely_key(key, known()), accepted())),
     }
 }
 

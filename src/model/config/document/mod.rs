@@ -141,18 +141,20 @@ impl Table {
     pub fn only(&self, known: &[&str]) -> Result<()> {
         let unknown = |(key, _): &(&String, &Item)| !known.contains(&key.as_str());
         let Some((key, item)) = self.entries.iter().find(unknown) else { return Ok(()) };
-        let nearest = known
-            .iter()
-            .map(|known| (key_likeness(key, known), known))
-            .filter(|(likeness, _)| *likeness > 0.75)
-            .max_by(|a, b| a.0.total_cmp(&b.0));
-        let suggestion = nearest.map_or(".".to_owned(), |(_, known)| format!("; did you mean `{known}`?"));
+        let suggestion = likely_key(key, known.iter().copied());
         Err(item.place.wrong(format!("unknown key{suggestion} Known here: {}", known.join(", "))))
     }
 }
 
+/// Which known key a misspelt one may mean, as the end of a sentence: `; did you mean ...?`, or a full stop where none is like it.
+pub fn likely_key<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let likely = known.map(|known| (key_likeness(key, known), known)).filter(|(likeness, _)| *likeness > 0.75);
+    let likeliest = likely.max_by(|a, b| a.0.total_cmp(&b.0));
+    likeliest.map_or(".".to_owned(), |(_, known)| format!("; did you mean `{known}`?"))
+}
+
 /// How much a misspelt key is like a known one: above 1 where the known one has all its words, which may be shorter, as those of a flag.
-pub fn key_likeness(key: &str, known: &str) -> f64 {
+fn key_likeness(key: &str, known: &str) -> f64 {
     let mut words = known.split('_');
     let has_all = key.split('_').all(|begin| words.any(|word| !begin.is_empty() && word.starts_with(begin)));
     strsim::jaro_winkler(key, known) + f64::from(u8::from(has_all))
