@@ -102,8 +102,11 @@ impl<'b> NcclReplayer<'b> {
         while backend.timeline.events.len() < events {
             backend.timeline.events.push(driver::create_event()?);
         }
-        while backend.replays.axis_streams.len() < binding.plan.groups.len() {
-            backend.replays.axis_streams.push(driver::create_stream()?);
+        // No more than were counted: those that a step before had beyond take queues to the device from these.
+        let (streams, wanted) = (&mut backend.replays.axis_streams, binding.plan.groups.len());
+        streams.drain(wanted.min(streams.len())..).for_each(driver::destroy_stream);
+        while streams.len() < wanted {
+            streams.push(driver::create_stream()?);
         }
         backend.buffers.scratch.clear();
         let mut slots = Vec::with_capacity(program.slots.len());
