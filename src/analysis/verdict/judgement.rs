@@ -36,13 +36,8 @@ fn passes(verdict: &Verdict, measure: Measure) -> bool {
     };
     let ping_pongs = pairs().filter(|(call, _)| call.collective == Collective::PingPong);
     let smallest = ping_pongs.map(|(call, _)| call.bytes_total).min();
-    let is_of = |call: &RowCall| match measure {
-        Measure::BothWays => call.collective == Collective::Bidirectional,
-        Measure::Latency => call.collective == Collective::PingPong && Some(call.bytes_total) == smallest,
-        Measure::OneWay => call.collective == Collective::PingPong && Some(call.bytes_total) != smallest,
-        // The thresholds are for medians.
-        Measure::Tail => false,
-    };
+    // No row is of the tail: thresholds are for medians.
+    let is_of = |call: &RowCall| Measure::of(call.collective, call.bytes_total, smallest) == measure;
     let mut rows = pairs().filter(|(call, _)| is_of(call)).peekable();
     rows.peek().is_some() && rows.all(|(_, decision)| decision == Some(Decision::Pass))
 }

@@ -118,7 +118,7 @@ impl HistoryCommand {
 
     /// The format of the flag, or the one that the name of the file means.
     fn requested_format(&self) -> HistoryFormat {
-        if self.to.is_page() && self.format == HistoryFormat::default() { HistoryFormat::Html } else { self.format }
+        self.to.format_or_page(self.format, HistoryFormat::Html)
     }
 
     /// The named record files, and the records directly inside the named folders, sorted by name.

@@ -272,7 +272,7 @@ impl PlanCommand {
 
     /// The format of the flag, or the one that the name of the file means.
     fn requested_format(&self) -> PlanFormat {
-        if self.to.is_page() && self.format == PlanFormat::default() { PlanFormat::Html } else { self.format }
+        self.to.format_or_page(self.format, PlanFormat::Html)
     }
 
     /// Returns an error with the reasons if no layout was found.

@@ -27,7 +27,8 @@ const REFUSED: i32 = 7;
 /// Predict the time of a call from a fit
 ///
 /// Answers with seconds, an interval, and what it rests on: interpolated, extrapolated, transferred from other group
-/// sizes, or refused. A single call that is refused ends with 7.
+/// sizes, or refused. A single call that is refused ends with 7. As CSV the query's columns come first, then seconds, low, high,
+/// status, untrusted, reason.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PredictCommand {
     /// The fit, from `commgauge fit -o`

@@ -44,9 +44,9 @@ impl TextOutput {
         }
     }
 
-    /// Whether its name asks for a page.
-    pub(super) fn is_page(&self) -> bool {
-        self.file().is_some_and(is_page)
+    /// The format of the flag, or that of pages where the flag was left out and the name of the file asks for one.
+    pub(super) fn format_or_page<F: Default + PartialEq>(&self, requested: F, page: F) -> F {
+        if self.file().is_some_and(is_page) && requested == F::default() { page } else { requested }
     }
 
     fn file(&self) -> Option<&Path> {

@@ -3,6 +3,7 @@
 use super::super::loaded_record::LoadedRecord;
 use super::places::Places;
 use commgauge_base::collective::Collective;
+use commgauge_base::units::Bytes;
 use commgauge_model::record::line::{CaseFacts, Outcome, PairTimes};
 use commgauge_model::workload::Style;
 use schemars::JsonSchema;
@@ -24,6 +25,15 @@ pub enum Measure {
 
 impl Measure {
     pub(super) const ALL: [Measure; 4] = [Measure::Latency, Measure::OneWay, Measure::BothWays, Measure::Tail];
+
+    /// What a round of pairs measures, where the smallest of the ping-pongs has so many bytes.
+    pub(in super::super) fn of(collective: Collective, bytes: Bytes, latency_bytes: Option<Bytes>) -> Measure {
+        match collective {
+            Collective::Bidirectional => Measure::BothWays,
+            _ if Some(bytes) == latency_bytes => Measure::Latency,
+            _ => Measure::OneWay,
+        }
+    }
 
     /// Whether it takes as long as a large message needs.
     pub(super) fn is_of_bandwidth(self) -> bool {
@@ -112,11 +122,7 @@ pub(super) fn pair_lines(records: &[LoadedRecord]) -> Vec<PairLine<'_>> {
             let Some(facts) = record.plan.cases.get(line.case as usize).filter(|facts| is_pairs(facts)) else {
                 continue;
             };
-            let measure = match facts.collective {
-                Collective::Bidirectional => Measure::BothWays,
-                _ if Some(facts.bytes_total) == latency_bytes => Measure::Latency,
-                _ => Measure::OneWay,
-            };
+            let measure = Measure::of(facts.collective, facts.bytes_total, latency_bytes);
             if matches!(line.outcome, Outcome::Measured { .. }) {
                 found.push(PairLine {
                     replicate: before + line.replicate as usize,

@@ -104,8 +104,7 @@ fn gated(verdict: Option<&Verdict>) -> Badge {
 fn suspects_badge(suspects: &Suspects, verdict: Option<&Verdict>) -> Badge {
     let cleared = is_cleared(suspects, verdict);
     let (tone, answer) = match (suspects.suspects.len(), suspects.exit_code) {
-        (0, 3) if cleared => (Tone::Plain, "NO SUSPECTS".to_owned()),
-        (0, 0) => (Tone::Plain, "NO SUSPECTS".to_owned()),
+        (0, code) if code == 0 || cleared => (Tone::Plain, "NO SUSPECTS".to_owned()),
         (0, _) => (Tone::Unsure, "UNDECIDED".to_owned()),
         (count, _) => (Tone::Bad, counted(count, "suspect").to_uppercase()),
     };
