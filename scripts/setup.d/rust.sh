@@ -1,9 +1,12 @@
 # Whether Rust is there and new enough, and whether cargo can fetch and keep what commgauge is built of.
 # shellcheck shell=bash
 
+# The oldest Rust that builds it.
+oldest_rust() { sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml; }
+
 check_rust() {
     local wanted text found
-    wanted=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
+    wanted=$(oldest_rust)
     if ! has cargo || ! has rustc; then
         stop 2 "there is no Rust here; get Rust $wanted or newer with rustup (https://rustup.rs)"
     fi

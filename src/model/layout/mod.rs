@@ -3,6 +3,7 @@
 mod axes;
 mod check;
 mod degrees;
+mod division;
 mod grid;
 mod locality;
 mod nodes;
@@ -11,6 +12,7 @@ mod regular;
 
 pub use axes::{Axis, Groups, Membership};
 pub use degrees::{Degrees, either, nearest_divisors};
+pub use division::Division;
 pub use grid::DEFAULT_ORDER;
 pub use locality::Locality;
 pub use nodes::Nodes;

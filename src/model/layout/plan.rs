@@ -5,12 +5,12 @@
 //! layers and experts have a grid each over the same ranks. Which degrees and orders may be is in `check`.
 
 use super::check::{check_degrees, check_pipelines, complete_order};
-use super::degrees::{either, nearest_divisors};
-use super::{Axis, Degrees, Groups};
+use super::division::Divisions;
+use super::grid::Grid;
+use super::{Axis, Degrees, Division, Groups};
 use commgauge_base::error::Result;
 use std::sync::Arc;
 
-use super::grid::Grid;
 /// Most ranks of a layout: more than any machine has, and few enough that every group of every axis fits into memory.
 pub use crate::config::step::MOST_RANKS;
 
@@ -22,14 +22,7 @@ pub struct Layout {
     pub degrees: Degrees,
     order: Vec<Axis>,
     placed: Option<Placed>,
-    /// Copies of each shard, where data parallelism shards within smaller groups (HSDP); 1 elsewhere.
-    replicas_of_shards: u32,
-    /// Ranks of a node among those that shards lie on, where these gather in two steps; 1 elsewhere.
-    inner_shards: u32,
-    /// Ranks of the inner all_to_all of hybrid context parallelism; 1 elsewhere.
-    inner_context: u32,
-    inner_experts: u32,
-    decode_context: u32,
+    divisions: Divisions,
 }
 
 /// Ranks placed by hand.
@@ -52,16 +45,7 @@ impl Layout {
         check_degrees(&degrees)?;
         let order = complete_order(&degrees, order)?;
         check_pipelines(&degrees, &order)?;
-        Ok(Layout {
-            degrees,
-            order,
-            placed: None,
-            replicas_of_shards: 1,
-            inner_shards: 1,
-            inner_context: 1,
-            inner_experts: 1,
-            decode_context: 1,
-        })
+        Ok(Layout { degrees, order, placed: None, divisions: Divisions::NONE })
     }
 
     /// Places ranks by hand: `rank_at[i]` is the rank at position `i` of the grid.
@@ -87,75 +71,21 @@ impl Layout {
         Ok(self)
     }
 
-    /// Shards within smaller groups, of which there are `replicas` in each group of `dp_cp`.
+    /// Divides the groups that a [`Division`] is about into groups of so many ranks, or copies.
     ///
     /// # Errors
-    /// Where the replicas do not divide those groups, with what does.
-    pub fn with_replicas_of_shards(mut self, replicas: u32) -> std::result::Result<Layout, String> {
-        let together = self.group_size(Axis::DpCp);
-        if let Some(nearest) = nearest_unless_divided(together, replicas) {
-            return Err(format!(
-                "{replicas} replicas of shards do not divide the {together} ranks of dp x cp; nearest that do: {nearest}"
-            ));
-        }
-        self.replicas_of_shards = replicas;
+    /// Where so many do not divide them, with what does.
+    pub fn divided(mut self, division: Division, parts: u32) -> std::result::Result<Layout, String> {
+        self.divisions = self.divisions.with(division, parts, |axis| self.group_size(axis))?;
         Ok(self)
     }
 
-    /// Divides each group of shards into inner groups of `inner` consecutive ranks, those of a node.
+    /// The same degrees and divisions with the axes in another order, and no rank placed by hand.
     ///
     /// # Errors
-    /// Where `inner` does not divide the groups of shards.
-    pub fn with_inner_shards(mut self, inner: u32) -> std::result::Result<Layout, String> {
-        let shards = self.group_size(Axis::DpShard);
-        if let Some(nearest) = nearest_unless_divided(shards, inner) {
-            return Err(format!(
-                "nodes of {inner} ranks do not divide the {shards} ranks of a group of shards (gather_inner); nearest that do: {nearest}"
-            ));
-        }
-        self.inner_shards = inner;
-        Ok(self)
-    }
-
-    /// Divides each group of cp into inner groups of `inner` consecutive ranks.
-    ///
-    /// # Errors
-    /// Where `inner` does not divide cp.
-    pub fn with_inner_context(mut self, inner: u32) -> std::result::Result<Layout, String> {
-        let cp = self.degrees.cp;
-        if let Some(nearest) = nearest_unless_divided(cp, inner) {
-            return Err(format!("inner groups of {inner} ranks do not divide cp = {cp}; nearest that do: {nearest}"));
-        }
-        self.inner_context = inner;
-        Ok(self)
-    }
-
-    /// Divides each group of ep into inner groups of `inner` consecutive ranks, those of a node.
-    ///
-    /// # Errors
-    /// Where `inner` does not divide ep.
-    pub fn with_inner_experts(mut self, inner: u32) -> std::result::Result<Layout, String> {
-        let ep = self.degrees.ep;
-        if let Some(nearest) = nearest_unless_divided(ep, inner) {
-            return Err(format!(
-                "nodes of {inner} ranks do not divide ep = {ep} (expert_inner); nearest that do: {nearest}"
-            ));
-        }
-        self.inner_experts = inner;
-        Ok(self)
-    }
-
-    /// Divides each group of tp into groups of `ranks` consecutive ones, which share out the tokens of a request while they decode.
-    ///
-    /// # Errors
-    /// Where `ranks` does not divide tp.
-    pub fn with_decode_context(mut self, ranks: u32) -> std::result::Result<Layout, String> {
-        let tp = self.degrees.tp;
-        if let Some(nearest) = nearest_unless_divided(tp, ranks) {
-            return Err(format!("decode_context = {ranks} does not divide tp = {tp}; nearest that do: {nearest}"));
-        }
-        self.decode_context = ranks;
-        Ok(self)
+    /// As of [`Layout::new`] for the order.
+    pub fn reordered(&self, order: &[Axis]) -> Result<Layout> {
+        Ok(Layout { divisions: self.divisions, ..Layout::new(self.degrees, order)? })
     }
 
     /// The order of the axes, the fastest varying first; all five, including those that were left out.
@@ -205,16 +135,16 @@ impl Layout {
             Axis::TpCpDp => d.tp * d.cp * d.dp,
             Axis::ExpertMp => d.etp * d.ep * d.pp,
             Axis::Embedding => d.pp.min(2),
-            Axis::DpShard => d.dp * d.cp / self.replicas_of_shards,
-            Axis::DpReplicate => self.replicas_of_shards,
-            Axis::DpShardInner => self.inner_shards,
-            Axis::DpShardOuter => self.group_size(Axis::DpShard) / self.inner_shards,
-            Axis::CpInner => self.inner_context,
-            Axis::CpOuter => d.cp / self.inner_context,
-            Axis::EpInner => self.inner_experts,
-            Axis::EpOuter => d.ep / self.inner_experts,
+            Axis::DpShard => d.dp * d.cp / self.divisions.of(Division::ReplicasOfShards),
+            Axis::DpReplicate => self.divisions.of(Division::ReplicasOfShards),
+            Axis::DpShardInner => self.divisions.of(Division::InnerShards),
+            Axis::DpShardOuter => self.group_size(Axis::DpShard) / self.divisions.of(Division::InnerShards),
+            Axis::CpInner => self.divisions.of(Division::InnerContext),
+            Axis::CpOuter => d.cp / self.divisions.of(Division::InnerContext),
+            Axis::EpInner => self.divisions.of(Division::InnerExperts),
+            Axis::EpOuter => d.ep / self.divisions.of(Division::InnerExperts),
             Axis::PrefillDecode => d.dp / self.replicas_of_a_pool(),
-            Axis::Dcp => self.decode_context,
+            Axis::Dcp => self.divisions.of(Division::DecodeContext),
             Axis::Pair => 2,
             Axis::Node | Axis::Nodes => panic!("how ranks are placed on nodes is not a matter of the layout"),
         }
@@ -245,14 +175,14 @@ impl Layout {
             Axis::Embedding => self.embedding(),
             Axis::DpShard => consecutive(&self.groups(Axis::DpCp), self.group_size(Axis::DpShard)),
             Axis::DpReplicate => strided(&self.groups(Axis::DpCp), self.group_size(Axis::DpShard)),
-            Axis::DpShardInner => consecutive(&self.groups(Axis::DpShard), self.inner_shards),
-            Axis::DpShardOuter => strided(&self.groups(Axis::DpShard), self.inner_shards),
-            Axis::CpInner => consecutive(&self.groups(Axis::Cp), self.inner_context),
-            Axis::CpOuter => strided(&self.groups(Axis::Cp), self.inner_context),
-            Axis::EpInner => consecutive(&self.groups(Axis::Ep), self.inner_experts),
-            Axis::EpOuter => strided(&self.groups(Axis::Ep), self.inner_experts),
+            Axis::DpShardInner => consecutive(&self.groups(Axis::DpShard), self.divisions.of(Division::InnerShards)),
+            Axis::DpShardOuter => strided(&self.groups(Axis::DpShard), self.divisions.of(Division::InnerShards)),
+            Axis::CpInner => consecutive(&self.groups(Axis::Cp), self.divisions.of(Division::InnerContext)),
+            Axis::CpOuter => strided(&self.groups(Axis::Cp), self.divisions.of(Division::InnerContext)),
+            Axis::EpInner => consecutive(&self.groups(Axis::Ep), self.divisions.of(Division::InnerExperts)),
+            Axis::EpOuter => strided(&self.groups(Axis::Ep), self.divisions.of(Division::InnerExperts)),
             Axis::PrefillDecode => strided(&self.groups(Axis::Dp), self.replicas_of_a_pool()),
-            Axis::Dcp => consecutive(&self.groups(Axis::Tp), self.decode_context),
+            Axis::Dcp => consecutive(&self.groups(Axis::Tp), self.divisions.of(Division::DecodeContext)),
             Axis::Pair => panic!("the pairs of a round are not a matter of the layout"),
             Axis::Node | Axis::Nodes => panic!("how ranks are placed on nodes is not a matter of the layout"),
         };
@@ -304,12 +234,6 @@ impl Layout {
         };
         self.groups(Axis::Pp).groups.into_iter().map(ends).collect()
     }
-}
-
-/// What divides `whole` and is nearest to `part`, for readers, where `part` does not divide it.
-fn nearest_unless_divided(whole: u32, part: u32) -> Option<String> {
-    let divides = part > 0 && whole.is_multiple_of(part);
-    (!divides).then(|| either(&nearest_divisors(u64::from(whole), u64::from(part))))
 }
 
 /// An axis of a grid: its degree, and how far neighbours along it lie apart.

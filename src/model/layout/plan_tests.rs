@@ -123,33 +123,46 @@ fn ranks_placed_by_hand_take_the_positions_of_the_grid() {
 #[test]
 fn shards_and_hybrid_context_divide_their_groups_or_are_refused_with_what_would() {
     let plain = layout(Degrees::dense(1, 4, 6, 1), &DEFAULT_ORDER);
-    let problem = plain.clone().with_replicas_of_shards(5).unwrap_err();
+    let problem = plain.clone().divided(Division::ReplicasOfShards, 5).unwrap_err();
     assert_eq!(problem, "5 replicas of shards do not divide the 24 ranks of dp x cp; nearest that do: 4 or 6");
-    let problem = plain.clone().with_inner_context(3).unwrap_err();
+    let problem = plain.clone().divided(Division::InnerContext, 3).unwrap_err();
     assert_eq!(problem, "inner groups of 3 ranks do not divide cp = 4; nearest that do: 2 or 4");
-    assert!(plain.clone().with_inner_context(0).is_err() && plain.clone().with_replicas_of_shards(0).is_err());
-    let divided = plain.with_inner_context(2).unwrap().with_replicas_of_shards(2).unwrap();
+    assert!(
+        plain.clone().divided(Division::InnerContext, 0).is_err()
+            && plain.clone().divided(Division::ReplicasOfShards, 0).is_err()
+    );
+    let divided = plain.divided(Division::InnerContext, 2).unwrap().divided(Division::ReplicasOfShards, 2).unwrap();
     check_first(&divided, Axis::CpInner, 12, &[0, 1]);
     check_first(&divided, Axis::CpOuter, 12, &[0, 2]);
     check_first(&divided, Axis::DpReplicate, 12, &[0, 12]);
     check_first(&divided, Axis::DpShard, 2, &(0..12).collect::<Vec<_>>());
-    let problem = divided.clone().with_inner_shards(8).unwrap_err();
+    let problem = divided.clone().divided(Division::InnerShards, 8).unwrap_err();
     assert_eq!(
         problem,
         "nodes of 8 ranks do not divide the 12 ranks of a group of shards (gather_inner); nearest that do: 6 or 12"
     );
-    let on_nodes = divided.with_inner_shards(4).unwrap();
+    let on_nodes = divided.divided(Division::InnerShards, 4).unwrap();
     check_first(&on_nodes, Axis::DpShardInner, 6, &[0, 1, 2, 3]);
     check_first(&on_nodes, Axis::DpShardOuter, 8, &[0, 4, 8]);
 }
 
 #[test]
+fn a_layout_in_another_order_is_divided_as_before() {
+    let plain = layout(Degrees::dense(4, 1, 4, 1), &DEFAULT_ORDER);
+    let divided = plain.divided(Division::DecodeContext, 2).unwrap().divided(Division::ReplicasOfShards, 2).unwrap();
+    let reordered = divided.reordered(&[Axis::Dp, Axis::Tp]).unwrap();
+    check_first(&reordered, Axis::Dcp, 8, &[0, 4]);
+    check_first(&reordered, Axis::DpShard, 8, &[0, 1]);
+    assert!(divided.reordered(&[Axis::Dp]).is_err());
+}
+
+#[test]
 fn ranks_of_tp_share_out_a_context_in_runs_of_neighbours() {
     let plain = layout(Degrees::dense(4, 1, 2, 1), &DEFAULT_ORDER);
-    let problem = plain.clone().with_decode_context(3).unwrap_err();
+    let problem = plain.clone().divided(Division::DecodeContext, 3).unwrap_err();
     assert_eq!(problem, "decode_context = 3 does not divide tp = 4; nearest that do: 2 or 4");
-    assert!(plain.clone().with_decode_context(0).is_err());
-    check(&plain.with_decode_context(2).unwrap(), Axis::Dcp, &[&[0, 1], &[2, 3], &[4, 5], &[6, 7]]);
+    assert!(plain.clone().divided(Division::DecodeContext, 0).is_err());
+    check(&plain.divided(Division::DecodeContext, 2).unwrap(), Axis::Dcp, &[&[0, 1], &[2, 3], &[4, 5], &[6, 7]]);
 }
 
 #[test]

@@ -128,14 +128,7 @@ fn layouts(layout: &Layout) -> Vec<Layout> {
         });
         orders = longer.collect();
     }
-    let again = |order: Vec<Axis>| {
-        let other = Layout::new(layout.degrees, &order).ok()?;
-        let other = other.with_replicas_of_shards(layout.group_size(Axis::DpReplicate)).ok()?;
-        let other = other.with_inner_shards(layout.group_size(Axis::DpShardInner)).ok()?;
-        let other = other.with_inner_context(layout.group_size(Axis::CpInner)).ok()?;
-        other.with_inner_experts(layout.group_size(Axis::EpInner)).ok()
-    };
-    all.extend(orders.into_iter().filter_map(again));
+    all.extend(orders.iter().filter_map(|order| layout.reordered(order).ok()));
     all
 }
 

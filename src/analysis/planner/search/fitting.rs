@@ -11,7 +11,7 @@ use super::trainings::Trainings;
 use crate::planner::memory::{MicroBatches, SampleBytes, chunks_in_flight};
 use commgauge_model::config::Training;
 use commgauge_model::config::step::{GradientAccumulation, Recompute, ScheduleKind};
-use commgauge_model::layout::{Axis, Layout};
+use commgauge_model::layout::{Axis, Division, Layout};
 use commgauge_model::workload::step::{Stages, TrainingStep};
 use commgauge_model::workload::when::LayerKind;
 use rayon::prelude::*;
@@ -321,8 +321,8 @@ fn first_of_each_kind(question: &Question, cut: PipelineCut, stages: &Stages) ->
 /// The layout with its groups of shards, if they divide the replicas.
 fn with_replicas(layout: &Layout, training: &Training) -> Option<Layout> {
     let groups = training.data.shards.groups(layout.group_size(Axis::DpCp)).ok()?;
-    let layout = layout.clone().with_replicas_of_shards(groups).ok()?;
-    layout.with_inner_shards(training.data.shards.gather_inner.unwrap_or(1)).ok()
+    let layout = layout.clone().divided(Division::ReplicasOfShards, groups).ok()?;
+    layout.divided(Division::InnerShards, training.data.shards.gather_inner.unwrap_or(1)).ok()
 }
 
 impl<'q> Question<'q> {

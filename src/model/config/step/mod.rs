@@ -22,7 +22,7 @@ pub use framework_choices::{
     SampledTokens, ServingDispatcher, ShardBuffers, SmallCall, TensorStyle, TokenExchange, UnitRule, VocabularyPadding,
     VocabularyStyle,
 };
-pub use keys::{KeyForm, KeyGroup, STEP_KEYS, StepKey, keys_of};
+pub use keys::{KeyForm, KeyGroup, Needs, STEP_KEYS, StepKey, keys_of, needs_of_flag};
 pub use layout_table::{LayoutTable, MOST_RANKS, ModelWork, STYLES, parse_order};
 pub use serving::Serving;
 pub use tensor_choices::{BatchBroadcast, GatherRecipe, MuonTensorMode, ProductOverlap};

@@ -10,7 +10,7 @@ use crate::config::step::{
     Batch, PipelineChoices, ScheduleKind, Serving, ServingDispatcher, Training, ranks_of_ep_on_a_node,
 };
 use crate::config::{Model, Place};
-use crate::layout::{Axis, Layout};
+use crate::layout::{Axis, Division, Layout};
 use commgauge_base::error::Result;
 
 impl<'a> TrainingStep<'a> {
@@ -41,16 +41,17 @@ impl<'a> TrainingStep<'a> {
         let layout = data
             .shards
             .groups(layout.group_size(Axis::DpCp))
-            .and_then(|groups| layout.with_replicas_of_shards(groups))
-            .and_then(|layout| layout.with_inner_shards(data.shards.gather_inner.unwrap_or(1)))
+            .and_then(|groups| layout.divided(Division::ReplicasOfShards, groups))
+            .and_then(|layout| layout.divided(Division::InnerShards, data.shards.gather_inner.unwrap_or(1)))
             .map_err(|problem| data.shards.place.wrong(problem))?;
         let context = &training.context;
-        let layout = layout.with_inner_context(context.inner).map_err(|problem| context.place.wrong(problem))?;
+        let layout =
+            layout.divided(Division::InnerContext, context.inner).map_err(|problem| context.place.wrong(problem))?;
         let expert = &training.expert;
         let layout = match expert.dispatcher.goes_by_node() {
             true => {
                 let inner = ranks_of_ep_on_a_node(expert.inner, layout.degrees.ep);
-                layout.with_inner_experts(inner).map_err(|problem| expert.place.wrong(problem))?
+                layout.divided(Division::InnerExperts, inner).map_err(|problem| expert.place.wrong(problem))?
             }
             false => layout,
         };
@@ -89,12 +90,13 @@ impl<'a> ServingStep<'a> {
         let layout = match serving.expert.dispatcher {
             ServingDispatcher::DeepEp => {
                 let inner = ranks_of_ep_on_a_node(serving.expert.inner, layout.degrees.ep);
-                layout.with_inner_experts(inner).map_err(|problem| serving.place.wrong(problem))?
+                layout.divided(Division::InnerExperts, inner).map_err(|problem| serving.place.wrong(problem))?
             }
             _ => layout,
         };
-        let layout =
-            layout.with_decode_context(serving.decode_context.ranks).map_err(|problem| serving.place.wrong(problem))?;
+        let layout = layout
+            .divided(Division::DecodeContext, serving.decode_context.ranks)
+            .map_err(|problem| serving.place.wrong(problem))?;
         let stages = Stages::share_out(model.layers, layout.degrees.pp, &choices)
             .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;
         let tokens = PassTokens::of_phase(serving, phase, layout.degrees.cp);

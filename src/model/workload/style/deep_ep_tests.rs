@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Model;
-use crate::layout::{DEFAULT_ORDER, Degrees};
+use crate::layout::{DEFAULT_ORDER, Degrees, Division};
 
 fn mixture(preset: &str) -> Mixture {
     Model::load(preset).unwrap().mixture.unwrap()
@@ -10,7 +10,7 @@ fn mixture(preset: &str) -> Mixture {
 
 fn layout(ep: u32, inner: u32) -> Layout {
     let degrees = Degrees { tp: 1, cp: 1, dp: ep, pp: 1, ep, etp: 1 };
-    Layout::new(degrees, &DEFAULT_ORDER).unwrap().with_inner_experts(inner).unwrap()
+    Layout::new(degrees, &DEFAULT_ORDER).unwrap().divided(Division::InnerExperts, inner).unwrap()
 }
 
 /// Axis and bytes of calls.

@@ -1,6 +1,6 @@
 //! Keys of the axes that divide a model: tensor, pipeline, context and expert parallelism.
 
-use super::step_key::{BOTH, StepKey, TRAINING};
+use super::step_key::{BOTH, Needs, StepKey, TRAINING};
 
 /// Of tensor parallelism.
 pub(super) const TENSOR: &[StepKey] = &[
@@ -11,7 +11,8 @@ pub(super) const TENSOR: &[StepKey] = &[
         "WHAT",
         TRAINING,
         "What the backward pass computes again: none, selective, full",
-    ),
+    )
+    .needs(Needs::Nothing),
     StepKey::text(
         "linears",
         "--linears",
@@ -83,7 +84,8 @@ pub(super) const TENSOR: &[StepKey] = &[
         "RULE",
         BOTH,
         "What the vocabulary is padded to: megatron (default, 128 x tp), vllm (64), even",
-    ),
+    )
+    .needs(Needs::Nothing),
 ];
 
 /// Of pipeline parallelism.

@@ -6,7 +6,7 @@ mod division;
 mod step;
 mod step_key;
 
-pub use step_key::{KeyForm, StepKey};
+pub use step_key::{KeyForm, Needs, StepKey};
 
 use crate::config::step::Work;
 
@@ -15,25 +15,35 @@ use crate::config::step::Work;
 pub struct KeyGroup {
     /// What they are about.
     pub heading: &'static str,
+    /// Without what they change nothing, unless a key says otherwise.
+    needs: Needs,
     /// The keys.
     pub keys: &'static [StepKey],
 }
 
 /// All of them.
 pub const STEP_KEYS: [KeyGroup; 7] = [
-    KeyGroup { heading: "Step", keys: step::STEP },
-    KeyGroup { heading: "Tensor parallelism", keys: division::TENSOR },
-    KeyGroup { heading: "Data parallelism", keys: data::DATA },
-    KeyGroup { heading: "Pipeline parallelism", keys: division::PIPELINE },
-    KeyGroup { heading: "Context parallelism", keys: division::CONTEXT },
-    KeyGroup { heading: "Expert parallelism", keys: division::EXPERT },
-    KeyGroup { heading: "Serving", keys: step::SERVED },
+    KeyGroup { heading: "Step", needs: Needs::Nothing, keys: step::STEP },
+    KeyGroup { heading: "Tensor parallelism", needs: Needs::TensorParallelism, keys: division::TENSOR },
+    KeyGroup { heading: "Data parallelism", needs: Needs::Nothing, keys: data::DATA },
+    KeyGroup { heading: "Pipeline parallelism", needs: Needs::PipelineParallelism, keys: division::PIPELINE },
+    KeyGroup { heading: "Context parallelism", needs: Needs::ContextParallelism, keys: division::CONTEXT },
+    KeyGroup { heading: "Expert parallelism", needs: Needs::Experts, keys: division::EXPERT },
+    KeyGroup { heading: "Serving", needs: Needs::Nothing, keys: step::SERVED },
 ];
 
 /// The names of the keys that the table of such work has.
 pub fn keys_of(work: Work) -> impl Iterator<Item = &'static str> {
     let keys = STEP_KEYS.iter().flat_map(|group| group.keys);
     keys.filter(move |key| key.takes.contains(&work)).map(|key| key.key)
+}
+
+/// Without what a flag changes nothing; `None` for one that stands for no key.
+pub fn needs_of_flag(flag: &str) -> Option<Needs> {
+    STEP_KEYS.iter().find_map(|group| {
+        let key = group.keys.iter().find(|key| key.flag == flag)?;
+        Some(key.needs.unwrap_or(group.needs))
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Keys of a step as a whole, and of a model that serves.
 
-use super::step_key::{BOTH, SERVING, StepKey, TRAINING};
+use super::step_key::{BOTH, Needs, SERVING, StepKey, TRAINING};
 
 /// Of every step.
 pub(super) const STEP: &[StepKey] = &[
@@ -158,12 +158,14 @@ pub(super) const SERVED: &[StepKey] = &[
         "N",
         SERVING,
         "Tensors from stage to stage: 1 (default), 2 where the residual is apart",
-    ),
+    )
+    .needs(Needs::PipelineParallelism),
     StepKey::text(
         "sampled_tokens",
         "--sampled-tokens",
         "HOW",
         SERVING,
         "How sampled tokens come from the last stage to the others: broadcast (default), ring",
-    ),
+    )
+    .needs(Needs::PipelineParallelism),
 ];

@@ -17,6 +17,23 @@ pub struct StepKey {
     pub takes: &'static [Work],
     /// What it means, its values and its default, in one line.
     pub meaning: &'static str,
+    /// Without what it changes nothing, where that is not so of its whole group.
+    pub(super) needs: Option<Needs>,
+}
+
+/// What a layout or a model must have for a key to change anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing.
+    Nothing,
+    /// Several ranks of tp.
+    TensorParallelism,
+    /// Several stages.
+    PipelineParallelism,
+    /// Several ranks of cp.
+    ContextParallelism,
+    /// A model with experts.
+    Experts,
 }
 
 /// What the flag of a key takes.
@@ -42,7 +59,7 @@ impl StepKey {
         takes: &'static [Work],
         meaning: &'static str,
     ) -> StepKey {
-        StepKey { key, flag, alias: None, form: KeyForm::Value(value), takes, meaning }
+        StepKey { key, flag, alias: None, form: KeyForm::Value(value), takes, meaning, needs: None }
     }
 
     pub(super) const fn truth(
@@ -51,7 +68,7 @@ impl StepKey {
         takes: &'static [Work],
         meaning: &'static str,
     ) -> StepKey {
-        StepKey { key, flag, alias: None, form: KeyForm::Truth, takes, meaning }
+        StepKey { key, flag, alias: None, form: KeyForm::Truth, takes, meaning, needs: None }
     }
 
     pub(super) const fn denial(
@@ -60,10 +77,14 @@ impl StepKey {
         takes: &'static [Work],
         meaning: &'static str,
     ) -> StepKey {
-        StepKey { key, flag, alias: None, form: KeyForm::Denial, takes, meaning }
+        StepKey { key, flag, alias: None, form: KeyForm::Denial, takes, meaning, needs: None }
     }
 
     pub(super) const fn alias(self, alias: &'static str) -> StepKey {
         StepKey { alias: Some(alias), ..self }
+    }
+
+    pub(super) const fn needs(self, needs: Needs) -> StepKey {
+        StepKey { needs: Some(needs), ..self }
     }
 }
