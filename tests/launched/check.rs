@@ -84,6 +84,21 @@ fn a_launcher_that_says_another_number_of_ranks_is_refused_where_it_is_not_an_in
     }
 }
 
+/// UCX, which Debian's MPICH uses, opens files of the other rank, which such ranks may not.
+#[test]
+fn ranks_in_containers_of_their_own_are_noted_with_what_to_set() {
+    let may_be_made = Command::new("unshare").args(["--map-root-user", "true"]).status();
+    if FAMILY == "mpich" || !may_be_made.is_ok_and(|status| status.success()) {
+        return skipped("ranks in containers of their own", "MPICH, or this user may not make user namespaces");
+    }
+    let alone = r#"exec unshare --map-root-user "$@""#;
+    let mut command = ranks(&[alone, alone], "--check-launch --format json");
+    command.env("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
+    let notes = messages(&document(&Ran::of(&mut command, 30).ended_with(0).stdout), "notes");
+    let expected = "in different user namespaces (ranks 0, 1), as where each has a container of its own";
+    assert!(notes.contains(expected) && notes.contains("OMPI_MCA_btl_vader_single_copy_mechanism=none"), "{notes}");
+}
+
 /// Two hosts that are one machine: their kernel is the same, their names are not, or MPI does not share between them.
 fn two_hosts_of_one_machine(folder: &Path, flags: &str) -> Option<Command> {
     let limited = r#"ulimit -n 200; exec "$@""#;

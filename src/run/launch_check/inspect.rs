@@ -120,6 +120,7 @@ fn report(
     }
     warnings.extend(merge_similar(&unreliable));
     let mut notes = compared.notes;
+    notes.extend(rank_hosts.notes.clone());
     notes.extend(merge_similar(&unbound));
     LaunchReport {
         format: LAUNCH_FORMAT.to_owned(),

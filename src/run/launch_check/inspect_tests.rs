@@ -5,7 +5,7 @@ use crate::launch_check::launcher_env::launcher_env;
 use crate::world::SoloWorld;
 
 fn rank_hosts(hosts: &[&str]) -> RankHosts {
-    RankHosts { hosts: hosts.iter().map(|host| (*host).to_owned()).collect(), warnings: Vec::new() }
+    RankHosts { hosts: hosts.iter().map(|host| (*host).to_owned()).collect(), ..RankHosts::default() }
 }
 
 /// The report on ranks with these profiles.

@@ -4,56 +4,12 @@
 //! Two ranks count as on one host only if host name, boot id, MPI and the shared memory all agree. Disagreements are
 //! reported.
 
+use super::location::{Node, RankLocation};
+use super::namespaces;
 use crate::world::World;
-use commgauge_base::digest::sha256;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::rank_list::named;
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-
-/// Location of a rank according to every source.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RankLocation {
-    /// Host name, as the host gives it.
-    pub host: String,
-    /// Boot id of the kernel, shortened to a hash; 0 where it cannot be read.
-    pub boot: u64,
-    /// Machine id of the system image, shortened to a hash; 0 where it cannot be read.
-    pub machine: u64,
-    /// Number of the network namespace, 0 where it cannot be read.
-    pub network: u64,
-    /// Number of the file system at /dev/shm, 0 where there is none.
-    pub shared_memory: u64,
-    /// The lowest rank that shares memory with this one according to MPI; absent where MPI was not queried.
-    pub leader: Option<u32>,
-}
-
-impl RankLocation {
-    /// Location of this process.
-    pub fn here(leader: Option<u32>) -> RankLocation {
-        let hash = |path: &str| fs::read_to_string(path).ok().map_or(0, |text| short_hash(text.trim()));
-        RankLocation {
-            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-            boot: hash("/proc/sys/kernel/random/boot_id"),
-            machine: hash("/etc/machine-id"),
-            network: fs::metadata("/proc/self/ns/net").map_or(0, |facts| facts.ino()),
-            shared_memory: fs::metadata("/dev/shm").map_or(0, |facts| facts.dev()),
-            leader,
-        }
-    }
-
-    /// Identifies the machine: by the kernel's boot id, or by the machine id of its image where there is no boot id.
-    fn kernel(&self) -> u64 {
-        if self.boot == 0 { self.machine } else { self.boot }
-    }
-}
-
-/// The first 64 bits of a SHA-256; 0 for an empty text.
-pub(super) fn short_hash(text: &str) -> u64 {
-    if text.is_empty() { 0 } else { u64::from_str_radix(&sha256(text)[..16], 16).unwrap_or(0) }
-}
 
 /// Hosts of all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,6 +18,8 @@ pub struct RankHosts {
     pub hosts: Vec<String>,
     /// Disagreements between the sources, as sentences; on process 0 only.
     pub warnings: Vec<String>,
+    /// What slows ranks of one host and is no disagreement, as sentences; on process 0 only.
+    pub notes: Vec<String>,
 }
 
 /// Gathers the locations of all ranks. Collective; the hosts are the same on every process.
@@ -82,13 +40,7 @@ pub fn locate_ranks(world: &dyn World, mine: &RankLocation) -> Result<RankHosts>
     if hosts.len() != world.processes() as usize {
         return Err(Error::environment(format!("a host name has a line break: {hosts:?}")).shared());
     }
-    Ok(RankHosts { hosts, warnings: rank_hosts.warnings })
-}
-
-/// A host of the launch.
-struct Node<'a> {
-    facts: &'a RankLocation,
-    ranks: Vec<u32>,
+    Ok(RankHosts { hosts, ..rank_hosts })
 }
 
 fn resolve(all: &[RankLocation]) -> RankHosts {
@@ -105,8 +57,11 @@ fn resolve(all: &[RankLocation]) -> RankHosts {
         node_of_rank.push(node);
     }
     let names = names(&nodes);
-    let warnings = warnings(&nodes, &names, all);
-    RankHosts { hosts: node_of_rank.into_iter().map(|node| names[node].clone()).collect(), warnings }
+    RankHosts {
+        hosts: node_of_rank.into_iter().map(|node| names[node].clone()).collect(),
+        warnings: warnings(&nodes, &names, all),
+        notes: namespaces::user_note(&nodes, all).into_iter().collect(),
+    }
 }
 
 /// Host names, numbered if several hosts have the same.
@@ -197,15 +152,7 @@ fn warnings<'a>(nodes: &[Node<'a>], names: &[String], all: &[RankLocation]) -> V
             ));
         }
     }
-    for node in nodes {
-        if node.ranks.iter().any(|rank| all[*rank as usize].network != node.facts.network) {
-            warnings.push(format!(
-                "ranks of host {} are in different network namespaces ({}): they may not reach each other by its addresses",
-                node.facts.host,
-                named(&node.ranks)
-            ));
-        }
-    }
+    warnings.extend(namespaces::network_warnings(nodes, all));
     if all.iter().any(|facts| facts.boot == 0) {
         warnings
             .push("some hosts show no boot id: which ranks share a machine is known by name and MPI alone".to_owned());

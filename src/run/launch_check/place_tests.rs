@@ -3,7 +3,7 @@
 use super::*;
 
 fn rank(host: &str, boot: u64, leader: u32, shared_memory: u64) -> RankLocation {
-    RankLocation { host: host.to_owned(), boot, machine: 7, network: 1, shared_memory, leader: Some(leader) }
+    RankLocation { host: host.to_owned(), boot, machine: 7, network: 1, user: 1, shared_memory, leader: Some(leader) }
 }
 
 #[test]
@@ -65,6 +65,26 @@ fn ranks_of_one_host_in_different_networks_are_named() {
     let rank_hosts = resolve(&[rank("a", 1, 0, 9), RankLocation { network: 2, ..rank("a", 1, 0, 9) }]);
     assert_eq!(rank_hosts.hosts, ["a", "a"]);
     assert!(rank_hosts.warnings[0].contains("different network namespaces (ranks 0, 1)"), "{:?}", rank_hosts.warnings);
+}
+
+#[test]
+fn ranks_of_one_host_that_may_not_read_each_others_memory_are_noted_with_what_to_set() {
+    let alone = |host: &str, user| RankLocation { user, ..rank(host, 1, 0, 9) };
+    for (all, expected) in [
+        (vec![alone("a", 1), alone("a", 1), alone("b", 2)], None),
+        (
+            vec![alone("a", 1), alone("a", 2), alone("b", 3)],
+            Some("host a are in different user namespaces (ranks 0, 1),"),
+        ),
+        (
+            vec![alone("a", 1), alone("a", 2), alone("b", 3), alone("b", 4), alone("c", 5), alone("c", 6)],
+            Some("host a are in different user namespaces (ranks 0, 1, and so on 2 hosts more),"),
+        ),
+    ] {
+        let notes = resolve(&all).notes;
+        assert_eq!(notes.len(), expected.iter().count(), "{notes:?}");
+        assert!(expected.is_none_or(|words| notes[0].contains(words)), "{notes:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::fact::Fact;
 use super::launcher_env::{LauncherEnv, launcher_env};
-use super::place::short_hash;
+use super::location::short_hash;
 use super::variables;
 use commgauge_model::record::line::RankFacts;
 use commgauge_model::record::provenance::Variable;
