@@ -35,13 +35,17 @@ impl MemoryChoices {
             "parameters" => {
                 parameter_bytes(step, stage, state::parameter_bytes_per_parameter(step), gathers.then_some(1))
             }
-            "gradients" if state::reduced_in_turn(step, stage) > 0 => {
-                "those of one chunk whole, of the others in shards: chunks are reduced one after another".to_owned()
-            }
             "gradients" => {
                 let each = state::gradient_bytes_per_parameter(step);
-                let own = parameter_bytes(step, stage, each, state::shares_gradients(step).then_some(1));
-                if state::holds_buckets(step) { own + ", half of it buckets in which they are reduced" } else { own }
+                let own = match state::reduces_in_turn(step) {
+                    true => "those of one chunk whole, as chunks are reduced one after another".to_owned(),
+                    false => parameter_bytes(step, stage, each, state::shares_gradients(step).then_some(1)),
+                };
+                match (state::holds_buckets(step), state::reduces_into_other_memory(step)) {
+                    (true, _) => own + ", half of it buckets in which they are reduced",
+                    (_, true) => own + ", and their shards, which another stream allocates",
+                    _ => own,
+                }
             }
             "optimizer" => {
                 let each = state::optimizer_bytes_per_parameter(step, self.optimizer_gradient_copy);

@@ -31,13 +31,12 @@ pub(super) fn of(step: &TrainingStep, stage: u32, gradient_copy: bool) -> Memory
     let share_if = |is_shared: bool, each: u64| bytes(if is_shared { shared_by_groups(1, each) } else { whole(each) });
     let of_optimizer = optimizer_bytes_per_parameter(step, gradient_copy);
     let gathers = matches!(style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp);
-    let gradients = match (shares_gradients(step), reduced_in_turn(step, stage)) {
-        (false, chunk) if chunk > 0 => {
-            let others = parameters.total().saturating_sub(chunk).div_ceil(shards(step, ParameterKind::Dense));
-            let each = u128::from(data.gradient_element_type.size());
-            bytes(u128::from(chunk) * each + u128::from(others) * u128::from(FULL_PRECISION_BYTES))
+    let gradients = match whole_gradients(step, stage) {
+        None => bytes(shared_by_groups(1, gradient_bytes_per_parameter(step))),
+        Some(at_once) => {
+            let reduced = if reduces_into_other_memory(step) { shared_by_groups(1, FULL_PRECISION_BYTES) } else { 0 };
+            bytes(u128::from(at_once) * u128::from(gradient_bytes_per_parameter(step)) + reduced)
         }
-        (is_shared, _) => share_if(is_shared, gradient_bytes_per_parameter(step)),
     };
     MemoryUse {
         parameters: share_if(gathers, parameter_bytes_per_parameter(step)),
@@ -129,20 +128,38 @@ pub(super) fn updated_bytes(step: &TrainingStep, stage: u32) -> u64 {
     used.optimizer.0.saturating_add(full)
 }
 
-/// Parameters whose whole gradients are there at once where chunks are reduced one after another: the chunks of a stage go backward in
-/// turn, and if all micro-batches are one round, those of a chunk are reduced before the next begins. 0 where all are there.
-pub(super) fn reduced_in_turn(step: &TrainingStep, stage: u32) -> u64 {
-    let (stages, one_round) = (&step.stages, step.micro_batches <= u64::from(step.stages.count()));
-    let interleaved = step.training.pipeline.schedule == ScheduleKind::Interleaved;
-    if !(step.keeps_stages_whole() && interleaved && one_round) {
-        return 0;
+/// Parameters whose whole gradients are there at once; `None` where a rank holds its shard alone. The chunks of a stage go backward in turn,
+/// and if all micro-batches are one round, the gradients of a chunk are reduced before the next begins.
+fn whole_gradients(step: &TrainingStep, stage: u32) -> Option<u64> {
+    if shares_gradients(step) {
+        return None;
     }
+    Some(if reduces_in_turn(step) { largest_chunk(step, stage) } else { step.rank_parameters(stage).total() })
+}
+
+/// Whether the gradients of a chunk are reduced before the next chunk goes backward.
+pub(super) fn reduces_in_turn(step: &TrainingStep) -> bool {
+    let one_round = step.micro_batches <= u64::from(step.stages.count());
+    let interleaved = step.training.pipeline.schedule == ScheduleKind::Interleaved;
+    step.keeps_stages_whole() && interleaved && one_round
+}
+
+/// Parameters of the largest chunk of a stage.
+fn largest_chunk(step: &TrainingStep, stage: u32) -> u64 {
+    let stages = &step.stages;
     let of_chunk = |chunk: u32| -> u64 {
         let layers = stages.layers_of_chunk(stage, chunk);
         let ends = if chunk == 0 || chunk + 1 == stages.chunks() { step.rank_end_parameters(stage).total() } else { 0 };
         layers.iter().map(|layer| step.parameters_of_layer(*layer).total()).sum::<u64>() + ends
     };
     (0..stages.chunks()).map(of_chunk).max().unwrap_or(0)
+}
+
+/// Whether the shards of whole gradients take memory of their own: PyTorch's FSDP reduces into tensors of another stream
+/// (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py `foreach_reduce`), and what the allocator has for one stream no other gets,
+/// whole gradients that are released meanwhile among it.
+pub(super) fn reduces_into_other_memory(step: &TrainingStep) -> bool {
+    shares_full_precision(step) && shards(step, ParameterKind::Dense) > 1 && !shares_gradients(step)
 }
 
 /// Parameters by the groups that reduce their gradients.

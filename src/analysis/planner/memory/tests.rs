@@ -264,15 +264,16 @@ fn sharded_parameters_are_gathered_two_units_ahead_with_the_gradients_of_one() {
 }
 
 #[test]
-fn gradients_that_are_added_up_whole_are_not_shared_out() {
+fn gradients_that_are_added_up_whole_are_there_beside_the_shards_that_another_stream_allocates() {
     let gradients = |more: &str, micro_batches: u32| {
         let training = format!("data_style = 'fsdp'\nmicro_batches = {micro_batches}\n{more}");
         with_step("llama-3-8b", &training, "dp = 8", 8, |step| memory(step, 0).gradients.0)
     };
     let whole = with_step("llama-3-8b", "", "dp = 8", 8, |step| memory(step, 0).gradients.0);
     let unsharded = "gradient_accumulation = 'unsharded'";
-    assert_eq!((gradients(unsharded, 2), gradients("", 2)), (whole, whole.div_ceil(8)));
-    assert_eq!(gradients(unsharded, 1), whole.div_ceil(8), "one micro-batch is not added to any");
+    let shards = whole.div_ceil(8);
+    assert_eq!((gradients(unsharded, 2), gradients("", 2)), (whole + shards, shards));
+    assert_eq!(gradients(unsharded, 1), shards, "one micro-batch is not added to any");
 }
 
 #[test]
