@@ -148,7 +148,7 @@ class Check:
             if seconds < plan.LEAST_SECONDS:
                 raise Missing("no time was left for it")
             share = ["--share-gpu"] if ranks > self.devices else []
-            # How long so many calls take is estimated from figures of host memory, by which a GPU's would never be begun.
+            # How long so many calls take is guessed from figures of host memory, by which the large ones of a GPU are not begun after small ones.
             limit = [] if suite in plan.OF_SO_MANY_CALLS else ["--time-limit", f"{max(int(seconds) - 2, 1)}s"]
             words = [self.commgauge, "run", self.suites / f"{suite}.toml", "-n", ranks, "--backend", "nccl", "--record", path, *limit, "--",
                      *share, *flags]

@@ -278,3 +278,16 @@ fn a_time_limit_stops_before_the_next_case_and_the_run_can_be_resumed() {
     place.ended("run --resume run.jsonl --time-limit 1h", 0);
     assert!(Record::read(&place.record()).unwrap().is_finished());
 }
+
+#[test]
+fn a_guess_for_a_fixed_number_of_calls_that_is_far_too_long_holds_no_run_back() {
+    let place = Place::new();
+    // Guessed at 134 s and 67 s.
+    let calls = "name = 'calls'\n[measure]\niterations = 500\nreplicates = 1\ncadences = 'streaming'\n[[sweep]]\n\
+        collectives = 'all_reduce'\nbytes = ['128MiB', '64MiB']\nplacements = 'out-of-place'\n";
+    fs::write(place.0.path().join("calls.toml"), calls).unwrap();
+    place
+        .ended("run calls.toml -n 4 --backend simulated --machine machine.toml --record run.jsonl --time-limit 60s", 0);
+    let record = Record::read(&place.record()).unwrap();
+    assert_eq!((record.cases.len(), record.is_finished()), (2, true));
+}

@@ -11,6 +11,24 @@ const SECONDS_BESIDE_SAMPLING: f64 = 0.05;
 const CAUTIOUS_BYTES_PER_SECOND: f64 = 0.5e9;
 const CAUTIOUS_LATENCY_SECONDS: f64 = 50e-6;
 
+/// How long a piece of work is expected to take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Estimate {
+    /// Its budget, after which it ends by itself.
+    Budget(Seconds),
+    /// A guess for a fixed number of calls, from cautious figures of host memory: far too long on GPUs, too short over a slow network.
+    Guess(Seconds),
+}
+
+impl Estimate {
+    /// The time, whatever it rests on.
+    pub fn seconds(self) -> Seconds {
+        match self {
+            Estimate::Budget(seconds) | Estimate::Guess(seconds) => seconds,
+        }
+    }
+}
+
 impl WorkPlan {
     /// The largest size argument of any case.
     pub fn largest_bytes(&self) -> Bytes {
@@ -27,18 +45,18 @@ impl WorkPlan {
 
     /// The same for some cases, which need not be in the plan.
     pub fn estimated_seconds_of(&self, cases: &[Case], settings: &RunSettings) -> Seconds {
-        let replicate: f64 = cases.iter().map(|case| estimated_case_seconds(case, settings).0).sum();
+        let replicate: f64 = cases.iter().map(|case| estimated_case(case, settings).seconds().0).sum();
         Seconds(replicate * f64::from(settings.replicates))
     }
 }
 
 /// Estimated upper bound of the time of a case in one replicate.
-pub fn estimated_case_seconds(case: &Case, settings: &RunSettings) -> Seconds {
-    let sampling = match settings.at(case.op.bytes_total).fixed_iterations {
-        Some(iterations) => f64::from(iterations) * cautious_seconds(case),
-        None => settings.case_budget.0,
-    };
-    Seconds(sampling + SECONDS_BESIDE_SAMPLING)
+pub fn estimated_case(case: &Case, settings: &RunSettings) -> Estimate {
+    let with_rest = |sampling: f64| Seconds(sampling + SECONDS_BESIDE_SAMPLING);
+    match settings.at(case.op.bytes_total).fixed_iterations {
+        Some(iterations) => Estimate::Guess(with_rest(f64::from(iterations) * cautious_seconds(case))),
+        None => Estimate::Budget(with_rest(settings.case_budget.0)),
+    }
 }
 
 /// Estimated upper bound of the time of a rank for repeated replays of a program: its computing, and every call alone.

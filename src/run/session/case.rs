@@ -14,7 +14,7 @@ use commgauge_base::units::Seconds;
 use commgauge_model::config::RunSettings;
 use commgauge_model::layout::{Axis, Groups};
 use commgauge_model::record::line::{CaseLine, Line, Outcome, PairTimes};
-use commgauge_model::workload::{Case, estimated_case_seconds};
+use commgauge_model::workload::{Case, Estimate, estimated_case};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -127,8 +127,8 @@ impl WorkItem for Item<'_, '_> {
         completed.has_case(self.work.index_in_plan(), self.work.slot.replicate)
     }
 
-    fn estimate(&self, _: &Run) -> Seconds {
-        estimated_case_seconds(self.work.case(), self.work.settings)
+    fn estimate(&self, _: &Run) -> Estimate {
+        estimated_case(self.work.case(), self.work.settings)
     }
 
     fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {

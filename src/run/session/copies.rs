@@ -7,10 +7,9 @@ use crate::measure::{LocalTimes, Turns, measure_local};
 use crate::watchdog::{Activity, deadline_of_copy};
 use commgauge_base::error::Result;
 use commgauge_base::stats::{median, sorted};
-use commgauge_base::units::Seconds;
 use commgauge_model::record::copy_line::{CopyFacts, CopyLine};
 use commgauge_model::record::line::{Line, Outcome};
-use commgauge_model::workload::CopyShape;
+use commgauge_model::workload::{CopyShape, Estimate};
 use std::collections::HashMap;
 
 /// Copies of a sample for which the deadline is meant, before the backend says how many it makes.
@@ -38,8 +37,8 @@ impl WorkItem for CopyWork<'_> {
         completed.has_copy(self.index, self.replicate)
     }
 
-    fn estimate(&self, run: &Run) -> Seconds {
-        run.request.settings.case_budget
+    fn estimate(&self, run: &Run) -> Estimate {
+        Estimate::Budget(run.request.settings.case_budget)
     }
 
     fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {

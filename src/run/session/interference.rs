@@ -10,7 +10,7 @@ use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::Seconds;
 use commgauge_model::record::interference_line::{InterferenceLine, InterferingCall};
 use commgauge_model::record::line::{Line, Outcome};
-use commgauge_model::workload::Interference;
+use commgauge_model::workload::{Estimate, Interference};
 
 /// Times of a program, or the reason why there are none.
 type Times = std::result::Result<TogetherTimes, Outcome>;
@@ -34,8 +34,9 @@ impl WorkItem for PairWork<'_> {
     }
 
     /// Each call alone, and each with the other one running concurrently.
-    fn estimate(&self, run: &Run) -> Seconds {
-        Seconds(run.request.settings.case_budget.0 * (2 + self.missing(&run.completed).len()) as f64)
+    fn estimate(&self, run: &Run) -> Estimate {
+        let measurements = 2 + self.missing(&run.completed).len();
+        Estimate::Budget(Seconds(run.request.settings.case_budget.0 * measurements as f64))
     }
 
     fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {

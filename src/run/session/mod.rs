@@ -19,6 +19,7 @@ mod journal;
 #[cfg(feature = "mpi")]
 mod launched;
 mod listener;
+mod pace;
 mod preflight;
 mod products;
 mod rehearse;

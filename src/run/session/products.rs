@@ -8,10 +8,9 @@ use crate::measure::{Turns, WARM_UP_RUNS, measure_local};
 use crate::watchdog::{Activity, deadline_of_product};
 use crate::world::{World, agree};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::units::Seconds;
 use commgauge_model::record::line::{Line, Outcome, RankFacts};
 use commgauge_model::record::product_line::{ProductFacts, ProductLine};
-use commgauge_model::workload::ProductShape;
+use commgauge_model::workload::{Estimate, ProductShape};
 
 /// Rejects products whose matrices do not fit into memory, before anything is measured.
 pub(super) fn preflight(world: &dyn World, backend: &mut dyn Backend, request: &Request) -> Result<()> {
@@ -55,8 +54,8 @@ impl WorkItem for ProductWork<'_> {
         completed.has_product(self.index, self.replicate)
     }
 
-    fn estimate(&self, run: &Run) -> Seconds {
-        run.request.settings.case_budget
+    fn estimate(&self, run: &Run) -> Estimate {
+        Estimate::Budget(run.request.settings.case_budget)
     }
 
     fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {

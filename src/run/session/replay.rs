@@ -15,7 +15,7 @@ use commgauge_model::record::provenance;
 use commgauge_model::record::replay_line::ReplayLine;
 use commgauge_model::workload::replay::{Action, ReplayOptions, ReplayPlan, Timetable};
 use commgauge_model::workload::step::Step;
-use commgauge_model::workload::{Op, estimated_replay_seconds};
+use commgauge_model::workload::{Estimate, Op, estimated_replay_seconds};
 
 /// A replay that is ready to run.
 pub(super) struct Replay {
@@ -93,11 +93,11 @@ impl WorkItem for &Replay {
     }
 
     /// Warm-up, repetitions and check of the longest program of this process.
-    fn estimate(&self, _: &Run) -> Seconds {
+    fn estimate(&self, _: &Run) -> Estimate {
         let ReplayOptions { repetitions, warm_up, .. } = self.options;
         let runs = repetitions.saturating_add(warm_up).saturating_add(1);
         let seconds = self.plan.programs.iter().flatten().map(|program| estimated_replay_seconds(program, runs).0);
-        Seconds(seconds.fold(0.0, f64::max))
+        Estimate::Guess(Seconds(seconds.fold(0.0, f64::max)))
     }
 
     fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {

@@ -7,7 +7,7 @@ use super::work_loop::Run;
 use crate::backend::Backend;
 use commgauge_base::error::Result;
 use commgauge_model::record::line::CaseLine;
-use commgauge_model::workload::estimated_case_seconds;
+use commgauge_model::workload::estimated_case;
 
 /// Measures every case in every replicate. If the run adds cases that depend on them, returns the lines on process 0,
 /// including those of earlier launches.
@@ -25,7 +25,7 @@ pub(super) fn measure_all(
         let missing = missing(run, cases, replicate);
         let Some(first) = missing.first() else { continue };
         // Communicators of many ranks take a while, so they are made only if there is time for a case.
-        if run.begin(estimated_case_seconds(cases.planned[first.case].case, settings))?.is_none() {
+        if run.begin(estimated_case(cases.planned[first.case].case, settings))?.is_none() {
             return Ok(lines);
         }
         cases.connect(run.request, backend)?;

@@ -6,6 +6,7 @@ use crate::world::{Located, World};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stop_signal::{StopSignal, stop_signals};
 use commgauge_base::units::Seconds;
+use commgauge_model::workload::Estimate;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -76,7 +77,7 @@ impl Signals {
     }
 
     /// Begins work with an estimated duration if it fits into the time limit; the same on every process.
-    pub(super) fn begin(&self, world: &dyn World, estimate: Seconds) -> Result<Option<BegunWork>> {
+    pub(super) fn begin(&self, world: &dyn World, estimate: Estimate) -> Result<Option<BegunWork>> {
         match &self.limit {
             None => Ok(Some(BegunWork(None))),
             Some(limit) => Ok(limit.begin(world, estimate)?.map(|begun| BegunWork(Some(begun)))),

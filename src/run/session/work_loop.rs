@@ -12,9 +12,9 @@ use crate::measure::{Repetitions, ReplayContext};
 use crate::world::{Located, World, agree};
 use commgauge_base::error::Result;
 use commgauge_base::stop_signal::noted;
-use commgauge_base::units::Seconds;
 use commgauge_model::record::line::{Line, Outcome};
 use commgauge_model::record::unwatched_line::UnwatchedLine;
+use commgauge_model::workload::Estimate;
 use signal_hook::consts::SIGTERM;
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ pub(super) trait WorkItem {
     fn is_completed(&self, completed: &CompletedWork) -> bool;
 
     /// How long it is expected to take at most; the time limit must allow it.
-    fn estimate(&self, run: &Run) -> Seconds;
+    fn estimate(&self, run: &Run) -> Estimate;
 
     /// Carries it out and records it. Called on all processes.
     fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()>;
@@ -80,7 +80,7 @@ impl Run<'_> {
     }
 
     /// Begins work if the time limit allows it, and else stops the run; the same on every process.
-    pub(super) fn begin(&mut self, estimate: Seconds) -> Result<Option<BegunWork>> {
+    pub(super) fn begin(&mut self, estimate: Estimate) -> Result<Option<BegunWork>> {
         let begun = self.signals.begin(self.world, estimate)?;
         self.tally.out_of_time = begun.is_none();
         Ok(begun)
