@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::doubles::with_doubles;
-use common::{Ran, STEP, SWEEP, launcher, lines, of_kind, record_in, words};
+use common::{Ran, STEP, SWEEP, in_three_attempts, launcher, lines, of_kind, record_in, words};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -43,20 +43,22 @@ fn isolated_groups_longer_than_the_queue_of_work_are_skipped_and_graphs_of_them_
     }
 }
 
+/// On a busy machine a device may come so late that the host is done and it need not wait at all.
 #[test]
 fn starts_whose_hold_gave_up_do_not_count() {
-    let folder = tempfile::tempdir().unwrap();
-    let record = record_in(&folder);
-    let flags = "all_reduce -b 1K -e 1K -n 3 -w 0 --replicates 1 --warm-buffers --placement out --cadence isolated";
-    let mut command = nccl(2, SWEEP, flags, &record);
-    Ran::of(command.env("COMMGAUGE_DOUBLE_LONGEST_HOLD", "1"), 60);
-    let lines = lines(&record);
-    let samples = &of_kind(&lines, "case")[0]["samples"];
-    let [taken, excluded] =
-        ["slowest_nanoseconds", "excluded"].map(|column| samples[column].as_array().map_or(0, Vec::len));
-    // On a busy machine a device may come so late that the host is done and it need not wait at all.
-    assert!(taken > 0 && 2 * excluded > taken, "{samples}");
-    assert!(samples["excluded"].as_array().unwrap().iter().all(|one| one[1] == "missed_start"), "{samples}");
+    in_three_attempts(|_| {
+        let folder = tempfile::tempdir().unwrap();
+        let record = record_in(&folder);
+        let flags = "all_reduce -b 1K -e 1K -n 3 -w 0 --replicates 1 --warm-buffers --placement out --cadence isolated";
+        let mut command = nccl(2, SWEEP, flags, &record);
+        Ran::of(command.env("COMMGAUGE_DOUBLE_LONGEST_HOLD", "1"), 60);
+        let lines = lines(&record);
+        let samples = &of_kind(&lines, "case")[0]["samples"];
+        let [taken, excluded] =
+            ["slowest_nanoseconds", "excluded"].map(|column| samples[column].as_array().map_or(0, Vec::len));
+        assert!(samples["excluded"].as_array().unwrap().iter().all(|one| one[1] == "missed_start"), "{samples}");
+        if taken > 0 && taken == excluded { Ok(()) } else { Err(samples.to_string()) }
+    });
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub(super) fn of(step: &TrainingStep, stage: u32, gradient_copy: bool) -> Memory
         let share = |(parameters, ranks): &(u64, u64)| u128::from(parameters.div_ceil(*ranks * groups));
         parts.iter().map(|part| share(part) * u128::from(each)).sum::<u128>()
     };
-    let share_if = |is_shared: bool, each: u64| bytes(if is_shared { shared_by_groups(1, each) } else { whole(each) });
+    let of_parameter = parameter_bytes_per_parameter(step);
     let of_optimizer = optimizer_bytes_per_parameter(step, gradient_copy);
     let gathers = matches!(style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp);
     let gradients = match whole_gradients(step, stage) {
@@ -39,7 +39,7 @@ pub(super) fn of(step: &TrainingStep, stage: u32, gradient_copy: bool) -> Memory
         }
     };
     MemoryUse {
-        parameters: share_if(gathers, parameter_bytes_per_parameter(step)),
+        parameters: bytes(if gathers { shared_by_groups(1, of_parameter) } else { whole(of_parameter) }),
         gradients,
         optimizer: bytes(match groups_of_optimizer(step) {
             Some(groups) => shared_by_groups(groups, of_optimizer),
