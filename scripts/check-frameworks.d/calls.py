@@ -3,37 +3,62 @@ calls with what `commgauge ops` lists: collective, element type, bytes, ranks of
 
     calls.py COMMGAUGE [NAME...]          runs every configuration, or those of the names, and compares
     calls.py COMMGAUGE [NAME...] --write  also keeps what was recorded in tests/data/frameworks
+
+With RECORDED_DEVICE=cuda the steps run on GPUs over NCCL, and leave traces in the folder RECORDED_TRACES, one for each configuration: `commgauge
+trace` compares them with the same list. Ranks that have no GPU of their own share one, where NCCL's variables allow it.
 """
 
 import collections
 import importlib
 import importlib.metadata
 import json
+import os
+import pathlib
 import subprocess
 import sys
 import warnings
 
 import torch
 import transformers
-from recorder import CONFIGURATIONS, record
+from recorder import CONFIGURATIONS, DEVICE, record
 from small_model import FOLDER, SEQUENCE
 
 # Each has the steps of one framework; Megatron-core needs Python 3.12.
 FRAMEWORKS = ["of_data", "of_transformers", "of_dtensor", "of_deepspeed", "of_megatron", "of_vllm", "of_sglang"]
 
 
-def listed(commgauge, configuration):
-    """What `commgauge ops` lists, counted as the recorded calls are."""
+def list_of(commgauge, configuration, *more):
+    """What `commgauge ops` prints as JSON."""
     flags = configuration.flags.split()
     sequence = [] if "--serve" in flags else ["--sequence", str(SEQUENCE)]
-    command = [commgauge, "ops", "--model", str(FOLDER / configuration.model / "config.json"), *sequence, *flags,
-               "--stage", str(configuration.stage), "--format", "json"]
+    command = [commgauge, "ops", "--model", str(FOLDER / configuration.model / "config.json"), *sequence, *flags, *more, "--format", "json"]
     answer = subprocess.run(command, capture_output=True, text=True)
     if answer.returncode != 0:
         print(f"    {answer.stderr.strip()}")
-        return collections.Counter()
-    counts = collections.Counter()
-    for op in json.loads(answer.stdout)["ops"]:
+    return answer.stdout
+
+
+def traced(commgauge, configuration):
+    """Whether the traces of all ranks have the calls of the list, as `commgauge trace` says."""
+    folder = pathlib.Path(os.environ["RECORDED_TRACES"]) / configuration.name
+    (folder / "ops.json").write_text(list_of(commgauge, configuration))
+    same = True
+    for kind in ("kineto", "execution"):
+        files = sorted(folder.glob(f"{kind}-rank*"))
+        answer = subprocess.run([commgauge, "trace", *files, "--ops", folder / "ops.json"], capture_output=True, text=True)
+        (folder / f"{kind}.txt").write_text(answer.stdout + answer.stderr)
+        if answer.returncode != 0:
+            print(f"{configuration.name}: {kind}: commgauge trace ends with {answer.returncode}\n{answer.stdout}{answer.stderr}")
+            same = False
+    return same
+
+
+def listed(commgauge, configuration):
+    """What `commgauge ops` lists, counted as the recorded calls are."""
+    answer, counts = list_of(commgauge, configuration, "--stage", str(configuration.stage)), collections.Counter()
+    if not answer:
+        return counts
+    for op in json.loads(answer)["ops"]:
         collective = "send" if op["collective"].startswith("send_recv") else op["collective"]
         counts[(collective, op["element_type"], op["bytes_total"], op["group_size"])] += op["count_per_step"]
     return counts
@@ -92,7 +117,8 @@ def main():
             print(f"{name}: calls that are not compared: {sorted(set(recorded['others']))}")
         if write:
             keep_recorded(configuration, recorded["calls"])
-        if theirs == ours:
+        is_same = DEVICE == "cpu" or traced(commgauge, configuration)
+        if theirs == ours and is_same:
             agree += 1
             continue
         differ += 1

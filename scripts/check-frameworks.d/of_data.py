@@ -2,7 +2,7 @@
 
 import torch
 import torch.distributed as dist
-from recorder import Recorder, configuration
+from recorder import DEVICE, Recorder, configuration
 from small_model import causal_model, llama, loss_of, micro_batches
 
 
@@ -53,7 +53,7 @@ def fsdp1(accumulated=2, strategy="FULL_SHARD", mixed=False, dtype=torch.float32
     from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
     from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
-    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard")) if strategy == "HYBRID_SHARD" else None
+    mesh = init_device_mesh(DEVICE, (2, 2), mesh_dim_names=("replicate", "shard")) if strategy == "HYBRID_SHARD" else None
     precision = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if mixed else None
     inner = llama(dtype)
     if recompute:
@@ -66,7 +66,7 @@ def fsdp1(accumulated=2, strategy="FULL_SHARD", mixed=False, dtype=torch.float32
         auto_wrap_policy=partial(transformer_auto_wrap_policy, transformer_layer_cls={LlamaDecoderLayer}),
         mixed_precision=precision,
         use_orig_params=True,
-        device_id=torch.device("cpu"),
+        device_id=torch.device(DEVICE),
     )
     if not once:
         return micro_batches(model, accumulated)
@@ -113,9 +113,9 @@ def fsdp2(accumulated=2, reshard=None, kept=False, replicas=1, deferred=False, m
 
     world = dist.get_world_size()
     if replicas > 1:
-        mesh = init_device_mesh("cpu", (replicas, world // replicas), mesh_dim_names=("replicate", "shard"))
+        mesh = init_device_mesh(DEVICE, (replicas, world // replicas), mesh_dim_names=("replicate", "shard"))
     else:
-        mesh = init_device_mesh("cpu", (world,))
+        mesh = init_device_mesh(DEVICE, (world,))
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if mixed else MixedPrecisionPolicy()
     choices = {"mesh": mesh, "mp_policy": policy}
     model = llama(dtype)

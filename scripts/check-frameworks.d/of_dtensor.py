@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 import transformers
-from recorder import Recorder, configuration
+from recorder import DEVICE, Recorder, configuration
 from small_model import SEQUENCE, batch, causal_model, llama
 
 
@@ -21,7 +21,7 @@ def divided_by_dtensor(sequence=True, recompute=False, accumulated=2):
                                                    parallelize_module)
 
     shards = 2 if sequence else 1
-    both = init_device_mesh("cpu", (shards, dist.get_world_size() // shards), mesh_dim_names=("dp", "tp"))
+    both = init_device_mesh(DEVICE, (shards, dist.get_world_size() // shards), mesh_dim_names=("dp", "tp"))
     mesh = both["tp"]
     model = llama()
     model.config._attn_implementation = "sdpa"
@@ -56,7 +56,7 @@ def divided_by_dtensor(sequence=True, recompute=False, accumulated=2):
         fully_shard(model.model.embed_tokens, mesh=both["dp"])
         fully_shard([model.model.norm, model.lm_head], mesh=both["dp"], reshard_after_forward=False)
         fully_shard(model, mesh=both["dp"])
-    tokens, positions = batch(), torch.arange(SEQUENCE).reshape(1, SEQUENCE)
+    tokens, positions = batch(), torch.arange(SEQUENCE, device=DEVICE).reshape(1, SEQUENCE)
     for _ in range(2):
         recorder = Recorder()
         with recorder, loss_parallel():
@@ -83,7 +83,7 @@ def pipelined(schedule, shards=1, model="llama"):
     from torch.distributed.device_mesh import init_device_mesh
 
     count, stages = 4, dist.get_world_size() // shards
-    mesh = init_device_mesh("cpu", (stages, shards), mesh_dim_names=("pp", "dp"))
+    mesh = init_device_mesh(DEVICE, (stages, shards), mesh_dim_names=("pp", "dp"))
     rank, last = mesh.get_local_rank("pp"), stages - 1
     whole = causal_model(model)
     model, head = whole.model, whole.lm_head
@@ -98,7 +98,7 @@ def pipelined(schedule, shards=1, model="llama"):
 
         def forward(self, hidden):
             hidden = self.embed(hidden) if self.embed else hidden
-            positions = torch.arange(SEQUENCE).reshape(1, SEQUENCE)
+            positions = torch.arange(SEQUENCE, device=DEVICE).reshape(1, SEQUENCE)
             for layer in self.layers:
                 hidden = layer(hidden, position_embeddings=model.rotary_emb(hidden, positions), position_ids=positions)
             return self.head(self.norm(hidden)) if self.head else hidden
@@ -114,9 +114,9 @@ def pipelined(schedule, shards=1, model="llama"):
         if module.head:
             fully_shard([module.norm, module.head], mesh=mesh["dp"], reshard_after_forward=False)
         fully_shard(module, mesh=mesh["dp"])
-    device = torch.device("cpu")
+    device = torch.device(DEVICE)
     tokens = batch()
-    between = torch.zeros(1, SEQUENCE, model.config.hidden_size)
+    between = torch.zeros(1, SEQUENCE, model.config.hidden_size, device=DEVICE)
     stage = pipelining.PipelineStage(module, rank, stages, device, input_args=(tokens if rank == 0 else between,),
                                      group=mesh["pp"].get_group())
     loss = lambda logits, target: torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten())
@@ -144,7 +144,7 @@ def divided_context(accumulated=2, ends=False, mixed=False):
     from torch.distributed.tensor.experimental._context_parallel import _attention as ring
 
     world = dist.get_world_size()
-    both = init_device_mesh("cpu", (world // 2, 2) if ends else (1, world), mesh_dim_names=("dp", "cp"))
+    both = init_device_mesh(DEVICE, (world // 2, 2) if ends else (1, world), mesh_dim_names=("dp", "cp"))
     group, mesh = both.get_group("cp"), both._flatten("dp_cp")
     kernels = torch.ops.aten
 
@@ -152,11 +152,22 @@ def divided_context(accumulated=2, ends=False, mixed=False):
         return tensor.repeat_interleave(query.shape[1] // tensor.shape[1], dim=1)
 
     def forward(query, key, value, is_causal, **_):
-        return kernels._scaled_dot_product_flash_attention_for_cpu(query, repeated(query, key), repeated(query, value), 0.0, is_causal)
+        key, value = repeated(query, key), repeated(query, value)
+        if DEVICE == "cpu":
+            return kernels._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, is_causal)
+        query, key, value = (tensor.bfloat16() for tensor in (query, key, value))
+        out, logsumexp, *_ = kernels._scaled_dot_product_flash_attention(query, key, value, 0.0, is_causal)
+        return out.float(), logsumexp
 
     def backward(query, key, value, out, logsumexp, is_causal, grad_out, **_):
-        of_query, of_key, of_value = kernels._scaled_dot_product_flash_attention_for_cpu_backward(
-            grad_out.contiguous(), query, repeated(query, key), repeated(query, value), out, logsumexp, 0.0, is_causal)
+        inputs = [grad_out.contiguous(), query, repeated(query, key), repeated(query, value), out]
+        if DEVICE == "cpu":
+            gradients = kernels._scaled_dot_product_flash_attention_for_cpu_backward(*inputs, logsumexp, 0.0, is_causal)
+        else:
+            seed = torch.zeros((), dtype=torch.int64, device=DEVICE)
+            gradients = kernels._scaled_dot_product_flash_attention_backward(
+                *(tensor.bfloat16() for tensor in inputs), logsumexp, None, None, query.shape[2], key.shape[2], 0.0, is_causal, seed, seed)
+        of_query, of_key, of_value = (gradient.float() for gradient in gradients)
         together = lambda tensor: tensor.reshape(key.shape[0], key.shape[1], -1, *key.shape[2:]).sum(2)
         return of_query, together(of_key), together(of_value)
 

@@ -6,7 +6,7 @@ import pathlib
 import transformers
 import torch
 import torch.distributed as dist
-from recorder import Recorder, configuration
+from recorder import DEVICE, Recorder, configuration
 from small_model import batch, llama, micro_batches
 
 
@@ -36,7 +36,7 @@ def hugging_face_trainer(sharded):
 
     tokens = batch()[0]
     arguments = transformers.TrainingArguments(
-        output_dir=folder, use_cpu=True, max_steps=2, per_device_train_batch_size=1, gradient_accumulation_steps=3, report_to=[],
+        output_dir=folder, use_cpu=DEVICE == "cpu", max_steps=2, per_device_train_batch_size=1, gradient_accumulation_steps=3, report_to=[],
         save_strategy="no", disable_tqdm=True,
     )
     data = [{"input_ids": tokens, "labels": tokens}] * 64

@@ -13,9 +13,13 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from traces import Traces
 
 # Every configuration, in the order in which it was defined.
 CONFIGURATIONS = []
+# Where the steps run, and what carries their calls there.
+DEVICE = os.environ.get("RECORDED_DEVICE", "cpu")
+BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 
 
 @dataclass
@@ -74,6 +78,17 @@ class Recorder(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.calls, self.others = [], []
+        self.traces = Traces() if DEVICE == "cuda" else None
+
+    def __enter__(self):
+        if self.traces:
+            self.traces.begin()
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        if self.traces:
+            self.traces.end()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if DTensor in types:
@@ -128,9 +143,16 @@ def work(rank, configuration, port, file):
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(configuration.ranks), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(configuration.ranks),
                       MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RECORDED_MODEL=file + ".model")
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=configuration.ranks)
+    if DEVICE == "cuda":
+        # Ranks that have no GPU of their own share one (NCCL 2.30).
+        device = rank % torch.cuda.device_count()
+        os.environ["LOCAL_RANK"] = str(device)
+        torch.cuda.set_device(device)
+    dist.init_process_group(BACKENDS[DEVICE], rank=rank, world_size=configuration.ranks)
     try:
         recorder = configuration.run(**configuration.choices)
+        if recorder.traces:
+            recorder.traces.keep(configuration.name, rank)
         if rank == configuration.rank:
             pathlib.Path(file).write_text(json.dumps({"calls": recorder.calls, "others": recorder.others}))
     except Exception:

@@ -5,7 +5,7 @@ import pathlib
 
 import torch
 import transformers
-from recorder import Recorder
+from recorder import DEVICE, Recorder
 
 FOLDER = pathlib.Path("tests/data/frameworks")
 SEQUENCE = 64
@@ -15,7 +15,7 @@ def causal_model(name, dtype=torch.float32):
     torch.manual_seed(1)
     fields = json.loads((FOLDER / name / "config.json").read_text())
     config = transformers.AutoConfig.for_model(**fields, attn_implementation="eager")
-    return transformers.AutoModelForCausalLM.from_config(config).to(dtype)
+    return transformers.AutoModelForCausalLM.from_config(config).to(dtype).to(DEVICE)
 
 
 def llama(dtype=torch.float32):
@@ -23,7 +23,7 @@ def llama(dtype=torch.float32):
 
 
 def batch():
-    return torch.arange(SEQUENCE).remainder(320).reshape(1, SEQUENCE)
+    return torch.arange(SEQUENCE, device=DEVICE).remainder(320).reshape(1, SEQUENCE)
 
 
 def loss_of(model, tokens=None):

@@ -148,10 +148,8 @@ class Check:
             if seconds < plan.LEAST_SECONDS:
                 raise Missing("no time was left for it")
             share = ["--share-gpu"] if ranks > self.devices else []
-            # How long so many calls take is guessed from figures of host memory, by which the large ones of a GPU are not begun after small ones.
-            limit = [] if suite in plan.OF_SO_MANY_CALLS else ["--time-limit", f"{max(int(seconds) - 2, 1)}s"]
-            words = [self.commgauge, "run", self.suites / f"{suite}.toml", "-n", ranks, "--backend", "nccl", "--record", path, *limit, "--",
-                     *share, *flags]
+            words = [self.commgauge, "run", self.suites / f"{suite}.toml", "-n", ranks, "--backend", "nccl", "--record", path,
+                     "--time-limit", f"{max(int(seconds) - 2, 1)}s", "--", *share, *flags]
             code, _, err = self.run(words, seconds)
             part.record = path.name
             if code != 0:

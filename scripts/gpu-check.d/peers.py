@@ -13,8 +13,9 @@ from launch import Missing
 from plan import ROUNDS
 
 MOST_ASTRAY = 0.02
-# Below, a call is as long as it takes the host to start one, which on an H100 differs by a third from process to process, of either tool.
-SURE_FROM_BYTES = 4 << 20
+# Shorter calls than so many of the shortest are as long as it takes the host to start one, which on an H100 and an H200 differs by a third
+# from process to process, of either tool. Longer ones hide it.
+STARTS_OF_A_SURE_CALL = 1.5
 # Sizes and calls of suites/gpu-check/peers.toml. The time of both is that of the host's clock over all calls, the start of the first one
 # included, and the mean over the ranks; both walk through the buffers of the largest size.
 FIRST, LAST, STEP, WARM_UP, CALLS = "64K", "256M", "4", "5", "100"
@@ -124,7 +125,7 @@ def torch(devices):
 def compare(check, peer):
     """Rounds of both in turn; the ratio of each round, and of those the median."""
     ranks = max(check.devices, 1)
-    ratios = {}
+    pairs = {}
     if peer.unlike:
         check.note(peer.unlike)
     for number in range(ROUNDS):
@@ -136,23 +137,32 @@ def compare(check, peer):
         mine = peer.ours(check, check.folder / part.record) if peer.ours else judge.medians(record, peer.placement)
         for size, seconds in mine.items():
             if theirs.get(size):
-                ratios.setdefault(size, []).append(seconds / theirs[size])
-    if not ratios:
+                pairs.setdefault(size, []).append((seconds, theirs[size]))
+    if not pairs:
         raise Missing("no size was measured by both")
-    findings = []
-    for size, seen in sorted(ratios.items()):
-        findings.append(judged(peer, size, seen, is_judged=peer.name == "nccl-tests" and not check.synthetic))
-    return findings
+    is_judged, sure = peer.name == "nccl-tests" and not check.synthetic, sizes_beyond_starting(pairs)
+    return [judged(peer, size, rounds, is_judged, size in sure) for size, rounds in sorted(pairs.items())]
 
 
-def judged(peer, size, seen, is_judged):
-    """Slower where every round is; where some rounds are slower and others are not, the rounds differ by more than what is asked."""
+def sizes_beyond_starting(pairs):
+    """Those whose calls take longer than to start them, from the seconds of ours and theirs in each round by size."""
+    medians = {size: judge.median([theirs for _, theirs in rounds]) for size, rounds in pairs.items()}
+    return {size for size, seconds in medians.items() if seconds >= STARTS_OF_A_SURE_CALL * min(medians.values())}
+
+
+def judged(peer, size, rounds, is_judged, is_sure):
+    """Slower where every round is; where some rounds are slower and others are not, the rounds differ by more than what is asked. Of a call that
+    is as long as its start (not `is_sure`), slower is one of which each was slower than each of the other tool."""
+    seen = [ours / theirs for ours, theirs in rounds]
     middle, least, most = judge.median(seen), min(seen), max(seen)
     text = f"{size} B: ours / theirs {middle:.3f} (rounds {least:.3f} to {most:.3f})"
     if not is_judged or abs(middle - 1) <= MOST_ASTRAY:
         return 0, text
+    if not is_sure:
+        slower = min(ours for ours, _ in rounds) > (1 + MOST_ASTRAY) * max(theirs for _, theirs in rounds)
+        if slower and not peer.unlike:
+            return 1, f"{text}, wanted 0.98 to 1.02"
+        return 0, f"{text}: not to be told apart, what starts a call is most of its time"
     if least > 1 + MOST_ASTRAY or most < 1 - MOST_ASTRAY:
         return 1 if middle > 1 and not peer.unlike else 3, f"{text}, wanted 0.98 to 1.02"
-    if size < SURE_FROM_BYTES:
-        return 0, f"{text}: not to be told apart, what starts a call is most of its time"
     return 3, f"{text}, wanted 0.98 to 1.02, and not sure"

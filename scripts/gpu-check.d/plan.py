@@ -13,8 +13,6 @@ USEFUL_SECONDS = 8
 WANTED_SECONDS = {"host": 5, "doctor": 15, "data": 60, "times": 60, "copy": 45, "variants": 45, "choices": 25, "ours beside": 20,
                   "nccl-tests": 30, "torch": 45, "transfers": 25}
 ROUNDS = 3
-# Suites that fix the number of calls, and so few that no limit is needed within them.
-OF_SO_MANY_CALLS = ("peers",)
 
 
 @dataclass

@@ -2,10 +2,11 @@
 
 use crate::common;
 
-use common::{Ran, STEP, launcher, lines, of_kind, record_in};
+use common::{COMMGAUGE, Ran, STEP, launcher, lines, of_kind, record_in};
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Replays files on that many ranks.
 fn replay(ranks: u32, files: &[PathBuf], flags: &[&str], code: i32) -> (Ran, Vec<Value>) {
@@ -181,4 +182,38 @@ fn traces_that_are_not_the_whole_job_are_refused_before_anything_is_measured() {
     }
     let (ran, _) = replay(2, &files, &["--tp", "2"], 2);
     assert!(ran.stderr.contains("the job had 4 ranks, and this launch has 2"), "{}", ran.stderr);
+}
+
+/// The layout of the list of its step has copies of shards, which no degree says.
+#[test]
+fn a_real_job_over_nccl_is_replayed_on_the_groups_of_its_list() {
+    let place = tempfile::tempdir().unwrap();
+    let list = place.path().join("step.json");
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/frameworks/llama/config.json");
+    let mut ops = Command::new(COMMGAUGE);
+    ops.args(["ops", "--format", "json", "--sequence", "64", "--small-calls", "none", "--framework", "torchtitan"]);
+    ops.args(["--dp", "4", "--micro-batches", "2", "--data-style", "hsdp", "--replicas-of-shards", "2", "--model"]);
+    std::fs::write(&list, ops.arg(model).output().unwrap().stdout).unwrap();
+    let list = list.display().to_string();
+    let file = |rank| data(&format!("nccl/fsdp2-torchtitan-hsdp-kineto-rank{rank}.json.gz"));
+    let files: Vec<PathBuf> = (0..4).map(file).collect();
+    let (ran, record) = replay(4, &files, &["--ops", &list, "--replay-repetitions", "1"], 0);
+    // What the list says itself of a rank's step: as many calls and bytes.
+    let listed: Value = serde_json::from_slice(&std::fs::read(&list).unwrap()).unwrap();
+    let expected = ["dp_shard", "dp_replicate"].map(|name| {
+        let ops = listed["ops"].as_array().unwrap().iter().filter(|op| op["axis"] == name);
+        let bytes = |key: &str| listed["axes"][name][key].as_u64().unwrap();
+        let calls = ops.map(|op| op["count_per_step"].as_u64().unwrap()).sum();
+        (name.to_owned(), calls, bytes("payload_bytes_per_step"), bytes("wire_bytes_per_step"))
+    });
+    assert_eq!(axes(&record), expected);
+    assert!(ran.stdout.contains("every rank moved exactly the bytes of the trace"), "{}", ran.stdout);
+    for (ranks, flags, said) in [
+        (2, &["--ops", &list][..], "is of 4 ranks, and this launch has 2"),
+        (4, &["--ops", &list, "--dp", "4"], "accepted: no --tp, --dp and the like with it"),
+        (4, &["--dp", "4"], "which is none of the layout"),
+    ] {
+        let (ran, _) = replay(ranks, &files, flags, 2);
+        assert!(ran.stderr.contains(said), "{flags:?}: {}", ran.stderr);
+    }
 }

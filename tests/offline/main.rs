@@ -59,6 +59,7 @@ mod shown;
 mod signatures;
 mod store;
 mod trace;
+mod trace_of_gpus;
 mod validate;
 mod words;
 mod worse;

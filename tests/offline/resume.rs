@@ -281,13 +281,25 @@ fn a_time_limit_stops_before_the_next_case_and_the_run_can_be_resumed() {
 
 #[test]
 fn a_guess_for_a_fixed_number_of_calls_that_is_far_too_long_holds_no_run_back() {
-    let place = Place::new();
-    // Guessed at 134 s and 67 s.
-    let calls = "name = 'calls'\n[measure]\niterations = 500\nreplicates = 1\ncadences = 'streaming'\n[[sweep]]\n\
-        collectives = 'all_reduce'\nbytes = ['128MiB', '64MiB']\nplacements = 'out-of-place'\n";
-    fs::write(place.0.path().join("calls.toml"), calls).unwrap();
-    place
-        .ended("run calls.toml -n 4 --backend simulated --machine machine.toml --record run.jsonl --time-limit 60s", 0);
-    let record = Record::read(&place.record()).unwrap();
-    assert_eq!((record.cases.len(), record.is_finished()), (2, true));
+    for (what, iterations, bytes, limit, cases) in [
+        ("the first case is guessed at 134 s or at 67 s", 500, "['128MiB', '64MiB']", "60s", 2),
+        (
+            "small calls come first or last, and the largest is guessed at 56 s",
+            105,
+            "{ from = '64KiB', to = '256MiB', factor = 4 }",
+            "20s",
+            7,
+        ),
+    ] {
+        let place = Place::new();
+        let calls = format!(
+            "name = 'calls'\n[measure]\niterations = {iterations}\nreplicates = 1\ncadences = 'streaming'\n[[sweep]]\n\
+             collectives = 'all_reduce'\nbytes = {bytes}\nplacements = 'out-of-place'\n"
+        );
+        fs::write(place.0.path().join("calls.toml"), calls).unwrap();
+        let run = "run calls.toml -n 4 --backend simulated --machine machine.toml --record run.jsonl --time-limit";
+        place.ended(&format!("{run} {limit}"), 0);
+        let record = Record::read(&place.record()).unwrap();
+        assert_eq!((record.cases.len(), record.is_finished()), (cases, true), "{what}");
+    }
 }

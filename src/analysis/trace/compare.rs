@@ -1,47 +1,17 @@
 //! The calls of a trace compared with the list of a step.
 
 use super::call::CallKind;
+use super::expected::{ExpectedOp, ExpectedStep, ListedStages};
 use super::places::{GroupPlace, TracedPlaces};
 use super::read::Trace;
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::units::Bytes;
-use commgauge_model::layout::{Axis, Degrees, Layout};
-use serde::Deserialize;
+use commgauge_model::layout::Layout;
 use std::collections::BTreeMap;
 
 /// Counts that differ by less of a call in a step are the same: a trace may begin or end within a step.
 const SAME_COUNT: f64 = 0.5;
-
-/// A step as `commgauge ops --format json` lists it, as far as it is compared.
-#[derive(Clone, Debug, Deserialize)]
-pub struct ExpectedStep {
-    /// Always `commgauge-ops`.
-    pub format: String,
-    /// Name of the model.
-    pub model: String,
-    /// The degrees of the layout.
-    pub degrees: Degrees,
-    /// The calls.
-    pub ops: Vec<ExpectedOp>,
-}
-
-/// A call of a listed step.
-#[derive(Clone, Debug, Deserialize)]
-pub struct ExpectedOp {
-    /// The axis whose groups carry it out.
-    pub axis: Axis,
-    /// The call.
-    pub collective: Collective,
-    /// Type of the elements.
-    pub element_type: ElementType,
-    /// The pipeline stage whose ranks it is counted on.
-    pub stage: u32,
-    /// The size argument in the sense of nccl-tests.
-    pub bytes_total: Bytes,
-    /// Calls of a rank in a step.
-    pub count_per_step: u64,
-}
 
 /// How a call of the trace and one of the list compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +28,8 @@ pub enum Difference {
     Extra,
     /// In the list, for ranks of which the trace has none.
     NotTraced,
+    /// In the trace, of ranks of a pipeline stage of which the list has nothing on this axis.
+    OtherStage,
 }
 
 impl Difference {
@@ -70,6 +42,7 @@ impl Difference {
             Difference::Missing => "missing",
             Difference::Extra => "extra",
             Difference::NotTraced => "not traced",
+            Difference::OtherStage => "other stage",
         }
     }
 }
@@ -113,6 +86,8 @@ struct CallSize {
 struct Calls {
     expected: BTreeMap<CallSize, f64>,
     traced: BTreeMap<CallSize, f64>,
+    /// Of ranks of stages that the list is not of.
+    elsewhere: BTreeMap<CallSize, f64>,
     is_traced: bool,
 }
 
@@ -131,8 +106,15 @@ pub fn compare(
         *calls.expected.entry(CallSize::of(op)).or_default() += op.count_per_step as f64;
         calls.is_traced |= trace.ranks.iter().any(|rank| layout.stage_of(*rank) == op.stage);
     }
-    for ((place, kind, size), count) in most_per_rank(trace, places) {
-        all.entry((place, kind)).or_default().traced.insert(size, count as f64 / steps as f64);
+    let stages = ListedStages::of(expected, places);
+    let is_listed = |place: &GroupPlace, rank| stages.has(place, layout.stage_of(rank));
+    for ((place, kind, size), counts) in counts_per_rank(trace, places) {
+        let calls = all.entry((place.clone(), kind)).or_default();
+        let most = |counts: Vec<u64>| counts.into_iter().max().map(|count| count as f64 / steps as f64);
+        let (listed, elsewhere): (Vec<_>, Vec<_>) = counts.into_iter().partition(|(rank, _)| is_listed(&place, *rank));
+        let of = |counts: Vec<(u32, u64)>| most(counts.into_iter().map(|(_, count)| count).collect());
+        calls.traced.extend(of(listed).map(|count| (size, count)));
+        calls.elsewhere.extend(of(elsewhere).map(|count| (size, count)));
     }
     let compared = |((place, kind), calls): ((GroupPlace, CallKind), Calls)| calls.compared(&place, kind);
     all.into_iter().flat_map(compared).collect()
@@ -141,7 +123,7 @@ pub fn compare(
 impl Calls {
     /// Where the trace does not say types, sizes alone are compared.
     fn without_unknown_types(self) -> Calls {
-        if self.traced.keys().all(|size| size.element.is_some()) {
+        if self.traced.keys().chain(self.elsewhere.keys()).all(|size| size.element.is_some()) {
             return self;
         }
         let without_types = |calls: BTreeMap<CallSize, f64>| {
@@ -151,11 +133,19 @@ impl Calls {
             }
             sizes
         };
-        Calls { expected: without_types(self.expected), traced: without_types(self.traced), ..self }
+        Calls {
+            expected: without_types(self.expected),
+            traced: without_types(self.traced),
+            elsewhere: without_types(self.elsewhere),
+            ..self
+        }
     }
 
     fn compared(self, place: &GroupPlace, kind: CallKind) -> Vec<Compared> {
         let mut this = self.without_unknown_types();
+        let is_known = |size: &CallSize| this.expected.contains_key(size) || this.traced.contains_key(size);
+        let elsewhere: Vec<_> = this.elsewhere.iter().filter(|(size, _)| !is_known(size)).collect();
+        let elsewhere: Vec<OneSide> = elsewhere.into_iter().map(|(size, count)| size.one_side(*count)).collect();
         let mut rows = Vec::new();
         let row = |expected: Option<OneSide>, traced: Option<OneSide>, difference| Compared {
             place: place.clone(),
@@ -187,6 +177,7 @@ impl Calls {
         rows.extend(missing.into_iter().zip(extra).map(|(one, other)| row(Some(one), Some(other), Difference::Size)));
         rows.extend(unpaired);
         rows.extend(unlisted.into_iter().map(|side| row(None, Some(side), Difference::Extra)));
+        rows.extend(elsewhere.into_iter().map(|side| row(None, Some(side), Difference::OtherStage)));
         rows
     }
 }
@@ -215,13 +206,20 @@ fn kind_of(collective: Collective) -> CallKind {
     }
 }
 
-/// Calls of the rank with the most of each; what is received was sent, and is counted there.
-fn most_per_rank(trace: &Trace, places: &TracedPlaces) -> BTreeMap<(GroupPlace, CallKind, CallSize), u64> {
+/// How often each rank makes each call; what is received was sent, and is counted there.
+fn counts_per_rank(
+    trace: &Trace,
+    places: &TracedPlaces,
+) -> BTreeMap<(GroupPlace, CallKind, CallSize), BTreeMap<u32, u64>> {
     let mut per_rank: BTreeMap<(GroupPlace, CallKind, CallSize), BTreeMap<u32, u64>> = BTreeMap::new();
     for call in trace.calls.iter().filter(|call| call.kind != CallKind::Receive) {
         let size = CallSize { element: call.element, bytes_total: call.bytes_total };
-        let key = (places.of(call.group).clone(), call.kind, size);
+        let kind = match places.kind_of(call) {
+            CallKind::Collective(collective) => kind_of(collective),
+            message => message,
+        };
+        let key = (places.of(call.group).clone(), kind, size);
         *per_rank.entry(key).or_default().entry(call.rank).or_default() += 1;
     }
-    per_rank.into_iter().map(|(key, ranks)| (key, ranks.values().copied().max().unwrap_or(0))).collect()
+    per_rank
 }

@@ -7,6 +7,7 @@
 
 mod call;
 mod compare;
+mod expected;
 #[cfg(test)]
 mod figures_tests;
 mod format;
@@ -23,7 +24,8 @@ mod summary;
 mod trace_file;
 
 pub use call::CallKind;
-pub use compare::{Compared, Difference, ExpectedOp, ExpectedStep, OneSide, compare};
+pub use compare::{Compared, Difference, OneSide, compare};
+pub use expected::{ExpectedOp, ExpectedStep};
 pub use late::{LateRank, late_ranks};
 pub use places::{GroupPlace, TracedPlaces};
 pub use read::{Trace, read_traces};

@@ -2,14 +2,14 @@
 
 use super::call::CallKind;
 use super::read::Trace;
-use super::trace_file::TracedGroup;
+use super::trace_file::{TracedCall, TracedGroup};
 use commgauge_base::collective::Collective;
 use commgauge_base::units::Bytes;
 use commgauge_model::layout::{Axis, Layout};
 use std::collections::{BTreeSet, HashMap};
 
 /// Axes by which a group is named, where several have the same ranks: the first.
-const AXES: [Axis; 20] = [
+const AXES: [Axis; 24] = [
     Axis::Tp,
     Axis::Cp,
     Axis::Ep,
@@ -30,7 +30,13 @@ const AXES: [Axis; 20] = [
     Axis::TpCp,
     Axis::TpCpDp,
     Axis::ExpertMp,
+    Axis::Embedding,
+    Axis::EpInner,
+    Axis::EpOuter,
+    Axis::Dcp,
 ];
+
+const ALL_TO_ALL: CallKind = CallKind::Collective(Collective::AllToAll);
 
 /// Where a group stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +62,8 @@ impl GroupPlace {
 pub struct TracedPlaces {
     places: Vec<GroupPlace>,
     first_of: HashMap<Axis, Axis>,
+    /// Groups whose all_to_alls are each a message of every rank to one other.
+    permuted: BTreeSet<usize>,
 }
 
 impl TracedPlaces {
@@ -74,7 +82,17 @@ impl TracedPlaces {
             Some(axis) => GroupPlace::Axis(*axis),
             None => GroupPlace::Shape(shape(group, trace.world)),
         };
-        TracedPlaces { places: trace.groups.iter().map(place).collect(), first_of }
+        let permuted = trace.permuted_groups();
+        TracedPlaces { places: trace.groups.iter().map(place).collect(), first_of, permuted }
+    }
+
+    /// What a call comes to: an all_to_all in which every rank has something for one other alone, as PyTorch's `permute_tensor` sends blocks
+    /// round a ring (torch/distributed/_functional_collectives.py), is a message to it.
+    pub(in crate::trace) fn kind_of(&self, call: &TracedCall) -> CallKind {
+        match call.kind {
+            ALL_TO_ALL if self.permuted.contains(&call.group) => CallKind::Collective(Collective::SendRecv),
+            kind => kind,
+        }
     }
 
     /// The place of a group by its index in the trace.
@@ -97,10 +115,10 @@ impl Trace {
             self.world = Some(ranks);
             self.note_missing_ranks();
         }
+        self.complete_named_groups(ranks as usize == self.ranks.len());
         if is_of_one_group(layout) {
             self.complete_with_only_group(ranks);
         }
-        self.complete_named_groups(ranks as usize == self.ranks.len());
     }
 
     /// Where a layout has one group alone, it is the group of every call of which the trace does not say the ranks. Where it does not even name
@@ -125,6 +143,24 @@ impl Trace {
         }
     }
 
+    /// Groups of which every all_to_all goes to one other rank alone: of a router of experts that is never so of all.
+    fn permuted_groups(&self) -> BTreeSet<usize> {
+        let (mut permuted, mut others) = (BTreeSet::new(), BTreeSet::new());
+        for call in self.calls.iter().filter(|call| call.kind == ALL_TO_ALL) {
+            let members = self.groups[call.group].ranks.as_ref();
+            let mine = members.and_then(|members| members.iter().position(|rank| *rank == call.rank));
+            let to_each = call.detail.elements_to_each.as_deref().unwrap_or_default();
+            let mut targets = to_each.iter().enumerate().filter(|(_, elements)| **elements > 0).map(|(at, _)| at);
+            let is_message = matches!((targets.next(), targets.next()), (Some(target), None) if mine.is_some_and(|mine| mine != target));
+            if is_message {
+                permuted.insert(call.group)
+            } else {
+                others.insert(call.group)
+            };
+        }
+        &permuted - &others
+    }
+
     fn complete_named_groups(&mut self, all_are_there: bool) {
         let callers = self.callers();
         for (at, group) in self.groups.iter_mut().enumerate().filter(|(_, group)| group.ranks.is_none()) {
@@ -147,7 +183,9 @@ pub(in crate::trace) fn callers_as_group(
 /// Whether every axis of more than one rank has all ranks.
 fn is_of_one_group(layout: &Layout) -> bool {
     let ranks = layout.group_size(Axis::World);
-    ranks > 1 && AXES.iter().map(|axis| layout.group_size(*axis)).all(|size| size == 1 || size == ranks)
+    // Not every pipeline shares an embedding.
+    let axes = AXES.iter().filter(|axis| **axis != Axis::Embedding);
+    ranks > 1 && axes.map(|axis| layout.group_size(*axis)).all(|size| size == 1 || size == ranks)
 }
 
 fn sorted(ranks: &[u32]) -> Vec<u32> {

@@ -54,7 +54,7 @@ struct Counts {
 pub fn counted_calls(trace: &Trace, places: &TracedPlaces, steps: u64) -> Vec<CountedCall> {
     let mut all: BTreeMap<CallKey, Counts> = BTreeMap::new();
     for call in &trace.calls {
-        let (kind, element, bytes_total) = (call.kind, call.element, call.bytes_total);
+        let (kind, element, bytes_total) = (places.kind_of(call), call.element, call.bytes_total);
         let key = CallKey { place: places.of(call.group).clone(), kind, element, bytes_total };
         let counts = all.entry(key).or_default();
         *counts.per_rank.entry(call.rank).or_default() += 1;

@@ -50,6 +50,18 @@ pub struct CallDetail {
     pub elements_to_each: Option<Vec<u64>>,
 }
 
+/// The elements of an all_to_all to each rank; the trace has rows of the first dimension (`all_to_all_single` of PyTorch).
+pub(super) fn elements_to_each(rows: &str, elements: u64) -> Option<Vec<u64>> {
+    let rows: Vec<u64> = listed_ranks(rows)?.into_iter().map(u64::from).collect();
+    let all: u64 = rows.iter().sum();
+    if all == 0 && elements == 0 && !rows.is_empty() {
+        // It comes to the call, and has nothing for anybody.
+        return Some(rows);
+    }
+    let elements_of_row = elements.checked_div(all).filter(|each| each.checked_mul(all) == Some(elements))?;
+    rows.into_iter().map(|rows| rows.checked_mul(elements_of_row)).collect()
+}
+
 /// A call of a job on one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TracedCall {

@@ -16,8 +16,22 @@ pub const MOST_SIZES: usize = 1000;
 /// Largest size argument: more than any memory has, and small enough that the total bytes of all ranks fit 64 bits.
 pub const MOST_BYTES: Bytes = Bytes(1 << 46);
 /// The axes that a sweep can run on, as written in files.
-pub const AXES: [&str; 12] =
-    ["world", "tp", "cp", "ep", "dp", "pp", "mp", "dp_cp", "edp", "node", "nodes", EVERY_PLACE];
+pub const AXES: [&str; 14] = [
+    "world",
+    "tp",
+    "cp",
+    "ep",
+    "dp",
+    "pp",
+    "mp",
+    "dp_cp",
+    "edp",
+    "dp_shard",
+    "dp_replicate",
+    "node",
+    "nodes",
+    EVERY_PLACE,
+];
 /// Instead of an axis: groups of every size inside the nodes, and across them with every number of ranks of a node.
 pub const EVERY_PLACE: &str = "places";
 const BOTH_PLACEMENTS: [Placement; 2] = [Placement::OutOfPlace, Placement::InPlace];

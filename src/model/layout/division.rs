@@ -2,9 +2,12 @@
 
 use super::Axis;
 use super::degrees::{either, nearest_divisors};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// What is divided, and what for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Division {
     /// Groups of `dp_cp` into so many copies of each shard, which lies within smaller groups (HSDP).
     ReplicasOfShards,
@@ -19,6 +22,15 @@ pub enum Division {
 }
 
 impl Division {
+    /// Every one, those that divide what another makes after it.
+    pub(super) const ALL: [Division; 5] = [
+        Division::ReplicasOfShards,
+        Division::InnerShards,
+        Division::InnerContext,
+        Division::InnerExperts,
+        Division::DecodeContext,
+    ];
+
     /// The axis whose groups are divided.
     fn whole(self) -> Axis {
         match self {

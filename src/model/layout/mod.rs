@@ -3,6 +3,7 @@
 mod axes;
 mod check;
 mod degrees;
+mod description;
 mod division;
 mod grid;
 mod locality;
@@ -12,6 +13,7 @@ mod regular;
 
 pub use axes::{Axis, Groups, Membership};
 pub use degrees::{Degrees, either, nearest_divisors};
+pub use description::LayoutDescription;
 pub use division::Division;
 pub use grid::DEFAULT_ORDER;
 pub use locality::Locality;

@@ -103,6 +103,16 @@ impl Layout {
         self.placed.is_some()
     }
 
+    /// The rank at each position of the grid, where ranks were placed by hand.
+    pub(super) fn ranks_placed_by_hand(&self) -> Option<&[u32]> {
+        self.placed.as_ref().map(|placed| &*placed.rank_at)
+    }
+
+    /// Ranks, or copies, that a [`Division`] makes of each of its groups; 1 where it is not made.
+    pub(super) fn parts_of(&self, division: Division) -> u32 {
+        self.divisions.of(division)
+    }
+
     /// True if the groups of tensor parallelism inside experts differ from those of the dense layers.
     pub fn has_own_expert_tensor_groups(&self) -> bool {
         let shape = |grid: Grid| {

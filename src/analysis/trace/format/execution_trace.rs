@@ -5,7 +5,7 @@
 use super::json_list::{self, Part};
 use super::torch_group::{TorchGroup, world};
 use crate::trace::call::{CallKind, Elements, Named, element_of_tensor, element_of_torch, named};
-use crate::trace::trace_file::{CallDetail, FileCall, FileTrace, TracedGroup};
+use crate::trace::trace_file::{CallDetail, FileCall, FileTrace, TracedGroup, elements_to_each};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::units::Bytes;
@@ -50,6 +50,8 @@ struct Described {
     element: Option<ElementType>,
     elements: Elements,
     group: Option<TracedGroup>,
+    /// Of an uneven all_to_all.
+    elements_to_each: Option<Vec<u64>>,
 }
 
 #[derive(Default)]
@@ -121,7 +123,7 @@ impl Reading {
 
     fn take_call(&mut self, node: &Node) {
         let described = node.by_attributes(&self.groups).or_else(|| node.by_inputs(&self.groups));
-        let Some(Described { name, element, elements, group }) = described else {
+        let Some(Described { name, element, elements, group, elements_to_each }) = described else {
             self.file.skip_unknown("a record_param_comms without a name");
             return;
         };
@@ -138,7 +140,7 @@ impl Reading {
         let nowhere = TracedGroup { name: String::new(), size: None, ranks: None };
         let group = self.file.group(group.unwrap_or(nowhere));
         let element = (!is_barrier).then_some(element);
-        let detail = CallDetail::default();
+        let detail = CallDetail { elements_to_each, ..CallDetail::default() };
         self.file.calls.push(FileCall { rank: None, kind, element, bytes_total, group, duration: None, detail });
     }
 }
@@ -159,14 +161,13 @@ impl Node {
                 TracedGroup { name: group.to_owned(), size, ranks: None }
             }
         });
+        let sent = number("in_msg_nelems").unwrap_or(0);
         Some(Described {
             name,
             element: text("dtype").and_then(element_of_torch),
-            elements: Elements {
-                sent: number("in_msg_nelems").unwrap_or(0),
-                received: number("out_msg_nelems").unwrap_or(0),
-            },
+            elements: Elements { sent, received: number("out_msg_nelems").unwrap_or(0) },
             group,
+            elements_to_each: text("in_split_size").and_then(|rows| elements_to_each(rows, sent)),
         })
     }
 
@@ -186,6 +187,7 @@ impl Node {
                 received: elements_of_tensors(&self.outputs),
             },
             group: groups.iter().find(is_of).map(TorchGroup::traced),
+            elements_to_each: None,
         })
     }
 }

@@ -152,7 +152,7 @@ impl Reading {
         if self.is_of_gloo {
             self.file
                 .notes
-                .push("gloo runs a reduce_scatter as an all_reduce, and its recorder leaves messages out".to_owned());
+                .push("gloo runs a reduce_scatter as an all_reduce; its recorder leaves messages out, and has one part of an all_gather into a list".to_owned());
         }
         // The recorder is a ring: what came before its oldest entry is overwritten.
         if let Some(first) = self.first.filter(|first| *first > 0) {
@@ -177,14 +177,15 @@ fn count(sizes: &[Vec<u64>]) -> u64 {
     sizes.iter().map(|sizes| sizes.iter().product::<u64>()).fold(0, u64::saturating_add)
 }
 
-/// How many ranks collect or share out blocks of these sizes.
+/// How many ranks collect or share out blocks of these sizes. None where the recorder has one block as the whole, as of gloo's
+/// all_gather_into_tensor.
 fn size_by_shapes(kind: CallKind, elements: Elements) -> Option<u32> {
     let (whole, block) = match kind {
         CallKind::Collective(Collective::AllGather) => (elements.received, elements.sent),
         CallKind::Collective(Collective::ReduceScatter) => (elements.sent, elements.received),
         _ => return None,
     };
-    (block > 0 && whole.is_multiple_of(block)).then(|| u32::try_from(whole / block).ok())?
+    (block > 0 && whole > block && whole.is_multiple_of(block)).then(|| u32::try_from(whole / block).ok())?
 }
 
 #[cfg(test)]

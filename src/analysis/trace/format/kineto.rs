@@ -4,13 +4,16 @@
 //! external id, whose duration it is. On the CPU gloo's events have shapes and a duration, and no group. Events are taken one by
 //! one, as a trace of a real job is larger than memory; where a file is cut off, what came before counts.
 
+use super::batched_messages::{BATCH, BatchedMessages};
 use super::json_list::{self, Part};
 use super::torch_group::TorchGroup;
 use crate::trace::call::{CallKind, Elements, Named, element_of_torch, named};
-use crate::trace::trace_file::{CallDetail, ComputingSpan, FileCall, FileTrace, TracedGroup, listed_ranks};
+use crate::trace::trace_file::{
+    CallDetail, ComputingSpan, FileCall, FileTrace, TracedGroup, elements_to_each, listed_ranks,
+};
 use commgauge_base::collective::Collective;
 use commgauge_base::units::Seconds;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
 
@@ -19,6 +22,8 @@ const GLOO: &str = "gloo:";
 const STEP: &str = "ProfilerStep#";
 /// Categories of what a device does (libkineto/include/ActivityType.h).
 const ON_A_DEVICE: [&str; 3] = ["kernel", "gpu_memcpy", "gpu_memset"];
+/// That of what the host annotated and a device did.
+const ANNOTATED_ON_A_DEVICE: &str = "gpu_user_annotation";
 /// How the names of NCCL's own kernels begin.
 const NCCL_KERNEL: &str = "nccl";
 
@@ -38,12 +43,19 @@ struct Event {
     cat: String,
     #[serde(default)]
     name: String,
+    #[serde(default, deserialize_with = "number")]
+    tid: Option<u64>,
     #[serde(default)]
     ts: Option<f64>,
     #[serde(default)]
     dur: Option<f64>,
     #[serde(default)]
     args: Arguments,
+}
+
+/// Threads of the host have numbers; rows of other things may have names.
+fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    serde_json::Value::deserialize(from).map(|value| value.as_u64())
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -90,6 +102,7 @@ struct Reading {
     by_external_id: HashMap<u64, Option<usize>>,
     /// Kernels of calls whose host events have not come, with their durations in microseconds.
     kernels: Vec<(Event, f64)>,
+    batched: BatchedMessages,
     steps: BTreeSet<String>,
     events: u64,
 }
@@ -141,18 +154,6 @@ fn detail(event: &Event, kind: CallKind) -> CallDetail {
     }
 }
 
-/// The elements of an all_to_all to each rank; the trace has rows of the first dimension (`all_to_all_single` of PyTorch).
-fn elements_to_each(rows: &str, elements: u64) -> Option<Vec<u64>> {
-    let rows: Vec<u64> = listed_ranks(rows)?.into_iter().map(u64::from).collect();
-    let all: u64 = rows.iter().sum();
-    if all == 0 && elements == 0 && !rows.is_empty() {
-        // It comes to the call, and has nothing for anybody.
-        return Some(rows);
-    }
-    let elements_of_row = elements.checked_div(all).filter(|each| each.checked_mul(all) == Some(elements))?;
-    rows.into_iter().map(|rows| rows.checked_mul(elements_of_row)).collect()
-}
-
 impl Reading {
     fn take(&mut self, event: Event) {
         self.events += 1;
@@ -163,6 +164,8 @@ impl Reading {
             self.steps.insert(event.name);
         } else if event.name == HOST_EVENT {
             self.take_host_event(&event);
+        } else if event.name == BATCH {
+            self.take_batch(&event);
         } else if event.name.starts_with(GLOO) {
             self.take_gloo_event(&event);
         } else if let (Some(_), Some(duration)) = (&event.args.collective, event.dur) {
@@ -179,7 +182,27 @@ impl Reading {
         if let Some(id) = event.args.external_id {
             self.by_external_id.insert(id, call.as_ref().map(|_| self.file.calls.len()));
         }
+        let is_message = call.as_ref().is_some_and(|call| matches!(call.kind, CallKind::Send | CallKind::Receive));
+        if let (true, Some(thread), Some(begin)) = (is_message, event.tid, event.begin_nanoseconds()) {
+            self.batched.take_message(thread, begin, self.file.calls.len());
+        }
         self.file.calls.extend(call);
+    }
+
+    fn take_batch(&mut self, event: &Event) {
+        let Some(id) = event.args.external_id else { return };
+        match event.cat.as_str() {
+            ANNOTATED_ON_A_DEVICE => {
+                if let Some(span) = event.span_nanoseconds() {
+                    self.batched.take_span(id, span);
+                }
+            }
+            _ => {
+                if let (Some(thread), Some(begin)) = (event.tid, event.begin_nanoseconds()) {
+                    self.batched.take_end(thread, begin, id);
+                }
+            }
+        }
     }
 
     /// A call of an event that says collective, type, elements and group.
@@ -275,6 +298,7 @@ impl Reading {
             }
         }
         let mut file = self.file;
+        self.batched.give_times(&mut file.calls);
         (file.rank, file.world) = (self.info.rank, self.info.world_size);
         file.steps = (!self.steps.is_empty()).then_some(self.steps.len() as u64);
         for group in &mut file.groups {

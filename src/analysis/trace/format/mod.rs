@@ -1,5 +1,6 @@
 //! The formats of traces, told apart by how a file begins.
 
+mod batched_messages;
 mod chakra;
 mod execution_trace;
 mod flight_recorder;

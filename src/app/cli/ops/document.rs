@@ -7,7 +7,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Splits;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::step::FrameworkChoices;
-use commgauge_model::layout::{Axis, Degrees};
+use commgauge_model::layout::{Axis, LayoutDescription};
 use commgauge_model::workload::step::{AxisTotals, Step, StepOps, wire_bytes_of_layers};
 use commgauge_model::workload::when::When;
 use commgauge_model::workload::{Op, Style};
@@ -32,8 +32,9 @@ pub struct OpsDocument {
     pub model: String,
     /// The degrees above 1, such as `tp 8 x pp 4`.
     pub layout: String,
-    /// The degrees.
-    pub degrees: Degrees,
+    /// The degrees, and what else the groups follow from.
+    #[serde(flatten)]
+    pub groups: LayoutDescription,
     /// `training`, `prefill` or `decode`.
     pub phase: &'static str,
     /// Ranks of the layout.
@@ -143,7 +144,7 @@ impl OpsDocument {
             version: VERSION,
             model: step.model().shown_name(),
             layout: degrees.name(),
-            degrees,
+            groups: step.layout().into(),
             phase: step.phase_name(),
             ranks: degrees.world(),
             micro_batches: step.micro_batches(),

@@ -54,7 +54,7 @@ impl OpsCommand {
     pub fn execute(&self) -> Result<i32> {
         let document = self.document()?;
         report_resolved_file(Shipped::Model, Path::new(self.step.model.as_deref().unwrap_or_default()));
-        self.notes(&document.degrees)?.iter().for_each(|note| eprintln!("note: {note}"));
+        self.notes(&document.groups.degrees)?.iter().for_each(|note| eprintln!("note: {note}"));
         self.shown.show(&document, |width| text::text(&document, width))?;
         Ok(0)
     }

@@ -33,7 +33,7 @@ fn the_list_reads_well_at_80_and_140_columns() {
 fn flags_about_what_a_layout_or_a_model_has_not_are_said() {
     let notes = |flags: &str| {
         let program = Program::try_parse_from(std::iter::once("ops").chain(flags.split_whitespace())).unwrap();
-        program.command.notes(&program.command.document().unwrap().degrees).unwrap()
+        program.command.notes(&program.command.document().unwrap().groups.degrees).unwrap()
     };
     let alone = "--model llama-3-8b --dp 4 --sequence 4096 --micro-batches 1";
     let flags = "--sequence-parallel --virtual-stages 2 --schedule interleaved --context-style ring --routing uniform --recompute full";

@@ -3,12 +3,13 @@
 use super::StepFlags;
 use crate::cli::degrees::DegreeFlags;
 use clap::{Arg, Args};
-use commgauge_analysis::trace::{TracedReplay, read_traces};
+use commgauge_analysis::trace::{ExpectedStep, TracedReplay, read_traces};
 use commgauge_base::digest;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::input_file;
 use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
+use commgauge_model::layout::{Axis, Layout, LayoutDescription};
 use commgauge_model::record::line::SuiteFacts;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -28,6 +29,11 @@ pub(super) struct TraceFiles {
         help_heading = "Replay"
     )]
     trace: Vec<PathBuf>,
+
+    /// The layout of the job is that of this list of its step, from `commgauge ops --format json`: also where shards have copies, or cp
+    /// and ep an inner part
+    #[arg(long, value_name = "FILE", requires = "trace", help_heading = "Replay")]
+    ops: Option<PathBuf>,
 
     /// What was read of them.
     #[arg(skip)]
@@ -66,7 +72,7 @@ impl TraceFiles {
         if let Some(read) = self.traced.get() {
             return Ok(read.clone());
         }
-        let layout = degrees.are_given().then(|| degrees.layout(Some(world))).transpose()?;
+        let layout = self.layout(degrees, world)?;
         let mut trace = read_traces(&self.trace)?;
         if let Some(layout) = &layout {
             trace.complete(layout);
@@ -77,19 +83,39 @@ impl TraceFiles {
         Ok(self.traced.get_or_init(|| read).clone())
     }
 
+    /// The layout of the flags or of the list; none where neither is given.
+    fn layout(&self, degrees: &DegreeFlags, world: u32) -> Result<Option<Layout>> {
+        let Some(path) = &self.ops else {
+            return degrees.are_given().then(|| degrees.layout(Some(world))).transpose();
+        };
+        if degrees.are_given() {
+            return Err(Error::usage("--ops: the list says the layout; accepted: no --tp, --dp and the like with it"));
+        }
+        let layout = ExpectedStep::read(path)?.layout.layout()?;
+        let ranks = layout.group_size(Axis::World);
+        if ranks != world {
+            return Err(Error::usage(format!(
+                "--ops: {} is of {ranks} ranks, and this launch has {world}; accepted: a launch of {ranks} ranks",
+                path.shown()
+            )));
+        }
+        Ok(Some(layout))
+    }
+
     /// What is replayed, for the record: its hash is over the files and the settings.
     ///
     /// # Errors
     /// As [`TraceFiles::read`].
     pub(super) fn facts(&self, settings: &str, degrees: &DegreeFlags, world: u32) -> Result<SuiteFacts> {
         self.read(degrees, world)?;
-        let layout = degrees.are_given().then(|| degrees.layout(Some(world))).transpose()?;
+        let layout = self.layout(degrees, world)?;
+        let description = layout.as_ref().map(LayoutDescription::from);
         let layout = layout.map(|layout| format!("{} {}", layout.degrees.name(), layout.order_name()));
         let digests = self.trace.iter().map(|path| digest_of(path)).collect::<Result<Vec<String>>>()?;
         Ok(SuiteFacts {
             name: format!("trace of {}", counted(self.trace.len(), "file")),
             path: None,
-            sha256: digest::sha256(format!("{digests:?} {layout:?} {settings}")),
+            sha256: digest::sha256(format!("{digests:?} {description:?} {settings}")),
             model: None,
             layout,
         })

@@ -78,7 +78,8 @@ pub struct ComparedLine {
     pub place: String,
     /// The call.
     pub call: &'static str,
-    /// `same`, `other count`, `other size`, `missing` (in the list alone), `extra` (in the trace alone), or `not traced` (no rank
+    /// `same`, `other count`, `other size`, `missing` (in the list alone), `extra` (in the trace alone), `other stage` (in the trace alone, of ranks of
+    /// a pipeline stage of which the list has nothing on this axis), or `not traced` (no rank
     /// that should call it is in the trace).
     pub difference: &'static str,
     /// As listed.
@@ -153,7 +154,7 @@ impl TraceDocument {
 
     /// Whether a comparison was made and found a difference.
     pub(super) fn differs(&self) -> bool {
-        let same = [Difference::Same.name(), Difference::NotTraced.name()];
+        let same = [Difference::Same, Difference::NotTraced, Difference::OtherStage].map(Difference::name);
         self.comparison.iter().flatten().any(|line| !same.contains(&line.difference))
     }
 }

@@ -20,11 +20,10 @@ use commgauge_analysis::trace::{
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::input_file;
 use commgauge_base::message::eprintln;
 use commgauge_base::visible::ShownPath;
-use commgauge_model::layout::{DEFAULT_ORDER, Layout};
-use std::path::{Path, PathBuf};
+use commgauge_model::layout::Layout;
+use std::path::PathBuf;
 
 /// Exit code where the trace is not what the list of the step says.
 const DIFFERS: i32 = 1;
@@ -81,7 +80,7 @@ pub struct TraceCommand {
 impl TraceCommand {
     /// Reads the files and prints what is in them.
     pub fn execute(&self) -> Result<i32> {
-        let expected = self.ops.as_deref().map(read_expected).transpose()?;
+        let expected = self.ops.as_deref().map(ExpectedStep::read).transpose()?;
         let fit = self.fit.as_deref().map(Fit::read).transpose()?;
         let mut trace = read_traces(&self.files)?;
         if let Some(element) = self.element_type {
@@ -134,22 +133,23 @@ impl TraceCommand {
         }
     }
 
-    /// The layout of the flags, or else of the list of the step.
+    /// The layout of the list of the step, which the flags may not contradict, or else of the flags.
     fn layout(&self, trace: &Trace, expected: Option<&ExpectedStep>) -> Result<Option<Layout>> {
-        let layout = match (self.degrees.are_given(), expected) {
-            (true, _) => Some(self.layout_of_flags(trace)?),
-            (false, Some(expected)) => Some(Layout::new(expected.degrees, &DEFAULT_ORDER)?),
-            (false, None) => None,
-        };
-        if let (Some(layout), Some(expected)) = (&layout, expected)
-            && layout.degrees != expected.degrees
-        {
-            return Err(Error::usage(format!(
-                "the flags say {}, and the list of --ops is of {}; accepted: the same degrees",
-                layout.degrees.name(),
-                expected.degrees.name()
-            )));
+        let of_flags = self.degrees.are_given().then(|| self.layout_of_flags(trace)).transpose()?;
+        let listed = expected.map(|expected| expected.layout.layout()).transpose()?;
+        if let (Some(of_flags), Some(listed)) = (&of_flags, &listed) {
+            let in_words = |layout: &Layout| {
+                let by_hand = if layout.is_placed_by_hand() { ", placed by hand" } else { "" };
+                format!("{} in the order {}{by_hand}", layout.degrees.name(), layout.order_name())
+            };
+            let (flags, list) = (in_words(of_flags), in_words(listed));
+            if flags != list {
+                return Err(Error::usage(format!(
+                    "the flags say {flags}, and the list of --ops is of {list}; accepted: the same, or no such flags"
+                )));
+            }
         }
+        let layout = listed.or(of_flags);
         if let (Some(layout), Some(world)) = (&layout, trace.world)
             && layout.degrees.world() != u64::from(world)
         {
@@ -177,21 +177,5 @@ fn give_type(trace: &mut Trace, element: ElementType) -> Result<()> {
             "--element-type: the trace says the type of every call; accepted: no such flag".to_owned(),
         )),
         _ => Ok(()),
-    }
-}
-
-fn read_expected(path: &Path) -> Result<ExpectedStep> {
-    let text = input_file::read_to_string(path)
-        .map_err(|cause| Error::usage(format!("cannot read {}: {cause}", path.shown())))?;
-    let wrong = |problem: String| {
-        Error::usage(format!(
-            "{} is no list of a step: {problem}; accepted: what `commgauge ops --format json` prints",
-            path.shown()
-        ))
-    };
-    let step: ExpectedStep = serde_json::from_str(&text).map_err(|cause| wrong(cause.to_string()))?;
-    match step.format.as_str() {
-        "commgauge-ops" => Ok(step),
-        other => Err(wrong(format!("its format is `{other}`"))),
     }
 }

@@ -94,6 +94,10 @@ fn text(sweeps: &Sweeps, layout: Option<&Layout>, files: usize) -> String {
                 let _ = writeln!(text, "{name} = {degree}");
             }
         }
+        let copies = layout.group_size(Axis::DpReplicate);
+        if copies > 1 {
+            let _ = writeln!(text, "replicas_of_shards = {copies}");
+        }
         let _ = writeln!(text, "order = \"{}\"", layout.order_name());
     }
     for ((axis, collective, element), sizes) in sweeps {

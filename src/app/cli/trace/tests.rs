@@ -7,6 +7,7 @@ use clap::Parser;
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_model::config::Suite;
+use commgauge_model::layout::DEFAULT_ORDER;
 use commgauge_model::layout::{Axis, Degrees};
 use serde_json::{Value, json as value};
 
@@ -98,7 +99,7 @@ fn traced(change: impl Fn(u32, &mut Vec<Value>)) -> Value {
     arguments.extend(["-o".to_owned(), out.display().to_string()]);
     let command = Traced::parse_from(&arguments).command;
     let trace = read_traces(&command.files).unwrap();
-    let expected = read_expected(command.ops.as_deref().unwrap()).unwrap();
+    let expected = ExpectedStep::read(command.ops.as_deref().unwrap()).unwrap();
     let layout = command.layout(&trace, Some(&expected)).unwrap().unwrap();
     let document = command.document(&trace, Some(&layout), Some(&expected), None).unwrap();
     let text = text::text(&document, 100);

@@ -33,6 +33,8 @@ pub struct LayoutTable {
     pub ep: u32,
     /// Tensor parallel inside experts; `None` for that of the dense layers.
     pub etp: Option<u32>,
+    /// Copies of each shard (HSDP), which divide the groups of dp x cp; `None` where they are not divided.
+    pub replicas_of_shards: Option<u32>,
     /// Names of the axes, the fastest varying first, each once.
     pub order: Vec<&'static str>,
     /// The rank at each position of the grid, where ranks are placed by hand.
@@ -61,6 +63,7 @@ impl LayoutTable {
         let (tp, cp) = (degree("tp")?.unwrap_or(1), degree("cp")?.unwrap_or(1));
         let (dp, pp) = (degree("dp")?, degree("pp")?.unwrap_or(1));
         let (ep, etp) = (degree("ep")?.unwrap_or(1), degree("etp")?);
+        let replicas_of_shards = degree("replicas_of_shards")?;
         let order = match table.take("order") {
             Some(item) => item.parsed(parse_order)?,
             None => DEFAULT_ORDER.to_vec(),
@@ -77,7 +80,7 @@ impl LayoutTable {
         };
         let place = table.place.clone();
         table.finish()?;
-        Ok(LayoutTable { place, tp, cp, dp, pp, ep, etp, order, ranks, styles, work: None })
+        Ok(LayoutTable { place, tp, cp, dp, pp, ep, etp, replicas_of_shards, order, ranks, styles, work: None })
     }
 }
 

@@ -1,7 +1,7 @@
 //! A layout as written and a number of ranks -> the layout, or what would fit.
 
 use crate::config::LayoutTable;
-use crate::layout::{Axis, Degrees, Layout, MOST_RANKS, either, nearest_divisors};
+use crate::layout::{Axis, Degrees, Division, Layout, MOST_RANKS, either, nearest_divisors};
 use commgauge_base::error::Result;
 
 /// The layout of a table on this many ranks; dp is derived if it was left out.
@@ -12,10 +12,12 @@ pub fn layout_on(table: &LayoutTable, ranks: u32) -> Result<Layout> {
     let degrees = degrees_on(table, ranks)?;
     let order: Vec<Axis> = table.order.iter().filter_map(|name| Axis::named(name)).collect();
     let layout = Layout::new(degrees, &order).map_err(|error| table.place.wrong(error))?;
-    match &table.ranks {
-        Some(ranks) => layout.with_ranks_at(ranks.clone()).map_err(|problem| table.place.wrong(problem)),
-        None => Ok(layout),
-    }
+    let layout = match &table.ranks {
+        Some(ranks) => layout.with_ranks_at(ranks.clone()).map_err(|problem| table.place.wrong(problem))?,
+        None => layout,
+    };
+    let copies = table.replicas_of_shards.unwrap_or(1);
+    layout.divided(Division::ReplicasOfShards, copies).map_err(|problem| table.place.wrong(problem))
 }
 
 /// The ranks that a table's degrees multiply to, or `None` where dp is left to follow from the ranks.

@@ -23,6 +23,9 @@ const MOST_COPIES: u64 = 16;
 /// Bytes that are written or compared at a time: whole copies of them on the host would take longer than all that is timed.
 const AT_ONCE: usize = 4 << 20;
 
+/// Words that are compared before it is asked whether one was wrong.
+const RUN: usize = 512;
+
 /// Copies of a sample for copies of so many bytes.
 pub(super) fn copies_per_sample(bytes: u64) -> u32 {
     (SAMPLE_BYTES / bytes.max(1)).clamp(1, MOST_COPIES) as u32
@@ -168,14 +171,13 @@ impl DeviceCopy {
 
     fn first_wrong(&self, way: &Way) -> Result<Option<Mismatch>> {
         let mut found: Option<Mismatch> = None;
-        let (mut expected, mut got) = (Vec::new(), vec![0u8; AT_ONCE.min(self.bytes)]);
+        let (mut expected, mut read) = (Vec::new(), Vec::new());
         for from in (0..self.bytes).step_by(AT_ONCE) {
-            write_pattern(way.seed, from, AT_ONCE.min(self.bytes - from), &mut expected);
-            let got = &mut got[..expected.len()];
-            way.target.read(from, got, way.stream)?;
-            if *got == *expected {
+            let got = way.target.read(from, AT_ONCE.min(self.bytes - from), &mut read, way.stream)?;
+            if has_pattern(way.seed, from, got) {
                 continue;
             }
+            write_pattern(way.seed, from, got.len(), &mut expected);
             let wrong = || got.iter().zip(&expected).enumerate().filter(|(_, (got, expected))| got != expected);
             let count = wrong().count() as u64;
             match (&mut found, wrong().next()) {
@@ -229,18 +231,37 @@ impl Drop for DeviceCopy {
     }
 }
 
-/// Writes the bytes of a pattern from a place on, a multiple of eight. They look random and differ from place to place, so that a part that
-/// was copied to another place is found.
-fn write_pattern(seed: u64, from: usize, bytes: usize, to: &mut Vec<u8>) {
+/// Eight bytes of a pattern. They look random and differ from place to place, so that a part that was copied to another place is found.
+fn word(seed: u64, index: u64) -> [u8; 8] {
     // The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
-    let word = |index: u64| {
-        let mixed = (index ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed ^ (mixed >> 31)
-    };
+    let mixed = (index ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed ^ (mixed >> 31)).to_le_bytes()
+}
+
+/// Writes the bytes of a pattern from a place on, a multiple of eight.
+fn write_pattern(seed: u64, from: usize, bytes: usize, to: &mut Vec<u8>) {
     to.resize(bytes, 0);
-    for (index, part) in (from as u64 / 8..).zip(to.chunks_mut(8)) {
-        part.copy_from_slice(&word(index).to_le_bytes()[..part.len()]);
+    let (whole, rest) = to.as_chunks_mut::<8>();
+    let mut index = from as u64 / 8;
+    for part in whole {
+        *part = word(seed, index);
+        index += 1;
     }
+    rest.copy_from_slice(&word(seed, index)[..rest.len()]);
+}
+
+/// Whether bytes are those of a pattern from a place on, without writing it out: that would take as long as reading them.
+fn has_pattern(seed: u64, from: usize, bytes: &[u8]) -> bool {
+    let (whole, rest) = bytes.as_chunks::<8>();
+    let first = from as u64 / 8;
+    // No early end within a run of words, so that several are compared at once.
+    let is_right = |(run, words): (usize, &[[u8; 8]])| {
+        let first = first + (run * RUN) as u64;
+        (first..).zip(words).fold(0, |wrong, (index, found)| {
+            wrong | (u64::from_le_bytes(*found) ^ u64::from_le_bytes(word(seed, index)))
+        }) == 0
+    };
+    whole.chunks(RUN).enumerate().all(is_right) && *rest == word(seed, first + whole.len() as u64)[..rest.len()]
 }
 
 /// Makes bytes of which none is the same.
@@ -268,6 +289,7 @@ mod tests {
         };
         let (right, other) = (pattern(3, 0, 1003), pattern(4, 0, 1003));
         assert_eq!([pattern(3, 0, 504), pattern(3, 504, 499)].concat(), right, "in parts as in one");
+        assert!(has_pattern(3, 0, &right) && has_pattern(3, 504, &right[504..]) && !has_pattern(4, 0, &right));
         let mut wrong = right.clone();
         turn_over(&mut wrong);
         assert_eq!((right.len(), wrong.len()), (1003, 1003));

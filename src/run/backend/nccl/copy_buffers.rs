@@ -4,9 +4,11 @@ use super::device::{self, Device};
 use super::driver::{self, CUdeviceptr, CUstream};
 use super::placing::visible_devices;
 use commgauge_base::error::{Error, Result};
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::{ptr, slice};
 
 /// The GPU of another rank, opened by this process for as long as this lives: a context of its own on it takes memory there.
 pub(super) struct Peer {
@@ -68,7 +70,7 @@ fn number_of(uuid: &str) -> Option<u32> {
 /// Memory that is given back when this goes. Nothing enqueued may use it then.
 pub(super) enum Buffer {
     /// Of the host, as programs have it.
-    Pageable(Box<[u8]>),
+    Pageable(Box<[Cell<u8>]>),
     /// Of the host, locked.
     Pinned(*mut c_void),
     /// Of this rank's GPU.
@@ -79,7 +81,7 @@ pub(super) enum Buffer {
 
 impl Buffer {
     pub fn pageable(bytes: usize) -> Buffer {
-        Buffer::Pageable(vec![0; bytes].into_boxed_slice())
+        Buffer::Pageable(vec![Cell::new(0); bytes].into_boxed_slice())
     }
 
     pub fn pinned(bytes: usize) -> Result<Buffer> {
@@ -106,16 +108,43 @@ impl Buffer {
 
     /// Writes bytes to a place in it, untimed; returns when they are there.
     pub fn write(&self, to: usize, bytes: &[u8], stream: CUstream) -> Result<()> {
-        // SAFETY: from the place on it has at least as many bytes as are written; the slice outlives the copy, which is waited for.
+        if let Some(start) = self.on_host() {
+            // SAFETY: from the place on it has at least as many bytes, which are only ours, and which no copy uses now.
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(to), bytes.len()) };
+            return Ok(());
+        }
+        // SAFETY: as above; the slice outlives the copy, which is waited for.
         unsafe { driver::copy(self.address() + to as u64, bytes.as_ptr() as CUdeviceptr, bytes.len(), stream)? };
         driver::synchronize(stream)
     }
 
-    /// Reads bytes from a place in it, untimed.
-    pub fn read(&self, from: usize, bytes: &mut [u8], stream: CUstream) -> Result<()> {
-        // SAFETY: as above; the slice is exclusively ours until the copy is done.
-        unsafe { driver::copy(bytes.as_mut_ptr() as CUdeviceptr, self.address() + from as u64, bytes.len(), stream)? };
-        driver::synchronize(stream)
+    /// The bytes from a place in it on, untimed, once all copies into it are done; those of devices are copied to `scratch`.
+    pub fn read<'a>(
+        &'a self,
+        from: usize,
+        bytes: usize,
+        scratch: &'a mut Vec<u8>,
+        stream: CUstream,
+    ) -> Result<&'a [u8]> {
+        if let Some(start) = self.on_host() {
+            // SAFETY: from the place on it has at least as many bytes, and no copy writes there before the next run.
+            return Ok(unsafe { slice::from_raw_parts(start.add(from).cast_const(), bytes) });
+        }
+        scratch.resize(bytes, 0);
+        let to = scratch.as_mut_ptr() as CUdeviceptr;
+        // SAFETY: as above; the scratch is exclusively ours until the copy is done.
+        unsafe { driver::copy(to, self.address() + from as u64, bytes, stream)? };
+        driver::synchronize(stream)?;
+        Ok(scratch)
+    }
+
+    /// Where it begins in the host's memory, which needs no driver to be written and read.
+    fn on_host(&self) -> Option<*mut u8> {
+        match self {
+            Buffer::Pageable(bytes) => Some(bytes.as_ptr().cast::<u8>().cast_mut()),
+            Buffer::Pinned(here) => Some(here.cast()),
+            Buffer::OnDevice(_) | Buffer::OnPeer(..) => None,
+        }
     }
 }
 
