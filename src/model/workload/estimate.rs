@@ -1,12 +1,15 @@
 //! Estimated run time of a plan, reported before it runs.
 
 use super::replay::ReplayProgram;
-use super::{Case, Op, WorkPlan};
-use crate::config::RunSettings;
+use super::{Case, CopyShape, Op, WorkPlan};
+use crate::config::{CopyKind, RunSettings};
 use commgauge_base::units::{Bytes, Seconds};
 
 /// Time of a case in each replicate apart from sampling: buffers, checks, warm-up, agreement.
 const SECONDS_BESIDE_SAMPLING: f64 = 0.05;
+/// What filling and comparing the buffers of a copy takes for each of its bytes, and locking them: 14.5 s instead of the 5.4 s of budgets for
+/// suites/copies.toml on a host with an H200.
+const SECONDS_PER_COPIED_BYTE: f64 = 1.5e-9;
 /// Cautious figures of host memory, for runs whose number of iterations is fixed.
 const CAUTIOUS_BYTES_PER_SECOND: f64 = 0.5e9;
 const CAUTIOUS_LATENCY_SECONDS: f64 = 50e-6;
@@ -39,8 +42,9 @@ impl WorkPlan {
     /// of iterations it is a guess from cautious figures of host memory; a budget for all cases is used completely.
     pub fn estimated_seconds(&self, settings: &RunSettings) -> Seconds {
         let cases = settings.within.unwrap_or_else(|| self.estimated_seconds_of(&self.cases, settings));
-        let own_work = (self.products.len() + self.copies.len()) as f64 * f64::from(settings.replicates);
-        Seconds(cases.0 + own_work * (settings.case_budget.0 + SECONDS_BESIDE_SAMPLING))
+        let products = self.products.len() as f64 * (settings.case_budget.0 + SECONDS_BESIDE_SAMPLING);
+        let copies: f64 = self.copies.iter().map(|shape| estimated_copy(shape, settings).seconds().0).sum();
+        Seconds(cases.0 + (products + copies) * f64::from(settings.replicates))
     }
 
     /// The same for some cases, which need not be in the plan.
@@ -57,6 +61,16 @@ pub fn estimated_case(case: &Case, settings: &RunSettings) -> Estimate {
         Some(iterations) => Estimate::Guess(with_rest(f64::from(iterations) * cautious_seconds(case))),
         None => Estimate::Budget(with_rest(settings.case_budget.0)),
     }
+}
+
+/// Estimated time of a copy in one replicate.
+pub fn estimated_copy(shape: &CopyShape, settings: &RunSettings) -> Estimate {
+    let ways = match shape.kind {
+        CopyKind::HostBothWays | CopyKind::PeerBothWays => 2.0,
+        CopyKind::HostToDevice | CopyKind::DeviceToHost | CopyKind::WithinDevice | CopyKind::ToPeer => 1.0,
+    };
+    let prepared = ways * shape.bytes.0 as f64 * SECONDS_PER_COPIED_BYTE;
+    Estimate::Budget(Seconds(settings.case_budget.0 + SECONDS_BESIDE_SAMPLING + prepared))
 }
 
 /// Estimated upper bound of the time of a rank for repeated replays of a program: its computing, and every call alone.
@@ -92,5 +106,13 @@ mod tests {
         settings.fixed_iterations = Some(100);
         let calls = 100.0 * (2.0 * 50e-6 + 3e6 / 0.5e9);
         assert!((plan.estimated_seconds(&settings).0 - 3.0 * (calls + 2.0 * 0.05)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn copies_take_the_longer_to_prepare_the_larger_they_are() {
+        let suite = Suite::parse(Path::new("copies.toml"), include_str!("../../../suites/copies.toml")).unwrap();
+        let plan = WorkPlan::from_suite(&suite, 1).unwrap();
+        let seconds = plan.estimated_seconds(&suite.settings).0;
+        assert!((12.0..20.0).contains(&seconds), "{seconds} s; 14.5 s were measured on one GPU");
     }
 }

@@ -28,7 +28,7 @@ mod wire;
 pub use case::{Case, MOST_CASES, Use};
 pub use copies::CopyShape;
 pub use crossing::{Crossing, Spending, crossing};
-pub use estimate::{Estimate, estimated_case, estimated_replay_seconds};
+pub use estimate::{Estimate, estimated_case, estimated_copy, estimated_replay_seconds};
 pub use family::{Family, Measure};
 pub use interference::Interference;
 pub use op::{Op, Style};

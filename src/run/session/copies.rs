@@ -9,7 +9,7 @@ use commgauge_base::error::Result;
 use commgauge_base::stats::{median, sorted};
 use commgauge_model::record::copy_line::{CopyFacts, CopyLine};
 use commgauge_model::record::line::{Line, Outcome};
-use commgauge_model::workload::{CopyShape, Estimate};
+use commgauge_model::workload::{CopyShape, Estimate, estimated_copy};
 use std::collections::HashMap;
 
 /// Copies of a sample for which the deadline is meant, before the backend says how many it makes.
@@ -38,7 +38,7 @@ impl WorkItem for CopyWork<'_> {
     }
 
     fn estimate(&self, run: &Run) -> Estimate {
-        Estimate::Budget(run.request.settings.case_budget)
+        estimated_copy(self.shape, &run.request.settings)
     }
 
     fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {

@@ -41,6 +41,8 @@ pub(super) fn gather(record: &Record, latency_bytes: Bytes) -> Found {
     }
     let seen: BTreeSet<u32> = pairs.keys().flat_map(|(a, b)| [*a, *b]).collect();
     let ranks: Vec<PairRank> = seen.into_iter().map(|rank| place(&record.header.ranks, rank)).collect();
+    let devices: HashMap<u32, &str> =
+        record.devices.iter().flat_map(|line| &line.devices).map(|device| (device.rank, &*device.uuid)).collect();
     let index: HashMap<u32, usize> = ranks.iter().enumerate().map(|(index, rank)| (rank.rank, index)).collect();
     let pairs = pairs.into_iter().map(|((a, b), replicates)| {
         let (a, b) = (index[&a], index[&b]);
@@ -48,7 +50,8 @@ pub(super) fn gather(record: &Record, latency_bytes: Bytes) -> Found {
         let locality = if same { PairLocality::SameHost } else { PairLocality::DifferentHosts };
         let bytes = |measure: Measure| record_bytes(record, measure, latency_bytes);
         let values = Measure::ALL.map(|measure| value(&replicates[measure as usize], measure, bytes(measure)));
-        Pair { a, b, locality, values }
+        let shares_device = devices.get(&ranks[a].rank).is_some_and(|uuid| devices.get(&ranks[b].rank) == Some(uuid));
+        Pair { a, b, locality, shares_device, values }
     });
     Found { pairs: pairs.collect(), ranks }
 }

@@ -11,6 +11,7 @@
 
 use super::view::{Measure, PairLocality, PairValue, PairsView, SlowPair};
 use commgauge_base::stats::{median, sorted, upper_normal_quantile};
+use commgauge_base::units::counted;
 
 /// False-alarm probability over all comparisons of a record with healthy pairs.
 const CHANCE: f64 = 0.01;
@@ -58,7 +59,7 @@ struct Member {
 }
 
 fn goodness_of(view: &PairsView, locality: PairLocality, measure: Measure) -> Vec<Member> {
-    let pairs = view.pairs.iter().enumerate().filter(|(_, pair)| pair.locality == locality);
+    let pairs = view.pairs.iter().enumerate().filter(|(_, pair)| pair.locality == locality && !pair.shares_device);
     let member = |(pair, value): (usize, PairValue)| {
         let goodness = |of: f64| if measure == Measure::Latency { -of.ln() } else { of.ln() };
         Member { pair, middle: goodness(value.value), best: goodness(value.best) }
@@ -85,8 +86,13 @@ fn deviations(members: &[Member], compared: usize) -> (Vec<Option<f64>>, f64) {
 
 /// The sentences of the report.
 pub(super) fn findings(view: &PairsView) -> Vec<String> {
+    let sharing = view.pairs.iter().filter(|pair| pair.shares_device).count();
+    let of_sharing = (sharing > 0).then(|| {
+        format!("{} of ranks that share a GPU: not compared, as no link is between them", counted(sharing, "pair"))
+    });
     if view.compared == 0 {
-        return vec![format!("no locality has {MIN_PAIRS} measured pairs, so no pair can be called slow")];
+        let none = format!("no locality has {MIN_PAIRS} measured pairs, so no pair can be called slow");
+        return of_sharing.into_iter().chain([none]).collect();
     }
     let mut named: Vec<usize> = Vec::new();
     for slow in &view.slow {
@@ -104,6 +110,7 @@ pub(super) fn findings(view: &PairsView) -> Vec<String> {
         1 => format!("1 pair is slow: {rule}"),
         pairs => format!("{pairs} pairs are slow: {rule}"),
     }];
+    findings.extend(of_sharing);
     findings.extend(named.iter().take(MAX_NAMED).map(|pair| sentence(view, *pair)));
     if named.len() > MAX_NAMED {
         findings.push(format!("{} more pairs are slow; --format json lists them all", named.len() - MAX_NAMED));

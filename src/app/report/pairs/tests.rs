@@ -7,6 +7,7 @@ use crate::report::{Format, Paint, View, render};
 use commgauge_base::units::Bytes;
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::record::Line;
+use commgauge_model::record::device_line::{DeviceFacts, DevicesLine};
 use commgauge_model::record::line::{CaseLine, EndStatus, Outcome, PairTimes, Plan, RankFacts, Samples};
 use commgauge_model::workload::rounds;
 
@@ -231,6 +232,18 @@ fn a_link_at_a_quarter_is_the_only_pair_that_is_named() {
     let findings = view.findings();
     assert!(findings[0].starts_with("1 pair is slow: 84 values"), "{}", findings[0]);
     assert!(findings[1].starts_with("ranks 1 and 6 on node-0 and node-1 are slow: "), "{}", findings[1]);
+}
+
+#[test]
+fn ranks_that_share_a_gpu_have_no_link_to_be_slow() {
+    let mut record = record(8, 4, one_slow);
+    let device = |rank: u32, uuid: &str| DeviceFacts { rank, uuid: uuid.to_owned(), ..DeviceFacts::default() };
+    let shared = |rank| device(rank, if rank == 1 || rank == 6 { "GPU-a" } else { "" });
+    let devices = (0..8).map(shared).filter(|facts| !facts.uuid.is_empty()).collect();
+    record.devices = Some(DevicesLine { devices, ..DevicesLine::default() });
+    let view = PairsView::new(&record).unwrap();
+    assert_eq!((view.slow.len(), view.compared), (0, 3 * 27));
+    assert_eq!(view.findings()[1], "1 pair of ranks that share a GPU: not compared, as no link is between them");
 }
 
 #[test]

@@ -124,6 +124,8 @@ pub struct Pair {
     pub b: usize,
     /// Their relative location.
     pub locality: PairLocality,
+    /// Whether both ranks are on one device (`--share-gpu`), so that no link is between them.
+    pub shares_device: bool,
     /// The values in the order of [`Measure::ALL`]; `None` where nothing was measured or the case has no values.
     pub values: [Option<PairValue>; 3],
 }
