@@ -11,6 +11,7 @@ trace` compares them with the same list. Ranks that have no GPU of their own sha
 import collections
 import importlib
 import importlib.metadata
+import itertools
 import json
 import os
 import pathlib
@@ -41,14 +42,15 @@ def list_of(commgauge, configuration, *more):
 def traced(commgauge, configuration):
     """Whether the traces of all ranks have the calls of the list, as `commgauge trace` says."""
     folder = pathlib.Path(os.environ["RECORDED_TRACES"]) / configuration.name
-    (folder / "ops.json").write_text(list_of(commgauge, configuration))
-    same = True
-    for kind in ("kineto", "execution"):
-        files = sorted(folder.glob(f"{kind}-rank*"))
-        answer = subprocess.run([commgauge, "trace", *files, "--ops", folder / "ops.json"], capture_output=True, text=True)
-        (folder / f"{kind}.txt").write_text(answer.stdout + answer.stderr)
+    flags, same = configuration.flags.split(), True
+    stages = int(flags[flags.index("--pp") + 1]) if "--pp" in flags else 1
+    for stage, kind in itertools.product(range(stages), ("kineto", "execution")):
+        files, step = sorted(folder.glob(f"{kind}-rank*")), folder / f"ops-stage{stage}.json"
+        step.write_text(list_of(commgauge, configuration, "--stage", str(stage)))
+        answer = subprocess.run([commgauge, "trace", *files, "--ops", step], capture_output=True, text=True)
+        (folder / f"{kind}-stage{stage}.txt").write_text(answer.stdout + answer.stderr)
         if answer.returncode != 0:
-            print(f"{configuration.name}: {kind}: commgauge trace ends with {answer.returncode}\n{answer.stdout}{answer.stderr}")
+            print(f"{configuration.name}: {kind}, stage {stage}: commgauge trace ends with {answer.returncode}\n{answer.stdout}{answer.stderr}")
             same = False
     return same
 
@@ -95,6 +97,9 @@ def keep_recorded(configuration, calls):
 def main():
     commgauge, write = sys.argv[1], "--write" in sys.argv[2:]
     wanted = [name for name in sys.argv[2:] if not name.startswith("--")]
+    if DEVICE == "cuda" and not os.environ.get("RECORDED_TRACES"):
+        print("check-frameworks: RECORDED_DEVICE=cuda needs RECORDED_TRACES, a folder for the traces", file=sys.stderr)
+        return 2
     warnings.filterwarnings("ignore")  # frameworks about each other
     agree, differ, unexpected, skipped = 0, 0, 0, 0
     for module in FRAMEWORKS:

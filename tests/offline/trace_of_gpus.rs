@@ -96,6 +96,12 @@ fn of_a_pipeline_the_stages_are_compared_that_the_list_is_of_and_others_are_name
             "pp send same",
         ];
         assert_eq!(differences(&document), expected, "{stage}");
+        let listed = if stage.is_empty() {
+            "the list is of stage 0 (pp) and stage 1 (dp); ranks of others"
+        } else {
+            "the list is of stage 0 (dp, pp);"
+        };
+        assert!(document["notes"].to_string().contains(listed), "{stage}: {}", document["notes"]);
         let gathers = document["comparison"].as_array().unwrap().iter().filter(|line| line["call"] == "all_gather");
         let of = |difference: &str| -> Vec<u64> {
             let lines = gathers.clone().filter(|line| line["difference"] == difference);

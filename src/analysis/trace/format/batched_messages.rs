@@ -2,7 +2,6 @@
 //! on the device, `nccl:coalesced`, by whose external id the end of the batch on the host is found (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
 //! endCoalescing).
 
-use crate::trace::call::CallKind;
 use crate::trace::trace_file::{ComputingSpan, FileCall};
 use commgauge_base::units::Seconds;
 use std::collections::HashMap;
@@ -46,7 +45,6 @@ impl BatchedMessages {
             let next = self.ends.partition_point(|(moment, _)| *moment < (thread, nanoseconds));
             let end = self.ends.get(next).filter(|((of, _), _)| *of == thread);
             let (None, Some(span)) = (call.duration, end.and_then(|(_, id)| self.on_device.get(id))) else { continue };
-            debug_assert!(matches!(call.kind, CallKind::Send | CallKind::Receive));
             call.duration = Some(Seconds((span.end - span.start) as f64 * 1e-9));
             call.detail.begin_nanoseconds = Some(span.start);
         }

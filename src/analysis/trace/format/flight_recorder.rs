@@ -150,9 +150,9 @@ impl Reading {
             }
         }
         if self.is_of_gloo {
-            self.file
-                .notes
-                .push("gloo runs a reduce_scatter as an all_reduce; its recorder leaves messages out, and has one part of an all_gather into a list".to_owned());
+            let note = "gloo runs a reduce_scatter as an all_reduce; its recorder leaves messages out, and has one part of an all_gather \
+                        into a list";
+            self.file.notes.push(note.to_owned());
         }
         // The recorder is a ring: what came before its oldest entry is overwritten.
         if let Some(first) = self.first.filter(|first| *first > 0) {
@@ -178,7 +178,7 @@ fn count(sizes: &[Vec<u64>]) -> u64 {
 }
 
 /// How many ranks collect or share out blocks of these sizes. None where the recorder has one block as the whole, as of gloo's
-/// all_gather_into_tensor.
+/// all_gather into a list.
 fn size_by_shapes(kind: CallKind, elements: Elements) -> Option<u32> {
     let (whole, block) = match kind {
         CallKind::Collective(Collective::AllGather) => (elements.received, elements.sent),

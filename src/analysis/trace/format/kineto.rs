@@ -191,17 +191,10 @@ impl Reading {
 
     fn take_batch(&mut self, event: &Event) {
         let Some(id) = event.args.external_id else { return };
-        match event.cat.as_str() {
-            ANNOTATED_ON_A_DEVICE => {
-                if let Some(span) = event.span_nanoseconds() {
-                    self.batched.take_span(id, span);
-                }
-            }
-            _ => {
-                if let (Some(thread), Some(begin)) = (event.tid, event.begin_nanoseconds()) {
-                    self.batched.take_end(thread, begin, id);
-                }
-            }
+        if event.cat == ANNOTATED_ON_A_DEVICE {
+            event.span_nanoseconds().into_iter().for_each(|span| self.batched.take_span(id, span));
+        } else if let (Some(thread), Some(begin)) = (event.tid, event.begin_nanoseconds()) {
+            self.batched.take_end(thread, begin, id);
         }
     }
 

@@ -120,7 +120,9 @@ impl TraceCommand {
         let compared = against.map(|(expected, layout)| compare(trace, &places, steps, expected, layout));
         let late = late_ranks(trace, &places);
         let fit = fit.map(|fit| FitOnNodes { fit, layout, ranks_per_node: self.ranks_per_node });
-        Ok(TraceDocument::new(trace, steps, &calls, compared.as_deref(), &late, fit))
+        let mut document = TraceDocument::new(trace, steps, &calls, compared.as_deref(), &late, fit);
+        document.notes.extend(against.and_then(|(expected, layout)| expected.stages_note(layout)));
+        Ok(document)
     }
 
     /// The layout of the flags on the ranks of the job; where the trace does not say them, on those that the flags say, of which the files
