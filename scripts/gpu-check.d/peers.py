@@ -151,16 +151,13 @@ def sizes_beyond_starting(pairs):
 
 
 def judged(peer, size, rounds, is_judged, is_sure):
-    """Slower where every round is; where some rounds are slower and others are not, the rounds differ by more than what is asked. Of a call that
-    is as long as its start (not `is_sure`), slower is one of which each was slower than each of the other tool; and so is faster."""
+    """Slower where every round is; where some rounds are slower and others are not, the rounds differ by more than what is asked, which decides
+    nothing of a call that is as long as its start (not `is_sure`)."""
     seen = [ours / theirs for ours, theirs in rounds]
     middle, least, most = judge.median(seen), min(seen), max(seen)
     text = f"{size} B: ours / theirs {middle:.3f} (rounds {least:.3f} to {most:.3f})"
     if not is_judged or abs(middle - 1) <= MOST_ASTRAY:
         return 0, text
-    if not is_sure:
-        all_ours, all_theirs = zip(*rounds)
-        least, most = min(all_ours) / max(all_theirs), max(all_ours) / min(all_theirs)
     if least > 1 + MOST_ASTRAY or most < 1 - MOST_ASTRAY:
         return 1 if middle > 1 and not peer.unlike else 3, f"{text}, wanted 0.98 to 1.02"
     if not is_sure:

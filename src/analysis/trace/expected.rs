@@ -46,6 +46,26 @@ impl ExpectedStep {
             other => Err(wrong(format!("its format is `{other}`"))),
         }
     }
+
+    /// Which stages of a pipeline the list is of, where that is not all of them: the calls of ranks of others are not compared.
+    pub fn stages_note(&self, layout: &Layout) -> Option<String> {
+        let stages = layout.group_size(Axis::Pp);
+        let mut axes_of: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
+        for op in &self.ops {
+            axes_of.entry(op.stage).or_default().insert(op.axis.name());
+        }
+        let listed = axes_of.iter().map(|(stage, axes)| {
+            let axes: Vec<&str> = axes.iter().copied().collect();
+            format!("stage {stage} ({})", axes.join(", "))
+        });
+        let listed: Vec<String> = listed.collect();
+        (stages > 1).then(|| {
+            format!(
+                "of {stages} pipeline stages the list is of {}; ranks of others are not compared there: `commgauge ops --stage N` lists theirs",
+                listed.join(" and ")
+            )
+        })
+    }
 }
 
 /// A call of a listed step.
@@ -84,27 +104,5 @@ impl ListedStages {
     /// Whether the list is of the ranks of a stage on a place; on one of which it has nothing, of those of any.
     pub(super) fn has(&self, place: &GroupPlace, stage: u32) -> bool {
         self.on_place.get(place).unwrap_or(&self.anywhere).contains(&stage)
-    }
-}
-
-impl ExpectedStep {
-    /// Which stages of a pipeline the list is of, where that is not all of them: the calls of ranks of others are not compared.
-    pub fn stages_note(&self, layout: &Layout) -> Option<String> {
-        let stages = layout.group_size(Axis::Pp);
-        let mut axes_of: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
-        for op in &self.ops {
-            axes_of.entry(op.stage).or_default().insert(op.axis.name());
-        }
-        let listed = axes_of.iter().map(|(stage, axes)| {
-            let axes: Vec<&str> = axes.iter().copied().collect();
-            format!("stage {stage} ({})", axes.join(", "))
-        });
-        let listed: Vec<String> = listed.collect();
-        (stages > 1).then(|| {
-            format!(
-                "of {stages} pipeline stages the list is of {}; ranks of others are not compared there: `commgauge ops --stage N` lists theirs",
-                listed.join(" and ")
-            )
-        })
     }
 }

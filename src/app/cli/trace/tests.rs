@@ -7,8 +7,7 @@ use clap::Parser;
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_model::config::Suite;
-use commgauge_model::layout::DEFAULT_ORDER;
-use commgauge_model::layout::{Axis, Degrees};
+use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees};
 use serde_json::{Value, json as value};
 
 #[derive(Parser)]
