@@ -91,10 +91,14 @@ class Check:
         self.clock = plan.Clock(planned, self.left() + plan.RESERVE_SECONDS, time.monotonic)
 
     def seconds_for(self, kind):
-        """How long the next part of a kind may take."""
-        passed = self.passed.get(kind, 0)
-        self.passed[kind] = passed + 1
-        return min(self.clock.left_for(kind, passed), self.left()) if self.clock else self.left()
+        """How long the next part of a kind may take, which thereby begins."""
+        seconds = self.seconds_left_for(kind)
+        self.passed[kind] = self.passed.get(kind, 0) + 1
+        return seconds
+
+    def seconds_left_for(self, kind):
+        """How long the next part of a kind could take."""
+        return min(self.clock.left_for(kind, self.passed.get(kind, 0)), self.left()) if self.clock else self.left()
 
     def note(self, text):
         if text not in self.notes:

@@ -35,9 +35,9 @@ def parts(ranks, devices, peers):
         listed.append(("choices", f"what NCCL chooses, {several} ranks"))
     for peer in peers:
         for number in range(1, ROUNDS + 1):
-            listed.append(("ours beside", f"all_reduce beside {peer}, {max(devices, 1)} ranks, round {number}"))
+            listed.append((f"ours beside {peer}", f"all_reduce beside {peer}, {max(devices, 1)} ranks, round {number}"))
             listed.append(("nccl-tests" if peer == "nccl-tests" else "torch", f"{peer}, round {number}"))
-    return [Planned(kind, name, WANTED_SECONDS[kind]) for kind, name in listed]
+    return [Planned(kind, name, WANTED_SECONDS["ours beside" if kind.startswith("ours beside") else kind]) for kind, name in listed]
 
 
 def fitted(planned, budget):
@@ -62,15 +62,15 @@ class Clock:
         self.end = self.begun + budget - RESERVE_SECONDS
 
     def left_for(self, kind, passed):
-        """Seconds for a part of a kind, of which so many came before it. One without a time of its own has what is left."""
-        upto, seen = 0.0, 0
+        """Seconds for a part of a kind, of which so many came before it. One more than are planned has what the last of them left, one of a
+        kind that is not planned what is left of all."""
+        upto, ends = 0.0, []
         for part in self.planned:
             upto += part.seconds
             if part.kind == kind:
-                if seen == passed:
-                    return min(self.begun + upto, self.end) - self.now()
-                seen += 1
-        return self.end - self.now()
+                ends.append(self.begun + upto)
+        own = ends[min(passed, len(ends) - 1)] if ends else self.end
+        return min(own, self.end) - self.now()
 
 
 def in_words(wanted, budget):

@@ -241,16 +241,40 @@ fn data_are_checked_on_all_gpus_unless_other_ranks_are_asked_for() {
 }
 
 #[test]
-fn a_tool_beside_ours_says_slower_where_every_round_is_and_nothing_of_small_sizes_where_rounds_differ_by_more() {
+fn a_tool_beside_ours_says_slower_where_every_round_is_of_small_sizes_eight_and_nothing_of_those_where_rounds_differ_by_more()
+ {
     let lines = "import peers\npeer = peers.Peer('nccl-tests', '')\n\
                  of = lambda ours, theirs: list(zip(ours, theirs))\n\
                  times = {1 << 16: of([1.03, 0.7, 1.2], [1, 1, 1]), 1 << 17: of([1.05, 1.1, 1.3], [1, 1.07, 1]), \
                  1 << 18: of([1.05, 1.03, 1.2], [1, 1, 1]), 1 << 19: of([0.9, 0.8, 0.9], [1, 1, 1.1]), 1 << 24: of([2.06, 2.02, 2.1], [2.01, 1.99, 2]), \
                  1 << 25: of([3.09, 2.97, 3.12], [3, 3, 3]), 1 << 26: of([3.6, 3.64, 3.8], [4, 4, 4]), 1 << 27: of([4.04, 4, 3.96], [4, 4, 4]), \
-                 1 << 28: of([8.3, 8.4, 8.5], [8, 8, 8])}\nsure = peers.sizes_beyond_starting(times)\n\
+                 1 << 28: of([8.3, 8.4, 8.5], [8, 8, 8]), 8: of([1.05] * 8, [1] * 8), 16: of([1.05] * 7 + [0.9], [1] * 8)}\nsure = peers.sizes_beyond_starting(times)\n\
                  for size, rounds in times.items():\n    print(peers.judged(peer, size, rounds, True, size in sure)[0])\n";
     let Some(said) = python_says(lines) else { return };
-    assert_eq!(said.lines().collect::<Vec<_>>(), ["0", "1", "1", "3", "3", "3", "3", "0", "1"]);
+    assert_eq!(said.lines().collect::<Vec<_>>(), ["0", "3", "3", "3", "3", "3", "3", "0", "1", "1", "0"]);
+}
+
+#[test]
+fn rounds_go_on_while_a_size_is_in_question_and_there_is_time() {
+    // Ours of a small size, round by round, the seconds that are left, the rounds that are wanted, and the answer.
+    for (ours, left, rounds, answer) in [
+        ("[1.0, 1.1, 0.9]", 100, "3", "0"),
+        ("[1.1, 1.1, 1.1, 1.1, 0.9]", 100, "5", "0"),
+        ("[1.1] * 8", 100, "8", "1"),
+        ("[0.9] * 8", 100, "8", "3"),
+        ("[1.1] * 3", 0, "3", "3"),
+    ] {
+        let lines = format!(
+            "import peers, types\nfrom launch import Part\nours = iter({ours})\nseen = []\n\
+             check = types.SimpleNamespace(devices=1, synthetic=False, folder=peers.Path('.'), judged=lambda *_: None,\n\
+             \x20   launch=lambda *words, **more: (Part('', record='r'), []), seconds_left_for=lambda kind: {left})\n\
+             def mine(check, path):\n    seen.append(next(ours))\n    return {{64: seen[-1], 1024: 4.0}}\n\
+             peer = peers.Peer('nccl-tests', '', times=lambda check, ranks: {{64: 1.0, 1024: 4.0}}, ours=mine)\n\
+             found = peers.compare(check, peer)\nprint(len(seen), max(code for code, _ in found))"
+        );
+        let Some(said) = python_says(&lines) else { return };
+        assert_eq!(said.trim(), format!("{rounds} {answer}"), "{ours}, {left} s left");
+    }
 }
 
 #[test]

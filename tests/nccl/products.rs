@@ -88,6 +88,36 @@ fn the_time_of_a_product_is_without_the_time_that_the_host_takes_to_launch_it() 
 }
 
 #[test]
+fn products_that_no_device_can_hold_are_skipped_with_the_reason_and_the_others_are_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("config.json"), TINY).unwrap();
+    let suite = folder.path().join("suite.toml");
+    let text = "[measure]\ncase_budget = '1ms'\nreplicates = 1\n[[compute]]\nmodel = { config = 'config.json' }\n\
+                sequence = 16\ntp = 2\nmicro_batch = [1, 100000]\nelement_types = ['bfloat16']\n";
+    std::fs::write(&suite, text).unwrap();
+    let record = record_in(&folder);
+    let mut command = launcher(2);
+    command.arg(SUITE).arg(&suite).args(["--backend", "nccl", "--quiet", "--record"]).arg(&record);
+    with_doubles(&mut command, 2).env("COMMGAUGE_DOUBLE_MEMORY", "536870912");
+    with_cublas(&mut command);
+    let _beside = beside();
+    Ran::of(&mut command, 60).ended_with(0);
+    let written = lines(&record);
+    let of_rows = |wanted: fn(u64) -> bool| {
+        of_kind(&written, "product").into_iter().filter(move |line| wanted(line["product"]["m"].as_u64().unwrap()))
+    };
+    assert!(of_rows(|rows| rows == 16).all(|line| line["outcome"]["status"] == "measured"), "{written:?}");
+    assert!(of_rows(|rows| rows > 16).count() > 2);
+    for line in of_rows(|rows| rows > 16) {
+        let reason = line["outcome"]["reason"].as_str().unwrap_or_default();
+        assert!(reason.starts_with("needs ") && reason.contains(" are free for it on rank "), "{line}");
+    }
+    let report = Command::new(COMMGAUGE).arg("report").arg(&record).output().unwrap();
+    let text = String::from_utf8_lossy(&report.stdout);
+    assert!(text.contains("4 synthetic, ") && text.contains(" skipped"), "{text}");
+}
+
+#[test]
 fn what_goes_wrong_in_products_on_gpus_or_is_missing_is_named_and_has_its_code() {
     let folder = tempfile::tempdir().unwrap();
     let _beside = beside();

@@ -24,10 +24,22 @@ fn shown(flags: &[&str], set: &[(&str, &str)], path: Option<&std::path::Path>) -
 fn every_gpu_of_this_host_has_a_rank() {
     let none: [(&str, &str); 0] = [];
     let visible = [("CUDA_VISIBLE_DEVICES", "0,1,2")];
-    for (set, wanted) in [(&none[..], " -n 8 "), (&visible, " -n 3 ")] {
+    let one = [("CUDA_VISIBLE_DEVICES", "5")];
+    for (set, wanted) in [(&none[..], " -n 8 "), (&visible, " -n 3 "), (&one, " -n 1 ")] {
         let ran = shown(&[], set, None).ended_with(0);
         assert!(ran.stdout.lines().next().is_some_and(|line| line.contains(wanted)), "{wanted}: {}", ran.stdout);
+        let alone = ran.stderr.contains("one GPU, so one rank, which communicates with no other");
+        assert_eq!(alone, wanted == " -n 1 ", "{}", ran.stderr);
     }
+}
+
+#[test]
+fn a_dry_run_lists_each_variant_that_the_flags_ask_for() {
+    let flags = ["-n", "2", "--", "--buffers", "symmetric,plain", "--submit", "stream,graph"];
+    let [usual, varied] = [&flags[..2], &flags].map(|flags| shown(flags, &[], None).ended_with(0).stdout);
+    let cases = |text: &str| text.lines().filter(|line| line.contains(" groups x ranks ")).count();
+    assert_eq!(cases(&varied), 4 * cases(&usual), "{varied}");
+    assert!(varied.contains("/symmetric, graph") || varied.contains("/symmetric"), "{varied}");
 }
 
 #[test]

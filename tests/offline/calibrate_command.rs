@@ -6,7 +6,8 @@ use std::process::Command;
 
 const QUESTION: &str = "calibrate --model llama-3-8b --gpus 16 --ranks-per-node 8 --gpu-memory 80GB --global-batch 64 --sequence 8192 \
     --width 120 -o cal";
-const LAUNCH: &str = "-- -n 16 --backend simulated --machine h100-nvswitch-ndr";
+/// The words after the second `--` are for each launch: that of the suite and that of the step.
+const LAUNCH: &str = "-- -n 16 --backend simulated --machine h100-nvswitch-ndr -- --timeout 60";
 
 /// Runs `commgauge` with these words in a folder.
 fn commgauge(folder: &Path, line: &str) -> Ran {

@@ -185,6 +185,11 @@ pub trait Backend {
     /// As [`Backend::bind`].
     fn bind_replay<'b>(&'b mut self, binding: &ReplayBinding<'b>) -> Result<Box<dyn Replayer + 'b>>;
 
+    /// Why the backend does not compute this product; `None` if it does. If any rank returns a reason, all ranks skip the product.
+    fn product_skip_reason(&self, _shape: &ProductShape) -> Option<String> {
+        None
+    }
+
     /// Reserves the matrices of a product that the rank computes by itself, filled with known data.
     ///
     /// # Errors

@@ -12,15 +12,18 @@ use commgauge_model::record::line::{Line, Outcome, RankFacts};
 use commgauge_model::record::product_line::{ProductFacts, ProductLine};
 use commgauge_model::workload::{Estimate, ProductShape};
 
-/// Rejects products whose matrices do not fit into memory, before anything is measured.
+/// Rejects products that the backend cannot compute, or on host memory those whose matrices do not fit, before anything is measured.
 pub(super) fn preflight(world: &dyn World, backend: &mut dyn Backend, request: &Request) -> Result<()> {
     if request.plan.products.is_empty() {
         return Ok(());
     }
     agree(world, backend.prepare_products(&request.plan.products))?;
+    if !backend.refuses_oversized_plans() {
+        return Ok(());
+    }
     let available = backend.bytes_available();
     let verdict = match request.plan.products.iter().max_by_key(|shape| product_bytes(shape)) {
-        Some(shape) if !backend.facts().virtual_clock && product_bytes(shape) > available => {
+        Some(shape) if product_bytes(shape) > available => {
             let (needed, layer) = (product_bytes(shape), shape.uses.join("; "));
             Err(Error::usage(format!(
                 "the product of {layer} needs {needed} of matrices on each rank, and there is {available} for each; choose a \
@@ -79,8 +82,7 @@ impl ProductWork<'_> {
             slowest_nanoseconds: Vec::new(),
             slowest_rank: Vec::new(),
         };
-        if backend.facts().virtual_clock {
-            let reason = "the simulated backend computes nothing; its machine file has no rate of products".to_owned();
+        if let Some(reason) = run.common_skip_reason(backend.product_skip_reason(shape))? {
             line.outcome = Outcome::Skipped { reason };
             return Ok(line);
         }

@@ -129,8 +129,9 @@ fn arguments(folder: &Folder, work: &Work, words: &[String]) -> Result<RunArgume
     };
     all.extend(["--record".into(), work.record(folder).as_os_str().to_owned()]);
     all.extend(words.iter().map(OsString::from));
+    // Those after a second `--` are for every launch of the calibration, such as --share-gpu.
     if let Work::Step(flags) = work {
-        all.push("--".into());
+        all.extend(words.iter().all(|word| word != "--").then(|| "--".into()));
         all.extend(flags.iter().map(OsString::from));
     }
     let RunWords { run } = RunWords::try_parse_from(all).map_err(|error| {

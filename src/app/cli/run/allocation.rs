@@ -6,6 +6,7 @@ use crate::cli::places;
 use crate::doctor::{Machine, Query, Response, System};
 use crate::launch::{self, Allocation, Family, Launcher, host, parse_hosts, slots_of_hosts, srun_mpi};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::message::eprintln;
 use commgauge_base::visible::ShownPath;
 use commgauge_run::device_probe::{CudaAnswer, Probe};
 use std::path::Path;
@@ -63,7 +64,15 @@ fn default_ranks(arguments: &RunArguments) -> Result<u32> {
         return slots_of_file(file, arguments.backend);
     }
     Ok(match arguments.backend {
-        Backend::Nccl => ranks_for_gpus(gpus_of_this_host(), arguments.extra.iter().any(|word| word == "--share-gpu")),
+        Backend::Nccl => {
+            let ranks = ranks_for_gpus(gpus_of_this_host(), arguments.extra.iter().any(|word| word == "--share-gpu"));
+            if ranks < MIN_RANKS {
+                eprintln!(
+                    "one GPU, so one rank, which communicates with no other; `-n 4 ... -- --share-gpu` lets four share it (NCCL 2.30 or newer)"
+                );
+            }
+            ranks
+        }
         Backend::Mpi | Backend::Simulated => ranks_for_cores(host::cores()),
     })
 }
@@ -90,7 +99,7 @@ fn gpus_of_this_host() -> u32 {
 }
 
 fn ranks_for_gpus(gpus: u32, are_shared: bool) -> u32 {
-    if gpus == 0 || are_shared { gpus.max(RANKS_WITHOUT_CORES) } else { gpus.max(MIN_RANKS) }
+    if gpus == 0 || are_shared { gpus.max(RANKS_WITHOUT_CORES) } else { gpus }
 }
 
 /// With an odd number of cores one stays idle: layouts divide by two.
@@ -118,9 +127,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rank_for_each_gpu_is_at_least_two_and_more_where_they_share_one() {
+    fn there_is_a_rank_for_each_gpu_and_four_where_fewer_are_shared() {
         for (gpus, are_shared, ranks) in
-            [(8, false, 8), (3, false, 3), (1, false, 2), (0, false, 4), (1, true, 4), (8, true, 8)]
+            [(8, false, 8), (3, false, 3), (1, false, 1), (0, false, 4), (1, true, 4), (8, true, 8)]
         {
             assert_eq!(ranks_for_gpus(gpus, are_shared), ranks, "{gpus} GPUs, shared: {are_shared}");
         }

@@ -2,12 +2,10 @@
 
 use super::arguments::RunArguments;
 use super::sweep_flags::collectives;
-use crate::cli::launched_arguments::LaunchedArguments;
-use crate::cli::like::ToolDefaults;
-use crate::cli::pairs::PairsArguments;
-use crate::cli::step::{StepArguments, without_trace};
-use crate::cli::suite::{SuiteWork, suite_work};
-use crate::cli::{SweepArguments, places};
+use crate::cli::backend_name::Backend;
+use crate::cli::places;
+use crate::cli::programs::{PairsRun, StepRun, SuiteRun, Sweep, Work};
+use crate::cli::suite::SuiteWork;
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::layout::Nodes;
@@ -45,64 +43,32 @@ pub(super) struct PlannedWork {
     pub replay: Option<ReplayRequest>,
 }
 
-/// Plans the work of the launched program, so that errors are reported before anything is started.
+/// Plans the work of the launched program by its own flags, so that errors are reported before anything is started.
 pub(super) fn of(arguments: &RunArguments, nodes: &Nodes) -> Result<PlannedWork> {
-    let cases_alone = |work| Ok(PlannedWork { work, interference: None, replay: None });
-    if let Some(suite) = &arguments.suite {
-        return cases_alone(suite_work(suite, arguments.within, nodes)?);
+    let words = [words(arguments)?, arguments.extra.clone()].concat();
+    let backend = arguments.backend;
+    match arguments {
+        RunArguments { sweep: Some(_), .. } => planned(&read::<Sweep>("--sweep", words)?, backend, nodes),
+        RunArguments { step: true, .. } => planned(&read::<StepRun>("--step", words)?, backend, nodes),
+        RunArguments { pairs: true, .. } => planned(&read::<PairsRun>("--pairs", words)?, backend, nodes),
+        _ => planned(&read::<SuiteRun>("after `--`", words)?, backend, nodes),
     }
-    if arguments.sweep.is_some() {
-        let words = [words(arguments)?, arguments.extra.clone()].concat();
-        return cases_alone(read::<SweepWords>("--sweep", &words)?.sweep.plan(arguments.ranks)?);
-    }
-    if arguments.pairs {
-        return cases_alone(read::<PairsWords>("--pairs", &arguments.extra)?.pairs.work(arguments.ranks)?);
-    }
-    let step = read::<StepWords>("--step", &arguments.extra)?.step;
+}
+
+fn planned(work: &impl Work, backend: Backend, nodes: &Nodes) -> Result<PlannedWork> {
+    let nccl = &work.launched().nccl;
+    nccl.check(backend)?;
+    let SuiteWork { plan, settings, facts } = work.plan_on(nodes)?;
     Ok(PlannedWork {
-        work: step.work(arguments.ranks)?,
-        interference: step.interference(arguments.ranks)?,
-        replay: step.replay(arguments.ranks)?,
+        work: SuiteWork { plan: plan.in_variants(&nccl.variants())?, settings, facts },
+        interference: work.interference(nodes.ranks())?,
+        replay: work.replay(nodes.ranks())?,
     })
 }
 
-/// The flags of `commgauge-sweep` as it will read them.
-#[derive(Parser)]
-#[command(name = "commgauge-sweep", no_binary_name = true, disable_version_flag = true)]
-struct SweepWords {
-    #[command(flatten)]
-    sweep: SweepArguments,
-    /// Handed on, and read by the program itself.
-    #[command(flatten)]
-    _launched: LaunchedArguments,
-    #[command(flatten)]
-    _tool_defaults: ToolDefaults,
-}
-
-/// The flags of `commgauge-step` as it will read them.
-#[derive(Parser)]
-#[command(name = "commgauge-step", no_binary_name = true, disable_version_flag = true, mut_arg("model", without_trace))]
-struct StepWords {
-    #[command(flatten)]
-    step: StepArguments,
-    /// Handed on, and read by the program itself.
-    #[command(flatten)]
-    _launched: LaunchedArguments,
-}
-
-/// The flags of `commgauge-pairs` as it will read them.
-#[derive(Parser)]
-#[command(name = "commgauge-pairs", no_binary_name = true, disable_version_flag = true)]
-struct PairsWords {
-    #[command(flatten)]
-    pairs: PairsArguments,
-    /// Handed on, and read by the program itself.
-    #[command(flatten)]
-    _launched: LaunchedArguments,
-}
-
-fn read<Words: Parser>(flag: &str, words: &[String]) -> Result<Words> {
-    Words::try_parse_from(words).map_err(|error| {
+/// The flags of a launched program as it will read them.
+fn read<Program: Parser>(flag: &str, words: Vec<String>) -> Result<Program> {
+    Program::try_parse_from(std::iter::once(Program::command().get_name().to_owned()).chain(words)).map_err(|error| {
         let text = error.to_string();
         Error::usage(format!("{flag}: {}", text.trim_start_matches("error: ").trim_end()))
     })

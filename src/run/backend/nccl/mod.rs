@@ -58,7 +58,7 @@ pub use placing::{Placing, visible_devices};
 pub use state::NcclBackend;
 
 use super::mpi::{IdleCall, Rotation};
-use super::{Backend, BackendFacts, Binding, Call, DeviceReader, LocalWork, ReplayBinding, Replayer};
+use super::{Backend, BackendFacts, Binding, Call, DeviceReader, LocalWork, ReplayBinding, Replayer, product_bytes};
 use crate::backend::replay_place::{place, program_of};
 use call::NcclCall;
 use clock::EVENT_RESOLUTION_NANOSECONDS;
@@ -145,6 +145,12 @@ impl NcclBackend {
         let nccl = self.allocator(binding);
         let [send, receive] = [&self.buffers.send, &self.buffers.receive].map(|arena| arena.available(each, nccl));
         Bytes(self.free_bytes().saturating_add(send).saturating_add(receive))
+    }
+
+    /// Why a device cannot hold what is needed, if it cannot.
+    fn without_room(&self, needed: Bytes, available: Bytes) -> Option<String> {
+        (needed > available)
+            .then(|| format!("needs {needed} of device memory, {available} are free for it on {}", self.maker.place))
     }
 
     /// Registers the first bytes of the buffers with NCCL.
@@ -252,9 +258,7 @@ impl Backend for NcclBackend {
         if let Some(reason) = work_queue::skip_reason(binding) {
             return Some(reason);
         }
-        let (needed, available) = (self.bytes_needed(binding), self.bytes_available_for(binding));
-        (needed > available)
-            .then(|| format!("needs {needed} of device memory, {available} are free for it on {}", self.maker.place))
+        self.without_room(self.bytes_needed(binding), self.bytes_available_for(binding))
     }
 
     fn refuses_oversized_plans(&self) -> bool {
@@ -302,6 +306,10 @@ impl Backend for NcclBackend {
         self.cublas().map(drop)
     }
 
+    fn product_skip_reason(&self, shape: &ProductShape) -> Option<String> {
+        self.without_room(product_bytes(shape), self.bytes_available())
+    }
+
     fn bind_product(&mut self, shape: &ProductShape) -> Result<Box<dyn LocalWork>> {
         let library = self.cublas()?;
         self.release_buffers()?;
@@ -315,9 +323,7 @@ impl Backend for NcclBackend {
             return Some(format!("{}: {refusal}", self.maker.place));
         }
         let buffers = if shape.kind.is_of_host() && !shape.kind.is_both_ways() { 1 } else { 2 };
-        let (needed, available) = (Bytes(shape.bytes.0.saturating_mul(buffers)), self.bytes_available());
-        (needed > available)
-            .then(|| format!("needs {needed} of device memory, {available} are free for it on {}", self.maker.place))
+        self.without_room(Bytes(shape.bytes.0.saturating_mul(buffers)), self.bytes_available())
     }
 
     fn bind_copy(&mut self, shape: &CopyShape) -> Result<(Box<dyn LocalWork>, u32)> {

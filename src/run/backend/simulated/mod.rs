@@ -28,6 +28,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
 use commgauge_model::config::Machine;
 use commgauge_model::layout::Groups;
+use commgauge_model::workload::ProductShape;
 use fault_states::FaultStates;
 use fleet::Fleet;
 use noise::Noise;
@@ -108,6 +109,10 @@ impl Backend for SimulatedBackend {
 
     fn bytes_available(&self) -> Bytes {
         Bytes(u64::MAX)
+    }
+
+    fn product_skip_reason(&self, _: &ProductShape) -> Option<String> {
+        Some("the simulated backend computes nothing; its machine file has no rate of products".to_owned())
     }
 
     /// All ranks begin a case at the same moment.
