@@ -14,6 +14,9 @@ use std::collections::BTreeSet;
 const LAYERS: u32 = 4;
 /// Micro-batches that are replayed, for each stage of the pipeline: it fills, runs full and drains.
 const MICRO_BATCHES_PER_STAGE: u64 = 4;
+/// Most chunks of a stage that are replayed where the layers allow it: each has streams of its own for its messages, and a GPU has queues for
+/// 32 streams.
+const MOST_VIRTUAL_STAGES: u32 = 2;
 /// Longest forward pass of a layer that is replayed: far longer than the calls beside it on a network, whereas the layers of ranks that compute
 /// on the host may take a second each, and a replay of them an hour.
 const LONGEST_FORWARD_SECONDS: f64 = 0.02;
@@ -40,9 +43,12 @@ pub(super) fn flags(
         .into_iter()
         .chain([("etp", degrees.etp)]);
     flags.extend(degrees.map(|(axis, degree)| format!("--{axis}={degree}")));
-    let mut keys = keys(question, layout, asked)?;
+    let fewer = layout.virtual_stages.min(MOST_VIRTUAL_STAGES);
+    let layers = layers(question.model, layout.degrees.pp * fewer);
+    let virtual_stages = if layers.is_some() { fewer } else { layout.virtual_stages };
+    let mut keys = keys(question, layout, asked, virtual_stages)?;
     keys.extend(choices.given().filter(|(key, _)| !is_chosen(key)));
-    match layers(question.model, layout) {
+    match layers {
         Some(layers) => flags.push(format!("--layers={layers}")),
         None => keys.extend(layout.stage_layers.as_deref().map(|layers| ("stage_layers", list(layers)))),
     }
@@ -59,7 +65,12 @@ fn forward_per_layer(question: &Question, step: &TrainingStep) -> f64 {
 }
 
 /// The choices of the planner as keys of `[training]`.
-fn keys(question: &Question, layout: &Planned, asked: &QuestionFlags) -> Result<Vec<(&'static str, String)>> {
+fn keys(
+    question: &Question,
+    layout: &Planned,
+    asked: &QuestionFlags,
+    virtual_stages: u32,
+) -> Result<Vec<(&'static str, String)>> {
     let pp = layout.degrees.pp;
     let micro_batches = layout.micro_batches.min(MICRO_BATCHES_PER_STAGE * u64::from(pp));
     let (style, sequence_parallel) =
@@ -74,7 +85,7 @@ fn keys(question: &Question, layout: &Planned, asked: &QuestionFlags) -> Result<
     ];
     if pp > 1 {
         keys.push(("schedule", layout.schedule.name().to_owned()));
-        keys.push(("virtual_stages", layout.virtual_stages.to_string()));
+        keys.push(("virtual_stages", virtual_stages.to_string()));
     }
     Ok(keys)
 }
@@ -84,12 +95,11 @@ fn is_chosen(key: &str) -> bool {
     ["sequence_parallel", "data_style", "stage_layers"].contains(&key)
 }
 
-/// The fewest layers that hold one of each kind and can be shared out evenly; none where all are needed for that.
-fn layers(model: &Model, layout: &Planned) -> Option<u32> {
+/// The fewest layers that hold one of each kind and can be shared out evenly to so many chunks; none where all are needed for that.
+fn layers(model: &Model, chunks: u32) -> Option<u32> {
     let kinds_in = |layers: u32| (0..layers).map(|layer| model.parts_of(layer)).collect::<BTreeSet<_>>().len();
     let all = kinds_in(model.layers);
     let enough = (1..=model.layers).find(|layers| kinds_in(*layers) == all)?;
-    let chunks = layout.degrees.pp * layout.virtual_stages;
     Some(enough.max(LAYERS).next_multiple_of(chunks)).filter(|layers| *layers < model.layers)
 }
 
