@@ -3,6 +3,7 @@
 
 use crate::common;
 
+use common::doubles;
 use common::hosts::{VirtualCluster, process_of, script};
 use common::{COMMGAUGE, Ran, SUITE, Started, child_of, count_so_far, ending, lines, of_kind, start, wait_until};
 use std::fs;
@@ -38,7 +39,7 @@ impl Slurm {
     /// More hosts run more jobs at the same time.
     fn up_on(name: &'static str, hosts: u32) -> Option<Slurm> {
         let cluster = VirtualCluster::up_for_ranks(name, hosts, "1gbit", &[])?;
-        let ran = Ran::of(&mut script(&["slurm", "up", "--name", name]), 90);
+        let ran = Ran::of(&mut script(&["slurm", "up", "--name", name, "--gpus", "2"]), 90);
         match ran.code {
             Some(0) => {}
             Some(77) => {
@@ -169,6 +170,31 @@ fn srun_starts_a_suite_over_both_hosts_and_unrelated_copies_are_caught() {
     assert!(!alone_each.exists());
     let twice = format!("srun -N2 -n2 {COMMGAUGE} run smoke");
     slurm.ask(&twice, 60).ended_with(2).printed_error("srun started `commgauge run` 2 times");
+}
+
+#[test]
+fn a_job_that_asks_for_gpus_alone_has_a_rank_for_each_on_every_host() {
+    let Some(slurm) = Slurm::up("slurm-gpus") else { return };
+    let (folder, suite, record) = (slurm.folder.path(), slurm.at("short.toml"), slurm.at("gpus.jsonl"));
+    let libraries = doubles::folder();
+    // Ranks of both hosts are joined by files in a folder that both see.
+    let devices = format!(
+        "LD_LIBRARY_PATH={} COMMGAUGE_DOUBLE_DEVICES=2 COMMGAUGE_DOUBLE_SHARED={}",
+        libraries.display(),
+        folder.display()
+    );
+    let run = format!("{COMMGAUGE} run {} --backend nccl --record {}", suite.display(), record.display());
+    let line = format!("{devices} salloc --quiet --nodes=2 --gpus-per-node=2 --exclusive {run}");
+    slurm.ask(&line, 120).ended_with(0).printed_error("4 ranks on 2 hosts (host[0-1])");
+    let read = lines(&record);
+    let ranks = read[0]["ranks"].as_array().expect("a rank map");
+    let places: Vec<(&str, &str)> = (ranks.iter())
+        .map(|rank| (rank["host"].as_str().expect("a host"), rank["device"].as_str().expect("a device")))
+        .map(|(host, device)| (host, device.split(", ").nth(1).expect("an address")))
+        .collect();
+    let [first, second] = ["0000:10:00.0", "0000:20:00.0"];
+    assert_eq!(places, [("host0", first), ("host0", second), ("host1", first), ("host1", second)], "{}", read[0]);
+    assert_eq!(end_of(&record).0, "complete");
 }
 
 #[test]

@@ -1,18 +1,18 @@
-//! The shared memory of the ranks of a communicator: a file in /dev/shm that is removed as soon as all have opened it.
+//! The shared memory of the ranks of a communicator: a file, in /dev/shm unless `SETTINGS.shared` says otherwise, that is removed as soon as all have opened it.
 //!
 //! Every two ranks have a ring of bytes in each direction. A file that a crashed rank left behind is removed by the
 //! process that creates the next one: its lock shows that no process has it open.
 
 use crate::result::{Answer, INVALID_ARGUMENT, INVALID_USAGE, SYSTEM_ERROR, trouble};
+use settings::SETTINGS;
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-const FOLDER: &str = "/dev/shm";
 const PREFIX: &str = "commgauge-double-";
 
 /// Files of ids created by this process, open so that no process takes them for left behind.
@@ -69,14 +69,14 @@ pub fn create() -> Answer<String> {
     for attempt in 0..1000u32 {
         let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
         let name = format!("{PREFIX}{}-{time:x}-{attempt}", std::process::id());
-        let path = Path::new(FOLDER).join(&name);
+        let path = SETTINGS.shared.join(&name);
         if let Ok(file) = OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
             lock_shared(&file);
             GIVEN.lock().unwrap().push((name.clone(), file));
             return Ok(name);
         }
     }
-    trouble(SYSTEM_ERROR, format!("no file can be made in {FOLDER}"))
+    trouble(SYSTEM_ERROR, format!("no file can be made in {}", SETTINGS.shared.display()))
 }
 
 /// Removes files that their processes left behind.
@@ -85,7 +85,7 @@ fn sweep() {
         let age = path.metadata().and_then(|facts| facts.modified()).ok().and_then(|time| time.elapsed().ok());
         age.is_some_and(|age| age > Duration::from_secs(10))
     };
-    let entries = std::fs::read_dir(FOLDER).into_iter().flatten().flatten().map(|entry| entry.path());
+    let entries = std::fs::read_dir(&SETTINGS.shared).into_iter().flatten().flatten().map(|entry| entry.path());
     let ours = entries.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX)));
     for path in ours.filter(old) {
         let Ok(file) = File::open(&path) else { continue };
@@ -102,7 +102,7 @@ fn lock_shared(file: &File) {
 impl Segment {
     /// Opens the file of an id and registers as a rank.
     pub fn open(name: &str, rank: usize, ranks: usize, uuid: [u8; 16]) -> Answer<Segment> {
-        let path = Path::new(FOLDER).join(name);
+        let path = SETTINGS.shared.join(name);
         let opened = OpenOptions::new().read(true).write(true).open(&path);
         let file = opened.or_else(|cause| trouble(INVALID_ARGUMENT, format!("the unique id names {name}: {cause}")))?;
         lock_shared(&file);
@@ -114,7 +114,7 @@ impl Segment {
             + pairs * (size_of::<Ring>() + ring_bytes)
             + 4 * pairs;
         if file.set_len(bytes as u64).is_err() {
-            return trouble(SYSTEM_ERROR, format!("{FOLDER} has no room for {bytes} bytes"));
+            return trouble(SYSTEM_ERROR, format!("{} has no room for {bytes} bytes", SETTINGS.shared.display()));
         }
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let start =
@@ -250,6 +250,6 @@ impl Drop for Segment {
 pub fn retire(name: &str, given_up: bool) {
     GIVEN.lock().unwrap().retain(|(given, _)| given != name);
     if given_up {
-        let _ = std::fs::remove_file(Path::new(FOLDER).join(name));
+        let _ = std::fs::remove_file(SETTINGS.shared.join(name));
     }
 }

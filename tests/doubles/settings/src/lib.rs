@@ -6,6 +6,7 @@ mod fault;
 
 pub use fault::{Fault, Kind, parse};
 
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 /// All settings, read once.
@@ -28,6 +29,8 @@ pub struct Settings {
     pub blocks: u64,
     /// What decides the order in which streams start what they could start at once; without it, as they come.
     pub order_seed: Option<u64>,
+    /// The folder of the memory that ranks share.
+    pub shared: PathBuf,
     /// The injected faults.
     pub faults: Vec<Fault>,
     /// Rank of this process in its launch, if the launcher sets it.
@@ -49,6 +52,7 @@ pub static SETTINGS: LazyLock<Settings> = LazyLock::new(|| Settings {
     longest_hold: number("COMMGAUGE_DOUBLE_LONGEST_HOLD"),
     blocks: number("COMMGAUGE_DOUBLE_BLOCKS").unwrap_or(32).max(1),
     order_seed: number("COMMGAUGE_DOUBLE_ORDER"),
+    shared: text("COMMGAUGE_DOUBLE_SHARED").unwrap_or_else(|| "/dev/shm".to_owned()).into(),
     faults: parse(&text("COMMGAUGE_DOUBLE_FAULTS").unwrap_or_default()).unwrap_or_else(|cause| stop(&cause)),
     process_rank: ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"]
         .into_iter()
