@@ -73,6 +73,26 @@ impl Field {
         }
     }
 
+    /// Whether the column is left out where no row has a value.
+    pub(super) fn may_be_empty(self) -> bool {
+        matches!(
+            self,
+            Element
+                | Reduce
+                | Place
+                | Variant
+                | PerStep
+                | Precision
+                | LeftOut
+                | Bound
+                | Share
+                | Estimate
+                | Choice
+                | Algbw
+                | Busbw
+        )
+    }
+
     pub(super) fn cell(self, row: &Row, note: Option<usize>) -> String {
         let (facts, latency) = (&row.facts, row.latency.as_ref());
         let microseconds = |seconds: Seconds| three_digits(seconds.0 * 1e6);

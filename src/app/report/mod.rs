@@ -36,6 +36,7 @@ mod replay;
 mod row;
 pub mod screen;
 mod section;
+mod shared_labels;
 mod status;
 mod step;
 mod superbench;

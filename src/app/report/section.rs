@@ -4,6 +4,7 @@
 use super::columns::{FIELDS, Field};
 use super::document::{self, Column, Table, TableLayout, Tone};
 use super::row::Row;
+use super::shared_labels::{shared, without};
 use super::status::Status;
 use Field::*;
 use commgauge_model::layout::Axis;
@@ -16,6 +17,8 @@ pub(super) struct Section {
     title: String,
     /// Columns that are moved to the heading, with their values.
     agreed: Vec<(Field, String)>,
+    /// Labels that all rows have, which the heading has alone.
+    shared_labels: Vec<String>,
     /// Differing values of columns that may be left out.
     differences: Vec<(Field, &'static str, Vec<String>)>,
     fields: Vec<Field>,
@@ -59,7 +62,14 @@ fn belong_together(a: &Row, b: &Row) -> bool {
 
 impl Section {
     fn of(first: &Row, cells: &dyn Fn(Field) -> Vec<String>, members: Vec<usize>) -> Section {
-        let (agreed, fields) = split_fields(cells);
+        let shared_labels = shared(&cells(Variant));
+        let cells = &|field: Field| -> Vec<String> {
+            cells(field).iter().map(|cell| differing(field, cell, &shared_labels)).collect()
+        };
+        let (mut agreed, fields) = split_fields(cells);
+        if !shared_labels.is_empty() {
+            agreed.push((Variant, shared_labels.join(" ")));
+        }
         let mut widths = [0; FIELDS];
         for field in &fields {
             let rows: Vec<document::Row> = cells(*field).into_iter().map(|cell| vec![cell].into()).collect();
@@ -76,7 +86,8 @@ impl Section {
             }
             (field, name, values)
         });
-        Section { title: title(first), differences: differences.collect(), members, agreed, fields, widths }
+        let differences = differences.collect();
+        Section { title: title(first), differences, members, agreed, shared_labels, fields, widths }
     }
 
     /// Indices of its rows.
@@ -121,7 +132,8 @@ impl Section {
 
     /// The cells of a row.
     pub(super) fn row(&self, row: &Row, note: Option<usize>) -> document::Row {
-        document::Row::toned(tone(row), self.fields.iter().map(|field| field.cell(row, note)).collect())
+        let cell = |field: &Field| differing(*field, &field.cell(row, note), &self.shared_labels);
+        document::Row::toned(tone(row), self.fields.iter().map(cell).collect())
     }
 
     /// The section with all its columns.
@@ -144,35 +156,22 @@ pub(super) fn tone(row: &Row) -> Tone {
     }
 }
 
+/// A cell without the labels that the heading has.
+fn differing(field: Field, cell: &str, shared_labels: &[String]) -> String {
+    if field == Variant { without(cell, shared_labels) } else { cell.to_owned() }
+}
+
 /// Separates columns with the same value in every row from those that differ.
 fn split_fields(cells: &dyn Fn(Field) -> Vec<String>) -> (Vec<(Field, String)>, Vec<Field>) {
     let (mut agreed, mut fields) = (Vec::new(), Vec::new());
     for column in Field::ALL {
         let cells = cells(column);
-        let may_be_empty = matches!(
-            column,
-            Element
-                | Reduce
-                | Place
-                | Variant
-                | PerStep
-                | Precision
-                | LeftOut
-                | Bound
-                | Share
-                | Estimate
-                | Choice
-                | Algbw
-                | Busbw
-        );
-        if may_be_empty && cells.iter().all(|cell| cell == "-") {
+        if column.may_be_empty() && cells.iter().all(|cell| cell == "-") {
             continue;
         }
         let values = cells.iter().filter(|cell| *cell != "-").collect::<Vec<_>>();
         let agree = values.windows(2).all(|pair| pair[0] == pair[1]);
-        // For variants the dash is a value too: the default.
-        let all_have_one = matches!(column, Variant) && values.len() == cells.len();
-        if (matches!(column, Element | Reduce | Place) || all_have_one) && agree {
+        if matches!(column, Element | Reduce | Place) && agree {
             agreed.push((column, values[0].clone()));
         } else {
             fields.push(column);
