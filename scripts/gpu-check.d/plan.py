@@ -10,8 +10,8 @@ LEAST_SECONDS = 2
 # With less than this a part that wants more shows little.
 USEFUL_SECONDS = 8
 # What each part would have, at the most: a launch of so many seconds, by suite, and what is beside it.
-WANTED_SECONDS = {"host": 5, "doctor": 15, "data": 60, "times": 60, "copy": 45, "variants": 45, "choices": 25, "ours beside": 20,
-                  "nccl-tests": 30, "torch": 45, "transfers": 25}
+WANTED_SECONDS = {"host": 5, "doctor": 15, "data": 60, "times": 60, "copy": 45, "variants": 45, "choices": 25,
+                  "ours beside nccl-tests": 20, "ours beside torch.distributed": 20, "nccl-tests": 30, "torch": 45, "transfers": 25}
 ROUNDS = 3
 
 
@@ -37,7 +37,7 @@ def parts(ranks, devices, peers):
         for number in range(1, ROUNDS + 1):
             listed.append((f"ours beside {peer}", f"all_reduce beside {peer}, {max(devices, 1)} ranks, round {number}"))
             listed.append(("nccl-tests" if peer == "nccl-tests" else "torch", f"{peer}, round {number}"))
-    return [Planned(kind, name, WANTED_SECONDS["ours beside" if kind.startswith("ours beside") else kind]) for kind, name in listed]
+    return [Planned(kind, name, WANTED_SECONDS[kind]) for kind, name in listed]
 
 
 def fitted(planned, budget):

@@ -4,15 +4,14 @@ use super::backend_name::Backend;
 use super::launched_arguments::LaunchedArguments;
 use super::nccl_arguments::{NcclArguments, Setting};
 use super::places;
-use super::programs::Work;
+use super::programs::{PlannedWork, Work, planned};
 use super::suite::SuiteWork;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::config::Machine;
 use commgauge_model::layout::Nodes;
 use commgauge_run::backend::nccl;
 use commgauge_run::session::{
-    AfterPlan, InjectedFaults, Launch, LaunchFacts, LaunchedBackend, NcclLaunch, ReplaySource, Request, Resume,
-    ResumedRecord, WatchdogOptions,
+    InjectedFaults, Launch, LaunchFacts, LaunchedBackend, NcclLaunch, Request, Resume, ResumedRecord, WatchdogOptions,
 };
 use commgauge_run::watchdog::Watch;
 use std::time::Instant;
@@ -97,22 +96,8 @@ fn nccl_launch<W: Work>(work: &W) -> NcclLaunch {
 /// Usage errors that name the flag or the file.
 pub(super) fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Request> {
     let (arguments, world_size) = (work.launched(), nodes.ranks());
-    let SuiteWork { plan, settings, facts: suite } = work.plan_on(nodes)?;
-    let plan = plan.in_variants(&arguments.nccl.variants())?;
-    if arguments.backend != Backend::Nccl {
-        plan.ensure_portable()?;
-    }
-    let interference = work.interference(world_size)?;
-    if interference.is_some() {
-        arguments.nccl.check_without_variants("--interfere")?;
-    }
-    let replay = work.replay(world_size)?;
-    if let Some(replay) = &replay {
-        arguments.nccl.check_without_variants("--replay")?;
-        if arguments.backend == Backend::Nccl && matches!(replay.source, ReplaySource::Trace(_)) {
-            return Err(Error::usage("--trace: a trace is replayed on host memory; accepted: --backend mpi"));
-        }
-    }
+    let PlannedWork { work: SuiteWork { plan, settings, facts: suite }, after_plan } =
+        planned(work, arguments.backend, nodes)?;
     check_injected_ranks(arguments, world_size)?;
     let record = match &arguments.resume {
         Some(record) => record.clone(),
@@ -134,7 +119,7 @@ pub(super) fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -
             .map_err(|cause| Error::usage(format!("--launch-command: not a JSON list of words: {cause}")))?,
         injected: InjectedFaults { delay: arguments.inject_delay, panicking_rank: arguments.inject_panic },
         labels: arguments.nccl.labels(),
-        after_plan: AfterPlan { interference, replay },
+        after_plan,
         watch: Watch::default(),
         listener: Default::default(),
     })

@@ -3,9 +3,9 @@
 use super::arguments::RunArguments;
 use super::nodes::predicted_nodes;
 use super::summary::summarise;
-use super::work::PlannedWork;
 use super::{resumable, work};
 use crate::cli::places;
+use crate::cli::programs::PlannedWork;
 use crate::cli::suite::{SuiteWork, plan_text};
 use crate::cli::table_or_json::print_on;
 use commgauge_base::error::{Error, Result};
@@ -14,7 +14,7 @@ use commgauge_model::config::Machine;
 use commgauge_model::layout::Nodes;
 use commgauge_model::record::line::EndStatus;
 use commgauge_run::backend::simulated::SimulatedBackend;
-use commgauge_run::session::{self, AfterPlan, Resume, TimeLimit};
+use commgauge_run::session::{self, Resume, TimeLimit};
 use commgauge_run::world::SoloWorld;
 use std::io::Write;
 use std::time::Instant;
@@ -46,7 +46,6 @@ pub(super) fn run_in_process(
         )
     })?;
     let SuiteWork { plan, settings, facts: suite } = wanted.work;
-    plan.ensure_portable()?;
     let record = match &arguments.resume {
         Some(record) => record.clone(),
         None => places::record_path(arguments.record.as_deref())?,
@@ -54,7 +53,7 @@ pub(super) fn run_in_process(
     let request = session::Request {
         record: record.clone(),
         resume: arguments.resume.is_some().then_some(Resume { allow_changed: arguments.allow_changed }),
-        after_plan: AfterPlan { interference: wanted.interference, replay: wanted.replay },
+        after_plan: wanted.after_plan,
         ..session::Request::simulated(places::run_id_of(&record), suite, plan, settings, &machine, arguments.ranks)
     };
     let mut backend = SimulatedBackend::new(&machine, arguments.ranks, request.settings.seed)?;

@@ -4,13 +4,10 @@ use super::arguments::RunArguments;
 use super::sweep_flags::collectives;
 use crate::cli::backend_name::Backend;
 use crate::cli::places;
-use crate::cli::programs::{PairsRun, StepRun, SuiteRun, Sweep, Work};
-use crate::cli::suite::SuiteWork;
+use crate::cli::programs::{PairsRun, PlannedWork, StepRun, SuiteRun, Sweep, Work, planned};
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::layout::Nodes;
-use commgauge_model::workload::Interference;
-use commgauge_run::session::ReplayRequest;
 
 /// The program that measures it.
 pub(super) fn program(arguments: &RunArguments) -> &'static str {
@@ -33,37 +30,21 @@ pub(super) fn words(arguments: &RunArguments) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// The work to be measured.
-pub(super) struct PlannedWork {
-    /// The cases.
-    pub work: SuiteWork,
-    /// Two calls to be measured concurrently, in addition.
-    pub interference: Option<Interference>,
-    /// The layout whose step is also replayed as a whole.
-    pub replay: Option<ReplayRequest>,
-}
-
 /// Plans the work of the launched program by its own flags, so that errors are reported before anything is started.
 pub(super) fn of(arguments: &RunArguments, nodes: &Nodes) -> Result<PlannedWork> {
     let words = [words(arguments)?, arguments.extra.clone()].concat();
     let backend = arguments.backend;
     match arguments {
-        RunArguments { sweep: Some(_), .. } => planned(&read::<Sweep>("--sweep", words)?, backend, nodes),
-        RunArguments { step: true, .. } => planned(&read::<StepRun>("--step", words)?, backend, nodes),
-        RunArguments { pairs: true, .. } => planned(&read::<PairsRun>("--pairs", words)?, backend, nodes),
-        _ => planned(&read::<SuiteRun>("after `--`", words)?, backend, nodes),
+        RunArguments { sweep: Some(_), .. } => checked(&read::<Sweep>("--sweep", words)?, backend, nodes),
+        RunArguments { step: true, .. } => checked(&read::<StepRun>("--step", words)?, backend, nodes),
+        RunArguments { pairs: true, .. } => checked(&read::<PairsRun>("--pairs", words)?, backend, nodes),
+        _ => checked(&read::<SuiteRun>("after `--`", words)?, backend, nodes),
     }
 }
 
-fn planned(work: &impl Work, backend: Backend, nodes: &Nodes) -> Result<PlannedWork> {
-    let nccl = &work.launched().nccl;
-    nccl.check(backend)?;
-    let SuiteWork { plan, settings, facts } = work.plan_on(nodes)?;
-    Ok(PlannedWork {
-        work: SuiteWork { plan: plan.in_variants(&nccl.variants())?, settings, facts },
-        interference: work.interference(nodes.ranks())?,
-        replay: work.replay(nodes.ranks())?,
-    })
+fn checked(program: &impl Work, backend: Backend, nodes: &Nodes) -> Result<PlannedWork> {
+    program.launched().nccl.check(backend)?;
+    planned(program, backend, nodes)
 }
 
 /// The flags of a launched program as it will read them.
@@ -77,6 +58,7 @@ fn read<Program: Parser>(flag: &str, words: Vec<String>) -> Result<Program> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::suite::SuiteWork;
 
     #[derive(Parser)]
     struct Program {
@@ -92,7 +74,7 @@ mod tests {
         run
     }
 
-    fn planned(line: &str) -> Result<PlannedWork> {
+    fn planned_of(line: &str) -> Result<PlannedWork> {
         let arguments = run(line);
         of(&arguments, &Nodes::single(arguments.ranks))
     }
@@ -115,7 +97,7 @@ mod tests {
             ),
             ("--step -- --model llama-3-8b --tp 4 --sequence 512 --micro-batches 1 --interfere tp", "found 1 axes"),
         ] {
-            let Err(error) = planned(line) else { panic!("{line} is accepted") };
+            let Err(error) = planned_of(line) else { panic!("{line} is accepted") };
             assert_eq!(error.exit_code(), 2, "{error}");
             assert!(error.to_string().contains(expected), "{line}: {error}");
         }
@@ -135,7 +117,7 @@ mod tests {
     #[test]
     fn the_flags_of_a_sweep_give_its_plan_or_an_error() {
         let line = "--sweep all_reduce,all_gather -n 2 -b 8 -e 1K -f 2 --placement out --cadence streaming --within 9s -- -d half";
-        let SuiteWork { plan, settings, facts } = planned(line).unwrap().work;
+        let SuiteWork { plan, settings, facts } = planned_of(line).unwrap().work;
         assert_eq!(
             (plan.cases.len(), settings.replicates, facts.name.as_str()),
             (16, 2, "sweep all_reduce,all_gather")
@@ -143,7 +125,7 @@ mod tests {
         assert_eq!(settings.within.map(|within| within.0), Some(9.0));
         assert_eq!(plan.cases[0].op.element, commgauge_base::element::ElementType::Float16);
         assert_eq!(program(&run(line)), "commgauge-sweep");
-        assert_eq!(planned("--sweep all_reduce --iters 20").unwrap().work.settings.fixed_iterations, Some(20));
+        assert_eq!(planned_of("--sweep all_reduce --iters 20").unwrap().work.settings.fixed_iterations, Some(20));
         for (line, expected) in [
             ("--sweep all_reduse", "--sweep: invalid value 'all_reduse'"),
             ("--sweep ,", "--sweep: the following required arguments were not provided"),
@@ -152,7 +134,7 @@ mod tests {
             ("--sweep all_reduce --iters 20 --within 9s", "takes a fixed number of calls"),
             ("--sweep all_reduce -- --no-such-flag", "--no-such-flag"),
         ] {
-            let Err(error) = planned(line) else { panic!("{line} is accepted") };
+            let Err(error) = planned_of(line) else { panic!("{line} is accepted") };
             assert!(error.exit_code() == 2 && error.to_string().contains(expected), "{line}: {error}");
         }
     }
@@ -160,17 +142,17 @@ mod tests {
     #[test]
     fn the_flags_of_pairs_give_their_rounds_or_an_error() {
         let SuiteWork { plan, settings, .. } =
-            planned("--pairs -n 6 -- --bandwidth-bytes 1M --replicates 1").unwrap().work;
+            planned_of("--pairs -n 6 -- --bandwidth-bytes 1M --replicates 1").unwrap().work;
         assert_eq!((plan.groups.len(), plan.cases.len(), settings.replicates), (5, 15, 1));
         assert_eq!(program(&run("--pairs")), "commgauge-pairs");
-        let Err(error) = planned("--pairs -- --bandwith-bytes 1M") else { panic!("accepted") };
+        let Err(error) = planned_of("--pairs -- --bandwith-bytes 1M") else { panic!("accepted") };
         assert!(error.to_string().contains("--pairs: unexpected argument '--bandwith-bytes'"), "{error}");
     }
 
     #[test]
     fn the_flags_of_a_step_give_its_plan() {
         let line = "--step -- --model llama-3-8b --layers 4 --tp 2 --pp 2 --sequence 512 --micro-batches 2 --style tensor --solo -n 3";
-        let SuiteWork { plan, settings, facts } = planned(line).unwrap().work;
+        let SuiteWork { plan, settings, facts } = planned_of(line).unwrap().work;
         assert_eq!(program(&run(line)), "commgauge-step");
         assert_eq!((settings.replicates, settings.fixed_iterations), (6, Some(3)));
         assert_eq!(facts.name, "step of llama-3-8b (num_hidden_layers 4 of 32)");
