@@ -69,6 +69,16 @@ impl Error {
         Kind::Environment(format!("cannot {action} {}: {cause}", path.shown())).into()
     }
 
+    /// The same for a path that a user named: wrong input where the path itself is wrong.
+    pub fn path(action: &str, path: &Path, cause: &std::io::Error) -> Self {
+        use std::io::ErrorKind::*;
+        match cause.kind() {
+            NotFound | PermissionDenied | AlreadyExists | IsADirectory | NotADirectory | ReadOnlyFilesystem
+            | InvalidFilename | InvalidInput => Error::usage(format!("cannot {action} {}: {cause}", path.shown())),
+            _ => Error::file(action, path, cause),
+        }
+    }
+
     /// Ranks that differ but must agree.
     pub fn mismatch(text: impl Into<String>) -> Self {
         Kind::Mismatch(text.into()).into()

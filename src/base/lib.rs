@@ -15,6 +15,7 @@ pub mod geometry;
 pub mod host_clock;
 pub mod input_file;
 pub mod message;
+pub mod output_file;
 pub mod pattern;
 pub mod process_stat;
 pub mod progress;

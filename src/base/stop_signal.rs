@@ -1,6 +1,7 @@
 //! The signals that ask a run to stop in order, with what was measured kept, and the note by which ranks learn which one it was:
 //! launchers hand on a signal of their own instead.
 
+use crate::output_file::write_own;
 use rustix::process::Signal;
 use std::io::Result;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ pub fn signal_name(number: i32) -> String {
 /// # Errors
 /// If it cannot be written.
 pub fn leave_note(record: &Path, number: i32) -> Result<()> {
-    std::fs::write(note_path(record), number.to_string())
+    write_own(&note_path(record), number.to_string().as_bytes())
 }
 
 /// By which signal the run of a record is stopped, if a note says so. An old one was left by a launch that was killed.

@@ -1,6 +1,6 @@
 //! For commands whose answer is a table for people, a document for programs, or lines for spreadsheets.
 
-use super::text_output::TextOutput;
+use super::text_output::FormattedOutput;
 
 /// How an answer is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -15,13 +15,4 @@ pub enum AnswerFormat {
 }
 
 /// How an answer is shown.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct AnswerOutput {
-    /// How to write the answer
-    #[arg(long, value_enum, default_value_t)]
-    pub format: AnswerFormat,
-
-    /// Where it goes.
-    #[command(flatten)]
-    pub to: TextOutput,
-}
+pub type AnswerOutput = FormattedOutput<AnswerFormat>;

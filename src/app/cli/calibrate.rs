@@ -9,9 +9,9 @@ mod products;
 
 use super::computing::ComputingFlags;
 use super::places::report_resolved_file;
-use super::plan::{PlanCommand, PlanFormat, PlannedTraining, QuestionFlags, TrainingFlags};
+use super::plan::{PlanCommand, PlannedTraining, QuestionFlags, TrainingFlags};
 use super::rates::{RatesFlags, ranks_per_node};
-use super::text_output::TextOutput;
+use super::text_output::{FormattedOutput, TextOutput};
 use commgauge_analysis::planner::calibration_suite::{CalibrationProducts, CalibrationSuite};
 use commgauge_analysis::planner::requested::{RequestedCall, requested_calls};
 use commgauge_analysis::planner::search::{Question, search};
@@ -192,8 +192,7 @@ impl CalibrateCommand {
             // Of curves that were measured just now a plan on the worse ones, marked, says more than none.
             allow_untrusted: true,
             top: LAYOUTS_SHOWN,
-            format: PlanFormat::Table,
-            to: TextOutput { output: None, width: self.width },
+            shown: FormattedOutput { format: None, to: TextOutput { output: None, width: self.width } },
         }
     }
 

@@ -54,17 +54,17 @@ impl CompareCommand {
         let base: Vec<PathBuf> = std::iter::once(&self.base).chain(&self.more_base).cloned().collect();
         let new: Vec<PathBuf> = self.new.iter().chain(&self.more_new).cloned().collect();
         let inputs: Vec<&Path> = base.iter().chain(&new).map(PathBuf::as_path).collect();
-        self.shown.to.check_text(&inputs)?;
+        let format = self.shown.check(&inputs)?;
         let false_alarm_level = 1.0 - self.confidence / 100.0;
         if new.is_empty() {
             let rule = ConsistencyRule { false_alarm_level, ..ConsistencyRule::default() };
-            return self.shown.show(&consistency(&read_all(&base)?, rule, &self.allow)?);
+            return self.shown.show(&consistency(&read_all(&base)?, rule, &self.allow)?, format);
         }
         let rule =
             CompareRule { false_alarm_level, relevant_slowdown: self.relevant / 100.0, allowed: self.allow.clone() };
         let mut judged = read_all(&[base.clone(), new].concat())?;
         let new = judged.split_off(base.len());
-        self.shown.show(&compare(&judged, &new, &rule)?)
+        self.shown.show(&compare(&judged, &new, &rule)?, format)
     }
 }
 

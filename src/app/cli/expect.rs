@@ -1,6 +1,6 @@
 //! `commgauge expect`: makes machine files from healthy runs, and checks machine files for contradictions.
 
-use super::text_output::replace;
+use super::text_output::{check_only_format, replace};
 use super::verdict_output::read_all;
 use crate::report::visible;
 use clap::Subcommand;
@@ -186,18 +186,12 @@ impl LearnCommand {
 
     fn check_output(&self) -> Result<()> {
         let (path, shown) = (&self.output, self.output.shown());
-        if path.is_dir() {
-            return Err(Error::usage(format!("--output {shown} is a folder; name a file in it")));
-        }
-        if path.exists() && !self.force {
+        check_only_format(path, "toml", &self.records.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+        // What is there and is no file, as a pipe, is not replaced.
+        if path.is_file() && !self.force {
             return Err(Error::usage(format!("--output {shown} is there already; use --force to replace it")));
         }
-        let same =
-            |input: &&PathBuf| input.canonicalize().ok().zip(path.canonicalize().ok()).is_some_and(|(a, b)| a == b);
-        match self.records.iter().find(same) {
-            Some(_) => Err(Error::usage(format!("--output {shown} is one of the records; name another file"))),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 

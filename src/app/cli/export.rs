@@ -1,6 +1,6 @@
 //! `commgauge export`: converts a fit to the calibration files of another planner.
 
-use super::text_output::replace;
+use super::text_output::{check_only_format, make_folder, replace};
 use commgauge_analysis::cost::{Fit, Place, PlaceQuery};
 use commgauge_analysis::interop::export::{AxisPlace, Export, ExportOptions, Target, export};
 use commgauge_base::element::ElementType;
@@ -172,7 +172,11 @@ impl ExportCommand {
 
     fn write(&self, target: Target, done: &Export) -> Result<()> {
         if target.is_folder() {
-            std::fs::create_dir_all(&self.output).map_err(|cause| Error::file("make", &self.output, cause))?;
+            make_folder("--output", &self.output)?;
+        }
+        if let (false, [file]) = (target.is_folder(), done.files.as_slice()) {
+            let format = Path::new(&file.name).extension().unwrap_or_default().to_string_lossy();
+            check_only_format(&self.output, &format, &[])?;
         }
         for file in &done.files {
             let path = if target.is_folder() { self.output.join(&file.name) } else { self.output.clone() };

@@ -4,11 +4,10 @@ use super::AnswerArguments;
 use super::fit_plots;
 use super::published::published;
 use super::table_or_json::json;
-use super::text_output::replace;
+use super::text_output::{check_only_format, replace};
 use crate::report::fit_text as text;
 use commgauge_analysis::cost::{self, FORMAT, Fit, FitOptions, Measurements, VERSION};
-use commgauge_base::error::{Error, Result};
-use commgauge_base::visible::ShownPath;
+use commgauge_base::error::Result;
 use commgauge_model::record::Record;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -49,24 +48,19 @@ pub struct FitCommand {
 impl FitCommand {
     /// Reads the records, fits, writes the fit and prints it.
     pub fn execute(&self) -> Result<i32> {
+        if let Some(path) = &self.output {
+            check_only_format(path, "json", &self.records.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+        }
         let options = FitOptions { resamples: self.resamples, adapters_per_node: self.adapters_per_node };
         let fit = fit_of(&self.records, options)?;
         if let Some(path) = &self.output {
-            self.write(path, &fit)?;
+            replace(path, json(&fit)?)?;
         }
         if let Some(folder) = &self.plots {
             fit_plots::write(folder, &fit)?;
         }
         self.shown.show(&fit, |width| text(&fit, width))?;
         Ok(0)
-    }
-
-    fn write(&self, path: &Path, fit: &Fit) -> Result<()> {
-        let same = |a: &Path, b: &Path| a.canonicalize().ok().zip(b.canonicalize().ok()).is_some_and(|(a, b)| a == b);
-        if self.records.iter().any(|record| same(record, path)) {
-            return Err(Error::usage(format!("--output {} is a record; name another file", path.shown())));
-        }
-        replace(path, &json(fit)?)
     }
 }
 

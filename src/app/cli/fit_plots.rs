@@ -1,12 +1,11 @@
 //! Plots of a fit: for every family of curves the measured points, the curve with its band, and below it the errors of
 //! held-out sizes.
 
-use super::text_output::replace;
+use super::text_output::{make_folder, replace};
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Svg, Unit, xy};
 use commgauge_analysis::cost::{CurveFit, FamilyFit, Fit, Predictor};
-use commgauge_base::error::{Error, Result};
+use commgauge_base::error::Result;
 use commgauge_base::units::Bytes;
-use commgauge_base::visible::ShownPath;
 use std::path::Path;
 
 /// Points per doubling of the size at which a curve is drawn.
@@ -17,8 +16,7 @@ const WIDTH: f64 = 640.0;
 
 /// Writes one file for each family.
 pub(super) fn write(folder: &Path, fit: &Fit) -> Result<()> {
-    std::fs::create_dir_all(folder)
-        .map_err(|cause| Error::usage(format!("--plots: cannot make {}: {cause}", folder.shown())))?;
+    make_folder("--plots", folder)?;
     let predictor = Predictor::new(fit);
     for (index, family) in fit.families.iter().enumerate() {
         let path = folder.join(format!("{}.svg", name(index, family)));

@@ -1,7 +1,7 @@
 //! `commgauge gate RECORD --machine FILE`: compares a record with the expectations of a machine file.
 
 use super::gate_plan::judge_plan;
-use super::text_output::replace;
+use super::text_output::{check_only_format, replace};
 use super::verdict_output::{VerdictOutput, read_all};
 use commgauge_analysis::verdict::locate::LocateOptions;
 use commgauge_analysis::verdict::{
@@ -61,13 +61,16 @@ impl GateCommand {
         }
         let file = self.machine.as_deref().and_then(|requested| Shipped::Machine.find(requested));
         let inputs: Vec<&Path> = self.records.iter().chain(&file).map(PathBuf::as_path).collect();
-        self.shown.to.check_text(&inputs)?;
+        let format = self.shown.check(&inputs)?;
+        if let Some(path) = &self.template {
+            check_only_format(path, "toml", &inputs)?;
+        }
         let rule = GateRule { confidence: self.confidence / 100.0, allowed: self.allow.clone() };
         let verdict = gated(&read_all(&self.records)?, self.machine.as_deref(), &rule)?;
         if let Some(path) = &self.template {
             write_template(path, verdict.template.as_deref())?;
         }
-        self.shown.show(&verdict)
+        self.shown.show(&verdict, format)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::gate::confidence;
 use super::history_store::StoreCommand;
-use super::text_output::{TextOutput, replace};
+use super::text_output::{FormattedOutput, make_folder, replace};
 use crate::report::{HistoryFormat, ShownRows, history_text, plots};
 use crate::store::{RowFilter, Store};
 use commgauge_analysis::verdict::LoadedRecord;
@@ -43,13 +43,9 @@ pub struct HistoryCommand {
     #[arg(long, value_name = "NAME", requires = "store")]
     pub suite: Option<String>,
 
-    /// How to write the history
-    #[arg(long, value_enum, default_value_t)]
-    pub format: HistoryFormat,
-
-    /// Where it goes.
+    /// How it is shown.
     #[command(flatten)]
-    pub to: TextOutput,
+    pub shown: FormattedOutput<HistoryFormat>,
 
     /// Show all rows, not only those that changed
     #[arg(long)]
@@ -74,30 +70,29 @@ impl HistoryCommand {
         if let Some(command) = &self.store_command {
             return command.execute();
         }
-        let input = match &self.store {
+        let (format, input) = match &self.store {
             Some(folder) => {
-                self.check_output(&[])?;
+                let format = self.shown.check(&[])?;
                 let filter = RowFilter { case: self.case.clone(), suite: self.suite.clone() };
-                Store::open(folder)?.history_input(&filter)?
+                (format, Store::open(folder)?.history_input(&filter)?)
             }
             None => self.of_files()?,
         };
         let rule = HistoryRule { false_alarm_level: 1.0 - self.confidence / 100.0, relevant: self.relevant / 100.0 };
         let history = history(input, rule);
         if let Some(folder) = &self.plots {
-            std::fs::create_dir_all(folder)
-                .map_err(|cause| Error::usage(format!("--plots: cannot make {}: {cause}", folder.shown())))?;
-            for (name, picture) in plots(&history, self.shown()) {
+            make_folder("--plots", folder)?;
+            for (name, picture) in plots(&history, self.rows()) {
                 replace(&folder.join(name), picture.standalone())?;
             }
         }
-        self.to.write(&history_text(&history, self.requested_format(), self.to.columns(), self.shown())?)?;
+        self.shown.to.write(&history_text(&history, format, self.shown.to.columns(), self.rows())?)?;
         Ok(history.exit_code)
     }
 
-    fn of_files(&self) -> Result<HistoryInput> {
+    fn of_files(&self) -> Result<(HistoryFormat, HistoryInput)> {
         let files = self.files()?;
-        self.check_output(&files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+        let format = self.shown.check(&files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
         let bar = bar(files.len() as u64);
         let mut input = HistoryInput::default();
         for file in &files {
@@ -105,20 +100,11 @@ impl HistoryCommand {
             bar.inc(1);
         }
         bar.finish_and_clear();
-        Ok(input)
+        Ok((format, input))
     }
 
-    fn check_output(&self, inputs: &[&Path]) -> Result<()> {
-        if self.requested_format() == HistoryFormat::Html { self.to.check(inputs) } else { self.to.check_text(inputs) }
-    }
-
-    fn shown(&self) -> ShownRows {
+    fn rows(&self) -> ShownRows {
         if self.all { ShownRows::All } else { ShownRows::Changed }
-    }
-
-    /// The format of the flag, or the one that the name of the file means.
-    fn requested_format(&self) -> HistoryFormat {
-        self.to.format_or_page(self.format, HistoryFormat::Html)
     }
 
     /// The named record files, and the records directly inside the named folders, sorted by name.

@@ -76,7 +76,7 @@ impl<W: Work> Program for LaunchedProgram<'_, W> {
 
     fn show_check(&self, report: &LaunchReport) -> Result<()> {
         let output = &self.arguments().output;
-        match (&self.arguments().launch_report, output.format) {
+        match (&self.arguments().launch_report, output.format()) {
             (Some(path), _) => json(report).and_then(|text| replace(path, &text)),
             (None, Format::Json) => print(&json(report)?),
             (None, Format::Table) => print(&launch_table::text(report, columns_of(output.width, Sink::File))),
@@ -106,7 +106,7 @@ impl<W: Work> Program for LaunchedProgram<'_, W> {
         }
         // A launcher forwards the two streams in pieces of its own, and could put this into the middle of a table.
         let record = request.record.shown();
-        match self.arguments().output.format.comment_mark() {
+        match self.arguments().output.format().comment_mark() {
             Some(mark) => write_above(None, out, &format!("{mark}record: {record}\n")),
             None => eprintln!("record: {record}"),
         }

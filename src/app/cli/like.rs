@@ -74,7 +74,7 @@ mod tests {
         placements.dedup();
         let calls = [8, 64 << 10].map(|bytes| settings.at(commgauge_base::units::Bytes(bytes)).fixed_iterations);
         let cadences: Vec<String> = cadences.iter().map(ToString::to_string).collect();
-        let format = sweep.launched().output.format;
+        let format = sweep.launched().output.format();
         (
             cadences.join(" "),
             placements.join(" "),

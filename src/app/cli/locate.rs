@@ -1,9 +1,9 @@
 //! `commgauge locate RECORD...`: finds the slow node, link, rail or leaf.
 
-use super::text_output::TextOutput;
+use super::text_output::FormattedOutput;
 use super::verdict_output::read_all;
 use crate::report::{SuspectsFormat, suspects_text};
-use commgauge_analysis::verdict::locate::{LocateOptions, Suspects, locate};
+use commgauge_analysis::verdict::locate::{LocateOptions, locate};
 use commgauge_base::error::Result;
 use std::path::{Path, PathBuf};
 
@@ -28,34 +28,17 @@ pub struct LocateCommand {
 
     /// How it is shown.
     #[command(flatten)]
-    pub shown: SuspectsOutput,
-}
-
-/// How suspects are shown.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct SuspectsOutput {
-    /// How to write the suspects
-    #[arg(long, value_enum, default_value_t)]
-    pub format: SuspectsFormat,
-
-    /// Where they go.
-    #[command(flatten)]
-    pub to: TextOutput,
+    pub shown: FormattedOutput<SuspectsFormat>,
 }
 
 impl LocateCommand {
     /// Finds suspects, writes the result, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
         let inputs: Vec<&Path> = self.records.iter().map(PathBuf::as_path).collect();
-        self.shown.to.check_text(&inputs)?;
+        let format = self.shown.check(&inputs)?;
         let options = LocateOptions { nodes_per_leaf: self.nodes_per_leaf, nodes_per_rack: self.nodes_per_rack };
-        self.shown.show(&locate(&read_all(&self.records)?, &options)?)
-    }
-}
-
-impl SuspectsOutput {
-    fn show(&self, suspects: &Suspects) -> Result<i32> {
-        self.to.write(&suspects_text(suspects, self.format, self.to.columns())?)?;
+        let suspects = locate(&read_all(&self.records)?, &options)?;
+        self.shown.to.write(&suspects_text(&suspects, format, self.shown.to.columns())?)?;
         Ok(suspects.exit_code)
     }
 }

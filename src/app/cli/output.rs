@@ -8,11 +8,11 @@ use std::io::Write;
 /// How results are shown.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct OutputArguments {
-    /// How to write results
+    /// How to write results [default: table, or what the ending of an output file means]
     ///
     /// `nccl-tests` prints that tool's columns, one block for each collective, and holds the streaming cases only.
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
 
     /// When to colour the table; NO_COLOR and TERM=dumb are heeded
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
@@ -24,6 +24,11 @@ pub struct OutputArguments {
 }
 
 impl OutputArguments {
+    /// The format of the flag, or its default.
+    pub fn format(&self) -> Format {
+        self.format.unwrap_or_default()
+    }
+
     /// Shows a view on standard output.
     pub fn show(&self, view: &View) -> Result<()> {
         self.show_on(view, Sink::stdout(), &mut std::io::stdout().lock())
@@ -31,12 +36,12 @@ impl OutputArguments {
 
     /// Writes a view to `out`, which ends in this sink.
     pub fn show_on(&self, view: &View, sink: Sink, out: &mut dyn Write) -> Result<()> {
-        render(view, self.format, self.columns(sink), self.paint(sink), out)
+        render(view, self.format(), self.columns(sink), self.paint(sink), out)
     }
 
     /// Rows that can be printed as they are done, if the format has such rows.
     pub(crate) fn live_rows(&self, sink: Sink) -> Option<LiveRows> {
-        LiveRows::new(self.format, self.columns(sink), self.paint(sink))
+        LiveRows::new(self.format(), self.columns(sink), self.paint(sink))
     }
 
     /// Columns that tables may take.

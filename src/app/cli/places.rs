@@ -3,6 +3,7 @@
 use crate::report::visible;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
+use commgauge_base::output_file::{folder_of, make_folder};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::{Shipped, is_embedded};
 use std::fs;
@@ -43,10 +44,7 @@ pub(crate) fn record_path(requested: Option<&Path>) -> Result<PathBuf> {
         make_default_folder(Path::new(DEFAULT_FOLDER))?;
         return Ok(default_record());
     };
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    let folder = folder_of(path);
     if path.is_dir() || path.file_name().is_none() {
         return Err(Error::usage(format!("--record {}: this is a folder; name a file in it", path.shown())));
     }
@@ -57,7 +55,7 @@ pub(crate) fn record_path(requested: Option<&Path>) -> Result<PathBuf> {
 }
 
 fn make_default_folder(folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).map_err(|cause| {
+    make_folder(folder).map_err(|cause| {
         Error::usage(format!(
             "the folder {} for records cannot be made here ({cause}); work in a folder that can be written to, or name the record: \
              --record FILE",

@@ -14,7 +14,7 @@ use super::places::report_resolved_file;
 use super::published::published;
 use super::rates::RatesFlags;
 use super::table_or_json::json;
-use super::text_output::TextOutput;
+use super::text_output::FormattedOutput;
 use crate::report::plan::{csv, explain_text, text};
 use crate::report::plan_page;
 use commgauge_analysis::planner::explain::Comparison;
@@ -84,13 +84,9 @@ pub struct PlanCommand {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) top: u32,
 
-    /// How to write the answer
-    #[arg(long, value_enum, default_value_t)]
-    pub(super) format: PlanFormat,
-
-    /// Where it goes.
+    /// How it is shown.
     #[command(flatten)]
-    pub(super) to: TextOutput,
+    pub(super) shown: FormattedOutput<PlanFormat>,
 }
 
 /// How a plan is written.
@@ -118,12 +114,12 @@ pub(super) struct Planning {
 impl PlanCommand {
     /// Searches for layouts and prints them.
     pub fn execute(&self) -> Result<i32> {
-        self.with_question(|question, computing| self.answer(question, computing))
+        self.with_question(|question, computing, format| self.answer(question, computing, format))
     }
 
     /// Hands over the question and its best layout, and prints nothing.
     pub(super) fn with_best<T>(&self, use_it: impl FnOnce(&Question, &Priced) -> Result<T>) -> Result<T> {
-        self.with_question(|question, _| {
+        self.with_question(|question, _, _| {
             let (found, _) = self.timed(question)?;
             use_it(question, &found.best[0])
         })
@@ -131,10 +127,10 @@ impl PlanCommand {
 
     /// Plans, with something before the plan, which gets the question and its best layout.
     pub(super) fn execute_after(&self, before: impl FnOnce(&Question, &Priced) -> Result<()>) -> Result<Planning> {
-        self.with_question(|question, computing| {
+        self.with_question(|question, computing, format| {
             let (found, elapsed) = self.timed(question)?;
             before(question, &found.best[0])?;
-            self.show(question, computing, &found, elapsed)?;
+            self.show(question, computing, &found, elapsed, format)?;
             Ok(Planning {
                 every_layout_has_a_price: found.unpriced.is_empty(),
                 best_is_trusted: found.best[0].price.untrusted.is_empty(),
@@ -143,13 +139,9 @@ impl PlanCommand {
     }
 
     /// Reads the files that the flags name, and hands over the question.
-    fn with_question<T>(&self, use_it: impl FnOnce(&Question, &Computing) -> Result<T>) -> Result<T> {
+    fn with_question<T>(&self, use_it: impl FnOnce(&Question, &Computing, PlanFormat) -> Result<T>) -> Result<T> {
         let inputs = self.rates.files().into_iter().chain(self.configurations.as_deref());
-        let inputs: Vec<&Path> = inputs.collect();
-        match self.requested_format() {
-            PlanFormat::Html => self.to.check(&inputs)?,
-            _ => self.to.check_text(&inputs)?,
-        }
+        let format = self.shown.check(&inputs.collect::<Vec<_>>())?;
         let model = Model::load(&self.question.model)?;
         report_resolved_file(Shipped::Model, Path::new(&self.question.model));
         let asked: Vec<&Only> = self.only.iter().chain(self.explain.iter().flatten()).collect();
@@ -173,16 +165,16 @@ impl PlanCommand {
             wanted: self.top as usize,
             allow_untrusted: self.allow_untrusted,
         };
-        use_it(&question, &computing)
+        use_it(&question, &computing, format)
     }
 
-    fn answer(&self, question: &Question, computing: &Computing) -> Result<i32> {
+    fn answer(&self, question: &Question, computing: &Computing, format: PlanFormat) -> Result<i32> {
         if let Some([first, second]) = self.explain.as_deref() {
             let of = |only: &Only| Question { only: only.clone(), wanted: 1, ..question.clone() };
-            return self.explain(&of(first), &of(second), computing);
+            return self.explain(&of(first), &of(second), computing, format);
         }
         let (found, elapsed) = self.timed(question)?;
-        self.show(question, computing, &found, elapsed)?;
+        self.show(question, computing, &found, elapsed, format)?;
         Ok(0)
     }
 
@@ -194,7 +186,7 @@ impl PlanCommand {
         Ok((found, started.elapsed()))
     }
 
-    fn show(&self, question: &Question, computing: &Computing, found: &Found, elapsed: Duration) -> Result<()> {
+    fn show(&self, question: &Question, computing: &Computing, found: &Found, elapsed: Duration, format: PlanFormat) -> Result<()> {
         let started = Instant::now();
         let probability = match found.best.as_slice() {
             [first, second, ..] => probability_faster(question, &first.layout, &second.layout)?,
@@ -210,13 +202,13 @@ impl PlanCommand {
         if self.what_if {
             document.what_if = what_if(question, &found.best[0]);
         }
-        self.to.write(&match self.requested_format() {
-            PlanFormat::Table => text(&document, self.to.columns()),
+        self.shown.to.write(&match format {
+            PlanFormat::Table => text(&document, self.shown.to.columns()),
             PlanFormat::Json => json(&document)?,
             PlanFormat::Csv => csv(&document)?,
             PlanFormat::Html => plan_page(&document)?,
         })?;
-        if self.format == PlanFormat::Csv && (document.synthetic || !document.calibrated) {
+        if format == PlanFormat::Csv && (document.synthetic || !document.calibrated) {
             eprintln!("{}", if document.synthetic { "SYNTHETIC: no real time passed" } else { "NOT CALIBRATED" });
         }
         Ok(())
@@ -243,7 +235,7 @@ impl PlanCommand {
         }
     }
 
-    fn explain(&self, first: &Question, second: &Question, computing: &Computing) -> Result<i32> {
+    fn explain(&self, first: &Question, second: &Question, computing: &Computing, format: PlanFormat) -> Result<i32> {
         let one = |question: &Question| -> Result<Priced> {
             let mut found = search(question);
             self.check_found(question, &found)?;
@@ -258,8 +250,8 @@ impl PlanCommand {
             (_, false) => "NOT CALIBRATED: times of calls come from published rates, not from measurements\n\n",
             _ => "",
         };
-        self.to.write(&match self.requested_format() {
-            PlanFormat::Table => mark.to_owned() + &explain_text(&comparison, self.to.columns()),
+        self.shown.to.write(&match format {
+            PlanFormat::Table => mark.to_owned() + &explain_text(&comparison, self.shown.to.columns()),
             PlanFormat::Json => json(&comparison)?,
             PlanFormat::Csv | PlanFormat::Html => {
                 return Err(Error::usage(
@@ -268,11 +260,6 @@ impl PlanCommand {
             }
         })?;
         Ok(0)
-    }
-
-    /// The format of the flag, or the one that the name of the file means.
-    fn requested_format(&self) -> PlanFormat {
-        self.to.format_or_page(self.format, PlanFormat::Html)
     }
 
     /// Returns an error with the reasons if no layout was found.

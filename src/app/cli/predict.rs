@@ -92,7 +92,7 @@ impl PredictCommand {
     /// Reads the fit, prints the predictions, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
         let inputs = [&self.fit].into_iter().chain(&self.queries).map(PathBuf::as_path);
-        self.shown.to.check_text(&inputs.collect::<Vec<_>>())?;
+        let format = self.shown.check(&inputs.collect::<Vec<_>>())?;
         let fit = Fit::read(&self.fit)?;
         let input = match &self.queries {
             Some(path) => read_queries(path)?,
@@ -101,12 +101,12 @@ impl PredictCommand {
         let predictor = Predictor::new(&fit).choosing(self.label.iter().cloned().collect());
         let answers: Vec<Prediction> =
             input.queries.iter().map(|query| predictor.predict(&self.with_cadence(query))).collect();
-        if fit.synthetic && self.shown.format == AnswerFormat::Csv {
+        if fit.synthetic && format == AnswerFormat::Csv {
             eprintln!(
                 "synthetic: the fit comes from records without real times; these are not predictions of a machine"
             );
         }
-        self.shown.to.write(&match self.shown.format {
+        self.shown.to.write(&match format {
             AnswerFormat::Table => text(&fit, &input, &answers, self.shown.to.columns()),
             AnswerFormat::Csv => comma_separated(&input, &answers)?,
             AnswerFormat::Json => json(&document(&self.fit, &fit, &input, &answers))?,

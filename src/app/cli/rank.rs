@@ -58,10 +58,10 @@ pub struct RankCommand {
 impl RankCommand {
     /// Computes the ranking and prints it.
     pub fn execute(&self) -> Result<i32> {
-        self.shown.to.check_text(&self.rates.files())?;
+        let format = self.shown.check(&self.rates.files())?;
         let document = self.document()?;
         report_resolved_file(Shipped::Model, Path::new(self.step.model.as_deref().unwrap_or_default()));
-        self.shown.to.write(&match self.shown.format {
+        self.shown.to.write(&match format {
             AnswerFormat::Table => text(&document, self.shown.to.columns()),
             AnswerFormat::Json => json(&document)?,
             AnswerFormat::Csv => csv(&document)?,

@@ -3,9 +3,10 @@
 use super::OutputArguments;
 use super::gate::{gated, locate_options};
 use super::terminal::Sink;
-use super::text_output::{check_output, is_page, replace};
+use super::text_output::{PAGE, check_output, file_of, meant_format, names, replace};
 use super::verdict_output::read_all;
-use crate::report::{HtmlInput, HtmlRun, View, html};
+use crate::report::{Format, HtmlInput, HtmlRun, View, html};
+use clap::ValueEnum;
 use commgauge_analysis::cost::{self, Fit, FitOptions, Measurements};
 use commgauge_analysis::verdict::locate::locate;
 use commgauge_analysis::verdict::{
@@ -13,7 +14,6 @@ use commgauge_analysis::verdict::{
     differences, ensure_comparable, most_severe,
 };
 use commgauge_base::error::{Error, Result};
-use commgauge_base::visible::ShownPath;
 use std::path::{Path, PathBuf};
 
 /// Fitting more cases would take too long for a report.
@@ -34,8 +34,8 @@ pub struct ReportCommand {
     #[command(flatten)]
     pub shown: OutputArguments,
 
-    /// Write to a file instead of stdout; an existing file is replaced once the new one is complete. A name that ends in
-    /// .html makes the page
+    /// Write to a file instead of stdout; an existing file is replaced once the new one is complete. Without --format the ending of
+    /// its name chooses the format: .html makes the page; .txt, .json, .csv, .md, .xml, .prom
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -63,23 +63,24 @@ pub struct ReportCommand {
 impl ReportCommand {
     /// Reads the records, prints the report, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
-        let output = self.output.as_deref().filter(|path| *path != Path::new("-"));
-        if let Some(path) = output {
-            let inputs =
-                self.records.iter().chain(&self.base).chain(&self.machine).chain(&self.fit).chain(&self.selftest);
-            check_output(Some(path), &inputs.map(PathBuf::as_path).collect::<Vec<_>>())?;
-        }
-        match output.filter(|path| is_page(path)) {
-            Some(path) if self.shown.format == Default::default() => self.page(path),
-            Some(path) => Err(Error::usage(format!(
-                "--output {} is the name of a page, and --format asks for text; name another file, or leave --format out",
-                path.shown()
-            ))),
-            None => self.text(output),
+        let output = file_of(self.output.as_deref());
+        let inputs = self.records.iter().chain(&self.base).chain(&self.machine).chain(&self.fit).chain(&self.selftest);
+        check_output(output, &inputs.map(PathBuf::as_path).collect::<Vec<_>>())?;
+        let offered = [names::<Format>(), vec![PAGE.to_owned()]].concat();
+        let meant = match (self.shown.format, output) {
+            (None, Some(path)) => meant_format(path, &offered)?,
+            _ => None,
+        };
+        match (output, meant.as_deref()) {
+            (Some(path), Some(PAGE)) => self.page(path),
+            (_, meant) => {
+                let meant = meant.and_then(|name| Format::from_str(name, false).ok());
+                self.text(output, &OutputArguments { format: self.shown.format.or(meant), ..self.shown.clone() })
+            }
         }
     }
 
-    fn text(&self, output: Option<&Path>) -> Result<i32> {
+    fn text(&self, output: Option<&Path>, shown: &OutputArguments) -> Result<i32> {
         let [record] = &self.records[..] else {
             return Err(Error::usage(format!(
                 "{} records were given; text shows one at a time, a page (-o report.html) shows several",
@@ -103,10 +104,10 @@ impl ReportCommand {
         match output {
             Some(path) => {
                 let mut text = Vec::new();
-                self.shown.show_on(&view, Sink::File, &mut text)?;
+                shown.show_on(&view, Sink::File, &mut text)?;
                 replace(path, &text)?;
             }
-            None => self.shown.show(&view)?,
+            None => shown.show(&view)?,
         }
         Ok(view.exit_code())
     }

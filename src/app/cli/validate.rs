@@ -61,7 +61,7 @@ const NEAR_A_LIMIT: f64 = 1e-3;
 impl ValidateCommand {
     /// Predicts the published runs, prints the comparison, and returns the exit code.
     pub fn execute(&self) -> Result<i32> {
-        self.shown.to.check_text(&self.runs.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+        let format = self.shown.check(&self.runs.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
         if self.template {
             self.shown.to.write(&template())?;
             return Ok(0);
@@ -70,7 +70,7 @@ impl ValidateCommand {
             Some(path) => self.own(path)?,
             None => validate(&self.sets)?,
         };
-        self.shown.to.write(&match self.shown.format {
+        self.shown.to.write(&match format {
             AnswerFormat::Table => text(&validation, self.shown.to.columns()),
             AnswerFormat::Json => json(&validation)?,
             AnswerFormat::Csv => as_csv(&validation)?,

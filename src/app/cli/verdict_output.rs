@@ -1,27 +1,18 @@
 //! Records that are judged, and flags for the output of a verdict.
 
-use super::text_output::TextOutput;
+use super::text_output::FormattedOutput;
 use crate::report::{VerdictFormat, verdict_text};
 use commgauge_analysis::verdict::{LoadedRecord, Verdict};
 use commgauge_base::error::Result;
 use std::path::PathBuf;
 
 /// How a verdict is shown.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct VerdictOutput {
-    /// How to write the verdict
-    #[arg(long, value_enum, default_value_t)]
-    pub format: VerdictFormat,
-
-    /// Where it goes.
-    #[command(flatten)]
-    pub to: TextOutput,
-}
+pub type VerdictOutput = FormattedOutput<VerdictFormat>;
 
 impl VerdictOutput {
     /// Writes the verdict, and returns its exit code.
-    pub fn show(&self, verdict: &Verdict) -> Result<i32> {
-        self.to.write(&verdict_text(verdict, self.format, self.to.columns())?)?;
+    pub fn show(&self, verdict: &Verdict, format: VerdictFormat) -> Result<i32> {
+        self.to.write(&verdict_text(verdict, format, self.to.columns())?)?;
         Ok(verdict.exit_code)
     }
 }

@@ -21,6 +21,7 @@ use crate::report::View;
 use commgauge_analysis::verdict::LoadedRecord;
 use commgauge_analysis::verdict::history::{HistoryInput, RunMedians};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::output_file::make_folder;
 use commgauge_base::visible::ShownPath;
 use index::Index;
 use partition::Partition;
@@ -42,7 +43,7 @@ impl Store {
     /// # Errors
     /// Where the folder cannot be made, or holds an index of another version.
     pub fn open_or_create(folder: &Path) -> Result<Store> {
-        fs::create_dir_all(folder)
+        make_folder(folder)
             .map_err(|cause| Error::usage(format!("--store: cannot make {}: {cause}", folder.shown())))?;
         Ok(Store { folder: folder.to_owned(), index: Index::open_or_create(&folder.join(INDEX_FILE))? })
     }

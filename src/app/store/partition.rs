@@ -1,10 +1,9 @@
 //! Where the files of a run lie: in folders that name machine and month, as DuckDB, Spark, Polars and pandas read them (Hive's form).
 
 use commgauge_base::error::{Error, Result};
+use commgauge_base::output_file::{folder_of, make_folder, write_own};
 use commgauge_model::record::line::Header;
 use std::fs;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The folder of a run.
@@ -52,25 +51,9 @@ fn plain(text: &str) -> String {
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
-/// Writes a file under another name and renames it: readers see it whole or not at all.
+/// Writes a file and the folders that it is in: readers see it whole or not at all.
 pub(super) fn write(path: &Path, content: &[u8]) -> Result<()> {
-    let refused = |cause| Error::file("write", path, cause);
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(refused)?;
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    // In containers every writer may have the same process id.
-    let writer = RandomState::new().build_hasher().finish();
-    let temporary = folder.join(format!(".{name}.{writer:016x}.tmp"));
-    let written = fs::File::create(&temporary).and_then(|mut file| {
-        file.write_all(content)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    });
-    written.map_err(|cause| {
-        // The first error is the one to report.
-        let _ = fs::remove_file(&temporary);
-        refused(cause)
-    })
+    make_folder(folder_of(path)).and_then(|()| write_own(path, content)).map_err(|cause| Error::file("write", path, cause))
 }
 
 /// Removes a file or a folder, if it is there.

@@ -5,7 +5,7 @@ use super::line::End;
 use super::lock::lock;
 use super::reader::CompleteLines;
 use super::seal::END;
-use super::{Line, path_error};
+use super::Line;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use std::fs::{File, OpenOptions};
@@ -28,7 +28,7 @@ pub enum Writer {
 /// # Errors
 /// Where the writer does not release the lock in time, or the disk fails.
 pub fn append_missing_end(path: &Path, lines: &[Line], end: &End, writer: Writer) -> Result<bool> {
-    let failed = |cause| path_error("end the record", path, &cause);
+    let failed = |cause| Error::path("end the record", path, &cause);
     let mut file = match OpenOptions::new().read(true).append(true).open(path) {
         Ok(file) => file,
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(false),

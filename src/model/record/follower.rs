@@ -3,7 +3,7 @@
 //! It goes with a record that is renamed, or removed and kept under another name. It does not check that the lines belong together; [`super::Record`] does.
 
 use super::file_place::{FilePlace, kept_names, place_of};
-use super::{Line, path_error};
+use super::Line;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use std::fs::File;
@@ -35,7 +35,7 @@ impl Follower {
     /// Where the file cannot be read.
     pub fn from_end(path: impl AsRef<Path>) -> Result<Follower> {
         let mut follower = Follower::open(path);
-        let unreadable = |cause| path_error("read the record", &follower.path, &cause);
+        let unreadable = |cause| Error::path("read the record", &follower.path, &cause);
         let mut reader = BufReader::new(File::open(&follower.path).map_err(unreadable)?);
         let mut text = Vec::new();
         loop {
@@ -88,12 +88,12 @@ impl Follower {
                     }
                     return self.poll();
                 }
-                Err(cause) => return Err(path_error("read the record", &self.path, &cause)),
+                Err(cause) => return Err(Error::path("read the record", &self.path, &cause)),
             }
         }
         self.find_file();
         let Some(file) = &mut self.file else { return Ok(Vec::new()) };
-        let unreadable = |cause| path_error("read the record", &self.path, &cause);
+        let unreadable = |cause| Error::path("read the record", &self.path, &cause);
         file.seek(SeekFrom::Start(self.position)).map_err(unreadable)?;
         let mut reader = BufReader::new(file);
         let (mut lines, mut text) = (Vec::new(), Vec::new());

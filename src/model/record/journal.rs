@@ -8,8 +8,9 @@ use super::lock::{READERS, lock};
 use super::reader::CompleteLines;
 use super::seal::Sealing;
 use super::write_access::{WriteAccess, wait_for_the_end};
-use super::{Line, path_error};
+use super::Line;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::output_file::{folder_of, make_folder, sync_folder_of};
 use commgauge_base::visible::ShownPath;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -78,7 +79,7 @@ impl Journal {
     }
 
     fn on_file(path: &Path, file: File) -> Result<Journal> {
-        let access = WriteAccess::of(&file).map_err(|cause| path_error("write the record", path, &cause))?;
+        let access = WriteAccess::of(&file).map_err(|cause| Error::path("write the record", path, &cause))?;
         let mut journal = Journal::on(path, Box::new(file));
         journal.access = access;
         Ok(journal)
@@ -159,7 +160,7 @@ impl Journal {
     fn keep(&mut self, locked: &mut Option<File>) -> Result<PathBuf> {
         let text = self.disk.content(self.bytes).map_err(|cause| self.failure("keep", cause))?;
         // The folder may be gone as well; where it cannot be made again, creating the file says so.
-        let _ = self.path.parent().map(std::fs::create_dir_all);
+        let _ = make_folder(folder_of(&self.path));
         let Some(path) = kept_names(&self.path).find(|path| !path.exists()) else {
             return Err(self.failure("keep", "every name for it is taken"));
         };
@@ -254,8 +255,9 @@ fn create_file(path: &Path) -> Result<File> {
         .create_new(true)
         .open(path)
         .map_err(|cause| explain_refusal(path, &cause))?;
-    if let Err(error) = lock(&file, path, READERS) {
-        // The file is ours and empty; the error to report is that of the lock.
+    let unsafe_name = |cause| Error::path("create the record", path, &cause);
+    if let Err(error) = lock(&file, path, READERS).and_then(|()| sync_folder_of(path).map_err(unsafe_name)) {
+        // The file is ours and empty; the first error is the one to report.
         let _ = std::fs::remove_file(path);
         return Err(error);
     }
@@ -264,10 +266,7 @@ fn create_file(path: &Path) -> Result<File> {
 
 fn explain_refusal(path: &Path, cause: &io::Error) -> Error {
     let shown = path.shown();
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let parent = folder_of(path);
     let problem = if path.is_dir() {
         "it is a directory; name a file in it".to_owned()
     } else if path.is_symlink() && !path.exists() {
@@ -281,7 +280,7 @@ fn explain_refusal(path: &Path, cause: &io::Error) -> Error {
     } else if cause.kind() == ErrorKind::NotFound {
         format!("the directory {} takes no files", parent.shown())
     } else {
-        return path_error("create the record", path, cause);
+        return Error::path("create the record", path, cause);
     };
     Error::usage(format!("cannot create the record {shown}: {problem}"))
 }

@@ -51,18 +51,3 @@ pub use reopen::{Reopened, reopen};
 pub use schema::schema;
 pub use seal::Seal;
 pub use write_access::WriteAccess;
-
-use commgauge_base::error::Error;
-use commgauge_base::visible::ShownPath;
-use std::io::ErrorKind;
-use std::path::Path;
-
-/// The error for a path that the user gave: exit 2 where the path itself is wrong, 6 where the disk failed.
-fn path_error(action: &str, path: &Path, cause: &std::io::Error) -> Error {
-    use ErrorKind::*;
-    match cause.kind() {
-        NotFound | PermissionDenied | AlreadyExists | IsADirectory | NotADirectory | ReadOnlyFilesystem
-        | InvalidFilename | InvalidInput => Error::usage(format!("cannot {action} {}: {cause}", path.shown())),
-        _ => Error::file(action, path, cause),
-    }
-}

@@ -7,7 +7,7 @@ use super::assemble::{Assembly, LastLine, RunState};
 use super::contents::Record;
 use super::line::{CaseLine, EndStatus};
 use super::seal::{Chain, Seal};
-use super::{FORMAT, Line, VERSION, path_error};
+use super::{FORMAT, Line, VERSION};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::input_file;
 use commgauge_base::visible::ShownPath;
@@ -45,7 +45,7 @@ impl Record {
     /// A usage error where the file is not a record, is newer than this program, or is broken before its last line; an
     /// environment error where the disk failed.
     pub fn read(path: &Path) -> Result<Record> {
-        let unreadable = |cause| path_error("read the record", path, &cause);
+        let unreadable = |cause| Error::path("read the record", path, &cause);
         let file = input_file::open(path).map_err(unreadable)?;
         // Checked before reading, so that an end line that is written meanwhile is seen.
         let run = match file.try_lock_shared() {
@@ -100,7 +100,7 @@ impl Record {
         run: RunState,
         each: &mut dyn FnMut(&Line),
     ) -> Result<(Record, CompleteLines)> {
-        let unreadable = |cause| path_error("read the record", Path::new(name), &cause);
+        let unreadable = |cause| Error::path("read the record", Path::new(name), &cause);
         let wrong = |text: String| Error::usage(format!("{name}{text}"));
         let (mut assembly, mut whole_part) = (Assembly::default(), CompleteLines::default());
         let (mut text, mut number, mut last_line) = (Vec::new(), 0u64, LastLine::Whole);

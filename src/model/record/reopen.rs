@@ -8,7 +8,7 @@ use super::journal::Journal;
 use super::line::Plan;
 use super::lock::{READERS, lock};
 use super::reader::CompleteLines;
-use super::{Line, Record, path_error};
+use super::{Line, Record};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::input_file::ensure_file;
 use commgauge_base::visible::ShownPath;
@@ -36,7 +36,7 @@ pub struct Reopened {
 /// # Errors
 /// Where it is not a record, was changed after it was written, or is being written by another process.
 pub fn reopen(path: &Path) -> Result<Reopened> {
-    let unusable = |cause| path_error("resume the record", path, &cause);
+    let unusable = |cause| Error::path("resume the record", path, &cause);
     ensure_file(path).map_err(unusable)?;
     let file = OpenOptions::new().read(true).append(true).open(path).map_err(unusable)?;
     lock(&file, path, READERS)?;

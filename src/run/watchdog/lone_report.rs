@@ -2,6 +2,7 @@
 //! of which whoever writes the end of the record learns why the ranks of that host were ended. Each is a text for people, and the line
 //! that the record would have had.
 
+use commgauge_base::output_file::folder_of;
 use commgauge_model::record::hang_line::HangLine;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -41,8 +42,7 @@ pub(super) fn data_path(record: &Path, node: u32) -> PathBuf {
 
 fn reports_beside(record: &Path) -> impl Iterator<Item = (PathBuf, Option<SystemTime>)> {
     let prefix = record.file_stem().map(|stem| format!("{}.hang.host-", stem.to_string_lossy()));
-    let folder = record.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let entries = std::fs::read_dir(folder_of(record)).into_iter().flatten().flatten();
     entries.filter_map(move |entry| {
         let (name, prefix) = (entry.file_name().to_string_lossy().into_owned(), prefix.as_ref()?);
         let is_report = name.starts_with(prefix) && name.ends_with(DATA);
@@ -69,7 +69,7 @@ mod tests {
         let reports = LoneReports::before(&record);
         assert_eq!(reports.new_beside(&record), None);
         std::fs::write(folder.path().join("other.hang.host-2.json"), line("death").to_string()).unwrap();
-        std::fs::write(folder.path().join("run.hang.part"), "half").unwrap();
+        std::fs::write(folder.path().join(".run.hang.host-3.json.tmp"), "half").unwrap();
         // The text of people decides nothing, whatever it begins with.
         std::fs::write(text_path(&record, 2), "no progress within 4.00 s: rank 3\n").unwrap();
         assert_eq!(reports.new_beside(&record), None);

@@ -27,7 +27,7 @@ pub(super) fn answer(plan: &PlanCommand) -> Result<i32> {
                 RankOptions::default(),
             )
         })?;
-        print(&(text(&ranking, plan.to.columns()) + "\n"))
+        print(&(text(&ranking, plan.shown.to.columns()) + "\n"))
     });
     if let (Err(_), Some(fit)) = (&planned, &plan.rates.fit) {
         eprintln!(

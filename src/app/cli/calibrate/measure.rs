@@ -4,7 +4,7 @@ use crate::cli::backend_name::Backend;
 use crate::cli::fit::fit_of;
 use crate::cli::run::{RunArguments, SummaryParts, run as run_suite};
 use crate::cli::table_or_json::json;
-use crate::cli::text_output::replace;
+use crate::cli::text_output::{make_folder, replace};
 use clap::Parser;
 use commgauge_analysis::cost::FitOptions;
 use commgauge_analysis::planner::compute::MeasuredProduct;
@@ -61,8 +61,7 @@ impl Folder {
     /// # Errors
     /// If it cannot be made.
     pub fn make(&self) -> Result<()> {
-        std::fs::create_dir_all(&self.path)
-            .map_err(|cause| Error::usage(format!("cannot make the folder {}: {cause}", self.path.shown())))
+        make_folder("--output", &self.path)
     }
 
     /// Writes the suite; one that is there must be the same.

@@ -1,5 +1,6 @@
 //! `commgauge import --from commgauge`: converts records to the current version, one file for each.
 
+use super::super::text_output::make_folder;
 use super::arguments::ImportCommand;
 use super::bad_lines::{bad_line_text, unreadable};
 use commgauge_analysis::interop::{Renewed, read_commgauge};
@@ -26,7 +27,7 @@ pub(super) fn execute(command: &ImportCommand) -> Result<i32> {
         return Err(unreadable(&bad, all));
     }
     if command.files.len() > 1 {
-        std::fs::create_dir_all(&command.output).map_err(|cause| Error::file("make", &command.output, cause))?;
+        make_folder("--output", &command.output)?;
     }
     for ((path, record), output) in renewed.into_iter().zip(&outputs) {
         write(path, record, output)?;

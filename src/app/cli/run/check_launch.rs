@@ -20,7 +20,7 @@ use std::path::Path;
 
 /// Starts the ranks, and prints the report that rank 0 wrote.
 pub(super) fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
-    if !matches!(arguments.output.format, Format::Table | Format::Json) {
+    if !matches!(arguments.output.format(), Format::Table | Format::Json) {
         return Err(Error::usage("--check-launch writes --format table or json"));
     }
     // No record is made: its path only determines where the report goes, which rank 0 can write just like the record.
@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> 
         return Ok(if verdict.exit_code == 0 { 6 } else { verdict.exit_code });
     };
     progress.finish();
-    let text = match arguments.output.format {
+    let text = match arguments.output.format() {
         Format::Json => json(&found)?,
         _ => launch_table::text(&found, columns(arguments.output.width)),
     };

@@ -112,7 +112,7 @@ fn show(arguments: &RunArguments, measured: &[Measured], out: &mut dyn Write) ->
         measured.iter().map(|Measured { name, view }| Combination { name, view }).collect();
     let text = combinations_text(&combinations, arguments.output.columns(Sink::stdout()));
     // Machine-readable formats contain one record each.
-    if arguments.output.format == Format::Table {
+    if arguments.output.format() == Format::Table {
         return print_on(out, &format!("\n{text}"));
     }
     eprintln!("\n{}", text.trim_end());

@@ -27,7 +27,7 @@ pub(super) fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -
     let output = &arguments.output;
     // Of pairs, and of copies alone, the table is the summary.
     let has_table = view.pairs.is_some() || view.rows.is_empty() && !view.copies.is_empty();
-    if arguments.full || output.format != Format::Table || has_table {
+    if arguments.full || output.format() != Format::Table || has_table {
         return output.show_on(&view, sink, out);
     }
     let path = launch::quote(&path.display().to_string());

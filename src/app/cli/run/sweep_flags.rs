@@ -114,7 +114,7 @@ mod tests {
             ("--like imb --format csv", Format::Csv),
         ] {
             let words: Vec<&str> = ["--sweep", "all_reduce"].into_iter().chain(line.split_whitespace()).collect();
-            assert_eq!(parse(&words).unwrap().output.format, format, "{line}");
+            assert_eq!(parse(&words).unwrap().output.format(), format, "{line}");
         }
     }
 

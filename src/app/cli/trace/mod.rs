@@ -12,7 +12,7 @@ use document::FitOnNodes;
 
 use super::degrees::DegreeFlags;
 use super::table_or_json::AnswerArguments;
-use super::text_output::replace;
+use super::text_output::{check_only_format, replace};
 use commgauge_analysis::cost::Fit;
 use commgauge_analysis::trace::{
     CallKind, ExpectedStep, Trace, TracedCall, TracedPlaces, compare, counted_calls, late_ranks, read_traces,
@@ -80,6 +80,10 @@ pub struct TraceCommand {
 impl TraceCommand {
     /// Reads the files and prints what is in them.
     pub fn execute(&self) -> Result<i32> {
+        if let Some(path) = &self.output {
+            let inputs = self.files.iter().chain(&self.ops).chain(&self.fit);
+            check_only_format(path, "toml", &inputs.map(PathBuf::as_path).collect::<Vec<_>>())?;
+        }
         let expected = self.ops.as_deref().map(ExpectedStep::read).transpose()?;
         let fit = self.fit.as_deref().map(Fit::read).transpose()?;
         let mut trace = read_traces(&self.files)?;

@@ -7,12 +7,11 @@ use super::serve::Serving;
 use super::stack;
 use super::stage::{Outcome, Stage};
 use super::table::RankStatus;
+use commgauge_base::output_file::write_own;
 use commgauge_base::rank_list;
 use commgauge_base::visible::visible;
 use commgauge_model::record::hang_line::{HangLine, HangReason, HangState, RankPlace};
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long the stacks of all ranks together may take.
@@ -86,9 +85,8 @@ impl Serving {
         if !matches!(self.stage, Stage::Stacks { .. }) {
             return;
         }
-        let Stage::Stacks { mut outcome, wanted, .. } = std::mem::replace(&mut self.stage, Stage::Watching) else {
-            return;
-        };
+        let before = std::mem::replace(&mut self.stage, Stage::Watching);
+        let Stage::Stacks { mut outcome, wanted, report, .. } = before else { return };
         let mut text = String::new();
         for rank in wanted {
             let Some(stack) = self.stacks.found.remove(&rank) else { continue };
@@ -99,9 +97,8 @@ impl Serving {
             }
         }
         if !text.is_empty() {
-            let added =
-                append(&self.report_path(), &format!("\nFunctions of the measuring thread, innermost first\n{text}"));
-            if let Err(cause) = added {
+            let whole = format!("{report}\nFunctions of the measuring thread, innermost first\n{text}");
+            if let Err(cause) = write_own(&self.report_path(), whole.as_bytes()) {
                 let _ = writeln!(text, "  the stacks could not be added to the report: {cause}");
             }
             self.print_behind(format!("where it is, innermost function first\n{}", text.trim_end()));
@@ -130,8 +127,4 @@ fn note(places: &mut Vec<RankPlace>, rank: u32, host: String, stack: String) {
         Some(place) => place.stack = Some(stack),
         None => places.push(RankPlace { rank, host, device: None, stack: Some(stack) }),
     }
-}
-
-fn append(path: &Path, text: &str) -> std::io::Result<()> {
-    std::fs::OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes())
 }

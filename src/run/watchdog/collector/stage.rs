@@ -42,6 +42,8 @@ pub(super) enum Stage {
         since: Instant,
         outcome: Outcome,
         wanted: Vec<u32>,
+        /// What is in the file of the report so far.
+        report: String,
     },
     /// Rank 0 is asked for the record, so that its end is written before any launcher notices that
     /// the run is over: some take this process along.

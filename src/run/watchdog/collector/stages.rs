@@ -10,6 +10,7 @@ use super::stacks::STACKS_TIMEOUT;
 use super::stage::{DEATH_SETTLING_TIME, NO_ANSWER_AFTER, Outcome, RasQuery, Stage, UNREACHABLE_AFTER};
 use super::table::{Entry, RankStatus, Trigger};
 use commgauge_base::error::{ENVIRONMENT_EXIT_CODE, Error, HANG_EXIT_CODE, Kind, Result};
+use commgauge_base::output_file::write_own;
 use commgauge_base::stop_signal;
 use commgauge_base::units::Seconds;
 use commgauge_base::visible::ShownPath;
@@ -17,7 +18,7 @@ use commgauge_model::record::hang_line::{HangLine, HangReason, HungActivity};
 use commgauge_model::record::line::{End, EndStatus};
 use commgauge_model::record::{Line, Writer, append_missing_end};
 use signal_hook::consts::SIGTERM;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -234,7 +235,8 @@ impl Serving {
         line.only_of_host = (!self.is_first()).then(|| self.config.hosts.first().cloned()).flatten();
         line.launcher_may_have_ended_some = self.launcher_may_have_ended_some;
         let mut text = short_text(&line, &seen);
-        match write_whole(&path, &whole_text(&line, &seen)) {
+        let report = whole_text(&line, &seen);
+        match write_own(&path, report.as_bytes()) {
             Ok(()) => text.push_str(&format!("  every rank: {}", path.shown())),
             Err(cause) => {
                 text.push_str(&format!("  the whole report could not be written to {}: {cause}", path.shown()));
@@ -247,7 +249,7 @@ impl Serving {
         let outcome = Outcome { line: Some(Box::new(line)), code };
         let wanted = self.ask_for_stacks(&outcome);
         let nothing_to_wait_for = wanted.is_empty();
-        self.stage = Stage::Stacks { since: now, outcome, wanted };
+        self.stage = Stage::Stacks { since: now, outcome, wanted, report };
         if nothing_to_wait_for {
             self.report_stacks(now);
         }
@@ -321,7 +323,7 @@ impl Serving {
 
     /// What this host has found, for whoever writes the end of the record.
     fn write_lone_report(&self, line: &HangLine) -> std::io::Result<()> {
-        write_whole(&lone_report::data_path(&self.config.record, self.config.node), &serde_json::to_string(line)?)
+        write_own(&lone_report::data_path(&self.config.record, self.config.node), &serde_json::to_vec(line)?)
     }
 
     /// Writes the remaining lines of the record when all ranks are gone.
@@ -382,11 +384,4 @@ struct Ended {
 
 fn is_stopped_here(entry: &Entry) -> bool {
     entry.process.is_here() && entry.process.is_stopped() == Some(true)
-}
-
-/// Writes the file atomically.
-fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
-    let temporary = path.with_extension("hang.part");
-    std::fs::write(&temporary, text)?;
-    std::fs::rename(&temporary, path)
 }
