@@ -19,6 +19,7 @@ pub mod output_file;
 pub mod pattern;
 pub mod process_stat;
 pub mod progress;
+pub mod quote;
 pub mod random;
 pub mod rank_list;
 pub mod sample;

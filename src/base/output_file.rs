@@ -161,7 +161,10 @@ fn open_pipe(path: &Path, patience: Duration) -> Result<File> {
             Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
             Err(_) => {
                 let seconds = patience.as_secs_f64();
-                return Err(Error::new(ErrorKind::InvalidInput, format!("it is a pipe that nothing reads for {seconds} s")));
+                return Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    format!("it is a pipe that nothing reads for {seconds} s"),
+                ));
             }
         }
     }
@@ -315,7 +318,8 @@ mod tests {
     fn a_pipe_gets_the_content_and_one_without_a_reader_is_not_waited_for_without_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
-        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::from(0o600), 0).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::from(0o600), 0)
+            .unwrap();
         let error = write_output_within(&path, b"x", Duration::ZERO).unwrap_err();
         assert!(error.to_string().contains("nothing reads"), "{error}");
         // More than a pipe holds.
@@ -356,7 +360,12 @@ mod tests {
         assert_eq!(names(folder.path()), [".v.json.1.tmp", "other", "v.json"]);
         let (busy, _file) = temporary_file(&at("v.json")).unwrap();
         write_output(&at("v.json"), b"second").unwrap();
-        assert_eq!(names(folder.path()), [".v.json.tmp", "other", "v.json"], "the link is no writer, {}", busy.display());
+        assert_eq!(
+            names(folder.path()),
+            [".v.json.tmp", "other", "v.json"],
+            "the link is no writer, {}",
+            busy.display()
+        );
         assert_eq!(fs::read_to_string(at("other")).unwrap(), "kept");
         let all: Vec<_> = (1..MAX_WRITERS).map(|_| temporary_file(&at("v.json")).unwrap()).collect();
         assert_eq!(write_output(&at("v.json"), b"x").unwrap_err().kind(), ErrorKind::ResourceBusy);

@@ -68,6 +68,11 @@ fn a_machine_that_is_never_quiet_still_gets_a_plan_which_names_the_curves_not_to
     let head = "UNTRUSTED: the best layout rests on curves whose held-out error is over 10 %: ";
     assert!(calibrated.stdout.contains(head) && calibrated.stdout.contains("the best layout"), "{}", calibrated.stdout);
     calibrated.printed_error("measure on a quiet machine");
+    // The same question to the same fit has the same answer.
+    let question = QUESTION.replacen("calibrate", "plan --fit cal/fit.json", 1).replace(" -o cal", "");
+    let planned = commgauge(folder.path(), &question).ended_with(3);
+    assert!(planned.stdout.contains(head), "{}", planned.stdout);
+    commgauge(folder.path(), &format!("{question} --allow-untrusted")).ended_with(0);
 }
 
 #[test]
@@ -83,7 +88,7 @@ fn what_cannot_be_calibrated_is_refused_with_what_would_be_right() {
         (format!("{QUESTION} -- --ranks-of 4"), "after `--`: unexpected argument '--ranks-of'"),
         (format!("{QUESTION} -- --record other.jsonl"), "after `--`:"),
         (format!("{QUESTION} -- smoke"), "after `--`:"),
-        (QUESTION.replace("-o cal", "-o /dev/null/cal"), "cannot make the folder"),
+        (QUESTION.replace("-o cal", "-o /dev/null/cal"), "--output: cannot make"),
     ] {
         commgauge(folder.path(), &line).ended_with(2).printed_error(expected);
     }

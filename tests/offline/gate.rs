@@ -161,11 +161,11 @@ fn a_torn_edited_or_newer_record_never_passes_and_is_named() {
 }
 
 #[test]
-fn an_unknown_machine_is_inconclusive_with_a_file_to_fill_in_that_then_works() {
+fn a_machine_without_a_file_is_inconclusive_with_a_file_to_fill_in_that_then_works() {
     let folder = Folder::new();
-    let request = ["gate", "good.jsonl", "--machine", "b300<x>.toml", "--template", "new.toml"];
+    let request = ["gate", "good.jsonl", "--template", "new.toml"];
     let output = folder.run(&request);
-    ended(&output, 3, "there is no file `b300<x>.toml`");
+    ended(&output, 3, "--template");
     assert!(!text(&output.stdout).contains("[[expect]]"), "{}", text(&output.stdout));
     ended(&folder.run(&request), 2, "--template new.toml is there already; name a new file");
     let template = fs::read_to_string(folder.at("new.toml")).expect("written");
@@ -184,6 +184,36 @@ fn an_unknown_machine_is_inconclusive_with_a_file_to_fill_in_that_then_works() {
     ended(&output, 0, "3 of 3 rows judged");
     assert!(text(&output.stderr).contains("--template more.toml is not written: every row has an expectation"));
     assert!(!folder.at("more.toml").exists());
+}
+
+#[test]
+fn a_name_that_is_neither_a_file_nor_shipped_is_a_usage_error_with_what_was_meant_in_every_command() {
+    let folder = Folder::new();
+    let machine = "did you mean h100-nvswitch-ndr";
+    let plan = "plan --model gpt2 --gpus 8 --gpu-memory 16GB --sequence 1024 --global-batch 32";
+    for (line, words) in [
+        ("gate good.jsonl --machine h100-nvswich-ndr", machine),
+        ("gate good.jsonl --machine h100-nvswich-ndr --template new.toml", machine),
+        ("gate --plan qualify-gpu --machine h100-nvswich-ndr", machine),
+        ("gate --plan qualify-gp --machine h100-nvswitch-ndr", "did you mean qualify-gpu"),
+        ("judge good.jsonl --machine h100-nvswich-ndr", machine),
+        ("report good.jsonl --machine h100-nvswich-ndr -o page.html", machine),
+        ("simulate quick --machine h100-nvswich-ndr", machine),
+        ("simulate quik --machine h100-nvswitch-ndr", "did you mean quick"),
+        ("run quick --machine h100-nvswich-ndr --dry-run -n 2", machine),
+        ("run quik --dry-run -n 2", "did you mean quick"),
+        ("expect lint h100-nvswich-ndr", machine),
+        (&format!("{plan} --machine h100-nvswich-ndr"), machine),
+        (&format!("{} --machine h100-nvswitch-ndr", plan.replace("gpt2", "gtp2")), "did you mean gpt2"),
+        ("model gtp2", "did you mean gpt2"),
+        ("ops --model gtp2 --tp 2 --sequence 128", "did you mean gpt2"),
+        ("rank --model gtp2 --tp 2 --sequence 128 --global-batch 2 --machine h100-nvswitch-ndr", "did you mean gpt2"),
+    ] {
+        let output = folder.run(&line.split(' ').collect::<Vec<_>>());
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.code() == Some(2) && flat(&said).contains(words), "{line}: {said}");
+        assert!(!folder.at("new.toml").exists() && !folder.at("page.html").exists(), "{line}");
+    }
 }
 
 #[test]

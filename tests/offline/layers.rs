@@ -22,6 +22,8 @@ const FLOORS: [(u32, &[&str]); 11] = [
             "element",
             "host_clock",
             "input_file",
+            "output_file",
+            "quote",
             "message",
             "digest",
             "process_stat",

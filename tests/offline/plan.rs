@@ -45,9 +45,9 @@ fn what_a_command_would_print_goes_into_the_file_that_is_named() {
     assert!(file("plan.html").starts_with("<!doctype html>"));
     for (line, expected) in [
         (format!("{plan} -o machine.toml"), "is one of the inputs"),
-        (format!("{plan} -o plan.html --format csv"), "is the name of a page, and this is text"),
+        (format!("{plan} -o plan.pdf"), "no format for files that end in .pdf"),
         (format!("{plan} -o plan.html --explain tp=1 tp=2"), "accepted: --format table, json"),
-        (format!("{rank} -o rank.html"), "is the name of a page, and this is text"),
+        (format!("{rank} -o rank.html"), "table (.txt, .text, .log), json (.json), csv (.csv)"),
         (format!("{rank} -o machine.toml"), "is one of the inputs"),
         (format!("{rank} -o ."), "is a folder"),
     ] {
@@ -318,8 +318,13 @@ fn a_fit_without_what_a_plan_needs_says_what_is_missing_and_with_it_the_order_ha
     assert_eq!(code, Some(2), "{stderr}");
     assert!(stderr.contains("has a price") && stderr.contains("--unknown-locality"), "{stderr}");
     let flags = format!("--fit fit.json --unknown-locality 1n --ranks-per-node 8 {SMALL} --only pp=1 --format json");
+    // One question has one answer, which the flag only accepts.
+    let (code, marked, stderr) = plan(folder.path(), &flags);
+    assert_eq!(code, Some(3), "{stderr}");
     let (code, stdout, stderr) = plan(folder.path(), &format!("{flags} --allow-untrusted"));
     assert_eq!(code, Some(0), "{stderr}");
+    let chosen = |text: &str| serde_json::from_str::<Value>(text).expect("JSON")["layouts"][0]["degrees"].clone();
+    assert_eq!(chosen(&marked), chosen(&stdout));
     let document: Value = serde_json::from_str(&stdout).expect("JSON");
     assert_eq!(document["calibrated"], true);
     assert!(document["order"]["probability"].is_number(), "{stdout}");

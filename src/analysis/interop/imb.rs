@@ -14,6 +14,7 @@ use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, counted};
 use commgauge_model::layout::Locality;
+use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -52,6 +53,7 @@ struct Head {
     reduced_type: Option<std::result::Result<ElementType, String>>,
     reduce_op: Option<ReduceOp>,
     version: Option<String>,
+    started: Option<Timestamp>,
 }
 
 impl Head {
@@ -65,6 +67,7 @@ impl Head {
             return;
         };
         match key {
+            "Date" => self.started = log_text::local_time(value, "%a %b %e %H:%M:%S %Y"),
             "MPI_Datatype" => self.moved_type = Some(mpi_type(value)),
             "MPI_Datatype for reductions" => self.reduced_type = Some(mpi_type(value)),
             "MPI_Op" => self.reduce_op = value.strip_prefix("MPI_").and_then(|op| op.to_ascii_lowercase().parse().ok()),
@@ -223,6 +226,7 @@ fn parse(text: &str) -> Imported {
     let assumed =
         assumed.then(|| "the head of the file names no data types; MPI_BYTE and MPI_FLOAT are assumed".to_owned());
     imported.bad_lines.sort_by_key(|line| line.number);
+    imported.started = head.started;
     imported.notes = notes.into_iter().chain(assumed).chain(unread.note()).collect();
     imported
 }

@@ -10,7 +10,7 @@ use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::record::line::{
     BackendLine, CaseFacts, CaseLine, End, EndStatus, FORMAT, ForeignTool, Header, Line, Outcome, Plan, RankFacts,
-    Samples, Settings, SuiteFacts, VERSION,
+    START_NOT_STATED, Samples, Settings, SuiteFacts, VERSION,
 };
 use commgauge_model::record::provenance;
 use commgauge_model::record::secrets::without_secrets;
@@ -110,6 +110,8 @@ pub struct Imported {
     pub ranks: Vec<ForeignRank>,
     /// The settings of the runs, as the tool prints them.
     pub settings: BTreeSet<String>,
+    /// When the last run began, where the tool prints it.
+    pub started: Option<Timestamp>,
 }
 
 /// A rank, as another tool names it.
@@ -132,6 +134,8 @@ pub struct Origin {
     pub files: Vec<String>,
     /// When the newest of the files was written, where there are any.
     pub written: Option<Timestamp>,
+    /// When the last of the runs began, where all files say it.
+    pub started: Option<Timestamp>,
     /// The ranks, where they are known.
     pub ranks: Vec<ForeignRank>,
     /// What speaks against the times.
@@ -147,6 +151,7 @@ impl Origin {
             tool,
             files: files.to_vec(),
             written: None,
+            started: None,
             ranks: Vec::new(),
             warnings: Vec::new(),
             notes: Vec::new(),
@@ -234,7 +239,8 @@ fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Heade
         version: VERSION,
         run_id: run_id.to_owned(),
         started_at: origin
-            .written
+            .started
+            .or(origin.written)
             .unwrap_or_else(Timestamp::now)
             .to_zoned(TimeZone::system())
             .strftime("%Y-%m-%dT%H:%M:%S%:z")
@@ -281,7 +287,11 @@ fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Heade
         ranks: ranks(&origin.ranks),
         environment: BTreeMap::new(),
         warnings: origin.warnings.clone(),
-        notes: [origin.tool.label(), ASSUMED.to_owned()].into_iter().chain(origin.notes.iter().cloned()).collect(),
+        notes: [origin.tool.label(), ASSUMED.to_owned()]
+            .into_iter()
+            .chain(origin.started.is_none().then(|| START_NOT_STATED.to_owned()))
+            .chain(origin.notes.iter().cloned())
+            .collect(),
     }
 }
 

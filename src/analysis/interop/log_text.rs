@@ -7,12 +7,21 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::input_file;
 use commgauge_base::units::{Seconds, counted};
 use commgauge_base::visible::ShownPath;
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use std::path::Path;
 
 /// Ten days; what is above it is a slip of units.
 const LONGEST_MICROSECONDS: f64 = 1e12;
 /// Lines outside tables that a note names by their numbers.
 const NAMED_LINES: usize = 5;
+
+/// A time that a log has in the zone of its host, which is taken to be this one's.
+pub(super) fn local_time(text: &str, form: &str) -> Option<Timestamp> {
+    let time = DateTime::strptime(form, text).ok()?;
+    time.to_zoned(TimeZone::system()).ok().map(|zoned| zoned.timestamp())
+}
 
 /// A line of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,6 +23,8 @@ pub fn joined(tool: ForeignTool, files: Vec<ImportedFile>) -> (Origin, Vec<Row>)
         origin.warnings.extend(imported.warnings.iter().map(|warning| format!("{file}: {warning}")));
     }
     origin.warnings.extend(unlike(&files));
+    origin.started =
+        files.iter().map(|file| file.imported.started).collect::<Option<Vec<_>>>().into_iter().flatten().max();
     let largest = files.iter().max_by_key(|file| file.imported.ranks.len());
     origin.ranks = largest.map(|file| file.imported.ranks.clone()).unwrap_or_default();
     let rows: Vec<Row> = files.into_iter().flat_map(|file| file.imported.rows).collect();

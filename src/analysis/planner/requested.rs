@@ -172,7 +172,6 @@ mod tests {
                 rates,
                 only,
                 wanted: 1,
-                allow_untrusted: true,
             })
         })
     }

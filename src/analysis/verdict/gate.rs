@@ -105,17 +105,12 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
     })
 }
 
-/// Gates records of an unknown machine: the verdict is inconclusive and has a template of a machine file. `message` names the
-/// requested machine and the known ones.
+/// Gates records of a machine that has no file yet: the verdict is inconclusive and has a template of a machine file.
 ///
 /// # Errors
 /// As [`gate`].
-pub fn gate_unknown_machine(records: &[LoadedRecord], name: &str, message: String, rule: &GateRule) -> Result<Verdict> {
+pub fn gate_new_machine(records: &[LoadedRecord], name: &str, rule: &GateRule) -> Result<Verdict> {
     let mut verdict = gate(records, None, rule)?;
-    let nothing = nothing_expected(None);
-    for trouble in verdict.troubles.iter_mut().filter(|trouble| trouble.text == nothing) {
-        trouble.text.clone_from(&message);
-    }
     let most =
         verdict.rows.iter().filter_map(|row| Some(row.subject.call()?.locality.ranks_per_node)).max().unwrap_or(1);
     verdict.template = Some(template::machine_head(name, most) + verdict.template.as_deref().unwrap_or_default());

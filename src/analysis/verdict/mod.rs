@@ -24,6 +24,7 @@ mod learned_kind;
 mod learned_reach;
 mod loaded_record;
 pub mod locate;
+mod next_run;
 mod noise_rows;
 mod own_work_table;
 mod percent;
@@ -47,11 +48,12 @@ pub use document::{
     AgainstBase, AgainstLimit, Coverage, FORMAT, FalseAlarms, Metric, Question, Row, Run, Trouble, VERSION, Verdict,
 };
 pub use finding::{Finding, Guideline};
-pub use gate::{GateRule, HOW_TO_EXPECT, gate, gate_unknown_machine};
+pub use gate::{GateRule, gate, gate_new_machine};
 pub use judgement::{is_cleared, located_code};
 pub use learn::learn;
 pub use learned_file::{LearnRule, Learned};
 pub use loaded_record::LoadedRecord;
+pub use next_run::{NextRun, judged_suite, next_run};
 pub use row_subject::{RowCall, RowSubject};
 pub use scope::{PlanOutlook, PlannedWork, plan_outlook};
 pub use selftest::{Counted, History, Noise, OwnRecords, SelfTest, SelfTestRule, Trial, TrialKind, selftest};

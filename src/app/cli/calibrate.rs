@@ -189,8 +189,7 @@ impl CalibrateCommand {
             configurations: None,
             pareto: false,
             what_if: false,
-            // Of curves that were measured just now a plan on the worse ones, marked, says more than none.
-            allow_untrusted: true,
+            allow_untrusted: false,
             top: LAYOUTS_SHOWN,
             shown: FormattedOutput { format: None, to: TextOutput { output: None, width: self.width } },
         }
@@ -237,7 +236,6 @@ impl CalibrateCommand {
                 rates,
                 only,
                 wanted: 1,
-                allow_untrusted: true,
             })
         });
         if calls.is_empty() {

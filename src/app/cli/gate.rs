@@ -4,9 +4,7 @@ use super::gate_plan::judge_plan;
 use super::text_output::{check_only_format, replace};
 use super::verdict_output::{VerdictOutput, read_all};
 use commgauge_analysis::verdict::locate::LocateOptions;
-use commgauge_analysis::verdict::{
-    Allowed, GateRule, HOW_TO_EXPECT, LoadedRecord, Verdict, gate, gate_unknown_machine,
-};
+use commgauge_analysis::verdict::{Allowed, GateRule, LoadedRecord, Verdict, gate, gate_new_machine};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::message::eprintln;
 use commgauge_base::visible::ShownPath;
@@ -31,12 +29,12 @@ pub struct GateCommand {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "plan", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub nodes: u32,
 
-    /// Machine file whose [[expect]] rows are the limits, or the name of a shipped one; without it, or if there is none, the
-    /// answer is inconclusive
+    /// Machine file whose [[expect]] rows are the limits, or the name of a shipped one; without it the answer is inconclusive
     #[arg(long, value_name = "FILE|NAME")]
     pub machine: Option<PathBuf>,
 
-    /// Also write a file with an [[expect]] to fill in for each row that has none; for an unknown machine, a whole machine file
+    /// Also write a file with an [[expect]] to fill in for each row that has none; without --machine, a whole machine file, named as
+    /// the file
     #[arg(long, value_name = "FILE", conflicts_with = "plan")]
     pub template: Option<PathBuf>,
 
@@ -66,7 +64,11 @@ impl GateCommand {
             check_only_format(path, "toml", &inputs)?;
         }
         let rule = GateRule { confidence: self.confidence / 100.0, allowed: self.allow.clone() };
-        let verdict = gated(&read_all(&self.records)?, self.machine.as_deref(), &rule)?;
+        let records = read_all(&self.records)?;
+        let verdict = match (&self.machine, &self.template) {
+            (None, Some(path)) => gate_new_machine(&records, &stem(path), &rule)?,
+            (machine, _) => gated(&records, machine.as_deref(), &rule)?,
+        };
         if let Some(path) = &self.template {
             write_template(path, verdict.template.as_deref())?;
         }
@@ -86,28 +88,14 @@ fn write_template(path: &Path, template: Option<&str>) -> Result<()> {
     replace(path, template)
 }
 
-/// The verdict on records for a machine given as a file or as a shipped name, or unknown.
+/// The verdict on records for a machine given as a file or as a shipped name.
 pub(super) fn gated(records: &[LoadedRecord], requested: Option<&Path>, rule: &GateRule) -> Result<Verdict> {
-    let machine = known_machine(requested)?;
-    match (requested, &machine) {
-        (Some(requested), None) => gate_unknown_machine(
-            records,
-            &stem(requested),
-            format!("{}; {}", Shipped::Machine.unknown(requested), HOW_TO_EXPECT),
-            rule,
-        ),
-        _ => gate(records, machine.as_ref(), rule),
-    }
-}
-
-/// The machine that is asked for; none where it is not known.
-fn known_machine(requested: Option<&Path>) -> Result<Option<Machine>> {
-    requested.and_then(|requested| Shipped::Machine.find(requested)).as_deref().map(Machine::load).transpose()
+    gate(records, requested.map(Machine::load).transpose()?.as_ref(), rule)
 }
 
 /// What the machine that is asked for says of its leaves and racks.
 pub(super) fn locate_options(requested: Option<&Path>) -> Result<LocateOptions> {
-    Ok(known_machine(requested)?.as_ref().map(LocateOptions::of_machine).unwrap_or_default())
+    Ok(requested.map(Machine::load).transpose()?.as_ref().map(LocateOptions::of_machine).unwrap_or_default())
 }
 
 fn stem(requested: &Path) -> String {

@@ -39,7 +39,8 @@ const NO_HIDDEN_DATA: &str =
 ///
 /// commgauge plan --fit fit.json --model llama-3-70b --gpus 64 --gpu-memory 80GB --global-batch 512 --sequence 8192 --ranks-per-node 8
 ///
-/// Prints the best layouts with what their step is made of, what limits each, and how sure their order is.
+/// Prints the best layouts with what their step is made of, what limits each, and how sure their order is. Ends with 3 where the
+/// best one rests on curves that predict their own sizes badly.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PlanCommand {
     #[command(flatten)]
@@ -76,7 +77,7 @@ pub struct PlanCommand {
     #[arg(long, conflicts_with = "explain")]
     pub(super) what_if: bool,
 
-    /// Plan on curves whose held-out error is over 10 % too
+    /// End with 0 also where the best layout rests on curves whose held-out error is over 10 %
     #[arg(long)]
     pub(super) allow_untrusted: bool,
 
@@ -101,6 +102,13 @@ pub enum PlanFormat {
     Csv,
     /// A page to be sent, as one file that asks for nothing
     Html,
+}
+
+/// Exit code where the best layout rests on curves that predict badly.
+pub(super) const NOT_SURE: i32 = 3;
+
+fn is_trusted(found: &Found) -> bool {
+    found.best.first().is_some_and(|best| best.price.untrusted.is_empty())
 }
 
 /// How complete a plan is, and how sure.
@@ -131,10 +139,7 @@ impl PlanCommand {
             let (found, elapsed) = self.timed(question)?;
             before(question, &found.best[0])?;
             self.show(question, computing, &found, elapsed, format)?;
-            Ok(Planning {
-                every_layout_has_a_price: found.unpriced.is_empty(),
-                best_is_trusted: found.best[0].price.untrusted.is_empty(),
-            })
+            Ok(Planning { every_layout_has_a_price: found.unpriced.is_empty(), best_is_trusted: is_trusted(&found) })
         })
     }
 
@@ -163,7 +168,6 @@ impl PlanCommand {
             rates: rates.as_ref(),
             only: self.only.clone().unwrap_or_default(),
             wanted: self.top as usize,
-            allow_untrusted: self.allow_untrusted,
         };
         use_it(&question, &computing, format)
     }
@@ -175,7 +179,7 @@ impl PlanCommand {
         }
         let (found, elapsed) = self.timed(question)?;
         self.show(question, computing, &found, elapsed, format)?;
-        Ok(0)
+        Ok(if is_trusted(&found) || self.allow_untrusted { 0 } else { NOT_SURE })
     }
 
     /// What was found, at least one layout, and how long it took.
@@ -186,7 +190,14 @@ impl PlanCommand {
         Ok((found, started.elapsed()))
     }
 
-    fn show(&self, question: &Question, computing: &Computing, found: &Found, elapsed: Duration, format: PlanFormat) -> Result<()> {
+    fn show(
+        &self,
+        question: &Question,
+        computing: &Computing,
+        found: &Found,
+        elapsed: Duration,
+        format: PlanFormat,
+    ) -> Result<()> {
         let started = Instant::now();
         let probability = match found.best.as_slice() {
             [first, second, ..] => probability_faster(question, &first.layout, &second.layout)?,

@@ -3,8 +3,8 @@
 //! The transport is never chosen here: the launcher's default is what is measured.
 
 use super::family::{Family, Launcher};
-use super::quote::{quote, quote_program};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::quote::{quote, quote_program};
 use commgauge_model::record::provenance::Variable;
 use commgauge_model::record::secrets::to_show;
 use rustix::process::Signal;

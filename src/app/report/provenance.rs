@@ -2,6 +2,7 @@
 //!
 //! It must suffice to repeat the measurement.
 
+use commgauge_base::quote::quote;
 use commgauge_model::config::is_embedded;
 use commgauge_model::record::line::{Header, RankFacts};
 use std::collections::BTreeSet;
@@ -9,7 +10,7 @@ use std::collections::BTreeSet;
 /// Label and text of every fact of a header.
 pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
     let mut facts = vec![
-        ("run", format!("{}, started {}", header.run_id, header.started_at)),
+        ("run", format!("{}, started {}", header.run_id, header.started())),
         ("program", program(header)),
         ("backend", backend(header)),
         ("ranks", ranks(header)),
@@ -33,7 +34,7 @@ pub(super) fn of(header: &Header) -> Vec<(&'static str, String)> {
     }
     facts.extend(header.notes.iter().map(|note| ("note", note.clone())));
     let command = header.launch_command.as_ref().unwrap_or(&header.command_line);
-    facts.push(("command", command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")));
+    facts.push(("command", command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")));
     facts
 }
 
@@ -136,6 +137,12 @@ const COMPARED_WITH_OTHERS: &str = " (OSU and IMB measure warm ones: --like osu)
 fn measuring(header: &Header) -> String {
     let settings = &header.settings;
     let replicates = settings.replicates;
+    if header.backend.measured_by.is_some() {
+        let most = if replicates == 1 { "1 replicate".to_owned() } else { format!("up to {replicates} replicates") };
+        return format!(
+            "{most}; buffers, precision, samples and seed are not stated; data checked where a row is verified"
+        );
+    }
     let is_sweep = header.program == "commgauge-sweep";
     let precision = (settings.precision * 1e4).round() / 100.0;
     let rounds = format!("{replicates} replicate{}", if replicates == 1 { "" } else { "s" });
@@ -152,22 +159,12 @@ fn measuring(header: &Header) -> String {
         "{until}, {} to {} samples; {} buffers{}{}; data {}; seed {}",
         settings.minimum_samples,
         settings.maximum_samples,
-        if settings.warm_buffers { "warm" } else { "cold" },
+        header.buffers(),
         if is_sweep && !settings.warm_buffers { COMPARED_WITH_OTHERS } else { "" },
         if settings.start.is_synchronised() { "" } else { "; isolated calls start after a barrier" },
         if settings.verify { "checked" } else { "not checked" },
         header.seed
     )
-}
-
-/// A word quoted for a shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 #[cfg(test)]
@@ -193,14 +190,5 @@ mod tests {
             "nearest to the GPUs: rank 0 (0000:03:00.0), rank 2 (0000:03:00.0), rank 3 (0000:03:00.0), rank 4 (0000:03:00.0) and 3 more: \
              mlx5_0 (same PCIe switch); rank 1 (0000:83:00.0): mlx5_2 or mlx5_3; rank 8 (0000:c3:00.0): none"
         );
-    }
-
-    #[test]
-    fn a_command_can_be_pasted_into_a_shell() {
-        for (word, shown) in
-            [("suites/quick.toml", "suites/quick.toml"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("", "''")]
-        {
-            assert_eq!(quoted(word), shown);
-        }
     }
 }

@@ -139,7 +139,7 @@ fn legend(view: &View) -> String {
         legend += " p99 needs 100 samples.";
     }
     if view.rows.iter().any(|row| row.precision_requested.is_some()) {
-        legend += " +-: half the width of the widest replicate's own interval; * is wider than requested, as the time was over.";
+        legend += " +-: half the width of the widest replicate's own interval; * is wider than requested.";
     }
     if view.rows.iter().any(|row| row.bound_share.is_some()) {
         legend += " Bound: the highest busbw that the machine file allows.";

@@ -5,7 +5,7 @@ use commgauge_analysis::verdict::TransientSlowdown;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Seconds, three_digits};
 use commgauge_model::record::Record;
-use commgauge_model::record::line::{CaseLine, ClockLine, ClockMethod, End, EndStatus};
+use commgauge_model::record::line::{CaseLine, ClockLine, ClockMethod, End, EndStatus, StopReason};
 use std::collections::{HashMap, HashSet};
 
 /// All warnings except the reasons of single rows: end of the run, machine, clocks, excluded samples.
@@ -84,16 +84,32 @@ fn not_precise(record: &Record, rows: &[Row]) -> Option<String> {
         Some(reached) => format!("+-{} %", three_digits(reached * 100.0)),
         None => "too few samples for an interval".to_owned(),
     };
+    let names: HashSet<&str> = wide().map(|row| row.facts.name.as_str()).collect();
+    let is_full = |line: &CaseLine| line.stop == Some(StopReason::MaximumSamples) && names.contains(&*line.name);
+    let full: HashSet<&str> = record.cases.iter().filter(|line| is_full(line)).map(|line| &*line.name).collect();
+    let elapsed = record.end.as_ref().map_or(within, |end| end.elapsed_seconds);
+    let why = match () {
+        () if full.len() == names.len() => {
+            format!(", with the most samples that a replicate takes, {}", settings.maximum_samples)
+        }
+        () if elapsed.0 < within.0 * MOST_OF_THE_TIME => {
+            format!("; it ended after {elapsed}, as the rest is too short for a replicate of twice their samples")
+        }
+        () => String::new(),
+    };
+    let remedy =
+        if full.len() == names.len() { String::new() } else { format!(". More time: --within {}", longer(within)) };
     Some(format!(
-        "{} of {} rows did not reach the requested +-{} % within {within} (marked *); the widest is {}: {reached}. More time: \
-         --within {}",
-        wide().count(),
+        "{} of {} rows did not reach the requested +-{} % within {within} (marked *){why}; the widest is {}: {reached}{remedy}",
+        names.len(),
         rows.len(),
         three_digits(settings.precision * 100.0),
         widest.facts.name,
-        longer(within),
     ))
 }
+
+/// Share of a time budget that counts as all of it: some is kept for the work after the last case.
+const MOST_OF_THE_TIME: f64 = 0.9;
 
 /// Four times the duration, which halves the intervals, as the value of a flag.
 fn longer(within: Seconds) -> String {

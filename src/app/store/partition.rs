@@ -53,7 +53,9 @@ fn plain(text: &str) -> String {
 
 /// Writes a file and the folders that it is in: readers see it whole or not at all.
 pub(super) fn write(path: &Path, content: &[u8]) -> Result<()> {
-    make_folder(folder_of(path)).and_then(|()| write_own(path, content)).map_err(|cause| Error::file("write", path, cause))
+    make_folder(folder_of(path))
+        .and_then(|()| write_own(path, content))
+        .map_err(|cause| Error::file("write", path, cause))
 }
 
 /// Removes a file or a folder, if it is there.

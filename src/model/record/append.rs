@@ -1,11 +1,11 @@
 //! Adds the end of a record whose writer can no longer write it, because it was stopped, died, or hangs.
 
+use super::Line;
 use super::journal::finite_json;
 use super::line::End;
 use super::lock::lock;
 use super::reader::CompleteLines;
 use super::seal::END;
-use super::Line;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use std::fs::{File, OpenOptions};

@@ -2,8 +2,8 @@
 //!
 //! It goes with a record that is renamed, or removed and kept under another name. It does not check that the lines belong together; [`super::Record`] does.
 
-use super::file_place::{FilePlace, kept_names, place_of};
 use super::Line;
+use super::file_place::{FilePlace, kept_names, place_of};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use std::fs::File;

@@ -2,13 +2,13 @@
 //!
 //! It does not interpret the lines; reading is in `reader` and `follower`.
 
+use super::Line;
 use super::file_place::{FilePlace, kept_names, place_of};
 use super::line::End;
 use super::lock::{READERS, lock};
 use super::reader::CompleteLines;
 use super::seal::Sealing;
 use super::write_access::{WriteAccess, wait_for_the_end};
-use super::Line;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::output_file::{folder_of, make_folder, sync_folder_of};
 use commgauge_base::visible::ShownPath;

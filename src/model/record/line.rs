@@ -115,6 +115,28 @@ pub struct Header {
     pub notes: Vec<String>,
 }
 
+/// A note of records of other tools whose files do not say when they ran.
+pub const START_NOT_STATED: &str = "the log does not say when it ran; the record has the date of its newest file";
+
+impl Header {
+    /// When the run started, for people.
+    pub fn started(&self) -> String {
+        match self.notes.iter().any(|note| note == START_NOT_STATED) {
+            true => format!("not stated (its newest file is of {})", self.started_at),
+            false => self.started_at.clone(),
+        }
+    }
+
+    /// Whether buffers were in caches before calls: `cold`, `warm`, or `not stated` of another tool's run.
+    pub fn buffers(&self) -> &'static str {
+        match (&self.backend.measured_by, self.settings.warm_buffers) {
+            (Some(_), _) => "not stated",
+            (None, true) => "warm",
+            (None, false) => "cold",
+        }
+    }
+}
+
 /// The suite that was run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteFacts {

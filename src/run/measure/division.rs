@@ -104,6 +104,17 @@ pub fn divide(left: Seconds, requested: f64, cases: &[CaseState]) -> Vec<Option<
     budgets
 }
 
+/// The same after the last planned round: all of the time is for cases that are not precise yet.
+pub fn divide_rest(left: Seconds, requested: f64, cases: &[CaseState]) -> Vec<Option<Seconds>> {
+    let wide: Vec<usize> = (0..cases.len()).filter(|index| !cases[*index].reached).collect();
+    let states: Vec<CaseState> = wide.iter().map(|index| cases[*index]).collect();
+    let mut budgets = vec![None; cases.len()];
+    for (index, budget) in wide.into_iter().zip(divide(left, requested, &states)) {
+        budgets[index] = budget;
+    }
+    budgets
+}
+
 /// Whether a case that is not precise gets a visit at a common width. At the requested width all do: an interval from
 /// too few samples may be narrow by chance, and is no reason to stop.
 fn is_wider(half_width: f64, common: f64, requested: f64) -> bool {
@@ -194,6 +205,22 @@ mod tests {
         assert_eq!(given[..20].iter().flatten().count(), 5);
         assert!(given[20].unwrap() > 0.8, "{given:?}");
         assert_eq!(budgets(2.1, &[precise(); 20]).iter().flatten().count(), 10, "and all of it where nobody is");
+    }
+
+    #[test]
+    fn what_is_left_after_the_last_round_is_for_cases_that_are_not_precise_as_long_as_a_visit_fits() {
+        let rest = |left: f64, cases: &[CaseState]| -> Vec<Option<f64>> {
+            divide_rest(Seconds(left), 0.02, cases).into_iter().map(|budget| budget.map(|budget| budget.0)).collect()
+        };
+        for left in [0.0, 5.9, 1e4] {
+            assert_eq!(rest(left, &[precise(), precise()]), [None, None], "{left} s");
+        }
+        assert_eq!(rest(0.29, &[state(0.04), precise()]), [None, None], "twice the samples do not fit");
+        // Half the width takes four times the samples.
+        let given = rest(5.9, &[precise(), state(0.04), precise()]);
+        assert!(given[0].is_none() && given[2].is_none() && (given[1].unwrap() - 0.4).abs() < 1e-6, "{given:?}");
+        let given = rest(0.35, &[state(0.4), state(0.04)]);
+        assert!(given[0].is_some() && given[1].is_none(), "the widest first: {given:?}");
     }
 
     #[test]

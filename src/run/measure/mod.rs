@@ -30,7 +30,7 @@ pub use calls_per_sample::choose_calls_per_sample;
 pub use case::{CaseResult, measure_case};
 pub use clock::ClockModel;
 pub use clock_exchange::CommonClock;
-pub use division::{CaseState, divide};
+pub use division::{CaseState, divide, divide_rest};
 pub use interference::{Repetitions, TogetherTimes, measure_together};
 pub use isolated::{Lead, isolated_batch};
 pub use local::{LocalTimes, Turns, WARM_UP_RUNS, measure_local};

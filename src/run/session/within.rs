@@ -8,7 +8,7 @@ use super::case_set::{CaseSet, CaseSlot};
 use super::timekeeping::Timekeeping;
 use super::work_loop::Run;
 use crate::backend::Backend;
-use crate::measure::{CaseState, divide};
+use crate::measure::{CaseState, divide, divide_rest};
 use crate::world::World;
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
@@ -27,7 +27,10 @@ const DIVISIONS: usize = 256;
 const SINGLE_SAMPLE_WIDTH: f64 = 0.5;
 const MIN_FEW_SAMPLES_WIDTH: f64 = 0.1;
 
-/// Measures every case at least once, and those with the widest intervals again until the time is over.
+/// Most rounds after the planned ones, each of which at least doubles the samples of the cases it measures.
+const MAX_FURTHER_ROUNDS: u32 = 16;
+
+/// Measures every case at least once, and those with the widest intervals again until all are precise or the time is over.
 pub(super) fn measure_all(
     run: &mut Run,
     backend: &mut dyn Backend,
@@ -37,9 +40,11 @@ pub(super) fn measure_all(
 ) -> Result<()> {
     let settings = &run.request.settings;
     let mut division = Division::of(run, cases, within);
-    for round in 0..settings.replicates {
+    for round in 0..settings.replicates + MAX_FURTHER_ROUNDS {
+        if !broadcast_flag(run.world, division.begin_round(round))? {
+            break;
+        }
         let order = cases.order(settings, round);
-        division.begin_round(round);
         let mut is_connected = false;
         for position in 0..order.len() {
             let Some(visit) = broadcast_visit(run.world, division.next(&order[position..]))? else { continue };
@@ -49,7 +54,8 @@ pub(super) fn measure_all(
                 division.clock.start();
             }
             let slot = CaseSlot { case: order[position], replicate: visit.replicate, position: position as u32 };
-            let settings = RunSettings { case_budget: visit.budget, ..settings.clone() };
+            let minimum_samples = settings.minimum_samples.max(visit.minimum_samples);
+            let settings = RunSettings { case_budget: visit.budget, minimum_samples, ..settings.clone() };
             let begun = Instant::now();
             let mut observe =
                 |line: &mut CaseLine, sampling| division.record(line, sampling, begun.elapsed().as_secs_f64());
@@ -67,11 +73,19 @@ pub(super) fn measure_all(
 
 /// Broadcasts the decision of process 0.
 fn broadcast_visit(world: &dyn World, mine: Option<Visit>) -> Result<Option<Visit>> {
-    let mut message = mine.map_or([0; 3], |visit| [1, u64::from(visit.replicate), (visit.budget.0 * 1e9) as u64]);
+    let words =
+        |visit: Visit| [1, u64::from(visit.replicate), (visit.budget.0 * 1e9) as u64, u64::from(visit.minimum_samples)];
+    let mut message = mine.map_or([0; 4], words);
     world.broadcast_u64(&mut message)?;
-    let [visits, replicate, nanoseconds] = message;
+    let [visits, replicate, nanoseconds, samples] = message;
     let budget = Seconds::from_nanoseconds(nanoseconds);
-    Ok((visits == 1).then_some(Visit { replicate: replicate as u32, budget }))
+    Ok((visits == 1).then_some(Visit { replicate: replicate as u32, budget, minimum_samples: samples as u32 }))
+}
+
+fn broadcast_flag(world: &dyn World, mine: bool) -> Result<bool> {
+    let mut message = [u64::from(mine)];
+    world.broadcast_u64(&mut message)?;
+    Ok(message == [1])
 }
 
 /// A further replicate of a case.
@@ -79,6 +93,8 @@ fn broadcast_visit(world: &dyn World, mine: Option<Visit>) -> Result<Option<Visi
 struct Visit {
     replicate: u32,
     budget: Seconds,
+    /// Samples before the precision is looked at: more than those of a replicate that it is to replace.
+    minimum_samples: u32,
 }
 
 /// Time spent and results so far. Process 0 only; the others have no data about the cases.
@@ -121,12 +137,18 @@ impl Division {
         division
     }
 
-    fn begin_round(&mut self, round: u32) {
+    /// Begins a round, and returns whether it takes place: after the planned rounds only while there is a case that is not precise
+    /// and a visit of it fits into the time.
+    fn begin_round(&mut self, round: u32) -> bool {
         let spent = self.clock.spent();
         self.round = round;
-        self.round_ends = spent + (self.within - spent) / f64::from(self.rounds - round);
+        self.round_ends = spent + (self.within - spent) / f64::from(self.rounds.saturating_sub(round).max(1));
+        if round >= self.rounds {
+            self.divide(&Vec::from_iter(0..self.cases.len()));
+        }
         // Forces a division before the first visit.
         self.visits_since_division = usize::MAX;
+        round < self.rounds || self.budgets.iter().any(Option::is_some)
     }
 
     /// Decides whether the first of the remaining cases of the round is measured, and for how long.
@@ -135,6 +157,7 @@ impl Division {
         let history = &self.cases[case];
         // The number of the round, or higher if an earlier launch went further.
         let replicate = history.next_replicate.max(self.round);
+        let minimum_samples = history.widest().map_or(0, |widest| widest.samples.saturating_add(1));
         let budget = if self.round == 0 {
             let share = self.within * SHORT_ROUND_SHARE / self.cases.len() as f64;
             // A case that an earlier launch has measured is not measured again in the short round.
@@ -146,7 +169,7 @@ impl Division {
             self.visits_since_division += 1;
             self.budgets[case].map(|budget| budget.0)
         };
-        budget.map(|budget| Visit { replicate, budget: Seconds(budget.min(self.longest)) })
+        budget.map(|budget| Visit { replicate, budget: Seconds(budget.min(self.longest)), minimum_samples })
     }
 
     fn divide(&mut self, rest: &[usize]) {
@@ -154,6 +177,7 @@ impl Division {
             rest.iter().filter_map(|case| Some((*case, self.cases[*case].state()?))).unzip();
         self.budgets.fill(None);
         let left = Seconds(self.round_ends - self.clock.spent());
+        let divide = if self.round < self.rounds { divide } else { divide_rest };
         for (case, budget) in cases.into_iter().zip(divide(left, self.requested, &state)) {
             self.budgets[case] = budget;
         }
@@ -199,7 +223,6 @@ struct CaseHistory {
     next_replicate: u32,
     /// Replicates that are used.
     replicates: Vec<CountedReplicate>,
-    sampling_seconds: f64,
     overhead_seconds: f64,
     /// Set if further visits are pointless: the case was skipped, failed, or had wrong data.
     closed: bool,
@@ -211,6 +234,7 @@ struct CountedReplicate {
     reached: bool,
     half_width: f64,
     samples: u32,
+    sampling_seconds: f64,
 }
 
 impl CaseHistory {
@@ -226,8 +250,9 @@ impl CaseHistory {
                 .unwrap_or_else(|| width_of_few_samples(line))
                 .max(requested * f64::EPSILON),
             samples: samples_of(line),
+            sampling_seconds,
         });
-        (self.sampling_seconds, self.overhead_seconds) = (sampling_seconds, overhead_seconds);
+        self.overhead_seconds = overhead_seconds;
     }
 
     /// Replicates that ran out of time before they were precise and that have fewer samples than the new one.
@@ -241,13 +266,15 @@ impl CaseHistory {
 
     fn state(&self) -> Option<CaseState> {
         let latest = self.replicates.last().filter(|_| !self.closed)?;
-        Some(CaseState {
-            reached: self.replicates.iter().all(|counted| counted.reached),
-            half_width: self.replicates.iter().map(|counted| counted.half_width).fold(0.0, f64::max),
-            samples: latest.samples,
-            sampling_seconds: self.sampling_seconds,
-            overhead_seconds: self.overhead_seconds,
-        })
+        let CountedReplicate { half_width, samples, sampling_seconds, .. } = *self.widest().unwrap_or(latest);
+        let reached = self.widest().is_none();
+        Some(CaseState { reached, half_width, samples, sampling_seconds, overhead_seconds: self.overhead_seconds })
+    }
+
+    /// The widest replicate that ran out of time, which a longer one is to replace.
+    fn widest(&self) -> Option<&CountedReplicate> {
+        let wide = self.replicates.iter().filter(|counted| !counted.reached);
+        wide.max_by(|a, b| a.half_width.total_cmp(&b.half_width))
     }
 }
 
@@ -263,4 +290,53 @@ fn width_of_few_samples(line: &CaseLine) -> f64 {
         return SINGLE_SAMPLE_WIDTH;
     }
     ((most - least) as f64 / (most + least) as f64).max(MIN_FEW_SAMPLES_WIDTH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_are_not_precise_get_the_time_that_is_left_and_precise_ones_none_of_it() {
+        let state = |half_width: f64| CaseHistory {
+            next_replicate: 2,
+            replicates: vec![CountedReplicate {
+                replicate: 1,
+                reached: half_width <= 0.02,
+                half_width,
+                samples: 30,
+                sampling_seconds: 0.1,
+            }],
+            ..CaseHistory::default()
+        };
+        let division = |widths: &[f64], spent: f64| {
+            let cases: Vec<CaseHistory> = widths.iter().map(|width| state(*width)).collect();
+            Division {
+                within: 8.0,
+                rounds: 2,
+                round: 1,
+                round_ends: 8.0,
+                requested: 0.02,
+                longest: 8.0,
+                clock: Clock { begun: None, visits: spent },
+                budgets: vec![None; cases.len()],
+                cases,
+                visits_since_division: 0,
+            }
+        };
+        for (widths, spent, expected) in [
+            (&[0.01, 0.04][..], 2.1, vec![None, Some(0.4)]),
+            (&[0.01, 0.04], 7.9, vec![None, None]),
+            (&[0.01, 0.02], 2.1, vec![None, None]),
+        ] {
+            let mut division = division(widths, spent);
+            assert_eq!(division.begin_round(2), expected.iter().any(Option::is_some), "{widths:?} after {spent} s");
+            let visits: Vec<Option<Visit>> = (0..widths.len()).map(|case| division.next(&[case])).collect();
+            let budgets: Vec<Option<f64>> =
+                visits.iter().map(|visit| visit.map(|visit| (visit.budget.0 * 1e6).round() / 1e6)).collect();
+            assert_eq!(budgets, expected, "{widths:?} after {spent} s");
+            // It replaces the one that was not precise, whichever stops it.
+            assert!(visits.iter().flatten().all(|visit| visit.minimum_samples == 31 && visit.replicate == 2));
+        }
+    }
 }

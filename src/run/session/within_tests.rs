@@ -6,7 +6,7 @@ use crate::world::SoloWorld;
 use commgauge_base::units::Seconds;
 use commgauge_model::config::Suite;
 use commgauge_model::config::{Machine, RunSettings};
-use commgauge_model::record::line::SuiteFacts;
+use commgauge_model::record::line::{CaseLine, StopReason, SuiteFacts};
 use commgauge_model::record::{Line, Record};
 use commgauge_model::workload::WorkPlan;
 use std::collections::BTreeMap;
@@ -98,4 +98,24 @@ fn the_last_round_goes_in_the_order_of_the_rows() {
         .collect();
     // Both cadences of a call are adjacent in the plan, and in two different tables.
     assert!(last.len() > 1 && last.is_sorted(), "{last:?}");
+}
+
+#[test]
+fn a_run_ends_before_its_time_only_with_every_row_precise_or_without_time_for_another_replicate() {
+    for (within, precision) in [(2.0, 0.02), (0.05, 0.002), (3.0, 0.001)] {
+        let (record, _) = measured(within, precision);
+        let sampling =
+            |line: &CaseLine| line.samples.slowest_nanoseconds.iter().map(|ns| *ns as f64 * 1e-9).sum::<f64>();
+        let spent: f64 = record.cases.iter().map(sampling).sum();
+        let mut shortest = f64::INFINITY;
+        for case in 0..record.plan.cases.len() as u32 {
+            let lines = || record.cases.iter().filter(move |line| line.case == case);
+            let is_wide = |line: &&CaseLine| line.stop == Some(StopReason::Budget);
+            shortest = lines().filter(is_wide).map(|line| 2.0 * sampling(line)).fold(shortest, f64::min);
+        }
+        assert!(
+            shortest.is_infinite() || spent + shortest > within * 0.9,
+            "{within} s: {spent} s, and {shortest} s more"
+        );
+    }
 }

@@ -8,7 +8,7 @@ use super::columns::{Fields, Half};
 use super::devices::{Device, Group};
 use super::run::{Facts, nccl_version};
 use crate::interop::imported::{BadLine, Imported};
-use crate::interop::log_text::microseconds;
+use crate::interop::log_text::{local_time, microseconds};
 use commgauge_base::collective::Placement;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
@@ -24,6 +24,7 @@ const NEWEST: u64 = 2;
 #[derive(Deserialize)]
 struct Document {
     version: Option<u64>,
+    start_time: Option<String>,
     #[serde(default)]
     args: Vec<String>,
     nccl_version: Option<u64>,
@@ -82,6 +83,7 @@ pub(super) fn parse(text: &str, file: &str, path: &Path) -> Result<Imported> {
     if let Some(version) = document.version.filter(|version| *version > NEWEST) {
         imported.notes.push(format!("version {version} of nccl-tests' JSON is newer than the newest known, {NEWEST}"));
     }
+    imported.started = document.start_time.as_deref().and_then(|text| local_time(text, "%Y-%m-%d %H:%M:%S"));
     let devices = devices(&document.config);
     imported.ranks = devices.iter().flatten().map(Device::as_rank).collect();
     imported.settings.extend(document.args.get(1..).map(|words| words.join(" ")));

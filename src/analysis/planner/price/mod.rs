@@ -21,11 +21,11 @@ pub use calls::PreparedStep;
 pub(in crate::planner) use calls::{DataCallTimes, FirstStage, FirstStageTimes};
 pub use exposed::Exposed;
 pub(in crate::planner) use layers::{LISTED_SAMPLES, LayerLoads, work_of_layers};
-pub(in crate::planner) use once::{PricedOnce, UntrustedCurves};
+pub(in crate::planner) use once::PricedOnce;
 pub(in crate::planner) use passes::{ChunkPasses, Loads};
 pub(in crate::planner) use step_error::Residual;
 pub use step_error::{PUBLISHED_ERROR, SURE, StepError};
-pub use unpriced::{UNTRUSTED, Unpriced};
+pub use unpriced::Unpriced;
 pub(in crate::planner) use work::ChunkWork;
 use work::StageWork;
 

@@ -4,19 +4,12 @@
 //! two orders the steps do. So each is computed once.
 
 use super::calls::{Answers, PreparedStep};
-use super::unpriced::{UNTRUSTED, Unpriced};
+use super::unpriced::Unpriced;
 use super::work::StageWork;
 use super::{MessageWaits, StepInputs, parts};
 use crate::planner::compute::Compute;
 use crate::planner::rates::Rates;
 use commgauge_model::workload::step::TrainingStep;
-
-/// What happens to a step that needs a curve whose held-out error is too large.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::planner) enum UntrustedCurves {
-    Refused,
-    Allowed,
-}
 
 /// A step in all orders of its axes.
 #[derive(Clone, Debug)]
@@ -42,20 +35,9 @@ impl PricedOnce {
     /// The seconds of the step in its order of the axes.
     ///
     /// # Errors
-    /// As [`super::price`]; and a curve that is not to be trusted, where those are refused.
-    pub fn seconds(
-        &mut self,
-        step: &TrainingStep,
-        rates: &dyn Rates,
-        ranks_per_node: u32,
-        untrusted: UntrustedCurves,
-    ) -> Result<f64, Unpriced> {
+    /// As [`super::price`].
+    pub fn seconds(&mut self, step: &TrainingStep, rates: &dyn Rates, ranks_per_node: u32) -> Result<f64, Unpriced> {
         let answers = self.step.query(step, rates, ranks_per_node)?;
-        let refuses = untrusted == UntrustedCurves::Refused;
-        if let Some(ground) = answers.untrusted(rates).into_iter().next().filter(|_| refuses) {
-            let reason = format!("{UNTRUSTED}: {ground}");
-            return Err(Unpriced { call: "a call".to_owned(), reason });
-        }
         let calls = seconds_of_calls(&answers);
         if let Some((_, seconds)) = self.known.iter().find(|(known, _)| *known == calls) {
             return Ok(*seconds);

@@ -2,7 +2,7 @@
 //! the price if every call takes equally long in two of them.
 
 use super::question::Question;
-use crate::planner::price::{PricedOnce, StepPrice, UntrustedCurves};
+use crate::planner::price::{PricedOnce, StepPrice};
 use commgauge_model::workload::step::TrainingStep;
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -42,14 +42,13 @@ impl Prices {
                 None => by_candidate.push((candidate, self.prepared.remove(&candidate), vec![one])),
             }
         }
-        let untrusted = if question.allow_untrusted { UntrustedCurves::Allowed } else { UntrustedCurves::Refused };
         let price = |(candidate, mut prepared, orders): (Candidate, Option<Prepared>, Vec<T>)| {
             let mut price = |step: &TrainingStep| {
                 let prepared = prepared.get_or_insert_with(|| {
                     PricedOnce::new(step, question.compute).map_err(|unpriced| unpriced.to_string())
                 });
                 let prepared = prepared.as_mut().map_err(|reason| reason.clone())?;
-                let seconds = prepared.seconds(step, question.rates, question.ranks_per_node, untrusted);
+                let seconds = prepared.seconds(step, question.rates, question.ranks_per_node);
                 seconds.map_err(|unpriced| unpriced.reason)
             };
             let seconds: Vec<_> = orders.into_iter().map(|order| (order, with_step(&order, &mut price))).collect();

@@ -37,8 +37,6 @@ pub struct Question<'a> {
     pub only: Only,
     /// Number of layouts to return.
     pub wanted: usize,
-    /// Whether curves with a held-out error over 10 % may be used.
-    pub allow_untrusted: bool,
 }
 
 impl Question<'_> {

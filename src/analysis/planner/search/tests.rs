@@ -134,7 +134,6 @@ impl World {
             rates,
             only: self.only.clone(),
             wanted: self.wanted,
-            allow_untrusted: false,
         }
     }
 

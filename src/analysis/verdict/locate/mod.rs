@@ -66,7 +66,7 @@ pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspe
         unconfirmed,
     };
     let findings = findings(&mut analysis);
-    let mut suspects = wording::suspects(&findings, &analysis);
+    let mut suspects = wording::suspects(&findings, &analysis, &records[0].record.header);
     suspects.sort_by(|one, other| other.strength.total_cmp(&one.strength));
     let whiles: Vec<String> = slow_whiles(records);
     // A while in which a suspect was slow is its own, and not the machine's.

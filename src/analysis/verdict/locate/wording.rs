@@ -8,9 +8,11 @@ use super::limits;
 use super::pair_lines::Measure;
 use super::places::Places;
 use super::suspect_name::name;
+use crate::verdict::next_run::{NextRun, next_run};
+use commgauge_model::record::line::Header;
 
 /// One suspect for each kind and location, with all evidence for it.
-pub(super) fn suspects(findings: &[Finding], analysis: &Analysis) -> Vec<Suspect> {
+pub(super) fn suspects(findings: &[Finding], analysis: &Analysis, header: &Header) -> Vec<Suspect> {
     let mut suspects: Vec<Suspect> = Vec::new();
     for finding in findings {
         let evidence = format!("{}{}", if finding.intermittent { "now and then, " } else { "" }, finding.evidence);
@@ -35,7 +37,7 @@ pub(super) fn suspects(findings: &[Finding], analysis: &Analysis) -> Vec<Suspect
             strength: finding.strength,
             evidence: vec![evidence],
             action: finding.suspect.action().to_owned(),
-            next_step: next_step(&finding.suspect, &analysis.places),
+            next_step: next_step(&finding.suspect, &analysis.places, header),
             culprit: finding.suspect.clone(),
         });
     }
@@ -43,61 +45,53 @@ pub(super) fn suspects(findings: &[Finding], analysis: &Analysis) -> Vec<Suspect
 }
 
 /// The command that confirms the suspect or narrows it down.
-fn next_step(suspect: &SuspectKind, places: &Places) -> String {
+fn next_step(suspect: &SuspectKind, places: &Places, header: &Header) -> String {
     let others = |known: &[u32], count: usize| {
         let well = (0..places.nodes() as u32).filter(|node| !known.contains(node)).take(count);
         known.iter().copied().chain(well).collect::<Vec<u32>>()
     };
-    let qualify = |nodes: &[u32]| format!("commgauge run qualify {}", launch(nodes, places, None));
-    match suspect {
+    let all_ranks = |node: u32| places.ranks_on.get(node as usize).copied().unwrap_or(1);
+    let on = |nodes: &[u32], ranks: &dyn Fn(u32) -> u32| -> Vec<(String, u32)> {
+        let name = |node: u32| places.hosts.get(node as usize).map_or("?", String::as_str).to_owned();
+        nodes.iter().map(|node| (name(*node), ranks(*node))).collect()
+    };
+    let run = |what, nodes: &[u32]| next_run(header, what, Some(&on(nodes, &all_ranks)));
+    let (command, why) = match suspect {
         SuspectKind::Node { node } => {
-            format!("{}  # does it stay with the node?", qualify(&others(&[*node], MIN_MEMBERS - 1)))
+            (run(NextRun::Qualify, &others(&[*node], MIN_MEMBERS - 1)), "does it stay with the node?".to_owned())
         }
-        SuspectKind::Link { nodes, .. } => format!(
-            "commgauge run --pairs {} -- --one-at-a-time  # is it the path, or what shares it?",
-            launch(&others(nodes, MIN_MEMBERS - 2), places, Some(1))
+        SuspectKind::Link { nodes, .. } => (
+            next_run(header, NextRun::PairsOneAtATime, Some(&on(&others(nodes, MIN_MEMBERS - 2), &|_| 1))),
+            "is it the path, or what shares it?".to_owned(),
         ),
-        SuspectKind::Adapter { node, .. } => format!(
-            "commgauge run --pairs {} -- --one-at-a-time  # every rank with every rank: does it stay with the adapter?",
-            launch(&others(&[*node], 1), places, None)
+        SuspectKind::Adapter { node, .. } => (
+            run(NextRun::PairsOneAtATime, &others(&[*node], 1)),
+            "every rank with every rank: does it stay with the adapter?".to_owned(),
         ),
-        SuspectKind::Cable { node, local_rank } => format!(
-            "commgauge run --pairs {} -- --one-at-a-time  # swap the cable of local rank {local_rank} with a neighbour's: does it stay with \
-             the cable?",
-            launch(&others(&[*node], MIN_MEMBERS - 1), places, None)
+        SuspectKind::Cable { node, local_rank } => (
+            run(NextRun::PairsOneAtATime, &others(&[*node], MIN_MEMBERS - 1)),
+            format!("swap the cable of local rank {local_rank} with a neighbour's: does it stay with the cable?"),
         ),
-        SuspectKind::Device { node, .. } | SuspectKind::NvLink { node, .. } => format!(
-            "commgauge run --pairs {} -- --one-at-a-time  # every device with every other: which links are slow?",
-            launch(&[*node], places, None)
-        ),
-        SuspectKind::Rail { .. } => format!(
-            "commgauge run --pairs {}  # every rank with every rank: which paths cross the rail?",
-            launch(&others(&[], 2), places, None)
-        ),
-        SuspectKind::Leaf { nodes, .. } => {
-            format!("{}  # normal among themselves? then it is the uplinks", qualify(&nodes[..nodes.len().min(8)]))
+        SuspectKind::Device { node, .. } | SuspectKind::NvLink { node, .. } => {
+            (run(NextRun::PairsOneAtATime, &[*node]), "every device with every other: which links are slow?".to_owned())
         }
+        SuspectKind::Rail { .. } => {
+            (run(NextRun::Pairs, &others(&[], 2)), "every rank with every rank: which paths cross the rail?".to_owned())
+        }
+        SuspectKind::Leaf { nodes, .. } => (
+            run(NextRun::Qualify, &nodes[..nodes.len().min(8)]),
+            "normal among themselves? then it is the uplinks".to_owned(),
+        ),
         SuspectKind::OnlyAtScale { from_nodes } => {
             let half: Vec<u32> = (0..from_nodes / 2).collect();
-            format!("{}  # and the other half: are both normal?", qualify(&half))
+            (run(NextRun::Qualify, &half), "and the other half: are both normal?".to_owned())
         }
-        SuspectKind::LateRank { node, .. } => {
-            format!("{}  # is it late there too? look for what else runs on that host", qualify(&others(&[*node], 1)))
-        }
-    }
-}
-
-/// `-n RANKS --hosts ...` for these nodes with that many ranks of each, or with all.
-fn launch(nodes: &[u32], places: &Places, each: Option<u32>) -> String {
-    let ranks = |node: &u32| each.unwrap_or_else(|| places.ranks_on.get(*node as usize).copied().unwrap_or(1));
-    let host = |node: &u32| {
-        let name = places.hosts.get(*node as usize).map_or("?", String::as_str);
-        format!("{name}:{}", ranks(node))
+        SuspectKind::LateRank { node, .. } => (
+            run(NextRun::Qualify, &others(&[*node], 1)),
+            "is it late there too? look for what else runs on that host".to_owned(),
+        ),
     };
-    let hosts = nodes.iter().map(host).collect::<Vec<_>>().join(",");
-    let plain = hosts.chars().all(|c| c.is_ascii_alphanumeric() || "-._:,".contains(c));
-    let hosts = if plain { hosts } else { format!("'{}'", hosts.replace('\'', r"'\''")) };
-    format!("-n {} --hosts {hosts}", nodes.iter().map(ranks).sum::<u32>())
+    format!("{command}  # {why}")
 }
 
 /// The answer in one sentence, from the exit code and what was found.

@@ -1,6 +1,6 @@
 //! What a calibration ends with: the ranking of the best layout's parallelisms, and the plan.
 
-use crate::cli::plan::PlanCommand;
+use crate::cli::plan::{NOT_SURE, PlanCommand};
 use crate::cli::table_or_json::print;
 use crate::report::rank::{RankDocument, text};
 use commgauge_analysis::planner::rank::RankOptions;
@@ -10,8 +10,6 @@ use commgauge_model::workload::step::Step;
 
 /// Exit code where some layouts have no price.
 const NOT_ALL: i32 = 7;
-/// Exit code where the best layout rests on curves that predict badly.
-const NOT_SURE: i32 = 3;
 
 /// Prints the ranking and the plan; returns 7 where layouts have no price, 3 where the plan rests on curves that are not to be trusted.
 ///

@@ -1,6 +1,5 @@
 //! Why no layout was found, and what to do about it.
 
-use commgauge_analysis::planner::price::UNTRUSTED;
 use commgauge_analysis::planner::search::{Found, Question};
 
 /// The reason as a sentence.
@@ -45,14 +44,10 @@ fn none_legal(question: &Question, found: &Found) -> String {
 
 fn none_priced(question: &Question, found: &Found) -> String {
     let reasons = found.unpriced.iter().take(8).map(|(reason, count)| format!("{reason} ({count} layouts)"));
-    let is_untrusted = |(reason, _): &(String, u64)| reason.starts_with(UNTRUSTED);
-    let mut hint = String::new();
-    if found.unpriced.iter().any(is_untrusted) {
-        hint += "; measure again on a quiet machine, or give --allow-untrusted to plan on curves that are off by more";
-    }
-    if question.rates.calibrated() && !found.unpriced.iter().all(is_untrusted) {
-        hint += "; measure what is missing, or name --machine FILE too for published rates";
-    }
+    let hint = match question.rates.calibrated() {
+        true => "; measure what is missing, or name --machine FILE too for published rates",
+        false => "",
+    };
     let reasons = reasons.collect::<Vec<_>>().join("; ");
     format!("none of the {} layouts that fit has a price: {reasons}{hint}", found.feasible)
 }

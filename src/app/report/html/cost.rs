@@ -4,7 +4,7 @@ use super::input::HtmlInput;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Unit, xy};
 use crate::report::document::{Block, Column, Figure, Row, Table, Tone, optional};
 use crate::report::{calibration, fit};
-use commgauge_analysis::cost::{CurveFit, FamilyFit, Predictor, Query};
+use commgauge_analysis::cost::{CurveFit, FamilyFit, Predictor};
 use commgauge_base::units::{Bytes, Seconds, counted};
 
 /// Curves with charts; further ones are in the table only.
@@ -37,17 +37,17 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     blocks.extend(fit::coefficients(fitted));
     blocks.extend(calibrated);
     let predictor = Predictor::new(fitted);
-    let mut curves: Vec<(&FamilyFit, &CurveFit)> =
-        fitted.families.iter().flat_map(|family| family.curves.iter().map(move |curve| (family, curve))).collect();
+    let of_family = |(number, family)| Vec::from_iter(curves_of(number, family));
+    let mut curves: Vec<Drawn> = fitted.families.iter().enumerate().flat_map(of_family).collect();
     let all = curves.len();
-    curves.retain(|(_, curve)| curve.points.len() >= 3);
-    for (index, (family, curve)) in curves.iter().take(MAX_CURVES).enumerate() {
-        let name = name(family, curve);
+    curves.retain(|drawn| drawn.curve.points.len() >= 3);
+    for (index, drawn) in curves.iter().take(MAX_CURVES).enumerate() {
+        let (name, curve) = (name(drawn), drawn.curve);
         let all = curve.points.len();
         let curve = &thinned(curve);
         let left_out = all - curve.points.len();
         let charts = Block::Charts(vec![
-            Figure::new("Cost curve", curve_plot(&name, &predictor, family, curve).draw()),
+            Figure::new("Cost curve", curve_plot(&name, &predictor, &Drawn { curve, ..*drawn }).draw()),
             Figure::new("Residuals", residuals(&name, curve).draw()),
         ]);
         let mut shown = vec![charts, Block::Table(points(&name, curve))];
@@ -79,8 +79,20 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     blocks
 }
 
+/// A curve, its family, and the number of that in the fit.
+#[derive(Clone, Copy)]
+struct Drawn<'a> {
+    number: usize,
+    family: &'a FamilyFit,
+    curve: &'a CurveFit,
+}
+
+fn curves_of(number: usize, family: &FamilyFit) -> impl Iterator<Item = Drawn<'_>> {
+    family.curves.iter().map(move |curve| Drawn { number, family, curve })
+}
+
 /// What distinguishes a curve from every other one.
-fn name(family: &FamilyFit, curve: &CurveFit) -> String {
+fn name(Drawn { family, curve, .. }: &Drawn) -> String {
     let key = &family.key;
     let element_type = key.element_type.map_or_else(String::new, |element_type| format!(", {element_type}"));
     let (collective, ranks, place, cadence) = (key.collective, curve.ranks, &key.place, key.cadence);
@@ -100,7 +112,7 @@ fn thinned(curve: &CurveFit) -> CurveFit {
     thin
 }
 
-fn curve_plot(name: &str, predictor: &Predictor, family: &FamilyFit, curve: &CurveFit) -> Plot {
+fn curve_plot(name: &str, predictor: &Predictor, Drawn { number, curve, .. }: &Drawn) -> Plot {
     let mut plot = Plot::new("Time of a call", Axis::log("bytes_total", Unit::Bytes), Axis::log("time", Unit::Seconds));
     plot.description = format!("{name}: measured points, the curve with its band, extrapolation shaded.");
     let sizes = || curve.points.iter().map(|point| point.bytes_total.0 as f64).filter(|bytes| *bytes > 0.0);
@@ -119,15 +131,8 @@ fn curve_plot(name: &str, predictor: &Predictor, family: &FamilyFit, curve: &Cur
         let (first, last) = ((low / BEYOND).max(1.0), high * BEYOND);
         for place in 0..=PLACES {
             let bytes = (first * (last / first).powf(place as f64 / PLACES as f64)).round();
-            let query = Query {
-                collective: family.key.collective,
-                ranks: curve.ranks,
-                bytes_total: Bytes(bytes as u64),
-                element_type: family.key.element_type,
-                locality: family.key.place.to_string().parse().ok(),
-                cadence: Some(family.key.cadence),
-            };
-            let answer = predictor.predict(&query);
+            // By its number: other families may answer to the same call, in other buffers.
+            let answer = predictor.predict_by(*number, curve.ranks, Bytes(bytes as u64));
             let Some(seconds) = answer.seconds else { continue };
             fitted.curve.push(xy(bytes, seconds.0));
             if let Some((low, high)) = answer.low.zip(answer.high) {
@@ -196,4 +201,56 @@ fn points(name: &str, curve: &CurveFit) -> Table {
         Row::toned(if point.outlier { Tone::Unsure } else { Tone::Plain }, cells)
     });
     Table::new(format!("Table: {name}"), &COLUMNS, rows).folded()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commgauge_analysis::cost::{self, FitOptions, Measurements};
+    use commgauge_analysis::interop::{Origin, Row, record_lines};
+    use commgauge_base::collective::{Collective, Placement};
+    use commgauge_base::element::ElementType;
+    use commgauge_model::layout::Locality;
+    use commgauge_model::record::Record;
+    use commgauge_model::record::line::ForeignTool;
+
+    #[test]
+    fn the_line_of_each_chart_is_the_curve_of_its_own_points_in_place_and_out_of_place() {
+        let row = |placement, factor: f64, bytes: u64| Row {
+            collective: Collective::AllReduce,
+            element_type: ElementType::Float32,
+            ranks: 2,
+            bytes_total: Bytes(bytes),
+            latency: Seconds(factor * (1e-6 + bytes as f64 * 1e-10)),
+            locality: Locality::filled(2, 2, 1),
+            known: cost_known(placement),
+            labels: Default::default(),
+        };
+        let sizes: Vec<u64> = (2..24).map(|power| 1 << power).collect();
+        let rows: Vec<Row> = [(Placement::OutOfPlace, 2.0), (Placement::InPlace, 1.0)]
+            .into_iter()
+            .flat_map(|(placement, factor)| sizes.iter().map(move |bytes| row(placement, factor, *bytes)))
+            .collect();
+        let record = Record::from_lines(record_lines("r", &Origin::of(ForeignTool::Csv, &[]), &rows)).unwrap();
+        let fit = cost::fit(&Measurements::of([("r", &record)]).unwrap(), FitOptions::default()).unwrap();
+        assert_eq!(fit.families.len(), 2);
+        let predictor = Predictor::new(&fit);
+        for (number, family) in fit.families.iter().enumerate() {
+            for drawn in curves_of(number, family) {
+                let plot = curve_plot("", &predictor, &drawn);
+                let line = &plot.series[0].curve;
+                assert!(line.len() > 20, "{:?}", family.key.labels);
+                for point in drawn.curve.points.iter().skip(1).rev().skip(1) {
+                    let near = |bytes: f64| (bytes.ln() - (point.bytes_total.0 as f64).ln()).abs();
+                    let drawn = line.iter().min_by(|a, b| near(a.x).total_cmp(&near(b.x))).unwrap();
+                    let (drawn, measured) = (drawn.y, point.measured_seconds.0);
+                    assert!((drawn / measured).ln().abs() < 0.3, "{:?}: {drawn} beside {measured}", family.key.labels);
+                }
+            }
+        }
+    }
+
+    fn cost_known(placement: Placement) -> commgauge_analysis::interop::Known {
+        commgauge_analysis::interop::Known { placement: Some(placement), ..Default::default() }
+    }
 }

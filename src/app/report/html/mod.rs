@@ -81,7 +81,10 @@ pub fn html(input: &HtmlInput) -> Result<String> {
     };
     let subtitle = format!(
         "{runs}{} · {} ranks · {} · {}",
-        header.started_at, header.world_size, header.backend.library, first.name
+        header.started(),
+        header.world_size,
+        header.backend.library,
+        first.name
     );
     let synthetic = input.runs.iter().chain(input.base).any(|run| run.view.header.backend.synthetic);
     let footer = format!(

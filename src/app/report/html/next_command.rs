@@ -2,15 +2,13 @@
 
 use super::input::{HtmlInput, HtmlRun};
 use crate::launch::quote;
-use commgauge_analysis::verdict::{Decision, Row};
-use commgauge_model::record::line::EndStatus;
-
-/// Hosts that are named in a command; more are better in a file.
-const MAX_HOSTS: usize = 16;
+use commgauge_analysis::verdict::{Decision, NextRun, Row, judged_suite, next_run};
+use commgauge_model::config::Shipped;
+use commgauge_model::record::line::{EndStatus, Header};
 
 /// The command with a comment on what it is for; `None` where there is nothing to do.
 pub(super) fn next_command(input: &HtmlInput, code: i32) -> Option<String> {
-    let first = input.runs.first()?;
+    let header = &input.runs.first()?.view.header;
     let suspects = input.suspects.as_ref().ok();
     if let Some(suspect) = suspects.and_then(|suspects| suspects.suspects.first()) {
         return Some(suspect.next_step.clone());
@@ -28,14 +26,8 @@ pub(super) fn next_command(input: &HtmlInput, code: i32) -> Option<String> {
     let base: String = input.base.iter().map(|run| format!(" --base {}", quote(&run.name))).collect();
     match code {
         4..=6 => Some("commgauge doctor  # what cannot run on this machine, and the fix".to_owned()),
-        1 if has(Decision::Fail) && !searched && hosts(first).len() > 1 => {
-            let hosts = hosts(first);
-            let hosts = match hosts.len() {
-                ..=MAX_HOSTS => format!("--hosts {}", quote(&hosts.join(","))),
-                _ => "--hostfile HOSTS".to_owned(),
-            };
-            let ranks = first.view.header.world_size;
-            Some(format!("commgauge run --pairs -n {ranks} {hosts}  # every two ranks: is it a node or a link?"))
+        1 if has(Decision::Fail) && !searched && header.ranks.iter().any(|rank| rank.host != header.ranks[0].host) => {
+            Some(format!("{}  # every two ranks: is it a node or a link?", next_run(header, NextRun::Pairs, None)))
         }
         1 => Some(format!("commgauge locate {records}  # what was searched, and what the data cannot show")),
         3 if rows().any(|row| row.replicates_more.is_some()) => Some(format!(
@@ -45,9 +37,13 @@ pub(super) fn next_command(input: &HtmlInput, code: i32) -> Option<String> {
         )),
         3 | 7 if has_warnings => Some("commgauge doctor  # what disturbs runs on this machine, and the fix".to_owned()),
         3 | 7 if input.verdict.is_some_and(|verdict| verdict.coverage.rows_judged == 0) => Some(format!(
-            "commgauge gate --plan qualify-gpu{} --nodes N  # what is judged of it, before it is run",
+            "commgauge gate --plan {}{} --nodes N  # what is judged of it, before it is run",
+            judged_suite(header),
             machine.unwrap_or_default()
         )),
+        0 if input.verdict.is_none() && input.comparison.is_none() && !can_be_judged(header) => {
+            Some(format!("{}  # rows that a machine file judges", next_run(header, NextRun::Qualify, None)))
+        }
         0 if input.verdict.is_none() && input.comparison.is_none() => Some(format!(
             "commgauge judge {records} --machine FILE --page report.html  # against what is expected of it"
         )),
@@ -64,17 +60,10 @@ fn can_go_on(run: &HtmlRun) -> bool {
         && matches!(ended, None | Some(EndStatus::Interrupted | EndStatus::OutOfTime))
 }
 
-/// Hosts of a run with their ranks, `node-1:8`.
-fn hosts(run: &HtmlRun) -> Vec<String> {
-    let mut hosts: Vec<(&str, u64)> = Vec::new();
-    for entry in &run.view.header.ranks {
-        let ranks = u64::from(entry.ranks);
-        match hosts.iter_mut().find(|(host, _)| *host == entry.host) {
-            Some((_, known)) => *known += ranks,
-            None => hosts.push((&entry.host, ranks)),
-        }
-    }
-    hosts.into_iter().map(|(host, ranks)| format!("{host}:{ranks}")).collect()
+/// Whether a machine file may expect something of a run: of the shipped suites only those that qualify.
+fn can_be_judged(header: &Header) -> bool {
+    let is_shipped = Shipped::Suite.embedded(&header.suite.name).is_some();
+    !is_shipped || ["qualify-gpu", "qualify-host"].contains(&&*header.suite.name)
 }
 
 /// How many replicates would decide what is not decided, as far as any number would.

@@ -26,13 +26,15 @@ pub(super) struct Run {
     /// Cases in the order of the tables, and the place of each in it.
     pub order: Vec<usize>,
     pub place: Vec<usize>,
-    /// Positions before this one are done, because the last round has passed them.
+    /// Positions before this one are done: the last planned round has passed them, and they are precise.
     pub passed: usize,
+    /// Positions before this one were passed by the last planned round.
+    visited: usize,
 }
 
 impl Run {
     pub fn new(header: Box<Header>) -> Run {
-        Run { header, rows: Vec::new(), lines: Vec::new(), order: Vec::new(), place: Vec::new(), passed: 0 }
+        Run { header, rows: Vec::new(), lines: Vec::new(), order: Vec::new(), place: Vec::new(), passed: 0, visited: 0 }
     }
 
     /// Sets the plan, and returns the widest rows to expect.
@@ -57,9 +59,12 @@ impl Run {
         lines.push(line.clone());
         let all: Vec<&CaseLine> = lines.iter().collect();
         self.rows[case] = Row::merge(&self.rows[case].facts, &all, &self.header);
-        // The last round follows the order of the tables, so rows before this case get no more lines.
+        // The last planned round follows the order of the tables; further ones measure what is not precise by then.
         if line.replicate + 1 >= self.header.settings.replicates {
-            self.passed = self.passed.max(self.place[case] + 1);
+            self.visited = self.visited.max(self.place[case] + 1);
+        }
+        while self.passed < self.visited && !self.rows[self.order[self.passed]].is_less_precise_than_requested() {
+            self.passed += 1;
         }
     }
 

@@ -107,7 +107,7 @@ impl Block for CallBlock {
         let variant = Some(variant::shown(&facts.labels)).filter(|shown| !shown.is_empty());
         let variant = variant.map_or_else(String::new, |shown| format!(", {}", visible(&shown)));
         let groups = if facts.groups == 1 { "1 group".to_owned() } else { format!("{} groups", facts.groups) };
-        let buffers = if header.settings.warm_buffers { "warm" } else { "cold" };
+        let buffers = header.buffers();
         let ours = format!(
             "# commgauge: axis {}, {}, {groups} of {} ranks, {}, {}, {buffers} buffers{variant}\n",
             facts.axis,

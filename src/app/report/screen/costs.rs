@@ -41,9 +41,10 @@ pub struct FamilyCost {
 
 /// The costs, or one line on how to get them.
 pub(super) fn of(view: &View, program: &str) -> Result<Costs, String> {
+    let backend = if view.header.backend.name == "nccl" { " --backend nccl" } else { "" };
     let no_model = || {
         format!(
-            "Which parallelism costs most: this run has no step of a model; `{program} run quick` ranks TP, DP, PP, CP and EP"
+            "Which parallelism costs most: this run has no step of a model; `{program} run quick{backend}` ranks TP, DP, PP, CP and EP"
         )
     };
     let step = view.ranking.clone().or_else(|| of_a_measured_step(view)).ok_or_else(no_model)?;

@@ -2,7 +2,7 @@
 //! or format characters is written as a call of printf: a line feed in the name of a file would begin a line of its own, and others act
 //! on a terminal.
 
-use commgauge_base::visible::is_control_or_format;
+use crate::visible::is_control_or_format;
 
 /// The word, in single quotes if it has characters that are special to a shell.
 pub fn quote(word: &str) -> String {
@@ -28,7 +28,7 @@ fn for_printf(c: char) -> String {
 }
 
 /// Quotes the first word of a command, in which an `=` would make it an assignment.
-pub(super) fn quote_program(word: &str) -> String {
+pub fn quote_program(word: &str) -> String {
     if word.contains('=') { format!("'{}'", word.replace('\'', r"'\''")) } else { quote(word) }
 }
 
