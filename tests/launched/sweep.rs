@@ -98,6 +98,26 @@ fn with_time_enough_cases_get_a_second_replicate_and_longer_ones_stand_in_for_sh
 }
 
 #[test]
+fn time_that_is_left_goes_to_rows_that_are_not_precise_and_a_run_that_ends_early_says_why_they_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = record_in(&folder);
+    let flags = "all_reduce -b 8 -e 64K -f 8 --within 3s --precision 0.5% --record";
+    let ran = Ran::of(launcher(2).arg(SWEEP).args(words(flags)).arg(&record), 90).ended_with(0);
+    let lines = assert_every_case_is_verified(&record);
+    for further in of_kind(&lines, "case").into_iter().filter(|case| case["replicate"].as_u64() > Some(1)) {
+        let before = of_kind(&lines, "case").into_iter().filter(|other| {
+            other["case"] == further["case"] && other["replicate"].as_u64() < further["replicate"].as_u64()
+        });
+        assert!(before.into_iter().any(|case| case["stop"] == "budget"), "a precise row was measured again: {further}");
+    }
+    let ended_early = lines.last().unwrap()["elapsed_seconds"].as_f64().unwrap() < 2.7;
+    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let has_reason =
+        ["the rest is too short", "the most samples that a replicate takes"].iter().any(|why| said.contains(why));
+    assert!(!said.contains("(marked *)") || !ended_early || has_reason, "{}", ran.stdout);
+}
+
+#[test]
 fn rows_appear_during_the_sweep() {
     for (format, row) in [("table", "all_reduce"), ("nccl-tests", "           8  ")] {
         let folder = tempfile::tempdir().unwrap();

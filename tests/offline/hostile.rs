@@ -270,18 +270,17 @@ fn a_line_feed_in_a_name_begins_no_line_of_what_any_command_prints() {
 }
 
 #[test]
-fn text_is_not_written_under_the_name_of_a_page() {
+fn text_is_not_written_under_the_name_of_a_page_unless_it_is_asked_for() {
     let folder = tempfile::tempdir().expect("a folder");
     fill(folder.path());
     for line in [
-        "report a.jsonl --format markdown -o x.html",
         "gate a.jsonl --machine machine.toml -o x.html",
         "compare a.jsonl b.jsonl -o x.HTM",
         "locate a.jsonl -o x.html",
     ] {
         let output = commgauge(folder.path(), &line.split(' ').collect::<Vec<_>>());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && said.contains("is the name of a page"), "{line}: {said}");
+        assert!(output.status.code() == Some(2) && said.contains("no format for files that end in"), "{line}: {said}");
         assert!(!folder.path().join("x.html").exists());
     }
 }

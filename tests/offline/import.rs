@@ -148,3 +148,46 @@ fn records_of_commgauge_are_converted_and_bad_lines_reported_by_number() {
     assert!(warnings.contains("left out: broken.jsonl:7: broken") && warnings.contains("torn"), "{warnings}");
     assert_eq!(fixed.len(), sample.lines().count() - 1);
 }
+
+#[test]
+fn a_record_of_a_log_says_only_what_the_log_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = |wrong: &str| {
+        format!(
+            "# nThread 1 nGpus 2 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 1 iters: 1 agg iters: 1 validation: 1 graph: 0\n\
+             # Collective test starting: all_reduce_perf\n\
+             #  Rank  0 Group  0 Pid 1 on h device  0 [0x07] X\n#  Rank  1 Group  0 Pid 1 on h device  1 [0x08] X\n\
+             #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n\
+             1048576 262144 float sum -1 10.0 0.1 0.1 {wrong} 10.0 0.1 0.1 {wrong}\n"
+        )
+    };
+    for (name, wrong) in [("checked.txt", "0"), ("unchecked.txt", "N/A")] {
+        fs::write(folder.path().join(name), log(wrong)).expect("written");
+    }
+    let foreign = |name: &str| data(&format!("foreign/{name}"));
+    for (from, file, started, verified) in [
+        ("nccl-tests", "checked.txt".to_owned(), "started not stated (its newest file is of 2", Some(true)),
+        ("nccl-tests", "unchecked.txt".to_owned(), "started not stated", Some(false)),
+        ("nccl-tests", foreign("nccl-tests.json"), "started 2025-08-01T", None),
+        ("imb", foreign("imb-2021.txt"), "started 2026-03-02T", None),
+        ("csv", data("nccl/h100_sxm-nccl-2.29.2.csv"), "started not stated", Some(false)),
+    ] {
+        let _ = fs::remove_file(folder.path().join("r.jsonl"));
+        let import = ["import", "--from", from, &file, "--skip-bad-lines", "-o", "r.jsonl"];
+        let output = commgauge(folder.path(), &import);
+        assert_eq!(output.status.code(), Some(0), "{file}: {}", text(&output.stderr));
+        let report = |more: &[&str]| text(&commgauge(folder.path(), &[&["report", "r.jsonl"], more].concat()).stdout);
+        let (shown, flat) =
+            (report(&["--width", "200"]), report(&["--width", "200"]).split_whitespace().collect::<Vec<_>>().join(" "));
+        assert!(flat.contains(started), "{file}: {shown}");
+        assert!(flat.contains("buffers, precision, samples and seed are not stated"), "{file}: {shown}");
+        for claim in ["cold buffers", "seed 0", "precision of 0 %", "data not checked"] {
+            assert!(!flat.contains(claim), "{file}: {claim}: {shown}");
+        }
+        if let Some(verified) = verified {
+            let rows = report(&["--format", "csv"]);
+            assert_eq!(rows.contains(",not verified,"), !verified, "{file}: {rows}");
+            assert_eq!(rows.contains(",verified,"), verified, "{file}: {rows}");
+        }
+    }
+}

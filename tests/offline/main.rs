@@ -46,6 +46,7 @@ mod links;
 mod locate;
 mod model;
 mod monitoring;
+mod outputs;
 mod parsers;
 mod plan;
 mod qualified;

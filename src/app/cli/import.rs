@@ -6,6 +6,7 @@ mod identity;
 mod renew;
 
 use super::places;
+use super::text_output::check_only_format;
 pub use arguments::{Foreign, ImportCommand};
 use bad_lines::{bad_line_text, unreadable};
 use commgauge_analysis::interop::{ImportedFile, joined, record_lines};
@@ -29,6 +30,7 @@ impl ImportCommand {
         if self.from == Foreign::Commgauge {
             return renew::execute(self);
         }
+        check_only_format(&self.output, "record", &[])?;
         let (mut read, mut bad) = (Vec::new(), Vec::new());
         for path in &self.files {
             let imported = self.from.read(path, self.ranks)?;

@@ -12,6 +12,7 @@ pub(super) use document::schema;
 use super::places;
 use super::suite::{SuiteWork, suite_work};
 use super::table_or_json::AnswerArguments;
+use super::text_output::check_only_format;
 use commgauge_analysis::verdict::locate::{Found, LocateOptions, Suspects, expected_suspects, locate};
 use commgauge_analysis::verdict::{AgainstLimit, Decision, GateRule, LoadedRecord, Metric, Verdict, gate};
 use commgauge_base::error::{Error, Result};
@@ -67,6 +68,9 @@ pub struct SimulateCommand {
 impl SimulateCommand {
     /// Runs the rehearsals and prints the result.
     pub fn execute(&self) -> Result<i32> {
+        if let Some(path) = &self.output {
+            check_only_format(path, "record", &[])?;
+        }
         let machine = self.machine()?;
         places::report_resolved_file(Shipped::Suite, &self.suite);
         places::report_resolved_file(Shipped::Machine, &self.machine);
