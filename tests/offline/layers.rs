@@ -51,8 +51,11 @@ const FLOORS: [(u32, &[&str]); 11] = [
 ];
 
 /// Imports between rooms of one floor, each with its reason. The arrows make no circle.
-const SIDEWAYS: [(&str, &str, &str); 12] = [
+const SIDEWAYS: [(&str, &str, &str); 15] = [
     ("error", "visible", "an error names files"),
+    ("output_file", "digest", "the temporary name of a file with a long name is its digest"),
+    ("quote", "visible", "characters that act on a terminal are written out"),
+    ("stop_signal", "output_file", "the note of a signal is a file of ours"),
     ("error", "stop_signal", "an error names the signal that stopped a run"),
     ("message", "visible", "a message holds names from files and hosts"),
     ("progress", "message", "a rank that misbehaves on request says so"),

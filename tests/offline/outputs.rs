@@ -26,7 +26,7 @@ const OUTPUTS: [(&str, &str); 16] = [
     ("predict --fit fit.json --collective all_reduce --ranks 8 --bytes 1MiB -o @", "txt"),
     ("rank --machine h100-nvswitch-ndr --model gpt2 --tp 2 --dp 4 --sequence 1024 --global-batch 32 -o @", "json"),
     ("validate --template -o @", "csv"),
-    ("trace fr_trace_rank_0 fr_trace_rank_1 -o @", "toml"),
+    ("trace fr_trace_rank_0 fr_trace_rank_1 fr_trace_rank_2 fr_trace_rank_3 --tp 2 --dp 2 -o @", "toml"),
     ("expect learn good.jsonl new.jsonl --name m --like h100-nvswitch-ndr --force -o @", "toml"),
 ];
 
@@ -52,7 +52,7 @@ impl Place {
             fs::copy(from, place.at(to)).expect("the sample is there");
         };
         data("nccl/h100_sxm-nccl-2.29.2.csv", "h100.csv");
-        ["fr_trace_rank_0", "fr_trace_rank_1"].iter().for_each(|name| data(&format!("traces/{name}"), name));
+        (0..4).map(|rank| format!("fr_trace_rank_{rank}")).for_each(|name| data(&format!("traces/{name}"), &name));
         for line in ["import --from csv h100.csv -o h100.jsonl", "fit h100.jsonl --resamples 0 -o fit.json"] {
             let output = place.run(line);
             assert_eq!(output.status.code(), Some(0), "{line}: {}", text(&output.stderr));

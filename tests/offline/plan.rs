@@ -318,9 +318,9 @@ fn a_fit_without_what_a_plan_needs_says_what_is_missing_and_with_it_the_order_ha
     assert_eq!(code, Some(2), "{stderr}");
     assert!(stderr.contains("has a price") && stderr.contains("--unknown-locality"), "{stderr}");
     let flags = format!("--fit fit.json --unknown-locality 1n --ranks-per-node 8 {SMALL} --only pp=1 --format json");
-    // One question has one answer, which the flag only accepts.
+    // One question has one answer; the flag changes the exit code at most.
     let (code, marked, stderr) = plan(folder.path(), &flags);
-    assert_eq!(code, Some(3), "{stderr}");
+    assert_eq!(code, Some(0), "{stderr}");
     let (code, stdout, stderr) = plan(folder.path(), &format!("{flags} --allow-untrusted"));
     assert_eq!(code, Some(0), "{stderr}");
     let chosen = |text: &str| serde_json::from_str::<Value>(text).expect("JSON")["layouts"][0]["degrees"].clone();

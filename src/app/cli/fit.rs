@@ -10,7 +10,7 @@ use commgauge_analysis::cost::{self, FORMAT, Fit, FitOptions, Measurements, VERS
 use commgauge_base::error::Result;
 use commgauge_model::record::Record;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Fit the cost of communication to records, and report its own held-out error
 ///
@@ -85,6 +85,7 @@ pub(super) mod tests {
     use super::*;
     use commgauge_analysis::interop::{Origin, read_csv, record_lines};
     use commgauge_model::record::line::ForeignTool;
+    use std::path::Path;
 
     pub(in crate::cli) fn h100() -> Fit {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl/h100_sxm-nccl-2.29.2.csv");
