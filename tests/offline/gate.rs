@@ -161,7 +161,7 @@ fn a_torn_edited_or_newer_record_never_passes_and_is_named() {
 }
 
 #[test]
-fn a_machine_without_a_file_is_inconclusive_with_a_file_to_fill_in_that_then_works() {
+fn an_unknown_machine_is_inconclusive_with_a_file_to_fill_in_that_then_works() {
     let folder = Folder::new();
     let request = ["gate", "good.jsonl", "--template", "new.toml"];
     let output = folder.run(&request);
