@@ -77,6 +77,9 @@ fn next_step(suspect: &SuspectKind, places: &Places) -> String {
         SuspectKind::Leaf { nodes, .. } => {
             format!("{}  # normal among themselves? then it is the uplinks", qualify(&nodes[..nodes.len().min(8)]))
         }
+        SuspectKind::Network => {
+            "commgauge doctor  # on every node: GPUDirect, the rate and the firmware of each adapter, what all nodes have alike".to_owned()
+        }
         SuspectKind::OnlyAtScale { from_nodes } => {
             let half: Vec<u32> = (0..from_nodes / 2).collect();
             format!("{}  # and the other half: are both normal?", qualify(&half))
