@@ -9,8 +9,8 @@ use super::{LoadedRecord, Trouble};
 use commgauge_base::stats::fewest_for_bound;
 use commgauge_base::units::{Bytes, counted};
 use commgauge_base::visible::ShownPath;
-use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{JudgedRuns, RequiredCoverage, Version};
+use commgauge_model::config::{Expectation, Machine};
 use commgauge_model::record::copy_line::CopyFacts;
 use commgauge_model::record::line::{CaseFacts, ForeignTool, Header};
 use commgauge_model::record::product_line::ProductFacts;
@@ -290,6 +290,15 @@ pub struct PlannedWork {
     pub products: Vec<ProductFacts>,
 }
 
+/// On what it depends whether an expectation judges a call that is otherwise like it.
+fn condition(expected: &Expectation) -> String {
+    match &expected.algorithm {
+        _ if expected.one_process => " by threads of one process, which no ranks here are".to_owned(),
+        Some(name) => format!(" where the record shows {name}"),
+        None => String::new(),
+    }
+}
+
 /// Says how many expectations of a machine file what is planned will be judged by. `replicates` is how often each is
 /// measured, and `confidence` that of the bounds of the later gate.
 pub fn plan_outlook(machine: &Machine, planned: &PlannedWork, replicates: u32, confidence: f64) -> PlanOutlook {
@@ -306,7 +315,7 @@ pub fn plan_outlook(machine: &Machine, planned: &PlannedWork, replicates: u32, c
         cases: is_judged.filter_map(|(subject, _)| subject.call()).collect(),
         network: Span::new(planned.hosts, machine.hosts_per_node),
     };
-    let calls = machine.expectations.iter().map(|one| format!("{} ({})", one.subject(), one.place));
+    let calls = machine.expectations.iter().map(|one| format!("{}{} ({})", one.subject(), condition(one), one.place));
     let own_work = machine.own_work.iter().map(|one| one.place.clone());
     let network = machine.network.iter().filter(|_| judged.network.nodes > 1);
     let network = network.map(|one| format!("{} between nodes ({})", one.of_call.collective, one.of_call.place));

@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod attribution_tests;
 mod document;
+#[cfg(test)]
+mod network_tests;
 
 pub(super) use document::schema;
 

@@ -329,6 +329,69 @@ mod tests {
         assert!(read(&barrier).unwrap_err().to_string().contains("a barrier moves no bytes"));
     }
 
+    const NETWORK: &str = "[[expect_network]]\ncollectives = ['ping_pong', 'all_gather']\nbytes = ['64MiB', '1GiB']\nshare = 0.9\n\
+        tolerance = 0.1\nsource = 's'\ndate = '2026'\n";
+
+    #[test]
+    fn a_wrong_share_of_the_network_names_line_key_and_what_is_accepted() {
+        for (from, to, words) in [
+            ("share = 0.9", "", "m.toml:10: expect_network[0]: `share` is missing"),
+            ("share = 0.9", "share = 1.5", "expect_network[0].share: found 1.5; accepted: a number from 0.01 to 1"),
+            ("tolerance = 0.1", "", "expect_network[0]: `tolerance` is missing"),
+            ("'ping_pong', 'all_gather'", "", "expect_network[0].collectives: found an empty list"),
+            ("'ping_pong'", "'barrier'", "expect_network[0].collectives: a barrier moves no bytes"),
+            ("'ping_pong'", "'pingpang'", "collective `pingpang`"),
+            ("share = 0.9", "share = 0.9\nranks = 16", "expect_network[0].ranks: unknown key"),
+        ] {
+            assert!(NETWORK.contains(from), "{from}");
+            let error = read(&NETWORK.replacen(from, to, 1)).expect_err(to);
+            assert!(error.to_string().contains(words), "{to}: {error}");
+            assert_eq!(error.exit_code(), 2, "{to}");
+        }
+    }
+
+    /// The floors that the network requires of calls on so many nodes, in GB/s.
+    fn floors(machine: &Machine, calls: &[(Collective, u32, u32)], most_of_a_pair: Option<Rate>) -> Vec<f64> {
+        let call =
+            |(collective, nodes, ranks_per_node): &(Collective, u32, u32)| crate::config::machine::ExpectedCall {
+                collective: *collective,
+                group: ExpectedGroup {
+                    ranks: nodes * ranks_per_node,
+                    ranks_per_node: *ranks_per_node,
+                    nodes: *nodes,
+                    groups_per_node: 8 / ranks_per_node,
+                },
+                cadence: Cadence::Streaming,
+                placement: Placement::OutOfPlace,
+                element_type: commgauge_base::element::ElementType::Uint8,
+                bytes: Bytes(1 << 30),
+            };
+        let expecting = machine.expecting(calls.iter().map(call), most_of_a_pair);
+        let floor = |one: &Expectation| match one.limit {
+            Limit::BusBandwidthFloor(floor) => (floor.gigabytes_per_second() * 10.0).round() / 10.0,
+            Limit::LatencyCeiling(_) => 0.0,
+        };
+        expecting.expectations.iter().map(floor).collect()
+    }
+
+    #[test]
+    fn the_network_is_expected_to_reach_its_share_on_any_number_of_nodes_and_nothing_inside_one() {
+        use Collective::{AllGather, AllReduce, PingPong};
+        let machine = read(NETWORK).unwrap();
+        assert_eq!(machine.thresholds(), 2);
+        // Eight adapters of 50 GB/s, of which 0.9 are reached and 0.1 of that may be missed.
+        let pair = 0.1 * (50.0_f64 * 0.9 * 0.9 * 10.0).round();
+        for nodes in [2, 3, 64] {
+            assert_eq!(floors(&machine, &[(PingPong, nodes, 1)], None), [pair], "{nodes}");
+            assert_eq!(floors(&machine, &[(AllGather, nodes, 8)], None), [324.0], "{nodes}");
+        }
+        assert!(floors(&machine, &[(AllGather, 1, 8), (PingPong, 1, 2), (AllReduce, 2, 8)], None).is_empty());
+        // One channel of NCCL is less than an adapter.
+        assert_eq!(floors(&machine, &[(PingPong, 2, 1), (AllGather, 2, 8)], Some(Rate(14e9))), [12.6, 324.0]);
+        let left = machine.expecting([], None);
+        assert_eq!((left.thresholds(), left.network.len()), (2, 2));
+    }
+
     #[test]
     fn an_expectation_is_read_with_what_it_leaves_out() {
         let machine = read(ROW).unwrap();

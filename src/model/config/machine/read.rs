@@ -279,6 +279,26 @@ rate_factor = 0.25
     }
 
     #[test]
+    fn a_node_like_that_of_another_file_has_its_figures_and_what_cannot_be_like_it_is_refused() {
+        let text = |like: &str, ranks: u32| {
+            GOOD.replace("ranks_per_node = 2", &format!("ranks_per_node = {ranks}\nnode_like = \"{like}\""))
+        };
+        let like = Machine::load(Path::new("h100-nvswitch-ndr")).unwrap();
+        let machine = Machine::parse(&text("h100-nvswitch-ndr", 8), Path::new("m.toml")).unwrap();
+        let of_a_node = like.expectations.iter().filter(|one| one.group.nodes == 1).count();
+        assert_eq!((machine.expectations.len(), machine.network.len()), (of_a_node, 0));
+        for (like, ranks, words) in [
+            ("h101", 8, "m.toml:4: node_like: there is no machine `h101`"),
+            ("h100-nvswitch-ndr", 2, "a node of h100-nvswitch-ndr has 8 ranks on 1 hosts, one of this file 2 on 1"),
+            ("aws-p5-h100", 8, "small takes its node from here; name the file that has the figures"),
+        ] {
+            let error = Machine::parse(&text(like, ranks), Path::new("m.toml")).unwrap_err();
+            assert!(error.to_string().contains(words), "{like}: {error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+
+    #[test]
     fn a_missing_file_is_named() {
         let error = Machine::load(Path::new("/nowhere/m.toml")).unwrap_err();
         assert_eq!(error.exit_code(), 2);
