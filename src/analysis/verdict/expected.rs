@@ -9,7 +9,7 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{fewest_for_bound, median, median_bounds, sorted, values_to_decide};
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::LABELS;
-use commgauge_model::config::machine::{ExpectedCall, ExpectedGroup, ExpectedWork, OwnWorkExpectation};
+use commgauge_model::config::machine::{ExpectedCall, ExpectedGroup, ExpectedWork, OwnWorkExpectation, Reached};
 use commgauge_model::config::{Expectation, Limit, Machine, toml_string};
 use commgauge_model::record::copy_line::CopyFacts;
 use commgauge_model::record::line::CaseFacts;
@@ -59,7 +59,7 @@ impl<'a> Expected<'a> {
         let all = machine.map_or(&[][..], |machine| &machine.expectations);
         let own_work = machine.map_or(&[][..], |machine| &machine.own_work);
         let mut expected = Expected { all, own_work, of_size: HashMap::new(), of_range: HashMap::new() };
-        for (index, one) in all.iter().enumerate().filter(|(_, one)| !one.one_process) {
+        for (index, one) in all.iter().enumerate().filter(|(_, one)| !one.reached.one_process) {
             let place = (one.collective, one.group, one.cadence);
             if one.bytes.0 == one.bytes.1 {
                 expected.of_size.entry((place, one.bytes.0)).or_default().push(index);
@@ -94,12 +94,12 @@ impl<'a> Expected<'a> {
             let variant = variant(facts);
             let mut of_any_algorithm = variant.clone();
             of_any_algorithm.remove("algorithm");
-            about.retain(|index| match &self.all[*index] {
-                one if one.variant == variant && one.algorithm.is_none() => true,
-                Expectation { algorithm: Some(name), variant, .. } => {
-                    *variant == of_any_algorithm && algorithms.were(name, facts)
+            about.retain(|index| {
+                let expected = &self.all[*index];
+                match &expected.reached.algorithm {
+                    Some(name) => expected.variant == of_any_algorithm && algorithms.were(name, facts),
+                    None => expected.variant == variant,
                 }
-                _ => false,
             });
         }
         about.sort_unstable();
@@ -108,7 +108,7 @@ impl<'a> Expected<'a> {
 
     /// The first expectation of plain calls like this, whatever their algorithm.
     pub fn of_any_algorithm(&self, call: &ExpectedCall) -> Option<&'a Expectation> {
-        let is_about = |one: &&Expectation| one.variant.is_empty() && !one.one_process && one.is_about(call);
+        let is_about = |one: &&Expectation| one.variant.is_empty() && !one.reached.one_process && one.is_about(call);
         self.all.iter().find(is_about)
     }
 
@@ -167,7 +167,7 @@ impl<'a> Required<'a> {
             Limit::BusBandwidthFloor(rate) => (Metric::BusBandwidthBytesPerSecond, rate.0),
             Limit::LatencyCeiling(time) => (Metric::LatencySeconds, time.0),
         };
-        let Expectation { place, source, date, algorithm, version, .. } = expected;
+        let Expectation { place, source, date, reached: Reached { algorithm, version, .. }, .. } = expected;
         Required { metric, limit, place, source, date, algorithm: algorithm.as_deref(), version: version.as_deref() }
     }
 

@@ -30,9 +30,13 @@ impl Span {
         Span { nodes: hosts.div_ceil(hosts_per_node), hosts_per_node, hosts }
     }
 
-    /// The largest of records. Other tools may not name the hosts of their ranks, and calls then show how many there are at least.
+    /// The largest of records; none where no ranks call each other, as in runs of copies alone. Other tools may not name the hosts of their
+    /// ranks, and calls then show how many there are at least.
     pub fn of(records: &[LoadedRecord], machine: Option<&Machine>) -> Span {
         let hosts = |loaded: &LoadedRecord| {
+            if loaded.record.plan.cases.is_empty() {
+                return 0;
+            }
             let named: HashSet<u32> = loaded.record.header.ranks.iter().map(|rank| rank.node).collect();
             let spanned = loaded.record.plan.cases.iter().map(|facts| facts.locality.nodes_spanned);
             spanned.chain([named.len() as u32]).max().unwrap_or(0)

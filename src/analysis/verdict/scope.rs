@@ -292,8 +292,8 @@ pub struct PlannedWork {
 
 /// On what it depends whether an expectation judges a call that is otherwise like it.
 fn condition(expected: &Expectation) -> String {
-    match &expected.algorithm {
-        _ if expected.one_process => " by threads of one process, which no ranks here are".to_owned(),
+    match &expected.reached.algorithm {
+        _ if expected.reached.one_process => " by threads of one process, which no ranks here are".to_owned(),
         Some(name) => format!(" where the record shows {name}"),
         None => String::new(),
     }
@@ -313,12 +313,12 @@ pub fn plan_outlook(machine: &Machine, planned: &PlannedWork, replicates: u32, c
     let judged = Judged {
         expectations: about.iter().flatten().copied().collect(),
         cases: is_judged.filter_map(|(subject, _)| subject.call()).collect(),
-        network: Span::new(planned.hosts, machine.hosts_per_node),
+        network: Span::new(if planned.cases.is_empty() { 0 } else { planned.hosts }, machine.hosts_per_node),
     };
     let calls = machine.expectations.iter().map(|one| format!("{}{} ({})", one.subject(), condition(one), one.place));
     let own_work = machine.own_work.iter().map(|one| one.place.clone());
-    let network = machine.network.iter().filter(|_| judged.network.nodes > 1);
-    let network = network.map(|one| format!("{} between nodes ({})", one.of_call.collective, one.of_call.place));
+    let network =
+        machine.network.iter().map(|one| format!("{} between nodes ({})", one.of_call.collective, one.of_call.place));
     let not_measured =
         calls.chain(own_work).chain(network).enumerate().filter(|(index, _)| !judged.expectations.contains(index));
     let mut shortfalls = missing(machine, &judged);

@@ -118,7 +118,7 @@ fn a_run_over_nodes_never_passes_without_the_network_and_says_how_much_of_it_was
 fn figures_of_threads_in_one_process_judge_nothing_that_ran_as_processes() {
     let mut threads = machine("1GB/s");
     assert_eq!(gated(lines("a", &good()), &threads).coverage.rows_judged, 2);
-    threads.expectations[0].one_process = true;
+    threads.expectations[0].reached.one_process = true;
     let verdict = gated(lines("a", &good()), &threads);
     assert_eq!((verdict.exit_code, verdict.coverage.rows_judged), (3, 0));
 }

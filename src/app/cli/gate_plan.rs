@@ -57,7 +57,8 @@ pub(super) fn judge_plan(
         outlook.expectations,
     );
     text += &match outlook.nodes {
-        0 | 1 => "network: not judged, since the run is of one node\n".to_owned(),
+        0 => String::new(),
+        1 => "network: not judged, since the run is of one node\n".to_owned(),
         _ => format!("network: {} between nodes will be judged\n", counted(outlook.rows_between_nodes, "row")),
     };
     for place in outlook.not_measured.iter().take(MOST_PLACES) {

@@ -3,7 +3,7 @@
 //! `verdict` decides which rows of a record an expectation covers, and whether they satisfy it.
 
 use super::description::Machine;
-use super::expectation::{Expectation, ExpectedGroup, Limit, NetworkExpectation};
+use super::expectation::{Expectation, ExpectedGroup, Limit, NetworkExpectation, Reached};
 use super::figure::{MOST_TOLERANCE, date, optional_text, range, source};
 use crate::config::document::{Item, Place, Table};
 use commgauge_base::collective::{Collective, Placement};
@@ -141,9 +141,11 @@ fn common(mut table: Table, collective: Collective, group: ExpectedGroup) -> Res
         in_network: table.take("in_network").map_or(Ok(false), |item| item.truth())?,
         source: source(&mut table)?,
         date: date(&mut table)?,
-        algorithm: optional_text(&mut table, "algorithm", "ring")?,
-        version: optional_text(&mut table, "version", "NCCL 2.29.2")?,
-        one_process: table.take("one_process").map_or(Ok(false), |item| item.truth())?,
+        reached: Reached {
+            algorithm: optional_text(&mut table, "algorithm", "ring")?,
+            version: optional_text(&mut table, "version", "NCCL 2.29.2")?,
+            one_process: table.take("one_process").map_or(Ok(false), |item| item.truth())?,
+        },
         note: optional_text(&mut table, "note", "cloud variant")?,
         place: table.place.to_string(),
     })

@@ -35,15 +35,22 @@ pub struct Expectation {
     pub date: String,
     /// True if switches reduce or copy by themselves, so that the links are no bound.
     pub in_network: bool,
-    /// Algorithm that the figure was reached with. Only calls of which the record says that they had it are compared with it.
-    pub algorithm: Option<String>,
-    /// True if one process drove all devices of a host with a thread for each: small messages are then faster or slower than those of
-    /// processes, which are not compared with it.
-    pub one_process: bool,
-    /// Library and version that the figure was reached with.
-    pub version: Option<String>,
+    /// With what the figure was reached.
+    pub reached: Reached,
     /// Further remarks.
     pub note: Option<String>,
+}
+
+/// With what a figure was reached.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reached {
+    /// Algorithm. Only calls of which the record says that they had it are compared with the figure.
+    pub algorithm: Option<String>,
+    /// Library and version.
+    pub version: Option<String>,
+    /// True if one process drove all devices of a host with a thread for each: small messages then take another time than those of
+    /// processes, which are not compared with it.
+    pub one_process: bool,
 }
 
 /// Required performance of calls between nodes, as a share of what the adapters carry, for groups of any number of nodes.
