@@ -148,8 +148,8 @@ fn a_slow_network_of_two_or_three_nodes_fails_on_every_machine_file_and_a_health
     assert_eq!(wrong(racks.collect()), Vec::<String>::new());
 }
 
+/// In `scripts/test --all`: half a minute of processor time.
 #[test]
-#[ignore = "a minute: cargo test -p commgauge-app --lib network_tests -- --ignored"]
 fn every_fault_of_a_network_fails_on_every_machine_file_from_2_to_64_nodes() {
     let broken = || std::iter::once(None).chain(NETWORK.map(Some));
     let mut runs = Vec::new();
