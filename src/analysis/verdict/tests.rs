@@ -115,6 +115,17 @@ fn a_run_over_nodes_never_passes_without_the_network_and_says_how_much_of_it_was
 }
 
 #[test]
+fn a_file_whose_library_no_backend_runs_judges_imported_logs_only_and_says_so() {
+    let mut rccl = machine("1GB/s");
+    if let Some(runs) = &mut rccl.judged_runs {
+        runs.imported_only = true;
+    }
+    let verdict = gated(lines("a", &good()), &rccl);
+    let said = verdict.troubles.iter().any(|trouble| trouble.text.contains("only logs of rccl-tests can be judged"));
+    assert!(verdict.exit_code == 3 && said, "{:?}", verdict.troubles);
+}
+
+#[test]
 fn figures_of_threads_in_one_process_judge_nothing_that_ran_as_processes() {
     let mut threads = machine("1GB/s");
     assert_eq!(gated(lines("a", &good()), &threads).coverage.rows_judged, 2);
