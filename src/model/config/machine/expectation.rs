@@ -68,7 +68,7 @@ impl NetworkExpectation {
     /// What it requires of a call, for which the adapters and the library carry at most `most`; none where it is not about the call.
     pub(super) fn of(&self, call: &ExpectedCall, most: Rate) -> Option<Expectation> {
         let expected = Expectation { group: call.group, ..self.of_call.clone() };
-        expected.is_about(call).then(|| Expectation {
+        expected.is_about(call).then_some(Expectation {
             bytes: (call.bytes, call.bytes),
             limit: Limit::BusBandwidthFloor(Rate(most.0 * (1.0 - self.tolerance))),
             tolerance: Some(self.tolerance),
