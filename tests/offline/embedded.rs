@@ -145,7 +145,7 @@ fn an_unknown_name_is_refused_with_what_may_have_been_meant() {
     for (arguments, expected) in [
         (&["show", "suite", "quik"][..], "did you mean quick?"),
         (&["show", "model", "llama-8b"], "did you mean llama-3-8b or "),
-        (&["show", "machine", "nothing-like-it"], "`commgauge list machines` names all 20"),
+        (&["show", "machine", "nothing-like-it"], "`commgauge list machines` names all 23"),
         (&["show", "suite", "mine"], "there is no embedded suite `mine`; mine.toml is a file here"),
         (&["show", "suite", "../quick"], "accepted: a path, or the name of a suite; did you mean quick?"),
         (&["show", "sweets", "quick"], "possible values: suite, model, machine"),

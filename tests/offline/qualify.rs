@@ -24,10 +24,22 @@ fn the_qualification_can_pass_on_every_shipped_machine_that_expects_anything() {
             assert!(machine.expectations.is_empty(), "{name} expects something and has no [coverage]");
             continue;
         };
-        assert!(machine.judged_runs.is_some(), "{name} has no [applies_to]");
+        let runs = machine.judged_runs.as_ref().unwrap_or_else(|| panic!("{name} has no [applies_to]"));
+        if runs.imported_only {
+            let (code, shown) = planned("qualify-gpu", &name, 1);
+            let said = "only logs of rccl-tests can be judged";
+            assert!(code == Some(3) && shown.contains(said), "{name}: {shown}");
+            continue;
+        }
         let hosts = coverage.nodes.iter().copied().max().unwrap_or(1);
         let (code, shown) = planned("qualify-gpu", &name, hosts.div_ceil(machine.hosts_per_node));
         assert!(code == Some(0) && shown.contains("a run of it can pass"), "{name}: {shown}");
+        assert!(shown.contains("network: not judged, since the run is of one node"), "{name}: {shown}");
+        // An odd number of nodes too; a rack is qualified by itself.
+        for nodes in [2, 3, 64].into_iter().filter(|_| machine.hosts_per_node == 1) {
+            let (code, shown) = planned("qualify-gpu", &name, nodes);
+            assert!(code == Some(0) && shown.contains(" between nodes will be judged"), "{name}, {nodes}: {shown}");
+        }
         judged += 1;
     }
     assert!(judged > 10, "{judged} machine files were planned for");
@@ -39,7 +51,7 @@ fn a_plan_of_which_no_run_can_pass_says_why() {
         (
             "quick",
             1,
-            &["0 of 29 thresholds will be judged", "[coverage] asks for 10", "replicates; a bound of 95 % needs 5"][..],
+            &["0 of 33 thresholds will be judged", "[coverage] asks for 4", "replicates; a bound of 95 % needs 5"][..],
         ),
         (
             "qualify",
@@ -47,7 +59,7 @@ fn a_plan_of_which_no_run_can_pass_says_why() {
             &[
                 "nothing judged of",
                 "all_gather",
-                "cannot pass",
+                "cannot pass: nothing between the 2 nodes was judged, so the network is unknown",
                 "not measured: all_reduce of 512 MiB, streaming on 8 ranks of 1 node (",
             ],
         ),
@@ -79,7 +91,7 @@ fn a_cluster_of_several_racks_is_told_to_be_qualified_rack_by_rack() {
 fn the_plan_of_copies_says_how_many_thresholds_of_copies_it_meets() {
     let folder = tempfile::tempdir().expect("a folder");
     let machine = text(&commgauge(folder.path(), &["show", "machine", "h100-nvswitch-ndr"]).stdout);
-    let (links, _) = machine.split_once("[coverage]").expect("what it asks for");
+    let (links, _) = machine.split_once("# What a run must be judged by").expect("what it asks for");
     let copies = "[coverage]\nexpectations = 1\n[[expect_copy]]\nkind = 'host-to-device'\nbytes = '64MiB'\nvalue = '50GB/s'\nsource = 's'\n\
         date = '2026'\n[[expect_copy]]\nkind = 'to-peer'\nbytes = '1GiB'\nvalue = '350GB/s'\nsource = 's'\ndate = '2026'\n";
     std::fs::write(folder.path().join("m.toml"), format!("{links}{copies}")).expect("written");

@@ -130,6 +130,12 @@ pub struct Coverage {
     pub expectations_judged: u32,
     /// Those of them that no row is about.
     pub expectations_without_row: u32,
+    /// Nodes that the runs span, of the machine where it is known: a rack whose ranks NVLink joins is one. 0 where that was not asked.
+    #[serde(default)]
+    pub nodes: u32,
+    /// Judged rows of calls that cross from node to node.
+    #[serde(default)]
+    pub rows_judged_between_nodes: u32,
 }
 
 /// How often a rule errs, at most, on a machine that is as it should be.

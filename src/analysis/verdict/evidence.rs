@@ -17,7 +17,7 @@ use commgauge_base::visible::ShownPath;
 use commgauge_model::layout::Locality;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, ClockMethod, ForeignTool, Outcome};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// The shortfall of a case with a replicate that was measured while the machine was slow.
 const IN_SLOW_PERIOD: &str = "unreliable: a replicate fell into a slow period of the machine";
@@ -45,6 +45,8 @@ pub(super) struct Evidence<'a> {
     pub corrupt: bool,
     /// The tool that measured without a check of the data, if any; it is among the shortfalls.
     pub unchecked_by: Option<ForeignTool>,
+    /// Algorithms that the library said that it chose.
+    pub chosen: BTreeSet<String>,
 }
 
 /// A case of the new run, and the same one of the base, if that has it.
@@ -67,6 +69,7 @@ impl<'a> Evidence<'a> {
             skipped: false,
             corrupt: false,
             unchecked_by: None,
+            chosen: BTreeSet::new(),
         }
     }
 
@@ -199,6 +202,7 @@ fn add_record(case: &mut Evidence, record: &Record, planned: &Planned, slowdown:
     let settings = &record.header.settings;
     let slow = planned.place.zip(slowdown);
     let measurements = &planned.measurements;
+    case.chosen.extend(measurements.iter().filter_map(|measured| Some(measured.chosen?.algorithm.clone())));
     // With a shared time budget only the replicates that it sufficed for are expected, and of logs only those that they hold.
     let is_counted = settings.within_seconds.is_some() || record.header.backend.measured_by.is_some();
     let replicates = match is_counted {

@@ -1,6 +1,6 @@
 //! Which expectations of a machine file apply to a case, and whether its replicates meet the limit.
 
-use super::algorithm::may_use;
+use super::algorithm::Algorithms;
 use super::document::{AgainstLimit, Metric};
 use super::subject::Subject;
 use crate::verdict::Decision;
@@ -9,7 +9,7 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::stats::{fewest_for_bound, median, median_bounds, sorted, values_to_decide};
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::LABELS;
-use commgauge_model::config::machine::{ExpectedCall, ExpectedGroup, ExpectedWork, OwnWorkExpectation};
+use commgauge_model::config::machine::{ExpectedCall, ExpectedGroup, ExpectedWork, OwnWorkExpectation, Reached};
 use commgauge_model::config::{Expectation, Limit, Machine, toml_string};
 use commgauge_model::record::copy_line::CopyFacts;
 use commgauge_model::record::line::CaseFacts;
@@ -53,16 +53,13 @@ pub(super) struct Expected<'a> {
 type Place = (Collective, ExpectedGroup, Cadence);
 
 impl<'a> Expected<'a> {
-    /// Expectations that runs with these variables can be compared with.
-    pub fn new(machine: Option<&'a Machine>, environment: Option<&BTreeMap<String, String>>) -> Expected<'a> {
+    /// What the machine expects. Figures that one process reached with a thread for each device say nothing of ranks that are processes,
+    /// as ours are, and no log of another tool says which its ranks were: nothing is compared with them.
+    pub fn new(machine: Option<&'a Machine>) -> Expected<'a> {
         let all = machine.map_or(&[][..], |machine| &machine.expectations);
         let own_work = machine.map_or(&[][..], |machine| &machine.own_work);
         let mut expected = Expected { all, own_work, of_size: HashMap::new(), of_range: HashMap::new() };
-        for (index, one) in all.iter().enumerate() {
-            let forced_away = environment.zip(one.algorithm.as_ref());
-            if forced_away.is_some_and(|(environment, name)| !may_use(environment, one.collective, name)) {
-                continue;
-            }
+        for (index, one) in all.iter().enumerate().filter(|(_, one)| !one.reached.one_process) {
             let place = (one.collective, one.group, one.cadence);
             if one.bytes.0 == one.bytes.1 {
                 expected.of_size.entry((place, one.bytes.0)).or_default().push(index);
@@ -73,34 +70,46 @@ impl<'a> Expected<'a> {
         expected
     }
 
-    /// The indices of the expectations about a row.
-    pub fn about(&self, subject: Subject) -> Vec<usize> {
+    /// The indices of the expectations about a row whose calls had these algorithms.
+    pub fn about(&self, subject: Subject, algorithms: Algorithms) -> Vec<usize> {
         let work = |is_about: &dyn Fn(&ExpectedWork) -> bool| {
             let all = self.own_work.iter().enumerate().filter(|(_, expected)| is_about(&expected.work));
             all.map(|(index, _)| self.all.len() + index).collect()
         };
         match subject {
-            Subject::Call(facts) => self.about_call(facts),
+            Subject::Call(facts) => self.about_call(facts, algorithms),
             Subject::Copy(copy) => work(&|expected| is_about_copy(expected, copy)),
             Subject::Product(product) => work(&|expected| is_about_product(expected, product)),
         }
     }
 
     /// Those about calls of this kind: the same call, group, place, cadence and size.
-    fn about_call(&self, facts: &CaseFacts) -> Vec<usize> {
-        let CaseFacts { collective, cadence, placement, element_type, bytes_total: bytes, .. } = *facts;
-        let group = facts.locality.group(facts.group_size);
-        let call = ExpectedCall { collective, group, cadence, placement, element_type, bytes };
-        let place = (collective, group, cadence);
+    fn about_call(&self, facts: &CaseFacts, algorithms: Algorithms) -> Vec<usize> {
+        let call = expected_call(facts);
+        let place = (call.collective, call.group, call.cadence);
         let candidates = (self.of_size.get(&(place, facts.bytes_total)).into_iter().flatten())
             .chain(self.of_range.get(&place).into_iter().flatten());
         let mut about: Vec<usize> = candidates.copied().filter(|index| self.all[*index].is_about(&call)).collect();
         if !about.is_empty() {
             let variant = variant(facts);
-            about.retain(|index| self.all[*index].variant == variant);
+            let mut of_any_algorithm = variant.clone();
+            of_any_algorithm.remove("algorithm");
+            about.retain(|index| {
+                let expected = &self.all[*index];
+                match &expected.reached.algorithm {
+                    Some(name) => expected.variant == of_any_algorithm && algorithms.were(name, facts),
+                    None => expected.variant == variant,
+                }
+            });
         }
         about.sort_unstable();
         about
+    }
+
+    /// The first expectation of plain calls like this, whatever their algorithm.
+    pub fn of_any_algorithm(&self, call: &ExpectedCall) -> Option<&'a Expectation> {
+        let is_about = |one: &&Expectation| one.variant.is_empty() && !one.reached.one_process && one.is_about(call);
+        self.all.iter().find(is_about)
     }
 
     /// An expectation of a call by its index.
@@ -115,6 +124,13 @@ impl<'a> Expected<'a> {
             None => Required::of_own_work(&self.own_work[index - self.all.len()]),
         }
     }
+}
+
+/// A planned call as machine files describe it.
+pub(super) fn expected_call(facts: &CaseFacts) -> ExpectedCall {
+    let CaseFacts { collective, cadence, placement, element_type, bytes_total: bytes, .. } = *facts;
+    let group = facts.locality.group(facts.group_size);
+    ExpectedCall { collective, group, cadence, placement, element_type, bytes }
 }
 
 /// Whether an expectation is about such a copy.
@@ -151,7 +167,7 @@ impl<'a> Required<'a> {
             Limit::BusBandwidthFloor(rate) => (Metric::BusBandwidthBytesPerSecond, rate.0),
             Limit::LatencyCeiling(time) => (Metric::LatencySeconds, time.0),
         };
-        let Expectation { place, source, date, algorithm, version, .. } = expected;
+        let Expectation { place, source, date, reached: Reached { algorithm, version, .. }, .. } = expected;
         Required { metric, limit, place, source, date, algorithm: algorithm.as_deref(), version: version.as_deref() }
     }
 

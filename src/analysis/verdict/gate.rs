@@ -1,12 +1,13 @@
 //! Does a machine meet its expectations? Every row with an expectation passes, fails, or is inconclusive.
 
+use super::algorithm::Algorithms;
 use super::comparability::ensure_comparable;
 use super::document::{Coverage, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
 use super::evidence::{Evidence, Gathered, gather};
 use super::expected::{Expected, LimitCheck, check_limit, variant, variant_words};
 use super::loaded_record::LoadedRecord;
 use super::scope::Judged;
-use super::{Allowed, Decision, Trouble, most_severe, scope, template};
+use super::{Allowed, Decision, Trouble, most_severe, network, scope, template};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
 use commgauge_base::stats::{fewest_for_bound, median};
@@ -36,10 +37,14 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
         flag_other_machine(records, machine, &mut cases);
         troubles.extend(records.iter().flat_map(|loaded| scope::mismatches(loaded, machine)));
     }
+    let with_network = machine.map(|machine| network::expecting(machine, records));
+    let machine = with_network.as_ref();
     let expectations = machine.map_or(0, Machine::thresholds);
     let environment = records.first().map(|loaded| &loaded.record.header.environment);
-    let expected = Expected::new(machine, environment);
-    let about: Vec<Vec<usize>> = cases.iter().map(|case| expected.about(case.subject)).collect();
+    let expected = Expected::new(machine);
+    let about: Vec<Vec<usize>> = (cases.iter())
+        .map(|case| expected.about(case.subject, Algorithms { environment, chosen: &case.chosen }))
+        .collect();
     cases.iter_mut().for_each(flag_mean_over_ranks);
     if let Some(machine) = machine {
         flag_beyond_links(machine, &expected, &about, &mut cases);
@@ -50,12 +55,15 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
     let judged = Judged {
         expectations: (0..rows.len()).filter(is_judged).flat_map(|index| about[index].iter().copied()).collect(),
         cases: (0..rows.len()).filter(is_judged).filter_map(|index| cases[index].subject.call()).collect(),
+        network: network::Span::of(records, machine),
     };
     let with_row: HashSet<usize> = about.iter().flatten().copied().collect();
     let coverage = Coverage {
         expectations: expectations as u32,
         expectations_judged: judged.expectations.len() as u32,
         expectations_without_row: (expectations - with_row.len()) as u32,
+        nodes: judged.network.nodes,
+        rows_judged_between_nodes: judged.between_nodes().count() as u32,
         ..coverage(&rows, &cases)
     };
     if coverage.rows_judged == 0 {

@@ -220,6 +220,6 @@ mod tests {
         header.backend.library = hostile.to_owned();
         let learned = learn(&[loaded("r.jsonl", lines)], &machine("1GB/s"), &rule()).unwrap();
         let machine = Machine::parse(&learned.text, Path::new("ours.toml")).unwrap();
-        assert_eq!((machine.faults.len(), machine.expectations[0].version.as_deref()), (0, Some(hostile)));
+        assert_eq!((machine.faults.len(), machine.expectations[0].reached.version.as_deref()), (0, Some(hostile)));
     }
 }

@@ -24,6 +24,7 @@ mod learned_kind;
 mod learned_reach;
 mod loaded_record;
 pub mod locate;
+mod network;
 mod next_run;
 mod noise_rows;
 mod own_work_table;

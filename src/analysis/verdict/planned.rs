@@ -5,6 +5,7 @@ use super::comparability::identities;
 use super::subject::Subject;
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::Seconds;
+use commgauge_base::variant::LibraryChoice;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome};
 use std::collections::HashMap;
@@ -26,13 +27,16 @@ pub(super) struct Measurement<'a> {
     pub seconds: Option<f64>,
     pub samples: usize,
     pub excluded: usize,
+    /// What the library said that it chose.
+    pub chosen: Option<&'a LibraryChoice>,
 }
 
 impl<'a> Measurement<'a> {
     fn of_call(line: &'a CaseLine, facts: &CaseFacts) -> Measurement<'a> {
         let (seconds, excluded) = seconds_of(line, facts);
         let (replicate, outcome, warnings) = (line.replicate, &line.outcome, line.warnings.as_slice());
-        Measurement { replicate, outcome, warnings, seconds, samples: line.samples.slowest_nanoseconds.len(), excluded }
+        let (samples, chosen) = (line.samples.slowest_nanoseconds.len(), line.library_choice.as_deref());
+        Measurement { replicate, outcome, warnings, seconds, samples, excluded, chosen }
     }
 
     /// Of what each rank does by itself: of each sample the time of the slowest.
@@ -40,7 +44,7 @@ impl<'a> Measurement<'a> {
         let times = sorted(nanoseconds.iter().map(|time| Seconds::from_nanoseconds(*time).0));
         let is_measured = matches!(outcome, Outcome::Measured { .. });
         let seconds = median(&times).filter(|middle| is_measured && *middle > 0.0);
-        Measurement { replicate, outcome, warnings: &[], seconds, samples: times.len(), excluded: 0 }
+        Measurement { replicate, outcome, warnings: &[], seconds, samples: times.len(), excluded: 0, chosen: None }
     }
 }
 

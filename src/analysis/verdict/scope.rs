@@ -1,23 +1,27 @@
 //! Whether a run is what a machine file judges, and covers what the file asks for. A verdict never goes beyond its evidence:
 //! another machine is an error, less than the coverage is inconclusive.
 
-use super::expected::Expected;
+use super::algorithm::Algorithms;
+use super::expected::{Expected, expected_call};
+use super::network::Span;
 use super::subject::Subject;
 use super::{LoadedRecord, Trouble};
 use commgauge_base::stats::fewest_for_bound;
-use commgauge_base::units::counted;
+use commgauge_base::units::{Bytes, counted};
 use commgauge_base::visible::ShownPath;
-use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{JudgedRuns, RequiredCoverage, Version};
+use commgauge_model::config::{Expectation, Machine};
 use commgauge_model::record::copy_line::CopyFacts;
 use commgauge_model::record::line::{CaseFacts, ForeignTool, Header};
 use commgauge_model::record::product_line::ProductFacts;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// A run on other hardware or software than the file is about.
 const OTHER_MACHINE: i32 = 7;
 /// Not enough was judged.
 const INCONCLUSIVE: i32 = 3;
+/// A smaller message takes its latency, whatever the rate of the network.
+const LEAST_OF_NETWORK: Bytes = Bytes(1 << 20);
 
 /// The differences of a measured run from the runs that the file judges. A simulated run is of the machine file itself, and
 /// never passes.
@@ -34,7 +38,9 @@ pub(super) fn mismatches(loaded: &LoadedRecord, machine: &Machine) -> Vec<Troubl
         library(header, judged),
         transport(header, judged),
     ];
+    let native = (judged.imported_only && header.backend.measured_by.is_none()).then(|| IMPORTED_ONLY.to_owned());
     let other = other.into_iter().flatten().map(|text| trouble(OTHER_MACHINE, text));
+    let other = other.chain(native.map(|text| trouble(INCONCLUSIVE, text)));
     let other = other.chain(warm_buffers(header, judged).map(|text| trouble(INCONCLUSIVE, text)));
     other.chain(unknown(header, judged).into_iter().map(|text| trouble(INCONCLUSIVE, text))).collect()
 }
@@ -176,6 +182,24 @@ pub(super) struct Judged<'a> {
     pub expectations: HashSet<usize>,
     /// The judged rows.
     pub cases: Vec<&'a CaseFacts>,
+    /// How far the runs reach.
+    pub network: Span,
+}
+
+impl Judged<'_> {
+    /// The judged rows of calls between nodes.
+    pub fn between_nodes(&self) -> impl Iterator<Item = &CaseFacts> {
+        self.cases.iter().copied().filter(|facts| facts.locality.nodes_spanned > self.network.hosts_per_node)
+    }
+
+    /// What lies between the nodes, or between the hosts of one node, where nothing that loads it was judged.
+    fn not_judged_between(&self) -> Option<String> {
+        let Span { nodes, hosts_per_node, hosts } = self.network;
+        let (least, what) = if nodes > 1 { (hosts_per_node, "nodes") } else { (1, "hosts") };
+        let loads = |facts: &&CaseFacts| facts.locality.nodes_spanned > least && facts.bytes_total >= LEAST_OF_NETWORK;
+        let is_judged = hosts < 2 || self.cases.iter().any(loads);
+        (!is_judged).then(|| format!("the {} {what}", if nodes > 1 { nodes } else { hosts }))
+    }
 }
 
 /// What is missing for a run to pass.
@@ -202,6 +226,14 @@ fn missing(machine: &Machine, judged: &Judged) -> Vec<String> {
         )),
         Some(required) => found.extend(uncovered(machine, required, judged)),
     }
+    found.extend(judged.not_judged_between().map(|between| {
+        let has_none = machine.network.is_empty() && machine.expectations.iter().all(|one| one.group.nodes < 2);
+        let why = match has_none {
+            true => "the file expects nothing between nodes, which [[expect_network]] in it would",
+            false => "what it expects there was not measured",
+        };
+        format!("nothing between {between} was judged, so the network is unknown: {why}")
+    }));
     found
 }
 
@@ -225,6 +257,9 @@ fn uncovered(machine: &Machine, required: &RequiredCoverage, judged: &Judged) ->
     too_few.into_iter().chain(absent).collect()
 }
 
+/// Why no run of ours is judged by some files.
+const IMPORTED_ONLY: &str = "only logs of rccl-tests can be judged (`commgauge import`): no backend here runs RCCL";
+
 /// How far a plan can be judged by a machine file, before it is run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanOutlook {
@@ -234,6 +269,10 @@ pub struct PlanOutlook {
     pub expectations_judged: usize,
     /// Those that no row is about: what they are about, and their places in the file.
     pub not_measured: Vec<String>,
+    /// Nodes of the machine that the plan spans.
+    pub nodes: u32,
+    /// Rows between nodes that will be judged.
+    pub rows_between_nodes: usize,
     /// Why no run of the plan can pass, as sentences; empty where one can.
     pub shortfalls: Vec<String>,
 }
@@ -241,6 +280,8 @@ pub struct PlanOutlook {
 /// What a suite plans to measure.
 #[derive(Clone, Debug, Default)]
 pub struct PlannedWork {
+    /// Hosts.
+    pub hosts: u32,
     /// Calls.
     pub cases: Vec<CaseFacts>,
     /// Copies between hosts and GPUs, and between GPUs.
@@ -249,23 +290,41 @@ pub struct PlannedWork {
     pub products: Vec<ProductFacts>,
 }
 
+/// On what it depends whether an expectation judges a call that is otherwise like it.
+fn condition(expected: &Expectation) -> String {
+    match &expected.reached.algorithm {
+        _ if expected.reached.one_process => " by threads of one process, which no ranks here are".to_owned(),
+        Some(name) => format!(" where the record shows {name}"),
+        None => String::new(),
+    }
+}
+
 /// Says how many expectations of a machine file what is planned will be judged by. `replicates` is how often each is
 /// measured, and `confidence` that of the bounds of the later gate.
 pub fn plan_outlook(machine: &Machine, planned: &PlannedWork, replicates: u32, confidence: f64) -> PlanOutlook {
-    let expected = Expected::new(Some(machine), None);
+    let machine = &machine.expecting(planned.cases.iter().map(expected_call), None);
+    let expected = Expected::new(Some(machine));
+    let unknown = Algorithms { environment: None, chosen: &BTreeSet::new() };
     let calls = planned.cases.iter().map(Subject::Call);
     let own_work = planned.copies.iter().map(Subject::Copy).chain(planned.products.iter().map(Subject::Product));
     let subjects: Vec<Subject> = calls.chain(own_work).collect();
-    let about: Vec<Vec<usize>> = subjects.iter().map(|subject| expected.about(*subject)).collect();
+    let about: Vec<Vec<usize>> = subjects.iter().map(|subject| expected.about(*subject, unknown)).collect();
     let is_judged = subjects.iter().zip(&about).filter(|(_, about)| !about.is_empty());
     let judged = Judged {
         expectations: about.iter().flatten().copied().collect(),
         cases: is_judged.filter_map(|(subject, _)| subject.call()).collect(),
+        network: Span::new(if planned.cases.is_empty() { 0 } else { planned.hosts }, machine.hosts_per_node),
     };
-    let calls = machine.expectations.iter().map(|one| format!("{} ({})", one.subject(), one.place));
+    let calls = machine.expectations.iter().map(|one| format!("{}{} ({})", one.subject(), condition(one), one.place));
     let own_work = machine.own_work.iter().map(|one| one.place.clone());
-    let not_measured = calls.chain(own_work).enumerate().filter(|(index, _)| !judged.expectations.contains(index));
+    let network =
+        machine.network.iter().map(|one| format!("{} between nodes ({})", one.of_call.collective, one.of_call.place));
+    let not_measured =
+        calls.chain(own_work).chain(network).enumerate().filter(|(index, _)| !judged.expectations.contains(index));
     let mut shortfalls = missing(machine, &judged);
+    if machine.judged_runs.as_ref().is_some_and(|runs| runs.imported_only) {
+        shortfalls.push(IMPORTED_ONLY.to_owned());
+    }
     if machine.thresholds() == 0 {
         shortfalls.push("it has no [[expect]]".to_owned());
     }
@@ -277,6 +336,8 @@ pub fn plan_outlook(machine: &Machine, planned: &PlannedWork, replicates: u32, c
         expectations: machine.thresholds(),
         expectations_judged: judged.expectations.len(),
         not_measured: not_measured.map(|(_, text)| text).collect(),
+        nodes: judged.network.nodes,
+        rows_between_nodes: judged.between_nodes().count(),
         shortfalls,
     }
 }

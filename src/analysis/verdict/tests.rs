@@ -1,6 +1,6 @@
 //! Guarantees of a gate: missing, unverified, synthetic or unreliable data never pass, and no failure improves a verdict.
 
-use super::testing::{lines, loaded, machine};
+use super::testing::{lines, loaded, machine, product_lines, with_own_work};
 use super::*;
 use commgauge_base::sample::ExclusionReason;
 use commgauge_model::config::Machine;
@@ -87,6 +87,52 @@ pub(super) const HARMS: [Harm; 15] = [
         header.settings.replicates = 7;
     }),
 ];
+
+#[test]
+fn a_run_over_nodes_never_passes_without_the_network_and_says_how_much_of_it_was_judged() {
+    // Two adapters of 9 GB/s, of which 0.9 are reached and 0.1 of that may be missed: 14.6 GB/s, and the rows have 15.7.
+    let links = "name = 'm'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '400GB/s'\n[between_nodes]\nlatency = '5us'\n\
+                 adapters_per_node = 2\nrate_per_adapter = '9GB/s'\n[applies_to]\nbackend = 'mpi'\n[coverage]\nexpectations = 1\n";
+    let network = "[[expect_network]]\ncollectives = ['all_reduce']\nbytes = ['1MiB', '1GiB']\nshare = 0.9\ntolerance = 0.1\n\
+                   source = 's'\ndate = '2026'\n";
+    let product = "[[expect_product]]\nm = 1000\nn = 1000\nk = 1000\ntflops = 1\nsource = 's'\ndate = '2026'\n";
+    let unknown = "nothing between the 2 nodes was judged, so the network is unknown";
+    for (rows, slower, exit_code, between, words) in [
+        (network.to_owned(), 1.0, 0, 2, ""),
+        (network.to_owned(), 2.0, 1, 2, ""),
+        (product.to_owned(), 1.0, 3, 0, "the file expects nothing between nodes, which [[expect_network]] in it would"),
+        (network.replace("all_reduce", "all_gather") + product, 1.0, 3, 0, "what it expects there was not measured"),
+        (network.replace("['1MiB', '1GiB']", "'1KiB'") + product, 1.0, 3, 0, unknown),
+    ] {
+        let machine = Machine::parse(&format!("{links}{rows}"), Path::new("m.toml")).unwrap();
+        let times: Vec<Vec<f64>> = good().iter().map(|row| row.iter().map(|time| time * slower).collect()).collect();
+        let products = product_lines(&[1.0, 1.01, 0.99, 1.005, 0.995, 1.002]);
+        let verdict = gated(with_own_work(lines("a", &times), products), &machine);
+        let coverage = (verdict.coverage.nodes, verdict.coverage.rows_judged_between_nodes);
+        assert_eq!((verdict.exit_code, coverage), (exit_code, (2, between)), "{rows}: {:?}", verdict.troubles);
+        assert!(words.is_empty() || verdict.troubles.iter().any(|trouble| trouble.text.contains(words)), "{rows}");
+    }
+}
+
+#[test]
+fn a_file_whose_library_no_backend_runs_judges_imported_logs_only_and_says_so() {
+    let mut rccl = machine("1GB/s");
+    if let Some(runs) = &mut rccl.judged_runs {
+        runs.imported_only = true;
+    }
+    let verdict = gated(lines("a", &good()), &rccl);
+    let said = verdict.troubles.iter().any(|trouble| trouble.text.contains("only logs of rccl-tests can be judged"));
+    assert!(verdict.exit_code == 3 && said, "{:?}", verdict.troubles);
+}
+
+#[test]
+fn figures_of_threads_in_one_process_judge_nothing_that_ran_as_processes() {
+    let mut threads = machine("1GB/s");
+    assert_eq!(gated(lines("a", &good()), &threads).coverage.rows_judged, 2);
+    threads.expectations[0].reached.one_process = true;
+    let verdict = gated(lines("a", &good()), &threads);
+    assert_eq!((verdict.exit_code, verdict.coverage.rows_judged), (3, 0));
+}
 
 #[test]
 fn a_damaged_record_never_passes_and_gives_its_exit_code() {

@@ -41,6 +41,7 @@ pub(super) fn judge_plan(
     let seconds = request.plan.estimated_seconds(&request.settings);
     let planned = PlannedWork {
         cases: Rehearsal::new(&request)?.planned_cases(),
+        hosts: machine.hosts_of(ranks),
         copies: request.plan.copies.iter().map(CopyFacts::of).collect(),
         products: request.plan.products.iter().map(ProductFacts::of).collect(),
     };
@@ -55,6 +56,11 @@ pub(super) fn judge_plan(
         outlook.expectations_judged,
         outlook.expectations,
     );
+    text += &match outlook.nodes {
+        0 => String::new(),
+        1 => "network: not judged, since the run is of one node\n".to_owned(),
+        _ => format!("network: {} between nodes will be judged\n", counted(outlook.rows_between_nodes, "row")),
+    };
     for place in outlook.not_measured.iter().take(MOST_PLACES) {
         text += &format!("not measured: {place}\n");
     }

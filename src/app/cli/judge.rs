@@ -21,8 +21,8 @@ use std::path::PathBuf;
 /// What `commgauge gate` and `commgauge locate` say, one after the other, and with --page what `commgauge report -o` writes.
 /// The exit code is the more severe of the two: 0 every threshold passed and nothing is suspected; 1 a row failed or there is
 /// a suspect; 3 inconclusive; 4 data arrived wrong; 5 to 6 the run failed; 7 something planned was not measured. Where fewer
-/// than four nodes met in pairs no node can be suspected, and the thresholds alone decide; so they do on fewer than eight about what
-/// one measure of pairs alone shows.
+/// than three nodes met in pairs, and the machine file expects nothing of pairs, no node can be suspected, and the thresholds alone decide; so
+/// they do on fewer than eight nodes about what one measure of pairs alone shows.
 #[derive(Clone, Debug, clap::Args)]
 pub struct JudgeCommand {
     /// Records of a run (JSON Lines); the replicates of several like runs are taken together

@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod attribution_tests;
 mod document;
+#[cfg(test)]
+mod network_tests;
 
 pub(super) use document::schema;
 
@@ -82,7 +84,7 @@ impl SimulateCommand {
             write(path, &lines)?;
         }
         let loaded = loaded(self.output.as_deref(), lines)?;
-        let suspects = locate(std::slice::from_ref(&loaded), &LocateOptions::default())?;
+        let suspects = locate(std::slice::from_ref(&loaded), &LocateOptions::of_machine(&machine))?;
         let power = self.seeds.map(|seeds| power(&rehearsal, first, seeds)).transpose()?;
         let (least, most) = durations(&request.plan, &loaded.record, &request);
         let document = RehearsalDocument {
@@ -201,9 +203,10 @@ fn names_of_failed(verdict: &Verdict) -> BTreeSet<String> {
 /// The detection rate of the faults, with the seeds distributed over the processors.
 fn power(rehearsal: &Rehearsal, first: u64, seeds: u64) -> Result<Power> {
     let planted = expected_suspects(&rehearsal.machine().by_hosts(), rehearsal.hosts());
+    let options = LocateOptions::of_machine(rehearsal.machine());
     let one = |seed: u64| -> Result<Found> {
         let (lines, _) = rehearsal.lines(first.wrapping_add(seed))?;
-        let suspects: Suspects = locate(&[loaded(None, lines)?], &LocateOptions::default())?;
+        let suspects: Suspects = locate(&[loaded(None, lines)?], &options)?;
         Ok(Found::of(&suspects, &planted))
     };
     let found: Vec<Found> = (0..seeds).into_par_iter().map(one).collect::<Result<_>>()?;

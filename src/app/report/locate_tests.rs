@@ -43,6 +43,7 @@ fn suspects(host: &str) -> Suspects {
         slow_whiles: Vec::new(),
         examined: Examined {
             inside_pairs: 0,
+            pairs_expected: false,
             nodes: 64,
             hosts: vec![host.to_owned()],
             local_ranks: 8,

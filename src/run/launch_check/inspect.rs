@@ -99,6 +99,7 @@ fn report(
     warnings.extend(compared.warnings);
     let limits: Vec<HostLimits> = hosts.iter().map(|on| lowest(on.key, &on.ranks, all)).collect();
     warnings.extend(limits::warnings(&limits, all.len() as u32));
+    warnings.extend(uneven_devices(all, &hosts));
     let mut rows = Vec::new();
     let (mut unreliable, mut unbound) = (Vec::new(), Vec::new());
     for (RankGroup { key: host, ranks }, limits) in hosts.iter().zip(&limits) {
@@ -137,6 +138,22 @@ fn report(
 }
 
 type RanksOfHost<'a> = RankGroup<&'a str>;
+
+/// That hosts have unequal numbers of GPUs. NCCL's NVLS then waits for ever in its first call (nccl#2385, 7 and 8 GPUs), and a call over all
+/// hosts is as fast as the one with fewest adapters lets it be.
+fn uneven_devices(all: &[Compact], hosts: &[RanksOfHost]) -> Option<String> {
+    let devices = |on: &RanksOfHost| of(&on.ranks, all).filter(|rank| rank.hash(Fact::DeviceUuid) != 0).count();
+    let fewest = hosts.iter().min_by_key(|on| devices(on))?;
+    let most = hosts.iter().max_by_key(|on| devices(on))?;
+    let (few, many) = (devices(fewest), devices(most));
+    (few > 0 && few < many).then(|| {
+        format!(
+            "host {} has {few} ranks with a GPU and host {} has {many}: NCCL may hang over unequal nodes where it uses NVLS \
+             (NCCL_NVLS_ENABLE=0 avoids it), and no machine file judges such a run; start as many ranks on every host",
+            fewest.key, most.key
+        )
+    })
+}
 
 /// A sentence about a host.
 struct Remark<'a> {

@@ -55,6 +55,25 @@ fn a_correct_launch_has_no_messages() {
 }
 
 #[test]
+fn hosts_with_unequal_numbers_of_gpus_are_warned_of_and_those_without_gpus_are_not() {
+    let launched = |gpus: bool| {
+        let ranks: Vec<RankProfile> = (0..3)
+            .map(|rank| {
+                let mut profile = profile(rank, &[]);
+                if gpus {
+                    profile.set(Fact::DeviceUuid, format!("GPU-{rank}"));
+                }
+                profile
+            })
+            .collect();
+        checked(&ranks, &["a", "a", "b"], Allowances::default()).warnings
+    };
+    let [warning] = launched(true).try_into().unwrap();
+    assert!(warning.starts_with("host b has 1 ranks with a GPU and host a has 2: NCCL may hang"), "{warning}");
+    assert_eq!(launched(false), Vec::<String>::new());
+}
+
+#[test]
 fn a_launcher_that_counts_other_ranks_is_refused_by_its_variable() {
     let rank = |core| profile(core, &[("OMPI_COMM_WORLD_SIZE", "8".into())]);
     let report = checked(&[rank(0), rank(1)], &["a", "a"], Allowances::default());

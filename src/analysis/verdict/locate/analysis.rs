@@ -1,6 +1,7 @@
 //! All data and intermediate results of a search for suspects.
 
 use super::document::Unconfirmed;
+use super::expected_pairs::ExpectedPairs;
 use super::groups::Growth;
 use super::inside_pairs::InsidePairs;
 use super::late::Arrivals;
@@ -25,4 +26,6 @@ pub(super) struct Analysis {
     pub(super) allowed_of_path: Option<f64>,
     /// Findings of a single measure on few nodes. They make no suspect, but the machine is not called good either.
     pub(super) unconfirmed: Vec<Unconfirmed>,
+    /// What the machine file says that pairs reach; empty without one.
+    pub(super) expected_pairs: Vec<ExpectedPairs>,
 }

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 pub const SUSPECTS_FORMAT: &str = "commgauge-suspects";
 /// Minimum size of a set in which one member can be an outlier.
 pub(super) const MIN_MEMBERS: usize = 4;
+/// Fewest nodes whose ways to each other can be compared.
+pub(super) const FEWEST_COMPARED: usize = 3;
 /// The version of the format.
 pub const SUSPECTS_VERSION: u32 = 1;
 /// In `unseen` where the data cannot decide on nodes and links at all.
@@ -91,6 +93,9 @@ pub struct Examined {
     /// Pairs of devices inside nodes that were compared with those of other nodes.
     #[serde(default)]
     pub inside_pairs: u64,
+    /// Whether a machine file says what pairs of nodes reach.
+    #[serde(default)]
+    pub pairs_expected: bool,
     /// Numbers of nodes that groups of growing size spanned, ascending.
     pub group_nodes: Vec<u32>,
     /// Cases with a common start, from which late ranks show.
@@ -100,9 +105,9 @@ pub struct Examined {
 }
 
 impl Examined {
-    /// Whether enough nodes met in pairs to tell an outlier among them.
+    /// Whether enough nodes met in pairs to tell a slow one or a slow way: of three two agree, and of two a machine file says what they reach.
     pub fn can_name_a_node(&self) -> bool {
-        self.nodes as usize >= MIN_MEMBERS && self.node_pairs_measured > 0
+        self.node_pairs_measured > 0 && (self.nodes as usize >= FEWEST_COMPARED || self.pairs_expected)
     }
 }
 
@@ -205,6 +210,8 @@ pub enum SuspectKind {
         /// The nodes behind it.
         nodes: Vec<u32>,
     },
+    /// All nodes and the ways between them alike: none reaches what the machine file expects.
+    Network,
     /// Nobody alone: slow only when so many nodes work together.
     OnlyAtScale {
         /// The fewest nodes with which it showed.
@@ -231,6 +238,7 @@ impl SuspectKind {
             SuspectKind::NvLink { .. } => "nvlink",
             SuspectKind::Rail { .. } => "rail",
             SuspectKind::Leaf { .. } => "leaf",
+            SuspectKind::Network => "network",
             SuspectKind::OnlyAtScale { .. } => "only at scale",
             SuspectKind::LateRank { .. } => "late rank",
         }
@@ -246,7 +254,7 @@ impl SuspectKind {
             SuspectKind::Link { .. } | SuspectKind::Cable { .. } => "suspect-link",
             SuspectKind::Rail { .. } => "suspect-rail",
             SuspectKind::Leaf { .. } => "suspect-leaf",
-            SuspectKind::OnlyAtScale { .. } | SuspectKind::LateRank { .. } => "environment",
+            SuspectKind::Network | SuspectKind::OnlyAtScale { .. } | SuspectKind::LateRank { .. } => "environment",
         }
     }
 }

@@ -39,6 +39,11 @@ pub(super) fn rule(comparisons: usize, least_distance: f64) -> OddRule {
     OddRule { chance: FALSE_ALARM_PROBABILITY, comparisons, least_deviation: MIN_DEVIATION, least_distance }
 }
 
+/// What a single path may take longer where too few are left to tell how far paths scatter.
+fn single_path(middle: f64) -> Usual {
+    Usual { middle, allowed: MIN_EXCESS_OF_PATH }
+}
+
 /// State of the search in one matrix.
 pub(super) struct Search<'a> {
     pub measure: Measure,
@@ -220,6 +225,42 @@ impl<'a> Search<'a> {
             self.explained[node] = true;
             self.add(SuspectKind::Node { node: node as u32 }, slower, &usual, evidence);
         }
+    }
+
+    /// On three nodes finds the way that is slower than the two others, or the node on the two that are slower than the third; on two and three
+    /// the rails that are slow between two nodes, where it is unknown at which end.
+    pub(super) fn of_few_nodes(&mut self) {
+        let mut ways: Vec<([usize; 2], f64)> =
+            self.matrix.pairs().filter_map(|pair| Some((pair, self.matrix.of_pair(pair)?))).collect();
+        ways.sort_by(|one, other| one.1.total_cmp(&other.1));
+        let mut normal: Vec<[usize; 2]> = ways.iter().map(|(pair, _)| *pair).collect();
+        let is_comparable = normal.iter().all(|pair| self.places.way(*pair) == self.places.way(normal[0]));
+        if let ([(fast, fastest), (middle, second), (slow, _)], true) = (&ways[..], is_comparable) {
+            if let Some(slower) = self.always_slower(&[*slow], &[*fast, *middle]) {
+                let evidence = format!("takes {} longer than the ways to the third node", percent(slower));
+                let suspect = SuspectKind::Link { nodes: slow.map(|node| node as u32), local_rank: None };
+                self.add(suspect, second + slower, &single_path(*second), evidence);
+                normal.retain(|pair| pair != slow);
+            } else if let Some(slower) = self.always_slower(&[*middle, *slow], &[*fast]) {
+                let evidence =
+                    format!("takes {} longer with both other nodes than they take with each other", percent(slower));
+                let node = middle.iter().find(|node| slow.contains(node)).map_or(0, |node| *node as u32);
+                self.add(SuspectKind::Node { node }, fastest + slower, &single_path(*fastest), evidence);
+                normal = vec![*fast];
+            }
+        }
+        self.paths_of_locals(&normal);
+    }
+
+    /// By how much the fastest of some pairs is slower than the slowest of others, where it is by enough in every replicate.
+    fn always_slower(&self, slow: &[[usize; 2]], fast: &[[usize; 2]]) -> Option<f64> {
+        let gap = |value: &dyn Fn([usize; 2]) -> Option<f64>| -> Option<f64> {
+            let least = slow.iter().filter_map(|pair| value(*pair)).reduce(f64::min)?;
+            Some(least - fast.iter().filter_map(|pair| value(*pair)).reduce(f64::max)?)
+        };
+        let is_enough = |gap: f64| gap > MIN_EXCESS_OF_PATH;
+        let mut gaps = (0..self.matrix.replicates()).filter_map(|at| gap(&|pair| self.matrix.of_pair_in(pair, at)));
+        gap(&|pair| self.matrix.of_pair(pair)).filter(|gap| is_enough(*gap) && gaps.all(is_enough))
     }
 
     /// Finds paths between otherwise normal nodes that are slow in every replicate.

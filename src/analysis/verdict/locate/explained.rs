@@ -88,6 +88,7 @@ fn is_part_of(finding: &Finding, other: &Finding) -> bool {
             nodes.iter().any(|node| slow_node(*node)) || of_path || (whole && local_rank.is_some())
         }
         SuspectKind::Rail { .. }
+        | SuspectKind::Network
         | SuspectKind::Leaf { .. }
         | SuspectKind::OnlyAtScale { .. }
         | SuspectKind::LateRank { .. } => false,
@@ -106,6 +107,9 @@ pub(super) fn slows_down(suspect: &SuspectKind, members: &[usize]) -> bool {
         SuspectKind::Link { nodes, .. } => nodes.iter().all(there),
         SuspectKind::Leaf { nodes, .. } => nodes.iter().any(there),
         // It slows all groups alike, so their growth can still be checked.
-        SuspectKind::Rail { .. } | SuspectKind::OnlyAtScale { .. } | SuspectKind::LateRank { .. } => false,
+        SuspectKind::Rail { .. }
+        | SuspectKind::Network
+        | SuspectKind::OnlyAtScale { .. }
+        | SuspectKind::LateRank { .. } => false,
     }
 }

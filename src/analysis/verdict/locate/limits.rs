@@ -2,7 +2,7 @@
 
 use super::analysis::Analysis;
 use super::confirm;
-use super::document::{Examined, MIN_MEMBERS, NODE_OR_LINK};
+use super::document::{Examined, FEWEST_COMPARED, MIN_MEMBERS, NODE_OR_LINK};
 use super::explain::percent;
 use super::groups::{Extent, FIRST_COMPARED, Growth};
 use super::leaves::MIN_LEAVES;
@@ -32,6 +32,7 @@ pub(super) fn examined(analysis: &Analysis) -> Examined {
         node_pairs_measured: pair_matrices.measured,
         nodes_measured_inside: analysis.nodes_inside,
         inside_pairs: analysis.inside_pairs.compared,
+        pairs_expected: !analysis.expected_pairs.is_empty(),
         group_nodes,
         isolated_cases: analysis.arrivals.cases,
         replicates: pair_matrices.replicates as u32,
@@ -44,9 +45,10 @@ pub(super) fn undecided(analysis: &Analysis) -> Option<String> {
     if analysis.pair_matrices.planned == 0 {
         return Some("no two nodes met in pairs: neither nodes nor links can be distinguished; `commgauge run qualify` lets all meet".to_owned());
     }
-    if nodes < MIN_MEMBERS {
+    if nodes < FEWEST_COMPARED && analysis.expected_pairs.is_empty() {
         return Some(format!(
-            "{nodes} nodes: the outlier among them cannot be determined; at least {MIN_MEMBERS} are needed"
+            "{nodes} nodes have one way between them, and nothing to compare it with: a machine file that expects something of pairs \
+             ([[expect_network]], --machine) or a third node is needed"
         ));
     }
     analysis.allowed_of_path.filter(|allowed| *allowed > MAX_ALLOWED_OF_PATH).map(|allowed| {

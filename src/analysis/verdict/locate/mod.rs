@@ -5,6 +5,7 @@
 mod analysis;
 mod confirm;
 mod document;
+mod expected_pairs;
 mod explain;
 mod explained;
 mod groups;
@@ -34,6 +35,7 @@ use analysis::Analysis;
 use commgauge_base::error::Result;
 use commgauge_base::visible::ShownPath;
 use document::MIN_MEMBERS;
+use expected_pairs::{ExpectedPairs, expected_pairs};
 use explain::{Finding, Search};
 use explained::{narrowed, slows_down, unexplained};
 use inside_pairs::InsidePairs;
@@ -64,6 +66,7 @@ pub fn locate(records: &[LoadedRecord], options: &LocateOptions) -> Result<Suspe
         slow_once,
         allowed_of_path: None,
         unconfirmed,
+        expected_pairs: expected_pairs(records, options.machine.as_ref()),
     };
     let findings = findings(&mut analysis);
     let mut suspects = wording::suspects(&findings, &analysis, &records[0].record.header);
@@ -106,6 +109,7 @@ fn findings(analysis: &mut Analysis) -> Vec<Finding> {
     for (measure, matrix) in &analysis.pair_matrices.measures {
         let mut search = Search::new(*measure, matrix, &analysis.places);
         search_pairs(&mut search);
+        ExpectedPairs::all_slow(&analysis.expected_pairs, &mut search);
         if *measure != pair_lines::Measure::Tail {
             analysis.slow_once += intermittent::intermittent(&mut search);
         }
@@ -138,6 +142,8 @@ fn search_pairs(search: &mut Search) {
         search.forget_explained();
         search.nodes();
         search.links();
+    } else {
+        search.of_few_nodes();
     }
 }
 

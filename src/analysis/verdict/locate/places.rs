@@ -13,12 +13,19 @@ pub struct LocateOptions {
     pub nodes_per_leaf: Option<u32>,
     /// Nodes that the links of a rack join, counted from node 0 (18 in an NVL72 rack); `None` takes the value from the records.
     pub nodes_per_rack: Option<u32>,
+    /// The machine file that says what pairs of nodes reach; without it, they are only compared with each other.
+    pub machine: Option<Machine>,
 }
 
 impl LocateOptions {
     /// What a machine file says.
     pub fn of_machine(machine: &Machine) -> LocateOptions {
-        LocateOptions { nodes_per_leaf: machine.hosts_per_leaf(), nodes_per_rack: machine.hosts_per_rack() }
+        let machine = machine.clone();
+        LocateOptions {
+            nodes_per_leaf: machine.hosts_per_leaf(),
+            nodes_per_rack: machine.hosts_per_rack(),
+            machine: Some(machine),
+        }
     }
 }
 

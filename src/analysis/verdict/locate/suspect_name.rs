@@ -29,6 +29,7 @@ pub(super) fn name(suspect: &SuspectKind, places: &Places) -> String {
             (Some(first), Some(last)) => format!("leaf {leaf}, nodes {first} to {last}"),
             _ => format!("leaf {leaf}"),
         },
+        SuspectKind::Network => "the network of all nodes".to_owned(),
         SuspectKind::OnlyAtScale { from_nodes } => format!("only at scale, from {from_nodes} nodes on"),
         SuspectKind::LateRank { rank, node } => format!("rank {rank} on {}", of(*node)),
     }

@@ -236,3 +236,32 @@ fn a_link_that_met_a_node_that_comes_and_goes_is_suspected_only_where_it_is_much
     assert_eq!(left(0.42), std::slice::from_ref(&node));
     assert_eq!(left(0.9), [node.clone(), link.clone()]);
 }
+
+#[test]
+fn on_three_nodes_the_slow_way_or_the_slow_node_is_named_and_on_two_the_slow_rail_with_both_ends() {
+    for seed in 0..100 {
+        assert_eq!(suspects_of(3, None, seed, |_, _| 1.0), [], "seed {seed}");
+        assert_eq!(suspects_of(2, None, seed, |_, _| 1.0), [], "seed {seed}");
+        for factor in [2.0, 10.0] {
+            let slow = |slow: bool| if slow { factor } else { 1.0 };
+            let link = suspects_of(3, None, seed, |pair, _| slow(pair == [0, 2]));
+            assert_eq!(link, [SuspectKind::Link { nodes: [0, 2], local_rank: None }], "seed {seed}");
+            let node = suspects_of(3, None, seed, |pair, _| slow(pair.contains(&1)));
+            assert_eq!(node, [SuspectKind::Node { node: 1 }], "seed {seed}");
+        }
+    }
+    // Behind different leaves ways differ by design.
+    assert_eq!(suspects_of(3, Some(2), 1, |pair, _| if pair.contains(&2) { 2.0 } else { 1.0 }), []);
+    let rails = |slow_local: usize| {
+        let matrix = PairMatrix::of(2, 8, 3, |_, local, replicate| {
+            let scatter = 1.0 + (replicate * 8 + local) as f64 * 1e-3;
+            (scatter * if local == slow_local { 2.0 } else { 1.0 }).ln()
+        });
+        let places = places(2, None);
+        let mut search = Search::new(Measure::OneWay, &matrix, &places);
+        search_pairs(&mut search);
+        search.findings.into_iter().map(|finding| finding.suspect).collect::<Vec<_>>()
+    };
+    assert_eq!(rails(3), [SuspectKind::Link { nodes: [0, 1], local_rank: Some(3) }]);
+    assert_eq!(rails(8), []);
+}

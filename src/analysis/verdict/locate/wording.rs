@@ -82,6 +82,10 @@ fn next_step(suspect: &SuspectKind, places: &Places, header: &Header) -> String 
             run(NextRun::Qualify, &nodes[..nodes.len().min(8)]),
             "normal among themselves? then it is the uplinks".to_owned(),
         ),
+        SuspectKind::Network => (
+            "commgauge doctor".to_owned(),
+            "on every node: GPUDirect, the rate and the firmware of each adapter, what all nodes have alike".to_owned(),
+        ),
         SuspectKind::OnlyAtScale { from_nodes } => {
             let half: Vec<u32> = (0..from_nodes / 2).collect();
             (run(NextRun::Qualify, &half), "and the other half: are both normal?".to_owned())

@@ -86,6 +86,8 @@ pub struct MachineFacts {
     pub assumed: bool,
     /// True where something is broken on purpose: such a machine is only simulated.
     pub has_faults: bool,
+    /// True where only imported logs of other tools can be judged.
+    pub imported_only: bool,
     /// Why the file cannot be used, where it cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,

@@ -155,6 +155,7 @@ fn machine(name: String) -> Option<MachineFacts> {
             expectations: machine.thresholds() as u32,
             assumed: machine.within_node.assumed || machine.between_nodes.assumed,
             has_faults: !machine.faults.is_empty(),
+            imported_only: machine.judged_runs.as_ref().is_some_and(|runs| runs.imported_only),
             name,
             file,
             problem: None,

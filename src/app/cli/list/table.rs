@@ -156,7 +156,11 @@ fn models(document: &ListDocument) -> Rows {
 fn machines(document: &ListDocument) -> Rows {
     let rate = |bytes_per_second: f64| three_digits(Rate(bytes_per_second).gigabytes_per_second());
     let rows = document.machines.iter().flatten().map(|machine| {
-        let marks = [(machine.assumed, "assumed rates"), (machine.has_faults, "faults, for simulation only")];
+        let marks = [
+            (machine.assumed, "assumed rates"),
+            (machine.has_faults, "faults, for simulation only"),
+            (machine.imported_only, "judges imported logs only"),
+        ];
         let marks: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
         let description = match marks.as_slice() {
             [] => machine.description.clone(),

@@ -2,7 +2,7 @@
 
 use crate::report::flops_unit::FlopsUnit;
 use crate::report::text::visible;
-use commgauge_analysis::verdict::{Metric, Question, Row, Verdict};
+use commgauge_analysis::verdict::{Coverage, Metric, Question, Row, Verdict};
 use commgauge_base::units::{Rate, Seconds};
 
 /// The first line: the question, the answer and its exit code.
@@ -31,13 +31,23 @@ pub(in crate::report) fn coverage(verdict: &Verdict) -> Vec<String> {
             found - certain
         )];
     }
-    vec![
-        format!(
-            "coverage: {} of {} rows judged: {} passed, {} failed, {} inconclusive; {} not judged",
-            c.rows_judged, c.rows, c.rows_passed, c.rows_failed, c.rows_inconclusive, c.rows_not_judged
-        ),
-        format!("replicates of judged rows: {} of {} measured", c.replicates_measured, c.replicates_planned),
-    ]
+    let rows = format!(
+        "coverage: {} of {} rows judged: {} passed, {} failed, {} inconclusive; {} not judged",
+        c.rows_judged, c.rows, c.rows_passed, c.rows_failed, c.rows_inconclusive, c.rows_not_judged
+    );
+    let replicates =
+        format!("replicates of judged rows: {} of {} measured", c.replicates_measured, c.replicates_planned);
+    [rows].into_iter().chain(network(c)).chain([replicates]).collect()
+}
+
+/// Whether the network was judged; nothing where that was not asked.
+fn network(c: &Coverage) -> Option<String> {
+    Some(match (c.nodes, c.rows_judged_between_nodes) {
+        (0, _) => return None,
+        (1, _) => "network: not judged, since the run is of one node".to_owned(),
+        (nodes, 0) => format!("network: NOT JUDGED: no judged row is between the {nodes} nodes"),
+        (nodes, rows) => format!("network: {rows} of the judged rows are between the {nodes} nodes"),
+    })
 }
 
 /// A row's decision in a word.

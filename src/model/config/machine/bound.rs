@@ -23,7 +23,7 @@
 //! Switches that reduce or copy by themselves (NVLS, SHARP) move fewer bytes and may exceed these bounds.
 
 use super::description::Machine;
-use super::expectation::{Expectation, ExpectedGroup};
+use super::expectation::{Expectation, ExpectedCall, ExpectedGroup};
 use commgauge_base::collective::{Algorithm, Collective, Motion};
 use commgauge_base::units::Rate;
 
@@ -86,6 +86,42 @@ impl Machine {
             Motion::Pairs { .. } => self.within_bound(2),
         };
         bound.is_finite().then_some(Rate(bound))
+    }
+
+    /// The machine with what its `[[expect_network]]` require of these calls as expectations like any others. Those that are about none of
+    /// them stay as they are. A library may give a pair of ranks fewer channels than its adapter could fill: `most_of_a_pair`.
+    pub fn expecting(&self, calls: impl IntoIterator<Item = ExpectedCall>, most_of_a_pair: Option<Rate>) -> Machine {
+        let mut machine = self.clone();
+        let mut is_used = vec![false; self.network.len()];
+        for call in calls {
+            let Some(carried) = self.network_bound(call.collective, &call.group) else { continue };
+            let is_pair = matches!(call.collective.motion(), Motion::Pairs { .. });
+            let library = most_of_a_pair.filter(|_| is_pair).map_or(f64::INFINITY, |rate| rate.0);
+            for (row, is_used) in self.network.iter().zip(&mut is_used) {
+                let Some(expected) = row.of(&call, Rate((carried.0 * row.share).min(library))) else { continue };
+                *is_used = true;
+                if !machine.expectations.contains(&expected) {
+                    machine.expectations.push(expected);
+                }
+            }
+        }
+        let mut used = is_used.into_iter();
+        machine.network.retain(|_| used.next() == Some(false));
+        machine
+    }
+
+    /// The bus bandwidth that the adapters of a node carry for a group. Rings leave a node over all adapters of its ranks, on two nodes as on
+    /// many; the bound of the links is higher there, since trees move less over the network. None inside a node.
+    fn network_bound(&self, collective: Collective, group: &ExpectedGroup) -> Option<Rate> {
+        let (nodes, ranks) = self.as_nodes(group.nodes, group.ranks_per_node);
+        if nodes < 2 || self.between_nodes.assumed {
+            return None;
+        }
+        let bound = self.bus_bandwidth_bound(collective, nodes, ranks, group.groups_per_node)?;
+        let adapters = self.network_rate(ranks.saturating_mul(group.groups_per_node)) * f64::from(ranks);
+        let is_ring =
+            matches!(collective.motion(), Motion::Together(Algorithm::RingAllReduce | Algorithm::RingAllGather));
+        Some(if is_ring { Rate(bound.0.min(adapters)) } else { bound })
     }
 
     /// Hosts of a group, and its ranks on each, as nodes of this file. As few nodes as possible: the bound is then

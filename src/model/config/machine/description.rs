@@ -1,6 +1,6 @@
 //! A machine as its file describes it.
 
-use super::expectation::Expectation;
+use super::expectation::{Expectation, NetworkExpectation};
 use super::fault::Fault;
 use super::own_work::OwnWorkExpectation;
 use super::scope::{JudgedRuns, RequiredCoverage};
@@ -34,6 +34,8 @@ pub struct Machine {
     pub faults: Vec<Fault>,
     /// Required performance of calls. A file without any gates nothing.
     pub expectations: Vec<Expectation>,
+    /// The same of calls between nodes, whatever their number.
+    pub network: Vec<NetworkExpectation>,
     /// Required performance of copies and matrix products, which each rank carries out by itself.
     pub own_work: Vec<OwnWorkExpectation>,
     /// The runs that the expectations judge. Without it no run passes.
@@ -107,9 +109,9 @@ pub struct Noise {
 }
 
 impl Machine {
-    /// How many thresholds the file has, of calls and of what each rank does by itself.
+    /// How many thresholds the file has: of calls, of what each rank does by itself, and of the network.
     pub fn thresholds(&self) -> usize {
-        self.expectations.len() + self.own_work.len()
+        self.expectations.len() + self.own_work.len() + self.network.len()
     }
 
     /// Ranks on each host.

@@ -1,9 +1,9 @@
-//! Expected performance of a machine: one `[[expect]]` of a machine file, with the source of the figure.
+//! Expected performance of a machine: one `[[expect]]` or `[[expect_network]]` of a machine file, with the source of the figure.
 //!
 //! `verdict` decides which rows of a record an expectation covers, and whether they satisfy it.
 
 use super::description::Machine;
-use super::expectation::{Expectation, ExpectedGroup, Limit};
+use super::expectation::{Expectation, ExpectedGroup, Limit, NetworkExpectation, Reached};
 use super::figure::{MOST_TOLERANCE, date, optional_text, range, source};
 use crate::config::document::{Item, Place, Table};
 use commgauge_base::collective::{Collective, Placement};
@@ -13,7 +13,7 @@ use commgauge_base::units::{Bytes, Rate, Seconds, parse_rate};
 use commgauge_base::variant::LABELS;
 use std::collections::BTreeMap;
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "collective",
     "bytes",
     "ranks",
@@ -30,6 +30,21 @@ const KEYS: [&str; 21] = [
     "floor",
     "ceiling",
     "in_network",
+    "source",
+    "date",
+    "algorithm",
+    "version",
+    "one_process",
+    "note",
+];
+const NETWORK_KEYS: [&str; 12] = [
+    "collectives",
+    "bytes",
+    "share",
+    "tolerance",
+    "cadence",
+    "placement",
+    "element_type",
     "source",
     "date",
     "algorithm",
@@ -52,7 +67,9 @@ pub(super) fn expectations(mut table: Table, machine: &Machine) -> Result<Vec<Ex
             return Err(bytes.wrong("a curve has a size for each of its figures; take `bytes` away"));
         }
     };
-    let mut common = common(table, machine)?;
+    let collective = table.require("collective", "a collective such as \"all_reduce\"")?.parsed(str::parse)?;
+    let group = group(&mut table, machine)?;
+    let mut common = common(table, collective, group)?;
     let of_curve = figures.iter().all(|figure| figure.bytes.is_some());
     match bytes {
         Some(item) => common.bytes = range(item)?,
@@ -74,9 +91,30 @@ pub(super) fn expectations(mut table: Table, machine: &Machine) -> Result<Vec<Ex
     Ok(read)
 }
 
-/// Everything but the figures themselves.
-fn common(mut table: Table, machine: &Machine) -> Result<Expectation> {
-    let collective = table.require("collective", "a collective such as \"all_reduce\"")?.parsed(str::parse)?;
+/// Reads and checks one `[[expect_network]]`: an expectation for each of its calls.
+pub(super) fn network_expectations(mut table: Table) -> Result<Vec<NetworkExpectation>> {
+    table.only(&NETWORK_KEYS)?;
+    let called = table.require("collectives", "calls such as [\"ping_pong\", \"bidirectional\"]")?;
+    let place = called.place.clone();
+    let collectives: Vec<Collective> =
+        called.items()?.iter().map(|item| item.parsed(str::parse)).collect::<Result<_>>()?;
+    if collectives.contains(&Collective::Barrier) {
+        return Err(place.wrong("a barrier moves no bytes, so no share of a rate can be expected of it"));
+    }
+    let bytes = range(table.require("bytes", "a size such as \"1GiB\", or a range [\"64MiB\", \"8GiB\"]")?)?;
+    let share = table.require("share", "the part of the adapters' rate that is reached, such as 0.92")?;
+    let share = share.number_within(0.01..=1.0)?;
+    let tolerance = table.require("tolerance", "the share by which that may be missed, such as 0.1")?;
+    let tolerance = tolerance.number_within(0.0..=MOST_TOLERANCE)?;
+    let any = ExpectedGroup { ranks: 0, ranks_per_node: 0, nodes: 0, groups_per_node: 0 };
+    let of_call = Expectation { bytes, ..common(table, collectives[0], any)? };
+    let of =
+        |collective| NetworkExpectation { share, tolerance, of_call: Expectation { collective, ..of_call.clone() } };
+    Ok(collectives.into_iter().map(of).collect())
+}
+
+/// The groups that an expectation is about.
+fn group(table: &mut Table, machine: &Machine) -> Result<ExpectedGroup> {
     let ranks = table.require("ranks", "the number of ranks in a group, such as 8")?.count_within(2..=MOST_RANKS)?;
     let per_node = match table.take("ranks_per_node") {
         Some(item) => item.count_within(1..=ranks)?,
@@ -84,15 +122,16 @@ fn common(mut table: Table, machine: &Machine) -> Result<Expectation> {
     };
     let fewest_nodes = ranks.div_ceil(per_node);
     let nodes = table.take("nodes").map_or(Ok(fewest_nodes), |item| item.count_within(fewest_nodes..=ranks))?;
+    let groups_per_node = table.take("groups_per_node").map_or(Ok(1), |item| item.count())?;
+    Ok(ExpectedGroup { ranks, ranks_per_node: per_node, nodes, groups_per_node })
+}
+
+/// Everything but the figures themselves.
+fn common(mut table: Table, collective: Collective, group: ExpectedGroup) -> Result<Expectation> {
     Ok(Expectation {
         collective,
         bytes: (Bytes(0), Bytes(0)),
-        group: ExpectedGroup {
-            ranks,
-            ranks_per_node: per_node,
-            nodes,
-            groups_per_node: table.take("groups_per_node").map_or(Ok(1), |item| item.count())?,
-        },
+        group,
         cadence: table.take("cadence").map_or(Ok(Cadence::Streaming), |item| item.parsed(cadence))?,
         placement: table.take("placement").map(|item| item.parsed(placement)).transpose()?,
         element_type: table.take("element_type").map(|item| item.parsed(str::parse)).transpose()?,
@@ -102,8 +141,11 @@ fn common(mut table: Table, machine: &Machine) -> Result<Expectation> {
         in_network: table.take("in_network").map_or(Ok(false), |item| item.truth())?,
         source: source(&mut table)?,
         date: date(&mut table)?,
-        algorithm: optional_text(&mut table, "algorithm", "ring")?,
-        version: optional_text(&mut table, "version", "NCCL 2.29.2")?,
+        reached: Reached {
+            algorithm: optional_text(&mut table, "algorithm", "ring")?,
+            version: optional_text(&mut table, "version", "NCCL 2.29.2")?,
+            one_process: table.take("one_process").map_or(Ok(false), |item| item.truth())?,
+        },
         note: optional_text(&mut table, "note", "cloud variant")?,
         place: table.place.to_string(),
     })
@@ -287,6 +329,69 @@ mod tests {
         }
         let barrier = ROW.replace("all_reduce", "barrier");
         assert!(read(&barrier).unwrap_err().to_string().contains("a barrier moves no bytes"));
+    }
+
+    const NETWORK: &str = "[[expect_network]]\ncollectives = ['ping_pong', 'all_gather']\nbytes = ['64MiB', '1GiB']\nshare = 0.9\n\
+        tolerance = 0.1\nsource = 's'\ndate = '2026'\n";
+
+    #[test]
+    fn a_wrong_share_of_the_network_names_line_key_and_what_is_accepted() {
+        for (from, to, words) in [
+            ("share = 0.9", "", "m.toml:10: expect_network[0]: `share` is missing"),
+            ("share = 0.9", "share = 1.5", "expect_network[0].share: found 1.5; accepted: a number from 0.01 to 1"),
+            ("tolerance = 0.1", "", "expect_network[0]: `tolerance` is missing"),
+            ("'ping_pong', 'all_gather'", "", "expect_network[0].collectives: found an empty list"),
+            ("'ping_pong'", "'barrier'", "expect_network[0].collectives: a barrier moves no bytes"),
+            ("'ping_pong'", "'pingpang'", "collective `pingpang`"),
+            ("share = 0.9", "share = 0.9\nranks = 16", "expect_network[0].ranks: unknown key"),
+        ] {
+            assert!(NETWORK.contains(from), "{from}");
+            let error = read(&NETWORK.replacen(from, to, 1)).expect_err(to);
+            assert!(error.to_string().contains(words), "{to}: {error}");
+            assert_eq!(error.exit_code(), 2, "{to}");
+        }
+    }
+
+    /// The floors that the network requires of calls on so many nodes, in GB/s.
+    fn floors(machine: &Machine, calls: &[(Collective, u32, u32)], most_of_a_pair: Option<Rate>) -> Vec<f64> {
+        let call =
+            |(collective, nodes, ranks_per_node): &(Collective, u32, u32)| crate::config::machine::ExpectedCall {
+                collective: *collective,
+                group: ExpectedGroup {
+                    ranks: nodes * ranks_per_node,
+                    ranks_per_node: *ranks_per_node,
+                    nodes: *nodes,
+                    groups_per_node: 8 / ranks_per_node,
+                },
+                cadence: Cadence::Streaming,
+                placement: Placement::OutOfPlace,
+                element_type: commgauge_base::element::ElementType::Uint8,
+                bytes: Bytes(1 << 30),
+            };
+        let expecting = machine.expecting(calls.iter().map(call), most_of_a_pair);
+        let floor = |one: &Expectation| match one.limit {
+            Limit::BusBandwidthFloor(floor) => (floor.gigabytes_per_second() * 10.0).round() / 10.0,
+            Limit::LatencyCeiling(_) => 0.0,
+        };
+        expecting.expectations.iter().map(floor).collect()
+    }
+
+    #[test]
+    fn the_network_is_expected_to_reach_its_share_on_any_number_of_nodes_and_nothing_inside_one() {
+        use Collective::{AllGather, AllReduce, PingPong};
+        let machine = read(NETWORK).unwrap();
+        assert_eq!(machine.thresholds(), 2);
+        // Eight adapters of 50 GB/s, of which 0.9 are reached and 0.1 of that may be missed.
+        let pair = 0.1 * (50.0_f64 * 0.9 * 0.9 * 10.0).round();
+        for nodes in [2, 3, 64] {
+            assert_eq!(floors(&machine, &[(PingPong, nodes, 1)], None), [pair], "{nodes}");
+            assert_eq!(floors(&machine, &[(AllGather, nodes, 8)], None), [324.0], "{nodes}");
+        }
+        assert!(floors(&machine, &[(AllGather, 1, 8), (PingPong, 1, 2), (AllReduce, 2, 8)], None).is_empty());
+        // One channel of NCCL is less than an adapter.
+        assert_eq!(floors(&machine, &[(PingPong, 2, 1), (AllGather, 2, 8)], Some(Rate(14e9))), [12.6, 324.0]);
+        let left = machine.expecting([], None);
+        assert_eq!((left.thresholds(), left.network.len()), (2, 2));
     }
 
     #[test]

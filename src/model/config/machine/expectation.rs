@@ -35,12 +35,46 @@ pub struct Expectation {
     pub date: String,
     /// True if switches reduce or copy by themselves, so that the links are no bound.
     pub in_network: bool,
-    /// Algorithm that the figure was reached with. A run that forces another one is not compared with it.
-    pub algorithm: Option<String>,
-    /// Library and version that the figure was reached with.
-    pub version: Option<String>,
+    /// With what the figure was reached.
+    pub reached: Reached,
     /// Further remarks.
     pub note: Option<String>,
+}
+
+/// With what a figure was reached.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reached {
+    /// Algorithm. Only calls of which the record says that they had it are compared with the figure.
+    pub algorithm: Option<String>,
+    /// Library and version.
+    pub version: Option<String>,
+    /// True if one process drove all devices of a host with a thread for each: small messages then take another time than those of
+    /// processes, which are not compared with it.
+    pub one_process: bool,
+}
+
+/// Required performance of calls between nodes, as a share of what the adapters carry, for groups of any number of nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkExpectation {
+    /// The part of the adapters' rate that is reached.
+    pub share: f64,
+    /// The share of that by which it may be missed.
+    pub tolerance: f64,
+    /// The rest of it. Group, size and limit are taken from each call that it is about.
+    pub of_call: Expectation,
+}
+
+impl NetworkExpectation {
+    /// What it requires of a call, for which the adapters and the library carry at most `most`; none where it is not about the call.
+    pub(super) fn of(&self, call: &ExpectedCall, most: Rate) -> Option<Expectation> {
+        let expected = Expectation { group: call.group, ..self.of_call.clone() };
+        expected.is_about(call).then_some(Expectation {
+            bytes: (call.bytes, call.bytes),
+            limit: Limit::BusBandwidthFloor(Rate(most.0 * (1.0 - self.tolerance))),
+            tolerance: Some(self.tolerance),
+            ..expected
+        })
+    }
 }
 
 /// The pass limit.

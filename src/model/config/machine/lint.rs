@@ -209,7 +209,10 @@ fn advice(machine: &Machine, today: &str, found: &mut Vec<Finding>) {
         year.parse::<i16>().is_ok_and(|year| year < oldest) || (expected.date == day && *day < today[..day.len()])
     };
     for (count, what) in [
-        (all.iter().filter(|expected| expected.version.is_none()).count(), "do not name the version of the library"),
+        (
+            all.iter().filter(|expected| expected.reached.version.is_none()).count(),
+            "do not name the version of the library",
+        ),
         (all.iter().filter(|expected| expected.element_type.is_none()).count(), "do not name the element type"),
         (all.iter().filter(stale).count(), "are older than three years"),
     ] {
@@ -224,7 +227,7 @@ fn is_same_kind(one: &Expectation, other: &Expectation) -> bool {
     let compatible = one.placement.zip(other.placement).is_none_or(|(one, other)| one == other)
         && one.element_type.zip(other.element_type).is_none_or(|(one, other)| one == other);
     let word = |expected: &Expectation| {
-        let name = expected.algorithm.as_deref()?;
+        let name = expected.reached.algorithm.as_deref()?;
         Some(name.chars().take_while(|c| c.is_ascii_alphanumeric()).collect::<String>().to_ascii_lowercase())
     };
     let algorithms = word(one).zip(word(other)).is_none_or(|(one, other)| one == other);

@@ -18,7 +18,7 @@ mod read;
 mod scope;
 
 pub use description::{Computing, Machine, Network, NodeLinks, Noise};
-pub use expectation::{Expectation, ExpectedCall, ExpectedGroup, Limit};
+pub use expectation::{Expectation, ExpectedCall, ExpectedGroup, Limit, NetworkExpectation, Reached};
 pub use fault::{Direction, Fault};
 pub use lint::{Finding, lint};
 pub use own_work::{ExpectedWork, OwnWorkExpectation};

@@ -1,16 +1,17 @@
 //! From the text of a machine file to a checked machine.
 
 use super::description::{Computing, Machine, Network, NodeLinks, Noise};
-use super::expect::expectations;
+use super::expect::{expectations, network_expectations};
 use super::fault_table::fault;
 use super::number::{count, positive, rate, short};
 use super::own_work::{expected_copy, expected_product};
 use super::scope::{judged_runs, required_coverage};
 use crate::config::document::{Item, Table};
+use crate::config::shipped::{Shipped, read_text};
 use commgauge_base::error::Result;
 use std::path::Path;
 
-const FILE_KEYS: [&str; 14] = [
+const FILE_KEYS: [&str; 16] = [
     "name",
     "cloud",
     "ranks_per_node",
@@ -25,6 +26,8 @@ const FILE_KEYS: [&str; 14] = [
     "expect",
     "expect_copy",
     "expect_product",
+    "expect_network",
+    "node_like",
 ];
 const NODE_KEYS: [&str; 4] = ["latency", "rate", "rate_per_peer", "assumed"];
 const NETWORK_KEYS: [&str; 5] = ["latency", "adapters_per_node", "rate_per_adapter", "assumed", "nodes_per_leaf"];
@@ -39,6 +42,39 @@ const MOST_PER_NODE: u32 = 4096;
 const MOST_NODES_PER_LEAF: u32 = 65_536;
 
 pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
+    let (mut file, mut machine) = links(text, path)?;
+    if let Some(item) = file.take("node_like") {
+        add_node_of(&item, &mut machine)?;
+    }
+    if let Some(item) = file.take("coverage") {
+        machine.required_coverage = Some(required_coverage(item.table()?, machine.thresholds())?);
+    }
+    Ok(machine)
+}
+
+/// Adds what another file expects of one node alone, of calls and of what each rank does by itself.
+fn add_node_of(item: &Item, machine: &mut Machine) -> Result<()> {
+    let requested = Path::new(item.text_such_as("h100-nvswitch-ndr")?);
+    let path = Shipped::Machine.find(requested).ok_or_else(|| item.wrong(Shipped::Machine.unknown(requested)))?;
+    let (mut file, like) = links(&read_text(&path, &item.place)?, &path)?;
+    if let Some(next) = file.take("node_like") {
+        return Err(
+            next.wrong(format!("{} takes its node from here; name the file that has the figures", machine.name))
+        );
+    }
+    if (like.ranks_per_node, like.hosts_per_node) != (machine.ranks_per_node, machine.hosts_per_node) {
+        return Err(item.wrong(format!(
+            "a node of {} has {} ranks on {} hosts, one of this file {} on {}",
+            like.name, like.ranks_per_node, like.hosts_per_node, machine.ranks_per_node, machine.hosts_per_node
+        )));
+    }
+    machine.expectations.extend(like.expectations.into_iter().filter(|one| one.group.nodes <= like.hosts_per_node));
+    machine.own_work.extend(like.own_work);
+    Ok(())
+}
+
+/// The file without what refers to other files and what is asked of all expectations together.
+fn links(text: &str, path: &Path) -> Result<(Table, Machine)> {
     let mut file = Table::parse(path, text)?;
     file.only(&FILE_KEYS)?;
     let mut machine = Machine {
@@ -59,6 +95,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
         },
         faults: file.tables("faults")?.into_iter().map(fault).collect::<Result<_>>()?,
         expectations: Vec::new(),
+        network: Vec::new(),
         own_work: Vec::new(),
         judged_runs: file.take("applies_to").map(|item| judged_runs(item.table()?)).transpose()?,
         required_coverage: None,
@@ -74,14 +111,14 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Machine> {
         let read = expectations(table, &machine)?;
         machine.expectations.extend(read);
     }
+    for table in file.tables("expect_network")? {
+        machine.network.extend(network_expectations(table)?);
+    }
     let copies = file.tables("expect_copy")?.into_iter().map(expected_copy);
     let products = file.tables("expect_product")?.into_iter().map(expected_product);
     machine.own_work = copies.collect::<Result<Vec<_>>>()?;
     machine.own_work.extend(products.collect::<Result<Vec<_>>>()?);
-    if let Some(item) = file.take("coverage") {
-        machine.required_coverage = Some(required_coverage(item.table()?, machine.thresholds())?);
-    }
-    Ok(machine)
+    Ok((file, machine))
 }
 
 fn node_links(mut table: Table) -> Result<NodeLinks> {
@@ -239,6 +276,26 @@ rate_factor = 0.25
             message,
             "m.toml: the file: `between_nodes` is missing; accepted: a table [between_nodes] with latency, adapters_per_node, rate_per_adapter, assumed, nodes_per_leaf"
         );
+    }
+
+    #[test]
+    fn a_node_like_that_of_another_file_has_its_figures_and_what_cannot_be_like_it_is_refused() {
+        let text = |like: &str, ranks: u32| {
+            GOOD.replace("ranks_per_node = 2", &format!("ranks_per_node = {ranks}\nnode_like = \"{like}\""))
+        };
+        let like = Machine::load(Path::new("h100-nvswitch-ndr")).unwrap();
+        let machine = Machine::parse(&text("h100-nvswitch-ndr", 8), Path::new("m.toml")).unwrap();
+        let of_a_node = like.expectations.iter().filter(|one| one.group.nodes == 1).count();
+        assert_eq!((machine.expectations.len(), machine.network.len()), (of_a_node, 0));
+        for (like, ranks, words) in [
+            ("h101", 8, "m.toml:4: node_like: there is no machine `h101`"),
+            ("h100-nvswitch-ndr", 2, "a node of h100-nvswitch-ndr has 8 ranks on 1 hosts, one of this file 2 on 1"),
+            ("aws-p5-h100", 8, "small takes its node from here; name the file that has the figures"),
+        ] {
+            let error = Machine::parse(&text(like, ranks), Path::new("m.toml")).unwrap_err();
+            assert!(error.to_string().contains(words), "{like}: {error}");
+            assert_eq!(error.exit_code(), 2);
+        }
     }
 
     #[test]

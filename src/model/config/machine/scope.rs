@@ -7,7 +7,7 @@ use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
 use commgauge_base::units::Bytes;
 
-const JUDGED_KEYS: [&str; 9] = [
+const JUDGED_KEYS: [&str; 10] = [
     "backend",
     "devices",
     "devices_per_node",
@@ -17,6 +17,7 @@ const JUDGED_KEYS: [&str; 9] = [
     "library_below",
     "transport",
     "warm_buffers",
+    "imported_only",
 ];
 const COVERAGE_KEYS: [&str; 4] = ["expectations", "collectives", "bytes", "nodes"];
 const BACKENDS: [&str; 2] = ["mpi", "nccl"];
@@ -45,6 +46,8 @@ pub struct JudgedRuns {
     pub transport: Option<String>,
     /// Whether runs with one buffer for all iterations, which caches may serve, are judged too.
     pub warm_buffers: bool,
+    /// Whether only logs of other tools can be judged, since no backend runs the library.
+    pub imported_only: bool,
 }
 
 /// What must have been judged before a run can pass: its table `[coverage]`.
@@ -114,6 +117,7 @@ pub(super) fn judged_runs(mut table: Table) -> Result<JudgedRuns> {
         library_below,
         transport,
         warm_buffers: table.take("warm_buffers").map_or(Ok(false), |item| item.truth())?,
+        imported_only: table.take("imported_only").map_or(Ok(false), |item| item.truth())?,
     })
 }
 

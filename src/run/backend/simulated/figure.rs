@@ -19,10 +19,9 @@ const WITHIN_LIMIT: f64 = 1.05;
 /// the nearest number of nodes that has one, or they would look slow beside it.
 pub(super) fn factor(machine: &Machine, binding: &Binding, fleet: &Fleet) -> f64 {
     let (op, geometry) = (binding.op, binding.geometry);
-    let is_candidate =
-        |expected: &&Expectation| expected.variant.is_empty() && expected.covers(op.collective, op.bytes_total);
-    let candidates: Vec<&Expectation> = machine.expectations.iter().filter(is_candidate).collect();
-    if candidates.is_empty() || binding.variant != Variant::default() {
+    let covers = |expected: &Expectation| expected.covers(op.collective, op.bytes_total);
+    let is_expected = machine.expectations.iter().chain(machine.network.iter().map(|row| &row.of_call)).any(covers);
+    if !is_expected || binding.variant != Variant::default() {
         return 1.0;
     }
     let lies =
@@ -36,6 +35,9 @@ pub(super) fn factor(machine: &Machine, binding: &Binding, fleet: &Fleet) -> f64
         element_type: op.element,
         bytes: op.bytes_total,
     };
+    let machine = &machine.expecting([call], None);
+    let is_candidate = |expected: &&Expectation| expected.variant.is_empty() && covers(expected);
+    let candidates: Vec<&Expectation> = machine.expectations.iter().filter(is_candidate).collect();
     let Some(group) = nearest(&candidates, &call, machine.hosts_per_node > 1) else { return 1.0 };
     let locality = match group == call.group {
         true => lies(&|rank| fleet.domain_of(rank)),
@@ -44,6 +46,8 @@ pub(super) fn factor(machine: &Machine, binding: &Binding, fleet: &Fleet) -> f64
     let by_links = seconds_without_noise(machine, op.collective, group.ranks, op.bytes_total, &locality);
     let Some(by_links) = by_links.filter(|seconds| *seconds > 0.0) else { return 1.0 };
     let moved = geometry.bytes_accounted.0 as f64 * op.collective.bus_factor(group.ranks).unwrap_or(0.0);
+    // Figures are of one transfer of a call, of which a ping-pong has two.
+    let by_links = by_links / f64::from(op.collective.transfers_per_call());
     let about = candidates.iter().filter(|expected| expected.is_about(&ExpectedCall { group, ..call }));
     let seconds = about.map(|expected| expected_seconds(expected, moved, by_links));
     seconds.filter(|seconds| *seconds > 0.0).reduce(f64::min).map_or(1.0, |seconds| seconds / by_links)
