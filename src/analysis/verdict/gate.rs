@@ -5,6 +5,7 @@ use super::document::{Coverage, FORMAT, FalseAlarms, Question, Row, VERSION, Ver
 use super::evidence::{Evidence, Gathered, gather};
 use super::expected::{Expected, LimitCheck, check_limit, variant, variant_words};
 use super::loaded_record::LoadedRecord;
+use super::one_run::Alone;
 use super::scope::Judged;
 use super::{Allowed, Decision, Trouble, most_severe, scope, template};
 use commgauge_base::collective::Collective;
@@ -31,7 +32,7 @@ pub struct GateRule {
 /// A usage error where the records are not comparable, or one run is given twice.
 pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule) -> Result<Verdict> {
     ensure_comparable(&records.iter().collect::<Vec<_>>(), &rule.allowed)?;
-    let Gathered { mut cases, mut troubles, mut slow_periods } = gather(records, &rule.allowed);
+    let Gathered { mut cases, runs, mut troubles, mut slow_periods } = gather(records, &rule.allowed);
     if let Some(machine) = machine {
         flag_other_machine(records, machine, &mut cases);
         troubles.extend(records.iter().flat_map(|loaded| scope::mismatches(loaded, machine)));
@@ -44,8 +45,15 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
     if let Some(machine) = machine {
         flag_beyond_links(machine, &expected, &about, &mut cases);
     }
-    let rows: Vec<Row> =
-        cases.iter_mut().zip(&about).map(|(case, about)| row(case, about, &expected, rule.confidence)).collect();
+    let mut alone = Alone::default();
+    let mut rows: Vec<Row> = (cases.iter_mut().zip(&about))
+        .map(|(case, about)| {
+            let mut row = row(case, about, &expected, rule.confidence);
+            alone.apply(&mut row, &runs, &by_run(case, about, &expected, rule.confidence));
+            row
+        })
+        .collect();
+    name_hosts_that_differ(&mut rows);
     let is_judged = |index: &usize| rows[*index].decision.is_some();
     let judged = Judged {
         expectations: (0..rows.len()).filter(is_judged).flat_map(|index| about[index].iter().copied()).collect(),
@@ -79,6 +87,7 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
         slow_periods.iter_mut().for_each(excuse_slow_period);
     }
     troubles.extend(slow_periods);
+    troubles.extend(alone.troubles(&runs, coverage.rows_judged as usize));
     let template = template::of(&cases, &rows);
     let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
     Ok(Verdict {
@@ -153,6 +162,7 @@ pub(super) fn undecided_row(case: &Evidence) -> Row {
     Row {
         name: case.subject.name().into_owned(),
         subject: case.subject.of_row(),
+        hosts: Some(case.hosts.to_string()),
         decision: None,
         reasons: case.shortfalls.clone(),
         replicates: case.seconds.iter().flatten().count() as u32,
@@ -162,20 +172,44 @@ pub(super) fn undecided_row(case: &Evidence) -> Row {
     }
 }
 
+/// Hosts are worth naming where not all rows are of the same.
+pub(super) fn name_hosts_that_differ(rows: &mut [Row]) {
+    if rows.iter().all(|row| row.hosts == rows[0].hosts) {
+        rows.iter_mut().for_each(|row| row.hosts = None);
+    }
+}
+
 /// A slow period in which every judged row meets its thresholds is a warning.
 fn excuse_slow_period(trouble: &mut Trouble) {
     trouble.exit_code = 0;
     trouble.text += "; the judged rows of that while meet their thresholds even so";
 }
 
+/// The results of all expectations about a row.
+fn limit_checks(case: &Evidence, about: &[usize], expected: &Expected, seconds: &[f64], level: f64) -> Vec<LimitCheck> {
+    about.iter().map(|index| check_limit(&expected.required(*index), case.subject, seconds, level)).collect()
+}
+
+fn worst_of(checks: Vec<LimitCheck>) -> Option<LimitCheck> {
+    checks.into_iter().reduce(|worst, next| if next.decision > worst.decision { next } else { worst })
+}
+
+/// What each of several runs is by itself: one that fails, or whose median misses the limit, does not pass in company either.
+fn by_run(case: &Evidence, about: &[usize], expected: &Expected, level: f64) -> Vec<(usize, Decision, String)> {
+    let judged = case.by_run().into_iter().map(|(run, seconds)| {
+        let checks = limit_checks(case, about, expected, &seconds, level);
+        let misses = |check: &LimitCheck| !check.median_meets_the_limit;
+        let Some(worst) = checks.into_iter().filter(misses).max_by_key(|check| check.decision) else {
+            return (run, Decision::Pass, String::new());
+        };
+        (run, worst.decision, format!("{} of {} replicates are beyond the limit", worst.beyond, seconds.len()))
+    });
+    judged.collect()
+}
+
 /// Of several expectations about one row the worst result is shown, so that adding one never improves the row.
 fn row(case: &mut Evidence, about: &[usize], expected: &Expected, level: f64) -> Row {
-    let checks = |case: &Evidence, seconds: &[f64]| -> Vec<LimitCheck> {
-        about.iter().map(|index| check_limit(&expected.required(*index), case.subject, seconds, level)).collect()
-    };
-    let worst_of = |checks: Vec<LimitCheck>| {
-        checks.into_iter().reduce(|worst, next| if next.decision > worst.decision { next } else { worst })
-    };
+    let checks = |case: &Evidence, seconds: &[f64]| limit_checks(case, about, expected, seconds, level);
     let measured = checks(case, &case.measured());
     // Slowness only adds to a time: where the slow replicates too meet the limits, they say nothing against the row.
     if !measured.is_empty() && measured.iter().all(|check| check.all_meet_the_limit) {

@@ -25,6 +25,7 @@ mod learned_reach;
 mod loaded_record;
 pub mod locate;
 mod noise_rows;
+mod one_run;
 mod own_work_table;
 mod percent;
 mod permutation;
