@@ -1,5 +1,6 @@
 //! Logs of other tools in `gate` and `compare`, as a user has them: nccl-tests on GPUs, tables of two versions of NCCL. Needs nothing.
 
+use crate::nccl_log::NcclLog;
 use crate::offline::{commgauge, text};
 use commgauge::interop::{Origin, Row, parse_csv, record_lines};
 use commgauge::record::Record;
@@ -12,34 +13,14 @@ use std::process::Output;
 
 /// A log of nccl-tests on one node of eight H100, whose times are stretched by `slow` and scatter with `seed`.
 fn log(slow: f64, seed: u32) -> String {
-    let mut text = "# nccl-tests version 2.17.1 nccl-headers=22703 nccl-library=22703\n# Collective test starting: all_reduce_perf\n\
-         # nThread 1 nGpus 8 minBytes 1048576 maxBytes 1073741824 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1 graph: 0\n\
-         #\n# Using devices\n"
-        .to_owned();
-    for rank in 0..8 {
-        text += &format!(
-            "#  Rank {rank:>2} Group  0 Pid   1887 on   worker-1 device {rank:>2} [0x8d] NVIDIA H100 80GB HBM3\n"
-        );
-    }
-    text += "#\n#                                                              out-of-place                       in-place          \n\
-             #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n\
-             #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       \n";
     let mut state = u64::from(seed) * 2_654_435_761 + 1;
     let mut noise = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         1.0 + 0.01 * ((state >> 40) as f64 / (1u64 << 24) as f64 - 0.5)
     };
-    for power in 20..=30 {
-        let bytes = 1u64 << power;
-        // 400 GB/s of bus bandwidth, and 30 us.
-        let mut time = || (30.0 + bytes as f64 * 1.75 / 400e9 * 1e6) * slow * noise();
-        let (out, inside) = (time(), time());
-        text += &format!(
-            "{bytes:>12} {:>12}     float     sum      -1 {out:>8.2} 1.0 1.0 0 {inside:>8.2} 1.0 1.0 0\n",
-            bytes / 4
-        );
-    }
-    text + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 300.0 \n# Collective test concluded: all_reduce_perf\n"
+    // 400 GB/s of bus bandwidth, and 30 us.
+    let mut time = |bytes: u64| (30.0 + bytes as f64 * 1.75 / 400e9 * 1e6) * slow * noise();
+    NcclLog::of((20..=30).map(|power| (1 << power, [time(1 << power), time(1 << power)])).collect()).text()
 }
 
 const MACHINE: &str = "name = 'm'\nranks_per_node = 8\n[within_node]\nlatency = '3us'\nrate = '450GB/s'\n[between_nodes]\n\
@@ -103,7 +84,7 @@ fn logs_that_are_cut_unchecked_unlike_or_of_another_machine_never_pass_and_the_r
     };
     let all = |change: &dyn Fn(&str) -> String| (0..6).map(|seed| change(&log(1.0, seed))).collect::<Vec<_>>();
     for (what, logs, code, words) in [
-        ("cut", logs(&|log| log[..log.find(" 268435456").unwrap()].to_owned()), 3, "5.txt: the last run was cut off"),
+        ("cut", logs(&|log| log[..log.find(" 268435456").unwrap()].to_owned()), 7, "5.txt: the last run was cut off"),
         (
             "another command",
             logs(&|log| log.replace(" iters: 20 agg", " iters: 100 agg")),
@@ -113,11 +94,11 @@ fn logs_that_are_cut_unchecked_unlike_or_of_another_machine_never_pass_and_the_r
         ("another host", logs(&|log| log.replace("worker-1", "worker-2")), 3, "logs of different hosts or devices"),
         (
             "unchecked",
-            all(&|log| log.replace(" 1.0 0", " 1.0 N/A")),
+            all(&|log| log.replace("      0", "    N/A")),
             3,
             "nccl-tests did not check the data; run it with -c 1",
         ),
-        ("wrong data", logs(&|log| log.replace("1.0 1.0 0\n", "1.0 1.0 7\n")), 4, "7 wrong elements"),
+        ("wrong data", logs(&|log| log.replace("      0\n", "      7\n")), 4, "7 wrong elements"),
         ("other devices", all(&|log| log.replace("H100 80GB HBM3", "A100-SXM4-80GB")), 7, "ran on NVIDIA A100"),
         ("an old library", all(&|log| log.replace("library=22703", "library=21203")), 7, "NCCL 2.12.3"),
         (
