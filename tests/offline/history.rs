@@ -63,15 +63,15 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
         (&["compare", "run.jsonl", "--relevant", "5"], "NEW is missing"),
         (&["compare", "run.jsonl", "--more-base", "run.jsonl"], "NEW is missing"),
         (&["compare", "run.jsonl", "--more-new", "run.jsonl"], "NEW is missing"),
-        (&["compare", "run.jsonl", ""], "cannot read"),
-        (&["compare", "", "run.jsonl"], "cannot read"),
-        (&["compare", "--consistency", ""], "cannot read"),
+        (&["compare", "run.jsonl", ""], "a value is required"),
+        (&["compare", "", "run.jsonl"], "a value is required"),
+        (&["compare", "--consistency", ""], "a value is required"),
         (&["compare", "--consistency", "run.jsonl", "run.jsonl"], "cannot be used with"),
         (&["compare", "--consistency", "run.jsonl", "--more-new", "run.jsonl"], "cannot be used with"),
         (&["compare", "--consistency", "run.jsonl", "--relevant", "5"], "cannot be used with"),
-        (&["report", "run.jsonl", "-o", "x.html", "--base", ""], "cannot read"),
-        (&["gate", ""], "cannot read"),
-        (&["judge", ""], "cannot read"),
+        (&["report", "run.jsonl", "-o", "x.html", "--base", ""], "a value is required"),
+        (&["gate", ""], "a value is required"),
+        (&["judge", ""], "a value is required"),
     ] {
         let output = commgauge(folder.path(), arguments);
         let (out, message) = (text(&output.stdout), text(&output.stderr));
@@ -165,7 +165,7 @@ fn a_log_that_is_imported_every_night_is_one_run_also_as_a_copy_with_a_new_date(
     write("all_reduce.txt", &log, 20_000);
     write("all_reduce-copy.txt", &log, 20_001);
     // Another night has other times.
-    write("all_reduce-later.txt", &log.replace(".", ".1"), 20_002);
+    write("all_reduce-later.txt", &log.replace("1.20 ", "1.30 "), 20_002);
     std::fs::create_dir(folder.path().join("runs")).expect("made");
     for (log, record) in [
         ("all_reduce.txt", "runs/monday.jsonl"),

@@ -12,7 +12,8 @@ use super::noise_rows as noise;
 use super::one_run::{self, Alone};
 use super::percent::percent;
 use super::permutation::{
-    Corrected, MAX_REPLICATES, ReplicateCounts, RowProbabilities, Sides, corrected, fewest_for, is_testable,
+    Corrected, CountRanges, MAX_REPLICATES, ReplicateCounts, RowProbabilities, Sides, corrected, fewest_for,
+    is_testable,
 };
 use super::{Decision, Trouble, copied_times, differences, most_severe};
 use commgauge_base::error::{Error, Result};
@@ -50,6 +51,7 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
     let is_permuted = by_noise.is_none();
     let series = if is_permuted { curves::series(&compared) } else { Vec::new() };
     let of_one_run = one_run::sides(&compared);
+    let counts = CountRanges::of(&rows_of_all);
     let (row_count, curve_count) = (rows_of_all.len(), series.len());
     let family = rows_of_all
         .into_iter()
@@ -83,7 +85,6 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
     let mut troubles = [old_troubles, new_troubles].concat();
     let copies = copied_times::copies(base.iter().chain(new)).map(|text| Trouble { exit_code: 3, text });
     troubles.extend(copies.filter(|copies| !troubles.contains(copies)));
-    let counts = CountRanges::of(&compared);
     let is_untested = is_permuted && permuted.families == 0;
     troubles.extend(inconclusive_reasons(is_untested.then_some(&counts), &rows, rule));
     troubles.extend(alone.troubles(&runs, rows.len()));
@@ -133,41 +134,6 @@ fn same_hosts<'a>(of_base: &[&'a Evidence<'a>], new: &Evidence) -> Option<&'a Ev
 fn sides(ComparedRow { new, base }: &ComparedRow) -> Sides {
     let logarithms = |case: &Evidence| case.seconds.iter().flatten().map(|time| time.ln()).collect();
     Sides { base: base.map(logarithms).unwrap_or_default(), new: logarithms(new), run: None }
-}
-
-/// The fewest and the most replicates that a row has on either side.
-pub(super) struct CountRanges {
-    base: [usize; 2],
-    new: [usize; 2],
-}
-
-impl CountRanges {
-    fn of(rows: &[ComparedRow]) -> CountRanges {
-        let range = |counts: &mut dyn Iterator<Item = usize>| {
-            let all: Vec<usize> = counts.collect();
-            [all.iter().min(), all.iter().max()].map(|count| count.copied().unwrap_or(0))
-        };
-        let in_both = || rows.iter().filter_map(|row| Some((row.base?, row.new)));
-        let measured = |case: &Evidence| case.seconds.iter().flatten().count();
-        CountRanges {
-            base: range(&mut in_both().map(|(base, _)| measured(base))),
-            new: range(&mut in_both().map(|(_, new)| measured(new))),
-        }
-    }
-
-    fn most(&self) -> ReplicateCounts {
-        ReplicateCounts { base: self.base[1], new: self.new[1] }
-    }
-}
-
-impl std::fmt::Display for CountRanges {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        let side = |[fewest, most]: [usize; 2]| match fewest == most {
-            true => most.to_string(),
-            false => format!("{fewest} to {most}"),
-        };
-        write!(f, "{} and {} replicates", side(self.base), side(self.new))
-    }
 }
 
 fn row(compared: &ComparedRow, p: Option<RowProbabilities>, rule: &CompareRule, ranks: &mut RankSums) -> Row {

@@ -1,14 +1,13 @@
 //! Rows that are compared by the noise of their curves, where there are too few replicates for more.
 
 use super::Decision;
-use super::compare::CountRanges;
 use super::compare_rule::CompareRule;
 use super::curve_noise::{Judged, Point, judge};
 use super::document::{AgainstBase, Row};
 use super::evidence::{ComparedRow, Evidence};
 use super::gate::{cap_decision, undecided_row};
 use super::percent::percent;
-use super::permutation::fewest_for;
+use super::permutation::{CountRanges, fewest_for};
 use commgauge_base::stats::median;
 use commgauge_model::record::line::CaseFacts;
 

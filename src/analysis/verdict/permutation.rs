@@ -15,6 +15,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// With more replicates the exact distributions take too long to compute, and add no precision.
 pub(super) const MAX_REPLICATES: usize = 50;
@@ -60,6 +61,38 @@ impl ReplicateCounts {
     /// The smallest probability that a test of so many replicates can reach.
     pub fn attainable(self) -> f64 {
         1.0 / ways(self.base + self.new, self.new)
+    }
+}
+
+/// The fewest and the most replicates of the rows that both sides have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CountRanges {
+    base: [usize; 2],
+    new: [usize; 2],
+}
+
+impl CountRanges {
+    pub fn of(rows: &[Sides]) -> CountRanges {
+        let counts = || rows.iter().map(Sides::counts).filter(|counts| counts.base > 0 && counts.new > 0);
+        let range = |side: fn(&ReplicateCounts) -> usize| {
+            let all = || counts().map(|counts| side(&counts));
+            [all().min().unwrap_or(0), all().max().unwrap_or(0)]
+        };
+        CountRanges { base: range(|counts| counts.base), new: range(|counts| counts.new) }
+    }
+
+    pub fn most(&self) -> ReplicateCounts {
+        ReplicateCounts { base: self.base[1], new: self.new[1] }
+    }
+}
+
+impl fmt::Display for CountRanges {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let side = |[fewest, most]: [usize; 2]| match fewest == most {
+            true => most.to_string(),
+            false => format!("{fewest} to {most}"),
+        };
+        write!(f, "{} and {} replicates", side(self.base), side(self.new))
     }
 }
 
