@@ -1,5 +1,5 @@
 //! One bad run among good ones: the run is the unit of pooling. Replicates of a run share its hour and its hosts, so more of them, or
-//! good runs beside a bad one, do not make it better.
+//! good runs next to a bad one, do not make it better.
 
 use super::Trouble;
 use super::document::Row;
