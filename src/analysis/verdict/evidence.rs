@@ -17,7 +17,7 @@ use commgauge_base::visible::ShownPath;
 use commgauge_model::layout::Locality;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, ClockMethod, ForeignTool, Outcome};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// The shortfall of a case with a replicate that was measured while the machine was slow.
@@ -31,8 +31,9 @@ pub(super) struct Evidence<'a> {
     pub subject: Subject<'a>,
     /// The hosts of its runs.
     pub hosts: Arc<str>,
-    /// The run of each requested replicate, by its place in [`Gathered::runs`].
-    pub runs: Vec<usize>,
+    /// The runs of each requested replicate, by their places in [`Gathered::runs`]: its record, and of another tool its log, which is
+    /// the same for our own.
+    pub runs: Vec<[usize; 2]>,
     /// Median time of one transfer in each requested replicate, in seconds; none without a valid sample.
     pub seconds: Vec<Option<f64>>,
     /// The same, but with the usual time of the case for replicates that fell into a transient slowdown.
@@ -50,6 +51,23 @@ pub(super) struct Evidence<'a> {
     pub corrupt: bool,
     /// The tool that measured without a check of the data, if any; it is among the shortfalls.
     pub unchecked_by: Option<ForeignTool>,
+}
+
+/// A run of a row by itself, without transient slowdowns.
+pub(super) struct OneRun {
+    /// Its place in [`Gathered::runs`].
+    pub run: usize,
+    /// Ascending times of its replicates.
+    pub seconds: Vec<f64>,
+    /// Those of the others.
+    pub others: Vec<f64>,
+}
+
+/// A record, or a log of another tool in one.
+pub(super) struct Run {
+    pub name: String,
+    /// The record of a log.
+    pub record: Option<usize>,
 }
 
 /// A case of the new run, and the same one of the base, if that has it.
@@ -82,19 +100,16 @@ impl<'a> Evidence<'a> {
         sorted(self.seconds.iter().flatten().copied())
     }
 
-    /// Ascending times of each run by itself, without transient slowdowns; empty where all are of one run. Replicates of a run share its
-    /// hour and its hosts, so it is runs that are good or bad.
-    pub fn by_run(&self) -> Vec<(usize, Vec<f64>)> {
-        let mut of_run: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-        for (run, seconds) in self.runs.iter().zip(&self.steady_seconds) {
-            of_run.entry(*run).or_default().extend(*seconds);
-        }
-        of_run.retain(|_, seconds| !seconds.is_empty());
-        if of_run.len() < 2 {
-            Vec::new()
-        } else {
-            of_run.into_iter().map(|(run, times)| (run, sorted(times))).collect()
-        }
+    /// Each run by itself; empty where all are of one run. Replicates of a run share its hour and its hosts, so it is runs that are good
+    /// or bad.
+    pub fn by_run(&self) -> Vec<OneRun> {
+        let measured = || self.runs.iter().zip(&self.steady_seconds).filter_map(|(runs, time)| Some((runs, (*time)?)));
+        let all: BTreeSet<usize> = measured().flat_map(|(runs, _)| *runs).collect();
+        let times = |run: usize, is_own: bool| {
+            sorted(measured().filter(|(runs, _)| runs.contains(&run) == is_own).map(|(_, time)| time))
+        };
+        let each = all.into_iter().map(|run| OneRun { run, seconds: times(run, true), others: times(run, false) });
+        each.filter(|run| !run.others.is_empty()).collect()
     }
 
     /// Ascending times with a transient slowdown removed; none where there was none.
@@ -157,8 +172,8 @@ impl<'a> SameWork<'a> {
 pub(super) struct Gathered<'a> {
     /// The cases of all records. What is the same call on the same hosts in several of them has the replicates of all.
     pub cases: Vec<Evidence<'a>>,
-    /// The names of the runs: a record is one, and of another tool each log.
-    pub runs: Vec<String>,
+    /// The records, and the logs of other tools in them.
+    pub runs: Vec<Run>,
     /// The troubles of the records as a whole, but for slow periods.
     pub troubles: Vec<Trouble>,
     /// That the machine was slow for a while, of each record in which it was.
@@ -179,7 +194,8 @@ pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Ga
     let (mut runs, mut troubles, mut slow_periods) = (Vec::new(), Vec::new(), Vec::new());
     for LoadedRecord { path, record } in records {
         let hosts: Arc<str> = hosts(&record.header).into();
-        let first_run = runs.len();
+        let of_record = runs.len();
+        runs.push(Run { name: path.shown().to_string(), record: None });
         let transient_slowdown = transient_slowdown(record);
         let planned = calls(record, allowed).into_iter().chain(own_work(record));
         // What one plan has twice is two rows.
@@ -194,13 +210,13 @@ pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Ga
             }
             of_this_record.insert(at);
             add_record(&mut cases[at], record, &planned, transient_slowdown.as_ref());
-            // Another tool's replicates are runs of their own, each from its log.
-            let is_foreign = record.header.backend.measured_by.is_some();
-            let replicates = 0..cases[at].seconds.len() - cases[at].runs.len();
-            cases[at].runs.extend(replicates.map(|replicate| first_run + if is_foreign { replicate } else { 0 }));
-            for run in runs.len()..=cases[at].runs.iter().copied().max().unwrap_or(first_run) {
-                let name = path.shown().to_string();
-                runs.push(if is_foreign { format!("run {} of {name}", run - first_run + 1) } else { name });
+            for log in 1..=cases[at].seconds.len() - cases[at].runs.len() {
+                // Another tool's replicates are runs of their own, each from its log.
+                let run = if record.header.backend.measured_by.is_some() { of_record + log } else { of_record };
+                if run == runs.len() {
+                    runs.push(Run { name: format!("run {log} of {}", path.shown()), record: Some(of_record) });
+                }
+                cases[at].runs.push([of_record, run]);
             }
         }
         let trouble = |(exit_code, text)| Trouble { exit_code, text: format!("{}: {text}", path.shown()) };

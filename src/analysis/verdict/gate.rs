@@ -2,7 +2,7 @@
 
 use super::comparability::ensure_comparable;
 use super::document::{Coverage, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
-use super::evidence::{Evidence, Gathered, gather};
+use super::evidence::{Evidence, Gathered, OneRun, gather};
 use super::expected::{Expected, LimitCheck, check_limit, variant, variant_words};
 use super::loaded_record::LoadedRecord;
 use super::one_run::Alone;
@@ -96,7 +96,7 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
         question: Question::Gate,
         decision: Decision::from_exit_code(exit_code),
         exit_code,
-        rule: describe_rule(rule, coverage.rows_judged),
+        rule: describe_rule(rule, coverage.rows_judged, runs.len()),
         runs: records.iter().map(|loaded| loaded.run("judged")).collect(),
         machine: machine.map(|machine| format!("{} ({})", machine.name, machine.path.shown())),
         false_alarms: FalseAlarms {
@@ -196,7 +196,7 @@ fn worst_of(checks: Vec<LimitCheck>) -> Option<LimitCheck> {
 
 /// What each of several runs is by itself: one that fails, or whose median misses the limit, does not pass in company either.
 fn by_run(case: &Evidence, about: &[usize], expected: &Expected, level: f64) -> Vec<(usize, Decision, String)> {
-    let judged = case.by_run().into_iter().map(|(run, seconds)| {
+    let judged = case.by_run().into_iter().map(|OneRun { run, seconds, .. }| {
         let checks = limit_checks(case, about, expected, &seconds, level);
         let misses = |check: &LimitCheck| !check.median_meets_the_limit;
         let Some(worst) = checks.into_iter().filter(misses).max_by_key(|check| check.decision) else {
@@ -317,10 +317,10 @@ fn nothing_expected(machine: Option<&Machine>) -> String {
     }
 }
 
-fn describe_rule(rule: &GateRule, rows: u32) -> Vec<String> {
+fn describe_rule(rule: &GateRule, rows: u32, runs: usize) -> Vec<String> {
     let (percent, level) = (rule.confidence * 100.0, 1.0 - rule.confidence);
     let digits = commgauge_base::units::three_digits;
-    vec![
+    let mut sentences = vec![
         format!(
             "a row passes where the lower {percent} % confidence bound of the median of its replicates clears the limit, \
              fails where the upper bound is beyond it, and is inconclusive otherwise; the bounds are order statistics, \
@@ -337,5 +337,13 @@ fn describe_rule(rule: &GateRule, rows: u32) -> Vec<String> {
         "replicates that fell into a while in which the whole machine was slow keep a row from passing unless they meet the \
          limit too, and do not alone make it fail"
             .to_owned(),
-    ]
+    ];
+    if runs > 1 {
+        sentences.push(
+            "of several runs each is judged by itself too: one that fails, or whose median is beyond the limit, keeps the row from \
+             passing; runs on other hosts have rows of their own"
+                .to_owned(),
+        );
+    }
+    sentences
 }

@@ -3,7 +3,7 @@
 
 use super::Trouble;
 use super::document::Row;
-use super::evidence::{ComparedRow, Evidence};
+use super::evidence::{ComparedRow, Evidence, OneRun, Run};
 use super::permutation::{RowProbabilities, Sides};
 use super::{CompareRule, Decision, percent::percent};
 use commgauge_base::stats::{RankSums, sorted};
@@ -17,24 +17,30 @@ pub(super) struct Alone {
 }
 
 impl Alone {
-    /// Lowers the decision of a row to that of its worst run, and names the runs that are worse than others of the row. `found` are
-    /// the place, decision and reason of each of its runs.
-    pub fn apply(&mut self, row: &mut Row, runs: &[String], found: &[(usize, Decision, String)]) {
-        let Some(best) = found.iter().map(|(_, decision, _)| *decision).min() else { return };
+    /// Lowers the decision of a row to that of its worst run, and names the runs that are worse than others of the row: a record rather
+    /// than its logs. `found` are the place, decision and reason of each of its runs.
+    pub fn apply(&mut self, row: &mut Row, runs: &[Run], found: &[(usize, Decision, String)]) {
         let Some(pooled) = row.decision else { return };
-        for (run, decision, reason) in found.iter().filter(|(_, decision, _)| *decision > best).rev() {
-            let name = runs.get(*run).map_or("one run", String::as_str);
-            row.reasons.insert(0, format!("{name} alone: {reason}"));
-            self.rows_of.entry(*run).or_default()[usize::from(*decision != Decision::Fail)] += 1;
-        }
+        let decision_of =
+            |wanted: usize| found.iter().find(|(run, ..)| *run == wanted).map(|(_, decision, _)| *decision);
+        let best = found.iter().map(|(_, decision, _)| *decision).min().unwrap_or(pooled);
         let worst = found.iter().map(|(_, decision, _)| *decision).max().unwrap_or(pooled);
+        let is_said_of_record =
+            |run: &Run, decision: &Decision| run.record.and_then(decision_of).is_some_and(|of| of >= *decision);
+        for (place, decision, reason) in found.iter().rev() {
+            let Some(run) = runs.get(*place) else { continue };
+            if *decision > best && !is_said_of_record(run, decision) {
+                row.reasons.insert(0, format!("{} alone: {reason}", run.name));
+                self.rows_of.entry(*place).or_default()[usize::from(*decision != Decision::Fail)] += 1;
+            }
+        }
         row.decision = Some(pooled.max(worst));
     }
 
     /// A sentence for each such run.
-    pub fn troubles<'a>(&'a self, runs: &'a [String], rows: usize) -> impl Iterator<Item = Trouble> + 'a {
+    pub fn troubles<'a>(&'a self, runs: &'a [Run], rows: usize) -> impl Iterator<Item = Trouble> + 'a {
         self.rows_of.iter().map(move |(run, [failed, open])| {
-            let name = runs.get(*run).map_or("one run", String::as_str);
+            let name = runs.get(*run).map_or("one run", |run| run.name.as_str());
             let (exit_code, what) = match (failed, open) {
                 (0, open) => (3, format!("does not pass in {open}")),
                 (failed, 0) => (1, format!("fails in {failed}")),
@@ -53,13 +59,8 @@ pub(super) fn sides(rows: &[ComparedRow]) -> Vec<(usize, Sides)> {
     let logarithms = |times: &[f64]| times.iter().map(|time| time.ln()).collect::<Vec<f64>>();
     let of_row = |(index, ComparedRow { new, base }): (usize, &ComparedRow)| {
         let base = base.map(|base| logarithms(&base.measured())).unwrap_or_default();
-        let runs = new.by_run().into_iter();
-        let sides = move |(run, times): (usize, Vec<f64>)| Sides {
-            base: base.clone(),
-            new: logarithms(&times),
-            run: Some(run),
-        };
-        runs.map(move |run| (index, sides(run)))
+        let sides = move |of: OneRun| Sides { base: base.clone(), new: logarithms(&of.seconds), run: Some(of.run) };
+        new.by_run().into_iter().map(move |run| (index, sides(run)))
     };
     rows.iter().enumerate().flat_map(of_row).collect()
 }
@@ -73,26 +74,24 @@ pub(super) fn compared(
     rule: &CompareRule,
     ranks: &mut RankSums,
 ) -> Vec<(usize, Decision, String)> {
-    let runs = new.by_run();
     let before = old.measured();
-    let judged = runs.iter().map(|(run, times)| {
+    let judged = new.by_run().into_iter().map(|OneRun { run, seconds, others }| {
         let logarithms = |times: &[f64]| sorted(times.iter().map(|time| time.ln()));
-        let slowdown = ranks.shift(&logarithms(&before), &logarithms(times), 1.0 - rule.false_alarm_level);
+        let slowdown = ranks.shift(&logarithms(&before), &logarithms(&seconds), 1.0 - rule.false_alarm_level);
         let slowdown = slowdown.map_or(0.0, |shift| shift.middle.exp_m1());
-        let is_beyond_chance = probabilities.get(run).is_some_and(|p| p.slower <= rule.false_alarm_level);
+        let is_beyond_chance = probabilities.get(&run).is_some_and(|p| p.slower <= rule.false_alarm_level);
         if slowdown >= rule.relevant_slowdown && is_beyond_chance {
-            return (*run, Decision::Fail, format!("slower by {}", percent(slowdown)));
+            return (run, Decision::Fail, format!("slower by {}", percent(slowdown)));
         }
-        let others = runs.iter().filter(|(other, _)| other != run).flat_map(|(_, times)| times).chain(&before);
-        let slowest = others.copied().fold(0.0, f64::max);
-        let gap = times.first().map_or(0.0, |fastest| fastest / slowest - 1.0);
+        let slowest = others.iter().chain(&before).copied().fold(0.0, f64::max);
+        let gap = seconds.first().map_or(0.0, |fastest| fastest / slowest - 1.0);
         match gap.is_finite() && gap >= rule.relevant_slowdown {
             true => (
-                *run,
+                run,
                 Decision::Inconclusive,
                 format!("slower by at least {} than all else that was measured", percent(gap)),
             ),
-            false => (*run, Decision::Pass, String::new()),
+            false => (run, Decision::Pass, String::new()),
         }
     });
     judged.collect()
@@ -210,6 +209,19 @@ mod tests {
             }
         }
         assert_eq!(gated(&[logs("logs", None)]).unwrap().exit_code, 0);
+        // A record all of whose logs are slow fails as it does alone, and it is the record that is named.
+        let mut bad = logs("bad", None);
+        for line in &mut bad.record.cases {
+            line.samples.slowest_nanoseconds.iter_mut().for_each(|time| *time *= 3);
+        }
+        for pool in orders(&[logs("a", None), logs("b", None), logs("c", None), bad]) {
+            for verdict in [gated(&pool).unwrap(), compare(&[logs("base", None)], &pool, &rule).unwrap()] {
+                assert_eq!(verdict.exit_code, 1, "{:?}: {:?}", verdict.question, verdict.troubles);
+                let said: Vec<&Trouble> =
+                    verdict.troubles.iter().filter(|trouble| trouble.text.contains(" alone ")).collect();
+                assert!(said.len() == 1 && named(&verdict, "bad.jsonl"), "{:?}: {said:?}", verdict.question);
+            }
+        }
     }
 
     #[test]

@@ -183,7 +183,7 @@ fn numbered(case: &Evidence) -> BTreeMap<usize, f64> {
         *next += 1;
         run * MOST_REPLICATES + *next
     };
-    let numbers = case.runs.iter().map(|run| number(*run));
+    let numbers = case.runs.iter().map(|[record, _]| number(*record));
     numbers.zip(&case.seconds).filter_map(|(number, seconds)| Some((number, (*seconds)?))).collect()
 }
 

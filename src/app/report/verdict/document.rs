@@ -113,8 +113,19 @@ fn origins(verdict: &Verdict) -> Vec<String> {
 /// The rows, the worst first.
 fn rows(question: Question, title: impl Into<String>, rows: &[&Row], said_elsewhere: &[String]) -> Table {
     let rows = worst_first(rows);
-    let shown = rows.iter().map(|row| document::Row::toned(tone(row.decision), cells(question, row, said_elsewhere)));
-    Table::new(title, &columns(question), shown).whole_in("`--format json` has every row")
+    let mut columns = columns(question);
+    let has_hosts = rows.iter().any(|row| row.hosts.is_some());
+    if has_hosts {
+        columns.insert(1, Column::left("hosts", 0));
+    }
+    let shown = rows.iter().map(|row| {
+        let mut cells = cells(question, row, said_elsewhere);
+        if has_hosts {
+            cells.insert(1, optional(row.hosts.as_ref()));
+        }
+        document::Row::toned(tone(row.decision), cells)
+    });
+    Table::new(title, &columns, shown).whole_in("`--format json` has every row")
 }
 
 /// The same for a page, with a note: reasons that all rows have are said below them.
