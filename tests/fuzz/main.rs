@@ -5,7 +5,10 @@
 //! that takes over a second fails too, which a debug build on a busy machine cannot guarantee.
 
 mod mutate;
+#[path = "../common/nccl_log.rs"]
+mod nccl_log;
 mod parsers;
+mod plausible;
 
 use mutate::Mutator;
 use parsers::{PARSERS, Parser};
@@ -18,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// Executions of each parser in a run of all tests.
 const BRIEF: u64 = 2_000;
+/// Commands on plausible logs in a run of all tests.
+const BRIEF_COMMANDS: u64 = 100;
 /// Longest that one input may take.
 const LONGEST: Duration = Duration::from_secs(1);
 /// Memory limit of the process: inputs have at most 64 KiB.
@@ -105,6 +110,31 @@ fn fuzz(name: &str) {
         work.seed,
         slowest.took
     );
+}
+
+/// Commands on whole and uneven, overlapping, merged and cut logs end with a documented code, and pass nothing that is cut off, failed or
+/// slow.
+#[test]
+fn plausible_logs() {
+    let work = Work::from_arguments();
+    let commands = if work.long { work.executions } else { BRIEF_COMMANDS };
+    let (progress, begun) = (plausible::Progress::default(), Instant::now());
+    let counts = std::thread::scope(|scope| {
+        let some = || plausible::run(work.seed, commands, &progress);
+        let all: Vec<_> = (0..work.threads).map(|_| scope.spawn(some)).collect();
+        let counts = all.into_iter().map(|one| one.join().expect("the reason stands above"));
+        counts.reduce(|sum, more| std::array::from_fn(|code| sum[code] + more[code]))
+    });
+    let counts = counts.unwrap_or_default();
+    let ended: Vec<String> =
+        plausible::CODES.iter().zip(counts).map(|(code, count)| format!("{count} with {code}")).collect();
+    eprintln!(
+        "fuzz plausible-logs: {} commands in {:.0} s; ended {}",
+        counts.iter().sum::<u64>(),
+        begun.elapsed().as_secs_f64(),
+        ended.join(", ")
+    );
+    assert!(counts.iter().sum::<u64>() >= commands);
 }
 
 /// The slowest input once more, three times: a moment without a processor is not the parser's fault.

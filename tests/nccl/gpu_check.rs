@@ -35,7 +35,7 @@ const PLAYED: [(&str, &str); 4] = [
          validation: 1\n#\n# Using devices\n#   Rank  0 Pid   2200 on      alpha device  0 [0x0a] Played\n#\n#       size         \
          count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n#        (B)    (elements)           \
          (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n       65536         16384   float     sum    41.20    1.59    0.00  \
-         0e+00    40.90    1.60    0.00  0e+00\n# Avg bus bandwidth    : 0.0\n#\nEND\n",
+         0e+00    40.90    1.60    0.00  0e+00\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 0.0\n#\nEND\n",
     ),
     (
         "bin/nvidia-cuda-mps-control",

@@ -1,5 +1,6 @@
 //! Logs of other tools in `gate` and `compare`, as a user has them: nccl-tests on GPUs, tables of two versions of NCCL. Needs nothing.
 
+use crate::nccl_log::NcclLog;
 use crate::offline::{commgauge, text};
 use commgauge::interop::{Origin, Row, parse_csv, record_lines};
 use commgauge::record::Record;
@@ -12,34 +13,18 @@ use std::process::Output;
 
 /// A log of nccl-tests on one node of eight H100, whose times are stretched by `slow` and scatter with `seed`.
 fn log(slow: f64, seed: u32) -> String {
-    let mut text = "# nccl-tests version 2.17.1 nccl-headers=22703 nccl-library=22703\n# Collective test starting: all_reduce_perf\n\
-         # nThread 1 nGpus 8 minBytes 1048576 maxBytes 1073741824 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1 graph: 0\n\
-         #\n# Using devices\n"
-        .to_owned();
-    for rank in 0..8 {
-        text += &format!(
-            "#  Rank {rank:>2} Group  0 Pid   1887 on   worker-1 device {rank:>2} [0x8d] NVIDIA H100 80GB HBM3\n"
-        );
-    }
-    text += "#\n#                                                              out-of-place                       in-place          \n\
-             #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n\
-             #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       \n";
+    log_of(slow, seed).text()
+}
+
+fn log_of(slow: f64, seed: u32) -> NcclLog {
     let mut state = u64::from(seed) * 2_654_435_761 + 1;
     let mut noise = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         1.0 + 0.01 * ((state >> 40) as f64 / (1u64 << 24) as f64 - 0.5)
     };
-    for power in 20..=30 {
-        let bytes = 1u64 << power;
-        // 400 GB/s of bus bandwidth, and 30 us.
-        let mut time = || (30.0 + bytes as f64 * 1.75 / 400e9 * 1e6) * slow * noise();
-        let (out, inside) = (time(), time());
-        text += &format!(
-            "{bytes:>12} {:>12}     float     sum      -1 {out:>8.2} 1.0 1.0 0 {inside:>8.2} 1.0 1.0 0\n",
-            bytes / 4
-        );
-    }
-    text + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 300.0 \n# Collective test concluded: all_reduce_perf\n"
+    // 400 GB/s of bus bandwidth, and 30 us.
+    let mut time = |bytes: u64| (30.0 + bytes as f64 * 1.75 / 400e9 * 1e6) * slow * noise();
+    NcclLog::of((20..=30).map(|power| (1 << power, [time(1 << power), time(1 << power)])).collect())
 }
 
 const MACHINE: &str = "name = 'm'\nranks_per_node = 8\n[within_node]\nlatency = '3us'\nrate = '450GB/s'\n[between_nodes]\n\
@@ -103,7 +88,7 @@ fn logs_that_are_cut_unchecked_unlike_or_of_another_machine_never_pass_and_the_r
     };
     let all = |change: &dyn Fn(&str) -> String| (0..6).map(|seed| change(&log(1.0, seed))).collect::<Vec<_>>();
     for (what, logs, code, words) in [
-        ("cut", logs(&|log| log[..log.find(" 268435456").unwrap()].to_owned()), 3, "5.txt: the last run was cut off"),
+        ("cut", logs(&|log| log[..log.find(" 268435456").unwrap()].to_owned()), 7, "5.txt: the last run was cut off"),
         (
             "another command",
             logs(&|log| log.replace(" iters: 20 agg", " iters: 100 agg")),
@@ -113,11 +98,11 @@ fn logs_that_are_cut_unchecked_unlike_or_of_another_machine_never_pass_and_the_r
         ("another host", logs(&|log| log.replace("worker-1", "worker-2")), 3, "logs of different hosts or devices"),
         (
             "unchecked",
-            all(&|log| log.replace(" 1.0 0", " 1.0 N/A")),
+            all(&|log| log.replace("      0", "    N/A")),
             3,
             "nccl-tests did not check the data; run it with -c 1",
         ),
-        ("wrong data", logs(&|log| log.replace("1.0 1.0 0\n", "1.0 1.0 7\n")), 4, "7 wrong elements"),
+        ("wrong data", logs(&|log| log.replace("      0\n", "      7\n")), 4, "7 wrong elements"),
         ("other devices", all(&|log| log.replace("H100 80GB HBM3", "A100-SXM4-80GB")), 7, "ran on NVIDIA A100"),
         ("an old library", all(&|log| log.replace("library=22703", "library=21203")), 7, "NCCL 2.12.3"),
         (
@@ -160,12 +145,7 @@ fn logs_that_are_cut_unchecked_unlike_or_of_another_machine_never_pass_and_the_r
         ),
         (
             "four of eight devices",
-            all(&|log| {
-                log.lines()
-                    .filter(|line| !(4..8).any(|rank| line.contains(&format!("Rank {rank:>2} "))))
-                    .map(|line| line.to_owned() + "\n")
-                    .collect()
-            }),
+            (0..6).map(|seed| NcclLog { gpus: 4, ..log_of(1.0, seed) }.text()).collect(),
             7,
             "worker-1 has 4 ranks",
         ),
@@ -175,6 +155,94 @@ fn logs_that_are_cut_unchecked_unlike_or_of_another_machine_never_pass_and_the_r
         assert_eq!(output.status.code(), Some(code), "{what}: {shown}");
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(shown.contains(words), "{what}: `{words}` is not in {shown}");
+    }
+}
+
+#[test]
+fn a_log_whose_columns_contradict_each_other_is_refused_and_without_these_rows_it_passes_nothing() {
+    let place = Place::new();
+    let logs: Vec<String> = (0..6).map(|seed| log(1.0, seed)).collect();
+    let faster = |log: &String| -> String {
+        // The time alone, of the largest size, in place.
+        let (head, row) = log.split_once("  1073741824").expect("a row");
+        let (row, foot) = row.split_once('\n').expect("a line");
+        let mut words: Vec<&str> = row.split_whitespace().collect();
+        let time = format!("{:.1}", words[8].parse::<f64>().expect("a time") * 0.7);
+        words[8] = &time;
+        format!("{head}  1073741824 {}\n{foot}", words.join(" "))
+    };
+    let without_ranks = |log: &String| -> String {
+        let is_kept = |line: &&str| !(4..8).any(|rank| line.contains(&format!("Rank {rank:>2} ")));
+        log.lines().filter(is_kept).map(|line| line.to_owned() + "\n").collect()
+    };
+    for (changed, words) in [
+        (faster(&logs[5]), "and algbw"),
+        (without_ranks(&logs[5]), "1073741824 bytes of all_reduce on 4 ranks in that time are"),
+    ] {
+        let mut logs = logs.clone();
+        logs[5] = changed;
+        logs.iter().enumerate().for_each(|(index, log)| place.put(&format!("{index}.txt"), log));
+        let line = "import --from nccl-tests 0.txt 1.txt 2.txt 3.txt 4.txt 5.txt -o c.jsonl";
+        let _ = fs::remove_file(place.0.path().join("c.jsonl"));
+        ended(&place.run(line), 2, &["5.txt:", words, "contradict each other"]);
+        ended(&place.run(&format!("{line} --skip-bad-lines")), 0, &["left out"]);
+        ended(&place.run("gate c.jsonl --machine m.toml"), 3, &["left out"]);
+    }
+}
+
+#[test]
+fn a_log_that_says_that_it_failed_or_ends_before_its_foot_passes_nothing_anywhere() {
+    let place = Place::new();
+    for night in 0..3 {
+        place.put(&format!("{night}.txt"), &log(1.0, night));
+        place.run(&format!("import --from nccl-tests {night}.txt -o good-{night}.jsonl"));
+    }
+    let foot = |wanted: &str| log(1.0, 9).replace("0 OK", wanted);
+    let whole = log(1.0, 9);
+    let until = |words: &str| whole[..whole.find(words).expect("a line")].to_owned();
+    for (what, log, code) in [
+        ("FAILED", foot("3 FAILED"), 4),
+        ("not 0", foot("3 OK"), 4),
+        ("unknown", foot("?"), 4),
+        ("too slow by itself", whole.replace(" \n#\n# Collective test", " FAILED\n#\n# Collective test"), 6),
+        ("cut in the table", until("  1073741824"), 7),
+        ("cut after the table", until("# Out of bounds"), 7),
+        ("cut in the foot", until("# Avg bus"), 7),
+        ("a foot without the count", whole.replace("# Out of bounds values : 0 OK\n", ""), 7),
+        ("followed by a whole one", until("# Out of bounds") + &whole, 7),
+    ] {
+        place.put("bad.txt", &log);
+        let _ = fs::remove_file(place.0.path().join("bad.jsonl"));
+        let import = place.run("import --from nccl-tests bad.txt -o bad.jsonl");
+        assert_eq!(import.status.code(), Some(0), "{what}: {}", text(&import.stderr));
+        for line in [
+            "report bad.jsonl",
+            "report bad.jsonl -o page.html",
+            "report bad.jsonl -o page.html --machine m.toml",
+            "report good-0.jsonl -o page.html --base bad.jsonl --allow suite",
+            "report bad.jsonl -o page.html --base good-0.jsonl --allow suite",
+            "gate bad.jsonl --machine m.toml",
+            "gate good-0.jsonl bad.jsonl good-1.jsonl good-2.jsonl --machine m.toml --allow suite",
+            "judge bad.jsonl --machine m.toml",
+            "compare good-0.jsonl bad.jsonl --allow suite",
+            "compare bad.jsonl good-0.jsonl --allow suite",
+            "compare good-0.jsonl good-1.jsonl --more-new bad.jsonl --allow suite",
+            "compare --consistency bad.jsonl",
+            "locate bad.jsonl",
+            "expect learn bad.jsonl -o learned.toml --name l --like m.toml",
+        ] {
+            // Pages compare what is alike; of two runs in one file they refuse the other.
+            let ended = place.run(line).status.code();
+            assert!(
+                ended == Some(code) || (ended == Some(2) && what == "followed by a whole one"),
+                "{what}: {line}: {ended:?}"
+            );
+        }
+        // No row of it has a say among the nights.
+        let history = place.run("history good-0.jsonl bad.jsonl good-1.jsonl --format json");
+        let shown = text(&history.stdout);
+        assert!(history.status.code() == Some(3) && shown.contains("bad.jsonl"), "{what}: {shown}");
+        assert!(shown.contains("cut off") || shown.contains("wrong") || shown.contains("failed"), "{what}: {shown}");
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::offline;
 
+use crate::nccl_log::NcclLog;
 use offline::{commgauge, text};
 use serde_json::Value;
 use std::path::Path;
@@ -55,9 +56,22 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
         (&["history", "empty"], "no record (*.jsonl) is in empty"),
         (&["history", "empty", "--relevant", "0"], "0.1 to 100"),
         (&["history", "run.jsonl", "--plots", "run.jsonl/p"], "--plots: cannot make run.jsonl/p"),
-        (&["compare", "nowhere.jsonl"], "nowhere.jsonl"),
-        (&["compare", "run.jsonl", "--relevant", "5"], "<NEW>"),
-        (&["compare", "run.jsonl", "--output", "run.jsonl"], "is one of the inputs"),
+        (&["compare", "--consistency", "nowhere.jsonl"], "nowhere.jsonl"),
+        (&["compare", "--consistency", "run.jsonl", "--output", "run.jsonl"], "is one of the inputs"),
+        // A variable that is empty leaves no word behind, or an empty one.
+        (&["compare", "run.jsonl"], "`commgauge compare --consistency run.jsonl`"),
+        (&["compare", "run.jsonl", "--relevant", "5"], "NEW is missing"),
+        (&["compare", "run.jsonl", "--more-base", "run.jsonl"], "NEW is missing"),
+        (&["compare", "run.jsonl", "--more-new", "run.jsonl"], "NEW is missing"),
+        (&["compare", "run.jsonl", ""], "a value is required"),
+        (&["compare", "", "run.jsonl"], "a value is required"),
+        (&["compare", "--consistency", ""], "a value is required"),
+        (&["compare", "--consistency", "run.jsonl", "run.jsonl"], "cannot be used with"),
+        (&["compare", "--consistency", "run.jsonl", "--more-new", "run.jsonl"], "cannot be used with"),
+        (&["compare", "--consistency", "run.jsonl", "--relevant", "5"], "cannot be used with"),
+        (&["report", "run.jsonl", "-o", "x.html", "--base", ""], "a value is required"),
+        (&["gate", ""], "a value is required"),
+        (&["judge", ""], "a value is required"),
     ] {
         let output = commgauge(folder.path(), arguments);
         let (out, message) = (text(&output.stdout), text(&output.stderr));
@@ -93,32 +107,23 @@ fn runs_that_became_slower_end_with_1_and_unusable_files_are_listed() {
 }
 
 #[test]
-fn a_single_record_is_compared_with_itself() {
+fn a_single_record_is_checked_against_itself_where_that_is_asked_for() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("run.jsonl"), run(1, 1.0)).expect("written");
-    let output = commgauge(folder.path(), &["compare", "run.jsonl", "--format", "json"]);
+    let output = commgauge(folder.path(), &["compare", "--consistency", "run.jsonl", "--format", "json"]);
     let verdict: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(verdict["question"], "consistency");
     assert_eq!(output.status.code().map(i64::from), verdict["exit_code"].as_i64());
 }
 
 /// What nccl-tests prints of a night: rows that take this many times as long, by a version of NCCL.
-fn log_of_night(night: u32, version: &str, times: f64) -> String {
+fn log_of_night(night: u32, nccl: u32, times: f64) -> String {
     let rows = (0..8).map(|power| {
         let scatter = 1.0 + f64::from((night * 7 + power * 5) % 11) * 0.001;
-        let (bytes, time) = (1024 << power, (40.0 + f64::from(power)) * times * scatter);
-        format!("{bytes} {} float sum -1 {time:.2} 1.0 1.0 0 {:.2} 1.0 1.0 0\n", bytes / 4, 1.01 * time)
+        let time = (40.0 + f64::from(power)) * times * scatter;
+        (1024 << power, [time, 1.01 * time])
     });
-    let ranks =
-        (0..2).map(|rank| format!("#  Rank {rank} Group 0 Pid 9{rank} on a device {rank} [0x0{rank}] NVIDIA H100\n"));
-    format!(
-        "# nccl-tests version 2.17.6 nccl-headers={version} nccl-library={version}\n# Collective test starting: all_reduce_perf\n\
-         # nThread 1 nGpus 1 minBytes 1024 maxBytes 131072 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n\
-         #\n# Using devices\n{}#\n#  out-of-place  in-place\n#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n\
-         #  (B) (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)\n{}# Out of bounds values : 0 OK\n# Avg bus bandwidth : 1.0\n",
-        ranks.collect::<String>(),
-        rows.collect::<String>()
-    )
+    NcclLog { gpus: 2, nccl, ..NcclLog::of(rows.collect()) }.text()
 }
 
 #[test]
@@ -126,7 +131,7 @@ fn a_new_version_of_the_library_does_not_break_the_history_of_imported_logs() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(folder.path().join("runs")).expect("made");
     for night in 0..12u32 {
-        let (version, times) = if night < 6 { ("22703", 1.0) } else { ("22809", 1.12) };
+        let (version, times) = if night < 6 { (22703, 1.0) } else { (22809, 1.12) };
         let (log, record) = (format!("{night}.txt"), format!("runs/{night}.jsonl"));
         let path = folder.path().join(&log);
         std::fs::write(&path, log_of_night(night, version, times)).expect("written");
@@ -160,7 +165,7 @@ fn a_log_that_is_imported_every_night_is_one_run_also_as_a_copy_with_a_new_date(
     write("all_reduce.txt", &log, 20_000);
     write("all_reduce-copy.txt", &log, 20_001);
     // Another night has other times.
-    write("all_reduce-later.txt", &log.replace(".", ".1"), 20_002);
+    write("all_reduce-later.txt", &log.replace("1.20 ", "1.30 "), 20_002);
     std::fs::create_dir(folder.path().join("runs")).expect("made");
     for (log, record) in [
         ("all_reduce.txt", "runs/monday.jsonl"),

@@ -82,7 +82,7 @@ fn fill(folder: &Path) {
              # Collective test starting: all_reduce_perf\n\
              #  Rank  0 Group  0 Pid 1 on h{HOSTILE} device  0 [0x07] {HOSTILE}\n#  Rank  1 Group  0 Pid 1 on h{HOSTILE} device  1 [0x08] {HOSTILE}\n\
              #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n\
-             1048576 262144 float sum -1 10.0 0.1 0.1 0 10.0 0.1 0.1 0\n {HOSTILE} 262144 float sum -1 10.0 0.1 0.1 0 10.0 0.1 0.1 0\n"
+             1048576 262144 float sum -1 10.0 104.9 104.9 0 10.0 104.9 104.9 0\n {HOSTILE} 262144 float sum -1 10.0 0.1 0.1 0 10.0 0.1 0.1 0\n"
         ),
     );
     put(

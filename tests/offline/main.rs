@@ -8,6 +8,8 @@ mod common;
 mod doctor_document;
 #[path = "../common/documented_run.rs"]
 mod documented_run;
+#[path = "../common/nccl_log.rs"]
+mod nccl_log;
 #[path = "../common/offline.rs"]
 mod offline;
 #[path = "../common/records.rs"]

@@ -4,7 +4,7 @@
 //! `bytes_total` is that times the processes; for the others it is the same. Times are means over the repetitions; the
 //! slowest process (`t_max`) is used, as IMB does for its bandwidth.
 
-use super::imported::{BadLine, DataCheck, Imported, Known, Row};
+use super::imported::{BadLine, DataCheck, Imported, Known, Row, RunFault, RunFaultKind};
 use super::log_text::{self, LogLine, Unread, Writer};
 use super::osu::mpi_type;
 use super::peer_programs::{IMB, PeerProgram, PrintedSize};
@@ -17,6 +17,9 @@ use commgauge_model::layout::Locality;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+/// The last line of a run, since version 3.2.
+const FOOT: &str = "All processes entering MPI_Finalize";
 
 /// Reads a file. Unreadable lines are returned with their number.
 ///
@@ -222,6 +225,12 @@ fn parse(text: &str) -> Imported {
         }
     }
     close(block, &mut imported, &mut notes);
+    let count = |words: &str| text.lines().filter(|line| line.contains(words)).count();
+    let (runs, feet) = (count("MPI-1 part").max(1), count(FOOT));
+    if feet < runs {
+        let text = format!("the log was cut off: it has `{FOOT}` {feet} times, for {}", counted(runs, "run"));
+        imported.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
+    }
     let assumed = head.moved_type.is_none() || head.reduced_type.is_none();
     let assumed =
         assumed.then(|| "the head of the file names no data types; MPI_BYTE and MPI_FLOAT are assumed".to_owned());

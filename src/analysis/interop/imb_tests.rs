@@ -33,6 +33,15 @@ fn blocks_become_totals_and_the_slowest_process_counts() {
 }
 
 #[test]
+fn a_log_without_the_line_by_which_imb_ends_is_cut_off() {
+    assert_eq!(parse(SAMPLE).faults, []);
+    let cut = parse(&SAMPLE.replace(FOOT, "")).faults;
+    assert!(cut.len() == 1 && cut[0].kind == RunFaultKind::CutOff, "{cut:?}");
+    assert_eq!(parse(&format!("{SAMPLE}{SAMPLE}")).faults, []);
+    assert_eq!(parse(&format!("{SAMPLE}{}", SAMPLE.replace(FOOT, ""))).faults.len(), 1);
+}
+
+#[test]
 fn unreadable_lines_are_reported_with_their_number() {
     let bad: Vec<_> = parse(SAMPLE).bad_lines.into_iter().map(|line| (line.number, line.problem)).collect();
     let line_of = |words: &str| SAMPLE.lines().position(|line| line.contains(words)).unwrap() as u64 + 1;

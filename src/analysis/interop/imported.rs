@@ -104,14 +104,47 @@ pub struct Imported {
     pub bad_lines: Vec<BadLine>,
     /// Remarks for the reader: how sizes were converted, what was assumed.
     pub notes: Vec<String>,
-    /// What speaks against the times: a run that was cut off, wrong data, means that hide a slow group.
+    /// What speaks against the times: two hosts of one name, means that hide a slow group.
     pub warnings: Vec<String>,
+    /// What keeps the runs from passing anything: one that was cut off, or that found wrong data.
+    pub faults: Vec<RunFault>,
     /// The ranks of the largest run, where the tool names them.
     pub ranks: Vec<ForeignRank>,
     /// The settings of the runs, as the tool prints them.
     pub settings: BTreeSet<String>,
     /// When the last run began, where the tool prints it.
     pub started: Option<Timestamp>,
+}
+
+/// How a run of another tool ended other than well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFault {
+    /// What became of it.
+    pub kind: RunFaultKind,
+    /// As a sentence.
+    pub text: String,
+}
+
+/// The ways, the most severe first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RunFaultKind {
+    /// The tool found wrong data, whichever rows these are in.
+    WrongData,
+    /// The tool says of itself that it failed.
+    Failed,
+    /// The log ends before the run does.
+    CutOff,
+}
+
+impl RunFaultKind {
+    /// The end of a record of such a run.
+    fn end(self) -> (EndStatus, i32) {
+        match self {
+            RunFaultKind::WrongData => (EndStatus::Complete, 4),
+            RunFaultKind::Failed => (EndStatus::Failed, 6),
+            RunFaultKind::CutOff => (EndStatus::Interrupted, 7),
+        }
+    }
 }
 
 /// A rank, as another tool names it.
@@ -140,6 +173,8 @@ pub struct Origin {
     pub ranks: Vec<ForeignRank>,
     /// What speaks against the times.
     pub warnings: Vec<String>,
+    /// What keeps the runs from passing anything.
+    pub faults: Vec<RunFault>,
     /// What a reader should know.
     pub notes: Vec<String>,
 }
@@ -154,8 +189,14 @@ impl Origin {
             started: None,
             ranks: Vec::new(),
             warnings: Vec::new(),
+            faults: Vec::new(),
             notes: Vec::new(),
         }
+    }
+
+    /// All that speaks against the times.
+    pub fn objections(&self) -> impl Iterator<Item = &str> {
+        self.faults.iter().map(|fault| fault.text.as_str()).chain(self.warnings.iter().map(String::as_str))
     }
 }
 
@@ -189,10 +230,12 @@ pub fn record_lines(run_id: &str, origin: &Origin, rows: &[Row]) -> Vec<Line> {
         lines.extend((0u32..).zip(rows).map(line));
     }
     let lines_before = Some(lines.len() as u64);
+    let worst = origin.faults.iter().min_by_key(|fault| fault.kind);
+    let (status, exit_code) = worst.map_or((EndStatus::Complete, 0), |fault| fault.kind.end());
     lines.push(Line::End(End {
-        status: EndStatus::Complete,
-        exit_code: 0,
-        error: None,
+        status,
+        exit_code,
+        error: worst.map(|fault| fault.text.clone()),
         elapsed_seconds: Seconds(0.0),
         lines_before,
         sha256: None,
@@ -286,7 +329,7 @@ fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Heade
         },
         ranks: ranks(&origin.ranks),
         environment: BTreeMap::new(),
-        warnings: origin.warnings.clone(),
+        warnings: origin.objections().map(str::to_owned).collect(),
         notes: [origin.tool.label(), ASSUMED.to_owned()]
             .into_iter()
             .chain(origin.started.is_none().then(|| START_NOT_STATED.to_owned()))

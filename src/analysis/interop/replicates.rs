@@ -1,6 +1,6 @@
 //! Several logs of one command as replicates of each other, and what speaks against that.
 
-use super::imported::{ForeignRank, Imported, Origin, Row, name};
+use super::imported::{ForeignRank, Imported, Origin, Row, RunFault, name};
 use commgauge_model::record::line::ForeignTool;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +21,8 @@ pub fn joined(tool: ForeignTool, files: Vec<ImportedFile>) -> (Origin, Vec<Row>)
     for ImportedFile { name: file, imported } in &files {
         origin.notes.extend(imported.notes.iter().map(|note| format!("{file}: {note}")));
         origin.warnings.extend(imported.warnings.iter().map(|warning| format!("{file}: {warning}")));
+        let faults = imported.faults.iter();
+        origin.faults.extend(faults.map(|fault| RunFault { text: format!("{file}: {}", fault.text), ..*fault }));
     }
     origin.warnings.extend(unlike(&files));
     origin.started =

@@ -114,7 +114,7 @@ pub(super) fn facts(loaded: &LoadedRecord) -> Facts {
     let ranks = &header.ranks;
     let text = |kind, name: &str, value: String| ((kind, name.to_owned()), value);
     let mut facts = BTreeMap::from([
-        text(Hosts, "hosts", distinct(ranks, |rank| rank.host.clone())),
+        text(Hosts, "hosts", hosts(header)),
         text(Hardware, "processors", distinct(ranks, |rank| rank.processor.clone())),
         text(Hardware, "devices", distinct(ranks, |rank| rank.device.clone().unwrap_or_default())),
         text(Versions, "backend", header.backend.name.clone()),
@@ -160,6 +160,11 @@ fn labels(loaded: &LoadedRecord) -> BTreeMap<&str, String> {
         (name, without.into_iter().chain(seen).collect::<Vec<_>>().join(", "))
     });
     pairs.collect()
+}
+
+/// The hosts of a run.
+pub(super) fn hosts(header: &Header) -> String {
+    distinct(&header.ranks, |rank| rank.host.clone())
 }
 
 /// The different values of a fact of the ranks, in order, in short.

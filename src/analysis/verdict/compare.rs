@@ -3,18 +3,22 @@
 use super::comparability::ensure_comparable;
 use super::compare_rule::CompareRule;
 use super::curve_change::{CurveChange, CurvePart};
-use super::curves::{self, Series};
+use super::curves;
 use super::document::{AgainstBase, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
-use super::evidence::{ComparedRow, Evidence, evidence, names_to_match};
-use super::gate::{cap_decision, coverage, exit_code_of, undecided_row};
+use super::evidence::{ComparedRow, Evidence, Gathered, evidence, names_to_match};
+use super::gate::{cap_decision, coverage, exit_code_of, name_hosts_that_differ, undecided_row};
 use super::loaded_record::LoadedRecord;
 use super::noise_rows as noise;
+use super::one_run::{self, Alone};
 use super::percent::percent;
-use super::permutation::{Corrected, MAX_REPLICATES, ReplicateCounts, RowProbabilities, corrected, fewest_for};
+use super::permutation::{
+    Corrected, CountRanges, MAX_REPLICATES, ReplicateCounts, RowProbabilities, Sides, corrected, fewest_for,
+    is_testable,
+};
 use super::{Decision, Trouble, copied_times, differences, most_severe};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{RankSums, Span, median, sorted};
-use commgauge_base::units::three_digits;
+use commgauge_base::units::{counted, three_digits};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Compares runs with a baseline. Several records on one side count as replicates of each other.
@@ -23,57 +27,78 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A usage error where the runs are not comparable, one is given twice, or there are too many replicates for an exact test.
 pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) -> Result<Verdict> {
     ensure_comparable(&base.iter().chain(new).collect::<Vec<_>>(), &rule.allowed)?;
-    let ((mut old_cases, old_troubles), (mut new_cases, new_troubles)) =
-        (evidence(base, &rule.allowed), evidence(new, &rule.allowed));
+    let Gathered { cases: mut old_cases, troubles: old_troubles, .. } = evidence(base, &rule.allowed);
+    let Gathered { cases: mut new_cases, runs, troubles: new_troubles, .. } = evidence(new, &rule.allowed);
     // Times are compared, and the verdict says who checked the data.
     old_cases.iter_mut().chain(&mut new_cases).for_each(Evidence::accept_unchecked);
-    let replicates = |cases: &[Evidence]| cases.iter().map(|case| case.seconds.len()).max().unwrap_or(0);
-    let counts = ReplicateCounts { base: replicates(&old_cases), new: replicates(&new_cases) };
-    if counts.base.max(counts.new) > MAX_REPLICATES {
-        let ReplicateCounts { base, new } = counts;
+    let most = |cases: &[Evidence]| cases.iter().map(|case| case.seconds.len()).max().unwrap_or(0);
+    let (base_most, new_most) = (most(&old_cases), most(&new_cases));
+    if base_most.max(new_most) > MAX_REPLICATES {
         return Err(Error::usage(format!(
-            "{base} and {new} replicates are too many for an exact test; at most {MAX_REPLICATES} of each"
+            "{base_most} and {new_most} replicates are too many for an exact test; at most {MAX_REPLICATES} of each"
         )));
     }
     let names = |cases: &[Evidence]| names_to_match(cases, &rule.allowed);
     let (old_names, new_names) = (names(&old_cases), names(&new_cases));
-    let by_name: BTreeMap<&str, &Evidence> = old_names.iter().map(String::as_str).zip(&old_cases).collect();
+    let mut by_name: BTreeMap<&str, Vec<&Evidence>> = BTreeMap::new();
+    old_names.iter().zip(&old_cases).for_each(|(name, case)| by_name.entry(name).or_default().push(case));
     let compared: Vec<ComparedRow> = (new_cases.iter().zip(&new_names))
-        .map(|(new, name)| ComparedRow { new, base: by_name.get(name.as_str()).copied() })
+        .map(|(new, name)| ComparedRow { new, base: by_name.get(name.as_str()).and_then(|all| same_hosts(all, new)) })
         .collect();
-    let is_reachable = counts.attainable() <= rule.false_alarm_level * (1.0 + 1e-9);
-    let by_noise = if is_reachable { None } else { noise::judged(&compared, rule.false_alarm_level) };
-    let series = if by_noise.is_some() { Vec::new() } else { curves::series(&compared) };
-    let (complete, permuted) = permute(&compared, &series, counts);
-    let mut ranks = RankSums::default();
-    let rows: Vec<Row> = (compared.iter().enumerate())
+    let level = rule.false_alarm_level;
+    let rows_of_all: Vec<Sides> = compared.iter().map(sides).collect();
+    let by_noise = if is_testable(&rows_of_all, level) { None } else { noise::judged(&compared, level) };
+    let is_permuted = by_noise.is_none();
+    let series = if is_permuted { curves::series(&compared) } else { Vec::new() };
+    let of_one_run = one_run::sides(&compared);
+    let counts = CountRanges::of(&rows_of_all);
+    let (row_count, curve_count) = (rows_of_all.len(), series.len());
+    let family = rows_of_all
+        .into_iter()
+        .chain(series.iter().map(|series| series.sides.clone()))
+        .chain(of_one_run.iter().map(|(_, sides)| sides.clone()));
+    let permuted = corrected(&family.collect::<Vec<_>>(), level);
+    let (p_of_rows, others) = permuted.probabilities.split_at(row_count);
+    let (p_of_curves, p_of_one_run) = others.split_at(curve_count);
+    let mut alone_of_row: Vec<BTreeMap<usize, RowProbabilities>> = vec![BTreeMap::new(); row_count];
+    for ((index, sides), p) in of_one_run.iter().zip(p_of_one_run) {
+        alone_of_row[*index].extend(sides.run.zip(*p));
+    }
+    let (mut ranks, mut alone) = (RankSums::default(), Alone::default());
+    let mut rows: Vec<Row> = (compared.iter().enumerate())
         .map(|(index, compared)| {
-            if let Some(by_noise) = &by_noise {
-                return noise::row(compared, by_noise[index], rule);
+            let mut row = match &by_noise {
+                Some(by_noise) => noise::row(compared, by_noise[index], rule),
+                None => row(compared, p_of_rows[index], rule, &mut ranks),
+            };
+            if let Some(old) = compared.base {
+                let found = one_run::compared(compared.new, old, &alone_of_row[index], rule, &mut ranks);
+                alone.apply(&mut row, &runs, &found);
             }
-            let p = complete.binary_search(&index).ok().map(|at| permuted.of_row(at));
-            row(compared, p, rule, &mut ranks)
+            row
         })
         .collect();
-    let curves: Vec<CurveChange> = (series.iter().zip(&permuted.p_slower[complete.len()..]))
-        .filter_map(|(series, p)| {
-            series.change(counts.base, *p, rule.false_alarm_level, rule.relevant_slowdown, &mut ranks)
-        })
+    name_hosts_that_differ(&mut rows);
+    let curves: Vec<CurveChange> = (series.iter().zip(p_of_curves))
+        .filter_map(|(series, p)| series.change(p.map_or(1.0, |p| p.slower), level, rule.relevant_slowdown, &mut ranks))
         .collect();
     let mut troubles = [old_troubles, new_troubles].concat();
     let copies = copied_times::copies(base.iter().chain(new)).map(|text| Trouble { exit_code: 3, text });
     troubles.extend(copies.filter(|copies| !troubles.contains(copies)));
-    troubles.extend(inconclusive_reasons((by_noise.is_none()).then_some(counts), &rows, rule));
+    let is_untested = is_permuted && permuted.families == 0;
+    troubles.extend(inconclusive_reasons(is_untested.then_some(&counts), &rows, rule));
+    troubles.extend(alone.troubles(&runs, rows.len()));
     troubles.extend(worse_curves(&curves));
     let names: BTreeSet<&str> = new_names.iter().map(String::as_str).collect();
     let lost = old_names.iter().filter(|name| !names.contains(name.as_str())).count();
     let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
     let described = match &by_noise {
-        Some(by_noise) => noise::describe_rule(rule, counts, by_noise.iter().flatten().count()),
-        None => describe_rule(rule, counts, permuted.p_slower.len(), &permuted),
+        Some(by_noise) => noise::describe_rule(rule, &counts, by_noise.iter().flatten().count()),
+        None => describe_rule(rule, &counts, &permuted),
     };
     let described = described.into_iter().chain(what_else(base, new, lost)).collect();
-    let judged_rows = by_noise.as_ref().map_or(complete.len(), |by_noise| by_noise.iter().flatten().count());
+    let tested = p_of_rows.iter().flatten().count();
+    let judged_rows = by_noise.as_ref().map_or(tested, |by_noise| by_noise.iter().flatten().count());
     let runs = base.iter().map(|loaded| loaded.run("base")).chain(new.iter().map(|loaded| loaded.run("new")));
     Ok(Verdict {
         format: FORMAT.to_owned(),
@@ -99,24 +124,16 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
     })
 }
 
-/// The indices of the rows that have every replicate on both sides, and the corrected probabilities of these rows, followed
-/// by those of the curves.
-fn permute(rows: &[ComparedRow], series: &[Series], counts: ReplicateCounts) -> (Vec<usize>, Corrected) {
-    let mut complete = Vec::new();
-    let mut logarithms = Vec::new();
-    for (index, ComparedRow { new, base }) in rows.iter().enumerate() {
-        let own = |base: &Evidence| ReplicateCounts { base: base.seconds.len(), new: new.seconds.len() };
-        let Some(base) = base.filter(|base| own(base) == counts) else { continue };
-        let times: Option<Vec<f64>> =
-            base.seconds.iter().chain(&new.seconds).map(|seconds| seconds.map(f64::ln)).collect();
-        if let Some(times) = times {
-            complete.push(index);
-            logarithms.push(times);
-        }
-    }
-    logarithms.extend(series.iter().map(|series| series.logarithms.clone()));
-    let corrected = corrected(&logarithms, counts.base);
-    (complete, corrected)
+/// The row of the base on the same hosts; where the base has one row alone that one, whatever hosts it is of.
+fn same_hosts<'a>(of_base: &[&'a Evidence<'a>], new: &Evidence) -> Option<&'a Evidence<'a>> {
+    let same = || of_base.iter().find(|base| base.hosts == new.hosts);
+    if let [only] = of_base { Some(only) } else { same().copied() }
+}
+
+/// What a row has on either side.
+fn sides(ComparedRow { new, base }: &ComparedRow) -> Sides {
+    let logarithms = |case: &Evidence| case.seconds.iter().flatten().map(|time| time.ln()).collect();
+    Sides { base: base.map(logarithms).unwrap_or_default(), new: logarithms(new), run: None }
 }
 
 fn row(compared: &ComparedRow, p: Option<RowProbabilities>, rule: &CompareRule, ranks: &mut RankSums) -> Row {
@@ -195,17 +212,14 @@ fn decide(
     Decision::Inconclusive
 }
 
-/// Why the comparison as a whole is inconclusive. `permuted` are the replicates of a permutation test.
-fn inconclusive_reasons(permuted: Option<ReplicateCounts>, rows: &[Row], rule: &CompareRule) -> Vec<Trouble> {
+/// Why the comparison as a whole is inconclusive. `untested` are the replicates where a permutation test could not show anything.
+fn inconclusive_reasons(untested: Option<&CountRanges>, rows: &[Row], rule: &CompareRule) -> Vec<Trouble> {
     let mut found = Vec::new();
-    let short = permuted.filter(|counts| counts.attainable() > rule.false_alarm_level * (1.0 + 1e-9));
-    if let Some(counts) = short {
+    if let Some(counts) = untested.filter(|counts| counts.most().base.min(counts.most().new) > 0) {
         found.push(format!(
-            "with {} and {} replicates no probability below {} can be reached, so nothing can be shown to be slower; \
+            "with {counts} no probability below {} can be reached, so nothing can be shown to be slower; \
              {} of each are needed",
-            counts.base,
-            counts.new,
-            three_digits(counts.attainable()),
+            three_digits(counts.most().attainable()),
             fewest_for(rule.false_alarm_level)
         ));
     }
@@ -230,27 +244,33 @@ fn worse_curves(curves: &[CurveChange]) -> Option<Trouble> {
     Some(Trouble { exit_code: 1, text: what })
 }
 
-fn describe_rule(rule: &CompareRule, counts: ReplicateCounts, rows: usize, permuted: &Corrected) -> Vec<String> {
+fn describe_rule(rule: &CompareRule, counts: &CountRanges, permuted: &Corrected) -> Vec<String> {
     let (level, relevant) = (percent(rule.false_alarm_level), percent(rule.relevant_slowdown));
     let how = if permuted.exact { "all there are" } else { "drawn" };
-    vec![
+    let (rows, exchanges) = (permuted.tested, if permuted.tested == 0 { 0 } else { permuted.exchanges });
+    let mut sentences = vec![
         format!(
             "a row fails where its slow-down is at least {relevant} and, corrected for {rows} rows and curves, would come about by \
              chance in at most {level} of cases: the chance of any false alarm over all rows; it passes where the upper \
              confidence bound of its slow-down stays below {relevant}, and is inconclusive otherwise"
         ),
         format!(
-            "p is of an exact rank-sum test of the medians of {} and {} replicates, at best {:.5}; corrected p is from \
-             exchanging whole replicates in {} ways ({how}) and taking the largest change of all rows, at best {:.5}",
-            counts.base,
-            counts.new,
-            counts.attainable(),
-            permuted.exchanges,
-            1.0 / permuted.exchanges.max(1) as f64
+            "p is of an exact rank-sum test of the medians of {counts}, at best {:.5}; corrected p is from exchanging whole \
+             replicates in {exchanges} ways ({how}) and taking the largest change of all rows, at best {:.5}",
+            counts.most().attainable(),
+            permuted.families as f64 / exchanges.max(1) as f64
         ),
         "replicates of one run share its hour and its hosts; runs at different times say more (--more-base, --more-new)"
             .to_owned(),
-    ]
+    ];
+    if permuted.families > 1 || permuted.tested < permuted.probabilities.len() {
+        sentences.push(format!(
+            "rows are exchanged with those that have as many replicates, and each of several new runs also by itself: {}, by whose \
+             number corrected p is multiplied; groups with too few replicates for that cannot be shown to be slower",
+            counted(permuted.families, "group")
+        ));
+    }
+    sentences
 }
 
 /// What holds however it was decided.

@@ -252,3 +252,102 @@ fn deleting_any_line_of_either_record_never_passes() {
         assert_ne!(code(base.clone(), without(&new)), 0, "the new without line {}", deleted + 1);
     }
 }
+
+/// A run with a time budget: its rows have as many replicates as there was time for.
+fn uneven(id: &str, rows: &[Vec<f64>]) -> LoadedRecord {
+    let mut lines = lines(id, rows);
+    for line in &mut lines {
+        match line {
+            Line::Header(header) => header.settings.within_seconds = Some(commgauge_base::units::Seconds(3.0)),
+            Line::Plan(plan) => plan.case_lines = plan.cases.len() as u64,
+            _ => {}
+        }
+    }
+    loaded(&format!("{id}.jsonl"), lines)
+}
+
+/// Times with 0.1 % of scatter.
+fn steady(middle: f64, replicates: usize, from: usize) -> Vec<f64> {
+    (from..from + replicates).map(|index| middle * (1.0 + 0.0005 * ((index * 7) % 5) as f64)).collect()
+}
+
+#[test]
+fn every_row_is_compared_with_the_replicates_that_it_has_and_no_side_is_taken_for_the_other() {
+    for first in 0..36 {
+        for second in 0..36 {
+            let counts = [[first / 6 + 1, first % 6 + 1], [second / 6 + 1, second % 6 + 1]];
+            // The first row became slower, the second faster, the third did neither.
+            let base: Vec<Vec<f64>> =
+                [(100.0, 0), (400.0, 1), (700.0, 1)].map(|(middle, row)| steady(middle, counts[row][0], 0)).into();
+            let new: Vec<Vec<f64>> =
+                [(150.0, 0), (300.0, 1), (700.0, 1)].map(|(middle, row)| steady(middle, counts[row][1], 3)).into();
+            let verdict = compared(&uneven("a", &base), &uneven("b", &new));
+            for (row, [of_base, of_new]) in verdict.rows.iter().zip([counts[0], counts[1], counts[1]]) {
+                let against = row.against_base.as_ref().unwrap();
+                assert_eq!((against.replicates_base, row.replicates), (of_base as u32, of_new as u32), "{counts:?}");
+            }
+            let slowdown = |row: usize| verdict.rows[row].against_base.as_ref().unwrap().slowdown.unwrap();
+            assert!(slowdown(0) > 0.45 && slowdown(1) < -0.2 && slowdown(2).abs() < 0.01, "{counts:?}");
+            assert_ne!(verdict.rows[1].decision, Some(Decision::Fail), "{counts:?}");
+            assert_ne!(verdict.rows[2].decision, Some(Decision::Fail), "{counts:?}");
+            assert_ne!(verdict.rows[0].decision, Some(Decision::Pass), "{counts:?}");
+        }
+    }
+}
+
+#[test]
+fn a_slow_row_is_found_among_rows_that_have_fewer_replicates() {
+    let times = |slow: f64, from: usize| -> Vec<Vec<f64>> {
+        (0..9)
+            .map(|row| steady(if row == 4 { 100.0 * slow } else { 100.0 }, if row % 2 == 0 { 5 } else { 1 }, from))
+            .collect()
+    };
+    let verdict = compared(&uneven("a", &times(1.0, 0)), &uneven("b", &times(1.2, 2)));
+    let failed: Vec<usize> = (0..9).filter(|row| verdict.rows[*row].decision == Some(Decision::Fail)).collect();
+    assert_eq!((verdict.exit_code, failed), (1, vec![4]), "{:?}", verdict.troubles);
+    assert!(verdict.rule.iter().any(|text| text.contains("1 to 5 and 1 to 5 replicates")), "{:?}", verdict.rule);
+}
+
+#[test]
+fn alarms_of_uneven_runs_without_a_change_are_no_more_frequent_than_stated() {
+    let trials = TRIALS.min(400);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(11);
+    let mut false_alarms = 0;
+    for _ in 0..trials {
+        let mut run = |id: &str| {
+            let rows: Vec<Vec<f64>> = (0..ROWS)
+                .map(|_| {
+                    let replicates = random.random_range(3..7usize);
+                    (0..replicates).map(|_| noisy(1000.0, 0.01, Shape::Normal, &mut random)).collect()
+                })
+                .collect();
+            uneven(id, &rows)
+        };
+        let (base, new) = (run("a"), run("b"));
+        false_alarms += u64::from(compared(&base, &new).exit_code == 1);
+    }
+    let most = 0.05 * trials as f64 + 4.0 * (trials as f64 * 0.05 * 0.95).sqrt();
+    assert!(false_alarms as f64 <= most, "{false_alarms} of {trials}");
+}
+
+#[test]
+fn curves_take_the_rows_that_have_as_many_replicates() {
+    // Eleven sizes: those of `fewer` have three replicates, the others seven.
+    let cut = |mut record: LoadedRecord, fewer: &[u32]| {
+        record.record.header.settings.within_seconds = Some(commgauge_base::units::Seconds(3.0));
+        record.record.cases.retain(|line| !fewer.contains(&line.case) || line.replicate < 3);
+        record
+    };
+    for fewer in [&[][..], &[0], &[10], &[3, 4, 5], &[0, 2, 4, 6, 8]] {
+        let (base, new) = (curve("a", 100.0, 20.0, 3), curve("b", 130.0, 16.0, 4));
+        let verdict = compared(&cut(base, fewer), &cut(new, fewer));
+        assert_eq!(verdict.curves.len(), 2, "{fewer:?}");
+        assert!(
+            verdict.curves.iter().all(|curve| curve.worse && curve.cases as usize == 11 - fewer.len()),
+            "{fewer:?}"
+        );
+        // In one run only.
+        let verdict = compared(&curve("a", 100.0, 20.0, 3), &cut(curve("b", 130.0, 16.0, 4), fewer));
+        assert!(verdict.curves.iter().all(|curve| curve.worse), "{fewer:?}: {:?}", verdict.curves);
+    }
+}

@@ -8,6 +8,7 @@ use super::finding::Finding;
 use super::row_subject::RowSubject;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// The value of `format` in every verdict.
 pub const FORMAT: &str = "commgauge-verdict";
@@ -168,6 +169,9 @@ pub struct Row {
     /// What it is of.
     #[serde(flatten)]
     pub subject: RowSubject,
+    /// The hosts, where records of several sets of hosts are judged together: each set has rows of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<String>,
     /// What was decided; absent where nothing is expected of the row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
@@ -184,6 +188,16 @@ pub struct Row {
     /// Against the base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against_base: Option<AgainstBase>,
+}
+
+impl Row {
+    /// The name with the hosts, which tells it from all other rows.
+    pub fn full_name(&self) -> Cow<'_, str> {
+        match &self.hosts {
+            None => Cow::Borrowed(&self.name),
+            Some(hosts) => Cow::Owned(format!("{} on {hosts}", self.name)),
+        }
+    }
 }
 
 /// What a limit is about.

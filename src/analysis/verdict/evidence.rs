@@ -2,7 +2,7 @@
 //!
 //! Nothing is decided here: every reason that would keep a row from passing is collected as a sentence.
 
-use super::comparability::identities;
+use super::comparability::{hosts, identities};
 use super::loaded_record::LoadedRecord;
 use super::planned::{Measurement, Planned, calls, own_work, seconds_of};
 use super::subject::Subject;
@@ -18,6 +18,7 @@ use commgauge_model::layout::Locality;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, ClockMethod, ForeignTool, Outcome};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 /// The shortfall of a case with a replicate that was measured while the machine was slow.
 const IN_SLOW_PERIOD: &str = "unreliable: a replicate fell into a slow period of the machine";
@@ -28,6 +29,11 @@ const MAX_EXCLUDED_SHARE: f64 = 0.1;
 pub(super) struct Evidence<'a> {
     /// What was planned.
     pub subject: Subject<'a>,
+    /// The hosts of its runs.
+    pub hosts: Arc<str>,
+    /// The runs of each requested replicate, by their places in [`Gathered::runs`]: its record, and of another tool its log, which is
+    /// the same for our own.
+    pub runs: Vec<[usize; 2]>,
     /// Median time of one transfer in each requested replicate, in seconds; none without a valid sample.
     pub seconds: Vec<Option<f64>>,
     /// The same, but with the usual time of the case for replicates that fell into a transient slowdown.
@@ -49,6 +55,23 @@ pub(super) struct Evidence<'a> {
     pub chosen: BTreeSet<String>,
 }
 
+/// A run of a row by itself, without transient slowdowns.
+pub(super) struct OneRun {
+    /// Its place in [`Gathered::runs`].
+    pub run: usize,
+    /// Ascending times of its replicates.
+    pub seconds: Vec<f64>,
+    /// Those of the others.
+    pub others: Vec<f64>,
+}
+
+/// A record, or a log of another tool in one.
+pub(super) struct Run {
+    pub name: String,
+    /// The record of a log.
+    pub record: Option<usize>,
+}
+
 /// A case of the new run, and the same one of the base, if that has it.
 #[derive(Clone, Copy)]
 pub(super) struct ComparedRow<'a> {
@@ -58,9 +81,11 @@ pub(super) struct ComparedRow<'a> {
 
 impl<'a> Evidence<'a> {
     /// What was planned, of which nothing is known yet.
-    fn of(subject: Subject<'a>) -> Evidence<'a> {
+    fn of(subject: Subject<'a>, hosts: Arc<str>) -> Evidence<'a> {
         Evidence {
             subject,
+            hosts,
+            runs: Vec::new(),
             seconds: Vec::new(),
             steady_seconds: Vec::new(),
             in_slow_period: false,
@@ -76,6 +101,18 @@ impl<'a> Evidence<'a> {
     /// Ascending times of the replicates that were measured.
     pub fn measured(&self) -> Vec<f64> {
         sorted(self.seconds.iter().flatten().copied())
+    }
+
+    /// Each run by itself; empty where all are of one run. Replicates of a run share its hour and its hosts, so it is runs that are good
+    /// or bad.
+    pub fn by_run(&self) -> Vec<OneRun> {
+        let measured = || self.runs.iter().zip(&self.steady_seconds).filter_map(|(runs, time)| Some((runs, (*time)?)));
+        let all: BTreeSet<usize> = measured().flat_map(|(runs, _)| *runs).collect();
+        let times = |run: usize, is_own: bool| {
+            sorted(measured().filter(|(runs, _)| runs.contains(&run) == is_own).map(|(_, time)| time))
+        };
+        let each = all.into_iter().map(|run| OneRun { run, seconds: times(run, true), others: times(run, false) });
+        each.filter(|run| !run.others.is_empty()).collect()
     }
 
     /// Ascending times with a transient slowdown removed; none where there was none.
@@ -107,6 +144,7 @@ impl<'a> Evidence<'a> {
 #[derive(PartialEq, Eq, Hash)]
 struct SameWork<'a> {
     name: String,
+    hosts: Arc<str>,
     call: Option<SameCall<'a>>,
 }
 
@@ -123,53 +161,66 @@ struct SameCall<'a> {
 }
 
 impl<'a> SameWork<'a> {
-    fn new(name: String, subject: Subject<'a>) -> SameWork<'a> {
+    fn new(name: String, hosts: Arc<str>, subject: Subject<'a>) -> SameWork<'a> {
         let call = subject.call().map(|facts| {
             let CaseFacts { collective, element_type, bytes_total, group_size, placement, cadence, .. } = *facts;
             let locality = &facts.locality;
             SameCall { collective, element_type, bytes_total, group_size, locality, placement, cadence }
         });
-        SameWork { name, call }
+        SameWork { name, hosts, call }
     }
 }
 
 /// What records show.
 pub(super) struct Gathered<'a> {
-    /// The cases of all records. What is the same call in several of them has the replicates of all.
+    /// The cases of all records. What is the same call on the same hosts in several of them has the replicates of all.
     pub cases: Vec<Evidence<'a>>,
+    /// The records, and the logs of other tools in them.
+    pub runs: Vec<Run>,
     /// The troubles of the records as a whole, but for slow periods.
     pub troubles: Vec<Trouble>,
     /// That the machine was slow for a while, of each record in which it was.
     pub slow_periods: Vec<Trouble>,
 }
 
-/// The cases of records, and all troubles of the records as a whole.
-pub(super) fn evidence<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> (Vec<Evidence<'a>>, Vec<Trouble>) {
-    let Gathered { cases, mut troubles, slow_periods } = gather(records, allowed);
-    troubles.extend(slow_periods);
-    (cases, troubles)
+/// The same with slow periods among the troubles.
+pub(super) fn evidence<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Gathered<'a> {
+    let mut gathered = gather(records, allowed);
+    gathered.troubles.append(&mut gathered.slow_periods);
+    gathered
 }
 
 /// What records show; `allowed` are the differences between them that are accepted.
 pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Gathered<'a> {
     let mut cases: Vec<Evidence> = Vec::new();
     let mut index_of: HashMap<SameWork, usize> = HashMap::new();
-    let (mut troubles, mut slow_periods) = (Vec::new(), Vec::new());
+    let (mut runs, mut troubles, mut slow_periods) = (Vec::new(), Vec::new(), Vec::new());
     for LoadedRecord { path, record } in records {
+        let hosts: Arc<str> = hosts(&record.header).into();
+        let of_record = runs.len();
+        runs.push(Run { name: path.shown().to_string(), record: None });
         let transient_slowdown = transient_slowdown(record);
         let planned = calls(record, allowed).into_iter().chain(own_work(record));
         // What one plan has twice is two rows.
         let mut of_this_record = HashSet::new();
         for (name, planned) in planned {
-            let work = SameWork::new(name, planned.subject);
+            let work = SameWork::new(name, hosts.clone(), planned.subject);
             let known = index_of.get(&work).copied().filter(|at| !of_this_record.contains(at));
             let at = known.unwrap_or(cases.len());
             if known.is_none() {
-                cases.push(Evidence::of(planned.subject));
+                cases.push(Evidence::of(planned.subject, hosts.clone()));
                 index_of.insert(work, at);
             }
             of_this_record.insert(at);
             add_record(&mut cases[at], record, &planned, transient_slowdown.as_ref());
+            for log in 1..=cases[at].seconds.len() - cases[at].runs.len() {
+                // Another tool's replicates are runs of their own, each from its log.
+                let run = if record.header.backend.measured_by.is_some() { of_record + log } else { of_record };
+                if run == runs.len() {
+                    runs.push(Run { name: format!("run {log} of {}", path.shown()), record: Some(of_record) });
+                }
+                cases[at].runs.push([of_record, run]);
+            }
         }
         let trouble = |(exit_code, text)| Trouble { exit_code, text: format!("{}: {text}", path.shown()) };
         troubles.extend(whole_record::of_record(record).into_iter().map(trouble));
@@ -185,7 +236,7 @@ pub(super) fn gather<'a>(records: &'a [LoadedRecord], allowed: &[Allowed]) -> Ga
         troubles.push(Trouble { exit_code: 7, text });
     }
     troubles.extend(copied_times::copies(records).map(|text| Trouble { exit_code: 3, text }));
-    Gathered { cases, troubles, slow_periods }
+    Gathered { cases, runs, troubles, slow_periods }
 }
 
 /// The transient slowdown of a record, if there was one.

@@ -202,6 +202,10 @@ pub(super) struct LimitCheck {
     pub decision: Decision,
     /// True where each replicate by itself meets the limit.
     pub all_meet_the_limit: bool,
+    /// True where their median does.
+    pub median_meets_the_limit: bool,
+    /// Replicates that do not.
+    pub beyond: usize,
     pub reason: String,
     pub replicates_more: Option<u32>,
     pub against: AgainstLimit,
@@ -234,7 +238,15 @@ pub(super) fn check_limit(required: &Required, subject: Subject, seconds: &[f64]
         _ => undecided(count, agreeing, needed, level),
     };
     let against = required.against(&values, bounds);
-    LimitCheck { decision, all_meet_the_limit: count > 0 && agreeing == count, reason, replicates_more, against }
+    LimitCheck {
+        decision,
+        all_meet_the_limit: count > 0 && agreeing == count,
+        median_meets_the_limit: against.median.is_some_and(|median| good(&median)),
+        beyond: count - agreeing,
+        reason,
+        replicates_more,
+        against,
+    }
 }
 
 fn undecided(count: usize, agreeing: usize, needed: Option<usize>, level: f64) -> (String, Option<u32>) {

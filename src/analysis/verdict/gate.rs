@@ -3,9 +3,10 @@
 use super::algorithm::Algorithms;
 use super::comparability::ensure_comparable;
 use super::document::{Coverage, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
-use super::evidence::{Evidence, Gathered, gather};
+use super::evidence::{Evidence, Gathered, OneRun, gather};
 use super::expected::{Expected, LimitCheck, check_limit, variant, variant_words};
 use super::loaded_record::LoadedRecord;
+use super::one_run::Alone;
 use super::scope::Judged;
 use super::{Allowed, Decision, Trouble, most_severe, network, scope, template};
 use commgauge_base::collective::Collective;
@@ -32,7 +33,7 @@ pub struct GateRule {
 /// A usage error where the records are not comparable, or one run is given twice.
 pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule) -> Result<Verdict> {
     ensure_comparable(&records.iter().collect::<Vec<_>>(), &rule.allowed)?;
-    let Gathered { mut cases, mut troubles, mut slow_periods } = gather(records, &rule.allowed);
+    let Gathered { mut cases, runs, mut troubles, mut slow_periods } = gather(records, &rule.allowed);
     if let Some(machine) = machine {
         flag_other_machine(records, machine, &mut cases);
         troubles.extend(records.iter().flat_map(|loaded| scope::mismatches(loaded, machine)));
@@ -49,8 +50,15 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
     if let Some(machine) = machine {
         flag_beyond_links(machine, &expected, &about, &mut cases);
     }
-    let rows: Vec<Row> =
-        cases.iter_mut().zip(&about).map(|(case, about)| row(case, about, &expected, rule.confidence)).collect();
+    let mut alone = Alone::default();
+    let mut rows: Vec<Row> = (cases.iter_mut().zip(&about))
+        .map(|(case, about)| {
+            let mut row = row(case, about, &expected, rule.confidence);
+            alone.apply(&mut row, &runs, &by_run(case, about, &expected, rule.confidence));
+            row
+        })
+        .collect();
+    name_hosts_that_differ(&mut rows);
     let is_judged = |index: &usize| rows[*index].decision.is_some();
     let judged = Judged {
         expectations: (0..rows.len()).filter(is_judged).flat_map(|index| about[index].iter().copied()).collect(),
@@ -87,6 +95,7 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
         slow_periods.iter_mut().for_each(excuse_slow_period);
     }
     troubles.extend(slow_periods);
+    troubles.extend(alone.troubles(&runs, coverage.rows_judged as usize));
     let template = template::of(&cases, &rows);
     let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
     Ok(Verdict {
@@ -95,7 +104,7 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
         question: Question::Gate,
         decision: Decision::from_exit_code(exit_code),
         exit_code,
-        rule: describe_rule(rule, coverage.rows_judged),
+        rule: describe_rule(rule, coverage.rows_judged, runs.len()),
         runs: records.iter().map(|loaded| loaded.run("judged")).collect(),
         machine: machine.map(|machine| format!("{} ({})", machine.name, machine.path.shown())),
         false_alarms: FalseAlarms {
@@ -156,6 +165,7 @@ pub(super) fn undecided_row(case: &Evidence) -> Row {
     Row {
         name: case.subject.name().into_owned(),
         subject: case.subject.of_row(),
+        hosts: Some(case.hosts.to_string()),
         decision: None,
         reasons: case.shortfalls.clone(),
         replicates: case.seconds.iter().flatten().count() as u32,
@@ -165,20 +175,44 @@ pub(super) fn undecided_row(case: &Evidence) -> Row {
     }
 }
 
+/// Hosts are worth naming where not all rows are of the same.
+pub(super) fn name_hosts_that_differ(rows: &mut [Row]) {
+    if rows.iter().all(|row| row.hosts == rows[0].hosts) {
+        rows.iter_mut().for_each(|row| row.hosts = None);
+    }
+}
+
 /// A slow period in which every judged row meets its thresholds is a warning.
 fn excuse_slow_period(trouble: &mut Trouble) {
     trouble.exit_code = 0;
     trouble.text += "; the judged rows of that while meet their thresholds even so";
 }
 
+/// The results of all expectations about a row.
+fn limit_checks(case: &Evidence, about: &[usize], expected: &Expected, seconds: &[f64], level: f64) -> Vec<LimitCheck> {
+    about.iter().map(|index| check_limit(&expected.required(*index), case.subject, seconds, level)).collect()
+}
+
+fn worst_of(checks: Vec<LimitCheck>) -> Option<LimitCheck> {
+    checks.into_iter().reduce(|worst, next| if next.decision > worst.decision { next } else { worst })
+}
+
+/// What each of several runs is by itself: one that fails, or whose median misses the limit, does not pass in company either.
+fn by_run(case: &Evidence, about: &[usize], expected: &Expected, level: f64) -> Vec<(usize, Decision, String)> {
+    let judged = case.by_run().into_iter().map(|OneRun { run, seconds, .. }| {
+        let checks = limit_checks(case, about, expected, &seconds, level);
+        let misses = |check: &LimitCheck| !check.median_meets_the_limit;
+        let Some(worst) = checks.into_iter().filter(misses).max_by_key(|check| check.decision) else {
+            return (run, Decision::Pass, String::new());
+        };
+        (run, worst.decision, format!("{} of {} replicates are beyond the limit", worst.beyond, seconds.len()))
+    });
+    judged.collect()
+}
+
 /// Of several expectations about one row the worst result is shown, so that adding one never improves the row.
 fn row(case: &mut Evidence, about: &[usize], expected: &Expected, level: f64) -> Row {
-    let checks = |case: &Evidence, seconds: &[f64]| -> Vec<LimitCheck> {
-        about.iter().map(|index| check_limit(&expected.required(*index), case.subject, seconds, level)).collect()
-    };
-    let worst_of = |checks: Vec<LimitCheck>| {
-        checks.into_iter().reduce(|worst, next| if next.decision > worst.decision { next } else { worst })
-    };
+    let checks = |case: &Evidence, seconds: &[f64]| limit_checks(case, about, expected, seconds, level);
     let measured = checks(case, &case.measured());
     // Slowness only adds to a time: where the slow replicates too meet the limits, they say nothing against the row.
     if !measured.is_empty() && measured.iter().all(|check| check.all_meet_the_limit) {
@@ -286,10 +320,10 @@ fn nothing_expected(machine: Option<&Machine>) -> String {
     }
 }
 
-fn describe_rule(rule: &GateRule, rows: u32) -> Vec<String> {
+fn describe_rule(rule: &GateRule, rows: u32, runs: usize) -> Vec<String> {
     let (percent, level) = (rule.confidence * 100.0, 1.0 - rule.confidence);
     let digits = commgauge_base::units::three_digits;
-    vec![
+    let mut sentences = vec![
         format!(
             "a row passes where the lower {percent} % confidence bound of the median of its replicates clears the limit, \
              fails where the upper bound is beyond it, and is inconclusive otherwise; the bounds are order statistics, \
@@ -306,5 +340,13 @@ fn describe_rule(rule: &GateRule, rows: u32) -> Vec<String> {
         "replicates that fell into a while in which the whole machine was slow keep a row from passing unless they meet the \
          limit too, and do not alone make it fail"
             .to_owned(),
-    ]
+    ];
+    if runs > 1 {
+        sentences.push(
+            "of several runs each is judged by itself too: one that fails, or whose median is beyond the limit, keeps the row from \
+             passing; runs on other hosts have rows of their own"
+                .to_owned(),
+        );
+    }
+    sentences
 }

@@ -6,7 +6,7 @@
 //! data-sheet facts, and bound what may be learned.
 
 use super::comparability::ensure_comparable;
-use super::evidence::{Evidence, evidence};
+use super::evidence::{Evidence, Gathered, evidence};
 use super::expected::variant;
 use super::learned_file::{self, LearnRule, Learned};
 use super::learned_kind::{CallKind, Kind, Values};
@@ -32,7 +32,7 @@ pub fn learn(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> Res
     let mut kinds: BTreeMap<Kind, Values> = BTreeMap::new();
     let mut excluded: BTreeMap<Kind, String> = BTreeMap::new();
     for (run, loaded) in records.iter().enumerate() {
-        let (cases, troubles) = evidence(std::slice::from_ref(loaded), &[]);
+        let Gathered { cases, troubles, .. } = evidence(std::slice::from_ref(loaded), &[]);
         refuse_unhealthy(loaded, &troubles)?;
         for case in cases.iter().filter(|case| case.subject.call().is_none_or(|facts| facts.group_size > 1)) {
             let (kind, is_rate, values) = values(case);

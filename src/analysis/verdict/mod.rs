@@ -27,6 +27,7 @@ pub mod locate;
 mod network;
 mod next_run;
 mod noise_rows;
+mod one_run;
 mod own_work_table;
 mod percent;
 mod permutation;

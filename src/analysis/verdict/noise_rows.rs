@@ -7,7 +7,7 @@ use super::document::{AgainstBase, Row};
 use super::evidence::{ComparedRow, Evidence};
 use super::gate::{cap_decision, undecided_row};
 use super::percent::percent;
-use super::permutation::{ReplicateCounts, fewest_for};
+use super::permutation::{CountRanges, fewest_for};
 use commgauge_base::stats::median;
 use commgauge_model::record::line::CaseFacts;
 
@@ -21,8 +21,8 @@ pub(super) fn judged(rows: &[ComparedRow], level: f64) -> Option<Vec<Option<Judg
 
 fn point(case: &Evidence, old: &Evidence) -> Option<Point> {
     let middle = |case: &Evidence| {
-        let logarithms: Option<Vec<f64>> = case.seconds.iter().map(|seconds| seconds.map(f64::ln)).collect();
-        logarithms.filter(|all| !all.is_empty()).map(|all| all.iter().sum::<f64>() / all.len() as f64)
+        let logarithms: Vec<f64> = case.seconds.iter().flatten().map(|seconds| seconds.ln()).collect();
+        (!logarithms.is_empty()).then(|| logarithms.iter().sum::<f64>() / logarithms.len() as f64)
     };
     let facts = case.subject.call()?;
     let is_on_curve = facts.bytes_total.0 > 0 && facts.splits.is_none();
@@ -95,12 +95,11 @@ fn decide(judged: Judged, rule: &CompareRule) -> (Decision, String) {
 }
 
 /// How it was decided, as sentences.
-pub(super) fn describe_rule(rule: &CompareRule, counts: ReplicateCounts, rows: usize) -> Vec<String> {
-    let ReplicateCounts { base, new } = counts;
+pub(super) fn describe_rule(rule: &CompareRule, counts: &CountRanges, rows: usize) -> Vec<String> {
     let (level, relevant) = (percent(rule.false_alarm_level), percent(rule.relevant_slowdown));
     vec![
         format!(
-            "{base} and {new} replicates are too few for a test of each row, so a row is judged by the noise of its own curve: how \
+            "{counts} are too few for a test of each row, so a row is judged by the noise of its own curve: how \
              much the changes of neighbouring sizes and of the two placements differ, over {rows} rows"
         ),
         format!(

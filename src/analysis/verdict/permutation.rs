@@ -6,10 +6,16 @@
 //! own (the single-step maxT procedure of Westfall and Young, "Resampling-Based Multiple Testing", 1993, 2.3). It bounds the
 //! chance of any false alarm for any number of rows, however they are correlated. Holm's correction, which only uses
 //! the probabilities of single rows, could not find anything with 7 replicates and 200 rows: 200 / C(14,7) is above 5 %.
+//!
+//! Only rows with the same numbers of replicates can exchange them together, so each such family is permuted by itself, and
+//! probabilities are multiplied by the number of families (Bonferroni). Families whose probabilities could not reach the level are
+//! not tested and cost nothing, as Tarone proposed (Biometrics 46, 1990); which these are follows from the numbers alone.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeMap;
+use std::fmt;
 
 /// With more replicates the exact distributions take too long to compute, and add no precision.
 pub(super) const MAX_REPLICATES: usize = 50;
@@ -22,8 +28,30 @@ const MIN_DRAWN_PERMUTATIONS: usize = 999;
 /// Rows without any noise (a simulation, a coarse clock) are given this much, as a share.
 const MIN_NOISE: f64 = 0.0005;
 
+/// The logarithms of the times of something that is compared: a row, a part of a curve, or a row in one of the new runs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Sides {
+    pub base: Vec<f64>,
+    pub new: Vec<f64>,
+    /// The run that the new times are of, where they are of one run among several.
+    pub run: Option<usize>,
+}
+
+/// What can exchange replicates together.
+type Family = (Option<usize>, ReplicateCounts);
+
+impl Sides {
+    pub fn counts(&self) -> ReplicateCounts {
+        ReplicateCounts { base: self.base.len(), new: self.new.len() }
+    }
+
+    fn family(&self) -> Family {
+        (self.run, self.counts())
+    }
+}
+
 /// Replicates on either side of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ReplicateCounts {
     pub base: usize,
     pub new: usize,
@@ -33,6 +61,38 @@ impl ReplicateCounts {
     /// The smallest probability that a test of so many replicates can reach.
     pub fn attainable(self) -> f64 {
         1.0 / ways(self.base + self.new, self.new)
+    }
+}
+
+/// The fewest and the most replicates of the rows that both sides have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CountRanges {
+    base: [usize; 2],
+    new: [usize; 2],
+}
+
+impl CountRanges {
+    pub fn of(rows: &[Sides]) -> CountRanges {
+        let counts = || rows.iter().map(Sides::counts).filter(|counts| counts.base > 0 && counts.new > 0);
+        let range = |side: fn(&ReplicateCounts) -> usize| {
+            let all = || counts().map(|counts| side(&counts));
+            [all().min().unwrap_or(0), all().max().unwrap_or(0)]
+        };
+        CountRanges { base: range(|counts| counts.base), new: range(|counts| counts.new) }
+    }
+
+    pub fn most(&self) -> ReplicateCounts {
+        ReplicateCounts { base: self.base[1], new: self.new[1] }
+    }
+}
+
+impl fmt::Display for CountRanges {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let side = |[fewest, most]: [usize; 2]| match fewest == most {
+            true => most.to_string(),
+            false => format!("{fewest} to {most}"),
+        };
+        write!(f, "{} and {} replicates", side(self.base), side(self.new))
     }
 }
 
@@ -48,27 +108,77 @@ pub(super) struct RowProbabilities {
 /// Result of the permutation test.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Corrected {
-    /// For each row, the corrected probability of being slower to this degree by chance.
-    pub p_slower: Vec<f64>,
-    /// The same for being faster.
-    pub p_faster: Vec<f64>,
-    /// Permutations that were counted, including the actual assignment.
+    /// For each of the compared; none where it was not tested.
+    pub probabilities: Vec<Option<RowProbabilities>>,
+    /// How many were tested.
+    pub tested: usize,
+    /// Families that were tested.
+    pub families: usize,
+    /// Permutations that were counted in the family with the fewest, including the actual assignment.
     pub exchanges: usize,
     /// True where all possible permutations were counted.
     pub exact: bool,
 }
 
-impl Corrected {
-    /// The probabilities of the row with this index.
-    pub fn of_row(&self, index: usize) -> RowProbabilities {
-        RowProbabilities { slower: self.p_slower[index], faster: self.p_faster[index] }
+/// The families that are tested at a level: of those that can reach their share of it the ones with most rows, so many that most rows are
+/// tested in all. Known before any time is looked at.
+fn tested_families(sizes: &BTreeMap<Family, usize>, level: f64) -> Vec<Family> {
+    let mut best: (usize, Vec<Family>) = (0, Vec::new());
+    for families in 1..=sizes.len() {
+        let reaches = |counts: &ReplicateCounts| counts.attainable() * families as f64 <= level * (1.0 + 1e-9);
+        let mut able: Vec<(&Family, &usize)> = sizes.iter().filter(|((_, counts), _)| reaches(counts)).collect();
+        // Stable: of equal ones those of all runs come first.
+        able.sort_by_key(|(_, rows)| std::cmp::Reverse(**rows));
+        able.truncate(families);
+        let rows = able.iter().map(|(_, rows)| **rows).sum();
+        if rows > best.0 {
+            best = (rows, able.into_iter().map(|(family, _)| *family).collect());
+        }
     }
+    best.1
 }
 
-/// Corrected probabilities of rows of logarithms of times: `base` replicates, then the new ones.
-pub(super) fn corrected(rows: &[Vec<f64>], base: usize) -> Corrected {
-    let all = rows.first().map_or(0, Vec::len);
-    let new = all - base.min(all);
+/// Whether anything compared can be shown to be slower at a level.
+pub(super) fn is_testable(compared: &[Sides], level: f64) -> bool {
+    !tested_families(&sizes(compared), level).is_empty()
+}
+
+fn sizes(compared: &[Sides]) -> BTreeMap<Family, usize> {
+    let mut sizes = BTreeMap::new();
+    compared.iter().for_each(|sides| *sizes.entry(sides.family()).or_default() += 1);
+    sizes
+}
+
+/// Corrected probabilities of all that is compared, so that any false alarm at the level is at most as likely.
+pub(super) fn corrected(compared: &[Sides], level: f64) -> Corrected {
+    let families = tested_families(&sizes(compared), level);
+    let mut found = Corrected {
+        probabilities: vec![None; compared.len()],
+        tested: 0,
+        families: families.len(),
+        exchanges: usize::MAX,
+        exact: true,
+    };
+    for family in &families {
+        let members: Vec<usize> = (0..compared.len()).filter(|index| compared[*index].family() == *family).collect();
+        let rows: Vec<&Sides> = members.iter().map(|index| &compared[*index]).collect();
+        let (probabilities, exchanges, exact) = of_family(&rows, family.1, families.len());
+        found.exchanges = found.exchanges.min(exchanges);
+        found.exact &= exact;
+        found.tested += members.len();
+        let corrected = |p: f64| (p * families.len() as f64).min(1.0);
+        for (index, RowProbabilities { slower, faster }) in members.into_iter().zip(probabilities) {
+            found.probabilities[index] =
+                Some(RowProbabilities { slower: corrected(slower), faster: corrected(faster) });
+        }
+    }
+    found
+}
+
+/// The same of rows with these numbers of replicates, with the permutations that were counted, and whether these are all.
+fn of_family(rows: &[&Sides], counts: ReplicateCounts, families: usize) -> (Vec<RowProbabilities>, usize, bool) {
+    let ReplicateCounts { base, new } = counts;
+    let all = base + new;
     let rows: Vec<(Vec<f64>, f64)> = rows.iter().map(|row| centered(row)).collect();
     let actual: Vec<usize> = (base..all).collect();
     let statistic = |row: &(Vec<f64>, f64), chosen: &[usize]| {
@@ -76,7 +186,7 @@ pub(super) fn corrected(rows: &[Vec<f64>], base: usize) -> Corrected {
         let within = row.1 - sum * sum * (1.0 / new as f64 + 1.0 / base as f64);
         sum / (within.max(0.0) + all as f64 * MIN_NOISE * MIN_NOISE).sqrt()
     };
-    let (chosen, exact) = exchanges(all, new, rows.len());
+    let (chosen, exact) = exchanges(all, new, rows.len() * families);
     let extremes = chosen.iter().map(|chosen| {
         rows.iter()
             .map(|row| statistic(row, chosen))
@@ -90,18 +200,19 @@ pub(super) fn corrected(rows: &[Vec<f64>], base: usize) -> Corrected {
     let share = |count: usize| ((count + extra) as f64 / exchanges.max(1) as f64).min(1.0);
     // Sums of the same numbers in another order may differ in the last digit.
     let slack = 1e-9;
-    let own: Vec<f64> = rows.iter().map(|row| statistic(row, &actual)).collect();
-    Corrected {
-        p_slower: own.iter().map(|t| share(highest.len() - highest.partition_point(|h| *h < t - slack))).collect(),
-        p_faster: own.iter().map(|t| share(lowest.partition_point(|l| *l <= t + slack))).collect(),
-        exchanges,
-        exact,
-    }
+    let own = rows.iter().map(|row| statistic(row, &actual));
+    let probabilities = own.map(|t| RowProbabilities {
+        slower: share(highest.len() - highest.partition_point(|h| *h < t - slack)),
+        faster: share(lowest.partition_point(|l| *l <= t + slack)),
+    });
+    (probabilities.collect(), exchanges, exact)
 }
 
-fn centered(row: &[f64]) -> (Vec<f64>, f64) {
-    let mean = row.iter().sum::<f64>() / row.len().max(1) as f64;
-    let values: Vec<f64> = row.iter().map(|value| value - mean).collect();
+/// The values of both sides about their mean, those of the base first, and the sum of their squares.
+fn centered(row: &Sides) -> (Vec<f64>, f64) {
+    let both = || row.base.iter().chain(&row.new);
+    let mean = both().sum::<f64>() / both().count().max(1) as f64;
+    let values: Vec<f64> = both().map(|value| value - mean).collect();
     let squares = values.iter().map(|value| value * value).sum();
     (values, squares)
 }
@@ -152,28 +263,82 @@ fn subsets(all: usize, members: usize) -> Vec<Vec<usize>> {
 mod tests {
     use super::*;
 
+    const LEVEL: f64 = 0.05;
+
+    fn sides(base: &[f64], new: &[f64]) -> Sides {
+        Sides { base: base.to_vec(), new: new.to_vec(), run: None }
+    }
+
     #[test]
     fn every_permutation_is_counted_once_including_the_actual_one() {
         assert_eq!(subsets(4, 2), [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]);
         assert_eq!((subsets(14, 7).len(), ways(14, 7)), (3432, 3432.0));
-        let apart = vec![vec![0.0, 0.01, 0.02, 0.5, 0.51, 0.52]];
-        let corrected = corrected(&apart, 3);
-        assert_eq!((corrected.p_slower[0], corrected.p_faster[0], corrected.exchanges), (0.05, 1.0, 20));
+        let apart = sides(&[0.0, 0.01, 0.02], &[0.5, 0.51, 0.52]);
+        let found = corrected(&[apart], LEVEL);
+        assert_eq!(found.probabilities, [Some(RowProbabilities { slower: 0.05, faster: 1.0 })]);
+        assert_eq!((found.exchanges, found.exact), (20, true));
     }
 
     #[test]
     fn constant_rows_and_no_rows_show_no_change() {
-        assert_eq!(corrected(&[vec![1.0; 6]], 3).p_slower, [1.0]);
-        assert_eq!(corrected(&[], 3).p_slower, [0.0; 0]);
+        let constant = corrected(&[sides(&[1.0; 3], &[1.0; 3])], LEVEL);
+        assert_eq!(constant.probabilities[0].map(|p| p.slower), Some(1.0));
+        assert_eq!(corrected(&[], LEVEL).probabilities, []);
     }
 
     #[test]
     fn many_replicates_are_permuted_by_reproducible_drawing() {
-        let row: Vec<f64> =
-            (0..40).map(|index| f64::from(index % 7) * 0.01 + if index < 20 { 0.0 } else { 0.3 }).collect();
-        let once = corrected(std::slice::from_ref(&row), 20);
+        let times =
+            |from: u32, shift: f64| (from..from + 20).map(|index| f64::from(index % 7) * 0.01 + shift).collect();
+        let row = Sides { base: times(0, 0.0), new: times(20, 0.3), run: None };
+        let once = corrected(std::slice::from_ref(&row), LEVEL);
         assert!(!once.exact && once.exchanges == MAX_EXACT_PERMUTATIONS, "{once:?}");
-        assert_eq!(once.p_slower[0], 1.0 / MAX_EXACT_PERMUTATIONS as f64);
-        assert_eq!(once, corrected(&[row], 20));
+        assert_eq!(once.probabilities[0].map(|p| p.slower), Some(1.0 / MAX_EXACT_PERMUTATIONS as f64));
+        assert_eq!(once, corrected(&[row], LEVEL));
+    }
+
+    #[test]
+    fn rows_are_permuted_with_those_that_have_as_many_replicates_and_no_side_is_taken_for_the_other() {
+        let low = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06];
+        let high = low.map(|value| value + 0.5);
+        for base in 0..=7 {
+            for new in 0..=7 {
+                // The same number of values in all, divided otherwise.
+                let uneven = [sides(&low[..base], &high[..new]), sides(&low[..new], &high[..base])];
+                let found = corrected(&uneven, LEVEL);
+                let attainable = uneven[0].counts().attainable();
+                let families = if base == new { 1.0 } else { 2.0 };
+                for (row, p) in uneven.iter().zip(&found.probabilities) {
+                    let counts = row.counts();
+                    match p {
+                        // Tested alone or with the other, but never beyond the level.
+                        Some(p) => assert!(
+                            (p.slower / attainable).round() <= families && p.slower <= LEVEL,
+                            "{counts:?} {p:?}"
+                        ),
+                        None => assert!(attainable * families > LEVEL, "{counts:?}"),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn families_that_cannot_reach_the_level_cost_the_others_nothing() {
+        let low = [0.0, 0.01, 0.02, 0.03];
+        let many =
+            |base: usize, new: usize, rows| vec![sides(&low[..base], &low.map(|value| value + 1.0)[..new]); rows];
+        for (rows, families, tested) in [
+            (vec![many(4, 4, 1)], 1, 1),
+            (vec![many(4, 4, 1), many(1, 1, 9), many(2, 1, 9), many(2, 2, 9)], 1, 1),
+            // 1 / 70 and 1 / 35 cannot share 5 %: the one with more rows is tested.
+            (vec![many(4, 4, 3), many(4, 3, 2)], 1, 3),
+            (vec![many(4, 4, 2), many(4, 3, 3)], 1, 3),
+            (vec![many(1, 4, 5)], 0, 0),
+            (vec![many(0, 4, 5), many(4, 0, 5)], 0, 0),
+        ] {
+            let found = corrected(&rows.concat(), LEVEL);
+            assert_eq!((found.families, found.tested), (families, tested));
+        }
     }
 }

@@ -49,7 +49,7 @@ impl ImportCommand {
             return Err(Error::usage("the files hold no line that can be read, so there is nothing to import"));
         }
         origin.notes.iter().for_each(|note| eprintln!("{note}"));
-        origin.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        origin.objections().for_each(|objection| eprintln!("warning: {objection}"));
         let left_out = bad.len();
         origin.warnings.splice(0..0, bad.into_iter().map(|line| format!("left out: {line}")));
         let Identity { run_id, written } = Identity::of(&self.files)?;

@@ -69,6 +69,8 @@ pub(super) struct RowLabels<'a> {
     pub machine: &'a str,
     /// Name of the backend.
     pub backend: &'a str,
+    /// The hosts, where rows of several sets of hosts are shown together.
+    pub hosts: Option<&'a str>,
 }
 
 impl RowLabels<'_> {
@@ -86,6 +88,7 @@ impl RowLabels<'_> {
             label("machine", self.machine),
             label("suite", self.suite),
         ];
+        labels.extend(self.hosts.map(|hosts| label("hosts", hosts)));
         labels.extend_from_slice(further);
         line(out, name, &labels, value);
     }
@@ -99,6 +102,7 @@ fn labels<'a>(view: &'a View, entry: &'a Entry) -> RowLabels<'a> {
         suite: &header.suite.name,
         machine: header.backend.machine.as_deref().unwrap_or(""),
         backend: &header.backend.name,
+        hosts: None,
     }
 }
 

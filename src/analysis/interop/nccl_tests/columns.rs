@@ -33,7 +33,32 @@ pub(super) struct Fields {
 pub(super) struct Half {
     pub(super) placement: Placement,
     pub(super) latency: Seconds,
+    /// In microseconds.
+    pub(super) time: Printed,
+    /// In GB/s.
+    pub(super) algbw: Option<Printed>,
+    pub(super) busbw: Option<Printed>,
     pub(super) wrong_elements: Option<u64>,
+}
+
+/// A number as it was printed: rounded or cut off at its last digit, of which versions print more or fewer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Printed {
+    pub(super) value: f64,
+    /// One in the last digit.
+    pub(super) step: f64,
+}
+
+impl Printed {
+    /// A number from 0 on.
+    pub(super) fn of(column: &str, text: &str) -> Result<Printed, String> {
+        let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let decimals = digits.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        let value = text.parse::<f64>().ok().filter(|value| *value >= 0.0 && value.is_finite());
+        let step = exponent.parse::<i32>().ok().map(|exponent| 10f64.powi(exponent.saturating_sub(decimals as i32)));
+        let both = value.zip(step).map(|(value, step)| Printed { value, step });
+        both.ok_or_else(|| format!("{column}: found `{text}`; accepted: a number from 0 on"))
+    }
 }
 
 /// Blanks that a row has in place of the out-of-place columns when it measured in place only.
@@ -125,7 +150,16 @@ impl Columns {
             None | Some("N/A") => None,
             Some(text) => Some(wrong_elements(text)?),
         };
-        Ok(Some(Half { placement, latency: microseconds("time", time)?, wrong_elements }))
+        let rate =
+            |name: &str| field(name).filter(|text| *text != "N/A").map(|text| Printed::of(name, text)).transpose();
+        Ok(Some(Half {
+            placement,
+            latency: microseconds("time", time)?,
+            time: Printed::of("time", time)?,
+            algbw: rate("algbw")?,
+            busbw: rate("busbw")?,
+            wrong_elements,
+        }))
     }
 }
 

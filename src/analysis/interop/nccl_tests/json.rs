@@ -4,10 +4,10 @@
 //! with blanks before it.
 
 use super::collective::Named;
-use super::columns::{Fields, Half};
+use super::columns::{Fields, Half, Printed};
 use super::devices::{Device, Group};
 use super::run::{Facts, nccl_version};
-use crate::interop::imported::{BadLine, Imported};
+use crate::interop::imported::{BadLine, Imported, RunFault, RunFaultKind};
 use crate::interop::log_text::{local_time, microseconds};
 use commgauge_base::collective::Placement;
 use commgauge_base::error::{Error, Result};
@@ -30,6 +30,23 @@ struct Document {
     nccl_version: Option<u64>,
     config: Config,
     results: Vec<Value>,
+    out_of_bounds: Option<OutOfBounds>,
+    average_bus_bandwidth: Option<Average>,
+    #[serde(default)]
+    errors: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct OutOfBounds {
+    count: Option<Value>,
+    #[serde(default)]
+    okay: Value,
+}
+
+#[derive(Deserialize)]
+struct Average {
+    #[serde(default)]
+    okay: Value,
 }
 
 #[derive(Deserialize)]
@@ -71,6 +88,8 @@ struct ResultRow {
 #[derive(Deserialize)]
 struct Measured {
     time: Option<f64>,
+    alg_bw: Option<f64>,
+    bus_bw: Option<f64>,
     nwrong: Option<f64>,
 }
 
@@ -93,6 +112,7 @@ pub(super) fn parse(text: &str, file: &str, path: &Path) -> Result<Imported> {
             .warnings
             .push("times of runs with several groups are means over the groups: a slow one is not seen".to_owned());
     }
+    imported.faults = faults(&document);
     for (index, result) in document.results.into_iter().enumerate() {
         let rows = fields(result).and_then(|fields| facts.rows(&group, &fields));
         match rows {
@@ -103,6 +123,29 @@ pub(super) fn parse(text: &str, file: &str, path: &Path) -> Result<Imported> {
         }
     }
     Ok(imported)
+}
+
+/// How the run ended, where that is not well. Booleans are strings in some versions.
+fn faults(document: &Document) -> Vec<RunFault> {
+    let says = |value: &Value, wanted: bool| {
+        value.as_bool() == Some(wanted) || value.as_str() == Some(if wanted { "true" } else { "false" })
+    };
+    let bounds = match &document.out_of_bounds {
+        None => Some((RunFaultKind::CutOff, "the run was cut off: `out_of_bounds` is missing".to_owned())),
+        Some(found) if found.count.as_ref().and_then(Value::as_f64) == Some(0.0) && says(&found.okay, true) => None,
+        Some(found) => {
+            let count = found.count.clone().unwrap_or_default();
+            Some((
+                RunFaultKind::WrongData,
+                format!("nccl-tests found wrong data: out_of_bounds: {count}, okay: {}", found.okay),
+            ))
+        }
+    };
+    let is_slow = document.average_bus_bandwidth.as_ref().is_some_and(|average| says(&average.okay, false));
+    let slow = is_slow.then(|| (RunFaultKind::Failed, "nccl-tests failed by its average bus bandwidth".to_owned()));
+    let error =
+        document.errors.first().map(|error| (RunFaultKind::Failed, format!("nccl-tests ended with errors: {error}")));
+    bounds.into_iter().chain(slow).chain(error).map(|(kind, text)| RunFault { kind, text }).collect()
 }
 
 fn facts(document: &Document, file: &str) -> Facts {
@@ -155,7 +198,15 @@ fn fields(result: Value) -> std::result::Result<Fields, String> {
         let Some(measured) = measured else { continue };
         let time = measured.time.ok_or("there is no `time` (with -C it is that of the processor, not of the call)")?;
         let wrong_elements = measured.nwrong.filter(|count| *count >= 0.0).map(|count| count.ceil() as u64);
-        halves.push(Half { placement, latency: microseconds("time", &time.to_string())?, wrong_elements });
+        let printed = |column: &str, value: f64| Printed::of(column, &value.to_string());
+        halves.push(Half {
+            placement,
+            latency: microseconds("time", &time.to_string())?,
+            time: printed("time", time)?,
+            algbw: measured.alg_bw.map(|rate| printed("alg_bw", rate)).transpose()?,
+            busbw: measured.bus_bw.map(|rate| printed("bus_bw", rate)).transpose()?,
+            wrong_elements,
+        });
     }
     if halves.is_empty() {
         return Err("holds no time: neither out_of_place nor in_place".to_owned());

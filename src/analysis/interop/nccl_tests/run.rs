@@ -1,10 +1,10 @@
 //! Facts that apply to all rows of one run of nccl-tests, and the rows built from them and the fields of a line.
 
 use super::collective::{Named, Shape};
-use super::columns::Fields;
+use super::columns::{Fields, Half};
 use super::devices::Group;
 use crate::interop::imported::{DataCheck, Known, Row};
-use commgauge_base::collective::ReduceOp;
+use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::sample::Cadence;
 use std::collections::BTreeMap;
 
@@ -43,6 +43,9 @@ impl Facts {
             has_root: fields.root.is_some(),
         };
         let collective = shape.collective(&self.named)?;
+        if let Some(contradiction) = fields.halves.iter().find_map(|half| contradiction(half, &shape, collective)) {
+            return Err(contradiction);
+        }
         let reduce_op = fields.reduce_op.as_deref().and_then(|op| op.parse::<ReduceOp>().ok());
         let mut labels = self.labels.clone();
         if let (Some(name), None) = (&fields.reduce_op, reduce_op) {
@@ -52,7 +55,7 @@ impl Facts {
             labels.insert("groups".to_owned(), group.groups.to_string());
         }
         labels.extend(group.device.iter().map(|device| ("device".to_owned(), device.clone())));
-        let row = |half: &super::columns::Half| Row {
+        let row = |half: &Half| Row {
             collective,
             element_type: fields.element_type,
             ranks: group.ranks,
@@ -71,6 +74,35 @@ impl Facts {
         };
         Ok(fields.halves.iter().map(row).collect())
     }
+}
+
+/// What a row says twice and not alike: nccl-tests prints the bandwidths that follow from the time, here within the last digits of both.
+fn contradiction(half: &Half, shape: &Shape, collective: Collective) -> Option<String> {
+    /// Of what is printed in few digits and calculated from more.
+    const SLACK: f64 = 0.001;
+    // Of blocks of different length the size says less than what was moved.
+    if collective == Collective::AllToAllV {
+        return None;
+    }
+    let rate = |microseconds: f64| shape.bytes as f64 / microseconds / 1e3;
+    let (time, step) = (half.time.value, half.time.step);
+    let factor = collective.bus_factor(shape.ranks)?;
+    let within = if half.placement == Placement::InPlace { "in place" } else { "out of place" };
+    [("algbw", half.algbw, 1.0), ("busbw", half.busbw, factor)].into_iter().find_map(|(name, printed, factor)| {
+        let printed = printed?;
+        let low = rate(time + step) * factor * (1.0 - SLACK) - printed.step;
+        let high = if time > step { rate(time - step) * factor * (1.0 + SLACK) + printed.step } else { f64::INFINITY };
+        (!(low..=high).contains(&printed.value)).then(|| {
+            format!(
+                "time {time} us and {name} {} GB/s ({within}) contradict each other: {} bytes of {collective} on {} ranks in that time \
+                 are {:.2} GB/s",
+                printed.value,
+                shape.bytes,
+                shape.ranks,
+                rate(time) * factor
+            )
+        })
+    })
 }
 
 /// `22703` is 2.27.3; before 2.9 a version was `2804`.

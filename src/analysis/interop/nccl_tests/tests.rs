@@ -3,7 +3,7 @@
 use super::text::parse;
 use crate::interop::corrupt_input;
 use crate::interop::imported::DataCheck;
-use crate::interop::{Imported, Row};
+use crate::interop::{Imported, Row, RunFaultKind};
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
@@ -51,8 +51,9 @@ fn wrong_elements_and_log_lines_within_a_table_are_reported() {
     // Without a name: sum, no root, and a sixteenth of the bytes counted.
     assert!(imported.rows.iter().all(|row| row.collective == Collective::ReduceScatter && row.ranks == 16));
     assert_eq!(imported.rows[0].locality, locality_of(2, 8, 1, 1));
-    let notes = [imported.notes, imported.warnings].concat().join("\n");
-    assert!(notes.contains("found wrong data in this run") && notes.contains("1 log line of NCCL within"), "{notes}");
+    assert!(imported.notes.iter().any(|note| note.contains("1 log line of NCCL within")), "{:?}", imported.notes);
+    let [fault] = imported.faults.as_slice() else { panic!("{:?}", imported.faults) };
+    assert!(fault.kind == RunFaultKind::WrongData && fault.text.contains("wrong data in this run"), "{fault:?}");
 }
 
 #[test]
@@ -181,8 +182,109 @@ fn a_run_without_its_footer_is_reported_as_cut_off() {
     let cut = &OLD[..OLD.find("# Out of bounds").unwrap() - 20];
     let imported = parse(cut, "x.txt");
     assert_eq!((imported.rows.len(), imported.bad_lines.len()), (8, 1));
-    let notes = imported.warnings.join("\n");
-    assert!(notes.contains("its table has no foot") && notes.contains("ends within a line"), "{notes}");
+    let [fault] = imported.faults.as_slice() else { panic!("{:?}", imported.faults) };
+    assert_eq!(fault.kind, RunFaultKind::CutOff);
+    assert!(fault.text.contains("its table has no foot, and the file ends within a line"), "{fault:?}");
+}
+
+#[test]
+fn every_foot_but_a_whole_and_good_one_is_a_fault_of_the_run() {
+    use RunFaultKind::{CutOff, Failed, WrongData};
+    let foot = OLD.find("# Out of bounds").unwrap();
+    let (table, foot) = (&OLD[..foot], &OLD[foot..]);
+    assert_eq!(parse(OLD, "x.txt").faults, []);
+    for (changed, expected) in [
+        (String::new(), vec![CutOff]),
+        ("# Out of bounds values : 0 OK\n".to_owned(), vec![CutOff]),
+        ("# Out of bounds values : 0 OK\n# Collective test concluded: all_reduce_perf\n".to_owned(), vec![CutOff]),
+        ("# Avg bus bandwidth    : 5.2301 \n".to_owned(), vec![CutOff]),
+        (foot.replace("0 OK", "3 FAILED"), vec![WrongData]),
+        (foot.replace("0 OK", "3 OK"), vec![WrongData]),
+        (foot.replace("0 OK", "0 FAILED"), vec![WrongData]),
+        (foot.replace("0 OK", ""), vec![WrongData]),
+        (foot.replace("0 OK", "many"), vec![WrongData]),
+        (foot.replace("5.2301", "5.2301 FAILED"), vec![Failed]),
+        (foot.replace("0 OK", "1 FAILED").replace("5.2301", "5.2301 FAILED"), vec![WrongData, Failed]),
+        // The run that follows is whole.
+        (OLD.to_owned(), vec![CutOff]),
+        (foot.replace("0 OK", "3 FAILED") + OLD, vec![WrongData]),
+    ] {
+        let found: Vec<RunFaultKind> =
+            parse(&format!("{table}{changed}"), "x.txt").faults.iter().map(|fault| fault.kind).collect();
+        assert_eq!(found, expected, "{changed}");
+    }
+    for (from, to, expected) in [
+        ("\"okay\":\"true\"", "\"okay\":true", vec![]),
+        ("\"count\":0", "\"count\":3", vec![WrongData]),
+        ("\"okay\":\"true\"", "\"okay\":\"false\"", vec![WrongData]),
+        ("\"out_of_bounds\":{\"count\":0,\"okay\":\"true\"},", "", vec![CutOff]),
+        ("\"okay\":\"unchecked\"", "\"okay\":\"false\"", vec![Failed]),
+        ("\"okay\":\"unchecked\"", "\"okay\":false", vec![Failed]),
+        ("\"errors\":[]", "\"errors\":[\"unhandled cuda error\"]", vec![Failed]),
+    ] {
+        assert!(JSON.contains(from), "{from}");
+        let found = json(&JSON.replace(from, to), "out.json").unwrap().faults;
+        assert_eq!(found.iter().map(|fault| fault.kind).collect::<Vec<_>>(), expected, "{to}");
+    }
+}
+
+#[test]
+fn time_algbw_and_busbw_that_contradict_each_other_are_named_in_either_placement_and_every_version() {
+    let (old, new) = ("nccl-tests 2.11", "nccl-tests 2.20");
+    for (version, text, from, to, words) in [
+        (
+            old,
+            OLD,
+            "  2710.0    6.19   10.83",
+            "  1897.0    6.19   10.83",
+            "time 1897 us and algbw 6.19 GB/s (out of place)",
+        ),
+        (
+            old,
+            OLD,
+            "  2698.0    6.22   10.88",
+            "  1897.0    6.22   10.88",
+            "time 1897 us and algbw 6.22 GB/s (in place)",
+        ),
+        (old, OLD, "  2710.0    6.19   10.83", "  2710.0    8.84   10.83", "algbw 8.84 GB/s (out of place)"),
+        (
+            old,
+            OLD,
+            "  2698.0    6.22   10.88",
+            "  2698.0    6.22   15.50",
+            "time 2698 us and busbw 15.5 GB/s (in place)",
+        ),
+        (
+            old,
+            OLD,
+            "  2698.0    6.22   10.88",
+            "  2698.0    6.22    6.22",
+            "16777216 bytes of all_reduce on 8 ranks in that time are 10.88 GB/s",
+        ),
+        (
+            new,
+            PER_ITERATION,
+            "    6.11    0.67    0.67",
+            "    4.11    0.67    0.67",
+            "time 4.11 us and algbw 0.67 GB/s (in place)",
+        ),
+        (new, PER_ITERATION, "    6.02    0.68    0.68", "    6.02    0.68    1.68", "busbw 1.68 GB/s (in place)"),
+    ] {
+        assert_eq!(text.matches(from).count(), 1, "{from}");
+        let imported = parse(&text.replace(from, to), "x.txt");
+        let [bad] = imported.bad_lines.as_slice() else { panic!("{version}, {to}: {:?}", imported.bad_lines) };
+        assert!(bad.problem.contains(words) && bad.problem.contains("contradict each other"), "{version}: {bad:?}");
+    }
+    for (from, to, words) in [
+        ("\"time\":33.125", "\"time\":23.125", "time 23.125 us and algbw"),
+        ("\"bus_bw\":125.203104", "\"bus_bw\":83.468736", "busbw 83.468736 GB/s (in place)"),
+    ] {
+        let bad = json(&JSON.replace(from, to), "out.json").unwrap().bad_lines;
+        assert!(bad[0].problem.contains(words), "{bad:?}");
+    }
+    // As often as not the last digit is cut off instead of rounded, or there are fewer.
+    let cut = OLD.replace("  2710.0    6.19   10.83", "    2710     6.1    10.8");
+    assert_eq!(parse(&cut, "x.txt").bad_lines, []);
 }
 
 #[test]
@@ -190,8 +292,7 @@ fn a_run_of_which_only_the_head_is_there_is_reported_as_cut_off() {
     let head = &LOG[..LOG.rfind("Using devices").unwrap()];
     let imported = parse(head, "x.txt");
     assert!(!imported.rows.is_empty());
-    assert!(imported.warnings.iter().any(|text| text.contains("it has no table")), "{:?}", imported.warnings);
-    assert!(!parse(OLD, "x.txt").warnings.iter().any(|text| text.contains("cut off")));
+    assert!(imported.faults.iter().any(|fault| fault.text.contains("it has no table")), "{:?}", imported.faults);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::collective::Named;
 use super::columns::Columns;
 use super::devices::{Device, Group, shared_device};
 use super::run::{Facts, nccl_version};
-use crate::interop::imported::Imported;
+use crate::interop::imported::{Imported, RunFault, RunFaultKind};
 use crate::interop::log_text::{self, LogLine, Unread};
 use commgauge_base::units::counted;
 use commgauge_model::layout::Locality;
@@ -20,6 +20,8 @@ struct Run {
     /// Set by commgauge's own reports, whose devices are those of all groups.
     told_group: Option<(u32, u32)>,
     parameter_lines: u32,
+    /// The foot said how many values were wrong.
+    told_wrong_values: bool,
     table: Option<(Columns, Result<Group, String>)>,
 }
 
@@ -148,15 +150,25 @@ impl Reader<'_> {
             let barrier = if comment.contains("no barrier") { "wait" } else { "wait and barrier" };
             self.run.facts.label("blocking", barrier);
         } else if let Some(count) = comment.strip_prefix("Out of bounds values") {
-            if count.contains("FAILED") {
-                let note = format!(
-                    "line {}: nccl-tests found wrong data in this run: {}",
-                    line.number,
-                    count.trim_start_matches([' ', ':'])
-                );
-                self.imported.warnings.push(note);
+            let count = count.trim_start_matches([' ', ':']);
+            self.run.told_wrong_values = true;
+            if count.split_whitespace().next() != Some("0") || count.contains("FAILED") {
+                let text = format!("line {}: nccl-tests found wrong data in this run: {count}", line.number);
+                self.imported.faults.push(RunFault { kind: RunFaultKind::WrongData, text });
             }
-        } else if comment.starts_with("Avg bus bandwidth") || comment.starts_with("Collective test concluded") {
+        } else if let Some(average) = comment.strip_prefix("Avg bus bandwidth") {
+            if average.contains("FAILED") {
+                let average = average.trim_start_matches([' ', ':']);
+                let text = format!("line {}: nccl-tests failed by its average bus bandwidth: {average}", line.number);
+                self.imported.faults.push(RunFault { kind: RunFaultKind::Failed, text });
+            }
+            if self.run.table.is_some() && !self.run.told_wrong_values {
+                let text = format!("the foot in line {} does not say how many values were wrong", line.number);
+                self.imported.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
+            }
+            self.run = Run::default();
+        } else if comment.starts_with("Collective test concluded") {
+            self.begin(line);
             self.run = Run::default();
         } else if self.run.table.is_none() {
             self.hint(comment);
@@ -172,7 +184,8 @@ impl Reader<'_> {
     }
 
     fn cut_off(&mut self, line: LogLine) {
-        self.imported.warnings.push(format!("the run before line {} was cut off: its table has no foot", line.number));
+        let text = format!("the run before line {} was cut off: its table has no foot", line.number);
+        self.imported.faults.push(RunFault { kind: RunFaultKind::CutOff, text });
     }
 
     /// `nThread 1 nGpus 1 minBytes 8 ... iters: 20 agg iters: 1 validation: 1 graph: 0`
@@ -208,14 +221,17 @@ impl Reader<'_> {
     }
 
     fn finish(mut self, text: &str) -> Imported {
-        let Imported { notes, warnings, .. } = &mut self.imported;
-        if self.run.table.is_some() {
-            warnings.push("the last run was cut off: its table has no foot".to_owned());
-            if !text.ends_with('\n') {
-                warnings.push("the file ends within a line; its last row may be cut off".to_owned());
-            }
-        } else if self.run.parameter_lines > 0 || !self.run.devices.is_empty() {
-            warnings.push("the last run was cut off: it has no table".to_owned());
+        let Imported { notes, warnings, faults, .. } = &mut self.imported;
+        let is_begun = self.run.parameter_lines > 0 || !self.run.devices.is_empty();
+        let missing = if self.run.table.is_some() {
+            Some("its table has no foot")
+        } else {
+            is_begun.then_some("it has no table")
+        };
+        if let Some(missing) = missing {
+            let torn = if text.ends_with('\n') { "" } else { ", and the file ends within a line" };
+            let text = format!("the last run was cut off: {missing}{torn}");
+            faults.push(RunFault { kind: RunFaultKind::CutOff, text });
         }
         if self.averaged_groups > 1 {
             warnings

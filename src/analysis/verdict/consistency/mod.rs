@@ -9,7 +9,7 @@ mod rules;
 
 use super::comparability::ensure_comparable;
 use super::document::{Coverage, FalseAlarms};
-use super::evidence::{Evidence, evidence};
+use super::evidence::{Evidence, Gathered, evidence};
 use super::finding::Finding;
 use super::loaded_record::LoadedRecord;
 use super::percent::percent;
@@ -18,6 +18,9 @@ pub use check::Timed;
 use check::{Check, CheckedTimes};
 use commgauge_base::error::Result;
 use commgauge_base::stats::{RankSums, median, sorted};
+use commgauge_base::units::counted;
+use commgauge_base::visible::ShownPath;
+use std::collections::BTreeMap;
 
 /// Thresholds of a finding.
 #[derive(Clone, Copy, Debug)]
@@ -50,9 +53,7 @@ impl Consistency {
         let mut ranks = RankSums::default();
         let found = checks.iter().filter_map(|check| finding(check, rule, checks.len(), &mut ranks));
         let mut findings: Vec<Finding> = found.collect();
-        findings.sort_by(|a, b| {
-            b.certain.cmp(&a.certain).then(b.times_allowed.total_cmp(&a.times_allowed)).then(a.cases.cmp(&b.cases))
-        });
+        findings.sort_by(worst_first);
         Consistency { comparisons: checks.len(), findings }
     }
 
@@ -62,11 +63,15 @@ impl Consistency {
         if self.findings.len() > most {
             let more = self.findings.len() - most;
             sentences.push(format!(
-                "{more} more calls break a rule of self-consistency; commgauge compare RECORD lists them"
+                "{more} more calls break a rule of self-consistency; commgauge compare --consistency RECORD lists them"
             ));
         }
         sentences
     }
+}
+
+fn worst_first(a: &Finding, b: &Finding) -> std::cmp::Ordering {
+    b.certain.cmp(&a.certain).then(b.times_allowed.total_cmp(&a.times_allowed)).then(a.cases.cmp(&b.cases))
 }
 
 fn finding(check: &Check, rule: ConsistencyRule, comparisons: usize, ranks: &mut RankSums) -> Option<Finding> {
@@ -102,21 +107,30 @@ fn finding(check: &Check, rule: ConsistencyRule, comparisons: usize, ranks: &mut
     })
 }
 
-/// Checks records for self-consistency. Several records count as replicates of each other.
+/// Checks records for self-consistency. Several records of the same hosts count as replicates of each other, and each is checked by itself
+/// too.
 ///
 /// # Errors
 /// As [`super::compare`]: records that are not comparable, or one that is given twice.
 pub fn consistency(records: &[LoadedRecord], rule: ConsistencyRule, allowed: &[super::Allowed]) -> Result<Verdict> {
     ensure_comparable(&records.iter().collect::<Vec<_>>(), allowed)?;
-    let (cases, mut troubles) = evidence(records, allowed);
-    let sound = cases.iter().filter(|case| !case.corrupt).filter_map(|case| Some((case.subject.call()?, case)));
-    let counted = |case: &Evidence| {
-        case.seconds.iter().enumerate().filter_map(|(replicate, seconds)| Some((replicate, (*seconds)?))).collect()
-    };
-    let timed: Vec<Timed> = sound.map(|(facts, case)| Timed { facts, seconds: counted(case) }).collect();
-    let found = Consistency::of(&timed, rule);
+    let Gathered { cases, mut troubles, .. } = evidence(records, allowed);
+    let found = of_each_cluster(&cases, rule);
     troubles.extend(troubles_of(&found, &cases, rule));
-    let rows: Vec<Row> = cases.iter().map(gate::undecided_row).collect();
+    for loaded in records.iter().filter(|_| records.len() > 1) {
+        let alone = consistency(std::slice::from_ref(loaded), rule, allowed)?;
+        let certain = alone.findings.iter().filter(|finding| finding.certain).count();
+        if certain > 0 {
+            let text = format!(
+                "{} alone breaks rules of self-consistency and chance is ruled out: {}",
+                loaded.path.shown(),
+                counted(certain, "finding")
+            );
+            troubles.push(Trouble { exit_code: 1, text });
+        }
+    }
+    let mut rows: Vec<Row> = cases.iter().map(gate::undecided_row).collect();
+    gate::name_hosts_that_differ(&mut rows);
     let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code));
     Ok(Verdict {
         format: FORMAT.to_owned(),
@@ -140,6 +154,37 @@ pub fn consistency(records: &[LoadedRecord], rule: ConsistencyRule, allowed: &[s
         curves: Vec::new(),
         template: None,
     })
+}
+
+/// Checks the calls of each set of hosts, which are not those of another.
+fn of_each_cluster(cases: &[Evidence], rule: ConsistencyRule) -> Consistency {
+    let mut of_hosts: BTreeMap<&str, Vec<Timed>> = BTreeMap::new();
+    for case in cases.iter().filter(|case| !case.corrupt) {
+        let Some(facts) = case.subject.call() else { continue };
+        of_hosts.entry(&case.hosts).or_default().push(Timed { facts, seconds: numbered(case) });
+    }
+    let rule = ConsistencyRule { false_alarm_level: rule.false_alarm_level / of_hosts.len().max(1) as f64, ..rule };
+    let mut all = Consistency::default();
+    for timed in of_hosts.into_values() {
+        let found = Consistency::of(&timed, rule);
+        all.findings.extend(found.findings);
+        all.comparisons += found.comparisons;
+    }
+    all.findings.sort_by(worst_first);
+    all
+}
+
+/// The times with a number that the replicates of one moment share: calls of other runs are not compared.
+fn numbered(case: &Evidence) -> BTreeMap<usize, f64> {
+    const MOST_REPLICATES: usize = 1 << 20;
+    let mut of_run: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut number = |run: usize| {
+        let next = of_run.entry(run).or_default();
+        *next += 1;
+        run * MOST_REPLICATES + *next
+    };
+    let numbers = case.runs.iter().map(|[record, _]| number(*record));
+    numbers.zip(&case.seconds).filter_map(|(number, seconds)| Some((number, (*seconds)?))).collect()
 }
 
 /// Troubles of the verdict as a whole, from its findings.

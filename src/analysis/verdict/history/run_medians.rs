@@ -65,7 +65,7 @@ impl RunMedians {
             return Err(reason);
         }
         let header = &loaded.record.header;
-        let (mut cases, _) = evidence(std::slice::from_ref(loaded), &[]);
+        let mut cases = evidence(std::slice::from_ref(loaded), &[]).cases;
         // As in a comparison: times are looked at, whoever checked the data.
         cases.iter_mut().for_each(Evidence::accept_unchecked);
         let mut rows_left_out = 0;
@@ -101,6 +101,10 @@ fn reason_to_exclude(loaded: &LoadedRecord) -> Option<String> {
     }
     match &record.end {
         Some(end) if end.status == EndStatus::Failed => Some("is of a run that failed".to_owned()),
+        // The foot of another tool's log is about all of its rows.
+        Some(end) if record.header.backend.measured_by.is_some() && end.exit_code != 0 => {
+            Some(end.error.clone().unwrap_or_else(|| "is of a run that did not end well".to_owned()))
+        }
         _ => record.file.seal.tampering(),
     }
 }

@@ -171,7 +171,7 @@ fn troubles(records: &[LoadedRecord], analysis: &Analysis) -> Vec<Trouble> {
     for loaded in records {
         let name = loaded.path.shown();
         // For each record separately, since several may have different plans.
-        let (_, of_record) = evidence::evidence(std::slice::from_ref(loaded), &[]);
+        let of_record = evidence::evidence(std::slice::from_ref(loaded), &[]).troubles;
         let warnings = loaded.record.header.warnings.iter().map(|warning| (3, format!("unreliable: {warning}")));
         troubles.extend(of_record);
         troubles.extend(warnings.map(|(exit_code, text)| Trouble { exit_code, text: format!("{name}: {text}") }));

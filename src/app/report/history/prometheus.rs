@@ -50,5 +50,6 @@ fn labels<'a>(lineage: &'a Lineage, row: &'a Series) -> RowLabels<'a> {
         suite: &lineage.suite,
         machine: &lineage.machine,
         backend: &lineage.backend,
+        hosts: None,
     }
 }

@@ -166,7 +166,7 @@ fn judged(input: &HtmlInput, decision: Decision) -> Vec<NotPassed> {
             (None, None) => Deviation::default(),
         };
         NotPassed {
-            name: row.name.clone(),
+            name: row.full_name().into_owned(),
             bytes: row.subject.bytes(),
             measured: optional(measured),
             threshold: optional(threshold),

@@ -56,7 +56,7 @@ fn explained(rows: &[&Row]) -> Vec<String> {
         let own = own_reasons(row, &shared);
         let call = row.against_base.as_ref().zip(row.subject.call());
         let call = call.map(|(_, call)| format!(" ({}, {})", call.element_type, call.bytes_total));
-        (!own.is_empty()).then(|| format!("{}{}: {}", row.name, call.unwrap_or_default(), own.join("; ")))
+        (!own.is_empty()).then(|| format!("{}{}: {}", row.full_name(), call.unwrap_or_default(), own.join("; ")))
     });
     for_all.into_iter().chain(own).collect()
 }
@@ -94,7 +94,7 @@ pub(in crate::report) fn findings(verdict: &Verdict) -> Option<Block> {
     };
     let title = "Calls that break a rule of self-consistency, the worst first";
     let table = Table::new(title, &COLUMNS, verdict.findings.iter().map(row))
-        .whole_in("`commgauge compare RECORD --format json` has every finding");
+        .whole_in("`commgauge compare --consistency RECORD --format json` has every finding");
     let many = table.rows.len() > MAX_OPEN;
     (!table.rows.is_empty()).then_some(Block::Table(if many { table.folded() } else { table }))
 }
@@ -113,8 +113,19 @@ fn origins(verdict: &Verdict) -> Vec<String> {
 /// The rows, the worst first.
 fn rows(question: Question, title: impl Into<String>, rows: &[&Row], said_elsewhere: &[String]) -> Table {
     let rows = worst_first(rows);
-    let shown = rows.iter().map(|row| document::Row::toned(tone(row.decision), cells(question, row, said_elsewhere)));
-    Table::new(title, &columns(question), shown).whole_in("`--format json` has every row")
+    let mut columns = columns(question);
+    let has_hosts = rows.iter().any(|row| row.hosts.is_some());
+    if has_hosts {
+        columns.insert(1, Column::left("hosts", 0));
+    }
+    let shown = rows.iter().map(|row| {
+        let mut cells = cells(question, row, said_elsewhere);
+        if has_hosts {
+            cells.insert(1, optional(row.hosts.as_ref()));
+        }
+        document::Row::toned(tone(row.decision), cells)
+    });
+    Table::new(title, &columns, shown).whole_in("`--format json` has every row")
 }
 
 /// The same for a page, with a note: reasons that all rows have are said below them.
@@ -187,7 +198,7 @@ fn cells(question: Question, row: &Row, said_elsewhere: &[String]) -> Vec<String
         Question::Compare => compare_cells(row),
         Question::Consistency => Vec::new(),
     });
-    cells.extend([row.name.clone(), own_reasons(row, said_elsewhere).join("; ")]);
+    cells.extend([row.full_name().into_owned(), own_reasons(row, said_elsewhere).join("; ")]);
     cells
 }
 

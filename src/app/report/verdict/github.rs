@@ -18,7 +18,7 @@ pub(super) fn text(verdict: &Verdict) -> String {
     rows.sort_by_key(|row| Reverse(row.decision));
     for row in rows {
         let level = if row.decision == Some(Decision::Inconclusive) { Level::Warning } else { Level::Error };
-        out += &annotation(level, &format!("{title}: {}", row.name), &reasons(row));
+        out += &annotation(level, &format!("{title}: {}", row.full_name()), &reasons(row));
     }
     for finding in &verdict.findings {
         let level = if finding.certain { Level::Error } else { Level::Warning };

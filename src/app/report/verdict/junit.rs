@@ -52,7 +52,7 @@ fn of_row(row: &Row) -> TestCase {
             non_success(kind, &reasons(row), bad.name())
         }
     };
-    case(&format!("{}.{}", row.subject.axis(), row.subject.what()), &row.name, status)
+    case(&format!("{}.{}", row.subject.axis(), row.subject.what()), &row.full_name(), status)
 }
 
 fn of_finding(finding: &Finding) -> TestCase {

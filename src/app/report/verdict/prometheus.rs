@@ -54,6 +54,7 @@ fn labels<'a>(verdict: &'a Verdict, row: &'a Row) -> RowLabels<'a> {
         suite: run.map_or("", |run| &run.suite),
         machine: verdict.machine.as_deref().unwrap_or(""),
         backend: run.map_or("", |run| &run.backend),
+        hosts: row.hosts.as_deref(),
     }
 }
 
