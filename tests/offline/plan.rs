@@ -87,6 +87,7 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
         (format!("{machine} {}", SMALL.replace("0.5", "half")), "or `measured`"),
         (format!("{machine} {}", SMALL.replace("0.5", "measured")), "--products is missing"),
         (format!("{machine} {SMALL} --products products.jsonl"), "for --efficiency measured"),
+        (format!("{machine} {SMALL} --anchor step.csv"), "a share and --anchor both set the level"),
         (format!("{machine} {SMALL} --element-type int8"), "--element-type"),
         (format!("{machine} {SMALL} --training micro_batch=2"), "chosen by the planner"),
         (format!("{machine} {SMALL} --fp8-linears"), "the peak in 8 bits is not known"),
@@ -141,6 +142,77 @@ fn a_plan_from_published_rates_says_so_and_keeps_its_schema() {
     }
     let (_, table, _) = plan(folder.path(), &format!("--machine machine.toml {SMALL}"));
     assert!(table.starts_with("NOT CALIBRATED"), "{table}");
+}
+
+/// A plan of Llama 3 8B on a shipped machine.
+fn plan_on(folder: &Path, machine: &str, flags: &str) -> (Option<i32>, String, String) {
+    let question = "--model llama-3-8b --gpus 8 --gpu-memory 80GB --global-batch 16 --sequence 8192";
+    let only = "--only tp=2,pp=1,dp=4,micro_batch=1,zero_stage=1,recompute=none";
+    plan(folder, &format!("--machine {machine} {question} {only} {flags}"))
+}
+
+#[test]
+fn a_plan_names_the_level_of_its_gpu_and_says_first_where_nothing_was_validated() {
+    let folder = folder();
+    for (machine, flags, origin, validated) in [
+        ("h100-nvswitch-ndr", "", "level of H100 in 16 bits, dense: 70 runs of mosaicml/llm-foundry", true),
+        ("h100-nvswitch-ndr", "--fp8-linears", "level of H100 in 8 bits, dense: 9 runs of", true),
+        ("a100-nvswitch-hdr", "", "level of A100 in 16 bits, dense: 317 runs of 6 sources", true),
+        ("h200-nvswitch-ndr", "", "level of H100 in 16 bits, dense", false),
+        ("b200-nvswitch-ndr", "", "level of GB200 in 8 bits, dense", false),
+        ("mi300x-mesh-ndr", "", "the middle of all GPUs", false),
+        ("h100-nvswitch-ndr", "--peak-tflops 800", "the middle of all GPUs", false),
+    ] {
+        let (code, table, stderr) = plan_on(folder.path(), machine, &format!("{flags} --width 400"));
+        assert_eq!(code, Some(0), "{machine}: {stderr}");
+        assert!(table.contains(origin), "{machine} {flags}: {table}");
+        let first_lines = table.lines().take(3).collect::<Vec<_>>().join("\n");
+        assert_eq!(!first_lines.contains("NOT VALIDATED: no published step"), validated, "{machine} {flags}: {table}");
+    }
+    let width = |machine: &str| {
+        let (_, stdout, _) = plan_on(folder.path(), machine, "--format json");
+        let document: Value = serde_json::from_str(&stdout).expect("JSON");
+        let end = |name: &str| document["layouts"][0][name].as_f64().expect("seconds");
+        end("step_seconds_high") / end("step_seconds_low")
+    };
+    assert!(width("h200-nvswitch-ndr") > 1.2 * width("h100-nvswitch-ndr"), "what was not validated is less sure");
+}
+
+#[test]
+fn a_users_own_step_sets_the_level_of_a_plan_and_a_wrong_one_is_named_by_file_and_row() {
+    let folder = folder();
+    let step = folder.path().join("step.csv");
+    let heading = "machine,model,tp,dp,data_style,sequence_parallel,sequence,global_batch,recompute,step_seconds\n";
+    let row = |model: &str, recompute: &str, seconds: &str| {
+        let text = format!("{heading}h100-nvswitch-ndr,{model},2,4,zero1,true,8192,16,{recompute},{seconds}\n");
+        fs::write(&step, text).expect("written");
+    };
+    let seconds = |machine: &str, flags: &str| {
+        let (code, stdout, stderr) = plan_on(folder.path(), machine, &format!("{flags} --format json"));
+        assert_eq!(code, Some(0), "{stderr}");
+        let document: Value = serde_json::from_str(&stdout).expect("JSON");
+        let of = |key: &str| document["layouts"][0][key].as_f64().expect("seconds");
+        (of("step_seconds"), of("step_seconds_low"), of("step_seconds_high"))
+    };
+    let (usual, ..) = seconds("h100-nvswitch-ndr", "");
+    row("llama-3-8b", "none", &format!("{:.4}", 1.2 * usual));
+    let (step_seconds, low, high) = seconds("h100-nvswitch-ndr", "--anchor step.csv");
+    assert!((step_seconds / usual - 1.2).abs() < 2e-3, "{usual} {step_seconds}");
+    assert!(low < 0.9 * step_seconds && 1.1 * step_seconds < high, "{low} {high}");
+    let refused = |machine: &str, expected: &str| {
+        let (code, _, stderr) = plan_on(folder.path(), machine, "--anchor step.csv");
+        let said = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(code == Some(2) && said.contains(expected), "{expected}: {stderr}");
+    };
+    refused("a100-nvswitch-hdr", "step.csv: line 2: machine: found `H100`, and the plan is for `A100`");
+    row("llama-2-7b", "none", "2");
+    refused("h100-nvswitch-ndr", "step.csv: line 2: model: found llama-2-7b, and the plan is for llama-3-8b");
+    row("llama-3-8b", "", "2");
+    refused("h100-nvswitch-ndr", "step.csv: line 2: recompute: is missing; accepted: none, selective, full");
+    row("llama-3-8b", "none", "0.2");
+    refused("h100-nvswitch-ndr", "step.csv: line 2: step_seconds: 0.2 s would be");
+    fs::remove_file(&step).expect("removed");
+    refused("h100-nvswitch-ndr", "--anchor step.csv: cannot be read");
 }
 
 /// The activations of the layout that recomputes nothing, and what the plan says of them.
@@ -286,6 +358,36 @@ fn measured_products_are_planned_on_and_those_of_another_type_are_not() {
     // A published product of gpt2 reaches between a third and all of half the peak.
     let (slow, fast) = (at("tflops 2"), at("tflops 12"));
     assert!(fast < measured && measured < slow, "{fast} {measured} {slow}");
+}
+
+#[test]
+fn products_that_were_measured_cool_give_the_shape_and_published_steps_the_level() {
+    let folder = folder();
+    record_with_products(folder.path());
+    let file = folder.path().join("products.jsonl");
+    let record = fs::read_to_string(&file).expect("a record");
+    let asked = SMALL.replace("--peak-tflops 100 --efficiency 0.5", "--efficiency measured --products products.jsonl");
+    let with = |changes: &[(&str, &str)]| {
+        let text =
+            changes.iter().fold(record.replace("float32", "bfloat16"), |text, (from, to)| text.replace(from, to));
+        fs::write(&file, text).expect("written");
+        let (code, stdout, stderr) = plan(folder.path(), &format!("--machine machine.toml {asked} --format json"));
+        assert_eq!(code, Some(0), "{stderr}");
+        let document: Value = serde_json::from_str(&stdout).expect("JSON");
+        let seconds = document["layouts"][0]["compute_seconds"].as_f64().expect("seconds");
+        (seconds, document["computing"].to_string(), document["notes"].to_string())
+    };
+    let (cool, ground, notes) = with(&[]);
+    assert!(ground.contains("their shape, at the level 0.537 (level of H100 in 16 bits, dense"), "{ground}");
+    assert!(notes.contains("on 4 of the 8 GPUs of a host at once") && notes.contains("--anchor"), "{notes}");
+    let halved = [("3623878", "1811939"), ("603980", "301990")];
+    let (faster, ..) = with(&halved);
+    assert!((faster / cool - 1.0).abs() < 1e-3, "the level is not the products': {cool} {faster}");
+    let eight = ("\"ranks_per_host\":4", "\"ranks_per_host\":8");
+    let (_, _, notes) = with(&[eight]);
+    assert!(notes.contains("in all, and a GPU is warm after 20 s"), "{notes}");
+    let (hot, ground, _) = with(&[eight, ("3623878", "11000000000")]);
+    assert!(!ground.contains("their shape") && hot > 10.0 * cool, "{ground}: {hot} {cool}");
 }
 
 #[test]

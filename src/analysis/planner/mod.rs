@@ -16,6 +16,7 @@ pub mod rank;
 pub mod rates;
 pub mod requested;
 pub mod search;
+pub mod step_error;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod validate;

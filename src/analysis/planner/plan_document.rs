@@ -1,8 +1,9 @@
 //! The plan as a document: the query, the number of layouts, and the best of them with the parts of their step. The
 //! published JSON Schema (`commgauge schema plan`) is made from these types.
 
-use super::price::{Exposed, SURE, StepPrice};
+use super::price::{Exposed, StepPrice};
 use super::search::{Found, Planned, Priced, Question, WhatIf};
+use super::step_error::SURE;
 use commgauge_model::config::step::{FrameworkChoices, Recompute, ScheduleKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,9 @@ pub struct PlanDocument {
     pub rates: String,
     /// Where the times of computing come from.
     pub computing: String,
+    /// What was not validated, as a sentence: published steps of such a GPU, precision and kind of layers; absent where they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_validated: Option<String>,
     /// True where every time of a call comes from measurements; false where some come from published rates.
     pub calibrated: bool,
     /// True where the measurements were synthetic: no real time passed, and nothing here is about a real machine.
@@ -300,6 +304,7 @@ impl PlanDocument {
             framework: best.unwrap_or(&question.bases.first).framework.clone(),
             rates: question.rates.name(),
             computing,
+            not_validated: None,
             calibrated: question.rates.calibrated(),
             synthetic: question.rates.synthetic(),
             considered: found.considered,

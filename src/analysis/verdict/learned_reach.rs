@@ -8,7 +8,7 @@
 //! calculating two-sided prediction intervals", J. Am. Stat. Assoc. 64, 1969, with the median in place of the mean). With a quarter of N
 //! as degrees of freedom simulated runs pass as often as is asked for; with all of the worse half, in 85 of 100 cases.
 
-use commgauge_base::stats::{depth_of_bound, proportion_interval, upper_normal_quantile};
+use commgauge_base::stats::{depth_of_bound, proportion_interval, student_quantile};
 
 /// The chance with which a run like those that were learned from is to pass as a whole.
 pub(super) const PASSES: f64 = 0.95;
@@ -40,17 +40,6 @@ pub(super) fn reach(behind: &[f64], runs: JudgedRuns) -> Option<f64> {
 /// Pearson for so many hits begins.
 fn chance_of_one(count: usize, depth: usize, together: f64) -> f64 {
     proportion_interval(depth as u64, count as u64, 1.0 - 2.0 * together).low
-}
-
-/// The value that Student's t with so many degrees of freedom exceeds with this probability (M. Abramowitz and I. A. Stegun, Handbook of
-/// Mathematical Functions (1964), 26.7.5).
-fn student_quantile(probability: f64, degrees_of_freedom: f64) -> f64 {
-    let z = upper_normal_quantile(probability);
-    let nu = degrees_of_freedom.max(1.0);
-    let first = (z.powi(3) + z) / 4.0;
-    let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
-    let third = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
-    z + first / nu + second / nu.powi(2) + third / nu.powi(3)
 }
 
 #[cfg(test)]

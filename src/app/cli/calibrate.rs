@@ -222,7 +222,7 @@ impl CalibrateCommand {
         };
         let PlannedTraining { bases, global_batch } = planned;
         let machine = self.machine.as_deref().map(Machine::load).transpose()?;
-        let computing = self.computing.read(bases.first.activation_element_type, machine.as_ref())?;
+        let computing = self.computing.read(bases.first.activation_element_type, model, machine.as_ref(), None)?;
         let ranks_per_node = ranks_per_node(self.question.ranks_per_node, machine.as_ref())?;
         let calls = requested_calls(gpus, |rates, only| {
             search(&Question {

@@ -2,16 +2,20 @@
 //! matrix products.
 
 use super::gpu_flags::{GpuFlags, positive};
+use super::rates::Calls;
 use commgauge_analysis::planner::compute::{
     Compute, Constants, Efficiency, MeasuredProduct, MeasuredProducts, PUBLISHED, Product,
 };
 use commgauge_analysis::planner::kernels::Kernels;
+use commgauge_analysis::planner::step_error::{ANCHORED, StepError};
+use commgauge_analysis::planner::validate::{Site, anchor, layers_of, read_runs};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Rate, Seconds, three_digits};
 use commgauge_base::visible::ShownPath;
-use commgauge_model::config::Machine;
+use commgauge_model::config::machine::{ANY_GPU, LayerKind, Level};
 use commgauge_model::config::step::Framework;
+use commgauge_model::config::{Machine, Model};
 use commgauge_model::record::Record;
 use std::path::{Path, PathBuf};
 
@@ -25,14 +29,19 @@ pub(super) struct ComputingFlags {
     #[command(flatten)]
     gpu: GpuFlags,
 
-    /// Share of the peak that the largest matrix products reach, or `measured` for the products of --products [default: 0.79, as
-    /// in published runs]
+    /// Share of the peak that the largest matrix products reach, or `measured` for the shape of --products [default: the level of the
+    /// GPU in published training steps]
     #[arg(long, value_name = "SHARE|measured", value_parser = share)]
     efficiency: Option<Share>,
 
     /// The record with the measured matrix products, of a suite with [[compute]]
     #[arg(long, value_name = "RECORD")]
     products: Option<PathBuf>,
+
+    /// Measured steps of this model on such GPUs, as `commgauge validate --runs` reads them (--template prints one): they set the level
+    /// and the interval
+    #[arg(long, value_name = "STEP.csv")]
+    anchor: Option<PathBuf>,
 
     /// Linear layers are computed in 8 bits, the rest in 16
     #[arg(long)]
@@ -63,6 +72,8 @@ pub(super) struct Computing {
     pub ground: String,
     /// Notes for the user, as sentences.
     pub notes: Vec<String>,
+    /// What was not validated, as a sentence.
+    pub not_validated: Option<String>,
     /// True if the products come from a record without real times.
     pub synthetic: bool,
 }
@@ -78,7 +89,11 @@ fn share(text: &str) -> std::result::Result<Share, String> {
 impl ComputingFlags {
     /// Whether they leave it open how fast products are.
     pub fn leaves_products_open(&self) -> bool {
-        self.efficiency.is_none() && self.products.is_none() && self.gpu.peak_tflops.is_none() && !self.fp8_linears
+        self.efficiency.is_none()
+            && self.products.is_none()
+            && self.anchor.is_none()
+            && self.gpu.peak_tflops.is_none()
+            && !self.fp8_linears
     }
 
     /// The same with the matrix products of a record.
@@ -93,19 +108,32 @@ impl ComputingFlags {
         ComputingFlags { unfused_kernels, ..self.clone() }
     }
 
-    /// What the flags and a machine file say of a training with activations of this type.
+    /// What the flags and a machine file say of a training of this model with activations of this type; without `calls` --anchor is not
+    /// read.
     ///
     /// # Errors
-    /// A record that cannot be read or has no products of the type; conflicting flags; 8 bits where no peak is known.
-    pub fn read(&self, element: ElementType, machine: Option<&Machine>) -> Result<Computing> {
+    /// A record that cannot be read or has no products of the type; conflicting flags; 8 bits where no peak is known; a step that is no
+    /// anchor for the plan.
+    pub fn read(
+        &self,
+        element: ElementType,
+        model: &Model,
+        machine: Option<&Machine>,
+        calls: Option<&Calls>,
+    ) -> Result<Computing> {
+        let bits = if self.fp8_linears { 8 } else { 8 * element.size() as u8 };
+        let level = PlanLevel::of(self.gpu.kind(machine), bits, layers_of(model), machine)?;
         let mut computing = match (self.efficiency, &self.products) {
-            (Some(Share::Measured), Some(path)) => self.measured(path, element, machine),
+            (Some(Share::Measured), Some(path)) => self.measured(path, element, machine, &level),
             (Some(Share::Measured), None) => Err(Error::usage(
                 "--efficiency measured: --products is missing; accepted: a record with matrix products, such as \
                  `commgauge run compute` writes",
             )),
+            (Some(Share::Of(_)), _) if self.anchor.is_some() => Err(Error::usage(
+                "--efficiency: a share and --anchor both set the level; accepted: one of them, or --efficiency measured with --anchor",
+            )),
             (_, Some(_)) => Err(Error::usage("--products is for --efficiency measured; give both or none")),
-            (share, None) => Ok(self.published(share, machine)),
+            (share, None) => Ok(self.published(share, machine, &level)),
         }?;
         if self.fp8_linears {
             let missing = || {
@@ -120,6 +148,11 @@ impl ComputingFlags {
             computing.ground +=
                 &format!("; linear layers in 8 bits, at a peak of {} TFLOP/s", three_digits(peak / 1e12));
         }
+        computing.compute.error = StepError::between(level.level.low, level.level.high);
+        computing.not_validated = level.doubt();
+        if let (Some(path), Some(calls)) = (&self.anchor, calls) {
+            self.set_by(path, &mut computing, &level, model, machine, calls)?;
+        }
         computing.compute.kernels.fused_attention = !self.unfused_attention;
         if self.unfused_kernels == Some(true) {
             computing.compute.kernels.fused_elementwise = false;
@@ -128,16 +161,51 @@ impl ComputingFlags {
         Ok(computing)
     }
 
-    fn published(&self, efficiency: Option<Share>, machine: Option<&Machine>) -> Computing {
+    /// Sets the level by measured steps.
+    fn set_by(
+        &self,
+        path: &Path,
+        computing: &mut Computing,
+        PlanLevel { kind, bits, .. }: &PlanLevel,
+        model: &Model,
+        machine: Option<&Machine>,
+        calls: &Calls,
+    ) -> Result<()> {
+        let file = path.shown();
+        let text = commgauge_base::input_file::read_to_string(path)
+            .map_err(|cause| Error::usage(format!("--anchor {file}: cannot be read: {cause}")))?;
+        let runs = read_runs(&text, &path.display().to_string())?;
+        let site = Site {
+            kind: kind.unwrap_or_default(),
+            gpu: self.gpu.gpu(machine),
+            described: "",
+            rates: calls.rates,
+            ranks_per_node: calls.ranks_per_node,
+        };
+        let factor = anchor(&runs, &model.name, *bits, site, &computing.compute)?;
+        computing.compute.efficiency = computing.compute.efficiency.times(factor);
+        computing.compute.error = ANCHORED;
+        computing.not_validated = None;
+        computing.ground += &format!(
+            "; then products {} times as fast, as {} of {file} {}",
+            three_digits(factor),
+            if runs.len() == 1 { "the step".to_owned() } else { format!("{} steps", runs.len()) },
+            if runs.len() == 1 { "says" } else { "say" },
+        );
+        Ok(())
+    }
+
+    fn published(&self, efficiency: Option<Share>, machine: Option<&Machine>, level: &PlanLevel) -> Computing {
         let given = efficiency.and_then(|share| if let Share::Of(share) = share { Some(share) } else { None });
-        let constants = Constants { share_of_peak: given.unwrap_or(PUBLISHED.share_of_peak), ..PUBLISHED };
+        let constants = Constants::of(&level.level);
+        let constants = Constants { share_of_peak: given.unwrap_or(constants.share_of_peak), ..constants };
         let notes = self.gpu.assumption(machine).map(str::to_owned).into_iter().collect();
         Computing {
             ground: format!(
                 "products up to {} ({}) of {}, half of that at a width of {}; other kernels at {} of {}, {} to \
                  start one; {:.0} % slower beside calls. Constants of published runs (`commgauge validate`), not measured here",
                 constants.share_of_peak,
-                if given.is_some() { "given" } else { "published" },
+                if given.is_some() { "given".to_owned() } else { level.origin() },
                 self.gpu.peak(machine),
                 constants.half_width,
                 constants.share_of_memory_rate,
@@ -146,12 +214,19 @@ impl ComputingFlags {
                 100.0 * constants.lost_beside_calls,
             ),
             compute: constants.compute(&self.gpu.gpu(machine)),
+            not_validated: None,
             notes,
             synthetic: false,
         }
     }
 
-    fn measured(&self, path: &Path, element: ElementType, machine: Option<&Machine>) -> Result<Computing> {
+    fn measured(
+        &self,
+        path: &Path,
+        element: ElementType,
+        machine: Option<&Machine>,
+        level: &PlanLevel,
+    ) -> Result<Computing> {
         let record = Record::read(path)?;
         let file = path.shown();
         if let Some(problem) = record.file.seal.tampering() {
@@ -177,12 +252,28 @@ impl ComputingFlags {
             None => String::new(),
         };
         let count = products.products().len();
-        let ground = format!(
+        let mut ground = format!(
             "measured on {count} matrix products of {element}, {} to {} TFLOP/s a rank{shares} ({file})",
             three_digits(slowest / 1e12),
             three_digits(fastest / 1e12)
         );
         let mut notes = vec![shapes(&record, &products)];
+        // Products that ran briefly, or on one GPU alone, are faster than those of a step: clocks fall as a node warms up.
+        let cool = heat(&record, machine);
+        let has_peak = machine.is_some_and(|machine| machine.computing.is_some()) && self.gpu.peak_tflops.is_none();
+        let (products, peak) = match cool.filter(|_| has_peak && element.size() == 2) {
+            None => (products, peak),
+            Some(cool) => {
+                let form = Constants::of(&level.level).saturation();
+                let known = self.gpu.gpu(machine).peak_flops_per_second;
+                ground += &format!("; their shape, at the level {} ({})", form.best, level.origin());
+                notes.push(format!(
+                    "The products ran {cool}: a step's run hotter and slower. They give the shape, and published steps the level; --anchor \
+                     with a measured step sets it for this machine."
+                ));
+                (products.at_level(form, known), known)
+            }
+        };
         let known = self.gpu.memory_rate.is_some() || machine.is_some_and(|machine| machine.computing.is_some());
         let mut compute = PUBLISHED.compute(&self.gpu.gpu(machine));
         if known {
@@ -199,8 +290,67 @@ impl ComputingFlags {
             notes.push(ONLY_PRODUCTS.to_owned());
         }
         (compute.peak_flops_per_second, compute.efficiency) = (peak, Efficiency::Measured(products));
-        Ok(Computing { notes, compute, ground, synthetic: record.header.backend.synthetic })
+        Ok(Computing { notes, compute, ground, not_validated: None, synthetic: record.header.backend.synthetic })
     }
+}
+
+/// The level of a plan, and for what it was asked.
+struct PlanLevel<'a> {
+    level: Level,
+    kind: Option<&'a str>,
+    bits: u8,
+    layers: LayerKind,
+}
+
+impl<'a> PlanLevel<'a> {
+    fn of(kind: Option<&'a str>, bits: u8, layers: LayerKind, machine: Option<&Machine>) -> Result<PlanLevel<'a>> {
+        let levels = machine.map_or_else(Level::shipped, Machine::levels)?;
+        let missing = || Error::environment("this program was built without levels of published runs".to_owned());
+        Ok(PlanLevel { level: Level::of(&levels, kind, bits, layers).ok_or_else(missing)?, kind, bits, layers })
+    }
+
+    /// Whose level it is.
+    fn origin(&self) -> String {
+        let Level { gpu, bits, runs, sources, .. } = &self.level;
+        let who = match sources.as_slice() {
+            [source] => source.clone(),
+            several => format!("{} sources", several.len()),
+        };
+        let gpu = if gpu == ANY_GPU { "the middle of all GPUs".to_owned() } else { format!("level of {gpu}") };
+        let bits = bits.map_or_else(String::new, |bits| format!(" in {bits} bits"));
+        format!("{gpu}{bits}, {}: {runs} runs of {who}", self.layers.name())
+    }
+
+    /// What was not validated.
+    fn doubt(&self) -> Option<String> {
+        let PlanLevel { level, kind, bits, layers } = self;
+        (!level.is_of(*kind, *bits)).then(|| {
+            format!(
+                "NOT VALIDATED: no published step of {} in {bits} bits ({}) is known; 95 of 100 steps take {:.2} to {:.2} times what is \
+                 predicted (--anchor with a measured step narrows that)",
+                kind.unwrap_or("such a GPU"),
+                layers.name(),
+                level.low,
+                level.high
+            )
+        })
+    }
+}
+
+/// Seconds of products after which a GPU has the clocks that it keeps.
+const HOT_AFTER_SECONDS: f64 = 20.0;
+
+/// How products ran that are faster than a step's; none where all ranks of a host ran them for long enough.
+fn heat(record: &Record, machine: Option<&Machine>) -> Option<String> {
+    let nanoseconds = record.products.iter().flat_map(|line| &line.slowest_nanoseconds);
+    let seconds = 1e-9 * nanoseconds.map(|nanoseconds| *nanoseconds as f64).sum::<f64>();
+    let at_once = record.products.iter().map(|line| line.ranks_per_host).min().unwrap_or(0);
+    let all = machine.map_or(at_once, Machine::ranks_per_host);
+    if at_once < all {
+        return Some(format!("on {at_once} of the {all} GPUs of a host at once"));
+    }
+    (seconds < HOT_AFTER_SECONDS)
+        .then(|| format!("for {} in all, and a GPU is warm after {HOT_AFTER_SECONDS} s", Seconds(seconds)))
 }
 
 /// Work that is missing from measured products.
@@ -231,6 +381,11 @@ fn shapes(record: &Record, products: &MeasuredProducts) -> String {
 }
 
 impl Computing {
+    /// The source, and what was not validated.
+    pub fn ground_with_doubt(&self) -> String {
+        [Some(self.ground.clone()), self.not_validated.clone()].into_iter().flatten().collect::<Vec<_>>().join(". ")
+    }
+
     /// How many of the products of a layout were measured at their exact shape; none if there are no measurements.
     pub fn own_shapes(&self, needed: &[Product]) -> Option<String> {
         let Efficiency::Measured(measured) = &self.compute.efficiency else { return None };

@@ -8,6 +8,9 @@ use commgauge_model::config::machine::Computing as Gpu;
 const ASSUMED: Gpu =
     Gpu { peak_flops_per_second: 989e12, peak_fp8_flops_per_second: Some(1979e12), memory_rate: Rate(3350e9) };
 
+/// Its kind.
+const ASSUMED_KIND: &str = "H100";
+
 /// The flags.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Computing")]
@@ -41,6 +44,12 @@ impl GpuFlags {
             memory_rate: self.memory_rate.unwrap_or(named.memory_rate),
             ..named
         }
+    }
+
+    /// The kind of GPU, as levels name it: that of the machine file, else the assumed one. A peak of its own is of no known kind.
+    pub fn kind<'a>(&self, machine: Option<&'a Machine>) -> Option<&'a str> {
+        let assumed = machine.is_none_or(|machine| machine.computing.is_none()).then_some(ASSUMED_KIND);
+        machine.and_then(|machine| machine.gpu.as_deref()).or(assumed).filter(|_| self.peak_tflops.is_none())
     }
 
     /// The peak with who says it.

@@ -153,10 +153,12 @@ impl PlanCommand {
         let PlannedTraining { bases, global_batch } = self.question.training(&model, &self.training, &asked)?;
         let source = self.rates.read()?;
         let rates = source.rates();
-        let computing = self
-            .computing
-            .run_by(self.training.framework)
-            .read(bases.first.activation_element_type, source.machine())?;
+        let computing = self.computing.run_by(self.training.framework).read(
+            bases.first.activation_element_type,
+            &model,
+            source.machine(),
+            Some(&source.calls(rates.as_ref(), self.question.ranks_per_node)?),
+        )?;
         let question = Question {
             model: &model,
             bases,
@@ -206,6 +208,7 @@ impl PlanCommand {
         let elapsed = (elapsed + started.elapsed()).as_secs_f64();
         let mut document = PlanDocument::new(question, found, computing.ground.clone(), elapsed, probability);
         document.synthetic |= computing.synthetic;
+        document.not_validated = computing.not_validated.clone();
         document.notes = self.notes(question, found, computing)?;
         if self.question.gpus.len() > 1 {
             document.gpus_compared = self.question.gpus.clone();

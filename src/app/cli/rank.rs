@@ -87,10 +87,21 @@ impl RankCommand {
         let mut document = RankDocument::new(step, ranks_per_node, rates.as_ref(), options)?;
         if let Step::Training(training) = step {
             let framework = training.training.named_framework();
-            let computing = self.computing.run_by(framework).read(training.activation(), source.machine())?;
+            let calls = source.calls(rates.as_ref(), self.ranks_per_node)?;
+            let computing = self.computing.run_by(framework).read(
+                training.activation(),
+                training.model,
+                source.machine(),
+                Some(&calls),
+            )?;
             document.synthetic |= computing.synthetic;
-            document.step =
-                StepDocument::of(step, ranks_per_node, rates.as_ref(), &computing.compute, &computing.ground);
+            document.step = StepDocument::of(
+                step,
+                ranks_per_node,
+                rates.as_ref(),
+                &computing.compute,
+                &computing.ground_with_doubt(),
+            );
         }
         Ok(document)
     }

@@ -28,6 +28,14 @@ pub struct RatesFlags {
     pub unknown_locality: Option<PlaceQuery>,
 }
 
+/// Times of calls, and the ranks of a node.
+pub struct Calls<'a> {
+    /// Times of calls.
+    pub rates: &'a dyn Rates,
+    /// Ranks of a node.
+    pub ranks_per_node: u32,
+}
+
 /// The files that the flags name, parsed.
 #[derive(Debug)]
 pub struct RatesSource {
@@ -92,6 +100,14 @@ impl RatesSource {
             Named::Machine(machine) | Named::Both(_, _, machine) => Some(machine),
             Named::Fit(..) => None,
         }
+    }
+
+    /// What calls take, for steps to be priced.
+    ///
+    /// # Errors
+    /// As [`ranks_per_node`].
+    pub fn calls<'a>(&self, rates: &'a dyn Rates, requested: Option<u32>) -> Result<Calls<'a>> {
+        Ok(Calls { rates, ranks_per_node: self.ranks_per_node(requested)? })
     }
 
     /// Ranks on each node: see [`ranks_per_node`].

@@ -5,23 +5,25 @@ use super::rates::RatesFlags;
 use super::table_or_json::json;
 use super::{AnswerFormat, AnswerOutput};
 use crate::report::document::{Column, optional, percent, table, wrapped};
-use commgauge_analysis::planner::compute::{Constants, PUBLISHED};
+use commgauge_analysis::planner::compute::Constants;
 use commgauge_analysis::planner::validate::{
-    Coverage, ErrorSummary, FORMAT, MemoryResult, OWN_RUNS, RunResult, SHARE_LIMITS, SetOrigin, SetResult, Site,
-    VERSION, Validation, read_runs, template, validate, validate_runs,
+    Coverage, ErrorSummary, FORMAT, LevelResult, MemoryResult, OWN_RUNS, RunResult, SHARE_LIMITS, SetOrigin, SetResult,
+    Site, VERSION, Validation, levels_file, read_runs, template, validate, validate_runs,
 };
 use commgauge_base::comma_separated::{Column as CsvColumn, comma_separated};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Seconds;
+use commgauge_model::config::machine::ANY_GPU;
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// Replay training runs with the model that plans, and show how far off it is
 ///
-/// Predicts the step times of Megatron-LM (arXiv 2104.04473 tables 1 and 2, arXiv 2205.05198 table 5) and of vTrain's measurements
-/// with the model of `plan` and `rank`, and the memory of arXiv 2205.05198 figure 1. Prints predicted, measured, error, the
-/// coverage of intervals, rank correlation and top-1 regret. With --runs the same of your own runs.
+/// Predicts published step times of A100 to GB300 (Megatron-LM, vTrain, BLOOM, InternEvo, llm-foundry, Megatron-Bridge) with the model of
+/// `plan` and `rank`, and the memory of arXiv 2205.05198 figure 1. Prints the level of each GPU and precision with the error of sources
+/// that were left out, then every run: predicted, measured, error, the coverage of intervals, rank correlation and top-1 regret. With
+/// --runs the same of your own runs.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ValidateCommand {
     /// Only these sets [default: all]
@@ -35,6 +37,10 @@ pub struct ValidateCommand {
     /// Print a file for --runs with its columns and two rows, and end
     #[arg(long, conflicts_with_all = ["sets", "runs"])]
     pub template: bool,
+
+    /// Print the levels as [[level]] tables of a machine file, and end
+    #[arg(long, conflicts_with = "template")]
+    pub levels: bool,
 
     /// Where the runs were made: a fit, from `commgauge fit -o`
     #[arg(long, value_name = "FILE", requires = "runs", help_heading = "Machine of --runs")]
@@ -70,6 +76,10 @@ impl ValidateCommand {
             Some(path) => self.own(path)?,
             None => validate(&self.sets)?,
         };
+        if self.levels {
+            self.shown.to.write(&levels_file(&validation.levels)?)?;
+            return Ok(0);
+        }
         self.shown.to.write(&match format {
             AnswerFormat::Table => text(&validation, self.shown.to.columns()),
             AnswerFormat::Json => json(&validation)?,
@@ -84,17 +94,23 @@ impl ValidateCommand {
         let text = commgauge_base::input_file::read_to_string(path)
             .map_err(|cause| Error::usage(format!("--runs {file}: cannot be read: {cause}")))?;
         let runs = read_runs(&text, &file)?;
+        if self.fit.is_none() && self.machine.is_none() && runs.iter().all(|run| run.machine.is_some()) {
+            let origin = SetOrigin { name: OWN_RUNS, source: &file, assumption: None };
+            return validate_runs(origin, &runs, None);
+        }
         let flags = RatesFlags { fit: self.fit.clone(), machine: self.machine.clone(), unknown_locality: None };
         let source = flags.read()?;
         let rates = source.rates();
+        let gpu = [self.gpu.peak(source.machine()), self.gpu.memory(source.machine())].join(", memory ");
         let site = Site {
+            kind: self.gpu.kind(source.machine()).unwrap_or_default(),
             gpu: self.gpu.gpu(source.machine()),
+            described: &gpu,
             rates: rates.as_ref(),
             ranks_per_node: source.ranks_per_node(self.ranks_per_node)?,
         };
-        let gpu = [self.gpu.peak(source.machine()), self.gpu.memory(source.machine())].join(", memory ");
         let assumption = self.gpu.assumption(source.machine());
-        validate_runs(&SetOrigin { name: OWN_RUNS, source: &file, gpu: &gpu, assumption }, &runs, site)
+        validate_runs(SetOrigin { name: OWN_RUNS, source: &file, assumption }, &runs, Some(site))
     }
 }
 
@@ -119,6 +135,9 @@ fn as_csv(validation: &Validation) -> Result<String> {
 fn csv_columns<'a>() -> Vec<CsvColumn<RunRow<'a>>> {
     vec![
         CsvColumn::new("set", |row| row.set.name.clone()),
+        CsvColumn::new("level", |row| row.set.level.clone()),
+        CsvColumn::new("source", |row| row.run.source.clone()),
+        CsvColumn::new("release", |row| row.run.release.clone()),
         CsvColumn::new("model", |row| row.run.model.clone()),
         CsvColumn::new("variant", |row| row.run.variant.clone()),
         CsvColumn::new("gpus", |row| row.run.gpus.to_string()),
@@ -134,6 +153,9 @@ fn csv_columns<'a>() -> Vec<CsvColumn<RunRow<'a>>> {
         CsvColumn::new("share_of_peak", |row| format!("{:.5}", row.set.share_of_peak)),
         CsvColumn::new("left_out_seconds", |row| format!("{:.6}", row.run.left_out_seconds)),
         CsvColumn::new("left_out_error_percent", |row| format!("{:.3}", row.run.left_out_error_percent)),
+        CsvColumn::new("source_left_out_seconds", |row| {
+            row.run.source_left_out_seconds.map_or_else(String::new, |seconds| format!("{seconds:.6}"))
+        }),
         CsvColumn::new("low_seconds", |row| row.run.low_seconds.map_or_else(String::new, |low| format!("{low:.6}"))),
         CsvColumn::new("high_seconds", |row| {
             row.run.high_seconds.map_or_else(String::new, |high| format!("{high:.6}"))
@@ -143,9 +165,17 @@ fn csv_columns<'a>() -> Vec<CsvColumn<RunRow<'a>>> {
 }
 
 fn text(validation: &Validation, width: u16) -> String {
-    let mut text = wrapped(&constants(&validation.constants), width);
+    let mut text = String::new();
+    if !validation.levels.is_empty() {
+        text += "levels\n";
+        text += &wrapped(LEVELS, width);
+        text += "\n";
+        text += &levels(&validation.levels, width);
+        text += "\n";
+    }
+    text += &wrapped(&constants(&validation.constants), width);
     for set in &validation.sets {
-        text += &format!("\n{}\n", set.name);
+        text += &format!("\n{} ({})\n", set.name, set.level);
         text += &wrapped(&format!("{}; calls: {}; computing: {}.", set.source, set.machine, set.gpu), width);
         text += &set.assumption.as_ref().map_or_else(String::new, |assumption| wrapped(assumption, width));
         text += "\n";
@@ -169,35 +199,77 @@ fn text(validation: &Validation, width: u16) -> String {
     text
 }
 
+const LEVELS: &str = "Share of the peak that products reach in whole steps, and the errors of its runs, each predicted by the other \
+     sources and releases alone; * by another precision or other GPUs, as no other source has such runs. A step takes the interval's \
+     times what a plan predicts in 95 of 100; \"held\" is how many runs other sources' intervals held.";
+
+fn levels(levels: &[LevelResult], width: u16) -> String {
+    let columns = [
+        Column::left("GPU", 0),
+        Column::left("bits", 0),
+        Column::left("layers", 0),
+        Column::right("share", 0),
+        Column::right("interval", 0),
+        Column::right("runs", 0),
+        Column::right("sources", 2),
+        Column::right("mean error", 0),
+        Column::right("95 of 100", 1),
+        Column::right("bias", 1),
+        Column::right("held", 0),
+    ];
+    let row = |result: &LevelResult| {
+        let LevelResult { level, left_out, .. } = result;
+        let mark = if result.by_own_level || level.gpu == ANY_GPU { "" } else { "*" };
+        vec![
+            level.gpu.clone(),
+            level.bits.map_or_else(|| "all".to_owned(), |bits| bits.to_string()),
+            level.layers.name().to_owned(),
+            format!("{:.3}", level.share_of_peak),
+            format!("{:.2} to {:.2}", level.low, level.high),
+            level.runs.to_string(),
+            level.sources.len().to_string(),
+            optional(left_out.map(|errors| format!("{mark}{:.1} %", errors.mean_percent))),
+            optional(left_out.map(|errors| format!("{:.1} %", errors.p95_percent))),
+            optional(left_out.map(|errors| signed(errors.bias_percent))),
+            optional(result.within.map(|within| percent(within, 0))),
+        ]
+    };
+    table(&columns, &levels.iter().map(row).collect::<Vec<_>>(), width)
+}
+
 fn constants(constants: &Constants) -> String {
     format!(
         "The model of plan and rank: half of what the largest products reach at a width of {}, other kernels at {} of the memory's \
-         rate, {} to start one, {:.0} % slower beside calls. Fitted: the share of the peak that the largest products reach, one \
-         number for each set ({} in plans). \"error\" is with that number, \"left out\" with it fitted without the model of the \
+         rate, {} to start one, {:.0} % slower beside calls. Below, for each set: the share of the peak that the largest products reach, \
+         fitted on it. \"error\" is with that number, \"left out\" with it fitted without the model of the \
          run. The parts are shares of the predicted step.",
         constants.half_width,
         constants.share_of_memory_rate,
         Seconds(constants.seconds_per_kernel),
         100.0 * constants.lost_beside_calls,
-        constants.share_of_peak,
     )
 }
 
 /// How far intervals and orders held.
 fn covered(coverage: &Coverage) -> String {
-    let error = &coverage.error;
-    format!(
-        "{:.1} % of {} runs took a time within the interval of 95 % that the errors of other models gave them. Of {} pairs of runs \
-         of one model, GPUs and batch whose order was sure in 95 of 100 draws, {:.1} % came out so. Plans have the errors of all \
-         runs: 95 of 100 steps take {:.2} to {:.2} times what is predicted, and two layouts differ by an error of {:.1} % each.",
+    let text = format!(
+        "{:.1} % of {} runs took a time within the interval of 95 % that the errors of other sources gave them. Of {} pairs of runs \
+         of one model, GPUs and batch whose order was sure in 95 of 100 draws, {:.1} % came out so.",
         100.0 * coverage.within,
         coverage.runs,
         coverage.sure_pairs,
         100.0 * coverage.sure_right,
-        error.low,
-        error.high,
-        100.0 * error.of_a_layout,
-    )
+    );
+    let anchored = coverage.anchored.map(|error| {
+        format!(
+            " Where one of these sets the level (--anchor), 95 of 100 others take {:.2} to {:.2} times what is predicted, and two \
+             layouts differ by an error of {:.1} % each.",
+            error.low,
+            error.high,
+            100.0 * error.of_a_layout
+        )
+    });
+    text + &anchored.unwrap_or_default()
 }
 
 fn runs(set: &SetResult, width: u16) -> String {
@@ -274,8 +346,8 @@ fn summary(set: &SetResult, width: u16) -> String {
     let how = match set.constant_share {
         Some(_) => "model left out".to_owned(),
         None => format!(
-            "with the share of plans ({}), as of a single model nothing can be left out",
-            PUBLISHED.share_of_peak
+            "with the level of plans ({:.3}), as of a single model nothing can be left out",
+            set.runs.first().map_or(0.0, |run| run.left_out_share_of_peak)
         ),
     };
     text += &wrapped(&format!("{how}: {}", errors(&set.left_out)), width);

@@ -16,7 +16,7 @@ mod trend;
 
 pub use histogram::Histogram;
 pub use interval::{Interval, MIN_FOR_INTERVAL, median_interval};
-pub use normal::normal_below;
+pub use normal::{normal_below, student_quantile};
 pub use odd::{OddRule, Usual, upper_normal_quantile};
 pub use percentile::{fewest_samples, low_median, median, percentile, sorted};
 pub use proportion::proportion_interval;

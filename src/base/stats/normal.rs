@@ -1,4 +1,6 @@
-//! The normal distribution.
+//! The normal distribution, and Student's.
+
+use super::upper_normal_quantile;
 
 /// Probability that a standard normal number is below this one, within 1e-7 (Abramowitz and Stegun, 26.2.17).
 pub fn normal_below(deviate: f64) -> f64 {
@@ -7,6 +9,17 @@ pub fn normal_below(deviate: f64) -> f64 {
     let density = (-0.5 * deviate * deviate).exp() / (2.0 * std::f64::consts::PI).sqrt();
     let above = density * TERMS.iter().rev().fold(0.0, |sum, term| (sum + term) * t);
     if deviate >= 0.0 { 1.0 - above } else { above }
+}
+
+/// The value that Student's t with so many degrees of freedom exceeds with this probability (M. Abramowitz and I. A. Stegun, Handbook of
+/// Mathematical Functions (1964), 26.7.5).
+pub fn student_quantile(probability: f64, degrees_of_freedom: f64) -> f64 {
+    let z = upper_normal_quantile(probability);
+    let nu = degrees_of_freedom.max(1.0);
+    let first = (z.powi(3) + z) / 4.0;
+    let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
+    let third = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
+    z + first / nu + second / nu.powi(2) + third / nu.powi(3)
 }
 
 #[cfg(test)]

@@ -69,6 +69,22 @@ impl MeasuredProducts {
         Ok(MeasuredProducts(own))
     }
 
+    /// The same shape at another level: the largest product takes what it takes at this share of the peak.
+    pub fn at_level(&self, form: Saturation, peak_flops_per_second: f64) -> MeasuredProducts {
+        let flops = |known: &&MeasuredProduct| known.m as f64 * known.n as f64 * known.k as f64;
+        let largest = self.0.iter().max_by(|a, b| flops(a).total_cmp(&flops(b)));
+        let factor = largest.map_or(1.0, |known| {
+            let product = Product::linear(known.m, known.n, known.k);
+            known.seconds * peak_flops_per_second * form.share(&product) / product.flops()
+        });
+        self.times(factor)
+    }
+
+    fn times(&self, factor: f64) -> MeasuredProducts {
+        let faster = |known: &MeasuredProduct| MeasuredProduct { seconds: known.seconds / factor, ..*known };
+        MeasuredProducts(self.0.iter().map(faster).collect())
+    }
+
     /// The products.
     pub fn products(&self) -> &[MeasuredProduct] {
         &self.0
@@ -84,6 +100,14 @@ impl MeasuredProduct {
 }
 
 impl Efficiency {
+    /// Every product `factor` times as fast.
+    pub fn times(&self, factor: f64) -> Efficiency {
+        match self {
+            Efficiency::Saturating(form) => Efficiency::Saturating(Saturation { best: factor * form.best, ..*form }),
+            Efficiency::Measured(measured) => Efficiency::Measured(measured.times(factor)),
+        }
+    }
+
     /// Seconds of a product at a peak.
     pub(super) fn seconds(&self, product: &Product, peak_flops_per_second: f64) -> f64 {
         let flops = product.flops();

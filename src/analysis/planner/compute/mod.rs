@@ -20,6 +20,7 @@ pub use work::Work;
 
 use crate::planner::kernels::Kernels;
 use crate::planner::memory::optimizer_bytes;
+use crate::planner::step_error::StepError;
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_model::config::LayerParts;
 use commgauge_model::workload::step::TrainingStep;
@@ -39,6 +40,7 @@ impl Compute {
             seconds_per_kernel: Seconds(0.0),
             kernels: Kernels::FUSED,
             lost_beside_calls: 0.0,
+            error: StepError::EXACT,
         }
     }
 

@@ -3,8 +3,9 @@
 
 use super::{Compute, Efficiency, Saturation};
 use crate::planner::kernels::Kernels;
+use crate::planner::step_error::StepError;
 use commgauge_base::units::{Rate, Seconds};
-use commgauge_model::config::machine::Computing;
+use commgauge_model::config::machine::{Computing, Level};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +24,7 @@ pub struct Constants {
     pub lost_beside_calls: f64,
 }
 
-/// Those that did best on all published runs together; `validate` fits the first anew.
+/// Those that did best on the A100 runs of Megatron-LM and vTrain; the share of the peak is that of a level, where one is known.
 pub const PUBLISHED: Constants = Constants {
     share_of_peak: 0.79,
     half_width: 150.0,
@@ -33,16 +34,28 @@ pub const PUBLISHED: Constants = Constants {
 };
 
 impl Constants {
+    /// How fast products are.
+    pub fn saturation(&self) -> Saturation {
+        Saturation { best: self.share_of_peak, half_width: self.half_width }
+    }
+
+    /// Those of plans at a level.
+    pub fn of(level: &Level) -> Constants {
+        let Level { share_of_peak, share_of_memory_rate, .. } = *level;
+        Constants { share_of_peak, share_of_memory_rate, ..PUBLISHED }
+    }
+
     /// The model of a GPU with these constants.
     pub fn compute(&self, gpu: &Computing) -> Compute {
         Compute {
             peak_flops_per_second: gpu.peak_flops_per_second,
             peak_8_bits: None,
-            efficiency: Efficiency::Saturating(Saturation { best: self.share_of_peak, half_width: self.half_width }),
+            efficiency: Efficiency::Saturating(self.saturation()),
             memory_rate: Rate(self.share_of_memory_rate * gpu.memory_rate.0),
             seconds_per_kernel: Seconds(self.seconds_per_kernel),
             kernels: Kernels::FUSED,
             lost_beside_calls: self.lost_beside_calls,
+            error: StepError::EXACT,
         }
     }
 }

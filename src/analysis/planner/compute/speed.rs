@@ -3,6 +3,7 @@
 use super::efficiency::Efficiency;
 use super::product::Product;
 use crate::planner::kernels::Kernels;
+use crate::planner::step_error::StepError;
 use commgauge_base::units::{Rate, Seconds};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,8 @@ pub struct Compute {
     pub kernels: Kernels,
     /// Share of its speed that computing loses while a call runs beside it.
     pub lost_beside_calls: f64,
+    /// How far steps are off that follow from all this.
+    pub error: StepError,
 }
 
 impl Compute {

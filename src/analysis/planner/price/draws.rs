@@ -4,10 +4,10 @@
 //! is a fair comparison. Factors are lognormal. A call without an interval is exact.
 
 use super::calls::{Answer, PreparedStep};
-use super::step_error::deviation;
 use super::{MessageWaits, StepInputs, parts};
 use crate::planner::compute::Compute;
 use crate::planner::rates::{RatedCall, Rates};
+use crate::planner::step_error::deviation;
 use commgauge_base::random::{normal, split_mix};
 use commgauge_base::stats::Interval;
 use commgauge_model::workload::step::TrainingStep;

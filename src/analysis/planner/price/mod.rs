@@ -10,7 +10,6 @@ mod exposed;
 mod layers;
 mod once;
 mod passes;
-mod step_error;
 #[cfg(test)]
 mod tests;
 mod timeline;
@@ -23,9 +22,7 @@ pub use exposed::Exposed;
 pub(in crate::planner) use layers::{LISTED_SAMPLES, LayerLoads, work_of_layers};
 pub(in crate::planner) use once::PricedOnce;
 pub(in crate::planner) use passes::{ChunkPasses, Loads};
-pub(in crate::planner) use step_error::Residual;
-pub use step_error::{PUBLISHED_ERROR, SURE, StepError};
-pub use unpriced::Unpriced;
+pub use unpriced::{UNTRUSTED, Unpriced};
 pub(in crate::planner) use work::ChunkWork;
 use work::StageWork;
 
@@ -87,6 +84,23 @@ pub fn price(
 }
 
 impl PreparedStep {
+    /// The seconds of the step alone.
+    ///
+    /// # Errors
+    /// As [`price`].
+    pub fn step_seconds(
+        &self,
+        step: &TrainingStep,
+        compute: &Compute,
+        rates: &dyn Rates,
+        ranks_per_node: u32,
+    ) -> Result<f64, Unpriced> {
+        let answers = self.query(step, rates, ranks_per_node)?;
+        let work = self.work(step, compute);
+        let inputs = StepInputs { prepared: self, step, answers: &answers, work: &work };
+        Ok(parts(&inputs, &|answer| answer.seconds, MessageWaits::InBubble)?.step_seconds)
+    }
+
     /// The price of the step; see [`price`].
     ///
     /// # Errors
@@ -108,7 +122,7 @@ impl PreparedStep {
             low: parts(&inputs, &|answer| answer.low, MessageWaits::InBubble)?.step_seconds,
             high: parts(&inputs, &|answer| answer.high, MessageWaits::InBubble)?.step_seconds,
         };
-        let interval = PUBLISHED_ERROR.around(price.step_seconds, calls);
+        let interval = compute.error.around(price.step_seconds, calls);
         (price.step_seconds_low, price.step_seconds_high) = (interval.low, interval.high);
         let host = self.host_share(step, compute, &work, price.compute_seconds);
         price.host_seconds = host;

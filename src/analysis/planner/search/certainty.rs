@@ -2,7 +2,7 @@
 
 use super::planned::Planned;
 use super::question::Question;
-use crate::planner::price::{PUBLISHED_ERROR, PreparedStep};
+use crate::planner::price::PreparedStep;
 use commgauge_base::error::{Error, Result};
 
 /// Draws of both layouts.
@@ -17,7 +17,7 @@ pub fn probability_faster(question: &Question, first: &Planned, second: &Planned
     let (Some(first), Some(second)) = (draws(question, first)?, draws(question, second)?) else {
         return Ok(None);
     };
-    let sum: f64 = first.iter().zip(&second).map(|(a, b)| PUBLISHED_ERROR.probability_faster(*a, *b)).sum();
+    let sum: f64 = first.iter().zip(&second).map(|(a, b)| question.compute.error.probability_faster(*a, *b)).sum();
     Ok(Some(sum / first.len().max(1) as f64))
 }
 

@@ -1,18 +1,20 @@
 //! What a validation comes to, as a document. The published JSON Schema (`commgauge schema validation`) is made from these types.
 
 use super::memory::MemoryResult;
-use super::pricing::Site;
+use super::pricing::Replay;
 use super::score::{ErrorSummary, kendall_tau, top_1_regret_percent};
 use crate::cost::PredictionPair;
 use crate::planner::compute::Constants;
-use crate::planner::price::{StepError, StepPrice};
+use crate::planner::price::StepPrice;
+use crate::planner::step_error::StepError;
+use commgauge_model::config::machine::Level;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Name of the JSON document.
 pub const FORMAT: &str = "commgauge-validation";
 /// Version of the JSON document.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// What came of all sets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,17 +23,34 @@ pub struct Validation {
     pub format: String,
     /// Version of this document.
     pub version: u32,
+    /// What plans are made with, by kind of GPU, precision and layers, with the errors of sources that were left out.
+    pub levels: Vec<LevelResult>,
     /// The constants of every plan; the share of the peak is fitted anew for each set.
     pub constants: Constants,
     /// The sets of runs.
     pub sets: Vec<SetResult>,
-    /// How often a run lay within the interval that the errors of other models give; absent with a single model.
+    /// How often a run lay within the interval that the errors of other sources give; absent with a single source.
     pub coverage: Option<Coverage>,
     /// Memory of the first stage, where it was published.
     pub memory: Vec<MemoryResult>,
 }
 
-/// How far intervals and orders held, every run judged by the errors of other models than its own.
+/// A level, and how runs come out by other sources than their own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LevelResult {
+    /// The level, fitted on all runs.
+    #[serde(flatten)]
+    pub level: Level,
+    /// Errors of its runs, each predicted by the runs of other sources and releases; absent with a single one.
+    pub left_out: Option<ErrorSummary>,
+    /// Whether other sources or releases have runs of the same level for each of its runs; else the level came from another precision or
+    /// from other GPUs.
+    pub by_own_level: bool,
+    /// Share of its runs within the interval that other sources and releases gave them; absent where they gave none.
+    pub within: Option<f64>,
+}
+
+/// How far intervals and orders held: every run judged by the errors of other sources than its own, every pair by those of other models.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Coverage {
     /// Runs that have an interval.
@@ -42,8 +61,8 @@ pub struct Coverage {
     pub sure_pairs: usize,
     /// Share of them in which it was.
     pub sure_right: f64,
-    /// The errors of all runs, as plans use them.
-    pub error: StepError,
+    /// The errors of all runs where another of the same model, batch and GPUs sets the level; absent with too few of those.
+    pub anchored: Option<StepError>,
 }
 
 /// The name of a user's own runs.
@@ -55,8 +74,6 @@ pub struct SetOrigin<'a> {
     pub name: &'a str,
     /// Where the runs were published, or the user's file.
     pub source: &'a str,
-    /// What a GPU reaches at most, and who says so.
-    pub gpu: &'a str,
     /// What to do where nobody says it.
     pub assumption: Option<&'a str>,
 }
@@ -66,6 +83,8 @@ pub struct SetOrigin<'a> {
 pub struct SetResult {
     /// Its name, as `--set` takes it; `runs` for a user's own.
     pub name: String,
+    /// The kind of GPU, the precision and the kind of layers: a set with several is several here.
+    pub level: String,
     /// Where the runs were published, or the user's file.
     pub source: String,
     /// Where the times of calls come from.
@@ -78,7 +97,7 @@ pub struct SetResult {
     pub share_of_peak: f64,
     /// Errors with that.
     pub fitted: ErrorSummary,
-    /// Errors where the share was fitted without the model of each run; with a single model, where it is that of plans.
+    /// Errors where the share was fitted without the model of each run; with a single model, where it is the level of plans.
     pub left_out: ErrorSummary,
     /// Errors of the simplest rival, model left out: products at one share of the peak, and nothing else. Absent with a single model, of
     /// which nothing can be left out.
@@ -94,6 +113,10 @@ pub struct SetResult {
 /// One run, predicted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunResult {
+    /// Who published it; empty for a user's own.
+    pub source: String,
+    /// In which of their publications; empty where there is one.
+    pub release: String,
     /// The model.
     pub model: String,
     /// What tells the run from others of its model beside the layout; empty where nothing does.
@@ -116,6 +139,8 @@ pub struct RunResult {
     pub micro_batch: u64,
     /// Samples of a step.
     pub global_batch: u64,
+    /// Tokens of a sample.
+    pub sequence: u64,
     /// Seconds of a step, as measured.
     pub measured_seconds: f64,
     /// Seconds with the share fitted on the whole set.
@@ -128,7 +153,9 @@ pub struct RunResult {
     pub left_out_error_percent: f64,
     /// That share.
     pub left_out_share_of_peak: f64,
-    /// Lower end of the interval around the left-out seconds, by the errors of other models; absent with a single model.
+    /// Seconds with the share that the runs of other sources and releases give; absent with a single one.
+    pub source_left_out_seconds: Option<f64>,
+    /// Lower end of the interval around those, by the errors of other sources and releases.
     pub low_seconds: Option<f64>,
     /// Upper end.
     pub high_seconds: Option<f64>,
@@ -154,7 +181,7 @@ pub struct ChoiceResult {
 impl SetResult {
     pub(super) fn of(
         origin: &SetOrigin,
-        site: &Site,
+        first: &Replay,
         share: f64,
         runs: Vec<RunResult>,
         constant_share: Option<ErrorSummary>,
@@ -164,8 +191,9 @@ impl SetResult {
         SetResult {
             name: origin.name.to_owned(),
             source: origin.source.to_owned(),
-            machine: site.rates.name(),
-            gpu: origin.gpu.to_owned(),
+            level: first.key.to_string(),
+            machine: first.rates().name(),
+            gpu: first.gpu.clone(),
             assumption: origin.assumption.map(str::to_owned),
             share_of_peak: share,
             fitted: ErrorSummary::of(&fitted),
@@ -187,21 +215,35 @@ impl RunResult {
         PredictionPair { predicted: self.left_out_seconds, measured: self.measured_seconds }
     }
 
-    /// What somebody could choose between: one model, one batch, the same GPUs.
-    pub(super) fn question(&self) -> (&str, u64, u64) {
-        (&self.model, self.gpus, self.global_batch)
+    /// With the level of other sources.
+    pub(super) fn source_left_out(&self) -> Option<PredictionPair> {
+        let measured = self.measured_seconds;
+        self.source_left_out_seconds.map(|predicted| PredictionPair { predicted, measured })
+    }
+
+    /// Whether it is within its interval.
+    pub(super) fn is_within(&self) -> Option<bool> {
+        Some((self.low_seconds?..=self.high_seconds?).contains(&self.measured_seconds))
+    }
+
+    /// What somebody could choose between: one model, one batch, the same GPUs and software.
+    pub(super) fn question(&self) -> Question<'_> {
+        (&self.model, self.gpus, self.global_batch, self.sequence, &self.release)
     }
 }
 
+/// Model, GPUs, samples, tokens of each, and release.
+pub(super) type Question<'a> = (&'a str, u64, u64, u64, &'a str);
+
 /// Questions with several runs, in order of appearance.
 fn choices(runs: &[RunResult]) -> Vec<ChoiceResult> {
-    let mut questions: Vec<(&str, u64, u64)> = Vec::new();
+    let mut questions: Vec<Question> = Vec::new();
     for run in runs {
         if !questions.contains(&run.question()) {
             questions.push(run.question());
         }
     }
-    let answer = |question: (&str, u64, u64)| {
+    let answer = |question: Question| {
         let pairs: Vec<PredictionPair> =
             runs.iter().filter(|run| run.question() == question).map(RunResult::left_out).collect();
         (pairs.len() > 1).then(|| ChoiceResult {

@@ -4,7 +4,7 @@
 //! them. The loss is robust and in logarithms: no single run decides, and long steps weigh no more than short ones.
 
 /// Shares at which every run is priced. The fitted share is between the first and the last.
-pub(super) const SHARES: [f64; 4] = [0.5, 0.65, 0.8, 0.95];
+pub(super) const SHARES: [f64; 6] = [0.1, 0.25, 0.5, 0.65, 0.8, 0.95];
 /// The smallest and the largest share that is fitted.
 pub const SHARE_LIMITS: [f64; 2] = [SHARES[0], SHARES[SHARES.len() - 1]];
 /// Errors far above this count in proportion, below it by their square.
@@ -31,12 +31,12 @@ impl Priced {
     }
 }
 
-/// The share with the smallest error over all runs: a golden section of the sum of soft absolute errors.
-pub(super) fn best_share(runs: &[&Priced]) -> f64 {
+/// The share with the smallest error over all runs, each with its weight: a golden section of the sum of soft absolute errors.
+pub(super) fn best_share(runs: &[(&Priced, f64)]) -> f64 {
     let loss = |share: f64| -> f64 {
-        let of = |run: &&Priced| {
+        let of = |(run, weight): &(&Priced, f64)| {
             let error = (run.at(share) / run.measured_seconds).ln() / SCALE;
-            (1.0 + error * error).sqrt() - 1.0
+            weight * ((1.0 + error * error).sqrt() - 1.0)
         };
         runs.iter().map(of).sum()
     };
@@ -66,7 +66,7 @@ mod tests {
         let share = 0.72;
         let mut runs: Vec<Priced> = (1..=9).map(f64::from).map(|n| run(n, 0.1 * n, n / share + 0.1 * n)).collect();
         runs.push(run(1.0, 0.1, 10.0));
-        let found = best_share(&runs.iter().collect::<Vec<_>>());
+        let found = best_share(&runs.iter().map(|run| (run, 1.0)).collect::<Vec<_>>());
         assert!((found - share).abs() < 0.005, "{found}");
     }
 

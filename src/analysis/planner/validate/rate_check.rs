@@ -1,6 +1,6 @@
 //! Times that cannot be: faster than the GPU's peak, or in another unit than those of the other rows.
 
-use super::pricing::{Replay, Site};
+use super::pricing::Replay;
 use commgauge_base::error::Result;
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::three_digits;
@@ -14,13 +14,13 @@ const FEWEST: f64 = 1e-4;
 ///
 /// # Errors
 /// The first of them, with its row and column.
-pub(super) fn check(replays: &[Replay], site: &Site) -> Result<()> {
+pub(super) fn check(replays: &[Replay]) -> Result<()> {
     let share = |replay: &Replay| replay.seconds_at_peak() / replay.run.measured_seconds;
     let usual = median(&sorted(replays.iter().map(share))).unwrap_or(1.0);
     for replay in replays {
         let (run, share) = (replay.run, share(replay));
-        let reached = three_digits(share * site.gpu.peak_flops_per_second / 1e12);
-        let peak = three_digits(site.gpu.peak_flops_per_second / 1e12);
+        let tera = |share: f64| three_digits(share * replay.peak_flops_per_second() / 1e12);
+        let (reached, peak) = (tera(share), tera(1.0));
         if share > 1.0 {
             return Err(run.wrong(
                 run.time_column,
@@ -38,7 +38,7 @@ pub(super) fn check(replays: &[Replay], site: &Site) -> Result<()> {
                     "{} s would be {reached} TFLOP/s on each GPU, of a peak of {peak}, where the usual run of the file reaches {}; \
                      is it in another unit?",
                     run.measured_seconds,
-                    three_digits(usual * site.gpu.peak_flops_per_second / 1e12)
+                    tera(usual)
                 ),
             ));
         }

@@ -3,18 +3,37 @@
 
 use crate::planner::kernels::Kernels;
 use commgauge_base::error::{Error, Result};
+use commgauge_model::config::machine::LayerKind;
 use commgauge_model::config::step::{Recompute, Work, keys_of};
-use commgauge_model::config::{Model, Place, Table, Training};
+use commgauge_model::config::{Machine, Model, Place, Shipped, Table, Training};
 use commgauge_model::layout::{DEFAULT_ORDER, Degrees, Layout};
-use commgauge_model::workload::step::TrainingStep;
+use commgauge_model::workload::step::{Stages, TrainingStep};
+use std::fmt::{Display, Formatter};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The key of `[training]` that is no column: `global_batch` says as much.
 const NO_COLUMN: &str = "micro_batches";
 /// Columns with a time, and the seconds in their unit. Every row has one of them.
 const TIMES: [(&str, f64); 2] = [("step_seconds", 1.0), ("step_milliseconds", 1e-3)];
 /// The other columns.
-const OTHERS: [&str; 10] =
-    ["model", "variant", "gpus", "tp", "cp", "ep", "pp", "dp", "fused_attention", "fused_kernels"];
+const OTHERS: [&str; 15] = [
+    "source",
+    "release",
+    "machine",
+    "ranks_per_node",
+    "model",
+    "variant",
+    "gpus",
+    "tp",
+    "cp",
+    "ep",
+    "pp",
+    "dp",
+    "fp8_linears",
+    "fused_attention",
+    "fused_kernels",
+];
 
 /// The columns of a template, each with its values in two rows.
 const TEMPLATE: [[&str; 3]; 16] = [
@@ -41,6 +60,16 @@ const TEMPLATE: [[&str; 3]; 16] = [
 pub struct MeasuredRun {
     /// The file and the line of its row.
     pub place: String,
+    /// Who measured it; empty for a user's own.
+    pub source: String,
+    /// Which of the source's publications it is in; may be empty.
+    pub release: String,
+    /// The machine that its row names.
+    pub machine: Option<Arc<Machine>>,
+    /// GPUs of a node where these are not the machine's.
+    pub ranks_per_node: Option<u32>,
+    /// Bits in which linear layers of blocks were computed.
+    pub bits: u8,
     /// What tells it from others of its model beside the layout; may be empty.
     pub variant: String,
     /// Its model.
@@ -66,6 +95,11 @@ impl MeasuredRun {
         TrainingStep::new(&self.model, &self.training, self.layout.clone(), &Place::flag(&self.place))
     }
 
+    /// The kind of its model's layers.
+    pub fn layers(&self) -> LayerKind {
+        layers_of(&self.model)
+    }
+
     /// The same run with nothing recomputed, and without sequence parallelism.
     pub(super) fn without_recomputation(&self) -> MeasuredRun {
         let mut run = self.clone();
@@ -80,7 +114,41 @@ impl MeasuredRun {
     }
 }
 
-/// The runs of a file, in its order; `file` is for messages.
+/// What a level is fitted for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LevelKey {
+    pub layers: LayerKind,
+    pub gpu: String,
+    pub bits: u8,
+}
+
+impl Display for LevelKey {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let gpu = if self.gpu.is_empty() { String::new() } else { format!("{}, ", self.gpu) };
+        match self.layers {
+            LayerKind::Dense => write!(f, "{gpu}{} bits", self.bits),
+            LayerKind::Experts => write!(f, "{gpu}experts"),
+        }
+    }
+}
+
+impl LevelKey {
+    /// Whether both have the same level.
+    pub fn shares_level_with(&self, other: &LevelKey) -> bool {
+        self.is_alike(other) && (self.bits == other.bits || self.layers == LayerKind::Experts)
+    }
+
+    pub fn is_alike(&self, other: &LevelKey) -> bool {
+        self.layers == other.layers && self.gpu == other.gpu
+    }
+}
+
+/// The kind of a model's layers.
+pub fn layers_of(model: &Model) -> LayerKind {
+    if model.mixture.is_some() { LayerKind::Experts } else { LayerKind::Dense }
+}
+
+/// The runs of a file, in its order. Models and machines that rows name are shipped ones, paths, or files relative to `file`.
 ///
 /// # Errors
 /// Names the line and the column: a column that is not known, a value that is not accepted, degrees that do not multiply to
@@ -97,7 +165,9 @@ pub fn read_runs(text: &str, file: &str) -> Result<Vec<MeasuredRun>> {
             )));
         }
     }
-    let runs: Vec<MeasuredRun> = rows.rows.iter().map(run).collect::<Result<_>>()?;
+    let mut machines =
+        Machines { folder: Path::new(file).parent().unwrap_or(Path::new("")).to_owned(), known: Vec::new() };
+    let runs: Vec<MeasuredRun> = rows.rows.iter().map(|row| run(row, &mut machines)).collect::<Result<_>>()?;
     if runs.is_empty() { Err(Error::usage(format!("{file}: there is no run in it"))) } else { Ok(runs) }
 }
 
@@ -111,9 +181,40 @@ fn columns_of_training() -> impl Iterator<Item = &'static str> {
     keys_of(Work::Training).filter(|key| *key != NO_COLUMN)
 }
 
-fn run(row: &Row) -> Result<MeasuredRun> {
+/// The machines that rows name, each read once.
+struct Machines {
+    folder: PathBuf,
+    known: Vec<(String, Arc<Machine>)>,
+}
+
+impl Machines {
+    fn named(&mut self, name: &str) -> Result<Arc<Machine>> {
+        if let Some((_, known)) = self.known.iter().find(|(known, _)| known == name) {
+            return Ok(known.clone());
+        }
+        let machine = Arc::new(Machine::load(&self.resolve(Shipped::Machine, name))?);
+        self.known.push((name.to_owned(), machine.clone()));
+        Ok(machine)
+    }
+
+    /// What a row names: as it is where that is found, else relative to the file of the runs.
+    fn resolve(&self, kind: Shipped, name: &str) -> PathBuf {
+        let below = self.folder.join(name);
+        match kind.find(Path::new(name)) {
+            None if kind.find(&below).is_some() => below,
+            _ => PathBuf::from(name),
+        }
+    }
+}
+
+fn run(row: &Row, machines: &mut Machines) -> Result<MeasuredRun> {
+    if row.text("recompute").is_none() {
+        return Err(
+            row.wrong("recompute", "is missing; accepted: none, selective, full: a step tells nothing without it")
+        );
+    }
     let given = columns_of_training().filter_map(|key| Some((key, key, row.text(key)?.to_owned())));
-    let training = Training::read(Table::of_flags(given)).map_err(|error| row.says(&error))?;
+    let mut training = Training::read(Table::of_flags(given)).map_err(|error| row.says(&error))?;
     let commgauge_model::config::Batch::Global(global_batch, _) = training.batch else {
         return Err(row.wrong("global_batch", "is missing"));
     };
@@ -129,11 +230,24 @@ fn run(row: &Row) -> Result<MeasuredRun> {
         fused_elementwise: row.truth("fused_kernels")?.unwrap_or(usual.fused_elementwise),
     };
     let (time_column, measured_seconds) = row.time()?;
+    let bits =
+        if row.truth("fp8_linears")? == Some(true) { 8 } else { 8 * training.activation_element_type.size() as u8 };
+    let machine = row.text("machine").map(|name| machines.named(name)).transpose().map_err(|error| row.says(&error))?;
     let name = row.text("model").ok_or_else(|| row.wrong("model", "is missing"))?;
+    let model = machines.resolve(Shipped::Model, name);
+    let model = Model::load(&model.to_string_lossy()).map_err(|error| row.says(&error))?;
+    if let Some(uneven) = Stages::uneven(model.layers, pp, &training.pipeline) {
+        training.pipeline.stage_layers = Some(uneven);
+    }
     let run = MeasuredRun {
         place: row.place.clone(),
+        source: row.text("source").unwrap_or_default().to_owned(),
+        release: row.text("release").unwrap_or_default().to_owned(),
+        machine,
+        ranks_per_node: row.count("ranks_per_node")?,
+        bits,
         variant: row.text("variant").unwrap_or_default().to_owned(),
-        model: Model::load(name).map_err(|error| row.says(&error))?,
+        model,
         global_batch,
         kernels,
         measured_seconds,
@@ -226,7 +340,8 @@ impl Row {
 mod tests {
     use super::*;
 
-    const HEADING: &str = "model,gpus,tp,dp,sequence,micro_batch,global_batch,step_seconds,step_milliseconds\n";
+    const HEADING: &str =
+        "model,gpus,tp,dp,sequence,micro_batch,global_batch,recompute,step_seconds,step_milliseconds\n";
 
     #[test]
     fn the_template_reads_as_two_runs_once_it_names_a_model() {
@@ -239,18 +354,22 @@ mod tests {
     #[test]
     fn an_invalid_file_is_reported_with_the_line_and_the_column() {
         for (row, expected) in [
-            ("llama-3-8b,8,2,4,2048,1,8,,", "runs.csv: line 2: step_seconds: is missing, and so is step_milliseconds"),
-            ("llama-3-8b,8,2,4,2048,1,8,1,1000", "line 2: step_milliseconds: stands beside step_seconds"),
             (
-                "llama-3-8b,8,2,4,2048,1,8,1.5s,",
+                "llama-3-8b,8,2,4,2048,1,8,none,,",
+                "runs.csv: line 2: step_seconds: is missing, and so is step_milliseconds",
+            ),
+            ("llama-3-8b,8,2,4,2048,1,8,none,1,1000", "line 2: step_milliseconds: stands beside step_seconds"),
+            (
+                "llama-3-8b,8,2,4,2048,1,8,none,1.5s,",
                 "line 2: step_seconds: found `1.5s`; accepted: a number above 0, without",
             ),
-            ("llama-3-8b,8,2,8,2048,1,8,1,", "line 2: gpus: found 8; tp 2"),
-            ("llama-3-8b,8,0,4,2048,1,8,1,", "line 2: tp: found `0`; accepted: a whole number from 1 on"),
-            ("llama-3-8b,8,2,4,2048,1,7,1,", "line 2: "),
-            ("llama-4-8b,8,2,4,2048,1,8,1,", "line 2: "),
-            (",8,2,4,2048,1,8,1,", "line 2: model: is missing"),
-            ("llama-3-8b,8,2,4,two,1,8,1,", "line 2: sequence: "),
+            ("llama-3-8b,8,2,8,2048,1,8,none,1,", "line 2: gpus: found 8; tp 2"),
+            ("llama-3-8b,8,0,4,2048,1,8,none,1,", "line 2: tp: found `0`; accepted: a whole number from 1 on"),
+            ("llama-3-8b,8,2,4,2048,1,7,none,1,", "line 2: "),
+            ("llama-4-8b,8,2,4,2048,1,8,none,1,", "line 2: "),
+            (",8,2,4,2048,1,8,none,1,", "line 2: model: is missing"),
+            ("llama-3-8b,8,2,4,2048,1,8,,1,", "line 2: recompute: is missing; accepted: none, selective, full"),
+            ("llama-3-8b,8,2,4,two,1,8,none,1,", "line 2: sequence: "),
         ] {
             let error = read_runs(&format!("{HEADING}{row}\n"), "runs.csv").unwrap_err();
             assert!(error.to_string().contains(expected) && error.exit_code() == 2, "{row}: {error}");

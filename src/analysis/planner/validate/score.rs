@@ -1,6 +1,7 @@
 //! Quality of predictions: errors in percent, whether they order runs correctly, and the cost of following them.
 
 use crate::cost::PredictionPair;
+use commgauge_base::stats::percentile;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +12,8 @@ pub struct ErrorSummary {
     pub mean_percent: f64,
     /// Their median.
     pub median_percent: f64,
+    /// 95 of 100 are at most this.
+    pub p95_percent: f64,
     /// The largest.
     pub max_percent: f64,
     /// Mean of the errors with their signs: above 0 where predictions are too long.
@@ -36,6 +39,7 @@ impl ErrorSummary {
         ErrorSummary {
             mean_percent: sizes.iter().sum::<f64>() / count,
             median_percent: median,
+            p95_percent: percentile(&sizes, 95.0).or(sizes.last().copied()).unwrap_or(0.0),
             max_percent: sizes.last().copied().unwrap_or(0.0),
             bias_percent: signed.iter().sum::<f64>() / count,
         }

@@ -2,8 +2,7 @@
 
 use super::runs::{MeasuredRun, Row, Rows, read_runs};
 use commgauge_base::error::{Error, Result};
-use commgauge_model::config::{Machine, published};
-use std::path::Path;
+use commgauge_model::config::published;
 
 /// One published set of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,13 +11,25 @@ pub(super) enum SetName {
     MegatronTable2,
     MegatronSpTable5,
     Vtrain,
+    Bloom,
+    Internevo,
+    LlmFoundry,
+    MegatronBridge,
 }
 
 const FIGURE_1: &str = "megatron-sp-2205.05198-figure1.csv";
 
 impl SetName {
-    pub(super) const ALL: [SetName; 4] =
-        [SetName::MegatronTable1, SetName::MegatronTable2, SetName::MegatronSpTable5, SetName::Vtrain];
+    pub(super) const ALL: [SetName; 8] = [
+        SetName::MegatronTable1,
+        SetName::MegatronTable2,
+        SetName::MegatronSpTable5,
+        SetName::Vtrain,
+        SetName::Bloom,
+        SetName::Internevo,
+        SetName::LlmFoundry,
+        SetName::MegatronBridge,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -26,6 +37,10 @@ impl SetName {
             SetName::MegatronTable2 => "megatron-table-2",
             SetName::MegatronSpTable5 => "megatron-sp-table-5",
             SetName::Vtrain => "vtrain",
+            SetName::Bloom => "bloom",
+            SetName::Internevo => "internevo",
+            SetName::LlmFoundry => "llm-foundry",
+            SetName::MegatronBridge => "megatron-bridge",
         }
     }
 
@@ -39,16 +54,13 @@ impl SetName {
                 "arXiv 2205.05198, table 5: Megatron-LM, A100, full recomputation against sequence parallelism with selective"
             }
             SetName::Vtrain => "VIA-Research/vTrain: Megatron-DeepSpeed, A100-80GB, every layer recomputed",
+            SetName::Bloom => {
+                "bigscience-workshop/bigscience: the search for BLOOM's layout, Megatron-DeepSpeed, A100-80GB"
+            }
+            SetName::Internevo => "InternLM/InternEvo: table of training speed, 7B on 8 to 1024 A100-80GB",
+            SetName::LlmFoundry => "mosaicml/llm-foundry: tables of FSDP, MPT of 125M to 70B, A100-40GB and H100",
+            SetName::MegatronBridge => "NVIDIA-NeMo/Megatron-Bridge: performance pages 25.09 to 26.04, H100 to GB300",
         }
-    }
-
-    /// The machine that the runs were made on, with the rates that libraries reach there.
-    pub(super) fn machine(self) -> Result<Machine> {
-        let file = match self {
-            SetName::Vtrain => "a100-800gbit.toml",
-            _ => "dgx-a100-hdr.toml",
-        };
-        Machine::parse(published(file)?, &Path::new("suites/published").join(file))
     }
 
     /// The runs, in the order of the file.
@@ -58,8 +70,12 @@ impl SetName {
             SetName::MegatronTable2 => "megatron-2104.04473-table2.csv",
             SetName::MegatronSpTable5 => "megatron-sp-2205.05198-table5.csv",
             SetName::Vtrain => "vtrain-a100-multinode.csv",
+            SetName::Bloom => "bloom.csv",
+            SetName::Internevo => "internevo.csv",
+            SetName::LlmFoundry => "llm-foundry.csv",
+            SetName::MegatronBridge => "megatron-bridge.csv",
         };
-        read_runs(published(file)?, &format!("suites/published/{file}"))
+        read_runs(published(file)?, &format!("embedded:suites/published/{file}"))
     }
 }
 
@@ -97,6 +113,10 @@ mod tests {
             (SetName::MegatronTable2, 12, 2),
             (SetName::MegatronSpTable5, 8, 4),
             (SetName::Vtrain, 109, 4),
+            (SetName::Bloom, 46, 9),
+            (SetName::Internevo, 54, 1),
+            (SetName::LlmFoundry, 148, 9),
+            (SetName::MegatronBridge, 124, 9),
         ] {
             let runs = set.runs().unwrap();
             let mut names: Vec<_> = runs.iter().map(|run| run.model.name.as_str()).collect();
@@ -108,7 +128,7 @@ mod tests {
                 let samples = step.micro_batches * step.training.micro_batch * u64::from(step.layout.degrees.dp);
                 assert_eq!(samples, run.global_batch, "{}", run.place);
             }
-            assert_eq!(set.machine().unwrap().ranks_per_node, 8);
+            assert!(runs.iter().all(|run| run.machine.is_some() && !run.source.is_empty()), "{}", set.name());
         }
     }
 }

@@ -28,11 +28,11 @@ fn the_csv_has_a_line_for_each_run_under_the_names_of_the_document() {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let heading = reader.headers().unwrap().clone();
     let rows: Vec<_> = reader.records().map(|row| row.unwrap()).collect();
-    assert_eq!(rows.len(), 10 + 12 + 8 + 109);
+    assert_eq!(rows.len(), 10 + 12 + 8 + 109 + 46 + 54 + 148 + 124);
     let column = |name: &str| heading.iter().position(|heading| heading == name).unwrap();
     assert_eq!((&rows[0][0], &rows[0][column("model")]), ("megatron-table-1", "megatron-1.7b"));
     let document = serde_json::to_value(&ALL.sets[0].runs[0]).unwrap();
-    let of_the_set = ["set", "share_of_peak"];
+    let of_the_set = ["set", "level", "share_of_peak"];
     for name in names(&csv_columns()).filter(|name| !of_the_set.contains(name)) {
         assert!(document.get(name).is_some(), "{name}");
     }
@@ -41,6 +41,17 @@ fn the_csv_has_a_line_for_each_run_under_the_names_of_the_document() {
         let error = 100.0 * (number("predicted_seconds") / number("measured_seconds") - 1.0);
         assert!((error - number("error_percent")).abs() < 0.01, "{row:?}");
     }
+}
+
+#[test]
+fn the_levels_are_printed_as_tables_that_a_machine_file_takes() {
+    let levels = levels_file(&ALL.levels).unwrap();
+    let machine = "name = 'm'\nranks_per_node = 8\n[within_node]\nlatency = '3us'\nrate = '450GB/s'\n\
+        [between_nodes]\nlatency = '14us'\nadapters_per_node = 8\nrate_per_adapter = '50GB/s'\n";
+    let machine =
+        commgauge_model::config::Machine::parse(&(machine.to_owned() + &levels), Path::new("m.toml")).unwrap();
+    assert_eq!(machine.own_levels.len(), ALL.levels.len());
+    assert!(text(&ALL, 140).starts_with("levels\n"), "the answer comes first");
 }
 
 #[test]

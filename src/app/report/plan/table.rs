@@ -67,6 +67,7 @@ fn head(document: &PlanDocument) -> Vec<String> {
     let marks = [(d.synthetic, synthetic), (!d.calibrated, published)];
     let mut lines: Vec<String> =
         marks.into_iter().filter(|(is, _)| *is).map(|(_, sentence)| sentence.to_owned()).collect();
+    lines.extend(d.not_validated.clone());
     lines.extend(d.layouts.first().and_then(|best| untrusted("the best layout", best)));
     lines.push(format!(
         "{} on {} GPUs, {} on each node, {} GB each; {} samples of {} tokens a step",

@@ -63,6 +63,7 @@ fn document() -> PlanDocument {
         }),
         rates: "fit.json".to_owned(),
         computing: "989 TFLOP/s (given) x 0.5 (given)".to_owned(),
+        not_validated: None,
         calibrated: true,
         synthetic: true,
         considered: 1000,

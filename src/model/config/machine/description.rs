@@ -2,8 +2,10 @@
 
 use super::expectation::{Expectation, NetworkExpectation};
 use super::fault::Fault;
+use super::level::Level;
 use super::own_work::OwnWorkExpectation;
 use super::scope::{JudgedRuns, RequiredCoverage};
+use commgauge_base::error::Result;
 use commgauge_base::units::{Rate, Seconds, three_digits};
 use std::path::PathBuf;
 
@@ -28,6 +30,10 @@ pub struct Machine {
     pub between_nodes: Network,
     /// What one GPU computes, where the file says it.
     pub computing: Option<Computing>,
+    /// The kind of GPU, as levels name it, where the file says it.
+    pub gpu: Option<String>,
+    /// What its GPUs reach in training steps, where the file says it; else the shipped levels hold.
+    pub own_levels: Vec<Level>,
     /// Variation of simulated times. Without the table there is none.
     pub noise: Noise,
     /// Injected faults.
@@ -112,6 +118,14 @@ impl Machine {
     /// How many thresholds the file has: of calls, of what each rank does by itself, and of the network.
     pub fn thresholds(&self) -> usize {
         self.expectations.len() + self.own_work.len() + self.network.len()
+    }
+
+    /// What GPUs reach in training steps: what the file says, then what is shipped.
+    ///
+    /// # Errors
+    /// A program that was built without levels.
+    pub fn levels(&self) -> Result<Vec<Level>> {
+        Ok([self.own_levels.clone(), Level::shipped()?].concat())
     }
 
     /// Ranks on each host.

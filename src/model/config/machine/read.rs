@@ -3,6 +3,7 @@
 use super::description::{Computing, Machine, Network, NodeLinks, Noise};
 use super::expect::{expectations, network_expectations};
 use super::fault_table::fault;
+use super::level::Level;
 use super::number::{count, positive, rate, short};
 use super::own_work::{expected_copy, expected_product};
 use super::scope::{judged_runs, required_coverage};
@@ -11,7 +12,7 @@ use crate::config::shipped::{Shipped, read_text};
 use commgauge_base::error::Result;
 use std::path::Path;
 
-const FILE_KEYS: [&str; 16] = [
+const FILE_KEYS: [&str; 17] = [
     "name",
     "cloud",
     "ranks_per_node",
@@ -28,10 +29,11 @@ const FILE_KEYS: [&str; 16] = [
     "expect_product",
     "expect_network",
     "node_like",
+    "level",
 ];
 const NODE_KEYS: [&str; 4] = ["latency", "rate", "rate_per_peer", "assumed"];
 const NETWORK_KEYS: [&str; 5] = ["latency", "adapters_per_node", "rate_per_adapter", "assumed", "nodes_per_leaf"];
-const COMPUTING_KEYS: [&str; 3] = ["peak_tflops", "peak_tflops_fp8", "memory_rate"];
+const COMPUTING_KEYS: [&str; 4] = ["gpu", "peak_tflops", "peak_tflops_fp8", "memory_rate"];
 /// More than any GPU computes, in 10^12 operations a second.
 const MOST_TFLOPS: f64 = 1e6;
 const NOISE_KEYS: [&str; 4] = ["relative_sigma", "outlier_probability", "outlier_factor", "arrival_jitter"];
@@ -88,7 +90,9 @@ fn links(text: &str, path: &Path) -> Result<(Table, Machine)> {
         hosts_per_node: 1,
         within_node: node_links(table(&mut file, "within_node", &NODE_KEYS)?)?,
         between_nodes: network(table(&mut file, "between_nodes", &NETWORK_KEYS)?)?,
-        computing: file.take("computing").map(|item| computing(item.table()?)).transpose()?,
+        computing: None,
+        gpu: None,
+        own_levels: Level::read(&mut file)?,
         noise: match file.take("noise") {
             Some(item) => noise(item.table()?)?,
             None => Noise::default(),
@@ -100,6 +104,10 @@ fn links(text: &str, path: &Path) -> Result<(Table, Machine)> {
         judged_runs: file.take("applies_to").map(|item| judged_runs(item.table()?)).transpose()?,
         required_coverage: None,
     };
+    if let Some(item) = file.take("computing") {
+        let (computing, gpu) = computing(item.table()?)?;
+        (machine.computing, machine.gpu) = (Some(computing), gpu);
+    }
     if let Some(item) = file.take("hosts_per_node") {
         machine.hosts_per_node = item.count_within(1..=machine.ranks_per_node)?;
         if !machine.ranks_per_node.is_multiple_of(machine.hosts_per_node) {
@@ -143,14 +151,17 @@ fn network(mut table: Table) -> Result<Network> {
     })
 }
 
-fn computing(mut table: Table) -> Result<Computing> {
+/// What a GPU computes, and which kind it is.
+fn computing(mut table: Table) -> Result<(Computing, Option<String>)> {
     table.only(&COMPUTING_KEYS)?;
     let flops = |item: Item| -> Result<f64> { Ok(1e12 * item.number_within(1e-3..=MOST_TFLOPS)?) };
-    Ok(Computing {
+    let gpu = table.take("gpu").map(|item| item.text_such_as("H100").map(str::to_owned)).transpose()?;
+    let computing = Computing {
         peak_flops_per_second: flops(table.require("peak_tflops", "10^12 operations a second, such as 989")?)?,
         peak_fp8_flops_per_second: table.take("peak_tflops_fp8").map(flops).transpose()?,
         memory_rate: rate(&mut table, "memory_rate")?,
-    })
+    };
+    Ok((computing, gpu))
 }
 
 /// Missing keys have the values of a machine without noise.

@@ -47,8 +47,9 @@ impl Shipped {
     /// The file that a path or a bare name means: the path itself, else `NAME.toml` (`NAME/config.json`) of the working directory,
     /// else that of its `suites/`, else the embedded one.
     pub fn find(self, requested: &Path) -> Option<PathBuf> {
-        if self == Shipped::Model && requested.join(CONFIG).is_file() {
-            return Some(requested.join(CONFIG));
+        let within = requested.join(CONFIG);
+        if self == Shipped::Model && (within.is_file() || embedded_text(&within).is_some()) {
+            return Some(within);
         }
         // A pipe is a path too, a folder is not.
         if embedded_text(requested).is_some() || (requested.exists() && !requested.is_dir()) {

@@ -1,12 +1,15 @@
 //! How far predicted steps are off, whatever the calls: the error of computing and of all that is not modelled, as published runs
 //! show it.
 
-use commgauge_base::stats::{Interval, median, percentile, sorted};
+use commgauge_base::stats::{Interval, median, sorted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Standard deviations from the middle to an end of a 95 % interval.
 const DEVIATIONS_TO_END: f64 = 1.96;
+/// What an interval holds.
+const WITHIN: f64 = 0.95;
 /// The probability from which an order is called sure.
 pub const SURE: f64 = 0.95;
 /// Mean of the absolute deviations of a normal distribution, in standard deviations: the square root of 2 / pi.
@@ -34,30 +37,51 @@ pub(in crate::planner) struct Residual {
     pub logarithm: f64,
 }
 
-/// Those of all runs of `commgauge validate`, each predicted without its model.
-pub const PUBLISHED_ERROR: StepError = StepError { low: 0.93, high: 1.56, of_a_layout: 0.09 };
+/// Where a measured step of the same model, batch and GPUs set the level, over all runs of `commgauge validate`.
+pub const ANCHORED: StepError = StepError { low: 0.778, high: 1.286, of_a_layout: 0.09 };
 
 impl StepError {
-    /// From how far runs are off. None for fewer than 40.
-    pub(in crate::planner) fn of(residuals: &[Residual]) -> Option<StepError> {
-        let ordered = sorted(residuals.iter().map(|residual| residual.logarithm));
-        let end = |percent: f64| percentile(&ordered, percent).map(f64::exp).filter(|_| ordered.len() >= 40);
-        let mut questions: Vec<&str> = residuals.iter().map(|residual| residual.question.as_str()).collect();
-        questions.sort_unstable();
-        questions.dedup();
-        let mut apart = Vec::new();
-        for question in questions {
-            let own = residuals.iter().filter(|residual| residual.question == question);
-            let own = sorted(own.map(|residual| residual.logarithm));
-            let middle = median(&own)?;
-            apart.extend(own.iter().filter(|_| own.len() > 2).map(|logarithm| (logarithm - middle).abs()));
+    /// No error at all.
+    pub const EXACT: StepError = StepError { low: 1.0, high: 1.0, of_a_layout: 0.0 };
+
+    /// From a level's ends.
+    pub fn between(low: f64, high: f64) -> StepError {
+        StepError { low, high, ..ANCHORED }
+    }
+
+    /// That of runs whose level another run of their question sets, each question counting once. None where no question has more than
+    /// two runs.
+    pub(in crate::planner) fn within_questions(residuals: &[Residual]) -> Option<StepError> {
+        let mut questions: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        for residual in residuals {
+            questions.entry(&residual.question).or_default().push(residual.logarithm);
         }
-        let mean = apart.iter().sum::<f64>() / apart.len().max(1) as f64;
-        Some(StepError { low: end(2.5)?, high: end(97.5)?, of_a_layout: mean / MEAN_DEVIATION })
+        let (mut from_middle, mut pairs) = (Vec::new(), Vec::new());
+        for own in questions.into_values().map(sorted).filter(|own| own.len() > 1) {
+            let middle = median(&own)?;
+            from_middle.extend(own.iter().filter(|_| own.len() > 2).map(|logarithm| (logarithm - middle).abs()));
+            let weight = ((own.len() * (own.len() - 1)) as f64).recip();
+            for (index, one) in own.iter().enumerate() {
+                pairs.extend(own[index + 1..].iter().map(|other| (other - one, weight)));
+            }
+        }
+        let mean = from_middle.iter().sum::<f64>() / from_middle.len() as f64;
+        // Of two runs either may set the level: both ends are as far.
+        pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut beyond = WITHIN * pairs.iter().map(|(_, weight)| weight).sum::<f64>();
+        let (end, _) = pairs.into_iter().find(|(_, weight)| {
+            beyond -= weight;
+            beyond <= 0.0
+        })?;
+        (!from_middle.is_empty()).then(|| StepError {
+            low: (-end).exp(),
+            high: end.exp(),
+            of_a_layout: mean / MEAN_DEVIATION,
+        })
     }
 
     /// The interval of a step whose calls alone put it between these ends: both errors are independent.
-    pub(super) fn around(&self, seconds: f64, calls: Interval) -> Interval {
+    pub(in crate::planner) fn around(&self, seconds: f64, calls: Interval) -> Interval {
         let both = |calls: f64, own: f64| calls.ln().hypot(own.ln());
         Interval {
             low: seconds * (-both(calls.low / seconds, self.low)).exp(),
@@ -72,7 +96,7 @@ impl StepError {
 }
 
 /// The logarithm of a factor's standard deviation, of an interval that covers 95 of 100.
-pub(super) fn deviation(interval: Interval) -> f64 {
+pub(in crate::planner) fn deviation(interval: Interval) -> f64 {
     (interval.high / interval.low).ln() / (2.0 * DEVIATIONS_TO_END)
 }
 
@@ -93,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_those_of_the_runs_and_the_scatter_is_that_within_a_model() {
+    fn the_scatter_of_a_layout_is_that_within_a_question() {
         // Two questions, of which one is 20 % slower throughout.
         let run = |question: &str, logarithm: f64| Residual {
             model: question.to_owned(),
@@ -102,8 +126,11 @@ mod tests {
         };
         let spread = |index: usize| 0.01 * (index as f64 - 50.0) / 50.0;
         let runs = (0..=100).flat_map(|index| [run("a", spread(index)), run("b", 0.2 + spread(index))]);
-        let error = StepError::of(&runs.collect::<Vec<_>>()).unwrap();
-        assert!(error.low > 0.98 && error.high > 1.2 && error.of_a_layout < 0.01, "{error:?}");
-        assert_eq!(StepError::of(&[run("a", 0.0)]), None);
+        let found = StepError::within_questions(&runs.collect::<Vec<_>>()).unwrap();
+        assert!(
+            found.of_a_layout > 0.0 && found.of_a_layout < 0.01 && found.low > 0.97 && found.high < 1.03,
+            "{found:?}"
+        );
+        assert_eq!(StepError::within_questions(&[run("a", 0.0)]), None);
     }
 }
