@@ -19,7 +19,7 @@ fn ranks(scripts: &[&str], flags: &str) -> Command {
 /// The document of `--check-launch --format json`, after validation against the schema.
 fn document(text: &str) -> Value {
     let document: Value = serde_json::from_str(text).expect("one JSON document");
-    crate::common::fits_schema("launch", &document);
+    common::fits_schema("launch", &document);
     document
 }
 
