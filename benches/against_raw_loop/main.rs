@@ -1,5 +1,5 @@
 //! The paired bench: commgauge's streaming cadence against a plain loop in C over the same MPI calls, block by block in the
-//! same ranks. docs/method/benchmarks.md tells what is compared and why so.
+//! same ranks. docs/evidence.md tells what is compared and why so.
 //!
 //! Started plainly it launches its own ranks; started by an MPI launcher it is one of them.
 

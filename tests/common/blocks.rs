@@ -75,12 +75,13 @@ pub fn blocks() -> Vec<Block> {
 /// The pages, by name.
 pub fn pages() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut found: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "suites/README.md", "kernels/README.md"]
-        .iter()
-        .chain(&["reports/examples/README.md", "scripts/gpu-bundle.d/README.md", "tests/doubles/README.md"])
-        .map(PathBuf::from)
-        .collect();
-    for folder in ["docs", "docs/guide", "docs/method", "docs/reference", "docs/styles"] {
+    let mut found: Vec<PathBuf> =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "suites/README.md", "kernels/README.md"]
+            .iter()
+            .chain(&["reports/examples/README.md", "scripts/gpu-bundle.d/README.md", "tests/doubles/README.md"])
+            .map(PathBuf::from)
+            .collect();
+    for folder in ["docs", "docs/reference"] {
         let entries = std::fs::read_dir(root.join(folder)).expect("the folder is there");
         let names = entries.map(|entry| Path::new(folder).join(entry.expect("it can be listed").file_name()));
         found.extend(names.filter(|name| name.extension().is_some_and(|kind| kind == "md")));

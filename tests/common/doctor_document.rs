@@ -13,10 +13,7 @@ pub fn doctor(change: impl FnOnce(&mut Command), code: i32) -> Value {
     change(&mut command);
     let text = Ran::of(&mut command, 60).ended_with(code).stdout;
     let document: Value = serde_json::from_str(&text).expect("one JSON document");
-    let schema: Value = serde_json::from_str(include_str!("../../docs/schemas/doctor.schema.json")).unwrap();
-    let errors: Vec<String> =
-        jsonschema::validator_for(&schema).unwrap().iter_errors(&document).map(|error| error.to_string()).collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    common::fits_schema("doctor", &document);
     document
 }
 

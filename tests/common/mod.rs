@@ -53,6 +53,17 @@ pub fn in_three_attempts(attempt: impl Fn(u32) -> Result<(), String>) {
     assert!(failures.len() < 3, "{}", failures.join("\n\n"));
 }
 
+/// Asserts that a document is valid by the schema that `commgauge schema NAME` prints.
+#[track_caller]
+pub fn fits_schema(name: &str, document: &serde_json::Value) {
+    let printed =
+        Command::new(COMMGAUGE).args(["schema", name]).stdin(Stdio::null()).output().expect("commgauge starts");
+    let schema = serde_json::from_slice(&printed.stdout).expect("a schema");
+    let validator = jsonschema::validator_for(&schema).expect("a valid schema");
+    let errors: Vec<String> = validator.iter_errors(document).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+}
+
 /// Reports that `name` was not tested, and why. `scripts/test` collects these lines for its summary.
 pub fn skipped(name: &str, reason: &str) {
     let reason: Vec<&str> = reason.split_whitespace().collect();

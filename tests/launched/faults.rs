@@ -1,5 +1,5 @@
 //! Machine faults during a launch: whatever dies, stops or fails, every rank ends, what was measured is stored, and
-//! nothing is left behind. docs/method/faults.md lists them all. Needs the launcher of the MPI that was built with, and a C
+//! nothing is left behind. docs/reference/faults.md lists them all. Needs the launcher of the MPI that was built with, and a C
 //! compiler.
 
 use crate::common;

@@ -272,7 +272,7 @@ fn trials_of_a_stopped_leaf_of_a_tree() {
     }
 }
 
-/// Figures of docs/method/hangs.md: `scripts/watchdog-trials bare` runs it.
+/// Figures of docs/evidence.md: `scripts/watchdog-trials bare` runs it.
 #[test]
 #[ignore = "takes minutes: 20 launches of each fault"]
 fn twenty_trials_of_each_fault() {

@@ -144,7 +144,7 @@ fn a_job_killed_at_any_moment_resumes_and_loses_no_case() {
     killed_at(3, 7);
 }
 
-/// The figure of docs/guide/resuming.md: `cargo test --test launched resume:: -- --ignored --nocapture`.
+/// The figure of docs/evidence.md: `cargo test --test launched resume:: -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes"]
 fn a_job_killed_at_a_hundred_random_moments_resumes_and_loses_no_case() {

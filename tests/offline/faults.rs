@@ -1,5 +1,5 @@
 //! Faults of folders, files and readers that need no launcher, and the page that lists all faults: every one has a row in
-//! docs/method/faults.md, and every test that a row names is there.
+//! docs/reference/faults.md, and every test that a row names is there.
 
 use crate::offline;
 
@@ -249,7 +249,7 @@ fn tests_in(folder: &Path, found: &mut BTreeSet<String>) {
 #[test]
 fn every_documented_fault_names_an_existing_test_or_is_marked_untested() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let page = fs::read_to_string(root.join("docs/method/faults.md")).unwrap();
+    let page = fs::read_to_string(root.join("docs/reference/faults.md")).unwrap();
     let mut tests = BTreeSet::new();
     tests_in(&root.join("tests"), &mut tests);
     tests_in(&root.join("src"), &mut tests);

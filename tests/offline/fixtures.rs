@@ -121,7 +121,11 @@ pub fn make(name: &str, folder: &Path) {
             let model = folder.join("suites/models/llama-3-8b/config.json");
             fs::copy(model, folder.join("path/to/config.json")).expect("the model is there");
         }
-        "man-folder" => fs::create_dir_all(folder.join("home/.local/share/man/man1")).expect("the folder is writable"),
+        "man-folder" => {
+            for made in ["man/man1", "bash-completion/completions"] {
+                fs::create_dir_all(folder.join("home/.local/share").join(made)).expect("the folder is writable");
+            }
+        }
         other => panic!("no fixture is called `{other}`"),
     }
 }

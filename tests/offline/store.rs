@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
-const PAGE: &str = include_str!("../../docs/guide/history-store.md");
+const PAGE: &str = include_str!("../../docs/reference/files.md");
 const NIGHTS: u32 = 10;
 /// The first night with another library and a slow link.
 const CHANGE: u32 = 6;

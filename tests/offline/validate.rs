@@ -27,8 +27,7 @@ fn own_runs_are_replayed_from_the_columns_of_the_template() {
     let (code, out, message) = validate(folder.path(), &format!("{flags} --format json"));
     assert_eq!(code, Some(0), "{message}");
     let document: Value = serde_json::from_str(&out).expect("JSON");
-    let schema = include_str!("../../docs/schemas/validation.schema.json");
-    assert!(jsonschema::is_valid(&serde_json::from_str(schema).expect("a schema"), &document), "{out}");
+    crate::common::fits_schema("validation", &document);
     let set = &document["sets"][0];
     assert_eq!((set["source"].as_str(), set["runs"].as_array().map(Vec::len)), (Some("runs.csv"), Some(3)));
     assert!(set["left_out"]["mean_percent"].as_f64() < Some(15.0), "{out}");

@@ -1,7 +1,7 @@
 //! A fit as the calibration files of other planners, each in the units that it expects.
 //!
 //! Values missing in the fit are never invented: each is a gap, reported with the measurement that would fill it. One
-//! file for each foreign format; docs/guide/export.md describes how each is used.
+//! file for each foreign format; docs/interop.md describes how each is used.
 
 mod aiconfigurator;
 mod alpa;

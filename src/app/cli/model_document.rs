@@ -1,6 +1,4 @@
 //! The document of `commgauge model --format json`: stable, versioned, with a published JSON Schema.
-//!
-//! `docs/schemas/model.schema.json` is the output of [`schema`]; a test keeps the two equal.
 
 use super::published::published;
 use commgauge_base::element::ElementType;

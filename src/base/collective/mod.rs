@@ -224,8 +224,20 @@ impl Collective {
     }
 
     /// busbw / algbw for `ranks` ranks, so that the figure can be compared with the rate of a link; `None` for
-    /// the barrier, which moves nothing. Derived in `docs/method/bandwidth.md`; the values of nccl-tests
-    /// (`doc/PERFORMANCE.md` and `getBw` of each `src/*.cu`).
+    /// the barrier, which moves nothing. The values of nccl-tests (`doc/PERFORMANCE.md` and `getBw` of each `src/*.cu`).
+    ///
+    /// With n ranks, a size argument of S bytes, and W bytes that the busiest rank must send or receive, a link of rate B gives
+    /// t >= W / B, so the factor is W / S. Ranks do all arithmetic and nothing is compressed:
+    ///
+    /// * `all_gather`: a rank holds S/n of S and must receive the rest, S (n-1)/n. `reduce_scatter` is its mirror image.
+    /// * `all_reduce`: per element, n-1 sends before the first rank holds the sum, and n-1 more to bring it to the others:
+    ///   2 (n-1) S bytes in the group, 2 (n-1)/n S on the busiest rank. A ring reaches it.
+    /// * `gather`, `scatter`: the root's link carries the blocks of all others. `all_to_all`: n-1 of n blocks leave a rank.
+    /// * `broadcast`, `reduce`: S enters or leaves every rank but the root; a pipelined chain reaches it.
+    /// * Messages: S in each direction; one direction is counted.
+    ///
+    /// The vector forms use the bytes accounted: of `all_to_all_v` n times the largest block, which is exact for splits that are equal on
+    /// all senders and a convention otherwise.
     pub fn bus_factor(self, ranks: u32) -> Option<f64> {
         self.bus_ratio(ranks).map(|[numerator, denominator]| numerator as f64 / denominator as f64)
     }

@@ -1,5 +1,5 @@
 //! Alpa's profile of a mesh (`alpa/mesh_profiling.py`, `MeshProfilingResult`), as JSON: its own file is a Python
-//! pickle of its own classes, which another program cannot write reliably. docs/guide/export.md has the loader.
+//! pickle of its own classes, which another program cannot write reliably. docs/interop.md has the loader.
 //!
 //! For every call a list of groups, type and points, each a number of elements and seconds. Elements are counted as
 //! Alpa does: the whole buffer; for all_to_all the buffers of all ranks together.

@@ -1,7 +1,8 @@
 //! How many bytes one rank of a stage needs for a training step, part by part.
 //!
 //! Counted is what the model, the optimizer and the schedule need. What a CUDA context, a communication library and a
-//! fragmented allocator take besides is not: leave room for it in the limit. The forms and their sources are in docs/method/memory.md.
+//! fragmented allocator take besides is not: leave room for it in the limit. Each part's form
+//! and source is in its file.
 
 mod activations;
 mod attention;

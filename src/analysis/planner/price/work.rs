@@ -7,7 +7,7 @@ use commgauge_model::workload::step::TrainingStep;
 
 /// Host time of a copy that C++ code starts in a loop: what starting a kernel takes where Python has no part in it. (NVIDIA measured
 /// 3.8 us for each of many kernels in a row, "Getting Started with CUDA Graphs"; PyTorch's dispatch comes on top.) Chosen in sight of the
-/// rows of table 2 of arXiv 2104.04473, as docs/method/validation.md says.
+/// rows of table 2 of arXiv 2104.04473, as docs/evidence.md says.
 const SECONDS_PER_COPY: f64 = 5e-6;
 
 /// Computing of stages of a kind.

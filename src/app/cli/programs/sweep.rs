@@ -10,7 +10,7 @@ use commgauge_model::record::provenance::program_version;
 
 /// Text of --help about flags that it does not list.
 const NCCL_TESTS: &str = "Of the other options of nccl-tests (-t -g -p -a -N -I -K -C -M -u -S -z -G -R -D -V -x -J -y -T) the values that ask for what \
-    happens here anyway are accepted, such as -g 1, and the others refused with what there is instead: docs/guide/nccl-tests-users.md.";
+    happens here anyway are accepted, such as -g 1, and the others refused with what there is instead: docs/interop.md.";
 
 /// Measure collectives over sizes on all ranks of the launch
 ///

@@ -1,5 +1,5 @@
 //! How often `commgauge locate` names planted faults: runs with one or two faults of a kind at random places and of random
-//! severity. A few of them are an ordinary test; the figures of docs/method/attribution.md come of the ignored one.
+//! severity. A few of them are an ordinary test; the figures of docs/evidence.md come of the ignored one.
 
 use super::super::suite::{SuiteWork, suite_work};
 use super::loaded;
