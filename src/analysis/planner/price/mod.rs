@@ -22,7 +22,7 @@ pub use exposed::Exposed;
 pub(in crate::planner) use layers::{LISTED_SAMPLES, LayerLoads, work_of_layers};
 pub(in crate::planner) use once::PricedOnce;
 pub(in crate::planner) use passes::{ChunkPasses, Loads};
-pub use unpriced::{UNTRUSTED, Unpriced};
+pub use unpriced::Unpriced;
 pub(in crate::planner) use work::ChunkWork;
 use work::StageWork;
 
