@@ -41,7 +41,7 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
         (&["import", "--from", "csv", "h100.csv", "-o", "h100.jsonl"], "h100.jsonl"),
         (&["import", "--from", "poem", "h100.csv", "-o", "r.jsonl"], "[possible values: nccl-tests, osu, imb, csv"),
         (&["fit", "h100.csv"], "is not a commgauge record"),
-        (&["fit", "h100.jsonl", "-o", "h100.jsonl"], "is a record; name another file"),
+        (&["fit", "h100.jsonl", "-o", "h100.jsonl"], "is one of the inputs; name another file"),
         (&["predict", "--fit", "h100.jsonl", "--queries", "q.csv"], "is not a commgauge fit"),
         (&["predict", "--fit", "newer.json", "--queries", "q.csv"], "version 99; this commgauge reads up to version 2"),
         (&["predict", "--fit", "fit.json", "--queries", "q.csv"], "line 2: bytes_total: found `1MiB`"),

@@ -120,7 +120,7 @@ fn learning_refuses_what_it_should_not_learn_from_and_writes_nothing() {
         (&["--name", "x", "-o", "x.toml", "--rate", "1GB/s"], "--latency"),
         (&["--like", "m.toml", "--name", "x", "-o", "."], "is a folder"),
         (&["--like", "m.toml", "--name", "x", "-o", "gone/x.toml"], "cannot write gone/x.toml"),
-        (&["--like", "m.toml", "--name", "x", "-o", "a.jsonl", "--force"], "is one of the records"),
+        (&["--like", "m.toml", "--name", "x", "-o", "a.jsonl", "--force"], "is one of the inputs"),
     ] {
         ended(folder, &[&["expect", "learn", "a.jsonl"], arguments].concat(), 2, words);
     }

@@ -31,22 +31,26 @@ fn planned_milliseconds(folder: &Path, layers: u32, sequence: u32, more: &[&str]
 }
 
 /// Products, attention, and norms, rotations and gates that PyTorch runs as several kernels each: fused, as Megatron has them, a layer takes less.
+/// The level of published steps makes both longer: a job loses more than a layer that runs alone.
 #[test]
-fn a_layer_is_planned_as_long_as_pytorch_runs_it_and_shorter_with_fused_kernels() {
+fn a_layer_alone_is_planned_as_long_as_pytorch_runs_it_and_longer_by_the_level_of_whole_steps() {
     let measured: Value = serde_json::from_slice(&std::fs::read(data("pytorch-layers.json")).unwrap()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let products = data("products.jsonl");
+    let alone = ["--efficiency", "0.79"];
     let with_products = ["--efficiency", "measured", "--products", products.to_str().unwrap()];
     for sequence in [2048, 4096, 8192] {
         let of = |layers: u32| measured[format!("{sequence}/{layers}")]["forward_backward_ms"].as_f64().unwrap();
         let pytorch = (of(3) - of(1)) / 2.0;
-        for (products, unfused, errors) in [
-            (&[][..], &["--unfused-kernels"][..], -0.13..-0.05),
-            (&[], &[], -0.27..-0.19),
-            (&with_products, &["--unfused-kernels"], -0.24..-0.17),
-            (&with_products, &[], -0.37..-0.31),
+        for (efficiency, unfused, errors) in [
+            (&alone[..], &["--unfused-kernels"][..], -0.13..-0.05),
+            (&alone, &[], -0.27..-0.19),
+            (&[], &["--unfused-kernels"], 0.17..0.31),
+            (&[], &[], 0.03..0.17),
+            (&with_products, &["--unfused-kernels"], 0.08..0.21),
+            (&with_products, &[], -0.05..0.07),
         ] {
-            let more = [products, unfused].concat();
+            let more = [efficiency, unfused].concat();
             let planned = |layers| planned_milliseconds(folder.path(), layers, sequence, &more);
             let error = (planned(3) - planned(1)) / 2.0 / pytorch - 1.0;
             assert!(errors.contains(&error), "{sequence} tokens, {more:?}: {error:.3}");
@@ -55,7 +59,7 @@ fn a_layer_is_planned_as_long_as_pytorch_runs_it_and_shorter_with_fused_kernels(
     // The head and the loss, which are products and logits in fp32 alike.
     let head = measured["head_and_one_layer_ms"].as_f64().unwrap()
         - measured["8192/1"]["forward_backward_ms"].as_f64().unwrap();
-    let planned = |layers| planned_milliseconds(folder.path(), layers, 8192, &[]);
+    let planned = |layers| planned_milliseconds(folder.path(), layers, 8192, &alone);
     let error = (1.5 * planned(1) - 0.5 * planned(3)) / head - 1.0;
     assert!(error.abs() < 0.05, "head: {error:.3}");
 }

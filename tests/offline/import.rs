@@ -158,7 +158,8 @@ fn a_record_of_a_log_says_only_what_the_log_says() {
              # Collective test starting: all_reduce_perf\n\
              #  Rank  0 Group  0 Pid 1 on h device  0 [0x07] X\n#  Rank  1 Group  0 Pid 1 on h device  1 [0x08] X\n\
              #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n\
-             1048576 262144 float sum -1 10.0 0.1 0.1 {wrong} 10.0 0.1 0.1 {wrong}\n"
+             1048576 262144 float sum -1 10.0 104.86 104.86 {wrong} 10.0 104.86 104.86 {wrong}\n\
+             # Out of bounds values : 0 OK\n# Avg bus bandwidth    : 104.86\n"
         )
     };
     for (name, wrong) in [("checked.txt", "0"), ("unchecked.txt", "N/A")] {

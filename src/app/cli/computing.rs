@@ -122,7 +122,8 @@ impl ComputingFlags {
         calls: Option<&Calls>,
     ) -> Result<Computing> {
         let bits = if self.fp8_linears { 8 } else { 8 * element.size() as u8 };
-        let level = PlanLevel::of(self.gpu.kind(machine), bits, layers_of(model), machine)?;
+        let gpu = self.gpu.gpu(machine);
+        let level = PlanLevel::of(gpu.gpu.as_deref(), bits, layers_of(model), machine)?;
         let mut computing = match (self.efficiency, &self.products) {
             (Some(Share::Measured), Some(path)) => self.measured(path, element, machine, &level),
             (Some(Share::Measured), None) => Err(Error::usage(
@@ -166,7 +167,7 @@ impl ComputingFlags {
         &self,
         path: &Path,
         computing: &mut Computing,
-        PlanLevel { kind, bits, .. }: &PlanLevel,
+        PlanLevel { bits, .. }: &PlanLevel,
         model: &Model,
         machine: Option<&Machine>,
         calls: &Calls,
@@ -176,8 +177,7 @@ impl ComputingFlags {
             .map_err(|cause| Error::usage(format!("--anchor {file}: cannot be read: {cause}")))?;
         let runs = read_runs(&text, &path.display().to_string())?;
         let site = Site {
-            kind: kind.unwrap_or_default(),
-            gpu: self.gpu.gpu(machine),
+            gpu: &self.gpu.gpu(machine),
             described: "",
             rates: calls.rates,
             ranks_per_node: calls.ranks_per_node,

@@ -5,11 +5,14 @@ use commgauge_model::config::Machine;
 use commgauge_model::config::machine::Computing as Gpu;
 
 /// An H100 SXM (NVIDIA H100 data sheet, without sparsity), where no machine file says what GPU it is.
-const ASSUMED: Gpu =
-    Gpu { peak_flops_per_second: 989e12, peak_fp8_flops_per_second: Some(1979e12), memory_rate: Rate(3350e9) };
-
-/// Its kind.
-const ASSUMED_KIND: &str = "H100";
+fn assumed() -> Gpu {
+    Gpu {
+        gpu: Some("H100".to_owned()),
+        peak_flops_per_second: 989e12,
+        peak_fp8_flops_per_second: Some(1979e12),
+        memory_rate: Rate(3350e9),
+    }
+}
 
 /// The flags.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -36,20 +39,15 @@ fn rate(text: &str) -> Result<Rate, String> {
 }
 
 impl GpuFlags {
-    /// The GPU of the machine file, or the assumed one, with what flags say instead.
+    /// The GPU of the machine file, or the assumed one, with what flags say instead. A peak of its own is of no known kind.
     pub fn gpu(&self, machine: Option<&Machine>) -> Gpu {
-        let named = machine.and_then(|machine| machine.computing).unwrap_or(ASSUMED);
+        let named = machine.and_then(|machine| machine.computing.clone()).unwrap_or_else(assumed);
         Gpu {
             peak_flops_per_second: self.peak_tflops.map_or(named.peak_flops_per_second, |peak| peak * 1e12),
             memory_rate: self.memory_rate.unwrap_or(named.memory_rate),
+            gpu: named.gpu.filter(|_| self.peak_tflops.is_none()),
             ..named
         }
-    }
-
-    /// The kind of GPU, as levels name it: that of the machine file, else the assumed one. A peak of its own is of no known kind.
-    pub fn kind<'a>(&self, machine: Option<&'a Machine>) -> Option<&'a str> {
-        let assumed = machine.is_none_or(|machine| machine.computing.is_none()).then_some(ASSUMED_KIND);
-        machine.and_then(|machine| machine.gpu.as_deref()).or(assumed).filter(|_| self.peak_tflops.is_none())
     }
 
     /// The peak with who says it.

@@ -101,11 +101,10 @@ impl ValidateCommand {
         let flags = RatesFlags { fit: self.fit.clone(), machine: self.machine.clone(), unknown_locality: None };
         let source = flags.read()?;
         let rates = source.rates();
-        let gpu = [self.gpu.peak(source.machine()), self.gpu.memory(source.machine())].join(", memory ");
+        let described = [self.gpu.peak(source.machine()), self.gpu.memory(source.machine())].join(", memory ");
         let site = Site {
-            kind: self.gpu.kind(source.machine()).unwrap_or_default(),
-            gpu: self.gpu.gpu(source.machine()),
-            described: &gpu,
+            gpu: &self.gpu.gpu(source.machine()),
+            described: &described,
             rates: rates.as_ref(),
             ranks_per_node: source.ranks_per_node(self.ranks_per_node)?,
         };

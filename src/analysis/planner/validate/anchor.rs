@@ -33,9 +33,9 @@ pub fn anchor(runs: &[MeasuredRun], model: &str, bits: u8, site: Site, compute: 
             return Err(no_anchor("fp8_linears", &format!("{} bits", run.bits), &format!("{bits} bits")));
         }
         let replay = Replay::new(run, Some(site))?;
-        if replay.key.gpu != site.kind {
+        if replay.key.gpu != site.kind() {
             let named = |gpu: &str| if gpu.is_empty() { "an unnamed GPU".to_owned() } else { format!("`{gpu}`") };
-            return Err(no_anchor("machine", &named(&replay.key.gpu), &named(site.kind)));
+            return Err(no_anchor("machine", &named(&replay.key.gpu), &named(site.kind())));
         }
         rate_check::check(std::slice::from_ref(&replay))?;
         logarithms.push(factor(&replay, compute)?.ln());

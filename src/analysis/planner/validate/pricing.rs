@@ -11,16 +11,21 @@ use commgauge_model::workload::step::TrainingStep;
 /// Where runs were made whose rows name no machine: a GPU, what calls take, and how many GPUs are on a node.
 #[derive(Clone, Copy)]
 pub struct Site<'a> {
-    /// The kind of GPU, as levels name it; empty where nobody says it.
-    pub kind: &'a str,
     /// The GPU.
-    pub gpu: Computing,
+    pub gpu: &'a Computing,
     /// Its peak and its memory's rate, with who says them.
     pub described: &'a str,
     /// Times of calls.
     pub rates: &'a dyn Rates,
     /// GPUs of a node.
     pub ranks_per_node: u32,
+}
+
+impl Site<'_> {
+    /// The kind of GPU, as levels name it; empty where it is not known.
+    pub(super) fn kind(&self) -> &str {
+        self.gpu.gpu.as_deref().unwrap_or_default()
+    }
 }
 
 /// A run, ready to be priced with any constants.
@@ -54,14 +59,14 @@ impl<'a> Replay<'a> {
         let (kind, gpu, computing, calls, ranks_per_node) = match (&run.machine, site) {
             (Some(machine), _) => {
                 let missing = || run.wrong("machine", &format!("{}: [computing] is missing", machine.name));
-                let gpu = machine.computing.ok_or_else(missing)?;
+                let gpu = machine.computing.clone().ok_or_else(missing)?;
                 let described = format!("{}, memory {}", gpu.peak_by(&machine.name), gpu.memory_by(&machine.name));
-                let kind = machine.gpu.clone().unwrap_or_default();
+                let kind = gpu.gpu.clone().unwrap_or_default();
                 (kind, described, gpu, Calls::OfRow(Published::new(machine)), machine.ranks_per_node)
             }
             (None, Some(site)) => {
                 let described = site.described.to_owned();
-                (site.kind.to_owned(), described, site.gpu, Calls::OfSite(site.rates), site.ranks_per_node)
+                (site.kind().to_owned(), described, site.gpu.clone(), Calls::OfSite(site.rates), site.ranks_per_node)
             }
             (None, None) => {
                 return Err(run.wrong("machine", "is missing; accepted: a machine file, or --machine for all rows"));

@@ -162,8 +162,8 @@ fn anchored(machine: &str, model: &str, fp8: &str, seconds: &str) -> Result<f64>
          {machine},{model},4,16,2048,512,full,false,{fp8},{seconds}\n"
     );
     let planned = Machine::load(std::path::Path::new("embedded:suites/published/a100-800gbit.toml")).unwrap();
-    let (rates, gpu) = (Published::new(&planned), planned.computing.unwrap());
-    let site = Site { kind: "A100", gpu, described: "", rates: &rates, ranks_per_node: 8 };
+    let (rates, gpu) = (Published::new(&planned), planned.computing.clone().unwrap());
+    let site = Site { gpu: &gpu, described: "", rates: &rates, ranks_per_node: 8 };
     anchor(&read_runs(&text, "step.csv")?, "megatron-3.6b", 16, site, &PUBLISHED.compute(&gpu))
 }
 

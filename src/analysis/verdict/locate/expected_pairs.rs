@@ -25,22 +25,22 @@ pub(super) struct ExpectedPairs {
 pub(super) fn expected_pairs(records: &[LoadedRecord], machine: Option<&Machine>) -> Vec<ExpectedPairs> {
     let Some(machine) = machine.map(|machine| network::expecting(machine, records)) else { return Vec::new() };
     let expected = Expected::new(Some(&machine));
-    let cases = || records.iter().flat_map(|loaded| &loaded.record.plan.cases).filter(|facts| is_pairs(facts));
-    [Measure::OneWay, Measure::BothWays]
-        .into_iter()
-        .filter_map(|measure| {
-            cases().filter(|facts| Measure::of(facts.collective, facts.bytes_total, None) == measure).find_map(
-                |facts| {
-                    let required = expected.of_any_algorithm(&expected_call(facts))?;
-                    let Limit::BusBandwidthFloor(floor) = required.limit else { return None };
-                    let (rate, bytes) = (required.figure(), facts.bytes_accounted.0 as f64);
-                    let usual =
-                        Usual { middle: (1e9 * bytes / rate).ln(), allowed: (rate / floor.0).ln().max(f64::EPSILON) };
-                    Some(ExpectedPairs { measure, rate: Rate(rate), usual })
-                },
-            )
+    let cases = records.iter().flat_map(|loaded| &loaded.record.plan.cases);
+    let between_nodes: Vec<_> = cases.filter(|facts| is_pairs(facts) && facts.locality.nodes_spanned > 1).collect();
+    let of_measure = |measure: Measure| {
+        let cases =
+            between_nodes.iter().filter(|facts| Measure::of(facts.collective, facts.bytes_total, None) == measure);
+        // Small messages say nothing of a rate, though learned files bound them too.
+        let largest = cases.clone().map(|facts| facts.bytes_total).max()?;
+        cases.filter(|facts| facts.bytes_total == largest).find_map(|facts| {
+            let required = expected.of_any_algorithm(&expected_call(facts))?;
+            let Limit::BusBandwidthFloor(floor) = required.limit else { return None };
+            let (rate, bytes) = (required.figure(), facts.bytes_accounted.0 as f64);
+            let usual = Usual { middle: (1e9 * bytes / rate).ln(), allowed: (rate / floor.0).ln().max(f64::EPSILON) };
+            Some(ExpectedPairs { measure, rate: Rate(rate), usual })
         })
-        .collect()
+    };
+    [Measure::OneWay, Measure::BothWays].into_iter().filter_map(of_measure).collect()
 }
 
 impl ExpectedPairs {

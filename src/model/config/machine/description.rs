@@ -30,8 +30,6 @@ pub struct Machine {
     pub between_nodes: Network,
     /// What one GPU computes, where the file says it.
     pub computing: Option<Computing>,
-    /// The kind of GPU, as levels name it, where the file says it.
-    pub gpu: Option<String>,
     /// What its GPUs reach in training steps, where the file says it; else the shipped levels hold.
     pub own_levels: Vec<Level>,
     /// Variation of simulated times. Without the table there is none.
@@ -79,8 +77,10 @@ pub struct Network {
 }
 
 /// What one GPU computes, by its data sheet.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Computing {
+    /// The kind of GPU, as levels name it, where the file says it.
+    pub gpu: Option<String>,
     /// Peak of dense matrix products of 16-bit floats, operations per second.
     pub peak_flops_per_second: f64,
     /// The same of 8-bit floats, where the GPU has them.

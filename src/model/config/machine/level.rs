@@ -115,13 +115,17 @@ impl Level {
     }
 }
 
+const KEYS: [&str; 9] =
+    ["gpu", "bits", "layers", "share_of_peak", "share_of_memory_rate", "low", "high", "runs", "sources"];
+
 fn level(mut table: Table) -> Result<Level> {
+    table.only(&KEYS)?;
     let bits = |item: Item| match item.count_within(1..=64)? {
         bits @ (4 | 8 | 16) => Ok(bits as u8),
         other => Err(item.wrong(format!("found {other}; accepted: 16, 8, 4"))),
     };
     let sources = table.require("sources", "a list such as [\"MLPerf Training 5.0\"]")?;
-    let level = Level {
+    Ok(Level {
         gpu: table.require("gpu", "a kind of GPU such as \"H100\"")?.text_such_as("H100")?.to_owned(),
         layers: table.require("layers", "dense or experts")?.parsed(LayerKind::named)?,
         share_of_peak: number(&mut table, "share_of_peak", LEAST_SHARE..=1.0)?,
@@ -135,9 +139,7 @@ fn level(mut table: Table) -> Result<Level> {
             .iter()
             .map(|source| source.text_such_as("MLPerf").map(str::to_owned))
             .collect::<Result<_>>()?,
-    };
-    table.finish()?;
-    Ok(level)
+    })
 }
 
 #[cfg(test)]

@@ -91,7 +91,6 @@ fn links(text: &str, path: &Path) -> Result<(Table, Machine)> {
         within_node: node_links(table(&mut file, "within_node", &NODE_KEYS)?)?,
         between_nodes: network(table(&mut file, "between_nodes", &NETWORK_KEYS)?)?,
         computing: None,
-        gpu: None,
         own_levels: Level::read(&mut file)?,
         noise: match file.take("noise") {
             Some(item) => noise(item.table()?)?,
@@ -105,8 +104,7 @@ fn links(text: &str, path: &Path) -> Result<(Table, Machine)> {
         required_coverage: None,
     };
     if let Some(item) = file.take("computing") {
-        let (computing, gpu) = computing(item.table()?)?;
-        (machine.computing, machine.gpu) = (Some(computing), gpu);
+        machine.computing = Some(computing(item.table()?)?);
     }
     if let Some(item) = file.take("hosts_per_node") {
         machine.hosts_per_node = item.count_within(1..=machine.ranks_per_node)?;
@@ -152,16 +150,15 @@ fn network(mut table: Table) -> Result<Network> {
 }
 
 /// What a GPU computes, and which kind it is.
-fn computing(mut table: Table) -> Result<(Computing, Option<String>)> {
+fn computing(mut table: Table) -> Result<Computing> {
     table.only(&COMPUTING_KEYS)?;
     let flops = |item: Item| -> Result<f64> { Ok(1e12 * item.number_within(1e-3..=MOST_TFLOPS)?) };
-    let gpu = table.take("gpu").map(|item| item.text_such_as("H100").map(str::to_owned)).transpose()?;
-    let computing = Computing {
+    Ok(Computing {
+        gpu: table.take("gpu").map(|item| item.text_such_as("H100").map(str::to_owned)).transpose()?,
         peak_flops_per_second: flops(table.require("peak_tflops", "10^12 operations a second, such as 989")?)?,
         peak_fp8_flops_per_second: table.take("peak_tflops_fp8").map(flops).transpose()?,
         memory_rate: rate(&mut table, "memory_rate")?,
-    };
-    Ok((computing, gpu))
+    })
 }
 
 /// Missing keys have the values of a machine without noise.

@@ -244,7 +244,7 @@ mod tests {
                 "there is no model `Llama3-8b`: no Llama3-8b/config.json, no suites/models/Llama3-8b/config.json here, and none is \
                  embedded; did you mean llama-3-8b or llama-2-13b or llama-3-70b?",
             ),
-            (Shipped::Machine, "zzz", "`commgauge list machines` names all 20"),
+            (Shipped::Machine, "zzz", "`commgauge list machines` names all 23"),
             (
                 Shipped::Machine,
                 "gone/h200-nvswitch-ndr.toml",
