@@ -3,6 +3,26 @@
 #pragma once
 #include "platform.h"
 
+// Which copies of a buffer a launch walks over, in the order in which calls use them. Data continue from copy to copy, so that an element's
+// place from the first copy on is also its place in the data.
+struct Walk {
+    // Elements from one copy to the next, and copies in all.
+    u64 stride;
+    u64 copies;
+    // The copy of the first call, and how far on that of the next one is, modulo all of them.
+    u64 copy;
+    u64 step;
+    u64 calls;
+};
+
+// Where the `index`-th element of the walk is, of `elements` in each copy.
+ON_DEVICE u64 place_of(const Walk &walk, u64 elements, u64 index)
+{
+    if (walk.calls == 1) return walk.copy * walk.stride + index;
+    u64 call = index / elements;
+    return (walk.copy + call * walk.step) % walk.copies * walk.stride + index - call * elements;
+}
+
 // The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
 ON_DEVICE u64 scramble(u64 seed)
 {

@@ -38,6 +38,17 @@ ON_DEVICE u64 clock_nanoseconds()
 // Between two looks at what is waited for. A GPU has nothing else to do.
 ON_DEVICE void wait_a_little() {}
 
+// Lets the next kernel of the stream start if it was launched to overlap with this one (programmatic dependent launch), and passes a time
+// in which it reaches its first reads. Such a kernel has to wait for the end of this one before it reads what this one writes.
+#if __CUDA_ARCH__ >= 900
+ON_DEVICE void let_dependents_start(u64 later_nanoseconds)
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    for (u64 until = clock_nanoseconds() + later_nanoseconds; clock_nanoseconds() < until;) {
+    }
+}
+#endif
+
 // The turn of this block: it begins when an SM takes it, and ends with those of the others. One that is taken in the second half of a
 // turn lasts to the end of the next.
 ON_DEVICE Turn turn_of(u64 nanoseconds, u64, u64 *begins, u64 which)
@@ -86,6 +97,9 @@ ON_DEVICE u64 clock_nanoseconds()
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (u64)now.tv_sec * 1000000000ull + (u64)now.tv_nsec;
 }
+
+// The stand-in for the driver has no early starts; a fault of the stand-in for NCCL reads before this kernel begins.
+ON_DEVICE void let_dependents_start(u64) {}
 
 // Whoever is waited for may need this processor.
 ON_DEVICE void wait_a_little()

@@ -441,3 +441,78 @@ fn algorithms_and_protocols_are_launched_one_by_one_and_refusals_of_nccl_are_rep
     assert_eq!((&case.0["labels"]["algorithm"], &case.0["labels"]["protocol"]), (&"NVLS".into(), &"Simple".into()));
     assert_eq!(lines(&folder.path().join("a-ring-ll.jsonl"))[0]["environment"]["NCCL_PROTO"], "LL");
 }
+
+/// Cases of a record whose data were wrong, with what was found.
+fn wrong(record: &Path) -> Vec<Value> {
+    of_kind(&lines(record), "case")
+        .iter()
+        .map(|case| case["outcome"].clone())
+        .filter(|of| of["status"] == "corrupt")
+        .collect()
+}
+
+const ALL_BUFFERS: &str = "--buffers plain,allocated,registered,symmetric --submit stream,graph";
+
+#[test]
+fn a_call_that_reads_before_the_kernel_before_it_has_written_is_found_in_all_buffers_from_streams_and_graphs() {
+    let folder = tempfile::tempdir().unwrap();
+    for collective in ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"] {
+        let record = folder.path().join(format!("{collective}.jsonl"));
+        let flags = format!(
+            "{collective} -b 1K -e 1K --placement out -n 20 -w 2 --replicates 1 --cadence streaming {ALL_BUFFERS}"
+        );
+        let mut command = nccl(2, SWEEP, &flags, &record);
+        Ran::of(command.env("COMMGAUGE_DOUBLE_FAULTS", "early rank=0"), 120).ended_with(4);
+        let wrong = wrong(&record);
+        assert_eq!(wrong.len(), 8, "{collective}: {wrong:?}");
+        assert!(wrong.iter().all(|of| of["when"] == "before" && of["call"]["number"] == 1), "{wrong:?}");
+    }
+}
+
+#[test]
+fn one_wrong_call_anywhere_in_a_batch_is_found_with_its_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let found = |way: &str, op: u64| {
+        let record = folder.path().join(format!("{way}-{op}.jsonl"));
+        let flags = format!(
+            "all_reduce -b 1K -e 1K --placement out -n 20 -w 2 --replicates 1 --cadence streaming --submit {way} --buffers symmetric"
+        );
+        let mut command = nccl(2, SWEEP, &flags, &record);
+        Ran::of(command.env("COMMGAUGE_DOUBLE_FAULTS", format!("corrupt rank=1 op={op}")), 60).ended_with(4);
+        wrong(&record).pop().unwrap()
+    };
+    // The first call connects, and the next eight are each compared behind it; then come warm-up, timed calls and the last check.
+    for op in 2..=24 {
+        let outcome = found("stream", op);
+        assert_eq!((&outcome["rank"], &outcome["call"]["number"]), (&1.into(), &(op - 1).into()), "{op}: {outcome}");
+        assert_eq!(outcome["call"]["wrong_copies"], 1, "{op}: {outcome}");
+        assert_eq!(outcome["when"], if op <= 9 { "before" } else { "after" }, "{op}: {outcome}");
+    }
+    // Eight calls of the check and twenty of the timed graph are captured once.
+    for op in (2..=29).step_by(3) {
+        let outcome = found("graph", op);
+        assert_eq!((&outcome["rank"], &outcome["element"]), (&1.into(), &128.into()), "{op}: {outcome}");
+    }
+}
+
+#[test]
+fn a_soak_ends_at_the_first_wrong_byte_and_else_when_its_time_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = "all_reduce all_gather -b 1K -e 8K -f 8 --soak 4s --submit stream,graph";
+    let record = folder.path().join("wrong.jsonl");
+    let mut command = nccl(2, SWEEP, flags, &record);
+    Ran::of(command.env("COMMGAUGE_DOUBLE_FAULTS", "corrupt rank=1 op=500"), 60).ended_with(4);
+    let found = lines(&record);
+    let last = of_kind(&found, "case").pop().unwrap();
+    assert_eq!((&last["outcome"]["rank"], wrong(&record).len()), (&1.into(), 1), "{last}");
+    assert!(last["outcome"]["call"]["number"].as_u64().is_some(), "{last}");
+
+    let record = folder.path().join("right.jsonl");
+    Ran::of(&mut nccl(2, SWEEP, flags, &record), 60).ended_with(0);
+    let found = lines(&record);
+    let cases = of_kind(&found, "case");
+    let planned = of_kind(&found, "plan")[0]["cases"].as_array().unwrap().len();
+    assert!(cases.len() >= planned && cases.iter().all(|case| case["outcome"]["verified"] == true));
+    let samples = |case: &Value| case["samples"]["slowest_nanoseconds"].as_array().unwrap().len();
+    assert!(cases.iter().map(|case| samples(case)).max() <= Some(80), "a line stays short");
+}

@@ -285,7 +285,8 @@ fn poisoned(run_id: &str, word: &str) -> Vec<Line> {
                     (1, 1) => case.outcome = Outcome::Skipped { reason: poison() },
                     (2, 0) => {
                         let (when, expected, got) = (poison(), poison(), poison());
-                        case.outcome = Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1 };
+                        case.outcome =
+                            Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1, call: None };
                     }
                     _ => continue,
                 }

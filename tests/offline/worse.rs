@@ -50,7 +50,7 @@ fn outcome(lines: &mut [Line], at: usize, outcome: Outcome) {
 const HARMS: [Harm; 6] = [
     ("data arrived wrong", |lines, at| {
         let (when, expected, got) = ("after".to_owned(), "1".to_owned(), "2".to_owned());
-        outcome(lines, at, Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1 });
+        outcome(lines, at, Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1, call: None });
     }),
     ("it failed", |lines, at| outcome(lines, at, Outcome::Failed { reason: "out of memory".to_owned() })),
     ("it was not verified", |lines, at| outcome(lines, at, Outcome::Measured { verified: false })),

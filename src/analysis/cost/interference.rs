@@ -120,6 +120,7 @@ mod tests {
             expected: "1".to_owned(),
             got: "2".to_owned(),
             count: 1,
+            call: None,
         };
         assert!(of(vec![line(0, 2.0, GOOD), line(1, 2.0, wrong)]).is_empty());
         assert!(of(vec![line(0, 2.0, Outcome::Failed { reason: "no".to_owned() })]).is_empty());

@@ -324,6 +324,7 @@ fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Heade
             timing: Timing::default(),
             verify: false,
             within_seconds: None,
+            soak: false,
             iterations: None,
             calls_like: None,
         },

@@ -169,7 +169,8 @@ mod tests {
             }),
             ("data arrived wrong", 4, |run| {
                 let (when, expected, got) = ("after".to_owned(), "1".to_owned(), "2".to_owned());
-                run.record.cases[0].outcome = Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1 };
+                run.record.cases[0].outcome =
+                    Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1, call: None };
             }),
             ("no end line", 7, |run| run.record.end = None),
             ("were not measured", 7, |run| {

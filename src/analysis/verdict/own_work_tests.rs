@@ -73,7 +73,7 @@ fn what_is_wrong_missing_skipped_or_too_few_never_passes() {
         ("wrong", 4, |lines| {
             outcome(lines, |_| {
                 let (when, expected, got) = ("after".to_owned(), "1".to_owned(), "2".to_owned());
-                Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1 }
+                Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1, call: None }
             })
         }),
         ("failed", 6, |lines| outcome(lines, |_| Outcome::Failed { reason: "no memory".to_owned() })),

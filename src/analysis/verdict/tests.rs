@@ -32,7 +32,7 @@ pub(super) type Harm = (&'static str, i32, fn(&mut Vec<Line>));
 pub(super) const HARMS: [Harm; 15] = [
     ("data arrived wrong in a replicate", 4, |lines| {
         let (when, expected, got) = ("after".to_owned(), "1".to_owned(), "2".to_owned());
-        let corrupt = Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1 };
+        let corrupt = Outcome::Corrupt { when, rank: 1, element: 2, expected, got, count: 1, call: None };
         cases(lines).next().unwrap().outcome = corrupt;
     }),
     ("a replicate failed", 6, |lines| {

@@ -20,6 +20,18 @@ pub struct SuiteWork {
     pub facts: SuiteFacts,
 }
 
+impl SuiteWork {
+    /// The same calls, repeated for a time with rolling checks; products and copies are none.
+    ///
+    /// # Errors
+    /// A usage error if the settings do not allow it.
+    pub fn soaked(mut self, time: Seconds) -> Result<SuiteWork> {
+        self.plan.products.clear();
+        self.plan.copies.clear();
+        Ok(SuiteWork { settings: self.settings.soaked(time)?, ..self })
+    }
+}
+
 /// The work that a suite requests on these nodes, with all its cases within a time if one is given.
 ///
 /// # Errors

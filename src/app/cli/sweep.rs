@@ -111,6 +111,12 @@ pub struct SweepArguments {
     #[arg(long, value_name = "TIME", value_parser = parse_time_limit, help_heading = "Sampling")]
     pub within: Option<Seconds>,
 
+    /// Repeat all calls for this time, such as 2h, with rolling checks and changing data
+    ///
+    /// Ends at the first wrong byte and says which call it was.
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, help_heading = "Sampling", conflicts_with_all = ["within", "replicates", "budget"])]
+    pub soak: Option<Seconds>,
+
     /// How samples are taken.
     #[command(flatten)]
     pub sampling: SamplingArguments,

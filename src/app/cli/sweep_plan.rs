@@ -46,6 +46,9 @@ impl SweepArguments {
         let settings = RunSettings { calls_like, rows_in_order: true, ..sampling.settings() };
         let has_duration = sampling.iterations.is_some() || sampling.replicates.is_some() || sampling.budget.is_some();
         let has_duration = has_duration || calls_like.is_some();
+        if let Some(time) = self.soak {
+            return settings.soaked(time);
+        }
         let within = match self.within {
             None if has_duration => return Ok(settings),
             None => Seconds(BASE_SECONDS + SECONDS_PER_CASE * cases as f64),

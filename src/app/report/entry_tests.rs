@@ -69,8 +69,15 @@ fn copies_and_products_have_a_line_in_each_format_for_programs() {
 
 #[test]
 fn a_wrong_copy_has_no_numbers_in_any_format_and_one_that_nobody_checked_is_no_success() {
-    let wrong =
-        Outcome::Corrupt { when: "after".into(), rank: 1, element: 7, expected: "3".into(), got: "4".into(), count: 1 };
+    let wrong = Outcome::Corrupt {
+        when: "after".into(),
+        rank: 1,
+        element: 7,
+        expected: "3".into(),
+        got: "4".into(),
+        count: 1,
+        call: None,
+    };
     let corrupt = record(|outcome| *outcome = wrong.clone());
     assert_eq!(View::new(&corrupt).exit_code(), 4);
     for format in EVERY {

@@ -37,6 +37,7 @@ mod row;
 pub mod screen;
 mod section;
 mod shared_labels;
+mod soak;
 mod status;
 mod step;
 mod superbench;

@@ -147,6 +147,7 @@ fn measuring(header: &Header) -> String {
     let precision = (settings.precision * 1e4).round() / 100.0;
     let rounds = format!("{replicates} replicate{}", if replicates == 1 { "" } else { "s" });
     let until = match (settings.within_seconds, settings.fixed_calls()) {
+        (Some(time), _) if settings.soak => format!("all cases again and again for {time}, with rolling checks"),
         (Some(within), _) => {
             format!("all cases within {within}, the widest intervals again, to a precision of {precision} %")
         }

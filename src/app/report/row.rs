@@ -133,7 +133,8 @@ impl Row {
                 .filter(|_| !withheld),
             library_choices: distinct(measured.iter().filter_map(|line| line.library_choice.as_deref())),
             precision_reached: measured.iter().filter_map(|line| line.precision_reached).reduce(f64::max),
-            precision_requested: header.settings.within_seconds.map(|_| header.settings.precision),
+            precision_requested: (header.settings.within_seconds.filter(|_| !header.settings.soak))
+                .map(|_| header.settings.precision),
             timing: header.settings.timing,
             own_times: measured.iter().map(|line| ReplicateTimes::of(facts, line)).collect(),
             late: None,

@@ -8,7 +8,7 @@ use super::document::{Block, Fact, Mark, TableLayout, Terminal, markdown};
 use super::row::Row;
 use super::section::{Section, sections};
 use super::view::View;
-use super::{calibration, contention, copies, interference, pairs, products, replay, screen, step};
+use super::{calibration, contention, copies, interference, pairs, products, replay, screen, soak, step};
 use commgauge_base::units::Bytes;
 use commgauge_base::variant;
 use commgauge_model::record::line::Header;
@@ -63,6 +63,7 @@ pub(super) fn closing(view: &View, notes: &Notes) -> Vec<Block> {
     blocks.extend(screen::document(view));
     blocks.extend(view.steps.iter().flat_map(|step| step::document(step, &view.rows)));
     blocks.extend(contention::document(&view.contention, &view.rows));
+    blocks.extend(soak::document(view).map(Block::Table));
     blocks.extend(interference::document(&view.interference));
     blocks.extend(calibration::document(view));
     blocks.extend(products::document(&view.products, &view.header));

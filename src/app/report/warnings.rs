@@ -76,7 +76,7 @@ fn gathered<'a>(sentences: impl Iterator<Item = CaseSentence<'a>>) -> Vec<String
 /// The rows that did not reach the requested precision within the shared time budget.
 fn not_precise(record: &Record, rows: &[Row]) -> Option<String> {
     let settings = &record.header.settings;
-    let within = settings.within_seconds?;
+    let within = settings.within_seconds.filter(|_| !settings.soak)?;
     let wide = || rows.iter().filter(|row| row.is_less_precise_than_requested());
     let precision = |row: &Row| row.precision_reached.unwrap_or(f64::INFINITY);
     let widest = wide().max_by(|a, b| precision(a).total_cmp(&precision(b)))?;

@@ -90,6 +90,7 @@ fn a_failed_replay_or_interference_measurement_decides_the_exit_code() {
         expected: "3".to_owned(),
         got: "4".to_owned(),
         count: 1,
+        call: None,
     };
     assert_eq!(View::new(&record()).exit_code(), 0);
     for (outcome, code, said) in [(failed(), 6, "no memory"), (corrupt(), 4, "WRONG")] {

@@ -42,10 +42,16 @@ pub struct RunSettings {
     /// The time that all cases together may take (`--within`): first a short round over all of them, then `replicates` less one
     /// further rounds over those whose interval is widest.
     pub within: Option<Seconds>,
+    /// The time of `within` is for repeating all cases with rolling checks and changing data (`--soak`), in `replicates` rounds.
+    pub soak: bool,
     /// The last replicate uses the order of the table instead of a shuffled one, so that its rows complete one after
     /// another.
     pub rows_in_order: bool,
 }
+
+/// Rounds of a soak: of ten seconds, but no fewer and no more than these, as each has a line of the record for every case.
+const SOAK_ROUND_SECONDS: f64 = 10.0;
+const SOAK_ROUNDS: (f64, f64) = (3.0, 120.0);
 
 /// Default number of rounds of a run with a time budget: a short one and one that divides the remaining time.
 pub const ROUNDS_WITHIN: u32 = 2;
@@ -71,6 +77,27 @@ impl RunSettings {
             );
         }
         Ok(RunSettings { within: Some(within), replicates: self.replicates.max(ROUNDS_WITHIN), ..self })
+    }
+
+    /// The same for repeating all cases with rolling checks for a time.
+    ///
+    /// # Errors
+    /// A usage error if the settings leave the time no choice, or switch the checks off.
+    pub fn soaked(self, time: Seconds) -> Result<RunSettings> {
+        let refused = |why: &str| Err(Error::usage(format!("--soak {time}: {why}")));
+        if self.fixed_iterations.is_some() || self.calls_like.is_some() {
+            return refused(
+                "a fixed number of calls (-n/--iters, --like) ends before the time does; leave one of them out",
+            );
+        }
+        if self.calibrate.is_some() {
+            return refused("a suite with [calibrate] adds cases until it knows a curve; leave that table out");
+        }
+        if !self.verify {
+            return refused("a soak looks for wrong data, and checking is switched off (-c 0, verify = false)");
+        }
+        let rounds = (time.0 / SOAK_ROUND_SECONDS).clamp(SOAK_ROUNDS.0, SOAK_ROUNDS.1) as u32;
+        Ok(RunSettings { within: Some(time), soak: true, replicates: rounds, rows_in_order: false, ..self })
     }
 }
 
@@ -105,6 +132,7 @@ impl Default for RunSettings {
             seed: 20_240_613,
             calibrate: None,
             within: None,
+            soak: false,
             rows_in_order: false,
         }
     }

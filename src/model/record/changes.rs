@@ -104,6 +104,7 @@ fn settings(found: &mut Found, before: &Settings, now: &Settings) {
             timing,
             verify,
             within_seconds,
+            soak,
             iterations,
             calls_like,
         } = settings;
@@ -118,6 +119,7 @@ fn settings(found: &mut Found, before: &Settings, now: &Settings) {
             ("timing", timing.to_string()),
             ("verify", verify.to_string()),
             ("within", within_seconds.map_or_else(|| "none".to_owned(), |within| within.to_string())),
+            ("soak", soak.to_string()),
             ("iterations", iterations.map_or_else(|| "none".to_owned(), |count| count.to_string())),
             ("like", calls_like.clone().unwrap_or_else(|| "none".to_owned())),
         ]

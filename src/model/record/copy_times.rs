@@ -112,6 +112,7 @@ mod tests {
             expected: "3".into(),
             got: "4".into(),
             count: 1,
+            call: None,
         };
         let times = record(|line| {
             if line.replicate == 1 {

@@ -32,6 +32,9 @@ pub enum Outcome {
         got: String,
         /// Wrong elements in that rank's buffer.
         count: u64,
+        /// Which call it was; absent where a single one was compared.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<WrongCall>,
     },
     /// Another tool found wrong data and does not say where; the numbers are withheld.
     FoundWrong {
@@ -46,6 +49,17 @@ pub enum Outcome {
     },
 }
 
+/// The first wrong call of a rank among those whose results were compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WrongCall {
+    /// Its number among the calls of the case and replicate, from 1 on; warm-up and checks count.
+    pub number: u64,
+    /// Copies of the buffers with wrong elements.
+    pub wrong_copies: u64,
+    /// Copies that were looked at.
+    pub compared_copies: u64,
+}
+
 impl Outcome {
     /// Whether data arrived wrong.
     pub fn is_wrong(&self) -> bool {
@@ -55,9 +69,14 @@ impl Outcome {
     /// What arrived wrong, as a sentence; none where nothing did.
     pub fn mismatch(&self) -> Option<String> {
         match self {
-            Outcome::Corrupt { when, rank, element, expected, got, count } => Some(format!(
-                "rank {rank}, element {element}: expected {expected}, got {got} ({count} wrong elements there, {when} timing)"
-            )),
+            Outcome::Corrupt { when, rank, element, expected, got, count, call } => {
+                let call = call.map_or_else(String::new, |call| {
+                    format!(", call {}, wrong in {} of {} copies", call.number, call.wrong_copies, call.compared_copies)
+                });
+                Some(format!(
+                    "rank {rank}, element {element}: expected {expected}, got {got} ({count} wrong elements there, {when} timing{call})"
+                ))
+            }
             Outcome::FoundWrong { count: Some(count) } => Some(format!("the tool counted {count} wrong elements")),
             Outcome::FoundWrong { count: None } => Some("the tool found wrong data".to_owned()),
             Outcome::Measured { .. } | Outcome::Skipped { .. } | Outcome::Failed { .. } => None,

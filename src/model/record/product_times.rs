@@ -102,6 +102,7 @@ mod tests {
             expected: "3".into(),
             got: "4".into(),
             count: 1,
+            call: None,
         };
         let corrupt = record(|replicate, line| {
             if replicate == 1 {

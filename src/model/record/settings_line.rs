@@ -32,6 +32,9 @@ pub struct Settings {
     /// one replicate. Absent where every case had a budget of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_seconds: Option<Seconds>,
+    /// The time was for repeating all cases with rolling checks and changing data (`--soak`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub soak: bool,
     /// Timed calls of every case and replicate, where that number was given and the precision decided nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iterations: Option<u32>,

@@ -239,17 +239,17 @@ pub trait Backend {
 
 /// A bound case. Methods are called by all processes in the same order.
 pub trait Call {
-    /// Writes the inputs that [`commgauge_base::pattern`] defines and poisons the outputs of every buffer that will be
-    /// checked next. Untimed.
+    /// Prepares the buffers for [`Call::enqueue_checked`]: outputs are poisoned, and inputs follow [`commgauge_base::pattern`], or are poisoned
+    /// as well where the call that is checked has a producer. Untimed.
     fn fill(&mut self) -> Result<()>;
 
     /// Enqueues one call on the next buffers of the rotation. In the timed loop: no allocation, no lock, no
     /// system call of ours.
     fn enqueue(&mut self) -> Result<()>;
 
-    /// Enqueues what one `fill` prepared, and nothing else: where [`Call::enqueue`] repeats a call on the same buffers, as a graph of
-    /// several calls does, this does not. Untimed.
-    fn enqueue_once(&mut self) -> Result<()> {
+    /// Enqueues calls on what `fill` prepared as jobs do: on a stream each follows the kernel that produces its inputs and is followed by
+    /// one that compares its outputs, and nothing of it begins before [`Call::complete`]. Untimed.
+    fn enqueue_checked(&mut self) -> Result<()> {
         self.enqueue()
     }
 
@@ -289,8 +289,8 @@ pub trait Call {
     /// Copies of the buffers in the rotation; 1 where the same buffers are used in every iteration.
     fn buffer_copies(&self) -> u32;
 
-    /// Checks the outputs of the buffers last used against [`commgauge_base::pattern`]; only after `complete`.
-    /// The first mismatch of the lowest local rank, if any. `None` also where there is no data to check
+    /// Checks the outputs of all calls since `fill` against [`commgauge_base::pattern`], as far as no later call has written over them; only
+    /// after `complete`. The first mismatch of the lowest local rank, if any. `None` also where there is no data to check
     /// (see [`Call::verifies`]).
     fn check(&mut self) -> Result<Option<Mismatch>>;
 

@@ -1,5 +1,7 @@
 //! The first element of a buffer that is not what it ought to be.
 
+use commgauge_model::record::line::WrongCall;
+
 /// The first wrong element of a checked buffer, and how many were wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
@@ -13,4 +15,6 @@ pub struct Mismatch {
     pub got: String,
     /// Wrong elements in this buffer.
     pub count: u64,
+    /// Which of the calls that were compared it was; none where only one was made.
+    pub call: Option<WrongCall>,
 }

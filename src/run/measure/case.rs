@@ -176,13 +176,18 @@ fn first_reported(context: &MeasureContext, mine: Option<LibraryChoice>) -> Resu
     serde_json::from_slice(&found).map_err(unreadable)
 }
 
+/// Whether repeated calls leave the same result as a single one.
+pub(super) fn leaves_result(case: &Case) -> bool {
+    case.placement == Placement::OutOfPlace || case.op.collective.repeatable_in_place()
+}
+
 /// Checks the buffers as the timed iterations left them, if a repeated call leaves the same result as a single one;
 /// then once more with fresh poison, since the data may be from an earlier iteration than the last.
 fn check_after(context: &MeasureContext, call: &mut dyn Call, case: &Case) -> Result<Option<Outcome>> {
     if !verifies(context, call) {
         return Ok(None);
     }
-    if (case.placement == Placement::OutOfPlace || case.op.collective.repeatable_in_place())
+    if leaves_result(case)
         && let Some(corrupt) = check(context, call, Moment::After)?
     {
         return Ok(Some(corrupt));

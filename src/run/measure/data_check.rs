@@ -13,21 +13,22 @@ pub(crate) enum Moment {
     After,
 }
 
-/// Fills the buffers, runs the call once and, if there is data and verification is on, checks it.
+/// Fills the buffers, makes calls between the kernels that produce and compare their data where they run on a stream, and checks them if
+/// there is data and verification is on.
 pub(crate) fn fill_run_and_check(
     context: &MeasureContext,
     call: &mut dyn Call,
     moment: Moment,
 ) -> Result<Option<Outcome>> {
     call.fill()?;
-    // No call may reach a rank that is still filling its buffers.
+    call.enqueue_checked()?;
+    // Released together, so that a call that does not wait for its producer finds that of another rank still under way.
     context.world.barrier()?;
-    call.enqueue_once()?;
     call.complete(context.completion_deadline)?;
     check(context, call, moment)
 }
 
-/// Checks the buffers used last. Every process gets the same result: that of the lowest rank with an error.
+/// Checks what the calls since the last fill left. Every process gets the same result: that of the lowest rank with an error.
 pub(crate) fn check(context: &MeasureContext, call: &mut dyn Call, moment: Moment) -> Result<Option<Outcome>> {
     if !verifies(context, call) {
         return Ok(None);
@@ -40,16 +41,16 @@ pub(crate) fn check(context: &MeasureContext, call: &mut dyn Call, moment: Momen
         return Ok(None);
     }
     let broken = |cause: serde_json::Error| Error::environment(format!("cannot pass on a mismatch: {cause}"));
-    let parts = mine.map(|m: Mismatch| (m.rank, m.element, m.expected, m.got, m.count));
+    let parts = mine.map(|m: Mismatch| (m.rank, m.element, m.expected, m.got, m.count, m.call));
     let mut found = serde_json::to_vec(&parts).map_err(broken)?;
     found = context.world.gather(&found)?.into_iter().nth(lowest[0].rank as usize).unwrap_or_default();
     context.world.broadcast(&mut found)?;
-    let (rank, element, expected, got, count) = serde_json::from_slice(&found).map_err(broken)?;
+    let (rank, element, expected, got, count, call) = serde_json::from_slice(&found).map_err(broken)?;
     let when = match moment {
         Moment::Before => "before".to_owned(),
         Moment::After => "after".to_owned(),
     };
-    Ok(Some(Outcome::Corrupt { when, rank, element, expected, got, count }))
+    Ok(Some(Outcome::Corrupt { when, rank, element, expected, got, count, call }))
 }
 
 /// Whether there is data and verification is on.
@@ -78,6 +79,7 @@ mod tests {
                     expected: "3".into(),
                     got: "nan".into(),
                     count: 2,
+                    call: None,
                 };
                 assert_eq!(found, Some(expected));
                 call.data.corrupt_from = None;

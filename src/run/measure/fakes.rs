@@ -265,7 +265,7 @@ impl Call for FakeCall<'_> {
         self.data.checks += 1;
         let wrong = self.data.corrupt_from.is_some_and(|from| self.calls > from);
         let rank = self.local_ranks.start;
-        Ok(wrong.then(|| Mismatch { rank, element: 17, expected: "3".into(), got: "nan".into(), count: 2 }))
+        Ok(wrong.then(|| Mismatch { rank, element: 17, expected: "3".into(), got: "nan".into(), count: 2, call: None }))
     }
     fn verifies(&self) -> bool {
         self.data.exists

@@ -105,6 +105,7 @@ fn check(context: &ReplayContext, work: &dyn LocalWork, when: &str) -> Result<Op
         expected: wrong.expected,
         got: wrong.got,
         count: wrong.count,
+        call: wrong.call,
     });
     // A rank without an error contributes a number above all ranks.
     let none = f64::from(context.world.processes());

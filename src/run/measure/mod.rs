@@ -18,6 +18,7 @@ mod local;
 mod own_times;
 mod replay;
 mod sampling;
+mod soak;
 mod stop;
 mod streaming;
 mod warm_up;
@@ -36,6 +37,7 @@ pub use isolated::{Lead, isolated_batch};
 pub use local::{LocalTimes, Turns, WARM_UP_RUNS, measure_local};
 pub use own_times::RankTimes;
 pub use replay::{ReplayContext, line_without_numbers as replay_line_without_numbers, measure_replay};
+pub use soak::soak_case;
 pub use stop::{Decision, Progress, StopRule, precision_reached};
 pub use streaming::{enqueue_stream, stream, streaming_batch};
 

@@ -145,7 +145,7 @@ pub(super) fn check(context: &ReplayContext, replayer: &mut dyn Replayer) -> Res
     found = context.world.gather(&found)?.into_iter().nth(lowest[0].rank as usize).unwrap_or_default();
     context.world.broadcast(&mut found)?;
     let (rank, element, expected, got, count) = decoded(&found)?;
-    Ok(Some(Outcome::Corrupt { when: "before".to_owned(), rank, element, expected, got, count }))
+    Ok(Some(Outcome::Corrupt { when: "before".to_owned(), rank, element, expected, got, count, call: None }))
 }
 
 /// The slowest rank of all and its times: located first, then broadcast by its process.

@@ -70,7 +70,7 @@ impl Scripted {
 impl Replayer for Scripted {
     fn check(&mut self) -> Result<Option<Mismatch>> {
         let (rank, expected, got) = (self.rank, "3".to_owned(), "4".to_owned());
-        Ok(self.wrong.then_some(Mismatch { rank, element: 7, expected, got, count: 2 }))
+        Ok(self.wrong.then_some(Mismatch { rank, element: 7, expected, got, count: 2, call: None }))
     }
     fn verifies(&self) -> bool {
         true

@@ -38,15 +38,7 @@ pub(crate) fn sample_until_enough(
     own_times: OwnTimes,
     batch: &mut Batch,
 ) -> Result<Sampled> {
-    let mut sampled = Sampled {
-        columns: Samples::default(),
-        valid: Vec::new(),
-        taken: 0,
-        own_times,
-        stop: StopReason::FixedCount,
-        took: Seconds(0.0),
-        warnings: Vec::new(),
-    };
+    let mut sampled = Sampled::none(own_times);
     let fixed = context.settings.fixed_iterations.map(|calls| calls / calls_per_sample);
     let mut rule = StopRule::new(context.settings, fixed, cadence);
     let mut lead = Lead::default();
@@ -113,8 +105,20 @@ fn decide_for_all(
 }
 
 impl Sampled {
+    pub(super) fn none(own_times: OwnTimes) -> Sampled {
+        Sampled {
+            columns: Samples::default(),
+            valid: Vec::new(),
+            taken: 0,
+            own_times,
+            stop: StopReason::FixedCount,
+            took: Seconds(0.0),
+            warnings: Vec::new(),
+        }
+    }
+
     /// Every process stores its ranks' own times; the samples, which are the same everywhere, are stored on process 0.
-    fn store(&mut self, context: &MeasureContext, cadence: Cadence, batch: &Batch) {
+    pub(super) fn store(&mut self, context: &MeasureContext, cadence: Cadence, batch: &Batch) {
         self.own_times.record(batch);
         if !context.decides() {
             return;
@@ -168,17 +172,17 @@ impl Sampled {
 
 /// A reading of two clocks: that of the marks, on which budgets are defined, and the host's, since simulating a second
 /// may take longer than one.
-struct Reading {
+pub(super) struct Reading {
     marks: u64,
     host: u64,
 }
 
 impl Reading {
-    fn now(call: &dyn Call) -> Self {
+    pub(super) fn now(call: &dyn Call) -> Self {
         Reading { marks: call.now_nanoseconds(), host: host_clock::now_nanoseconds() }
     }
 
-    fn seconds_until(&self, end: Reading) -> f64 {
+    pub(super) fn seconds_until(&self, end: Reading) -> f64 {
         end.marks.saturating_sub(self.marks).max(end.host.saturating_sub(self.host)) as f64 * 1e-9
     }
 }

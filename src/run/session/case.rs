@@ -6,8 +6,8 @@ use super::devices;
 use super::preflight::binding;
 use super::timekeeping::Timekeeping;
 use super::work_loop::{Run, WorkItem};
-use crate::backend::{Backend, DeviceState};
-use crate::measure::{CaseResult, DEFAULT_COMPLETION_DEADLINE, MeasureContext, RankTimes, measure_case};
+use crate::backend::{Backend, Binding, DeviceState};
+use crate::measure::{CaseResult, DEFAULT_COMPLETION_DEADLINE, MeasureContext, RankTimes, measure_case, soak_case};
 use crate::watchdog::Activity;
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
@@ -63,7 +63,7 @@ impl CaseWork<'_, '_> {
         let settings = self.settings.at(self.case().op.bytes_total);
         let context = self.context(run, backend, &settings, deadlines.call);
         request.watch.begin(|| self.activity(run, deadlines.preparation));
-        let binding = binding(request, self.case(), geometry);
+        let binding = Binding { seed: settings.seed, ..binding(request, self.case(), geometry) };
         if let Some(reason) = run.common_skip_reason(backend.skip_reason(&binding))? {
             return without_numbers(Outcome::Skipped { reason });
         }
@@ -71,7 +71,8 @@ impl CaseWork<'_, '_> {
             Ok(call) => request.watch.call(call, deadlines),
             Err(failed) => return without_numbers(failed),
         };
-        let result = measure_case(&context, call.as_mut(), self.case())?;
+        let measure = if settings.soak { soak_case } else { measure_case };
+        let result = measure(&context, call.as_mut(), self.case())?;
         let sampling = result.sampling;
         Ok((self.line_of(run, result), sampling))
     }

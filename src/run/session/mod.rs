@@ -148,6 +148,9 @@ fn measure(
 ) -> Result<()> {
     devices::record_devices(run, backend)?;
     cases::measure_all(run, backend, planned)?;
+    if run.request.settings.soak {
+        return end::finalize(run);
+    }
     interference::measure_all(run, backend)?;
     products::measure_all(run, backend)?;
     copies::measure_all(run, backend)?;

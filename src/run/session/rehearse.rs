@@ -136,7 +136,7 @@ impl<'a> Rehearsal<'a> {
         if let Some(wrong) = call.check()? {
             let (rank, element, count) = (wrong.rank, wrong.element, wrong.count);
             let (expected, got, when) = (wrong.expected, wrong.got, "before".to_owned());
-            line.outcome = Outcome::Corrupt { when, rank, element, expected, got, count };
+            line.outcome = Outcome::Corrupt { when, rank, element, expected, got, count, call: None };
             line.stop = None;
             return Ok(line);
         }

@@ -7,8 +7,13 @@ use super::work_loop::Run;
 use crate::backend::Backend;
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
+use commgauge_model::config::RunSettings;
 use commgauge_model::record::line::CaseLine;
 use commgauge_model::workload::estimated_case;
+use std::time::Instant;
+
+/// From the seed of a round of a soak to that of the next.
+const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Measures every case in every replicate. If the run adds cases that depend on them, returns the lines on process 0,
 /// including those of earlier launches.
@@ -68,6 +73,47 @@ fn measure(
         }
     }
     Ok(held_back)
+}
+
+/// Measures all cases in rounds until a time is over or data were wrong, each round with data of its own.
+pub(super) fn soak(
+    run: &mut Run,
+    backend: &mut dyn Backend,
+    time: &mut Timekeeping,
+    cases: CaseSet,
+    allowed: Seconds,
+) -> Result<()> {
+    let settings = &run.request.settings;
+    let in_all = u64::from(settings.replicates) * cases.planned.len() as u64;
+    let mut left: u64 = (0..settings.replicates).map(|round| missing(run, cases, round).len() as u64).sum();
+    // Earlier launches have had their share.
+    let (begun, allowed) = (Instant::now(), allowed.0 * left as f64 / in_all.max(1) as f64);
+    for round in 0..settings.replicates {
+        let mut is_connected = false;
+        for slot in missing(run, cases, round) {
+            // What skipped cases leave over goes to the others.
+            let mut visit = [((allowed - begun.elapsed().as_secs_f64()) / left as f64 * 1e9).max(0.0) as u64];
+            run.world.broadcast_u64(&mut visit)?;
+            if visit[0] == 0 {
+                return if is_connected { backend.disconnect() } else { Ok(()) };
+            }
+            let seed = settings.seed.wrapping_add(u64::from(round).wrapping_mul(SEED_STEP));
+            let settings = RunSettings { case_budget: Seconds::from_nanoseconds(visit[0]), seed, ..settings.clone() };
+            if !is_connected {
+                cases.connect(run.request, backend)?;
+                is_connected = true;
+            }
+            CaseWork { cases, slot, settings: &settings, time, observe: &mut |_, _| () }.measure(run, backend)?;
+            left -= 1;
+            if run.tally.is_stopped() || run.tally.corrupt > 0 {
+                return Ok(());
+            }
+        }
+        if is_connected {
+            backend.disconnect()?;
+        }
+    }
+    Ok(())
 }
 
 /// The cases of a replicate that are still to be measured, in its order.

@@ -84,11 +84,11 @@ impl Call for WatchedCall<'_> {
         done
     }
 
-    fn enqueue_once(&mut self) -> Result<()> {
+    fn enqueue_checked(&mut self) -> Result<()> {
         self.relax();
         self.progress.enter_call();
         self.calls += 1;
-        let done = self.call.enqueue_once();
+        let done = self.call.enqueue_checked();
         if self.blocks {
             self.progress.finish();
         }

@@ -37,6 +37,8 @@ template <typename... Types, void (*kernel)(Types...)> struct Launch<kernel> {
 static const Kernel kernels[] = {
     NAMED(fill_moved_1),    NAMED(fill_moved_2),    NAMED(fill_moved_4),    NAMED(fill_moved_8),
     NAMED(fill_column_1),   NAMED(fill_column_2),   NAMED(fill_column_4),   NAMED(fill_column_8),
+    NAMED(produce_moved_1), NAMED(produce_moved_2), NAMED(produce_moved_4), NAMED(produce_moved_8),
+    NAMED(produce_column_1), NAMED(produce_column_2), NAMED(produce_column_4), NAMED(produce_column_8),
     NAMED(verify_moved_1),  NAMED(verify_moved_2),  NAMED(verify_moved_4),  NAMED(verify_moved_8),
     NAMED(verify_column_1), NAMED(verify_column_2), NAMED(verify_column_4), NAMED(verify_column_8),
     NAMED(occupy),          NAMED(hold_until),      NAMED(hold_for_flag),   NAMED(read_clock),

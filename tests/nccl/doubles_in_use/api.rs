@@ -139,8 +139,23 @@ impl<'a> Kernels<'a> {
         self.launch_in(function, stream, 1, 1, parameters);
     }
 
+    /// The same with a walk over a single copy of the buffer before the last parameter.
+    pub fn launch_on_one_copy(&self, name: &str, blocks: u32, threads: u32, parameters: &[u64]) {
+        // Stride, copies, first copy, step, calls: see kernels/pattern.h.
+        const ONE_COPY: [u64; 5] = [0, 1, 0, 0, 1];
+        let mut function = 0usize;
+        self.get(name, &mut function);
+        let mut places: Vec<*const u64> = parameters.iter().map(std::ptr::from_ref).collect();
+        places.insert(parameters.len() - 1, ONE_COPY.as_ptr());
+        self.launch_with(function, self.cuda.stream, blocks, threads, &places);
+    }
+
     fn launch_in(&self, function: usize, stream: usize, blocks: u32, threads: u32, parameters: &[u64]) {
         let places: Vec<*const u64> = parameters.iter().map(std::ptr::from_ref).collect();
+        self.launch_with(function, stream, blocks, threads, &places);
+    }
+
+    fn launch_with(&self, function: usize, stream: usize, blocks: u32, threads: u32, places: &[*const u64]) {
         good!(
             self.cuda.library, "cuLaunchKernel", function => usize, blocks => u32, 1 => u32, 1 => u32, threads => u32, 1 => u32,
             1 => u32, 0 => u32, stream => usize, places.as_ptr() => *const *const u64, std::ptr::null_mut() => *mut c_void,

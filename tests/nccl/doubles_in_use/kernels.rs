@@ -42,14 +42,14 @@ impl Filled<'_> {
         let Some(column) = pattern.column(source) else {
             let Source::Moved { rank, first } = source else { panic!("{source:?} has no column") };
             let parameters = [address, elements, self.seed, rank.into(), first, last];
-            return self.kernels.launch(&format!("{what}_moved_{bytes}"), 4, 32, &parameters);
+            return self.kernels.launch_on_one_copy(&format!("{what}_moved_{bytes}"), 4, 32, &parameters);
         };
         let (Source::Contribution { first, .. } | Source::Reduced { first } | Source::Moved { first, .. }) = source;
         let flat: Vec<u8> = column.iter().flat_map(|bits| bits.to_le_bytes()).collect();
         let there = self.cuda.allocate(flat.len());
         self.cuda.upload(there, &flat);
         let parameters = [address, elements, self.seed, there as u64, column.len() as u64, first, last];
-        self.kernels.launch(&format!("{what}_column_{bytes}"), 4, 32, &parameters);
+        self.kernels.launch_on_one_copy(&format!("{what}_column_{bytes}"), 4, 32, &parameters);
         self.cuda.free(there);
     }
 }

@@ -114,6 +114,7 @@ fn trouble_with_the_record_outweighs_findings() {
                 expected: "3".to_owned(),
                 got: "4".to_owned(),
                 count: 1,
+                call: None,
             };
         }
     }

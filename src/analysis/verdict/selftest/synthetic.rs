@@ -134,6 +134,7 @@ fn header(run_id: &str, replicates: u32) -> Header {
             timing: Timing::default(),
             verify: true,
             within_seconds: None,
+            soak: false,
             iterations: None,
             calls_like: None,
         },

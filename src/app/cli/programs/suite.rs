@@ -25,6 +25,11 @@ pub struct SuiteRun {
     /// widest intervals get the most of the time.
     #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
     within: Option<Seconds>,
+    /// Repeat all calls of the suite for this time, such as 2h, with rolling checks and changing data
+    ///
+    /// Ends at the first wrong byte and says which call it was. Products and copies of the suite are left out.
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with = "within")]
+    soak: Option<Seconds>,
     #[command(flatten)]
     launched: LaunchedArguments,
 }
@@ -39,6 +44,7 @@ impl Work for SuiteRun {
     }
 
     fn plan_on(&self, nodes: &Nodes) -> Result<SuiteWork> {
-        suite_work(&self.suite, self.within, nodes)
+        let work = suite_work(&self.suite, self.within, nodes)?;
+        self.soak.map_or(Ok(work.clone()), |time| work.soaked(time))
     }
 }

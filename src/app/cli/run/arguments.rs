@@ -30,6 +30,12 @@ pub struct RunArguments {
     /// has no default.
     #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with_all = ["step", "pairs"])]
     pub within: Option<Seconds>,
+    /// Repeat all calls for this time, such as 2h, with rolling checks and changing data
+    ///
+    /// Ends at the first wrong byte and says which call it was: number, rank, element, and in how many copies of the buffers. The record
+    /// keeps the rates over time. Products and copies of a suite are left out.
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with_all = ["step", "pairs", "within"])]
+    pub soak: Option<Seconds>,
     /// Instead of a suite the step of a model: commgauge-step, with its flags after `--`.
     #[arg(long, requires = "extra")]
     pub step: bool,
@@ -57,7 +63,7 @@ pub struct RunArguments {
     /// Go on with a run that ended early, as its record says
     ///
     /// With nothing left to measure it says so.
-    #[arg(long, value_name = "RECORD", conflicts_with_all = ["suite", "sweep", "step", "pairs", "record", "launches", "machine", "within"])]
+    #[arg(long, value_name = "RECORD", conflicts_with_all = ["suite", "sweep", "step", "pairs", "record", "launches", "machine", "within", "soak"])]
     pub resume: Option<PathBuf>,
     /// Go on although hosts, binary, versions or environment are others than in the record, which then says so.
     #[arg(long, requires = "resume", conflicts_with_all = ["suite", "sweep", "step", "pairs"])]

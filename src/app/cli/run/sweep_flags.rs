@@ -11,7 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 pub struct SweepFlags(pub Vec<String>);
 
 /// Flags that `commgauge run` defines itself.
-const OWN: [&str; 1] = ["within"];
+const OWN: [&str; 2] = ["within", "soak"];
 
 /// The flags as `commgauge-sweep` defines them, without the collectives, which are the value of `--sweep`.
 fn flags() -> Vec<Arg> {

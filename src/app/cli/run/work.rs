@@ -26,7 +26,9 @@ pub(super) fn words(arguments: &RunArguments) -> Result<Vec<String>> {
         words.extend(collectives(sweep));
         words.extend(arguments.sweep_flags.0.iter().cloned());
     }
-    words.extend(arguments.within.iter().flat_map(|within| ["--within".to_owned(), format!("{}s", within.0)]));
+    for (flag, time) in [("--within", arguments.within), ("--soak", arguments.soak)] {
+        words.extend(time.into_iter().flat_map(|time| [flag.to_owned(), format!("{}s", time.0)]));
+    }
     Ok(words)
 }
 

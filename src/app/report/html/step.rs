@@ -3,7 +3,7 @@
 use super::input::HtmlInput;
 use crate::report::document::{Block, Column, Table, gigabytes};
 use crate::report::step::{Measure, Rule, StepView, Sum};
-use crate::report::{contention, interference, replay, screen, step};
+use crate::report::{contention, interference, replay, screen, soak, step};
 use commgauge_base::units::Seconds;
 
 /// The section.
@@ -40,6 +40,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     }
     for run in input.runs {
         blocks.extend(contention::document(&run.view.contention, &run.view.rows));
+        blocks.extend(soak::document(&run.view).map(Block::Table));
         blocks.extend(interference::document(&run.view.interference));
         blocks.extend(replay::document(&run.view));
     }

@@ -142,7 +142,7 @@ fn sample() -> Record {
     let mut record = record(8, 4, one_slow);
     let line = &mut record.cases[6];
     let (expected, got) = ("1".to_owned(), "2".to_owned());
-    line.outcome = Outcome::Corrupt { when: "after".into(), rank: 3, element: 5, expected, got, count: 1 };
+    line.outcome = Outcome::Corrupt { when: "after".into(), rank: 3, element: 5, expected, got, count: 1, call: None };
     record
 }
 

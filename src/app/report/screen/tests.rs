@@ -145,6 +145,7 @@ fn wrong_data_comes_first_then_what_else_makes_numbers_meaningless() {
         expected: "1".to_owned(),
         got: "2".to_owned(),
         count: 3,
+        call: None,
     };
     let text = shown(&broken, 80);
     assert!(text.starts_with("! data arrived WRONG in 1 case: tp/"), "{text}");

@@ -255,6 +255,7 @@ fn contention_is_the_median_of_paired_ratios_and_has_an_interval_from_six_replic
         expected: "1".to_owned(),
         got: "2".to_owned(),
         count: 1,
+        call: None,
     };
     assert_eq!(View::new(&record).contention[0].factor, None, "numbers of wrong data are withheld");
 }

@@ -105,6 +105,21 @@ impl Rotation {
         if next >= self.copies { next - self.copies } else { next }
     }
 
+    /// The copies that so many calls from a copy on use, in their order.
+    pub fn copies_from(&self, first: u64, calls: u64) -> impl Iterator<Item = u64> + use<> {
+        let Rotation { copies, step, .. } = *self;
+        (0..calls).scan(first, move |next, _| {
+            let copy = *next;
+            *next = (copy + step) % copies;
+            Some(copy)
+        })
+    }
+
+    /// The step from the copy of a call to that of the next, modulo all copies.
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
     /// The copy that the last call used.
     pub fn last_used(&self) -> u64 {
         self.current
@@ -119,6 +134,44 @@ impl Rotation {
 }
 
 const MOST_COPIES_WITHIN: u64 = 4096;
+
+/// The calls through a rotation since it was last checked: whose results are there to be compared.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Turns {
+    before: u64,
+    since: u64,
+    /// The copy of the first call since then.
+    first_copy: u64,
+}
+
+impl Turns {
+    /// The results so far count no more; a copy is used next.
+    pub fn restart(&mut self, first_copy: u64) {
+        *self = Turns { before: self.made(), since: 0, first_copy };
+    }
+
+    /// Calls are made.
+    #[inline(always)]
+    pub fn count(&mut self, calls: u64) {
+        self.since += calls;
+    }
+
+    /// All calls.
+    pub fn made(&self) -> u64 {
+        self.before + self.since
+    }
+
+    /// The first copy that was used, and how many were, of `copies` through which the calls go.
+    pub fn used(&self, copies: u64) -> (u64, u64) {
+        (self.first_copy, self.since.min(copies))
+    }
+
+    /// The number, from 1 on, of the last call that used the `index`-th of these copies; the calls repeat themselves after `period`.
+    pub fn last_call(&self, index: u64, copies: u64, period: u64) -> u64 {
+        let uses = |call: &u64| (call % period) % copies == index;
+        self.before + 1 + (0..self.since).rev().find(uses).unwrap_or(index)
+    }
+}
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }

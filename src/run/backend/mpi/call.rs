@@ -1,7 +1,7 @@
 //! A bound call on host memory: its buffers, its rotation, its marks.
 
-use super::Rotation;
 use super::arena::Arena;
+use super::{Rotation, Turns};
 use crate::backend::{Binding, Call, Marks, Mismatch};
 use crate::mpi_call::{Communicator, Datatype, Operation, Prepared, Waiting};
 use commgauge_base::collective::{Collective, ReduceOp};
@@ -10,6 +10,7 @@ use commgauge_base::error::Result;
 use commgauge_base::host_clock::{self, Readings};
 use commgauge_base::pattern::segments::View;
 use commgauge_base::pattern::{Buffer, Pattern, Segment, encode};
+use commgauge_model::record::line::WrongCall;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use std::time::Duration;
 pub struct MpiCall<'b> {
     prepared: Prepared,
     rotation: Rotation,
+    turns: Turns,
     send: &'b mut Arena,
     receive: &'b mut Arena,
     divide: Option<Divide>,
@@ -79,6 +81,7 @@ impl<'b> MpiCall<'b> {
         let mut call = MpiCall {
             prepared: Prepared::new(view, communicator, Datatype::of(op.element), operation)?,
             rotation,
+            turns: Turns::default(),
             send,
             receive,
             divide,
@@ -123,6 +126,29 @@ impl<'b> MpiCall<'b> {
         start as usize..(start + segment.elements * self.element_bytes) as usize
     }
 
+    /// The first wrong element of the outputs in one copy.
+    fn check_copy(&self, copy: u64) -> Option<Mismatch> {
+        let mut found: Option<Mismatch> = None;
+        for segment in &self.outputs {
+            let bytes = &self.receive.bytes()[self.range(segment, copy)];
+            let Some(wrong) = self.pattern.check(self.shifted(segment, copy), bytes) else { continue };
+            match &mut found {
+                Some(first) => first.count += wrong.count,
+                None => {
+                    found = Some(Mismatch {
+                        rank: self.rank,
+                        element: segment.offset + wrong.first,
+                        expected: wrong.expected,
+                        got: wrong.got,
+                        count: wrong.count,
+                        call: None,
+                    });
+                }
+            }
+        }
+        found
+    }
+
     /// The source of a segment in one copy: every copy carries other data.
     fn shifted(&self, segment: &Segment, copy: u64) -> commgauge_base::pattern::Source {
         segment.source.shifted_by(copy * self.rotation.stride_bytes / self.element_bytes)
@@ -156,12 +182,14 @@ impl Call for MpiCall<'_> {
         }
         // After the poison: in place the two overlap.
         self.write_inputs(copy..copy + 1);
+        self.turns.restart(copy);
         Ok(())
     }
 
     #[inline]
     fn enqueue(&mut self) -> Result<()> {
         let offset = self.rotation.advance();
+        self.turns.count(1);
         // SAFETY: both arenas are borrowed by this call for as long as it lives, were reserved for all copies of the
         // buffers that the prepared call reads and writes, and are page-aligned; the communicator is the backend's,
         // which cannot free it while it is borrowed. Where a rank has no buffer, MPI does not look at the address.
@@ -200,25 +228,19 @@ impl Call for MpiCall<'_> {
     }
 
     fn check(&mut self) -> Result<Option<Mismatch>> {
-        let copy = self.rotation.last_used();
-        let mut found: Option<Mismatch> = None;
-        for segment in &self.outputs {
-            let bytes = &self.receive.bytes()[self.range(segment, copy)];
-            let Some(wrong) = self.pattern.check(self.shifted(segment, copy), bytes) else { continue };
-            match &mut found {
-                Some(first) => first.count += wrong.count,
-                None => {
-                    found = Some(Mismatch {
-                        rank: self.rank,
-                        element: segment.offset + wrong.first,
-                        expected: wrong.expected,
-                        got: wrong.got,
-                        count: wrong.count,
-                    });
-                }
-            }
+        let copies = self.rotation.copies;
+        let (first_copy, calls) = self.turns.used(copies);
+        let mut found: Option<(u64, Mismatch)> = None;
+        let mut wrong_copies = 0;
+        for (index, copy) in (0..).zip(self.rotation.copies_from(first_copy, calls)) {
+            let Some(wrong) = self.check_copy(copy) else { continue };
+            wrong_copies += 1;
+            found.get_or_insert((index, wrong));
         }
-        Ok(found)
+        Ok(found.map(|(index, wrong)| {
+            let number = self.turns.last_call(index, copies, copies);
+            Mismatch { call: Some(WrongCall { number, wrong_copies, compared_copies: calls }), ..wrong }
+        }))
     }
 
     fn verifies(&self) -> bool {

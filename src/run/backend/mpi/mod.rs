@@ -8,7 +8,7 @@ mod replay;
 mod replay_data;
 mod replay_slot;
 
-pub use arena::Rotation;
+pub use arena::{Rotation, Turns};
 pub use call::{MpiCall, Parts};
 
 use super::{Backend, BackendFacts, Binding, Call, LocalWork, ReplayBinding, Replayer, product};

@@ -74,7 +74,7 @@ impl SlotData {
             let bytes = &receive[self.range(segment, places.receive)];
             self.pattern.check(segment.source, bytes).map(|wrong| (segment.offset + wrong.first, wrong))
         })?;
-        Some(Mismatch { rank, element, expected: wrong.expected, got: wrong.got, count: wrong.count })
+        Some(Mismatch { rank, element, expected: wrong.expected, got: wrong.got, count: wrong.count, call: None })
     }
 
     fn range(&self, segment: &Segment, offset: usize) -> Range<usize> {

@@ -2,17 +2,19 @@
 
 use super::abi;
 use super::communicator::Communicator;
-use super::data::{Data, Place, Tools};
+use super::data::{Data, Found, Place, Tools};
 use super::driver::{self, CUevent};
 use super::first_call::FirstCall;
 use super::graph::Graph;
 use super::graphs::Graphs;
+use super::kernels::Walk;
 use super::log::Log;
 use super::members::Members;
 use super::multiplied::Multiplied;
 use super::prepared::{Prepared, result_offset};
 use super::state::NcclBackend;
-use crate::backend::mpi::Rotation;
+use super::work_queue;
+use crate::backend::mpi::{Rotation, Turns};
 use crate::backend::{Binding, Call, Marks, Mismatch};
 use commgauge_base::collective::{Collective, ReduceOp};
 use commgauge_base::error::{Error, Result};
@@ -21,6 +23,7 @@ use commgauge_base::pattern::multiplier;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::units::Seconds;
 use commgauge_base::variant::LibraryChoice;
+use commgauge_model::record::line::WrongCall;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,6 +31,13 @@ use std::time::Duration;
 
 /// Time limit for writing and poisoning whole buffers, equal to that of the watchdog.
 const FILLING: Duration = Duration::from_secs(120);
+
+/// Turns that a check enqueues with their producers and comparisons, at most.
+const CHECKED_TURNS: u64 = 8;
+/// Pieces of work that wait behind a held stream, at most: the driver has room for about a thousand, and who enqueues more waits.
+const MOST_HELD: u64 = 512;
+/// Calls that are looked at one by one after a wrong one was found.
+const LOOKED_AT_CLOSELY: u64 = 4096;
 
 /// Buffers start at multiples of a cache line.
 const CACHE_LINE: u64 = 64;
@@ -45,6 +55,9 @@ pub(super) struct NcclCall<'b> {
     aggregate: u64,
     stride_bytes: u64,
     graphs: Option<Graphs>,
+    /// The turns since the last check.
+    turns: Turns,
+    checks: Checks,
     data: Data,
     has_data: bool,
     /// Whether the call was made once.
@@ -55,6 +68,28 @@ pub(super) struct NcclCall<'b> {
     first_error: RefCell<Option<Error>>,
     /// The call in words, for errors.
     what: String,
+}
+
+/// What a check enqueues, and what of it is enqueued now.
+#[derive(Clone, Copy)]
+struct Checks {
+    /// Turns of one call or group each; the same on all ranks of a group.
+    turns: u64,
+    /// Whether the stream can be held until all of them are enqueued.
+    can_be_held: bool,
+    is_held: bool,
+    /// The copy of the first of them and the turns before it, while their comparisons are there to be read.
+    enqueued: Option<(u64, u64)>,
+}
+
+impl Checks {
+    fn of(binding: &Binding, view: &View, copies: u64) -> Checks {
+        // A call is compared in as many stretches as ranks can have data in it; its inputs are one.
+        let pieces = u64::from(binding.variant.aggregate) * (view.group.len() as u64 + 2) + 1;
+        let fitting = (MOST_HELD / pieces).min(work_queue::turns_with_room(binding));
+        let turns = fitting.clamp(1, CHECKED_TURNS).min(copies);
+        Checks { turns, can_be_held: fitting > 0, is_held: false, enqueued: None }
+    }
 }
 
 impl<'b> NcclCall<'b> {
@@ -84,6 +119,9 @@ impl<'b> NcclCall<'b> {
         backend.buffers.scratch.clear();
         let (offset, seed) = (result_offset(view), binding.seed);
         let data = Data::new(view, op.element, reduce_op, offset, seed, &mut backend.buffers.scratch);
+        let checks = Checks::of(binding, view, rotation.copies);
+        let compared = checks.turns * u64::from(variant.aggregate) * data.comparisons();
+        backend.buffers.scratch.reserve_comparisons(compared);
         backend.buffers.scratch.upload(backend.stream)?;
         let prepared = Prepared::new(backend.maker.library, view, op.element, operation)?;
         let prepared = match members {
@@ -107,6 +145,8 @@ impl<'b> NcclCall<'b> {
             stride_bytes: rotation.stride_bytes / u64::from(variant.aggregate) / CACHE_LINE * CACHE_LINE,
             graphs: variant.calls_in_a_graph().map(|calls| Graphs::of(calls, rotation.copies)),
             rotation,
+            turns: Turns::default(),
+            checks,
             data,
             has_data: op.collective != Collective::Barrier,
             is_connected: false,
@@ -114,8 +154,13 @@ impl<'b> NcclCall<'b> {
             first_error: RefCell::new(None),
             what,
         };
-        if let (Some(first), Some(last)) = (call.places(0).next(), call.places(rotation.copies - 1).last()) {
-            call.data.write_all_inputs(first, last.shift, call.tools())?;
+        for place in call.places(0) {
+            call.data.write_inputs(place, call.all_copies(), call.tools())?;
+        }
+        // What is launched behind a held stream must have been launched before: loading its code would wait for the device.
+        for place in call.places(0).take(1) {
+            call.data.produce_inputs(place, call.tools())?;
+            call.data.compare(place, Walk::ONE, 0, call.tools())?;
         }
         call.wait(FILLING)?;
         Ok(call)
@@ -132,9 +177,14 @@ impl<'b> NcclCall<'b> {
         })
     }
 
-    /// The copy that was used last.
-    fn last_copy(&self) -> u64 {
-        self.graphs.as_ref().map_or(self.rotation.last_used(), |graphs| graphs.last_copy)
+    /// The copies of so many calls from one on.
+    fn walk(&self, copy: u64, calls: u64) -> Walk {
+        let Rotation { copies, stride_bytes, .. } = self.rotation;
+        Walk { stride: stride_bytes / self.prepared.element_bytes(), copies, copy, step: self.rotation.step(), calls }
+    }
+
+    fn all_copies(&self) -> Walk {
+        Walk { step: 1, ..self.walk(0, self.rotation.copies) }
     }
 
     /// Enqueues one group of calls, or one call, on the next copy of the buffers.
@@ -185,14 +235,117 @@ impl<'b> NcclCall<'b> {
         let Some(Graphs { calls, wanted, .. }) = self.graphs else { return Ok(()) };
         while self.graphs.as_ref().is_some_and(|graphs| graphs.captured.len() < wanted) {
             let stream = self.backend.stream;
+            let first_copy = self.rotation.upcoming();
             let graph = Graph::capture(stream, || (0..calls).try_for_each(|_| self.issue()))?;
             graph.upload(stream)?;
-            let last = self.rotation.last_used();
             if let Some(graphs) = &mut self.graphs {
-                graphs.captured.push((graph, last));
+                if graphs.captured.is_empty() {
+                    graphs.first_copy = first_copy;
+                }
+                graphs.captured.push(graph);
             }
         }
         Ok(())
+    }
+
+    /// Enqueues the turns of a check, each call between the kernel that produces its inputs and the one that compares its outputs.
+    fn issue_checked(&mut self) -> Result<()> {
+        let mut comparison = 0;
+        for _ in 0..self.checks.turns {
+            self.rotation.advance();
+            let copy = self.rotation.last_used();
+            self.places(copy).try_for_each(|place| self.data.produce_inputs(place, self.tools()))?;
+            self.issue_on(copy)?;
+            for place in self.places(copy) {
+                self.data.compare(place, Walk::ONE, comparison, self.tools())?;
+                comparison += self.data.comparisons();
+            }
+        }
+        self.turns.count(self.checks.turns);
+        self.turns.restart(self.rotation.upcoming());
+        Ok(())
+    }
+
+    /// Holds the stream until `complete`.
+    fn hold_check(&mut self) -> Result<()> {
+        let NcclBackend { hold, kernels, stream, .. } = &*self.backend;
+        self.checks.is_held = self.checks.can_be_held;
+        if self.checks.is_held { hold.borrow_mut().until_released(kernels, *stream) } else { Ok(()) }
+    }
+
+    fn enqueue_held(&mut self) -> Result<()> {
+        let stream = self.backend.stream;
+        self.checks.enqueued = Some((self.rotation.upcoming(), self.turns.made()));
+        if self.graphs.is_none() {
+            self.hold_check()?;
+            return self.issue_checked();
+        }
+        // Captured before the stream is held: making a graph waits for the device.
+        let graph = Graph::capture(stream, || self.issue_checked())?;
+        graph.upload(stream)?;
+        self.hold_check()?;
+        graph.launch(stream)?;
+        if let Some(graphs) = &mut self.graphs {
+            // Stored until the next replacement, since it is still running.
+            graphs.checked = Some(graph);
+        }
+        Ok(())
+    }
+
+    /// What the comparisons of a check found.
+    fn check_of_turns(&self, first_copy: u64, before: u64) -> Result<Option<Mismatch>> {
+        let places: Vec<Place> =
+            self.rotation.copies_from(first_copy, self.checks.turns).flat_map(|copy| self.places(copy)).collect();
+        let found = self.data.found(places.len() as u64 * self.data.comparisons(), self.tools())?;
+        let Some(first) = found.first() else { return Ok(None) };
+        let call = |found: &Found| found.comparison / self.data.comparisons();
+        let count = found.iter().filter(|found| call(found) == call(first)).map(|found| found.count).sum();
+        let mut wrong: Vec<u64> = found.iter().map(call).collect();
+        wrong.dedup();
+        let mismatch = self.data.mismatch(first, places[call(first) as usize], count, self.tools())?;
+        let call = WrongCall {
+            number: before * self.aggregate + call(first) + 1,
+            wrong_copies: wrong.len() as u64,
+            compared_copies: places.len() as u64,
+        };
+        Ok(Some(Mismatch { call: Some(call), ..mismatch }))
+    }
+
+    /// Compares all copies that calls since the last check have used: in one launch for each stretch, and after a wrong one call by call.
+    fn check_copies(&self) -> Result<Option<Mismatch>> {
+        let (first_copy, turns) = self.turns.used(self.rotation.copies);
+        let first_copy = self.graphs.as_ref().map_or(first_copy, |graphs| graphs.first_copy);
+        if turns == 0 {
+            return Ok(None);
+        }
+        let each = self.data.comparisons();
+        let mut found = Vec::new();
+        for (place, call) in self.places(0).zip(0u64..) {
+            Data::forget(each, self.tools())?;
+            self.data.compare(place, self.walk(first_copy, turns), 0, self.tools())?;
+            found.extend(self.data.found(each, self.tools())?.into_iter().map(|found| (found.call, call, found)));
+        }
+        let Some((turn, call, found)) = found.into_iter().min_by_key(|(turn, call, _)| (*turn, *call)) else {
+            return Ok(None);
+        };
+        let from_there = self.rotation.copies_from(first_copy, turns).skip(turn as usize);
+        let places = from_there.flat_map(|copy| self.places(copy)).skip(call as usize);
+        let (mut first, mut wrong_copies, mut compared_copies) = (None, 0, 0);
+        for place in places.take(LOOKED_AT_CLOSELY as usize) {
+            let wrong = self.data.check(place, self.tools())?;
+            (wrong_copies, compared_copies) = (wrong_copies + u64::from(wrong.is_some()), compared_copies + 1);
+            if compared_copies == 1 {
+                first = Some(wrong.map_or_else(|| self.data.mismatch(&found, place, found.count, self.tools()), Ok)?);
+            }
+        }
+        let period = self.graphs.as_ref().map_or(self.rotation.copies, Graphs::period);
+        let last = self.turns.last_call(turn, self.rotation.copies, period);
+        let call = WrongCall {
+            number: (last - 1) * self.aggregate + call + 1,
+            wrong_copies: wrong_copies.max(1),
+            compared_copies,
+        };
+        Ok(first.map(|mismatch| Mismatch { call: Some(call), ..mismatch }))
     }
 
     fn tools(&self) -> Tools<'_> {
@@ -233,10 +386,17 @@ impl Call for NcclCall<'_> {
 
     fn fill(&mut self) -> Result<()> {
         self.connect()?;
-        for place in self.places(self.rotation.upcoming()) {
-            self.data.poison_outputs(place, self.tools())?;
+        let (upcoming, all) = (self.rotation.upcoming(), self.all_copies());
+        for place in self.places(0) {
+            self.data.poison_outputs(place, all, self.tools())?;
             // After the poison: in place the two overlap.
-            self.data.write_inputs(place, self.tools())?;
+            self.data.write_inputs(place, all, self.tools())?;
+            self.data.poison_inputs(place, self.walk(upcoming, self.checks.turns), self.tools())?;
+        }
+        let compared = self.checks.turns * self.aggregate * self.data.comparisons();
+        Data::forget(compared, self.tools())?;
+        if let Some(graphs) = &mut self.graphs {
+            graphs.restart();
         }
         self.wait(FILLING)
     }
@@ -244,26 +404,23 @@ impl Call for NcclCall<'_> {
     #[inline]
     fn enqueue(&mut self) -> Result<()> {
         let issued = match &mut self.graphs {
-            Some(graphs) => graphs.launch(self.backend.stream),
-            None => self.issue(),
+            Some(graphs) => {
+                self.turns.count(u64::from(graphs.calls));
+                graphs.launch(self.backend.stream)
+            }
+            None => {
+                self.turns.count(1);
+                self.issue()
+            }
         };
         issued.map_err(|error| self.with_place(&error))
     }
 
-    fn enqueue_once(&mut self) -> Result<()> {
-        if self.graphs.is_none() {
-            return self.enqueue();
-        }
-        let stream = self.backend.stream;
-        let launched = Graph::capture(stream, || self.issue()).and_then(|graph| graph.launch(stream).map(|()| graph));
-        let last_copy = self.rotation.last_used();
-        let graph = launched.map_err(|error| self.with_place(&error))?;
-        if let Some(graphs) = &mut self.graphs {
-            // Stored until the next replacement, since it is still running.
-            graphs.once = Some(graph);
-            graphs.last_copy = last_copy;
-        }
-        Ok(())
+    fn enqueue_checked(&mut self) -> Result<()> {
+        self.enqueue_held().map_err(|error| {
+            self.backend.hold.borrow_mut().release_now();
+            self.with_place(&error)
+        })
     }
 
     fn reserve_marks(&mut self, marks: usize) {
@@ -311,7 +468,11 @@ impl Call for NcclCall<'_> {
     }
 
     fn complete(&mut self, deadline: Duration) -> Result<()> {
-        self.backend.hold.borrow_mut().release();
+        match std::mem::take(&mut self.checks.is_held) {
+            // Not at an agreed time, and what it took says nothing about enqueueing calls.
+            true => self.backend.hold.borrow_mut().release_now(),
+            false => self.backend.hold.borrow_mut().release(),
+        }
         if let Some(error) = self.first_error.borrow_mut().take() {
             return Err(self.with_place(&error));
         }
@@ -327,13 +488,11 @@ impl Call for NcclCall<'_> {
     }
 
     fn check(&mut self) -> Result<Option<Mismatch>> {
-        for place in self.places(self.last_copy()) {
-            let found = self.data.check(place, self.tools()).map_err(|error| self.with_place(&error))?;
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        Ok(None)
+        let found = match self.checks.enqueued.take() {
+            Some((first_copy, before)) => self.check_of_turns(first_copy, before),
+            None => self.check_copies(),
+        };
+        found.map_err(|error| self.with_place(&error))
     }
 
     fn verifies(&self) -> bool {
@@ -349,7 +508,7 @@ impl Call for NcclCall<'_> {
         if !self.prepared.is_estimated() {
             return Ok(None);
         }
-        let estimated = self.prepared.simulated(simulate_end, || self.issue_on(self.last_copy()));
+        let estimated = self.prepared.simulated(simulate_end, || self.issue_on(self.rotation.last_used()));
         let microseconds = f64::from(estimated.map_err(|error| self.with_place(&error))?);
         let usable = microseconds.is_finite() && microseconds > 0.0;
         Ok(usable.then(|| Seconds(microseconds * 1e-6 / self.aggregate as f64)))
@@ -369,7 +528,7 @@ impl Call for NcclCall<'_> {
         // `commDestroySync`).
         if let Some(graphs) = &mut self.graphs {
             graphs.captured.clear();
-            graphs.once = None;
+            graphs.checked = None;
         }
         self.backend.maker.abort(&self.communicator);
     }

@@ -189,6 +189,7 @@ impl DeviceCopy {
                         expected: format!("0x{expected:02x}"),
                         got: format!("0x{got:02x}"),
                         count,
+                        call: None,
                     });
                 }
                 (None, None) => {}

@@ -3,7 +3,7 @@
 
 use super::channel::{ChannelEnd, Route};
 use super::driver::{self, CUdeviceptr, CUstream};
-use super::kernels::{Bits, Content, Kernels, Stretch};
+use super::kernels::{Bits, Content, Kernels, Stretch, Walk};
 use super::memory::Arena;
 use crate::backend::Mismatch;
 use commgauge_base::collective::ReduceOp;
@@ -12,13 +12,14 @@ use commgauge_base::error::Result;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::pattern::{Buffer, LOOKED_AT, Pattern, Segment, Source};
 
-/// Bytes at the begin of the scratch memory in which a comparison counts.
+/// Bytes in which a comparison counts: the wrong elements, and the first of them.
 const FOUND_BYTES: u64 = 16;
 
-/// Memory shared by the kernels: the numbers of all columns, and a counter of wrong elements.
+/// Memory shared by the kernels: room for the results of comparisons, then the numbers of all columns.
 #[derive(Default)]
 pub(super) struct Scratch {
     arena: Arena,
+    comparisons: u64,
     numbers: Vec<u64>,
 }
 
@@ -26,6 +27,12 @@ impl Scratch {
     /// Forgets the columns of the last binding.
     pub fn clear(&mut self) {
         self.numbers.clear();
+        self.comparisons = 0;
+    }
+
+    /// Makes room for so many comparisons, from the next upload on.
+    pub fn reserve_comparisons(&mut self, comparisons: u64) {
+        self.comparisons = self.comparisons.max(comparisons);
     }
 
     /// Stores a column unless an equal one is stored already, and returns its offset and length among the numbers.
@@ -40,14 +47,19 @@ impl Scratch {
 
     /// Copies all columns to the device.
     pub fn upload(&mut self, stream: CUstream) -> Result<()> {
-        self.arena.reserve(FOUND_BYTES + 8 * self.numbers.len() as u64)?;
+        self.arena.reserve(FOUND_BYTES * self.comparisons + 8 * self.numbers.len() as u64)?;
         let bytes: Vec<u8> = self.numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         // SAFETY: room was reserved for all of them.
-        unsafe { driver::copy_to_device(self.arena.address() + FOUND_BYTES, &bytes, stream) }
+        unsafe { driver::copy_to_device(self.column(0), &bytes, stream) }
     }
 
     fn column(&self, place: u64) -> CUdeviceptr {
-        self.arena.address() + FOUND_BYTES + 8 * place
+        self.arena.address() + FOUND_BYTES * self.comparisons + 8 * place
+    }
+
+    fn found(&self, comparison: u64) -> CUdeviceptr {
+        debug_assert!(comparison < self.comparisons);
+        self.arena.address() + FOUND_BYTES * comparison
     }
 }
 
@@ -65,6 +77,17 @@ pub(super) struct Place {
     pub receive: CUdeviceptr,
     /// Elements by which this copy's data differ from the first one's.
     pub shift: u64,
+}
+
+/// What a comparison found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub comparison: u64,
+    /// The first call of its walk with a wrong element, and that element.
+    pub call: u64,
+    pub element: u64,
+    /// Wrong elements in the whole walk.
+    pub count: u64,
 }
 
 /// Resources for launching the kernels.
@@ -103,7 +126,8 @@ impl Data {
             segment
         };
         let pattern = Pattern::new(element, reduce_op, ranks, seed);
-        let outputs = view.outputs(0).into_iter().map(moved).collect();
+        let outputs: Vec<Segment> = view.outputs(0).into_iter().map(moved).collect();
+        scratch.reserve_comparisons(outputs.len() as u64);
         Data {
             inputs: known(&pattern, view.inputs(0), scratch),
             outputs: known(&pattern, outputs, scratch),
@@ -127,67 +151,87 @@ impl Data {
         Data { pattern, seed, inputs, outputs, element, rank }
     }
 
-    /// Writes the inputs.
-    pub fn write_inputs(&self, place: Place, tools: Tools) -> Result<()> {
-        self.inputs.iter().try_for_each(|known| self.fill(known, place, tools, Bits::AsTheyAre))
+    /// Writes the inputs in all copies of a walk.
+    pub fn write_inputs(&self, place: Place, walk: Walk, tools: Tools) -> Result<()> {
+        self.inputs.iter().try_for_each(|known| self.fill(known, place, walk, tools, Bits::AsTheyAre))
     }
 
-    /// Writes the inputs of all copies of the buffers; the last copy starts that many elements after the first. Data
-    /// continue from copy to copy, so that a single launch suffices: a small message needs a million copies to exceed
-    /// the cache of a large device, and as many launches would take seconds.
-    pub fn write_all_inputs(&self, first: Place, elements_to_last: u64, tools: Tools) -> Result<()> {
-        debug_assert!(self.inputs.len() <= 1, "a second input would write over copies of the first");
-        self.inputs.iter().try_for_each(|known| {
-            let elements = known.segment.elements + elements_to_last;
-            self.fill(
-                &Known { segment: Segment { elements, ..known.segment }, ..*known },
-                first,
-                tools,
-                Bits::AsTheyAre,
-            )
-        })
+    /// Writes what is none of the inputs where they will be, so that a call that reads them too early is found wrong.
+    pub fn poison_inputs(&self, place: Place, walk: Walk, tools: Tools) -> Result<()> {
+        self.inputs.iter().try_for_each(|known| self.fill(known, place, walk, tools, Bits::TurnedOver))
     }
 
     /// Poisons the outputs, so that what no message overwrites is found wrong.
-    pub fn poison_outputs(&self, place: Place, tools: Tools) -> Result<()> {
-        self.outputs.iter().try_for_each(|known| self.fill(known, place, tools, Bits::TurnedOver))
+    pub fn poison_outputs(&self, place: Place, walk: Walk, tools: Tools) -> Result<()> {
+        self.outputs.iter().try_for_each(|known| self.fill(known, place, walk, tools, Bits::TurnedOver))
     }
 
-    fn fill(&self, known: &Known, place: Place, tools: Tools, bits: Bits) -> Result<()> {
+    fn fill(&self, known: &Known, place: Place, walk: Walk, tools: Tools, bits: Bits) -> Result<()> {
         let (stretch, content) = (self.stretch(known, place), self.content(known, place, tools.scratch));
-        // SAFETY: the buffers were reserved for every segment, and the scratch memory for every column.
-        unsafe { tools.kernels.fill(stretch, self.seed, content, bits, tools.stream) }
+        // SAFETY: the buffers were reserved for every segment in every copy, and the scratch memory for every column.
+        unsafe { tools.kernels.fill_all(stretch, walk, self.seed, content, bits, tools.stream) }
+    }
+
+    /// Writes the inputs as the kernel before the call in a job does.
+    pub fn produce_inputs(&self, place: Place, tools: Tools) -> Result<()> {
+        self.inputs.iter().try_for_each(|known| {
+            let (stretch, content) = (self.stretch(known, place), self.content(known, place, tools.scratch));
+            // SAFETY: as in `fill`.
+            unsafe { tools.kernels.produce(stretch, self.seed, content, tools.stream) }
+        })
+    }
+
+    /// Number of comparisons of one call, or of one walk.
+    pub fn comparisons(&self) -> u64 {
+        self.outputs.len() as u64
+    }
+
+    /// Forgets the results of the first comparisons. Waits for the stream.
+    pub fn forget(comparisons: u64, tools: Tools) -> Result<()> {
+        let nothing = [[0; 8], [0xff; 8]].concat().repeat(comparisons as usize);
+        // SAFETY: the scratch memory begins with room for them.
+        unsafe { driver::copy_to_device(tools.scratch.arena.address(), &nothing, tools.stream) }
+    }
+
+    /// Enqueues the comparison of the outputs, whose results begin at a number.
+    pub fn compare(&self, place: Place, walk: Walk, first: u64, tools: Tools) -> Result<()> {
+        self.outputs.iter().zip(first..).try_for_each(|(known, comparison)| {
+            let (stretch, content) = (self.stretch(known, place), self.content(known, place, tools.scratch));
+            let found = tools.scratch.found(comparison);
+            // SAFETY: the scratch memory begins with room to count; the rest as in `fill`.
+            unsafe { tools.kernels.verify(stretch, walk, self.seed, content, found, tools.stream) }
+        })
+    }
+
+    /// What the first comparisons found wrong, once the stream has passed them.
+    pub fn found(&self, comparisons: u64, tools: Tools) -> Result<Vec<Found>> {
+        let mut bytes = vec![0; (FOUND_BYTES * comparisons) as usize];
+        // SAFETY: the scratch memory begins with room for them.
+        unsafe { driver::copy_to_host(&mut bytes, tools.scratch.arena.address(), tools.stream)? };
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
+        let found = bytes.chunks_exact(FOUND_BYTES as usize).zip(0u64..).map(|(found, comparison)| {
+            let segment = (comparison % self.comparisons().max(1)) as usize;
+            let elements = self.outputs[segment].segment.elements;
+            let (count, first) = (number(&found[..8]), number(&found[8..]));
+            Found { comparison, call: first / elements, element: first % elements, count }
+        });
+        Ok(found.filter(|found| found.count > 0).collect())
     }
 
     /// The first wrong element of the outputs, and how many there are.
     pub fn check(&self, place: Place, tools: Tools) -> Result<Option<Mismatch>> {
-        let mut found: Option<Mismatch> = None;
-        for known in &self.outputs {
-            let Some(wrong) = self.check_one(known, place, tools)? else { continue };
-            match &mut found {
-                Some(first) => first.count += wrong.count,
-                None => found = Some(wrong),
-            }
-        }
-        Ok(found)
+        Data::forget(self.comparisons(), tools)?;
+        self.compare(place, Walk::ONE, 0, tools)?;
+        let found = self.found(self.comparisons(), tools)?;
+        let Some(first) = found.first() else { return Ok(None) };
+        let count = found.iter().map(|found| found.count).sum();
+        self.mismatch(first, place, count, tools).map(Some)
     }
 
-    fn check_one(&self, known: &Known, place: Place, tools: Tools) -> Result<Option<Mismatch>> {
-        let (stretch, content) = (self.stretch(known, place), self.content(known, place, tools.scratch));
-        let counted = tools.scratch.arena.address();
-        let mut found = [0u8; FOUND_BYTES as usize];
-        found[8..].fill(0xff);
-        // SAFETY: the scratch memory begins with room to count; the rest as in `fill`.
-        unsafe {
-            driver::copy_to_device(counted, &found, tools.stream)?;
-            tools.kernels.verify(stretch, self.seed, content, counted, tools.stream)?;
-            driver::copy_to_host(&mut found, counted, tools.stream)?;
-        }
-        let number = |at: usize| found[at..at + 8].iter().rev().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
-        let (count, first) = (number(0), number(8));
-        if count == 0 {
-            return Ok(None);
-        }
+    /// A wrong element in words; `count` are wrong in that call.
+    pub fn mismatch(&self, found: &Found, place: Place, count: u64, tools: Tools) -> Result<Mismatch> {
+        let known = &self.outputs[(found.comparison % self.comparisons()) as usize];
+        let (stretch, first) = (self.stretch(known, place), found.element);
         let source = known.segment.source.shifted_by(place.shift);
         let bytes = self.element.size();
         let mut elements = vec![0; ((stretch.elements - first).min(LOOKED_AT) * bytes) as usize];
@@ -198,7 +242,8 @@ impl Data {
             || ("what a later look found".to_owned(), "something else at first".to_owned()),
             |wrong| (wrong.expected, wrong.got),
         );
-        Ok(Some(Mismatch { rank: self.rank, element: known.segment.offset + first, expected, got, count }))
+        let element = known.segment.offset + first;
+        Ok(Mismatch { rank: self.rank, element, expected, got, count, call: None })
     }
 
     fn stretch(&self, known: &Known, place: Place) -> Stretch {

@@ -32,26 +32,36 @@ pub(super) struct Graphs {
     pub(super) calls: u32,
     /// Number of graphs needed to go through all copies of the buffers.
     pub(super) wanted: usize,
-    /// The graphs of the timed loop, each with the last copy that it uses.
-    pub(super) captured: Vec<(Graph, u64)>,
+    /// The graphs of the timed loop, which go on from one another through the copies.
+    pub(super) captured: Vec<Graph>,
+    /// The copy of the first call in the first of them.
+    pub(super) first_copy: u64,
     next: usize,
-    /// The one whose data are checked.
-    pub(super) once: Option<Graph>,
-    pub(super) last_copy: u64,
+    /// The one with producers and comparisons.
+    pub(super) checked: Option<Graph>,
 }
 
 impl Graphs {
     pub(super) fn of(calls: u32, copies: u64) -> Graphs {
         let wanted = copies.div_ceil(u64::from(calls)).clamp(1, MOST_GRAPHS) as usize;
-        Graphs { calls, wanted, captured: Vec::with_capacity(wanted), next: 0, once: None, last_copy: 0 }
+        Graphs { calls, wanted, captured: Vec::with_capacity(wanted), first_copy: 0, next: 0, checked: None }
+    }
+
+    /// Begins again with the first graph, as all copies are filled anew.
+    pub(super) fn restart(&mut self) {
+        self.next = 0;
+    }
+
+    /// Calls after which the graphs repeat themselves.
+    pub(super) fn period(&self) -> u64 {
+        u64::from(self.calls) * self.captured.len() as u64
     }
 
     #[inline]
     pub(super) fn launch(&mut self, stream: CUstream) -> Result<()> {
-        let Some((graph, last_copy)) = self.captured.get(self.next) else {
+        let Some(graph) = self.captured.get(self.next) else {
             return Err(Error::environment("a graph is launched before marks were reserved"));
         };
-        self.last_copy = *last_copy;
         self.next = if self.next + 1 == self.captured.len() { 0 } else { self.next + 1 };
         graph.launch(stream)
     }

@@ -1,4 +1,4 @@
-//! The kernels of `kernels/`, loaded from the embedded PTX: fill, verify, occupy, hold, flush.
+//! The kernels of `kernels/`, loaded from the embedded PTX: fill, produce, verify, occupy, hold.
 
 use super::device::Device;
 use super::driver::{self, CUdeviceptr, CUfunction, CUstream, Grid};
@@ -7,6 +7,11 @@ use std::ffi::{CString, c_int, c_void};
 use std::ptr::null_mut;
 
 const PTX: &str = include_str!("../../../../kernels/commgauge.ptx");
+/// Producers that let their dependents start early, and the first GPUs that do so.
+const PRODUCERS: &str = include_str!("../../../../kernels/producers-90.ptx");
+const STARTS_EARLY: (u32, u32) = (9, 0);
+/// How long a producer then waits before it writes: longer than ranks start apart and a kernel takes to its first reads.
+const LATER_NANOSECONDS: u64 = 100_000;
 /// Threads of each block that walks over elements.
 const THREADS: u32 = 256;
 /// Maximum time for which a multiprocessor is occupied in one turn, about that of a tile of a large matrix product. A
@@ -18,6 +23,9 @@ const WIDTHS: [u64; 4] = [1, 2, 4, 8];
 #[derive(Clone, Copy)]
 pub(super) struct Kernels {
     fill: Walkers,
+    produce: Walkers,
+    /// The last parameter of the producers.
+    produces_later: u64,
     verify: Walkers,
     occupy: CUfunction,
     hold_for_flag: CUfunction,
@@ -52,6 +60,24 @@ pub(super) struct Stretch {
     pub element_bytes: u64,
 }
 
+/// Which copies of a buffer a launch walks over, in the order of calls; see `kernels/pattern.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(super) struct Walk {
+    /// Elements from one copy to the next.
+    pub stride: u64,
+    pub copies: u64,
+    /// The copy of the first call, and the step to that of the next.
+    pub copy: u64,
+    pub step: u64,
+    pub calls: u64,
+}
+
+impl Walk {
+    /// The buffer where it is.
+    pub const ONE: Walk = Walk { stride: 0, copies: 1, copy: 0, step: 0, calls: 1 };
+}
+
 /// The memory of the occupying kernel: when launches began, and what they read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pressure {
@@ -79,20 +105,32 @@ impl Kernels {
     /// Loads them for the current device, which compiles them for it.
     pub fn load(device: &Device) -> Result<Kernels> {
         let broken = |_| Error::environment("the kernels inside this program are broken: a zero in their text");
-        let module = driver::load_module(&CString::new(PTX).map_err(broken)?)?;
-        let named = |name: String| driver::kernel(module, &CString::new(name).map_err(broken)?);
-        let each = |name: &str| -> Result<[CUfunction; 4]> {
+        let loaded = |ptx: &str| driver::load_module(&CString::new(ptx).map_err(broken)?);
+        let named = |module, name: &str| driver::kernel(module, &CString::new(name).map_err(broken)?);
+        let each = |module, name: &str| -> Result<[CUfunction; 4]> {
             let mut functions = [null_mut(); 4];
             for (function, width) in functions.iter_mut().zip(WIDTHS) {
-                *function = named(format!("{name}_{width}"))?;
+                *function = named(module, &format!("{name}_{width}"))?;
             }
             Ok(functions)
         };
+        let walkers = |module, name: &str| -> Result<Walkers> {
+            Ok(Walkers {
+                moved: each(module, &format!("{name}_moved"))?,
+                column: each(module, &format!("{name}_column"))?,
+            })
+        };
+        let module = loaded(PTX)?;
+        let fill = walkers(module, "fill")?;
+        let starts_early = device.capability >= STARTS_EARLY;
         let kernels = Kernels {
-            fill: Walkers { moved: each("fill_moved")?, column: each("fill_column")? },
-            verify: Walkers { moved: each("verify_moved")?, column: each("verify_column")? },
-            occupy: named("occupy".to_owned())?,
-            hold_for_flag: named("hold_for_flag".to_owned())?,
+            fill,
+            // Without a delay that last parameter is that of `fill`, for data as they are.
+            produce: if starts_early { walkers(loaded(PRODUCERS)?, "produce")? } else { fill },
+            produces_later: if starts_early { LATER_NANOSECONDS } else { 0 },
+            verify: walkers(module, "verify")?,
+            occupy: named(module, "occupy")?,
+            hold_for_flag: named(module, "hold_for_flag")?,
             multiprocessors: device.multiprocessors,
             occupying_bytes: device.shared_bytes_per_block,
         };
@@ -103,7 +141,7 @@ impl Kernels {
     /// Fills elements.
     ///
     /// # Safety
-    /// The stretch is device memory, and so is the column, until the stream has passed this.
+    /// The stretch is device memory, in all copies of the walk, and so is the column, until the stream has passed this.
     pub unsafe fn fill(
         &self,
         stretch: Stretch,
@@ -112,65 +150,96 @@ impl Kernels {
         bits: Bits,
         stream: CUstream,
     ) -> Result<()> {
-        let mut complement = match bits {
+        // SAFETY: promised by the caller.
+        unsafe { self.fill_all(stretch, Walk::ONE, seed, content, bits, stream) }
+    }
+
+    /// Fills elements in all copies of a walk.
+    ///
+    /// # Safety
+    /// As [`Kernels::fill`].
+    pub unsafe fn fill_all(
+        &self,
+        stretch: Stretch,
+        walk: Walk,
+        seed: u64,
+        content: Content,
+        bits: Bits,
+        stream: CUstream,
+    ) -> Result<()> {
+        let complement = match bits {
             Bits::AsTheyAre => 0,
             Bits::TurnedOver => u64::MAX,
         };
         // SAFETY: promised by the caller.
-        unsafe { self.walk(&self.fill, stretch, seed, content, &raw mut complement as P, stream) }
+        unsafe { self.walk(&self.fill, self.multiprocessors * 8, stretch, walk, seed, content, complement, stream) }
     }
 
-    /// Compares elements; `found` is two numbers in device memory, 0 and all ones before: wrong ones, and the first of them.
+    /// Fills elements as a kernel of a job that overlaps with the next one does: that one may start before anything is written, and has to
+    /// wait for it.
+    ///
+    /// # Safety
+    /// As [`Kernels::fill`].
+    pub unsafe fn produce(&self, stretch: Stretch, seed: u64, content: Content, stream: CUstream) -> Result<()> {
+        // All blocks must have begun, and leave room for the next kernel, for that to start.
+        let (most_blocks, later) = (self.multiprocessors, self.produces_later);
+        // SAFETY: promised by the caller.
+        unsafe { self.walk(&self.produce, most_blocks, stretch, Walk::ONE, seed, content, later, stream) }
+    }
+
+    /// Compares elements; `found` is two numbers in device memory, 0 and all ones before: wrong ones, and the first of them in the walk.
     ///
     /// # Safety
     /// As [`Kernels::fill`], and `found` too.
     pub unsafe fn verify(
         &self,
         stretch: Stretch,
+        walk: Walk,
         seed: u64,
         content: Content,
-        mut found: CUdeviceptr,
+        found: CUdeviceptr,
         stream: CUstream,
     ) -> Result<()> {
         // SAFETY: promised by the caller.
-        unsafe { self.walk(&self.verify, stretch, seed, content, &raw mut found as P, stream) }
+        unsafe { self.walk(&self.verify, self.multiprocessors * 8, stretch, walk, seed, content, found, stream) }
     }
 
     /// # Safety
-    /// As [`Kernels::fill`]; `last` points to the last parameter of the kernel, eight bytes.
+    /// As [`Kernels::fill`]; `last` is the last parameter of the kernel, eight bytes.
+    #[allow(clippy::too_many_arguments, reason = "those of the kernels")]
     unsafe fn walk(
         &self,
         walkers: &Walkers,
+        most_blocks: u32,
         stretch: Stretch,
+        mut walk: Walk,
         mut seed: u64,
         content: Content,
-        last: P,
+        mut last: u64,
         stream: CUstream,
     ) -> Result<()> {
         let Stretch { mut address, mut elements, element_bytes } = stretch;
-        if elements == 0 {
+        let in_all = elements.saturating_mul(walk.calls);
+        if in_all == 0 {
             return Ok(());
         }
         let width = WIDTHS.iter().position(|width| *width == element_bytes).unwrap_or(0);
-        let blocks = elements.div_ceil(u64::from(THREADS)).min(u64::from(self.multiprocessors) * 8) as u32;
+        let blocks = in_all.div_ceil(u64::from(THREADS)).min(u64::from(most_blocks)) as u32;
         let grid = Grid { blocks, threads: THREADS, shared_bytes: 0 };
         let (address, elements, seed) = (&raw mut address as P, &raw mut elements as P, &raw mut seed as P);
+        let (walk, last) = (&raw mut walk as P, &raw mut last as P);
         // SAFETY: parameters as in kernels/README.md, alive until the launch returns; the memory is promised by the caller.
         unsafe {
             match content {
                 Content::Moved { mut rank, mut first } => {
                     let (rank, first) = (&raw mut rank as P, &raw mut first as P);
-                    driver::launch(
-                        walkers.moved[width],
-                        grid,
-                        stream,
-                        &mut [address, elements, seed, rank, first, last],
-                    )
+                    let mut parameters = [address, elements, seed, rank, first, walk, last];
+                    driver::launch(walkers.moved[width], grid, stream, &mut parameters)
                 }
                 Content::Column { address: mut numbers, mut length, mut first } => {
                     let (numbers, length) = (&raw mut numbers as P, &raw mut length as P);
                     let first = &raw mut first as P;
-                    let mut parameters = [address, elements, seed, numbers, length, first, last];
+                    let mut parameters = [address, elements, seed, numbers, length, first, walk, last];
                     driver::launch(walkers.column[width], grid, stream, &mut parameters)
                 }
             }

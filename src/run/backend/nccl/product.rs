@@ -193,7 +193,7 @@ impl LocalWork for DeviceProduct {
             match (wrong, &mut found) {
                 (Some(_), Some(first)) => first.count += 1,
                 (Some((expected, got)), None) => {
-                    found = Some(Mismatch { rank: self.rank, element, expected, got, count: 1 });
+                    found = Some(Mismatch { rank: self.rank, element, expected, got, count: 1, call: None });
                 }
                 (None, _) => {}
             }

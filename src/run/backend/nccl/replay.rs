@@ -11,6 +11,7 @@ use super::computing::Computing;
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
 use super::first_call::FirstCall;
+use super::kernels::Walk;
 use super::members::Members;
 use super::prepared::{Prepared, result_offset};
 use super::replay_limits::{channel_of, channels, events_of};
@@ -247,8 +248,8 @@ impl<'b> NcclReplayer<'b> {
         };
         let (kernels, scratch) = (&self.backend.kernels, &self.backend.buffers.scratch);
         let tools = Tools { kernels, scratch, stream: call.stream };
-        call.data.poison_outputs(place, tools)?;
-        call.data.write_inputs(place, tools)?;
+        call.data.poison_outputs(place, Walk::ONE, tools)?;
+        call.data.write_inputs(place, Walk::ONE, tools)?;
         self.issue(slot)?;
         let own = std::slice::from_ref(&call.communicator);
         self.backend.wait_for(&[call.stream], own, self.deadline)?;
@@ -325,6 +326,7 @@ fn prepare(
     let channel = backend.replays.channels.get(&route).ok_or_else(missing)?.clone();
     let prepared = Prepared::message(library, op.element, elements, end);
     let data = Data::message(op.element, elements, route, end);
+    backend.buffers.scratch.reserve_comparisons(data.comparisons());
     Ok(call(prepared, data, channel.communicator, channel.stream, 0, end == ChannelEnd::Receiver))
 }
 

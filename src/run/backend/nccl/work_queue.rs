@@ -21,10 +21,8 @@ const MESSAGES_BYTES: u64 = 96;
 /// Why an isolated case cannot be held until its start; none if it can. Graphs have memory of their own for their work.
 pub(super) fn skip_reason(binding: &Binding) -> Option<String> {
     let is_held = binding.cadence == Cadence::Isolated && binding.variant.calls_in_a_graph().is_none();
-    let work = Work::of(binding.op.collective, binding.groups.group_size());
-    let (pieces, bytes) = pieces(work, binding.variant.buffers);
-    let calls = u64::from(binding.variant.aggregate);
-    let (needed, room) = (bytes * calls * pieces, length(std::env::var(VARIABLE).ok()));
+    let (pieces, needed) = needed(binding);
+    let (calls, room) = (binding.variant.aggregate, length(std::env::var(VARIABLE).ok()));
     (is_held && needed > room).then(|| {
         format!(
             "{calls} calls of {pieces} pieces each are {} of work for NCCL, whose queue has {} ({VARIABLE}): the rest would be enqueued only \
@@ -33,6 +31,21 @@ pub(super) fn skip_reason(binding: &Binding) -> Option<String> {
             Bytes(room)
         )
     })
+}
+
+/// How many turns of a case, of one call or group each, can be enqueued behind something that is held.
+pub(super) fn turns_with_room(binding: &Binding) -> u64 {
+    if binding.variant.calls_in_a_graph().is_some() {
+        return u64::MAX;
+    }
+    length(std::env::var(VARIABLE).ok()) / needed(binding).1.max(1)
+}
+
+/// Pieces of work of a call, and the bytes of all calls of a turn.
+fn needed(binding: &Binding) -> (u64, u64) {
+    let work = Work::of(binding.op.collective, binding.groups.group_size());
+    let (pieces, bytes) = pieces(work, binding.variant.buffers);
+    (pieces, bytes * u64::from(binding.variant.aggregate) * pieces)
 }
 
 /// Pieces of work, and the bytes of each.

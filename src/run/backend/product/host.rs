@@ -109,7 +109,7 @@ impl<T: Float> LocalWork for HostProduct<T> {
         let found: Vec<(u64, i64, f64)> = looked_at.filter_map(|element| wrong(&element)).collect();
         let Some((element, expected, got)) = found.first() else { return Ok(None) };
         let (expected, got) = (expected.to_string(), got.to_string());
-        Ok(Some(Mismatch { rank: self.rank, element: *element, expected, got, count: found.len() as u64 }))
+        Ok(Some(Mismatch { rank: self.rank, element: *element, expected, got, count: found.len() as u64, call: None }))
     }
 }
 

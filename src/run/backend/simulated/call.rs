@@ -108,5 +108,6 @@ pub(super) fn corrupted(ranks: &[CorruptRank], noise: &mut Noise) -> Option<Mism
         expected: "0x00".to_owned(),
         got: "0x01 (a simulated fault)".to_owned(),
         count: 1,
+        call: None,
     })
 }

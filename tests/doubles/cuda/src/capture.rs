@@ -25,6 +25,17 @@ impl Capture {
         self.work.lock().unwrap().push(work);
     }
 
+    /// The same before the last kernel, if that is the last work.
+    pub fn add_before_last_kernel(&self, work: Work) -> bool {
+        let mut all = self.work.lock().unwrap();
+        let is_after_kernel = matches!(all.last(), Some(Work::Kernel(_)));
+        if is_after_kernel {
+            let last = all.len() - 1;
+            all.insert(last, work);
+        }
+        is_after_kernel
+    }
+
     /// A call that waits is not possible now, and ends the capture.
     pub fn refuse(&self) -> c_int {
         self.invalid.store(true, Ordering::Relaxed);

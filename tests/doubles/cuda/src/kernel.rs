@@ -45,10 +45,13 @@ impl Function {
 
 pub static FUNCTIONS: Handles<Function> = Handles::new();
 
+/// Room for a parameter, at most a structure of five numbers.
+type Parameter = [u64; 5];
+
 /// A launch with its parameters, as they were when it was called.
 pub struct Launch {
     kernel: &'static Kernel,
-    parameters: Vec<[u64; 2]>,
+    parameters: Vec<Parameter>,
     threads: u64,
 }
 
@@ -98,13 +101,13 @@ pub unsafe extern "C" fn cuLaunchKernel(
         function.load()?;
         let kernel = function.kernel;
         let copied = (0..kernel.parameters as usize).map(|index| {
-            let mut copy = [0u64; 2];
+            let mut copy: Parameter = [0; 5];
             let from = parameters.add(index).read().cast::<u8>();
             copy.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(from, kernel.bytes[index] as usize);
             copy
         });
         let threads = u64::from(grid_x) * u64::from(block_x);
-        let mut parameters: Vec<[u64; 2]> = copied.collect();
+        let mut parameters: Vec<Parameter> = copied.collect();
         if let Some(longest) = SETTINGS.longest_hold.filter(|_| CStr::from_ptr(kernel.name) == c"hold_for_flag") {
             parameters[2][0] = parameters[2][0].min(longest);
         }

@@ -42,6 +42,8 @@ pub enum Work {
         count: usize,
     },
     Kernel(Arc<Launch>),
+    /// Two pieces in one place of the queue to the device.
+    Both(Arc<[Work; 2]>),
     Record(Arc<Event>, u64),
     Wait(Arc<Event>, u64),
     Free(usize),
@@ -126,6 +128,22 @@ impl Stream {
         self.changed.notify_all();
     }
 
+    /// Puts work before the last kernel, if that is the last work and has not begun.
+    pub fn enqueue_before_last_kernel(&self, work: Work) -> bool {
+        if let Some(capture) = &*self.capture.lock().unwrap() {
+            return capture.add_before_last_kernel(work);
+        }
+        let mut queue = self.queue.lock().unwrap();
+        if !matches!(queue.work.back(), Some((_, _, Work::Kernel(_)))) {
+            return false;
+        }
+        let last = queue.work.len() - 1;
+        // Streams that share a queue to the device take turns by these places: the two have the one of the kernel.
+        let (place, enqueued, kernel) = queue.work.pop_back().expect("it is there");
+        queue.work.insert(last, (place, enqueued, Work::Both(Arc::new([work, kernel]))));
+        true
+    }
+
     pub fn is_idle(&self) -> bool {
         let queue = self.queue.lock().unwrap();
         queue.work.is_empty() && !queue.busy
@@ -198,6 +216,7 @@ fn carry_out(work: Work) {
         Work::Staged { to, bytes } => move_bytes::copy(to, bytes.as_ptr() as usize, bytes.len()),
         Work::Set { to, value, width, count } => move_bytes::set(to, value, width, count),
         Work::Kernel(launch) => launch.run(),
+        Work::Both(both) => both.iter().cloned().for_each(carry_out),
         Work::Record(event, generation) => event.happened(generation),
         Work::Wait(event, generation) => event.wait_for(generation),
         Work::Free(address) => memory::release(address),

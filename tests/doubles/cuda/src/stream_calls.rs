@@ -105,6 +105,21 @@ pub extern "C" fn cuStreamAttachMemAsync(_handle: usize, _address: usize, _bytes
     answer(|| Err(NOT_SUPPORTED))
 }
 
+/// For the stand-in for NCCL: calls a function when the kernel starts that is the last work of a stream. 600 where none is, or it has begun.
+/// Not a function of the driver, where programmatic dependent launch starts one kernel with another.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn commgauge_double_with_last_kernel(
+    handle: usize,
+    function: Option<HostFunction>,
+    data: *mut c_void,
+) -> c_int {
+    answer(|| {
+        let function = function.ok_or(INVALID_VALUE)?;
+        let work = Work::Host { function, data: data as usize };
+        if stream_of(handle)?.enqueue_before_last_kernel(work) { Ok(()) } else { Err(NOT_READY) }
+    })
+}
+
 /// For the stand-in for NCCL, of a stream that is captured: calls a function when the graph is gone, and no launch of it runs any more.
 /// Not a function of the driver, where user objects do this.
 #[unsafe(no_mangle)]

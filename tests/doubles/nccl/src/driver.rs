@@ -62,6 +62,7 @@ driver! {
     commgauge_double_take_memory(bytes: usize);
     commgauge_double_give_memory(device: c_int, bytes: usize);
     cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int);
+    commgauge_double_with_last_kernel(stream: usize, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void);
     commgauge_double_when_graph_goes(stream: usize, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void);
 }
 
@@ -98,6 +99,11 @@ pub fn set_current_context(context: usize) -> Answer {
 
 pub fn launch_host_function(stream: usize, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> Answer {
     unsafe { cuLaunchHostFunc(stream, function, data) }
+}
+
+/// Calls a function when the kernel starts that is the last work of a stream; an error where it has begun, or there is none.
+pub fn with_last_kernel(stream: usize, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> Answer {
+    unsafe { commgauge_double_with_last_kernel(stream, function, data) }
 }
 
 pub fn is_capturing(stream: usize) -> Answer<bool> {

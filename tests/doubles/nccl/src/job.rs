@@ -23,6 +23,14 @@ static CALLS: LazyLock<Mutex<HashMap<&'static str, u64>>> = LazyLock::new(Defaul
 pub struct Planned {
     pub call: Call,
     faults: Vec<Fault>,
+    /// The input as it was when the kernel before the call started, and where it was.
+    early: Option<Arc<Early>>,
+}
+
+/// An input that is read too early.
+struct Early {
+    from: usize,
+    bytes: Mutex<Vec<u8>>,
 }
 
 /// Calls that are posted together.
@@ -60,10 +68,22 @@ impl Planned {
             Kind::Slow,
             Kind::Hang,
             Kind::Corrupt,
+            Kind::Early,
             Kind::OpenGroup,
             Kind::ConnectHang,
         ];
-        Ok(Planned { call, faults: kinds.into_iter().filter_map(fault).collect() })
+        Ok(Planned { call, faults: kinds.into_iter().filter_map(fault).collect(), early: None })
+    }
+
+    /// The call on the input that it reads.
+    fn as_read(&self) -> Call {
+        // The bytes stay where they are, as their length does.
+        let early = self.early.as_ref().map(|early| early.bytes.lock().unwrap().as_ptr() as usize);
+        Call { send: early.unwrap_or(self.call.send), ..self.call }
+    }
+
+    fn run(&self, communicator: &Communicator) -> Answer<bool> {
+        self.as_read().run(communicator)
     }
 
     pub fn fault(&self, kind: Kind) -> Option<&Fault> {
@@ -97,6 +117,7 @@ impl Job {
         }
         let (function, number): (unsafe extern "C" fn(*mut c_void), _) =
             if captured { (run_captured, None) } else { (run_once, self.number) };
+        self.read_early(stream)?;
         let communicator = self.communicator.clone();
         let job = Box::into_raw(Box::new(self));
         let enqueued = driver::launch_host_function(stream, function, job.cast());
@@ -138,6 +159,19 @@ impl Job {
             let is_registered = |buffer| buffers::is_registered(&self.communicator, buffer);
             call.is_registered = is_registered(call.send) && is_registered(call.receive);
         }
+    }
+
+    /// Of calls that read too early: as an overlapping kernel that does not wait for the one before it.
+    fn read_early(&mut self, stream: usize) -> Answer {
+        let Communicator { rank, ranks, .. } = *self.communicator;
+        for planned in self.calls.iter_mut().filter(|planned| planned.fault(Kind::Early).is_some()) {
+            let (bytes, _) = planned.call.extents(rank, ranks);
+            let early = Arc::new(Early { from: planned.call.send, bytes: Mutex::new(vec![0; bytes]) });
+            let data = Arc::into_raw(early.clone());
+            // Never freed, since a graph may read again.
+            planned.early = driver::with_last_kernel(stream, read_now, data.cast_mut().cast()).is_ok().then_some(early);
+        }
+        Ok(())
     }
 
     /// NCCL connects what a call needs when it is first called, and the host waits there for the other ranks. Within a capture that
@@ -223,7 +257,7 @@ impl Job {
         let mut messages = Vec::new();
         for planned in self.calls.iter().filter(|planned| planned.call.is_message()) {
             if let Left::All = self.strike(planned)? {
-                planned.call.post(&mut exchange);
+                planned.as_read().post(&mut exchange);
                 messages.push(planned);
             }
         }
@@ -233,7 +267,7 @@ impl Job {
         messages.into_iter().for_each(|planned| self.corrupt(planned));
         for planned in self.calls.iter().filter(|planned| !planned.call.is_message()) {
             if let Left::All = self.strike(planned)?
-                && planned.call.run(&self.communicator)?
+                && planned.run(&self.communicator)?
             {
                 self.corrupt(planned);
             }
@@ -279,6 +313,14 @@ impl Job {
             unsafe { middle.write(middle.read() ^ 1) };
         }
     }
+}
+
+/// Called when the kernel before a call starts that reads too early.
+unsafe extern "C" fn read_now(early: *mut c_void) {
+    let early = &*early.cast::<Early>();
+    let mut bytes = early.bytes.lock().unwrap();
+    let count = bytes.len();
+    bytes.copy_from_slice(std::slice::from_raw_parts(early.from as *const u8, count));
 }
 
 unsafe extern "C" fn run_once(job: *mut c_void) {

@@ -13,6 +13,8 @@ pub enum Kind {
     SlowHost,
     /// One bit of what the op wrote is turned over.
     Corrupt,
+    /// The op reads its input when the kernel before it starts.
+    Early,
     /// The device is lost: every call of the driver fails from here on with `code`.
     Lost,
     /// The op moves nothing, and the communicator's asynchronous error becomes `code`.
@@ -41,11 +43,12 @@ pub enum Kind {
     InitError,
 }
 
-const KINDS: [(&str, Kind, i32); 15] = [
+const KINDS: [(&str, Kind, i32); 16] = [
     ("hang", Kind::Hang, 0),
     ("slow", Kind::Slow, 0),
     ("slow_host", Kind::SlowHost, 0),
     ("corrupt", Kind::Corrupt, 0),
+    ("early", Kind::Early, 0),
     // CUDA_ERROR_LAUNCH_FAILED, which stays.
     ("lost", Kind::Lost, 719),
     // ncclRemoteError.
