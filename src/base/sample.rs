@@ -168,3 +168,14 @@ pub struct Located {
     /// World rank of its holder.
     pub rank: i32,
 }
+
+/// The first wrong call of a rank among those whose results were compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WrongCall {
+    /// Its number among the calls of the case and replicate, from 1 on; warm-up and checks count.
+    pub number: u64,
+    /// Copies of the buffers with wrong elements.
+    pub wrong_copies: u64,
+    /// Copies that were looked at.
+    pub compared_copies: u64,
+}

@@ -10,7 +10,7 @@ use super::device_line::{DeviceReadingsLine, DevicesLine};
 pub use super::end_line::{End, EndStatus};
 use super::hang_line::HangLine;
 use super::interference_line::InterferenceLine;
-pub use super::outcome::{Outcome, WrongCall};
+pub use super::outcome::Outcome;
 pub use super::pair_times::PairTimes;
 use super::product_line::ProductLine;
 pub use super::rank_facts::RankFacts;

@@ -1,5 +1,6 @@
 //! What became of a measured piece of work.
 
+use commgauge_base::sample::WrongCall;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,17 +48,6 @@ pub enum Outcome {
         /// The error, with rank, host and call.
         reason: String,
     },
-}
-
-/// The first wrong call of a rank among those whose results were compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct WrongCall {
-    /// Its number among the calls of the case and replicate, from 1 on; warm-up and checks count.
-    pub number: u64,
-    /// Copies of the buffers with wrong elements.
-    pub wrong_copies: u64,
-    /// Copies that were looked at.
-    pub compared_copies: u64,
 }
 
 impl Outcome {

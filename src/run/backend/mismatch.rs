@@ -1,6 +1,6 @@
 //! The first element of a buffer that is not what it ought to be.
 
-use commgauge_model::record::line::WrongCall;
+use commgauge_base::sample::WrongCall;
 
 /// The first wrong element of a checked buffer, and how many were wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]

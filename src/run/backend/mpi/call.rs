@@ -10,7 +10,7 @@ use commgauge_base::error::Result;
 use commgauge_base::host_clock::{self, Readings};
 use commgauge_base::pattern::segments::View;
 use commgauge_base::pattern::{Buffer, Pattern, Segment, encode};
-use commgauge_model::record::line::WrongCall;
+use commgauge_base::sample::WrongCall;
 use std::ops::Range;
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! A bound call on device memory: its buffers, its rotation, its marks, its deadline.
 
 use super::abi;
+use super::checks::{Checks, Comparison, Places};
 use super::communicator::Communicator;
-use super::data::{Data, Found, Place, Tools};
+use super::data::{Data, Tools};
 use super::driver::{self, CUevent};
 use super::first_call::FirstCall;
 use super::graph::Graph;
@@ -13,7 +14,6 @@ use super::members::Members;
 use super::multiplied::Multiplied;
 use super::prepared::{Prepared, result_offset};
 use super::state::NcclBackend;
-use super::work_queue;
 use crate::backend::mpi::{Rotation, Turns};
 use crate::backend::{Binding, Call, Marks, Mismatch};
 use commgauge_base::collective::{Collective, ReduceOp};
@@ -23,7 +23,6 @@ use commgauge_base::pattern::multiplier;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::units::Seconds;
 use commgauge_base::variant::LibraryChoice;
-use commgauge_model::record::line::WrongCall;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,13 +30,6 @@ use std::time::Duration;
 
 /// Time limit for writing and poisoning whole buffers, equal to that of the watchdog.
 const FILLING: Duration = Duration::from_secs(120);
-
-/// Turns that a check enqueues with their producers and comparisons, at most.
-const CHECKED_TURNS: u64 = 8;
-/// Pieces of work that wait behind a held stream, at most: the driver has room for about a thousand, and who enqueues more waits.
-const MOST_HELD: u64 = 512;
-/// Calls that are looked at one by one after a wrong one was found.
-const LOOKED_AT_CLOSELY: u64 = 4096;
 
 /// Buffers start at multiples of a cache line.
 const CACHE_LINE: u64 = 64;
@@ -51,9 +43,7 @@ pub(super) struct NcclCall<'b> {
     prepared: Arc<Prepared>,
     /// Through copies of the buffers; each copy is of all calls of a group.
     rotation: Rotation,
-    /// Calls in a group, and bytes from the buffers of one to those of the next.
-    aggregate: u64,
-    stride_bytes: u64,
+    places: Places,
     graphs: Option<Graphs>,
     /// The turns since the last check.
     turns: Turns,
@@ -68,28 +58,6 @@ pub(super) struct NcclCall<'b> {
     first_error: RefCell<Option<Error>>,
     /// The call in words, for errors.
     what: String,
-}
-
-/// What a check enqueues, and what of it is enqueued now.
-#[derive(Clone, Copy)]
-struct Checks {
-    /// Turns of one call or group each; the same on all ranks of a group.
-    turns: u64,
-    /// Whether the stream can be held until all of them are enqueued.
-    can_be_held: bool,
-    is_held: bool,
-    /// The copy of the first of them and the turns before it, while their comparisons are there to be read.
-    enqueued: Option<(u64, u64)>,
-}
-
-impl Checks {
-    fn of(binding: &Binding, view: &View, copies: u64) -> Checks {
-        // A call is compared in as many stretches as ranks can have data in it; its inputs are one.
-        let pieces = u64::from(binding.variant.aggregate) * (view.group.len() as u64 + 2) + 1;
-        let fitting = (MOST_HELD / pieces).min(work_queue::turns_with_room(binding));
-        let turns = fitting.clamp(1, CHECKED_TURNS).min(copies);
-        Checks { turns, can_be_held: fitting > 0, is_held: false, enqueued: None }
-    }
 }
 
 impl<'b> NcclCall<'b> {
@@ -135,14 +103,21 @@ impl<'b> NcclCall<'b> {
             op.element,
             binding.placement.name()
         );
+        let places = Places {
+            send: backend.buffers.send.address(),
+            receive: backend.buffers.receive.address(),
+            aggregate: u64::from(variant.aggregate),
+            // Whole cache lines; at least as long as `rotation` assumed.
+            stride_bytes: rotation.stride_bytes / u64::from(variant.aggregate) / CACHE_LINE * CACHE_LINE,
+            element_bytes: prepared.element_bytes(),
+            rotation,
+        };
         let mut call = NcclCall {
             backend,
             communicator,
             _multiplied: multiplied,
             prepared: Arc::new(prepared),
-            aggregate: u64::from(variant.aggregate),
-            // Whole cache lines; at least as long as `rotation` assumed.
-            stride_bytes: rotation.stride_bytes / u64::from(variant.aggregate) / CACHE_LINE * CACHE_LINE,
+            places,
             graphs: variant.calls_in_a_graph().map(|calls| Graphs::of(calls, rotation.copies)),
             rotation,
             turns: Turns::default(),
@@ -154,37 +129,16 @@ impl<'b> NcclCall<'b> {
             first_error: RefCell::new(None),
             what,
         };
-        for place in call.places(0) {
-            call.data.write_inputs(place, call.all_copies(), call.tools())?;
+        for place in places.of(0) {
+            call.data.write_inputs(place, places.all_copies(), call.tools())?;
         }
         // What is launched behind a held stream must have been launched before: loading its code would wait for the device.
-        for place in call.places(0).take(1) {
+        for place in places.of(0).take(1) {
             call.data.produce_inputs(place, call.tools())?;
             call.data.compare(place, Walk::ONE, 0, call.tools())?;
         }
         call.wait(FILLING)?;
         Ok(call)
-    }
-
-    /// The buffers of every call of a group.
-    fn places(&self, copy: u64) -> impl Iterator<Item = Place> + use<> {
-        let (send, receive) = (self.backend.buffers.send.address(), self.backend.buffers.receive.address());
-        let (first, stride) = (copy * self.rotation.stride_bytes, self.stride_bytes);
-        let element_bytes = self.prepared.element_bytes();
-        (0..self.aggregate).map(move |call| {
-            let offset = first + call * stride;
-            Place { send: send + offset, receive: receive + offset, shift: offset / element_bytes }
-        })
-    }
-
-    /// The copies of so many calls from one on.
-    fn walk(&self, copy: u64, calls: u64) -> Walk {
-        let Rotation { copies, stride_bytes, .. } = self.rotation;
-        Walk { stride: stride_bytes / self.prepared.element_bytes(), copies, copy, step: self.rotation.step(), calls }
-    }
-
-    fn all_copies(&self) -> Walk {
-        Walk { step: 1, ..self.walk(0, self.rotation.copies) }
     }
 
     /// Enqueues one group of calls, or one call, on the next copy of the buffers.
@@ -196,18 +150,18 @@ impl<'b> NcclCall<'b> {
 
     #[inline(always)]
     fn issue_on(&self, copy: u64) -> Result<()> {
+        let Places { aggregate, stride_bytes, .. } = self.places;
         let offset = copy * self.rotation.stride_bytes;
-        let (send, receive) =
-            (self.backend.buffers.send.address() + offset, self.backend.buffers.receive.address() + offset);
+        let (send, receive) = (self.places.send + offset, self.places.receive + offset);
         let stream = self.backend.stream.cast();
-        if self.aggregate == 1 {
+        if aggregate == 1 {
             // SAFETY: both arenas belong to the backend, which is borrowed for as long as this call exists, and were
             // reserved for all copies of the buffers; the stream is the backend's and is waited for before they are
             // released.
             return unsafe { self.prepared.issue(send, receive, self.communicator.raw(), stream) };
         }
         self.prepared.grouped(|| {
-            (0..self.aggregate).map(|call| call * self.stride_bytes).try_for_each(|on| {
+            (0..aggregate).map(|call| call * stride_bytes).try_for_each(|on| {
                 // SAFETY: as above; each call of the group has its part of the copy.
                 unsafe { self.prepared.issue(send + on, receive + on, self.communicator.raw(), stream) }
             })
@@ -221,8 +175,7 @@ impl<'b> NcclCall<'b> {
             return Ok(());
         }
         let offset = self.rotation.upcoming() * self.rotation.stride_bytes;
-        let (send, receive) =
-            (self.backend.buffers.send.address() + offset, self.backend.buffers.receive.address() + offset);
+        let (send, receive) = (self.places.send + offset, self.places.receive + offset);
         // SAFETY: as in `issue_on`; after a hang the process ends, and its memory is freed by the driver alone.
         let first = unsafe { FirstCall::new(&self.prepared, send, receive, self.backend.stream.cast()) };
         let made = first.make(&self.backend.maker, &self.communicator, &self.what);
@@ -250,13 +203,13 @@ impl<'b> NcclCall<'b> {
 
     /// Enqueues the turns of a check, each call between the kernel that produces its inputs and the one that compares its outputs.
     fn issue_checked(&mut self) -> Result<()> {
-        let mut comparison = 0;
+        let (places, mut comparison) = (self.places, 0);
         for _ in 0..self.checks.turns {
             self.rotation.advance();
             let copy = self.rotation.last_used();
-            self.places(copy).try_for_each(|place| self.data.produce_inputs(place, self.tools()))?;
+            places.of(copy).try_for_each(|place| self.data.produce_inputs(place, self.tools()))?;
             self.issue_on(copy)?;
-            for place in self.places(copy) {
+            for place in places.of(copy) {
                 self.data.compare(place, Walk::ONE, comparison, self.tools())?;
                 comparison += self.data.comparisons();
             }
@@ -290,62 +243,6 @@ impl<'b> NcclCall<'b> {
             graphs.checked = Some(graph);
         }
         Ok(())
-    }
-
-    /// What the comparisons of a check found.
-    fn check_of_turns(&self, first_copy: u64, before: u64) -> Result<Option<Mismatch>> {
-        let places: Vec<Place> =
-            self.rotation.copies_from(first_copy, self.checks.turns).flat_map(|copy| self.places(copy)).collect();
-        let found = self.data.found(places.len() as u64 * self.data.comparisons(), self.tools())?;
-        let Some(first) = found.first() else { return Ok(None) };
-        let call = |found: &Found| found.comparison / self.data.comparisons();
-        let count = found.iter().filter(|found| call(found) == call(first)).map(|found| found.count).sum();
-        let mut wrong: Vec<u64> = found.iter().map(call).collect();
-        wrong.dedup();
-        let mismatch = self.data.mismatch(first, places[call(first) as usize], count, self.tools())?;
-        let call = WrongCall {
-            number: before * self.aggregate + call(first) + 1,
-            wrong_copies: wrong.len() as u64,
-            compared_copies: places.len() as u64,
-        };
-        Ok(Some(Mismatch { call: Some(call), ..mismatch }))
-    }
-
-    /// Compares all copies that calls since the last check have used: in one launch for each stretch, and after a wrong one call by call.
-    fn check_copies(&self) -> Result<Option<Mismatch>> {
-        let (first_copy, turns) = self.turns.used(self.rotation.copies);
-        let first_copy = self.graphs.as_ref().map_or(first_copy, |graphs| graphs.first_copy);
-        if turns == 0 {
-            return Ok(None);
-        }
-        let each = self.data.comparisons();
-        let mut found = Vec::new();
-        for (place, call) in self.places(0).zip(0u64..) {
-            Data::forget(each, self.tools())?;
-            self.data.compare(place, self.walk(first_copy, turns), 0, self.tools())?;
-            found.extend(self.data.found(each, self.tools())?.into_iter().map(|found| (found.call, call, found)));
-        }
-        let Some((turn, call, found)) = found.into_iter().min_by_key(|(turn, call, _)| (*turn, *call)) else {
-            return Ok(None);
-        };
-        let from_there = self.rotation.copies_from(first_copy, turns).skip(turn as usize);
-        let places = from_there.flat_map(|copy| self.places(copy)).skip(call as usize);
-        let (mut first, mut wrong_copies, mut compared_copies) = (None, 0, 0);
-        for place in places.take(LOOKED_AT_CLOSELY as usize) {
-            let wrong = self.data.check(place, self.tools())?;
-            (wrong_copies, compared_copies) = (wrong_copies + u64::from(wrong.is_some()), compared_copies + 1);
-            if compared_copies == 1 {
-                first = Some(wrong.map_or_else(|| self.data.mismatch(&found, place, found.count, self.tools()), Ok)?);
-            }
-        }
-        let period = self.graphs.as_ref().map_or(self.rotation.copies, Graphs::period);
-        let last = self.turns.last_call(turn, self.rotation.copies, period);
-        let call = WrongCall {
-            number: (last - 1) * self.aggregate + call + 1,
-            wrong_copies: wrong_copies.max(1),
-            compared_copies,
-        };
-        Ok(first.map(|mismatch| Mismatch { call: Some(call), ..mismatch }))
     }
 
     fn tools(&self) -> Tools<'_> {
@@ -386,14 +283,15 @@ impl Call for NcclCall<'_> {
 
     fn fill(&mut self) -> Result<()> {
         self.connect()?;
-        let (upcoming, all) = (self.rotation.upcoming(), self.all_copies());
-        for place in self.places(0) {
+        let (places, upcoming) = (self.places, self.rotation.upcoming());
+        for place in places.of(0) {
+            let all = places.all_copies();
             self.data.poison_outputs(place, all, self.tools())?;
             // After the poison: in place the two overlap.
             self.data.write_inputs(place, all, self.tools())?;
-            self.data.poison_inputs(place, self.walk(upcoming, self.checks.turns), self.tools())?;
+            self.data.poison_inputs(place, places.walk(upcoming, self.checks.turns), self.tools())?;
         }
-        let compared = self.checks.turns * self.aggregate * self.data.comparisons();
+        let compared = self.checks.turns * self.places.aggregate * self.data.comparisons();
         Data::forget(compared, self.tools())?;
         if let Some(graphs) = &mut self.graphs {
             graphs.restart();
@@ -488,9 +386,17 @@ impl Call for NcclCall<'_> {
     }
 
     fn check(&mut self) -> Result<Option<Mismatch>> {
-        let found = match self.checks.enqueued.take() {
-            Some((first_copy, before)) => self.check_of_turns(first_copy, before),
-            None => self.check_copies(),
+        let enqueued = self.checks.enqueued.take();
+        let comparison = Comparison {
+            data: &self.data,
+            tools: self.tools(),
+            places: self.places,
+            turns: self.turns,
+            graphs: self.graphs.as_ref(),
+        };
+        let found = match enqueued {
+            Some((first_copy, before)) => comparison.of_check(first_copy, self.checks.turns, before),
+            None => comparison.of_copies(),
         };
         found.map_err(|error| self.with_place(&error))
     }
@@ -511,7 +417,7 @@ impl Call for NcclCall<'_> {
         let estimated = self.prepared.simulated(simulate_end, || self.issue_on(self.rotation.last_used()));
         let microseconds = f64::from(estimated.map_err(|error| self.with_place(&error))?);
         let usable = microseconds.is_finite() && microseconds > 0.0;
-        Ok(usable.then(|| Seconds(microseconds * 1e-6 / self.aggregate as f64)))
+        Ok(usable.then(|| Seconds(microseconds * 1e-6 / self.places.aggregate as f64)))
     }
 
     fn library_choice(&mut self) -> Result<Option<LibraryChoice>> {
@@ -519,7 +425,7 @@ impl Call for NcclCall<'_> {
     }
 
     fn buffer_copies(&self) -> u32 {
-        u32::try_from(self.rotation.copies * self.aggregate).unwrap_or(u32::MAX)
+        u32::try_from(self.rotation.copies * self.places.aggregate).unwrap_or(u32::MAX)
     }
 
     fn abort(&mut self) {

@@ -9,6 +9,7 @@ mod call;
 mod causes;
 mod channel;
 mod channels;
+mod checks;
 mod clock;
 mod communicator;
 mod computing;
