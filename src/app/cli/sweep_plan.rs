@@ -180,6 +180,10 @@ mod tests {
             "all_reduce --placement inside",
             "all_reduce --precision 0",
             "all_reduce --budget 5",
+            "all_reduce --soak 0",
+            "all_reduce --soak 0s",
+            "all_reduce --soak 2h --within 60s",
+            "all_reduce --soak 2h --replicates 3",
         ] {
             let error = parse(line).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{line}: {error}");
@@ -217,6 +221,9 @@ mod tests {
             ("all_reduce -n 20", None, 3),
             ("all_reduce --replicates 6", None, 6),
             ("all_reduce --budget 100ms", None, 3),
+            ("all_reduce --soak 2h", Some(7200.0), 120),
+            ("all_reduce --soak 3m", Some(180.0), 18),
+            ("all_reduce --soak 5s", Some(5.0), 3),
         ] {
             let SuiteWork { plan, settings, .. } = plan(line).unwrap();
             let found = settings.within.map(|within| within.0);
@@ -226,6 +233,9 @@ mod tests {
         for (line, expected) in [
             ("all_reduce -n 20 --within 60s", "--within 60.0 s: -n/--iters takes a fixed number of calls"),
             ("all_reduce --replicates 1 --within 60s", "accepted: 2 and more"),
+            ("all_reduce -n 20 --soak 60s", "--soak 60.0 s: a fixed number of calls"),
+            ("all_reduce --like osu --soak 60s", "--soak 60.0 s: a fixed number of calls"),
+            ("all_reduce -c 0 --soak 60s", "checking is switched off"),
         ] {
             let error = plan(line).unwrap_err();
             assert!(error.exit_code() == 2 && error.to_string().contains(expected), "{error}");

@@ -101,3 +101,53 @@ fn decide(context: &MeasureContext, is_over: bool) -> Result<Option<StopReason>>
         _ => Some(StopReason::Interrupted),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fakes::{FakeCall, on_threads, with_settings};
+    use super::*;
+    use crate::world::World;
+    use commgauge_base::collective::{Collective, Placement};
+    use commgauge_base::element::ElementType;
+    use commgauge_model::config::RunSettings;
+    use commgauge_model::workload::{Op, Style};
+
+    /// The result on every process of a case whose data are wrong from a call on.
+    fn soaked(cadence: Cadence, corrupt_from: Option<u64>, check: impl Fn(&dyn World, CaseResult) + Sync) {
+        let op = Op::new(Style::Sweep, Axis::World, Collective::AllReduce, ElementType::Float32, 64);
+        let (groups_label, placement) = (String::new(), Placement::OutOfPlace);
+        let (variant, uses) = (Default::default(), Vec::new());
+        let case = Case { op, groups: 0, groups_label, placement, cadence, variant, uses, solo_of: None };
+        let settings = RunSettings { case_budget: Seconds(0.2), soak: true, ..RunSettings::default() };
+        on_threads(2, |world| {
+            let me = world.process();
+            with_settings(world, me..me + 1, settings.clone(), |context| {
+                let mut call = FakeCall::together(world, me..me + 1, |_, _| 60_000);
+                call.data.corrupt_from = corrupt_from.filter(|_| me == 1);
+                check(world, soak_case(context, &mut call, &case).unwrap());
+            });
+        });
+    }
+
+    #[test]
+    fn a_soak_ends_at_the_first_wrong_call_on_every_process() {
+        for (cadence, from) in [(Cadence::Streaming, 0), (Cadence::Streaming, 57), (Cadence::Isolated, 31)] {
+            soaked(cadence, Some(from), |_, result| {
+                let Outcome::Corrupt { rank: 1, .. } = result.outcome else { panic!("{:?}", result.outcome) };
+                assert!(result.samples.slowest_nanoseconds.is_empty());
+            });
+        }
+    }
+
+    #[test]
+    fn a_soak_goes_on_for_its_time_with_few_samples() {
+        for cadence in [Cadence::Streaming, Cadence::Isolated] {
+            soaked(cadence, None, |world, result| {
+                assert_eq!(result.outcome, Outcome::Measured { verified: true });
+                assert_eq!(result.stop, Some(StopReason::Budget));
+                let samples = result.samples.slowest_nanoseconds.len();
+                assert!(if world.process() == 0 { (8..=64).contains(&samples) } else { samples == 0 }, "{samples}");
+            });
+        }
+    }
+}
