@@ -9,7 +9,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Splits;
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_base::variant::Variants;
-use commgauge_model::config::{Growth, Place, ROUNDS_WITHIN, Roots, RunSettings, Sweep, growing_sizes};
+use commgauge_model::config::{Growth, Place, ROUNDS_WITHIN, Roots, Rounds, RunSettings, Sweep, growing_sizes};
 use commgauge_model::record::line::SuiteFacts;
 use commgauge_model::workload::WorkPlan;
 
@@ -43,7 +43,7 @@ impl SweepArguments {
         // The number of calls of another tool is ignored if there is a precision or a budget.
         let stops_itself = sampling.precision.is_some() || sampling.budget.is_some();
         let calls_like = self.like.filter(|_| !stops_itself);
-        let settings = RunSettings { calls_like, rows_in_order: true, ..sampling.settings() };
+        let settings = RunSettings { calls_like, rounds: Rounds::LastInOrder, ..sampling.settings() };
         let has_duration = sampling.iterations.is_some() || sampling.replicates.is_some() || sampling.budget.is_some();
         let has_duration = has_duration || calls_like.is_some();
         if let Some(time) = self.soak {

@@ -26,7 +26,7 @@ pub use model::{
     LinearAttentionParameters, LinearRule, Mixer, Mixture, Model, QueryKeyNorm, SlidingWindow,
 };
 pub use peer::Peer;
-pub use settings::{ROUNDS_WITHIN, RunSettings};
+pub use settings::{ROUNDS_WITHIN, Rounds, RunSettings};
 pub use shipped::{Shipped, is_embedded, published, read_text};
 pub use step::{Batch, LayoutTable, ModelWork, Serving, Training};
 pub use suite::Suite;

@@ -42,11 +42,20 @@ pub struct RunSettings {
     /// The time that all cases together may take (`--within`): first a short round over all of them, then `replicates` less one
     /// further rounds over those whose interval is widest.
     pub within: Option<Seconds>,
-    /// The time of `within` is for repeating all cases with rolling checks and changing data (`--soak`), in `replicates` rounds.
-    pub soak: bool,
-    /// The last replicate uses the order of the table instead of a shuffled one, so that its rows complete one after
-    /// another.
-    pub rows_in_order: bool,
+    /// What the replicates are for.
+    pub rounds: Rounds,
+}
+
+/// What the replicates of a run are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rounds {
+    /// Independent measurements, each in a shuffled order of the cases.
+    #[default]
+    Shuffled,
+    /// The same, but the last one has the order of the table, so that its rows complete one after another.
+    LastInOrder,
+    /// Rolling checks with changing data (`--soak`), for the time of `within`.
+    Soak,
 }
 
 /// Rounds of a soak: of ten seconds, but no fewer and no more than these, as each has a line of the record for every case.
@@ -79,6 +88,11 @@ impl RunSettings {
         Ok(RunSettings { within: Some(within), replicates: self.replicates.max(ROUNDS_WITHIN), ..self })
     }
 
+    /// Whether the run looks for wrong data for a time instead of measuring.
+    pub fn is_soak(&self) -> bool {
+        self.rounds == Rounds::Soak
+    }
+
     /// The same for repeating all cases with rolling checks for a time.
     ///
     /// # Errors
@@ -97,7 +111,7 @@ impl RunSettings {
             return refused("a soak looks for wrong data, and checking is switched off (-c 0, verify = false)");
         }
         let rounds = (time.0 / SOAK_ROUND_SECONDS).clamp(SOAK_ROUNDS.0, SOAK_ROUNDS.1) as u32;
-        Ok(RunSettings { within: Some(time), soak: true, replicates: rounds, rows_in_order: false, ..self })
+        Ok(RunSettings { within: Some(time), rounds: Rounds::Soak, replicates: rounds, ..self })
     }
 }
 
@@ -132,8 +146,7 @@ impl Default for RunSettings {
             seed: 20_240_613,
             calibrate: None,
             within: None,
-            soak: false,
-            rows_in_order: false,
+            rounds: Rounds::Shuffled,
         }
     }
 }

@@ -109,7 +109,7 @@ mod tests {
     use crate::world::World;
     use commgauge_base::collective::{Collective, Placement};
     use commgauge_base::element::ElementType;
-    use commgauge_model::config::RunSettings;
+    use commgauge_model::config::{Rounds, RunSettings};
     use commgauge_model::workload::{Op, Style};
 
     /// The result on every process of a case whose data are wrong from a call on.
@@ -118,7 +118,7 @@ mod tests {
         let (groups_label, placement) = (String::new(), Placement::OutOfPlace);
         let (variant, uses) = (Default::default(), Vec::new());
         let case = Case { op, groups: 0, groups_label, placement, cadence, variant, uses, solo_of: None };
-        let settings = RunSettings { case_budget: Seconds(0.2), soak: true, ..RunSettings::default() };
+        let settings = RunSettings { case_budget: Seconds(0.2), rounds: Rounds::Soak, ..RunSettings::default() };
         on_threads(2, |world| {
             let me = world.process();
             with_settings(world, me..me + 1, settings.clone(), |context| {

@@ -4,7 +4,7 @@ use super::preflight::Planned;
 use super::request::Request;
 use crate::backend::Backend;
 use commgauge_base::error::Result;
-use commgauge_model::config::RunSettings;
+use commgauge_model::config::{Rounds, RunSettings};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -49,7 +49,7 @@ impl CaseSet<'_> {
 
     /// The order of the cases in a replicate.
     pub(super) fn order(&self, settings: &RunSettings, replicate: u32) -> Vec<usize> {
-        if settings.rows_in_order && replicate + 1 == settings.replicates {
+        if settings.rounds == Rounds::LastInOrder && replicate + 1 == settings.replicates {
             return in_order_of_rows(self.planned);
         }
         let seed = settings.seed.wrapping_add(u64::from(self.round) << 32);

@@ -16,7 +16,9 @@ pub(super) fn measure_all(run: &mut Run, backend: &mut dyn Backend, planned: &[P
     let mut time = Timekeeping::begin(run, backend, &now)?;
     let cases = CaseSet { planned, first_case: 0, round: 0 };
     let lines = match settings.within {
-        Some(soak) if settings.soak => replicates::soak(run, backend, &mut time, cases, soak).map(|()| Vec::new())?,
+        Some(soak) if settings.is_soak() => {
+            replicates::soak(run, backend, &mut time, cases, soak).map(|()| Vec::new())?
+        }
         Some(within) => within::measure_all(run, backend, &mut time, cases, within).map(|()| Vec::new())?,
         None => replicates::measure_all(run, backend, &mut time, cases)?,
     };

@@ -53,7 +53,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
             timing: settings.timing,
             verify: settings.verify,
             within_seconds: settings.within,
-            soak: settings.soak,
+            soak: settings.is_soak(),
             iterations: settings.fixed_iterations,
             calls_like: settings.calls_like.map(|tool| tool.name().to_owned()),
         },

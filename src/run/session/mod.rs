@@ -148,7 +148,7 @@ fn measure(
 ) -> Result<()> {
     devices::record_devices(run, backend)?;
     cases::measure_all(run, backend, planned)?;
-    if run.request.settings.soak {
+    if run.request.settings.is_soak() {
         return end::finalize(run);
     }
     interference::measure_all(run, backend)?;

@@ -5,7 +5,7 @@ use crate::backend::simulated::SimulatedBackend;
 use crate::world::SoloWorld;
 use commgauge_base::units::Seconds;
 use commgauge_model::config::Suite;
-use commgauge_model::config::{Machine, RunSettings};
+use commgauge_model::config::{Machine, Rounds, RunSettings};
 use commgauge_model::record::line::{StopReason, SuiteFacts};
 use commgauge_model::record::{Line, Record};
 use commgauge_model::workload::WorkPlan;
@@ -19,7 +19,7 @@ const RANKS: u32 = 4;
 fn request(within: f64, precision: f64, folder: &Path) -> Request {
     let suite = Suite::parse(Path::new("test.toml"), SUITE).unwrap();
     let settings =
-        RunSettings { precision, case_budget: Seconds(within), rows_in_order: true, ..RunSettings::default() };
+        RunSettings { precision, case_budget: Seconds(within), rounds: Rounds::LastInOrder, ..RunSettings::default() };
     let settings = RunSettings { replicates: 2, ..settings.divided(Seconds(within)).unwrap() };
     Request {
         program: "test",
