@@ -53,7 +53,6 @@ fn question<'a>(model: &'a Model, compute: &'a Compute, rates: &'a Published<'a>
         rates,
         only: Only::default(),
         wanted: 10,
-        allow_untrusted: false,
     }
 }
 
@@ -68,7 +67,7 @@ fn main() -> ExitCode {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/machines/h100-nvswitch-ndr.toml");
     let machine = Machine::load(&path).expect("a machine");
     let rates = Published::new(&machine);
-    let compute = PUBLISHED.compute(&machine.computing.expect("a GPU"));
+    let compute = PUBLISHED.compute(machine.computing.as_ref().expect("a GPU"));
     let mut late = false;
     for limit in &LIMITS {
         let model = Model::load(limit.model).expect("a model");
