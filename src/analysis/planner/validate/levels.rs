@@ -140,9 +140,17 @@ impl<'a> Levels<'a> {
         self.left_out.get(index).copied().flatten().map(|left_out| left_out.share)
     }
 
-    /// The interval of a run, by errors of other sources.
-    pub fn interval(&self, index: usize) -> Option<Interval> {
-        let (run, left_out) = (self.known.get(index)?, (*self.left_out.get(index)?)?);
+    /// The interval of every run, by errors of other sources. Runs of one level and release share it.
+    pub fn intervals(&self) -> Vec<Option<Interval>> {
+        let mut intervals: BTreeMap<(&str, &str, &LevelKey), Option<Interval>> = BTreeMap::new();
+        let interval = |(run, left_out): (&&'a Known<'a>, &Option<LeftOut>)| {
+            let of_unit = || left_out.and_then(|left_out| self.interval(run, left_out));
+            *intervals.entry((run.source, run.release, &run.key)).or_insert_with(of_unit)
+        };
+        self.known.iter().zip(&self.left_out).map(interval).collect()
+    }
+
+    fn interval(&self, run: &Known, left_out: LeftOut) -> Option<Interval> {
         let others: Vec<f64> = match left_out.by_own_level {
             true => self.errors(|other| other.key.shares_level_with(&run.key) && !other.is_of_unit(run)),
             false => Vec::new(),

@@ -95,9 +95,10 @@ fn of(sets: &[(SetOrigin, &[MeasuredRun])], site: Option<Site>, memory: Vec<Memo
         }
     }
     let levels = Levels::of(&known);
+    let intervals = levels.intervals();
     for (index, run) in results.iter_mut().flat_map(|set: &mut SetResult| &mut set.runs).enumerate() {
         let seconds = levels.left_out_share(index).map(|share| known[index].priced.at(share));
-        let interval = seconds.and_then(|seconds| Some((seconds, levels.interval(index)?)));
+        let interval = seconds.and_then(|seconds| Some((seconds, intervals[index]?)));
         run.source_left_out_seconds = seconds;
         (run.low_seconds, run.high_seconds) =
             interval.map(|(seconds, ends)| (seconds * ends.low, seconds * ends.high)).unzip();
