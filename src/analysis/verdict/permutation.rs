@@ -120,8 +120,8 @@ pub(super) struct Corrected {
     pub exact: bool,
 }
 
-/// The families that are tested at a level: of those that can reach their share of it the ones with most rows, so many that most rows are
-/// tested in all. Known before any time is looked at.
+/// The families that are tested at a level: of those that can reach their share of it the ones with most rows, as many as test
+/// the most rows in all. Known before any time is looked at.
 fn tested_families(sizes: &BTreeMap<Family, usize>, level: f64) -> Vec<Family> {
     let mut best: (usize, Vec<Family>) = (0, Vec::new());
     for families in 1..=sizes.len() {
@@ -175,7 +175,7 @@ pub(super) fn corrected(compared: &[Sides], level: f64) -> Corrected {
     found
 }
 
-/// The same of rows with these numbers of replicates, with the permutations that were counted, and whether these are all.
+/// The same for rows with these numbers of replicates, with the permutations that were counted, and whether these are all.
 fn of_family(rows: &[&Sides], counts: ReplicateCounts, families: usize) -> (Vec<RowProbabilities>, usize, bool) {
     let ReplicateCounts { base, new } = counts;
     let all = base + new;

@@ -11,7 +11,7 @@ pub fn normal_below(deviate: f64) -> f64 {
     if deviate >= 0.0 { 1.0 - above } else { above }
 }
 
-/// The value that Student's t with so many degrees of freedom exceeds with this probability (M. Abramowitz and I. A. Stegun, Handbook of
+/// The value that Student's t with these degrees of freedom exceeds with this probability (M. Abramowitz and I. A. Stegun, Handbook of
 /// Mathematical Functions (1964), 26.7.5).
 pub fn student_quantile(probability: f64, degrees_of_freedom: f64) -> f64 {
     let z = upper_normal_quantile(probability);

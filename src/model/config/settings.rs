@@ -58,7 +58,7 @@ pub enum Rounds {
     Soak,
 }
 
-/// Rounds of a soak: of ten seconds, but no fewer and no more than these, as each has a line of the record for every case.
+/// Rounds of a soak last ten seconds each, within these bounds on their number: a round adds a line to the record for every case.
 const SOAK_ROUND_SECONDS: f64 = 10.0;
 const SOAK_ROUNDS: (f64, f64) = (3.0, 120.0);
 

@@ -139,7 +139,7 @@ fn report(
 
 type RanksOfHost<'a> = RankGroup<&'a str>;
 
-/// That hosts have unequal numbers of GPUs. NCCL's NVLS then waits for ever in its first call (nccl#2385, 7 and 8 GPUs), and a call over all
+/// That hosts have unequal numbers of GPUs. NCCL's NVLS then blocks forever in its first call (nccl#2385, 7 and 8 GPUs), and a call over all
 /// hosts is as fast as the one with fewest adapters lets it be.
 fn uneven_devices(all: &[Compact], hosts: &[RanksOfHost]) -> Option<String> {
     let devices = |on: &RanksOfHost| of(&on.ranks, all).filter(|rank| rank.hash(Fact::DeviceUuid) != 0).count();

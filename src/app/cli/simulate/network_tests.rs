@@ -78,7 +78,7 @@ fn machines(are_racks: bool) -> Vec<Machine> {
     loaded.filter(is_judging).collect()
 }
 
-/// The exit code of `commgauge judge` on a run of so many nodes, and what it suspects.
+/// The exit code of `commgauge judge` on a run of this many nodes, and what it suspects.
 fn judged(machine: &Machine, nodes: u32, faults: &[String]) -> (i32, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let suite = folder.path().join("network.toml");

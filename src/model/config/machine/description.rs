@@ -38,7 +38,7 @@ pub struct Machine {
     pub faults: Vec<Fault>,
     /// Required performance of calls. A file without any gates nothing.
     pub expectations: Vec<Expectation>,
-    /// The same of calls between nodes, whatever their number.
+    /// Required performance of calls between nodes, for any number of nodes.
     pub network: Vec<NetworkExpectation>,
     /// Required performance of copies and matrix products, which each rank carries out by itself.
     pub own_work: Vec<OwnWorkExpectation>,

@@ -352,7 +352,7 @@ mod tests {
         }
     }
 
-    /// The floors that the network requires of calls on so many nodes, in GB/s.
+    /// The floors that the network requires of calls on a number of nodes, in GB/s.
     fn floors(machine: &Machine, calls: &[(Collective, u32, u32)], most_of_a_pair: Option<Rate>) -> Vec<f64> {
         let call =
             |(collective, nodes, ranks_per_node): &(Collective, u32, u32)| crate::config::machine::ExpectedCall {

@@ -105,7 +105,7 @@ impl Rotation {
         if next >= self.copies { next - self.copies } else { next }
     }
 
-    /// The copies that so many calls from a copy on use, in their order.
+    /// The copies that consecutive calls use, beginning with `first`, in order.
     pub fn copies_from(&self, first: u64, calls: u64) -> impl Iterator<Item = u64> + use<> {
         let Rotation { copies, step, .. } = *self;
         (0..calls).scan(first, move |next, _| {

@@ -62,7 +62,7 @@ impl Places {
         })
     }
 
-    /// The copies of so many turns from one on.
+    /// The copies of `calls` turns, beginning with `copy`.
     pub(super) fn walk(&self, copy: u64, calls: u64) -> Walk {
         let Rotation { copies, stride_bytes, .. } = self.rotation;
         Walk { stride: stride_bytes / self.element_bytes, copies, copy, step: self.rotation.step(), calls }

@@ -30,7 +30,7 @@ impl Scratch {
         self.comparisons = 0;
     }
 
-    /// Makes room for so many comparisons, from the next upload on.
+    /// Makes room for this many comparisons, from the next upload on.
     pub fn reserve_comparisons(&mut self, comparisons: u64) {
         self.comparisons = self.comparisons.max(comparisons);
     }
@@ -156,7 +156,7 @@ impl Data {
         self.inputs.iter().try_for_each(|known| self.fill(known, place, walk, tools, Bits::AsTheyAre))
     }
 
-    /// Writes what is none of the inputs where they will be, so that a call that reads them too early is found wrong.
+    /// Fills the places of the inputs with other data, so that a call that reads them too early is found wrong.
     pub fn poison_inputs(&self, place: Place, walk: Walk, tools: Tools) -> Result<()> {
         self.inputs.iter().try_for_each(|known| self.fill(known, place, walk, tools, Bits::TurnedOver))
     }
