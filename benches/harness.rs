@@ -5,7 +5,8 @@ use commgauge::backend::{Call, Marks, Mismatch};
 use commgauge::config::RunSettings;
 use commgauge::element::ElementType;
 use commgauge::error::Result;
-use commgauge::host_clock::{self, Readings};
+use commgauge::host;
+use commgauge::host::Readings;
 use commgauge::measure::{
     Batch, ClockModel, DEFAULT_COMPLETION_DEADLINE, Lead, MeasureContext, isolated_batch, stream,
 };
@@ -52,8 +53,8 @@ impl Call for Nothing {
     }
 
     fn hold_until(&mut self, start_nanoseconds: u64) -> bool {
-        let in_time = host_clock::now_nanoseconds() < start_nanoseconds;
-        while host_clock::now_nanoseconds() < start_nanoseconds {
+        let in_time = host::now_nanoseconds() < start_nanoseconds;
+        while host::now_nanoseconds() < start_nanoseconds {
             std::hint::spin_loop();
         }
         in_time
@@ -69,7 +70,7 @@ impl Call for Nothing {
     }
 
     fn now_nanoseconds(&self) -> u64 {
-        host_clock::now_nanoseconds()
+        host::now_nanoseconds()
     }
 
     fn buffer_copies(&self) -> u32 {
@@ -147,7 +148,7 @@ fn isolated() {
         world_size: 1,
         clock: ClockModel::identity(),
         start: commgauge::record::line::ClockMethod::Synchronised,
-        clock_resolution_nanoseconds: host_clock::seen_resolution_nanoseconds(),
+        clock_resolution_nanoseconds: host::seen_resolution_nanoseconds(),
         settings: &settings,
         interrupted: &interrupted,
         injected_delay: None,

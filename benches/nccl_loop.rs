@@ -10,7 +10,7 @@ use commgauge::backend::{Backend, Binding, Call};
 use commgauge::collective::{Collective, Placement};
 use commgauge::element::ElementType;
 use commgauge::error::{Error, Result};
-use commgauge::host_clock::now_nanoseconds;
+use commgauge::host::now_nanoseconds;
 use commgauge::layout::{Axis, Groups};
 use commgauge::measure::enqueue_stream;
 use commgauge::mpi_call;

@@ -2,7 +2,7 @@
 //! beside that of ranks that do nothing but start MPI. Ends with exit code 1 where it is more than it may be.
 
 use commgauge::error::{Error, Result};
-use commgauge::launch::{LauncherContext, Request, build, find, host, probe};
+use commgauge::launch::{LauncherContext, Request, build, find, probe};
 use commgauge::mpi_call;
 use commgauge::units::Bytes;
 use std::io::Write;
@@ -66,7 +66,7 @@ fn compare() -> Result<bool> {
 fn largest_resident(own: &str, command: &[&str]) -> Result<Bytes> {
     let launcher = find("auto", LauncherContext::here(), &probe)?;
     let words = std::iter::once(WATCH).chain(command.iter().copied()).map(str::to_owned).collect();
-    let (cores, root) = (host::cores(), host::is_root());
+    let (cores, root) = (find::cores(), find::is_root());
     let program = own.to_owned();
     let request = Request { ranks: RANKS, cores, root, program, program_arguments: words, ..Request::default() };
     let launch = build(&launcher, &request)?;

@@ -6,8 +6,8 @@ use commgauge::backend::{Backend, Binding, Call, Marks, Mismatch};
 use commgauge::collective::{Collective, Placement};
 use commgauge::element::ElementType;
 use commgauge::error::{Error, Result};
-use commgauge::host_clock::now_nanoseconds;
-use commgauge::launch::{LauncherContext, Request, build, find, host, probe};
+use commgauge::host::now_nanoseconds;
+use commgauge::launch::{LauncherContext, Request, build, find, probe};
 use commgauge::layout::{Axis, Groups};
 use commgauge::measure::stream;
 use commgauge::mpi_call;
@@ -52,8 +52,8 @@ fn launch(seconds: u64) -> Result<()> {
         std::env::current_exe().map_err(|cause| Error::environment(format!("no path of this program: {cause}")))?;
     let request = Request {
         ranks: RANKS,
-        cores: host::cores(),
-        root: host::is_root(),
+        cores: find::cores(),
+        root: find::is_root(),
         program: own.to_string_lossy().into_owned(),
         program_arguments: vec![AS_RANK.to_owned(), seconds.to_string()],
         ..Request::default()

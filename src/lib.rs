@@ -9,8 +9,8 @@
 pub use commgauge_analysis::{cost, interop, machine_time, planner, trace, verdict};
 pub use commgauge_app::{chart, cli, doctor, launch, report, store};
 pub use commgauge_base::{
-    collective, comma_separated, digest, element, error, geometry, host_clock, input_file, message, pattern, progress,
-    random, rank_list, sample, session_folder, shared_memory, stats, stop_signal, units, variant, visible,
+    collective, digest, element, error, geometry, host, pattern, progress, random, sample, stats, units, variant,
+    visible, writing,
 };
 pub use commgauge_model::{config, layout, record, workload};
 #[cfg(feature = "mpi")]
@@ -19,5 +19,5 @@ pub use commgauge_run::{backend, device_probe, launch_check, measure, session, w
 
 /// Has records, `--version` and reports name the commit of this build. Every program calls it first.
 pub fn name_commit() {
-    record::provenance::set_program_version(env!("COMMGAUGE_VERSION"));
+    record::header::set_program_version(env!("COMMGAUGE_VERSION"));
 }

@@ -5,7 +5,7 @@ use super::raw_loop::RawLoop;
 use commgauge::backend::Call;
 use commgauge::backend::mpi::MpiCall;
 use commgauge::error::Result;
-use commgauge::host_clock::now_nanoseconds;
+use commgauge::host::now_nanoseconds;
 use commgauge::measure::{Batch, MeasureContext, choose_calls_per_sample, stream, streaming_batch};
 use commgauge::stats::{median, sorted};
 use commgauge::units::Seconds;

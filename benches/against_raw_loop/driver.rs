@@ -3,7 +3,7 @@
 use super::pair::{self, Pair};
 use super::{Arguments, summary};
 use commgauge::error::{Error, Result};
-use commgauge::launch::{Launcher, LauncherContext, Request, build, find, host, probe};
+use commgauge::launch::{Launcher, LauncherContext, Request, build, find, probe};
 use std::fs::File;
 use std::io::{Write, stderr, stdout};
 use std::process::Stdio;
@@ -13,8 +13,8 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let launcher = find("auto", LauncherContext::here(), &probe)?;
     let mut pairs = Vec::new();
     for ranks in &arguments.ranks {
-        if *ranks > host::cores() {
-            let cores = host::cores();
+        if *ranks > find::cores() {
+            let cores = find::cores();
             say(&format!(
                 "{ranks} ranks: skipped, this host has {cores} cores and ranks that take turns measure the system"
             ));
@@ -46,8 +46,8 @@ fn launch_once(arguments: &Arguments, launcher: &Launcher, ranks: u32, launch: u
     ];
     let request = Request {
         ranks,
-        cores: host::cores(),
-        root: host::is_root(),
+        cores: find::cores(),
+        root: find::is_root(),
         program: program.to_string_lossy().into_owned(),
         program_arguments: words.to_vec(),
         ..Request::default()

@@ -2,7 +2,7 @@
 //!
 //! Every text says what was found, where (file and key, or host, rank and call), and what would be valid.
 
-use crate::stop_signal::signal_name;
+use crate::host::signal_name;
 use crate::visible::ShownPath;
 use std::path::Path;
 

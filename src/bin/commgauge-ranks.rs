@@ -3,7 +3,7 @@
 
 use commgauge::cli::launched;
 use commgauge::cli::programs::{PairsRun, StepRun, SuiteRun, Sweep};
-use commgauge::message::eprintln;
+use commgauge::writing::eprintln;
 use std::process::exit;
 
 fn main() {

@@ -3,9 +3,10 @@
 
 use commgauge::progress::{Doing, Shown};
 use commgauge::watchdog::COLLECTOR_VARIABLE;
-use commgauge::watchdog::authentication::{self, Opener, Sealer, Session};
 use commgauge::watchdog::collector::{Config, FirstAnswer};
+use commgauge::watchdog::wire;
 use commgauge::watchdog::wire::{Frame, Hello, PeerKind, RankState, Token};
+use commgauge::watchdog::wire::{Opener, Sealer, Session};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -87,7 +88,7 @@ pub(crate) struct Peer {
 impl Peer {
     pub(crate) fn greet(mut stream: TcpStream, peer_kind: PeerKind) -> Peer {
         let hello = Hello { peer_kind, pid: 0, process_start: 0 };
-        let Session { sealer, opener } = authentication::greet(&mut stream, &hello, &TOKEN).expect("it answers");
+        let Session { sealer, opener } = wire::greet(&mut stream, &hello, &TOKEN).expect("it answers");
         Peer { stream, sealer, opener, heard: Vec::new() }
     }
 

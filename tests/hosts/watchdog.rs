@@ -4,8 +4,8 @@
 
 use crate::{common, played};
 
-use commgauge::watchdog::authentication;
 use commgauge::watchdog::collector::FirstAnswer;
+use commgauge::watchdog::wire;
 use commgauge::watchdog::wire::{Frame, Hello, PeerKind};
 use common::{signal, wait_until};
 use played::{Collector, DEADLINE, Peer, RANKS_PER_HOST, TOKEN, connect, detail, greet, read_until, state};
@@ -147,7 +147,7 @@ fn foreign_connections_are_closed_and_a_rank_still_connects() {
         assert!(rest.is_empty(), "{what}: {rest:?}");
     };
     let mut wrong = connect(port);
-    authentication::greet(&mut wrong, &hello, &[8; 32]).expect("a challenge");
+    wire::greet(&mut wrong, &hello, &[8; 32]).expect("a challenge");
     closes(wrong, "a wrong secret opens nothing");
     // What another connection said to its challenge is no answer to this one.
     let mut repeated = connect(port);

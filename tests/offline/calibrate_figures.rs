@@ -7,7 +7,7 @@
 
 use commgauge::cost::Measurements;
 use commgauge::cost::curve::{Cleaned, Interpolant, Point, combined};
-use commgauge::cost::next_point::{Gap, interpolated, next_point};
+use commgauge::cost::measured::{Gap, interpolated, next_point};
 use commgauge::interop::{Origin, read_csv, record_lines};
 use commgauge::record::Record;
 use commgauge::record::line::ForeignTool;

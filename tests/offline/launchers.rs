@@ -2,7 +2,7 @@
 //! outlives an interrupted launch. Needs Open MPI and MPICH; a missing launcher is reported and skipped.
 
 use commgauge::launch::{
-    Cause, Death, Ending, Flavor, GRACE, Launcher, LauncherContext, Request, Watch, build, deaths, find, host, probe,
+    Cause, Death, Ending, Flavor, GRACE, Launcher, LauncherContext, Request, Watch, build, deaths, find, probe,
     supervise,
 };
 use std::time::{Duration, Instant};
@@ -35,8 +35,8 @@ fn launchers() -> Vec<Launcher> {
 fn launch(launcher: &Launcher, ranks: u32, script: &str, interrupt_at: Option<usize>) -> (Ending, Vec<String>) {
     let request = Request {
         ranks,
-        cores: host::cores(),
-        root: host::is_root(),
+        cores: find::cores(),
+        root: find::is_root(),
         program: "sh".into(),
         program_arguments: vec!["-c".into(), script.into()],
         ..Request::default()
@@ -53,7 +53,7 @@ const RANK: &str = "rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; ";
 #[test]
 fn fewer_and_more_ranks_than_cores_are_started() {
     for launcher in launchers() {
-        for ranks in [1, host::cores(), 2 * host::cores() + 1] {
+        for ranks in [1, find::cores(), 2 * find::cores() + 1] {
             // MPICH's launcher dies of SIGPIPE if its ranks have exited before it could close their input.
             let (ending, mut lines) = launch(&launcher, ranks, &format!("{RANK} echo rank $rank; sleep 1"), None);
             lines.sort();

@@ -20,25 +20,19 @@ const FLOORS: [(u32, &[&str]); 11] = [
             "units",
             "error",
             "element",
-            "host_clock",
-            "input_file",
+            "host",
             "output_file",
             "quote",
-            "message",
+            "writing",
             "digest",
-            "process_stat",
             "progress",
-            "session_folder",
-            "shared_memory",
-            "stop_signal",
             "sample",
             "visible",
             "random",
-            "rank_list",
             "checkout",
         ],
     ),
-    (2, &["stats", "collective", "geometry", "variant", "pattern", "mpi_call", "comma_separated", "device_probe"]),
+    (2, &["stats", "collective", "geometry", "variant", "pattern", "mpi_call", "device_probe"]),
     (3, &["config", "chart"]),
     (4, &["layout", "world"]),
     (5, &["machine_time", "workload"]),
@@ -55,12 +49,12 @@ const SIDEWAYS: [(&str, &str, &str); 15] = [
     ("error", "visible", "an error names files"),
     ("output_file", "digest", "the temporary name of a file with a long name is its digest"),
     ("quote", "visible", "characters that act on a terminal are written out"),
-    ("stop_signal", "output_file", "the note of a signal is a file of ours"),
-    ("error", "stop_signal", "an error names the signal that stopped a run"),
-    ("message", "visible", "a message holds names from files and hosts"),
-    ("progress", "message", "a rank that misbehaves on request says so"),
+    ("host", "output_file", "the note of a signal is a file of ours"),
+    ("error", "host", "an error names the signal that stopped a run"),
+    ("writing", "visible", "a message holds names from files and hosts"),
+    ("writing", "error", "rows that cannot be written are an error"),
+    ("progress", "writing", "a rank that misbehaves on request says so"),
     ("geometry", "collective", "what each rank sends and receives follows from the collective"),
-    ("session_folder", "process_stat", "a folder is left over where the system says that its launcher is gone"),
     ("pattern", "collective", "the expected result follows from the collective"),
     ("pattern", "geometry", "the pattern fills and checks the buffers that the geometry lays out"),
     ("mpi_call", "collective", "a call is prepared by what it does"),
@@ -88,7 +82,7 @@ const LAUNCHED_PROGRAMS: [&str; 4] = [
     "src/bin/commgauge-pairs.rs",
 ];
 /// No file is longer.
-const LONGEST_FILE_LINES: usize = 450;
+const LONGEST_FILE_LINES: usize = 850;
 
 /// Sources by their path from the repository.
 pub type Sources = BTreeMap<String, String>;
@@ -355,7 +349,7 @@ fn a_file_that_is_declared_under_the_feature_may_use_mpi() {
 #[test]
 fn a_long_file_and_one_without_a_subject_are_seen() {
     let long = format!("//! Subject.\n{}", "\n".repeat(LONGEST_FILE_LINES));
-    assert!(check(&Sources::from([("src/base/units.rs".into(), long)]))[0].contains("451 lines"));
+    assert!(check(&Sources::from([("src/base/units.rs".into(), long)]))[0].contains("851 lines"));
     assert!(
         check(&Sources::from([("src/base/units.rs".into(), "use std::fmt;\n".into())]))[0].contains("does not open")
     );

@@ -8,12 +8,12 @@ use commgauge_base::element::ElementType;
 use commgauge_base::sample::{Cadence, ClockMethod, Timing};
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::layout::{Axis, Locality};
+use commgauge_model::record::header;
+use commgauge_model::record::header::without_secrets;
 use commgauge_model::record::line::{
     BackendLine, CaseFacts, CaseLine, End, EndStatus, FORMAT, ForeignTool, Header, Line, Outcome, Plan, RankFacts,
     START_NOT_STATED, Samples, Settings, SuiteFacts, VERSION,
 };
-use commgauge_model::record::provenance;
-use commgauge_model::record::secrets::without_secrets;
 use commgauge_model::workload::Style;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -289,7 +289,7 @@ fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Heade
             .strftime("%Y-%m-%dT%H:%M:%S%:z")
             .to_string(),
         program: "commgauge import".to_owned(),
-        program_version: provenance::program_version().to_owned(),
+        program_version: header::program_version().to_owned(),
         program_sha256: String::new(),
         command_line: without_secrets(&std::env::args().collect::<Vec<_>>()),
         launch_command: None,
@@ -358,7 +358,7 @@ fn ranks(named: &[ForeignRank]) -> Vec<RankFacts> {
         adapters: Vec::new(),
     });
     let mut ranks: Vec<RankFacts> = facts.collect();
-    provenance::number_hosts(&mut ranks);
+    header::number_hosts(&mut ranks);
     ranks
 }
 

@@ -28,7 +28,7 @@ pub struct StepError {
 
 /// How far one run is off.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::planner) struct Residual {
+pub(super) struct Residual {
     /// Its model.
     pub model: String,
     /// Names the runs between which somebody could choose.
@@ -51,7 +51,7 @@ impl StepError {
 
     /// That of runs whose level another run of their question sets, each question counting once. None where no question has more than
     /// two runs.
-    pub(in crate::planner) fn within_questions(residuals: &[Residual]) -> Option<StepError> {
+    pub(super) fn within_questions(residuals: &[Residual]) -> Option<StepError> {
         let mut questions: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         for residual in residuals {
             questions.entry(&residual.question).or_default().push(residual.logarithm);
@@ -81,7 +81,7 @@ impl StepError {
     }
 
     /// The interval of a step whose calls alone put it between these ends: both errors are independent.
-    pub(in crate::planner) fn around(&self, seconds: f64, calls: Interval) -> Interval {
+    pub(super) fn around(&self, seconds: f64, calls: Interval) -> Interval {
         let both = |calls: f64, own: f64| calls.ln().hypot(own.ln());
         Interval {
             low: seconds * (-both(calls.low / seconds, self.low)).exp(),
@@ -96,7 +96,7 @@ impl StepError {
 }
 
 /// The logarithm of a factor's standard deviation, of an interval that covers 95 of 100.
-pub(in crate::planner) fn deviation(interval: Interval) -> f64 {
+pub(super) fn deviation(interval: Interval) -> f64 {
     (interval.high / interval.low).ln() / (2.0 * DEVIATIONS_TO_END)
 }
 

@@ -1,14 +1,12 @@
 //! The files of a job as one trace: formats are told apart, ranks and groups of all files put together.
 
+use super::call::{CallKind, ComputingSpan, FileTrace, Processes, TraceFormat, TracedCall, TracedGroup};
 use super::format::{FileContent, read_file};
-use super::process_trace::Processes;
-use super::roots;
-use super::skipped::Skipped;
-use super::trace_file::{ComputingSpan, FileTrace, TraceFormat, TracedCall, TracedGroup};
+use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::units::Seconds;
+use commgauge_base::units::{Bytes, Seconds};
 use commgauge_base::visible::ShownPath;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 /// Ranks whose calls are less apart may have come to few of them, one after another.
@@ -113,7 +111,7 @@ impl<'a> Job<'a> {
         }
         trace.unknown = self.skipped.unknown().clone();
         trace.notes = self.skipped.notes();
-        trace.notes.extend(roots::complete(&mut trace.calls));
+        trace.notes.extend(complete(&mut trace.calls));
         trace.ranks.extend(trace.calls.iter().map(|call| call.rank));
         trace.steps = match self.steps.into_iter().collect::<Vec<_>>()[..] {
             [all] => all,
@@ -165,7 +163,7 @@ impl Trace {
         let Some(world) = self.world else { return self.note_larger_group() };
         let missing: Vec<u32> = (0..world).filter(|rank| !self.ranks.contains(rank)).collect();
         if !missing.is_empty() {
-            let list = commgauge_base::rank_list::ranges(&missing);
+            let list = commgauge_base::writing::ranges(&missing);
             self.notes.push(format!("of {world} ranks {} are not in the files: {list}", missing.len()));
         }
     }
@@ -278,9 +276,104 @@ fn two_kinds(one: &Path, other: &Path) -> Error {
     ))
 }
 
+// What of the files of a job was skipped, each reason once.
+
+/// Names of unknown calls that a note lists.
+const NAMED_UNKNOWN: usize = 4;
+
+/// Reasons with the files that have them, and calls that are not known.
+#[derive(Debug, Default)]
+pub(super) struct Skipped {
+    files_of_note: BTreeMap<String, Vec<String>>,
+    unknown: BTreeMap<String, u64>,
+}
+
+impl Skipped {
+    /// What a file says of itself, and its calls of unknown kinds.
+    pub(super) fn add(&mut self, path: &Path, notes: &[String], unknown: &BTreeMap<String, u64>) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for note in notes {
+            self.files_of_note.entry(note.clone()).or_default().push(name.clone());
+        }
+        for (call, count) in unknown {
+            *self.unknown.entry(call.clone()).or_default() += count;
+        }
+    }
+
+    /// Calls of kinds that are not known.
+    pub(super) fn unknown(&self) -> &BTreeMap<String, u64> {
+        &self.unknown
+    }
+
+    /// As sentences.
+    pub(super) fn notes(self) -> Vec<String> {
+        let of_files = |(note, files): (String, Vec<String>)| match &files[..] {
+            [file] => format!("{file}: {note}"),
+            _ => format!("{} and {} more: {note}", files[0], files.len() - 1),
+        };
+        let mut notes: Vec<String> = self.files_of_note.into_iter().map(of_files).collect();
+        if !self.unknown.is_empty() {
+            let count: u64 = self.unknown.values().sum();
+            let mut names: Vec<&str> = self.unknown.keys().map(String::as_str).collect();
+            let more = if names.len() > NAMED_UNKNOWN { ", ..." } else { "" };
+            names.truncate(NAMED_UNKNOWN);
+            notes.push(format!("{count} calls of a kind that is not known were skipped: {}{more}", names.join(", ")));
+        }
+        notes
+    }
+}
+
+// Scatters and gathers, of which the root alone passes in or gets out the whole: on other ranks PyTorch records nothing of it, and what the root
+// has is the size of the call.
+
+/// A call on all ranks of its group: the group, what it is, and its number there.
+type OneCall = (usize, Collective, u64);
+
+/// Gives each scatter and gather the size that its root has. One whose root is not among the files is left out, which the note says.
+pub(super) fn complete(calls: &mut Vec<TracedCall>) -> Option<String> {
+    let ones = numbered(calls);
+    let mut of_root: HashMap<OneCall, Bytes> = HashMap::new();
+    for (at, one) in &ones {
+        let size = of_root.entry(*one).or_insert(Bytes(0));
+        *size = (*size).max(calls[*at].bytes_total);
+    }
+    for (at, one) in &ones {
+        calls[*at].bytes_total = of_root[one];
+    }
+    let left_out = of_root.values().filter(|size| size.0 == 0).count();
+    let is_known = |call: &TracedCall| with_root(call.kind).is_none() || call.bytes_total.0 > 0;
+    calls.retain(is_known);
+    (left_out > 0).then(|| {
+        format!("calls of scatter or gather were skipped, {left_out} of them: no file is of their root, which alone has their size")
+    })
+}
+
+/// Where the scatters and gathers are among the calls. Those without a number are taken in their order.
+fn numbered(calls: &[TracedCall]) -> Vec<(usize, OneCall)> {
+    let mut before: HashMap<(u32, usize, Collective), u64> = HashMap::new();
+    let of_root = calls.iter().enumerate().filter_map(|(at, call)| Some((at, call, with_root(call.kind)?)));
+    of_root
+        .map(|(at, call, collective)| {
+            let order = before.entry((call.rank, call.group, collective)).or_default();
+            let number = call.detail.sequence.unwrap_or(*order);
+            *order += 1;
+            (at, (call.group, collective, number))
+        })
+        .collect()
+}
+
+/// The scatter or gather that it is.
+fn with_root(kind: CallKind) -> Option<Collective> {
+    match kind {
+        CallKind::Collective(collective @ (Collective::Scatter | Collective::Gather)) => Some(collective),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::call::CallDetail;
 
     #[test]
     fn stretches_of_computing_that_overlap_are_one() {
@@ -301,5 +394,38 @@ mod tests {
             let path = Path::new(name);
             assert_eq!((said_rank(path), last_number(path)), (said, last), "{name}");
         }
+    }
+
+    fn call(rank: u32, collective: Collective, bytes: u64, sequence: Option<u64>) -> TracedCall {
+        let kind = CallKind::Collective(collective);
+        let detail = CallDetail { sequence, ..CallDetail::default() };
+        TracedCall { rank, kind, element: None, bytes_total: Bytes(bytes), group: 0, duration: None, detail }
+    }
+
+    #[test]
+    fn every_rank_has_the_size_that_the_root_has() {
+        use Collective::{AllReduce, Gather, Scatter};
+        for numbers in [[Some(7), Some(8)], [None, None]] {
+            let of = |rank, first, second, gathered| {
+                let [one, other] = numbers;
+                [call(rank, Scatter, first, one), call(rank, Scatter, second, other), call(rank, Gather, gathered, one)]
+            };
+            let mut calls = [of(0, 64, 0, 32), of(1, 0, 128, 0)].concat();
+            calls.push(call(1, AllReduce, 0, None));
+            assert_eq!(complete(&mut calls), None);
+            let sizes: Vec<u64> = calls.iter().map(|call| call.bytes_total.0).collect();
+            assert_eq!(sizes, [64, 128, 32, 64, 128, 32, 0], "{numbers:?}");
+        }
+    }
+
+    #[test]
+    fn a_scatter_without_its_root_is_left_out_and_said() {
+        let mut calls = vec![call(1, Collective::Scatter, 0, Some(3)), call(1, Collective::AllReduce, 8, None)];
+        let note = complete(&mut calls).unwrap();
+        assert_eq!(calls.len(), 1);
+        assert_eq!(
+            note,
+            "calls of scatter or gather were skipped, 1 of them: no file is of their root, which alone has their size"
+        );
     }
 }

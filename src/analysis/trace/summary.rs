@@ -1,7 +1,7 @@
 //! The calls of a trace by place, call, type and size: how often each comes in a step, and how long it takes.
 
 use super::call::CallKind;
-use super::places::{GroupPlace, TracedPlaces};
+use super::compare::{GroupPlace, TracedPlaces};
 use super::read::Trace;
 use commgauge_base::element::ElementType;
 use commgauge_base::stats::{median, percentile, sorted};
@@ -88,4 +88,85 @@ impl Trace {
         let group = &self.groups[group];
         group.ranks.as_ref().map(|ranks| ranks.len() as u32).or(group.size)
     }
+}
+
+// Who comes late into the calls of a trace.
+//
+// Clocks of hosts differ, so that beginnings on different ranks cannot be compared. Durations can: a call ends on all ranks
+// together and begins on each when it comes, so that the rank with the shortest duration came last, and the longest is the wait.
+
+/// Fewer calls say nothing about who is late.
+const FEWEST_CALLS: u64 = 10;
+
+/// A rank is named that came last in at least this share of calls, which in a group of two is what chance gives half of.
+const LATE_SHARE: f64 = 0.7;
+
+/// A call in which the longest wait is below this share of its time has nobody late.
+const WAIT_SHARE: f64 = 0.1;
+
+/// A rank that came last into most calls of a group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LateRank {
+    /// The rank.
+    pub rank: u32,
+    /// Where its group is.
+    pub place: GroupPlace,
+    /// Ranks of the group.
+    pub group: Vec<u32>,
+    /// Calls that were looked at.
+    pub calls: u64,
+    /// In how many of them it came last and others waited.
+    pub late: u64,
+    /// Median of how long the first to come waited in these.
+    pub waited_seconds_median: Seconds,
+}
+
+type CallsOfRank = BTreeMap<u32, Vec<f64>>;
+
+/// The late ranks of all groups whose ranks are all in the trace, those that were waited for longest first.
+pub fn late_ranks(trace: &Trace, places: &TracedPlaces) -> Vec<LateRank> {
+    let mut all: BTreeMap<usize, BTreeMap<(CallKind, Bytes), CallsOfRank>> = BTreeMap::new();
+    for call in trace.calls.iter().filter(|call| matches!(call.kind, CallKind::Collective(_))) {
+        let Some(duration) = call.duration else { continue };
+        let calls = all.entry(call.group).or_default().entry((call.kind, call.bytes_total)).or_default();
+        calls.entry(call.rank).or_default().push(duration.0);
+    }
+    let of_group = |(group, calls): (usize, BTreeMap<(CallKind, Bytes), CallsOfRank>)| {
+        let ranks = trace.groups[group].ranks.as_ref().filter(|ranks| ranks.len() > 1)?;
+        late_rank(ranks, places.of(group), calls.values())
+    };
+    let mut late: Vec<LateRank> = all.into_iter().filter_map(of_group).collect();
+    let lost = |of: &LateRank| of.waited_seconds_median.0 * of.late as f64;
+    late.sort_by(|one, other| lost(other).total_cmp(&lost(one)));
+    late
+}
+
+fn late_rank<'a>(ranks: &[u32], place: &GroupPlace, calls: impl Iterator<Item = &'a CallsOfRank>) -> Option<LateRank> {
+    let (mut looked_at, mut waits): (u64, BTreeMap<u32, Vec<f64>>) = (0, BTreeMap::new());
+    // A trace that begins or ends within a call has it on some ranks alone, and then nobody knows which belong together.
+    for calls in calls.filter(|calls| ranks.iter().all(|rank| calls.contains_key(rank)) && are_equally_many(calls)) {
+        let count = calls.values().next().map_or(0, Vec::len);
+        for at in 0..count {
+            looked_at += 1;
+            let durations = calls.iter().map(|(rank, durations)| (durations[at], *rank));
+            let (shortest, rank) = durations.clone().min_by(|one, other| one.0.total_cmp(&other.0))?;
+            let longest = durations.map(|(duration, _)| duration).fold(0.0, f64::max);
+            if longest - shortest > WAIT_SHARE * longest {
+                waits.entry(rank).or_default().push(longest - shortest);
+            }
+        }
+    }
+    let (rank, waits) = waits.into_iter().max_by_key(|(_, waits)| waits.len())?;
+    let late = waits.len() as u64;
+    if looked_at < FEWEST_CALLS || (late as f64) < LATE_SHARE * looked_at as f64 {
+        return None;
+    }
+    let waited_seconds_median = Seconds(median(&sorted(waits))?);
+    Some(LateRank { rank, place: place.clone(), group: ranks.to_vec(), calls: looked_at, late, waited_seconds_median })
+}
+
+fn are_equally_many(calls: &CallsOfRank) -> bool {
+    let mut counts = calls.values().map(Vec::len);
+    let first = counts.next();
+    counts.all(|count| Some(count) == first)
 }

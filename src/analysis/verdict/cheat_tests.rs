@@ -2,7 +2,7 @@
 //! say less or something else than what was measured.
 
 use super::testing::{lines, loaded};
-use super::tests::{HARMS, Harm, good};
+use super::verdict_tests::{HARMS, Harm, good};
 use super::*;
 use commgauge_model::config::{Expectation, Machine};
 use commgauge_model::record::Line;

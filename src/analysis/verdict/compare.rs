@@ -1,21 +1,21 @@
 //! Is it slower than before? Every row that both runs have passes, fails, or is inconclusive.
 
+use super::comparability::LoadedRecord;
 use super::comparability::ensure_comparable;
 use super::compare_rule::CompareRule;
-use super::curve_change::{CurveChange, CurvePart};
-use super::curves;
+use super::curve_noise;
+use super::document::percent;
 use super::document::{AgainstBase, FORMAT, FalseAlarms, Question, Row, VERSION, Verdict};
+use super::document::{CurveChange, CurvePart};
 use super::evidence::{ComparedRow, Evidence, Gathered, evidence, names_to_match};
 use super::gate::{cap_decision, coverage, exit_code_of, name_hosts_that_differ, undecided_row};
-use super::loaded_record::LoadedRecord;
-use super::noise_rows as noise;
-use super::one_run::{self, Alone};
-use super::percent::percent;
+use super::permutation;
+use super::permutation::Alone;
 use super::permutation::{
     Corrected, CountRanges, MAX_REPLICATES, ReplicateCounts, RowProbabilities, Sides, corrected, fewest_for,
     is_testable,
 };
-use super::{Decision, Trouble, copied_times, differences, most_severe};
+use super::{Decision, Trouble, comparability, differences, most_severe};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{RankSums, Span, median, sorted};
 use commgauge_base::units::{counted, three_digits};
@@ -47,10 +47,10 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
         .collect();
     let level = rule.false_alarm_level;
     let rows_of_all: Vec<Sides> = compared.iter().map(sides).collect();
-    let by_noise = if is_testable(&rows_of_all, level) { None } else { noise::judged(&compared, level) };
+    let by_noise = if is_testable(&rows_of_all, level) { None } else { curve_noise::judged(&compared, level) };
     let is_permuted = by_noise.is_none();
-    let series = if is_permuted { curves::series(&compared) } else { Vec::new() };
-    let of_one_run = one_run::sides(&compared);
+    let series = if is_permuted { curve_noise::curves_series(&compared) } else { Vec::new() };
+    let of_one_run = permutation::sides(&compared);
     let counts = CountRanges::of(&rows_of_all);
     let (row_count, curve_count) = (rows_of_all.len(), series.len());
     let family = rows_of_all
@@ -68,11 +68,11 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
     let mut rows: Vec<Row> = (compared.iter().enumerate())
         .map(|(index, compared)| {
             let mut row = match &by_noise {
-                Some(by_noise) => noise::row(compared, by_noise[index], rule),
+                Some(by_noise) => curve_noise::row(compared, by_noise[index], rule),
                 None => row(compared, p_of_rows[index], rule, &mut ranks),
             };
             if let Some(old) = compared.base {
-                let found = one_run::compared(compared.new, old, &alone_of_row[index], rule, &mut ranks);
+                let found = permutation::compared(compared.new, old, &alone_of_row[index], rule, &mut ranks);
                 alone.apply(&mut row, &runs, &found);
             }
             row
@@ -83,7 +83,7 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
         .filter_map(|(series, p)| series.change(p.map_or(1.0, |p| p.slower), level, rule.relevant_slowdown, &mut ranks))
         .collect();
     let mut troubles = [old_troubles, new_troubles].concat();
-    let copies = copied_times::copies(base.iter().chain(new)).map(|text| Trouble { exit_code: 3, text });
+    let copies = comparability::copies(base.iter().chain(new)).map(|text| Trouble { exit_code: 3, text });
     troubles.extend(copies.filter(|copies| !troubles.contains(copies)));
     let is_untested = is_permuted && permuted.families == 0;
     troubles.extend(inconclusive_reasons(is_untested.then_some(&counts), &rows, rule));
@@ -93,7 +93,7 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
     let lost = old_names.iter().filter(|name| !names.contains(name.as_str())).count();
     let exit_code = most_severe(troubles.iter().map(|trouble| trouble.exit_code).chain(rows.iter().map(exit_code_of)));
     let described = match &by_noise {
-        Some(by_noise) => noise::describe_rule(rule, &counts, by_noise.iter().flatten().count()),
+        Some(by_noise) => curve_noise::describe_rule(rule, &counts, by_noise.iter().flatten().count()),
         None => describe_rule(rule, &counts, &permuted),
     };
     let described = described.into_iter().chain(what_else(base, new, lost)).collect();

@@ -5,19 +5,19 @@
 //! median, so that the slowest healthy node passes; it is never below what is required at least. Links are not learned: they are
 //! data-sheet facts, and bound what may be learned.
 
+use super::comparability::LoadedRecord;
 use super::comparability::ensure_comparable;
+use super::document::Subject;
 use super::evidence::{Evidence, Gathered, evidence};
 use super::expected::variant;
 use super::learned_file::{self, LearnRule, Learned};
-use super::learned_kind::{CallKind, Kind, Values};
-use super::loaded_record::LoadedRecord;
-use super::subject::Subject;
+use super::learned_file::{CallKind, Kind, Values};
 use super::{Allowed, Trouble};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use commgauge_model::record::line::CaseFacts;
-use commgauge_model::record::product_line::ProductFacts;
+use commgauge_model::record::work_lines::ProductFacts;
 use std::collections::BTreeMap;
 
 /// Learns expectations from runs of healthy nodes; link rates are those of `links`.

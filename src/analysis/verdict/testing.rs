@@ -1,14 +1,14 @@
 //! Complete and valid records for tests: a few cases of the sample record with synthetic times.
 
-use super::loaded_record::LoadedRecord;
+use super::comparability::LoadedRecord;
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::{CopyKind, HostMemory, Machine};
-use commgauge_model::record::copy_line::{CopyFacts, CopyLine};
 use commgauge_model::record::line::{CaseLine, EndStatus, Outcome, Samples};
-use commgauge_model::record::product_line::{ProductFacts, ProductLine};
+use commgauge_model::record::work_lines::{CopyFacts, CopyLine};
+use commgauge_model::record::work_lines::{ProductFacts, ProductLine};
 use commgauge_model::record::{Journal, Line, Record};
 use std::path::Path;
 

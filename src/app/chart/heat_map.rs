@@ -2,9 +2,8 @@
 //! what is near the reference is grey, so that a healthy machine is calm. Cells that were not measured, failed or received wrong
 //! data have shapes of their own. The value of each cell is shown on hover, and in the cell where there is room.
 
-use super::frame;
 use super::position::{Position, xy};
-use super::summary;
+use super::write;
 use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
 
 /// Lower bounds of the colour bands in per cent, with their legend texts. 100 is the reference, less is worse.
@@ -129,7 +128,7 @@ impl HeatMap {
         let extent = side * rows as f64;
         let width = (margin + extent + 6.0 + 44.0).max(400.0);
         let mut canvas = Canvas::new(&self.title, &self.summary());
-        let mut top = frame::title(&mut canvas, &self.title, width);
+        let mut top = super::title(&mut canvas, &self.title, width);
         top += legend(&mut canvas, top, width, &self.reference, self.has());
         let corner = xy(margin, top + margin + 2.0);
         self.draw_labels(&mut canvas, &labels, corner, side);
@@ -175,7 +174,7 @@ impl HeatMap {
         let others = [(missing, "not measured"), (failed, "failed"), (wrong, "with wrong data")];
         let others = others.into_iter().filter(|(count, _)| *count > 0);
         sentences.extend(others.map(|(count, what)| format!("{count} cells {what}")));
-        summary::joined(&self.description, sentences)
+        write::joined(&self.description, sentences)
     }
 
     /// Whether there is room for a number in each cell.

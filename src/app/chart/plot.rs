@@ -1,11 +1,8 @@
 //! Points, curves, bands and lines over two axes: measurements against size, residuals, histories with change points.
 
-use super::axis::{Axis, Scale, Spacing};
-use super::frame::{self, Entry, Key, Room};
-use super::point_shape::PointShape;
 use super::position::{Position, xy};
-use super::summary;
-use super::write::{Anchor, Canvas, Path, Svg, cut, text_width};
+use super::write::{Anchor, Canvas, Path, PointShape, Svg, cut, text_width};
+use super::{Axis, Entry, Key, LINE, Room, Scale, Spacing, Unit, write};
 use commgauge_base::stats::Interval;
 
 /// Number of colours and shapes of series; further series reuse them.
@@ -141,23 +138,23 @@ impl Plot {
     /// The picture.
     pub fn draw(&self) -> Svg {
         let mut canvas = Canvas::new(&self.title, &self.summary());
-        let mut top = frame::title(&mut canvas, &self.title, self.width);
-        top += frame::legend(&mut canvas, &self.legend(), top, self.width);
+        let mut top = super::title(&mut canvas, &self.title, self.width);
+        top += super::legend(&mut canvas, &self.legend(), top, self.width);
         top += if self.y.title.is_empty() && self.y.ticks.is_empty() { 8.0 } else { 20.0 };
         let ys = self.y.scale(self.all_y(), top + self.room_height, top, (self.room_height / 34.0) as usize);
-        let (left, right) = (frame::gutter(&ys), self.width - 10.0);
+        let (left, right) = (super::gutter(&ys), self.width - 10.0);
         let room = Room { left, right, top, bottom: top + self.room_height };
         let most = ((right - left) / 58.0) as usize;
         let xs = self.x.scale(self.all_x(), left + 6.0, right - 4.0, most);
         self.draw_shades(&mut canvas, &xs, room);
-        frame::vertical(&mut canvas, &self.y, &ys, room);
+        super::vertical(&mut canvas, &self.y, &ys, room);
         self.draw_lines(&mut canvas, &xs, &ys);
         for (index, series) in self.series.iter().enumerate() {
             self.draw_series(&mut canvas, series, series.color.unwrap_or(index) % COLORS, &xs, &ys);
         }
         self.draw_changes(&mut canvas, &xs, room);
-        frame::horizontal(&mut canvas, &self.x, &xs, room);
-        canvas.finish(self.width, room.bottom + frame::foot(&self.x))
+        super::horizontal(&mut canvas, &self.x, &xs, room);
+        canvas.finish(self.width, room.bottom + super::foot(&self.x))
     }
 
     /// Each series by its ends and extremes; then reference lines and changes.
@@ -168,12 +165,12 @@ impl Plot {
             let points: Vec<Position> = series.points.iter().filter(drawn).map(|point| xy(point.x, point.y)).collect();
             let crossed = series.points.iter().filter(drawn).filter(|point| point.crossed).count();
             let crossed = if crossed > 0 { format!("; {crossed} crossed out") } else { String::new() };
-            Some(summary::named(&series.name, &(summary::course(&points, at)? + &crossed)))
+            Some(write::named(&series.name, &(write::course(&points, at)? + &crossed)))
         });
         let lines = self.lines.iter().filter(|line| !line.name.is_empty());
-        let lines = lines.filter_map(|line| Some(summary::named(&line.name, &summary::course(&line.points, at)?)));
+        let lines = lines.filter_map(|line| Some(write::named(&line.name, &write::course(&line.points, at)?)));
         let changes = self.changes.iter().map(|change| format!("Change: {}", change.label));
-        summary::joined(&self.description, series.chain(lines).chain(changes))
+        write::joined(&self.description, series.chain(lines).chain(changes))
     }
 
     fn all_x(&self) -> impl Iterator<Item = f64> {
@@ -339,4 +336,285 @@ fn stepped(positions: impl Iterator<Item = Position>) -> Vec<Position> {
         steps.push(position);
     }
     steps
+}
+
+// Horizontal bars, alone or stacked, each with its value next to it.
+
+/// Maximum length of a label.
+const MAX_LABEL_CHARS: usize = 24;
+
+const BAR_HEIGHT: f64 = 16.0;
+
+const PITCH: f64 = 24.0;
+
+/// A chart of bars.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bars {
+    /// Title, also read by screen readers.
+    pub title: String,
+    /// Alternative text for screen readers.
+    pub description: String,
+    /// Axis of the bar lengths; always linear, from zero.
+    pub axis: Axis,
+    /// Names of the parts of a stacked bar, in the order of [`Bar::parts`]; one or none where bars are not stacked.
+    pub parts: Vec<String>,
+    /// The bars, top to bottom.
+    pub bars: Vec<Bar>,
+    /// Width in units of the picture.
+    pub width: f64,
+}
+
+/// A bar.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bar {
+    /// Label to the left of the bar.
+    pub label: String,
+    /// Lengths of its parts, left to right.
+    pub parts: Vec<f64>,
+    /// The interval of the total.
+    pub interval: Option<Interval>,
+    /// Text to the right of the bar; its value with the unit where this is empty.
+    pub note: String,
+}
+
+impl Bars {
+    /// A chart without bars.
+    pub fn new(title: impl Into<String>, axis: Axis) -> Bars {
+        let (title, description) = (title.into(), String::new());
+        Bars { title, description, axis, parts: Vec::new(), bars: Vec::new(), width: 400.0 }
+    }
+
+    /// The picture.
+    pub fn draw(&self) -> Svg {
+        let mut canvas = Canvas::new(&self.title, &self.summary());
+        let mut top = super::title(&mut canvas, &self.title, self.width);
+        let entries: Vec<Entry> = match self.parts.len() {
+            0 | 1 => Vec::new(),
+            _ => {
+                let area = |index: usize| Key::Area(format!("cg-f{}", index % 6));
+                let parts = self.parts.iter().enumerate();
+                parts.map(|(index, name)| Entry { key: area(index), name: name.clone() }).collect()
+            }
+        };
+        top += super::legend(&mut canvas, &entries, top, self.width);
+        let labels: Vec<String> = self.bars.iter().map(|bar| cut(&bar.label, MAX_LABEL_CHARS)).collect();
+        let notes: Vec<String> = self.bars.iter().map(|bar| self.note(bar)).collect();
+        let widest = |texts: &[String]| texts.iter().map(|text| text_width(text)).fold(0.0, f64::max);
+        let left = widest(&labels) + 8.0;
+        let right = (self.width - widest(&notes) - 8.0).max(left + 40.0);
+        let whole = |bar: &Bar| bar.parts.iter().copied().filter(|part| part.is_finite()).sum::<f64>();
+        let longest =
+            self.bars.iter().map(|bar| bar.interval.map_or(whole(bar), |interval| interval.high.max(whole(bar))));
+        let longest = longest.fold(0.0, f64::max);
+        let place = |value: f64| left + if longest > 0.0 { value / longest * (right - left) } else { 0.0 };
+        for (index, bar) in self.bars.iter().enumerate() {
+            let y = top + PITCH * index as f64;
+            canvas.text(left - 8.0, y + 12.0, "cg-ink", Anchor::End, &labels[index]);
+            let mut so_far = 0.0;
+            for (part, value) in bar.parts.iter().enumerate().filter(|(_, value)| value.is_finite() && **value > 0.0) {
+                let class = format!("cg-f{}", part % 6);
+                let (from, to) = (place(so_far), place(so_far + value));
+                canvas.rectangle(&class, from, y, (to - from).max(0.8), BAR_HEIGHT);
+                so_far += value;
+            }
+            let mut end = place(so_far);
+            let is_drawn = |of: &Interval| of.low.is_finite() && of.high.is_finite() && of.high > of.low;
+            if let Some(Interval { low, high }) = bar.interval.filter(is_drawn) {
+                let (low, high, middle) = (place(low.max(0.0)), place(high), y + BAR_HEIGHT / 2.0);
+                let mut whisker = Path::default();
+                whisker.line(xy(low, middle), xy(high, middle));
+                whisker.line(xy(low, middle - 4.0), xy(low, middle + 4.0));
+                whisker.line(xy(high, middle - 4.0), xy(high, middle + 4.0));
+                canvas.path("cg-glyph", &whisker);
+                end = end.max(high);
+            }
+            canvas.text(end + 6.0, y + 12.0, "", Anchor::Start, &notes[index]);
+        }
+        canvas.path("cg-axis", &Path::polyline([xy(left, top - 3.0), xy(left, self.bottom(top))]));
+        canvas.finish(self.width, self.bottom(top) + 2.0)
+    }
+
+    fn summary(&self) -> String {
+        let bars: Vec<String> = self.bars.iter().map(|bar| format!("{} {}", bar.label, self.note(bar))).collect();
+        write::joined(&self.description, (!bars.is_empty()).then(|| bars.join("; ")))
+    }
+
+    fn bottom(&self, top: f64) -> f64 {
+        top + (PITCH * self.bars.len() as f64).max(LINE) - 4.0
+    }
+
+    fn note(&self, bar: &Bar) -> String {
+        match bar.note.is_empty() {
+            true => self.axis.shown(bar.parts.iter().sum()),
+            false => bar.note.clone(),
+        }
+    }
+}
+
+// Distributions below each other on one logarithmic axis. The bins do not depend on the data, so that runs can be compared.
+
+/// Bins per factor of ten.
+const BINS_PER_DECADE: f64 = 40.0;
+
+const ROW_HEIGHT: f64 = 38.0;
+
+/// Histograms of times.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Histogram {
+    /// Title, also read by screen readers.
+    pub title: String,
+    /// Alternative text for screen readers.
+    pub description: String,
+    /// Title of the axis.
+    pub axis_title: String,
+    /// The distributions, top to bottom.
+    pub rows: Vec<HistogramRow>,
+    /// Width in units of the picture.
+    pub width: f64,
+}
+
+/// One distribution.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HistogramRow {
+    /// Label to the left of the distribution.
+    pub label: String,
+    /// Bins and their counts, ascending: see [`Histogram::bin_of`].
+    pub bins: Vec<(i32, u64)>,
+    /// Marked positions on the axis.
+    pub marks: Vec<Mark>,
+}
+
+/// A marked position, such as a percentile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// `p50`, `p99`, `max`.
+    pub name: &'static str,
+    /// Seconds.
+    pub at: f64,
+}
+
+impl Histogram {
+    /// A chart without rows.
+    pub fn new(title: impl Into<String>) -> Histogram {
+        let axis_title = "time of one call".to_owned();
+        Histogram { title: title.into(), description: String::new(), axis_title, rows: Vec::new(), width: 400.0 }
+    }
+
+    /// The bin of a time: 40 bins per factor of ten, bin 0 begins at one second. `None` for times that are not positive
+    /// and finite.
+    pub fn bin_of(seconds: f64) -> Option<i32> {
+        // The offset keeps a time at the edge of a bin in that bin, despite rounding of the logarithm.
+        (seconds > 0.0 && seconds.is_finite()).then(|| (seconds.log10() * BINS_PER_DECADE + 1e-9).floor() as i32)
+    }
+
+    /// Where a bin begins, in seconds.
+    pub fn bin_start(bin: i32) -> f64 {
+        10f64.powf(f64::from(bin) / BINS_PER_DECADE)
+    }
+
+    /// The picture.
+    pub fn draw(&self) -> Svg {
+        let mut canvas = Canvas::new(&self.title, &self.summary());
+        let mut top = super::title(&mut canvas, &self.title, self.width);
+        top += self.legend(&mut canvas, top);
+        let labels: Vec<String> = self.rows.iter().map(|row| cut(&row.label, 22)).collect();
+        let left = labels.iter().map(|label| text_width(label)).fold(20.0, f64::max) + 8.0;
+        let height = ROW_HEIGHT * self.rows.len().max(1) as f64;
+        let room = Room { left, right: self.width - 10.0, top, bottom: top + height };
+        let axis = Axis::log(self.axis_title.clone(), Unit::Seconds);
+        let edges = self.rows.iter().flat_map(|row| {
+            let bins = row.bins.iter().flat_map(|(bin, _)| [Self::bin_start(*bin), Self::bin_start(bin + 1)]);
+            bins.chain(row.marks.iter().map(|mark| mark.at))
+        });
+        let most = ((room.right - left) / 58.0) as usize;
+        let scale = axis.scale(edges, left + 2.0, room.right - 2.0, most);
+        let mut grid = Path::default();
+        scale
+            .ticks
+            .iter()
+            .for_each(|(tick, _)| grid.line(xy(scale.place(*tick), top), xy(scale.place(*tick), room.bottom)));
+        canvas.path("cg-grid", &grid);
+        for (index, row) in self.rows.iter().enumerate() {
+            let base = top + ROW_HEIGHT * (index + 1) as f64;
+            canvas.text(left - 8.0, base - 4.0, "cg-ink", Anchor::End, &labels[index]);
+            let most = row.bins.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1) as f64;
+            let mut columns = Path::default();
+            for (bin, count) in row.bins.iter().filter(|(_, count)| *count > 0) {
+                let (from, to) = (scale.place(Self::bin_start(*bin)), scale.place(Self::bin_start(bin + 1)));
+                // A single time among thousands stays visible.
+                let tall = (*count as f64 / most * (ROW_HEIGHT - 12.0)).max(1.0);
+                columns.rectangle(from, base - tall, (to - from - 0.4).max(0.6), tall);
+            }
+            canvas.path("cg-f0", &columns);
+            canvas.path("cg-axis", &Path::polyline([xy(left, base), xy(room.right, base)]));
+            self.draw_marks(&mut canvas, row, |at| scale.place(at), base);
+        }
+        super::horizontal(&mut canvas, &axis, &scale, room);
+        canvas.finish(self.width, room.bottom + super::foot(&axis))
+    }
+
+    fn summary(&self) -> String {
+        let axis = Axis::log("", Unit::Seconds);
+        let marks = |row: &HistogramRow| {
+            let marks: Vec<String> =
+                row.marks.iter().map(|mark| format!("{} {}", mark.name, axis.shown(mark.at))).collect();
+            marks.join(", ")
+        };
+        write::joined(&self.description, self.rows.iter().map(|row| format!("{}: {}", row.label, marks(row))))
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        let mut names: Vec<&'static str> = Vec::new();
+        for mark in self.rows.iter().flat_map(|row| &row.marks) {
+            if !names.contains(&mark.name) {
+                names.push(mark.name);
+            }
+        }
+        names
+    }
+
+    fn legend(&self, canvas: &mut Canvas, top: f64) -> f64 {
+        let mut x = 0.0;
+        let names = self.names();
+        for name in &names {
+            glyph(canvas, name, x + 6.0, top + 11.0);
+            canvas.text(x + 14.0, top + 10.0, "", Anchor::Start, name);
+            x += 14.0 + text_width(name) + 12.0;
+        }
+        if names.is_empty() { 4.0 } else { 20.0 }
+    }
+
+    fn draw_marks(&self, canvas: &mut Canvas, row: &HistogramRow, place: impl Fn(f64) -> f64, base: f64) {
+        for mark in row.marks.iter().filter(|mark| mark.at > 0.0 && mark.at.is_finite()) {
+            glyph(canvas, mark.name, place(mark.at), base);
+        }
+    }
+}
+
+/// Each percentile has its own shape, so that it is recognisable without colours.
+fn glyph(canvas: &mut Canvas, name: &str, x: f64, base: f64) {
+    let mut path = Path::default();
+    let class = match name {
+        "p50" => {
+            path.polygon([xy(x, base - 9.0), xy(x + 4.2, base), xy(x - 4.2, base)]);
+            "cg-mark cg-f1"
+        }
+        "p90" | "p95" => {
+            path.circle(x, base - 3.5, 2.6);
+            "cg-mark cg-f2"
+        }
+        "p99" => {
+            path.polygon([xy(x, base - 8.0), xy(x + 3.2, base - 4.0), xy(x, base), xy(x - 3.2, base - 4.0)]);
+            "cg-mark cg-f3"
+        }
+        "p99.9" => {
+            path.rectangle(x - 2.6, base - 6.2, 5.2, 5.2);
+            "cg-mark cg-f4"
+        }
+        _ => {
+            path.line(xy(x, base), xy(x, base - 12.0));
+            "cg-cross cg-s5"
+        }
+    };
+    canvas.path(class, &path);
 }

@@ -1,7 +1,6 @@
 //! SVG as text: escaping, portable number formatting, and the elements of charts. No layout.
 
 use super::position::{Position, xy};
-use super::style::STYLE;
 use commgauge_base::visible::is_control_or_format;
 use std::fmt::Write;
 
@@ -222,4 +221,85 @@ pub(super) fn cut(text: &str, most: usize) -> String {
         return text.to_owned();
     }
     text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
+// The style sheet of charts.
+
+/// The style sheet that inline charts need; standalone ones carry it.
+pub const STYLE: &str = include_str!("chart.css");
+
+// Charts in sentences, for those who cannot see the picture.
+
+/// The sentences after a description, which may be empty.
+pub(super) fn joined(description: &str, sentences: impl IntoIterator<Item = String>) -> String {
+    let mut text = description.trim().to_owned();
+    for sentence in sentences {
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        text += &sentence;
+        text.push('.');
+    }
+    text
+}
+
+/// A sentence about something that may have a name.
+pub(super) fn named(name: &str, text: &str) -> String {
+    if name.is_empty() { text.to_owned() } else { format!("{name}: {text}") }
+}
+
+/// Points by their ends and extremes: `9 us at 1 KiB to 2 ms at 64 MiB, least .. at .., most .. at ..`. None without points.
+pub(super) fn course(points: &[Position], at: impl Fn(Position) -> String) -> Option<String> {
+    let (first, last) = (*points.first()?, *points.last()?);
+    let least = points.iter().copied().min_by(|a, b| a.y.total_cmp(&b.y))?;
+    let most = points.iter().copied().max_by(|a, b| a.y.total_cmp(&b.y))?;
+    let ends = if points.len() == 1 { at(first) } else { format!("{} to {}", at(first), at(last)) };
+    let is_end = |point: Position| point.y == first.y || point.y == last.y;
+    let extremes = [("least", least), ("most", most)].into_iter().filter(|(_, point)| !is_end(*point));
+    Some(extremes.fold(ends, |text, (name, point)| format!("{text}, {name} {}", at(point))))
+}
+
+// How the points of a plot are drawn: by series, and by whether they can be trusted.
+
+/// The shapes of points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PointShape {
+    /// Filled, in the shape of the series.
+    Filled,
+    /// A cross.
+    Crossed,
+}
+
+impl PointShape {
+    /// Draws points of a series at these places.
+    pub(super) fn draw(self, canvas: &mut Canvas, color: usize, positions: &[Position]) {
+        let mut path = Path::default();
+        for center in positions.iter().copied() {
+            let Position { x, y } = center;
+            match (self, color) {
+                (PointShape::Crossed, _) => {
+                    path.line(xy(x - 3.5, y - 3.5), xy(x + 3.5, y + 3.5));
+                    path.line(xy(x - 3.5, y + 3.5), xy(x + 3.5, y - 3.5));
+                }
+                (PointShape::Filled, 1) => path.rectangle(x - 2.9, y - 2.9, 5.8, 5.8),
+                (PointShape::Filled, 2) => polygon(&mut path, center, &[xy(0.0, -4.0), xy(3.8, 3.0), xy(-3.8, 3.0)]),
+                (PointShape::Filled, 3) => {
+                    polygon(&mut path, center, &[xy(0.0, -4.2), xy(4.2, 0.0), xy(0.0, 4.2), xy(-4.2, 0.0)])
+                }
+                (PointShape::Filled, 4) => polygon(&mut path, center, &[xy(0.0, 4.0), xy(3.8, -3.0), xy(-3.8, -3.0)]),
+                (PointShape::Filled, _) => path.circle(x, y, 3.2),
+            }
+        }
+        let class = match (self, color) {
+            (PointShape::Crossed, _) => format!("cg-cross cg-s{color}"),
+            (PointShape::Filled, 5) => format!("cg-hollow cg-s{color}"),
+            (PointShape::Filled, _) => format!("cg-f{color}"),
+        };
+        canvas.path(&class, &path);
+    }
+}
+
+/// A polygon whose corners are seen from its centre.
+fn polygon(path: &mut Path, center: Position, corners: &[Position]) {
+    path.polygon(corners.iter().map(|corner| xy(center.x + corner.x, center.y + corner.y)));
 }

@@ -1,21 +1,22 @@
 //! What GPUs compute, from flags: the peaks of a machine file or of flags with the constants of published runs, or measured
 //! matrix products.
 
-use super::gpu_flags::{GpuFlags, positive};
-use super::rates::Calls;
+use super::suite::report_resolved_file;
+use commgauge_analysis::cost::{Fit, PlaceQuery};
+use commgauge_analysis::planner::Kernels;
 use commgauge_analysis::planner::compute::{
     Compute, Constants, Efficiency, MeasuredProduct, MeasuredProducts, PUBLISHED, Product,
 };
-use commgauge_analysis::planner::kernels::Kernels;
+use commgauge_analysis::planner::rates::{Both, Fitted, Published, Rates};
 use commgauge_analysis::planner::step_error::{ANCHORED, StepError};
 use commgauge_analysis::planner::validate::{Site, anchor, layers_of, read_runs};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Rate, Seconds, three_digits};
 use commgauge_base::visible::ShownPath;
-use commgauge_model::config::machine::{ANY_GPU, LayerKind, Level};
+use commgauge_model::config::machine::{ANY_GPU, Computing as Gpu, LayerKind, Level};
 use commgauge_model::config::step::Framework;
-use commgauge_model::config::{Machine, Model};
+use commgauge_model::config::{Machine, Model, Shipped};
 use commgauge_model::record::Record;
 use std::path::{Path, PathBuf};
 
@@ -173,7 +174,7 @@ impl ComputingFlags {
         calls: &Calls,
     ) -> Result<()> {
         let file = path.shown();
-        let text = commgauge_base::input_file::read_to_string(path)
+        let text = commgauge_base::host::read_to_string(path)
             .map_err(|cause| Error::usage(format!("--anchor {file}: cannot be read: {cause}")))?;
         let runs = read_runs(&text, &path.display().to_string())?;
         let site = Site {
@@ -400,5 +401,206 @@ impl Computing {
              those that were, and kept within their speeds.",
             shapes.len()
         ))
+    }
+}
+
+// The peaks of a GPU, from flags or a machine file, and who says them.
+
+/// An H100 SXM (NVIDIA H100 data sheet, without sparsity), where no machine file says what GPU it is.
+fn assumed() -> Gpu {
+    Gpu {
+        gpu: Some("H100".to_owned()),
+        peak_flops_per_second: 989e12,
+        peak_fp8_flops_per_second: Some(1979e12),
+        memory_rate: Rate(3350e9),
+    }
+}
+
+/// The flags.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Computing")]
+pub(super) struct GpuFlags {
+    /// Peak of dense matrix products of one GPU, 10^12 operations a second [default: that of the machine file, else 989, an H100
+    /// in bfloat16; with --efficiency measured the fastest product that was measured]
+    #[arg(long, value_name = "TFLOPS", value_parser = positive)]
+    pub peak_tflops: Option<f64>,
+
+    /// What a GPU's memory moves, such as 3.35TB/s [default: that of the machine file, else of an H100]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub memory_rate: Option<Rate>,
+}
+
+/// A number above 0.
+pub(super) fn positive(text: &str) -> std::result::Result<f64, String> {
+    let wrong = || format!("found `{text}`; accepted: a number above 0");
+    text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0).ok_or_else(wrong)
+}
+
+fn rate(text: &str) -> std::result::Result<Rate, String> {
+    commgauge_base::units::parse_rate(text)
+}
+
+impl GpuFlags {
+    /// The GPU of the machine file, or the assumed one, with what flags say instead. A peak of its own is of no known kind.
+    pub fn gpu(&self, machine: Option<&Machine>) -> Gpu {
+        let named = machine.and_then(|machine| machine.computing.clone()).unwrap_or_else(assumed);
+        Gpu {
+            peak_flops_per_second: self.peak_tflops.map_or(named.peak_flops_per_second, |peak| peak * 1e12),
+            memory_rate: self.memory_rate.unwrap_or(named.memory_rate),
+            gpu: named.gpu.filter(|_| self.peak_tflops.is_none()),
+            ..named
+        }
+    }
+
+    /// The peak with who says it.
+    pub fn peak(&self, machine: Option<&Machine>) -> String {
+        self.gpu(machine).peak_by(source(self.peak_tflops.is_some(), machine))
+    }
+
+    /// The memory's rate with who says it.
+    pub fn memory(&self, machine: Option<&Machine>) -> String {
+        self.gpu(machine).memory_by(source(self.memory_rate.is_some(), machine))
+    }
+
+    /// What to do where nobody says which GPU it is.
+    pub fn assumption(&self, machine: Option<&Machine>) -> Option<&'static str> {
+        let is_known = machine.is_some_and(|machine| machine.computing.is_some());
+        (!is_known && (self.peak_tflops.is_none() || self.memory_rate.is_none())).then_some(
+            "Computing is assumed to be that of an H100: name a machine file with [computing], or give --peak-tflops and \
+             --memory-rate, or the share of communication is wrong.",
+        )
+    }
+}
+
+fn source(is_given: bool, machine: Option<&Machine>) -> &str {
+    let named = machine.filter(|machine| machine.computing.is_some()).map(|machine| machine.name.as_str());
+    if is_given { "given" } else { named.unwrap_or("an H100, assumed") }
+}
+
+// Source of predicted times, given by flags: a fit, a machine file, or both.
+
+/// The group of the flags of which one at least has to be given.
+const SOURCE: &str = "rates_source";
+
+/// The flags that name a fit or a machine.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Rates", group(clap::ArgGroup::new(SOURCE).required(true).multiple(true)))]
+pub struct RatesFlags {
+    /// The fit, from `commgauge fit -o`
+    #[arg(long, value_name = "FILE", group = SOURCE)]
+    pub fit: Option<PathBuf>,
+
+    /// A machine file, for published link rates: not calibrated. With --fit, for the calls that the fit does not hold
+    #[arg(long, value_name = "FILE", group = SOURCE)]
+    pub machine: Option<PathBuf>,
+
+    /// Where the groups of the fit were placed whose records do not say it, as far as you know: 1n for any groups inside a
+    /// host, 1n/1g for one at a time
+    #[arg(long, value_name = "PLACE", requires = "fit")]
+    pub unknown_locality: Option<PlaceQuery>,
+}
+
+/// Times of calls, and the ranks of a node.
+pub struct Calls<'a> {
+    /// Times of calls.
+    pub rates: &'a dyn Rates,
+    /// Ranks of a node.
+    pub ranks_per_node: u32,
+}
+
+/// The files that the flags name, parsed.
+#[derive(Debug)]
+pub struct RatesSource {
+    named: Named,
+    unknown: Option<PlaceQuery>,
+}
+
+#[derive(Debug)]
+enum Named {
+    Fit(Box<Fit>, String),
+    Machine(Box<Machine>),
+    Both(Box<Fit>, String, Box<Machine>),
+}
+
+impl RatesFlags {
+    /// The files that the flags name.
+    pub fn files(&self) -> Vec<&Path> {
+        self.fit.iter().chain(&self.machine).map(PathBuf::as_path).collect()
+    }
+
+    /// Reads the named files.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is invalid.
+    pub fn read(&self) -> Result<RatesSource> {
+        let fit = self.fit.as_ref().map(|path| Fit::read(path).map(|fit| (Box::new(fit), path.display().to_string())));
+        self.machine.iter().for_each(|machine| report_resolved_file(Shipped::Machine, machine));
+        let machine = self.machine.as_ref().map(|path| Machine::load(path).map(Box::new));
+        let named = match (fit.transpose()?, machine.transpose()?) {
+            (Some((fit, name)), Some(machine)) => Named::Both(fit, name, machine),
+            (Some((fit, name)), None) => Named::Fit(fit, name),
+            (None, Some(machine)) => Named::Machine(machine),
+            (None, None) => return Err(Error::usage("give --fit FILE, or --machine FILE for published rates")),
+        };
+        Ok(RatesSource { named, unknown: self.unknown_locality })
+    }
+}
+
+impl RatesSource {
+    /// The rates, for queries.
+    pub fn rates(&self) -> Box<dyn Rates + '_> {
+        match &self.named {
+            Named::Fit(fit, name) => Box::new(Fitted::new(fit, name, self.unknown)),
+            Named::Machine(machine) => Box::new(Published::new(machine)),
+            Named::Both(fit, name, machine) => {
+                Box::new(Both::new(Fitted::new(fit, name, self.unknown), Published::new(machine)))
+            }
+        }
+    }
+
+    /// The fit, where one was named.
+    pub fn fit(&self) -> Option<&Fit> {
+        match &self.named {
+            Named::Fit(fit, _) | Named::Both(fit, ..) => Some(fit),
+            Named::Machine(_) => None,
+        }
+    }
+
+    /// The machine, where one was named.
+    pub fn machine(&self) -> Option<&Machine> {
+        match &self.named {
+            Named::Machine(machine) | Named::Both(_, _, machine) => Some(machine),
+            Named::Fit(..) => None,
+        }
+    }
+
+    /// What calls take, for steps to be priced.
+    ///
+    /// # Errors
+    /// As [`ranks_per_node`].
+    pub fn calls<'a>(&self, rates: &'a dyn Rates, requested: Option<u32>) -> Result<Calls<'a>> {
+        Ok(Calls { rates, ranks_per_node: self.ranks_per_node(requested)? })
+    }
+
+    /// Ranks on each node: see [`ranks_per_node`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ranks_per_node(&self, requested: Option<u32>) -> Result<u32> {
+        ranks_per_node(requested, self.machine())
+    }
+}
+
+/// Ranks on each node: as requested, else from the machine file.
+///
+/// # Errors
+/// If neither gives a number, or it is 0.
+pub fn ranks_per_node(requested: Option<u32>, machine: Option<&Machine>) -> Result<u32> {
+    match requested.or_else(|| machine.map(|machine| machine.ranks_per_node)) {
+        Some(0) => Err(Error::usage("--ranks-per-node: found 0; accepted: 1 or more")),
+        Some(ranks) => Ok(ranks),
+        None => Err(Error::usage(
+            "--ranks-per-node is missing; a fit does not say how many ranks a node has (a machine file does)",
+        )),
     }
 }

@@ -1,12 +1,12 @@
 //! `commgauge export`: converts a fit to the calibration files of another planner.
 
-use super::text_output::{check_only_format, make_folder, replace};
+use super::output::{check_only_format, make_folder, replace};
 use commgauge_analysis::cost::{Fit, Place, PlaceQuery};
 use commgauge_analysis::interop::export::{AxisPlace, Export, ExportOptions, Target, export};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::message::eprintln;
 use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::eprintln;
 use commgauge_model::layout::Locality;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -189,6 +189,6 @@ impl ExportCommand {
 
 fn read_base(path: &Path) -> Result<Value> {
     let wrong = |problem: String| Error::usage(format!("--base {}: {problem}", path.shown()));
-    let text = commgauge_base::input_file::read_to_string(path).map_err(|cause| wrong(cause.to_string()))?;
+    let text = commgauge_base::host::read_to_string(path).map_err(|cause| wrong(cause.to_string()))?;
     serde_json::from_str(&text).map_err(|cause| wrong(format!("is not JSON: {cause}")))
 }

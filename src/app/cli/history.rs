@@ -1,14 +1,15 @@
 //! `commgauge history DIR`: runs over time, row by row, and where they changed.
 
 use super::gate::confidence;
-use super::history_store::StoreCommand;
-use super::text_output::{FormattedOutput, make_folder, replace};
+use super::output::{FormattedOutput, make_folder, replace};
 use crate::report::{HistoryFormat, ShownRows, history_text, plots};
-use crate::store::{RowFilter, Store};
+use crate::store::{Added, RowFilter, Store};
 use commgauge_analysis::verdict::LoadedRecord;
 use commgauge_analysis::verdict::history::{HistoryInput, HistoryRule, history};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::eprintln;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 
@@ -56,7 +57,7 @@ pub struct HistoryCommand {
     pub plots: Option<PathBuf>,
 
     /// The smallest step that matters, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = super::compare::relevant)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = super::report::relevant)]
     pub relevant: f64,
 
     /// Confidence, in per cent: the chance of any false alarm over all rows is at most the rest
@@ -147,4 +148,80 @@ fn bar(files: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("reading {bar:30} {pos}/{len} {eta}");
     let bar = ProgressBar::new(files);
     style.map(|style| bar.with_style(style)).unwrap_or_else(|_| ProgressBar::hidden())
+}
+
+// `commgauge history add RECORD --store DIR` and `commgauge history rebuild --store DIR`: keep the store of a fleet's history.
+
+/// What keeps a store.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum StoreCommand {
+    /// Add records to a store, which is made where there is none
+    Add(AddArguments),
+    /// Make index and dataset of a store again, of its records alone
+    Rebuild(RebuildArguments),
+}
+
+/// What is added, and where.
+#[derive(Clone, Debug, clap::Args)]
+pub struct AddArguments {
+    /// Records (JSON Lines); a run that is in the store already changes nothing
+    #[arg(required = true, value_name = "RECORD")]
+    pub records: Vec<PathBuf>,
+
+    /// The store: records/, index.sqlite and dataset/, partitioned by machine and month
+    #[arg(long, value_name = "DIR")]
+    pub store: PathBuf,
+}
+
+/// What is made again.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RebuildArguments {
+    /// The store
+    #[arg(long, value_name = "DIR")]
+    pub store: PathBuf,
+}
+
+impl StoreCommand {
+    /// Carries the command out; notes go to stderr.
+    ///
+    /// # Errors
+    /// Of the first record that could not be added; those before it and after it are in the store.
+    pub fn execute(&self) -> Result<i32> {
+        match self {
+            StoreCommand::Add(arguments) => arguments.add(),
+            StoreCommand::Rebuild(arguments) => arguments.rebuild(),
+        }
+    }
+}
+
+impl AddArguments {
+    fn add(&self) -> Result<i32> {
+        let mut store = Store::open_or_create(&self.store)?;
+        let (mut new, mut known, mut failed) = (0, 0, Vec::new());
+        for record in &self.records {
+            match store.add(record) {
+                Ok(Added::New) => new += 1,
+                Ok(Added::Known) => known += 1,
+                Err(error) => failed.push(error),
+            }
+        }
+        let known = if known == 0 { String::new() } else { format!(", {} there already", counted(known, "run")) };
+        eprintln!("commgauge: {} added to {}{known}", counted(new, "run"), self.store.shown());
+        let mut failed = failed.into_iter();
+        let Some(first) = failed.next() else { return Ok(0) };
+        failed.for_each(|error| eprintln!("commgauge: {error}"));
+        Err(first)
+    }
+}
+
+impl RebuildArguments {
+    fn rebuild(&self) -> Result<i32> {
+        if !self.store.join("records").is_dir() {
+            return Err(Error::usage(format!("--store {}: there is no folder records in it", self.store.shown())));
+        }
+        let (added, left_out) = Store::rebuild(&self.store)?;
+        eprintln!("commgauge: index and dataset of {} made again of {}", self.store.shown(), counted(added, "run"));
+        left_out.iter().for_each(|reason| eprintln!("commgauge: left out: {reason}"));
+        Ok(0)
+    }
 }

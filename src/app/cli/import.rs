@@ -1,21 +1,21 @@
 //! `commgauge import`: converts files of other tools to a record.
 
-mod arguments;
-mod bad_lines;
-mod identity;
-mod renew;
-
-use super::places;
-use super::text_output::check_only_format;
-pub use arguments::{Foreign, ImportCommand};
-use bad_lines::{bad_line_text, unreadable};
-use commgauge_analysis::interop::{ImportedFile, joined, record_lines};
+use super::output::{check_only_format, make_folder};
+use super::suite;
+use commgauge_analysis::interop::{
+    BadLine, Imported, ImportedFile, Renewed, joined, read_commgauge, read_csv, read_imb, read_nccl_tests, read_osu,
+    record_lines,
+};
+use commgauge_base::digest::sha256;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::message::eprintln;
 use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
-use commgauge_model::record::Journal;
-use identity::Identity;
+use commgauge_base::writing::eprintln;
+use commgauge_model::record::line::ForeignTool;
+use commgauge_model::record::{Journal, Line, Record};
+use jiff::Timestamp;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 impl ImportCommand {
     /// Reads all files, then writes the record.
@@ -28,14 +28,14 @@ impl ImportCommand {
             return Err(Error::usage(found));
         }
         if self.from == Foreign::Commgauge {
-            return renew::execute(self);
+            return execute(self);
         }
         check_only_format(&self.output, "record", &[])?;
         let (mut read, mut bad) = (Vec::new(), Vec::new());
         for path in &self.files {
             let imported = self.from.read(path, self.ranks)?;
             bad.extend(imported.bad_lines.iter().map(|line| bad_line_text(path, line)));
-            read.push(ImportedFile { name: places::text(path)?, imported });
+            read.push(ImportedFile { name: suite::text(path)?, imported });
         }
         let (mut origin, mut rows) = joined(self.from.tool()?, read);
         if let Some(ranks_per_node) = self.ranks_per_node {
@@ -62,5 +62,237 @@ impl ImportCommand {
         let skipped = if left_out == 0 { String::new() } else { format!(", {} left out", counted(left_out, "line")) };
         eprintln!("{} in {}{skipped}", counted(rows.len(), "row"), self.output.shown());
         Ok(0)
+    }
+}
+
+// Which run the files of another tool are of.
+
+/// Digits of the digest in the name of a run.
+const DIGITS: usize = 8;
+
+/// The run that files are of.
+struct Identity {
+    /// The same for the same files, so that a log that is imported every night is no further run: when the newest of them was written, and
+    /// the beginning of a digest of them all, such as `20261121T011530Z-9f3c21aa`.
+    pub run_id: String,
+    /// When the newest of them was written: other tools do not say when they ran.
+    pub written: Timestamp,
+}
+
+impl Identity {
+    /// Reads the files once more.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn of(files: &[PathBuf]) -> Result<Identity> {
+        let (mut digests, mut written) = (String::new(), Timestamp::UNIX_EPOCH);
+        for path in files {
+            let failed = |cause| Error::file("read", path, cause);
+            digests += &sha256(fs::read(path).map_err(failed)?);
+            let modified = fs::metadata(path).and_then(|facts| facts.modified()).map_err(failed)?;
+            written = written.max(Timestamp::try_from(modified).unwrap_or(Timestamp::UNIX_EPOCH));
+        }
+        let digest = &sha256(digests)[..DIGITS];
+        Ok(Identity { run_id: format!("{}-{digest}", written.strftime("%Y%m%dT%H%M%SZ")), written })
+    }
+}
+
+// `commgauge import --from commgauge`: converts records to the current version, one file for each.
+
+/// Reads all records, and writes only if all are valid or bad lines may be left out.
+fn execute(command: &ImportCommand) -> Result<i32> {
+    let outputs = outputs(command)?;
+    let mut renewed = Vec::new();
+    for path in &command.files {
+        renewed.push((path, read_commgauge(path)?));
+    }
+    let bad: Vec<String> = renewed
+        .iter()
+        .flat_map(|(path, record)| record.bad_lines.iter().map(|line| bad_line_text(path, line)))
+        .collect();
+    if !bad.is_empty() && !command.skip_bad_lines {
+        let all = renewed.iter().map(|(_, record)| record.lines.len() + record.bad_lines.len()).sum();
+        return Err(unreadable(&bad, all));
+    }
+    if command.files.len() > 1 {
+        make_folder("--output", &command.output)?;
+    }
+    for ((path, record), output) in renewed.into_iter().zip(&outputs) {
+        write(path, record, output)?;
+    }
+    Ok(0)
+}
+
+/// The output file of each record: the named file, or a file of the same name in the named folder.
+fn outputs(command: &ImportCommand) -> Result<Vec<PathBuf>> {
+    if command.files.len() == 1 {
+        return Ok(vec![command.output.clone()]);
+    }
+    if command.output.is_file() {
+        let problem = "is a file; several records go into a folder";
+        return Err(Error::usage(format!("--output {}: {problem}", command.output.shown())));
+    }
+    let mut outputs: Vec<PathBuf> = Vec::new();
+    for path in &command.files {
+        let name = path.file_name().ok_or_else(|| Error::usage(format!("{}: is no file", path.shown())))?;
+        let output = command.output.join(name);
+        if outputs.contains(&output) {
+            return Err(Error::usage(format!("two records are called {}; rename one", name.shown())));
+        }
+        if output.exists() {
+            return Err(Error::usage(format!("{} exists, and a record is never written over", output.shown())));
+        }
+        outputs.push(output);
+    }
+    Ok(outputs)
+}
+
+fn write(path: &Path, record: Renewed, output: &Path) -> Result<()> {
+    let Renewed { mut lines, bad_lines, version, cut_off } = record;
+    if let Some(Line::Header(header)) = lines.first_mut() {
+        header.warnings.extend(bad_lines.iter().map(|line| format!("left out: {}", bad_line_text(path, line))));
+    }
+    // Lines that are valid individually must also form a valid record before anything is written.
+    let whole = Record::from_lines(lines.iter().cloned())?;
+    let mut journal = Journal::create(output)?;
+    for line in &lines {
+        journal.write(line)?;
+    }
+    journal.finish()?;
+    let left_out = match bad_lines.len() {
+        0 => String::new(),
+        lines => format!(", {} left out", counted(lines, "line")),
+    };
+    let cut = if cut_off { "; the run did not end, and the record says so" } else { "" };
+    eprintln!("{}: version {version}, {} case lines{left_out}{cut}", output.shown(), whole.cases.len());
+    Ok(())
+}
+
+// The flags of `commgauge import`.
+
+/// Turn what another tool measured into a record
+///
+/// What the files do not say stays unknown. Lines that cannot be read are reported with their number, and nothing is written
+/// unless --skip-bad-lines is given; then the record lists them.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ImportCommand {
+    /// Files to read; one record is made of all of them
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// Who wrote them
+    #[arg(long, value_enum)]
+    pub from: Foreign,
+
+    /// The record to write; it must not exist. With several records of commgauge, the folder to write them into
+    #[arg(short, long, value_name = "RECORD")]
+    pub output: PathBuf,
+
+    /// Ranks of the groups, for tools that do not print them (osu)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub ranks: Option<u32>,
+
+    /// Ranks on each node, for tools that do not say where ranks were (osu, imb), so that gate can judge them; nodes are filled one
+    /// after another
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub ranks_per_node: Option<u32>,
+
+    /// Leave out lines that cannot be read; the record says which
+    #[arg(long)]
+    pub skip_bad_lines: bool,
+}
+
+/// Formats of other tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Foreign {
+    /// nccl-tests and rccl-tests: their text, or the JSON of -J
+    NcclTests,
+    /// OSU micro-benchmarks: point to point and blocking collectives
+    Osu,
+    /// Intel MPI Benchmarks: IMB-MPI1
+    Imb,
+    /// Columns collective, dtype, ranks, bytes_total, latency_us, optional locality; further columns become labels
+    Csv,
+    /// Records of an older commgauge, each checked and brought to the current version; several go into a folder
+    Commgauge,
+}
+
+impl Foreign {
+    /// The tool whose times a record then holds.
+    fn tool(self) -> Result<ForeignTool> {
+        match self {
+            Foreign::NcclTests => Ok(ForeignTool::NcclTests),
+            Foreign::Osu => Ok(ForeignTool::Osu),
+            Foreign::Imb => Ok(ForeignTool::Imb),
+            Foreign::Csv => Ok(ForeignTool::Csv),
+            Foreign::Commgauge => Err(not_put_together()),
+        }
+    }
+
+    fn read(self, path: &Path, ranks: Option<u32>) -> Result<Imported> {
+        match self {
+            Foreign::Commgauge => Err(not_put_together()),
+            Foreign::NcclTests => read_nccl_tests(path),
+            Foreign::Osu => read_osu(path, ranks),
+            Foreign::Imb => read_imb(path),
+            Foreign::Csv => read_csv(path),
+        }
+    }
+}
+
+fn not_put_together() -> Error {
+    Error::usage("--from commgauge: records are renewed one by one, not put together")
+}
+
+// Lines of other tools that cannot be read, in the words of an error.
+
+/// Maximum number of bad lines that an error lists.
+const NAMED_LINES: usize = 20;
+
+/// The error about lines that cannot be parsed, with a list of the first ones.
+fn unreadable(bad: &[String], all: usize) -> Error {
+    let more = match bad.len().saturating_sub(NAMED_LINES) {
+        0 => String::new(),
+        more => format!("\n... and {more} more"),
+    };
+    let named = &bad[..bad.len().min(NAMED_LINES)];
+    Error::usage(format!(
+        "{} of {all} lines cannot be read; fix them, or leave them out with --skip-bad-lines:\n{}{more}",
+        bad.len(),
+        named.join("\n")
+    ))
+}
+
+fn bad_line_text(path: &Path, line: &BadLine) -> String {
+    format!("{}:{}: {}", path.shown(), line.number, line.problem)
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn the_same_files_are_the_same_run_and_what_is_written_later_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str, seconds: u64| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            fs::File::open(&path).unwrap().set_modified(time).unwrap();
+            path
+        };
+        let id = |files: &[&PathBuf]| {
+            Identity::of(&files.iter().map(|path| (*path).clone()).collect::<Vec<_>>()).unwrap().run_id
+        };
+        let (first, second) = (write("a", "1 us", 1_700_000_000), write("b", "2 us", 1_700_000_100));
+        let one = id(&[&first]);
+        assert!(one.starts_with("20231114T221320Z-"), "{one}");
+        assert_eq!(id(&[&first]), one);
+        assert!(id(&[&first, &second]).starts_with("20231114T221500Z-"));
+        assert_ne!(id(&[&second]), one);
+        assert_ne!(id(&[&write("a", "3 us", 1_700_000_000)]), one);
+        assert!(Identity::of(&[folder.path().join("none")]).is_err());
     }
 }

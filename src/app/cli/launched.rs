@@ -1,26 +1,31 @@
 //! The main function of the programs that MPI launches: flags in, results and exit code out. What happens in between
 //! is a launch of `session`.
 
-use super::launch_table;
-use super::launched_arguments::LaunchedArguments;
-use super::launched_request;
-use super::live::{Live, write_above};
-use super::programs::Work;
+use super::backend_name::Backend;
+use super::launched_arguments::{LaunchedArguments, NcclArguments, Setting};
+use super::output::{Sink, columns_of, json, print, replace};
+use super::programs::{PlannedWork, Work, planned};
+use super::report::{Live, write_above};
 use super::run::{exit_code_if_complete, resume_command, state};
-use super::table_or_json::{json, print};
-use super::terminal::{self, Sink, columns_of};
-use super::text_output::replace;
-use super::usage_message;
+use super::suite::SuiteWork;
+use super::{launched_arguments, output, suite};
 use crate::report::{Format, View};
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::message::eprintln;
 use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::eprintln;
+use commgauge_model::config::Machine;
 use commgauge_model::layout::Nodes;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{End, EndStatus};
+use commgauge_run::backend::nccl;
 use commgauge_run::launch_check::LaunchReport;
-use commgauge_run::session::{self, Listener, Program, Request};
+use commgauge_run::session;
+use commgauge_run::session::{
+    InjectedFaults, Launch, LaunchFacts, LaunchedBackend, Listener, NcclLaunch, Program, Request, Resume,
+    ResumedRecord, WatchdogOptions,
+};
+use commgauge_run::watchdog::Watch;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -33,11 +38,11 @@ pub fn run<W: Work + Parser>(name: &'static str) -> i32 {
         return exit_code;
     }
     let begun = Instant::now();
-    let work = match terminal::parse::<W>() {
+    let work = match output::parse::<W>() {
         Ok(work) => work,
         Err(message) => return print_usage_once(&message),
     };
-    let launch = launched_request::launch(&work, begun);
+    let launch = launch(&work, begun);
     let mut program = LaunchedProgram { name, work: &work, live: None };
     launch.and_then(|launch| session::launch(&launch, &mut program)).unwrap_or_else(|error| print_error_once(&error))
 }
@@ -58,7 +63,7 @@ impl<W: Work> LaunchedProgram<'_, W> {
 
 impl<W: Work> Program for LaunchedProgram<'_, W> {
     fn request(&self, nodes: &Nodes) -> Result<Request> {
-        launched_request::request(self.work, self.name, nodes)
+        request(self.work, self.name, nodes)
     }
 
     fn inspect_resumed(&self, record: &Record, path: &Path) -> Result<Option<i32>> {
@@ -71,7 +76,7 @@ impl<W: Work> Program for LaunchedProgram<'_, W> {
     }
 
     fn refusal(&self, report: &LaunchReport) -> String {
-        launch_table::refusal(report, REFUSAL_COLUMNS)
+        launched_arguments::refusal(report, REFUSAL_COLUMNS)
     }
 
     fn show_check(&self, report: &LaunchReport) -> Result<()> {
@@ -79,7 +84,7 @@ impl<W: Work> Program for LaunchedProgram<'_, W> {
         match (&self.arguments().launch_report, output.format()) {
             (Some(path), _) => json(report).and_then(|text| replace(path, &text)),
             (None, Format::Json) => print(&json(report)?),
-            (None, Format::Table) => print(&launch_table::text(report, columns_of(output.width, Sink::File))),
+            (None, Format::Table) => print(&launched_arguments::text(report, columns_of(output.width, Sink::File))),
             (None, _) => Err(Error::usage("--check-launch writes --format table or json")),
         }
     }
@@ -143,10 +148,135 @@ fn on_reporting_copy(exit_code: i32, print: impl FnOnce()) -> i32 {
 
 /// Reports an error that every copy of the program found before MPI started.
 fn print_error_once(error: &Error) -> i32 {
-    on_reporting_copy(error.exit_code(), || eprintln!("commgauge: {}", usage_message::written_out(error.to_string())))
+    on_reporting_copy(error.exit_code(), || eprintln!("commgauge: {}", output::written_out(error.to_string())))
 }
 
 /// Prints help, version or a usage error on one rank only.
 fn print_usage_once(message: &clap::Error) -> i32 {
-    on_reporting_copy(message.exit_code(), || usage_message::show(message))
+    on_reporting_copy(message.exit_code(), || output::show(message))
+}
+
+// From the flags of a launched program to plain data: how the launch is carried out, and what is measured in it.
+
+/// How the launch is carried out.
+///
+/// # Errors
+/// Flags that contradict each other or the backend.
+pub(super) fn launch<W: Work>(work: &W, begun: Instant) -> Result<Launch> {
+    let arguments = work.launched();
+    let is_nccl = arguments.backend == Backend::Nccl;
+    arguments.nccl.check(arguments.backend)?;
+    if arguments.no_watchdog && arguments.timeout.is_some() && !is_nccl {
+        return Err(Error::usage(
+            "--timeout with --no-watchdog is for --backend nccl: a call of MPI cannot be given up, so leave one of them out",
+        ));
+    }
+    Ok(Launch {
+        begun,
+        backend: backend(work)?,
+        expected_ranks: arguments.expect_ranks,
+        only_check: arguments.check_launch,
+        allow_mixed: arguments.allow_mixed,
+        resume: arguments
+            .resume
+            .clone()
+            .map(|path| ResumedRecord { path, options: Resume { allow_changed: arguments.allow_changed } }),
+        time_limit: arguments.time_limit,
+        watchdog: WatchdogOptions {
+            is_enabled: !arguments.no_watchdog,
+            timeout: arguments.timeout,
+            fault: arguments.inject_fault,
+        },
+    })
+}
+
+fn backend<W: Work>(work: &W) -> Result<LaunchedBackend> {
+    match work.launched().backend {
+        Backend::Mpi => Ok(LaunchedBackend::Mpi),
+        Backend::Nccl => Ok(LaunchedBackend::Nccl(Box::new(nccl_launch(work)))),
+        Backend::Simulated => Err(Error::usage(
+            "--backend simulated plays all ranks in one process and needs no launcher: commgauge run SUITE --backend simulated -n RANKS",
+        )),
+    }
+}
+
+fn nccl_launch<W: Work>(work: &W) -> NcclLaunch {
+    let arguments: &NcclArguments = &work.launched().nccl;
+    let of_flags = arguments.settings().into_iter();
+    let settings: Vec<nccl::Setting> = of_flags
+        .map(|Setting { flag, variable, value, since_minor }| nccl::Setting {
+            flag,
+            variable,
+            value,
+            since: nccl::Version(2, since_minor, 0),
+        })
+        .collect();
+    NcclLaunch {
+        environment: nccl::Environment {
+            share_gpu: arguments.share_gpu,
+            settings: settings.clone(),
+            calls_overlap: work.calls_overlap(),
+            record_algorithm: arguments.record_algorithm,
+        },
+        options: nccl::Options {
+            library: arguments.nccl_library.clone(),
+            cublas: arguments.cublas_library.clone(),
+            ctas: nccl::CtaLimits { least: arguments.min_ctas, most: arguments.only_max_ctas() },
+            buffers: arguments.only_buffers(),
+            stays_on_processors: arguments.no_numa_binding,
+            deadlines: nccl::Deadlines::default(),
+            settings,
+            ranks_per_id: arguments.ranks_per_id,
+        },
+        device_map: arguments.device_map.clone(),
+    }
+}
+
+/// What is measured on these nodes.
+///
+/// # Errors
+/// Usage errors that name the flag or the file.
+pub(super) fn request<W: Work>(work: &W, program: &'static str, nodes: &Nodes) -> Result<Request> {
+    let (arguments, world_size) = (work.launched(), nodes.ranks());
+    let PlannedWork { work: SuiteWork { plan, settings, facts: suite }, after_plan } =
+        planned(work, arguments.backend, nodes)?;
+    check_injected_ranks(arguments, world_size)?;
+    let record = match &arguments.resume {
+        Some(record) => record.clone(),
+        None => suite::record_path(arguments.record.as_deref())?,
+    };
+    let launch_command = arguments.launch_command.as_deref().map(serde_json::from_str).transpose();
+    Ok(Request {
+        program,
+        run_id: suite::run_id_of(&record),
+        suite,
+        plan,
+        settings,
+        machine: arguments.machine.as_deref().map(Machine::load).transpose()?,
+        world_size,
+        record,
+        resume: arguments.resume.is_some().then_some(Resume { allow_changed: arguments.allow_changed }),
+        launch: LaunchFacts::default(),
+        launch_command: launch_command
+            .map_err(|cause| Error::usage(format!("--launch-command: not a JSON list of words: {cause}")))?,
+        injected: InjectedFaults { delay: arguments.inject_delay, panicking_rank: arguments.inject_panic },
+        labels: arguments.nccl.labels(),
+        after_plan,
+        watch: Watch::default(),
+        listener: Default::default(),
+    })
+}
+
+fn check_injected_ranks(arguments: &LaunchedArguments, world_size: u32) -> Result<()> {
+    let injected = [
+        ("--inject-delay", arguments.inject_delay.map(|delay| delay.rank)),
+        ("--inject-panic", arguments.inject_panic),
+        ("--inject-fault", arguments.inject_fault.map(|fault| fault.rank)),
+    ];
+    match injected.iter().find(|(_, rank)| rank.is_some_and(|rank| rank >= world_size)) {
+        Some((flag, Some(rank))) => {
+            Err(Error::usage(format!("{flag}: rank {rank} is not in this launch; the last is {}", world_size - 1)))
+        }
+        _ => Ok(()),
+    }
 }

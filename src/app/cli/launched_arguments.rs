@@ -2,12 +2,17 @@
 //! arguments that it passes on.
 
 use super::backend_name::Backend;
-use super::nccl_arguments::NcclArguments;
 use super::output::OutputArguments;
-use clap::Args;
+use crate::report::document::{Column, table, wrapped};
+use crate::report::{visible, wrap};
+use clap::{Args, ValueEnum};
+use commgauge_base::error::{Error, Result};
 use commgauge_base::progress::Fault;
-use commgauge_base::units::{Seconds, parse_seconds};
+use commgauge_base::units::{Bytes, Seconds, parse_seconds};
+use commgauge_base::variant::{Buffers, Submit, Variants, parse_aggregate, parse_max_ctas};
+use commgauge_run::launch_check::{Difference, LaunchReport};
 use commgauge_run::measure::InjectedDelay;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -98,9 +103,411 @@ pub fn parse_timeout(text: &str) -> std::result::Result<Duration, String> {
     Err(format!("found `{text}`; accepted: from 1ms to 1000000 seconds"))
 }
 
+// Formats a launch report as text: the facts that all ranks share, the differences, and the messages.
+
+/// Maximum number of hosts listed; if there are more, those that differ from the first one come first.
+const SHOWN_HOSTS: usize = 16;
+
+/// Longer values are cut in the table.
+const MAX_VALUE_COLUMNS: usize = 44;
+
+/// The complete text, for `--check-launch`.
+pub(super) fn text(report: &LaunchReport, width: u16) -> String {
+    let mut text = summary(report, width);
+    text += "\n";
+    text += &hosts(report, width);
+    if !report.shared.is_empty() {
+        text += "\nThe same on all ranks:\n";
+        for one in &report.shared {
+            text += &item("  ", &format!("{}: {}", one.what, visible(&one.value)), width);
+        }
+    }
+    if !report.differences.is_empty() {
+        text += "\nWhere ranks differ:\n";
+        text += &differences(&report.differences, width);
+    }
+    for (heading, sentences) in
+        [("Refused, with exit code 7:", &report.refusals), ("Warnings:", &report.warnings), ("Notes:", &report.notes)]
+    {
+        if !sentences.is_empty() {
+            text += &format!("\n{heading}\n");
+            sentences.iter().for_each(|sentence| text += &item("  * ", &visible(sentence), width));
+        }
+    }
+    text
+}
+
+/// A paragraph with a prefix, whose further lines are indented.
+fn item(before: &str, text: &str, width: u16) -> String {
+    let room = usize::from(width).saturating_sub(before.len().max(4)).max(20);
+    before.to_owned() + &wrap(text, room, 0).replace('\n', &format!("\n{}", " ".repeat(before.len().max(4)))) + "\n"
+}
+
+/// The reasons for refusing a launch, for standard error.
+#[cfg(feature = "mpi")]
+pub(super) fn refusal(report: &LaunchReport, width: u16) -> String {
+    let mut text = report.refusals.iter().map(|text| visible(text)).collect::<Vec<_>>().join("\n");
+    let refused: Vec<Difference> = report.differences.iter().filter(|one| one.refused).cloned().collect();
+    if refused.len() > 1 {
+        text += "\n\n";
+        text += differences(&refused, width).trim_end();
+    }
+    text
+}
+
+fn summary(report: &LaunchReport, width: u16) -> String {
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    let (ranks, hosts) = (report.ranks, report.hosts.len());
+    let launcher = match &report.launcher_says {
+        Some(counts) => format!("the launcher reports {counts}"),
+        None => "the launcher reports nothing about them".to_owned(),
+    };
+    let verdict = match (report.refusals.len(), report.warnings.len()) {
+        (0, 0) => "nothing speaks against measuring".to_owned(),
+        (0, warnings) => format!("may measure, {warnings} warning{}", plural(warnings)),
+        _ => "must not measure together".to_owned(),
+    };
+    let counted = format!("{ranks} rank{} on {hosts} host{}", plural(ranks as usize), plural(hosts));
+    wrapped(&format!("{counted}; {}: {verdict}", visible(&launcher)), width)
+}
+
+fn hosts(report: &LaunchReport, width: u16) -> String {
+    let columns = [
+        Column::left("host", 0),
+        Column::left("ranks", 0),
+        Column::right("processors", 2),
+        Column::left("binding", 0),
+        Column::right("may lock", 1),
+        Column::right("open files", 3),
+    ];
+    let limit = |value: Option<u64>, shown: fn(u64) -> String| value.map_or_else(|| "unlimited".to_owned(), shown);
+    let mut all: Vec<_> = report.hosts.iter().collect();
+    let first = report.hosts.first();
+    // Hosts that equal the first one are the least interesting.
+    all.sort_by_key(|host| {
+        first.is_some_and(|first| (&host.binding, host.rank_count) == (&first.binding, first.rank_count))
+            && first.map(|first| (first.memory_lock_bytes, first.open_files))
+                == Some((host.memory_lock_bytes, host.open_files))
+    });
+    let few = all.len() <= SHOWN_HOSTS;
+    let shown = if few { report.hosts.iter().collect() } else { all };
+    let rows: Vec<Vec<String>> = shown
+        .iter()
+        .take(SHOWN_HOSTS)
+        .map(|host| {
+            vec![
+                visible(&host.host),
+                host.ranks.clone(),
+                host.processors.to_string(),
+                host.binding.clone(),
+                limit(host.memory_lock_bytes, |bytes| Bytes(bytes).to_string()),
+                limit(host.open_files, |files| files.to_string()),
+            ]
+        })
+        .collect();
+    let more = if few { String::new() } else { format!("and {} hosts more\n", report.hosts.len() - SHOWN_HOSTS) };
+    table(&columns, &rows, width) + &more
+}
+
+fn differences(differences: &[Difference], width: u16) -> String {
+    let columns = [Column::left("what", 0), Column::left("value", 0), Column::left("ranks", 0)];
+    let mut rows = Vec::new();
+    for difference in differences {
+        for (index, value) in difference.values.iter().enumerate() {
+            let what = if index == 0 { visible(&difference.what) } else { String::new() };
+            let shown = visible(&value.value);
+            let shown = match shown.chars().count() {
+                length if length > MAX_VALUE_COLUMNS => {
+                    shown.chars().take(MAX_VALUE_COLUMNS - 3).chain("...".chars()).collect()
+                }
+                _ => shown,
+            };
+            rows.push(vec![what, shown, value.ranks.clone()]);
+        }
+    }
+    table(&columns, &rows, width)
+}
+
+// The flags of `--backend nccl`. They do not depend on NCCL, so that `commgauge run` can check the arguments that it
+// passes on.
+
+/// Flags of every launched program that mean something with `--backend nccl` alone.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "With --backend nccl")]
+pub struct NcclArguments {
+    /// NCCL's file; without it libnccl.so.2 from where the system looks for libraries (LD_LIBRARY_PATH), of NCCL_HOME, of Python packages,
+    /// conda and the HPC SDK; `commgauge doctor` says which one that is, and why
+    #[arg(long, value_name = "FILE", env = "COMMGAUGE_NCCL_LIBRARY")]
+    pub nccl_library: Option<PathBuf>,
+    /// The file of cuBLAS for [[compute]]; without it libcublas.so.13 or .12, as the driver serves, from where the system looks for
+    /// libraries
+    #[arg(long, value_name = "FILE", env = "COMMGAUGE_CUBLAS_LIBRARY")]
+    pub cublas_library: Option<PathBuf>,
+    /// Device of each rank of a host, in order, such as 0,2,4,6; without it rank i of a host takes device i
+    #[arg(long, value_name = "DEVICES", value_delimiter = ',')]
+    pub device_map: Option<Vec<u32>>,
+    /// Let ranks share a GPU (NCCL 2.30 or newer): data is carried for real, times say nothing about a network, and the record says so
+    #[arg(long)]
+    pub share_gpu: bool,
+    /// Leave ranks on the processors on which they were started; without it a rank that may run on several NUMA nodes keeps to that of its
+    /// GPU
+    #[arg(long)]
+    pub no_numa_binding: bool,
+    /// Force one algorithm for every call that has it (NCCL_ALGO); any leaves it to NCCL
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub algorithm: Option<Algorithm>,
+    /// Force one protocol for every call that has it (NCCL_PROTO); any leaves it to NCCL
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub protocol: Option<Protocol>,
+    /// Have NCCL log the algorithm and protocol that it takes for each case: they come into the record. Writing the log
+    /// makes short calls longer, so that the times of such a launch count as unreliable
+    #[arg(long)]
+    pub record_algorithm: bool,
+    /// Kinds of buffers, a list with commas: plain (cuMemAlloc), allocated (ncclMemAlloc, as nccl-tests has them), registered (the same,
+    /// and ncclCommRegister), symmetric (the same as windows alike on all ranks: ncclCommWindowRegister; NCCL 2.27) [default: plain]
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    pub buffers: Vec<Buffers>,
+    /// How calls get to the device, a list with commas: stream, graph (captured in a CUDA graph of 20 calls when streaming, of one when
+    /// isolated), graph:CALLS [default: stream]
+    #[arg(long, value_name = "WAYS", value_delimiter = ',')]
+    pub submit: Vec<Submit>,
+    /// Calls in one ncclGroupStart and ncclGroupEnd, each on buffers of its own, a list with commas [default: 1]
+    #[arg(short = 'm', long, visible_alias = "agg-iters", value_name = "CALLS", value_delimiter = ',', value_parser = parse_aggregate)]
+    pub aggregate: Vec<u32>,
+    /// Fewest thread blocks that NCCL's kernels take
+    #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub min_ctas: Option<u32>,
+    /// Most thread blocks that NCCL's kernels take, a list with commas; any leaves them to NCCL
+    #[arg(long, value_name = "BLOCKS", value_delimiter = ',', value_parser = parse_max_ctas)]
+    pub max_ctas: Vec<MostBlocks>,
+    /// How NCCL deals with thread blocks (NCCL_CTA_POLICY, NCCL 2.27): default, efficiency, or zero, which lets the copy engines carry
+    /// all_gather, all_to_all, gather and scatter of symmetric buffers within a host (2.28)
+    #[arg(short = 'x', long, visible_alias = "cta_policy", value_enum, value_name = "POLICY")]
+    pub cta_policy: Option<CtaPolicy>,
+    /// Multicast by NVSwitch: on or off (NCCL_NVLS_ENABLE)
+    #[arg(long, value_enum, value_name = "SWITCH")]
+    pub nvls: Option<Switch>,
+    /// GPUDirect RDMA: on, however far adapter and GPU are apart, or off (NCCL_NET_GDR_LEVEL)
+    #[arg(long, value_enum, value_name = "SWITCH")]
+    pub gpudirect: Option<Switch>,
+    /// Ranks for each unique id by which a communicator of all ranks is made, where NCCL takes several (2.23)
+    #[arg(long, value_name = "RANKS", default_value_t = RANKS_PER_ID, value_parser = clap::value_parser!(u32).range(1..))]
+    pub ranks_per_id: u32,
+}
+
+/// One root serves so many ranks at the start within a second or so; NCCL's user guide has about one for each 128 of them.
+const RANKS_PER_ID: u32 = 128;
+
+/// What NCCL does about thread blocks, by the numbers of its header and of nccl-tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CtaPolicy {
+    #[value(alias = "0")]
+    Default,
+    #[value(alias = "1")]
+    Efficiency,
+    #[value(alias = "2")]
+    Zero,
+}
+
+/// Whether something is to be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+/// A variable of NCCL that a flag sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    pub flag: &'static str,
+    pub variable: &'static str,
+    pub value: &'static str,
+    /// The first minor version of NCCL 2 that knows it.
+    pub since_minor: u32,
+}
+
+/// Most thread blocks, or any number.
+type MostBlocks = Option<u32>;
+
+/// NCCL's algorithms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Algorithm {
+    Any,
+    Ring,
+    Tree,
+    CollnetDirect,
+    CollnetChain,
+    Nvls,
+    NvlsTree,
+    Pat,
+}
+
+/// NCCL's protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    Any,
+    Ll,
+    Ll128,
+    Simple,
+}
+
+impl Algorithm {
+    /// The value of the flag.
+    pub fn flag(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// The value of NCCL_ALGO, if an algorithm is forced.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Algorithm::Any => None,
+            Algorithm::Ring => Some("Ring"),
+            Algorithm::Tree => Some("Tree"),
+            Algorithm::CollnetDirect => Some("CollnetDirect"),
+            Algorithm::CollnetChain => Some("CollnetChain"),
+            Algorithm::Nvls => Some("NVLS"),
+            Algorithm::NvlsTree => Some("NVLSTree"),
+            Algorithm::Pat => Some("PAT"),
+        }
+    }
+}
+
+impl Protocol {
+    /// The value of the flag.
+    pub fn flag(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// The value of NCCL_PROTO, if a protocol is forced.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Protocol::Any => None,
+            Protocol::Ll => Some("LL"),
+            Protocol::Ll128 => Some("LL128"),
+            Protocol::Simple => Some("Simple"),
+        }
+    }
+}
+
+impl NcclArguments {
+    /// Labels that distinguish the cases of a run with these flags from the same cases without.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        let set = [
+            ("algorithm", self.algorithm.and_then(Algorithm::name).map(str::to_owned)),
+            ("protocol", self.protocol.and_then(Protocol::name).map(str::to_owned)),
+            ("min_ctas", self.min_ctas.map(|blocks| blocks.to_string())),
+            ("cta_policy", self.cta_policy.map(value_of)),
+            ("nvls", self.nvls.map(value_of)),
+            ("gpudirect", self.gpudirect.map(value_of)),
+        ];
+        set.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+
+    /// The variables that flags set.
+    pub fn settings(&self) -> Vec<Setting> {
+        let of = |flag, variable, value: Option<&'static str>, since_minor| {
+            value.map(|value| Setting { flag, variable, value, since_minor })
+        };
+        let switched =
+            |switch: Option<Switch>, on, off| switch.map(|switch| if switch == Switch::On { on } else { off });
+        let (policy, since) = match self.cta_policy {
+            None => (None, 0),
+            Some(CtaPolicy::Default) => (Some("0"), 27),
+            Some(CtaPolicy::Efficiency) => (Some("1"), 27),
+            Some(CtaPolicy::Zero) => (Some("2"), 28),
+        };
+        let all = [
+            of("--algorithm", "NCCL_ALGO", self.algorithm.and_then(Algorithm::name), 0),
+            of("--protocol", "NCCL_PROTO", self.protocol.and_then(Protocol::name), 0),
+            of("--cta-policy", "NCCL_CTA_POLICY", policy, since),
+            of("--nvls", "NCCL_NVLS_ENABLE", switched(self.nvls, "1", "0"), 17),
+            of("--gpudirect", "NCCL_NET_GDR_LEVEL", switched(self.gpudirect, "SYS", "LOC"), 0),
+        ];
+        all.into_iter().flatten().collect()
+    }
+
+    /// The variants in which every case is measured.
+    pub fn variants(&self) -> Variants {
+        let usual = Variants::default();
+        fn or<T: Clone>(given: &[T], usual: Vec<T>) -> Vec<T> {
+            if given.is_empty() { usual } else { given.to_vec() }
+        }
+        Variants {
+            buffers: or(&self.buffers, usual.buffers),
+            submit: or(&self.submit, usual.submit),
+            aggregate: or(&self.aggregate, usual.aggregate),
+            max_ctas: or(&self.max_ctas, usual.max_ctas),
+        }
+    }
+
+    /// The kind of buffers, if exactly one is requested; else plain.
+    pub fn only_buffers(&self) -> Buffers {
+        if let [only] = self.buffers[..] { only } else { Buffers::Plain }
+    }
+
+    /// The limit to thread blocks, if exactly one is given, which then applies to all launched calls.
+    pub fn only_max_ctas(&self) -> Option<u32> {
+        if let [only] = self.max_ctas[..] { only } else { None }
+    }
+
+    /// Rejects flags that request several variants where only one is possible.
+    ///
+    /// # Errors
+    /// Usage errors that name the flag.
+    pub fn check_without_variants(&self, what: &str) -> Result<()> {
+        let several_limits = self.max_ctas.len() > 1;
+        let refused = self.variants().named().into_iter().find(|name| *name != "max_ctas" || several_limits);
+        refused.map_or(Ok(()), |name| {
+            let flag = name.replace('_', "-");
+            Err(Error::usage(format!(
+                "--{flag}: {what} hands its calls over one by one, on plain buffers; leave it out"
+            )))
+        })
+    }
+
+    /// Rejects flags without effect on another backend, and limits that exclude everything.
+    ///
+    /// # Errors
+    /// Usage errors that name the flag. NCCL's file may be set in the environment of a run that does not use it.
+    pub fn check(&self, backend: Backend) -> Result<()> {
+        let given = [
+            ("--device-map", self.device_map.is_some()),
+            ("--share-gpu", self.share_gpu),
+            ("--no-numa-binding", self.no_numa_binding),
+            ("--algorithm", self.algorithm.is_some()),
+            ("--protocol", self.protocol.is_some()),
+            ("--record-algorithm", self.record_algorithm),
+            ("--buffers", !self.buffers.is_empty()),
+            ("--submit", !self.submit.is_empty()),
+            ("--aggregate", !self.aggregate.is_empty()),
+            ("--min-ctas", self.min_ctas.is_some()),
+            ("--max-ctas", !self.max_ctas.is_empty()),
+            ("--cta-policy", self.cta_policy.is_some()),
+            ("--nvls", self.nvls.is_some()),
+            ("--gpudirect", self.gpudirect.is_some()),
+            ("--ranks-per-id", self.ranks_per_id != RANKS_PER_ID),
+        ];
+        if let Some((flag, _)) = given.iter().find(|(_, given)| *given && backend != Backend::Nccl) {
+            return Err(Error::usage(format!("{flag} is for --backend nccl; leave it out")));
+        }
+        match (self.min_ctas, self.max_ctas.iter().flatten().min().copied()) {
+            (Some(least), Some(most)) if least > most => {
+                Err(Error::usage(format!("--min-ctas {least} is more than --max-ctas {most}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn value_of(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+    use commgauge_run::launch_check::{HostRow, Shared, Value};
 
     #[test]
     fn a_timeout_is_seconds_or_has_a_unit() {
@@ -110,5 +517,140 @@ mod tests {
         for (text, milliseconds) in [("2", 2_000), ("0.5", 500), ("500ms", 500), ("2m", 120_000)] {
             assert_eq!(parse_timeout(text), Ok(Duration::from_millis(milliseconds)));
         }
+    }
+
+    fn report() -> LaunchReport {
+        let host = |host: &str, ranks: &str, lock| HostRow {
+            host: host.into(),
+            ranks: ranks.into(),
+            rank_count: 2,
+            processors: 2,
+            binding: "own cores".into(),
+            ranks_share_processors: false,
+            memory_lock_bytes: lock,
+            open_files: Some(1024),
+        };
+        let value = |value: &str, ranks: &str| Value { value: value.into(), ranks: ranks.into(), rank_count: 2 };
+        LaunchReport {
+            ranks: 4,
+            launcher_says: Some("4 (OMPI_COMM_WORLD_SIZE)".into()),
+            hosts: vec![host("host0", "0, 1", None), host("host1\u{1b}[31m", "2, 3", Some(1 << 16))],
+            shared: vec![Shared { what: "MPI library".into(), value: "Open MPI v4.1.4".into() }],
+            differences: vec![
+                Difference {
+                    what: "NCCL_ALGO".into(),
+                    refused: true,
+                    values: vec![value("Ring", "0, 1"), value("not set", "2, 3")],
+                },
+                Difference {
+                    what: "OMP_NUM_THREADS".into(),
+                    refused: true,
+                    values: vec![value("1", "0, 1"), value("64", "2, 3")],
+                },
+            ],
+            refusals: vec![
+                "the ranks do not have the same NCCL_ALGO: Ring on ranks 0, 1; not set on ranks 2, 3".into(),
+            ],
+            warnings: vec![
+                "less memory may be locked on some hosts than on others, where it is unlimited: 64 KiB on host1".into(),
+            ],
+            notes: vec!["ranks of host host0 are not bound to cores: all 2 may run on cores 0-3".into()],
+            ..LaunchReport::default()
+        }
+    }
+
+    #[test]
+    fn what_differs_stands_in_one_table_and_what_follows_below() {
+        let shown = text(&report(), 80);
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+        insta::assert_snapshot!(shown);
+    }
+
+    #[cfg(feature = "mpi")]
+    #[test]
+    fn a_refusal_begins_with_the_reason_and_shows_the_table_for_several() {
+        let text = refusal(&report(), 80);
+        assert!(text.starts_with("the ranks do not have the same NCCL_ALGO"), "{text}");
+        assert!(text.contains("OMP_NUM_THREADS  1        0, 1"), "{text}");
+    }
+
+    #[test]
+    fn of_thousands_of_hosts_those_that_differ_are_seen() {
+        let mut report = report();
+        report.hosts = (0..2048).map(|n| HostRow { host: format!("n{n}"), ..report.hosts[0].clone() }).collect();
+        report.hosts[2000].memory_lock_bytes = Some(4096);
+        let shown = hosts(&report, 80);
+        assert!(shown.contains("n2000") && shown.contains("and 2032 hosts more"), "{shown}");
+        assert!(shown.lines().count() < 22);
+    }
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        nccl: NcclArguments,
+    }
+
+    fn parse(line: &str) -> std::result::Result<NcclArguments, String> {
+        let words = std::iter::once("program").chain(line.split_whitespace());
+        Program::try_parse_from(words).map(|program| program.nccl).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn unknown_nccl_values_are_refused_with_the_known_ones() {
+        for (line, words) in [
+            ("--algorithm rign", "possible values: any, ring, tree, collnet-direct"),
+            ("--protocol ll256", "possible values: any, ll, ll128, simple"),
+            ("--device-map 0,x", "invalid digit"),
+            ("--max-ctas 0", "1 to 64 thread blocks, or any"),
+            ("--submit graphs", "stream, graph, or graph:CALLS"),
+            ("--aggregate 1,65", "1 to 64 calls"),
+            ("--buffers pinned", "plain, allocated, registered, symmetric"),
+            ("--cta-policy none", "possible values: default, efficiency, zero"),
+            ("--nvls yes", "possible values: on, off"),
+            ("--ranks-per-id 0", "1.."),
+        ] {
+            let error = parse(line).expect_err(line);
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_switched_for_a_launch_is_a_variable_of_nccl_and_a_label_of_its_cases() {
+        for (line, variable, value, since_minor, label) in [
+            ("--cta-policy zero", "NCCL_CTA_POLICY", "2", 28, ("cta_policy", "zero")),
+            ("-x 1", "NCCL_CTA_POLICY", "1", 27, ("cta_policy", "efficiency")),
+            ("--nvls off", "NCCL_NVLS_ENABLE", "0", 17, ("nvls", "off")),
+            ("--nvls on", "NCCL_NVLS_ENABLE", "1", 17, ("nvls", "on")),
+            ("--gpudirect on", "NCCL_NET_GDR_LEVEL", "SYS", 0, ("gpudirect", "on")),
+            ("--gpudirect off", "NCCL_NET_GDR_LEVEL", "LOC", 0, ("gpudirect", "off")),
+            ("--algorithm ring", "NCCL_ALGO", "Ring", 0, ("algorithm", "Ring")),
+        ] {
+            let arguments = parse(line).unwrap();
+            let [setting] = arguments.settings()[..] else { panic!("{line}") };
+            assert_eq!(
+                (setting.variable, setting.value, setting.since_minor),
+                (variable, value, since_minor),
+                "{line}"
+            );
+            assert_eq!(arguments.labels(), BTreeMap::from([(label.0.to_owned(), label.1.to_owned())]), "{line}");
+            assert!(arguments.check(Backend::Mpi).is_err(), "{line}");
+        }
+        assert_eq!(parse("").unwrap().settings(), []);
+    }
+
+    #[test]
+    fn flags_without_the_backend_and_limits_without_room_are_refused() {
+        for (line, backend, words) in [
+            ("--share-gpu", Backend::Mpi, "--share-gpu is for --backend nccl"),
+            ("--device-map 0,1", Backend::Mpi, "--device-map is for --backend nccl"),
+            ("--submit graph", Backend::Simulated, "--submit is for --backend nccl"),
+            ("--min-ctas 8 --max-ctas 4", Backend::Nccl, "--min-ctas 8 is more than --max-ctas 4"),
+        ] {
+            let error = parse(line).unwrap().check(backend).expect_err(line);
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        assert!(parse("--device-map 0,1 --share-gpu").unwrap().check(Backend::Nccl).is_ok());
+        assert!(parse("--nccl-library /x").unwrap().check(Backend::Mpi).is_ok());
     }
 }

@@ -1,14 +1,14 @@
 //! `commgauge completions` and `commgauge man`: shell completions and man pages, generated from the definitions that
 //! also parse the flags and print the help.
 
+use super::output::print;
+use super::output::replace;
 use super::programs::ProgramName;
-use super::table_or_json::print;
-use super::text_output::replace;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, ValueEnum};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::message::eprintln;
 use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::eprintln;
 use commgauge_model::config::Shipped;
 use std::path::{Path, PathBuf};
 

@@ -1,78 +1,46 @@
 //! The command line: parses flags, runs commands and returns exit codes.
 
-mod answer_output;
 mod backend_name;
 pub mod calibrate;
-pub mod compare;
-mod computing;
-mod degrees;
+pub mod computing;
+pub mod degrees;
 pub mod doctor;
-pub mod expect;
 pub mod export;
 pub mod fit;
-mod fit_plots;
-mod fit_query;
 pub mod gate;
-mod gate_plan;
-mod gpu_flags;
 mod help;
 pub mod history;
-pub mod history_store;
 pub mod import;
-pub mod judge;
-mod launch_table;
-#[cfg(feature = "mpi")]
-pub mod launched;
 mod launched_arguments;
-#[cfg(feature = "mpi")]
-mod launched_request;
 pub mod layout;
 mod like;
 pub mod list;
-mod live;
-pub mod locate;
 pub mod manual;
 pub mod model;
-mod model_document;
-mod model_table;
-mod nccl_arguments;
-mod nccl_tests_flags;
 pub mod ops;
-mod output;
+pub mod output;
 mod pairs;
-mod places;
 pub mod plan;
-pub mod predict;
 pub mod programs;
 mod published;
 pub mod rank;
-pub mod ranks_file;
-pub mod rates;
 pub mod report;
 pub mod run;
-mod sampling;
-pub mod schema;
-pub mod selftest;
 pub mod show;
 pub mod simulate;
 pub mod step;
 mod suite;
 mod sweep;
-mod sweep_plan;
-mod table_or_json;
-pub mod terminal;
-mod text_output;
 pub mod trace;
-pub mod usage_message;
 pub mod validate;
-mod verdict_output;
 
-pub use answer_output::{AnswerFormat, AnswerOutput};
+#[cfg(feature = "mpi")]
+pub mod launched;
+
 pub use launched_arguments::LaunchedArguments;
-pub use output::OutputArguments;
+pub use output::{
+    AnswerArguments, AnswerFormat, AnswerOutput, OutputArguments, TableOrJson, TextOutput, VerdictOutput,
+};
 pub use pairs::PairsArguments;
 pub use suite::suite_work;
 pub use sweep::{Chosen, SweepArguments};
-pub use table_or_json::{AnswerArguments, TableOrJson};
-pub use text_output::TextOutput;
-pub use verdict_output::VerdictOutput;

@@ -1,9 +1,17 @@
 //! Flags for the output format that every program shares, and printing to standard output.
 
-use super::terminal::{self, Sink};
-use crate::report::{ColorChoice, Format, LiveRows, Paint, View, render};
-use commgauge_base::error::Result;
-use std::io::Write;
+use super::help;
+use crate::report::{ColorChoice, Format, LiveRows, Paint, VerdictFormat, View, render, verdict_text};
+use clap::{CommandFactory, FromArgMatches, ValueEnum};
+use commgauge_analysis::verdict::{LoadedRecord, Verdict};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::output_file::write_output;
+use commgauge_base::visible::{ShownPath, is_control_or_format, visible, visible_json, visible_lines};
+use commgauge_base::writing::eprintln;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 
 /// How results are shown.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -46,11 +54,506 @@ impl OutputArguments {
 
     /// Columns that tables may take.
     pub(crate) fn columns(&self, sink: Sink) -> u16 {
-        terminal::columns_of(self.width, sink)
+        columns_of(self.width, sink)
     }
 
     /// Whether to use colours.
     pub(crate) fn paint(&self, sink: Sink) -> Paint {
-        terminal::paint(self.color, sink)
+        paint(self.color, sink)
+    }
+}
+
+// For commands whose answer is a table for people, a document for programs, or lines for spreadsheets.
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum AnswerFormat {
+    /// For people
+    #[default]
+    Table,
+    /// One document, in base units, whose schema `commgauge schema` prints
+    Json,
+    /// Comma-separated lines with a line of names, in base units
+    Csv,
+}
+
+/// How an answer is shown.
+pub type AnswerOutput = FormattedOutput<AnswerFormat>;
+
+// Where the text of an answer goes, in which format, and how wide its tables are.
+
+/// The format that the ending of a file name means, as --format calls it; of the last ones nothing here is written.
+const ENDINGS: [(&str, &str); 19] = [
+    ("txt", TEXT),
+    ("text", TEXT),
+    ("log", TEXT),
+    ("json", "json"),
+    ("csv", "csv"),
+    ("md", "markdown"),
+    ("html", PAGE),
+    ("htm", PAGE),
+    ("xml", "junit"),
+    ("prom", "prometheus"),
+    ("toml", "toml"),
+    ("jsonl", "record"),
+    ("parquet", "parquet"),
+    ("yaml", "yaml"),
+    ("yml", "yaml"),
+    ("pdf", "pdf"),
+    ("xlsx", "xlsx"),
+    ("png", "png"),
+    ("svg", "svg"),
+];
+
+const TEXT: &str = "table";
+
+/// The format of a page.
+pub(super) const PAGE: &str = "html";
+
+/// Where an answer goes.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct TextOutput {
+    /// Write to a file instead of stdout; an existing file is replaced once the new one is complete. Without --format the ending of
+    /// its name chooses the format: .txt, .json, .csv, .md, .html, .xml, .prom
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    pub width: Option<u16>,
+}
+
+/// How an answer is written, and where it goes.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct FormattedOutput<F: ValueEnum + Send + Sync + 'static> {
+    /// How to write the answer [default: what the ending of --output means, else table]
+    #[arg(long, value_enum)]
+    pub format: Option<F>,
+
+    /// Where it goes.
+    #[command(flatten)]
+    pub to: TextOutput,
+}
+
+impl TextOutput {
+    /// Columns of a table: as requested, or those of the terminal if it goes to one.
+    pub(super) fn columns(&self) -> u16 {
+        columns_of(self.width, if self.file().is_some() { Sink::File } else { Sink::stdout() })
+    }
+
+    /// Writes the text.
+    pub(super) fn write(&self, text: &str) -> Result<()> {
+        match self.file() {
+            Some(path) => replace(path, text),
+            None => print(text),
+        }
+    }
+
+    fn file(&self) -> Option<&Path> {
+        file_of(self.output.as_deref())
+    }
+}
+
+impl<F: ValueEnum + Default + Send + Sync + 'static> FormattedOutput<F> {
+    /// Rejects an output that would overwrite an input or that cannot be a file, and returns the format: that of the flag, or else
+    /// the one that the name of the file means.
+    pub(super) fn check(&self, inputs: &[&Path]) -> Result<F> {
+        check_output(self.to.file(), inputs)?;
+        if let Some(requested) = &self.format {
+            return Ok(requested.clone());
+        }
+        let offered = names::<F>();
+        let meant = self.to.file().map(|path| meant_format(path, &offered)).transpose()?.flatten();
+        Ok(meant.and_then(|name| F::from_str(&name, false).ok()).unwrap_or_default())
+    }
+}
+
+/// The file that a flag names; none where it means stdout.
+pub(super) fn file_of(output: Option<&Path>) -> Option<&Path> {
+    output.filter(|path| *path != Path::new("-"))
+}
+
+/// The names of formats, as the flag takes them.
+pub(super) fn names<F: ValueEnum>() -> Vec<String> {
+    F::value_variants().iter().filter_map(|format| Some(format.to_possible_value()?.get_name().to_owned())).collect()
+}
+
+/// Which of the formats on offer the ending of a name means; none where it has no ending.
+///
+/// # Errors
+/// A usage error for any other ending: the file would not hold what its name says.
+pub(super) fn meant_format(path: &Path, offered: &[String]) -> Result<Option<String>> {
+    let Some(ending) = path.extension() else { return Ok(None) };
+    let known = format_of_ending(path);
+    if let Some(format) = known.filter(|known| offered.iter().any(|offered| offered == known)) {
+        return Ok(Some(format.to_owned()));
+    }
+    let with_endings = |format: &String| {
+        let endings: Vec<String> =
+            ENDINGS.iter().filter(|(_, meant)| meant == format).map(|(ending, _)| format!(".{ending}")).collect();
+        if endings.is_empty() { format.clone() } else { format!("{format} ({})", endings.join(", ")) }
+    };
+    let formats = offered.iter().map(with_endings).collect::<Vec<_>>().join(", ");
+    let choice = if offered.len() > 1 { "; --format chooses one whatever the ending" } else { "" };
+    Err(Error::usage(format!(
+        "--output {}: no format for files that end in .{} is offered here; accepted: {formats}, or a name without ending{choice}",
+        path.shown(),
+        commgauge_base::visible::visible(&ending.to_string_lossy())
+    )))
+}
+
+/// Rejects an output that would overwrite an input, that cannot be a file, or whose name promises another format than the only one
+/// that there is of it; an ending that means no format promises none.
+pub(super) fn check_only_format(output: &Path, format: &str, inputs: &[&Path]) -> Result<()> {
+    check_output(Some(output), inputs)?;
+    match format_of_ending(output) {
+        Some(_) => meant_format(output, &[format.to_owned()]).map(drop),
+        None => Ok(()),
+    }
+}
+
+fn format_of_ending(path: &Path) -> Option<&'static str> {
+    let ending = path.extension()?;
+    ENDINGS.iter().find(|(known, _)| ending.eq_ignore_ascii_case(known)).map(|(_, format)| *format)
+}
+
+/// Rejects an output that would overwrite an input, or that cannot be a file.
+pub(super) fn check_output(output: Option<&Path>, inputs: &[&Path]) -> Result<()> {
+    let Some(path) = output else { return Ok(()) };
+    if path.is_dir() {
+        return Err(Error::usage(format!("--output {} is a folder; name a file in it", path.shown())));
+    }
+    let whole = |path: &Path| path.canonicalize().ok();
+    match inputs.iter().find(|input| whole(input).is_some() && whole(input) == whole(path)) {
+        Some(_) => Err(Error::usage(format!("--output {} is one of the inputs; name another file", path.shown()))),
+        None => Ok(()),
+    }
+}
+
+/// Whether the name of an output asks for a page.
+pub(super) fn is_page(path: &Path) -> bool {
+    format_of_ending(path) == Some(PAGE)
+}
+
+/// Writes an output: whoever reads it meanwhile sees either the old text or the new one.
+pub(super) fn replace(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
+    write_output(path, content.as_ref()).map_err(|cause| Error::path("write", path, &cause))
+}
+
+/// Makes the folder that a flag names.
+pub(super) fn make_folder(flag: &str, path: &Path) -> Result<()> {
+    commgauge_base::output_file::make_folder(path)
+        .map_err(|cause| Error::usage(format!("{flag}: cannot make {}: {cause}", path.shown())))
+}
+
+// Records that are judged, and flags for the output of a verdict.
+
+/// How a verdict is shown.
+pub type VerdictOutput = FormattedOutput<VerdictFormat>;
+
+impl VerdictOutput {
+    /// Writes the verdict, and returns its exit code.
+    pub fn show(&self, verdict: &Verdict, format: VerdictFormat) -> Result<i32> {
+        self.to.write(&verdict_text(verdict, format, self.to.columns())?)?;
+        Ok(verdict.exit_code)
+    }
+}
+
+/// Reads the records to be evaluated, in parallel.
+pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<LoadedRecord>> {
+    std::thread::scope(|scope| {
+        let reading: Vec<_> = paths.iter().map(|path| scope.spawn(move || LoadedRecord::read(path))).collect();
+        reading.into_iter().map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
+// For commands that print one answer: as a table, or as JSON for programs.
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum TableOrJson {
+    /// For people, fitted to the width of the terminal.
+    #[default]
+    Table,
+    /// One JSON document in base units, whose schema `commgauge schema` prints.
+    Json,
+}
+
+/// How an answer is shown.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct AnswerArguments {
+    /// How to write the answer
+    #[arg(long, value_enum, default_value_t)]
+    pub format: TableOrJson,
+
+    /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    pub width: Option<u16>,
+}
+
+impl AnswerArguments {
+    /// Prints on stdout: the document as JSON, or the table for a width.
+    pub fn show(&self, document: &impl Serialize, table: impl FnOnce(u16) -> String) -> Result<()> {
+        match self.format {
+            TableOrJson::Table => print(&table(columns(self.width))),
+            TableOrJson::Json => print(&json(document)?),
+        }
+    }
+}
+
+/// A document as indented JSON, with a line feed at the end.
+pub(crate) fn json(document: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string_pretty(document)
+        .map_err(|cause| Error::environment(format!("cannot write the answer as JSON: {cause}")))?;
+    Ok(visible_json(&text).into_owned() + "\n")
+}
+
+/// Writes text without colours to stdout, with the control characters of names from elsewhere written out. If the reader closes
+/// the pipe early (`| head`), writing stops without an error.
+pub(crate) fn print(text: &str) -> Result<()> {
+    print_on(&mut std::io::stdout().lock(), text)
+}
+
+/// The same for any writer in place of stdout.
+pub(crate) fn print_on(out: &mut dyn Write, text: &str) -> Result<()> {
+    print_drawn_on(out, &visible_lines(text))
+}
+
+/// The same for what a drawer has escaped and coloured.
+pub(crate) fn print_drawn_on(out: &mut dyn Write, text: &str) -> Result<()> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
+            Err(Error::environment(format!("cannot write to stdout: {cause}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+// Properties of the terminal: the one place that evaluates `--color`, NO_COLOR, TERM, `--width` and COLUMNS, for our
+// tables and for the output of the flag parser.
+
+/// Columns of a table that is written to a file or a pipe.
+pub(crate) const WIDTH_WITHOUT_TERMINAL: u16 = 100;
+
+/// A table does not fit into fewer columns than this.
+const MIN_WIDTH: u16 = 40;
+
+/// Where a text goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sink {
+    /// To a terminal, which has a width and perhaps colours.
+    Terminal,
+    /// Into a file or a pipe.
+    File,
+}
+
+impl Sink {
+    /// What standard output is.
+    pub(crate) fn stdout() -> Sink {
+        if std::io::stdout().is_terminal() { Sink::Terminal } else { Sink::File }
+    }
+}
+
+/// Whether text is styled.
+pub(crate) fn paint(requested: ColorChoice, sink: Sink) -> Paint {
+    let (no_color, term) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
+    match sink {
+        Sink::Terminal => requested.on_terminal(no_color.as_deref(), term.as_deref()),
+        Sink::File => requested.elsewhere(),
+    }
+}
+
+/// The columns that a table on standard output may take.
+pub(crate) fn columns(requested: Option<u16>) -> u16 {
+    columns_of(requested, Sink::stdout())
+}
+
+/// Columns of a table that may or may not go to a terminal: as requested, else COLUMNS, else those of the terminal.
+pub(crate) fn columns_of(requested: Option<u16>, sink: Sink) -> u16 {
+    let terminal = terminal_size::terminal_size().filter(|_| sink == Sink::Terminal).map(|(width, _)| width.0);
+    decide_columns(requested, std::env::var("COLUMNS").ok().as_deref(), terminal)
+}
+
+/// A value of COLUMNS that is not a number, or too small for a table, is ignored.
+fn decide_columns(requested: Option<u16>, variable: Option<&str>, terminal: Option<u16>) -> u16 {
+    let variable = variable.and_then(|text| text.trim().parse::<u16>().ok()).filter(|columns| *columns >= MIN_WIDTH);
+    let terminal = terminal.map(|columns| columns.max(MIN_WIDTH));
+    requested.or(variable).or(terminal).unwrap_or(WIDTH_WITHOUT_TERMINAL)
+}
+
+/// Parses the command line; help, version and usage errors are coloured and wrapped like all other output.
+///
+/// # Errors
+/// Help, version or a usage error, to be printed.
+pub fn parse<P: CommandFactory + FromArgMatches>() -> std::result::Result<P, clap::Error> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let color = match colors_of_parser(&words) {
+        ColorChoice::Auto => clap::ColorChoice::Auto,
+        ColorChoice::Always => clap::ColorChoice::Always,
+        ColorChoice::Never => clap::ColorChoice::Never,
+    };
+    let width = usize::from(columns(None).min(WIDTH_WITHOUT_TERMINAL));
+    let definition = help::finished(P::command()).color(color).term_width(width);
+    let words = if definition.get_name() == "commgauge" { with_one_name_for_ranks(words) } else { words };
+    P::from_arg_matches(&definition.try_get_matches_from(words)?)
+}
+
+/// Replaces `-np 4`, as mpirun has it, by `-n 4`; the parser would read it as `-n p`. Arguments after `--` are
+/// unchanged.
+fn with_one_name_for_ranks(words: Vec<OsString>) -> Vec<OsString> {
+    let ours = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let renamed = |(index, word): (usize, OsString)| if index < ours && word == "-np" { "-n".into() } else { word };
+    words.into_iter().enumerate().map(renamed).collect()
+}
+
+/// The value of `--color` before the flags are parsed; `auto` leaves NO_COLOR to the parser, which evaluates it too.
+fn colors_of_parser(words: &[OsString]) -> ColorChoice {
+    let mut words = words.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
+    let mut choice = ColorChoice::Auto;
+    while let Some(word) = words.next() {
+        let value = match word.strip_prefix("--color") {
+            Some("") => words.next(),
+            Some(rest) => rest.strip_prefix('='),
+            None => None,
+        };
+        choice = match value {
+            Some("always") => ColorChoice::Always,
+            Some("never") => ColorChoice::Never,
+            Some(_) => ColorChoice::Auto,
+            None => choice,
+        };
+    }
+    choice
+}
+
+// Help, version and usage errors of the flag parser on the terminal, and errors that hold words of the command line.
+
+/// Prints help, version or a usage error. Words of the command line with control characters are written out, without colours; a
+/// closed pipe is no reason to fail.
+pub fn show(message: &clap::Error) {
+    if acting_words().next().is_none() {
+        return drop(message.print());
+    }
+    let text = written_out(message.render().to_string());
+    if message.use_stderr() {
+        eprintln!("{}", text.trim_end());
+    } else {
+        drop(print(&text));
+    }
+}
+
+/// A message in which no word of the command line begins a line of its own.
+pub fn written_out(message: String) -> String {
+    acting_words().fold(message, |text, word| {
+        // Of a flag with its value messages show either.
+        let value = word.split_once('=').map_or(word.as_str(), |(_, value)| value);
+        text.replace(&word, &visible(&word)).replace(value, &visible(value))
+    })
+}
+
+/// The words of the command line that would act on a terminal.
+fn acting_words() -> impl Iterator<Item = String> {
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    words.filter(|word| word.contains(is_control_or_format))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{HistoryFormat, VerdictFormat};
+
+    fn output<F: ValueEnum + Default + Send + Sync>(path: impl Into<PathBuf>, format: Option<F>) -> FormattedOutput<F> {
+        FormattedOutput { format, to: TextOutput { output: Some(path.into()), width: None } }
+    }
+
+    #[test]
+    fn an_output_that_cannot_be_written_is_refused_and_nothing_is_left_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = folder.path().join("r.jsonl");
+        std::fs::write(&record, "x").unwrap();
+        for (path, words) in [(folder.path().to_owned(), "is a folder"), (record.clone(), "is one of the inputs")] {
+            let error = output::<VerdictFormat>(path, None).check(&[&record]).unwrap_err();
+            assert!(error.exit_code() == 2 && error.to_string().contains(words), "{error}");
+        }
+        let nowhere = folder.path().join("missing/v.json");
+        assert_eq!(replace(&nowhere, "text").unwrap_err().exit_code(), 2);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_ending_of_a_name_chooses_the_format_and_the_flag_wins() {
+        use VerdictFormat::*;
+        for (name, meant) in [
+            ("v", Some(Table)),
+            ("-", Some(Table)),
+            ("v.d/v", Some(Table)),
+            ("v.TXT", Some(Table)),
+            ("v.json", Some(Json)),
+            ("v.md", Some(Markdown)),
+            ("v.junit.xml", Some(Junit)),
+            ("v.prom", Some(Prometheus)),
+            ("v.csv", None),
+            ("v.html", None),
+            ("v.pdf", None),
+            ("v.2026-11-27", None),
+        ] {
+            match output::<VerdictFormat>(name, None).check(&[]) {
+                Ok(format) => assert_eq!(Some(format), meant, "{name}"),
+                Err(error) => {
+                    assert!(meant.is_none() && error.exit_code() == 2, "{name}: {error}");
+                    assert!(error.to_string().contains("markdown (.md), prometheus (.prom), github"), "{error}");
+                }
+            }
+            assert_eq!(output(name, Some(Github)).check(&[]).unwrap(), Github, "{name}");
+        }
+        assert_eq!(output::<HistoryFormat>("h.htm", None).check(&[]).unwrap(), HistoryFormat::Html);
+        for name in ["f.json", "f", "f.v2"] {
+            check_only_format(Path::new(name), "json", &[]).unwrap();
+        }
+        let error = check_only_format(Path::new("f.csv"), "json", &[]).unwrap_err().to_string();
+        assert!(error.contains(".csv") && error.contains("json (.json)") && !error.contains("--format"), "{error}");
+    }
+
+    #[test]
+    fn the_flag_takes_precedence_over_columns_and_columns_over_the_terminal() {
+        for (requested, variable, terminal, expected) in [
+            (None, None, None, 100),
+            (None, None, Some(140), 140),
+            (None, None, Some(12), 40),
+            (None, Some("72"), Some(140), 72),
+            (None, Some("72"), None, 72),
+            (Some(60), Some("72"), Some(140), 60),
+            (None, Some("wide"), Some(140), 140),
+            (None, Some("0"), None, 100),
+            (None, Some("999999"), None, 100),
+        ] {
+            assert_eq!(
+                decide_columns(requested, variable, terminal),
+                expected,
+                "{requested:?} {variable:?} {terminal:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_number_of_ranks_may_be_written_as_for_mpirun() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let found = with_one_name_for_ranks(words("commgauge run quick -np 4 -- -np 3"));
+        assert_eq!(found, words("commgauge run quick -n 4 -- -np 3"));
+    }
+
+    #[test]
+    fn the_colour_of_help_follows_the_flag_wherever_it_stands() {
+        for (line, expected) in [
+            ("commgauge run -h", ColorChoice::Auto),
+            ("commgauge run --color never -h", ColorChoice::Never),
+            ("commgauge --color=always run", ColorChoice::Always),
+            ("commgauge run --color never --color always", ColorChoice::Always),
+            ("commgauge run quick -- --color never", ColorChoice::Auto),
+            ("commgauge run --color", ColorChoice::Auto),
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(colors_of_parser(&words), expected, "{line}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The flags of `commgauge-pairs`, and the resulting plan.
 
-use super::sampling::SamplingArguments;
 use super::suite::SuiteWork;
+use super::sweep::SamplingArguments;
 use clap::Args;
 use commgauge_base::digest;
 use commgauge_base::error::Result;

@@ -1,32 +1,24 @@
 //! `commgauge plan`: divides the machines among the parallelisms, based on a fit or on published rates. Needs no
 //! launch.
 
-mod configurations;
-mod none_found;
-mod only;
-mod question;
-mod training;
-
-pub(super) use question::{PlannedTraining, QuestionFlags, TrainingFlags};
-
-use super::computing::{Computing, ComputingFlags};
-use super::places::report_resolved_file;
+use super::computing::{Computing, ComputingFlags, RatesFlags};
+use super::output::{FormattedOutput, json};
 use super::published::published;
-use super::rates::RatesFlags;
-use super::table_or_json::json;
-use super::text_output::FormattedOutput;
-use crate::report::plan::{csv, explain_text, text};
+use super::suite::report_resolved_file;
+use crate::report::plan::{csv, explain_text, table_text};
 use crate::report::plan_page;
-use commgauge_analysis::planner::explain::Comparison;
-use commgauge_analysis::planner::plan_document::{FORMAT, PlanDocument, PlannedLayout, VERSION};
+use commgauge_analysis::planner::plan_document::{Comparison, FORMAT, PlanDocument, PlannedLayout, VERSION};
 use commgauge_analysis::planner::rates::Hidden;
 use commgauge_analysis::planner::search::{
-    Found, Only, Priced, Question, not_beaten, pareto, probability_faster, search, what_if,
+    Bases, Found, Only, Priced, Question, not_beaten, pareto, probability_faster, search, what_if,
 };
 use commgauge_base::error::{Error, Result};
-use commgauge_base::message::eprintln;
-use commgauge_model::config::{Model, Shipped};
-use none_found::none_found;
+use commgauge_base::units::Bytes;
+use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::eprintln;
+use commgauge_model::config::step::{DataStyle, Framework, Work, keys_of, parse_order};
+use commgauge_model::config::{Batch, Model, Shipped, Table, Training, likely_key};
+use commgauge_model::layout::{Axis, MOST_RANKS};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -57,11 +49,11 @@ pub struct PlanCommand {
 
     /// Only layouts with these, such as tp=4|8,pp=8,dp=1,micro_batch=1,zero_stage=0|1,recompute=none,order=tp-pp-dp; where none
     /// of them fits into memory, they are priced all the same
-    #[arg(long, value_name = "LIST", value_parser = only::parse, conflicts_with = "explain")]
+    #[arg(long, value_name = "LIST", value_parser = parse, conflicts_with = "explain")]
     pub(super) only: Option<Only>,
 
     /// Compare the best of two sets of layouts line by line, each written as for --only
-    #[arg(long, num_args = 2, value_names = ["A", "B"], value_parser = only::parse)]
+    #[arg(long, num_args = 2, value_names = ["A", "B"], value_parser = parse)]
     pub(super) explain: Option<Vec<Only>>,
 
     /// Price these configurations instead of searching: a file with a line for each, written as for --only; of a line that leaves
@@ -217,7 +209,7 @@ impl PlanCommand {
             document.what_if = what_if(question, &found.best[0]);
         }
         self.shown.to.write(&match format {
-            PlanFormat::Table => text(&document, self.shown.to.columns()),
+            PlanFormat::Table => table_text(&document, self.shown.to.columns()),
             PlanFormat::Json => json(&document)?,
             PlanFormat::Csv => csv(&document)?,
             PlanFormat::Html => plan_page(&document)?,
@@ -231,7 +223,7 @@ impl PlanCommand {
     /// The layouts of a search, of a list or of a file.
     fn found(&self, question: &Question) -> Result<Found> {
         if let Some(path) = &self.configurations {
-            return configurations::priced(question, path);
+            return priced(question, path);
         }
         if self.pareto {
             let of = |gpus: &u32| pareto(&Question { gpus: *gpus, ..question.clone() });
@@ -296,4 +288,424 @@ impl PlanCommand {
 pub(super) fn schema() -> Value {
     let title = "What commgauge plan --format json prints";
     published(schemars::schema_for!(PlanDocument).to_value(), FORMAT, VERSION, title)
+}
+
+// A file of configurations to be priced: a line for each, written as for `--only`.
+
+/// The fastest layout of every line, ordered by time.
+///
+/// # Errors
+/// A file that cannot be read or is empty; a line that cannot be parsed, or that leaves no layout with a price.
+fn priced(question: &Question, path: &Path) -> Result<Found> {
+    let file = path.shown();
+    let text = commgauge_base::host::read_to_string(path)
+        .map_err(|cause| Error::usage(format!("--configurations {file}: cannot be read: {cause}")))?;
+    let mut all = Found::default();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let wrong = |problem: String| Error::usage(format!("--configurations {file}: line {number}: {problem}"));
+        let only = parse(line).map_err(wrong)?;
+        let asked = Question { only, wanted: 1, ..question.clone() };
+        let found = search(&asked);
+        if found.best.is_empty() {
+            return Err(wrong(none_found(&asked, &found)));
+        }
+        all.add(found);
+    }
+    all.best.sort_by(|a, b| a.price.step_seconds.total_cmp(&b.price.step_seconds));
+    if all.best.is_empty() {
+        Err(Error::usage(format!("--configurations {file}: there is no line in it")))
+    } else {
+        Ok(all)
+    }
+}
+
+// Why no layout was found, and what to do about it.
+
+/// The reason as a sentence.
+fn none_found(question: &Question, found: &Found) -> String {
+    if found.considered == 0 {
+        return none_legal(question, found);
+    }
+    if !found.unpriced.is_empty() {
+        return none_priced(question, found);
+    }
+    let Some(nearest) = &found.nearest else { return "there is no layout".to_owned() };
+    let (needs, has) = (nearest.memory.0, question.gpu_memory.0);
+    format!(
+        "none of {} layouts fits into {:.1} GB: the nearest is {}, ZeRO {}, micro-batch {}, recompute {}, which needs {:.1} GB, \
+         {:.1} GB too much; take more GPUs, a shorter sequence or a smaller batch, or price it with --only",
+        found.considered,
+        has as f64 / 1e9,
+        nearest.degrees.name(),
+        nearest.zero_stage,
+        nearest.micro_batch,
+        nearest.recompute,
+        needs as f64 / 1e9,
+        needs.saturating_sub(has) as f64 / 1e9,
+    )
+}
+
+fn none_legal(question: &Question, found: &Found) -> String {
+    let rules: Vec<String> = found.illegal.iter().map(|(rule, count)| format!("{rule} ({count})")).collect();
+    let zero = &question.only.zero_stage;
+    let shares = !zero.is_empty() && !zero.contains(&0);
+    let why = match (rules.is_empty(), shares) {
+        (false, _) => format!("degrees that break a rule: {}", rules.join("; ")),
+        (true, true) => {
+            "degrees must multiply to the GPUs, and ZeRO stages above 0 need several replicas (dp or cp above 1)"
+                .to_owned()
+        }
+        (true, false) => "no degrees multiply to the GPUs".to_owned(),
+    };
+    let among = if question.only.is_anything() { " among those that are asked for" } else { "" };
+    format!("no layout of {} on {} GPUs is legal{among}; {why}", question.model.shown_name(), question.gpus)
+}
+
+fn none_priced(question: &Question, found: &Found) -> String {
+    let reasons = found.unpriced.iter().take(8).map(|(reason, count)| format!("{reason} ({count} layouts)"));
+    let hint = match question.rates.calibrated() {
+        true => "; measure what is missing, or name --machine FILE too for published rates",
+        false => "",
+    };
+    let reasons = reasons.collect::<Vec<_>>().join("; ");
+    format!("none of the {} layouts that fit has a price: {reasons}{hint}", found.feasible)
+}
+
+// Parses `tp=4|8,pp=8,order=tp-pp-dp`: the given part of a layout.
+
+const KEYS: [&str; 12] = [
+    "tp",
+    "cp",
+    "ep",
+    "etp",
+    "pp",
+    "schedule",
+    "virtual_stages",
+    "dp",
+    "zero_stage",
+    "micro_batch",
+    "recompute",
+    "order",
+];
+
+/// Parses the list.
+pub fn parse(text: &str) -> std::result::Result<Only, String> {
+    let mut only = Only::default();
+    let mut seen: Vec<&str> = Vec::new();
+    for part in text.split(',') {
+        let (key, value) = part.split_once('=').ok_or_else(|| {
+            format!("found `{part}`; accepted: key=value, with commas between; keys: {}", KEYS.join(", "))
+        })?;
+        let (key, value) = (key.trim(), value.trim());
+        if seen.contains(&key) {
+            return Err(format!("names {key} twice"));
+        }
+        seen.push(key);
+        match key {
+            "tp" => only.tp = values(key, value, whole)?,
+            "cp" => only.cp = values(key, value, whole)?,
+            "ep" => only.ep = values(key, value, whole)?,
+            "etp" => only.etp = values(key, value, whole)?,
+            "schedule" => only.schedule = values(key, value, str::parse)?,
+            "pp" => only.pp = values(key, value, whole)?,
+            "virtual_stages" => only.virtual_stages = values(key, value, whole)?,
+            "dp" => only.dp = values(key, value, whole)?,
+            "micro_batch" => only.micro_batch = values(key, value, |text| whole(text).map(u64::from))?,
+            "zero_stage" => only.zero_stage = values(key, value, zero_stage)?,
+            "recompute" => only.recompute = values(key, value, str::parse)?,
+            "order" => only.order = values(key, value, axes)?,
+            _ => {
+                let suggestion = likely_key(key, KEYS.into_iter());
+                return Err(format!("found key `{key}`{suggestion} Known: {}", KEYS.join(", ")));
+            }
+        }
+    }
+    Ok(only)
+}
+
+/// Values with bars between, such as `0|1`.
+fn values<T>(
+    key: &str,
+    text: &str,
+    read: impl Fn(&str) -> std::result::Result<T, String>,
+) -> std::result::Result<Vec<T>, String> {
+    text.split('|').map(|one| read(one.trim()).map_err(|problem| format!("{key}: {problem}"))).collect()
+}
+
+fn whole(text: &str) -> std::result::Result<u32, String> {
+    let accepted = || format!("found `{text}`; accepted: a whole number from 1, or several such as 1|2");
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(accepted)
+}
+
+fn zero_stage(text: &str) -> std::result::Result<u8, String> {
+    text.parse().ok().filter(|stage| *stage <= 3).ok_or_else(|| format!("found `{text}`; accepted: 0 to 3"))
+}
+
+fn axes(text: &str) -> std::result::Result<Vec<Axis>, String> {
+    Ok(parse_order(text)?.into_iter().filter_map(Axis::named).collect())
+}
+
+// The flags that say what is planned: a model, GPUs, a batch, and choices of the training.
+
+/// Less is a size in another unit.
+const LEAST_MEMORY: Bytes = Bytes(64 << 20);
+
+/// A model, GPUs and a batch.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct QuestionFlags {
+    /// Model: a config.json, its folder, or a name, such as llama-3-8b (`commgauge list models`)
+    #[arg(long, value_name = "MODEL")]
+    pub model: String,
+
+    /// All GPUs; `plan --pareto` takes several numbers with commas
+    #[arg(long, visible_alias = "ranks", value_name = "N", required = true, value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
+    pub gpus: Vec<u32>,
+
+    /// GPUs of each node, neighbours in world rank [default: those of the machine file]
+    #[arg(long, value_name = "N")]
+    pub ranks_per_node: Option<u32>,
+
+    /// What one GPU holds, such as 80GB; leave out what the CUDA context and NCCL take
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub gpu_memory: Bytes,
+
+    /// Samples of a step over all replicas
+    #[arg(long, value_name = "N")]
+    pub global_batch: String,
+
+    /// Tokens of one sample
+    #[arg(long, visible_alias = "seq", value_name = "TOKENS")]
+    pub sequence: String,
+}
+
+/// Choices of the training.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct TrainingFlags {
+    /// Type of parameters and activations, and so of the matrix products [default: bfloat16]
+    #[arg(long, value_name = "TYPE")]
+    pub element_type: Option<String>,
+
+    /// Defaults of a framework that trains: its ZeRO stages and axes, and every choice that no other flag makes
+    #[arg(long, value_name = "NAME", value_parser = framework)]
+    pub framework: Option<Framework>,
+
+    /// Choices of the training that the planner does not make, such as sequence_parallel=false or
+    /// gradient_element_type=bfloat16: any other key of [training]; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = choice)]
+    pub training: Vec<TrainingChoice>,
+}
+
+fn bytes(text: &str) -> std::result::Result<Bytes, String> {
+    let memory = Bytes::parse_memory(text)?;
+    // Whoever leaves the unit out means GB.
+    match memory < LEAST_MEMORY {
+        true => {
+            Err(format!("found {memory}, and a GPU has at least {LEAST_MEMORY}; accepted: with its unit, such as 80GB"))
+        }
+        false => Ok(memory),
+    }
+}
+
+impl QuestionFlags {
+    /// The training that they describe, with the samples of a step over all replicas.
+    ///
+    /// # Errors
+    /// Values that cannot be, a sequence that the model does not allow, and ZeRO stages that the framework does not have.
+    pub fn training(&self, model: &Model, choices: &TrainingFlags, only: &[&Only]) -> Result<PlannedTraining> {
+        let bases = match choices.framework {
+            None => Bases::of(&self.read(model, choices, None)?),
+            Some(framework) => {
+                let sharded = choices.of("data_style").map(|_| DataStyle::Zero3);
+                if sharded.is_some_and(|style| !framework.offers("data_style", style.name())) {
+                    return Err(Error::usage(format!("--training: {framework} has no data_style zero3; leave it out")));
+                }
+                Bases::of_framework(framework, sharded, |style| self.read(model, choices, Some(style)))?
+            }
+        };
+        let has = |stage: &u8| bases.stage(*stage).is_some();
+        if let Some(stage) = only.iter().flat_map(|only| &only.zero_stage).find(|stage| !has(stage)) {
+            let accepted = (0..4).filter(has).map(|stage| stage.to_string()).collect::<Vec<_>>().join(", ");
+            return Err(Error::usage(format!("zero_stage: found {stage}; the framework has {accepted}")));
+        }
+        match bases.first.batch.clone() {
+            Batch::Global(global_batch, _) => Ok(PlannedTraining { bases, global_batch }),
+            Batch::MicroBatches(_) => Err(Error::usage("--global-batch is missing")),
+        }
+    }
+
+    fn read(&self, model: &Model, choices: &TrainingFlags, data_style: Option<DataStyle>) -> Result<Training> {
+        let mut flags = vec![
+            ("--sequence", "sequence", self.sequence.clone()),
+            ("--global-batch", "global_batch", self.global_batch.clone()),
+        ];
+        match choices.framework {
+            Some(framework) => flags.push(("--framework", "framework", framework.name().to_owned())),
+            None if choices.of("sequence_parallel").is_none() => {
+                flags.push(("--training", "sequence_parallel", "true".to_owned()));
+            }
+            None => {}
+        }
+        let written = choices.training.iter().filter(|choice| data_style.is_none() || choice.key != "data_style");
+        flags.extend(written.map(|choice| ("--training", choice.key, choice.value.clone())));
+        flags.extend(data_style.map(|style| ("--only zero_stage", "data_style", style.name().to_owned())));
+        if let Some(element) = &choices.element_type {
+            flags.push(("--element-type", "activation_element_type", element.clone()));
+            flags.push(("--element-type", "parameter_element_type", element.clone()));
+        }
+        let training = Training::read(Table::of_flags(flags))?;
+        if training.sequence > model.embedding.maximum_positions {
+            return Err(training.sequence_place.wrong(format!(
+                "found {}; {} allows up to {} (max_position_embeddings)",
+                training.sequence, model.name, model.embedding.maximum_positions
+            )));
+        }
+        Ok(training)
+    }
+}
+
+impl TrainingFlags {
+    /// What was given, as keys of `[training]` with their values.
+    pub fn given(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let types = ["activation_element_type", "parameter_element_type"];
+        let types = types.into_iter().filter_map(|key| Some((key, self.element_type.clone()?)));
+        let framework = self.framework.map(|framework| ("framework", framework.name().to_owned()));
+        let choices = self.training.iter().map(|choice| (choice.key, choice.value.clone()));
+        types.chain(framework).chain(choices)
+    }
+
+    fn of(&self, key: &str) -> Option<&str> {
+        self.training.iter().find(|choice| choice.key == key).map(|choice| choice.value.as_str())
+    }
+}
+
+/// What is trained, before the planner's own choices.
+pub(super) struct PlannedTraining {
+    /// The choices.
+    pub bases: Bases,
+    /// Samples of a step over all replicas.
+    pub global_batch: u64,
+}
+
+// Parses `sequence_parallel=false`: a choice of the training that the planner does not make.
+
+/// Keys that the planner chooses itself, or that have flags of their own.
+const CHOSEN: [&str; 8] = [
+    "sequence",
+    "micro_batch",
+    "micro_batches",
+    "global_batch",
+    "recompute",
+    "schedule",
+    "virtual_stages",
+    "framework",
+];
+
+/// A key of `[training]` with its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TrainingChoice {
+    /// The key.
+    pub key: &'static str,
+    /// Its value, as text.
+    pub value: String,
+}
+
+/// Parses the name of a framework that trains.
+fn framework(text: &str) -> std::result::Result<Framework, String> {
+    let trains = |framework: &&Framework| framework.work() == Work::Training;
+    let named = text.parse().ok().filter(|framework| trains(&framework));
+    named.ok_or_else(|| {
+        let names: Vec<&str> = Framework::ALL.iter().filter(trains).map(|framework| framework.name()).collect();
+        format!("found `{text}`; accepted, as they train: {}", names.join(", "))
+    })
+}
+
+/// Parses one.
+fn choice(text: &str) -> std::result::Result<TrainingChoice, String> {
+    let known = || keys_of(Work::Training).filter(|key| !CHOSEN.contains(key));
+    let accepted = || known().collect::<Vec<_>>().join(", ");
+    let (key, value) =
+        text.split_once('=').ok_or_else(|| format!("found `{text}`; accepted: key=value; keys: {}", accepted()))?;
+    let (key, value) = (key.trim(), value.trim().to_owned());
+    if CHOSEN.contains(&key) {
+        return Err(format!(
+            "{key} is chosen by the planner or has a flag of its own (--only, --sequence, --global-batch, --framework)"
+        ));
+    }
+    if key == "data_style" && value != "zero3" {
+        return Err(format!(
+            "data_style: found `{value}`; accepted: zero3, for ZeRO-3 as DeepSpeed has it; else --only zero_stage="
+        ));
+    }
+    match known().find(|known| *known == key) {
+        Some(key) => Ok(TrainingChoice { key, value }),
+        None => Err(format!("found key `{key}`{} Accepted: {}", likely_key(key, known()), accepted())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commgauge_model::config::step::Recompute;
+
+    #[test]
+    fn invalid_choices_are_refused_with_the_valid_ones() {
+        for (text, expected) in [
+            ("tp", "found `tp`; accepted: key=value"),
+            ("tp=0", "tp: found `0`; accepted: a whole number from 1"),
+            ("tp=8,tp=4", "names tp twice"),
+            ("zero_stage=4", "accepted: 0 to 3"),
+            ("zero=1", "did you mean `zero_stage`?"),
+            ("bogus=1", "found key `bogus`. Known: tp, cp"),
+            ("recompute=half", "accepted: none, selective, full"),
+            ("order=tp-dd", "found `dd`"),
+        ] {
+            let problem = parse(text).unwrap_err();
+            assert!(problem.contains(expected), "{text}: {problem}");
+        }
+    }
+
+    #[test]
+    fn a_whole_layout_reads_back() {
+        let only = parse("tp=8,cp=1,pp=16,dp=128,zero_stage=1,micro_batch=1,recompute=none,order=tp-cp-pp-dp").unwrap();
+        assert_eq!((only.tp, only.pp, only.ep, only.zero_stage), (vec![8], vec![16], vec![], vec![1]));
+        assert_eq!(only.order, [[Axis::Tp, Axis::Cp, Axis::Pp, Axis::Dp]]);
+    }
+
+    #[test]
+    fn schedules_are_named_as_elsewhere() {
+        use commgauge_model::config::step::ScheduleKind;
+        let only = parse("schedule=zb-h1|dualpipe,etp=2").unwrap();
+        assert_eq!((only.schedule, only.etp), (vec![ScheduleKind::ZbH1, ScheduleKind::DualPipe], vec![2]));
+        assert!(parse("schedule=zb").unwrap_err().contains("accepted: naive, gpipe, 1f1b"));
+    }
+
+    #[test]
+    fn several_values_of_a_key_are_all_accepted() {
+        let only = parse("zero_stage=0|1,tp=4|8,recompute=none|full").unwrap();
+        assert_eq!((only.zero_stage, only.tp), (vec![0, 1], vec![4, 8]));
+        assert_eq!(only.recompute, [Recompute::None, Recompute::Full]);
+        assert!(parse("tp=4|x").unwrap_err().contains("tp: found `x`"));
+    }
+
+    #[test]
+    fn choices_that_are_the_planners_or_unknown_are_refused() {
+        let expected = TrainingChoice { key: "sequence_parallel", value: "false".to_owned() };
+        assert_eq!(choice("sequence_parallel = false"), Ok(expected));
+        assert!(choice("gather_recipe=mxfp8").is_ok() && choice("expert_inner=4").is_ok());
+        for (text, expected) in [
+            ("sequence_parallel", "accepted: key=value"),
+            ("micro_batch=2", "chosen by the planner"),
+            ("micro_batches=2", "chosen by the planner"),
+            ("data_style=ddp", "accepted: zero3"),
+            ("sequence_paralel=false", "did you mean `sequence_parallel`?"),
+        ] {
+            let problem = choice(text).unwrap_err();
+            assert!(problem.contains(expected), "{text}: {problem}");
+        }
+    }
 }

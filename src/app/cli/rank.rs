@@ -2,11 +2,11 @@
 //! launch.
 
 use super::computing::ComputingFlags;
-use super::places::report_resolved_file;
+use super::computing::RatesFlags;
+use super::output::json;
 use super::published::published;
-use super::rates::RatesFlags;
 use super::step::StepFlags;
-use super::table_or_json::json;
+use super::suite::report_resolved_file;
 use super::{AnswerFormat, AnswerOutput};
 use crate::report::rank::{FORMAT, RankDocument, StepDocument, VERSION, csv, text};
 use commgauge_analysis::planner::rank::RankOptions;

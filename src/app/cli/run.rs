@@ -6,24 +6,12 @@
 
 mod allocation;
 mod arguments;
-mod check_launch;
-mod combinations;
-mod commands;
-mod deadlines;
-mod in_process;
 mod launches;
-mod nodes;
 mod outcome;
 mod progress;
 mod record_state;
 mod resumable;
-mod resume;
-mod resumed_launch;
-mod summary;
 mod sweep_flags;
-mod unwatched;
-mod wait_hosts;
-mod work;
 
 pub use arguments::RunArguments;
 pub(crate) use arguments::SummaryParts;
@@ -31,16 +19,24 @@ pub(crate) use arguments::SummaryParts;
 pub(crate) use resumable::{command as resume_command, exit_code_if_complete, state};
 
 use super::backend_name::Backend;
-use super::places;
+use super::output::print_on;
+use super::suite;
 use super::suite::{SuiteWork, plan_text};
-use super::table_or_json::print_on;
-use commands::Launched;
+use crate::cli::launched_arguments;
+use crate::cli::output::{columns, json};
+use crate::launch;
+use crate::launch::{GRACE, LauncherContext};
+use crate::report::Format;
+use allocation::predicted_nodes;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::eprintln;
 use commgauge_model::config::{Machine, Shipped};
 use commgauge_model::layout::Nodes;
-use in_process::run_in_process;
+use commgauge_run::launch_check::LaunchReport;
 use launches::{launch_all, print_allocation};
-use nodes::predicted_nodes;
+use progress::Progress;
+use resumable::{Deadlines, Launched, run_in_process};
 use std::io::Write;
 use std::path::Path;
 
@@ -48,19 +44,19 @@ use std::path::Path;
 pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
     arguments.check_sweep_flags()?;
     if let Some(record) = &arguments.resume {
-        return resume::run(arguments, record, out);
+        return launches::run_resume(arguments, record, out);
     }
-    if combinations::is_requested(arguments) {
-        combinations::check(arguments)?;
+    if launches::is_requested(arguments) {
+        launches::check(arguments)?;
     }
     // Errors in the files are best reported before anything is started.
     let machine = arguments.machine.as_deref().map(Machine::load).transpose()?;
     let (arguments, allocation) = allocation::resolve_ranks(arguments)?;
     let arguments = &arguments;
     let nodes = predicted_nodes(arguments, allocation.as_ref(), machine.as_ref())?;
-    let wanted = work::of(arguments, &nodes)?;
-    arguments.suite.iter().for_each(|suite| places::report_resolved_file(Shipped::Suite, suite));
-    arguments.machine.iter().for_each(|machine| places::report_resolved_file(Shipped::Machine, machine));
+    let wanted = resumable::of(arguments, &nodes)?;
+    arguments.suite.iter().for_each(|suite| suite::report_resolved_file(Shipped::Suite, suite));
+    arguments.machine.iter().for_each(|machine| suite::report_resolved_file(Shipped::Machine, machine));
     match arguments.backend {
         Backend::Simulated if arguments.check_launch => Err(Error::usage(
             "--check-launch: --backend simulated launches nothing; its ranks are played by this process",
@@ -72,14 +68,14 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
         }
         Backend::Mpi | Backend::Nccl if arguments.check_launch => {
             print_allocation(allocation.as_ref(), arguments);
-            wait_hosts::wait(arguments)?;
-            check_launch::run(arguments, out)
+            allocation::wait(arguments)?;
+            run_check_launch(arguments, out)
         }
         Backend::Mpi | Backend::Nccl => {
             print_allocation(allocation.as_ref(), arguments);
-            wait_hosts::wait(arguments)?;
-            if combinations::is_requested(arguments) {
-                combinations::run(arguments, out)
+            allocation::wait(arguments)?;
+            if launches::is_requested(arguments) {
+                launches::run_combinations(arguments, out)
             } else {
                 launch_all(arguments, out)
             }
@@ -89,17 +85,60 @@ pub fn run(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
 
 fn dry_run(arguments: &RunArguments, work: &SuiteWork, nodes: &Nodes, out: &mut dyn Write) -> Result<i32> {
     // The default record gets its name at the start, so a dry run only shows such a name and creates no folder.
-    let record = arguments.record.clone().unwrap_or_else(places::default_record);
+    let record = arguments.record.clone().unwrap_or_else(suite::default_record);
     let show = |arguments: &RunArguments, record: &Path, out: &mut dyn Write| {
         Launched::new(arguments, record)?.commands(arguments)?.print(out)
     };
-    match combinations::is_requested(arguments) {
+    match launches::is_requested(arguments) {
         true => {
-            let launches = combinations::launches(arguments, &record);
+            let launches = launches::launches(arguments, &record);
             launches.iter().try_for_each(|launch| show(&launch.arguments, &launch.record, out))?;
         }
         false => show(arguments, &record, out)?,
     }
     print_on(out, &plan_text(work, nodes))?;
     Ok(0)
+}
+
+// `commgauge run --check-launch`: the same launch as for a run, whose ranks report and measure nothing.
+
+/// Starts the ranks, and prints the report that rank 0 wrote.
+fn run_check_launch(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32> {
+    if !matches!(arguments.output.format(), Format::Table | Format::Json) {
+        return Err(Error::usage("--check-launch writes --format table or json"));
+    }
+    // No record is made: its path only determines where the report goes, which rank 0 can write just like the record.
+    let record = suite::record_path(arguments.record.as_deref())?;
+    let report = record.with_extension("launch.json");
+    let mut arguments = arguments.clone();
+    arguments.extra.extend(["--check-launch".into(), "--launch-report".into(), suite::text(&report)?]);
+    let commands = Launched::new(&arguments, &record)?.commands(&arguments)?;
+    eprintln!("+ {}", commands.shown.for_shell());
+    let in_slurm = LauncherContext::here().in_slurm;
+    let mut progress = Progress::new(&record, Deadlines::of(&arguments, &commands.started, in_slurm))?;
+    let ending = launch::supervise(&commands.started, &suite::new_run_id(), GRACE, &mut progress)?;
+    let found = read(&report);
+    let _ = std::fs::remove_file(&report);
+    let Some(found) = found? else {
+        let verdict = outcome::conclude(&ending, &progress.finish().state);
+        verdict.sentences.iter().for_each(|sentence| eprintln!("commgauge: {sentence}"));
+        return Ok(if verdict.exit_code == 0 { 6 } else { verdict.exit_code });
+    };
+    progress.finish();
+    let text = match arguments.output.format() {
+        Format::Json => json(&found)?,
+        _ => launched_arguments::text(&found, columns(arguments.output.width)),
+    };
+    print_on(out, &text)?;
+    Ok(if found.refusals.is_empty() { 0 } else { 7 })
+}
+
+/// The report; none if the ranks did not write one.
+fn read(path: &Path) -> Result<Option<LaunchReport>> {
+    match std::fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|cause| Error::environment(format!("{}: not the report of a launch: {cause}", path.shown()))),
+        Err(_) => Ok(None),
+    }
 }

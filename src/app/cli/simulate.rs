@@ -5,30 +5,29 @@
 
 #[cfg(test)]
 mod attribution_tests;
-mod document;
-#[cfg(test)]
-mod network_tests;
 
-pub(super) use document::schema;
-
-use super::places;
+use super::output::{AnswerArguments, check_only_format};
+use super::suite;
 use super::suite::{SuiteWork, suite_work};
-use super::table_or_json::AnswerArguments;
-use super::text_output::check_only_format;
-use commgauge_analysis::verdict::locate::{Found, LocateOptions, Suspects, expected_suspects, locate};
+use crate::report::document::wrapped;
+use crate::report::{SuspectsFormat, suspects_text};
+use commgauge_analysis::verdict::locate::{Found, LocateOptions, SuspectKind, Suspects, expected_suspects, locate};
 use commgauge_analysis::verdict::{AgainstLimit, Decision, GateRule, LoadedRecord, Metric, Verdict, gate};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::message::eprintln;
 use commgauge_base::stats::proportion_interval;
+use commgauge_base::units::{Seconds, counted, three_digits};
 use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::eprintln;
 use commgauge_model::config::machine::Fault;
 use commgauge_model::config::{Machine, Shipped};
 use commgauge_model::layout::{Axis, Nodes};
 use commgauge_model::record::{Journal, Line, Record};
 use commgauge_model::workload::WorkPlan;
 use commgauge_run::session::{Rehearsal, Request};
-use document::{FORMAT, GateOutlook, Power, RehearsalDocument, VERSION};
 use rayon::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -74,8 +73,8 @@ impl SimulateCommand {
             check_only_format(path, "record", &[])?;
         }
         let machine = self.machine()?;
-        places::report_resolved_file(Shipped::Suite, &self.suite);
-        places::report_resolved_file(Shipped::Machine, &self.machine);
+        suite::report_resolved_file(Shipped::Suite, &self.suite);
+        suite::report_resolved_file(Shipped::Machine, &self.machine);
         let request = self.request(&machine)?;
         let rehearsal = Rehearsal::new(&request)?;
         let first = request.settings.seed;
@@ -106,7 +105,7 @@ impl SimulateCommand {
             suspects,
             power,
         };
-        self.shown.show(&document, |width| document::text(&document, width))?;
+        self.shown.show(&document, |width| text(&document, width))?;
         if let Some(path) = &self.output {
             eprintln!("record: {}", path.shown());
         }
@@ -125,7 +124,7 @@ impl SimulateCommand {
         let nodes = Nodes::filled(ranks, machine.ranks_per_host());
         let SuiteWork { plan, settings, facts: suite } = suite_work(&self.suite, None, &nodes)?;
         let record = self.output.clone().unwrap_or_default();
-        let simulated = Request::simulated(places::new_run_id(), suite, plan, settings, machine, ranks);
+        let simulated = Request::simulated(suite::new_run_id(), suite, plan, settings, machine, ranks);
         Ok(Request { record, ..simulated })
     }
 }
@@ -244,4 +243,333 @@ fn durations(plan: &WorkPlan, record: &Record, request: &Request) -> (f64, f64) 
 fn pair_rounds(plan: &WorkPlan) -> u64 {
     let rounds = plan.cases.iter().filter(|case| case.op.axis == Axis::Pair).map(|case| case.groups);
     rounds.collect::<BTreeSet<_>>().len() as u64
+}
+
+// The result of a rehearsal, as a document and as text.
+
+/// The value of `format` in every such document.
+const FORMAT: &str = "commgauge-rehearsal";
+
+/// The version of the format.
+const VERSION: u32 = 1;
+
+/// A rehearsed run: what it would take, cover and find.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct RehearsalDocument {
+    /// Always `commgauge-rehearsal`.
+    pub format: String,
+    /// Version of the format.
+    pub version: u32,
+    /// Always true: nothing was measured.
+    pub synthetic: bool,
+    /// Name of the suite.
+    pub suite: String,
+    /// Name of the machine.
+    pub machine: String,
+    /// Nodes of the machine file.
+    pub nodes: u32,
+    /// Hosts, which suspects and faults count: the nodes, but where several hosts make one.
+    #[serde(default)]
+    pub hosts: u32,
+    /// Ranks of all nodes.
+    pub ranks: u32,
+    /// What was broken on purpose, in the words of `--fault`.
+    pub faults: Vec<String>,
+    /// Cases of the plan.
+    pub cases: u64,
+    /// Rounds of disjoint pairs among them.
+    pub pair_rounds: u64,
+    /// Replicates of each case.
+    pub replicates: u32,
+    /// About what the run takes where every case stops at its fewest samples.
+    pub seconds_least: f64,
+    /// About what it takes where every case spends its whole budget.
+    pub seconds_most: f64,
+    /// What `commgauge locate` says of one rehearsal.
+    pub suspects: Suspects,
+    /// What the machine file expects and what became of it; absent where it expects nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateOutlook>,
+    /// How often the faults are found, where several seeds were requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<Power>,
+}
+
+/// What a gate would say. No synthetic row ever passes, so those that would are counted apart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct GateOutlook {
+    /// Rows of the plan.
+    pub rows: u32,
+    /// Rows that something is expected of.
+    pub rows_judged: u32,
+    /// Those of them that fail.
+    pub rows_failed: u32,
+    /// Those of these that fail with nothing broken too, as where times scatter by more than the file leaves room for.
+    #[serde(default)]
+    pub rows_failed_healthy: u32,
+    /// Those of them whose median meets what is expected.
+    pub rows_that_would_meet: u32,
+}
+
+/// How often faults are found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Power {
+    /// Rehearsals with seeds of their own.
+    pub seeds: u64,
+    /// Whom the faults should have suspected.
+    pub planted: Vec<SuspectKind>,
+    /// Rehearsals that named all of them, class and name, and suspected nobody else.
+    pub right: u64,
+    /// The 95 % interval of that share.
+    pub right_share_low: f64,
+    /// See `right_share_low`.
+    pub right_share_high: f64,
+    /// Rehearsals that named all of them.
+    pub all_named: u64,
+    /// Rehearsals that suspected somebody else.
+    pub others_accused: u64,
+}
+
+/// The JSON Schema of the document.
+pub(crate) fn schema() -> Value {
+    let schema = schemars::schema_for!(RehearsalDocument).to_value();
+    crate::cli::published::published(schema, FORMAT, VERSION, "A rehearsal of commgauge")
+}
+
+/// The document as text.
+fn text(document: &RehearsalDocument, width: u16) -> String {
+    let mut out = wrapped("SYNTHETIC: a rehearsal; no data moved and no real time passed", width);
+    let mut sentences = vec![
+        format!(
+            "suite {} on {}{}, {} ranks, of {}",
+            document.suite,
+            counted(document.nodes as usize, "node"),
+            if document.hosts == document.nodes { String::new() } else { format!(" of {} hosts", document.hosts) },
+            document.ranks,
+            document.machine
+        ),
+        format!(
+            "broken on purpose: {}",
+            if document.faults.is_empty() { "nothing".to_owned() } else { document.faults.join(", ") }
+        ),
+        format!(
+            "it would take from {} (each case stops at its fewest samples) to {} (each spends its budget): {} cases, of pairs \
+             {} rounds, {} replicates",
+            Seconds(document.seconds_least),
+            Seconds(document.seconds_most),
+            document.cases,
+            document.pair_rounds,
+            document.replicates
+        ),
+    ];
+    if document.hosts > document.nodes && document.nodes > 1 {
+        sentences.push(
+            "the thresholds of a node of several hosts are about one such node: for a verdict rehearse and qualify node by node (--nodes 1)"
+                .to_owned(),
+        );
+    }
+    sentences.extend(document.gate.as_ref().map(gate_text));
+    sentences.extend(document.power.as_ref().map(power_text));
+    for sentence in sentences {
+        out += &wrapped(&sentence, width);
+    }
+    // Formatting a table cannot fail.
+    out + "\n" + &suspects_text(&document.suspects, SuspectsFormat::Table, width).unwrap_or_default()
+}
+
+fn gate_text(gate: &GateOutlook) -> String {
+    let mut text = format!(
+        "gate: of {} rows something is expected of {}; {} fail, {} would meet it (nothing synthetic ever passes)",
+        gate.rows, gate.rows_judged, gate.rows_failed, gate.rows_that_would_meet
+    );
+    if gate.rows_failed_healthy > 0 {
+        text += &format!("; {} fail with nothing broken too", gate.rows_failed_healthy);
+    }
+    text
+}
+
+fn power_text(power: &Power) -> String {
+    let share = |share: f64| three_digits(share * 100.0);
+    let what = if power.planted.is_empty() {
+        "there was no suspect"
+    } else {
+        "all planted faults were named and nothing else"
+    };
+    format!(
+        "detection power: {what} in {} of {} rehearsals with seeds of their own (95 % interval {} to {} %); all named in {}, \
+         others suspected in {}",
+        power.right,
+        power.seeds,
+        share(power.right_share_low),
+        share(power.right_share_high),
+        power.all_named,
+        power.others_accused
+    )
+}
+
+#[cfg(test)]
+mod network_tests {
+    // A cluster whose network is slow never passes: every shipped machine file, from two nodes on, with each fault of a network. Rehearsals are
+    // given the marks of measured runs, since nothing simulated ever passes.
+    use super::super::suite::{SuiteWork, suite_work};
+    use super::{gated, loaded};
+    use commgauge_analysis::verdict::locate::{LocateOptions, locate};
+    use commgauge_analysis::verdict::{located_code, most_severe};
+    use commgauge_model::config::machine::Fault;
+    use commgauge_model::config::{Machine, Shipped};
+    use commgauge_model::layout::Nodes;
+    use commgauge_model::record::line::Outcome;
+    use commgauge_model::record::{Line, Seal};
+    use commgauge_run::session::{Rehearsal, Request};
+    use rayon::prelude::*;
+    use std::path::Path;
+
+    /// The calls of `qualify-gpu` that are judged on some machine, in as few replicates as bound a median.
+    const SUITE: &str = r#"
+name = "network"
+[measure]
+replicates = 5
+cadences = ["streaming"]
+[[sweep]]
+axis = "node"
+collectives = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+bytes = ["512MiB"]
+element_types = ["float16"]
+placements = "out-of-place"
+[pairs]
+between = "nodes"
+inside_nodes = true
+latency_bytes = "8B"
+bandwidth_bytes = "64MiB"
+[[sweep]]
+axis = "nodes"
+collectives = ["all_gather"]
+bytes = ["1GiB"]
+element_types = ["float32"]
+placements = "out-of-place"
+"#;
+    /// What the file of a rack asks for besides.
+    const RACK: &str = r#"
+[[sweep]]
+axis = "nodes"
+collectives = ["all_reduce"]
+bytes = ["512MiB", "1GiB", "2GiB", "4GiB", "8GiB"]
+element_types = ["float32"]
+placements = "out-of-place"
+"#;
+
+    /// What is broken, by its name and as faults of a machine.
+    type Broken = (&'static str, fn(&Machine) -> Vec<String>);
+
+    const NETWORK: [Broken; 6] = [
+        ("a link at a tenth", |_| vec!["link:0-1:rate=0.1".to_owned()]),
+        ("a link at half", |_| vec!["link:0-1:rate=0.5".to_owned()]),
+        ("an adapter at half", |_| vec!["adapter:1.0:rate=0.5".to_owned()]),
+        ("all adapters at a tenth", |machine| rails(machine, 0.1)),
+        ("GPUDirect off", |machine| rails(machine, 0.3)),
+        HALF_NVLINK,
+    ];
+    const HALF_NVLINK: Broken = ("NVLink of a node at half", |machine| {
+        (0..machine.ranks_per_host()).map(|device| format!("nvlink:1.{device}:rate=0.5")).collect()
+    });
+
+    fn rails(machine: &Machine, rate: f64) -> Vec<String> {
+        (0..machine.between_nodes.adapters_per_node).map(|rail| format!("rail:{rail}:rate={rate}")).collect()
+    }
+
+    /// The machine files by which runs of ours can be judged.
+    fn machines(are_racks: bool) -> Vec<Machine> {
+        let all = Shipped::Machine.embedded_names().into_iter();
+        let loaded =
+            all.map(|name| Machine::load(Path::new(&format!("embedded:suites/machines/{name}.toml"))).unwrap());
+        let is_judging = |machine: &Machine| {
+            let native = machine.judged_runs.as_ref().is_some_and(|runs| !runs.imported_only);
+            native && machine.required_coverage.is_some() && (machine.hosts_per_node > 1) == are_racks
+        };
+        loaded.filter(is_judging).collect()
+    }
+
+    /// The exit code of `commgauge judge` on a run of this many nodes, and what it suspects.
+    fn judged(machine: &Machine, nodes: u32, faults: &[String]) -> (i32, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let suite = folder.path().join("network.toml");
+        let rack = if machine.hosts_per_node > 1 { RACK } else { "" };
+        std::fs::write(&suite, SUITE.to_owned() + rack).unwrap();
+        let ranks = nodes * machine.ranks_per_node;
+        let lies = Nodes::filled(ranks, machine.ranks_per_host());
+        let SuiteWork { plan, settings, facts } = suite_work(&suite, None, &lies).unwrap();
+        let mut broken = machine.clone();
+        // Times that repeat to the last digit are taken for copies.
+        broken.noise.relative_sigma = 0.01;
+        broken.faults = faults.iter().map(|fault| fault.parse::<Fault>().unwrap()).collect();
+        let request = Request::simulated("network".to_owned(), facts, plan, settings, &broken, ranks);
+        let mut lines = Rehearsal::new(&request).unwrap().lines(7).unwrap().0;
+        lines.iter_mut().for_each(|line| mark_as_measured(line, machine));
+        let mut run = loaded(None, lines).unwrap();
+        run.record.file.seal = Seal::Whole;
+        let verdict = gated(&run, machine).unwrap();
+        let suspects = locate(&[run], &LocateOptions::of_machine(machine)).unwrap();
+        let code = most_severe([verdict.exit_code, located_code(&suspects, Some(&verdict))]);
+        let why = verdict.troubles.into_iter().map(|trouble| trouble.text);
+        (code, suspects.suspects.into_iter().map(|suspect| suspect.name).chain(why).collect())
+    }
+
+    fn mark_as_measured(line: &mut Line, machine: &Machine) {
+        match line {
+            Line::Header(header) => {
+                let judged = machine.judged_runs.as_ref().unwrap();
+                header.warnings.clear();
+                (header.backend.synthetic, header.backend.name) = (false, judged.backend.clone());
+                header.backend.library = "NCCL 99.0".to_owned();
+                let device = judged.devices.first().map(|device| format!("NVIDIA {device}"));
+                header.ranks.iter_mut().for_each(|rank| rank.device.clone_from(&device));
+            }
+            Line::Case(case) => {
+                if let Outcome::Measured { verified } = &mut case.outcome {
+                    *verified = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Which of these runs end otherwise than they must: a healthy one passes, and one with a fault fails.
+    fn wrong(runs: Vec<(Machine, u32, Option<Broken>)>) -> Vec<String> {
+        let one = |(machine, nodes, broken): (Machine, u32, Option<Broken>)| {
+            let (name, faults) = broken.map_or(("nothing", Vec::new()), |(name, faults)| (name, faults(&machine)));
+            let (code, said) = judged(&machine, nodes, &faults);
+            let is_right = code == i32::from(broken.is_some());
+            (!is_right)
+                .then(|| format!("{} on {nodes} nodes, {name} is broken: exit code {code}, {said:?}", machine.name))
+        };
+        runs.into_par_iter().filter_map(one).collect()
+    }
+
+    #[test]
+    fn a_slow_network_of_two_or_three_nodes_fails_on_every_machine_file_and_a_healthy_one_passes() {
+        let runs = machines(false).into_iter().enumerate().flat_map(|(turn, machine)| {
+            // Faults in turn; the table below has all of them.
+            let nodes = 2 + turn as u32 % 2;
+            let broken = [None, Some(NETWORK[turn % NETWORK.len()])];
+            broken.map(|broken| (machine.clone(), nodes, broken))
+        });
+        assert_eq!(wrong(runs.collect()), Vec::<String>::new());
+        let racks = machines(true)
+            .into_iter()
+            .flat_map(|machine| [None, Some(HALF_NVLINK)].map(|broken| (machine.clone(), 1, broken)));
+        assert_eq!(wrong(racks.collect()), Vec::<String>::new());
+    }
+
+    /// In `scripts/test --all`: half a minute of processor time.
+    #[test]
+    fn every_fault_of_a_network_fails_on_every_machine_file_from_2_to_64_nodes() {
+        let broken = || std::iter::once(None).chain(NETWORK.map(Some));
+        let mut runs = Vec::new();
+        for machine in machines(false) {
+            // Machines differ in rates alone, so that one of them stands for all where runs are long.
+            let sizes = if machine.name == "h100-nvswitch-ndr" { &[2, 3, 4, 8, 64][..] } else { &[2, 3, 4, 8] };
+            runs.extend(sizes.iter().flat_map(|nodes| broken().map(|broken| (machine.clone(), *nodes, broken))));
+        }
+        assert_eq!(wrong(runs), Vec::<String>::new());
+    }
 }

@@ -1,8 +1,7 @@
 //! `commgauge validate`: compares predictions with published measurements, or with a user's own.
 
-use super::gpu_flags::GpuFlags;
-use super::rates::RatesFlags;
-use super::table_or_json::json;
+use super::computing::{GpuFlags, RatesFlags};
+use super::output::json;
 use super::{AnswerFormat, AnswerOutput};
 use crate::report::document::{Column, optional, percent, table, wrapped};
 use commgauge_analysis::planner::compute::Constants;
@@ -10,9 +9,9 @@ use commgauge_analysis::planner::validate::{
     Coverage, ErrorSummary, FORMAT, LevelResult, MemoryResult, OWN_RUNS, RunResult, SHARE_LIMITS, SetOrigin, SetResult,
     Site, VERSION, Validation, levels_file, read_runs, template, validate, validate_runs,
 };
-use commgauge_base::comma_separated::{Column as CsvColumn, comma_separated};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Seconds;
+use commgauge_base::writing::{Column as CsvColumn, comma_separated};
 use commgauge_model::config::machine::ANY_GPU;
 use serde_json::Value;
 use std::fmt::Write;
@@ -91,7 +90,7 @@ impl ValidateCommand {
     /// Predicts a user's runs.
     fn own(&self, path: &Path) -> Result<Validation> {
         let file = path.display().to_string();
-        let text = commgauge_base::input_file::read_to_string(path)
+        let text = commgauge_base::host::read_to_string(path)
             .map_err(|cause| Error::usage(format!("--runs {file}: cannot be read: {cause}")))?;
         let runs = read_runs(&text, &file)?;
         if self.fit.is_none() && self.machine.is_none() && runs.iter().all(|run| run.machine.is_some()) {
@@ -414,4 +413,71 @@ fn memory(results: &[MemoryResult], width: u16) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    // The table at two widths, the CSV and the JSON document.
+    use super::*;
+    use commgauge_base::writing::names;
+    use std::sync::LazyLock;
+
+    static ALL: LazyLock<Validation> = LazyLock::new(|| validate(&[]).unwrap());
+
+    #[test]
+    fn the_table_of_a_wide_terminal() {
+        insta::assert_snapshot!(text(&ALL, 140));
+    }
+
+    #[test]
+    fn the_table_keeps_within_80_columns() {
+        let text = text(&ALL, 80);
+        let longest = text.lines().map(|line| line.chars().count()).max();
+        assert!(longest.is_some_and(|longest| longest <= 80), "{text}");
+        // Columns that are never omitted.
+        for heading in ["measured", "predicted", "error", "left out"] {
+            assert!(text.lines().any(|line| line.starts_with("model") && line.contains(heading)), "{heading}");
+        }
+    }
+
+    #[test]
+    fn the_csv_has_a_line_for_each_run_under_the_names_of_the_document() {
+        let text = as_csv(&ALL).unwrap();
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let heading = reader.headers().unwrap().clone();
+        let rows: Vec<_> = reader.records().map(|row| row.unwrap()).collect();
+        assert_eq!(rows.len(), 10 + 12 + 8 + 109 + 46 + 54 + 148 + 124);
+        let column = |name: &str| heading.iter().position(|heading| heading == name).unwrap();
+        assert_eq!((&rows[0][0], &rows[0][column("model")]), ("megatron-table-1", "megatron-1.7b"));
+        let document = serde_json::to_value(&ALL.sets[0].runs[0]).unwrap();
+        let of_the_set = ["set", "level", "share_of_peak"];
+        for name in names(&csv_columns()).filter(|name| !of_the_set.contains(name)) {
+            assert!(document.get(name).is_some(), "{name}");
+        }
+        for row in &rows {
+            let number = |name: &str| row[column(name)].parse::<f64>().unwrap();
+            let error = 100.0 * (number("predicted_seconds") / number("measured_seconds") - 1.0);
+            assert!((error - number("error_percent")).abs() < 0.01, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn the_levels_are_printed_as_tables_that_a_machine_file_takes() {
+        let levels = levels_file(&ALL.levels).unwrap();
+        let machine = "name = 'm'\nranks_per_node = 8\n[within_node]\nlatency = '3us'\nrate = '450GB/s'\n\
+        [between_nodes]\nlatency = '14us'\nadapters_per_node = 8\nrate_per_adapter = '50GB/s'\n";
+        let machine =
+            commgauge_model::config::Machine::parse(&(machine.to_owned() + &levels), Path::new("m.toml")).unwrap();
+        assert_eq!(machine.own_levels.len(), ALL.levels.len());
+        assert!(text(&ALL, 140).starts_with("levels\n"), "the answer comes first");
+    }
+
+    #[test]
+    fn the_document_fits_the_schema_and_reads_back() {
+        let document = serde_json::to_value(&*ALL).unwrap();
+        let validator = jsonschema::validator_for(&schema()).unwrap();
+        let problems: Vec<_> = validator.iter_errors(&document).map(|problem| problem.to_string()).collect();
+        assert!(problems.is_empty(), "{problems:?}");
+        let mut other = document.clone();
+        other["version"] = serde_json::json!(1);
+        assert!(!validator.is_valid(&other), "another version is another document");
+        assert_eq!(serde_json::from_value::<Validation>(document).unwrap().sets.len(), ALL.sets.len());
+    }
+}

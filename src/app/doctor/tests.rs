@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::launch::Flavor;
-use commgauge_model::record::provenance::Variable;
+use commgauge_model::record::header::Variable;
 use commgauge_run::device_probe::{CublasAnswer, CudaAnswer, Device, NcclAnswer, NvmlAnswer, NvmlDevice, Probe};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

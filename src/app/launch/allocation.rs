@@ -2,7 +2,6 @@
 //!
 //! Neither Slurm's daemons nor srun are used here.
 
-use super::hostlist::{MAX_HOSTS, expand, first_difference};
 use commgauge_base::error::{Error, Result};
 
 /// The resources of a Slurm job.
@@ -204,6 +203,249 @@ fn counts(text: &str) -> Option<Vec<u32>> {
     Some(all)
 }
 
+// Slurm's compact host lists, such as `a[01-03,7],b`: expands them, and suggests the name a user may have meant.
+
+/// Limit of a list's length, so that a typo such as `a[0-999999999]` does not fill the memory.
+pub(super) const MAX_HOSTS: usize = 1 << 17;
+
+/// All names of a list, in its order; none if it cannot be parsed.
+pub(super) fn expand(list: &str) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for part in split_outside_brackets(list)? {
+        let more = expand_one(part)?;
+        if names.len() + more.len() > MAX_HOSTS {
+            return None;
+        }
+        names.extend(more);
+    }
+    Some(names)
+}
+
+/// `; did you mean a2?`, if the list has a similar name.
+pub(super) fn first_difference(name: &str, list: &str) -> String {
+    let names = expand(list).unwrap_or_default();
+    let likeness = |known: &&String| strsim::jaro_winkler(name, known);
+    let nearest = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    nearest.filter(|known| likeness(known) > 0.8).map_or_else(String::new, |known| format!("; did you mean {known}?"))
+}
+
+/// Splits at commas outside of brackets.
+fn split_outside_brackets(list: &str) -> Option<Vec<&str>> {
+    let (mut parts, mut begin, mut inside) = (Vec::new(), 0, false);
+    for (at, letter) in list.char_indices() {
+        match letter {
+            '[' if inside => return None,
+            '[' => inside = true,
+            ']' if !inside => return None,
+            ']' => inside = false,
+            ',' if !inside => {
+                parts.push(&list[begin..at]);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&list[begin..]);
+    (!inside && parts.iter().all(|part| !part.is_empty())).then_some(parts)
+}
+
+/// Expands one name with any number of bracketed ranges; the last one varies fastest.
+fn expand_one(part: &str) -> Option<Vec<String>> {
+    let mut names = vec![String::new()];
+    let mut rest = part;
+    while let Some((before, after)) = rest.split_once('[') {
+        let (inside, behind) = after.split_once(']')?;
+        let numbers = numbers(inside)?;
+        if names.len().checked_mul(numbers.len())? > MAX_HOSTS {
+            return None;
+        }
+        names =
+            names.iter().flat_map(|name| numbers.iter().map(move |number| format!("{name}{before}{number}"))).collect();
+        rest = behind;
+    }
+    names.iter_mut().for_each(|name| name.push_str(rest));
+    Some(names)
+}
+
+/// Expands `01-03,7` to 01, 02, 03, 7; the width of a range's first number applies to the whole range.
+fn numbers(text: &str) -> Option<Vec<String>> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let digits = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits(first) || !digits(last) {
+            return None;
+        }
+        let (from, to) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
+        if to < from || to - from >= MAX_HOSTS as u64 || all.len() > MAX_HOSTS {
+            return None;
+        }
+        let width = first.len();
+        all.extend((from..=to).map(|number| format!("{number:0width$}")));
+    }
+    Some(all)
+}
+
 #[cfg(test)]
-#[path = "allocation_tests.rs"]
-mod tests;
+mod hostlist_tests {
+
+    use super::*;
+
+    #[test]
+    fn lists_that_slurm_would_not_write_are_refused() {
+        for text in [
+            "",
+            ",",
+            "a,",
+            "a[",
+            "a]",
+            "a[1",
+            "a[1[2]]",
+            "a[]",
+            "a[x]",
+            "a[3-1]",
+            "a[1-]",
+            "a[-1]",
+            "a[0-999999999]",
+            "a[1-1000]b[1-1000]",
+        ] {
+            assert_eq!(expand(text), None, "{text}");
+        }
+    }
+
+    /// The forms of "scontrol show hostnames" in Slurm's manual, and its behaviour with leading zeros.
+    #[test]
+    fn lists_are_read_as_slurm_writes_them() {
+        for (text, expected) in [
+            ("a", "a"),
+            ("host[0-1]", "host0 host1"),
+            ("a,b", "a b"),
+            ("n[08-11,3],login", "n08 n09 n10 n11 n3 login"),
+            ("r[1-2]n[0-1]x", "r1n0x r1n1x r2n0x r2n1x"),
+            ("a[1,3].b.c", "a1.b.c a3.b.c"),
+        ] {
+            assert_eq!(expand(text).expect("a list").join(" "), expected, "{text}");
+        }
+        assert_eq!(expand("n[1-131072]").expect("just so").len(), MAX_HOSTS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    // Job environments as Slurm 22.05 sets them, and invalid variants.
+    use super::*;
+    use crate::launch::Flavor;
+
+    /// Environment of a batch script after `sbatch -N 2 --ntasks-per-node=2`.
+    const BATCH: &[(&str, &str)] = &[
+        ("SLURM_JOB_ID", "7"),
+        ("SLURM_JOB_NODELIST", "host[0-1]"),
+        ("SLURM_TASKS_PER_NODE", "2(x2)"),
+        ("SLURM_NTASKS", "4"),
+    ];
+
+    fn read(pairs: &[(&str, &str)], changes: &[(&str, &str)]) -> Result<Option<Allocation>> {
+        let look = |name: &str| {
+            let all = changes.iter().chain(pairs);
+            all.clone().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
+        };
+        Allocation::of(&look)
+    }
+
+    fn batch() -> Allocation {
+        read(BATCH, &[]).expect("readable").expect("a job")
+    }
+
+    #[test]
+    fn environments_that_contradict_themselves_are_refused() {
+        for (changes, exit_code, words) in [
+            (&[("SLURM_STEP_NUM_TASKS", "4")][..], 2, "srun started `commgauge run` 4 times"),
+            (&[("SLURM_JOB_NODELIST", "")], 6, "SLURM_JOB_NODELIST is not set"),
+            (&[("SLURM_TASKS_PER_NODE", "")], 6, "SLURM_TASKS_PER_NODE is not set"),
+            (&[("SLURM_JOB_NODELIST", "host[0-")], 6, "SLURM_JOB_NODELIST=host[0-"),
+            (&[("SLURM_TASKS_PER_NODE", "2(x")], 6, "SLURM_TASKS_PER_NODE=2(x"),
+            (&[("SLURM_TASKS_PER_NODE", "1(x99999999999)")], 6, "SLURM_TASKS_PER_NODE"),
+            (&[("SLURM_NTASKS", "0")], 6, "SLURM_NTASKS=0"),
+            (&[("SLURM_NTASKS", "many")], 6, "SLURM_NTASKS=many"),
+            (&[("SLURM_TASKS_PER_NODE", "2(x3)")], 7, "names 2 hosts, SLURM_TASKS_PER_NODE=2(x3) has 3"),
+        ] {
+            let error = read(BATCH, changes).expect_err(words);
+            assert_eq!(error.exit_code(), exit_code, "{error}");
+            assert!(error.to_string().contains(words), "{error} lacks {words}");
+        }
+    }
+
+    #[test]
+    fn ranks_and_hosts_come_from_the_job() {
+        assert_eq!(read(&[], &[]).expect("readable"), None);
+        let job = batch();
+        assert_eq!((job.ranks, job.host_of_rank(3)), (4, vec!["host0", "host0", "host1"]));
+        assert_eq!(job.describe(4), "Slurm job 7: 4 ranks on 2 hosts (host[0-1])");
+        assert_eq!(job.describe(2), "Slurm job 7: 2 of its 4 ranks on 2 hosts (host[0-1])");
+        // Without --ntasks, SLURM_NTASKS is not set, and the slots on the hosts count. An interactive step has one task.
+        for changes in
+            [[("SLURM_NTASKS", ""), ("SLURM_TASKS_PER_NODE", "3,1")], [("SLURM_STEP_NUM_TASKS", "1"), ("", "")]]
+        {
+            assert_eq!(read(BATCH, &changes).expect("readable").expect("a job").ranks, 4);
+        }
+    }
+
+    #[test]
+    fn requests_beyond_the_job_are_refused() {
+        let job = batch();
+        assert_eq!((job.ranks_for(None).ok(), job.ranks_for(Some(2)).ok()), (Some(4), Some(2)));
+        let error = job.ranks_for(Some(8)).expect_err("too many").to_string();
+        assert!(error.contains("-n 8: Slurm job 7 has 4 ranks on 2 hosts") && error.contains("--ntasks=8"), "{error}");
+        assert!(job.check_hosts("host1:2,host0").is_ok());
+        for (hosts, words) in [
+            ("host0,host2", "host2 is not of Slurm job 7, which has host[0-1]; did you mean host"),
+            ("host0:3", "has 2 ranks on host0, not 3"),
+        ] {
+            let error = job.check_hosts(hosts).expect_err(hosts);
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn srun_gets_the_plugin_of_the_mpi_unless_one_was_chosen() {
+        let list =
+            "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n";
+        let unset = |_: &str| None;
+        for (flavor, expected) in
+            [(Some(Flavor::OpenMpi), Some("pmix")), (Some(Flavor::Mpich), Some("pmi2")), (None, None)]
+        {
+            assert_eq!(srun_mpi(flavor, list, &unset).expect("offered"), expected);
+        }
+        assert_eq!(srun_mpi(Some(Flavor::OpenMpi), "", &|_| Some("pmi2".into())).expect("chosen"), None);
+        let error =
+            srun_mpi(Some(Flavor::OpenMpi), "MPI plugin types are...\n\tnone\n\tpmi2\n", &unset).expect_err("none");
+        assert_eq!(error.exit_code(), 6);
+        assert!(error.to_string().contains("no --mpi=pmix (it has none, pmi2)"), "{error}");
+    }
+
+    #[test]
+    fn a_job_that_asked_for_gpus_alone_has_a_rank_for_each() {
+        // sbatch --nodes=2 --gpus-per-node=8, on whole hosts of 128 processors, and on shared ones.
+        let bare = |gpus: (&'static str, &'static str), tasks: &'static str| {
+            let changes = [("SLURM_NTASKS", ""), ("SLURM_TASKS_PER_NODE", tasks), gpus];
+            read(BATCH, &changes).expect("readable").expect("a job")
+        };
+        for (gpus, tasks) in [
+            (("SLURM_GPUS_PER_NODE", "8"), "128(x2)"),
+            (("SLURM_GPUS_PER_NODE", "h100:8"), "1(x2)"),
+            (("SLURM_GPUS_PER_NODE", "a100:6,v100:2"), "1(x2)"),
+            (("SLURM_GPUS_ON_NODE", "8"), "1(x2)"),
+        ] {
+            let job = bare(gpus, tasks).with_a_rank_for_each_gpu(None);
+            assert_eq!((job.ranks, job.host_of_rank(16)[7..9].to_vec()), (16, vec!["host0", "host1"]), "{gpus:?}");
+        }
+        // What was asked for counts.
+        let asked = read(BATCH, &[("SLURM_GPUS_PER_NODE", "8")]).expect("readable").expect("a job");
+        assert_eq!(asked.clone().with_a_rank_for_each_gpu(Some(4)).ranks, 4);
+        assert_eq!(bare(("SLURM_GPUS_PER_NODE", "many"), "1(x2)").with_a_rank_for_each_gpu(None).ranks, 2);
+        // As in `srun --pty --gpus=8 bash`, which has one task: more are there if they are requested.
+        assert_eq!(asked.with_a_rank_for_each_gpu(Some(5)).ranks_for(Some(5)).ok(), Some(5));
+        assert!(batch().with_a_rank_for_each_gpu(Some(5)).ranks_for(Some(5)).is_err(), "no GPUs were asked for");
+    }
+}

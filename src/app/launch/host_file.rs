@@ -2,7 +2,16 @@
 //!
 //! The launcher reads the file itself and decides; this is only for what is shown before the launch.
 
+use super::family::{Family, Launcher};
+use super::find;
 use commgauge_base::error::{Error, Result};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::ErrorKind;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// A host of a file.
 struct Host {
@@ -86,6 +95,200 @@ fn refusal(name: &str, line: usize, found: &str) -> Error {
     ))
 }
 
+// Waits, with a time limit, until the names of a launch's hosts resolve and the launcher's remote shell can reach
+// them.
+//
+// Otherwise the launcher, which tries only once and does not name the host, would fail on hosts that start late (pods,
+// cloud machines).
+
+/// Hosts that are probed at the same time.
+const CONCURRENT_PROBES: usize = 64;
+
+/// Hosts that are probed for an answer of their network.
+const MAX_SILENT_PROBES: usize = 512;
+
+/// A port that is mostly open; if it is closed, its refusal is an answer as well.
+const SSH_PORT: u16 = 22;
+
+/// Pause between two probes of the same host.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Timeout of one probe by the remote shell.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum number of hosts that a message names.
+const MAX_NAMED: usize = 20;
+
+/// The command prefix that runs a command on a host; the host name and `true` are appended. None where the launcher
+/// uses no remote shell or is not known.
+pub fn remote_shell(
+    launcher: &Launcher,
+    words: &[String],
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Option<Vec<String>> {
+    let after = |names: &[&str]| {
+        let at = words.iter().position(|word| names.contains(&word.trim_start_matches('-')))?;
+        words.get(at + 1).cloned()
+    };
+    let set = |name: &str| environment(name).filter(|text| !text.trim().is_empty());
+    let chosen = match launcher.family {
+        Family::Slurm => return None,
+        Family::OpenMpi4 => after(&["plm_rsh_agent"]).or_else(|| set("OMPI_MCA_plm_rsh_agent")),
+        // Tried with Open MPI 5.0.7: it takes the older name as a flag, and not as a variable.
+        Family::OpenMpi5 => after(&["plm_ssh_agent", "plm_rsh_agent"]).or_else(|| set("PRTE_MCA_plm_ssh_agent")),
+        Family::Mpich | Family::IntelMpi => {
+            let starter = after(&["launcher", "bootstrap", "rmk"])
+                .or_else(|| set("HYDRA_LAUNCHER"))
+                .or_else(|| set("I_MPI_HYDRA_BOOTSTRAP"));
+            if starter.is_some_and(|starter| !["ssh", "rsh"].contains(&starter.as_str())) {
+                return None;
+            }
+            after(&["launcher-exec", "bootstrap-exec"])
+                .or_else(|| set("HYDRA_LAUNCHER_EXEC"))
+                .or_else(|| set("I_MPI_HYDRA_BOOTSTRAP_EXEC"))
+        }
+    };
+    // Open MPI takes a list of programs, and uses the first that exists.
+    let chosen = chosen.unwrap_or_else(|| "ssh".to_owned());
+    let mut shell: Vec<String> =
+        chosen.split(':').next().unwrap_or_default().split_whitespace().map(str::to_owned).collect();
+    let program = shell.first()?.rsplit('/').next().unwrap_or_default().to_owned();
+    if program == "ssh" {
+        shell.extend(["-o", "BatchMode=yes", "-o", "ConnectTimeout=3"].map(str::to_owned));
+    }
+    Some(shell)
+}
+
+/// Returns the waiting time when all hosts are ready.
+///
+/// # Errors
+/// After `limit`, and one probe of each host, an environment error with the names of the unreachable hosts and the reasons.
+pub fn wait_for_hosts(hosts: &[String], shell: Option<&[String]>, limit: Duration) -> Result<Duration> {
+    let begun = Instant::now();
+    let missing: BTreeMap<String, Option<String>> = hosts.iter().map(|host| (host.clone(), None)).collect();
+    let queue: VecDeque<String> = missing.keys().cloned().collect();
+    let probes =
+        Arc::new(Probes { missing: Mutex::new(missing), queue: Mutex::new(queue), is_over: AtomicBool::new(false) });
+    let shell: Arc<Option<Vec<String>>> = Arc::new(shell.map(<[String]>::to_vec));
+    for _ in 0..hosts.len().min(CONCURRENT_PROBES) {
+        let (probes, shell) = (Arc::clone(&probes), Arc::clone(&shell));
+        // Not joined: name resolution may block for longer than the time limit.
+        std::thread::spawn(move || probes.run(shell.as_deref()));
+    }
+    loop {
+        std::thread::sleep(Duration::from_millis(20));
+        let missing = probes.missing();
+        if missing.is_empty() {
+            return Ok(begun.elapsed());
+        }
+        // Where the limit is shorter than a probe may take, each host gets one all the same: its reason says more than that time is over.
+        let are_checked = missing.values().all(Option::is_some) || begun.elapsed() >= PROBE_TIMEOUT;
+        if begun.elapsed() >= limit && are_checked {
+            probes.is_over.store(true, Ordering::Relaxed);
+            let reason = |why: &Option<String>| why.clone().unwrap_or_else(|| "it was not checked in time".to_owned());
+            let named: Vec<String> =
+                missing.iter().take(MAX_NAMED).map(|(host, why)| format!("{host} ({})", reason(why))).collect();
+            let more = missing.len().saturating_sub(MAX_NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            return Err(Error::environment(format!(
+                "after {:.0} s {} of {} hosts are not ready: {}{more}; see whether they are up, or wait longer with \
+                 --wait-for-hosts",
+                limit.as_secs_f64(),
+                missing.len(),
+                hosts.len(),
+                named.join(", ")
+            )));
+        }
+    }
+}
+
+/// The hosts whose address does not answer within the time: neither a connection nor its refusal comes back.
+pub fn silent_hosts(hosts: &[String], timeout: Duration) -> Vec<String> {
+    let probe = |host: &String| {
+        let Ok(addresses) = (host.as_str(), SSH_PORT).to_socket_addrs() else { return false };
+        let silent = |cause: std::io::Error| {
+            matches!(cause.kind(), ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
+        };
+        let mut answers = addresses.map(|address| TcpStream::connect_timeout(&address, timeout));
+        answers.all(|answer| answer.is_err_and(silent))
+    };
+    let probed = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            hosts.iter().take(MAX_SILENT_PROBES).map(|host| scope.spawn(move || probe(host))).collect();
+        // A probe does not panic; if it did, its host would not be blamed.
+        threads.into_iter().map(|thread| thread.join().unwrap_or(false)).collect::<Vec<bool>>()
+    });
+    hosts.iter().zip(probed).filter(|(_, silent)| *silent).map(|(host, _)| host.clone()).collect()
+}
+
+/// State shared by the probing threads.
+struct Probes {
+    /// Hosts that are not ready, and why, once that is known.
+    missing: Mutex<BTreeMap<String, Option<String>>>,
+    queue: Mutex<VecDeque<String>>,
+    is_over: AtomicBool,
+}
+
+impl Probes {
+    fn missing(&self) -> BTreeMap<String, Option<String>> {
+        self.missing.lock().map(|missing| missing.clone()).unwrap_or_default()
+    }
+
+    fn run(&self, shell: Option<&[String]>) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            let next = self.queue.lock().ok().and_then(|mut queue| queue.pop_front());
+            let Some(host) = next else { return };
+            let answer = check_host(&host, shell, &self.is_over);
+            let Ok(mut missing) = self.missing.lock() else { return };
+            match answer {
+                Ok(()) => drop(missing.remove(&host)),
+                Err(why) => {
+                    missing.insert(host.clone(), Some(why));
+                    drop(missing);
+                    if let Ok(mut queue) = self.queue.lock() {
+                        queue.push_back(host);
+                    }
+                    std::thread::sleep(RETRY_INTERVAL);
+                }
+            }
+        }
+    }
+}
+
+/// Checks that a host is ready; the error is the reason why not.
+fn check_host(name: &str, shell: Option<&[String]>, is_over: &AtomicBool) -> std::result::Result<(), String> {
+    let addresses = (name, SSH_PORT).to_socket_addrs().map_err(|_| "its name is not known".to_owned())?;
+    let Some((program, words)) = shell.and_then(<[String]>::split_first) else { return Ok(()) };
+    let is_loopback = addresses.into_iter().all(|address| address.ip().is_loopback());
+    if name == find::name() || (is_loopback && name.starts_with("localhost")) {
+        return Ok(());
+    }
+    let child = Command::new(program)
+        .args(words)
+        .args([name, "true"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = child.map_err(|cause| format!("{program} cannot be started: {cause}"))?;
+    let begun = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(_)) => return Err(format!("{program} does not reach it")),
+            Ok(None) if begun.elapsed() < PROBE_TIMEOUT && !is_over.load(Ordering::Relaxed) => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            _ => {
+                // It may have ended already.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("{program} does not reach it"));
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,5 +344,57 @@ mod tests {
     #[test]
     fn a_number_beyond_all_ranks_costs_no_memory() {
         assert_eq!(hosts("a slots=4294967295\nb slots=4294967295\n", 2), "a a");
+    }
+
+    fn launcher(family: Family) -> Launcher {
+        Launcher { program: "mpirun".into(), family, version: "4".into(), can_bind: true }
+    }
+
+    fn shell(family: Family, line: &str, set: &[(&str, &str)]) -> Option<String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let environment = |name: &str| set.iter().find(|entry| entry.0 == name).map(|entry| entry.1.to_owned());
+        remote_shell(&launcher(family), &words, &environment).map(|shell| shell.join(" "))
+    }
+
+    #[test]
+    fn the_remote_shell_is_the_launchers_own() {
+        use Family::{Mpich, OpenMpi4, OpenMpi5, Slurm};
+        let ssh = Some("ssh -o BatchMode=yes -o ConnectTimeout=3");
+        for (family, line, set, expected) in [
+            (Slurm, "", &[][..], None),
+            (OpenMpi4, "", &[], ssh),
+            (OpenMpi4, "", &[("OMPI_MCA_plm_rsh_agent", "/opt/agent -x : rsh")], Some("/opt/agent -x")),
+            (OpenMpi5, "", &[("OMPI_MCA_plm_rsh_agent", "/opt/agent")], ssh),
+            (OpenMpi5, "", &[("PRTE_MCA_plm_ssh_agent", "/opt/agent")], Some("/opt/agent")),
+            (OpenMpi4, "--mca plm_rsh_agent /my/one", &[("OMPI_MCA_plm_rsh_agent", "other")], Some("/my/one")),
+            (Mpich, "", &[], ssh),
+            (Mpich, "-launcher fork", &[], None),
+            (Mpich, "", &[("HYDRA_LAUNCHER", "slurm")], None),
+            (Mpich, "-launcher-exec /my/one", &[], Some("/my/one")),
+        ] {
+            assert_eq!(shell(family, line, set).as_deref(), expected, "{family:?} {line}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_refuses_a_connection_is_not_silent() {
+        let hosts = ["localhost", "127.0.0.1", "no-such-host.invalid"].map(str::to_owned);
+        assert_eq!(silent_hosts(&hosts, Duration::from_secs(5)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn hosts_that_never_come_are_named_with_the_reason_and_the_wait_has_an_end() {
+        let hosts = ["localhost", "127.0.0.1", "no-such-host.invalid"].map(str::to_owned);
+        let refuses = ["false".to_owned()];
+        let error = wait_for_hosts(&hosts, Some(&refuses), Duration::from_millis(700)).expect_err("they never come");
+        assert_eq!(error.exit_code(), 6);
+        let text = error.to_string();
+        assert!(
+            text.contains("2 of 3 hosts are not ready: 127.0.0.1 (false does not reach it), no-such-host"),
+            "{text}"
+        );
+        assert!(text.contains("(its name is not known)") && !text.contains("localhost ("), "{text}");
+        wait_for_hosts(&hosts[..2], Some(&["true".to_owned()]), Duration::from_secs(20)).expect("both are there");
+        wait_for_hosts(&hosts[..2], None, Duration::from_secs(20)).expect("names are enough");
     }
 }

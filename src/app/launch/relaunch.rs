@@ -2,7 +2,7 @@
 
 use super::command::{LaunchCommand, stop_signal};
 use super::family::Family;
-use commgauge_model::record::provenance::Variable;
+use commgauge_model::record::header::Variable;
 use std::path::Path;
 
 /// The part of a launch command before the program.

@@ -1,11 +1,21 @@
 //! The columns of the table of cases: their contents, and the order in which they are left out where the width does not suffice.
 
-use super::document::{Column, gigabytes_per_second, optional, range};
-use super::row::Row;
+use super::document;
+use super::document::{
+    Block, Column, Row as TableRow, Table, TableLayout, Tone, gigabytes_per_second, optional, percent, range,
+};
+use super::row::{Row, Status};
+use Field::*;
 use commgauge_base::collective::Placement;
 use commgauge_base::geometry::Splits;
+use commgauge_base::stats::{Interval, MIN_FOR_INTERVAL, median, median_interval, sorted};
 use commgauge_base::units::{Seconds, three_digits};
 use commgauge_base::variant;
+use commgauge_model::layout::Axis;
+use commgauge_model::record::Record;
+use commgauge_model::record::line::{CaseLine, Outcome};
+use commgauge_model::record::work_lines::{InterferenceLine, InterferingCall};
+use std::collections::BTreeMap;
 
 /// What is in a column. The order is that of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +46,6 @@ pub(super) enum Field {
 
 /// How many columns there are.
 pub(super) const FIELDS: usize = 22;
-
-use Field::*;
 
 impl Field {
     pub(super) const ALL: [Field; FIELDS] = [
@@ -165,4 +173,472 @@ pub(super) fn collective(row: &Row) -> String {
 /// The collective and its variant.
 pub(super) fn collective_and_variant(row: &Row) -> String {
     format!("{} {}", collective(row), variant::shown(&row.facts.labels)).trim_end().to_owned()
+}
+
+// The sections of the table of cases: their columns and widths, and the values that are moved to the heading because all rows
+// agree. On a terminal rows can be written one by one.
+
+/// Layout of the rows of one axis, style and cadence, on groups with the same locality. The rows are passed in.
+pub(super) struct Section {
+    /// Indices of the rows.
+    members: Vec<usize>,
+    /// What all rows have in common.
+    title: String,
+    /// Columns that are moved to the heading, with their values.
+    agreed: Vec<(Field, String)>,
+    /// Labels that all rows have, which the heading has alone.
+    shared_labels: Vec<String>,
+    /// Differing values of columns that may be left out.
+    differences: Vec<(Field, &'static str, Vec<String>)>,
+    fields: Vec<Field>,
+    /// Widest content of each of [`Field::ALL`] over all sections, so that the sections line up; of the last
+    /// column, over this section only.
+    widths: [usize; FIELDS],
+}
+
+/// The sections of a report, in the order in which they first appear. `notes` are the note numbers next to the status.
+pub(super) fn sections(rows: &[Row], notes: &[Option<usize>]) -> Vec<Section> {
+    let mut members: Vec<Vec<usize>> = Vec::new();
+    for (index, row) in rows.iter().enumerate() {
+        match members.iter_mut().find(|members| belong_together(&rows[members[0]], row)) {
+            Some(members) => members.push(index),
+            None => members.push(vec![index]),
+        }
+    }
+    let of = |members: Vec<usize>| {
+        let cells = |column: Field| -> Vec<String> {
+            members.iter().map(|index| column.cell(&rows[*index], notes.get(*index).copied().flatten())).collect()
+        };
+        Section::of(&rows[members[0]], &cells, members.clone())
+    };
+    let mut sections: Vec<Section> = members.into_iter().map(of).collect();
+    let mut widths = [0; FIELDS];
+    for section in &sections {
+        widths = std::array::from_fn(|column| widths[column].max(section.widths[column]));
+    }
+    for section in &mut sections {
+        let check = section.widths[Check as usize];
+        section.widths = widths;
+        section.widths[Check as usize] = check;
+    }
+    sections
+}
+
+fn belong_together(a: &Row, b: &Row) -> bool {
+    let key = |row: &Row| (row.facts.axis, row.facts.style, row.facts.cadence, row.facts.groups, row.facts.group_size);
+    key(a) == key(b) && a.facts.locality == b.facts.locality
+}
+
+impl Section {
+    fn of(first: &Row, cells: &dyn Fn(Field) -> Vec<String>, members: Vec<usize>) -> Section {
+        let shared_labels = shared(&cells(Variant));
+        let cells = &|field: Field| -> Vec<String> {
+            cells(field).iter().map(|cell| differing(field, cell, &shared_labels)).collect()
+        };
+        let (mut agreed, fields) = split_fields(cells);
+        if !shared_labels.is_empty() {
+            agreed.push((Variant, shared_labels.join(" ")));
+        }
+        let mut widths = [0; FIELDS];
+        for field in &fields {
+            let rows: Vec<document::Row> = cells(*field).into_iter().map(|cell| vec![cell].into()).collect();
+            widths[*field as usize] = document::widths(&[field.column()], &rows)[0];
+        }
+        let differences = [(Element, "types"), (Reduce, "operations"), (Place, "placements")];
+        let differences = differences.into_iter().filter(|(field, _)| fields.contains(field));
+        let differences = differences.map(|(field, name)| {
+            let mut values: Vec<String> = Vec::new();
+            for value in cells(field) {
+                if value != "-" && !values.contains(&value) {
+                    values.push(value);
+                }
+            }
+            (field, name, values)
+        });
+        let differences = differences.collect();
+        Section { title: title(first), differences, members, agreed, shared_labels, fields, widths }
+    }
+
+    /// Indices of its rows.
+    pub(super) fn members(&self) -> &[usize] {
+        &self.members
+    }
+
+    /// Its columns on a terminal.
+    pub(super) fn layout(&self, width: usize) -> TableLayout {
+        let widths = self.fields.iter().map(|field| self.widths[*field as usize]).collect();
+        TableLayout::new(&self.columns(), widths, width)
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        self.fields.iter().map(|field| field.column()).collect()
+    }
+
+    /// What all rows have in common.
+    pub(super) fn heading(&self, layout: &TableLayout) -> String {
+        let mut text = self.heading_on_page();
+        // Two calls must not look the same because a column was left out.
+        let is_shown =
+            |wanted: &Field| self.fields.iter().position(|field| field == wanted).is_some_and(|at| layout.shows(at));
+        for (_, name, values) in self.differences.iter().filter(|(field, ..)| !is_shown(field)) {
+            text += &format!(", {name} {} (column left out)", values.join("/"));
+        }
+        text
+    }
+
+    fn heading_on_page(&self) -> String {
+        let mut text = self.title.clone();
+        for (field, value) in &self.agreed {
+            let value = match (field, value.as_str()) {
+                (Place, "in") => "in place",
+                (Place, _) => "out of place",
+                (_, value) => value,
+            };
+            text += &format!(", {value}");
+        }
+        text
+    }
+
+    /// The cells of a row.
+    pub(super) fn row(&self, row: &Row, note: Option<usize>) -> document::Row {
+        let cell = |field: &Field| differing(*field, &field.cell(row, note), &self.shared_labels);
+        document::Row::toned(tone(row), self.fields.iter().map(cell).collect())
+    }
+
+    /// The section with all its columns.
+    pub(super) fn table(&self, rows: &[Row], notes: &[Option<usize>]) -> Table {
+        let rows = self.members.iter().map(|index| self.row(&rows[*index], notes.get(*index).copied().flatten()));
+        Table::new(self.heading_on_page(), &self.columns(), rows)
+            .whole_in("`commgauge report --format csv` has every row")
+    }
+}
+
+/// The colour of a row's status.
+pub(super) fn tone(row: &Row) -> Tone {
+    match row.status {
+        Status::Wrong { .. } | Status::Failed(_) => Tone::Bad,
+        Status::Missing | Status::Skipped(_) => Tone::Unsure,
+        _ if row.is_incomplete() => Tone::Unsure,
+        Status::Synthetic => Tone::Synthetic,
+        Status::NotVerified => Tone::Plain,
+        Status::Verified => Tone::Good,
+    }
+}
+
+/// A cell without the labels that the heading has.
+fn differing(field: Field, cell: &str, shared_labels: &[String]) -> String {
+    if field == Variant { without(cell, shared_labels) } else { cell.to_owned() }
+}
+
+/// Separates columns with the same value in every row from those that differ.
+fn split_fields(cells: &dyn Fn(Field) -> Vec<String>) -> (Vec<(Field, String)>, Vec<Field>) {
+    let (mut agreed, mut fields) = (Vec::new(), Vec::new());
+    for column in Field::ALL {
+        let cells = cells(column);
+        if column.may_be_empty() && cells.iter().all(|cell| cell == "-") {
+            continue;
+        }
+        let values = cells.iter().filter(|cell| *cell != "-").collect::<Vec<_>>();
+        let agree = values.windows(2).all(|pair| pair[0] == pair[1]);
+        if matches!(column, Element | Reduce | Place) && agree {
+            agreed.push((column, values[0].clone()));
+        } else {
+            fields.push(column);
+        }
+    }
+    (agreed, fields)
+}
+
+fn title(row: &Row) -> String {
+    let facts = &row.facts;
+    let locality = &facts.locality;
+    let groups = match (facts.axis, facts.groups) {
+        (Axis::World, _) => format!("all {} ranks", facts.group_size),
+        (_, 1) => format!("1 group of {} ranks", facts.group_size),
+        (_, groups) => format!("{groups} groups of {} ranks at once", facts.group_size),
+    };
+    let place = match locality.nodes_spanned {
+        0 => "placement not known".to_owned(),
+        1 => "each on 1 host".to_owned(),
+        nodes => format!("over {nodes} hosts, {} per host", locality.ranks_per_node),
+    };
+    let place = place.replace("each ", if facts.groups == 1 { "" } else { "each " });
+    format!("{} {}, {}: {groups}, {place}", facts.axis, facts.style.name(), facts.cadence)
+}
+
+// Labels that all rows of a table have in common: its heading has them once, and the rows what they differ in.
+
+/// The words that every cell has, in the order of the first cell; those of a cell without labels are none.
+pub(super) fn shared(cells: &[String]) -> Vec<String> {
+    let Some((first, others)) = cells.split_first() else { return Vec::new() };
+    let is_shared = |word: &&str| *word != "-" && others.iter().all(|cell| cell.split(' ').any(|other| other == *word));
+    first.split(' ').filter(is_shared).map(str::to_owned).collect()
+}
+
+/// A cell without these words; a dash where nothing is left of it.
+pub(super) fn without(cell: &str, shared: &[String]) -> String {
+    let rest: Vec<&str> = cell.split(' ').filter(|word| shared.iter().all(|shared| shared != word)).collect();
+    if rest.is_empty() { "-".to_owned() } else { rest.join(" ") }
+}
+
+// Slowdown of a call of an axis with all groups of the axis at once against one group alone, replicate by replicate.
+
+/// A call with all groups at once over the same call with one group alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contention {
+    /// Index of the row with all groups at once.
+    pub row: usize,
+    /// Index of the row with one group alone.
+    pub solo_row: usize,
+    /// Groups at once.
+    pub groups: u32,
+    /// Median over the replicates of time(all at once)/time(alone), both of the same replicate; `None` where one has no time.
+    pub factor: Option<f64>,
+    /// 95 % interval of that median; `None` with fewer than 6 replicates.
+    pub interval: Option<Interval>,
+    /// Replicates in which both have a time.
+    pub replicates: u32,
+}
+
+impl Contention {
+    /// Every call of the record that was measured both with all groups and with one alone.
+    pub(super) fn all_of(rows: &[Row], lines_of_case: &[Vec<&CaseLine>]) -> Vec<Contention> {
+        let medians = |row: usize| {
+            let withheld = rows.get(row)?.latency.is_none();
+            if withheld { Some(BTreeMap::new()) } else { Some(medians(lines_of_case.get(row)?)) }
+        };
+        let pairs = rows.iter().enumerate().filter_map(|(solo, row)| Some((row.facts.solo_of? as usize, solo)));
+        let of = |(row, solo_row): (usize, usize)| {
+            Some(Contention::of(row, solo_row, rows.get(row)?.facts.groups, [medians(row)?, medians(solo_row)?]))
+        };
+        pairs.filter_map(of).collect()
+    }
+
+    fn of(row: usize, solo_row: usize, groups: u32, [all, alone]: [BTreeMap<u32, f64>; 2]) -> Contention {
+        let ratios =
+            all.iter().filter_map(|(replicate, time)| Some(time / alone.get(replicate).filter(|t| **t > 0.0)?));
+        let ratios = sorted(ratios);
+        Contention {
+            row,
+            solo_row,
+            groups,
+            factor: median(&ratios),
+            interval: median_interval(&ratios, 0.95),
+            replicates: ratios.len() as u32,
+        }
+    }
+}
+
+/// Interpretation of a factor.
+pub(super) fn reading(factor: Option<f64>, interval: Option<Interval>) -> String {
+    match (factor, interval) {
+        (None, _) => "no time of both".to_owned(),
+        (_, None) => format!("not known: an interval needs {MIN_FOR_INTERVAL} replicates"),
+        (_, Some(interval)) if interval.low > 1.0 => "slower beside the others".to_owned(),
+        (_, Some(interval)) if interval.high < 1.0 => "faster beside the others".to_owned(),
+        _ => "no difference seen".to_owned(),
+    }
+}
+
+/// The table of all pairs, where there are any.
+pub(super) fn contention_document(pairs: &[Contention], rows: &[Row]) -> Option<Block> {
+    const COLUMNS: [Column; 10] = [
+        Column::left("axis", 0),
+        Column::left("style", 4),
+        Column::left("call", 0),
+        Column::right("size", 0),
+        Column::left("cadence", 3),
+        Column::right("groups at once", 2),
+        Column::right("factor", 0),
+        Column::left("[95 %]", 0),
+        Column::right("repl.", 1),
+        Column::left("reads as", 5),
+    ];
+    let title = "contention: time of a call with all groups of its axis at once, over that with one group alone";
+    let cells = pairs.iter().filter_map(|pair| Some(cells(pair, rows.get(pair.row)?)));
+    let table = Table::new(title, &COLUMNS, cells).whole_in("`commgauge report --format json` has every call");
+    (!table.rows.is_empty()).then_some(Block::Table(table))
+}
+
+fn cells(pair: &Contention, row: &Row) -> Vec<String> {
+    let facts = &row.facts;
+    vec![
+        facts.axis.to_string(),
+        facts.style.name().to_owned(),
+        collective_and_variant(row),
+        facts.bytes_total.to_string(),
+        facts.cadence.to_string(),
+        pair.groups.to_string(),
+        optional(pair.factor.map(three_digits)),
+        range(pair.interval.map(|interval| interval.map(three_digits))),
+        pair.replicates.to_string(),
+        reading(pair.factor, pair.interval),
+    ]
+}
+
+/// The median time of a call in each replicate that was measured, in nanoseconds.
+fn medians(lines: &[&CaseLine]) -> BTreeMap<u32, f64> {
+    let middle = |line: &&CaseLine| {
+        let times = line.samples.valid().map(|index| line.samples.slowest_nanoseconds[index] as f64);
+        let calls = f64::from(line.calls_per_sample);
+        matches!(line.outcome, Outcome::Measured { .. }).then_some((line.replicate, median(&sorted(times))? / calls))
+    };
+    lines.iter().filter_map(middle).collect()
+}
+
+// Slowdown of a call while calls of another axis are in flight: alone and together, replicate by replicate.
+
+/// Upper bound on the wait for a call that has already completed: two clock readings and a call into the library.
+const NANOSECONDS_OF_A_WAIT_FOR_NOTHING: u64 = 1_000;
+
+/// A call next to another one, over all replicates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallInterference {
+    /// The call that is timed.
+    pub timed: InterferingCall,
+    /// The call that is in flight meanwhile.
+    pub beside: InterferingCall,
+    /// Maximum number of calls of the other that were started before it.
+    pub calls_beside: u32,
+    /// Median over the replicates, alone.
+    pub alone: Option<Seconds>,
+    /// Median over the replicates, together.
+    pub together: Option<Seconds>,
+    /// Median over the replicates of time(together)/time(alone), both of the same replicate.
+    pub factor: Option<f64>,
+    /// 95 % interval of that median; `None` with fewer than 6 replicates.
+    pub interval: Option<Interval>,
+    /// Replicates in which both have a time.
+    pub replicates: u32,
+    /// Share of the timed call during which the other was certainly in flight. All of it where the other had not completed
+    /// afterwards; else at most the fastest time of one call of the other alone.
+    pub certain_overlap: Option<f64>,
+    /// Why a replicate has no time.
+    pub trouble: Option<Outcome>,
+}
+
+impl CallInterference {
+    /// Every pair of the record.
+    pub(super) fn all_of(record: &Record) -> Vec<CallInterference> {
+        let mut kinds: Vec<Vec<&InterferenceLine>> = Vec::new();
+        for line in &record.interference {
+            let key = |line: &InterferenceLine| (line.step, line.timed.clone(), line.beside.clone());
+            match kinds.iter_mut().find(|lines| key(lines[0]) == key(line)) {
+                Some(lines) => lines.push(line),
+                None => kinds.push(vec![line]),
+            }
+        }
+        kinds.iter().filter_map(|lines| Some(CallInterference::of(lines.first()?, lines))).collect()
+    }
+
+    fn of(first: &InterferenceLine, lines: &[&InterferenceLine]) -> CallInterference {
+        let good = || lines.iter().filter(|line| matches!(line.outcome, Outcome::Measured { .. }));
+        let wrong = lines.iter().any(|line| line.outcome.is_wrong());
+        let medians: Vec<(f64, f64)> = good()
+            .filter(|_| !wrong)
+            .filter_map(|line| Some((middle(&line.alone_nanoseconds)?, middle(&line.together_nanoseconds)?)))
+            .filter(|(alone, _)| *alone > 0.0)
+            .collect();
+        let over = |of: fn(&(f64, f64)) -> f64| sorted(medians.iter().map(of));
+        let ratios = over(|(alone, together)| together / alone);
+        let shares: Vec<f64> = good().filter(|_| !wrong).flat_map(|line| shares_of(line)).collect();
+        CallInterference {
+            timed: first.timed.clone(),
+            beside: first.beside.clone(),
+            calls_beside: lines.iter().map(|line| line.calls_beside).max().unwrap_or(0),
+            alone: median(&over(|pair| pair.0 * 1e-9)).map(Seconds),
+            together: median(&over(|pair| pair.1 * 1e-9)).map(Seconds),
+            factor: median(&ratios),
+            interval: median_interval(&ratios, 0.95),
+            replicates: ratios.len() as u32,
+            certain_overlap: (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64),
+            trouble: lines
+                .iter()
+                .map(|line| &line.outcome)
+                .find(|outcome| !matches!(outcome, Outcome::Measured { .. }))
+                .cloned(),
+        }
+    }
+}
+
+/// For each repetition the share of the timed call during which the other was certainly in flight.
+fn shares_of(line: &InterferenceLine) -> Vec<f64> {
+    let fastest = line.beside_alone_nanoseconds.iter().min().copied().unwrap_or(0);
+    let nothing = NANOSECONDS_OF_A_WAIT_FOR_NOTHING * u64::from(line.calls_beside);
+    let share = |(took, waited): (&u64, &u64)| {
+        if *waited > nothing { 1.0 } else { (fastest as f64 / (*took).max(1) as f64).min(1.0) }
+    };
+    line.together_nanoseconds.iter().zip(&line.still_waited_nanoseconds).map(share).collect()
+}
+
+fn middle(nanoseconds: &[u64]) -> Option<f64> {
+    median(&sorted(nanoseconds.iter().map(|time| *time as f64)))
+}
+
+/// The table of all pairs, where there are any.
+pub(super) fn interference_document(pairs: &[CallInterference]) -> Option<Block> {
+    const COLUMNS: [Column; 10] = [
+        Column::left("timed", 0),
+        Column::left("beside", 0),
+        Column::right("calls beside", 4),
+        Column::right("alone", 2),
+        Column::right("together", 2),
+        Column::right("factor", 0),
+        Column::left("[95 %]", 0),
+        Column::right("repl.", 3),
+        Column::right("surely beside", 0),
+        Column::left("reads as", 5),
+    ];
+    let title = "interference: time of a call while calls of another axis are under way, over that alone";
+    let table =
+        Table::new(title, &COLUMNS, pairs.iter().map(row)).whole_in("`commgauge report --format json` has every pair");
+    (!table.rows.is_empty()).then_some(Block::Table(table))
+}
+
+fn row(pair: &CallInterference) -> TableRow {
+    let call = |call: &InterferingCall| format!("{} {} {}", call.axis, call.collective, call.bytes_total);
+    let (tone, reading) = match &pair.trouble {
+        Some(outcome) if outcome.is_wrong() => (Tone::Bad, "WRONG: data arrived wrong".to_owned()),
+        Some(Outcome::Failed { reason }) => (Tone::Bad, format!("failed: {reason}")),
+        _ => (Tone::Plain, reading(pair.factor, pair.interval)),
+    };
+    let cells = vec![
+        call(&pair.timed),
+        call(&pair.beside),
+        pair.calls_beside.to_string(),
+        optional(pair.alone),
+        optional(pair.together),
+        optional(pair.factor.map(three_digits)),
+        range(pair.interval.map(|interval| interval.map(three_digits))),
+        pair.replicates.to_string(),
+        optional(pair.certain_overlap.map(|share| percent(share, 0))),
+        reading,
+    ];
+    TableRow::toned(tone, cells)
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn a_heading_has_what_all_rows_have_and_each_row_what_is_left() {
+        for (cells, heading, rows) in [
+            (
+                &["nvls=off symmetric", "nvls=off", "nvls=off symmetric x8"][..],
+                "nvls=off",
+                &["symmetric", "-", "symmetric x8"][..],
+            ),
+            (&["ring ll", "ring ll"], "ring ll", &["-", "-"]),
+            (&["ring", "-"], "", &["ring", "-"]),
+            (&["x8", "x81"], "", &["x8", "x81"]),
+            (&["-"], "", &["-"]),
+        ] {
+            let cells: Vec<String> = cells.iter().map(|cell| (*cell).to_owned()).collect();
+            let shared = shared(&cells);
+            assert_eq!(shared.join(" "), heading, "{cells:?}");
+            assert_eq!(cells.iter().map(|cell| without(cell, &shared)).collect::<Vec<_>>(), rows, "{cells:?}");
+        }
+    }
 }

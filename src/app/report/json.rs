@@ -1,10 +1,9 @@
 //! The report as one JSON document: base units in the names, `null` where there is no number, texts as recorded.
 
-use super::contention::Contention;
-use super::copies::JsonCopy;
-use super::json_whole::{JsonDisturbed, JsonReplay};
-use super::pairs::json::JsonPairs;
-use super::products::JsonProduct;
+use super::columns::{CallInterference, Contention};
+use super::pairs::document::JsonPairs;
+use super::products::{JsonCopy, JsonProduct};
+use super::replay::replay_time;
 use super::row::Row;
 use super::screen::JsonCosts;
 use super::step::JsonStep;
@@ -12,13 +11,14 @@ use super::view::View;
 use commgauge_base::error::Result;
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::variant::LibraryChoice;
-use commgauge_model::record::calibration_line::CalibrationLine;
-use commgauge_model::record::line::{CaseFacts, ClockLine, End, Header};
+use commgauge_model::record::line::{CaseFacts, ClockLine, End, Header, Outcome};
+use commgauge_model::record::work_lines::{CalibrationLine, InterferingCall, ReplayLine};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Name of this document.
 pub const FORMAT: &str = "commgauge-report";
+
 /// Version of this document; raised when a field changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -174,4 +174,65 @@ fn json_contention<'a>(view: &'a View, pair: &Contention) -> Option<JsonContenti
         factor_interval_high: pair.interval.map(|interval| interval.high),
         replicates: pair.replicates,
     })
+}
+
+// Replays and interference in the report's JSON document.
+
+/// A call beside another.
+#[derive(JsonSchema, Serialize)]
+pub(super) struct JsonDisturbed<'a> {
+    timed: &'a InterferingCall,
+    beside: &'a InterferingCall,
+    calls_beside: u32,
+    alone_seconds_median: Option<Seconds>,
+    together_seconds_median: Option<Seconds>,
+    factor_median: Option<f64>,
+    factor_interval_low: Option<f64>,
+    factor_interval_high: Option<f64>,
+    replicates: u32,
+    surely_beside_share: Option<f64>,
+    trouble: Option<&'a Outcome>,
+}
+
+impl<'a> JsonDisturbed<'a> {
+    /// The pair.
+    pub(super) fn new(pair: &'a CallInterference) -> JsonDisturbed<'a> {
+        JsonDisturbed {
+            timed: &pair.timed,
+            beside: &pair.beside,
+            calls_beside: pair.calls_beside,
+            alone_seconds_median: pair.alone,
+            together_seconds_median: pair.together,
+            factor_median: pair.factor,
+            factor_interval_low: pair.interval.map(|interval| interval.low),
+            factor_interval_high: pair.interval.map(|interval| interval.high),
+            replicates: pair.replicates,
+            surely_beside_share: pair.certain_overlap,
+            trouble: pair.trouble.as_ref(),
+        }
+    }
+}
+
+/// A replay: as recorded, and what its repetitions come to.
+#[derive(JsonSchema, Serialize)]
+pub(super) struct JsonReplay<'a> {
+    #[serde(flatten)]
+    line: &'a ReplayLine,
+    seconds_median: Option<Seconds>,
+    seconds_interval_low: Option<Seconds>,
+    seconds_interval_high: Option<Seconds>,
+}
+
+impl<'a> JsonReplay<'a> {
+    /// The replay.
+    pub(super) fn new(line: &'a ReplayLine) -> JsonReplay<'a> {
+        let time = replay_time(line);
+        let interval = time.and_then(|time| time.interval);
+        JsonReplay {
+            line,
+            seconds_median: time.map(|time| time.median),
+            seconds_interval_low: interval.map(|interval| interval.low),
+            seconds_interval_high: interval.map(|interval| interval.high),
+        }
+    }
 }

@@ -1,18 +1,14 @@
 //! A plan as text: the best layouts as a table with the breakdown of the first, as CSV, and two layouts side by side.
 
-mod explain;
-mod table;
-#[cfg(test)]
-mod tests;
-
-pub use explain::text as explain_text;
-pub(in crate::report) use table::blocks;
-pub use table::text;
-
-use commgauge_analysis::planner::plan_document::{PlanDocument, PlannedLayout};
+use crate::report::document::{Block, Column, Mark, Table, Terminal, optional, percent};
+use crate::report::framework_defaults;
+use commgauge_analysis::planner::plan_document::{
+    Comparison, OrderVerdict, PlanDocument, PlannedLayout, PlannedMemory,
+};
 use commgauge_analysis::planner::price::Exposed;
-use commgauge_base::comma_separated::{Column, CommaSeparated, cells, names};
 use commgauge_base::error::Result;
+use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::writing::{Column as CsvColumn, CommaSeparated, cells, names};
 
 /// The layouts as CSV: one line for each, in base units.
 ///
@@ -38,40 +34,468 @@ struct LayoutRow<'a> {
     layout: &'a PlannedLayout,
 }
 
-fn columns<'a>() -> Vec<Column<LayoutRow<'a>>> {
+fn columns<'a>() -> Vec<CsvColumn<LayoutRow<'a>>> {
     vec![
-        Column::new("tp", |row| row.layout.tp.to_string()),
-        Column::new("cp", |row| row.layout.cp.to_string()),
-        Column::new("ep", |row| row.layout.ep.to_string()),
-        Column::new("pp", |row| row.layout.pp.to_string()),
-        Column::new("virtual_stages", |row| row.layout.virtual_stages.to_string()),
-        Column::new("dp", |row| row.layout.dp.to_string()),
-        Column::new("zero_stage", |row| row.layout.zero_stage.to_string()),
-        Column::new("micro_batch", |row| row.layout.micro_batch.to_string()),
-        Column::new("micro_batches", |row| row.layout.micro_batches.to_string()),
-        Column::new("recompute", |row| row.layout.recompute.to_string()),
-        Column::new("order", |row| row.layout.order.clone()),
-        Column::new("memory_bytes", |row| row.layout.memory_bytes.to_string()),
-        Column::new("fits", |row| row.layout.fits.to_string()),
-        Column::new("step_seconds", |row| number(row.layout.step_seconds)),
-        Column::new("step_seconds_low", |row| number(row.layout.step_seconds_low)),
-        Column::new("step_seconds_high", |row| number(row.layout.step_seconds_high)),
-        Column::new("compute_seconds", |row| number(row.layout.compute_seconds)),
-        Column::new("host_seconds", |row| number(row.layout.host_seconds)),
-        Column::new("bubble_seconds", |row| number(row.layout.bubble_seconds)),
-        Column::new("optimizer_seconds", |row| number(row.layout.optimizer_seconds)),
+        CsvColumn::new("tp", |row| row.layout.tp.to_string()),
+        CsvColumn::new("cp", |row| row.layout.cp.to_string()),
+        CsvColumn::new("ep", |row| row.layout.ep.to_string()),
+        CsvColumn::new("pp", |row| row.layout.pp.to_string()),
+        CsvColumn::new("virtual_stages", |row| row.layout.virtual_stages.to_string()),
+        CsvColumn::new("dp", |row| row.layout.dp.to_string()),
+        CsvColumn::new("zero_stage", |row| row.layout.zero_stage.to_string()),
+        CsvColumn::new("micro_batch", |row| row.layout.micro_batch.to_string()),
+        CsvColumn::new("micro_batches", |row| row.layout.micro_batches.to_string()),
+        CsvColumn::new("recompute", |row| row.layout.recompute.to_string()),
+        CsvColumn::new("order", |row| row.layout.order.clone()),
+        CsvColumn::new("memory_bytes", |row| row.layout.memory_bytes.to_string()),
+        CsvColumn::new("fits", |row| row.layout.fits.to_string()),
+        CsvColumn::new("step_seconds", |row| number(row.layout.step_seconds)),
+        CsvColumn::new("step_seconds_low", |row| number(row.layout.step_seconds_low)),
+        CsvColumn::new("step_seconds_high", |row| number(row.layout.step_seconds_high)),
+        CsvColumn::new("compute_seconds", |row| number(row.layout.compute_seconds)),
+        CsvColumn::new("host_seconds", |row| number(row.layout.host_seconds)),
+        CsvColumn::new("bubble_seconds", |row| number(row.layout.bubble_seconds)),
+        CsvColumn::new("optimizer_seconds", |row| number(row.layout.optimizer_seconds)),
     ]
 }
 
-fn last_columns<'a>() -> Vec<Column<LayoutRow<'a>>> {
+fn last_columns<'a>() -> Vec<CsvColumn<LayoutRow<'a>>> {
     vec![
-        Column::new("limited_by", |row| row.layout.limited_by.clone()),
-        Column::new("calibrated", |row| row.plan.calibrated.to_string()),
-        Column::new("synthetic", |row| row.plan.synthetic.to_string()),
-        Column::new("untrusted", |row| (!row.layout.untrusted.is_empty()).to_string()),
+        CsvColumn::new("limited_by", |row| row.layout.limited_by.clone()),
+        CsvColumn::new("calibrated", |row| row.plan.calibrated.to_string()),
+        CsvColumn::new("synthetic", |row| row.plan.synthetic.to_string()),
+        CsvColumn::new("untrusted", |row| (!row.layout.untrusted.is_empty()).to_string()),
     ]
 }
 
 fn number(seconds: f64) -> String {
     format!("{seconds:e}")
+}
+
+// The plan for people: its basis, the best layouts, the breakdown of the first, and the certainty of the order.
+
+/// The plan in so many columns.
+pub fn table_text(document: &PlanDocument, width: u16) -> String {
+    Terminal::plain(width).draw(&blocks(document))
+}
+
+/// The plan, whatever it is written for.
+pub(super) fn blocks(document: &PlanDocument) -> Vec<Block> {
+    let mut blocks = vec![Block::marked(Mark::Close, head(document)), Block::Table(layouts(document))];
+    blocks.extend(document.layouts.first().map(|best| Block::Table(breakdown(best))));
+    let best = document.layouts.first().filter(|best| !best.memory.is_empty());
+    blocks.extend(best.map(|best| Block::Table(memory(best))));
+    blocks.push(Block::apart(Mark::Flush, sentences(document)));
+    blocks.extend(document.framework.as_ref().map(|choices| Block::apart(Mark::Close, framework_defaults(choices))));
+    if !document.what_if.is_empty() {
+        blocks.push(Block::text("what another machine would choose"));
+        blocks.push(Block::Table(what_if(document)));
+    }
+    blocks
+}
+
+/// The choices of machines that differ in one thing.
+fn what_if(document: &PlanDocument) -> Table {
+    const COLUMNS: [Column; 4] = [
+        Column::left("if", 0),
+        Column::right("step", 0),
+        Column::right("of today's choice", 1),
+        Column::left("best is then", 0),
+    ];
+    let today = document.layouts.first().map_or("", |best| best.name.as_str());
+    let seconds = |seconds: Option<f64>| optional(seconds.map(Seconds));
+    let rows = document.what_if.iter().map(|other| {
+        let then = match (&other.layout, other.same_choice) {
+            (None, _) => "nothing fits".to_owned(),
+            (_, true) => "the same".to_owned(),
+            (Some(layout), false) => differing_keys(today, layout),
+        };
+        vec![other.change.clone(), seconds(other.step_seconds), seconds(other.todays_step_seconds), then]
+    });
+    Table::new("", &COLUMNS, rows)
+}
+
+/// What a layout says otherwise than today's, both written as for `--only`: `pp=2,dp=4`. The order of the axes counts only where nothing
+/// else differs.
+fn differing_keys(today: &str, layout: &str) -> String {
+    let today: Vec<&str> = today.split(',').collect();
+    let (orders, others): (Vec<&str>, Vec<&str>) =
+        layout.split(',').filter(|key| !today.contains(key)).partition(|key| key.starts_with("order="));
+    (if others.is_empty() { orders } else { others }).join(",")
+}
+
+/// A byte count in decimal GB, as memory of GPUs is given.
+fn gigabytes(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / 1e9)
+}
+
+fn head(document: &PlanDocument) -> Vec<String> {
+    let d = document;
+    let synthetic = "SYNTHETIC: times come from records without real times; this is no plan for a real machine";
+    let published = "NOT CALIBRATED: times of calls come from published rates, not from measurements";
+    let marks = [(d.synthetic, synthetic), (!d.calibrated, published)];
+    let mut lines: Vec<String> =
+        marks.into_iter().filter(|(is, _)| *is).map(|(_, sentence)| sentence.to_owned()).collect();
+    lines.extend(d.not_validated.clone());
+    lines.extend(d.layouts.first().and_then(|best| untrusted("the best layout", best)));
+    lines.push(format!(
+        "{} on {} GPUs, {} on each node, {} GB each; {} samples of {} tokens a step",
+        d.model,
+        gpus(d),
+        d.ranks_per_node,
+        gigabytes(d.gpu_memory_bytes),
+        d.global_batch,
+        d.sequence
+    ));
+    lines.extend([format!("calls: {}", d.rates), format!("computing: {}", d.computing)]);
+    lines.push(format!(
+        "{} layouts considered, {} fit into memory, {} priced one by one, in {}",
+        d.considered,
+        d.feasible,
+        d.priced,
+        Seconds(d.elapsed_seconds)
+    ));
+    lines
+}
+
+/// On which curves a layout rests that are not to be trusted, as a sentence.
+fn untrusted(which: &str, layout: &PlannedLayout) -> Option<String> {
+    let curves = layout.untrusted.join("; ");
+    (!curves.is_empty())
+        .then(|| format!("UNTRUSTED: {which} rests on curves whose held-out error is over 10 %: {curves}"))
+}
+
+/// All numbers of GPUs that were asked about.
+fn gpus(document: &PlanDocument) -> String {
+    match document.gpus_compared.as_slice() {
+        [] => document.gpus.to_string(),
+        several => several.iter().map(u32::to_string).collect::<Vec<_>>().join(" or "),
+    }
+}
+
+fn layouts(document: &PlanDocument) -> Table {
+    let of_gpus = if document.gpus_compared.is_empty() { 7 } else { 0 };
+    let columns: [Column; 18] = [
+        Column::right("step", 0),
+        Column::right("GPUs", of_gpus),
+        Column::right("tp", 0),
+        Column::right("cp", 0),
+        Column::right("ep", 5),
+        Column::right("pp", 0),
+        Column::right("v", 0),
+        Column::left("schedule", 8),
+        Column::right("dp", 0),
+        Column::right("zero", 0),
+        Column::right("mb", 0),
+        Column::left("recompute", 0),
+        Column::left("order", 2),
+        Column::right("orders", 6),
+        Column::right("GB", 0),
+        Column::right("compute", 3),
+        Column::right("bubble", 4),
+        Column::left("limited by", 1),
+    ];
+    let share = |layout: &PlannedLayout, seconds: f64| percent(seconds / layout.step_seconds, 1);
+    let rows = document.layouts.iter().map(|layout| {
+        vec![
+            Seconds(layout.step_seconds).to_string(),
+            layout.gpus.to_string(),
+            layout.tp.to_string(),
+            layout.cp.to_string(),
+            layout.ep.to_string(),
+            layout.pp.to_string(),
+            layout.virtual_stages.to_string(),
+            layout.schedule.to_string(),
+            layout.dp.to_string(),
+            layout.zero_stage.to_string(),
+            layout.micro_batch.to_string(),
+            layout.recompute.to_string(),
+            layout.order.clone(),
+            layout.orders_alike.to_string(),
+            format!("{}{}", gigabytes(layout.memory_bytes), if layout.fits { "" } else { " TOO MUCH" }),
+            share(layout, layout.compute_seconds),
+            share(layout, layout.bubble_seconds),
+            layout.limited_by.clone(),
+        ]
+    });
+    Table::new("", &columns, rows)
+}
+
+/// The non-zero parts of a step.
+fn breakdown(layout: &PlannedLayout) -> Table {
+    const COLUMNS: [Column; 3] =
+        [Column::left("the best layout", 0), Column::right("time", 0), Column::right("share", 0)];
+    let row = |name: &str, seconds: f64| {
+        vec![name.to_owned(), Seconds(seconds).to_string(), percent(seconds / layout.step_seconds, 1)]
+    };
+    let parts = layout.parts();
+    // A sum of parts that cancel leaves a rounding error.
+    let counts = |seconds: f64| seconds > 1e-9 * layout.step_seconds;
+    let mut rows: Vec<_> =
+        parts.iter().filter(|(_, seconds)| counts(*seconds)).map(|(name, seconds)| row(name, *seconds)).collect();
+    rows.push(row("step", layout.step_seconds));
+    Table::new("", &COLUMNS, rows)
+}
+
+/// What its fullest GPU holds.
+fn memory(layout: &PlannedLayout) -> Table {
+    const COLUMNS: [Column; 3] =
+        [Column::left("its fullest GPU holds", 0), Column::right("GB", 0), Column::left("made of", 1)];
+    let row = |part: &PlannedMemory| vec![part.part.clone(), gigabytes(part.bytes), part.why.clone()];
+    Table::new("", &COLUMNS, layout.memory.iter().map(row))
+}
+
+fn sentences(document: &PlanDocument) -> Vec<String> {
+    let mut all = vec![order(document)];
+    if let Some(best) = document.layouts.first() {
+        all.push(format!(
+            "95 of 100 such steps take {} to {}: the errors of calls, of computing and of what is not modelled, as published runs \
+             show them (`commgauge validate`).",
+            Seconds(best.step_seconds_low),
+            Seconds(best.step_seconds_high)
+        ));
+        all.push(format!("The best again: --only {}", best.name));
+        all.extend(best.stage_layers.as_ref().map(|layers| {
+            let layers = layers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            format!("Its layers do not divide evenly; its chunks have {layers} (stage_layers).")
+        }));
+        let unused = document.gpu_memory_bytes.saturating_sub(best.memory_bytes);
+        if best.fits {
+            let unused = Bytes(unused);
+            all.push(format!("Its fullest GPU has {unused} to spare, for the CUDA context, NCCL and fragments."));
+        }
+    }
+    let summary = |reasons: &[commgauge_analysis::planner::plan_document::Reason]| {
+        let one = |reason: &commgauge_analysis::planner::plan_document::Reason| {
+            format!("{} ({})", reason.reason, reason.count)
+        };
+        reasons.iter().map(one).collect::<Vec<_>>().join("; ")
+    };
+    if !document.illegal.is_empty() {
+        all.push(format!("Degrees that break a rule: {}.", summary(&document.illegal)));
+    }
+    if !document.unpriced.is_empty() {
+        all.push(format!("WITHOUT A PRICE, and so not among these: {}.", summary(&document.unpriced)));
+    }
+    all.extend(document.notes.iter().cloned());
+    all
+}
+
+fn order(document: &PlanDocument) -> String {
+    let order = &document.order;
+    let difference = order.relative_difference.map_or_else(String::new, |share| percent(share, 1));
+    let percent = order.probability.map_or_else(String::new, |share| format!("{:.0} of 100", 100.0 * share));
+    match order.verdict {
+        OrderVerdict::Alone => "There is no runner-up.".to_owned(),
+        OrderVerdict::Sure => {
+            format!("The runner-up takes {difference} longer; the best is faster in {percent} draws.")
+        }
+        OrderVerdict::Tie if order.probability.is_none() => "A tie: the runner-up takes just as long.".to_owned(),
+        OrderVerdict::Tie => {
+            format!("A tie: the runner-up takes {difference} longer, but the best is faster in {percent} draws only.")
+        }
+    }
+}
+
+// Two layouts side by side: their differences, and the cost of each part.
+
+/// The comparison in so many columns.
+pub fn explain_text(comparison: &Comparison, width: u16) -> String {
+    let c = comparison;
+    const COLUMNS: [Column; 5] = [
+        Column::left("", 0),
+        Column::right("A", 0),
+        Column::right("B", 0),
+        Column::right("B - A", 0),
+        Column::right("of A's step", 1),
+    ];
+    let mut rows: Vec<Vec<String>> = c
+        .choices
+        .iter()
+        .map(|(name, a, b)| vec![name.clone(), a.clone(), b.clone(), String::new(), String::new()])
+        .collect();
+    let seconds = |name: &str, a: f64, b: f64| {
+        let difference = b - a;
+        let share = 100.0 * difference / c.first.step_seconds;
+        let signed = if difference > 0.0 { "+" } else { "" };
+        vec![
+            name.to_owned(),
+            Seconds(a).to_string(),
+            Seconds(b).to_string(),
+            format!("{signed}{}", Seconds(difference)),
+            format!("{share:+.1} %"),
+        ]
+    };
+    let memory = (c.second.memory_bytes as f64 - c.first.memory_bytes as f64) / 1e9;
+    rows.push(vec![
+        "memory, GB".to_owned(),
+        gigabytes(c.first.memory_bytes),
+        gigabytes(c.second.memory_bytes),
+        format!("{memory:+.1}"),
+        String::new(),
+    ]);
+    rows.extend(c.parts.iter().map(|part| seconds(&part.part, part.first_seconds, part.second_seconds)));
+    rows.push(seconds("step", c.first.step_seconds, c.second.step_seconds));
+    let layouts = || [("A", &c.first), ("B", &c.second)].into_iter();
+    let too_large =
+        layouts().filter(|(_, layout)| !layout.fits).map(|(name, _)| format!("{name} does NOT fit into memory."));
+    let untrusted = layouts().filter_map(|(name, layout)| untrusted(name, layout));
+    let sentences = too_large.chain(untrusted).chain([answer(c)]);
+    let blocks = [Block::Table(Table::new("", &COLUMNS, rows)), Block::apart(Mark::Flush, sentences)];
+    Terminal::plain(width).draw(&blocks)
+}
+
+/// Which is faster, and how sure that is.
+fn answer(c: &Comparison) -> String {
+    let faster = if c.first.step_seconds <= c.second.step_seconds { "A" } else { "B" };
+    let why = c.parts.first().map_or_else(String::new, |part| format!(", most of all by {}", part.part));
+    match c.probability_first_is_faster {
+        _ if c.first.step_seconds == c.second.step_seconds => "Both take just as long.".to_owned(),
+        Some(share) if (0.05..0.95).contains(&share) => {
+            format!("A tie: A is faster in {:.0} of 100 draws.", 100.0 * share)
+        }
+        Some(share) => {
+            let percent = 100.0 * share.max(1.0 - share);
+            format!("{faster} is faster{why}, in {percent:.0} of 100 draws.")
+        }
+        None => format!("{faster} is faster{why}."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    // What a plan looks like.
+    use super::*;
+    use commgauge_analysis::planner::plan_document::Comparison;
+    use commgauge_analysis::planner::plan_document::{
+        FORMAT, OrderOfBest, OrderVerdict, PlannedMemory, Reason, VERSION,
+    };
+    use commgauge_model::config::step::{Framework, FrameworkChoices, FrameworkDefault, Recompute, ScheduleKind};
+
+    fn layout(tp: u32, bubble: f64) -> PlannedLayout {
+        PlannedLayout {
+            name: format!(
+                "tp={tp},cp=1,ep=1,pp=4,virtual_stages=2,dp=8,zero_stage=1,micro_batch=2,recompute=selective,order=tp-cp-ep-dp-pp"
+            ),
+            gpus: 256,
+            tp,
+            cp: 1,
+            ep: 1,
+            pp: 4,
+            etp: tp,
+            schedule: ScheduleKind::Interleaved,
+            stage_layers: (tp == 8).then(|| vec![3, 4, 4, 4, 4, 4, 4, 3]),
+            virtual_stages: 2,
+            dp: 8,
+            zero_stage: 1,
+            micro_batch: 2,
+            micro_batches: 16,
+            recompute: Recompute::Selective,
+            order: "tp-cp-ep-dp-pp".to_owned(),
+            orders_alike: 1,
+            memory_bytes: 61_500_000_000,
+            memory: vec![PlannedMemory {
+                part: "parameters".into(),
+                bytes: 61_500_000_000,
+                why: "2 B x 30.75e9".into(),
+            }],
+            fits: tp < 8,
+            step_seconds: 10.0 + bubble,
+            step_seconds_low: 9.0,
+            step_seconds_high: 12.0,
+            compute_seconds: 8.0,
+            host_seconds: 0.0,
+            bubble_seconds: bubble,
+            exposed_communication_seconds: Exposed { tp: 1.5, dp: 0.25, ..Exposed::default() },
+            optimizer_seconds: 0.25,
+            limited_by: "tp exposed (15.0 % of the step)".to_owned(),
+            untrusted: if tp == 8 { vec!["all_reduce of float32 on 2 ranks".to_owned()] } else { Vec::new() },
+        }
+    }
+
+    fn document() -> PlanDocument {
+        PlanDocument {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            model: "gpt2".to_owned(),
+            gpus: 64,
+            ranks_per_node: 8,
+            gpu_memory_bytes: 80_000_000_000,
+            global_batch: 256,
+            sequence: 1024,
+            framework: Some(FrameworkChoices {
+                framework: Framework::Ddp,
+                version: "torch 2.15".into(),
+                defaults: vec![FrameworkDefault {
+                    key: "bucket_rule".into(),
+                    value: "pytorch".into(),
+                    source: "torch/nn/parallel/distributed.py bucket_cap_mb".into(),
+                }],
+            }),
+            rates: "fit.json".to_owned(),
+            computing: "989 TFLOP/s (given) x 0.5 (given)".to_owned(),
+            not_validated: None,
+            calibrated: true,
+            synthetic: true,
+            considered: 1000,
+            feasible: 400,
+            priced: 20,
+            elapsed_seconds: 0.0123,
+            illegal: vec![Reason { reason: "pp does not divide the layers".to_owned(), count: 3 }],
+            unpriced: vec![Reason { reason: "reduce_scatter was not measured".to_owned(), count: 12 }],
+            order: OrderOfBest { verdict: OrderVerdict::Tie, probability: Some(0.7), relative_difference: Some(0.05) },
+            layouts: vec![layout(4, 0.5), layout(8, 1.0)],
+            gpus_compared: Vec::new(),
+            what_if: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_plan_reads_at_80_and_at_140_columns_and_says_what_is_synthetic() {
+        for width in [80, 140] {
+            let text = table_text(&document(), width);
+            assert!(text.contains("SYNTHETIC") && text.contains("WITHOUT A PRICE") && text.contains("TOO MUCH"));
+            insta::assert_snapshot!(format!("table at {width}"), text);
+        }
+    }
+
+    #[test]
+    fn lines_of_csv_carry_the_marks() {
+        insta::assert_snapshot!("csv", csv(&document()).unwrap());
+    }
+
+    #[test]
+    fn json_has_the_fields_that_others_build_on() {
+        let value = serde_json::to_value(document()).unwrap();
+        for field in ["considered", "feasible", "elapsed_seconds", "calibrated", "layouts"] {
+            assert!(!value[field].is_null(), "{field}");
+        }
+        for field in [
+            "tp",
+            "cp",
+            "ep",
+            "pp",
+            "virtual_stages",
+            "dp",
+            "zero_stage",
+            "micro_batch",
+            "recompute",
+            "order",
+            "memory_bytes",
+            "step_seconds",
+            "compute_seconds",
+            "bubble_seconds",
+        ] {
+            assert!(!value["layouts"][0][field].is_null(), "{field}");
+        }
+        assert_eq!(value["layouts"][0]["exposed_communication_seconds"]["tp"], 1.5);
+        insta::assert_snapshot!("json", serde_json::to_string_pretty(&value).unwrap());
+    }
+
+    #[test]
+    fn two_layouts_are_compared_with_the_largest_difference_first() {
+        let comparison = Comparison::new(layout(4, 0.5), layout(8, 1.0), Some(0.99));
+        insta::assert_snapshot!("explain", explain_text(&comparison, 100));
+    }
 }

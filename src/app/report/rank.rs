@@ -1,13 +1,648 @@
 //! A ranking of the parallelisms of a step as a document: plain data for JSON, with a published schema, and from it a table and
 //! CSV.
 
-mod csv;
-mod documents;
-mod ranked;
-#[cfg(test)]
-mod tests;
-mod text;
+use crate::report::document::{Block, Column as ReportColumn, Mark, Table, Terminal, gigabytes, optional, percent};
+use commgauge_analysis::planner::communication::Grounds;
+use commgauge_analysis::planner::compute::Compute;
+use commgauge_analysis::planner::price::{StepPrice, price};
+use commgauge_analysis::planner::rank::{Change, Flip, Move, Order, OrderPlace, RankOptions, Ranked, RankedAxis, rank};
+use commgauge_analysis::planner::rates::Rates;
+use commgauge_base::error::Result;
+use commgauge_base::stats::Span;
+use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::writing::{Column, comma_separated};
+use commgauge_model::layout::{Axis, Degrees};
+use commgauge_model::workload::step::Step;
+use commgauge_model::workload::{Crossing, Family};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-pub use csv::csv;
-pub use documents::*;
-pub use text::text;
+// The axes of a ranking as CSV: one line for each, in base units, with how sure it is.
+
+/// An axis of a ranking.
+struct AxisRow<'a> {
+    ranking: &'a RankDocument,
+    axis: &'a AxisDocument,
+}
+
+/// The axes as CSV.
+///
+/// # Errors
+/// Where it cannot be put together, which memory alone could cause.
+pub fn csv(document: &RankDocument) -> Result<String> {
+    let rows = document.axes.iter().map(|axis| AxisRow { ranking: document, axis });
+    comma_separated("the axes as CSV", &columns(), rows)
+}
+
+fn columns<'a>() -> Vec<Column<AxisRow<'a>>> {
+    vec![
+        Column::new("axis", |row| row.axis.axis.to_string()),
+        Column::new("parallelism", |row| row.axis.parallelism.unwrap_or_default().to_owned()),
+        Column::new("group_size", |row| row.axis.group_size.to_string()),
+        Column::new("stage", |row| row.axis.stage.to_string()),
+        Column::new("nodes_spanned", |row| row.axis.nodes_spanned.to_string()),
+        Column::new("concurrent_groups_per_node", |row| row.axis.concurrent_groups_per_node.to_string()),
+        Column::new("stride", |row| row.axis.stride.to_string()),
+        Column::new("payload_bytes_per_step", |row| row.axis.payload_bytes_per_step.0.to_string()),
+        Column::new("wire_bytes_per_step", |row| row.axis.wire_bytes_per_step.0.to_string()),
+        Column::new("exposed_wire_bytes_per_step", |row| row.axis.exposed_wire_bytes_per_step.0.to_string()),
+        Column::new("seconds_per_step", |row| number(Some(row.axis.seconds_per_step.value))),
+        Column::new("seconds_per_step_low", |row| number(row.axis.seconds_per_step.low)),
+        Column::new("seconds_per_step_high", |row| number(row.axis.seconds_per_step.high)),
+        Column::new("exposed_seconds_per_step", |row| number(Some(row.axis.exposed_seconds_per_step.value))),
+        Column::new("exposed_seconds_per_step_low", |row| number(row.axis.exposed_seconds_per_step.low)),
+        Column::new("exposed_seconds_per_step_high", |row| number(row.axis.exposed_seconds_per_step.high)),
+        Column::new("ops_interpolated", |row| row.axis.grounds.interpolated.to_string()),
+        Column::new("ops_transferred", |row| row.axis.grounds.transferred.to_string()),
+        Column::new("ops_extrapolated", |row| row.axis.grounds.extrapolated.to_string()),
+        Column::new("ops_refused", |row| row.axis.grounds.refused.to_string()),
+        Column::new("calibrated", |row| row.ranking.calibrated.to_string()),
+        Column::new("synthetic", |row| row.ranking.synthetic.to_string()),
+    ]
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| format!("{value:e}"))
+}
+
+// What a ranking says, as plain data with a published schema.
+
+/// Name of the format.
+pub const FORMAT: &str = "commgauge-rank";
+
+/// Raised when something is taken away or changes its meaning.
+pub const VERSION: u32 = 1;
+
+/// Which parallelism of a layout costs most, and how sure that is.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RankDocument {
+    /// Always `commgauge-rank`.
+    pub format: &'static str,
+    /// Version of the format.
+    pub version: u32,
+    /// The model.
+    pub model: String,
+    /// The degrees above 1.
+    pub layout: String,
+    /// The degrees.
+    pub degrees: Degrees,
+    /// `training`, `prefill` or `decode`.
+    pub phase: &'static str,
+    /// Ranks of the layout.
+    pub ranks: u64,
+    /// Ranks on each node, neighbours in world rank.
+    pub ranks_per_node: u32,
+    /// Micro-batches of one replica in a step.
+    pub micro_batches: u64,
+    /// Tokens of one replica in a step.
+    pub tokens_per_replica: u64,
+    /// What the times come from.
+    pub rates: String,
+    /// True where every time comes from measurements.
+    pub calibrated: bool,
+    /// True where the measurements were synthetic.
+    pub synthetic: bool,
+    /// Resamples that the probabilities are shares of.
+    pub resamples: u32,
+    /// Every axis on which the step communicates, the one that takes longest first.
+    pub axes: Vec<AxisDocument>,
+    /// The parallelisms by each measure.
+    pub rankings: Vec<RankingDocument>,
+    /// Where pairs of parallelisms turn round.
+    pub flips: Vec<FlipDocument>,
+    /// What another order of the axes would change.
+    pub moves: MovesDocument,
+    /// The step of a training, by the model that `plan` has; absent for serving.
+    pub step: Option<StepDocument>,
+}
+
+/// A step, priced as `plan` does.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct StepDocument {
+    /// Where the times of computing come from.
+    pub computing: String,
+    /// What it takes; absent where a call has no time.
+    pub price: Option<StepPrice>,
+    /// Why it has no price.
+    pub reason: Option<String>,
+}
+
+/// An axis.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct AxisDocument {
+    /// The axis.
+    pub axis: Axis,
+    /// The parallelism that it belongs to; absent where several share it.
+    pub parallelism: Option<&'static str>,
+    /// Ranks of a group.
+    pub group_size: u32,
+    /// The pipeline stage of the rank that it loads most.
+    pub stage: u32,
+    /// Nodes that a group touches.
+    pub nodes_spanned: u32,
+    /// Most groups with a rank on the same node.
+    pub concurrent_groups_per_node: u32,
+    /// Distance between neighbouring ranks of a group.
+    pub stride: u32,
+    /// Size arguments of all calls.
+    pub payload_bytes_per_step: Bytes,
+    /// What a rank sends.
+    pub wire_bytes_per_step: Bytes,
+    /// What of it nothing hides.
+    pub exposed_wire_bytes_per_step: Bytes,
+    /// All calls, one after another: the most that the axis costs.
+    pub seconds_per_step: Quantity,
+    /// Those that nothing hides: the least that it costs.
+    pub exposed_seconds_per_step: Quantity,
+    /// On what ground the times of its ops stand.
+    pub grounds: Grounds,
+    /// What the time of its costliest call was read from.
+    pub ground: String,
+}
+
+/// A number and where it may lie.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Quantity {
+    /// The number.
+    pub value: f64,
+    /// Lower end of its 95 % interval; absent where none is known.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+}
+
+/// The parallelisms by one measure.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RankingDocument {
+    /// `payload bytes`, `wire bytes`, `time` or `exposed time`.
+    pub by: &'static str,
+    /// The largest first.
+    pub order: Vec<PlaceDocument>,
+    /// In words: `>` is sure, `=` a tie, `?` not known.
+    pub text: String,
+    /// Share of resamples in which they come out in exactly this order.
+    pub probability: Option<f64>,
+    /// Whether TP > DP > PP: `holds`, `does not hold`, `tie`, `not known` or `nothing to compare`.
+    pub rule: &'static str,
+    /// Share of resamples in which it holds.
+    pub rule_probability: Option<f64>,
+    /// What has no time, and why.
+    pub incomplete: Vec<String>,
+}
+
+/// A parallelism in a ranking.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PlaceDocument {
+    /// TP, CP, EP, DP or PP.
+    pub parallelism: &'static str,
+    /// Bytes or seconds of a step.
+    pub amount: Quantity,
+    /// Share of resamples in which it is larger than the next.
+    pub probability_above_next: Option<f64>,
+}
+
+/// Where two parallelisms turn round.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct FlipDocument {
+    /// The two.
+    pub between: [&'static str; 2],
+    /// By what.
+    pub by: &'static str,
+    /// Tokens of a replica in a step at which both are equal; absent where they never are.
+    pub tokens_per_replica: Option<Quantity>,
+    /// The larger above it.
+    pub larger_above: Option<&'static str>,
+    /// The larger whatever the tokens, where it is one.
+    pub always_larger: Option<&'static str>,
+}
+
+/// What another order of the axes would change.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct MovesDocument {
+    /// The order as it is.
+    pub order: String,
+    /// Seconds of all calls of all axes.
+    pub seconds_per_step: Quantity,
+    /// Of those that nothing hides.
+    pub exposed_seconds_per_step: Quantity,
+    /// Orders that place some groups differently, this one included.
+    pub placements: u32,
+    /// Of them, how many have no price.
+    pub unpriced: u32,
+    /// For each axis, the best order that puts it where it does not lie now.
+    pub moves: Vec<MoveDocument>,
+    /// Why there are none, where no order is to be compared.
+    pub reason: Option<String>,
+}
+
+/// The best order that puts an axis where it does not lie now.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct MoveDocument {
+    /// The axis.
+    pub axis: Axis,
+    /// Whether its groups lie inside a node now.
+    pub inside_now: bool,
+    /// That order; absent where none puts it there, or none that does has a price.
+    pub order: Option<String>,
+    /// Change of the time of all calls: below zero where the move is faster.
+    pub change_seconds: Option<Quantity>,
+    /// Share of resamples in which it is faster.
+    pub probability_faster: Option<f64>,
+    /// The same of the calls that nothing hides.
+    pub change_exposed_seconds: Option<Quantity>,
+    /// The same of the calls that nothing hides.
+    pub probability_exposed_faster: Option<f64>,
+}
+
+// From a step and rates to the document of its ranking.
+
+impl StepDocument {
+    /// The price of a training's step; nothing for serving.
+    pub fn of(
+        step: &Step,
+        ranks_per_node: u32,
+        rates: &dyn Rates,
+        compute: &Compute,
+        computing: &str,
+    ) -> Option<StepDocument> {
+        let Step::Training(training) = step else { return None };
+        let priced = price(training, compute, rates, ranks_per_node);
+        let reason = priced.as_ref().err().map(ToString::to_string);
+        Some(StepDocument { computing: computing.to_owned(), price: priced.ok(), reason })
+    }
+}
+
+impl RankDocument {
+    /// Ranks the parallelisms of a step.
+    ///
+    /// # Errors
+    /// As [`commgauge_analysis::planner::rank::rank`].
+    pub fn new(step: &Step, ranks_per_node: u32, rates: &dyn Rates, options: RankOptions) -> Result<RankDocument> {
+        let ranked = rank(step, ranks_per_node, rates, options)?;
+        let Ranked { axes, orders, flips, moves } = ranked;
+        let degrees = step.layout().degrees;
+        let mut axes: Vec<AxisDocument> = axes.into_iter().map(axis).collect();
+        axes.sort_by(|a, b| b.seconds_per_step.value.total_cmp(&a.seconds_per_step.value));
+        Ok(RankDocument {
+            format: FORMAT,
+            version: VERSION,
+            model: step.model().shown_name(),
+            layout: degrees.name(),
+            degrees,
+            phase: step.phase_name(),
+            ranks: degrees.world(),
+            ranks_per_node,
+            micro_batches: step.micro_batches(),
+            tokens_per_replica: step.tokens_per_replica(),
+            rates: rates.name(),
+            calibrated: rates.calibrated(),
+            synthetic: rates.synthetic(),
+            resamples: options.resamples,
+            axes,
+            rankings: orders.into_iter().map(ranking).collect(),
+            flips: flips.into_iter().map(flip).collect(),
+            moves: MovesDocument {
+                order: moves.order,
+                seconds_per_step: Quantity::of(moves.now[0]),
+                exposed_seconds_per_step: Quantity::of(moves.now[1]),
+                placements: moves.placements,
+                unpriced: moves.unpriced,
+                moves: moves.moves.into_iter().map(moved).collect(),
+                reason: moves.reason,
+            },
+            step: None,
+        })
+    }
+}
+
+impl Quantity {
+    fn of(span: Span) -> Quantity {
+        let interval = span.interval;
+        Quantity { value: span.middle, low: interval.map(|i| i.low), high: interval.map(|i| i.high) }
+    }
+}
+
+fn axis(ranked: RankedAxis) -> AxisDocument {
+    let RankedAxis { cost, stage, ground } = ranked;
+    AxisDocument {
+        axis: cost.axis,
+        parallelism: Family::of(cost.axis).map(Family::name),
+        group_size: cost.ranks,
+        stage,
+        nodes_spanned: cost.locality.nodes_spanned,
+        concurrent_groups_per_node: cost.locality.concurrent_groups_per_node,
+        stride: cost.locality.stride,
+        payload_bytes_per_step: cost.payload_bytes,
+        wire_bytes_per_step: cost.wire_bytes,
+        exposed_wire_bytes_per_step: cost.exposed_wire_bytes,
+        seconds_per_step: Quantity::of(cost.time),
+        exposed_seconds_per_step: Quantity::of(cost.exposed),
+        grounds: cost.grounds,
+        ground,
+    }
+}
+
+fn ranking(order: Order) -> RankingDocument {
+    let text = order.text();
+    let place = |place: OrderPlace| PlaceDocument {
+        parallelism: place.family.name(),
+        amount: Quantity::of(place.value),
+        probability_above_next: place.probability_above_next,
+    };
+    RankingDocument {
+        by: order.measure.name(),
+        order: order.places.into_iter().map(place).collect(),
+        text,
+        probability: order.probability,
+        rule: order.rule.name(),
+        rule_probability: order.rule_probability,
+        incomplete: order.incomplete,
+    }
+}
+
+fn flip(flip: Flip) -> FlipDocument {
+    let (tokens, larger_above, always_larger) = match flip.crossing {
+        Crossing::At { tokens, larger_above } => (Some(Quantity::of(tokens)), Some(larger_above), None),
+        Crossing::Never(larger) => (None, None, Some(larger)),
+        Crossing::Unknown => (None, None, None),
+    };
+    FlipDocument {
+        between: [flip.families.0.name(), flip.families.1.name()],
+        by: flip.measure.name(),
+        tokens_per_replica: tokens,
+        larger_above: larger_above.map(Family::name),
+        always_larger: always_larger.map(Family::name),
+    }
+}
+
+fn moved(moved: Move) -> MoveDocument {
+    let seconds = |change: Option<Change>| change.map(|change| Quantity::of(change.seconds));
+    let probability = |change: Option<Change>| change.and_then(|change| change.probability_faster);
+    MoveDocument {
+        axis: moved.axis,
+        inside_now: moved.inside_now,
+        order: moved.order,
+        change_seconds: seconds(moved.time),
+        probability_faster: probability(moved.time),
+        change_exposed_seconds: seconds(moved.exposed),
+        probability_exposed_faster: probability(moved.exposed),
+    }
+}
+
+// A ranking for people: the axes, the orders and the rule, where they flip, and the effect of moving an axis.
+
+/// The whole answer, for a terminal of so many columns.
+pub fn text(document: &RankDocument, width: u16) -> String {
+    Terminal::plain(width).draw(&self::document(document))
+}
+
+fn document(d: &RankDocument) -> Vec<Block> {
+    let synthetic = "SYNTHETIC: the fit comes from records without real times; this ranks no machine";
+    let published = "NOT CALIBRATED: times from published rates are what links allow, not what was measured";
+    let marks = [(d.synthetic, synthetic), (!d.calibrated, published)];
+    let mut blocks: Vec<Block> =
+        marks.into_iter().filter(|(is, _)| *is).map(|(_, sentence)| Block::Alarm(sentence.to_owned())).collect();
+    let head = format!(
+        "{}, {}, order {}, {}: {} ranks on nodes of {}, {} micro-batches and {} tokens of a replica in a step",
+        d.model, d.layout, d.moves.order, d.phase, d.ranks, d.ranks_per_node, d.micro_batches, d.tokens_per_replica
+    );
+    blocks.push(Block::apart(Mark::None, [head, format!("times from {}", d.rates)]));
+    if d.axes.is_empty() {
+        blocks.push(Block::text("Nothing is communicated: no group has more than one rank."));
+        blocks.extend(step(d));
+        return blocks;
+    }
+    blocks.extend([Block::text("per step, on the rank that the axis loads most"), Block::Table(axes(d))]);
+    let grounds = d.axes.iter().map(|axis| format!("{}: {}", axis.axis, axis.ground));
+    blocks.extend(Block::headed_list("the costliest call of each axis rests on", Mark::None, grounds));
+    let order = "order: > is sure (95 %), = is a tie, ? is not known how sure";
+    blocks.extend([Block::text(order), Block::Table(rankings(d)), Block::marked(Mark::Star, incomplete(d))]);
+    if !d.flips.is_empty() {
+        let equal = format!("where they are equal (this step has {} tokens)", d.tokens_per_replica);
+        blocks.extend([Block::text(equal), Block::Table(flips(d))]);
+    }
+    blocks.extend(moves(d));
+    blocks.extend(step(d));
+    blocks
+}
+
+/// The step as `plan` prices it: what it is made of.
+fn step(document: &RankDocument) -> Vec<Block> {
+    const COLUMNS: [ReportColumn; 3] =
+        [ReportColumn::left("the step", 0), ReportColumn::right("time", 0), ReportColumn::right("share", 0)];
+    let Some(step) = &document.step else { return Vec::new() };
+    let ground = format!("computing: {}", step.computing);
+    let Some(price) = &step.price else {
+        let reason = step.reason.as_deref().unwrap_or("a call has no time");
+        return vec![Block::apart(Mark::None, [format!("the step has no price: {reason}"), ground])];
+    };
+    let row = |name: &str, seconds: f64| {
+        vec![name.to_owned(), Seconds(seconds).to_string(), percent(seconds / price.step_seconds, 1)]
+    };
+    let parts = price.parts();
+    let mut rows: Vec<_> =
+        parts.iter().filter(|(_, seconds)| *seconds > 0.0).map(|(name, seconds)| row(name, *seconds)).collect();
+    rows.push(row("step", price.step_seconds));
+    let (low, high) = (Seconds(price.step_seconds_low), Seconds(price.step_seconds_high));
+    let interval = format!("95 of 100 such steps take {low} to {high}, as published runs did (`commgauge validate`)");
+    vec![Block::Table(Table::new("", &COLUMNS, rows)), Block::list([interval, ground])]
+}
+
+fn axes(document: &RankDocument) -> Table {
+    const COLUMNS: [ReportColumn; 11] = [
+        ReportColumn::left("axis", 0),
+        ReportColumn::right("ranks", 3),
+        ReportColumn::right("nodes", 4),
+        ReportColumn::right("groups/node", 5),
+        ReportColumn::right("payload", 2),
+        ReportColumn::right("wire", 0),
+        ReportColumn::right("time", 0),
+        ReportColumn::right("95 %", 6),
+        ReportColumn::right("exposed", 0),
+        ReportColumn::right("exposed 95 %", 7),
+        ReportColumn::left("rests on", 1),
+    ];
+    let row = |axis: &AxisDocument| {
+        let g = &axis.grounds;
+        let kinds = [
+            (g.measured, "measured"),
+            (g.interpolated, "interpolated"),
+            (g.transferred, "transferred"),
+            (g.extrapolated, "extrapolated"),
+            (g.refused, "REFUSED"),
+            (if document.calibrated { g.untrusted } else { 0 }, "UNTRUSTED"),
+        ];
+        let reasons: Vec<String> =
+            kinds.iter().filter(|(ops, _)| *ops > 0).map(|(ops, name)| format!("{ops} {name}")).collect();
+        vec![
+            axis.axis.to_string(),
+            axis.group_size.to_string(),
+            axis.nodes_spanned.to_string(),
+            axis.concurrent_groups_per_node.to_string(),
+            gigabytes(axis.payload_bytes_per_step),
+            gigabytes(axis.wire_bytes_per_step),
+            known(axis, axis.seconds_per_step.value),
+            ends(axis, axis.seconds_per_step),
+            known(axis, axis.exposed_seconds_per_step.value),
+            ends(axis, axis.exposed_seconds_per_step),
+            reasons.join(", "),
+        ]
+    };
+    Table::new("", &COLUMNS, document.axes.iter().map(row))
+}
+
+/// Seconds, with a sign where calls without a time are missing; nothing where all are.
+fn known(axis: &AxisDocument, value: f64) -> String {
+    match (axis.grounds.refused, value > 0.0) {
+        (0, _) => Seconds(value).to_string(),
+        (_, true) => format!("> {}", Seconds(value)),
+        (_, false) => optional(None::<String>),
+    }
+}
+
+/// The interval of seconds; nothing where no call has a time.
+fn ends(axis: &AxisDocument, quantity: Quantity) -> String {
+    let known = |_: &(f64, f64)| axis.grounds.refused == 0 || quantity.value > 0.0;
+    let ends = quantity.low.zip(quantity.high).filter(known);
+    optional(ends.map(|(low, high)| format!("{} .. {}", Seconds(low), Seconds(high))))
+}
+
+fn rankings(document: &RankDocument) -> Table {
+    const COLUMNS: [ReportColumn; 5] = [
+        ReportColumn::left("by", 0),
+        ReportColumn::left("order", 0),
+        ReportColumn::right("probability", 1),
+        ReportColumn::left("TP > DP > PP", 0),
+        ReportColumn::right("probability of the rule", 3),
+    ];
+    let row = |ranking: &RankingDocument| {
+        vec![
+            ranking.by.to_owned(),
+            ranking.text.clone(),
+            optional(ranking.probability.map(|share| percent(share, 0))),
+            ranking.rule.to_owned(),
+            optional(ranking.rule_probability.map(|share| percent(share, 0))),
+        ]
+    };
+    Table::new("", &COLUMNS, document.rankings.iter().map(row))
+}
+
+/// What has no time.
+fn incomplete(document: &RankDocument) -> impl Iterator<Item = String> + '_ {
+    let by_time = document.rankings.iter().find(|ranking| ranking.by == "time");
+    let reasons = by_time.into_iter().flat_map(|ranking| &ranking.incomplete);
+    reasons.map(|reason| format!("without a time: {reason}"))
+}
+
+fn flips(document: &RankDocument) -> Table {
+    const COLUMNS: [ReportColumn; 6] = [
+        ReportColumn::left("pair", 0),
+        ReportColumn::left("by", 0),
+        ReportColumn::right("tokens of a replica", 0),
+        ReportColumn::right("from", 1),
+        ReportColumn::right("to", 1),
+        ReportColumn::left("", 0),
+    ];
+    let tokens = |value: Option<f64>| optional(value.map(|tokens| format!("{tokens:.0}")));
+    let row = |flip: &FlipDocument| {
+        let at = flip.tokens_per_replica;
+        let what = match (flip.larger_above, flip.always_larger) {
+            (Some(larger), _) => format!("{larger} is larger above"),
+            (None, Some(larger)) => format!("{larger} is larger at any"),
+            (None, None) => "not known".to_owned(),
+        };
+        vec![
+            flip.between.join(" and "),
+            flip.by.to_owned(),
+            tokens(at.map(|at| at.value)),
+            tokens(at.and_then(|at| at.low)),
+            tokens(at.and_then(|at| at.high)),
+            what,
+        ]
+    };
+    Table::new("", &COLUMNS, document.flips.iter().map(row))
+}
+
+fn moves(document: &RankDocument) -> Vec<Block> {
+    const COLUMNS: [ReportColumn; 7] = [
+        ReportColumn::left("move", 0),
+        ReportColumn::left("order", 0),
+        ReportColumn::right("change", 0),
+        ReportColumn::right("95 %", 2),
+        ReportColumn::right("faster", 1),
+        ReportColumn::right("exposed change", 0),
+        ReportColumn::right("faster", 3),
+    ];
+    let m = &document.moves;
+    let now = [m.seconds_per_step, m.exposed_seconds_per_step].map(|quantity| Seconds(quantity.value));
+    let head = match m.reason.is_some() && now[0].0 <= 0.0 {
+        true => format!("another order of the axes than {}", m.order),
+        false => format!(
+            "another order of the axes, against {} with {} (exposed {}) of all axes together",
+            m.order, now[0], now[1]
+        ),
+    };
+    let head = Block::apart(Mark::None, [head]);
+    if let Some(reason) = &m.reason {
+        return vec![head, Block::apart(Mark::None, [format!("none is compared: {reason}")])];
+    }
+    let unpriced = (m.unpriced > 0)
+        .then(|| format!("{} of {} placements have a call without a time and are left out", m.unpriced, m.placements));
+    vec![head, Block::Table(Table::new("", &COLUMNS, m.moves.iter().map(move_cells))), Block::list(unpriced)]
+}
+
+fn move_cells(moved: &MoveDocument) -> Vec<String> {
+    let signed = |seconds: f64| format!("{}{}", if seconds > 0.0 { "+" } else { "" }, Seconds(seconds));
+    let change = |quantity: Option<Quantity>| optional(quantity.map(|quantity| signed(quantity.value)));
+    let ends = |quantity: Option<Quantity>| {
+        let ends = quantity.and_then(|quantity| quantity.low.zip(quantity.high));
+        optional(ends.map(|(low, high)| format!("{} .. {}", signed(low), signed(high))))
+    };
+    let probability = |share: Option<f64>| optional(share.map(|share| percent(share, 0)));
+    vec![
+        format!("{} {}", moved.axis, if moved.inside_now { "out of the node" } else { "into the node" }),
+        moved.order.clone().unwrap_or_else(|| "none".to_owned()),
+        change(moved.change_seconds),
+        ends(moved.change_seconds),
+        probability(moved.probability_faster),
+        change(moved.change_exposed_seconds),
+        probability(moved.probability_exposed_faster),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    // What a ranking looks like at 80 and 140 columns and as CSV; the words that must not be missed.
+    use super::*;
+    use commgauge_analysis::planner::rank::RankOptions;
+    use commgauge_analysis::planner::rates::Published;
+    use commgauge_model::config::{LayoutTable, Machine, Suite};
+    use commgauge_model::workload::step::Step;
+    use std::path::Path;
+
+    fn document() -> RankDocument {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let text = "[model]\npreset = 'llama-3-8b'\n[training]\nsequence = 8192\nglobal_batch = 16\n\
+                [layout]\ntp = 2\npp = 2\ndp = 4\n";
+        let table: LayoutTable = Suite::parse(&root.join("suites/test.toml"), text).unwrap().layouts.remove(0);
+        let steps = Step::all_of(&table, 16).unwrap();
+        let machine = Machine::load(&root.join("suites/machines/h100-nvswitch-ndr.toml")).unwrap();
+        RankDocument::new(&steps[0], 8, &Published::new(&machine), RankOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn synthetic_or_uncalibrated_results_are_marked_first() {
+        let document = document();
+        assert!(text(&document, 100).starts_with("NOT CALIBRATED"));
+        assert!(text(&RankDocument { synthetic: true, calibrated: true, ..document }, 100).starts_with("SYNTHETIC"));
+    }
+
+    #[test]
+    fn a_ranking_reads_well_at_80_and_140_columns_and_as_csv() {
+        let document = document();
+        for width in [80, 140] {
+            insta::assert_snapshot!(format!("rank_{width}"), text(&document, width));
+        }
+        insta::assert_snapshot!("rank_csv", csv(&document).unwrap());
+    }
+}

@@ -2,15 +2,18 @@
 //!
 //! Numbers only; formatting is in the renderers.
 
-use super::late::Late;
-use super::rank_means::ReplicateTimes;
-use super::status::Status;
-use commgauge_base::sample::Timing;
-use commgauge_base::stats::{Interval, median, median_interval, percentile, sorted};
+use super::document::Tone;
+use commgauge_analysis::verdict::{RowSubject, Subject};
+use commgauge_base::sample::{Cadence, Timing};
+use commgauge_base::stats::{Histogram, Interval, median, median_interval, percentile, sorted};
 use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::variant::LibraryChoice;
-use commgauge_model::record::line::{CaseFacts, CaseLine, Header, Outcome};
+use commgauge_model::record::Record;
+use commgauge_model::record::line::{CaseFacts, CaseLine, ClockMethod, Header, Outcome, RankHistogram};
+use commgauge_model::record::times::MergedTimes;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A row of the report.
 #[derive(Clone, Debug, PartialEq)]
@@ -241,4 +244,417 @@ pub(super) fn latency_of(replicates: &[Vec<f64>]) -> Option<Latency> {
         p99: pooled_percentile(99.0),
         p999: pooled_percentile(99.9),
     })
+}
+
+// What came of a call, a copy or a matrix product, over all of its replicates.
+
+/// Status of a case over all replicates: the first that applies, the worst first.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Status {
+    /// Wrong data was received in some replicate; there are no numbers.
+    Wrong {
+        /// The first mismatch, as a sentence.
+        mismatch: String,
+        /// Wrong elements at the rank that the mismatch names.
+        wrong_elements: u64,
+    },
+    /// Some replicate failed.
+    Failed(String),
+    /// Planned, but without a line in the record.
+    Missing,
+    /// Cannot be run here.
+    Skipped(String),
+    /// No data moved and no real time passed.
+    Synthetic,
+    /// Timed, data not checked.
+    NotVerified,
+    /// Timed, data verified before and after.
+    Verified,
+}
+
+impl Status {
+    /// Every label, in the order in which they are counted.
+    pub(super) const LABELS: [&'static str; 7] =
+        ["verified", "not verified", "synthetic", "WRONG", "failed", "missing", "skipped"];
+
+    /// The status without its reason, for the table.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Status::Wrong { .. } => "WRONG",
+            Status::Failed(_) => "failed",
+            Status::Missing => "missing",
+            Status::Skipped(_) => "skipped",
+            Status::Synthetic => "synthetic",
+            Status::NotVerified => "not verified",
+            Status::Verified => "verified",
+        }
+    }
+
+    /// The reason, where there is one.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Status::Wrong { mismatch: reason, .. } | Status::Failed(reason) | Status::Skipped(reason) => Some(reason),
+            Status::Missing | Status::Synthetic | Status::NotVerified | Status::Verified => None,
+        }
+    }
+
+    /// The status of what has these outcomes, one of each replicate.
+    pub(super) fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome> + Clone, header: &Header) -> Status {
+        let wrong = outcomes.clone().find_map(|outcome| {
+            Some(Status::Wrong { mismatch: outcome.mismatch()?, wrong_elements: outcome.wrong_elements() })
+        });
+        let failed = outcomes.clone().find_map(|outcome| match outcome {
+            Outcome::Failed { reason } => Some(Status::Failed(reason.clone())),
+            _ => None,
+        });
+        let skipped = outcomes.clone().find_map(|outcome| match outcome {
+            Outcome::Skipped { reason } => Some(Status::Skipped(reason.clone())),
+            _ => None,
+        });
+        let verified: Vec<bool> = outcomes
+            .filter_map(|outcome| match outcome {
+                Outcome::Measured { verified } => Some(*verified),
+                _ => None,
+            })
+            .collect();
+        let measured = match (verified.is_empty(), header.backend.synthetic, verified.iter().all(|verified| *verified))
+        {
+            (true, ..) => Status::Missing,
+            (false, true, _) => Status::Synthetic,
+            (false, false, false) => Status::NotVerified,
+            (false, false, true) => Status::Verified,
+        };
+        wrong.or(failed).or(skipped).unwrap_or(measured)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reason() {
+            Some(reason) => write!(f, "{}: {reason}", self.label()),
+            None => f.write_str(self.label()),
+        }
+    }
+}
+
+// How matrix products and copies came out: the cell of one, and the counts of all.
+
+/// The word for a status: what each rank does by itself is right, where a call is verified.
+fn word(status: &Status) -> &'static str {
+    match status {
+        Status::Verified => "right",
+        other => other.label(),
+    }
+}
+
+/// The cell that says how one came out, `part` being what its data consist of.
+pub(super) fn check(outcome: &Outcome, part: &str, header: &Header) -> (Tone, String) {
+    let status = Status::of(std::iter::once(outcome), header);
+    match (&status, outcome) {
+        (_, Outcome::Corrupt { rank, element, .. }) => (Tone::Bad, format!("WRONG on rank {rank}, {part} {element}")),
+        (Status::Wrong { mismatch, .. }, _) => (Tone::Bad, format!("WRONG: {mismatch}")),
+        (Status::Skipped(_), _) => (Tone::Unsure, status.to_string()),
+        (Status::Failed(_), _) => (Tone::Bad, status.to_string()),
+        _ => (Tone::Plain, word(&status).to_owned()),
+    }
+}
+
+/// Number of them by outcome, such as `12 products: 12 right`, by the words for one and for several; `None` where there are none.
+pub(super) fn summary<'a>(
+    [one, several]: [&str; 2],
+    outcomes: impl Iterator<Item = &'a Outcome>,
+    header: &Header,
+) -> Option<String> {
+    let statuses: Vec<Status> = outcomes.map(|outcome| Status::of(std::iter::once(outcome), header)).collect();
+    let parts = Status::LABELS.into_iter().filter_map(|label| {
+        let mut of_label = statuses.iter().filter(|status| status.label() == label).peekable();
+        let word = word(of_label.peek()?);
+        Some(format!("{} {word}", of_label.count()))
+    });
+    let word = if statuses.len() == 1 { one } else { several };
+    let parts: Vec<String> = parts.collect();
+    (!statuses.is_empty()).then(|| format!("{} {word}: {}", statuses.len(), parts.join(", ")))
+}
+
+// What formats for programs have a line for: every call, every copy and every matrix product, in one form.
+
+/// A call, a copy or a matrix product over all replicates.
+pub(crate) struct Entry<'a> {
+    /// Its name.
+    pub name: Cow<'a, str>,
+    /// What it is.
+    pub subject: RowSubject,
+    /// The row of a call.
+    pub row: Option<&'a Row>,
+    /// Its status.
+    pub status: Cow<'a, Status>,
+    /// How often it was measured.
+    pub counts: Counts,
+    /// Time on the slowest rank; absent where wrong data was received.
+    pub latency: Option<Latency>,
+}
+
+impl<'a> Entry<'a> {
+    /// A call.
+    pub fn of_call(row: &'a Row) -> Entry<'a> {
+        Entry {
+            name: Cow::Borrowed(&row.facts.name),
+            subject: Subject::Call(&row.facts).of_row(),
+            row: Some(row),
+            status: Cow::Borrowed(&row.status),
+            counts: row.counts,
+            latency: row.latency,
+        }
+    }
+
+    /// What each rank does by itself.
+    pub fn of_own_work(subject: Subject<'a>, times: &MergedTimes, header: &Header) -> Entry<'a> {
+        let replicates = times.seconds_of_replicate.len();
+        Entry {
+            name: subject.name(),
+            subject: subject.of_row(),
+            row: None,
+            status: Cow::Owned(Status::of(std::iter::once(&times.outcome), header)),
+            counts: Counts {
+                samples: times.samples(),
+                repetitions: times.samples(),
+                replicates: replicates as u32,
+                replicates_planned: replicates_planned(header, replicates),
+                ..Counts::default()
+            },
+            latency: latency_of(&times.seconds_of_replicate),
+        }
+    }
+
+    /// True where fewer replicates were measured than planned, and nothing else is wrong.
+    pub fn is_incomplete(&self) -> bool {
+        self.latency.is_some() && self.counts.lacks_replicates()
+    }
+
+    /// Bytes over the median time: of a call the size argument, of a copy those of each direction.
+    pub fn algbw(&self) -> Option<Rate> {
+        match &self.subject {
+            RowSubject::Call(_) => self.row?.algbw,
+            RowSubject::Copy { .. } => self.copy_rate(),
+            RowSubject::Product { .. } => None,
+        }
+    }
+
+    /// Bus bandwidth of a call.
+    pub fn busbw(&self) -> Option<Rate> {
+        self.row?.busbw
+    }
+
+    /// Bytes per second of a copy in each direction, on the slowest rank.
+    pub fn copy_rate(&self) -> Option<Rate> {
+        let RowSubject::Copy { copy } = &self.subject else { return None };
+        Rate::of(copy.bytes.0 as f64, self.latency?.median)
+    }
+
+    /// Floating-point operations per second of a product, on the slowest rank.
+    pub fn flops_per_second(&self) -> Option<f64> {
+        let RowSubject::Product { product } = &self.subject else { return None };
+        Some(product.flops() / self.latency?.median.0).filter(|rate| rate.is_finite())
+    }
+}
+
+// Late ranks: the rank that the others of an isolated case waited for, and for how long.
+//
+// A rank is named only with synchronised clocks, if it is late by more than their residual and what the clocks of devices may be off, and last in a clear majority of
+// the samples. Otherwise no rank is named.
+
+/// The rank that was last in a clear majority of the samples of a case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Late {
+    /// World rank.
+    pub rank: u32,
+    /// Its host.
+    pub host: String,
+    /// Share of the valid samples in which it arrived last.
+    pub share: f64,
+    /// From the first rank's arrival to its own, the median of those samples.
+    pub spread: Seconds,
+}
+
+/// The late rank of a case, from the lines of its replicates.
+pub(super) fn late_rank(record: &Record, lines: &[&CaseLine], cadence: Cadence) -> Option<Late> {
+    let residual = clock_residual(record)?;
+    let mut spreads: BTreeMap<u32, Vec<[f64; 2]>> = BTreeMap::new();
+    let mut samples = 0;
+    for line in lines {
+        let known = !line.samples.last_rank.is_empty() && !line.samples.arrival_spread_nanoseconds.is_empty();
+        if cadence != Cadence::Isolated || !known || !matches!(line.outcome, Outcome::Measured { .. }) {
+            continue;
+        }
+        for index in line.samples.valid() {
+            let spread = Seconds::from_nanoseconds(line.samples.arrival_spread_nanoseconds[index]);
+            let error = Seconds::from_nanoseconds(line.samples.arrival_error_nanoseconds(index));
+            spreads.entry(line.samples.last_rank[index]).or_default().push([spread.0, spread.0 - error.0]);
+            samples += 1;
+        }
+    }
+    let (rank, times) = spreads.into_iter().max_by_key(|(_, times)| times.len())?;
+    let share = times.len() as f64 / f64::from(samples);
+    // What is left of each spread beyond what the clocks of the devices may be off in its batch.
+    let [spread, certain] = [0, 1].map(|which| median(&sorted(times.iter().map(|time| time[which]))));
+    let (spread, certain) = (Seconds(spread?), Seconds(certain?));
+    let named = share > clear_majority(record.header.world_size) && certain.0 > residual.0;
+    named.then(|| Late { rank, host: host_of(record, rank), share, spread })
+}
+
+/// Of two ranks one is last in half of the samples by chance, so the threshold is higher.
+fn clear_majority(world_size: u32) -> f64 {
+    if world_size > 2 { 0.6 } else { 0.8 }
+}
+
+/// The largest residual of the clocks; `None` where they were not synchronised or have no entry.
+fn clock_residual(record: &Record) -> Option<Seconds> {
+    if record.clocks.iter().any(|clock| clock.method != ClockMethod::Synchronised) {
+        return None;
+    }
+    record.clocks.iter().map(|clock| clock.residual_nanoseconds).max().map(Seconds::from_nanoseconds)
+}
+
+/// The host of a rank, by the rank map of the record.
+pub(crate) fn host_of(record: &Record, rank: u32) -> String {
+    let holds = |first: u32, ranks: u32| rank >= first && u64::from(rank) < u64::from(first) + u64::from(ranks);
+    let entry = record.header.ranks.iter().find(|entry| holds(entry.rank, entry.ranks));
+    entry.map_or_else(|| "unknown host".to_owned(), |entry| entry.host.clone())
+}
+
+/// One sentence for every late rank, over all cases in which it was late.
+pub(super) fn findings<'a>(late: impl Iterator<Item = (&'a str, &'a Late)>, isolated_cases: usize) -> Vec<String> {
+    let mut by_rank: BTreeMap<u32, Vec<LateCase>> = BTreeMap::new();
+    for (case, late) in late {
+        by_rank.entry(late.rank).or_default().push(LateCase { case, late });
+    }
+    by_rank.into_values().filter_map(|cases| sentence(&cases, isolated_cases)).collect()
+}
+
+/// A case in which a rank was late.
+struct LateCase<'a> {
+    /// Its name.
+    case: &'a str,
+    late: &'a Late,
+}
+
+fn sentence(cases: &[LateCase], isolated_cases: usize) -> Option<String> {
+    let by_spread = |a: &&LateCase, b: &&LateCase| a.late.spread.0.total_cmp(&b.late.spread.0);
+    let least = cases.iter().min_by(by_spread)?.late;
+    let LateCase { case: worst_case, late: worst } = cases.iter().max_by(by_spread)?;
+    let share = 100.0 * cases.iter().map(|case| case.late.share).fold(1.0, f64::min);
+    let subject = format!("rank {} (host {}) arrived last in", worst.rank, worst.host);
+    let (least, most) = (least.spread.to_string(), worst.spread.to_string());
+    let spread = if least == most { most } else { format!("{least} to {most}") };
+    Some(match cases.len() {
+        1 => format!("{subject} {share:.0} % of the samples of {worst_case}, {spread} after the first (median)"),
+        some => format!(
+            "{subject} at least {share:.0} % of the samples of {some} of {isolated_cases} isolated cases, {spread} after the \
+             first (medians); latest in {worst_case}"
+        ),
+    })
+}
+
+// Mean time of a call on each rank, as other tools print it. Verdicts are not based on it.
+
+/// The ranks' own times of one replicate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplicateTimes {
+    /// Messages one way, or calls, in a sample.
+    transfers_per_sample: f64,
+    histograms: Vec<RankHistogram>,
+}
+
+impl ReplicateTimes {
+    /// The times of a line.
+    pub(super) fn of(facts: &CaseFacts, line: &CaseLine) -> ReplicateTimes {
+        let transfers_per_sample = f64::from(line.calls_per_sample.max(1)) * f64::from(facts.transfers_per_call.max(1));
+        ReplicateTimes { transfers_per_sample, histograms: line.histograms.clone() }
+    }
+}
+
+/// Statistics over the ranks of each rank's mean time of a call (of one way for round trips), from its own start to its
+/// own end. In a large world, ranks that share a histogram count with their common mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RankMeans {
+    /// Shortest mean of a rank.
+    pub least: Seconds,
+    /// The mean over all ranks.
+    pub mean: Seconds,
+    /// Longest mean of a rank.
+    pub most: Seconds,
+}
+
+/// Sum over the replicates for the ranks of a histogram.
+#[derive(Default)]
+struct Sum {
+    ranks: f64,
+    seconds: f64,
+    samples: f64,
+}
+
+impl RankMeans {
+    /// The statistics; `None` where the record has no times of single ranks, as in imported records.
+    pub(super) fn of(replicates: &[ReplicateTimes]) -> Option<RankMeans> {
+        let mut sums: BTreeMap<u32, Sum> = BTreeMap::new();
+        for replicate in replicates {
+            for of_ranks in &replicate.histograms {
+                let histogram = Histogram::decode(&of_ranks.hdr_v2_deflate_base64).ok()?;
+                let samples = histogram.count() as f64;
+                let sum = sums.entry(of_ranks.rank).or_default();
+                sum.ranks = f64::from(of_ranks.ranks);
+                sum.seconds += histogram.mean_nanoseconds() * 1e-9 * samples / replicate.transfers_per_sample;
+                sum.samples += samples;
+            }
+        }
+        let sums = sums.into_values().filter(|sum| sum.samples > 0.0);
+        let means: Vec<(f64, f64)> = sums.map(|sum| (sum.ranks, sum.seconds / sum.samples)).collect();
+        let ranks: f64 = means.iter().map(|(ranks, _)| ranks).sum();
+        let seconds = || means.iter().map(|(_, seconds)| *seconds);
+        Some(RankMeans {
+            least: Seconds(seconds().reduce(f64::min)?),
+            mean: Seconds(means.iter().map(|(ranks, seconds)| ranks * seconds).sum::<f64>() / ranks),
+            most: Seconds(seconds().reduce(f64::max)?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    fn times(transfers_per_sample: f64, of_ranks: &[(u32, u32, &[u64])]) -> ReplicateTimes {
+        let histogram = |(rank, ranks, values): &(u32, u32, &[u64])| {
+            let mut histogram = Histogram::new();
+            values.iter().for_each(|value| histogram.record(*value));
+            let hdr_v2_deflate_base64 = histogram.encode().unwrap().into();
+            RankHistogram { rank: *rank, ranks: *ranks, hdr_v2_deflate_base64 }
+        };
+        ReplicateTimes { transfers_per_sample, histograms: of_ranks.iter().map(histogram).collect() }
+    }
+
+    #[test]
+    fn means_are_of_each_rank_over_all_its_samples() {
+        for (replicates, expected) in [
+            (vec![times(1.0, &[(0, 1, &[1000, 1000]), (1, 1, &[1000, 3000])])], Some([1.0, 1.5, 2.0])),
+            // A round trip, and an idle rank.
+            (vec![times(2.0, &[(0, 1, &[1000]), (1, 1, &[1200]), (2, 1, &[])])], Some([0.5, 0.55, 0.6])),
+            // A replicate with more samples counts more.
+            (vec![times(1.0, &[(0, 1, &[1000])]), times(1.0, &[(0, 1, &[2000, 2000, 2000])])], Some([1.75; 3])),
+            // Ranks that share a histogram count as many.
+            (vec![times(1.0, &[(0, 3, &[1000, 1000, 1000]), (3, 1, &[2000])])], Some([1.0, 1.25, 2.0])),
+            (vec![times(1.0, &[])], None),
+            (vec![], None),
+        ] {
+            let found =
+                RankMeans::of(&replicates).map(|means| [means.least, means.mean, means.most].map(|s| s.0 * 1e6));
+            let near = |a: f64, b: f64| (a - b).abs() <= 2e-3 * b;
+            let same = match (found, expected) {
+                (Some(found), Some(expected)) => found.iter().zip(expected).all(|(a, b)| near(*a, b)),
+                (found, expected) => found == expected,
+            };
+            assert!(same, "{found:?} instead of {expected:?}");
+        }
+    }
 }

@@ -1,27 +1,21 @@
 //! The contents of a report: a record turned into rows, findings and warnings. Formatting is in the renderers.
 
-use super::contention::Contention;
-use super::copies;
-use super::devices;
-use super::entry::Entry;
-use super::findings::Findings;
-use super::interference::CallInterference;
-use super::late;
+use super::columns::{CallInterference, Contention};
+use super::document::{Block, Column, Mark, Table, Terminal, optional, percent, range, share};
 use super::pairs::PairsView;
-use super::products;
-use super::provenance;
-use super::row::Row;
-use super::status::Status;
+use super::row::{Entry, Row, Status};
 use super::step::StepView;
-use super::warnings;
-use commgauge_analysis::verdict::Subject;
+use super::{products, provenance, row};
+use commgauge_analysis::verdict::{Consistency, ConsistencyRule, Subject, Timed};
+use commgauge_base::sample::Cadence;
+use commgauge_base::stats::Interval;
+use commgauge_base::units::{counted, three_digits};
 use commgauge_model::record::Record;
-use commgauge_model::record::calibration_line::CalibrationLine;
-use commgauge_model::record::copy_times::CopyTime;
 use commgauge_model::record::line::{CaseFacts, CaseLine, ClockLine, End, EndStatus, Header, Outcome};
-use commgauge_model::record::product_times::ProductTime;
-use commgauge_model::record::replay_line::ReplayLine;
+use commgauge_model::record::times::{CopyTime, ProductTime};
+use commgauge_model::record::work_lines::{CalibratedCurve, CalibrationLine, ReplayLine};
 use commgauge_model::workload::RankedStep;
+use std::collections::BTreeMap;
 
 /// All contents of a report, in display order.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,18 +75,18 @@ impl View {
             }
         }
         let row = |(facts, lines): (&CaseFacts, &Vec<&CaseLine>)| {
-            let late = late::late_rank(record, lines, facts.cadence);
+            let late = row::late_rank(record, lines, facts.cadence);
             Row { late, ..Row::merge(facts, lines, &record.header) }
         };
         let cases = record.plan.cases.iter().zip(&lines_of_case);
         let mut rows: Vec<Row> = cases.map(row).collect();
-        let of_devices = devices::mark(record, &mut rows);
+        let of_devices = mark(record, &mut rows);
         let pairs = PairsView::new(record);
         let findings = Findings::new(record, &rows, pairs.as_ref());
         View {
             findings,
             pairs,
-            warnings: warnings::of(record, &rows).into_iter().chain(of_devices).collect(),
+            warnings: provenance::warnings_of(record, &rows).into_iter().chain(of_devices).collect(),
             provenance: provenance::of(&record.header),
             header: record.header.clone(),
             clocks: record.clocks.clone(),
@@ -125,10 +119,10 @@ impl View {
     /// The warnings after which a complete run is not simply good: without the remark on the clocks, which every run with common
     /// starts has, without that of a simulation, which says so itself, and without the barrier that was asked for.
     pub fn serious_warnings(&self) -> impl Iterator<Item = &String> {
-        let remark = warnings::clock_remark(&self.clocks, &self.rows);
+        let remark = provenance::clock_remark(&self.clocks, &self.rows);
         let is_synthetic = self.header.backend.synthetic;
         let is_requested =
-            move |text: &str| !self.header.settings.start.is_synchronised() && text == warnings::AFTER_A_BARRIER;
+            move |text: &str| !self.header.settings.start.is_synchronised() && text == provenance::AFTER_A_BARRIER;
         let is_serious = move |text: &&String| {
             remark.as_ref() != Some(*text) && !(is_synthetic && text.starts_with("synthetic")) && !is_requested(text)
         };
@@ -173,7 +167,8 @@ impl View {
 
     /// How products came out, and how copies did, where there are any.
     pub fn own_work(&self) -> Vec<String> {
-        let both = [products::summary(&self.products, &self.header), copies::summary(&self.copies, &self.header)];
+        let both =
+            [products::summary(&self.products, &self.header), products::copies_summary(&self.copies, &self.header)];
         both.into_iter().flatten().collect()
     }
 
@@ -201,4 +196,262 @@ impl View {
 
 fn is_failed(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed { .. })
+}
+
+// What is wrong beyond single rows: slow pairs, calls that contradict each other, late ranks; as sentences.
+
+/// Maximum number of self-consistency violations that are listed one by one.
+const MAX_CONTRADICTIONS: usize = 5;
+
+/// Insignificant violations are reported from this factor over the allowed time on.
+const MIN_REPORTED_EXCESS: f64 = 1.5;
+
+/// Findings beyond the rows, as sentences.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Findings {
+    /// Every one.
+    pub all: Vec<String>,
+    /// The most severe: a slow pair, then calls that contradict each other, then a late rank.
+    pub worst: Option<String>,
+}
+
+impl Findings {
+    pub(super) fn new(record: &Record, rows: &[Row], pairs: Option<&PairsView>) -> Findings {
+        let late = rows.iter().filter_map(|row| Some((row.facts.name.as_str(), row.late.as_ref()?)));
+        let isolated = rows.iter().filter(|row| row.facts.cadence == Cadence::Isolated && row.counts.samples > 0);
+        let late = row::findings(late, isolated.count());
+        let of_pairs: Vec<String> = pairs.iter().flat_map(|pairs| pairs.findings()).collect();
+        let contradictions = contradictions(record, rows);
+        let worst = of_pairs.first().or(contradictions.first()).or(late.first()).cloned();
+        Findings { all: [late, of_pairs, contradictions].concat(), worst }
+    }
+}
+
+/// Calls that break a rule of self-consistency. Simulations are not checked.
+fn contradictions(record: &Record, rows: &[Row]) -> Vec<String> {
+    if record.header.backend.synthetic {
+        return Vec::new();
+    }
+    let cases: Vec<Timed> = (rows.iter())
+        .map(|row| Timed { facts: &row.facts, seconds: row.latency_seconds_of_replicate.clone() })
+        .collect();
+    let mut found = Consistency::of(&cases, ConsistencyRule::default());
+    found.findings.retain(|finding| finding.certain || finding.times_allowed >= MIN_REPORTED_EXCESS);
+    found.sentences(MAX_CONTRADICTIONS)
+}
+
+// Marks rows by the readings of the devices: cases during which a device changed its state, and ranks without readings.
+
+/// Marks the rows, and returns the warnings about the whole record.
+pub(super) fn mark(record: &Record, rows: &mut [Row]) -> Vec<String> {
+    let mut changed: BTreeMap<u32, (u32, String)> = BTreeMap::new();
+    for readings in record.device_readings.iter().filter(|readings| readings.ranks_changed > 0) {
+        let Some(first) = readings.changes.first() else { continue };
+        let text = || format!("the device of rank {} changed meanwhile ({})", first.rank, first.what);
+        let (ranks, _) = changed.entry(readings.case).or_insert_with(|| (0, text()));
+        *ranks = (*ranks).max(readings.ranks_changed);
+    }
+    for (case, (ranks, text)) in changed {
+        let more = if ranks > 1 { format!(", and of {} more", ranks - 1) } else { String::new() };
+        if let Some(row) = rows.get_mut(case as usize) {
+            row.warnings.push(text + &more);
+        }
+    }
+    let absent = record.devices.as_ref().and_then(|devices| devices.absent.as_ref());
+    absent.map(|why| format!("clocks, power and temperature of devices are not known: {why}")).into_iter().collect()
+}
+
+// The result of a calibration run: for each curve its sizes, its expected error, and the errors of the predictions of added
+// sizes before they were measured.
+
+/// The table of all curves, where sizes were chosen.
+pub(super) fn document(view: &View) -> Option<Block> {
+    const COLUMNS: [Column; 6] = [
+        Column::left("curve", 0),
+        Column::right("sizes", 0),
+        Column::right("expected error", 0),
+        Column::right("last prediction", 1),
+        Column::right("worst prediction", 2),
+        Column::left("ended", 0),
+    ];
+    let calibration = view.calibration.as_ref()?;
+    let title = format!(
+        "calibration: sizes added in {} where curves were least sure, until {}; predictions are of sizes before they were measured",
+        counted(calibration.rounds as usize, "round"),
+        share(calibration.until_error)
+    );
+    let rows = calibration.curves.iter().map(|curve| calibration_cells(view, curve));
+    Some(Block::Table(Table::new(title, &COLUMNS, rows).whole_in("`commgauge report --format json` has every curve")))
+}
+
+fn calibration_cells(view: &View, curve: &CalibratedCurve) -> Vec<String> {
+    vec![
+        curve_name(view, curve),
+        curve.sizes.to_string(),
+        optional(curve.expected_error.map(share)),
+        optional(curve.last_error.map(share)),
+        optional(curve.largest_error.map(share)),
+        curve.outcome.name().to_owned(),
+    ]
+}
+
+/// The common name of the cases of a curve: the name of one of them without its size.
+fn curve_name(view: &View, curve: &CalibratedCurve) -> String {
+    view.rows.get(curve.case as usize).map_or_else(String::new, |row| {
+        let facts = &row.facts;
+        let size = format!("/{}/", facts.name.rsplit('/').nth(2).unwrap_or_default());
+        facts.name.replacen(&size, "/", 1)
+    })
+}
+
+// The same cases launched with several algorithms and protocols: which is best for each, and which are within its noise.
+
+/// A launch with a forced algorithm and protocol.
+pub struct Combination<'a> {
+    /// Name of the combination, such as `ring ll128`.
+    pub name: &'a str,
+    /// Its results.
+    pub view: &'a View,
+}
+
+/// The time of a case in one launch.
+struct TimedLaunch<'a> {
+    name: &'a str,
+    median: f64,
+    interval: Option<Interval>,
+    busbw: Option<f64>,
+}
+
+/// The table: for every case all combinations, the best first and marked, and those within noise of it.
+pub fn combinations_text(combinations: &[Combination], width: u16) -> String {
+    let mut blocks = vec![Block::heading("Algorithms and protocols")];
+    if combinations.iter().any(|combination| combination.view.header.backend.synthetic) {
+        let synthetic = "SYNTHETIC: carried out by stand-ins; these are not measurements";
+        blocks.push(Block::marked(Mark::Flush, [synthetic]));
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for row in combinations.iter().flat_map(|combination| &combination.view.rows) {
+        if !names.contains(&row.facts.name.as_str()) {
+            names.push(&row.facts.name);
+        }
+    }
+    let columns = [
+        Column::left("", 0),
+        Column::left("forced", 0),
+        Column::right("median us", 0),
+        Column::right("95 %, us", 2),
+        Column::right("busbw GB/s", 1),
+        Column::right("slower by", 0),
+    ];
+    for name in names {
+        let rows = combinations.iter().filter_map(|combination| {
+            let row = combination.view.rows.iter().find(|row| row.facts.name == name)?;
+            Some((combination.name, row))
+        });
+        let (timed, untimed) = of_case(rows);
+        blocks.push(match timed.is_empty() {
+            true => Block::heading(name),
+            false => Block::Table(Table::new(name, &columns, combinations_cells(&timed))),
+        });
+        let untimed = untimed.into_iter().map(|(combination, why)| format!("{combination}: {why}"));
+        blocks.push(Block::marked(Mark::Close, untimed));
+    }
+    let legend = "* is the best by its median, ~ is within noise of it: the 95 % intervals of the medians overlap, or one has too few \
+                  samples for an interval.";
+    blocks.push(Block::text(legend));
+    Terminal::plain(width).draw(&blocks)
+}
+
+/// The launches with a time of the case, the fastest first, and the reasons why the others have none.
+fn of_case<'a>(rows: impl Iterator<Item = (&'a str, &'a Row)>) -> (Vec<TimedLaunch<'a>>, Vec<(&'a str, String)>) {
+    let (mut timed, mut untimed) = (Vec::new(), Vec::new());
+    for (name, row) in rows {
+        match row.latency {
+            Some(latency) => timed.push(TimedLaunch {
+                name,
+                median: latency.median.0,
+                interval: latency.interval.map(|interval| interval.map(|seconds| seconds.0)),
+                busbw: row.busbw.map(|rate| rate.gigabytes_per_second()),
+            }),
+            None => untimed.push((name, row.status.to_string())),
+        }
+    }
+    timed.sort_by(|a, b| a.median.total_cmp(&b.median));
+    (timed, untimed)
+}
+
+fn combinations_cells(timed: &[TimedLaunch]) -> Vec<Vec<String>> {
+    let Some(best) = timed.first() else { return Vec::new() };
+    let microseconds = |seconds: f64| three_digits(seconds * 1e6);
+    let cells = |(index, one): (usize, &TimedLaunch)| {
+        let mark = match index {
+            0 => "*",
+            _ if within_noise(best, one) => "~",
+            _ => "",
+        };
+        vec![
+            mark.to_owned(),
+            one.name.to_owned(),
+            microseconds(one.median),
+            range(one.interval.map(|interval| interval.map(microseconds))),
+            optional(one.busbw.map(three_digits)),
+            if index == 0 { "-".to_owned() } else { percent(one.median / best.median - 1.0, 1) },
+        ]
+    };
+    timed.iter().enumerate().map(cells).collect()
+}
+
+/// Whether the difference from the best is within noise.
+fn within_noise(best: &TimedLaunch, other: &TimedLaunch) -> bool {
+    best.interval.zip(other.interval).is_none_or(|(best, other)| other.low <= best.high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::View;
+    use commgauge_model::record::header::{DeviceChange, DeviceReadingsLine, DevicesLine};
+    use commgauge_model::record::line::Line;
+
+    #[test]
+    fn a_case_during_which_a_device_changed_is_marked_and_missing_readings_are_listed() {
+        let text = include_bytes!("../../../tests/data/sample-record.jsonl");
+        let sample = Record::parse(text, "sample").unwrap();
+        let mut lines: Vec<Line> =
+            text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+        lines.truncate(2);
+        let absent = Some("rank 1: NVML (libnvidia-ml.so.1) cannot be used".to_owned());
+        lines.push(Line::Devices(Box::new(DevicesLine { absent, ..DevicesLine::default() })));
+        let changes = vec![DeviceChange { rank: 3, what: "throttled by power cap".into() }];
+        let readings = DeviceReadingsLine { ranks_changed: 2, changes, ..DeviceReadingsLine::default() };
+        lines.push(Line::DeviceReadings(Box::new(readings.clone())));
+        let view = View::new(&Record::from_lines(lines.clone()).unwrap());
+        let said = view.warnings.join("\n");
+        let name = &sample.plan.cases[0].name;
+        let expected =
+            format!("{name}: the device of rank 3 changed meanwhile (throttled by power cap), and of 1 more");
+        assert!(said.contains(&expected), "{said}");
+        assert!(said.contains("are not known: rank 1: NVML (libnvidia-ml.so.1) cannot be used"), "{said}");
+        lines.push(Line::DeviceReadings(Box::new(DeviceReadingsLine { case: 999, ..readings })));
+        let error = Record::from_lines(lines).unwrap_err().to_string();
+        assert!(error.contains("at case 999, which is not in the plan"), "{error}");
+    }
+
+    fn launch(name: &'static str, median: f64, interval: Option<[f64; 2]>) -> TimedLaunch<'static> {
+        let interval = interval.map(|[low, high]| Interval { low, high });
+        TimedLaunch { name, median, interval, busbw: Some(1.0) }
+    }
+
+    #[test]
+    fn the_best_is_marked_and_so_is_what_is_within_its_noise() {
+        let all = [
+            launch("ring ll", 10e-6, Some([9e-6, 11e-6])),
+            launch("tree ll", 10.5e-6, Some([10.9e-6, 11e-6])),
+            launch("tree simple", 12e-6, Some([11.5e-6, 12.5e-6])),
+            launch("ring simple", 20e-6, None),
+        ];
+        let marks: Vec<String> = combinations_cells(&all).into_iter().map(|row| row[0].clone()).collect();
+        assert_eq!(marks, ["*", "~", "", "~"]);
+        assert_eq!(combinations_cells(&all)[2][5], "20.0 %");
+    }
 }

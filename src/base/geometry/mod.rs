@@ -4,18 +4,14 @@
 //! gather and scatter, one rank's whole send buffer of all_to_all. Sizes that do not divide are rounded down to
 //! what can be carried, and the rounded size is what is reported.
 
-mod exchange;
-mod random;
 mod routed;
-mod share;
 
-pub use exchange::Arrival;
-pub use routed::{MOST_EXPERTS, Routed, Routing};
+pub use routed::{Arrival, MOST_EXPERTS, Routed, Routing};
 
 use crate::collective::{Collective, Division, Extent};
 use crate::element::ElementType;
 use crate::units::Bytes;
-use exchange::{Blocks, Exchange, Matrix};
+use routed::{Blocks, Exchange, Matrix};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -270,6 +266,7 @@ fn divide(elements: u64, ranks: u32, splits: &Splits) -> Result<Vec<u64>, String
 
 #[cfg(test)]
 mod tests {
+
     use super::*;
     use Collective::*;
 

@@ -6,17 +6,19 @@
 //! another algorithm and not counted here, so limits on the nodes or groups of a token's experts do not change the
 //! counts.
 
-use super::exchange::{Blocks, Exchange, Matrix};
-use super::random::RandomCounts;
-use super::share::share_out;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::fmt;
 
 /// Most experts of a layer.
 pub const MOST_EXPERTS: u64 = 1 << 16;
+
 /// Most experts, and most ranks, if every sender has different counts.
 const MOST_AT_RANDOM: u64 = 1 << 10;
+
 /// A share of all choices that is 1, in whole numbers.
 const WHOLE: f64 = (1u64 << 32) as f64;
 
@@ -217,6 +219,542 @@ fn ties(ranks: usize, experts_on_rank: usize) -> Vec<usize> {
     (0..experts_on_rank).flat_map(|place| (0..ranks).map(move |rank| rank * experts_on_rank + place)).collect()
 }
 
+// How often each expert is chosen when tokens draw their experts at random.
+
+/// Up to this many choices of a rank, or this many for each expert, are drawn one by one.
+const DRAWN_CHOICES: u64 = 1 << 13;
+
+const DRAWN_CHOICES_PER_EXPERT: u64 = 32;
+
+/// Counts of choices by expert, sender by sender.
+///
+/// Few choices are drawn one by one. Many are drawn as their sums: each count is Gaussian with mean N K / E and variance
+/// N (K/E) (1 - K/E), the counts add up to N K and have equal covariances, as those of tokens that draw K of E experts have; by
+/// the central limit theorem nothing else is left of the single draws.
+pub(super) struct RandomCounts {
+    experts: u64,
+    experts_per_token: u64,
+    tokens: u64,
+    /// The last token that chose each expert, counted from 1.
+    last_token: Vec<u64>,
+}
+
+impl RandomCounts {
+    pub(super) fn new(experts: u64, experts_per_token: u64, tokens: u64) -> RandomCounts {
+        RandomCounts { experts, experts_per_token, tokens, last_token: Vec::new() }
+    }
+
+    /// The counts of one sender, the same for the same seed.
+    pub(super) fn of_sender(&mut self, seed: u64, sender: u32, ties: &[usize]) -> Vec<u64> {
+        // Mixed once, so that neighbouring seeds do not give neighbouring senders' streams.
+        let mixed = Xoshiro256PlusPlus::seed_from_u64(seed).next_u64();
+        let sender = u64::from(sender).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(mixed ^ sender);
+        if self.tokens * self.experts_per_token <= DRAWN_CHOICES.max(DRAWN_CHOICES_PER_EXPERT * self.experts) {
+            return self.drawn(&mut random);
+        }
+        let weights = self.gaussian(&mut random);
+        share_out(self.tokens * self.experts_per_token, &weights, self.tokens, ties)
+    }
+
+    /// R. W. Floyd's sampling without replacement (Communications of the ACM 30(9), 1987), token by token.
+    fn drawn(&mut self, random: &mut Xoshiro256PlusPlus) -> Vec<u64> {
+        let mut counts = vec![0; self.experts as usize];
+        self.last_token = vec![0; self.experts as usize];
+        for token in 1..=self.tokens {
+            for last in self.experts - self.experts_per_token..self.experts {
+                let drawn = below(random, last + 1) as usize;
+                let chosen = if self.last_token[drawn] == token { last as usize } else { drawn };
+                self.last_token[chosen] = token;
+                counts[chosen] += 1;
+            }
+        }
+        counts
+    }
+
+    /// Counts in 1/1024, before they are made to add up.
+    fn gaussian(&self, random: &mut Xoshiro256PlusPlus) -> Vec<u64> {
+        let (n, e) = (self.tokens as f64, self.experts as f64);
+        let chance = self.experts_per_token as f64 / e;
+        let normals: Vec<f64> = (0..self.experts).map(|_| normal(random)).collect();
+        let mean_normal = normals.iter().sum::<f64>() / e;
+        // Taking the mean away leaves 1 - 1/E of the variance.
+        let deviation = (n * chance * (1.0 - chance) * e / (e - 1.0).max(1.0)).sqrt();
+        let count = |normal: &f64| (n * chance + deviation * (normal - mean_normal)).max(0.0);
+        normals.iter().map(|normal| (count(normal) * 1024.0).round() as u64).collect()
+    }
+}
+
+/// A number below `end`, by the upper half of a product (D. Lemire, 2019); `end` is so small that its unevenness is nil.
+fn below(random: &mut Xoshiro256PlusPlus, end: u64) -> u64 {
+    ((u128::from(random.next_u64()) * u128::from(end)) >> 64) as u64
+}
+
+/// Approximately normal: twelve uniform numbers minus their mean. Sums only, so that every machine gets the same bits.
+fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
+    let uniform = |_| (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+    (0..12).map(uniform).sum::<f64>() - 6.0
+}
+
+// Shares out a whole number of things in proportion to weights, exactly and the same on every machine.
+
+/// Shares of `total` in proportion to `weights`, rounded by largest remainder, none above `most_each`; the excess is
+/// distributed among the others in proportion. Equal remainders are served in the order of `ties`, which names every
+/// index once. Integers throughout: ranks that compute this independently must not differ by one.
+///
+/// The shares add up to `total`, or to less if too few weights are above 0.
+pub(super) fn share_out(total: u64, weights: &[u64], most_each: u64, ties: &[usize]) -> Vec<u64> {
+    let mut shares = vec![0; weights.len()];
+    let mut is_full = vec![false; weights.len()];
+    let mut left = u128::from(total);
+    let mut weight_left: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
+    let mut heaviest_first: Vec<usize> = ties.to_vec();
+    heaviest_first.sort_by_key(|index| Reverse(weights[*index]));
+    for index in heaviest_first {
+        let weight = u128::from(weights[index]);
+        if left * weight <= u128::from(most_each) * weight_left {
+            break; // and so are all lighter ones
+        }
+        (shares[index], is_full[index]) = (most_each, true);
+        left -= u128::from(most_each);
+        weight_left -= weight;
+    }
+    if weight_left == 0 {
+        return shares;
+    }
+    let shared = left;
+    let mut remainders = Vec::with_capacity(weights.len());
+    for index in ties.iter().copied().filter(|index| !is_full[*index]) {
+        let product = shared * u128::from(weights[index]);
+        shares[index] = (product / weight_left) as u64;
+        left -= u128::from(shares[index]);
+        remainders.push((product % weight_left, index));
+    }
+    // A stable sort: among equals the order of `ties` stays.
+    remainders.sort_by_key(|(remainder, _)| Reverse(*remainder));
+    for (_, index) in remainders.into_iter().take(left as usize) {
+        shares[index] += 1;
+    }
+    shares
+}
+
+// How many elements each rank of a group sends to each other in an all_to_all_v.
+
+/// A matrix of counts, stored no larger than it must be: most are the same for every sender, or for every receiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Exchange {
+    /// Every rank sends block j to rank j: the dispatch of routing that is the same everywhere.
+    SameFromAll(Blocks),
+    /// Rank i sends block i to every rank: its transpose, the combine.
+    SameToAll(Blocks),
+    /// Rank i sends `counts[i * n + j]` to rank j.
+    Each(Matrix),
+}
+
+/// A count for each rank, and their sum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Blocks {
+    each: Vec<u64>,
+    sum: u64,
+}
+
+/// Counts by sender and receiver, with their sums.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Matrix {
+    counts: Vec<u64>,
+    sent: Vec<u64>,
+    received: Vec<u64>,
+}
+
+/// What one rank receives from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Elements.
+    pub elements: u64,
+    /// Index of the first of them in the sender's buffer.
+    pub first_at_sender: u64,
+}
+
+impl Blocks {
+    pub(super) fn new(each: Vec<u64>) -> Blocks {
+        Blocks { sum: each.iter().sum(), each }
+    }
+}
+
+impl Matrix {
+    /// From the rows of all senders, each as long as there are of them.
+    pub(super) fn of_rows(rows: &[Vec<u64>]) -> Matrix {
+        let received = (0..rows.len()).map(|j| rows.iter().map(|row| row[j]).sum()).collect();
+        Matrix { counts: rows.concat(), sent: rows.iter().map(|row| row.iter().sum()).collect(), received }
+    }
+
+    /// The way back.
+    pub(super) fn transposed(self) -> Matrix {
+        let n = self.sent.len();
+        let counts = (0..n * n).map(|at| self.counts[at % n * n + at / n]).collect();
+        Matrix { counts, sent: self.received, received: self.sent }
+    }
+}
+
+impl Exchange {
+    /// Every count multiplied by a factor: copies of tokens become elements.
+    pub(super) fn times(self, factor: u64) -> Exchange {
+        let all = |counts: Vec<u64>| counts.into_iter().map(|count| count * factor).collect();
+        match self {
+            Exchange::SameFromAll(blocks) => Exchange::SameFromAll(Blocks::new(all(blocks.each))),
+            Exchange::SameToAll(blocks) => Exchange::SameToAll(Blocks::new(all(blocks.each))),
+            Exchange::Each(matrix) => Exchange::Each(Matrix {
+                counts: all(matrix.counts),
+                sent: all(matrix.sent),
+                received: all(matrix.received),
+            }),
+        }
+    }
+
+    /// The most that any rank sends to each rank.
+    pub(super) fn most_to_each(&self) -> Vec<u64> {
+        match self {
+            Exchange::SameFromAll(blocks) => blocks.each.clone(),
+            Exchange::SameToAll(blocks) => vec![self.largest_between(); blocks.each.len()],
+            Exchange::Each(matrix) => {
+                let n = matrix.sent.len();
+                (0..n).map(|to| (0..n).map(|from| matrix.counts[from * n + to]).max().unwrap_or(0)).collect()
+            }
+        }
+    }
+
+    /// The way back: what was received is sent.
+    pub(super) fn transposed(self) -> Exchange {
+        match self {
+            Exchange::SameFromAll(blocks) => Exchange::SameToAll(blocks),
+            Exchange::SameToAll(blocks) => Exchange::SameFromAll(blocks),
+            Exchange::Each(matrix) => Exchange::Each(matrix.transposed()),
+        }
+    }
+
+    /// Ranks in the group.
+    pub(super) fn ranks(&self) -> usize {
+        match self {
+            Exchange::SameFromAll(blocks) | Exchange::SameToAll(blocks) => blocks.each.len(),
+            Exchange::Each(matrix) => matrix.sent.len(),
+        }
+    }
+
+    /// Elements from one rank to another.
+    pub(super) fn between(&self, sender: usize, receiver: usize) -> u64 {
+        match self {
+            Exchange::SameFromAll(blocks) => blocks.each[receiver],
+            Exchange::SameToAll(blocks) => blocks.each[sender],
+            Exchange::Each(matrix) => matrix.counts[sender * self.ranks() + receiver],
+        }
+    }
+
+    /// Elements that a rank sends, itself included.
+    pub(super) fn sent_by(&self, rank: usize) -> u64 {
+        match self {
+            Exchange::SameFromAll(blocks) => blocks.sum,
+            Exchange::SameToAll(blocks) => blocks.each[rank] * blocks.each.len() as u64,
+            Exchange::Each(matrix) => matrix.sent[rank],
+        }
+    }
+
+    /// Elements that a rank receives, itself included.
+    pub(super) fn received_by(&self, rank: usize) -> u64 {
+        match self {
+            Exchange::SameFromAll(blocks) => blocks.each[rank] * blocks.each.len() as u64,
+            Exchange::SameToAll(blocks) => blocks.sum,
+            Exchange::Each(matrix) => matrix.received[rank],
+        }
+    }
+
+    /// What a rank receives from each, in the order of the senders.
+    pub(super) fn arrivals_at(&self, rank: usize) -> Vec<Arrival> {
+        let first_at = |sender: usize| (0..rank).map(|before| self.between(sender, before)).sum();
+        // The same for every sender, so that a large group needs no quadratic memory.
+        let shared: Option<u64> = matches!(self, Exchange::SameFromAll(_)).then(|| first_at(0));
+        let arrival = |sender: usize| Arrival {
+            elements: self.between(sender, rank),
+            first_at_sender: match self {
+                Exchange::SameToAll(blocks) => blocks.each[sender] * rank as u64,
+                _ => shared.unwrap_or_else(|| first_at(sender)),
+            },
+        };
+        (0..self.ranks()).map(arrival).collect()
+    }
+
+    /// The most that any rank sends to one rank, itself included.
+    pub(super) fn largest_between(&self) -> u64 {
+        let counts = match self {
+            Exchange::SameFromAll(blocks) | Exchange::SameToAll(blocks) => &blocks.each,
+            Exchange::Each(matrix) => &matrix.counts,
+        };
+        counts.iter().copied().max().unwrap_or(0)
+    }
+
+    /// The most that any rank sends or receives, itself included.
+    pub(super) fn busiest(&self) -> u64 {
+        (0..self.ranks()).map(|rank| self.sent_by(rank).max(self.received_by(rank))).max().unwrap_or(0)
+    }
+
+    /// The most that any rank sends to others or receives from others.
+    pub(super) fn busiest_with_others(&self) -> u64 {
+        let with_others = |rank| self.sent_by(rank).max(self.received_by(rank)) - self.between(rank, rank);
+        (0..self.ranks()).map(with_others).max().unwrap_or(0)
+    }
+}
+
 #[cfg(test)]
-#[path = "routed_tests.rs"]
-mod tests;
+mod share_tests {
+
+    use super::*;
+
+    #[test]
+    fn shares_are_those_worked_out_by_hand() {
+        for (total, weights, most, expected) in [
+            (10, vec![1, 1, 1], u64::MAX, vec![4, 3, 3]),
+            (7, vec![4, 2, 1], u64::MAX, vec![4, 2, 1]),
+            // 3.33, 1.67: the larger remainder gets the last one.
+            (5, vec![2, 1], u64::MAX, vec![3, 2]),
+            // 8 of 10 would be the share of the first; it gets 5, and the others share 5 evenly.
+            (10, vec![8, 1, 1], 5, vec![5, 3, 2]),
+            (10, vec![100, 9, 1], 4, vec![4, 4, 2]),
+            (10, vec![1, 0], 4, vec![4, 0]),
+            (0, vec![1, 2], 4, vec![0, 0]),
+            (3, vec![0, 0], 4, vec![0, 0]),
+        ] {
+            let ties: Vec<usize> = (0..weights.len()).collect();
+            assert_eq!(share_out(total, &weights, most, &ties), expected, "{total} by {weights:?}, at most {most}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn shares_add_up_and_respect_the_maximum(
+            total in 0u64..1 << 46,
+            weights in proptest::collection::vec(1u64..1 << 50, 1..40),
+            tight in 1u64..20,
+        ) {
+            let count = weights.len() as u64;
+            let most = (total / count + 1).saturating_mul(tight);
+            let ties: Vec<usize> = (0..weights.len()).rev().collect();
+            let shares = share_out(total, &weights, most, &ties);
+            proptest::prop_assert_eq!(shares.iter().sum::<u64>(), total);
+            proptest::prop_assert!(shares.iter().all(|share| *share <= most));
+        }
+    }
+}
+
+#[cfg(test)]
+mod exchange_tests {
+
+    use super::*;
+
+    fn each() -> Exchange {
+        Exchange::Each(Matrix::of_rows(&[vec![1, 2, 3], vec![4, 0, 6], vec![7, 8, 9]]))
+    }
+
+    #[test]
+    fn a_rank_finds_its_part_in_the_buffer_of_every_sender() {
+        let blocks = || Blocks::new(vec![5, 1, 2]);
+        for (exchange, expected) in [
+            (each(), [(3, 3), (6, 4), (9, 15)]),
+            (Exchange::SameFromAll(blocks()), [(2, 6), (2, 6), (2, 6)]),
+            (Exchange::SameToAll(blocks()), [(5, 10), (1, 2), (2, 4)]),
+        ] {
+            let arrivals =
+                exchange.arrivals_at(2).into_iter().map(|arrival| (arrival.elements, arrival.first_at_sender));
+            assert_eq!(arrivals.collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn the_way_back_is_the_transpose_in_every_form() {
+        let blocks = || Blocks::new(vec![5, 1, 2]);
+        for there in [each(), Exchange::SameFromAll(blocks()), Exchange::SameToAll(blocks())] {
+            let back = there.clone().transposed();
+            for i in 0..3 {
+                assert_eq!((back.sent_by(i), back.received_by(i)), (there.received_by(i), there.sent_by(i)));
+                assert!((0..3).all(|j| back.between(i, j) == there.between(j, i)));
+            }
+            assert_eq!(back.busiest_with_others(), there.busiest_with_others());
+            assert_eq!(back.transposed(), there);
+        }
+    }
+
+    #[test]
+    fn the_part_of_the_busiest_rank_for_itself_is_not_sent() {
+        // Rank 2 sends 7 + 8 to others and 9 to itself; it receives 3 + 6 from others.
+        let each = each();
+        assert_eq!((each.busiest(), each.busiest_with_others(), each.largest_between()), (24, 15, 9));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    // Properties of routed exchanges: all copies arrive, none exceeds the capacity, and shares are as requested.
+    use super::*;
+    use proptest::prelude::*;
+
+    fn routed(routing: Routing, experts: u64, experts_per_token: u64) -> Routed {
+        Routed {
+            experts,
+            experts_per_token,
+            elements_per_token: 1,
+            routing,
+            capacity_factor: None,
+            seed: 1,
+            back: false,
+        }
+    }
+
+    fn rows(routed: &Routed, tokens: u64, ranks: u32) -> Vec<Vec<u64>> {
+        let exchange = routed.copies(tokens, ranks).unwrap();
+        let n = ranks as usize;
+        (0..n).map(|i| (0..n).map(|j| exchange.between(i, j)).collect()).collect()
+    }
+
+    #[test]
+    fn counts_are_those_worked_out_by_hand() {
+        use Routing::*;
+        for (routing, experts, k, tokens, ranks, expected) in [
+            (Uniform, 8, 2, 6, 4, vec![3, 3, 3, 3]),
+            // 12 copies over 8 experts: one each, and the four left over one on each rank in turn.
+            (Uniform, 8, 2, 6, 2, vec![6, 6]),
+            (Uniform, 4, 1, 5, 2, vec![3, 2]),
+            // A quarter of 80 copies, and 60 over seven experts: 8 each, and four left over, one on each rank in turn.
+            (Hot(0.25), 8, 2, 40, 4, vec![20 + 9, 17, 17, 17]),
+            // 1, 1/2, 1/3, 1/4 of 25/12: 48, 24, 16, 12 of 100.
+            (Zipf(1.0), 4, 1, 100, 4, vec![48, 24, 16, 12]),
+            (Zipf(1.0), 4, 2, 52, 4, vec![50, 25, 17, 12]),
+            // A token is sent to an expert once: of 104 the first receives 52, the others 52 by 1/16 : 1/81 : 1/256, or
+            // 41.3, 8.2, 2.6.
+            (Zipf(4.0), 4, 2, 52, 4, vec![52, 41, 8, 3]),
+        ] {
+            let rows = rows(&routed(routing, experts, k), tokens, ranks);
+            assert!(rows.iter().all(|row| *row == expected), "{routing} {rows:?}, expected {expected:?}");
+        }
+    }
+
+    #[test]
+    fn a_hot_expert_gets_the_requested_share() {
+        for (share, k, tokens) in [(0.125, 8, 4096), (0.5, 1, 1_000_003), (0.03, 8, 77), (0.999, 1, 1000)] {
+            let row = rows(&routed(Routing::Hot(share), 64, k), tokens, 64).remove(0);
+            let expected_count = share * (tokens * k) as f64;
+            assert!((row[0] as f64 - expected_count).abs() <= 1.0, "{share} of {}: {}", tokens * k, row[0]);
+            let others = &row[1..];
+            assert!(others.iter().max().unwrap() - others.iter().min().unwrap() <= 1, "{others:?}");
+        }
+    }
+
+    #[test]
+    fn capacity_is_that_of_megatron_lm() {
+        // ceil(4096 x 8 / 256 x 1.25) = 160.
+        let mut hot = routed(Routing::Hot(0.1), 256, 8);
+        hot.capacity_factor = Some(1.25);
+        assert_eq!(hot.capacity(4096), Some(160));
+        let row = rows(&hot, 4096, 256).remove(0);
+        // The hot expert would get 3277; the others 29491 / 255 = 115 or 116.
+        assert_eq!((row[0], row[1], row.iter().sum::<u64>()), (160, 116, 160 + 32768 - 3277));
+    }
+
+    #[test]
+    fn draws_are_repeated_by_their_seed_and_differ_between_senders() {
+        for tokens in [100, 100_000] {
+            let random = routed(Routing::Random, 16, 2);
+            let (first, again) = (rows(&random, tokens, 4), rows(&random, tokens, 4));
+            assert_eq!(first, again);
+            assert_ne!(first[0], first[1], "{tokens}");
+            assert_ne!(first, rows(&Routed { seed: 2, ..random }, tokens, 4), "{tokens}");
+        }
+    }
+
+    #[test]
+    fn random_counts_spread_as_those_of_independent_tokens() {
+        // The variance of a count is N (K/E) (1 - K/E), whether drawn one by one (2048) or as sums (100,000).
+        for tokens in [2048u64, 100_000] {
+            let rows = rows(&routed(Routing::Random, 64, 4), tokens, 64);
+            let chance = 4.0 / 64.0;
+            let mean = tokens as f64 * chance;
+            let squares: f64 = rows.iter().flatten().map(|count| (*count as f64 - mean).powi(2)).sum();
+            let variance = squares / (64.0 * 64.0);
+            let expected = mean * (1.0 - chance);
+            assert!((variance / expected - 1.0).abs() < 0.1, "{tokens}: {variance}, expected {expected}");
+        }
+    }
+
+    #[test]
+    fn impossible_routings_are_refused() {
+        for (routed, ranks, expected) in [
+            (routed(Routing::Uniform, 8, 2), 3, "8 experts do not come out even on 3 ranks; nearest that do: 6 or 9"),
+            (routed(Routing::Uniform, 4, 2), 8, "4 experts do not come out even on 8 ranks; nearest that do: 8"),
+            (routed(Routing::Uniform, 8, 9), 4, "found 9 experts for each token; accepted: 1 to 8"),
+            (routed(Routing::Zipf(f64::NAN), 8, 2), 4, "found a Zipf exponent of NaN"),
+            (routed(Routing::Hot(0.6), 8, 2), 4, "found a hot expert with a share of 0.6"),
+            (
+                routed(Routing::Random, 2048, 2),
+                2048,
+                "random routing of 2048 experts on 2048 ranks; accepted: up to 1024",
+            ),
+        ] {
+            let problem = routed.copies(10, ranks).unwrap_err();
+            assert!(problem.contains(expected), "{problem}");
+        }
+    }
+
+    fn any_routing() -> impl Strategy<Value = Routing> {
+        prop_oneof![
+            Just(Routing::Uniform),
+            Just(Routing::Random),
+            (0.01f64..8.0).prop_map(Routing::Zipf),
+            (0.01f64..0.99).prop_map(Routing::Hot),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn nothing_is_lost_and_the_way_back_is_the_transpose(
+            routing in any_routing(),
+            ranks in 1u32..9,
+            experts_on_rank in 1u64..9,
+            k in 1u64..9,
+            tokens in 0u64..20_000,
+            seed in 0u64..1000,
+        ) {
+            let there = Routed { seed, ..routed(routing, experts_on_rank * u64::from(ranks), k) };
+            prop_assume!(there.check(ranks).is_ok());
+            let sent = there.copies(tokens, ranks).unwrap();
+            let received = Routed { back: true, ..there.clone() }.copies(tokens, ranks).unwrap();
+            let n = ranks as usize;
+            for i in 0..n {
+                prop_assert_eq!(sent.sent_by(i), tokens * k);
+                prop_assert_eq!(sent.sent_by(i), (0..n).map(|j| sent.between(i, j)).sum::<u64>());
+                prop_assert_eq!(sent.received_by(i), (0..n).map(|j| sent.between(j, i)).sum::<u64>());
+                for j in 0..n {
+                    // No token is sent to an expert twice.
+                    prop_assert!(sent.between(i, j) <= tokens * experts_on_rank);
+                    prop_assert_eq!(sent.between(i, j), received.between(j, i));
+                }
+            }
+        }
+
+        #[test]
+        fn no_expert_takes_more_than_its_capacity(
+            routing in any_routing(),
+            ranks in 1u32..9,
+            k in 1u64..9,
+            tokens in 1u64..20_000,
+            factor in 0.1f64..4.0,
+        ) {
+            // One expert on each rank, so that counts are those of experts.
+            let free = routed(routing, u64::from(ranks), k);
+            prop_assume!(free.check(ranks).is_ok());
+            let limited = Routed { capacity_factor: Some(factor), ..free.clone() };
+            let capacity = limited.capacity(tokens).unwrap();
+            prop_assert!(capacity as f64 >= (tokens * k) as f64 / f64::from(ranks) * factor);
+            for (limited, free) in rows(&limited, tokens, ranks).concat().iter().zip(rows(&free, tokens, ranks).concat()) {
+                prop_assert_eq!(*limited, free.min(capacity));
+            }
+        }
+    }
+}

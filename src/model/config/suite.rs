@@ -3,22 +3,19 @@
 //! The tables have readers of their own: `suite_measure`, `suite_calibrate`, `suite_compute`, `suite_copy`, `suite_sweep`, `suite_work`. Whether the degrees of
 //! a layout fit the number of ranks is known to `workload` only.
 
-use super::RunSettings;
+use super::Peer;
 use super::document::{Item, Place, Table};
 use super::shipped::{Shipped, read_text};
 use super::step::LayoutTable;
-use super::suite_calibrate::Calibrate;
-use super::suite_compute::ComputeTable;
-use super::suite_copy::CopyTable;
 use super::suite_hash::add_to_hash;
-use super::suite_measure::read_measure;
-use super::suite_pairs::PairsTable;
-use super::suite_sweep::Sweep;
-use super::suite_work::WorkReader;
+use super::suite_sweep::{BOTH_CADENCES, MOST_SIZES, Sweep, read_cadences};
+use super::suite_work::{ComputeTable, CopyTable, PairsTable, WorkReader};
 use commgauge_base::digest::hexadecimal;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::sample::Cadence;
+use commgauge_base::sample::{Cadence, ClockMethod, Timing};
+use commgauge_base::units::{Bytes, Seconds};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// A suite file, checked.
@@ -115,8 +112,261 @@ impl Suite {
     }
 }
 
+// Reads a suite's `[measure]` table: sampling settings and cadences.
+
+/// Most independent repetitions of a case; more would be a suite of its own.
+pub const MOST_REPLICATES: u32 = 1000;
+
+/// Reads the table; what it leaves out has the default of [`RunSettings`].
+pub(super) fn read_measure(table: Option<Table>) -> Result<(RunSettings, Vec<Cadence>)> {
+    let mut settings = RunSettings::default();
+    let mut cadences = BOTH_CADENCES.to_vec();
+    let Some(mut table) = table else { return Ok((settings, cadences)) };
+    if let Some(item) = table.take("precision") {
+        settings.precision = item.fraction(0.0, 1.0)?;
+    }
+    let (minimum, maximum) = (table.take("minimum_samples"), table.take("maximum_samples"));
+    if let Some(item) = &minimum {
+        settings.minimum_samples = item.count()?;
+    }
+    if let Some(item) = &maximum {
+        settings.maximum_samples = item.count()?;
+    }
+    if let Some(item) = maximum.or(minimum)
+        && settings.minimum_samples > settings.maximum_samples
+    {
+        let (least, most) = (settings.minimum_samples, settings.maximum_samples);
+        return Err(item.wrong(format!("at least {least} samples and at most {most} cannot both hold")));
+    }
+    settings.fixed_iterations = table.take("iterations").map(|item| item.count()).transpose()?;
+    settings.fixed_warm_up =
+        table.take("warm_up_iterations").map(|item| item.count_within(0..=u32::MAX)).transpose()?;
+    if let Some(item) = table.take("case_budget") {
+        settings.case_budget = item.seconds()?;
+        if settings.case_budget.0 <= 0.0 || settings.case_budget.0 > 86_400.0 {
+            return Err(item.wrong(format!("found {}; accepted: more than 0 s, up to a day", settings.case_budget)));
+        }
+    }
+    if let Some(item) = table.take("replicates") {
+        settings.replicates = item.count_within(1..=MOST_REPLICATES)?;
+    }
+    if let Some(item) = table.take("warm_buffers") {
+        settings.warm_buffers = item.truth()?;
+    }
+    if let Some(item) = table.take("start") {
+        settings.start = item.parsed(str::parse)?;
+    }
+    if let Some(item) = table.take("timing") {
+        settings.timing = item.parsed(str::parse)?;
+    }
+    if let Some(item) = table.take("verify") {
+        settings.verify = item.truth()?;
+    }
+    if let Some(item) = table.take("seed") {
+        settings.seed = item.whole(0..=u64::MAX)?;
+    }
+    if let Some(item) = table.take("cadences") {
+        cadences = read_cadences(item)?;
+    }
+    table.finish()?;
+    Ok((settings, cadences))
+}
+
+// Sampling settings: the checked form of a suite's `[measure]` table and of the flags that override it.
+
+/// Sampling settings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunSettings {
+    /// Requested half width of the median's 95 % interval, relative to the median.
+    pub precision: f64,
+    /// Fewest samples of a case and replicate.
+    pub minimum_samples: u32,
+    /// Most samples of a case and replicate.
+    pub maximum_samples: u32,
+    /// Take exactly this many calls instead of stopping by precision (`-n` of the sweep).
+    pub fixed_iterations: Option<u32>,
+    /// Run exactly this many iterations before timing instead of waiting until times are stationary (`-w` of the
+    /// sweep).
+    pub fixed_warm_up: Option<u32>,
+    /// Use the numbers of iterations and warm-up calls of this tool, which depend on the size, unless the fields above
+    /// set them.
+    pub calls_like: Option<Peer>,
+    /// Time budget of a case and replicate, warm-up and checks not counted.
+    pub case_budget: Seconds,
+    /// Independent repetitions, each with fresh communicators and a new order of the cases.
+    pub replicates: u32,
+    /// One buffer for all iterations instead of a rotation that exceeds the last-level cache.
+    pub warm_buffers: bool,
+    /// How the ranks start an isolated call together, where their clocks allow it.
+    pub start: ClockMethod,
+    /// Between which readings streaming calls are timed.
+    pub timing: Timing,
+    /// Check data before and after timing.
+    pub verify: bool,
+    /// Seed of data and order.
+    pub seed: u64,
+    /// How sizes are added to sweeps during the run, if they are.
+    pub calibrate: Option<Calibrate>,
+    /// The time that all cases together may take (`--within`): first a short round over all of them, then `replicates` less one
+    /// further rounds over those whose interval is widest.
+    pub within: Option<Seconds>,
+    /// What the replicates are for.
+    pub rounds: Rounds,
+}
+
+/// What the replicates of a run are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rounds {
+    /// Independent measurements, each in a shuffled order of the cases.
+    #[default]
+    Shuffled,
+    /// The same, but the last one has the order of the table, so that its rows complete one after another.
+    LastInOrder,
+    /// Rolling checks with changing data (`--soak`), for the time of `within`.
+    Soak,
+}
+
+/// Rounds of a soak last ten seconds each, within these bounds on their number: a round adds a line to the record for every case.
+const SOAK_ROUND_SECONDS: f64 = 10.0;
+
+const SOAK_ROUNDS: (f64, f64) = (3.0, 120.0);
+
+/// Default number of rounds of a run with a time budget: a short one and one that divides the remaining time.
+pub const ROUNDS_WITHIN: u32 = 2;
+
+impl RunSettings {
+    /// The same with a time budget for all cases together.
+    ///
+    /// # Errors
+    /// A usage error if the settings leave no choice to the budget.
+    pub fn divided(self, within: Seconds) -> Result<RunSettings> {
+        let refused = |why: &str| Err(Error::usage(format!("--within {within}: {why}")));
+        if self.fixed_iterations.is_some() {
+            return refused(
+                "-n/--iters takes a fixed number of calls, so no time is left to divide; leave one of them out",
+            );
+        }
+        if self.calls_like.is_some() {
+            return refused("--like takes a fixed number of calls; leave one of them out, or add --precision");
+        }
+        if self.calibrate.is_some() {
+            return refused(
+                "a suite with [calibrate] has a budget of its own, `budget` in that table; leave one of them out",
+            );
+        }
+        Ok(RunSettings { within: Some(within), replicates: self.replicates.max(ROUNDS_WITHIN), ..self })
+    }
+
+    /// Whether the run looks for wrong data for a time instead of measuring.
+    pub fn is_soak(&self) -> bool {
+        self.rounds == Rounds::Soak
+    }
+
+    /// The same for repeating all cases with rolling checks for a time.
+    ///
+    /// # Errors
+    /// A usage error if the settings leave the time no choice, or switch the checks off.
+    pub fn soaked(self, time: Seconds) -> Result<RunSettings> {
+        let refused = |why: &str| Err(Error::usage(format!("--soak {time}: {why}")));
+        if self.fixed_iterations.is_some() || self.calls_like.is_some() {
+            return refused(
+                "a fixed number of calls (-n/--iters, --like) ends before the time does; leave one of them out",
+            );
+        }
+        if self.calibrate.is_some() {
+            return refused("a suite with [calibrate] adds cases until it knows a curve; leave that table out");
+        }
+        if !self.verify {
+            return refused("a soak looks for wrong data, and checking is switched off (-c 0, verify = false)");
+        }
+        let rounds = (time.0 / SOAK_ROUND_SECONDS).clamp(SOAK_ROUNDS.0, SOAK_ROUNDS.1) as u32;
+        Ok(RunSettings { within: Some(time), rounds: Rounds::Soak, replicates: rounds, ..self })
+    }
+}
+
+impl RunSettings {
+    /// Settings for a case of this size.
+    pub fn at(&self, bytes: Bytes) -> Cow<'_, RunSettings> {
+        let Some(peer) = self.calls_like else { return Cow::Borrowed(self) };
+        let calls = peer.calls(bytes);
+        Cow::Owned(RunSettings {
+            fixed_iterations: self.fixed_iterations.or(Some(calls.timed)),
+            fixed_warm_up: self.fixed_warm_up.or(Some(calls.warm_up)),
+            ..self.clone()
+        })
+    }
+}
+
+impl Default for RunSettings {
+    fn default() -> Self {
+        RunSettings {
+            precision: 0.02,
+            minimum_samples: 30,
+            maximum_samples: 100_000,
+            fixed_iterations: None,
+            fixed_warm_up: None,
+            calls_like: None,
+            case_budget: Seconds(1.0),
+            replicates: 3,
+            warm_buffers: false,
+            start: ClockMethod::default(),
+            timing: Timing::default(),
+            verify: true,
+            seed: 20_240_613,
+            calibrate: None,
+            within: None,
+            rounds: Rounds::Shuffled,
+        }
+    }
+}
+
+// Reads a suite's `[calibrate]` table: how sizes are added between those of the sweeps, and until when.
+
+/// Upper limit on the time for choosing sizes.
+const LONGEST_SECONDS: f64 = 7.0 * 86_400.0;
+
+/// How sizes are added to a sweep: in rounds, each where the curve is least certain so far.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Calibrate {
+    /// A curve is left alone once it is expected to be no more wrong than this anywhere, and the size that was measured last was
+    /// predicted as well as this.
+    pub until_error: f64,
+    /// Most sizes of a curve, with those that it starts with.
+    pub most_sizes: u32,
+    /// No round is begun after so much time.
+    pub budget: Seconds,
+}
+
+impl Default for Calibrate {
+    fn default() -> Self {
+        Calibrate { until_error: 0.05, most_sizes: 20, budget: Seconds(600.0) }
+    }
+}
+
+impl Calibrate {
+    /// Reads the table; what it leaves out has the default.
+    pub(super) fn read(mut table: Table) -> Result<Calibrate> {
+        let mut calibrate = Calibrate::default();
+        if let Some(item) = table.take("until_error") {
+            calibrate.until_error = item.fraction(0.0, 1.0)?;
+        }
+        if let Some(item) = table.take("most_sizes") {
+            calibrate.most_sizes = item.count_within(3..=MOST_SIZES as u32)?;
+        }
+        if let Some(item) = table.take("budget") {
+            calibrate.budget = item.seconds()?;
+            if calibrate.budget.0 <= 0.0 || calibrate.budget.0 > LONGEST_SECONDS {
+                return Err(item.wrong(format!("found {}; accepted: more than 0 s, up to a week", calibrate.budget)));
+            }
+        }
+        table.finish()?;
+        Ok(calibrate)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::*;
     use commgauge_base::units::{Bytes, Seconds};
     use std::fs;

@@ -7,7 +7,12 @@ use super::model::find::{name_of, preset_file};
 use super::shipped::read_text;
 use super::step::{LayoutTable, ModelWork, Serving, Training};
 use super::suite_hash::add_to_hash;
+use super::suite_sweep::read_sizes;
+use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
+use commgauge_base::units::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use std::path::Path;
 use std::sync::Arc;
@@ -132,4 +137,355 @@ pub(super) fn read_model(suite: &Path, mut table: Table, hash: &mut Sha256) -> R
     }
     table.finish()?;
     Ok(model)
+}
+
+// Reads a suite's `[pairs]` table: what is measured between every two nodes, or every two ranks.
+
+/// The largest message: MPI counts elements in 32 bits.
+pub const LARGEST_MESSAGE: Bytes = Bytes(i32::MAX as u64);
+
+/// Measurement of all pairs, in rounds of disjoint pairs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairsTable {
+    /// Where it was requested.
+    pub place: Place,
+    /// What the pairs consist of.
+    pub between: Between,
+    /// Every two ranks of each node too, all nodes at once.
+    pub inside_nodes: bool,
+    /// Message whose one-way time is the latency.
+    pub latency_bytes: Bytes,
+    /// Message whose rate is the bandwidth.
+    pub bandwidth_bytes: Bytes,
+    /// Each pair alone, instead of all pairs of a round at once.
+    pub one_at_a_time: bool,
+}
+
+/// What the pairs consist of: ranks or nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Between {
+    /// Every two nodes: each rank with the rank of the same place on the other node, all at once.
+    Nodes,
+    /// Every two ranks.
+    Ranks,
+}
+
+impl PairsTable {
+    /// Reads and checks the table.
+    pub(super) fn read(mut table: Table) -> Result<PairsTable> {
+        let between = table.take("between").map_or(Ok(Between::Nodes), |item| item.parsed(between))?;
+        let latency = table.take("latency_bytes");
+        let bandwidth = table.take("bandwidth_bytes");
+        let bytes = |item: &Option<Item>, default: u64| item.as_ref().map_or(Ok(Bytes(default)), message);
+        let (latency_bytes, bandwidth_bytes) = (bytes(&latency, 8)?, bytes(&bandwidth, 4 << 20)?);
+        if let Some(item) = bandwidth.or(latency)
+            && latency_bytes >= bandwidth_bytes
+        {
+            return Err(item.wrong(format!(
+                "a latency message of {latency_bytes} is not below a bandwidth message of {bandwidth_bytes}"
+            )));
+        }
+        let one_at_a_time = table.take("one_at_a_time").map_or(Ok(false), |item| item.truth())?;
+        let inside = table.take("inside_nodes");
+        let inside_nodes = inside.as_ref().map_or(Ok(false), Item::truth)?;
+        if let Some(item) = inside.filter(|_| inside_nodes && (one_at_a_time || between == Between::Ranks)) {
+            return Err(
+                item.wrong("pairs of all ranks include those inside nodes, and those inside nodes meet all at once")
+            );
+        }
+        let place = table.place.clone();
+        table.finish()?;
+        Ok(PairsTable { place, between, inside_nodes, latency_bytes, bandwidth_bytes, one_at_a_time })
+    }
+}
+
+fn message(item: &Item) -> Result<Bytes> {
+    let bytes = match item.is_whole() {
+        true => Bytes(item.whole(0..=u64::MAX)?),
+        false => item.parsed(Bytes::parse)?,
+    };
+    match bytes.0 {
+        0 => Err(item.wrong("found a size of 0; accepted: 1 B and more")),
+        _ if bytes > LARGEST_MESSAGE => Err(item.wrong(format!("found {bytes}; accepted: up to {LARGEST_MESSAGE}"))),
+        _ => Ok(bytes),
+    }
+}
+
+fn between(text: &str) -> std::result::Result<Between, String> {
+    match text {
+        "nodes" => Ok(Between::Nodes),
+        "ranks" => Ok(Between::Ranks),
+        other => Err(format!("found `{other}`; accepted: nodes, ranks")),
+    }
+}
+
+// Reads a suite's `[[copy]]` tables: copies between the memory of hosts and GPUs, within a GPU, and between the GPUs of a host.
+
+/// From where to where, by the copy engines of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CopyKind {
+    /// From the memory of the host to that of a rank's GPU.
+    HostToDevice,
+    /// The way back.
+    DeviceToHost,
+    /// Both at once.
+    HostBothWays,
+    /// From one buffer of a GPU to another.
+    WithinDevice,
+    /// From a rank's GPU to that of another rank of the host.
+    ToPeer,
+    /// To it and from it at once.
+    PeerBothWays,
+}
+
+impl CopyKind {
+    /// All kinds, in the order in which they are measured.
+    pub const ALL: [CopyKind; 6] = [
+        CopyKind::HostToDevice,
+        CopyKind::DeviceToHost,
+        CopyKind::HostBothWays,
+        CopyKind::WithinDevice,
+        CopyKind::ToPeer,
+        CopyKind::PeerBothWays,
+    ];
+
+    /// The name in a suite.
+    pub fn name(self) -> &'static str {
+        match self {
+            CopyKind::HostToDevice => "host-to-device",
+            CopyKind::DeviceToHost => "device-to-host",
+            CopyKind::HostBothWays => "host-both-ways",
+            CopyKind::WithinDevice => "within-device",
+            CopyKind::ToPeer => "to-peer",
+            CopyKind::PeerBothWays => "peer-both-ways",
+        }
+    }
+
+    /// The kind of that name.
+    ///
+    /// # Errors
+    /// What is accepted.
+    pub fn parse(text: &str) -> std::result::Result<CopyKind, String> {
+        named(text, &CopyKind::ALL, CopyKind::name)
+    }
+
+    /// Whether one end is memory of the host.
+    pub fn is_of_host(self) -> bool {
+        matches!(self, CopyKind::HostToDevice | CopyKind::DeviceToHost | CopyKind::HostBothWays)
+    }
+
+    /// Whether one end is another rank's GPU.
+    pub fn is_of_peers(self) -> bool {
+        matches!(self, CopyKind::ToPeer | CopyKind::PeerBothWays)
+    }
+
+    /// Whether both directions are busy at once.
+    pub fn is_both_ways(self) -> bool {
+        matches!(self, CopyKind::HostBothWays | CopyKind::PeerBothWays)
+    }
+}
+
+/// Kind of the host's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostMemory {
+    /// Locked, so that the GPU reaches it by itself.
+    Pinned,
+    /// As programs have it; the driver copies it through locked memory of its own.
+    Pageable,
+}
+
+impl HostMemory {
+    /// All kinds.
+    pub const ALL: [HostMemory; 2] = [HostMemory::Pinned, HostMemory::Pageable];
+
+    /// The kind of that name.
+    ///
+    /// # Errors
+    /// What is accepted.
+    pub fn parse(text: &str) -> std::result::Result<HostMemory, String> {
+        named(text, &HostMemory::ALL, HostMemory::name)
+    }
+
+    /// The name in a suite.
+    pub fn name(self) -> &'static str {
+        match self {
+            HostMemory::Pinned => "pinned",
+            HostMemory::Pageable => "pageable",
+        }
+    }
+}
+
+/// Copies to be measured: every kind, with every kind of host memory that it has, at every size, alone and together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyTable {
+    /// From where to where.
+    pub kinds: Vec<CopyKind>,
+    /// Of the host's end, where there is one. Both ways at once are of pinned memory only: of pageable memory one call waits for the other.
+    pub host_memory: Vec<HostMemory>,
+    /// Bytes of each copy, in each direction.
+    pub bytes: Vec<Bytes>,
+    /// Whether one rank of each host copies at a time; false: all at once.
+    pub alone: Vec<bool>,
+}
+
+impl CopyTable {
+    /// Reads every table.
+    pub(super) fn all_of(root: &mut Table) -> Result<Vec<CopyTable>> {
+        root.tables("copy")?.into_iter().map(CopyTable::read).collect()
+    }
+
+    fn read(mut table: Table) -> Result<CopyTable> {
+        let kinds = table.take("kinds").map_or(Ok(CopyKind::ALL.to_vec()), |item| {
+            item.items()?.iter().map(|item| item.parsed(CopyKind::parse)).collect()
+        })?;
+        let host_memory = table.take("host_memory").map_or(Ok(vec![HostMemory::Pinned]), |item| {
+            item.items()?.iter().map(|item| item.parsed(HostMemory::parse)).collect()
+        })?;
+        let alone = table.take("each").map_or(Ok(vec![true, false]), |item| {
+            let names = |alone| if alone { "alone" } else { "together" };
+            item.items()?.iter().map(|item| item.parsed(|text| named(text, &[true, false], names))).collect()
+        })?;
+        let bytes = read_sizes(table.require("bytes", "a size such as \"256MiB\", a list, or a range")?)?;
+        table.finish()?;
+        Ok(CopyTable { kinds, host_memory, bytes, alone })
+    }
+}
+
+/// The value of that name.
+fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> std::result::Result<T, String> {
+    all.iter().copied().find(|one| name(*one) == text).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();
+        format!("found `{text}`; accepted: {}", names.join(", "))
+    })
+}
+
+// Reads a suite's `[[compute]]` tables: models whose matrix products are measured, and how they are divided.
+
+/// Largest degree, micro-batch or sequence.
+const LARGEST: u64 = u32::MAX as u64;
+
+/// Types in which layers of models are multiplied; not every backend has all of them.
+const TYPES: [ElementType; 4] =
+    [ElementType::Float16, ElementType::Bfloat16, ElementType::Float32, ElementType::Float64];
+
+/// A model whose matrix products are measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComputeTable {
+    /// The model.
+    pub model: Model,
+    /// Tensor-parallel degrees: each divides the linear layers as it would in training.
+    pub tp: Vec<u64>,
+    /// Samples of a micro-batch.
+    pub micro_batch: Vec<u64>,
+    /// Tokens of a sample.
+    pub sequence: u64,
+    /// Types of the elements.
+    pub element_types: Vec<ElementType>,
+}
+
+impl ComputeTable {
+    /// Reads every table; `suite` is where the model is looked for.
+    pub(super) fn all_of(root: &mut Table, suite: &Path, hash: &mut Sha256) -> Result<Vec<ComputeTable>> {
+        root.tables("compute")?.into_iter().map(|table| ComputeTable::read(table, suite, hash)).collect()
+    }
+
+    fn read(mut table: Table, suite: &Path, hash: &mut Sha256) -> Result<ComputeTable> {
+        let model = table.require("model", "a table such as { preset = \"llama-3-8b\" }")?.table()?;
+        let model = read_model(suite, model, hash)?;
+        let sequence = table.require("sequence", "the tokens of a sample, such as 2048")?;
+        let longest = model.embedding.maximum_positions.min(LARGEST);
+        let mut read = ComputeTable {
+            sequence: sequence.whole(1..=longest)?,
+            model,
+            tp: vec![1],
+            micro_batch: vec![1],
+            element_types: vec![ElementType::Float32],
+        };
+        if let Some(item) = table.take("tp") {
+            read.tp.clear();
+            for item in item.items()? {
+                let tp = item.whole(1..=LARGEST)?;
+                if !read.model.attention.heads.is_multiple_of(tp) || !read.model.feed_forward.is_multiple_of(tp) {
+                    let Model { name, feed_forward, .. } = &read.model;
+                    let heads = read.model.attention.heads;
+                    return Err(item.wrong(format!(
+                        "found {tp}, which does not divide the {heads} heads and the feed-forward width of {feed_forward} of {name}"
+                    )));
+                }
+                if let Some(linear) = read.model.linear_attention_in_use() {
+                    let (keys, values) = (linear.key_heads, linear.value_heads);
+                    if !keys.is_multiple_of(tp) || !values.is_multiple_of(tp) {
+                        return Err(item.wrong(format!(
+                            "found {tp}, which does not divide the {keys} key heads and {values} value heads of linear attention of {}",
+                            read.model.name
+                        )));
+                    }
+                }
+                read.tp.push(tp);
+            }
+        }
+        if let Some(item) = table.take("micro_batch") {
+            read.micro_batch = item.items()?.iter().map(|item| item.whole(1..=LARGEST)).collect::<Result<_>>()?;
+        }
+        if let Some(item) = table.take("element_types") {
+            let mut types = Vec::new();
+            for item in item.items()? {
+                let element: ElementType = item.parsed(str::parse)?;
+                if !TYPES.contains(&element) {
+                    return Err(item.wrong(format!(
+                        "found {element}; accepted: float16, bfloat16, float32, float64, of which ranks on host memory multiply \
+                         float32 and float64"
+                    )));
+                }
+                types.push(element);
+            }
+            read.element_types = types;
+        }
+        table.finish()?;
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+    use crate::config::Suite;
+    use std::path::Path;
+
+    fn read(text: &str) -> Result<Vec<CopyTable>> {
+        Suite::parse(Path::new("suites/test.toml"), text).map(|suite| suite.copies)
+    }
+
+    #[test]
+    fn mistakes_are_refused_with_what_would_be_right() {
+        for (text, expected) in [
+            (
+                "[[copy]]\nkinds = 'up'\nbytes = '1MiB'",
+                "copy[0].kinds: found `up`; accepted: host-to-device, device-to-host",
+            ),
+            ("[[copy]]\nhost_memory = 'locked'\nbytes = '1MiB'", "found `locked`; accepted: pinned, pageable"),
+            ("[[copy]]\neach = 'both'\nbytes = '1MiB'", "found `both`; accepted: alone, together"),
+            ("[[copy]]\nkinds = 'to-peer'", "`bytes` is missing"),
+            ("[[copy]]\nbytes = '1MiB'\npeer = 1", "copy[0].peer: unknown key"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn unless_said_every_kind_is_measured_alone_and_together_on_pinned_memory() {
+        let tables = read("[[copy]]\nbytes = ['1MiB', '64MiB']").unwrap();
+        let expected = CopyTable {
+            kinds: CopyKind::ALL.to_vec(),
+            host_memory: vec![HostMemory::Pinned],
+            bytes: vec![Bytes(1 << 20), Bytes(64 << 20)],
+            alone: vec![true, false],
+        };
+        assert_eq!(tables, [expected]);
+    }
 }

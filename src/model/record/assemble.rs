@@ -2,19 +2,14 @@
 //!
 //! Guarantee of every [`Record`]: each case line belongs to a planned case, and its columns have equal length.
 
-use super::calibration_line::{CalibrationLine, ChosenSize, PlanGrowth};
-use super::contents::FileState;
-use super::copy_line::CopyLine;
-use super::device_line::{DeviceReadingsLine, DevicesLine};
-use super::hang_line::HangLine;
-use super::interference_line::InterferenceLine;
-use super::line::{CaseLine, End, Header, PairTimes, Plan, Samples};
-use super::outcome::Outcome;
-use super::product_line::ProductLine;
-use super::replay_line::ReplayLine;
-use super::resume_line::ResumeLine;
+use super::Line;
+use super::header::{DeviceReadingsLine, DevicesLine};
+use super::launch_lines::{HangLine, ResumeLine};
+use super::line::{CaseLine, ClockLine, End, Header, PairTimes, Plan, Samples};
 use super::seal::Seal;
-use super::{Line, Record};
+use super::work_lines::{
+    CalibrationLine, ChosenSize, CopyLine, InterferenceLine, Outcome, PlanGrowth, ProductLine, ReplayLine,
+};
 use commgauge_base::units::Seconds;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -388,4 +383,56 @@ fn check_pairs(pairs: &PairTimes) -> Result<(), String> {
         Some((rank, _)) => Err(format!("rank {rank} is paired with itself")),
         None => Ok(()),
     }
+}
+
+// A record, as read.
+
+/// A record, as read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Where the numbers come from.
+    pub header: Header,
+    /// The plan, including cases that were added during the run; empty where the record was cut off before it.
+    pub plan: Plan,
+    /// The cases that the run added itself, by index in the plan, and why.
+    pub chosen: BTreeMap<u32, ChosenSize>,
+    /// Final state of a calibration that ran to its end.
+    pub calibration: Option<CalibrationLine>,
+    /// Synchronisation of the ranks' clocks.
+    pub clocks: Vec<ClockLine>,
+    /// The measured cases, in the order of measurement.
+    pub cases: Vec<CaseLine>,
+    /// Every replay.
+    pub replays: Vec<ReplayLine>,
+    /// Every interference measurement, replicate by replicate.
+    pub interference: Vec<InterferenceLine>,
+    /// Every matrix product, replicate by replicate.
+    pub products: Vec<ProductLine>,
+    /// Every copy, replicate by replicate.
+    pub copies: Vec<CopyLine>,
+    /// The report of the watchdog, where it ended the run.
+    pub hang: Option<HangLine>,
+    /// Every launch that resumed the run.
+    pub resumes: Vec<ResumeLine>,
+    /// The devices of the ranks, where they can be queried.
+    pub devices: Option<DevicesLine>,
+    /// The state of the devices before and after each case.
+    pub device_readings: Vec<DeviceReadingsLine>,
+    /// How the run ended; absent where it was cut off or is still going on.
+    pub end: Option<End>,
+    /// How the file is as a whole.
+    pub file: FileState,
+}
+
+/// How the file of a record is as a whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileState {
+    /// True where the last line was truncated and left out.
+    pub torn: bool,
+    /// True where its run still has the lock.
+    pub running: bool,
+    /// Result of the digest check; whole where the record was never a file.
+    pub seal: Seal,
+    /// Its problems, as sentences.
+    pub warnings: Vec<String>,
 }

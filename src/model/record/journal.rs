@@ -3,18 +3,17 @@
 //! It does not interpret the lines; reading is in `reader` and `follower`.
 
 use super::Line;
-use super::file_place::{FilePlace, kept_names, place_of};
 use super::line::End;
-use super::lock::{READERS, lock};
-use super::reader::CompleteLines;
+use super::reader::{CompleteLines, FilePlace, kept_names, place_of};
 use super::seal::Sealing;
-use super::write_access::{WriteAccess, wait_for_the_end};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::output_file::{folder_of, make_folder, sync_folder_of};
 use commgauge_base::visible::ShownPath;
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError as SyncTryLockError};
 use std::time::{Duration, Instant};
 
 /// Maximum delay between a write and its sync to disk.
@@ -308,6 +307,323 @@ impl serde_json::ser::Formatter for FiniteOnly {
     }
 }
 
+// One writer of a record at a time: an advisory lock on its file.
+//
+// Some parallel file systems have no locks at all; there only the exclusive creation of the file separates two runs,
+// and a running record looks like one that was cut off.
+
+/// How long a writer waits for readers, which take the lock briefly to check whether a run is still writing.
+pub(super) const READERS: Duration = Duration::from_millis(500);
+
+const LOCK_BETWEEN_TRIES: Duration = Duration::from_millis(2);
+
+/// Waits for the exclusive lock on the file, which lasts until the file is closed.
+///
+/// # Errors
+/// Where another process still has the lock after `patience`, or the lock fails.
+pub(super) fn lock(file: &File, path: &Path, patience: Duration) -> Result<()> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(cause)) if no_locks_here(&cause) => return Ok(()),
+            Err(TryLockError::Error(cause)) => return Err(Error::file("lock the record", path, cause)),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(LOCK_BETWEEN_TRIES),
+            Err(TryLockError::WouldBlock) => {
+                let shown = path.shown();
+                return Err(Error::environment(format!("the record {shown} is still held by another process")));
+            }
+        }
+    }
+}
+
+fn no_locks_here(cause: &io::Error) -> bool {
+    cause.kind() == ErrorKind::Unsupported || cause.raw_os_error() == Some(libc::ENOLCK)
+}
+
+// The right of a process to write its record. It gives the right up when another process ends the record for it: the
+// watchdog, which writes how the run ended while the launcher still lets it.
+
+const WRITE_ACCESS_BETWEEN_TRIES: Duration = Duration::from_millis(2);
+
+/// The right to write, shared by the thread that writes and the one that may give it up.
+#[derive(Clone, Debug, Default)]
+pub struct WriteAccess(Arc<Mutex<Access>>);
+
+#[derive(Debug, Default)]
+struct Access {
+    is_given_up: bool,
+    /// The locked file, where there is one.
+    file: Option<File>,
+}
+
+impl WriteAccess {
+    /// The right to write a locked file.
+    pub(super) fn of(file: &File) -> std::io::Result<WriteAccess> {
+        let file = Some(file.try_clone()?);
+        Ok(WriteAccess(Arc::new(Mutex::new(Access { is_given_up: false, file }))))
+    }
+
+    /// Gives the right up for ever and unlocks the file. False if a write that is under way takes longer than
+    /// `patience`.
+    pub fn give_up(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        loop {
+            let mut access = match self.0.try_lock() {
+                Ok(access) => access,
+                Err(SyncTryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(SyncTryLockError::WouldBlock) if Instant::now() < deadline => {
+                    std::thread::sleep(WRITE_ACCESS_BETWEEN_TRIES);
+                    continue;
+                }
+                Err(SyncTryLockError::WouldBlock) => return false,
+            };
+            access.is_given_up = true;
+            // Without the lock nothing is lost but some patience of whoever writes next.
+            drop(access.file.take().map(|file| file.unlock()));
+            return true;
+        }
+    }
+
+    /// Runs a write, which gets the locked file and may replace it. Does not return if the right was given up: the run is being ended.
+    pub(super) fn run<T>(&self, write: impl FnOnce(&mut Option<File>) -> T) -> T {
+        let mut access = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if access.is_given_up {
+            drop(access);
+            wait_for_the_end();
+        }
+        write(&mut access.file)
+    }
+}
+
+/// Waits until the process is ended.
+pub(super) fn wait_for_the_end() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
 #[cfg(test)]
-#[path = "journal_tests.rs"]
-mod tests;
+mod write_access_tests {
+
+    use super::super::Journal;
+    use super::super::line::{End, EndStatus, Line};
+    use super::*;
+    use commgauge_base::units::Seconds;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn whoever_gave_its_right_up_writes_no_more_and_another_process_has_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let end = Line::End(End {
+            status: EndStatus::Failed,
+            exit_code: 5,
+            error: None,
+            elapsed_seconds: Seconds(1.0),
+            lines_before: None,
+            sha256: None,
+        });
+        let mut journal = Journal::create(&path).unwrap();
+        journal.write(&end).unwrap();
+        let access = journal.access();
+        let other = File::open(&path).unwrap();
+        assert!(other.try_lock().is_err());
+        assert!(access.give_up(Duration::ZERO));
+        assert!(other.try_lock().is_ok(), "it is unlocked while the journal is open");
+        let (sender, written) = channel();
+        std::thread::spawn(move || {
+            journal.write(&end).unwrap();
+            sender.send(()).unwrap();
+        });
+        assert!(written.recv_timeout(Duration::from_millis(100)).is_err(), "it waits for its end");
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
+    }
+
+    #[test]
+    fn a_write_that_takes_too_long_is_not_waited_for() {
+        let access = WriteAccess::default();
+        assert!(access.run(|_| !access.give_up(Duration::from_millis(5))));
+        assert!(access.give_up(Duration::ZERO));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    // Records on disks that are full or refuse, and what others do to their files.
+    use super::super::line::{End, EndStatus};
+    use super::*;
+    use commgauge_base::units::Seconds;
+    use std::fs::TryLockError;
+    use std::sync::{Arc, Mutex};
+
+    fn end(seconds: f64) -> Line {
+        let status = EndStatus::Complete;
+        Line::End(End {
+            status,
+            exit_code: 0,
+            error: None,
+            elapsed_seconds: Seconds(seconds),
+            lines_before: None,
+            sha256: None,
+        })
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_refused_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "x").unwrap();
+        std::os::unix::fs::symlink(at("nowhere"), at("link")).unwrap();
+        for (path, reason) in [
+            (folder.path().to_owned(), "is a directory"),
+            (at("file"), "never overwritten"),
+            (at("link"), "symbolic link to nowhere"),
+            (at("missing/record.jsonl"), "does not exist; create it"),
+            (at("file/record.jsonl"), "is not a directory"),
+            (PathBuf::from("/sys/record.jsonl"), "/sys/record.jsonl"),
+        ] {
+            let error = Journal::create(&path).err().expect("refused");
+            assert_eq!(error.exit_code(), 2, "{error}");
+            assert!(error.to_string().contains(reason), "{error}");
+        }
+        assert_eq!(std::fs::read(at("file")).unwrap(), b"x");
+    }
+
+    #[test]
+    fn lines_are_in_the_file_as_soon_as_they_are_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.jsonl");
+        let mut journal = Journal::create(&path).unwrap();
+        for lines in 1..=3 {
+            journal.write(&end(1.0)).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), lines);
+        }
+        journal.finish().unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 3);
+    }
+
+    #[test]
+    fn the_file_is_locked_while_the_journal_lives() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.jsonl");
+        let mut journal = Journal::create(&path).unwrap();
+        journal.write(&end(1.0)).unwrap();
+        let other = File::open(&path).unwrap();
+        assert!(matches!(other.try_lock_shared(), Err(TryLockError::WouldBlock)));
+        drop(journal);
+        assert!(other.try_lock_shared().is_ok());
+    }
+
+    #[test]
+    fn an_empty_journal_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.jsonl");
+        drop(Journal::create(&path).unwrap());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_number_that_is_not_finite_is_refused_and_nothing_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.jsonl");
+        let mut journal = Journal::create(&path).unwrap();
+        journal.write(&end(1.0)).unwrap();
+        let error = journal.write(&end(f64::NAN)).unwrap_err();
+        assert!(error.to_string().contains("not finite"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
+    }
+
+    /// A disk with room for `room` bytes, which writes what fits before it fails.
+    #[derive(Clone)]
+    struct SmallDisk {
+        content: Arc<Mutex<Vec<u8>>>,
+        room: usize,
+        can_cut: bool,
+    }
+
+    impl Disk for SmallDisk {
+        fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+            let mut content = self.content.lock().unwrap();
+            let fits = bytes.len().min(self.room - content.len());
+            content.extend(&bytes[..fits]);
+            if fits == bytes.len() { Ok(()) } else { Err(ErrorKind::StorageFull.into()) }
+        }
+
+        fn cut(&mut self, bytes: u64) -> io::Result<()> {
+            if !self.can_cut {
+                return Err(ErrorKind::InvalidInput.into());
+            }
+            self.content.lock().unwrap().truncate(bytes as usize);
+            Ok(())
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn length(&self) -> Option<u64> {
+            None
+        }
+
+        fn place(&self, _: &Path) -> FilePlace {
+            FilePlace::There
+        }
+
+        fn content(&self, _: u64) -> io::Result<Vec<u8>> {
+            unreachable!("it is always there")
+        }
+    }
+
+    #[test]
+    fn a_full_disk_keeps_the_earlier_lines_whole_and_says_so() {
+        let length = Sealing::default().seal(&finite_json(&end(1.0)).unwrap()).len();
+        let disk = SmallDisk { content: Arc::default(), room: 2 * length + 9, can_cut: true };
+        let mut journal = Journal::on(Path::new("/nowhere/record.jsonl"), Box::new(disk.clone()));
+        journal.write(&end(1.0)).unwrap();
+        journal.write(&end(2.0)).unwrap();
+        let error = journal.write(&end(3.0)).unwrap_err();
+        assert_eq!(error.exit_code(), 6);
+        let text = error.to_string();
+        assert!(text.contains("/nowhere/record.jsonl") && text.contains("the 2 lines before it are kept"), "{text}");
+        assert_eq!(disk.content.lock().unwrap().len(), 2 * length);
+    }
+
+    #[test]
+    fn after_a_torn_line_that_cannot_be_cut_off_nothing_is_appended() {
+        let disk = SmallDisk { content: Arc::default(), room: 9, can_cut: false };
+        let mut journal = Journal::on(Path::new("/nowhere/record.jsonl"), Box::new(disk.clone()));
+        assert!(journal.write(&end(1.0)).is_err());
+        assert!(journal.write(&end(1.0)).unwrap_err().to_string().contains("torn"));
+        assert_eq!(disk.content.lock().unwrap().len(), 9);
+    }
+
+    #[test]
+    fn a_record_that_is_removed_or_renamed_goes_on_and_says_where() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("inner/run.jsonl");
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
+        let renamed = folder.path().join("renamed.jsonl");
+        let mut journal = Journal::create(&path).unwrap();
+        journal.write(&end(1.0)).unwrap();
+        std::fs::rename(&path, &renamed).unwrap();
+        journal.write(&end(2.0)).unwrap();
+        let moved = journal.take_moved().unwrap();
+        assert_eq!((&moved.to, moved.was_removed, journal.path()), (&renamed, false, renamed.as_path()));
+        std::fs::remove_file(&renamed).unwrap();
+        journal.write(&end(3.0)).unwrap();
+        let moved = journal.take_moved().unwrap();
+        let kept = folder.path().join("renamed.kept.jsonl");
+        assert_eq!((&moved.to, moved.was_removed, journal.path()), (&kept, true, kept.as_path()));
+        assert!(moved.sentence().contains("was removed while it was written; all of it is in"), "{}", moved.sentence());
+        assert_eq!(std::fs::read_to_string(&kept).unwrap().lines().count(), 3);
+        assert!(matches!(File::open(&kept).unwrap().try_lock(), Err(TryLockError::WouldBlock)), "it is locked, too");
+        // Together with its folder, and with what the first copy left.
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        journal.write(&end(4.0)).unwrap();
+        let kept = journal.take_moved().unwrap().to;
+        assert_eq!(std::fs::read_to_string(&kept).unwrap().lines().count(), 4);
+        journal.write(&end(5.0)).unwrap();
+        assert_eq!((journal.take_moved(), journal.lines()), (None, 5));
+    }
+}

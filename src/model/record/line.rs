@@ -2,34 +2,27 @@
 //!
 //! Numbers carry their unit in their name; there is no NaN and no infinity, an unknown value is left out or null.
 
-pub use super::backend_line::{BackendLine, ForeignTool};
-use super::calibration_line::{CalibrationLine, PlanGrowth};
-pub use super::case_facts::{CaseFacts, StepUse};
-use super::copy_line::CopyLine;
-use super::device_line::{DeviceReadingsLine, DevicesLine};
-pub use super::end_line::{End, EndStatus};
-use super::hang_line::HangLine;
-use super::interference_line::InterferenceLine;
-pub use super::outcome::Outcome;
-pub use super::pair_times::PairTimes;
-use super::product_line::ProductLine;
-pub use super::rank_facts::RankFacts;
-use super::replay_line::ReplayLine;
-use super::resume_line::ResumeLine;
-pub use super::samples_line::{ClockErrors, RankHistogram, Samples};
-pub use super::settings_line::Settings;
-use super::unwatched_line::UnwatchedLine;
+pub use super::header::{BackendLine, CaseFacts, ForeignTool, RankFacts, Settings, StepUse};
+pub use super::launch_lines::{End, EndStatus};
+pub use super::work_lines::{ClockErrors, Outcome, RankHistogram, Samples};
+pub use commgauge_base::sample::ClockMethod;
+
+use super::header::{DeviceReadingsLine, DevicesLine};
+use super::launch_lines::{Change, HangLine, ResumeLine, UnwatchedLine, shortened};
+use super::work_lines::{CalibrationLine, CopyLine, InterferenceLine, PlanGrowth, ProductLine, ReplayLine};
 use crate::workload::{RankedStep, StepFacts};
 use commgauge_base::stats::sorted;
-use commgauge_base::units::Seconds;
+use commgauge_base::units::{Rate, Seconds};
 use commgauge_base::variant::LibraryChoice;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The value of `format` in every header.
 pub const FORMAT: &str = "commgauge-record";
+
 /// The version of the format that this program writes, and the newest that it reads.
 pub const VERSION: u32 = 1;
 
@@ -179,8 +172,6 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-pub use commgauge_base::sample::ClockMethod;
-
 /// Agreement of the clocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockLine {
@@ -291,4 +282,344 @@ pub enum StopReason {
     FixedCount,
     /// A signal.
     Interrupted,
+}
+
+// The part of a case line with the times of every pair of a round, where the groups are pairs.
+
+/// The pairs of a case and their own times, column by column; every list has the same length. A pair's time is that of its slower
+/// rank, to three significant digits. Times are of the whole sample, of which unreliable ones do not count.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PairTimes {
+    /// World rank of the first of each pair.
+    pub rank_a: Vec<u32>,
+    /// World rank of the second.
+    pub rank_b: Vec<u32>,
+    /// Samples of the pair that count; 0 where the numbers are withheld.
+    pub samples: Vec<u64>,
+    /// 10th percentile; 0, which no message takes, with fewer than 10 samples.
+    pub p10_nanoseconds: Vec<u64>,
+    /// Median; 0 without samples.
+    pub median_nanoseconds: Vec<u64>,
+    /// 90th percentile; 0 with fewer than 10 samples.
+    pub p90_nanoseconds: Vec<u64>,
+}
+
+// The published JSON Schema of one line of a record, made from the types in [`super::line`].
+
+/// The JSON Schema (draft 2020-12) of one line.
+pub fn schema() -> Value {
+    let mut schema = schemars::schema_for!(Line).to_value();
+    if let Some(root) = schema.as_object_mut() {
+        root.insert("$id".to_owned(), json!(format!("urn:{FORMAT}:{VERSION}")));
+        root.insert("title".to_owned(), json!(format!("One line of a {FORMAT}, version {VERSION}")));
+        root.insert("version".to_owned(), json!(VERSION));
+    }
+    // The types cannot express that these two are constants.
+    for (property, value) in [("format", json!(FORMAT)), ("version", json!(VERSION))] {
+        if let Some(Value::Object(facts)) = schema.pointer_mut(&format!("/$defs/Header/properties/{property}")) {
+            facts.insert("const".to_owned(), value);
+        }
+    }
+    if let Some(Value::Array(kinds)) = schema.get_mut("oneOf") {
+        for facts in kinds.iter_mut().filter_map(|kind| kind.get_mut("properties")?.as_object_mut()) {
+            facts.insert("sha256".to_owned(), digest());
+        }
+    }
+    schema
+}
+
+/// The last key of every line, which the journal adds.
+fn digest() -> Value {
+    json!({
+        "description": "SHA-256 of every byte of the file before this key, in hexadecimal: a chain over all lines, by which a line \
+                        that was changed can be named. Always the last key; older versions have it in the end line alone.",
+        "pattern": "^[0-9a-f]{64}$",
+        "type": "string"
+    })
+}
+
+// Whether a launch may resume a record: the facts of its header that have changed.
+//
+// Facts that differ in every run (times, process ids, the job id) are not compared.
+
+/// Variables that are unique to a Slurm job; its hosts are compared rank by rank.
+const OF_THE_JOB: &str = "SLURM_JOB_";
+
+/// The facts that differ between two headers.
+pub fn changes(before: &Header, now: &Header) -> Vec<Change> {
+    let mut found = Found(Vec::new());
+    found.compare("program", &before.program, &now.program);
+    found.compare("version of the program", &before.program_version, &now.program_version);
+    found.compare("binary (SHA-256)", &before.program_sha256, &now.program_sha256);
+    found.compare("suite", &before.suite.name, &now.suite.name);
+    found.compare("suite and its files (SHA-256)", &before.suite.sha256, &now.suite.sha256);
+    found.compare("backend", &before.backend.name, &now.backend.name);
+    found.compare("library", &before.backend.library, &now.backend.library);
+    found.option("transport", before.backend.transport.as_deref(), now.backend.transport.as_deref());
+    found.option("machine file", before.backend.machine.as_deref(), now.backend.machine.as_deref());
+    found.compare("number of ranks", &before.world_size.to_string(), &now.world_size.to_string());
+    found.compare("seed", &before.seed.to_string(), &now.seed.to_string());
+    settings(&mut found, &before.settings, &now.settings);
+    ranks(&mut found, &before.ranks, &now.ranks);
+    environment(&mut found, before, now);
+    found.0
+}
+
+/// Checks that both plans have the same calls on the same groups; the error is a sentence without full stop. Cases of another
+/// plan never fit into the record, whatever is allowed.
+pub fn ensure_same_plan(before: &Plan, now: &Plan) -> Result<(), String> {
+    let (then, here) = (before.cases.len(), now.cases.len());
+    if then != here {
+        return Err(format!("the record plans {then} cases, this launch {here}"));
+    }
+    for (index, (old, new)) in before.cases.iter().zip(&now.cases).enumerate() {
+        if old.name != new.name {
+            return Err(format!("case {index} of the record is `{}`, of this launch `{}`", old.name, new.name));
+        }
+        if old.locality != new.locality {
+            return Err(format!("the groups of case {index} (`{}`) are placed differently on the hosts", old.name));
+        }
+        // A bound comes from a machine file and affects no measurement.
+        let bound: Option<Rate> = new.bound_bytes_per_second;
+        if *new != (CaseFacts { bound_bytes_per_second: bound, ..old.clone() }) {
+            return Err(format!("case {index} (`{}`) is another call", old.name));
+        }
+    }
+    if before.case_lines != now.case_lines || before.product_lines != now.product_lines {
+        let lines = |plan: &Plan| format!("{} + {}", plan.case_lines, plan.product_lines);
+        return Err(format!(
+            "the record has {} lines of cases, products and copies when complete, this launch {}",
+            lines(before),
+            lines(now)
+        ));
+    }
+    if before.steps != now.steps { Err("its steps are others".to_owned()) } else { Ok(()) }
+}
+
+/// The changes as a table with a heading, each row indented; at most so many.
+pub fn table(changes: &[Change], most: usize) -> String {
+    let row = |what: &str, before: &str, now: &str| [shortened(what), shortened(before), shortened(now)];
+    let mut rows = vec![row("what", "in the record", "now")];
+    rows.extend(changes.iter().take(most).map(|change| row(&change.what, &change.before, &change.now)));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let (first, second) = (width(0), width(1));
+    let lines = rows.iter().map(|[what, before, now]| format!("  {what:<first$}  {before:<second$}  {now}"));
+    let mut text = lines.map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n");
+    if changes.len() > most {
+        text += &format!("\n  ... and {} more", changes.len() - most);
+    }
+    text
+}
+
+struct Found(Vec<Change>);
+
+impl Found {
+    fn compare(&mut self, what: &str, before: &str, now: &str) {
+        if before != now {
+            self.0.push(Change { what: what.to_owned(), before: before.to_owned(), now: now.to_owned() });
+        }
+    }
+
+    fn option(&mut self, what: &str, before: Option<&str>, now: Option<&str>) {
+        self.compare(what, before.unwrap_or("none"), now.unwrap_or("none"));
+    }
+}
+
+fn settings(found: &mut Found, before: &Settings, now: &Settings) {
+    // Destructured so that a new setting cannot be forgotten here.
+    let parts = |settings: &Settings| {
+        let Settings {
+            precision,
+            minimum_samples,
+            maximum_samples,
+            case_budget_seconds,
+            replicates,
+            warm_buffers,
+            start,
+            timing,
+            verify,
+            within_seconds,
+            soak,
+            iterations,
+            calls_like,
+        } = settings;
+        [
+            ("precision", precision.to_string()),
+            ("minimum_samples", minimum_samples.to_string()),
+            ("maximum_samples", maximum_samples.to_string()),
+            ("case_budget", case_budget_seconds.to_string()),
+            ("replicates", replicates.to_string()),
+            ("warm_buffers", warm_buffers.to_string()),
+            ("start", start.to_string()),
+            ("timing", timing.to_string()),
+            ("verify", verify.to_string()),
+            ("within", within_seconds.map_or_else(|| "none".to_owned(), |within| within.to_string())),
+            ("soak", soak.to_string()),
+            ("iterations", iterations.map_or_else(|| "none".to_owned(), |count| count.to_string())),
+            ("like", calls_like.clone().unwrap_or_else(|| "none".to_owned())),
+        ]
+    };
+    for ((name, then), (_, here)) in parts(before).into_iter().zip(parts(now)) {
+        found.compare(name, &then, &here);
+    }
+}
+
+/// A fact of a rank.
+type Fact = fn(&RankFacts) -> &str;
+
+/// Neighbouring ranks with the same fact before, and the same now.
+#[derive(Clone, Copy)]
+struct ChangedRanks<'a> {
+    first: u32,
+    last: u32,
+    before: &'a str,
+    now: &'a str,
+}
+
+/// Rank by rank; neighbours with the same change share a row.
+fn ranks(found: &mut Found, before: &[RankFacts], now: &[RankFacts]) {
+    let facts: [(&str, Fact); 6] = [
+        ("host", |facts| &facts.host),
+        ("processor", |facts| &facts.processor),
+        ("kernel", |facts| &facts.kernel),
+        ("cores", |facts| &facts.cores),
+        ("NUMA nodes", |facts| &facts.numa_nodes),
+        ("device", |facts| facts.device.as_deref().unwrap_or("none")),
+    ];
+    for (name, of) in facts {
+        let mut run: Option<ChangedRanks> = None;
+        for (old, new) in before.iter().zip(now) {
+            let (before, now, last) = (of(old), of(new), old.rank + old.ranks.saturating_sub(1));
+            run = match run {
+                Some(run) if run.before == before && run.now == now => Some(ChangedRanks { last, ..run }),
+                ended => {
+                    ended.into_iter().for_each(|run| push_ranks(found, name, run));
+                    Some(ChangedRanks { first: old.rank, last, before, now })
+                }
+            };
+        }
+        run.into_iter().for_each(|run| push_ranks(found, name, run));
+    }
+}
+
+fn push_ranks(found: &mut Found, name: &str, run: ChangedRanks) {
+    let ChangedRanks { first, last, before, now } = run;
+    let of = if first == last { format!("rank {first}") } else { format!("ranks {first}-{last}") };
+    found.compare(&format!("{name} of {of}"), before, now);
+}
+
+fn environment(found: &mut Found, before: &Header, now: &Header) {
+    let (old, new) = (&before.environment, &now.environment);
+    let added = new.keys().filter(|name| !old.contains_key(*name));
+    for name in old.keys().chain(added).filter(|name| !name.starts_with(OF_THE_JOB)) {
+        let value = |of: &std::collections::BTreeMap<String, String>| of.get(name).cloned();
+        let shown = |value: Option<String>| value.unwrap_or_else(|| "not set".to_owned());
+        found.compare(name, &shown(value(old)), &shown(value(new)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Record;
+    use commgauge_base::units::Seconds;
+
+    #[test]
+    fn every_record_line_is_valid_and_an_unknown_one_is_not() {
+        let validator = jsonschema::validator_for(&schema()).unwrap();
+        for (index, text) in include_str!("../../../tests/data/sample-record.jsonl").lines().enumerate() {
+            let line: Value = serde_json::from_str(text).unwrap();
+            let errors: Vec<String> = validator.iter_errors(&line).map(|error| error.to_string()).collect();
+            assert!(errors.is_empty(), "line {}: {errors:?}", index + 1);
+        }
+        assert!(!validator.is_valid(
+            &json!({"line": "end", "status": "complete", "exit_code": 0, "elapsed_seconds": 1, "sha256": "?"})
+        ));
+        assert!(!validator.is_valid(&json!({"line": "poem"})));
+        assert!(!validator.is_valid(&json!({"line": "end", "status": "complete"})), "the exit code is missing");
+    }
+
+    #[test]
+    fn the_schema_names_its_version() {
+        let schema = schema();
+        assert_eq!(schema["$id"], "urn:commgauge-record:1");
+        assert_eq!(schema.pointer("/$defs/Header/properties/version/const"), Some(&json!(1)));
+    }
+
+    fn sample() -> Record {
+        Record::parse(include_bytes!("../../../tests/data/sample-record.jsonl"), "sample").unwrap()
+    }
+
+    #[test]
+    fn every_fact_that_is_another_is_named_with_both_values() {
+        let before = sample().header;
+        type Edit<'a> = &'a dyn Fn(&mut Header);
+        let cases: [(&str, Edit); 12] = [
+            ("binary (SHA-256)", &|now| now.program_sha256 = "f00".into()),
+            ("version of the program", &|now| now.program_version = "9".into()),
+            ("suite and its files (SHA-256)", &|now| now.suite.sha256 = "f00".into()),
+            ("library", &|now| now.backend.library = "other MPI".into()),
+            ("machine file", &|now| now.backend.machine = Some("new".into())),
+            ("number of ranks", &|now| now.world_size += 1),
+            ("case_budget", &|now| now.settings.case_budget_seconds = Seconds(77.0)),
+            ("verify", &|now| now.settings.verify = !now.settings.verify),
+            ("host of rank 1", &|now| now.ranks[1].host = "elsewhere".into()),
+            ("kernel of ranks 0-1", &|now| now.ranks[..2].iter_mut().for_each(|rank| rank.kernel = "Linux 9".into())),
+            ("device of rank 0", &|now| now.ranks[0].device = Some("GPU".into())),
+            ("NCCL_ALGO", &|now| drop(now.environment.insert("NCCL_ALGO".into(), "Ring".into()))),
+        ];
+        for (what, change) in cases {
+            let mut now = before.clone();
+            change(&mut now);
+            let found = changes(&before, &now);
+            assert_eq!(found.iter().map(|change| change.what.as_str()).collect::<Vec<_>>(), [what]);
+            assert_ne!(found[0].before, found[0].now);
+        }
+    }
+
+    #[test]
+    fn what_differs_from_run_to_run_is_no_change() {
+        let before = sample().header;
+        let mut now = before.clone();
+        now.run_id = "another".into();
+        now.started_at = "2027-01-01T00:00:00+00:00".into();
+        now.command_line.push("--resume".into());
+        now.ranks.iter_mut().for_each(|rank| rank.pid += 1);
+        now.environment.insert("SLURM_JOB_ID".into(), "4711".into());
+        assert_eq!(changes(&before, &now), []);
+    }
+
+    #[test]
+    fn a_plan_of_other_calls_is_refused_and_another_bound_is_not() {
+        let plan = sample().plan;
+        let changed = |change: &dyn Fn(&mut Plan)| {
+            let mut now = plan.clone();
+            change(&mut now);
+            ensure_same_plan(&plan, &now)
+        };
+        assert_eq!(changed(&|_| {}), Ok(()));
+        assert_eq!(changed(&|now| now.cases[0].bound_bytes_per_second = Some(Rate(1e9))), Ok(()));
+        type Edit<'a> = &'a dyn Fn(&mut Plan);
+        let cases: [(&str, Edit); 5] = [
+            ("cases, this launch", &|now| drop(now.cases.pop())),
+            ("of this launch `x`", &|now| now.cases[1].name = "x".into()),
+            ("placed differently", &|now| now.cases[0].locality.nodes_spanned += 1),
+            ("is another call", &|now| now.cases[0].groups += 1),
+            ("lines of cases, products and copies", &|now| now.case_lines += 1),
+        ];
+        for (reason, change) in cases {
+            let refused = changed(change).expect_err(reason);
+            assert!(refused.contains(reason), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_table_names_each_change_in_a_row_and_counts_what_it_leaves_out() {
+        let change = |what: &str| Change { what: what.into(), before: "node-a".into(), now: "node-b".into() };
+        let many: Vec<Change> = ["host of rank 2", "kernel"].map(change).into();
+        let text = table(&many, 1);
+        let expected =
+            "  what            in the record  now\n  host of rank 2  node-a         node-b\n  ... and 1 more";
+        assert_eq!(text, expected);
+    }
 }

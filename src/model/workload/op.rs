@@ -1,11 +1,14 @@
 //! One communication call as data.
 
-use super::when::{Overlap, When};
+use super::schedule::PassDirection;
+use crate::config::{Blocks, FeedForward, LayerParts, Mixer, Model};
 use crate::layout::Axis;
-use commgauge_base::collective::{Collective, ReduceOp};
+use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::element::ElementType;
 use commgauge_base::geometry::{Geometry, Splits};
+use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
+use commgauge_base::variant::Variant;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -123,5 +126,498 @@ impl Op {
             return Err(format!("root {} is not in a group of {ranks} ranks; the last is {}", self.root, ranks - 1));
         }
         Geometry::new(self.collective, self.element, self.bytes_total, ranks, &self.splits)
+    }
+}
+
+// One call at one size with one placement and one cadence: the unit of measurement, and the steps that use it.
+
+/// Most cases in one run; more are a slip in a suite and would run for days.
+pub const MOST_CASES: usize = 10_000;
+
+/// What is measured as one row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// The call. Its style, moment and reason are those of the first use.
+    pub op: Op,
+    /// Index of the groups in the plan.
+    pub groups: usize,
+    /// Distinguishes these groups from others of the same axis in the plan; empty for the first.
+    pub groups_label: String,
+    /// Whether the result replaces the input.
+    pub placement: Placement,
+    /// What is timed.
+    pub cadence: Cadence,
+    /// How it is submitted.
+    pub variant: Variant,
+    /// The steps of the plan that perform the call. Empty for sweeps.
+    pub uses: Vec<Use>,
+    /// Index in the plan of the same case on all groups at once, if this case runs on one group alone.
+    pub solo_of: Option<usize>,
+}
+
+/// A step that performs a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Use {
+    /// Index of the step in the plan.
+    pub step: usize,
+    /// The style that issues the call.
+    pub style: Style,
+    /// Position and number in the step.
+    pub when: When,
+    /// Calls in a step on the rank that the axis loads most.
+    pub count_per_step: u64,
+    /// Bytes that that rank sends in a step.
+    pub wire_bytes_per_step: Bytes,
+    /// Whether anything useful is done meanwhile.
+    pub overlap: Overlap,
+    /// Formula of the bytes.
+    pub why: String,
+}
+
+impl Case {
+    /// The name, built from the parts so that it is always consistent; unique within a run.
+    ///
+    /// `tp/all_reduce/sum/bfloat16/67108864/in-place/streaming`
+    pub fn name(&self) -> String {
+        let op = &self.op;
+        let mut parts = vec![op.axis.name().to_owned()];
+        if !self.groups_label.is_empty() {
+            parts.push(self.groups_label.clone());
+        }
+        parts.push(op.collective.name().to_owned());
+        parts.extend(op.reduce_op.map(|reduce| reduce.name().to_owned()));
+        if op.collective.has_root() {
+            parts.push(format!("root{}", op.root));
+        }
+        if op.collective.has_splits() {
+            parts.push(match &op.splits {
+                Splits::Equal => "equal".to_owned(),
+                Splits::Given(weights) => {
+                    format!("given-{}", weights.iter().map(u64::to_string).collect::<Vec<_>>().join("-"))
+                }
+                Splits::Skewed { exponent } => format!("skewed-{exponent}"),
+                Splits::Routed(routed) => routed.name(),
+            });
+        }
+        parts.push(op.element.name().to_owned());
+        parts.push(op.bytes_total.0.to_string());
+        parts.push(self.placement.name().to_owned());
+        parts.push(self.cadence.name().to_owned());
+        parts.extend(self.variant.name_parts());
+        parts.join("/")
+    }
+}
+
+// What one rank sends in a call: wire bytes, as against the payload that the size argument names.
+//
+// The counts are those of bandwidth-optimal algorithms, which are also the factors from bandwidth to bus bandwidth: all_reduce
+// 2(n-1)/n S, reduce_scatter and all_gather (n-1)/n S with S the full buffer, all_to_all (n-1)/n S with S this rank's send buffer,
+// a message S (Chan et al. 2007, "Collective communication: theory, practice, and experience", section 4; NCCL's ring).
+
+impl Op {
+    /// Bytes that one rank of a group of `ranks` sends in `count` calls: the busiest rank if they differ. `None` if
+    /// the number passes 64 bits.
+    pub fn wire_bytes(&self, ranks: u32, count: u64) -> Option<u64> {
+        let payload = u128::from(self.bytes_total.0).checked_mul(u128::from(count))?;
+        let wire = match (self.collective, self.collective.bus_ratio(ranks)) {
+            // A call that does not exist in this group sends nothing.
+            (Collective::AllToAllV, _) => match self.geometry(ranks) {
+                Ok(geometry) => u128::from(geometry.busiest_bytes_with_others()?).checked_mul(u128::from(count))?,
+                Err(_) => 0,
+            },
+            (_, Some([numerator, denominator])) if ranks > 1 => {
+                payload.checked_mul(u128::from(numerator))? / u128::from(denominator)
+            }
+            _ => 0,
+        };
+        u64::try_from(wire).ok()
+    }
+}
+
+// The parallelisms that a rule of thumb ranks, each with the axes that it communicates on, and by what they are ranked.
+
+/// A kind of parallelism, over all axes on which it communicates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Tensor.
+    Tensor,
+    /// Context.
+    Context,
+    /// Expert.
+    Expert,
+    /// Data, sharded or not, of dense layers and of experts.
+    Data,
+    /// Pipeline.
+    Pipeline,
+}
+
+impl Family {
+    /// All, in the order in which they are listed.
+    pub const ALL: [Family; 5] = [Family::Tensor, Family::Context, Family::Expert, Family::Data, Family::Pipeline];
+    /// The rule of thumb that is checked: TP > DP > PP.
+    pub const RULE: [Family; 3] = [Family::Tensor, Family::Data, Family::Pipeline];
+
+    /// The family of an axis. Axes shared by several families (all ranks, a whole replica), and the ends of the
+    /// pipeline, which tie an embedding, have none.
+    pub fn of(axis: Axis) -> Option<Family> {
+        match axis {
+            Axis::Tp | Axis::Etp => Some(Family::Tensor),
+            Axis::Cp | Axis::CpInner | Axis::CpOuter | Axis::Dcp => Some(Family::Context),
+            Axis::Ep | Axis::EtpEp | Axis::EpInner | Axis::EpOuter => Some(Family::Expert),
+            Axis::Dp | Axis::DpCp | Axis::Edp => Some(Family::Data),
+            Axis::DpShard | Axis::DpReplicate | Axis::DpShardInner | Axis::DpShardOuter => Some(Family::Data),
+            Axis::Pp => Some(Family::Pipeline),
+            Axis::World | Axis::Mp | Axis::ExpertMp | Axis::TpCp | Axis::TpCpDp | Axis::Embedding => None,
+            Axis::Pair | Axis::Node | Axis::Nodes | Axis::PrefillDecode => None,
+        }
+    }
+
+    /// In the notation of the rule.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Tensor => "TP",
+            Family::Context => "CP",
+            Family::Expert => "EP",
+            Family::Data => "DP",
+            Family::Pipeline => "PP",
+        }
+    }
+}
+
+/// Measures by which parallelisms are ranked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Size arguments of all calls.
+    PayloadBytes,
+    /// Bytes that a rank sends.
+    WireBytes,
+    /// Time of all calls.
+    Time,
+    /// Time of the calls that nothing hides.
+    ExposedTime,
+}
+
+impl Measure {
+    /// All, in the order in which they are listed.
+    pub const ALL: [Measure; 4] = [Measure::PayloadBytes, Measure::WireBytes, Measure::Time, Measure::ExposedTime];
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::PayloadBytes => "payload bytes",
+            Measure::WireBytes => "wire bytes",
+            Measure::Time => "time",
+            Measure::ExposedTime => "exposed time",
+        }
+    }
+}
+
+// The position of a call in a step, how often it occurs, and whether it is overlapped.
+//
+// Counts and the replay of a step are both derived from this, so that they agree.
+
+/// A pass of a micro-batch through a model chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Pass {
+    /// Forward.
+    Forward,
+    /// Forward again, for a backward pass that kept nothing.
+    Recompute,
+    /// Gradients of the inputs.
+    Backward,
+    /// Gradients of the weights, where they are computed apart.
+    WeightGradient,
+}
+
+impl Pass {
+    /// Which way its micro-batch goes: a repeated forward pass is a part of the backward one.
+    pub(super) fn direction(self) -> PassDirection {
+        match self {
+            Pass::Forward => PassDirection::Forward,
+            Pass::Recompute | Pass::Backward | Pass::WeightGradient => PassDirection::Backward,
+        }
+    }
+}
+
+/// The layers of a stage in which a call comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LayerKind {
+    /// All.
+    Any,
+    /// Those with a dense feed-forward.
+    Dense,
+    /// Those with experts.
+    Experts,
+    /// Those with attention and a dense feed-forward, in hybrid models.
+    AttentionAndDense,
+    /// Those with attention and experts, in hybrid models.
+    AttentionAndExperts,
+    /// Those with linear attention and a dense feed-forward.
+    LinearAndDense,
+    /// Those with linear attention and experts.
+    LinearAndExperts,
+    /// Those with attention and no feed-forward.
+    AttentionAlone,
+    /// Those with linear attention and no feed-forward.
+    LinearAlone,
+}
+
+impl LayerKind {
+    /// Whether a layer of these parts is of the kind.
+    pub fn has(self, parts: LayerParts) -> bool {
+        use {FeedForward as F, Mixer as M};
+        let exactly = |mixer, feed_forward| parts == LayerParts { mixer: Some(mixer), feed_forward };
+        match self {
+            LayerKind::Any => true,
+            LayerKind::Dense => parts.feed_forward == Some(F::Dense),
+            LayerKind::Experts => parts.feed_forward == Some(F::Experts),
+            LayerKind::AttentionAndDense => exactly(M::Attention, Some(F::Dense)),
+            LayerKind::AttentionAndExperts => exactly(M::Attention, Some(F::Experts)),
+            LayerKind::LinearAndDense => exactly(M::Linear, Some(F::Dense)),
+            LayerKind::LinearAndExperts => exactly(M::Linear, Some(F::Experts)),
+            LayerKind::AttentionAlone => exactly(M::Attention, None),
+            LayerKind::LinearAlone => exactly(M::Linear, None),
+        }
+    }
+
+    /// Kinds whose layers have as many parameters each; every layer of the model is of one of them.
+    pub fn of_equal_layers(model: &Model) -> &'static [LayerKind] {
+        match (&model.blocks, &model.attention.linear, &model.mixture) {
+            (Blocks::Single { .. }, _, _) => {
+                &[LayerKind::AttentionAlone, LayerKind::LinearAlone, LayerKind::Dense, LayerKind::Experts]
+            }
+            (Blocks::Pairs, Some(_), _) => &[
+                LayerKind::AttentionAndDense,
+                LayerKind::AttentionAndExperts,
+                LayerKind::LinearAndDense,
+                LayerKind::LinearAndExperts,
+            ],
+            (Blocks::Pairs, None, Some(_)) => &[LayerKind::Dense, LayerKind::Experts],
+            (Blocks::Pairs, None, None) => &[LayerKind::Any],
+        }
+    }
+}
+
+/// Where outside of layers a call comes in a pass of a micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// Before the first layer of the model, on the stage that holds it.
+    Input,
+    /// Before the first layer of the chunk that holds the last one of the model.
+    BeforeOutput,
+    /// After the last layer of the model, on the stage that holds it.
+    Output,
+    /// With all layers of the stage done, on every stage.
+    Whole,
+}
+
+/// When in a step a call comes that does not come in every micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Moment {
+    /// While the first micro-batch goes forward.
+    FirstForward,
+    /// While the last micro-batch goes backward.
+    LastBackward,
+    /// When all gradients are there: reductions that nothing hides.
+    AfterBackward,
+    /// Around the optimizer: norms, flags, averages.
+    Optimizer,
+}
+
+/// Where in a step a call stands, as one rank of the stage in question sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum When {
+    /// In no step: a sweep.
+    Outside,
+    /// In layers, in one pass of every micro-batch.
+    Layer {
+        /// The pass.
+        pass: Pass,
+        /// The layers.
+        kind: LayerKind,
+        /// Calls in each of these layers.
+        calls_per_layer: u64,
+        /// Such layers of the stage.
+        layers: u64,
+    },
+    /// Outside of layers, in one pass of every micro-batch.
+    MicroBatch {
+        /// The pass.
+        pass: Pass,
+        /// Where.
+        end: End,
+        /// Calls in each micro-batch.
+        calls: u64,
+        /// 1 where every micro-batch comes by, 2 where every second one does: DualPipe's go in at either of two ends.
+        one_in: u64,
+    },
+    /// Messages to a neighbouring stage.
+    Boundary {
+        /// The pass after which they are sent.
+        pass: Pass,
+        /// Messages that the rank sends in a step.
+        sends_per_step: u64,
+    },
+    /// Once in a step, or a few times.
+    Step {
+        /// When.
+        moment: Moment,
+        /// Calls in a step.
+        calls: u64,
+    },
+}
+
+impl When {
+    /// The pass in which it occurs, where it does in every micro-batch.
+    pub fn pass(&self) -> Option<Pass> {
+        match self {
+            When::Layer { pass, .. } | When::MicroBatch { pass, .. } | When::Boundary { pass, .. } => Some(*pass),
+            When::Outside | When::Step { .. } => None,
+        }
+    }
+
+    /// Calls in each layer of its kind.
+    pub fn count_per_layer(&self) -> Option<u64> {
+        match self {
+            When::Layer { calls_per_layer, .. } => Some(*calls_per_layer),
+            _ => None,
+        }
+    }
+
+    /// Calls in a micro-batch, if it occurs in every one.
+    pub fn count_per_micro_batch(&self) -> Option<u64> {
+        match self {
+            When::Layer { calls_per_layer, layers, .. } => calls_per_layer.checked_mul(*layers),
+            When::MicroBatch { calls, .. } => Some(*calls),
+            When::Outside | When::Boundary { .. } | When::Step { .. } => None,
+        }
+    }
+
+    /// Calls in a step of this many micro-batches; `None` outside of steps, and if the number passes 64 bits.
+    pub fn count_per_step(&self, micro_batches: u64) -> Option<u64> {
+        match self {
+            When::Outside => None,
+            When::Boundary { sends_per_step, .. } => Some(*sends_per_step),
+            When::Step { calls, .. } => Some(*calls),
+            When::Layer { .. } => self.count_per_micro_batch().and_then(|count| count.checked_mul(micro_batches)),
+            When::MicroBatch { calls, one_in, .. } => calls.checked_mul(micro_batches / one_in),
+        }
+    }
+}
+
+/// Whether anything useful is done while a call is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    /// Nothing: all wait for it.
+    Exposed,
+    /// The weight-gradient product of the same layer.
+    WeightGradient,
+    /// The input-gradient product of the same layer.
+    InputGradient,
+    /// Attention over the blocks that are already there.
+    Attention,
+    /// The backward pass of the last micro-batch.
+    LastBackward,
+    /// The backward pass of every micro-batch.
+    Backward,
+    /// The forward pass of the first micro-batch.
+    FirstForward,
+    /// The layer before, whose successor's parameters are fetched ahead.
+    Prefetch,
+    /// The work of other micro-batches in the steady state of the pipeline.
+    SteadyState,
+    /// The next layers of the same pass.
+    NextLayers,
+    /// The product that needs it or makes it, piece by piece.
+    Pieces,
+}
+
+/// Whether the ranks wait for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Exposure {
+    /// They wait: nothing is computed meanwhile.
+    Exposed,
+    /// They compute while it is under way.
+    Hidden,
+}
+
+impl Overlap {
+    /// True if the ranks wait for it.
+    pub fn is_exposed(self) -> bool {
+        self == Overlap::Exposed
+    }
+
+    /// Whether the ranks wait for it, or compute meanwhile.
+    pub fn exposure(self) -> Exposure {
+        if self.is_exposed() { Exposure::Exposed } else { Exposure::Hidden }
+    }
+
+    /// The computing that hides it, in words; `exposed` if none does.
+    pub fn name(self) -> &'static str {
+        match self {
+            Overlap::Exposed => "exposed",
+            Overlap::WeightGradient => "weight-gradient product",
+            Overlap::InputGradient => "input-gradient product",
+            Overlap::Attention => "attention of earlier blocks",
+            Overlap::LastBackward => "last micro-batch's backward",
+            Overlap::Backward => "backward",
+            Overlap::FirstForward => "first micro-batch's forward",
+            Overlap::Prefetch => "the layer before (prefetch)",
+            Overlap::SteadyState => "other micro-batches (steady state)",
+            Overlap::NextLayers => "the next layers",
+            Overlap::Pieces => "its own product, in pieces",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+    use crate::layout::Axis;
+    use crate::workload::Style;
+    use commgauge_base::element::ElementType;
+    use commgauge_base::geometry::Splits;
+
+    #[test]
+    fn wire_bytes_are_those_of_bandwidth_optimal_algorithms() {
+        for (collective, expected) in [
+            (Collective::AllReduce, 2 * 3 * 250 * 3),
+            (Collective::AllGather, 3 * 250 * 3),
+            (Collective::ReduceScatter, 3 * 250 * 3),
+            (Collective::AllToAll, 3 * 250 * 3),
+            (Collective::SendRecvChain, 1000 * 3),
+            (Collective::Barrier, 0),
+        ] {
+            let op = Op::new(Style::Sweep, Axis::World, collective, ElementType::Int8, 1000);
+            assert_eq!(op.wire_bytes(4, 3), Some(expected), "{collective}");
+            assert_eq!(op.wire_bytes(1, 3), Some(0), "{collective}");
+        }
+    }
+
+    #[test]
+    fn an_uneven_exchange_counts_the_busiest_rank_without_its_own_part() {
+        let given = |weights: &[u64]| Op {
+            splits: Splits::Given(weights.to_vec()),
+            ..Op::new(Style::Sweep, Axis::World, Collective::AllToAllV, ElementType::Int8, 1000)
+        };
+        // Rank 0 receives 700 from each of three others; 1000 in balance: 250 to each.
+        for (op, expected) in [(given(&[7, 1, 1, 1]), 2100), (given(&[1, 1, 1, 1]), 750)] {
+            assert_eq!((op.wire_bytes(4, 1), op.wire_bytes(4, 3)), (Some(expected), Some(3 * expected)));
+        }
+        assert_eq!(given(&[1]).wire_bytes(1, 3), Some(0));
+        assert_eq!(given(&[1, 1, 1, 1]).wire_bytes(4, u64::MAX), None);
+    }
+
+    #[test]
+    fn more_than_64_bits_is_not_a_number() {
+        let op = Op::new(Style::Sweep, Axis::World, Collective::AllReduce, ElementType::Int8, 1 << 60);
+        assert_eq!(op.wire_bytes(4, 1 << 30), None);
     }
 }

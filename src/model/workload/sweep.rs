@@ -1,12 +1,15 @@
 //! The ops of a sweep: every combination of its lists that the collectives know.
 
-use super::op::{Op, Style};
+use super::op::{MOST_CASES, Op, Style};
+use super::{Case, WorkPlan};
 use crate::config::{Place, Roots, Sweep};
 use crate::layout::Axis;
-use commgauge_base::collective::Collective;
-use commgauge_base::error::Result;
+use commgauge_base::collective::{Collective, ReduceOp};
+use commgauge_base::element::ElementType;
+use commgauge_base::error::{Error, Result};
 use commgauge_base::geometry::Splits;
 use commgauge_base::units::Bytes;
+use commgauge_base::variant::{Variant, Variants};
 
 /// The ops on groups of `ranks` ranks of an axis, at most `most`.
 ///
@@ -89,12 +92,143 @@ fn roots_of(sweep: &Sweep, ranks: u32) -> Vec<u32> {
     }
 }
 
+// A whole plan in several variants, from flags that apply to every case of a launch.
+
+impl WorkPlan {
+    /// The same plan with every case once in each variant.
+    ///
+    /// # Errors
+    /// Usage errors: if a suite varies the same property itself, and if there are too many cases.
+    pub fn in_variants(mut self, variants: &Variants) -> Result<WorkPlan> {
+        let named = variants.named();
+        let varies = |what: &str| self.cases.iter().any(|case| case.variant.labels().contains_key(what));
+        if let Some(twice) = named.iter().find(|what| varies(what)) {
+            let flag = twice.replace('_', "-");
+            return Err(Error::usage(format!("--{flag}: the suite varies `{twice}` itself; leave one of the two out")));
+        }
+        let all = variants.all();
+        if self.cases.len().saturating_mul(variants.count()) > MOST_CASES {
+            return Err(Error::usage(format!(
+                "{} cases in {} variants are more than {MOST_CASES}; name fewer",
+                self.cases.len(),
+                all.len()
+            )));
+        }
+        let each = all.len();
+        let varied = |(number, variant): (usize, &Variant), case: &Case| Case {
+            variant: combined(case.variant, *variant).resolved(case.cadence),
+            solo_of: case.solo_of.map(|index| index * each + number),
+            ..case.clone()
+        };
+        self.cases = (self.cases.iter())
+            .flat_map(|case| all.iter().enumerate().map(move |numbered| varied(numbered, case)))
+            .collect();
+        Ok(self)
+    }
+}
+
+/// The variant of a case: the settings of the suite, and the flags for the rest.
+fn combined(of_suite: Variant, of_flags: Variant) -> Variant {
+    let usual = Variant::default();
+    Variant {
+        buffers: if of_suite.buffers == usual.buffers { of_flags.buffers } else { of_suite.buffers },
+        submit: if of_suite.submit == usual.submit { of_flags.submit } else { of_suite.submit },
+        aggregate: if of_suite.aggregate == usual.aggregate { of_flags.aggregate } else { of_suite.aggregate },
+        max_ctas: of_suite.max_ctas.or(of_flags.max_ctas),
+    }
+}
+
+// Reductions that NCCL alone can carry out: eight-bit floats, and sums of what is multiplied first.
+
+/// Why only NCCL carries an op out; none where others do too.
+pub fn nccl_only_reason(op: &Op) -> Option<String> {
+    if !op.collective.reduces() {
+        return None;
+    }
+    if op.reduce_op == Some(ReduceOp::PreMulSum) {
+        return Some(format!(
+            "{} with mulsum is an operation of NCCL's (ncclRedOpCreatePreMulSum), which --backend nccl has",
+            op.collective
+        ));
+    }
+    let others = || ElementType::ALL.into_iter().filter(|element| !element.moves_only()).map(ElementType::name);
+    op.element.moves_only().then(|| {
+        format!(
+            "{} cannot reduce {} on host memory, where it can only be moved; --backend nccl reduces it from NCCL 2.24 and compute \
+             capability 9.0 on. Accepted here: {}",
+            op.collective,
+            op.element,
+            others().collect::<Vec<_>>().join(", ")
+        )
+    })
+}
+
+impl WorkPlan {
+    /// Refuses a plan if no case of it can run on any other backend than NCCL.
+    ///
+    /// # Errors
+    /// A usage error that names the feature only NCCL has.
+    pub fn ensure_portable(&self) -> Result<()> {
+        let mut reasons = self.cases.iter().map(|case| nccl_only_reason(&case.op));
+        match reasons.next().flatten() {
+            Some(first)
+                if self.products.is_empty() && self.copies.is_empty() && reasons.all(|reason| reason.is_some()) =>
+            {
+                Err(Error::usage(first))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+// The curves of a plan: cases that differ only in size, and further cases of the same curve. The next size is chosen
+// elsewhere.
+
+impl WorkPlan {
+    /// The cases of sweeps by curve, each as indices in the plan, in the order of first appearance. Barriers have no size, and of
+    /// uneven shares the time does not follow the size alone, so neither is a curve; nor is a single size.
+    pub fn curves(&self) -> Vec<Vec<usize>> {
+        let mut curves: Vec<Vec<usize>> = Vec::new();
+        for (index, case) in self.cases.iter().enumerate().filter(|(_, case)| has_curve(case)) {
+            match curves.iter_mut().find(|curve| is_same_curve(&self.cases[curve[0]], case)) {
+                Some(curve) => curve.push(index),
+                None => curves.push(vec![index]),
+            }
+        }
+        curves.retain(|curve| curve.len() >= 2);
+        curves
+    }
+}
+
+impl Case {
+    /// The same call at another size.
+    pub fn with_bytes(&self, bytes_total: Bytes) -> Case {
+        let mut case = self.clone();
+        case.op.bytes_total = bytes_total;
+        case
+    }
+}
+
+fn has_curve(case: &Case) -> bool {
+    case.op.style == Style::Sweep
+        && case.op.bytes_total.0 > 0
+        && case.op.splits == Splits::Equal
+        && case.uses.is_empty()
+}
+
+fn is_same_curve(one: &Case, other: &Case) -> bool {
+    one.with_bytes(other.op.bytes_total) == *other
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::BOTH_CADENCES;
+    use crate::config::{BOTH_CADENCES, Suite};
     use commgauge_base::collective::ReduceOp;
     use commgauge_base::element::ElementType;
+    use commgauge_base::variant::{Buffers, Submit};
+    use std::collections::HashSet;
+    use std::path::Path;
 
     fn sweep(collectives: &[Collective]) -> Sweep {
         Sweep {
@@ -151,5 +285,108 @@ mod tests {
         }
         let message = ops(&sweep(&[Collective::Reduce]), Axis::World, 4, 31).unwrap_err().to_string();
         assert!(message.contains("more than 31 cases"), "{message}");
+    }
+
+    const SWEEP: &str = "[[sweep]]\ncollectives = 'all_reduce'\nbytes = '1KiB'\nplacements = 'in-place'\n";
+
+    fn plan(more: &str) -> Result<WorkPlan> {
+        WorkPlan::from_suite(&Suite::parse(Path::new("test.toml"), &format!("{SWEEP}{more}"))?, 4)
+    }
+
+    fn flags() -> Variants {
+        Variants { buffers: vec![Buffers::Plain, Buffers::Symmetric], ..Variants::default() }
+    }
+
+    #[test]
+    fn contradictory_suite_settings_are_refused_with_their_place() {
+        for (more, words) in [
+            ("buffers = 'pinned'", "test.toml:5: sweep[0].buffers"),
+            ("submit = ['graph:5000']", "graph:CALLS with 1 to 1024"),
+            ("aggregate = [0]", "1 to 64"),
+            ("max_ctas = 'most'", "1 to 64 thread blocks, or any"),
+            ("buffers = []", "found an empty list"),
+        ] {
+            let error = plan(more).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        let error = plan("buffers = ['plain', 'registered']").unwrap().in_variants(&flags()).unwrap_err();
+        assert!(error.to_string().contains("--buffers: the suite varies `buffers` itself"), "{error}");
+    }
+
+    #[test]
+    fn lists_of_a_suite_and_of_flags_multiply_and_case_names_are_unique() {
+        let usual = plan("").unwrap();
+        assert_eq!(usual.clone().in_variants(&Variants::default()).unwrap(), usual);
+        let varied = plan("submit = ['stream', 'graph']\naggregate = [1, 8]\nmax_ctas = ['any', 2]").unwrap();
+        assert_eq!(varied.cases.len(), 2 * 8, "both cadences");
+        let all = varied.in_variants(&flags()).unwrap();
+        let names: HashSet<String> = all.cases.iter().map(Case::name).collect();
+        assert_eq!((all.cases.len(), names.len()), (32, 32));
+        for name in [
+            "world/all_reduce/sum/float32/1024/in-place/streaming",
+            "world/all_reduce/sum/float32/1024/in-place/streaming/symmetric/graph-20/aggregate-8/max-ctas-2",
+            "world/all_reduce/sum/float32/1024/in-place/isolated/graph-1",
+        ] {
+            assert!(names.contains(name), "{name} in {names:?}");
+        }
+        assert!(all.cases.iter().all(|case| case.variant.submit != Submit::Graph(None)));
+    }
+
+    #[test]
+    fn a_single_group_is_compared_with_all_groups_in_the_same_variant() {
+        let text = "[model]\npreset = 'llama-2-7b'\nlayers = 4\n[training]\nsequence = 512\nmicro_batches = 2\n[layout]\ntp = 2\n";
+        let suites = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../suites/test.toml");
+        let plan = WorkPlan::from_suite(&Suite::parse(&suites, text).unwrap(), 4).unwrap().with_solo().unwrap();
+        let varied = plan.in_variants(&flags()).unwrap();
+        let solo: Vec<&Case> = varied.cases.iter().filter(|case| case.solo_of.is_some()).collect();
+        assert!(!solo.is_empty());
+        for case in solo {
+            let whole = &varied.cases[case.solo_of.unwrap()];
+            assert_eq!((case.variant, &case.op), (whole.variant, &whole.op));
+        }
+    }
+
+    #[test]
+    fn a_plan_that_only_nccl_can_run_is_refused_by_other_backends_unless_a_part_runs() {
+        for (sweep, words) in [
+            (
+                "collectives = 'all_reduce'\nelement_types = 'fp8_e4m3'",
+                Some("from NCCL 2.24 and compute capability 9.0 on"),
+            ),
+            ("collectives = 'reduce'\nreduce_ops = 'mulsum'", Some("reduce with mulsum is an operation of NCCL's")),
+            ("collectives = 'all_gather'\nelement_types = 'fp8_e4m3'", None),
+            ("collectives = 'all_reduce'\nreduce_ops = ['sum', 'mulsum']", None),
+        ] {
+            let suite = Suite::parse(Path::new("test.toml"), &format!("[[sweep]]\nbytes = '1KiB'\n{sweep}\n")).unwrap();
+            let refused = WorkPlan::from_suite(&suite, 4).unwrap().ensure_portable();
+            match words {
+                None => assert!(refused.is_ok(), "{sweep}"),
+                Some(words) => {
+                    let error = refused.unwrap_err();
+                    assert!(error.exit_code() == 2 && error.to_string().contains(words), "{error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn cases_that_differ_in_their_size_only_are_a_curve() {
+        let text = "[[sweep]]\ncollectives = ['all_reduce', 'barrier', 'all_to_all_v']\nbytes = ['1KiB', '1MiB', '64MiB']\n\
+                    splits = { skewed = 1.0 }\nplacements = 'out-of-place'\n\
+                    [[sweep]]\ncollectives = 'broadcast'\nbytes = '1KiB'\n";
+        let suite = Suite::parse(Path::new("test.toml"), text).unwrap();
+        let plan = WorkPlan::from_suite(&suite, 4).unwrap();
+        let curves = plan.curves();
+        let names: Vec<Vec<String>> =
+            curves.iter().map(|curve| curve.iter().map(|index| plan.cases[*index].name()).collect()).collect();
+        assert_eq!(names.len(), 2, "all_reduce in both cadences: {names:?}");
+        assert_eq!(
+            names[0],
+            [1024, 1 << 20, 64 << 20]
+                .map(|bytes| format!("world/all_reduce/sum/float32/{bytes}/out-of-place/streaming"))
+        );
+        let further = plan.cases[curves[1][0]].with_bytes(Bytes(4096));
+        assert_eq!(further.name(), "world/all_reduce/sum/float32/4096/out-of-place/isolated");
     }
 }

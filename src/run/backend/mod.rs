@@ -1,23 +1,108 @@
 //! Backends that execute ops: MPI on host memory, a simulated fleet, and NCCL on GPU streams behind one contract.
 
 mod contract;
-mod counted;
-mod device_reader;
-mod local_work;
-mod mismatch;
+mod product;
+pub mod simulated;
+
 #[cfg(feature = "mpi")]
 pub mod mpi;
 #[cfg(feature = "mpi")]
 pub mod nccl;
-mod product;
 #[cfg(feature = "mpi")]
 mod replay_place;
-pub mod simulated;
 
 pub use contract::{
     AxisBytes, AxisTimes, Backend, BackendFacts, Binding, Call, HiddenCall, Marks, RankTimes, ReplayBinding, Replayer,
 };
-pub use device_reader::{DeviceIdentity, DeviceReader, DeviceState};
-pub use local_work::LocalWork;
-pub use mismatch::Mismatch;
 pub use product::product_bytes;
+
+use commgauge_base::error::Result;
+use commgauge_base::sample::WrongCall;
+use serde::{Deserialize, Serialize};
+
+// Readings of a rank's device during the calls: its identity, and its state at a moment.
+
+/// Identity of a device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceIdentity {
+    /// Name.
+    pub name: String,
+    /// Unique name.
+    pub uuid: String,
+    /// PCI address.
+    pub pci: String,
+    /// NUMA node that it is nearest to.
+    pub numa_node: Option<u32>,
+    /// Version of the driver.
+    pub driver: Option<String>,
+    /// The newest CUDA version that the driver supports.
+    pub cuda: Option<String>,
+    /// Power that it may draw.
+    pub power_limit_watts: Option<f64>,
+    /// NVLinks that it has.
+    pub nvlinks: Option<u32>,
+}
+
+/// State of a device at one moment; values that the device does not report are absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceState {
+    /// Clock of the multiprocessors, MHz.
+    pub multiprocessor_clock_mhz: Option<f64>,
+    /// Clock of the memory, MHz.
+    pub memory_clock_mhz: Option<f64>,
+    /// Power drawn.
+    pub power_watts: Option<f64>,
+    /// Temperature.
+    pub temperature_celsius: Option<f64>,
+    /// Names of the active throttle reasons.
+    pub throttle_reasons: Vec<String>,
+    /// True if it has no work, so that its clocks may be low.
+    pub is_idle: bool,
+    /// NVLinks that are up.
+    pub nvlinks_active: Option<u32>,
+}
+
+/// Reads a device. Never in the timed loop.
+pub trait DeviceReader {
+    /// Name and version of the library that answers.
+    ///
+    /// # Errors
+    /// Why no library can be queried, as a sentence.
+    fn source(&self) -> std::result::Result<String, String>;
+
+    /// Identity of the device; none if it cannot be queried.
+    fn identity(&self) -> Option<DeviceIdentity>;
+
+    /// Current state of the device; none if it cannot be queried.
+    fn read(&mut self) -> Option<DeviceState>;
+}
+
+// Work that a rank does by itself, with nobody to wait for: a matrix product, a copy.
+
+/// Bound work with its buffers, filled with known data.
+pub trait LocalWork {
+    /// Carries it out once and returns its time in nanoseconds on the clock of the device that does it. Allocates nothing.
+    fn run(&mut self) -> Result<u64>;
+
+    /// Compares what the last run left, or a part of it, with what is expected. The first wrong element, if any.
+    fn check(&self) -> Result<Option<Mismatch>>;
+}
+
+// The first element of a buffer that is not what it ought to be.
+
+/// The first wrong element of a checked buffer, and how many were wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// World rank that owns the buffer.
+    pub rank: u32,
+    /// Index of the first wrong element in the receive buffer.
+    pub element: u64,
+    /// The expected value, as a number of the element type (hexadecimal bits if data is only moved).
+    pub expected: String,
+    /// The value found.
+    pub got: String,
+    /// Wrong elements in this buffer.
+    pub count: u64,
+    /// Which of the calls that were compared it was; none where only one was made.
+    pub call: Option<WrongCall>,
+}

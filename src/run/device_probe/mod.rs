@@ -3,21 +3,19 @@
 //! A library that crashes takes the process with it, so the queries are meant to run in a child process. Communication
 //! is left to the NCCL backend, which has its own function tables.
 
-mod advice;
 mod answer;
-mod cublas;
-mod cuda;
 mod load;
 mod nccl_files;
-mod nccl_library;
-mod nvml;
 
-pub use advice::advice;
 pub use answer::{CublasAnswer, CudaAnswer, Device, NcclAnswer, NvmlAnswer, NvmlDevice};
-pub use nccl_files::{NcclFile, nccl_files};
-pub use nccl_library::is_rccl;
-pub use nvml::{MAX_NVLINKS, NVML_LIBRARY, THROTTLE_REASONS};
+pub use nccl_files::{NcclFile, is_rccl, nccl_files};
 
+use libloading::Library;
+use load::load;
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
+use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor, TemperatureThreshold};
+use nvml_wrapper::{Device as NvmlHandle, Nvml};
+use std::ffi::{CStr, OsStr, OsString, c_char, c_int, c_uint};
 use std::path::Path;
 
 /// A library that can be queried.
@@ -54,18 +52,287 @@ impl Probe {
 /// Why the library cannot be loaded.
 pub fn answer(probe: Probe, named: Option<&Path>) -> Result<String, String> {
     let text = match probe {
-        Probe::Cuda => serde_json::to_string(&cuda::query()?),
-        Probe::Nccl => serde_json::to_string(&nccl_library::query(named)?),
-        Probe::Cublas => serde_json::to_string(&cublas::query(named)?),
-        Probe::Nvml => serde_json::to_string(&nvml::query()?),
+        Probe::Cuda => serde_json::to_string(&query_cuda()?),
+        Probe::Nccl => serde_json::to_string(&nccl_files::query(named)?),
+        Probe::Cublas => serde_json::to_string(&query_cublas(named)?),
+        Probe::Nvml => serde_json::to_string(&query_nvml()?),
     };
     text.map_err(|cause| cause.to_string())
 }
 
+// Queries the CUDA driver. Section numbers are those of the CUDA driver API.
+
+/// Device name of the stand-ins for tests, so that their results are never mistaken for real ones.
+const DOUBLE: &str = "commgauge double";
+
+/// `CUresult`: any number, as newer drivers have newer ones.
+type Code = c_int;
+
+/// `CU_DEVICE_ATTRIBUTE_PCI_BUS_ID`, `..._PCI_DEVICE_ID`, `..._PCI_DOMAIN_ID`.
+const PCI: [c_int; 3] = [33, 34, 50];
+
+/// More devices than any host has; a larger count is taken as a driver error.
+const MAX_DEVICES: c_int = 64;
+
+/// Loads the driver and queries it.
+fn query_cuda() -> Result<CudaAnswer, String> {
+    let (library, file) = load(&["libcuda.so.1".into(), "libcuda.so".into()])?;
+    let mut answer = CudaAnswer { file, ..CudaAnswer::default() };
+    if let Err(problem) = fill(&library, &mut answer) {
+        answer.problem = Some(problem);
+    }
+    // Unloading a driver that has started threads is unsafe.
+    std::mem::forget(library);
+    Ok(answer)
+}
+
+fn fill(library: &Library, answer: &mut CudaAnswer) -> Result<(), String> {
+    let mut version = 0;
+    // SAFETY: `CUresult cuDriverGetVersion(int *)` (6.2), and the int is ours; `CUresult cuInit(unsigned)` (6.3) takes 0.
+    unsafe {
+        let get_version = library.get::<unsafe extern "C" fn(*mut c_int) -> Code>(b"cuDriverGetVersion\0");
+        check(library, get_version.map_err(|_| lacks("cuDriverGetVersion"))?(&mut version), "cuDriverGetVersion")?;
+        answer.cuda = format!("{}.{}", version / 1000, version % 1000 / 10);
+        let init = library.get::<unsafe extern "C" fn(c_uint) -> Code>(b"cuInit\0").map_err(|_| lacks("cuInit"))?;
+        check(library, init(0), "cuInit")?;
+    }
+    let mut devices = 0;
+    // SAFETY: `CUresult cuDeviceGetCount(int *)` (6.5), and the int is ours.
+    unsafe {
+        let count = library.get::<unsafe extern "C" fn(*mut c_int) -> Code>(b"cuDeviceGetCount\0");
+        check(library, count.map_err(|_| lacks("cuDeviceGetCount"))?(&mut devices), "cuDeviceGetCount")?;
+    }
+    for number in 0..devices.clamp(0, MAX_DEVICES) {
+        answer.devices.push(device(library, number)?);
+    }
+    answer.is_double = answer.devices.iter().any(|device| device.name.contains(DOUBLE));
+    answer.peers = peers(library, answer.devices.len() as c_int)?;
+    Ok(())
+}
+
+fn device(library: &Library, number: c_int) -> Result<Device, String> {
+    let mut name = [0 as c_char; 256];
+    let mut bytes = 0usize;
+    let mut pci = [0; 3];
+    // SAFETY: types as in section 6.5; the buffers are ours, and the length given is that of the name's.
+    unsafe {
+        let get_name = library.get::<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> Code>(b"cuDeviceGetName\0");
+        let get_name = get_name.map_err(|_| lacks("cuDeviceGetName"))?;
+        check(library, get_name(name.as_mut_ptr(), name.len() as c_int - 1, number), "cuDeviceGetName")?;
+        let total = library.get::<unsafe extern "C" fn(*mut usize, c_int) -> Code>(b"cuDeviceTotalMem_v2\0");
+        if let Ok(total) = total {
+            check(library, total(&mut bytes, number), "cuDeviceTotalMem")?;
+        }
+        let attribute =
+            library.get::<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Code>(b"cuDeviceGetAttribute\0");
+        if let Ok(attribute) = attribute {
+            for (value, which) in pci.iter_mut().zip(PCI) {
+                check(library, attribute(value, which, number), "cuDeviceGetAttribute")?;
+            }
+        }
+    }
+    // SAFETY: the last byte of the name was never written to, so there is a zero.
+    let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+    Ok(Device { name, pci: format!("{:04x}:{:02x}:{:02x}.0", pci[2], pci[0], pci[1]), memory_bytes: bytes as u64 })
+}
+
+fn peers(library: &Library, devices: c_int) -> Result<Vec<Vec<bool>>, String> {
+    // SAFETY: `CUresult cuDeviceCanAccessPeer(int *, CUdevice, CUdevice)` (6.22); the int is ours.
+    let can =
+        unsafe { library.get::<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Code>(b"cuDeviceCanAccessPeer\0") };
+    let Ok(can) = can else { return Ok(Vec::new()) };
+    let mut rows = Vec::new();
+    for from in 0..devices {
+        let mut row = Vec::new();
+        for to in 0..devices {
+            let mut yes = c_int::from(from == to);
+            if from != to {
+                // SAFETY: as above.
+                check(library, unsafe { can(&mut yes, from, to) }, "cuDeviceCanAccessPeer")?;
+            }
+            row.push(yes != 0);
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn lacks(symbol: &str) -> String {
+    format!("the library has no {symbol}")
+}
+
+/// Turns an error code into the driver's own message.
+fn check(library: &Library, code: Code, call: &str) -> Result<(), String> {
+    if code == 0 {
+        return Ok(());
+    }
+    let mut text: *const c_char = std::ptr::null();
+    // SAFETY: `CUresult cuGetErrorName(CUresult, const char **)` (6.1) sets the pointer to a text that lasts, or to null.
+    unsafe {
+        if let Ok(name) = library.get::<unsafe extern "C" fn(Code, *mut *const c_char) -> Code>(b"cuGetErrorName\0") {
+            let _ = name(code, &mut text);
+        }
+        let message =
+            if text.is_null() { format!("error {code}") } else { CStr::from_ptr(text).to_string_lossy().into_owned() };
+        let fix = advice(code).map_or_else(String::new, |fix| format!(": {fix}"));
+        Err(format!("{call} failed with {message}{fix}"))
+    }
+}
+
+// Queries cuBLAS: its version, and whether it has the required function. No function is called that starts work.
+
+/// Functions that the backend requires.
+const NEEDED: [&str; 5] =
+    ["cublasCreate_v2", "cublasDestroy_v2", "cublasSetStream_v2", "cublasSetMathMode", "cublasGemmEx"];
+
+/// Loads the library and queries it.
+fn query_cublas(named: Option<&Path>) -> Result<CublasAnswer, String> {
+    let names: Vec<OsString> = match named {
+        Some(path) => vec![path.into()],
+        None => vec!["libcublas.so.13".into(), "libcublas.so.12".into()],
+    };
+    let (library, file) = load(&names)?;
+    let mut answer = CublasAnswer { file, ..CublasAnswer::default() };
+    // SAFETY: `cublasStatus_t cublasGetProperty(libraryPropertyType, int *)` in every version.
+    match unsafe { library.get::<unsafe extern "C" fn(c_int, *mut c_int) -> c_int>(b"cublasGetProperty\0") } {
+        Err(_) => answer.problem = Some("this is not cuBLAS: it has no cublasGetProperty".to_owned()),
+        Ok(property) => {
+            let mut version = [0; 3];
+            for (which, part) in (0..).zip(&mut version) {
+                // SAFETY: the int is ours; 0 to 2 are the parts of a version.
+                let status = unsafe { property(which, part) };
+                if status != 0 {
+                    answer.problem = Some(format!("cublasGetProperty failed with status {status}"));
+                }
+            }
+            answer.version = version.map(|part| part.to_string()).join(".");
+        }
+    }
+    // SAFETY: only the presence of the symbol is checked; nothing is called.
+    let has = |symbol: &str| unsafe { library.get::<*const std::ffi::c_void>(symbol.as_bytes()) }.is_ok();
+    answer.lacks = NEEDED.iter().filter(|symbol| !has(symbol)).map(|symbol| (*symbol).to_owned()).collect();
+    std::mem::forget(library);
+    Ok(answer)
+}
+
+// Fixes for fatal error codes of the CUDA driver. The numbers are those of `CUresult` (cuda.h).
+
+/// The fix for an error code, where one is known.
+pub fn advice(code: i32) -> Option<&'static str> {
+    Some(match code {
+        34 => {
+            "the libcuda.so that was found is the toolkit's stub, made for linking: take its folder (.../stubs) off LD_LIBRARY_PATH"
+        }
+        // Also if the device is in exclusive mode and used by another process.
+        46 => {
+            "another process has the device for itself (`nvidia-smi -q -d COMPUTE` shows the compute mode): end it, choose another device, \
+             or let ranks share it through MPS (nvidia-cuda-mps-control -d)"
+        }
+        100 => "start the container with GPUs, and look at CUDA_VISIBLE_DEVICES and `nvidia-smi`",
+        209 | 218 => "commgauge's kernels run from compute capability 7.5 on",
+        214 => "the device's memory has failed: look at `nvidia-smi -q -d ECC,ROW_REMAPPER`, and reset or replace it",
+        221 => {
+            "libnvidia-ptxjitcompiler.so.1 of the driver is not there: in a container it comes with the capability `compute` \
+             (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
+        }
+        222 => "the driver is too old for commgauge's kernels, which want one of CUDA 10.2 or newer",
+        223 => "commgauge's kernels are compiled by the driver: unset CUDA_DISABLE_PTX_JIT and CUDA_DISABLE_JIT",
+        802 | 919 => {
+            "the system is not ready for CUDA: on hosts with NVSwitch the fabric manager must run, of the driver's own version \
+             (systemctl status nvidia-fabricmanager)"
+        }
+        803 => {
+            "the driver's library is of another version than its kernel module: restart the host after an update, and let the \
+             container take the library from the host"
+        }
+        804 => "this device takes no library of a newer CUDA than its driver: take .../cuda/compat off LD_LIBRARY_PATH",
+        805..=809 => {
+            "MPS does not serve this process: is the daemon of CUDA_MPS_PIPE_DIRECTORY alive, and of the same user? Without MPS: unset it, \
+             or end the daemon (echo quit | nvidia-cuda-mps-control)"
+        }
+        _ => return None,
+    })
+}
+
+// Queries NVML for the current state of each device. Nothing is changed.
+
+/// Library of the driver packages; the name without a version comes with development packages only.
+pub const NVML_LIBRARY: &str = "libnvidia-ml.so.1";
+
+/// Maximum number of links of any device.
+pub const MAX_NVLINKS: u32 = 36;
+
+/// Throttle reasons that reduce performance, by the names that `nvidia-smi -q` uses.
+pub const THROTTLE_REASONS: [(ThrottleReasons, &str); 6] = [
+    (ThrottleReasons::SW_POWER_CAP, "power cap"),
+    (ThrottleReasons::HW_SLOWDOWN, "hardware slowdown"),
+    (ThrottleReasons::SYNC_BOOST, "sync boost"),
+    (ThrottleReasons::SW_THERMAL_SLOWDOWN, "thermal slowdown (software)"),
+    (ThrottleReasons::HW_THERMAL_SLOWDOWN, "thermal slowdown (hardware)"),
+    (ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN, "power brake"),
+];
+
+/// Loads the library and queries it.
+fn query_nvml() -> Result<NvmlAnswer, String> {
+    let nvml = Nvml::builder()
+        .lib_path(OsStr::new(NVML_LIBRARY))
+        .init()
+        .map_err(|error| format!("{NVML_LIBRARY}: {error}"))?;
+    let mut answer = NvmlAnswer {
+        version: nvml.sys_nvml_version().unwrap_or_else(|_| "of unknown version".to_owned()),
+        driver: nvml.sys_driver_version().unwrap_or_else(|_| "of unknown version".to_owned()),
+        ..NvmlAnswer::default()
+    };
+    match nvml.device_count() {
+        Err(error) => answer.problem = Some(format!("the devices cannot be counted: {error}")),
+        Ok(devices) => {
+            for number in 0..devices {
+                match nvml.device_by_index(number) {
+                    Ok(device) => answer.devices.push(describe(&device)),
+                    // A device that fell off the bus is counted but cannot be opened.
+                    Err(error) => {
+                        answer.devices.push(NvmlDevice { problem: Some(error.to_string()), ..NvmlDevice::default() })
+                    }
+                }
+            }
+        }
+    }
+    Ok(answer)
+}
+
+fn describe(device: &NvmlHandle) -> NvmlDevice {
+    let watts = |milliwatts: u32| milliwatts / 1000;
+    let reasons = device.current_throttle_reasons().ok();
+    let held = |reasons: ThrottleReasons| THROTTLE_REASONS.iter().filter(move |(one, _)| reasons.contains(*one));
+    let links: Vec<bool> = (0..MAX_NVLINKS).filter_map(|link| device.link_wrapper_for(link).is_active().ok()).collect();
+    NvmlDevice {
+        problem: None,
+        name: device.name().unwrap_or_default(),
+        pci: device.pci_info().map(|info| info.bus_id.to_lowercase()).unwrap_or_default(),
+        multiprocessor_clock_mhz: device.clock_info(Clock::SM).ok(),
+        highest_multiprocessor_clock_mhz: device.max_clock_info(Clock::SM).ok(),
+        memory_clock_mhz: device.clock_info(Clock::Memory).ok(),
+        highest_memory_clock_mhz: device.max_clock_info(Clock::Memory).ok(),
+        power_watts: device.power_usage().ok().map(watts),
+        power_limit_watts: device.enforced_power_limit().ok().map(watts),
+        usual_power_limit_watts: device.power_management_limit_default().ok().map(watts),
+        temperature_celsius: device.temperature(TemperatureSensor::Gpu).ok(),
+        slowdown_celsius: device.temperature_threshold(TemperatureThreshold::Slowdown).ok(),
+        throttled_by: reasons.into_iter().flat_map(held).map(|(_, name)| (*name).to_owned()).collect(),
+        is_idle: reasons.is_some_and(|reasons| reasons.contains(ThrottleReasons::GPU_IDLE)),
+        nvlinks: links.len() as u32,
+        nvlinks_active: links.iter().filter(|active| **active).count() as u32,
+        ecc: device.is_ecc_enabled().ok().map(|ecc| (ecc.currently_enabled, ecc.pending_enabled)),
+        uncorrected_errors: device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile).ok(),
+        mig: device.mig_mode().ok().map(|mig| (mig.current != 0, mig.pending != 0)),
+        is_persistent: device.is_in_persistent_mode().ok(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::load::file_of;
     use super::*;
-    use load::file_of;
 
     #[test]
     fn a_library_that_is_not_there_is_a_reason_and_no_panic() {
@@ -83,5 +350,29 @@ mod tests {
         let text = answer(Probe::Nccl, Some(Path::new(libc))).expect("loaded");
         let parsed: NcclAnswer = serde_json::from_str(&text).unwrap();
         assert!(parsed.problem.is_some_and(|problem| problem.contains("no ncclGetVersion")), "{text}");
+    }
+
+    #[test]
+    fn errors_of_hosts_and_containers_have_a_fix_and_those_of_programs_none() {
+        for (code, words) in [
+            (34, "stubs"),
+            (46, "compute mode"),
+            (222, "too old"),
+            (802, "fabric manager"),
+            (804, "compat"),
+            (807, "MPS"),
+        ] {
+            assert!(advice(code).is_some_and(|fix| fix.contains(words)), "{code}");
+        }
+        assert_eq!([0, 1, 2, 400, 700, 719].map(advice), [None; 6]);
+    }
+
+    #[test]
+    fn a_missing_nvml_is_reported_with_its_file() {
+        match query_nvml() {
+            Err(reason) => assert!(reason.contains(NVML_LIBRARY), "{reason}"),
+            // A host with GPUs has a driver version.
+            Ok(answer) => assert!(!answer.driver.is_empty()),
+        }
     }
 }

@@ -4,12 +4,14 @@
 //! Two ranks count as on one host only if host name, boot id, MPI and the shared memory all agree. Disagreements are
 //! reported.
 
-use super::location::{Node, RankLocation};
-use super::namespaces;
 use crate::world::World;
+use commgauge_base::digest::sha256;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::rank_list::named;
+use commgauge_base::writing::named;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 /// Hosts of all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,7 +62,7 @@ fn resolve(all: &[RankLocation]) -> RankHosts {
     RankHosts {
         hosts: node_of_rank.into_iter().map(|node| names[node].clone()).collect(),
         warnings: warnings(&nodes, &names, all),
-        notes: namespaces::user_note(&nodes, all).into_iter().collect(),
+        notes: user_note(&nodes, all).into_iter().collect(),
     }
 }
 
@@ -152,7 +154,7 @@ fn warnings<'a>(nodes: &[Node<'a>], names: &[String], all: &[RankLocation]) -> V
             ));
         }
     }
-    warnings.extend(namespaces::network_warnings(nodes, all));
+    warnings.extend(network_warnings(nodes, all));
     if all.iter().any(|facts| facts.boot == 0) {
         warnings
             .push("some hosts show no boot id: which ranks share a machine is known by name and MPI alone".to_owned());
@@ -160,6 +162,212 @@ fn warnings<'a>(nodes: &[Node<'a>], names: &[String], all: &[RankLocation]) -> V
     warnings
 }
 
+// Ranks of one host in namespaces of their own, as where each has a container of its own.
+
+/// Warnings about ranks of one host that may not reach each other.
+pub(super) fn network_warnings(nodes: &[Node], all: &[RankLocation]) -> Vec<String> {
+    let text = |node: &&Node| {
+        format!(
+            "ranks of host {} are in different network namespaces ({}): they may not reach each other by its addresses",
+            node.facts.host,
+            named(&node.ranks)
+        )
+    };
+    divided(nodes, all, |facts| facts.network).map(|node| text(&node)).collect()
+}
+
+/// A note about hosts whose ranks may not read each other's memory. Seen with Open MPI 4.1.4: ranks in containers of their own waited for
+/// ever in `MPI_Send` of large messages, and not with this variable.
+pub(super) fn user_note(nodes: &[Node], all: &[RankLocation]) -> Option<String> {
+    let mut hosts = divided(nodes, all, |facts| facts.user);
+    let first = hosts.next()?;
+    let more = match hosts.count() {
+        0 => String::new(),
+        others => format!(", and so on {others} hosts more"),
+    };
+    Some(format!(
+        "ranks of host {} are in different user namespaces ({}{more}), as where each has a container of its own: none may read \
+         another's memory, so MPI copies twice, and Open MPI 4 may wait for ever in large messages; start one container for all \
+         ranks of a host, or set OMPI_MCA_btl_vader_single_copy_mechanism=none",
+        first.facts.host,
+        named(&first.ranks)
+    ))
+}
+
+/// Hosts whose ranks are not all in one namespace.
+fn divided<'a, 'n>(
+    nodes: &'a [Node<'n>],
+    all: &'a [RankLocation],
+    namespace: fn(&RankLocation) -> u64,
+) -> impl Iterator<Item = &'a Node<'n>> {
+    nodes.iter().filter(move |node| {
+        let of = |rank: &u32| namespace(&all[*rank as usize]);
+        node.ranks.iter().any(|rank| of(rank) != namespace(node.facts))
+    })
+}
+
+// Where a rank is, according to every source.
+
+/// Location of a rank according to every source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankLocation {
+    /// Host name, as the host gives it.
+    pub host: String,
+    /// Boot id of the kernel, shortened to a hash; 0 where it cannot be read.
+    pub boot: u64,
+    /// Machine id of the system image, shortened to a hash; 0 where it cannot be read.
+    pub machine: u64,
+    /// Number of the network namespace, 0 where it cannot be read.
+    pub network: u64,
+    /// Number of the user namespace, 0 where it cannot be read.
+    pub user: u64,
+    /// Number of the file system at /dev/shm, 0 where there is none.
+    pub shared_memory: u64,
+    /// The lowest rank that shares memory with this one according to MPI; absent where MPI was not queried.
+    pub leader: Option<u32>,
+}
+
+impl RankLocation {
+    /// Location of this process.
+    pub fn here(leader: Option<u32>) -> RankLocation {
+        let hash = |path: &str| fs::read_to_string(path).ok().map_or(0, |text| short_hash(text.trim()));
+        RankLocation {
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            boot: hash("/proc/sys/kernel/random/boot_id"),
+            machine: hash("/etc/machine-id"),
+            network: fs::metadata("/proc/self/ns/net").map_or(0, |facts| facts.ino()),
+            user: fs::metadata("/proc/self/ns/user").map_or(0, |facts| facts.ino()),
+            shared_memory: fs::metadata("/dev/shm").map_or(0, |facts| facts.dev()),
+            leader,
+        }
+    }
+
+    /// Identifies the machine: by the kernel's boot id, or by the machine id of its image where there is no boot id.
+    pub(super) fn kernel(&self) -> u64 {
+        if self.boot == 0 { self.machine } else { self.boot }
+    }
+}
+
+/// The first 64 bits of a SHA-256; 0 for an empty text.
+pub(super) fn short_hash(text: &str) -> u64 {
+    if text.is_empty() { 0 } else { u64::from_str_radix(&sha256(text)[..16], 16).unwrap_or(0) }
+}
+
+/// A host of the launch.
+pub(super) struct Node<'a> {
+    /// Where its first rank is.
+    pub(super) facts: &'a RankLocation,
+    pub(super) ranks: Vec<u32>,
+}
+
 #[cfg(test)]
-#[path = "place_tests.rs"]
-mod tests;
+mod tests {
+    // Tests of which ranks share a host: the locations of four ranks, the host names they get, and the warnings.
+    use super::*;
+
+    fn rank(host: &str, boot: u64, leader: u32, shared_memory: u64) -> RankLocation {
+        RankLocation {
+            host: host.to_owned(),
+            boot,
+            machine: 7,
+            network: 1,
+            user: 1,
+            shared_memory,
+            leader: Some(leader),
+        }
+    }
+
+    #[test]
+    fn ranks_share_a_host_only_if_all_sources_agree() {
+        let two_of = |a: RankLocation, b: RankLocation| vec![a.clone(), a, b.clone(), b];
+        for (what, all, hosts, warnings) in [
+            ("two machines", two_of(rank("a", 1, 0, 9), rank("b", 2, 2, 9)), ["a", "a", "b", "b"], &[][..]),
+            ("one machine", two_of(rank("a", 1, 0, 9), rank("a", 1, 0, 9)), ["a", "a", "a", "a"], &[]),
+            (
+                "equal names, as in nccl issue 187",
+                two_of(rank("localhost", 1, 0, 9), rank("localhost", 2, 2, 9)),
+                ["localhost#1", "localhost#1", "localhost#2", "localhost#2"],
+                &["2 hosts call themselves localhost (ranks 0, 1 / ranks 2, 3): distinguished by their boot ids"],
+            ),
+            (
+                "equal names that MPI believes",
+                two_of(rank("localhost", 1, 0, 9), rank("localhost", 2, 0, 9)),
+                ["localhost#1", "localhost#1", "localhost#2", "localhost#2"],
+                &["2 hosts call themselves localhost", "MPI takes ranks of different machines for one node"],
+            ),
+            (
+                "containers with names of their own",
+                two_of(rank("pod-a", 1, 0, 8), rank("pod-b", 1, 2, 9)),
+                ["pod-a", "pod-a", "pod-b", "pod-b"],
+                &["hosts pod-a, pod-b have the same boot id: containers of one machine"],
+            ),
+            (
+                "containers with equal names",
+                two_of(rank("pod", 1, 0, 8), rank("pod", 1, 0, 9)),
+                ["pod#1", "pod#1", "pod#2", "pod#2"],
+                &["ranks of host pod see 2 different /dev/shm (ranks 0, 1 / ranks 2, 3)"],
+            ),
+            (
+                "an MPI that was told not to share",
+                two_of(rank("a", 1, 0, 9), rank("a", 1, 2, 9)),
+                ["a#1", "a#1", "a#2", "a#2"],
+                &["MPI finds no shared memory between some ranks of host a"],
+            ),
+        ] {
+            let rank_hosts = resolve(&all);
+            assert_eq!(rank_hosts.hosts, hosts, "{what}");
+            assert_eq!(rank_hosts.warnings.len(), warnings.len(), "{what}: {:?}", rank_hosts.warnings);
+            for (warning, expected) in rank_hosts.warnings.iter().zip(warnings) {
+                assert!(warning.contains(expected), "{what}: {warning}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_boot_id_the_machine_id_distinguishes_hosts_and_that_is_reported() {
+        let on = |machine| RankLocation { machine, ..rank("localhost", 0, 0, 9) };
+        let rank_hosts = resolve(&[on(5), on(6)]);
+        assert_eq!(rank_hosts.hosts, ["localhost#1", "localhost#2"]);
+        assert!(rank_hosts.warnings.iter().any(|warning| warning.contains("no boot id")), "{:?}", rank_hosts.warnings);
+    }
+
+    #[test]
+    fn ranks_of_one_host_in_different_networks_are_named() {
+        let rank_hosts = resolve(&[rank("a", 1, 0, 9), RankLocation { network: 2, ..rank("a", 1, 0, 9) }]);
+        assert_eq!(rank_hosts.hosts, ["a", "a"]);
+        assert!(
+            rank_hosts.warnings[0].contains("different network namespaces (ranks 0, 1)"),
+            "{:?}",
+            rank_hosts.warnings
+        );
+    }
+
+    #[test]
+    fn ranks_of_one_host_that_may_not_read_each_others_memory_are_noted_with_what_to_set() {
+        let alone = |host: &str, user| RankLocation { user, ..rank(host, 1, 0, 9) };
+        for (all, expected) in [
+            (vec![alone("a", 1), alone("a", 1), alone("b", 2)], None),
+            (
+                vec![alone("a", 1), alone("a", 2), alone("b", 3)],
+                Some("host a are in different user namespaces (ranks 0, 1),"),
+            ),
+            (
+                vec![alone("a", 1), alone("a", 2), alone("b", 3), alone("b", 4), alone("c", 5), alone("c", 6)],
+                Some("host a are in different user namespaces (ranks 0, 1, and so on 2 hosts more),"),
+            ),
+        ] {
+            let notes = resolve(&all).notes;
+            assert_eq!(notes.len(), expected.iter().count(), "{notes:?}");
+            assert!(expected.is_none_or(|words| notes[0].contains(words)), "{notes:?}");
+        }
+    }
+
+    #[test]
+    fn sixteen_thousand_ranks_are_placed_without_a_warning() {
+        let all: Vec<RankLocation> =
+            (0..16_384u32).map(|r| rank(&format!("n{}", r / 8), u64::from(r / 8) + 1, r / 8 * 8, 9)).collect();
+        let rank_hosts = resolve(&all);
+        assert_eq!((rank_hosts.hosts[0].as_str(), rank_hosts.hosts[16_383].as_str()), ("n0", "n2047"));
+        assert_eq!(rank_hosts.warnings, Vec::<String>::new());
+    }
+}

@@ -1,17 +1,20 @@
 //! Measures a whole step repeatedly: checked, warmed up, then timed from a common start, with the time that ranks
 //! waited for each axis.
 
-use super::gathered::{decoded, encoded, median_of};
-use super::hidden_calls::Hidden;
-use crate::backend::{AxisTimes, Mismatch, RankTimes, Replayer};
+use super::sampling::{decoded, encoded, median_of};
+use crate::backend::{AxisTimes, HiddenCall, Mismatch, RankTimes, Replayer};
 use crate::world::{Located, World};
+use commgauge_base::collective::Collective;
+use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
 use commgauge_base::units::Bytes;
-use commgauge_model::layout::Axis;
+use commgauge_model::layout::{Axis, Groups};
 use commgauge_model::record::line::Outcome;
-use commgauge_model::record::replay_line::{ReplayAxis, ReplayLine};
+use commgauge_model::record::work_lines::{HiddenCalls, ReplayAxis, ReplayLine};
 use commgauge_model::workload::replay::{ReplayOptions, ReplayPlan};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -256,6 +259,323 @@ fn efficiency(waiting: u64, under_way: u64) -> Option<f64> {
     (under_way > 0).then(|| (1.0 - waiting as f64 / under_way as f64).clamp(0.0, 1.0))
 }
 
+// How long collectives take that something hides: each as long as on the rank of its group that came last.
+//
+// The other ranks started it earlier and saw it under way while they waited for that one, which says nothing of the call: a call of a few
+// bytes beside a pass of 20 ms would seem thousands of times slower than alone. No two clocks are compared.
+
+/// What distinguishes calls of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Kind {
+    collective: Collective,
+    element_type: ElementType,
+    bytes_total: Bytes,
+}
+
+/// Calls of a kind, one of them or several.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Calls {
+    kind: usize,
+    calls: u64,
+    nanoseconds: u64,
+}
+
+/// Index of the plan's groups, and which of those.
+type Place = (usize, usize);
+
+/// The hidden calls of a group in one repetition, in the order of their starts.
+#[derive(Default, Serialize, Deserialize)]
+struct OfGroup {
+    kinds: Vec<Kind>,
+    calls: Vec<Calls>,
+}
+
+/// Those of all groups, in all repetitions so far. Only process 0 has them.
+pub(super) struct Hidden {
+    /// By groups of the plan and rank: the rank's group.
+    group_of_rank: Vec<Vec<usize>>,
+    repeated: BTreeMap<Place, Vec<Repeated>>,
+}
+
+/// Calls of a kind in a group: their time in each repetition.
+struct Repeated {
+    kind: Kind,
+    calls: u64,
+    nanoseconds: Vec<u64>,
+}
+
+impl Hidden {
+    /// None so far.
+    pub fn new(plan: &ReplayPlan) -> Hidden {
+        let of_ranks = |groups: &Groups| {
+            let mut group_of_rank = vec![usize::MAX; plan.stage_of_rank.len()];
+            for (group, ranks) in groups.groups.iter().enumerate() {
+                ranks.iter().for_each(|rank| group_of_rank[*rank as usize] = group);
+            }
+            group_of_rank
+        };
+        Hidden { group_of_rank: plan.groups.iter().map(of_ranks).collect(), repeated: BTreeMap::new() }
+    }
+
+    /// Adds the last repetition. All processes call it.
+    pub fn add(
+        &mut self,
+        world: &dyn World,
+        local_ranks: Range<u32>,
+        replayer: &dyn Replayer,
+        plan: &ReplayPlan,
+    ) -> Result<()> {
+        let mut mine: BTreeMap<Place, OfGroup> = BTreeMap::new();
+        for (local, rank) in local_ranks.enumerate() {
+            merge_shortest(&mut mine, self.of_rank(plan, &replayer.hidden_calls(local), rank));
+        }
+        let mut all: BTreeMap<Place, OfGroup> = BTreeMap::new();
+        for bytes in world.gather(&encoded(&mine.into_iter().collect::<Vec<_>>())?)? {
+            merge_shortest(&mut all, decoded::<Vec<(Place, OfGroup)>>(&bytes)?);
+        }
+        all.iter().for_each(|(place, of_group)| self.add_group(*place, of_group));
+        Ok(())
+    }
+
+    /// What a rank saw of the hidden calls of each of its groups.
+    fn of_rank(&self, plan: &ReplayPlan, calls: &[HiddenCall], rank: u32) -> Vec<(Place, OfGroup)> {
+        let Some(program) = plan.program_of_rank(rank) else { return Vec::new() };
+        let mut found: BTreeMap<Place, OfGroup> = BTreeMap::new();
+        for call in calls {
+            let (op, groups) = (&program.ops[call.op], program.groups[call.op]);
+            let kind = Kind { collective: op.collective, element_type: op.element, bytes_total: op.bytes_total };
+            let of_group = found.entry((groups, self.group_of_rank[groups][rank as usize])).or_default();
+            let kind = of_group.kinds.iter().position(|known| *known == kind).unwrap_or_else(|| {
+                of_group.kinds.push(kind);
+                of_group.kinds.len() - 1
+            });
+            of_group.calls.push(Calls { kind, calls: call.calls, nanoseconds: call.nanoseconds });
+        }
+        found.into_iter().collect()
+    }
+
+    fn add_group(&mut self, place: Place, of_group: &OfGroup) {
+        let known = self.repeated.entry(place).or_default();
+        for (index, kind) in of_group.kinds.iter().enumerate() {
+            let own = of_group.calls.iter().filter(|calls| calls.kind == index);
+            let (calls, nanoseconds) = own.fold((0, 0), |(calls, sum), own| (calls + own.calls, sum + own.nanoseconds));
+            match known.iter_mut().find(|known| known.kind == *kind) {
+                Some(known) => known.nanoseconds.push(nanoseconds),
+                None => known.push(Repeated { kind: *kind, calls, nanoseconds: vec![nanoseconds] }),
+            }
+        }
+    }
+
+    /// Those of the group of an axis that spent most on them.
+    pub fn of_slowest(&self, groups: usize) -> Vec<HiddenCalls> {
+        let of_group = |repeated: &Vec<Repeated>| -> Vec<HiddenCalls> {
+            repeated
+                .iter()
+                .map(|Repeated { kind, calls, nanoseconds }| HiddenCalls {
+                    collective: kind.collective,
+                    element_type: kind.element_type,
+                    bytes_total: kind.bytes_total,
+                    calls: *calls,
+                    nanoseconds_median: median_of(nanoseconds.iter().copied()),
+                })
+                .collect()
+        };
+        let total = |calls: &Vec<HiddenCalls>| calls.iter().map(|calls| calls.nanoseconds_median).sum::<u64>();
+        let of_axis = self.repeated.range((groups, 0)..(groups + 1, 0)).map(|(_, repeated)| of_group(repeated));
+        of_axis.max_by_key(total).unwrap_or_default()
+    }
+}
+
+/// Each call of a group as short as on any of its ranks, which all have the same calls in the same order.
+fn merge_shortest(all: &mut BTreeMap<Place, OfGroup>, more: Vec<(Place, OfGroup)>) {
+    for (place, new) in more {
+        match all.entry(place) {
+            Entry::Occupied(mut known) => {
+                for (known, new) in known.get_mut().calls.iter_mut().zip(&new.calls) {
+                    known.nanoseconds = known.nanoseconds.min(new.nanoseconds);
+                }
+            }
+            Entry::Vacant(free) => {
+                free.insert(new);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
-#[path = "replay_tests.rs"]
-mod tests;
+mod tests {
+    // Tests of measuring a step, with ranks whose times are scripted.
+    use super::super::fakes::on_threads;
+    use super::*;
+    use crate::backend::{AxisBytes, AxisTimes, HiddenCall};
+    use crate::world::SoloWorld;
+    use commgauge_base::collective::Collective;
+    use commgauge_base::element::ElementType;
+    use commgauge_base::units::Seconds;
+    use commgauge_model::layout::Groups;
+    use commgauge_model::record::work_lines::HiddenCalls;
+    use commgauge_model::workload::op::Overlap;
+    use commgauge_model::workload::replay::ReplayProgram;
+    use commgauge_model::workload::step::AxisTotals;
+    use commgauge_model::workload::{Op, Style};
+
+    const OPTIONS: ReplayOptions =
+        ReplayOptions { repetitions: 5, warm_up: 2, forward_seconds_per_layer: Seconds(1e-3) };
+
+    /// A program of which only the ops are looked at: one that the last backward pass hides.
+    fn program() -> ReplayProgram {
+        let hidden = Op::new(Style::Data, Axis::World, Collective::AllReduce, ElementType::Float32, 400);
+        ReplayProgram {
+            stage: 0,
+            ops: vec![Op { overlap: Overlap::LastBackward, ..hidden }],
+            own_ops: 1,
+            geometries: Vec::new(),
+            groups: vec![0],
+            slots: Vec::new(),
+            actions: Vec::new(),
+            at_once: Vec::new(),
+            check_order: Vec::new(),
+        }
+    }
+
+    /// A plan of one stage, in which every rank sends 300 of 400 bytes.
+    fn plan(ranks: u32) -> ReplayPlan {
+        let totals = AxisTotals {
+            axis: Axis::World,
+            stage: 0,
+            payload_bytes_per_step: Bytes(400),
+            wire_bytes_per_step: Bytes(300),
+            exposed_wire_bytes_per_step: Bytes(0),
+        };
+        ReplayPlan {
+            schedule: "1f1b".to_owned(),
+            groups: vec![Groups::world(ranks)],
+            stage_of_rank: vec![0; ranks as usize],
+            programs: vec![Some(program())],
+            listed: vec![vec![totals]],
+            job_nanoseconds: None,
+        }
+    }
+
+    /// A rank whose time is a millisecond times its number, and longer in the first runs.
+    struct Scripted {
+        times: [RankTimes; 1],
+        rank: u32,
+        runs: u32,
+        wire: u64,
+        wrong: bool,
+        hidden: Vec<HiddenCall>,
+    }
+
+    impl Scripted {
+        fn new(rank: u32) -> Scripted {
+            Scripted { times: [RankTimes::default()], rank, runs: 0, wire: 300, wrong: false, hidden: Vec::new() }
+        }
+    }
+
+    impl Replayer for Scripted {
+        fn check(&mut self) -> Result<Option<Mismatch>> {
+            let (rank, expected, got) = (self.rank, "3".to_owned(), "4".to_owned());
+            Ok(self.wrong.then_some(Mismatch { rank, element: 7, expected, got, count: 2, call: None }))
+        }
+        fn verifies(&self) -> bool {
+            true
+        }
+        fn run(&mut self) -> Result<()> {
+            self.runs += 1;
+            let warming_up = if self.runs <= OPTIONS.warm_up { 1_000_000_000 } else { 0 };
+            let total_nanoseconds = 1_000_000 * u64::from(self.rank + 1) + u64::from(self.runs) + warming_up;
+            let mut times = RankTimes { total_nanoseconds, computing_nanoseconds: 600_000, ..RankTimes::default() };
+            times.axes[0] = AxisTimes { waiting_nanoseconds: 100_000, under_way_nanoseconds: 400_000 };
+            self.times = [times];
+            Ok(())
+        }
+        fn times(&self) -> &[RankTimes] {
+            &self.times
+        }
+        fn hidden_calls(&self, _: usize) -> Vec<HiddenCall> {
+            self.hidden.clone()
+        }
+        fn moved(&self, _: usize) -> Result<Vec<AxisBytes>> {
+            Ok(vec![AxisBytes { axis: Axis::World, calls: 9, payload: Bytes(400), wire: Bytes(self.wire) }])
+        }
+    }
+
+    fn measured(world: &dyn World, replayer: &mut Scripted, verify: bool, interrupted: bool) -> ReplayLine {
+        let interrupted = AtomicBool::new(interrupted);
+        let me = world.process();
+        let context = ReplayContext { world, local_ranks: me..me + 1, verify, interrupted: &interrupted };
+        measure_replay(&context, replayer, &plan(world.processes()), &OPTIONS, 3).unwrap()
+    }
+
+    #[test]
+    fn wrong_data_withholds_the_numbers_on_every_process_and_names_the_lowest_rank() {
+        on_threads(4, |world| {
+            let me = world.process();
+            let mut replayer = Scripted { wrong: me >= 2, ..Scripted::new(me) };
+            let line = measured(world, &mut replayer, true, false);
+            assert!(
+                matches!(line.outcome, Outcome::Corrupt { rank: 2, element: 7, count: 2, .. }),
+                "{:?}",
+                line.outcome
+            );
+            assert_eq!((replayer.runs, line.slowest_nanoseconds.len()), (0, 0));
+        });
+    }
+
+    #[test]
+    fn the_slowest_rank_is_found_with_its_waiting_times_and_warm_up_is_discarded() {
+        on_threads(3, |world| {
+            let me = world.process();
+            let line = measured(world, &mut Scripted::new(me), true, false);
+            assert_eq!(line.outcome, Outcome::Measured { verified: true });
+            assert_eq!((line.warm_up_repetitions, line.step), (2, 3));
+            assert_eq!(line.slowest_rank, [2; 5]);
+            assert_eq!(line.slowest_nanoseconds, [3_000_003, 3_000_004, 3_000_005, 3_000_006, 3_000_007]);
+            assert_eq!((line.computing_nanoseconds_median, line.overlap_efficiency), (600_000, Some(0.75)));
+            assert_eq!(line.axes[0].waiting_nanoseconds_median, 100_000);
+            if me == 0 {
+                assert!(line.bytes_as_listed);
+                assert_eq!(line.rank_nanoseconds_median, [1_000_005, 2_000_005, 3_000_005]);
+                assert_eq!((line.axes[0].calls_counted, line.axes[0].wire_bytes_counted), (9, Bytes(300)));
+            }
+        });
+    }
+
+    #[test]
+    fn a_hidden_call_takes_what_the_rank_that_came_last_saw_of_it() {
+        on_threads(3, |world| {
+            let me = world.process();
+            // The first call waits for rank 0, the second for rank 1.
+            let seen = [[10, 20_000_000], [20_000_000, 30], [20_000_000, 20_000_000]][me as usize];
+            let hidden = seen.map(|nanoseconds| HiddenCall { op: 0, calls: 1, nanoseconds }).to_vec();
+            let line = measured(world, &mut Scripted { hidden, ..Scripted::new(me) }, true, false);
+            if me == 0 {
+                let two = HiddenCalls {
+                    collective: Collective::AllReduce,
+                    element_type: ElementType::Float32,
+                    bytes_total: Bytes(400),
+                    calls: 2,
+                    nanoseconds_median: 40,
+                };
+                assert_eq!(line.axes[0].hidden_calls, [two]);
+            }
+        });
+    }
+
+    #[test]
+    fn bytes_that_differ_from_the_list_are_reported() {
+        let mut replayer = Scripted { wire: 301, ..Scripted::new(0) };
+        let line = measured(&SoloWorld, &mut replayer, false, false);
+        assert_eq!(line.outcome, Outcome::Measured { verified: false });
+        assert!(!line.bytes_as_listed);
+        assert_eq!((line.axes[0].wire_bytes_counted, line.axes[0].wire_bytes_listed), (Bytes(301), Bytes(300)));
+    }
+
+    #[test]
+    fn a_signal_ends_it_before_the_next_repetition() {
+        let mut replayer = Scripted::new(0);
+        let line = measured(&SoloWorld, &mut replayer, true, true);
+        assert_eq!((replayer.runs, line.slowest_nanoseconds.len(), line.warm_up_repetitions), (0, 0, 0));
+    }
+}

@@ -1,8 +1,13 @@
 //! Decides when to stop sampling, and how many samples to take next. Computes on plain numbers; the decision is
 //! broadcast in [`super::sampling`].
 
-use commgauge_base::sample::Cadence;
-use commgauge_base::stats::{MIN_FOR_INTERVAL, median, median_interval, sorted};
+use super::cadence::Batch;
+use super::{MeasureContext, streaming_batch};
+use crate::backend::{Call, Marks};
+use commgauge_base::error::Result;
+use commgauge_base::sample::{Cadence, Timing};
+use commgauge_base::stats::{Evidence, MIN_FOR_INTERVAL, falls, median, median_interval, sorted};
+use commgauge_base::units::Seconds;
 use commgauge_model::config::RunSettings;
 use commgauge_model::record::line::StopReason;
 
@@ -148,13 +153,201 @@ fn is_narrow(samples: &[f64], precision: f64) -> bool {
     })
 }
 
+// Chooses the number of calls in a streaming sample: large enough that the cost of a mark and the clock's resolution
+// are negligible, or one if a single call is long enough.
+
+/// Minimum length of a sample in units of the clock resolution.
+const RESOLUTIONS_PER_SAMPLE: f64 = 100.0;
+
+/// A mark takes at most this part of a sample: with a host clock of 25 ns that makes samples of 50 us.
+const MARK_COSTS_PER_SAMPLE: f64 = 2_000.0;
+
+const MAX_CALLS: u64 = 1 << 16;
+
+/// Samples of a trial, whose median counts.
+const TRIAL_SAMPLES: u32 = 3;
+
+const TRIAL_MARKS: usize = 33;
+
+/// Calls in a sample, and how long a sample must be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SampleLength {
+    /// Calls in one sample.
+    pub calls: u32,
+    /// Below this length a mark or the clock's resolution is more than a hundredth of a sample.
+    pub doubtful_below_nanoseconds: f64,
+    /// Time that a mark adds to a sample.
+    pub mark_nanoseconds: f64,
+}
+
+impl SampleLength {
+    /// Why samples of this length are longer than their calls; `None` where they are long enough. Only a fixed number of
+    /// calls can make them too short.
+    pub fn warning(&self, valid_nanoseconds: &[f64]) -> Option<String> {
+        let middle = median(&sorted(valid_nanoseconds.iter().copied()))?;
+        (middle < self.doubtful_below_nanoseconds).then(|| {
+            format!(
+                "the requested calls make samples of {}, too short for this clock and its marks (a mark takes {}): times may be too \
+                 long by {:.1} %; samples of {} need more calls (-n)",
+                Seconds(middle * 1e-9),
+                Seconds(self.mark_nanoseconds * 1e-9),
+                100.0 * self.mark_nanoseconds / middle.max(1.0),
+                Seconds(self.doubtful_below_nanoseconds * 1e-9),
+            )
+        })
+    }
+}
+
+/// Chooses the number of calls on process 0 for all processes. `call_nanoseconds` is the time of a call during warm-up,
+/// if known. A fixed number of calls is divided into fewer samples, or only one, rather than into samples that are too
+/// short.
+pub fn choose_calls_per_sample(
+    context: &MeasureContext,
+    call: &mut dyn Call,
+    call_nanoseconds: Option<f64>,
+    batch: &mut Batch,
+) -> Result<SampleLength> {
+    let mark_cost = mark_cost_nanoseconds(context, call)?;
+    let resolution = context.clock_resolution_nanoseconds as f64;
+    let wanted = (RESOLUTIONS_PER_SAMPLE * resolution).max(MARK_COSTS_PER_SAMPLE * mark_cost);
+    let fixed = context.settings.fixed_iterations;
+    if let Some(all) = fixed.filter(|_| context.settings.timing == Timing::Whole) {
+        let doubtful_below_nanoseconds = RESOLUTIONS_PER_SAMPLE * resolution;
+        return Ok(SampleLength { calls: all.max(1), doubtful_below_nanoseconds, mark_nanoseconds: 0.0 });
+    }
+    let most = fixed.map_or(MAX_CALLS, u64::from).max(1);
+    let mut calls = 1;
+    let mut sample_nanoseconds = call_nanoseconds;
+    loop {
+        let mut next = [0];
+        if context.decides() && !context.is_interrupted() {
+            next[0] = longer(calls, sample_nanoseconds, wanted, most);
+        }
+        context.world.broadcast_u64(&mut next)?;
+        match next[0] {
+            0 => break,
+            next => calls = next,
+        }
+        if fixed.is_some() && calls == most {
+            // All requested calls: a trial could not make it longer.
+            break;
+        }
+        streaming_batch(context, call, TRIAL_SAMPLES, calls as u32, batch)?;
+        sample_nanoseconds = median(&sorted(batch.samples.iter().map(|sample| sample.slowest_nanoseconds as f64)));
+    }
+    let calls = fixed.map_or(calls as u32, |total| least_divisor(total, calls as u32));
+    let doubtful_below_nanoseconds = RESOLUTIONS_PER_SAMPLE * resolution.max(mark_cost);
+    Ok(SampleLength { calls, doubtful_below_nanoseconds, mark_nanoseconds: mark_cost })
+}
+
+/// The number of calls to try next; 0 if the last number suffices.
+fn longer(calls: u64, sample_nanoseconds: Option<f64>, wanted: f64, most: u64) -> u64 {
+    let Some(sample) = sample_nanoseconds else { return 1 };
+    if sample >= wanted || calls >= most {
+        return 0;
+    }
+    // At least twice, so that the search ends; at most 16 times, since a time near the resolution is imprecise.
+    let factor = (wanted / sample.max(1.0)).clamp(2.0, 16.0);
+    ((calls as f64 * factor).ceil() as u64).min(most)
+}
+
+/// With a fixed number of calls, all samples must be equally long, so the calls in each must divide it.
+fn least_divisor(total: u32, at_least: u32) -> u32 {
+    (at_least.max(1)..=total).find(|calls| total.is_multiple_of(*calls)).unwrap_or(total.max(1))
+}
+
+fn mark_cost_nanoseconds(context: &MeasureContext, call: &mut dyn Call) -> Result<f64> {
+    call.reserve_marks(TRIAL_MARKS);
+    (0..TRIAL_MARKS).for_each(|_| call.mark());
+    call.complete(context.completion_deadline)?;
+    let mut marks = Marks::default();
+    call.read_marks(&mut marks);
+    let steps = (1..TRIAL_MARKS).map(|mark| marks.at(mark, 0).saturating_sub(marks.at(mark - 1, 0)) as f64);
+    Ok(median(&sorted(steps)).unwrap_or(0.0))
+}
+
+// Iterations before timing: until the times have no trend, at least a minimum and at most a maximum. Process 0
+// decides.
+
+/// Iterations between two checks of the trend.
+const CHUNK: u32 = 8;
+
+/// Number of latest iterations that are tested for a trend.
+const WINDOW: usize = 16;
+
+/// A case that still has a trend after this many iterations is measured anyway, and the record contains a warning.
+const MAX_ITERATIONS: u32 = 1_000;
+
+/// Additional share of a case's time budget that warming up may take.
+const SHARE_OF_BUDGET: f64 = 0.25;
+
+/// Result of warming up.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct WarmUp {
+    /// Iterations run.
+    pub(crate) iterations: u32,
+    /// Time of one call in the latest iterations; on process 0 only.
+    pub(crate) call_nanoseconds: Option<f64>,
+    /// Whether times still fell when the warm-up hit its limit; on process 0 only.
+    pub(crate) still_falling: bool,
+}
+
+/// Runs iterations until they have no trend, or as many as were requested.
+pub(crate) fn warm_up(context: &MeasureContext, call: &mut dyn Call, batch: &mut Batch) -> Result<WarmUp> {
+    let mut done = WarmUp::default();
+    let mut times: Vec<f64> = Vec::new();
+    let mut elapsed_seconds = 0.0;
+    loop {
+        let mut next = [0];
+        if context.decides() {
+            next[0] = u64::from(next_chunk(context, &mut done, &times, elapsed_seconds));
+        }
+        context.world.broadcast_u64(&mut next)?;
+        let chunk = next[0] as u32;
+        if chunk == 0 {
+            return Ok(done);
+        }
+        let begin = call.now_nanoseconds();
+        streaming_batch(context, call, chunk, 1, batch)?;
+        elapsed_seconds += call.now_nanoseconds().saturating_sub(begin) as f64 * 1e-9;
+        done.iterations += chunk;
+        times.extend(batch.samples.iter().map(|sample| sample.slowest_nanoseconds as f64));
+        times.drain(..times.len().saturating_sub(WINDOW));
+        done.call_nanoseconds = median(&sorted(times.iter().copied()));
+    }
+}
+
+/// Number of iterations to run next; 0 to stop.
+fn next_chunk(context: &MeasureContext, done: &mut WarmUp, times: &[f64], elapsed_seconds: f64) -> u32 {
+    if context.is_interrupted() {
+        return 0;
+    }
+    let per_call = done.call_nanoseconds.unwrap_or(BATCH_SECONDS * 1e9).max(1.0) * 1e-9;
+    let fitting = ((BATCH_SECONDS / per_call) as u32).max(1);
+    if let Some(fixed) = context.settings.fixed_warm_up {
+        return (fixed - done.iterations).min(fitting);
+    }
+    let out_of_bounds = done.iterations >= MAX_ITERATIONS
+        || (done.iterations > 0 && elapsed_seconds >= context.settings.case_budget.0 * SHARE_OF_BUDGET);
+    if out_of_bounds {
+        // Continuing for a false trend costs one chunk; a warning needs stronger evidence.
+        done.still_falling = falls(times, Evidence::Strong) == Some(true);
+        return 0;
+    }
+    if falls(times, Evidence::Suspicion) == Some(false) { 0 } else { CHUNK.min(fitting) }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::fakes::{FakeCall, on_threads, with_settings};
     use super::*;
+    use crate::world::{SoloWorld, World};
     use commgauge_base::stats::shapes::{Shape, draw};
     use commgauge_base::units::Seconds;
+    use commgauge_model::config::RunSettings;
     use rand::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
+    use std::sync::atomic::Ordering;
 
     fn progress(valid: &[f64]) -> Progress<'_> {
         let taken = valid.len() as u32;
@@ -270,5 +463,129 @@ mod tests {
             let what = format!("{shape:?} to {precision}, {} samples on average", taken / 2000);
             assert!((0.93..=0.97).contains(&share), "{what}: covered in {share}");
         }
+    }
+
+    fn chosen(fixed_iterations: Option<u32>, known: Option<f64>, nanoseconds: u64, mark_cost: u64) -> u32 {
+        let mut chosen = 0;
+        let settings = RunSettings { fixed_iterations, ..RunSettings::default() };
+        with_settings(&SoloWorld, 0..2, settings, |context| {
+            let mut call = FakeCall::alone(&SoloWorld, 0..2, |_, _| nanoseconds);
+            call.mark_cost = mark_cost;
+            chosen = choose_calls_per_sample(context, &mut call, known, &mut Batch::default()).unwrap().calls;
+        });
+        chosen
+    }
+
+    #[test]
+    fn a_sample_is_long_against_mark_and_resolution() {
+        for (known, nanoseconds, mark_cost, calls) in [
+            (Some(300.0), 300, 25, 160..=340),
+            (Some(60_000.0), 60_000, 25, 1..=1),
+            // The warm-up was slow, the calls are not.
+            (Some(40_000.0), 300, 25, 160..=600),
+            (None, 300, 25, 160..=600),
+            // Reading a virtual clock takes no time.
+            (Some(300.0), 300, 0, 1..=1),
+            (Some(5.0), 5, 0, 20..=40),
+        ] {
+            let found = chosen(None, known, nanoseconds, mark_cost);
+            assert!(calls.contains(&found), "{known:?} {nanoseconds} {mark_cost}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_call_without_any_time_ends_the_search() {
+        assert_eq!(chosen(None, Some(0.0), 0, 0), MAX_CALLS as u32);
+    }
+
+    #[test]
+    fn a_fixed_number_of_calls_is_divided_into_equal_samples_that_are_long_against_mark_and_resolution() {
+        for (total, nanoseconds, calls) in [
+            (20, 300, 20),
+            (1, 300, 1),
+            (1_000, 300, 500),
+            (1_009, 300, 1_009),
+            (20, 60_000, 1),
+            (20, 15_000, 4),
+            (20, 25_500, 2),
+        ] {
+            assert_eq!(
+                chosen(Some(total), Some(nanoseconds as f64), nanoseconds, 25),
+                calls,
+                "{total} of {nanoseconds}"
+            );
+        }
+    }
+
+    #[test]
+    fn samples_that_are_shorter_than_clock_and_marks_allow_are_named_with_what_a_mark_adds() {
+        let length = SampleLength { calls: 20, doubtful_below_nanoseconds: 120_000.0, mark_nanoseconds: 1_200.0 };
+        assert_eq!(length.warning(&[110_000.0, 120_000.0, 130_000.0]), None);
+        assert_eq!(length.warning(&[]), None);
+        let warning = length.warning(&[40_000.0, 40_000.0]).unwrap();
+        for words in ["samples of 40.0 us", "a mark takes 1.20 us", "too long by 3.0 %", "120 us need more calls (-n)"]
+        {
+            assert!(warning.contains(words), "`{words}` is not in {warning}");
+        }
+    }
+
+    fn warmed(settings: RunSettings, duration: impl Fn(u64, u32) -> u64) -> WarmUp {
+        let mut done = WarmUp::default();
+        with_settings(&SoloWorld, 0..2, settings, |context| {
+            let mut call = FakeCall::alone(&SoloWorld, 0..2, &duration);
+            done = warm_up(context, &mut call, &mut Batch::default()).unwrap();
+            assert_eq!(call.calls, u64::from(done.iterations));
+        });
+        done
+    }
+
+    fn noise(call: u64) -> u64 {
+        (call * 7919) % 13
+    }
+
+    #[test]
+    fn a_case_without_trend_warms_up_the_minimum() {
+        let done = warmed(RunSettings::default(), |call, _| 1_000 + noise(call));
+        assert_eq!((done.iterations, done.still_falling), (9, false), "one to learn the time, then a chunk");
+    }
+
+    #[test]
+    fn a_falling_start_is_dropped_whole() {
+        let done = warmed(RunSettings::default(), |call, _| 100_000 / (call + 1).min(50) + noise(call));
+        assert!((50..90).contains(&done.iterations), "{done:?}");
+        assert!((2_000.0..2_013.0).contains(&done.call_nanoseconds.unwrap()), "{done:?}");
+    }
+
+    #[test]
+    fn an_endless_trend_is_bounded_and_reported() {
+        let done = warmed(RunSettings::default(), |call, _| 1_000_000 - 10 * call);
+        assert!(done.iterations <= MAX_ITERATIONS + CHUNK && done.still_falling, "{done:?}");
+        // At 50 ms a call, a quarter of the budget of one second is spent after five.
+        let slow = warmed(RunSettings::default(), |_, _| 50_000_000);
+        assert_eq!(slow.iterations, 5);
+    }
+
+    #[test]
+    fn a_fixed_number_is_run_exactly() {
+        for fixed in [0, 1, 5, 1_234] {
+            let settings = RunSettings { fixed_warm_up: Some(fixed), ..RunSettings::default() };
+            assert_eq!(warmed(settings, |call, _| 1_000_000 - 10 * call).iterations, fixed);
+        }
+    }
+
+    #[test]
+    fn all_processes_run_the_same_number_and_a_signal_ends_it() {
+        on_threads(3, |world| {
+            let me = world.process();
+            with_settings(world, me..me + 1, RunSettings::default(), |context| {
+                let mut call = FakeCall::alone(world, me..me + 1, |call, rank| 9_000 / (call + 1) + u64::from(rank));
+                let done = warm_up(context, &mut call, &mut Batch::default()).unwrap();
+                let mut process_0 = [u64::from(done.iterations)];
+                context.world.broadcast_u64(&mut process_0).unwrap();
+                assert_eq!(process_0[0], u64::from(done.iterations));
+                context.interrupted.store(me == 0, Ordering::Relaxed);
+                assert_eq!(warm_up(context, &mut call, &mut Batch::default()).unwrap().iterations, 0);
+            });
+        });
     }
 }

@@ -1,10 +1,10 @@
 //! The calls that carry data, prepared once so that the timed loop only adds an offset and calls; executed, or started without waiting.
 
-use super::counts::{Counts, count};
-use super::nonblocking::TAG;
-use super::{Communicator, Datatype, Operation, Request, check};
-use commgauge_base::collective::{Collective, Placement};
+use super::{Communicator, check, int};
+use commgauge_base::collective::{Collective, Placement, ReduceOp};
+use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::pattern::encode;
 use commgauge_base::pattern::segments::View;
 use mpi::ffi;
 use std::ffi::{c_int, c_void};
@@ -272,4 +272,263 @@ impl Prepared {
 fn peer(group_rank: Option<u32>) -> c_int {
     // SAFETY: reading a constant of the initialised library.
     group_rank.map_or_else(|| unsafe { ffi::RSMPI_PROC_NULL }, |rank| rank as c_int)
+}
+
+// Calls under way, and messages between two ranks: for replaying a step, in which calls of many groups are active at once
+// (MPI-3.1 sections 3.7 and 5.12).
+
+/// Tag of timed point-to-point messages, on communicators of their own.
+pub(super) const TAG: c_int = 0;
+
+/// A call under way: at most a sending and a receiving part.
+#[derive(Debug)]
+pub struct Request {
+    pub(super) parts: [ffi::MPI_Request; 2],
+}
+
+impl Request {
+    /// Nothing under way.
+    pub fn none() -> Request {
+        // SAFETY: reading a constant of the initialised library.
+        Request { parts: [unsafe { ffi::RSMPI_REQUEST_NULL }; 2] }
+    }
+
+    /// Whether the call is done, and progress for all calls of the process (MPI-3.1 3.7.4).
+    #[inline]
+    pub fn test(&mut self) -> Result<bool> {
+        let mut all_done = true;
+        for part in &mut self.parts {
+            let mut done: c_int = 0;
+            // SAFETY: the handle is ours, null or of an active call; the status is not needed.
+            check(unsafe { ffi::MPI_Test(part, &mut done, ffi::RSMPI_STATUS_IGNORE) }, "MPI_Test")?;
+            all_done &= done != 0;
+        }
+        Ok(all_done)
+    }
+
+    /// Waits until the call is complete; returns at once without an active call.
+    #[inline]
+    pub fn wait(&mut self) -> Result<()> {
+        for part in &mut self.parts {
+            // SAFETY: the handle is ours, null or of an active call; the status is not needed.
+            check(unsafe { ffi::MPI_Wait(part, ffi::RSMPI_STATUS_IGNORE) }, "MPI_Wait")?;
+        }
+        Ok(())
+    }
+}
+
+/// A message to or from one rank, with everything but the address of its buffer.
+#[derive(Debug)]
+pub struct Message {
+    count: c_int,
+    datatype: ffi::MPI_Datatype,
+    peer: c_int,
+    tag: c_int,
+    communicator: ffi::MPI_Comm,
+}
+
+impl Message {
+    /// A message of this many elements to or from a rank of the communicator. Messages of one stream arrive in order.
+    ///
+    /// # Errors
+    /// If a count exceeds the range of the C interface.
+    pub fn new(
+        elements: u64,
+        datatype: Datatype,
+        peer: u32,
+        stream: u32,
+        communicator: &Communicator,
+    ) -> Result<Message> {
+        let outside = || Error::usage(format!("stream {stream} between two stages is beyond what MPI can distinguish"));
+        // 32767 is the smallest limit of tags that MPI allows (MPI-3.1 8.1.2); the shift of a ring has a reserved tag.
+        let tag = Some(stream).filter(|stream| *stream < 32_767 - TAG as u32 - 1).ok_or_else(outside)? as c_int;
+        Ok(Message {
+            count: count(elements)?,
+            datatype: datatype.raw(),
+            peer: peer as c_int,
+            tag: tag + TAG + 1,
+            communicator: communicator.raw(),
+        })
+    }
+
+    /// Elements that are handed to MPI.
+    pub fn elements(&self) -> u64 {
+        self.count as u64
+    }
+
+    /// Starts sending.
+    ///
+    /// # Safety
+    /// As [`super::Prepared::start`]; other calls may read the buffer meanwhile.
+    #[inline]
+    pub unsafe fn start_sending(&self, buffer: *const u8, request: &mut Request) -> Result<()> {
+        let Message { count, datatype, peer, tag, communicator } = *self;
+        // SAFETY: promised by the caller.
+        let code =
+            unsafe { ffi::MPI_Isend(buffer.cast(), count, datatype, peer, tag, communicator, &mut request.parts[0]) };
+        check(code, "MPI_Isend")
+    }
+
+    /// Starts receiving.
+    ///
+    /// # Safety
+    /// As [`super::Prepared::start`].
+    #[inline]
+    pub unsafe fn start_receiving(&self, buffer: *mut u8, request: &mut Request) -> Result<()> {
+        let Message { count, datatype, peer, tag, communicator } = *self;
+        // SAFETY: promised by the caller.
+        let code =
+            unsafe { ffi::MPI_Irecv(buffer.cast(), count, datatype, peer, tag, communicator, &mut request.parts[0]) };
+        check(code, "MPI_Irecv")
+    }
+}
+
+// Numbers of elements in the form of the C interface, whose whole numbers have 32 bits.
+
+/// Element counts and displacements in the form of the C interface.
+#[derive(Clone, Debug)]
+pub(super) struct Counts {
+    pub(super) counts: Vec<c_int>,
+    pub(super) displacements: Vec<c_int>,
+}
+
+impl Counts {
+    /// Those of contiguous blocks.
+    pub(super) fn end_to_end(blocks: &[u64]) -> Result<Counts> {
+        let mut next = 0u64;
+        let mut counts = Vec::with_capacity(blocks.len());
+        let mut displacements = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            counts.push(count(*block)?);
+            displacements.push(count(next)?);
+            next += block;
+        }
+        Ok(Counts { counts, displacements })
+    }
+}
+
+/// A number of elements.
+///
+/// # Errors
+/// If it exceeds the range of the C interface.
+pub(super) fn count(elements: u64) -> Result<c_int> {
+    usize::try_from(elements)
+        .map_err(|_| Error::usage("more elements than this machine can address"))
+        .and_then(|e| int(e, "elements"))
+}
+
+// Element types and reduce operations as MPI knows them, and our own operations for what it lacks.
+
+/// An MPI datatype with the size of an element type. 16-bit and 8-bit floats, which MPI does not know, travel as whole
+/// numbers of their size.
+#[derive(Clone, Copy, Debug)]
+pub struct Datatype(pub(super) ffi::MPI_Datatype);
+
+impl Datatype {
+    /// The handle.
+    pub fn raw(self) -> ffi::MPI_Datatype {
+        self.0
+    }
+
+    /// The datatype of an element type.
+    pub fn of(element: ElementType) -> Datatype {
+        // SAFETY: reading constants of the initialised library.
+        Datatype(unsafe {
+            match element {
+                ElementType::Int8 => ffi::RSMPI_INT8_T,
+                ElementType::Uint8 | ElementType::Fp8E4m3 | ElementType::Fp8E5m2 => ffi::RSMPI_UINT8_T,
+                ElementType::Int32 => ffi::RSMPI_INT32_T,
+                ElementType::Uint32 => ffi::RSMPI_UINT32_T,
+                ElementType::Int64 => ffi::RSMPI_INT64_T,
+                ElementType::Uint64 => ffi::RSMPI_UINT64_T,
+                ElementType::Float16 | ElementType::Bfloat16 => ffi::RSMPI_UINT16_T,
+                ElementType::Float32 => ffi::RSMPI_FLOAT,
+                ElementType::Float64 => ffi::RSMPI_DOUBLE,
+            }
+        })
+    }
+}
+
+/// A reduce operation: MPI's own, or one of ours that is freed with it.
+#[derive(Debug)]
+pub struct Operation {
+    pub(super) raw: ffi::MPI_Op,
+    ours: bool,
+}
+
+impl Operation {
+    /// The operation on an element type. `avg` is a sum here; the caller divides afterwards. 16-bit floats are
+    /// combined by our own function on one core, as no MPI standard has them.
+    pub fn of(op: ReduceOp, element: ElementType) -> Result<Operation> {
+        if op == ReduceOp::PreMulSum {
+            return Err(Error::usage("mulsum is an operation of NCCL's, which MPI does not have"));
+        }
+        if let Some(function) = user_function(op, element) {
+            // SAFETY: reading a constant only to have something to overwrite.
+            let mut raw = unsafe { ffi::RSMPI_SUM };
+            // SAFETY: the function has the signature of MPI-3.1 5.9.5 and lives as long as the program.
+            check(unsafe { ffi::MPI_Op_create(Some(function), 1, &mut raw) }, "MPI_Op_create")?;
+            return Ok(Operation { raw, ours: true });
+        }
+        // SAFETY: reading constants of the initialised library.
+        let raw = unsafe {
+            match op {
+                ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PreMulSum => ffi::RSMPI_SUM,
+                ReduceOp::Prod => ffi::RSMPI_PROD,
+                ReduceOp::Min => ffi::RSMPI_MIN,
+                ReduceOp::Max => ffi::RSMPI_MAX,
+            }
+        };
+        Ok(Operation { raw, ours: false })
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        if self.ours && !mpi::environment::is_finalized() {
+            // SAFETY: the handle is ours; freeing is local (MPI-3.1 5.9.5).
+            unsafe { ffi::MPI_Op_free(&mut self.raw) };
+        }
+    }
+}
+
+type UserFunction = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut ffi::MPI_Datatype);
+
+fn user_function(op: ReduceOp, element: ElementType) -> Option<UserFunction> {
+    const HALF: bool = false;
+    const BRAIN: bool = true;
+    match (element, op) {
+        (ElementType::Float16, ReduceOp::Sum | ReduceOp::Avg) => Some(reduce_16_bit::<HALF, 0>),
+        (ElementType::Float16, ReduceOp::Prod) => Some(reduce_16_bit::<HALF, 1>),
+        (ElementType::Float16, ReduceOp::Min) => Some(reduce_16_bit::<HALF, 2>),
+        (ElementType::Float16, ReduceOp::Max) => Some(reduce_16_bit::<HALF, 3>),
+        (ElementType::Bfloat16, ReduceOp::Sum | ReduceOp::Avg) => Some(reduce_16_bit::<BRAIN, 0>),
+        (ElementType::Bfloat16, ReduceOp::Prod) => Some(reduce_16_bit::<BRAIN, 1>),
+        (ElementType::Bfloat16, ReduceOp::Min) => Some(reduce_16_bit::<BRAIN, 2>),
+        (ElementType::Bfloat16, ReduceOp::Max) => Some(reduce_16_bit::<BRAIN, 3>),
+        _ => None,
+    }
+}
+
+/// `inout = op(in, inout)` over `length` elements.
+///
+/// # Safety
+/// As MPI calls it: both buffers hold `*length` 16-bit elements and do not overlap.
+unsafe extern "C" fn reduce_16_bit<const BRAIN: bool, const OP: u8>(
+    input: *mut c_void,
+    inout: *mut c_void,
+    length: *mut c_int,
+    _: *mut ffi::MPI_Datatype,
+) {
+    // SAFETY: promised by the caller.
+    let (input, inout) = unsafe {
+        let bytes = 2 * *length as usize;
+        (
+            std::slice::from_raw_parts(input.cast::<u8>(), bytes),
+            std::slice::from_raw_parts_mut(inout.cast::<u8>(), bytes),
+        )
+    };
+    let element = if BRAIN { ElementType::Bfloat16 } else { ElementType::Float16 };
+    let op = [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max][OP as usize];
+    encode::reduce_into(element, op, input, inout);
 }

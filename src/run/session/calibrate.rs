@@ -3,23 +3,25 @@
 //!
 //! Only process 0 has the times, so it decides and broadcasts the choice; every process then measures the same cases.
 
-mod curves;
-
-use super::case_set::CaseSet;
-use super::preflight::{self, Planned};
-use super::timekeeping::Timekeeping;
-use super::work_loop::Run;
-use super::{facts, replicates};
+use super::case::CaseWork;
+use super::facts::case_facts;
+use super::preflight::Planned;
+use super::request::Request;
+use super::work_loop::{CaseSet, CaseSlot, Run, Timekeeping};
+use super::{case, facts, preflight, work_loop};
 use crate::backend::Backend;
 use crate::world::{World, agree};
+use commgauge_analysis::cost::curve::{Point, combined};
+use commgauge_analysis::cost::measured::{Gap, gaps, interpolated, next_point};
+use commgauge_analysis::cost::seconds_of_call;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::units::Bytes;
-use commgauge_model::config::Calibrate;
-use commgauge_model::record::calibration_line::PlanGrowth;
-use commgauge_model::record::line::{CaseLine, Line};
-use commgauge_model::workload::{Case, MOST_CASES};
-use curves::{Curves, Stopped};
+use commgauge_base::units::{Bytes, Seconds};
+use commgauge_model::config::{Calibrate, RunSettings};
+use commgauge_model::record::line::{CaseFacts, CaseLine, Line};
+use commgauge_model::record::work_lines::{CalibratedCurve, CalibrationEnd, CalibrationLine, ChosenSize, PlanGrowth};
+use commgauge_model::workload::{Case, MOST_CASES, Op, WorkPlan, estimated_case};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 /// A size that process 0 chose.
@@ -75,7 +77,7 @@ pub(super) fn measure_all(
             (!is_recorded).then(|| Line::PlanGrowth(Box::new(growth))).into_iter().collect()
         })?;
         let cases = CaseSet { planned: &planned, first_case: cases_so_far, round };
-        let measured = replicates::measure_all(run, backend, time, cases)?;
+        let measured = measure_all_replicates(run, backend, time, cases)?;
         curves.add(&chosen, cases_so_far as u32, &measured);
         cases_so_far += planned.len();
     }
@@ -90,4 +92,347 @@ fn broadcast_choices(world: &dyn World, chosen: Vec<Choice>) -> Result<Vec<Choic
     let mut bytes = serde_json::to_vec(&chosen).map_err(unreadable)?;
     world.broadcast(&mut bytes)?;
     serde_json::from_slice(&bytes).map_err(unreadable)
+}
+
+// State of every curve on process 0 while sizes are chosen: the sizes so far, their times, and how well the last ones
+// were predicted.
+
+/// All curves of a run.
+struct Curves {
+    curves: Vec<CurveState>,
+}
+
+/// A curve that grows.
+struct CurveState {
+    /// Index in the plan of one of its cases, and its facts; the other cases differ in size only.
+    template: usize,
+    facts: CaseFacts,
+    op: Op,
+    /// The case with this index.
+    case: Case,
+    /// Bytes of every case of the curve, by index in the plan, rounded so that they divide among the ranks.
+    bytes_of_case: BTreeMap<u32, u64>,
+    /// Seconds of a call in each replicate, by bytes.
+    seconds: BTreeMap<u64, Vec<f64>>,
+    /// Sizes that were tried, with or without success; none is tried twice.
+    tried: BTreeSet<u64>,
+    /// Errors of the predictions of added sizes, in the order of adding.
+    errors: Vec<f64>,
+}
+
+/// Why a run that would add further sizes does not.
+#[derive(Clone, Copy)]
+struct Stopped {
+    /// Its time for sizes is spent.
+    pub is_spent: bool,
+    /// The plan has as many cases as it may.
+    pub is_full: bool,
+    /// The run was stopped.
+    pub is_interrupted: bool,
+}
+
+/// The next size of a curve.
+struct NextSize {
+    curve: usize,
+    /// Index in the plan of a case of the same curve.
+    pub template: usize,
+    pub bytes: u64,
+    pub why: ChosenSize,
+}
+
+impl Curves {
+    /// The curves of a plan, without times.
+    fn of(plan: &WorkPlan, host_of_rank: &[u32], request: &Request) -> Curves {
+        let growing = |indices: &Vec<usize>| {
+            let of_case =
+                |index: usize| case_facts(request, &preflight::planned(request, &plan.cases[index], host_of_rank));
+            let bytes_of_case: BTreeMap<u32, u64> =
+                indices.iter().map(|index| (*index as u32, of_case(*index).bytes_total.0)).collect();
+            CurveState {
+                template: indices[0],
+                facts: of_case(indices[0]),
+                op: plan.cases[indices[0]].op.clone(),
+                case: plan.cases[indices[0]].clone(),
+                tried: indices.iter().map(|index| plan.cases[*index].op.bytes_total.0).collect(),
+                bytes_of_case,
+                seconds: BTreeMap::new(),
+                errors: Vec::new(),
+            }
+        };
+        Curves { curves: plan.curves().iter().map(growing).collect() }
+    }
+
+    /// Adds the times of cases that belong to a curve.
+    fn add_lines(&mut self, lines: &[CaseLine]) {
+        for line in lines {
+            for curve in &mut self.curves {
+                if let Some(bytes) = curve.bytes_of_case.get(&line.case)
+                    && let Some(seconds) = seconds_of_call(&curve.facts, line)
+                {
+                    curve.seconds.entry(*bytes).or_default().push(seconds);
+                }
+            }
+        }
+    }
+
+    /// Adds the times of the chosen sizes, the first of which has the given index in the plan.
+    fn add(&mut self, chosen: &[NextSize], first_case: u32, lines: &[CaseLine]) {
+        for (case, next) in (first_case..).zip(chosen) {
+            self.curves[next.curve].bytes_of_case.insert(case, next.bytes);
+        }
+        self.add_lines(lines);
+        for next in chosen {
+            let curve = &mut self.curves[next.curve];
+            // A size that could not be measured does not affect the curve.
+            if let Some(seconds) = curve.seconds.get(&next.bytes).and_then(|replicates| combined(replicates)) {
+                curve.errors.push((next.why.predicted_seconds.0 / seconds - 1.0).abs());
+            }
+        }
+    }
+
+    /// One size for each curve that is not precise enough, at most `most`, starting with the least precise curve.
+    fn next(&mut self, calibrate: &Calibrate, most: usize) -> Vec<NextSize> {
+        let mut chosen: Vec<NextSize> =
+            (self.curves.iter().enumerate()).filter_map(|(index, curve)| curve.next(index, calibrate)).collect();
+        chosen.sort_by(|a, b| b.why.expected_error.total_cmp(&a.why.expected_error));
+        chosen.truncate(most);
+        for next in &chosen {
+            self.curves[next.curve].tried.insert(next.bytes);
+        }
+        chosen
+    }
+
+    /// The sizes of a round that an earlier launch chose and recorded.
+    fn chosen_before(&mut self, growth: &PlanGrowth) -> Result<Vec<NextSize>> {
+        let one = |(facts, why): (&CaseFacts, &ChosenSize)| {
+            let bytes = facts.bytes_total.0;
+            // Apart from the size and values derived from it, the new case equals the others of its curve.
+            let same = |curve: &CurveState| curve.named(bytes) == facts.name;
+            let Some(curve) = self.curves.iter().position(same) else {
+                let name = &facts.name;
+                let text =
+                    format!("round {} of the record adds {name}, which is of no curve of this plan", growth.round);
+                return Err(Error::mismatch(text));
+            };
+            Ok(NextSize { curve, template: self.curves[curve].template, bytes, why: why.clone() })
+        };
+        let chosen: Vec<NextSize> = growth.cases.iter().zip(&growth.chosen).map(one).collect::<Result<_>>()?;
+        for next in &chosen {
+            self.curves[next.curve].tried.insert(next.bytes);
+        }
+        Ok(chosen)
+    }
+
+    /// The line of the record.
+    fn line(&self, calibrate: &Calibrate, rounds: u32, stopped: Stopped) -> CalibrationLine {
+        let curves = self.curves.iter().map(|curve| curve.summary(calibrate, stopped)).collect();
+        CalibrationLine { until_error: calibrate.until_error, rounds, curves }
+    }
+}
+
+impl CurveState {
+    /// Name of the case of this size.
+    fn named(&self, bytes: u64) -> String {
+        self.case.with_bytes(Bytes(bytes)).name()
+    }
+
+    fn points(&self) -> Vec<Point> {
+        let point = |(bytes, replicates): (&u64, &Vec<f64>)| Some(Point::new(*bytes as f64, combined(replicates)?));
+        self.seconds.iter().filter_map(point).collect()
+    }
+
+    /// Expected error of the curve at its least precise size.
+    fn expected_error(&self) -> Option<f64> {
+        gaps(&self.points()).iter().map(|gap| gap.expected_error).reduce(f64::max)
+    }
+
+    fn next(&self, curve: usize, calibrate: &Calibrate) -> Option<NextSize> {
+        if self.seconds.len() >= calibrate.most_sizes as usize {
+            return None;
+        }
+        let points = self.points();
+        let last_error = self.errors.last().copied();
+        let (gap, bytes) = next_point(&points, last_error, calibrate.until_error, |gap| self.split(gap))?;
+        Some(NextSize {
+            curve,
+            template: self.template,
+            bytes,
+            why: ChosenSize {
+                above: Bytes(gap.low),
+                below: Bytes(gap.high),
+                expected_error: gap.expected_error,
+                predicted_seconds: Seconds(interpolated(&points, bytes as f64)?),
+            },
+        })
+    }
+
+    /// A size between two measured ones that was not tried yet.
+    fn split(&self, gap: &Gap) -> Option<u64> {
+        let bytes = gap.middle().and_then(|bytes| self.divisible(bytes))?;
+        let is_new = bytes > gap.low && bytes < gap.high && !self.tried.contains(&bytes);
+        is_new.then_some(bytes)
+    }
+
+    /// The largest valid size of the call up to this one, so that the planned size equals the requested one.
+    fn divisible(&self, bytes: u64) -> Option<u64> {
+        let op = Op { bytes_total: Bytes(bytes), ..self.op.clone() };
+        op.geometry(self.facts.group_size).ok().map(|geometry| geometry.bytes_total.0)
+    }
+
+    fn summary(&self, calibrate: &Calibrate, stopped: Stopped) -> CalibratedCurve {
+        let (points, expected_error) = (self.points(), self.expected_error());
+        let last_error = self.errors.last().copied();
+        let within = |error: Option<f64>| error.is_some_and(|error| error <= calibrate.until_error);
+        let may_grow = self.seconds.len() < calibrate.most_sizes as usize;
+        let outcome = match () {
+            () if points.len() < 2 => CalibrationEnd::NotMeasured,
+            () if within(expected_error) && within(last_error) => CalibrationEnd::Sure,
+            () if !may_grow => CalibrationEnd::MostSizes,
+            () if self.next(0, calibrate).is_none() => CalibrationEnd::NoSizeBetween,
+            () if stopped.is_interrupted => CalibrationEnd::Interrupted,
+            () if stopped.is_full && !stopped.is_spent => CalibrationEnd::MostCases,
+            () => CalibrationEnd::Budget,
+        };
+        CalibratedCurve {
+            case: self.template as u32,
+            sizes: self.seconds.len() as u32,
+            expected_error,
+            last_error,
+            largest_error: self.errors.iter().copied().reduce(f64::max),
+            outcome,
+        }
+    }
+}
+
+// The cases of a run between two comparisons of the clocks: those of the plan, and those that the run adds.
+
+/// Measures all cases of the plan in every replicate or in the time for all of them, then the sizes that the run
+/// chooses.
+pub(super) fn measure_all_cases(run: &mut Run, backend: &mut dyn Backend, planned: &[Planned]) -> Result<()> {
+    let settings = &run.request.settings;
+    let now = work_loop::reading_of(backend);
+    let mut time = Timekeeping::begin(run, backend, &now)?;
+    let cases = CaseSet { planned, first_case: 0, round: 0 };
+    let lines = match settings.within {
+        Some(soak) if settings.is_soak() => self::soak(run, backend, &mut time, cases, soak).map(|()| Vec::new())?,
+        Some(within) => case::measure_all(run, backend, &mut time, cases, within).map(|()| Vec::new())?,
+        None => measure_all_replicates(run, backend, &mut time, cases)?,
+    };
+    if let Some(calibrate) = settings.calibrate.as_ref().filter(|_| !run.completed.calibrated) {
+        measure_all(run, backend, &mut time, calibrate, &lines)?;
+    }
+    if run.tally.is_stopped() { Ok(()) } else { time.end(run) }
+}
+
+// The replicates: each with fresh communicators and an order of its own, one line for each case.
+
+/// From the seed of a round of a soak to that of the next.
+const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Measures every case in every replicate. If the run adds cases that depend on them, returns the lines on process 0,
+/// including those of earlier launches.
+pub(super) fn measure_all_replicates(
+    run: &mut Run,
+    backend: &mut dyn Backend,
+    time: &mut Timekeeping,
+    cases: CaseSet,
+) -> Result<Vec<CaseLine>> {
+    let settings = &run.request.settings;
+    let collects_lines = settings.calibrate.is_some() && run.world.process() == 0;
+    let mut lines = if collects_lines { run.completed.lines_of(cases.indices()) } else { Vec::new() };
+    let mut collect = |line: &mut CaseLine, _| lines.extend(collects_lines.then(|| line.clone()));
+    for replicate in 0..settings.replicates {
+        let mut missing = missing(run, cases, replicate);
+        let estimates = missing.iter().map(|slot| estimated_case(cases.planned[slot.case].case, settings));
+        let Some(shortest) = estimates.min_by(|a, b| a.seconds().0.total_cmp(&b.seconds().0)) else { continue };
+        // Communicators of many ranks take a while, so they are made only if there is time for a case.
+        if run.begin(shortest)?.is_none() {
+            return Ok(lines);
+        }
+        cases.connect(run.request, backend)?;
+        while !missing.is_empty() {
+            let held_back = measure(run, backend, time, cases, &missing, &mut collect)?;
+            // What was measured shows how long the others take; where nothing was, nothing will be.
+            run.tally.out_of_time = held_back.len() == missing.len();
+            if run.tally.is_stopped() {
+                return Ok(lines);
+            }
+            missing = held_back;
+        }
+        backend.disconnect()?;
+    }
+    Ok(lines)
+}
+
+/// Measures cases of a replicate, and returns those for which the time limit leaves no time, as far as can be said now: shorter ones that
+/// come later may have time, and show that a guess was far too long.
+fn measure(
+    run: &mut Run,
+    backend: &mut dyn Backend,
+    time: &mut Timekeeping,
+    cases: CaseSet,
+    slots: &[CaseSlot],
+    observe: &mut dyn FnMut(&mut CaseLine, Seconds),
+) -> Result<Vec<CaseSlot>> {
+    let settings = &run.request.settings;
+    let mut held_back = Vec::new();
+    for slot in slots {
+        CaseWork { cases, slot: *slot, settings, time, observe: &mut *observe }.measure(run, backend)?;
+        if run.tally.signal != 0 {
+            break;
+        }
+        if run.tally.out_of_time {
+            held_back.push(*slot);
+            run.tally.out_of_time = false;
+        }
+    }
+    Ok(held_back)
+}
+
+/// Measures all cases in rounds until a time is over or data were wrong, each round with data of its own.
+pub(super) fn soak(
+    run: &mut Run,
+    backend: &mut dyn Backend,
+    time: &mut Timekeeping,
+    cases: CaseSet,
+    allowed: Seconds,
+) -> Result<()> {
+    let settings = &run.request.settings;
+    let in_all = u64::from(settings.replicates) * cases.planned.len() as u64;
+    let mut left: u64 = (0..settings.replicates).map(|round| missing(run, cases, round).len() as u64).sum();
+    // Earlier launches have had their share.
+    let (begun, allowed) = (Instant::now(), allowed.0 * left as f64 / in_all.max(1) as f64);
+    for round in 0..settings.replicates {
+        let mut is_connected = false;
+        for slot in missing(run, cases, round) {
+            // What skipped cases leave over goes to the others.
+            let mut visit = [((allowed - begun.elapsed().as_secs_f64()) / left as f64 * 1e9).max(0.0) as u64];
+            run.world.broadcast_u64(&mut visit)?;
+            if visit[0] == 0 {
+                return if is_connected { backend.disconnect() } else { Ok(()) };
+            }
+            let seed = settings.seed.wrapping_add(u64::from(round).wrapping_mul(SEED_STEP));
+            let settings = RunSettings { case_budget: Seconds::from_nanoseconds(visit[0]), seed, ..settings.clone() };
+            if !is_connected {
+                cases.connect(run.request, backend)?;
+                is_connected = true;
+            }
+            CaseWork { cases, slot, settings: &settings, time, observe: &mut |_, _| () }.measure(run, backend)?;
+            left -= 1;
+            if run.tally.is_stopped() || run.tally.corrupt > 0 {
+                return Ok(());
+            }
+        }
+        if is_connected {
+            backend.disconnect()?;
+        }
+    }
+    Ok(())
+}
+
+/// The cases of a replicate that are still to be measured, in its order.
+fn missing(run: &Run, cases: CaseSet, replicate: u32) -> Vec<CaseSlot> {
+    let order = cases.order(&run.request.settings, replicate);
+    let slots = (0u32..).zip(order).map(|(position, case)| CaseSlot { case, replicate, position });
+    slots.filter(|slot| !run.completed.has_case(cases.index_in_plan(slot.case), replicate)).collect()
 }

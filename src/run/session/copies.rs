@@ -1,22 +1,28 @@
 //! Copies between hosts and GPUs, after the matrix products: every rank with its own GPU, one rank of each host after the other, or all at once.
 
 use super::completed::CompletedWork;
+use super::replay;
+use super::request::Request;
 use super::work_loop::{Run, WorkItem};
-use crate::backend::Backend;
-use crate::measure::{LocalTimes, Turns, measure_local};
-use crate::watchdog::{Activity, deadline_of_copy};
-use commgauge_base::error::Result;
+use crate::backend::{Backend, ReplayBinding, product_bytes};
+use crate::measure::{LocalTimes, TogetherTimes, Turns, WARM_UP_RUNS, measure_local, measure_together};
+use crate::watchdog::{Activity, deadline_of_copy, deadline_of_product};
+use crate::world::{World, agree};
+use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{median, sorted};
-use commgauge_model::record::copy_line::{CopyFacts, CopyLine};
-use commgauge_model::record::line::{Line, Outcome};
-use commgauge_model::workload::{CopyShape, Estimate, estimated_copy};
+use commgauge_base::units::Seconds;
+use commgauge_model::record::line::{Line, Outcome, RankFacts};
+use commgauge_model::record::work_lines::{
+    CopyFacts, CopyLine, InterferenceLine, InterferingCall, ProductFacts, ProductLine,
+};
+use commgauge_model::workload::{CopyShape, Estimate, Interference, ProductShape, estimated_copy};
 use std::collections::HashMap;
 
 /// Copies of a sample for which the deadline is meant, before the backend says how many it makes.
 const MOST_COPIES: u32 = 16;
 
 /// Writes one line for each copy and replicate.
-pub(super) fn measure_all(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
+pub(super) fn measure_copies(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
     for replicate in 0..run.request.settings.replicates {
         let shapes = run.request.plan.copies.iter().enumerate();
         run.carry_out_all(backend, shapes.map(|(index, shape)| CopyWork { index, shape, replicate }))?;
@@ -105,8 +111,210 @@ fn turns_of(hosts: &[String], rank: u32) -> Turns {
     Turns { mine, count: ranks_of.into_values().max().unwrap_or(1) }
 }
 
+// The matrix products of a run, in every replicate: each on all ranks at the same time.
+
+/// Rejects products that the backend cannot compute, or on host memory those whose matrices do not fit, before anything is measured.
+pub(super) fn preflight(world: &dyn World, backend: &mut dyn Backend, request: &Request) -> Result<()> {
+    if request.plan.products.is_empty() {
+        return Ok(());
+    }
+    agree(world, backend.prepare_products(&request.plan.products))?;
+    if !backend.refuses_oversized_plans() {
+        return Ok(());
+    }
+    let available = backend.bytes_available();
+    let verdict = match request.plan.products.iter().max_by_key(|shape| product_bytes(shape)) {
+        Some(shape) if product_bytes(shape) > available => {
+            let (needed, layer) = (product_bytes(shape), shape.uses.join("; "));
+            Err(Error::usage(format!(
+                "the product of {layer} needs {needed} of matrices on each rank, and there is {available} for each; choose a \
+                 smaller micro-batch, or a higher tensor-parallel degree"
+            )))
+        }
+        _ => Ok(()),
+    };
+    agree(world, verdict)
+}
+
+/// Writes one line for each product and replicate.
+pub(super) fn measure_products(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
+    for replicate in 0..run.request.settings.replicates {
+        let shapes = run.request.plan.products.iter().enumerate();
+        run.carry_out_all(backend, shapes.map(|(index, shape)| ProductWork { index, shape, replicate }))?;
+    }
+    Ok(())
+}
+
+/// A product of a replicate.
+struct ProductWork<'a> {
+    /// Its index in the plan.
+    index: usize,
+    shape: &'a ProductShape,
+    replicate: u32,
+}
+
+impl WorkItem for ProductWork<'_> {
+    fn is_completed(&self, completed: &CompletedWork) -> bool {
+        completed.has_product(self.index, self.replicate)
+    }
+
+    fn estimate(&self, run: &Run) -> Estimate {
+        Estimate::Budget(run.request.settings.case_budget)
+    }
+
+    fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
+        let line = self.line(run, backend)?;
+        run.record_if_whole(Line::Product(Box::new(line)))
+    }
+}
+
+impl ProductWork<'_> {
+    fn line(&self, run: &Run, backend: &mut dyn Backend) -> Result<ProductLine> {
+        let ProductWork { shape, replicate, .. } = *self;
+        let settings = &run.request.settings;
+        let mut line = ProductLine {
+            product: ProductFacts::of(shape),
+            replicate,
+            library: backend.product_library().to_owned(),
+            ranks_per_host: ranks_per_host(&run.ranks.facts),
+            threads_per_rank: 1,
+            outcome: Outcome::Measured { verified: settings.verify },
+            warm_up_products: WARM_UP_RUNS,
+            slowest_nanoseconds: Vec::new(),
+            slowest_rank: Vec::new(),
+        };
+        if let Some(reason) = run.common_skip_reason(backend.product_skip_reason(shape))? {
+            line.outcome = Outcome::Skipped { reason };
+            return Ok(line);
+        }
+        let deadline = run.request.watch.timeout().unwrap_or_else(|| deadline_of_product(shape));
+        let named = || format!("product of {} x {} x {}, replicate {replicate}", shape.m, shape.n, shape.k);
+        run.request.watch.begin(|| Activity::named(named(), deadline));
+        let mut product = match run.bound(backend.bind_product(shape))? {
+            Ok(product) => product,
+            Err(failed) => return Ok(ProductLine { outcome: failed, ..line }),
+        };
+        match measure_local(&run.replay_context(backend), product.as_mut(), run.repetitions(), Turns::TOGETHER)? {
+            Ok(times) => {
+                line.slowest_nanoseconds = times.slowest_nanoseconds;
+                line.slowest_rank = times.slowest_rank;
+            }
+            Err(outcome) => line.outcome = outcome,
+        }
+        Ok(line)
+    }
+}
+
+fn ranks_per_host(ranks: &[RankFacts]) -> u32 {
+    let nodes = ranks.iter().map(|facts| facts.node).max().unwrap_or(0);
+    let on = |node: u32| ranks.iter().filter(|facts| facts.node == node).map(|facts| facts.ranks).sum::<u32>();
+    (0..=nodes).map(on).max().unwrap_or(1)
+}
+
+// Two concurrent calls, in every replicate: each alone, then each while the other is running.
+
+/// Times of a program, or the reason why there are none.
+type Times = std::result::Result<TogetherTimes, Outcome>;
+
+/// Writes two lines in every replicate, one with each of the two as the timed call.
+pub(super) fn measure_interference(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
+    let Some(pair) = &run.request.after_plan.interference else { return Ok(()) };
+    let replicates = 0..run.request.settings.replicates;
+    run.carry_out_all(backend, replicates.map(|replicate| PairWork { pair, replicate }))
+}
+
+/// Both calls of a replicate, each as the timed one, since they share the times of each call alone.
+struct PairWork<'a> {
+    pair: &'a Interference,
+    replicate: u32,
+}
+
+impl WorkItem for PairWork<'_> {
+    fn is_completed(&self, completed: &CompletedWork) -> bool {
+        self.missing(completed).is_empty()
+    }
+
+    /// Each call alone, and each with the other one running concurrently.
+    fn estimate(&self, run: &Run) -> Estimate {
+        let measurements = 2 + self.missing(&run.completed).len();
+        Estimate::Budget(Seconds(run.request.settings.case_budget.0 * measurements as f64))
+    }
+
+    fn carry_out(&mut self, run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
+        for (number, groups) in self.pair.groups.iter().enumerate() {
+            backend.connect(number, groups)?;
+        }
+        let alone = [self.times(run, backend, 0, 0)?, self.times(run, backend, 1, 0)?];
+        let typical = [typical(&alone[0]), typical(&alone[1])];
+        for timed in self.missing(&run.completed) {
+            let calls = self.pair.calls_beside(timed, typical);
+            let measured = Measured { alone: &alone, together: self.times(run, backend, timed, calls)? };
+            run.record_if_whole(Line::Interference(Box::new(self.line(run, timed, calls, measured))))?;
+            if run.tally.is_stopped() {
+                return Ok(());
+            }
+        }
+        backend.disconnect()
+    }
+}
+
+/// Times of both calls alone, and of the timed one beside the other.
+struct Measured<'a> {
+    alone: &'a [Times; 2],
+    together: Times,
+}
+
+impl PairWork<'_> {
+    /// The calls that earlier launches have not timed.
+    fn missing(&self, completed: &CompletedWork) -> Vec<usize> {
+        (0..2).filter(|timed| !completed.has_interference(self.replicate, *timed)).collect()
+    }
+
+    /// Times of one call with `beside` concurrent instances of the other.
+    fn times(&self, run: &Run, backend: &mut dyn Backend, timed: usize, beside: u32) -> Result<Times> {
+        let plan = self.pair.program(timed, beside);
+        let context = run.replay_context(backend);
+        let binding = ReplayBinding { plan: &plan, first_groups_number: 0, seed: run.request.settings.seed };
+        let watch = &run.request.watch;
+        replay::begin(watch, "two calls at once", &plan, run.world.process());
+        let mut replayer = match run.bound(backend.bind_replay(&binding))? {
+            Ok(replayer) => replay::watched(watch, replayer),
+            Err(failed) => return Ok(Err(failed)),
+        };
+        measure_together(&context, replayer.as_mut(), timed, run.repetitions())
+    }
+
+    fn line(&self, run: &Run, timed: usize, calls_beside: u32, measured: Measured) -> InterferenceLine {
+        let Measured { alone, together } = measured;
+        let bad = alone.iter().chain([&together]).find_map(|times| times.as_ref().err().cloned());
+        let outcome = bad.unwrap_or(Outcome::Measured { verified: run.request.settings.verify });
+        let is_measured = matches!(outcome, Outcome::Measured { .. });
+        let numbers = |times: &Times| times.clone().ok().filter(|_| is_measured).unwrap_or_default();
+        let together = numbers(&together);
+        InterferenceLine {
+            step: self.pair.step,
+            replicate: self.replicate,
+            timed: InterferingCall::of(&self.pair.ops[timed]),
+            beside: InterferingCall::of(&self.pair.ops[1 - timed]),
+            outcome,
+            calls_beside,
+            alone_nanoseconds: numbers(&alone[timed]).timed_nanoseconds,
+            together_nanoseconds: together.timed_nanoseconds,
+            still_waited_nanoseconds: together.still_waited_nanoseconds,
+            beside_alone_nanoseconds: numbers(&alone[1 - timed]).timed_nanoseconds,
+        }
+    }
+}
+
+/// Median time in nanoseconds, the same on every process.
+fn typical(times: &Times) -> u64 {
+    let nanoseconds = times.iter().flat_map(|times| &times.timed_nanoseconds).map(|time| *time as f64);
+    median(&sorted(nanoseconds)).map_or(0, |middle| middle as u64)
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     #[test]

@@ -1,17 +1,26 @@
 //! Converts the internal types of a run to the lines of its record.
 
+use super::preflight;
 use super::preflight::{Planned, Ranks};
 use super::request::Request;
-use crate::backend::Backend;
-use commgauge_base::units::Bytes;
+use crate::backend::simulated::SimulatedBackend;
+use crate::backend::{Backend, Call, Marks};
+use crate::world::SoloWorld;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::sample::Cadence;
+use commgauge_base::stats::{Histogram, median, percentile};
+use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::config::Machine;
-use commgauge_model::layout::Locality;
+use commgauge_model::config::machine::Fault;
+use commgauge_model::layout::{Axis, Groups, Locality};
+use commgauge_model::record::header;
+use commgauge_model::record::header::without_secrets;
 use commgauge_model::record::line::{
-    BackendLine, CaseFacts, FORMAT, Header, Plan, RankFacts, Settings, StepUse, VERSION,
+    BackendLine, CaseFacts, CaseLine, ClockLine, ClockMethod, ClockMoment, End, EndStatus, FORMAT, Header, Line,
+    Outcome, PairTimes, Plan, RankFacts, RankHistogram, Samples, Settings, StepUse, StopReason, VERSION,
 };
-use commgauge_model::record::provenance;
-use commgauge_model::record::secrets::without_secrets;
 use commgauge_model::workload::Use;
+use std::time::Duration;
 
 /// Header, the first line of the record.
 pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) -> Header {
@@ -24,7 +33,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
         run_id: request.run_id.clone(),
         started_at: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
         program: request.program.to_owned(),
-        program_version: provenance::program_version().to_owned(),
+        program_version: header::program_version().to_owned(),
         program_sha256: ranks.program_sha256.clone(),
         command_line: without_secrets(&std::env::args().collect::<Vec<_>>()),
         launch_command: request.launch_command.as_deref().map(without_secrets),
@@ -58,7 +67,7 @@ pub(super) fn header(backend: &dyn Backend, request: &Request, ranks: &Ranks) ->
             calls_like: settings.calls_like.map(|tool| tool.name().to_owned()),
         },
         ranks: ranks.facts.clone(),
-        environment: provenance::environment(),
+        environment: header::environment(),
         warnings,
         notes: request.notes(),
     }
@@ -177,8 +186,285 @@ pub(super) fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
     }
 }
 
+// Runs a plan on simulated ranks with few calls of each case, and returns the record in memory: enough for verdicts,
+// and fast enough to be repeated with hundreds of seeds.
+//
+// Cases, rounds, replicates and lines are those of a run. Differences: no warm-up and no stop rule, but a fixed number
+// of calls; and one histogram for each node instead of each rank, only for the cases whose verdict uses them.
+
+/// Calls of each case in each replicate.
+const CALLS: usize = 20;
+
+/// Nanoseconds between the last end and the next common start.
+const LEAD: u64 = 1_000_000;
+
+/// A plan that can be rehearsed repeatedly.
+pub struct Rehearsal<'a> {
+    request: &'a Request,
+    machine: Machine,
+    ranks: Ranks,
+}
+
+impl<'a> Rehearsal<'a> {
+    /// Prepares a plan on a simulated machine.
+    ///
+    /// # Errors
+    /// If the request names no machine, or the machine lacks the target of a fault.
+    pub fn new(request: &'a Request) -> Result<Rehearsal<'a>> {
+        let machine = request.machine.clone().ok_or_else(|| Error::usage("a rehearsal needs a machine file"))?;
+        let backend = SimulatedBackend::new(&machine, request.world_size, request.settings.seed)?;
+        Ok(Rehearsal { request, machine, ranks: preflight::ranks(&SoloWorld, &backend, request)? })
+    }
+
+    /// The same with other faults.
+    pub fn with_faults(&self, faults: Vec<Fault>) -> Rehearsal<'a> {
+        let machine = Machine { faults, ..self.machine.clone() };
+        Rehearsal { request: self.request, machine, ranks: self.ranks.clone() }
+    }
+
+    /// The machine with its faults.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Hosts of its ranks.
+    pub fn hosts(&self) -> u32 {
+        self.machine.hosts_of(self.request.world_size)
+    }
+
+    /// What a record of the plan would say of its cases, without carrying any out.
+    pub fn planned_cases(&self) -> Vec<CaseFacts> {
+        plan_line(self.request, &preflight::plan(&self.ranks, self.request)).cases
+    }
+
+    /// The lines of a record whose noise and transient faults follow from a seed, and the time that passed on the
+    /// virtual clock.
+    ///
+    /// # Errors
+    /// If the plan has calls that the simulation does not support, or the machine lacks the target of a fault.
+    pub fn lines(&self, seed: u64) -> Result<(Vec<Line>, Seconds)> {
+        let mut backend = SimulatedBackend::new(&self.machine, self.request.world_size, seed)?;
+        // Fresh communicators of each replicate would be placed as the first ones.
+        for (number, groups) in self.request.plan.groups.iter().enumerate() {
+            backend.connect(number, groups)?;
+        }
+        let planned = preflight::plan(&self.ranks, self.request);
+        let mut header = header(&backend, self.request, &self.ranks);
+        header.run_id = format!("{}-{seed}", header.run_id);
+        header.seed = seed;
+        // Copies and products of the suite are not rehearsed.
+        let plan = Plan { product_lines: 0, ..plan_line(self.request, &planned) };
+        let mut lines = vec![Line::Header(Box::new(header)), Line::Plan(plan), Line::Clock(clock(ClockMoment::Start))];
+        for replicate in 0..self.request.settings.replicates {
+            for (index, case) in planned.iter().enumerate() {
+                let line = self.case_line(&mut backend, case, index as u32, replicate)?;
+                lines.push(Line::Case(Box::new(line)));
+            }
+        }
+        lines.push(Line::Clock(clock(ClockMoment::End)));
+        let elapsed = Seconds::from_nanoseconds(backend.now_nanoseconds());
+        lines.push(Line::End(end(&lines, elapsed)));
+        Ok((lines, elapsed))
+    }
+
+    fn case_line(
+        &self,
+        backend: &mut SimulatedBackend,
+        planned: &Planned,
+        case: u32,
+        replicate: u32,
+    ) -> Result<CaseLine> {
+        let groups = self.request.plan.groups_of(planned.case);
+        let mut line = CaseLine {
+            case,
+            name: planned.case.name().into(),
+            replicate,
+            position: case,
+            replaces: Vec::new(),
+            outcome: Outcome::Measured { verified: false },
+            warm_up_iterations: 0,
+            calls_per_sample: 1,
+            stop: Some(StopReason::FixedCount),
+            precision_reached: None,
+            samples: Samples::default(),
+            histograms: Vec::new(),
+            pairs: None,
+            buffer_copies: 1,
+            library_estimate_seconds: None,
+            library_choice: None,
+            warnings: Vec::new(),
+        };
+        let geometry = match &planned.geometry {
+            Ok(geometry) => geometry,
+            Err(reason) => {
+                (line.outcome, line.stop) = (Outcome::Skipped { reason: reason.clone() }, None);
+                return Ok(line);
+            }
+        };
+        let now = backend.now_nanoseconds();
+        let mut call = backend.bind(&preflight::binding(self.request, planned.case, geometry))?;
+        if let Some(wrong) = call.check()? {
+            let (rank, element, count) = (wrong.rank, wrong.element, wrong.count);
+            let (expected, got, when) = (wrong.expected, wrong.got, "before".to_owned());
+            line.outcome = Outcome::Corrupt { when, rank, element, expected, got, count, call: None };
+            line.stop = None;
+            return Ok(line);
+        }
+        let taken = match planned.case.cadence {
+            Cadence::Streaming => streaming(call.as_mut())?,
+            Cadence::Isolated => isolated(call.as_mut(), now)?,
+        };
+        line.samples = samples(&taken, groups, planned.case.cadence);
+        match groups.axis {
+            Axis::Pair => line.pairs = Some(Box::new(pair_times(&taken, groups))),
+            Axis::Node | Axis::Nodes => line.histograms = self.histograms(&taken, groups)?,
+            _ => {}
+        }
+        Ok(line)
+    }
+
+    /// One histogram for each node.
+    fn histograms(&self, taken: &Taken, groups: &Groups) -> Result<Vec<RankHistogram>> {
+        let mut ranks = groups.groups.concat();
+        ranks.sort_unstable();
+        let node_of = |rank: u32| self.ranks.host_of_rank[rank as usize];
+        let of_node = |ranks: &[u32]| {
+            let mut histogram = Histogram::new();
+            for call in 0..taken.calls {
+                ranks.iter().for_each(|rank| histogram.record(taken.of(call, *rank)));
+            }
+            Ok(RankHistogram {
+                rank: ranks[0],
+                ranks: ranks.len() as u32,
+                hdr_v2_deflate_base64: histogram.encode()?.into(),
+            })
+        };
+        ranks.chunk_by(|a, b| node_of(*a) == node_of(*b)).map(of_node).collect()
+    }
+}
+
+/// When every rank began and ended each call.
+struct Taken {
+    ranks: usize,
+    calls: usize,
+    /// Readings of all ranks, one after another.
+    readings: Vec<u64>,
+    /// Readings from the beginning of a call to that of the next; a call ends one reading after it begins.
+    readings_per_call: usize,
+}
+
+impl Taken {
+    /// The readings at which a call began.
+    fn begins(&self, call: usize) -> &[u64] {
+        &self.readings[call * self.readings_per_call * self.ranks..][..self.ranks]
+    }
+
+    /// Those at which it ended.
+    fn ends(&self, call: usize) -> &[u64] {
+        &self.readings[(call * self.readings_per_call + 1) * self.ranks..][..self.ranks]
+    }
+
+    /// How long a call took a rank.
+    fn of(&self, call: usize, rank: u32) -> u64 {
+        self.ends(call)[rank as usize].saturating_sub(self.begins(call)[rank as usize])
+    }
+}
+
+fn streaming(call: &mut dyn Call) -> Result<Taken> {
+    call.reserve_marks(CALLS + 1);
+    call.mark();
+    for _ in 0..CALLS {
+        call.enqueue()?;
+        call.mark();
+    }
+    let mut marks = Marks::default();
+    call.complete(Duration::from_secs(1))?;
+    call.read_marks(&mut marks);
+    Ok(Taken { ranks: marks.local_ranks, calls: CALLS, readings: marks.nanoseconds, readings_per_call: 1 })
+}
+
+fn isolated(call: &mut dyn Call, mut now: u64) -> Result<Taken> {
+    let mut marks = Marks::default();
+    let mut readings = Vec::new();
+    for _ in 0..CALLS {
+        call.reserve_marks(2);
+        call.hold_until(now.saturating_add(LEAD));
+        call.mark();
+        call.enqueue()?;
+        call.mark();
+        call.complete(Duration::from_secs(1))?;
+        call.read_marks(&mut marks);
+        now = marks.nanoseconds.iter().copied().max().unwrap_or(now);
+        readings.extend_from_slice(&marks.nanoseconds);
+    }
+    Ok(Taken { ranks: marks.local_ranks, calls: CALLS, readings, readings_per_call: 2 })
+}
+
+fn samples(taken: &Taken, groups: &Groups, cadence: Cadence) -> Samples {
+    let mut samples = Samples::default();
+    let ranks = || groups.groups.iter().flatten().copied();
+    for call in 0..taken.calls {
+        let slowest = ranks().max_by_key(|rank| taken.of(call, *rank)).unwrap_or(0);
+        samples.slowest_nanoseconds.push(taken.of(call, slowest));
+        samples.slowest_rank.push(slowest);
+        if cadence == Cadence::Isolated {
+            let begin = |rank: u32| taken.begins(call)[rank as usize];
+            let last = ranks().max_by_key(|rank| begin(*rank)).unwrap_or(0);
+            let first = ranks().map(begin).min().unwrap_or(0);
+            let end = ranks().map(|rank| taken.ends(call)[rank as usize]).max().unwrap_or(0);
+            samples.last_rank.push(last);
+            samples.arrival_spread_nanoseconds.push(begin(last) - first);
+            samples.transfer_nanoseconds.push(end.saturating_sub(begin(last)));
+        }
+    }
+    samples
+}
+
+fn pair_times(taken: &Taken, groups: &Groups) -> PairTimes {
+    let mut columns = PairTimes::default();
+    // A run of 512 nodes has ten million pairs.
+    let mut times = Vec::with_capacity(taken.calls);
+    for pair in &groups.groups {
+        let &[a, b] = pair.as_slice() else { continue };
+        times.clear();
+        times.extend((0..taken.calls).map(|call| taken.of(call, a).max(taken.of(call, b)) as f64));
+        times.sort_unstable_by(f64::total_cmp);
+        let whole = |time: Option<f64>| time.map_or(0, |time| time as u64);
+        columns.rank_a.push(a);
+        columns.rank_b.push(b);
+        columns.samples.push(times.len() as u64);
+        columns.p10_nanoseconds.push(whole(percentile(&times, 10.0)));
+        columns.median_nanoseconds.push(whole(median(&times)));
+        columns.p90_nanoseconds.push(whole(percentile(&times, 90.0)));
+    }
+    columns
+}
+
+/// One process simulates all ranks, so there is only its clock.
+fn clock(moment: ClockMoment) -> ClockLine {
+    ClockLine {
+        moment,
+        method: ClockMethod::Synchronised,
+        resolution_nanoseconds: 1,
+        residual_nanoseconds: 0,
+        worst_half_round_trip_nanoseconds: 0,
+        worst_drift_ppm: 0.0,
+    }
+}
+
+fn end(lines: &[Line], elapsed_seconds: Seconds) -> End {
+    let corrupt =
+        lines.iter().filter(|line| matches!(line, Line::Case(case) if matches!(case.outcome, Outcome::Corrupt { .. })));
+    let corrupt = corrupt.count();
+    let error = (corrupt > 0).then(|| format!("{corrupt} case lines carry wrong data"));
+    let exit_code = if corrupt > 0 { 4 } else { 0 };
+    let lines_before = Some(lines.len() as u64);
+    End { status: EndStatus::Complete, exit_code, error, elapsed_seconds, lines_before, sha256: None }
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     #[test]
@@ -187,7 +473,7 @@ mod tests {
             rank,
             host: "a".to_owned(),
             adapters: adapters.iter().map(|text| (*text).to_owned()).collect(),
-            ..provenance::rank_facts(rank)
+            ..header::rank_facts(rank)
         };
         assert_eq!(adapters_down(&[rank(0, &["mlx5_0 (same PCIe switch, 400 Gb/sec (4X NDR))"]), rank(1, &[])]), None);
         let down = ["mlx5_0 (same PCIe root, 400 Gb/sec (4X NDR))", "mlx5_1 (same PCIe switch) is down"];

@@ -10,8 +10,8 @@ use commgauge_base::geometry::Geometry;
 use commgauge_base::sample::Timing;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::Machine;
+use commgauge_model::record::header;
 use commgauge_model::record::line::RankFacts;
-use commgauge_model::record::provenance;
 use commgauge_model::workload::Case;
 
 /// A case of the plan with its element counts, or the reason why it cannot run.
@@ -32,7 +32,7 @@ pub(super) struct Ranks {
 
 /// Collects the facts of all ranks.
 pub(super) fn ranks(world: &dyn World, backend: &dyn Backend, request: &Request) -> Result<Ranks> {
-    let identity = agree(world, provenance::program_sha256())?;
+    let identity = agree(world, header::program_sha256())?;
     let mut facts =
         if backend.facts().virtual_clock { synthetic_ranks(request) } else { gathered_ranks(world, backend)? };
     // Host names are made unique by the launch check.
@@ -40,7 +40,7 @@ pub(super) fn ranks(world: &dyn World, backend: &dyn Backend, request: &Request)
         facts.host.clone_from(host);
     }
     if !backend.facts().virtual_clock {
-        provenance::number_hosts(&mut facts);
+        header::number_hosts(&mut facts);
     }
     let host_of_rank = facts.iter().flat_map(|facts| std::iter::repeat_n(facts.node, facts.ranks as usize)).collect();
     Ok(Ranks { facts, host_of_rank, program_sha256: identity })
@@ -49,7 +49,7 @@ pub(super) fn ranks(world: &dyn World, backend: &dyn Backend, request: &Request)
 /// One entry per simulated host.
 fn synthetic_ranks(request: &Request) -> Vec<RankFacts> {
     let ranks_per_node = request.machine.as_ref().map_or(1, Machine::ranks_per_host);
-    let here = provenance::rank_facts(0);
+    let here = header::rank_facts(0);
     (0..request.world_size.div_ceil(ranks_per_node))
         .map(|node| {
             let rank = node * ranks_per_node;
@@ -71,7 +71,7 @@ fn synthetic_ranks(request: &Request) -> Vec<RankFacts> {
 
 fn gathered_ranks(world: &dyn World, backend: &dyn Backend) -> Result<Vec<RankFacts>> {
     let (device, adapters) = (backend.device(), backend.adapters());
-    let mine = RankFacts { device, adapters, ..provenance::rank_facts(backend.local_ranks().start) };
+    let mine = RankFacts { device, adapters, ..header::rank_facts(backend.local_ranks().start) };
     let text =
         serde_json::to_vec(&mine).map_err(|cause| Error::environment(format!("cannot describe this rank: {cause}")))?;
     let mut all: Vec<RankFacts> = Vec::new();
@@ -114,7 +114,7 @@ pub(super) fn memory(world: &dyn World, backend: &dyn Backend, request: &Request
     let neediest = planned.iter().filter_map(needed).max_by_key(|(bytes, _)| *bytes);
     let verdict = match neediest {
         Some((Bytes(bytes), name)) if bytes > available.0 => {
-            let host = provenance::rank_facts(0).host;
+            let host = header::rank_facts(0).host;
             let needed = Bytes(bytes);
             Err(Error::usage(format!(
                 "case {name} needs {needed} of buffers on each rank; host {host} has {available} for each; choose smaller sizes"

@@ -1,6 +1,6 @@
 //! What a run is asked for, checked and as plain data.
 
-use super::listener::Listener;
+use super::journal::Listener;
 use crate::measure::InjectedDelay;
 use crate::watchdog::Watch;
 use commgauge_analysis::trace::TracedReplay;

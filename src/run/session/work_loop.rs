@@ -2,21 +2,26 @@
 //! it, counts how it came out and records it.
 
 use super::completed::CompletedWork;
-use super::journal::SharedJournal;
-use super::preflight::Ranks;
+use super::journal::{BegunWork, SharedJournal, Signals, Tally};
+use super::preflight::{Planned, Ranks};
 use super::request::Request;
-use super::signals::{BegunWork, Signals};
-use super::tally::Tally;
-use crate::backend::Backend;
-use crate::measure::{Repetitions, ReplayContext};
+use crate::backend::{Backend, DeviceIdentity, DeviceState};
+use crate::measure::{CommonClock, Repetitions, ReplayContext};
 use crate::world::{Located, World, agree};
-use commgauge_base::error::Result;
-use commgauge_base::stop_signal::noted;
-use commgauge_model::record::line::{Line, Outcome};
-use commgauge_model::record::unwatched_line::UnwatchedLine;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::host::noted;
+use commgauge_model::config::{Rounds, RunSettings};
+use commgauge_model::record::header::{DeviceChange, DeviceFacts, DeviceReadingsLine, DeviceSpread, DevicesLine};
+use commgauge_model::record::launch_lines::UnwatchedLine;
+use commgauge_model::record::line::{ClockMethod, ClockMoment, Line, Outcome};
 use commgauge_model::workload::Estimate;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGTERM;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Default number of repetitions of work that has no stop rule.
 const REPETITIONS: u32 = 50;
@@ -180,5 +185,355 @@ fn outcome(line: &Line) -> Option<&Outcome> {
         Line::Copy(line) => Some(&line.outcome),
         Line::Replay(line) => Some(&line.outcome),
         _ => None,
+    }
+}
+
+// Cases that are measured together, and their order in each replicate.
+
+/// The cases of the plan, or those that a round adds to it.
+#[derive(Clone, Copy)]
+pub(super) struct CaseSet<'a> {
+    pub planned: &'a [Planned<'a>],
+    /// Index in the plan of the first of these cases.
+    pub first_case: usize,
+    /// 0 for the plan of the suite, then the rounds in which a run adds cases.
+    pub round: u32,
+}
+
+/// A case of a replicate, and its position.
+#[derive(Clone, Copy)]
+pub(super) struct CaseSlot {
+    /// Index in the set.
+    pub case: usize,
+    pub replicate: u32,
+    pub position: u32,
+}
+
+impl CaseSet<'_> {
+    /// Index in the plan.
+    pub(super) fn index_in_plan(&self, case: usize) -> usize {
+        self.first_case + case
+    }
+
+    /// Indices in the plan of all of them.
+    pub(super) fn indices(&self) -> Range<usize> {
+        self.first_case..self.first_case + self.planned.len()
+    }
+
+    /// Creates fresh communicators for all groups in use.
+    pub(super) fn connect(&self, request: &Request, backend: &mut dyn Backend) -> Result<()> {
+        let used: BTreeSet<usize> = self.planned.iter().map(|planned| planned.case.groups).collect();
+        used.iter().try_for_each(|number| backend.connect(*number, &request.plan.groups[*number]))
+    }
+
+    /// The order of the cases in a replicate.
+    pub(super) fn order(&self, settings: &RunSettings, replicate: u32) -> Vec<usize> {
+        if settings.rounds == Rounds::LastInOrder && replicate + 1 == settings.replicates {
+            return in_order_of_rows(self.planned);
+        }
+        let seed = settings.seed.wrapping_add(u64::from(self.round) << 32);
+        shuffled(self.planned.len(), seed, replicate)
+    }
+}
+
+/// Shuffled, so that slow drift does not always affect the same cases.
+fn shuffled(cases: usize, seed: u64, replicate: u32) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..cases).collect();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_add(u64::from(replicate)));
+    order.shuffle(&mut random);
+    order
+}
+
+/// The order of the rows of a table: sorted by table, and within a table as in the plan.
+fn in_order_of_rows(planned: &[Planned]) -> Vec<usize> {
+    let part = |case: usize| {
+        let case = planned[case].case;
+        (case.groups, case.op.style, case.cadence)
+    };
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    for case in 0..planned.len() {
+        match parts.iter_mut().find(|cases| part(cases[0]) == part(case)) {
+            Some(cases) => cases.push(case),
+            None => parts.push(vec![case]),
+        }
+    }
+    parts.concat()
+}
+
+// The common clock of a run's cases: established before the first case, and recorded then and after the last one.
+
+/// The clock for starting cases.
+pub(super) struct Timekeeping<'a> {
+    pub clock: CommonClock<'a>,
+    /// How isolated iterations are started together.
+    pub start: ClockMethod,
+    /// Resolution of the backend's marks, in nanoseconds.
+    pub resolution: u64,
+}
+
+/// This process's clock. A process that simulates all ranks uses the clock of its backend, which is compared with no
+/// other.
+pub(super) fn reading_of(backend: &dyn Backend) -> fn() -> u64 {
+    if backend.facts().virtual_clock { || 0 } else { commgauge_base::host::now_nanoseconds }
+}
+
+impl<'a> Timekeeping<'a> {
+    /// Compares the clocks, and records their agreement.
+    pub(super) fn begin(run: &mut Run, backend: &dyn Backend, now: &'a dyn Fn() -> u64) -> Result<Timekeeping<'a>> {
+        let clock = CommonClock::establish(run.world, now)?;
+        let start = method(run, &clock)?;
+        let time = Timekeeping { clock, start, resolution: backend.clock_resolution_nanoseconds() };
+        time.write(run, ClockMoment::Start)?;
+        Ok(time)
+    }
+
+    /// Compares and records them again.
+    pub(super) fn end(mut self, run: &mut Run) -> Result<()> {
+        self.clock.resynchronise(run.world)?;
+        self.write(run, ClockMoment::End)
+    }
+
+    fn write(&self, run: &mut Run, moment: ClockMoment) -> Result<()> {
+        let method = method(run, &self.clock)?;
+        let line = self.clock.line(run.world, moment, method, self.resolution)?;
+        run.journal.write(|| Line::Clock(line))
+    }
+}
+
+/// How isolated calls start: as requested, but after a barrier where the clocks allow no other start. Collective.
+fn method(run: &Run, clock: &CommonClock) -> Result<ClockMethod> {
+    match run.request.settings.start {
+        ClockMethod::Synchronised => clock.method(run.world),
+        ClockMethod::Barrier => Ok(ClockMethod::Barrier),
+    }
+}
+
+// Records the devices of the ranks, and whether their state changed while a case was measured. Does nothing if the
+// backend has no devices to read.
+
+/// Smaller relative changes of a clock are noise.
+const SIGNIFICANT_CHANGE: f64 = 0.05;
+
+/// Ranks whose changes are listed.
+const MAX_CHANGES: usize = 16;
+
+/// Device of one rank with its state.
+#[derive(Serialize, Deserialize)]
+struct DeviceReport {
+    source: std::result::Result<String, String>,
+    identity: Option<DeviceIdentity>,
+    nvlinks_active: Option<u32>,
+}
+
+/// State of a rank's device around a case.
+#[derive(Serialize, Deserialize)]
+struct DeviceReadings {
+    before: DeviceState,
+    after: DeviceState,
+}
+
+/// Records the devices of all ranks. Collective if the backend has devices, else does nothing.
+pub(super) fn record_devices(run: &mut Run, backend: &mut dyn Backend) -> Result<()> {
+    let Some(reader) = backend.device_reader() else { return Ok(()) };
+    let mine = DeviceReport {
+        source: reader.source(),
+        identity: reader.identity(),
+        nvlinks_active: reader.read().and_then(|state| state.nvlinks_active),
+    };
+    let all: Vec<DeviceReport> = gather(run.world, &mine)?;
+    run.journal.write(|| Line::Devices(Box::new(devices_line(all))))
+}
+
+fn devices_line(all: Vec<DeviceReport>) -> DevicesLine {
+    let source = all.iter().find_map(|report| report.source.as_ref().ok().cloned());
+    let absent = all
+        .iter()
+        .enumerate()
+        .find_map(|(rank, report)| Some(format!("rank {rank}: {}", report.source.as_ref().err()?)));
+    let facts = |(rank, report): (u32, DeviceReport)| {
+        let DeviceIdentity { name, uuid, pci, numa_node, driver, cuda, power_limit_watts, nvlinks } = report.identity?;
+        let nvlinks_active = report.nvlinks_active;
+        Some(DeviceFacts { rank, name, uuid, pci, numa_node, driver, cuda, power_limit_watts, nvlinks_active, nvlinks })
+    };
+    DevicesLine { source, absent, devices: (0u32..).zip(all).filter_map(facts).collect() }
+}
+
+/// State of this rank's device before a case.
+pub(super) fn before(backend: &mut dyn Backend) -> Option<DeviceState> {
+    backend.device_reader()?.read()
+}
+
+/// Records the state of the devices before and after a case. Collective if the backend has devices, else does nothing.
+pub(super) fn record_changes(
+    run: &mut Run,
+    backend: &mut dyn Backend,
+    before: Option<DeviceState>,
+    case: u32,
+    replicate: u32,
+) -> Result<()> {
+    let Some(reader) = backend.device_reader() else { return Ok(()) };
+    let mine = before.zip(reader.read()).map(|(before, after)| DeviceReadings { before, after });
+    let all: Vec<Option<DeviceReadings>> = gather(run.world, &mine)?;
+    if run.world.process() == 0 && all.iter().all(Option::is_none) {
+        // The line with the devices gives the reason; the other processes wait here until it is written.
+        return agree(run.world, Ok(()));
+    }
+    run.journal.write(|| Line::DeviceReadings(Box::new(readings(&all, case, replicate))))
+}
+
+fn readings(all: &[Option<DeviceReadings>], case: u32, replicate: u32) -> DeviceReadingsLine {
+    let read = || all.iter().flatten();
+    let changed: Vec<DeviceChange> = (0u32..)
+        .zip(all)
+        .filter_map(|(rank, readings)| {
+            let DeviceReadings { before, after } = readings.as_ref()?;
+            Some(DeviceChange { rank, what: change(before, after)? })
+        })
+        .collect();
+    DeviceReadingsLine {
+        case,
+        replicate,
+        ranks_read: read().count() as u32,
+        before: spread(read().map(|readings| &readings.before)),
+        after: spread(read().map(|readings| &readings.after)),
+        ranks_changed: changed.len() as u32,
+        changes: changed.into_iter().take(MAX_CHANGES).collect(),
+    }
+}
+
+fn spread<'a>(states: impl Iterator<Item = &'a DeviceState> + Clone) -> DeviceSpread {
+    let of = |value: fn(&DeviceState) -> Option<f64>| {
+        let values = states.clone().filter_map(value);
+        values.fold(None, |range: Option<(f64, f64)>, one| {
+            Some(range.map_or((one, one), |(a, b)| (a.min(one), b.max(one))))
+        })
+    };
+    let mut reasons: Vec<String> = states.clone().flat_map(|state| state.throttle_reasons.iter().cloned()).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    DeviceSpread {
+        multiprocessor_clock_mhz: of(|state| state.multiprocessor_clock_mhz),
+        memory_clock_mhz: of(|state| state.memory_clock_mhz),
+        power_watts: of(|state| state.power_watts),
+        temperature_celsius: of(|state| state.temperature_celsius),
+        throttle_reasons: reasons,
+    }
+}
+
+/// Describes a change between two readings that makes the times in between unreliable. Clocks that rise when an idle
+/// device gets work do not count.
+fn change(before: &DeviceState, after: &DeviceState) -> Option<String> {
+    let mut what = Vec::new();
+    for (name, clock) in [
+        ("multiprocessor clock", (before.multiprocessor_clock_mhz, after.multiprocessor_clock_mhz)),
+        ("memory clock", (before.memory_clock_mhz, after.memory_clock_mhz)),
+    ] {
+        let (Some(first), Some(second)) = clock else { continue };
+        let fell = second < first * (1.0 - SIGNIFICANT_CHANGE) && !after.is_idle;
+        let rose = second > first * (1.0 + SIGNIFICANT_CHANGE) && !before.is_idle;
+        if fell || rose {
+            what.push(format!("{name} {first:.0} -> {second:.0} MHz"));
+        }
+    }
+    let mut reasons: Vec<&String> = before.throttle_reasons.iter().chain(&after.throttle_reasons).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    what.extend(reasons.into_iter().map(|reason| format!("throttled by {reason}")));
+    if let (Some(first), Some(second)) = (before.nvlinks_active, after.nvlinks_active)
+        && first != second
+    {
+        what.push(format!("{first} -> {second} NVLinks up"));
+    }
+    (!what.is_empty()).then(|| what.join(", "))
+}
+
+fn gather<T: Serialize + for<'a> Deserialize<'a>>(world: &dyn World, mine: &T) -> Result<Vec<T>> {
+    let broken = |cause: serde_json::Error| Error::environment(format!("a rank's device cannot be described: {cause}"));
+    let all = world.gather(&serde_json::to_vec(mine).map_err(broken)?)?;
+    all.iter().map(|bytes| serde_json::from_slice(bytes).map_err(broken)).collect()
+}
+
+#[cfg(test)]
+mod case_set_tests {
+
+    use super::*;
+
+    #[test]
+    fn every_replicate_has_all_cases_in_an_order_of_its_own_that_the_seed_repeats() {
+        let mut sorted = shuffled(50, 7, 0);
+        assert_ne!(sorted, shuffled(50, 7, 1));
+        assert_eq!(sorted, shuffled(50, 7, 0));
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..50).collect::<Vec<_>>());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    // Tests of the device messages, on synthetic readings.
+    use super::*;
+
+    fn state(clock: f64, reasons: &[&str], is_idle: bool) -> DeviceState {
+        DeviceState {
+            multiprocessor_clock_mhz: Some(clock),
+            memory_clock_mhz: Some(2619.0),
+            power_watts: Some(300.0),
+            temperature_celsius: Some(50.0),
+            throttle_reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
+            is_idle,
+            nvlinks_active: Some(18),
+        }
+    }
+
+    #[test]
+    fn throttling_and_lost_clocks_or_links_are_reported_and_waking_up_is_not() {
+        let links = |nvlinks_active| DeviceState { nvlinks_active: Some(nvlinks_active), ..state(1980.0, &[], false) };
+        for (before, after, expected) in [
+            (state(1980.0, &[], false), state(1980.0, &[], false), None),
+            (state(1980.0, &[], false), state(1950.0, &[], false), None),
+            (state(345.0, &[], true), state(1980.0, &[], false), None),
+            (state(1980.0, &[], false), state(345.0, &[], true), None),
+            (state(1980.0, &[], false), state(1410.0, &[], false), Some("multiprocessor clock 1980 -> 1410 MHz")),
+            (state(1410.0, &[], false), state(1980.0, &[], false), Some("multiprocessor clock 1410 -> 1980 MHz")),
+            (
+                state(1980.0, &["power cap"], false),
+                state(1980.0, &["power cap"], false),
+                Some("throttled by power cap"),
+            ),
+            (links(18), links(17), Some("18 -> 17 NVLinks up")),
+            (DeviceState::default(), DeviceState::default(), None),
+        ] {
+            assert_eq!(change(&before, &after).as_deref(), expected, "{before:?} {after:?}");
+        }
+    }
+
+    #[test]
+    fn the_spread_over_ranks_and_the_first_changes_are_recorded_and_the_others_counted() {
+        let readings_of_one = || DeviceReadings {
+            before: state(1980.0, &[], false),
+            after: state(1410.0, &["thermal slowdown (hardware)"], false),
+        };
+        let mut all: Vec<Option<DeviceReadings>> = (0..100).map(|_| Some(readings_of_one())).collect();
+        all[3] = None;
+        let line = readings(&all, 7, 2);
+        assert_eq!((line.case, line.replicate, line.ranks_read, line.ranks_changed), (7, 2, 99, 99));
+        assert_eq!(line.changes.len(), MAX_CHANGES);
+        assert!(line.changes.iter().all(|change| change.rank != 3));
+        assert_eq!(line.before.multiprocessor_clock_mhz, Some((1980.0, 1980.0)));
+        assert_eq!(line.after.throttle_reasons, ["thermal slowdown (hardware)"]);
+        let none = readings(&[None, None], 0, 0);
+        assert_eq!((none.ranks_read, none.before), (0, DeviceSpread::default()));
+    }
+
+    #[test]
+    fn a_host_without_nvml_is_named_and_the_others_are_recorded() {
+        let report = |source: std::result::Result<&str, &str>| DeviceReport {
+            identity: source.is_ok().then(|| DeviceIdentity { name: "H100".into(), ..DeviceIdentity::default() }),
+            source: source.map(str::to_owned).map_err(str::to_owned),
+            nvlinks_active: Some(18),
+        };
+        let line = devices_line(vec![report(Ok("NVML 13")), report(Err("NVML cannot be used"))]);
+        assert_eq!((line.source.as_deref(), line.devices.len()), (Some("NVML 13"), 1));
+        assert_eq!(line.absent.as_deref(), Some("rank 1: NVML cannot be used"));
     }
 }

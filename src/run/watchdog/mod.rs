@@ -5,31 +5,26 @@
 //! host of rank 0. When a rank stays in an operation for longer than its deadline, or dies, the first collector queries
 //! all ranks, writes a report, and ends all ranks. Continue with `collector`; `start` starts the watchdog.
 
-mod activity;
 mod asked_to_end;
-pub mod authentication;
 pub mod collector;
 mod deadline;
-mod keyed_hash;
-mod lone_report;
-mod main_thread;
 mod marks;
 mod message;
 mod own_record;
 mod reporter;
 mod reporting_thread;
-mod start;
 mod token;
-mod watched;
 pub mod wire;
 
-pub use activity::Activity;
 pub use asked_to_end::keep_mark_when_asked_to_end;
-pub use deadline::{SETUP_DEADLINE, deadline_of_copy, deadline_of_product, deadline_of_replay};
-pub use lone_report::LoneReports;
+pub use collector::{Setup, start};
+pub use deadline::{
+    CaseDeadlines, DeadlineFollows, SETUP_DEADLINE, WatchedCall, WatchedWorld, deadline_of_copy, deadline_of_product,
+    deadline_of_replay,
+};
 pub use marks::{COLLECTOR_VARIABLE, LAUNCH_MARK, LOST_COLLECTOR, OWN_DEADLINE};
-pub use start::{Setup, start};
-pub use watched::{CaseDeadlines, DeadlineFollows, WatchedCall, WatchedWorld};
+pub use reporter::Activity;
+pub use reporting_thread::LoneReports;
 
 use crate::backend::Call;
 use crate::world::World;
@@ -89,7 +84,7 @@ impl Watch {
     /// Wraps a bound call with progress reports.
     pub fn call<'b>(&self, call: Box<dyn Call + 'b>, deadlines: CaseDeadlines) -> Box<dyn Call + 'b> {
         match &self.reporter {
-            Some(reporter) => Box::new(watched::WatchedCall::new(call, reporter.progress(), deadlines)),
+            Some(reporter) => Box::new(deadline::WatchedCall::new(call, reporter.progress(), deadlines)),
             None => call,
         }
     }

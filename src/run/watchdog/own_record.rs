@@ -2,8 +2,8 @@
 
 use commgauge_base::error::Result;
 use commgauge_base::units::Seconds;
+use commgauge_model::record::launch_lines::{UnwatchedLine, has_unwatched_line};
 use commgauge_model::record::line::{End, EndStatus};
-use commgauge_model::record::unwatched_line::{UnwatchedLine, has_unwatched_line};
 use commgauge_model::record::{Line, WriteAccess, Writer, append_missing_end};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

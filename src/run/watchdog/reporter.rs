@@ -1,13 +1,15 @@
 //! What a rank and its watchdog thread share: the connection to the collector of the host, and the state of the run as the collectors
 //! see it.
 
-use super::activity::Activity;
-use super::authentication::Sealer;
 use super::message::print_message;
 use super::own_record::OwnRecord;
-use super::wire::Frame;
-use commgauge_base::progress::{CallPhase, Doing, Progress};
+use super::wire::{Frame, Sealer};
+use commgauge_base::host;
+use commgauge_base::progress::{CallPhase, Doing, NO_GROUP, Progress};
+use commgauge_model::layout::Groups;
+use commgauge_model::record::launch_lines::HungActivity;
 use commgauge_model::record::{Moved, WriteAccess};
+use commgauge_model::workload::Case;
 use std::collections::VecDeque;
 use std::io::Write;
 use std::net::TcpStream;
@@ -18,8 +20,10 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of activities that wait to be sent.
 const MAX_ACTIVITIES: usize = 64;
+
 /// How long rank 0 waits for the permission to record its run as complete.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Maximum number of ops of a replay whose names are stored.
 const MAX_OPS: usize = 4096;
 
@@ -221,5 +225,142 @@ impl Reporter {
         }
         text.push_str(thread);
         text
+    }
+}
+
+// What the measuring thread of this process does, according to the operating system.
+
+/// CPU time of the measuring thread when its progress was first seen to stop.
+pub(super) struct MainThread {
+    ticks: u64,
+    at_nanoseconds: u64,
+}
+
+impl MainThread {
+    pub(super) fn now() -> MainThread {
+        MainThread { ticks: read_stat().map_or(0, |stat| stat.1), at_nanoseconds: host::now_nanoseconds() }
+    }
+
+    /// Whether it has slept since then, and a description of its activity.
+    pub(super) fn since(&self) -> (bool, String) {
+        let Some((state, ticks)) = read_stat() else { return (false, "its thread cannot be seen".to_owned()) };
+        let elapsed = host::now_nanoseconds().saturating_sub(self.at_nanoseconds).max(1) as f64;
+        // The kernel counts in hundredths of a second.
+        let busy = (ticks.saturating_sub(self.ticks) as f64 * 1e7 / elapsed * 100.0).min(100.0);
+        let place = place_in_kernel();
+        let words = match state {
+            'D' => format!("its thread waits inside the kernel (state D){place}, {busy:.0} % busy"),
+            'S' => format!("its thread sleeps{place}, {busy:.0} % busy"),
+            'R' => format!("its thread runs, {busy:.0} % busy"),
+            other => format!("its thread is in state {other}, {busy:.0} % busy"),
+        };
+        (matches!(state, 'S' | 'D') && busy < 5.0, words)
+    }
+}
+
+/// State and CPU ticks of the main thread of this process.
+fn read_stat() -> Option<(char, u64)> {
+    let pid = std::process::id();
+    parse_stat(&std::fs::read_to_string(format!("/proc/self/task/{pid}/stat")).ok()?)
+}
+
+/// Where the main thread of this process waits in the kernel, as ` in system call 230 (hrtimer_nanosleep)`; nothing where it runs, and
+/// where the system does not tell.
+fn place_in_kernel() -> String {
+    let pid = std::process::id();
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/self/task/{pid}/{file}")).unwrap_or_default();
+    describe_place(&read("syscall"), &read("wchan"))
+}
+
+/// From `/proc/PID/syscall`, which begins with the number of the call, and `/proc/PID/wchan`, the function of the kernel or 0.
+fn describe_place(call: &str, function: &str) -> String {
+    let number = call.split_ascii_whitespace().next().and_then(|word| word.parse::<u32>().ok());
+    let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.');
+    let function = Some(function.trim()).filter(|name| !matches!(*name, "" | "0") && name.len() < 100).filter(is_name);
+    match (number, function) {
+        (Some(number), Some(function)) => format!(" in system call {number} ({function})"),
+        (Some(number), None) => format!(" in system call {number}"),
+        (None, Some(function)) => format!(" in the kernel's {function}"),
+        (None, None) => String::new(),
+    }
+}
+
+/// The program name is in parentheses, and may contain any character.
+fn parse_stat(text: &str) -> Option<(char, u64)> {
+    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let mut ticks = fields.skip(10).map_while(|field| field.parse::<u64>().ok());
+    Some((state, ticks.next()? + ticks.next()?))
+}
+
+// The current activity of a rank, in the form used by a report.
+
+/// A phase of the run that all ranks execute together.
+#[derive(Clone, Debug)]
+pub struct Activity {
+    /// Description for the report.
+    pub facts: HungActivity,
+    /// This rank's group in it, by index.
+    pub group: u32,
+    /// How long a rank may stay in an operation.
+    pub deadline: Duration,
+    /// Names of a replay's ops, by index.
+    pub ops: Vec<String>,
+}
+
+impl Activity {
+    /// An activity that has only a name.
+    pub fn named(name: impl Into<String>, deadline: Duration) -> Activity {
+        let facts = HungActivity { name: name.into(), ..HungActivity::default() };
+        Activity { facts, group: NO_GROUP, deadline, ops: Vec::new() }
+    }
+
+    /// A case of a plan, from the view of one rank.
+    pub fn case(name: String, case: &Case, groups: &Groups, rank: u32, deadline: Duration) -> Activity {
+        let op = &case.op;
+        let facts = HungActivity {
+            name,
+            case: Some(case.name()),
+            collective: Some(op.collective.name().to_owned()),
+            bytes_total: Some(op.bytes_total),
+            axis: Some(op.axis.name().to_owned()),
+        };
+        let group = groups.place_of(rank).map_or(NO_GROUP, |place| place.group as u32);
+        Activity { facts, group, deadline, ops: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn state_and_ticks_are_read_behind_whatever_the_program_is_called() {
+        let rest = "R 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15";
+        for name in ["(a)", "(a b)", "(a) b) R )"] {
+            assert_eq!(parse_stat(&format!("7 {name} {rest}")), Some(('R', 23)), "{name}");
+        }
+        assert_eq!(parse_stat("7 (a) R 1"), None);
+        assert_eq!(parse_stat(""), None);
+        assert!(read_stat().is_some());
+    }
+
+    #[test]
+    fn the_place_in_the_kernel_is_as_precise_as_the_system_tells() {
+        for (call, function, place) in [
+            (
+                "230 0x0 0x0 0x7ffd 0x7ffd 0x0 0x0 0x7ffd 0x7f04\n",
+                "hrtimer_nanosleep",
+                " in system call 230 (hrtimer_nanosleep)",
+            ),
+            ("230 0x0\n", "0", " in system call 230"),
+            ("-1 0x7ffd 0x7f04\n", "do_exit", " in the kernel's do_exit"),
+            ("running\n", "0", ""),
+            ("", "", ""),
+            ("", "a\nb", ""),
+        ] {
+            assert_eq!(describe_place(call, function), place);
+        }
     }
 }

@@ -4,22 +4,34 @@
 //! A frame is its kind (1 byte), the length of the rest (2 bytes), the rest; numbers are little-endian. Whatever an
 //! unknown peer sends costs at most the longest frame of memory and ends the connection.
 
-use super::keyed_hash::{Challenge, is_keyed_hash, keyed_hash};
 pub use super::token::{TOKEN_BYTES, Token};
+
 use commgauge_base::progress::Shown;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use std::io::{Error, Read, Result, Write};
+use std::net::TcpStream;
+use std::time::Duration;
 
 /// Version of the protocol; both ends are of one launch, and mostly of one binary.
 pub const VERSION: u16 = 8;
+
 /// Bytes of a greeting.
 pub const HELLO_BYTES: usize = 4 + 2 + HASH_BYTES + 1 + 4 + 4 + 8;
+
 const HASH_BYTES: usize = 32;
+
 /// Maximum length of a frame.
 pub const MAX_FRAME_BYTES: usize = 3 + MAX_TEXT_BYTES + 16;
+
 /// Longer texts are cut.
 pub const MAX_TEXT_BYTES: usize = 1024;
+
 const MAGIC: [u8; 4] = *b"CGWD";
+
 /// Where the answer to the challenge stands in a greeting.
 const HASH_AT: usize = 4 + 2;
+
 const NONE: u32 = u32::MAX;
 
 /// Kind of peer.
@@ -125,7 +137,7 @@ impl Hello {
     }
 
     /// Decodes a greeting; `None` while bytes are missing. What does not begin as one is rejected at its first wrong byte.
-    pub fn decode(bytes: &[u8], token: &Token, challenge: &Challenge) -> Result<Option<Hello>, Malformed> {
+    pub fn decode(bytes: &[u8], token: &Token, challenge: &Challenge) -> std::result::Result<Option<Hello>, Malformed> {
         let seen = bytes.len().min(MAGIC.len());
         if bytes[..seen] != MAGIC[..seen] {
             return Err(Malformed);
@@ -207,7 +219,7 @@ impl Frame {
     }
 
     /// Decodes the first frame and its length in bytes; `None` while bytes are missing.
-    pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Malformed> {
+    pub fn decode(bytes: &[u8]) -> std::result::Result<Option<(Frame, usize)>, Malformed> {
         let [kind, low, high, ..] = bytes else { return Ok(None) };
         let end = 3 + usize::from(u16::from_le_bytes([*low, *high]));
         if end > MAX_FRAME_BYTES {
@@ -252,7 +264,7 @@ fn encode_state(state: &RankState, bytes: &mut Vec<u8>) {
     bytes.push(u8::from(state.signalled) | u8::from(state.stopped) << 1);
 }
 
-fn decode_state(rest: &mut Reader) -> Result<RankState, Malformed> {
+fn decode_state(rest: &mut Reader) -> std::result::Result<RankState, Malformed> {
     let rank = rest.u32()?;
     let [activity, step, calls] = [rest.u64()?, rest.u64()?, rest.u64()?];
     let [doing, peer, group] = [rest.u32()?, rest.u32()?, rest.u32()?];
@@ -277,17 +289,17 @@ fn cut(text: &str) -> &str {
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    fn take<const N: usize>(&mut self) -> std::result::Result<[u8; N], Malformed> {
         let (first, rest) = self.0.split_first_chunk::<N>().ok_or(Malformed)?;
         self.0 = rest;
         Ok(*first)
     }
 
-    fn u32(&mut self) -> Result<u32, Malformed> {
+    fn u32(&mut self) -> std::result::Result<u32, Malformed> {
         self.take().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Result<u64, Malformed> {
+    fn u64(&mut self) -> std::result::Result<u64, Malformed> {
         self.take().map(u64::from_le_bytes)
     }
 
@@ -296,9 +308,139 @@ impl Reader<'_> {
     }
 }
 
+// The keyed hash of the watchdog's messages: HMAC-SHA-256 (RFC 2104).
+
+/// Bytes of a challenge.
+pub const CHALLENGE_BYTES: usize = 16;
+
+/// What a greeting answers.
+pub type Challenge = [u8; CHALLENGE_BYTES];
+
+/// The hash of some bytes under the secret of a run.
+pub(super) fn keyed_hash(token: &Token, parts: &[&[u8]]) -> [u8; 32] {
+    hash(token, parts).finalize().into_bytes().into()
+}
+
+/// Whether a hash is that of the bytes, compared in constant time.
+pub(super) fn is_keyed_hash(token: &Token, parts: &[&[u8]], found: &[u8]) -> bool {
+    hash(token, parts).verify_truncated_left(found).is_ok()
+}
+
+fn hash(key: &[u8; 32], parts: &[&[u8]]) -> Hmac<Sha256> {
+    // HMAC fills a key up to the block of its hash with zeros; a whole block needs no check of its length.
+    let mut block = [0; 64];
+    block[..key.len()].copy_from_slice(key);
+    let mut hash = <Hmac<Sha256> as KeyInit>::new(&block.into());
+    parts.iter().for_each(|part| hash.update(part));
+    hash
+}
+
+// Keeps foreign messages out of a run's watchdog: every message carries a keyed hash, and the key never travels.
+//
+// Whoever accepts a connection sends a random challenge first. The greeting answers it with a hash under the run's secret
+// (HMAC-SHA-256, RFC 2104). Both ends derive a key for each direction from secret, challenge and greeting; every frame is
+// followed by the hash of its number and its bytes, so that none can be forged, repeated, left out or moved. Nothing is
+// encrypted: there is nothing secret in it.
+
+/// Bytes of the hash behind each frame.
+pub const TAG_BYTES: usize = 16;
+
+/// How long the other end may take to send its challenge.
+const CHALLENGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Seals what this end of a connection sends.
+#[derive(Clone, Debug)]
+pub struct Sealer {
+    key: [u8; 32],
+    frames: u64,
+}
+
+/// Opens what this end of a connection receives.
+#[derive(Clone, Debug)]
+pub struct Opener {
+    key: [u8; 32],
+    frames: u64,
+}
+
+/// Both directions of a connection, seen from one end.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// For what this end sends.
+    pub sealer: Sealer,
+    /// For what this end receives.
+    pub opener: Opener,
+}
+
+/// The session of whoever sent this greeting.
+pub fn session_of_peer(token: &Token, challenge: &Challenge, hello: &[u8]) -> Session {
+    let key = |direction: &[u8]| keyed_hash(token, &[direction, challenge, hello]);
+    Session { sealer: Sealer { key: key(b"up"), frames: 0 }, opener: Opener { key: key(b"down"), frames: 0 } }
+}
+
+/// The session of whoever accepted this greeting.
+pub fn session_of_collector(token: &Token, challenge: &Challenge, hello: &[u8]) -> Session {
+    let peer = session_of_peer(token, challenge, hello);
+    Session { sealer: Sealer { key: peer.opener.key, frames: 0 }, opener: Opener { key: peer.sealer.key, frames: 0 } }
+}
+
+impl Sealer {
+    /// Appends a frame and its hash.
+    pub fn seal(&mut self, frame: &Frame, bytes: &mut Vec<u8>) {
+        let start = bytes.len();
+        frame.encode(bytes);
+        let tag = keyed_hash(&self.key, &[&self.frames.to_le_bytes(), &bytes[start..]]);
+        bytes.extend(&tag[..TAG_BYTES]);
+        self.frames += 1;
+    }
+}
+
+impl Opener {
+    /// The first frame and how many bytes it takes with its hash; `None` while bytes are missing.
+    ///
+    /// # Errors
+    /// A frame that is none, or not the next one of the other end.
+    pub fn open(&mut self, bytes: &[u8]) -> std::result::Result<Option<(Frame, usize)>, Malformed> {
+        let Some((frame, end)) = Frame::decode(bytes)? else { return Ok(None) };
+        let Some(tag) = bytes.get(end..end + TAG_BYTES) else { return Ok(None) };
+        if !is_keyed_hash(&self.key, &[&self.frames.to_le_bytes(), &bytes[..end]], tag) {
+            return Err(Malformed);
+        }
+        self.frames += 1;
+        Ok(Some((frame, end + TAG_BYTES)))
+    }
+}
+
+/// Answers the challenge of a collector on a connection that blocks.
+///
+/// # Errors
+/// Where no challenge arrives, or the connection fails.
+pub fn greet(stream: &mut TcpStream, hello: &Hello, token: &Token) -> Result<Session> {
+    let mut challenge = [0; CHALLENGE_BYTES];
+    let before = stream.read_timeout()?;
+    stream.set_read_timeout(Some(CHALLENGE_TIMEOUT))?;
+    stream.read_exact(&mut challenge)?;
+    stream.set_read_timeout(before)?;
+    let bytes = hello.encode(token, &challenge);
+    stream.write_all(&bytes)?;
+    Ok(session_of_peer(token, &challenge, &bytes))
+}
+
+/// A challenge that nobody can foresee.
+///
+/// # Errors
+/// Where the system has no random bytes.
+pub(super) fn challenge() -> Result<Challenge> {
+    let mut challenge = [0; CHALLENGE_BYTES];
+    std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut challenge))?;
+    if challenge == [0; CHALLENGE_BYTES] {
+        return Err(Error::other("no random bytes"));
+    }
+    Ok(challenge)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{PeerKind, *};
     use proptest::prelude::*;
 
     const CHALLENGE: Challenge = [9; 16];
@@ -378,5 +520,70 @@ mod tests {
             }
             let _ = Hello::decode(&bytes, &[0; TOKEN_BYTES], &CHALLENGE);
         }
+    }
+
+    const TOKEN: Token = [7; 32];
+
+    fn sessions(theirs: &Token) -> (Session, Session) {
+        let challenge = [3; CHALLENGE_BYTES];
+        let hello = Hello { peer_kind: PeerKind::Rank(1), pid: 2, process_start: 3 }.encode(theirs, &challenge);
+        (session_of_peer(theirs, &challenge, &hello), session_of_collector(&TOKEN, &challenge, &hello))
+    }
+
+    #[test]
+    fn frames_of_the_other_end_open_in_order_and_in_both_directions() {
+        let (peer, collector) = sessions(&TOKEN);
+        let Session { sealer: mut up, opener: mut from_collector } = peer;
+        let Session { sealer: mut down, opener: mut from_peer } = collector;
+        let mut bytes = Vec::new();
+        up.seal(&Frame::Closed(4), &mut bytes);
+        up.seal(&Frame::Conclude, &mut bytes);
+        let first = from_peer.open(&bytes).unwrap().unwrap();
+        assert_eq!(first.0, Frame::Closed(4));
+        assert_eq!(from_peer.open(&bytes[first.1..]).unwrap().unwrap().0, Frame::Conclude);
+        let mut bytes = Vec::new();
+        down.seal(&Frame::Abort(5), &mut bytes);
+        for end in 0..bytes.len() {
+            assert_eq!(from_collector.open(&bytes[..end]), Ok(None), "cut to {end}");
+        }
+        assert_eq!(from_collector.open(&bytes).unwrap().unwrap().0, Frame::Abort(5));
+    }
+
+    #[test]
+    fn no_frame_is_accepted_that_was_forged_changed_repeated_left_out_or_sent_back() {
+        let mut sealed = Vec::new();
+        let (peer, Session { opener: from_peer, .. }) = sessions(&TOKEN);
+        let Session { sealer: mut up, opener: mut from_collector } = peer;
+        up.seal(&Frame::Abort(5), &mut sealed);
+        let first = sealed.len();
+        up.seal(&Frame::Abort(5), &mut sealed);
+        for at in (0..first).filter(|at| !matches!(at, 1 | 2)) {
+            let mut changed = sealed[..first].to_vec();
+            changed[at] ^= 1;
+            assert!(!matches!(from_peer.clone().open(&changed), Ok(Some(_))), "byte {at}");
+        }
+        assert_eq!(from_peer.clone().open(&sealed[first..]), Err(Malformed), "the first was left out");
+        let mut opened = from_peer.clone();
+        opened.open(&sealed).unwrap().unwrap();
+        assert_eq!(opened.open(&sealed[..first]), Err(Malformed), "repeated");
+        assert_eq!(from_collector.open(&sealed), Err(Malformed), "sent back to where it came from");
+        let mut stranger = sessions(&[8; 32]).0.sealer;
+        let mut forged = Vec::new();
+        stranger.seal(&Frame::Abort(5), &mut forged);
+        assert_eq!(from_peer.clone().open(&forged), Err(Malformed), "under another secret");
+        let mut bare = Vec::new();
+        Frame::Abort(5).encode(&mut bare);
+        bare.extend([0; TAG_BYTES]);
+        assert_eq!(from_peer.clone().open(&bare), Err(Malformed));
+    }
+
+    #[test]
+    fn the_secret_is_in_nothing_that_travels_and_a_greeting_answers_one_challenge_only() {
+        let hello = Hello { peer_kind: PeerKind::Host(1), pid: 2, process_start: 3 };
+        let (challenge, other) = (challenge().unwrap(), challenge().unwrap());
+        let bytes = hello.encode(&TOKEN, &challenge);
+        assert!(!bytes.windows(8).any(|window| window == &TOKEN[..8]));
+        assert_eq!(Hello::decode(&bytes, &TOKEN, &challenge), Ok(Some(hello)));
+        assert_eq!(Hello::decode(&bytes, &TOKEN, &other), Err(Malformed), "recorded elsewhere");
     }
 }

@@ -6,7 +6,7 @@ use super::super::errors::{Errors, PredictionPair};
 use super::super::sharing::{Observation, Sharing};
 use super::super::{CurveKey, FitOptions, Measured, Measurements};
 use super::{Contention, ErrorsFrom, load};
-use crate::cost::curve_key::Labels;
+use crate::cost::place::Labels;
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;

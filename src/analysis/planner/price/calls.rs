@@ -1,16 +1,16 @@
 //! The calls of a step, stage by stage, and the predicted time of each. Stages of the same kind are queried once.
 
+use super::passes::{Hides, StageWork, copies_seconds};
 use super::passes::{Once, Passes, Timed, count_in_chunk};
 use super::unpriced::Unpriced;
-use super::work::{Hides, StageWork, copies_seconds};
 use crate::cost::{Coefficient, Status};
 use crate::planner::compute::{Compute, StageCompute};
 use crate::planner::rates::{RatedCall, Rates};
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_model::config::step::{ScheduleKind, UnitRule};
 use commgauge_model::layout::{Axis, Layout, Locality};
+use commgauge_model::workload::op::{LayerKind, Overlap, Pass, When};
 use commgauge_model::workload::step::TrainingStep;
-use commgauge_model::workload::when::{LayerKind, Overlap, Pass, When};
 use commgauge_model::workload::{Op, Style};
 
 /// The calls of every stage of a step. They depend on the model, the training and the degrees, not on the order of the axes.

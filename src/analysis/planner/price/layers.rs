@@ -1,16 +1,16 @@
 //! The load that each layer adds to its stage, for any micro-batch: the calls are listed once, and their bytes grow with its samples.
 
 use super::calls::{Answer, PreparedStep, StageKind};
+use super::passes::{ChunkWork, Hides, StageWork, copies_seconds};
 use super::passes::{Loads, count_in_chunk};
 use super::unpriced::Unpriced;
-use super::work::{ChunkWork, Hides, StageWork, copies_seconds};
 use crate::planner::compute::Compute;
 use crate::planner::rates::{RatedCall, Rates};
 use commgauge_base::units::Bytes;
 use commgauge_model::layout::{Axis, Layout, Locality};
 use commgauge_model::workload::Op;
+use commgauge_model::workload::op::Pass;
 use commgauge_model::workload::step::TrainingStep;
-use commgauge_model::workload::when::Pass;
 
 /// The samples of the micro-batches of which the calls are listed: two to know how they grow, and one more to know that they do so evenly.
 pub(in crate::planner) const LISTED_SAMPLES: [u64; 3] = [1, 2, 7];

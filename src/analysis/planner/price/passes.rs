@@ -4,14 +4,15 @@
 //! it, on a ring of cp attention, on dp the whole pass. Calls that are hidden by the same thing run one after another.
 //! What computing loses while a call runs beside it counts to the call.
 
-use super::exposed::Exposed;
-use super::work::{ChunkWork, StageWork};
-use crate::planner::compute::ChunkCompute;
+use crate::planner::compute::{ChunkCompute, Compute, StageCompute};
 use commgauge_base::units::Seconds;
+use commgauge_model::config::step::Recompute;
 use commgauge_model::layout::Axis;
+use commgauge_model::workload::op::{End, Moment, Overlap, Pass, When};
 use commgauge_model::workload::step::TrainingStep;
-use commgauge_model::workload::when::{End, Moment, Overlap, Pass, When};
 use commgauge_model::workload::{Op, Style};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// An attention backward has five products where a forward has two (arXiv 2205.14135, appendix B).
 const ATTENTION_BACKWARD: f64 = 2.5;
@@ -244,5 +245,159 @@ impl Hidden {
         }
         let hidden = total.min(window);
         self.0.times((total - hidden + lost_beside_calls * hidden) / total)
+    }
+}
+
+// Computing of stages of a kind, and what calls can hide beside.
+
+/// Host time of a copy that C++ code starts in a loop: what starting a kernel takes where Python has no part in it. (NVIDIA measured
+/// 3.8 us for each of many kernels in a row, "Getting Started with CUDA Graphs"; PyTorch's dispatch comes on top.) Chosen in sight of the
+/// rows of table 2 of arXiv 2104.04473, as docs/evidence.md says.
+const SECONDS_PER_COPY: f64 = 5e-6;
+
+/// Computing of stages of a kind.
+#[derive(Clone, Debug)]
+pub(super) struct StageWork {
+    /// The passes and the optimizer.
+    pub compute: StageCompute,
+    /// Attention in a forward pass through each chunk; empty if it hides no call.
+    attention: Vec<f64>,
+    /// Share of its speed that computing loses while a call runs beside it.
+    pub lost_beside_calls: f64,
+}
+
+/// Computing of a chunk in a micro-batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(in crate::planner) struct ChunkWork {
+    /// Its passes.
+    pub compute: ChunkCompute,
+    /// Seconds of attention in a forward pass.
+    pub attention: f64,
+    /// Share of its speed that computing loses while a call runs beside it.
+    pub lost_beside_calls: f64,
+}
+
+impl StageWork {
+    /// Of a stage; `hides` says whether attention hides a call.
+    pub fn of(step: &TrainingStep, stage: u32, compute: &Compute, attention_hides: Hides) -> StageWork {
+        StageWork {
+            compute: compute.stage(step, stage),
+            attention: match attention_hides {
+                Hides::Calls => attention(step, stage, compute),
+                Hides::Nothing => Vec::new(),
+            },
+            lost_beside_calls: compute.lost_beside_calls,
+        }
+    }
+
+    /// Of one of its chunks.
+    pub fn of_chunk(&self, chunk: usize) -> ChunkWork {
+        ChunkWork {
+            compute: self.compute.chunks.get(chunk).copied().unwrap_or_default(),
+            attention: self.attention.get(chunk).copied().unwrap_or(0.0),
+            lost_beside_calls: self.lost_beside_calls,
+        }
+    }
+}
+
+/// Seconds in which the host starts the copies of a call whose parts are a list. They come on top of the call, which the host waits for
+/// before it begins with them.
+pub(super) fn copies_seconds(op: &Op) -> f64 {
+    op.copies_per_call as f64 * SECONDS_PER_COPY
+}
+
+/// Whether attention hides calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hides {
+    /// A ring's.
+    Calls,
+    /// None.
+    Nothing,
+}
+
+/// Seconds of attention in a forward pass through each chunk: just what selective recomputation repeats.
+fn attention(step: &TrainingStep, stage: u32, compute: &Compute) -> Vec<f64> {
+    let mut training = step.training.clone();
+    training.tensor.recompute = Recompute::Selective;
+    let selective = TrainingStep { training: &training, ..step.clone() };
+    compute.stage(&selective, stage).chunks.iter().map(|chunk| chunk.recompute.0).collect()
+}
+
+// Seconds for which a rank waits for communication, by the axis that it waits for.
+
+/// Seconds of a step in which a rank does nothing but wait for communication, axis by axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Exposed {
+    /// Tensor and sequence parallelism, vocabulary and loss.
+    pub tp: f64,
+    /// Context parallelism.
+    pub cp: f64,
+    /// Expert parallelism, with tensor parallelism inside experts.
+    pub ep: f64,
+    /// Data parallelism: gradients and parameters, of dense layers and of experts.
+    pub dp: f64,
+    /// Messages between stages.
+    pub pp: f64,
+    /// Gradients of an embedding that the first and the last stage share.
+    pub embedding: f64,
+    /// Norms, flags and counts that everybody waits for.
+    pub control: f64,
+}
+
+impl Exposed {
+    /// The names, in the order of [`Exposed::values`].
+    pub const NAMES: [&'static str; 7] = ["tp", "cp", "ep", "dp", "pp", "embedding", "control"];
+
+    /// All parts, in the order of their names.
+    pub fn values(&self) -> [f64; 7] {
+        [self.tp, self.cp, self.ep, self.dp, self.pp, self.embedding, self.control]
+    }
+
+    /// All parts together.
+    pub fn total(&self) -> f64 {
+        self.values().iter().sum()
+    }
+
+    /// The part that an op's waiting counts to.
+    pub(super) fn of_op(&mut self, op: &Op) -> &mut f64 {
+        match (op.style, op.axis) {
+            (Style::Control, _) => &mut self.control,
+            (_, Axis::Cp | Axis::CpInner | Axis::CpOuter | Axis::Dcp) => &mut self.cp,
+            (_, Axis::Ep | Axis::EtpEp | Axis::Etp | Axis::EpInner | Axis::EpOuter) => &mut self.ep,
+            (_, Axis::Dp | Axis::DpCp | Axis::Edp | Axis::DpShard | Axis::DpReplicate) => &mut self.dp,
+            (_, Axis::DpShardInner | Axis::DpShardOuter) => &mut self.dp,
+            (_, Axis::Pp | Axis::Pair | Axis::PrefillDecode) => &mut self.pp,
+            (_, Axis::Embedding) => &mut self.embedding,
+            (Style::Expert, Axis::TpCp | Axis::TpCpDp) => &mut self.ep,
+            (_, Axis::Tp | Axis::TpCp | Axis::TpCpDp | Axis::Mp | Axis::ExpertMp) => &mut self.tp,
+            (_, Axis::World | Axis::Node | Axis::Nodes) => &mut self.tp,
+        }
+    }
+
+    /// The sum of two.
+    pub(super) fn plus(self, other: Exposed) -> Exposed {
+        self.each(other, |a, b| a + b)
+    }
+
+    /// Multiplied by a factor.
+    pub(super) fn times(self, factor: f64) -> Exposed {
+        self.each(self, |a, _| a * factor)
+    }
+
+    /// The larger of both on each axis.
+    pub(super) fn larger(self, other: Exposed) -> Exposed {
+        self.each(other, f64::max)
+    }
+
+    fn each(self, other: Exposed, of: impl Fn(f64, f64) -> f64) -> Exposed {
+        Exposed {
+            tp: of(self.tp, other.tp),
+            cp: of(self.cp, other.cp),
+            ep: of(self.ep, other.ep),
+            dp: of(self.dp, other.dp),
+            pp: of(self.pp, other.pp),
+            embedding: of(self.embedding, other.embedding),
+            control: of(self.control, other.control),
+        }
     }
 }

@@ -1,9 +1,17 @@
 //! The order of the parallelisms by one measure, how sure it is, and what becomes of the rule TP > DP > PP.
 
-use super::draws::{Draws, share};
-use super::priced::Priced;
+use crate::planner::communication::{OpCost, localities, span};
+use crate::planner::rates::Rates;
+use commgauge_base::collective::Collective;
+use commgauge_base::error::Result;
+use commgauge_base::random::normal;
 use commgauge_base::stats::Span;
-use commgauge_model::workload::{Family, Measure};
+use commgauge_model::layout::{Axis, Layout, Locality};
+use commgauge_model::workload::step::Step;
+use commgauge_model::workload::{Family, Measure, Op};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::collections::BTreeMap;
 
 /// Below this probability an order is a tie.
 pub const TIE: f64 = 0.95;
@@ -157,4 +165,131 @@ fn rule(members: &[Member], incomplete: &[String]) -> (Rule, Option<f64>) {
         None if ruled.windows(2).all(|pair| pair[0].value.middle > pair[1].value.middle) => (Rule::Holds, None),
         None => (Rule::DoesNotHold, None),
     }
+}
+
+// Alternative outcomes: every predicted time drawn again from its interval, with a seed.
+//
+// The interval of a prediction covers 95 of 100. A draw is log-normal with that spread, with separate spreads for the
+// two sides if they differ. Calls of one kind on one axis in one place are read from the same curve, so they are
+// drawn together, all too slow or all too fast. Others are drawn independently.
+
+/// Standard deviations on each side that cover 95 of 100.
+const SIGMAS_OF_95: f64 = 1.959_964;
+
+/// Draws by what is drawn together.
+#[derive(Debug)]
+pub(super) struct Draws {
+    options: RankOptions,
+    known: Vec<(Key, Vec<f64>)>,
+}
+
+type Key = (Axis, Collective, Locality);
+
+impl Draws {
+    pub(super) fn new(options: RankOptions) -> Draws {
+        Draws { options, known: Vec::new() }
+    }
+
+    /// The sums over some calls, one for each resample; nothing where a call has no time or no interval.
+    pub(super) fn sums<'p>(&mut self, priced: impl Iterator<Item = &'p Priced<'p>>) -> Option<Vec<f64>> {
+        let mut sums = vec![0.0; self.options.resamples.max(1) as usize];
+        for op in priced {
+            let call = op.call()?;
+            let ends = call.interval?;
+            let calls = op.cost.calls as f64;
+            let sigma = |ratio: f64| ratio.max(1.0).ln() / SIGMAS_OF_95;
+            let (down, up) = (sigma(call.middle / ends.low), sigma(ends.high / call.middle));
+            for (sum, z) in sums.iter_mut().zip(self.normals(op)) {
+                let spread = if *z < 0.0 { down } else { up };
+                *sum += calls * call.middle * (spread * z).exp();
+            }
+        }
+        Some(sums)
+    }
+
+    fn normals(&mut self, op: &Priced) -> &[f64] {
+        let key = (op.op.axis, op.op.collective, op.locality.clone());
+        let index = match self.known.iter().position(|(known, _)| *known == key) {
+            Some(index) => index,
+            None => {
+                let mut random = Xoshiro256PlusPlus::seed_from_u64(self.options.seed);
+                // Far apart on the generator's cycle, in the order of first use.
+                (0..self.known.len()).for_each(|_| random.jump());
+                let drawn = (0..self.options.resamples.max(1))
+                    .map(|_| normal([random.next_u64(), random.next_u64()]))
+                    .collect();
+                self.known.push((key, drawn));
+                self.known.len() - 1
+            }
+        };
+        &self.known[index].1
+    }
+}
+
+/// The share of resamples for which the predicate is true.
+pub(super) fn share(resamples: usize, predicate: impl Fn(usize) -> bool) -> f64 {
+    (0..resamples).filter(|index| predicate(*index)).count() as f64 / resamples.max(1) as f64
+}
+
+// The ops of a step with their prices, by which parallelisms are ranked.
+
+/// Number of resamples for the probability of an order, and their seed.
+#[derive(Clone, Copy, Debug)]
+pub struct RankOptions {
+    /// Resamples; at least 1.
+    pub resamples: u32,
+    /// The same seed gives the same result.
+    pub seed: u64,
+}
+
+impl Default for RankOptions {
+    fn default() -> Self {
+        RankOptions { resamples: 2000, seed: 1 }
+    }
+}
+
+/// An op with its price, and what of it the ranking needs.
+#[derive(Clone, Debug)]
+pub(super) struct Priced<'o> {
+    pub(super) op: &'o Op,
+    pub(super) cost: OpCost,
+    pub(super) locality: Locality,
+}
+
+impl Priced<'_> {
+    /// Amount by a measure; none if it has no time.
+    pub(super) fn amount(&self, measure: Measure) -> Option<Span> {
+        match measure {
+            Measure::PayloadBytes => Some(Span::exact(self.cost.payload_bytes.0 as f64)),
+            Measure::WireBytes => Some(Span::exact(self.cost.wire_bytes.0 as f64)),
+            Measure::Time => self.cost.time(),
+            Measure::ExposedTime if self.op.overlap.is_exposed() => self.cost.time(),
+            Measure::ExposedTime => Some(Span::exact(0.0)),
+        }
+    }
+
+    /// Seconds of one call with their ends.
+    pub(super) fn call(&self) -> Option<Span> {
+        span(&self.cost.call)
+    }
+}
+
+pub(super) fn priced<'o>(
+    step: &Step,
+    ops: &'o [Op],
+    localities: &BTreeMap<Axis, Locality>,
+    rates: &dyn Rates,
+) -> Result<Vec<Priced<'o>>> {
+    let known = ops.iter().filter_map(|op| Some((op, localities.get(&op.axis)?)));
+    known
+        .map(|(op, locality)| {
+            let cost = OpCost::of(op, step.group_size(op.axis), locality, step.micro_batches(), rates)?;
+            Ok(Priced { op, cost, locality: locality.clone() })
+        })
+        .collect()
+}
+
+/// Whether a group of the axis is on one node.
+pub(super) fn is_inside(layout: &Layout, axis: Axis, ranks_per_node: u32) -> bool {
+    localities(layout, &[axis], ranks_per_node).get(&axis).is_some_and(|locality| locality.nodes_spanned == 1)
 }

@@ -1,6 +1,6 @@
 //! More than the fastest layout: the fastest for less and less memory, and what another machine would choose.
 
-use super::planned::Priced;
+use super::question::Priced;
 use super::question::Question;
 use super::{Found, search};
 use crate::planner::rates::Scaled;

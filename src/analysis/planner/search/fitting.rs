@@ -3,20 +3,20 @@
 //! State (parameters, gradients, optimizer) depends on the ZeRO stage, activations on the micro-batch and on
 //! recomputation, so each is computed once and every pair is a sum.
 
-use super::choices::{Choices, PipelineCut};
-use super::only::accepts;
-use super::question::Question;
-use super::space::{Shape, Space, divisors};
-use super::trainings::Trainings;
+use super::question::{Choices, PipelineCut, Planned, Question, accepts};
+use super::space::{Shape, Space, Trainings, divisors};
 use crate::planner::memory::{MicroBatches, SampleBytes, chunks_in_flight};
+use crate::planner::price::{PreparedStep, PricedOnce, StepPrice};
+use commgauge_base::error::{Error, Result};
 use commgauge_model::config::Training;
 use commgauge_model::config::step::{GradientAccumulation, Recompute, ScheduleKind};
 use commgauge_model::layout::{Axis, Division, Layout};
+use commgauge_model::workload::op::LayerKind;
 use commgauge_model::workload::step::{Stages, TrainingStep};
-use commgauge_model::workload::when::LayerKind;
 use rayon::prelude::*;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 /// The choices of recomputation, the one that computes least first.
 const RECOMPUTE: [Recompute; 3] = [Recompute::None, Recompute::Selective, Recompute::Full];
@@ -339,4 +339,181 @@ impl<'q> Question<'q> {
         let replica = self.global_batch / u64::from(shape.degrees.dp);
         TrainingStep::of_checked_parts(self.model, training, layout, stages.clone(), replica / training.micro_batch)
     }
+}
+
+// Prices of candidate layouts, and what several of them share: the calls of a layout in all orders of its axes, and
+// the price if every call takes equally long in two of them.
+
+/// A layout apart from the order of its axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Candidate {
+    pub unit: u32,
+    pub zero_stage: u8,
+}
+
+/// Everything that was priced.
+#[derive(Default)]
+pub(super) struct Prices {
+    /// By candidate; or why there is no price in any order.
+    prepared: HashMap<Candidate, Prepared>,
+}
+
+/// What the orders of a candidate share, or why none has a price.
+type Prepared = std::result::Result<PricedOnce, String>;
+
+impl Prices {
+    /// The seconds of steps, or why there are none. All orders of the axes of a candidate share what was prepared for the first, and
+    /// candidates are priced on all processors. `with_step` calls its second argument with the step of its first.
+    pub fn seconds<T: Copy + Send + Sync>(
+        &mut self,
+        question: &Question,
+        all: Vec<T>,
+        candidate: impl Fn(T) -> Candidate,
+        with_step: impl Fn(
+            &T,
+            &mut dyn FnMut(&TrainingStep) -> std::result::Result<f64, String>,
+        ) -> std::result::Result<f64, String>
+        + Sync,
+    ) -> Vec<(T, std::result::Result<f64, String>)> {
+        let mut by_candidate: Vec<(Candidate, Option<Prepared>, Vec<T>)> = Vec::new();
+        for one in all {
+            let candidate = candidate(one);
+            match by_candidate.iter_mut().find(|(known, ..)| *known == candidate) {
+                Some((.., orders)) => orders.push(one),
+                None => by_candidate.push((candidate, self.prepared.remove(&candidate), vec![one])),
+            }
+        }
+        let price = |(candidate, mut prepared, orders): (Candidate, Option<Prepared>, Vec<T>)| {
+            let mut price = |step: &TrainingStep| {
+                let prepared = prepared.get_or_insert_with(|| {
+                    PricedOnce::new(step, question.compute).map_err(|unpriced| unpriced.to_string())
+                });
+                let prepared = prepared.as_mut().map_err(|reason| reason.clone())?;
+                let seconds = prepared.seconds(step, question.rates, question.ranks_per_node);
+                seconds.map_err(|unpriced| unpriced.reason)
+            };
+            let seconds: Vec<_> = orders.into_iter().map(|order| (order, with_step(&order, &mut price))).collect();
+            (candidate, prepared, seconds)
+        };
+        let priced: Vec<_> = by_candidate.into_par_iter().map(price).collect();
+        let mut found = Vec::new();
+        for (candidate, prepared, seconds) in priced {
+            self.prepared.extend(prepared.map(|prepared| (candidate, prepared)));
+            found.extend(seconds);
+        }
+        found
+    }
+
+    /// The whole price of what has been priced in seconds.
+    pub fn price(&self, question: &Question, candidate: Candidate, step: &TrainingStep) -> Option<StepPrice> {
+        let prepared = self.prepared.get(&candidate)?.as_ref().ok()?;
+        prepared.step.price(step, question.compute, question.rates, question.ranks_per_node).ok()
+    }
+}
+
+// Layouts that wait, the one with the lowest bound first.
+
+/// An entry of the queue, ordered by its lower bound in seconds; of equals the one nearer to a price first, then in
+/// the order of enumeration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Waiting {
+    /// Positive numbers are in the order of their bits.
+    pub seconds_bits: u64,
+    pub stage: Stage,
+    pub unit: u32,
+    /// Which places of the shape, or which of its orders once that is distinguished.
+    pub order: u32,
+    pub zero_stage: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    Priced,
+    Counted,
+    Waits,
+    Divided,
+    Computes,
+}
+
+impl Waiting {
+    /// A unit of which nothing is known.
+    pub fn to_compute(unit: u32) -> Waiting {
+        Waiting { seconds_bits: 0, stage: Stage::Computes, unit, order: 0, zero_stage: 0 }
+    }
+
+    pub fn candidate(self) -> Candidate {
+        Candidate { unit: self.unit, zero_stage: self.zero_stage }
+    }
+
+    /// Whether both are one layout that takes equally long in either order of its axes.
+    pub fn differs_in_order_only(self, other: Waiting) -> bool {
+        (self.seconds_bits, self.unit, self.zero_stage) == (other.seconds_bits, other.unit, other.zero_stage)
+    }
+
+    /// The same with a higher lower bound; never less than before.
+    pub fn at(self, seconds: f64, stage: Stage) -> Waiting {
+        let known = if stage == Stage::Priced { 0 } else { self.seconds_bits };
+        Waiting { seconds_bits: seconds.max(0.0).to_bits().max(known), stage, ..self }
+    }
+}
+
+/// The queue: one for each stage, so that layouts of one stage can be taken together.
+pub(super) struct Queue([BinaryHeap<Reverse<Waiting>>; 5]);
+
+impl Queue {
+    /// Of layouts that all are at the stage of the first.
+    pub fn of(first: Vec<Waiting>) -> Queue {
+        let mut queue = Queue(Default::default());
+        if let Some(stage) = first.first().map(|first| first.stage) {
+            queue.0[stage as usize] = first.into_iter().map(Reverse).collect();
+        }
+        queue
+    }
+
+    pub fn push(&mut self, waiting: Waiting) {
+        self.0[waiting.stage as usize].push(Reverse(waiting));
+    }
+
+    /// The first of all.
+    pub fn pop(&mut self) -> Option<Waiting> {
+        let first = self.0.iter().filter_map(|queue| queue.peek()).max().map(|Reverse(first)| first.stage)?;
+        self.0[first as usize].pop().map(|Reverse(first)| first)
+    }
+
+    /// One that left the queue, and those of its stage that come next, `most` in all.
+    pub fn with_following(&mut self, next: Waiting, most: usize) -> Vec<Waiting> {
+        let mut together = vec![next];
+        let queue = &mut self.0[next.stage as usize];
+        while together.len() < most
+            && let Some(Reverse(following)) = queue.pop()
+        {
+            together.push(following);
+        }
+        together
+    }
+}
+
+// The probability that one layout is faster than another.
+
+/// Draws of both layouts.
+const DRAWS: u32 = 100;
+
+/// The share of draws in which the first layout is the faster one: calls vary by the known error of predictions like them, and
+/// each step by that of steps of published runs; none if a call has no time.
+///
+/// # Errors
+/// A layout that does not fit the question.
+pub fn probability_faster(question: &Question, first: &Planned, second: &Planned) -> Result<Option<f64>> {
+    let (Some(first), Some(second)) = (draws(question, first)?, draws(question, second)?) else {
+        return Ok(None);
+    };
+    let sum: f64 = first.iter().zip(&second).map(|(a, b)| question.compute.error.probability_faster(*a, *b)).sum();
+    Ok(Some(sum / first.len().max(1) as f64))
+}
+
+fn draws(question: &Question, planned: &Planned) -> Result<Option<Vec<f64>>> {
+    question.with_step(planned, |step| {
+        let prepared = PreparedStep::new(step).map_err(|unpriced| Error::usage(unpriced.to_string()))?;
+        Ok(prepared.draws(step, question.compute, question.rates, question.ranks_per_node, DRAWS))
+    })
 }

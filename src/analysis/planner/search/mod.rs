@@ -6,46 +6,29 @@
 //! everything still queued, so the answer is the same as if every layout had been priced; a test checks that.
 
 mod alternatives;
-mod bases;
 mod bound;
-mod certainty;
-mod choices;
-mod composition;
 mod fitting;
-mod layers;
-mod only;
-mod planned;
-mod prices;
 mod question;
-mod queue;
 mod space;
+
 #[cfg(test)]
 mod tests;
-mod trainings;
 
 pub use alternatives::{WhatIf, not_beaten, pareto, what_if};
-pub use bases::Bases;
-pub use certainty::probability_faster;
-pub use only::Only;
-pub use planned::{Planned, Priced};
-pub use question::Question;
+pub use fitting::probability_faster;
+pub use question::{Bases, Only, Planned, Priced, Question};
 
 use crate::planner::price::FirstStageTimes;
-use bases::ZERO_STAGES;
-use bound::{Bounds, OrderedShape};
-use choices::{Choices, PipelineCut};
+use bound::{Bounds, LayerKey, OrderedShape};
 use commgauge_base::units::Bytes;
 use commgauge_model::config::Training;
 use commgauge_model::workload::step::{Stages, TrainingStep};
-use fitting::{Fitting, Memory, Unit};
-use layers::LayerKey;
-use prices::Prices;
-use queue::{Queue, Stage, Waiting};
+use fitting::{Fitting, Memory, Prices, Queue, Stage, Unit, Waiting};
+use question::{Choices, PipelineCut, ZERO_STAGES};
 use rayon::prelude::*;
-use space::Space;
+use space::{Space, Trainings};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use trainings::Trainings;
 
 /// Result of a search.
 #[derive(Clone, Debug, Default)]
@@ -112,6 +95,7 @@ struct Search<'a> {
 /// Layouts whose waiting in the best places is looked at together, and layouts that are priced together, on all processors. The last of
 /// them may turn out not to be needed.
 const COMPUTED_AT_ONCE: usize = 512;
+
 /// See [`COMPUTED_AT_ONCE`].
 const PRICED_AT_ONCE: usize = 16;
 

@@ -3,8 +3,8 @@
 //! `workload::step` and `layout` decide what is legal, so that a planned layout is one that every other command
 //! accepts.
 
-use super::choices::{Choices, PipelineCut};
-use super::question::Question;
+use super::question::{Choices, PipelineCut, Question};
+use commgauge_model::config::Training;
 use commgauge_model::config::step::{Recompute, ScheduleKind};
 use commgauge_model::layout::{Axis, DEFAULT_ORDER, Degrees, Layout, Locality};
 use commgauge_model::workload::step::{Stages, TrainingStep, undivided_axis};
@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Placeholder for a batch size that does not matter.
 const ONE_MICRO_BATCH: u64 = 1;
+
 /// The axes whose placement distinguishes orders; the ends of pipelines follow from the pipelines, and on the others there are calls of a
 /// few bytes only.
 const PLACED: [Axis; 11] = [
@@ -284,4 +285,51 @@ pub(super) fn divisors(number: u64) -> Vec<u64> {
 
 fn divisors_32(number: u32) -> Vec<u32> {
     divisors(u64::from(number)).into_iter().filter_map(|divisor| u32::try_from(divisor).ok()).collect()
+}
+
+// One training for each set of choices but the micro-batch, created once and cached.
+
+/// Trainings by their choices, with micro-batches of one sample.
+pub(super) struct Trainings(HashMap<Choices, Training>);
+
+/// Samples of a micro-batch of the trainings that are cached.
+const CACHED: u64 = 1;
+
+impl Trainings {
+    /// All that the shapes can need.
+    pub fn of(question: &Question, space: &Space) -> Trainings {
+        let mut pipelines: Vec<_> = space.stages.keys().map(|cut| (cut.schedule, cut.virtual_stages)).collect();
+        pipelines.sort_unstable();
+        pipelines.dedup();
+        let mut all = HashMap::new();
+        for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
+            for zero_stage in question.bases.stages(u64::MAX) {
+                for sequence_parallel in [false, true] {
+                    for (schedule, virtual_stages) in pipelines.iter().copied() {
+                        let choices = Choices {
+                            zero_stage,
+                            schedule,
+                            virtual_stages,
+                            micro_batch: CACHED,
+                            recompute,
+                            sequence_parallel,
+                        };
+                        all.insert(choices, question.training(choices));
+                    }
+                }
+            }
+        }
+        Trainings(all)
+    }
+
+    /// The training of these choices, but with micro-batches of one sample.
+    pub fn of_one_sample(&self, choices: Choices) -> Option<&Training> {
+        self.0.get(&Choices { micro_batch: CACHED, ..choices })
+    }
+
+    /// The training of these choices.
+    pub fn get(&self, choices: Choices) -> Option<Training> {
+        let training = self.of_one_sample(choices)?;
+        Some(Training { micro_batch: choices.micro_batch, ..training.clone() })
+    }
 }

@@ -4,12 +4,12 @@
 //! external id, whose duration it is. On the CPU gloo's events have shapes and a duration, and no group. Events are taken one by
 //! one, as a trace of a real job is larger than memory; where a file is cut off, what came before counts.
 
-use super::batched_messages::{BATCH, BatchedMessages};
-use super::json_list::{self, Part};
-use super::torch_group::TorchGroup;
-use crate::trace::call::{CallKind, Elements, Named, element_of_torch, named};
-use crate::trace::trace_file::{
-    CallDetail, ComputingSpan, FileCall, FileTrace, TracedGroup, elements_to_each, listed_ranks,
+use super::json_list;
+use super::json_list::Part;
+use super::pytorch::{BATCH, BatchedMessages};
+use crate::trace::call::{
+    CallDetail, CallKind, ComputingSpan, Elements, FileCall, FileTrace, Named, TracedGroup, element_of_torch,
+    elements_to_each, listed_ranks, named,
 };
 use commgauge_base::collective::Collective;
 use commgauge_base::units::Seconds;
@@ -18,12 +18,17 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
 
 const HOST_EVENT: &str = "record_param_comms";
+
 const GLOO: &str = "gloo:";
+
 const STEP: &str = "ProfilerStep#";
+
 /// Categories of what a device does (libkineto/include/ActivityType.h).
 const ON_A_DEVICE: [&str; 3] = ["kernel", "gpu_memcpy", "gpu_memset"];
+
 /// That of what the host annotated and a device did.
 const ANNOTATED_ON_A_DEVICE: &str = "gpu_user_annotation";
+
 /// How the names of NCCL's own kernels begin.
 const NCCL_KERNEL: &str = "nccl";
 
@@ -312,8 +317,48 @@ impl Reading {
     }
 }
 
+// Process groups as PyTorch lists them (`pg_config_info` of torch/distributed/distributed_c10d.py).
+
+/// A process group of a job.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct TorchGroup {
+    #[serde(default)]
+    pub pg_name: String,
+    /// The handle by which versions before 2.4 name the group in their calls.
+    #[serde(default)]
+    pub backend_id: Option<u64>,
+    #[serde(default, alias = "group_size")]
+    pub pg_size: Option<u32>,
+    /// Empty where all ranks of the job are in it.
+    #[serde(default)]
+    pub ranks: Vec<u32>,
+}
+
+impl TorchGroup {
+    /// World ranks, where they are known.
+    pub(super) fn world_ranks(&self) -> Option<Vec<u32>> {
+        match &self.ranks[..] {
+            [] => self.pg_size.map(|size| (0..size).collect()),
+            ranks => Some(ranks.to_vec()),
+        }
+    }
+
+    /// As a group of a trace.
+    pub(super) fn traced(&self) -> TracedGroup {
+        let ranks = self.world_ranks();
+        let size = ranks.as_ref().map(|ranks| ranks.len() as u32);
+        TracedGroup { name: self.pg_name.clone(), ranks, size }
+    }
+}
+
+/// The ranks of a job, as the group that has all of them says.
+pub(super) fn world(groups: &[TorchGroup]) -> Option<u32> {
+    groups.iter().filter(|group| group.ranks.is_empty()).filter_map(|group| group.pg_size).max()
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     /// As a GPU job leaves it, by Kineto's source.

@@ -1,20 +1,15 @@
 //! The formats of traces, told apart by how a file begins.
 
-mod batched_messages;
 mod chakra;
-mod execution_trace;
-mod flight_recorder;
 mod inspector;
 mod json_list;
 mod kineto;
-mod nccl_log;
 mod pickle;
-mod torch_group;
+mod pytorch;
 
-use super::process_trace::ProcessTrace;
-use super::trace_file::{FileTrace, TraceFormat};
+use super::call::{FileTrace, ProcessTrace, TraceFormat};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::input_file;
+use commgauge_base::host;
 use commgauge_base::visible::ShownPath;
 use flate2::read::MultiGzDecoder;
 use std::io::{BufReader, Read};
@@ -45,14 +40,14 @@ pub(super) fn read_file(path: &Path) -> Result<(TraceFormat, FileContent)> {
     let mut source = BufReader::new(start.as_slice().chain(source));
     let content = match format {
         TraceFormat::Kineto => FileContent::Rank(kineto::read(source)),
-        TraceFormat::ExecutionTrace => FileContent::Rank(execution_trace::read(source)),
+        TraceFormat::ExecutionTrace => FileContent::Rank(chakra::read_execution_trace(source)),
         TraceFormat::Chakra => FileContent::Rank(chakra::read(source)),
         TraceFormat::NcclInspector => FileContent::Processes(inspector::read(source)),
-        TraceFormat::FlightRecorder => FileContent::Rank(flight_recorder::read(source).map_err(wrong)?),
+        TraceFormat::FlightRecorder => FileContent::Rank(pytorch::read(source).map_err(wrong)?),
         TraceFormat::NcclLog => {
             let mut bytes = Vec::new();
             source.read_to_end(&mut bytes).map_err(cannot)?;
-            FileContent::Processes(nccl_log::read(&String::from_utf8_lossy(&bytes)))
+            FileContent::Processes(inspector::read_nccl_log(&String::from_utf8_lossy(&bytes)))
         }
     };
     Ok((format, content))
@@ -66,10 +61,10 @@ const UNKNOWN: &str = "is none of the traces that are read: a Chrome trace of Py
 fn format_of(start: &[u8]) -> Option<TraceFormat> {
     let text = String::from_utf8_lossy(start);
     let has = |key: &str| text.contains(key);
-    if flight_recorder::is_pickle(start) {
+    if pytorch::is_pickle(start) {
         return Some(TraceFormat::FlightRecorder);
     }
-    if nccl_log::is_nccl_log(&text) {
+    if inspector::is_nccl_log(&text) {
         return Some(TraceFormat::NcclLog);
     }
     if !text.trim_start().starts_with('{') {
@@ -89,8 +84,8 @@ fn format_of(start: &[u8]) -> Option<TraceFormat> {
 /// The bytes of a file, unpacked where it is gzipped.
 fn opened(path: &Path) -> std::io::Result<Box<dyn Read>> {
     let mut magic = [0; 2];
-    let length = input_file::open(path)?.read(&mut magic)?;
-    let file = BufReader::new(input_file::open(path)?);
+    let length = host::open(path)?.read(&mut magic)?;
+    let file = BufReader::new(host::open(path)?);
     match &magic[..length] {
         [0x1f, 0x8b] => Ok(Box::new(MultiGzDecoder::new(file))),
         _ => Ok(Box::new(file)),

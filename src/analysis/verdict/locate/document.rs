@@ -4,18 +4,22 @@
 //! Numbers are in base units with the unit in their name; there is no NaN and no infinity, an unknown value is left out.
 
 use super::super::{Run, Trouble, most_severe};
-use super::pair_lines::Measure;
+use super::pair_lines::{Measure, Places};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The value of `format` in every such document.
 pub const SUSPECTS_FORMAT: &str = "commgauge-suspects";
+
 /// Minimum size of a set in which one member can be an outlier.
 pub(super) const MIN_MEMBERS: usize = 4;
+
 /// Fewest nodes whose ways to each other can be compared.
 pub(super) const FEWEST_COMPARED: usize = 3;
+
 /// The version of the format.
 pub const SUSPECTS_VERSION: u32 = 1;
+
 /// In `unseen` where the data cannot decide on nodes and links at all.
 pub(super) const NODE_OR_LINK: &str = "node or link";
 
@@ -62,7 +66,7 @@ impl Suspects {
     }
 
     /// The exit code if nothing were unconfirmed.
-    pub(in super::super) fn exit_code_when_cleared(&self) -> i32 {
+    pub(in crate::verdict) fn exit_code_when_cleared(&self) -> i32 {
         let suspected = i32::from(!self.suspects.is_empty());
         let undecided = if self.unseen.iter().any(|kind| kind == NODE_OR_LINK) { 3 } else { 0 };
         most_severe(self.troubles.iter().map(|trouble| trouble.exit_code).chain([suspected, undecided]))
@@ -256,5 +260,39 @@ impl SuspectKind {
             SuspectKind::Leaf { .. } => "suspect-leaf",
             SuspectKind::Network | SuspectKind::OnlyAtScale { .. } | SuspectKind::LateRank { .. } => "environment",
         }
+    }
+}
+
+// What a suspect is called in sentences.
+
+pub(super) fn name(suspect: &SuspectKind, places: &Places) -> String {
+    let of = |node: u32| places.name(node as usize);
+    match suspect {
+        SuspectKind::Node { node } => of(*node),
+        SuspectKind::Link { nodes: [a, b], local_rank: None } => format!("link between {} and {}", of(*a), of(*b)),
+        SuspectKind::Link { nodes: [a, b], local_rank: Some(local) } => {
+            format!("path of local rank {local} between {} and {}", of(*a), of(*b))
+        }
+        SuspectKind::Adapter { node, local_rank } => format!("adapter of local rank {local_rank} of {}", of(*node)),
+        SuspectKind::Cable { node, local_rank } => {
+            format!("cable of local rank {local_rank} of {}, in one direction", of(*node))
+        }
+        SuspectKind::Device { node, local_rank } => format!("device of local rank {local_rank} of {}", of(*node)),
+        SuspectKind::NvLink { node, local_rank, peer: None } => {
+            format!("links of local rank {local_rank} inside {}", of(*node))
+        }
+        SuspectKind::NvLink { node, local_rank, peer: Some(peer) } => {
+            format!("link between local ranks {local_rank} and {peer} inside {}", of(*node))
+        }
+        SuspectKind::Rail { local_rank } => {
+            format!("rail {local_rank}, the adapters of local rank {local_rank} on all nodes")
+        }
+        SuspectKind::Leaf { leaf, nodes } => match (nodes.first(), nodes.last()) {
+            (Some(first), Some(last)) => format!("leaf {leaf}, nodes {first} to {last}"),
+            _ => format!("leaf {leaf}"),
+        },
+        SuspectKind::Network => "the network of all nodes".to_owned(),
+        SuspectKind::OnlyAtScale { from_nodes } => format!("only at scale, from {from_nodes} nodes on"),
+        SuspectKind::LateRank { rank, node } => format!("rank {rank} on {}", of(*node)),
     }
 }

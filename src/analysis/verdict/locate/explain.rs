@@ -4,20 +4,22 @@
 //! A node is judged by the lower median over its partners, so one bad partner does not make it look bad, and one bad node does
 //! not make all its partners look bad. A rail is judged within each pair, so that slow nodes do not count.
 
-use super::document::{MIN_MEMBERS, SuspectKind};
-use super::pair_lines::Measure;
-use super::pair_matrix::PairMatrix;
-use super::places::{Places, Way};
+use super::document::{MIN_MEMBERS, SuspectKind, Unconfirmed, name};
+use super::pair_lines::{Measure, PairMatrix, Places, Way};
 use commgauge_base::stats::{OddRule, Usual, low_median};
 
 /// False-alarm probability of one kind of evidence on a healthy machine.
 pub(super) const FALSE_ALARM_PROBABILITY: f64 = 0.001;
+
 /// Lower bound on the standard deviation of a logarithm.
 pub(super) const MIN_DEVIATION: f64 = 0.01;
+
 /// Slowness below 5 % with most partners is ignored.
 pub(super) const MIN_EXCESS_OF_MANY: f64 = 0.05;
+
 /// Slowness below 10 % on a single path is ignored.
 pub(super) const MIN_EXCESS_OF_PATH: f64 = 0.1;
+
 /// Share of its partners with which a node must be slow before it is a suspect.
 const MIN_SLOW_SHARE_OF_PARTNERS: f64 = 0.8;
 
@@ -344,4 +346,220 @@ impl SlowPartners {
 /// A logarithm as a share in per cent.
 pub(super) fn percent(logarithm: f64) -> String {
     format!("{:.0} %", 100.0 * logarithm.exp_m1())
+}
+
+// What explains what: findings that together are one culprit, and findings that a larger one explains.
+
+/// A link that is slow by chance is slower than its node by less than this factor, of the logarithms.
+const MOST_BY_CHANCE: f64 = 1.5;
+
+/// Replaces adapters by what is known better: the cable where one direction is slow, the device where it is slow inside its node too.
+pub(super) fn narrowed(found: Vec<Finding>, cables: &[SuspectKind]) -> Vec<Finding> {
+    let suspected: Vec<SuspectKind> =
+        found.iter().filter(|finding| !finding.intermittent).map(|finding| finding.suspect.clone()).collect();
+    let culprit = |suspect: &SuspectKind| {
+        let (node, local_rank) = match *suspect {
+            SuspectKind::Adapter { node, local_rank } | SuspectKind::NvLink { node, local_rank, peer: None } => {
+                (node, local_rank)
+            }
+            _ => return suspect.clone(),
+        };
+        let adapter = SuspectKind::Adapter { node, local_rank };
+        let inside = SuspectKind::NvLink { node, local_rank, peer: None };
+        let cable = SuspectKind::Cable { node, local_rank };
+        if suspected.contains(&adapter) && suspected.contains(&inside) {
+            SuspectKind::Device { node, local_rank }
+        } else if *suspect == adapter && cables.contains(&cable) {
+            cable
+        } else {
+            suspect.clone()
+        }
+    };
+    found.into_iter().map(|finding| Finding { suspect: culprit(&finding.suspect), ..finding }).collect()
+}
+
+/// Removes findings that a larger one explains, and intermittent findings about suspects that are always slow.
+pub(super) fn unexplained(all: Vec<Finding>) -> Vec<Finding> {
+    let explains = |other: &Finding, finding: &Finding| {
+        let firm = !other.intermittent || finding.intermittent || is_by_chance(finding, other);
+        let same = finding.suspect == other.suspect && finding.intermittent && !other.intermittent;
+        same || (firm && is_part_of(finding, other))
+    };
+    all.iter().filter(|finding| !all.iter().any(|other| explains(other, finding))).cloned().collect()
+}
+
+/// Whether a link that was slow in every replicate is one that a node which comes and goes met slow each time by chance: of dozens of
+/// links there is nearly always one. A link that is much slower than its node has a fault of its own.
+fn is_by_chance(finding: &Finding, other: &Finding) -> bool {
+    let of_node = matches!(
+        (&finding.suspect, &other.suspect),
+        (SuspectKind::Link { nodes, .. }, SuspectKind::Node { node }) if nodes.contains(node)
+    );
+    of_node && finding.slower < MOST_BY_CHANCE * other.slower
+}
+
+/// Whether the slowness of one suspect makes another one look slow.
+fn is_part_of(finding: &Finding, other: &Finding) -> bool {
+    // A node that is slow inside alone makes no way to other nodes slow.
+    let slow_node = |node: u32| match &other.suspect {
+        SuspectKind::Node { node: suspected } => *suspected == node && !other.inside,
+        SuspectKind::Leaf { nodes, .. } => nodes.contains(&node),
+        _ => false,
+    };
+    let slow_adapter = |node: u32, local: u32| match &other.suspect {
+        SuspectKind::Adapter { node: own, local_rank }
+        | SuspectKind::Cable { node: own, local_rank }
+        | SuspectKind::Device { node: own, local_rank }
+        | SuspectKind::NvLink { node: own, local_rank, peer: None } => (*own, *local_rank) == (node, local),
+        SuspectKind::Rail { local_rank } => *local_rank == local,
+        _ => false,
+    };
+    match &finding.suspect {
+        SuspectKind::Node { node } => match &other.suspect {
+            SuspectKind::Leaf { nodes, .. } => nodes.contains(node) && finding.intermittent,
+            SuspectKind::Device { node: own, .. } | SuspectKind::NvLink { node: own, .. } => {
+                own == node && finding.inside
+            }
+            _ => false,
+        },
+        SuspectKind::Adapter { node, local_rank } | SuspectKind::Cable { node, local_rank } => {
+            let on_rail = matches!(&other.suspect, SuspectKind::Rail { local_rank: rail } if rail == local_rank);
+            slow_node(*node) || on_rail
+        }
+        SuspectKind::Device { node, .. } | SuspectKind::NvLink { node, .. } => {
+            matches!(&other.suspect, SuspectKind::Node { node: own } if own == node) && !other.inside
+        }
+        SuspectKind::Link { nodes, local_rank } => {
+            let of_path = local_rank.is_some_and(|local| nodes.iter().any(|node| slow_adapter(*node, local)));
+            let whole = matches!(&other.suspect, SuspectKind::Link { nodes: own, local_rank: None } if own == nodes);
+            nodes.iter().any(|node| slow_node(*node)) || of_path || (whole && local_rank.is_some())
+        }
+        SuspectKind::Rail { .. }
+        | SuspectKind::Network
+        | SuspectKind::Leaf { .. }
+        | SuspectKind::OnlyAtScale { .. }
+        | SuspectKind::LateRank { .. } => false,
+    }
+}
+
+/// Whether a suspect slows these nodes down when they work together.
+pub(super) fn slows_down(suspect: &SuspectKind, members: &[usize]) -> bool {
+    let there = |node: &u32| members.contains(&(*node as usize));
+    match suspect {
+        SuspectKind::Node { node }
+        | SuspectKind::Adapter { node, .. }
+        | SuspectKind::Cable { node, .. }
+        | SuspectKind::Device { node, .. }
+        | SuspectKind::NvLink { node, .. } => there(node),
+        SuspectKind::Link { nodes, .. } => nodes.iter().all(there),
+        SuspectKind::Leaf { nodes, .. } => nodes.iter().any(there),
+        // It slows all groups alike, so their growth can still be checked.
+        SuspectKind::Rail { .. }
+        | SuspectKind::Network
+        | SuspectKind::OnlyAtScale { .. }
+        | SuspectKind::LateRank { .. } => false,
+    }
+}
+
+// On few nodes a node or a link becomes a suspect only where several measures agree.
+//
+// With three partners each, all pairs of a node can easily be slow by chance. Observed on four healthy hosts over TCP:
+// *both ways* takes as long as either one message or two, at random for each pair, and three slow pairs of six share a node
+// in one case of five.
+
+/// With fewer nodes than this one measure alone makes no suspect.
+pub(super) const FEW_NODES: usize = 8;
+
+/// A measure confirms another if its excess is at least this share of the other's excess, in logarithms.
+const CONFIRMING_SHARE: f64 = 0.25;
+
+/// The findings of one measure, and its search.
+struct MeasureFindings<'a> {
+    search: Search<'a>,
+    findings: Vec<Finding>,
+}
+
+/// The confirmed findings of all measures, and the unconfirmed ones.
+pub(super) fn confirmed(searches: Vec<Search>, places: &Places) -> (Vec<Finding>, Vec<Unconfirmed>) {
+    let by_measure: Vec<MeasureFindings> = searches
+        .into_iter()
+        .map(|mut search| MeasureFindings { findings: std::mem::take(&mut search.findings), search })
+        .collect();
+    let (mut findings, mut unconfirmed) = (Vec::new(), Vec::new());
+    for one in &by_measure {
+        for finding in &one.findings {
+            if places.nodes() >= FEW_NODES || !needs_confirmation(&finding.suspect) {
+                findings.push(finding.clone());
+                continue;
+            }
+            let others = by_measure.iter().filter(|other| is_independent(one.search.measure, other.search.measure));
+            let agreeing: Vec<&str> =
+                others.filter(|other| confirms(other, finding)).map(|other| other.search.measure.name()).collect();
+            if agreeing.is_empty() {
+                unconfirmed.push((one.search.measure, finding));
+            } else {
+                let evidence = format!("{}; borne out by {}", finding.evidence, agreeing.join(" and "));
+                findings.push(Finding { evidence, ..finding.clone() });
+            }
+        }
+    }
+    // Drop what a confirmed finding already covers.
+    unconfirmed.retain(|(_, finding)| !findings.iter().any(|suspected| explains(&suspected.suspect, &finding.suspect)));
+    let alone = unconfirmed.iter().map(|(measure, finding)| Unconfirmed {
+        measure: *measure,
+        name: name(&finding.suspect, places),
+        slower_by: finding.slower.exp_m1(),
+    });
+    (findings, alone.collect())
+}
+
+/// What one measure alone shows, in a sentence.
+pub(super) fn sentence(alone: &Unconfirmed) -> String {
+    format!(
+        "{} alone speaks against {}, by {:.0} %: on fewer than {FEW_NODES} nodes another measure must agree, so it is not suspected; \
+         more replicates would decide",
+        alone.measure.name(),
+        alone.name,
+        100.0 * alone.slower_by
+    )
+}
+
+/// Adapters, rails and leaves are compared with many neighbours even on few nodes, so they need no confirmation.
+fn needs_confirmation(suspect: &SuspectKind) -> bool {
+    matches!(suspect, SuspectKind::Node { .. } | SuspectKind::Link { .. })
+}
+
+/// Exactly one of the two must be a one-way measure, the most stable kind; the tail is taken from the same messages.
+fn is_independent(one: Measure, other: Measure) -> bool {
+    let one_way = |measure| matches!(measure, Measure::OneWay | Measure::Tail);
+    one_way(one) != one_way(other)
+}
+
+/// Whether a measure has the same finding, or at least shows the same suspect to be slower.
+fn confirms(other: &MeasureFindings, finding: &Finding) -> bool {
+    let same = other.findings.iter().any(|own| own.suspect == finding.suspect);
+    if same || finding.intermittent {
+        // An intermittent fault may be absent while another measure is taken, so its median shows nothing.
+        return same;
+    }
+    let (search, share) = (&other.search, CONFIRMING_SHARE * finding.slower);
+    let path = |excess: Option<f64>| excess.is_some_and(|slower| slower > share.max(MIN_EXCESS_OF_PATH));
+    match &finding.suspect {
+        SuspectKind::Node { node } => {
+            search.slow_partners(*node as usize, share.max(MIN_EXCESS_OF_MANY)).are_nearly_all()
+        }
+        SuspectKind::Link { nodes, local_rank: None } => path(search.excess(nodes.map(|node| node as usize))),
+        SuspectKind::Link { nodes, local_rank: Some(local) } => {
+            path(search.excess_of_local(nodes.map(|node| node as usize), *local as usize))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a suspect explains that something else looked slow.
+fn explains(suspected: &SuspectKind, other: &SuspectKind) -> bool {
+    match (suspected, other) {
+        (SuspectKind::Node { node }, SuspectKind::Link { nodes, .. }) => nodes.contains(node),
+        _ => suspected == other,
+    }
 }

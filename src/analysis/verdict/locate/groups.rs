@@ -1,18 +1,26 @@
 //! Times of groups of nodes, each node by itself and growing groups, from the histograms of their ranks.
 
-use super::super::loaded_record::LoadedRecord;
-use super::document::{MIN_MEMBERS, SuspectKind};
-use super::explain::{Finding, percent, rule};
-use super::places::Places;
-use commgauge_base::stats::{Histogram, low_median};
+use super::super::comparability::LoadedRecord;
+use super::super::expected::{Expected, expected_call};
+use super::super::network;
+use super::document::{MIN_MEMBERS, SuspectKind, Unconfirmed};
+use super::explain::{Finding, Search, percent, rule};
+use super::pair_lines::{Measure, PairMatrices, Places, is_pairs};
+use super::paths::InsidePairs;
+use commgauge_base::sample::Cadence;
+use commgauge_base::stats::{Histogram, Usual, low_median};
+use commgauge_base::units::{Rate, Seconds};
+use commgauge_model::config::{Limit, Machine};
 use commgauge_model::layout::{Axis, Nodes};
-use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome};
+use commgauge_model::record::line::{CaseFacts, CaseLine, ClockMethod, Outcome};
 use std::collections::BTreeMap;
 
 /// A node that is slower inside by less than 5 % is ignored.
 const MIN_INSIDE: f64 = 0.05;
+
 /// Growth beyond a straight line by less than 10 % is ignored.
 const MIN_GROWTH: f64 = 0.1;
+
 /// A size of groups is compared with the line through so many smaller ones.
 pub(super) const FIRST_COMPARED: usize = 2;
 
@@ -220,8 +228,174 @@ fn of_replicates(level: &Level, is_suspected: &dyn Fn(&[usize]) -> bool) -> Vec<
         .collect()
 }
 
+// The late rank: the one that arrived last in a clear majority of the samples of isolated cases.
+
+/// Share of the samples in which a rank must be last; of two ranks one is last in half of them by chance.
+const CLEAR_MAJORITY: f64 = 0.6;
+
+const CLEAR_MAJORITY_OF_TWO: f64 = 0.8;
+
+/// Lateness below this share of the time of the call is ignored.
+const MIN_LATENESS_SHARE: f64 = 0.1;
+
+/// Result of the search for a late rank.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    /// Isolated cases with samples.
+    pub cases: u32,
+    /// True where the clocks of a record were not synchronised, so that no late rank can be named from it.
+    pub no_clock: bool,
+    /// The late rank and its median lateness.
+    pub late: Option<(Finding, Seconds)>,
+}
+
+/// Searches the isolated cases of all records for a late rank.
+pub(super) fn arrivals(records: &[LoadedRecord], places: &Places) -> Arrivals {
+    let mut found = Arrivals::default();
+    let mut spreads: BTreeMap<u32, Vec<[f64; 2]>> = BTreeMap::new();
+    let mut transfers = Vec::new();
+    let (mut samples, mut residual) = (0usize, 0u64);
+    for LoadedRecord { record, .. } in records {
+        let isolated = record.plan.cases.iter().filter(|facts| facts.cadence == Cadence::Isolated).count() as u32;
+        if isolated == 0 {
+            continue;
+        }
+        found.cases += isolated;
+        if record.clocks.is_empty() || record.clocks.iter().any(|clock| clock.method != ClockMethod::Synchronised) {
+            found.no_clock = true;
+            continue;
+        }
+        residual = residual.max(record.clocks.iter().map(|clock| clock.residual_nanoseconds).max().unwrap_or(0));
+        for line in record.cases.iter().filter(|line| matches!(line.outcome, Outcome::Measured { .. })) {
+            let (last, spread_of) = (&line.samples.last_rank, &line.samples.arrival_spread_nanoseconds);
+            let arrivals =
+                line.samples.valid().filter_map(|index| Some((index, last.get(index)?, spread_of.get(index)?)));
+            for (index, rank, spread) in arrivals {
+                // The two arrivals may be off by what the clocks of their devices may.
+                let error = line.samples.arrival_error_nanoseconds(index);
+                spreads.entry(*rank).or_default().push([*spread as f64, error as f64]);
+                samples += 1;
+            }
+            transfers.extend(line.samples.transfer_nanoseconds.iter().map(|time| *time as f64));
+        }
+    }
+    let Some((rank, times)) = spreads.into_iter().max_by_key(|(_, times)| times.len()) else { return found };
+    let share = times.len() as f64 / samples as f64;
+    let low = |of: fn(&[f64; 2]) -> f64| low_median(times.iter().map(of)).unwrap_or(0.0);
+    let (spread, certain) = (low(|[spread, _]| *spread), low(|[spread, error]| spread - error));
+    let call = low_median(transfers).unwrap_or(0.0);
+    let majority = if places.node_of.len() > 2 { CLEAR_MAJORITY } else { CLEAR_MAJORITY_OF_TWO };
+    let agreement = residual as f64 + low(|[_, error]| *error);
+    let least = agreement.max(MIN_LATENESS_SHARE * call).max(1.0);
+    if share > majority && spread > least && certain > residual as f64 {
+        let node = places.node_of.get(rank as usize).copied().unwrap_or(0);
+        let late = Seconds(spread * 1e-9);
+        let evidence = format!(
+            "arrivals: last in {:.0} % of {samples} common starts, {late} after the first (median); the clocks agree to {}",
+            100.0 * share,
+            Seconds(agreement * 1e-9)
+        );
+        let suspect = SuspectKind::LateRank { rank, node };
+        found.late = Some((
+            Finding { suspect, slower: 0.0, strength: spread / least, intermittent: false, inside: false, evidence },
+            late,
+        ));
+    }
+    found
+}
+
+// All data and intermediate results of a search for suspects.
+
+/// All data and intermediate results of a search.
+pub(super) struct Analysis {
+    pub(super) places: Places,
+    pub(super) pair_matrices: PairMatrices,
+    pub(super) inside_pairs: InsidePairs,
+    pub(super) growths: Vec<Growth>,
+    /// Histograms covered ranks of several nodes.
+    pub(super) coarse: bool,
+    pub(super) arrivals: Arrivals,
+    pub(super) nodes_inside: u32,
+    /// True where groups of every size could be checked.
+    pub(super) all_sizes: bool,
+    /// Pairs that were slow in a single replicate and are no suspects.
+    pub(super) slow_once: usize,
+    /// How much longer a path must take to be seen in the measure of bandwidth that scatters least, as a logarithm.
+    pub(super) allowed_of_path: Option<f64>,
+    /// Findings of a single measure on few nodes. They make no suspect, but the machine is not called good either.
+    pub(super) unconfirmed: Vec<Unconfirmed>,
+    /// What the machine file says that pairs reach; empty without one.
+    pub(super) expected_pairs: Vec<ExpectedPairs>,
+}
+
+// Pairs of nodes against what the machine file says that they reach: what is slow everywhere shows in no comparison of its parts, and on two
+// nodes there is nothing to compare.
+
+/// What pairs reach by one measure on a machine that meets its file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExpectedPairs {
+    measure: Measure,
+    /// Of one path.
+    rate: Rate,
+    /// The logarithm of the nanoseconds of a message at that rate, and how much longer it may take.
+    usual: Usual,
+}
+
+/// What a machine file says of the large messages of pairs between nodes.
+pub(super) fn expected_pairs(records: &[LoadedRecord], machine: Option<&Machine>) -> Vec<ExpectedPairs> {
+    let Some(machine) = machine.map(|machine| network::expecting(machine, records)) else { return Vec::new() };
+    let expected = Expected::new(Some(&machine));
+    let cases = records.iter().flat_map(|loaded| &loaded.record.plan.cases);
+    let between_nodes: Vec<_> = cases.filter(|facts| is_pairs(facts) && facts.locality.nodes_spanned > 1).collect();
+    let of_measure = |measure: Measure| {
+        let cases =
+            between_nodes.iter().filter(|facts| Measure::of(facts.collective, facts.bytes_total, None) == measure);
+        // Small messages say nothing of a rate, though learned files bound them too.
+        let largest = cases.clone().map(|facts| facts.bytes_total).max()?;
+        cases.filter(|facts| facts.bytes_total == largest).find_map(|facts| {
+            let required = expected.of_any_algorithm(&expected_call(facts))?;
+            let Limit::BusBandwidthFloor(floor) = required.limit else { return None };
+            let (rate, bytes) = (required.figure(), facts.bytes_accounted.0 as f64);
+            let usual = Usual { middle: (1e9 * bytes / rate).ln(), allowed: (rate / floor.0).ln().max(f64::EPSILON) };
+            Some(ExpectedPairs { measure, rate: Rate(rate), usual })
+        })
+    };
+    [Measure::OneWay, Measure::BothWays].into_iter().filter_map(of_measure).collect()
+}
+
+impl ExpectedPairs {
+    /// Names what all paths between all nodes have in common, where none of them reaches what is expected.
+    pub(super) fn all_slow(expected: &[ExpectedPairs], search: &mut Search) {
+        let Some(expected) = expected.iter().find(|one| one.measure == search.measure) else { return };
+        let nodes = search.matrix.nodes;
+        let values: Vec<f64> = search.matrix.pairs().filter_map(|pair| search.matrix.of_pair(pair)).collect();
+        let Some(fastest) = values.iter().copied().reduce(f64::min).filter(|_| nodes > 1) else { return };
+        if expected.usual.strength(fastest) <= 1.0 {
+            return;
+        }
+        let share = (expected.usual.middle - fastest).exp();
+        let file = format!("of the {} that the machine file expects", expected.rate);
+        let (suspect, evidence) = match nodes {
+            2 => {
+                let evidence =
+                    format!("reaches {share:.2} {file}; on two nodes it may be either of them or the way between them");
+                (SuspectKind::Link { nodes: [0, 1], local_rank: None }, evidence)
+            }
+            _ => {
+                let evidence = format!(
+                    "the fastest of {} pairs of nodes reaches {share:.2} {file}, so all are slow",
+                    values.len()
+                );
+                (SuspectKind::Network, evidence)
+            }
+        };
+        search.add(suspect, fastest, &expected.usual, evidence);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     #[test]

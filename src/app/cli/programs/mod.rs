@@ -3,23 +3,169 @@
 //!
 //! Nothing here needs MPI, so that `commgauge` has the definitions of the launched programs too; `launched` runs them.
 
-mod commgauge;
-mod definition;
-mod execute;
 mod name;
-mod pairs;
-mod planned;
-mod step;
-mod suite;
-mod sweep;
 mod work;
 
-pub use commgauge::{Command, Commgauge};
-pub use definition::definitions;
 pub use name::ProgramName;
-pub use pairs::PairsRun;
-pub use planned::{PlannedWork, planned};
-pub use step::StepRun;
-pub use suite::SuiteRun;
-pub use sweep::Sweep;
-pub use work::Work;
+pub use work::{PairsRun, PlannedWork, StepRun, SuiteRun, Sweep, Work, planned};
+
+use super::calibrate::CalibrateCommand;
+use super::doctor::DoctorCommand;
+use super::export::ExportCommand;
+use super::fit::{FitCommand, PredictCommand};
+use super::gate::{ExpectCommand, GateCommand, SelfTestCommand};
+use super::history::HistoryCommand;
+use super::import::ImportCommand;
+use super::layout::LayoutCommand;
+use super::list::ListCommand;
+use super::manual::{CompletionsCommand, ManCommand};
+use super::model::ModelCommand;
+use super::ops::OpsCommand;
+use super::plan::PlanCommand;
+use super::rank::RankCommand;
+use super::report::{CompareCommand, JudgeCommand, LocateCommand, ReportCommand};
+use super::run::RunArguments;
+use super::show::{SchemaCommand, ShowCommand};
+use super::simulate::SimulateCommand;
+use super::trace::TraceCommand;
+use super::validate::ValidateCommand;
+use crate::cli::{help, run};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use commgauge_base::error::Result;
+use commgauge_model::record::header::program_version;
+
+// The user-facing program: its commands, each in its own file. None needs a launch; does not link MPI.
+
+/// Further reading.
+const MORE: &str = "Start with `commgauge run quick`, then `commgauge list`; `commgauge COMMAND -h` has its main flags, `--help` all of them.";
+
+/// Measure the communication that training and serving a large model really does on a cluster
+#[derive(Debug, Parser)]
+#[command(name = "commgauge", version = program_version(), arg_required_else_help = true, after_help = MORE)]
+pub struct Commgauge {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Launch a suite, follow it, and sum up what it measured
+    Run(RunArguments),
+    /// List every call of a training or serving step, and why
+    Ops(Box<OpsCommand>),
+    /// Show what a job really called, from its traces, against the list of its step
+    Trace(Box<TraceCommand>),
+    /// Judge a finished run: thresholds, suspects and the page in one
+    Judge(JudgeCommand),
+    /// Compare a record with what a machine file expects
+    Gate(GateCommand),
+    /// Decide whether a run is slower than a base, row by row
+    Compare(CompareCommand),
+    /// Show runs over time, and where they changed
+    History(HistoryCommand),
+    /// Machine files: check them, or make one from healthy runs
+    Expect(ExpectCommand),
+    /// Name the node, link, rail or leaf that is slow
+    Locate(LocateCommand),
+    /// Show a record as a table, or turn it into another format
+    Report(ReportCommand),
+    /// Show a model's shape and parameters, from its config.json
+    Model(ModelCommand),
+    /// Show the groups of a layout, and how they are placed on the nodes
+    Layout(LayoutCommand),
+    /// Turn what another tool measured into a record
+    Import(ImportCommand),
+    /// Fit the cost of communication to records
+    Fit(FitCommand),
+    /// Write a fit as the calibration files that another planner reads
+    Export(ExportCommand),
+    /// Measure what planning a model asks for, fit it, and end with the ranking and the plan
+    Calibrate(Box<CalibrateCommand>),
+    /// Predict the time of a call from a fit
+    Predict(PredictCommand),
+    /// Rank the parallelisms of a layout by bytes and predicted time
+    Rank(Box<RankCommand>),
+    /// Find the fastest way to divide a model over GPUs
+    Plan(Box<PlanCommand>),
+    /// Predict published training runs, and show how far off it is
+    Validate(ValidateCommand),
+    /// Measure how often the rules of gate and compare err
+    Selftest(SelfTestCommand),
+    /// Rehearse a suite on a simulated machine
+    Simulate(SimulateCommand),
+    /// Print the JSON Schema of what commgauge writes
+    Schema(SchemaCommand),
+    /// List suites, models, machines, collectives and all other names
+    List(ListCommand),
+    /// Print an embedded suite, model or machine file, as a copy to change
+    Show(ShowCommand),
+    /// Show what can run on this machine, what is missing, and the fix
+    Doctor(DoctorCommand),
+    /// Print the completions of a shell
+    Completions(CompletionsCommand),
+    /// Print or write man pages
+    Man(ManCommand),
+}
+
+// The definition of every program's command line, of which help, completions, man pages and lists are made.
+
+impl ProgramName {
+    /// The definition of its command line.
+    pub fn definition(self) -> clap::Command {
+        help::finished(match self {
+            ProgramName::Commgauge => Commgauge::command(),
+            ProgramName::CommgaugeSuite => SuiteRun::command(),
+            ProgramName::CommgaugeSweep => Sweep::command(),
+            ProgramName::CommgaugeStep => StepRun::command(),
+            ProgramName::CommgaugePairs => PairsRun::command(),
+        })
+    }
+}
+
+/// The definitions of all programs.
+pub fn definitions() -> Vec<clap::Command> {
+    ProgramName::value_variants().iter().map(|program| program.definition()).collect()
+}
+
+// Runs the command that a user asked `commgauge` for.
+
+impl Commgauge {
+    /// Runs the requested command; its output goes to stdout.
+    ///
+    /// # Errors
+    /// Those of the command.
+    pub fn execute(self) -> Result<i32> {
+        match self.command {
+            Command::Run(arguments) => run::run(&arguments, &mut std::io::stdout().lock()),
+            Command::Ops(command) => command.execute(),
+            Command::Judge(command) => command.execute(),
+            Command::Gate(command) => command.execute(),
+            Command::Compare(command) => command.execute(),
+            Command::History(command) => command.execute(),
+            Command::Expect(command) => command.execute(),
+            Command::Locate(command) => command.execute(),
+            Command::Report(command) => command.execute(),
+            Command::Model(command) => command.execute(),
+            Command::Layout(command) => command.execute(),
+            Command::Import(command) => command.execute(),
+            Command::Fit(command) => command.execute(),
+            Command::Trace(command) => command.execute(),
+            Command::Export(command) => command.execute(),
+            Command::Calibrate(command) => command.execute(),
+            Command::Predict(command) => command.execute(),
+            Command::Rank(command) => command.execute(),
+            Command::Plan(command) => command.execute(),
+            Command::Validate(command) => command.execute(),
+            Command::Selftest(command) => command.execute(),
+            Command::Simulate(command) => command.execute(),
+            Command::Schema(command) => command.execute(),
+            Command::List(command) => command.execute(&definitions()),
+            Command::Show(command) => command.execute(),
+            Command::Doctor(command) => command.execute(),
+            Command::Completions(command) => command.execute(command.program.definition()),
+            Command::Man(command) => command.execute(ProgramName::definition),
+        }
+    }
+}

@@ -2,19 +2,24 @@
 
 use super::arguments::RunArguments;
 use crate::cli::backend_name::Backend;
-use crate::cli::places;
+use crate::cli::suite;
 use crate::doctor::{Machine, Query, Response, System};
-use crate::launch::{self, Allocation, Family, Launcher, host, parse_hosts, slots_of_hosts, srun_mpi};
+use crate::launch;
+use crate::launch::{Allocation, Family, Launcher, LauncherContext, find, parse_hosts, slots_of_hosts, srun_mpi};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::message::eprintln;
 use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::eprintln;
+use commgauge_model::config::Machine as MachineFile;
+use commgauge_model::layout::Nodes;
 use commgauge_run::device_probe::{CudaAnswer, Probe};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Default number of ranks of a simulation, of hosts in a file that gives no slots, and where GPUs are wanted and none is found, which
 /// the ranks then report.
 const RANKS_WITHOUT_CORES: u32 = 4;
+
 /// A single rank does not communicate.
 const MIN_RANKS: u32 = 2;
 
@@ -73,13 +78,13 @@ fn default_ranks(arguments: &RunArguments) -> Result<u32> {
             }
             ranks
         }
-        Backend::Mpi | Backend::Simulated => ranks_for_cores(host::cores()),
+        Backend::Mpi | Backend::Simulated => ranks_for_cores(find::cores()),
     })
 }
 
 fn slots_of_file(file: &Path, backend: Backend) -> Result<u32> {
-    places::check_file("--hostfile", file)?;
-    let text = commgauge_base::input_file::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
+    suite::check_file("--hostfile", file)?;
+    let text = commgauge_base::host::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
     match (slots_of_hosts(&file.shown(), &text), backend) {
         (Ok(Some(slots)), _) => Ok(slots.max(MIN_RANKS)),
         (Ok(None), Backend::Nccl) => Err(Error::usage(format!(
@@ -122,8 +127,111 @@ pub(super) fn srun_mpi_plugin(arguments: &RunArguments, launcher: &Launcher) -> 
     srun_mpi(launch::flavor(), &offered, &|name| std::env::var(name).ok()).map(|word| word.map(str::to_owned))
 }
 
+// Which ranks will share a host, as far as it can be said before the launch.
+
+/// Predicts the hosts of the ranks from flags, host file, allocation and machine file; the launched program determines
+/// them itself.
+pub(super) fn predicted_nodes(
+    arguments: &RunArguments,
+    allocation: Option<&Allocation>,
+    machine: Option<&MachineFile>,
+) -> Result<Nodes> {
+    let ranks = arguments.ranks as usize;
+    let launched = arguments.backend != Backend::Simulated;
+    if let Some(file) = arguments.host_file.as_deref().filter(|_| launched) {
+        suite::check_file("--hostfile", file)?;
+        let text = commgauge_base::host::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
+        match launch::hosts_of_ranks(&file.shown(), &text, arguments.ranks) {
+            Ok(host_of_rank) => return Ok(Nodes::of_hosts(&host_of_rank)),
+            // A form that only the launcher understands does not prevent the launch.
+            Err(cause) if arguments.dry_run => return Err(cause),
+            Err(_) => {}
+        }
+    }
+    if let Some(hosts) = arguments.hosts.as_deref().filter(|_| launched) {
+        let slots = hosts.split(',').flat_map(|host| {
+            let (name, count) = host.split_once(':').unwrap_or((host, "1"));
+            std::iter::repeat_n(name, count.parse().unwrap_or(1))
+        });
+        let host_of_rank: Vec<&str> = slots.take(ranks).collect();
+        if host_of_rank.len() == ranks {
+            return Ok(Nodes::of_hosts(&host_of_rank));
+        }
+    }
+    let host_of_rank = allocation.map_or_else(Vec::new, |allocation| allocation.host_of_rank(arguments.ranks));
+    if host_of_rank.len() == ranks {
+        return Ok(Nodes::of_hosts(&host_of_rank));
+    }
+    let filled = |machine: &MachineFile| Nodes::filled(arguments.ranks, machine.ranks_per_host());
+    Ok(machine.map_or_else(|| Nodes::single(arguments.ranks), filled))
+}
+
+// `commgauge run --wait-for-hosts`: the hosts to wait for, and the messages.
+
+/// Waits until the hosts of the launch are ready, if requested.
+pub(super) fn wait(arguments: &RunArguments) -> Result<()> {
+    let Some(timeout) = arguments.wait_for_hosts else { return Ok(()) };
+    let Some(hosts) = hosts(arguments)? else {
+        return Err(Error::usage("--wait-for-hosts needs --hosts or --hostfile: whom to wait for"));
+    };
+    let shell = shell(arguments)?;
+    let count = if hosts.len() == 1 { "1 host".to_owned() } else { format!("{} hosts", hosts.len()) };
+    eprintln!("commgauge: waits for {count}, {timeout} at most");
+    let waited = launch::wait_for_hosts(&hosts, shell.as_deref(), Duration::from_secs_f64(timeout.0))?;
+    eprintln!("commgauge: {count} ready after {:.0} s", waited.as_secs_f64());
+    Ok(())
+}
+
+/// How long the hosts of a launch that did not come together are looked for.
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Hosts that are named.
+const MAX_SHOWN: usize = 20;
+
+/// Which hosts of a launch that did not come together are not reached from here; none where they were not named, or
+/// all are.
+pub(super) fn unreachable(arguments: &RunArguments) -> Option<String> {
+    let (hosts, shell) = (hosts(arguments).ok()??, shell(arguments).ok()?);
+    let silent = launch::silent_hosts(&hosts, SEARCH_TIMEOUT / 2);
+    if silent.is_empty() {
+        return launch::wait_for_hosts(&hosts, shell.as_deref(), SEARCH_TIMEOUT / 2)
+            .err()
+            .map(|error| error.to_string());
+    }
+    let shown = silent.iter().take(MAX_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let (more, them) =
+        (if silent.len() > MAX_SHOWN { ", ..." } else { "" }, if silent.len() == 1 { "it" } else { "them" });
+    Some(format!("{shown}{more} cannot be reached from here: the host or the link to {them}"))
+}
+
+/// The hosts that the user named.
+fn hosts(arguments: &RunArguments) -> Result<Option<Vec<String>>> {
+    match (&arguments.hosts, &arguments.host_file) {
+        (Some(hosts), _) => {
+            Ok(Some(launch::parse_hosts(hosts)?.into_iter().map(|(name, _)| name.to_owned()).collect()))
+        }
+        (None, Some(file)) => hosts_of(file, arguments.ranks).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+fn shell(arguments: &RunArguments) -> Result<Option<Vec<String>>> {
+    let launcher = launch::find(&arguments.launcher, LauncherContext::here(), &launch::probe)?;
+    Ok(launch::remote_shell(&launcher, &arguments.launcher_arguments, &|name| std::env::var(name).ok()))
+}
+
+/// The hosts of the file that get ranks, each once.
+fn hosts_of(file: &Path, ranks: u32) -> Result<Vec<String>> {
+    let text = commgauge_base::host::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
+    let mut hosts = launch::hosts_of_ranks(&file.shown(), &text, ranks)?;
+    hosts.sort_unstable();
+    hosts.dedup();
+    Ok(hosts)
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     #[test]

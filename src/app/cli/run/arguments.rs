@@ -3,9 +3,9 @@
 use super::sweep_flags::SweepFlags;
 use crate::cli::OutputArguments;
 use crate::cli::backend_name::Backend;
+use crate::cli::launched_arguments::{Algorithm, Protocol};
 use crate::cli::launched_arguments::{parse_time_limit, parse_timeout};
 use crate::cli::like::ToolDefaults;
-use crate::cli::nccl_arguments::{Algorithm, Protocol};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Seconds;
 use std::path::PathBuf;

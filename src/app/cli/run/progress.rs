@@ -1,15 +1,17 @@
 //! Reports the progress of a launch from the growing record: a bar on a terminal, else a line for every tenth.
 
-use super::deadlines::Deadlines;
 use super::record_state::{OutOfMemoryKills, RecordState};
-use crate::cli::live::{new_bar, write_above};
-use crate::launch::{Watch, first_exit, host};
+use super::resumable::Deadlines;
+use crate::cli::report::{new_bar, write_above};
+use crate::launch::{Watch, find, first_exit};
 use crate::report::LiveRows;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::message::{self, eprintln};
-use commgauge_base::shared_memory::Segments;
-use commgauge_base::stop_signal::{self, StopSignal, stop_signals};
+use commgauge_base::host;
+use commgauge_base::host::Segments;
+use commgauge_base::host::{StopSignal, stop_signals};
 use commgauge_base::units::Seconds;
+use commgauge_base::writing;
+use commgauge_base::writing::eprintln;
 use commgauge_model::record::line::EndStatus;
 use commgauge_model::record::{Follower, Line, Record};
 use commgauge_run::watchdog::LoneReports;
@@ -106,7 +108,7 @@ impl<'a> Progress<'a> {
             stops: Stops { signals, is_reader_gone: false, is_noted: false },
             first_exit: None,
             segments: Segments::default(),
-            out_of_memory_kills: host::out_of_memory_kills(),
+            out_of_memory_kills: find::out_of_memory_kills(),
         })
     }
 
@@ -129,11 +131,11 @@ impl<'a> Progress<'a> {
 
     /// Clears the bar, removes shared memory of killed ranks, and returns what the record was found to hold.
     pub(super) fn finish(mut self) -> Followed {
-        stop_signal::remove_note(&self.asked);
+        host::remove_note(&self.asked);
         self.segments.remove_left();
-        let kills = host::out_of_memory_kills().zip(self.out_of_memory_kills);
+        let kills = find::out_of_memory_kills().zip(self.out_of_memory_kills);
         let processes = kills.map_or(0, |(now, before)| now.saturating_sub(before));
-        self.record_state.out_of_memory_kills = OutOfMemoryKills { host: host::name(), processes };
+        self.record_state.out_of_memory_kills = OutOfMemoryKills { host: find::name(), processes };
         self.record_state.first_exit = self.first_exit.and_then(|exited| exited.try_recv().ok()).unwrap_or_default();
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -157,7 +159,7 @@ impl<'a> Progress<'a> {
             let counts_as = |signal: &StopSignal| (signal.number == number).then_some(signal.counts_as);
             return stop_signals().iter().find_map(counts_as);
         }
-        if !self.stops.is_reader_gone && message::is_unread() {
+        if !self.stops.is_reader_gone && writing::is_unread() {
             self.stops.is_reader_gone = true;
             return Some(SIGPIPE);
         }
@@ -205,7 +207,7 @@ impl Watch for Progress<'_> {
             }
         }
         if let (None, Some(ranks)) = (&self.first_exit, &self.record_state.header) {
-            let here = host::name();
+            let here = find::name();
             let own: Vec<u32> = ranks.iter().filter(|facts| facts.host == here).map(|facts| facts.pid).collect();
             self.segments = Segments::of(&own);
             self.first_exit = Some(first_exit(own));
@@ -249,7 +251,7 @@ impl Watch for Progress<'_> {
         if !self.stops.is_noted {
             self.stops.is_noted = true;
             // Without the note the record says that it was stopped by SIGTERM.
-            let _ = stop_signal::leave_note(&self.asked, number);
+            let _ = host::leave_note(&self.asked, number);
         }
         Some(number)
     }

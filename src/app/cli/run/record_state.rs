@@ -1,7 +1,7 @@
 //! What is known of a record while its run writes it.
 
-use commgauge_base::rank_list;
-use commgauge_model::record::hang_line::{HangLine, HangReason};
+use commgauge_base::writing;
+use commgauge_model::record::launch_lines::{HangLine, HangReason};
 use commgauge_model::record::line::{End, EndStatus, RankFacts};
 use commgauge_model::record::{Line, Record};
 use std::path::PathBuf;
@@ -70,7 +70,7 @@ impl RecordState {
             Line::Plan(plan) => self.planned = Some(plan.case_lines.saturating_add(plan.product_lines)),
             Line::Case(_) | Line::Product(_) | Line::Copy(_) => self.cases += 1,
             Line::Hang(hang) => {
-                let suspects = rank_list::parse(&hang.suspects).collect();
+                let suspects = writing::parse(&hang.suspects).collect();
                 let launcher_may_have_ended_some = hang.launcher_may_have_ended_some;
                 self.hang = Some(Hang { reason: hang.reason, suspects, launcher_may_have_ended_some });
             }

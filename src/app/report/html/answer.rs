@@ -1,19 +1,27 @@
 //! The first screen: the answer, the rows that failed with what was measured and what was required, who is suspected, and the
 //! command to run next. Everything in it stands below in full.
 
-use super::input::HtmlInput;
-use super::next_command::next_command;
+use super::page::{HtmlInput, HtmlRun};
+use crate::launch::quote;
 use crate::report::document::{Badge, Block, Column, Fact, Row, Table, Tone, optional, signed_percent};
+use crate::report::locate;
 use crate::report::locate::by;
+use crate::report::row::Status;
 use crate::report::screen::ending;
-use crate::report::status::Status;
-use crate::report::verdict::{tone, value};
+use crate::report::verdict::{coverage, rows_on_page, thresholds, tone, troubles, value};
+use crate::report::view::View;
 use commgauge_analysis::verdict::locate::Suspects;
-use commgauge_analysis::verdict::{AgainstBase, AgainstLimit, Decision, Metric, Verdict, located_code, most_severe};
-use commgauge_base::units::{Bytes, Seconds, counted};
+use commgauge_analysis::verdict::{
+    AgainstBase, AgainstLimit, Decision, Metric, NextRun, Question, Row as VerdictRow, Verdict, is_cleared,
+    judged_suite, located_code, most_severe, next_run,
+};
+use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
+use commgauge_model::config::Shipped;
+use commgauge_model::record::line::{EndStatus, Header};
 
 /// Rows, suspects and warnings each on the first screen; the sections below have all.
 const MAX_ROWS: usize = 5;
+
 const MAX_SENTENCES: usize = 3;
 
 /// The answer of a page.
@@ -282,4 +290,283 @@ fn reasons(rows: &[NotPassed]) -> Vec<String> {
         some => format!("{reason} ({} of {} rows)", some, rows.len()),
     };
     reasons.into_iter().map(sentence).collect()
+}
+
+// The command to run next: what confirms a suspect, completes a run, or decides what is not decided.
+
+/// The command with a comment on what it is for; `None` where there is nothing to do.
+pub(super) fn next_command(input: &HtmlInput, code: i32) -> Option<String> {
+    let header = &input.runs.first()?.view.header;
+    let suspects = input.suspects.as_ref().ok();
+    if let Some(suspect) = suspects.and_then(|suspects| suspects.suspects.first()) {
+        return Some(suspect.next_step.clone());
+    }
+    if let Some(unfinished) = input.runs.iter().find(|run| can_go_on(run)) {
+        return Some(format!("commgauge run --resume {}  # what is missing", quote(&unfinished.name)));
+    }
+    let all: Vec<String> = input.runs.iter().map(|run| quote(&run.name)).collect();
+    let records = all.join(" ");
+    let rows = || input.verdict.iter().chain(&input.comparison).flat_map(|verdict| &verdict.rows);
+    let has = |decision: Decision| rows().any(|row| row.decision == Some(decision));
+    let searched = suspects.is_some_and(|suspects| suspects.examined.can_name_a_node());
+    let has_warnings = input.runs.iter().any(|run| run.view.serious_warnings().next().is_some());
+    let machine = input.machine.as_deref().map(|machine| format!(" --machine {}", quote(machine)));
+    let base: String = input.base.iter().map(|run| format!(" --base {}", quote(&run.name))).collect();
+    match code {
+        4..=6 => Some("commgauge doctor  # what cannot run on this machine, and the fix".to_owned()),
+        1 if has(Decision::Fail) && !searched && header.ranks.iter().any(|rank| rank.host != header.ranks[0].host) => {
+            Some(format!("{}  # every two ranks: is it a node or a link?", next_run(header, NextRun::Pairs, None)))
+        }
+        1 => Some(format!("commgauge locate {records}  # what was searched, and what the data cannot show")),
+        3 if rows().any(|row| row.replicates_more.is_some()) => Some(format!(
+            "commgauge report {records} AGAIN.jsonl{}{base} -o report.html  # after the same run once more: {}",
+            machine.unwrap_or_default(),
+            needed(rows())
+        )),
+        3 | 7 if has_warnings => Some("commgauge doctor  # what disturbs runs on this machine, and the fix".to_owned()),
+        3 | 7 if input.verdict.is_some_and(|verdict| verdict.coverage.rows_judged == 0) => Some(format!(
+            "commgauge gate --plan {}{} --nodes N  # what is judged of it, before it is run",
+            judged_suite(header),
+            machine.unwrap_or_default()
+        )),
+        0 if input.verdict.is_none() && input.comparison.is_none() && !can_be_judged(header) => {
+            Some(format!("{}  # rows that a machine file judges", next_run(header, NextRun::Qualify, None)))
+        }
+        0 if input.verdict.is_none() && input.comparison.is_none() => Some(format!(
+            "commgauge judge {records} --machine FILE --page report.html  # against what is expected of it"
+        )),
+        _ => None,
+    }
+}
+
+/// Whether a run ended before its time, so that it can be resumed.
+fn can_go_on(run: &HtmlRun) -> bool {
+    let ended = run.view.completion.end.as_ref().map(|end| end.status);
+    let is_ours = !run.view.header.command_line.is_empty();
+    is_ours
+        && !run.view.completion.running
+        && matches!(ended, None | Some(EndStatus::Interrupted | EndStatus::OutOfTime))
+}
+
+/// Whether a machine file may expect something of a run: of the shipped suites only those that qualify.
+fn can_be_judged(header: &Header) -> bool {
+    let is_shipped = Shipped::Suite.embedded(&header.suite.name).is_some();
+    !is_shipped || ["qualify-gpu", "qualify-host"].contains(&&*header.suite.name)
+}
+
+/// How many replicates would decide what is not decided, as far as any number would.
+fn needed<'a>(rows: impl Iterator<Item = &'a VerdictRow>) -> String {
+    let open: Vec<&VerdictRow> = rows.filter(|row| row.decision == Some(Decision::Inconclusive)).collect();
+    let more: Vec<u32> = open.iter().filter_map(|row| row.replicates_more).collect();
+    let most = more.iter().max().copied().unwrap_or_default();
+    match open.len() == more.len() {
+        true => format!("{most} more replicates would decide every row"),
+        false => format!("{most} more replicates would decide {} of {} rows", more.len(), open.len()),
+    }
+}
+
+// Suspects and next steps; without a search for suspects, the findings of pairs and arrivals alone.
+
+/// The section.
+pub(super) fn suspects_blocks(input: &HtmlInput) -> Vec<Block> {
+    let mut blocks = match &input.suspects {
+        Ok(suspects) => {
+            let located = locate::located(suspects).into_iter().map(titled);
+            std::iter::once(Block::text(&suspects.answer)).chain(located).collect()
+        }
+        Err(reason) => vec![Block::absent(format!("No search for culprits could be made: {reason}"))],
+    };
+    let findings: Vec<&String> = input.runs.iter().flat_map(|run| &run.view.findings.all).collect();
+    if !findings.is_empty() {
+        blocks.push(Block::heading("What the numbers say by themselves"));
+        blocks.push(Block::list(findings));
+    }
+    let warnings: Vec<&String> = input.runs.iter().flat_map(|run| &run.view.warnings).collect();
+    blocks.push(Block::heading("Warnings"));
+    blocks.push(match warnings.is_empty() {
+        true => Block::text("None."),
+        false => Block::list(warnings),
+    });
+    blocks
+}
+
+/// On a page every table says what it shows.
+fn titled(block: Block) -> Block {
+    match block {
+        Block::Table(table) => {
+            Block::Table(Table { title: "Suspects, the strongest evidence first".to_owned(), ..table })
+        }
+        other => other,
+    }
+}
+
+// The summary at the top: results of the run, of the expectations and of the comparison, and the coverage.
+
+/// Judged rows up to which those that passed are listed with the others.
+const MAX_PASSED: usize = 200;
+
+/// The section.
+pub(super) fn verdict_blocks(input: &HtmlInput) -> Vec<Block> {
+    let mut badges: Vec<Badge> = vec![gated(input.verdict)];
+    badges.extend(input.comparison.map(|verdict| badge("Slower than the base?", verdict)));
+    badges.extend(input.suspects.as_ref().ok().map(|suspects| suspects_badge(suspects, input.verdict)));
+    badges.extend(input.runs.iter().map(|run| measured(&run.name, &run.view, input.runs.len() > 1)));
+    let mut blocks = vec![Block::Badges(badges)];
+    for verdict in input.verdict.iter().chain(&input.comparison) {
+        let judged = (verdict.question == Question::Gate).then(|| thresholds(verdict)).into_iter();
+        blocks.push(Block::list(judged.chain(coverage(verdict)).chain([false_alarms(verdict)])));
+        if !verdict.troubles.is_empty() {
+            blocks.push(Block::heading("Warnings about the records"));
+            blocks.push(troubles(verdict));
+        }
+    }
+    if let Some(verdict) = input.verdict {
+        let judged: Vec<&VerdictRow> = verdict.rows.iter().filter(|row| row.decision.is_some()).collect();
+        let machine = verdict.machine.as_deref().unwrap_or("no machine file");
+        if !judged.is_empty() {
+            let title = format!("Judged rows, against {machine}");
+            let (shown, note) = without_many_passes(&judged);
+            blocks
+                .push(Block::Table(rows_on_page(verdict.question, &title, &shown, &note).without_columns_that_agree()));
+        }
+    }
+    let judging: Vec<&Verdict> = input.verdict.into_iter().chain(input.comparison).collect();
+    if !judging.is_empty() {
+        let rules = judging.iter().flat_map(|verdict| verdict.rule.iter().cloned());
+        let tried = match input.selftest {
+            Some(tried) => tried.summary(),
+            None => "how often these rules err was not measured for this page: `commgauge selftest --format json > selftest.json` \
+                     measures it, and --selftest selftest.json shows it here"
+                .to_owned(),
+        };
+        let rules = vec![Block::list(rules.chain([tried]))];
+        blocks.push(Block::folded("How it was decided, and how often such rules err", rules));
+    }
+    if input.verdict.is_none() {
+        blocks.push(Block::absent(
+            "Nothing is expected of this machine here: no machine file was given, so no row could pass or fail. `commgauge report \
+             RECORD --machine FILE -o report.html` compares the rows with what a machine file expects.",
+        ));
+    }
+    let pairs = input.runs.iter().filter_map(|run| Some(run.view.pairs.as_ref()?.sentence()));
+    let sentences: Vec<String> = input.runs.iter().map(|run| run.view.summary()).chain(pairs).collect();
+    blocks.push(Block::list(sentences));
+    blocks
+}
+
+/// All rows; of very many only those that did not pass, and a sentence on where the others are.
+pub(super) fn without_many_passes<'a>(rows: &[&'a VerdictRow]) -> (Vec<&'a VerdictRow>, String) {
+    let passed = rows.iter().filter(|row| matches!(row.decision, Some(Decision::Pass) | None)).count();
+    if rows.len() <= MAX_PASSED {
+        return (rows.to_vec(), String::new());
+    }
+    let others = rows.iter().filter(|row| !matches!(row.decision, Some(Decision::Pass) | None)).copied().collect();
+    (others, format!("{passed} rows that did not fail are not repeated here: All rows has the verdict on each."))
+}
+
+/// Upper bound on the false alarms of the verdict on a healthy machine.
+fn false_alarms(verdict: &Verdict) -> String {
+    let budget = &verdict.false_alarms;
+    let chance = three_digits(budget.level * 100.0);
+    match budget.over_all_rows {
+        _ if budget.rows == 0 => "false-alarm budget: none, because no row was judged".to_owned(),
+        true => format!(
+            "false-alarm budget: a chance of {chance} % of any false alarm over all {} together",
+            counted(budget.rows as usize, "row")
+        ),
+        false => format!(
+            "false-alarm budget: a chance of {chance} % on each of {}, so at most {} false alarms are to be expected",
+            counted(budget.rows as usize, "judged row"),
+            three_digits(budget.expected_at_most)
+        ),
+    }
+}
+
+fn gated(verdict: Option<&Verdict>) -> Badge {
+    match verdict {
+        Some(verdict) => badge("Does the machine reach what is expected?", verdict),
+        None => Badge {
+            tone: Tone::Plain,
+            question: "Does the machine reach what is expected?".into(),
+            answer: "NOT JUDGED".into(),
+            detail: "no machine file was given".into(),
+        },
+    }
+}
+
+/// Result of the search for suspects. Finding none does not prove that there is none.
+fn suspects_badge(suspects: &Suspects, verdict: Option<&Verdict>) -> Badge {
+    let cleared = is_cleared(suspects, verdict);
+    let (tone, answer) = match (suspects.suspects.len(), suspects.exit_code) {
+        (0, code) if code == 0 || cleared => (Tone::Plain, "NO SUSPECTS".to_owned()),
+        (0, _) => (Tone::Unsure, "UNDECIDED".to_owned()),
+        (count, _) => (Tone::Bad, counted(count, "suspect").to_uppercase()),
+    };
+    let full = suspects.answer.as_str();
+    let mut detail = full.strip_prefix("undecided: ").unwrap_or(full).to_owned();
+    if cleared {
+        detail = "what one measure alone shows is within its thresholds".to_owned();
+    }
+    if let Some(unseen) = suspects.unseen_in_words().filter(|_| suspects.suspects.is_empty()) {
+        detail += &format!("; {unseen}");
+    }
+    Badge { tone, question: "Is a node, link or rank to blame?".into(), answer, detail }
+}
+
+fn badge(question: &str, verdict: &Verdict) -> Badge {
+    let c = &verdict.coverage;
+    let (passed, failed, unsure) = (c.rows_passed, c.rows_failed, c.rows_inconclusive);
+    Badge {
+        tone: tone(Some(verdict.decision)),
+        question: question.into(),
+        answer: verdict.decision.name().to_uppercase(),
+        detail: format!(
+            "{} of {} rows judged: {passed} passed, {failed} failed, {unsure} inconclusive (exit code {})",
+            c.rows_judged, c.rows, verdict.exit_code
+        ),
+    }
+}
+
+fn measured(name: &str, view: &View, several: bool) -> Badge {
+    let code = view.exit_code();
+    let warnings = view.serious_warnings().count();
+    let (tone, answer) = match code {
+        0 if warnings > 0 => (Tone::Unsure, "COMPLETE, WITH WARNINGS"),
+        0 if view.header.backend.synthetic => (Tone::Plain, "COMPLETE, SYNTHETIC"),
+        0 => (Tone::Good, "COMPLETE"),
+        4 => (Tone::Bad, "WRONG DATA"),
+        5 | 6 => (Tone::Bad, "FAILED"),
+        _ if view.completion.running => (Tone::Unsure, "STILL RUNNING"),
+        _ => (Tone::Unsure, "INCOMPLETE"),
+    };
+    let warned = if warnings > 0 { format!("; {}", counted(warnings, "warning")) } else { String::new() };
+    let question =
+        if several { format!("Was everything measured? {name}") } else { "Was everything measured?".to_owned() };
+    let short = view.rows.iter().filter(|row| row.is_incomplete()).count();
+    let lacking = if short > 0 { format!("; {} without all replicates", counted(short, "row")) } else { String::new() };
+    let detail = format!("{}{lacking}{warned} (exit code {code})", view.summary());
+    Badge { tone, question, answer: answer.to_owned(), detail }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+    use commgauge_analysis::verdict::testing::{lines, loaded};
+    use commgauge_analysis::verdict::{CompareRule, compare};
+
+    #[test]
+    fn replicates_are_not_promised_to_decide_what_no_number_of_them_would() {
+        let run = |id: &str| [loaded(&format!("{id}.jsonl"), lines(id, &[vec![100.0; 6], vec![200.0; 6]]))];
+        let rule = CompareRule { false_alarm_level: 0.05, relevant_slowdown: 0.03, allowed: Vec::new() };
+        let mut verdict = compare(&run("a"), &run("b"), &rule).unwrap();
+        let mut said = |more: [Option<u32>; 2]| {
+            for (row, more) in verdict.rows.iter_mut().zip(more) {
+                (row.decision, row.replicates_more) = (Some(Decision::Inconclusive), more);
+            }
+            needed(verdict.rows.iter())
+        };
+        assert_eq!(said([Some(2), Some(5)]), "5 more replicates would decide every row");
+        assert_eq!(said([Some(2), None]), "2 more replicates would decide 1 of 2 rows");
+    }
 }

@@ -1,26 +1,35 @@
 //! The cost model: alpha and beta with intervals, the curve over the points, and how far the points lie from its lines.
 
-use super::input::HtmlInput;
+use super::answer::without_many_passes;
+use super::page::HtmlInput;
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Unit, xy};
 use crate::report::document::{Block, Column, Figure, Row, Table, Tone, optional};
-use crate::report::{calibration, fit};
+use crate::report::verdict::{coverage, curves, findings, rows_on_page};
+use crate::report::{fit, view};
 use commgauge_analysis::cost::{CurveFit, FamilyFit, Predictor};
+use commgauge_analysis::verdict::{Decision, Row as VerdictRow, Verdict};
+use commgauge_base::stats::Interval;
 use commgauge_base::units::{Bytes, Seconds, counted};
+use std::collections::BTreeMap;
 
 /// Curves with charts; further ones are in the table only.
 const MAX_CURVES: usize = 6;
+
 /// Curves whose charts are open initially.
 const MAX_OPEN: usize = 2;
+
 /// Factor by which a curve is drawn beyond the measured sizes.
 const BEYOND: f64 = 8.0;
+
 /// Measured sizes in the pictures and the table of a curve.
 const MAX_POINTS: usize = 200;
+
 /// Number of points of a drawn curve.
 const PLACES: usize = 48;
 
 /// The section.
 pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
-    let calibrated = input.runs.iter().filter_map(|run| calibration::document(&run.view));
+    let calibrated = input.runs.iter().filter_map(|run| view::document(&run.view));
     let fitted = match &input.fit {
         Ok(fitted) => *fitted,
         Err(reason) => {
@@ -203,8 +212,93 @@ fn points(name: &str, curve: &CurveFit) -> Table {
     Table::new(format!("Table: {name}"), &COLUMNS, rows).folded()
 }
 
+// The comparison with the base, row by row with intervals.
+
+/// Maximum number of kinds of calls with a colour of their own.
+const MAX_SERIES: usize = 6;
+
+/// The section.
+pub(super) fn comparison_blocks(input: &HtmlInput) -> Vec<Block> {
+    let Some(verdict) = input.comparison else {
+        return vec![Block::absent(
+            "Not requested: `commgauge report RECORD --base EARLIER -o report.html` compares with an earlier run.",
+        )];
+    };
+    let mut blocks =
+        vec![Block::list(&verdict.rule), Block::Charts(vec![Figure::new("Slow-down", plot(verdict).draw())])];
+    blocks.extend(curves(&verdict.curves));
+    let all: Vec<&VerdictRow> = verdict.rows.iter().collect();
+    let (shown, note) = without_many_passes(&all);
+    let title = "Rows against the base, the worst first";
+    blocks.push(Block::Table(rows_on_page(verdict.question, title, &shown, &note).folded()));
+    blocks
+}
+
+fn plot(verdict: &Verdict) -> Plot {
+    let mut y = Axis::linear("slower by (+) than the base", Unit::Percent);
+    y.range = None;
+    let mut plot = Plot::new("Slow-down against the base", Axis::log("bytes_total", Unit::Bytes), y);
+    plot.description =
+        "Share by which each row is slower than in the base, with its interval; above zero is slower.".into();
+    plot.width = 560.0;
+    let mut kinds: BTreeMap<String, Vec<(Bytes, &VerdictRow)>> = BTreeMap::new();
+    for row in verdict.rows.iter().filter(|row| row.against_base.is_some()) {
+        let cadence = row.subject.call().map_or_else(String::new, |call| format!(" {}", call.cadence));
+        // A product has no size to draw it at.
+        if let Some(bytes) = row.subject.bytes() {
+            kinds.entry(format!("{}{cadence}", row.subject.what())).or_default().push((bytes, row));
+        }
+    }
+    let mut ends: Option<(f64, f64)> = None;
+    let all = kinds.len();
+    for (name, rows) in kinds.into_iter().take(MAX_SERIES) {
+        let mut series = Series::new(name);
+        for (bytes, row) in rows {
+            let Some(against) = &row.against_base else { continue };
+            let Some(middle) = against.slowdown else { continue };
+            let bounds = against.slowdown_lower_bound.zip(against.slowdown_upper_bound);
+            let x = bytes.0 as f64;
+            let (low, high) = ends.unwrap_or((x, x));
+            ends = Some((low.min(x), high.max(x)));
+            let interval = bounds.map(|(low, high)| Interval { low: 100.0 * low, high: 100.0 * high });
+            let crossed = row.decision == Some(Decision::Fail);
+            series.points.push(Point { interval, crossed, ..Point::at(x, 100.0 * middle) });
+        }
+        plot.series.push(series);
+    }
+    if all > MAX_SERIES {
+        plot.description += &format!(" {MAX_SERIES} of {all} kinds of calls are drawn.");
+    }
+    if let Some((low, high)) = ends {
+        let points = vec![xy(low, 0.0), xy(high, 0.0)];
+        plot.lines.push(Line { name: "as the base".into(), kind: LineKind::Plain, points });
+    }
+    plot
+}
+
+// Calls that are inconsistent with other calls of the same run.
+
+/// The section.
+pub(super) fn consistency_blocks(input: &HtmlInput) -> Vec<Block> {
+    let verdict = match &input.consistency {
+        Ok(verdict) => *verdict,
+        Err(reason) => return vec![Block::absent(format!("Not looked for: {reason}"))],
+    };
+    let mut blocks = vec![
+        Block::text(
+            "No call should take longer than others that together do the same: two of half the size, one of more bytes, \
+             reduce_scatter and all_gather for all_reduce. Where one does, the library chose badly or something disturbed it.",
+        ),
+        Block::list(coverage(verdict)),
+    ];
+    blocks.extend(findings(verdict));
+    blocks.push(Block::list(&verdict.rule));
+    blocks
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::*;
     use commgauge_analysis::cost::{self, FitOptions, Measurements};
     use commgauge_analysis::interop::{Origin, Row, record_lines};

@@ -1,27 +1,35 @@
 //! Bus bandwidth and latency against size, with what is expected, the bound and the intervals; and the distributions of
 //! latency.
 
-use super::groups::{Curve, Group, groups};
-use super::histograms;
-use super::input::HtmlInput;
-use crate::chart::{Axis, Line, LineKind, Plot, Point, Position, Series, Unit, xy};
-use crate::report::document::{self, Block, Column, Figure, Table, Tone, optional, percent, range};
+use super::page::HtmlInput;
+use crate::chart::{Axis, Histogram, HistogramRow, Line, LineKind, Mark, Plot, Point, Position, Series, Unit, xy};
+use crate::report::document;
+use crate::report::document::{Block, Column, Figure, Table, Tone, optional, percent, range};
 use crate::report::row::Row;
 use commgauge_analysis::verdict::Metric;
+use commgauge_base::collective::Placement;
 use commgauge_base::stats::Interval;
-use commgauge_base::units::counted;
+use commgauge_base::units::{Seconds, counted};
+use commgauge_base::variant;
+use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome};
+use commgauge_model::workload::Style;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Groups with charts; further ones are in the table only.
 const MAX_GROUPS: usize = 16;
+
 /// Groups whose charts are open initially.
 const MAX_OPEN: usize = 3;
+
 /// Points of a curve; a picture shows no more of them apart.
 const MAX_POINTS: usize = 400;
+
 /// Points of all curves with charts together, which keeps a page of very many sizes small.
 const POINTS_OF_A_PAGE: usize = 1_200;
+
 /// Points that a curve has in any case.
 const MIN_POINTS: usize = 24;
+
 /// Curves of a chart.
 const MAX_CURVES: usize = 6;
 
@@ -96,7 +104,7 @@ fn of_group(input: &HtmlInput, group: &Group, limits: &Limits) -> Vec<Block> {
         figures.push(Figure::new("Bus bandwidth", bandwidth(group, limits).draw()));
     }
     figures.push(Figure::new("Latency", latency(group, limits).draw()));
-    let (chart, table) = histograms::distributions(input, group);
+    let (chart, table) = distributions(input, group);
     figures.extend(chart);
     vec![Block::Charts(figures), Block::Table(table_of(group, limits)), Block::Table(table.folded())]
 }
@@ -219,4 +227,195 @@ fn table_of(group: &Group, limits: &Limits) -> Table {
     Table::new(format!("Table: {}", group.name), &COLUMNS, rows.map(cells))
         .whole_in("`commgauge report --format csv` has every row")
         .folded()
+}
+
+// How the times of a call scatter: histograms whose bins are the same in every report, and percentiles.
+
+/// Sizes in the picture, spread over those measured.
+const MAX_SIZES: usize = 5;
+
+/// Picture and table of the first curve that has samples.
+pub(super) fn distributions(input: &HtmlInput, group: &Group) -> (Option<Figure>, Table) {
+    const COLUMNS: [Column; 6] = [
+        Column::right("bytes_total", 0),
+        Column::right("samples", 0),
+        Column::right("p50", 0),
+        Column::right("p99", 0),
+        Column::right("p99.9", 0),
+        Column::right("maximum", 0),
+    ];
+    let Some(curve) = group.curves.iter().max_by_key(|curve| (curve.rows.len(), std::cmp::Reverse(curve.run))) else {
+        return (None, Table::new("Percentiles", &COLUMNS, Vec::<Vec<String>>::new()));
+    };
+    let mut cells = Vec::new();
+    let mut rows = Vec::new();
+    let lines = lines_of(input, curve);
+    for (index, row) in &curve.rows {
+        let (Some(latency), Some(lines)) = (row.latency, lines.get(index)) else { continue };
+        let (bins, largest) = bins(row, lines);
+        let percentile = |value: Option<Seconds>, fewest: u64| {
+            value.map_or_else(|| format!("not available below {fewest} samples"), |value| value.to_string())
+        };
+        cells.push(vec![
+            row.facts.bytes_total.to_string(),
+            row.counts.samples.to_string(),
+            latency.median.to_string(),
+            percentile(latency.p99, 100),
+            percentile(latency.p999, 1000),
+            Seconds(largest).to_string(),
+        ]);
+        let marks = [("p50", Some(latency.median)), ("p99", latency.p99), ("p99.9", latency.p999)];
+        let mut marks: Vec<Mark> = marks.into_iter().filter_map(|(name, at)| Some(Mark { name, at: at?.0 })).collect();
+        marks.push(Mark { name: "max", at: largest });
+        rows.push(HistogramRow { label: row.facts.bytes_total.to_string(), bins, marks });
+    }
+    let table = Table::new(format!("Percentiles of {}, {}", group.name, curve.name), &COLUMNS, cells)
+        .whole_in("`commgauge report --format csv` has every row");
+    if rows.is_empty() {
+        return (None, table);
+    }
+    let all = rows.len();
+    let rows = spread(rows);
+    let mut histogram = Histogram::new("How latency scatters");
+    histogram.description = format!("Histograms of the times of {}; {} of {all} sizes.", group.name, rows.len());
+    histogram.rows = rows;
+    let curve = format!("{}; bins are 40 to a factor of ten in every report", curve.name);
+    (Some(Figure::new("How latency scatters", histogram.draw())), table.noted(curve))
+}
+
+/// The first, the last and some between.
+fn spread(rows: Vec<HistogramRow>) -> Vec<HistogramRow> {
+    let all = rows.len();
+    if all <= MAX_SIZES {
+        return rows;
+    }
+    let chosen: Vec<usize> = (0..MAX_SIZES).map(|index| index * (all - 1) / (MAX_SIZES - 1)).collect();
+    rows.into_iter().enumerate().filter(|(index, _)| chosen.contains(index)).map(|(_, row)| row).collect()
+}
+
+fn lines_of<'a>(input: &HtmlInput<'a>, curve: &Curve) -> BTreeMap<usize, Vec<&'a CaseLine>> {
+    let wanted: BTreeMap<usize, ()> = curve.rows.iter().map(|(index, _)| (*index, ())).collect();
+    let mut lines: BTreeMap<usize, Vec<&CaseLine>> = BTreeMap::new();
+    let Some(run) = input.runs.iter().chain(input.base).nth(curve.run) else { return lines };
+    for line in &run.record.cases {
+        if wanted.contains_key(&(line.case as usize)) && matches!(line.outcome, Outcome::Measured { .. }) {
+            lines.entry(line.case as usize).or_default().push(line);
+        }
+    }
+    lines
+}
+
+fn bins(row: &Row, lines: &[&CaseLine]) -> (Vec<(i32, u64)>, f64) {
+    let (mut bins, mut largest) = (BTreeMap::new(), 0.0f64);
+    for line in lines {
+        let transfers = f64::from(line.calls_per_sample) * f64::from(row.facts.transfers_per_call);
+        for index in line.samples.valid() {
+            let seconds = Seconds::from_nanoseconds(line.samples.slowest_nanoseconds[index]).0 / transfers;
+            if let Some(bin) = Histogram::bin_of(seconds) {
+                *bins.entry(bin).or_insert(0) += 1;
+                largest = largest.max(seconds);
+            }
+        }
+    }
+    (bins.into_iter().collect(), largest)
+}
+
+// Groups rows by chart: the same call, group, place and cadence, at several sizes.
+
+/// Fewer sizes make no curve.
+const MIN_SIZES: usize = 3;
+
+/// Rows, each with its index in its run.
+type Numbered<'a> = Vec<(usize, &'a Row)>;
+
+/// One chart's worth of rows.
+pub(super) struct Group<'a> {
+    /// Common properties, as a heading.
+    pub name: String,
+    /// The curves.
+    pub curves: Vec<Curve<'a>>,
+}
+
+impl Group<'_> {
+    /// Leaves about `most` rows in each curve: its ends, every n-th between, and those that did not measure what they should.
+    /// Returns the number of rows that are left out.
+    pub fn thin(&mut self, most: usize) -> usize {
+        let mut left_out = 0;
+        for curve in &mut self.curves {
+            let (all, mut index) = (curve.rows.len(), 0);
+            let step = all.div_ceil(most.max(1));
+            curve.rows.retain(|(_, row)| {
+                index += 1;
+                (index - 1) % step == 0 || index == all || row.status.reason().is_some()
+            });
+            left_out += all - curve.rows.len();
+        }
+        left_out
+    }
+}
+
+/// One run's rows of a group in one placement, by size.
+pub(super) struct Curve<'a> {
+    /// Index of the run; those of the base come after the records.
+    pub run: usize,
+    /// Name in the legend.
+    pub name: String,
+    /// Index of each row in its run, and the row.
+    pub rows: Numbered<'a>,
+}
+
+/// Every group with enough sizes for a curve, in the order of the plan, and the number of those without.
+pub(super) fn groups<'a>(input: &HtmlInput<'a>) -> (Vec<Group<'a>>, usize) {
+    let mut order: Vec<String> = Vec::new();
+    let mut curves: BTreeMap<(usize, usize, Placement, String), Numbered<'a>> = BTreeMap::new();
+    let mut index: BTreeMap<String, usize> = BTreeMap::new();
+    let runs: Vec<_> = input.runs.iter().chain(input.base).collect();
+    for (run, shown) in runs.iter().enumerate() {
+        for (row_index, row) in shown.view.rows.iter().enumerate() {
+            if row.facts.style == Style::Pairs || row.facts.solo_of.is_some() || row.latency.is_none() {
+                continue;
+            }
+            let key = key(&row.facts);
+            let group = *index.entry(key.clone()).or_insert_with(|| {
+                order.push(key);
+                order.len() - 1
+            });
+            let variant = variant::shown(&row.facts.labels);
+            curves.entry((group, run, row.facts.placement, variant)).or_default().push((row_index, row));
+        }
+    }
+    let mut groups: Vec<Group> = order.into_iter().map(|name| Group { name, curves: Vec::new() }).collect();
+    for ((group, run, placement, variant), mut rows) in curves {
+        rows.sort_by_key(|(_, row)| row.facts.bytes_total);
+        let name = match runs.len() {
+            1 => placement.to_string().replace('_', " "),
+            _ if run >= input.runs.len() => format!("base, {}", placement.to_string().replace('_', " ")),
+            _ => format!("run {}, {}", run + 1, placement.to_string().replace('_', " ")),
+        };
+        let name = if variant.is_empty() { name } else { format!("{name}, {variant}") };
+        groups[group].curves.push(Curve { run, name, rows });
+    }
+    let all = groups.len();
+    groups.retain(|group| group.curves.iter().any(|curve| sizes(curve) >= MIN_SIZES));
+    let without = all - groups.len();
+    (groups, without)
+}
+
+fn sizes(curve: &Curve) -> usize {
+    let mut sizes: Vec<u64> = curve.rows.iter().map(|(_, row)| row.facts.bytes_total.0).collect();
+    sizes.dedup();
+    sizes.len()
+}
+
+fn key(facts: &CaseFacts) -> String {
+    let groups = if facts.groups == 1 { String::new() } else { format!(", {} groups at once", facts.groups) };
+    let lies = match facts.locality.is_known() {
+        true => format!(" on {} (hosts x ranks)", facts.locality),
+        false => String::new(),
+    };
+    let combined = facts.reduce_op.map_or_else(String::new, |op| format!(" {op}"));
+    format!(
+        "{}, {} of {} ranks{lies}{groups}, {}{combined}, {}",
+        facts.collective, facts.axis, facts.group_size, facts.element_type, facts.cadence
+    )
 }

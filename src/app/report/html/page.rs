@@ -1,12 +1,28 @@
 //! The page: its head, its sections and the template that frames them.
 
-use crate::chart::STYLE;
-use crate::report::document::{Block, Html};
+use crate::chart::{Axis, Bar, Bars, STYLE, Unit};
+use crate::report::columns::{Field, tone};
+use crate::report::document::{
+    Block, Column, Fact, Figure, Html, Table, gigabytes, optional, share, signed_bounds, signed_percent,
+};
+use crate::report::row::Row;
+use crate::report::step::{Measure, Rule, StepView, Sum};
 use crate::report::text::visible;
+use crate::report::verdict::value;
+use crate::report::view::View;
+use crate::report::{Notes, columns, document, products, replay, screen, step, verdict};
 use askama::Template;
 use base64::Engine;
+use commgauge_analysis::cost::Fit;
+use commgauge_analysis::verdict::locate::Suspects;
+use commgauge_analysis::verdict::{Difference, Row as Judged, SelfTest, Verdict};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::sample::Cadence;
+use commgauge_base::units::{Seconds, three_digits};
+use commgauge_model::record::Record;
+use commgauge_model::record::line::Outcome;
 use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, HashMap};
 
 /// Searches and sorts tables; the only script that the policy of the page allows.
 const SCRIPT: &str = include_str!("../../../../reports/templates/report.js");
@@ -84,4 +100,386 @@ impl Page {
 
 fn sha256_base64(text: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text))
+}
+
+// What a page is made of: records with their views, and what follows from them.
+
+/// A record and its view.
+#[derive(Debug)]
+pub struct HtmlRun<'a> {
+    /// Its file, as it was named.
+    pub name: String,
+    /// The record.
+    pub record: &'a Record,
+    /// The view of the record.
+    pub view: View,
+    /// Accepted differences from the first record.
+    pub differences: Vec<Difference>,
+}
+
+/// Everything that goes into a report.
+#[derive(Debug)]
+pub struct HtmlInput<'a> {
+    /// The records, the first in order first; at least one.
+    pub runs: &'a [HtmlRun<'a>],
+    /// The base of a comparison; empty without one.
+    pub base: &'a [HtmlRun<'a>],
+    /// The machine file or its name, as it was given.
+    pub machine: Option<String>,
+    /// The verdict against the expectations of a machine file, if there is one.
+    pub verdict: Option<&'a Verdict>,
+    /// The verdict against the base.
+    pub comparison: Option<&'a Verdict>,
+    /// The self-consistency verdict, or why it was not computed.
+    pub consistency: std::result::Result<&'a Verdict, String>,
+    /// Measured error rates of the rules, if given.
+    pub selftest: Option<&'a SelfTest>,
+    /// The cost model, or why there is none.
+    pub fit: std::result::Result<&'a Fit, String>,
+    /// Whether the fit was made from these records.
+    pub fit_is_own: bool,
+    /// The suspects, or why they could not be searched for.
+    pub suspects: std::result::Result<&'a Suspects, String>,
+}
+
+// What the model communicates: every step in one line, then each with its charts and tables, of which the first is open.
+
+/// The section.
+pub(super) fn step_blocks(input: &HtmlInput) -> Vec<Block> {
+    let several = input.runs.len() > 1;
+    let mut blocks: Vec<Block> = input.runs.iter().flat_map(|run| screen::document(&run.view)).collect();
+    let mut overview = Vec::new();
+    let mut steps = Vec::new();
+    for (index, run) in input.runs.iter().enumerate() {
+        let which = if several { format!("run {}: ", index + 1) } else { String::new() };
+        for step in &run.view.steps {
+            let styles: Vec<&str> = step.styles.iter().map(|totals| totals.name).collect();
+            let (model, layout, styles) = (&step.facts.model, &step.facts.layout, styles.join(", "));
+            overview.push(overview_cells(step, format!("{which}{model}"), &styles));
+            steps.push((format!("{which}{model}, {layout}: {styles}"), step::document(step, &run.view.rows)));
+        }
+    }
+    if !overview.is_empty() {
+        let table = Table::new("Every step that was measured", &OVERVIEW, overview)
+            .noted("Orders: > is larger, = a tie within the intervals, ? too few samples.")
+            .whole_in("`commgauge report --format json` has every step");
+        blocks.push(Block::Table(table));
+    }
+    let names: Vec<String> = steps.iter().map(|(name, _)| name.clone()).collect();
+    for (index, (name, shown)) in steps.into_iter().enumerate() {
+        let is_alone = names.iter().filter(|other| **other == name).count() == 1;
+        let name = if is_alone { name } else { format!("{name}, step {} of {}", index + 1, names.len()) };
+        if index == 0 {
+            blocks.push(Block::heading(name));
+            blocks.extend(shown);
+        } else {
+            blocks.push(Block::folded(name, shown));
+        }
+    }
+    for run in input.runs {
+        blocks.extend(columns::contention_document(&run.view.contention, &run.view.rows));
+        blocks.extend(replay::soak_document(&run.view).map(Block::Table));
+        blocks.extend(columns::interference_document(&run.view.interference));
+        blocks.extend(replay::document(&run.view));
+    }
+    blocks
+}
+
+const OVERVIEW: [Column; 8] = [
+    Column::left("model", 0),
+    Column::left("layout", 0),
+    Column::left("styles", 0),
+    Column::right("payload of a rank", 0),
+    Column::right("wire bytes of a rank", 0),
+    Column::right("time of all calls", 0),
+    Column::right("of it exposed", 0),
+    Column::left("TP > DP > PP by time", 0),
+];
+
+fn overview_cells(step: &StepView, model: String, styles: &str) -> Vec<String> {
+    let by_time = step.rankings.iter().find(|ranking| ranking.measure == Measure::Time);
+    let of = |sum: &Sum| match sum.without_a_time {
+        0 if sum.known_seconds.middle == 0.0 => "nothing".to_owned(),
+        0 => Seconds(sum.known_seconds.middle).to_string(),
+        without if without == sum.ops => "not measured".to_owned(),
+        _ => format!("{}, incomplete", Seconds(sum.known_seconds.middle)),
+    };
+    vec![
+        model,
+        step.facts.layout.clone(),
+        styles.to_owned(),
+        gigabytes(step.whole.payload_bytes_per_step),
+        gigabytes(step.whole.wire_bytes_per_step),
+        of(&step.whole.time),
+        of(&step.whole.exposed_time),
+        by_time.map_or_else(String::new, |ranking| match &ranking.rule {
+            Rule::NothingToCompare => "only one of them".to_owned(),
+            rule => rule.text(),
+        }),
+    ]
+}
+
+// Every row of every record in one table, with the verdict on it; and every matrix product and copy.
+
+/// The section of all rows.
+pub(super) fn rows_blocks(input: &HtmlInput) -> Vec<Block> {
+    let mut blocks: Vec<Block> =
+        input.runs.iter().enumerate().flat_map(|(index, run)| of_run(input, index, run)).collect();
+    blocks.push(Block::text(
+        "Raw samples, histograms of each rank and the whole provenance are in the record itself; `commgauge report --format csv` and \
+         `--format json` have every row in base units.",
+    ));
+    blocks
+}
+
+fn of_run(input: &HtmlInput, index: usize, run: &HtmlRun) -> Vec<Block> {
+    let rows = &run.view.rows;
+    if rows.is_empty() {
+        return heading(input, index, run).into_iter().collect();
+    }
+    let mut notes = Notes::default();
+    let numbers = notes.numbers_of(rows);
+    let fields: Vec<Field> = Field::ALL.into_iter().filter(|field| is_said(*field, rows)).collect();
+    let limits = ByName::of(input.verdict);
+    let base = ByName::of(input.comparison);
+    let columns: Vec<Column> = [&PLACE[..], &fields.iter().map(|field| field.column()).collect::<Vec<_>>()]
+        .into_iter()
+        .chain([limits.columns(&GATE), base.columns(&COMPARISON)])
+        .flatten()
+        .copied()
+        .collect();
+    let drawn = rows.iter().zip(&numbers).map(|(row, number)| {
+        let mut cells = place(row);
+        cells.extend(fields.iter().map(|field| field.cell(row, *number)));
+        cells.extend(limits.cells(row, gate_cells, GATE.len()));
+        cells.extend(base.cells(row, comparison_cells, COMPARISON.len()));
+        document::Row::toned(tone(row), cells)
+    });
+    let table = Table::new(format!("All {} rows of {}", rows.len(), run.name), &columns, drawn)
+        .without_columns_that_agree()
+        .whole_in(format!("`commgauge report {} --format csv` has every row", run.name));
+    heading(input, index, run).into_iter().chain([Block::Table(table)]).chain(notes.document()).collect()
+}
+
+const PLACE: [Column; 6] = [
+    Column::left("axis", 0),
+    Column::left("style", 0),
+    Column::left("cadence", 0),
+    Column::right("groups", 0),
+    Column::right("ranks", 0),
+    Column::left("hosts x ranks", 0),
+];
+
+fn place(row: &Row) -> Vec<String> {
+    let facts = &row.facts;
+    vec![
+        facts.axis.to_string(),
+        facts.style.name().to_owned(),
+        facts.cadence.to_string(),
+        facts.groups.to_string(),
+        facts.group_size.to_string(),
+        facts.locality.to_string(),
+    ]
+}
+
+const GATE: [Column; 3] =
+    [Column::left("verdict", 0), Column::right("limit", 0), Column::left("bounds of the median", 0)];
+
+fn gate_cells(row: &Judged) -> Vec<String> {
+    let limit = row.against_limit.as_ref();
+    let bounds = limit.and_then(|limit| {
+        let (low, high) = limit.lower_bound.zip(limit.upper_bound)?;
+        Some(format!("{} .. {}", value(limit.metric, low), value(limit.metric, high)))
+    });
+    vec![
+        verdict::decision(row).to_owned(),
+        optional(limit.map(|limit| value(limit.metric, limit.limit))),
+        optional(bounds),
+    ]
+}
+
+const COMPARISON: [Column; 4] = [
+    Column::left("against the base", 0),
+    Column::right("slower by", 0),
+    Column::left("bounds", 0),
+    Column::right("p corrected", 0),
+];
+
+fn comparison_cells(row: &Judged) -> Vec<String> {
+    let base = row.against_base.as_ref();
+    let bounds = base.map(|base| signed_bounds(base.slowdown_lower_bound, base.slowdown_upper_bound));
+    vec![
+        verdict::decision(row).to_owned(),
+        optional(base.and_then(|base| base.slowdown).map(signed_percent)),
+        optional(bounds),
+        optional(base.and_then(|base| base.p_corrected).map(|p| format!("{p:.4}"))),
+    ]
+}
+
+/// The rows of a verdict by name.
+struct ByName<'a>(HashMap<&'a str, &'a Judged>);
+
+impl<'a> ByName<'a> {
+    fn of(verdict: Option<&'a Verdict>) -> ByName<'a> {
+        let rows = verdict.into_iter().flat_map(|verdict| &verdict.rows);
+        ByName(rows.map(|row| (row.name.as_str(), row)).collect())
+    }
+
+    /// The columns; none without a verdict.
+    fn columns<'c>(&self, columns: &'c [Column]) -> &'c [Column] {
+        if self.0.is_empty() { &[] } else { columns }
+    }
+
+    fn cells(&self, row: &Row, cells: fn(&Judged) -> Vec<String>, columns: usize) -> Vec<String> {
+        match self.0.get(row.facts.name.as_str()) {
+            Some(judged) => cells(judged),
+            None if self.0.is_empty() => Vec::new(),
+            None => vec![optional(None::<String>); columns],
+        }
+    }
+}
+
+/// Whether a column says anything about any row.
+fn is_said(field: Field, rows: &[Row]) -> bool {
+    rows.iter().any(|row| field.cell(row, None) != "-")
+}
+
+/// The section of matrix products.
+pub(super) fn products(input: &HtmlInput) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for (index, run) in input.runs.iter().enumerate() {
+        if let Some(products) = products::document(&run.view.products, &run.view.header) {
+            blocks.extend(heading(input, index, run).into_iter().chain([products]));
+        }
+    }
+    blocks
+}
+
+/// The section of copies.
+pub(super) fn copies(input: &HtmlInput) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for (index, run) in input.runs.iter().enumerate() {
+        if let Some(copies) = products::copies_document(&run.view.copies, &run.view.header) {
+            blocks.extend(heading(input, index, run).into_iter().chain([copies]));
+        }
+    }
+    blocks
+}
+
+/// Which run it is, where there are several.
+fn heading(input: &HtmlInput, index: usize, run: &HtmlRun) -> Option<Block> {
+    (input.runs.len() > 1).then(|| Block::heading(format!("Run {}, {}", index + 1, run.name)))
+}
+
+// Provenance of every run, and late ranks.
+
+/// Ranks in the picture of late arrivals.
+const MAX_RANKS: usize = 12;
+
+/// Provenance of every run.
+pub(super) fn runs_blocks(input: &HtmlInput) -> Vec<Block> {
+    let several = input.runs.len() + input.base.len() > 1;
+    let mut blocks = Vec::new();
+    let roles = input.runs.iter().map(|run| (run, "record")).chain(input.base.iter().map(|run| (run, "base")));
+    for (run, role) in roles {
+        if several {
+            blocks.push(Block::heading(format!("{role} {}", run.name)));
+        }
+        if !run.differences.is_empty() {
+            blocks.push(Block::text("Unlike the first record, and shown beside it because that was allowed:"));
+            let differences = run.differences.iter().map(|difference| {
+                let (kind, fact) = (difference.kind.name(), &difference.fact);
+                format!("{kind} ({fact}): {} there, {} here", difference.base, difference.new)
+            });
+            blocks.push(Block::list(differences));
+        }
+        let facts = run.view.provenance.iter().map(|(label, text)| Fact::new(*label, text));
+        let clocks = run.view.clocks.iter().map(|clock| {
+            let description = format!(
+                "{:?}, resolution {} ns, the ranks agree to {} ns, drift up to {} ppm",
+                clock.method,
+                clock.resolution_nanoseconds,
+                clock.residual_nanoseconds,
+                three_digits(clock.worst_drift_ppm)
+            );
+            Fact::new(format!("clock at {:?}", clock.moment).to_lowercase(), description.to_lowercase())
+        });
+        let mut all: Vec<Fact> = facts.chain(clocks).collect();
+        all.push(Fact::new("program's SHA-256", &run.view.header.program_sha256));
+        all.push(Fact::new("suite's SHA-256", &run.view.header.suite.sha256));
+        blocks.push(Block::Facts(all));
+    }
+    blocks
+}
+
+/// Late ranks.
+pub(super) fn late(run: &HtmlRun) -> Vec<Block> {
+    let (counts, samples) = last_arrivals(run);
+    if samples == 0 {
+        return vec![Block::absent(
+            "Not available: no isolated case has arrival times, so no straggler can be found. Suites with the cadence \
+             `isolated` measure them.",
+        )];
+    }
+    let mut ranks: Vec<(u32, u64)> = counts.into_iter().collect();
+    ranks.sort_by_key(|(rank, count)| (std::cmp::Reverse(*count), *rank));
+    let part = |count: u64| count as f64 / samples as f64;
+    let bar = |(rank, count): &(u32, u64)| Bar {
+        label: format!("rank {rank} ({})", host(run, *rank)),
+        parts: vec![100.0 * part(*count)],
+        interval: None,
+        note: share(part(*count)),
+    };
+    let title = "How often a rank arrived last";
+    let mut bars = Bars::new(title, Axis::linear("", Unit::Percent));
+    bars.description = format!("Share of {samples} isolated samples in which each rank arrived last.");
+    bars.bars = ranks.iter().take(MAX_RANKS).map(bar).collect();
+    let world = run.view.header.world_size;
+    let mut blocks = vec![
+        Block::text(format!(
+            "Of {samples} isolated samples; by chance each of {world} ranks would be last in {} %. A rank is named as late only where \
+             it was last in a clear majority, by more than the clocks' disagreement.",
+            three_digits(100.0 / f64::from(world.max(1)))
+        )),
+        Block::Charts(vec![Figure::new(title, bars.draw())]),
+    ];
+    const COLUMNS: [Column; 5] = [
+        Column::left("case", 0),
+        Column::right("late rank", 0),
+        Column::left("host", 0),
+        Column::right("last in", 0),
+        Column::right("behind the first", 0),
+    ];
+    let row = |row: &Row| {
+        let late = row.late.as_ref()?;
+        let (rank, share, spread) = (late.rank.to_string(), share(late.share), late.spread.to_string());
+        Some(vec![row.facts.name.clone(), rank, late.host.clone(), share, spread])
+    };
+    let table = Table::new("Late ranks by case", &COLUMNS, run.view.rows.iter().filter_map(row));
+    blocks.push(match table.rows.is_empty() {
+        true => Block::text("No rank is named as late in any case."),
+        false => Block::Table(table.whole_in("`commgauge report --format json` has every row")),
+    });
+    blocks
+}
+
+fn last_arrivals(run: &HtmlRun) -> (BTreeMap<u32, u64>, u64) {
+    let (mut counts, mut samples) = (BTreeMap::new(), 0);
+    for line in &run.record.cases {
+        let isolated = run.record.plan.cases.get(line.case as usize).is_some_and(|c| c.cadence == Cadence::Isolated);
+        if !isolated || !matches!(line.outcome, Outcome::Measured { .. }) {
+            continue;
+        }
+        for rank in line.samples.valid().filter_map(|index| line.samples.last_rank.get(index)) {
+            *counts.entry(*rank).or_default() += 1;
+            samples += 1;
+        }
+    }
+    (counts, samples)
+}
+
+fn host(run: &HtmlRun, rank: u32) -> String {
+    let holds = |first: u32, ranks: u32| rank >= first && u64::from(rank) < u64::from(first) + u64::from(ranks);
+    let facts = run.view.header.ranks.iter().find(|entry| holds(entry.rank, entry.ranks));
+    facts.map_or_else(|| "host unknown".to_owned(), |entry| entry.host.clone())
 }

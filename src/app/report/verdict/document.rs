@@ -1,10 +1,15 @@
 //! The verdict for people: coverage first, then the rows, the worst first, then the rule.
 
-use super::curves;
-use super::words::{coverage, decision, value};
-use crate::report::document::{self, Block, Column, Mark, Table, Tone, optional, share, signed_bounds, signed_percent};
-use commgauge_analysis::verdict::{Decision, Finding, Question, Row, RowCall, RowSubject, Trouble, Verdict};
-use commgauge_base::units::{Seconds, three_digits};
+use crate::report::document;
+use crate::report::document::{
+    Block, Column, Mark, Row as TableRow, Table, Tone, optional, share, signed_bounds, signed_percent,
+};
+use crate::report::products::FlopsUnit;
+use crate::report::text::visible;
+use commgauge_analysis::verdict::{
+    Coverage, CurveChange, CurvePart, Decision, Finding, Metric, Question, Row, RowCall, RowSubject, Trouble, Verdict,
+};
+use commgauge_base::units::{Rate, Seconds, three_digits};
 
 /// Findings that a page shows without a click.
 const MAX_OPEN: usize = 8;
@@ -21,7 +26,7 @@ pub(super) fn document(verdict: &Verdict) -> Vec<Block> {
         let why = Block::headed_list("Why:", Mark::None, explained(&worst_first(&judged)));
         blocks.extend([Block::Table(table), Block::Narrow(why)]);
     }
-    blocks.extend(curves::document(&verdict.curves));
+    blocks.extend(curves_document(&verdict.curves));
     let sentences = verdict.findings.iter().map(|finding| finding.text.as_str());
     let heading = "Calls that break a rule of self-consistency, the worst first:";
     blocks.push(Block::Narrow(Block::headed_list(heading, Mark::Dash, sentences)));
@@ -247,4 +252,119 @@ fn compare_cells(row: &Row) -> Vec<String> {
         optional(against.p_row.map(p)),
         optional(against.p_corrected.map(p)),
     ]
+}
+
+// The sentences and words of a verdict that all of its formats share.
+
+/// The first line: the question, the answer and its exit code.
+pub(super) fn headline(verdict: &Verdict) -> String {
+    let what = verdict.question.name();
+    let judged = if verdict.question == Question::Gate { format!("; {}", thresholds(verdict)) } else { String::new() };
+    format!("{what}: {} (exit code {}){judged}", verdict.decision.name().to_uppercase(), verdict.exit_code)
+}
+
+/// How many limits of the machine file the verdict rests on.
+pub(in crate::report) fn thresholds(verdict: &Verdict) -> String {
+    let c = &verdict.coverage;
+    let missing = c.expectations.saturating_sub(c.expectations_judged);
+    format!("{} of {} thresholds judged, {missing} not measured", c.expectations_judged, c.expectations)
+}
+
+/// The coverage, as sentences.
+pub(in crate::report) fn coverage(verdict: &Verdict) -> Vec<String> {
+    let c = &verdict.coverage;
+    if verdict.question == Question::Consistency {
+        let certain = verdict.findings.iter().filter(|finding| finding.certain).count();
+        let found = verdict.findings.len();
+        return vec![format!(
+            "{} rows; {certain} findings beyond chance, {} that may be chance",
+            c.rows,
+            found - certain
+        )];
+    }
+    let rows = format!(
+        "coverage: {} of {} rows judged: {} passed, {} failed, {} inconclusive; {} not judged",
+        c.rows_judged, c.rows, c.rows_passed, c.rows_failed, c.rows_inconclusive, c.rows_not_judged
+    );
+    let replicates =
+        format!("replicates of judged rows: {} of {} measured", c.replicates_measured, c.replicates_planned);
+    [rows].into_iter().chain(network(c)).chain([replicates]).collect()
+}
+
+/// Whether the network was judged; nothing where that was not asked.
+fn network(c: &Coverage) -> Option<String> {
+    Some(match (c.nodes, c.rows_judged_between_nodes) {
+        (0, _) => return None,
+        (1, _) => "network: not judged, since the run is of one node".to_owned(),
+        (nodes, 0) => format!("network: NOT JUDGED: no judged row is between the {nodes} nodes"),
+        (nodes, rows) => format!("network: {rows} of the judged rows are between the {nodes} nodes"),
+    })
+}
+
+/// A row's decision in a word.
+pub(in crate::report) fn decision(row: &Row) -> &'static str {
+    row.decision.map_or("not judged", |decision| decision.name())
+}
+
+/// A value of a limit with its unit.
+pub(in crate::report) fn value(metric: Metric, value: f64) -> String {
+    match metric {
+        Metric::BusBandwidthBytesPerSecond => Rate(value).to_string(),
+        Metric::LatencySeconds => Seconds(value).to_string(),
+        Metric::CopyBytesPerSecond => Rate(value).to_string(),
+        Metric::FlopsPerSecond => flops(value),
+    }
+}
+
+/// A rate of computing in the unit that fits it.
+fn flops(per_second: f64) -> String {
+    let unit = FlopsUnit::of(per_second);
+    format!("{} {}", unit.number(per_second), unit.name())
+}
+
+/// Reasons joined into one escaped text.
+pub(super) fn reasons(row: &Row) -> String {
+    visible(&row.reasons.join("; "))
+}
+
+// Changes of whole curves: alpha and beta before and after, one line each.
+
+/// The table, the worst first, where there are any.
+pub(in crate::report) fn curves_document(curves: &[CurveChange]) -> Option<Block> {
+    const COLUMNS: [Column; 9] = [
+        Column::left("curve", 0),
+        Column::right("sizes", 4),
+        Column::left("part", 0),
+        Column::right("base", 2),
+        Column::right("new", 2),
+        Column::right("costs more", 0),
+        Column::left("bounds", 3),
+        Column::right("p corrected", 1),
+        Column::left("verdict", 0),
+    ];
+    let mut curves: Vec<&CurveChange> = curves.iter().collect();
+    curves.sort_by(|a, b| b.worse.cmp(&a.worse).then(b.slowdown.total_cmp(&a.slowdown)));
+    let table = Table::new("Latency and bandwidth of whole curves:", &COLUMNS, curves.into_iter().map(row))
+        .whole_in("`commgauge compare --format json` has every curve");
+    (!table.rows.is_empty()).then_some(Block::Table(table))
+}
+
+fn row(curve: &CurveChange) -> TableRow {
+    let value = |cost: f64| match curve.part {
+        CurvePart::Latency => Seconds(cost).to_string(),
+        CurvePart::Bandwidth => Rate(1.0 / cost).to_string(),
+    };
+    let (tone, verdict) = if curve.worse { (Tone::Bad, "worse") } else { (Tone::Plain, "-") };
+    let cells = vec![
+        curve.name.clone(),
+        curve.cases.to_string(),
+        curve.part.name().to_owned(),
+        value(curve.base),
+        value(curve.new),
+        signed_percent(curve.slowdown),
+        signed_bounds(curve.slowdown_lower_bound, curve.slowdown_upper_bound),
+        format!("{:.4}", curve.p_corrected),
+        verdict.to_owned(),
+    ];
+    TableRow::toned(tone, cells)
 }

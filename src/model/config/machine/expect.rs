@@ -3,8 +3,8 @@
 //! `verdict` decides which rows of a record an expectation covers, and whether they satisfy it.
 
 use super::description::Machine;
-use super::expectation::{Expectation, ExpectedGroup, Limit, NetworkExpectation, Reached};
-use super::figure::{MOST_TOLERANCE, date, optional_text, range, source};
+use super::description::{Expectation, ExpectedGroup, Limit, NetworkExpectation, Reached};
+use super::own_work::{MOST_TOLERANCE, date, optional_text, range, source};
 use crate::config::document::{Item, Place, Table};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::Result;

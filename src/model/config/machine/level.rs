@@ -3,22 +3,27 @@
 //! Those of `suites/published/levels.toml` were fitted by `commgauge validate --levels` on the runs of that folder; a machine file may
 //! have its own.
 
-use super::number::number;
 use crate::config::document::{Item, Table};
 use crate::config::shipped::published;
 use commgauge_base::error::Result;
+use commgauge_base::units::{Rate, Seconds};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// The shipped levels.
 const FILE: &str = "levels.toml";
+
 /// The kind of GPU of the levels that hold where none of a GPU's own does: those of all GPUs together.
 pub const ANY_GPU: &str = "any";
+
 /// GPUs with the chip of another, whose level is nearer than that of any.
 const KIN: [(&str, &str); 3] = [("H200", "H100"), ("B200", "GB200"), ("GB200", "B200")];
+
 /// Whoever writes less does not mean a share of the peak.
 const LEAST_SHARE: f64 = 0.01;
+
 /// An interval that is wider says nothing.
 const WIDEST: f64 = 100.0;
 
@@ -142,8 +147,49 @@ fn level(mut table: Table) -> Result<Level> {
     })
 }
 
+// Numbers of a machine file: counts, factors, times and rates, each with what is accepted.
+
+/// Beyond a second it is no latency, delay or jitter of a machine that works, and virtual clocks could run over.
+const LONGEST: Seconds = Seconds(1.0);
+
+/// A rate of nothing would be a call without end.
+pub(super) const SMALLEST_RATE_FACTOR: f64 = 1e-6;
+
+/// Whether a rank or node exists is checked once the number of ranks is known.
+pub(super) const ANY_INDEX: RangeInclusive<u32> = 0..=u32::MAX;
+
+pub(super) fn count(table: &mut Table, key: &'static str, range: RangeInclusive<u32>) -> Result<u32> {
+    let accepted = format!("a whole number from {} to {}", range.start(), range.end());
+    table.require(key, &accepted)?.count_within(range)
+}
+
+pub(super) fn number(table: &mut Table, key: &'static str, range: RangeInclusive<f64>) -> Result<f64> {
+    let accepted = format!("a number from {} to {}", range.start(), range.end());
+    table.require(key, &accepted)?.number_within(range)
+}
+
+pub(super) fn rate_factor(table: &mut Table) -> Result<f64> {
+    number(table, "rate_factor", SMALLEST_RATE_FACTOR..=1.0)
+}
+
+pub(super) fn rate(table: &mut Table, key: &'static str) -> Result<Rate> {
+    table.require(key, "a rate such as \"25GB/s\"")?.rate()
+}
+
+pub(super) fn positive(table: &mut Table, key: &'static str) -> Result<Seconds> {
+    let item = table.require(key, "a time such as \"2us\"")?;
+    let seconds = short(&item)?;
+    if seconds.0 >= 1e-9 { Ok(seconds) } else { Err(item.wrong(format!("found {seconds}; accepted: at least 1ns"))) }
+}
+
+pub(super) fn short(item: &Item) -> Result<Seconds> {
+    let seconds = item.seconds()?;
+    if seconds.0 <= LONGEST.0 { Ok(seconds) } else { Err(item.wrong(format!("found {seconds}; accepted: at most 1s"))) }
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::super::Machine;
     use super::*;
 

@@ -1,12 +1,12 @@
 //! From the text of a machine file to a checked machine.
 
 use super::description::{Computing, Machine, Network, NodeLinks, Noise};
+use super::description::{judged_runs, required_coverage};
 use super::expect::{expectations, network_expectations};
-use super::fault_table::fault;
+use super::fault::fault;
 use super::level::Level;
-use super::number::{count, positive, rate, short};
+use super::level::{count, positive, rate, short};
 use super::own_work::{expected_copy, expected_product};
-use super::scope::{judged_runs, required_coverage};
 use crate::config::document::{Item, Table};
 use crate::config::shipped::{Shipped, read_text};
 use commgauge_base::error::Result;

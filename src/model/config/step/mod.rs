@@ -2,31 +2,23 @@
 //! a suite, and the equivalent flags.
 
 mod choices;
-mod data;
 mod framework;
-mod framework_choices;
 mod keys;
-mod layout_table;
-mod reading;
 mod serving;
-mod serving_parts;
-mod tensor_choices;
 mod training;
 
-pub use choices::{BucketRule, ContextStyle, DataStyle, Dispatcher, Linears, Recompute, Routing, ScheduleKind};
-pub use data::{DEEPSPEED_BUCKET_PARAMETERS, DataChoices, ModuleChoices, divisors_among};
-pub use framework::{Framework, FrameworkChoices, FrameworkDefault, Work};
-pub use framework_choices::{
-    BalanceLoss, BroadcastBuffers, DecodeContextExchange, Drafter, ExpertTokens, FeedForwardRanks,
-    GradientAccumulation, GradientReduction, KvTransfer, OuterSharding, ParameterReturn, ReplicaReduction,
-    SampledTokens, ServingDispatcher, ShardBuffers, SmallCall, TensorStyle, TokenExchange, UnitRule, VocabularyPadding,
-    VocabularyStyle,
+pub use choices::{
+    BalanceLoss, BatchBroadcast, BroadcastBuffers, BucketRule, ContextStyle, DataStyle, DecodeContextExchange,
+    Dispatcher, Drafter, ExpertTokens, FeedForwardRanks, GatherRecipe, GradientAccumulation, GradientReduction,
+    KvTransfer, Linears, MuonTensorMode, OuterSharding, ParameterReturn, ProductOverlap, Recompute, ReplicaReduction,
+    Routing, SampledTokens, ScheduleKind, ServingDispatcher, ShardBuffers, SmallCall, TensorStyle, TokenExchange,
+    UnitRule, VocabularyPadding, VocabularyStyle,
 };
+pub use framework::{Framework, FrameworkChoices, FrameworkDefault, Work};
 pub use keys::{KeyForm, KeyGroup, Needs, STEP_KEYS, StepKey, keys_of, needs_of_flag};
-pub use layout_table::{LayoutTable, MOST_RANKS, ModelWork, STYLES, parse_order};
 pub use serving::Serving;
-pub use tensor_choices::{BatchBroadcast, GatherRecipe, MuonTensorMode, ProductOverlap};
 pub use training::{
-    Batch, ContextChoices, ExpertChoices, PipelineChoices, TensorChoices, Training, VocabularyChoices,
+    Batch, ContextChoices, DEEPSPEED_BUCKET_PARAMETERS, DataChoices, ExpertChoices, LayoutTable, MOST_RANKS, ModelWork,
+    ModuleChoices, PipelineChoices, STYLES, TensorChoices, Training, VocabularyChoices, divisors_among, parse_order,
     ranks_of_ep_on_a_node,
 };

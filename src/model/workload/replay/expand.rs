@@ -1,17 +1,14 @@
 //! Walks through the events of a stage and writes the actions of each, layer by layer.
 
-use super::emit::Emitter;
-use super::layer_calls::LayerCalls;
-use super::spread::{Repeated, Spread};
 use super::timetable::{TimetableEvent, Transfer};
-use super::{Movement, ReplayProgram};
+use super::{Action, Movement, ReplayProgram, Slot};
 use crate::config::LayerParts;
 use crate::config::step::Recompute;
 use crate::layout::Axis;
 use crate::workload::Op;
+use crate::workload::op::{End, Exposure, Moment, Overlap, Pass, When};
 use crate::workload::schedule::{Pass as SchedulePass, PassDirection};
 use crate::workload::step::TrainingStep;
-use crate::workload::when::{End, Exposure, Moment, Overlap, Pass, When};
 use std::collections::HashMap;
 
 /// Inputs of the expansion of a stage.
@@ -431,4 +428,232 @@ pub(super) fn messages_of(ops: &[Op], direction: PassDirection) -> Vec<usize> {
 /// A number for the messages from one stage to a chunk of another.
 fn stream(end: Transfer, direction: PassDirection) -> u32 {
     2 * end.receiving_chunk + u32::from(direction == PassDirection::Forward)
+}
+
+// Writes the actions of a program: which slots are free, and what is waited for after the next stretch of computing.
+
+/// A program being written.
+#[derive(Debug, Default)]
+pub(super) struct Emitter {
+    pub slots: Vec<Slot>,
+    pub actions: Vec<Action>,
+    /// Slots that are not under way.
+    free: HashMap<Slot, Vec<u32>>,
+    /// Under way, hidden by the next stretch of computing.
+    hidden: Vec<u32>,
+    /// Messages that were sent.
+    sent: Vec<u32>,
+}
+
+impl Emitter {
+    /// Starts a call in a slot that is free and returns it.
+    pub(super) fn start(&mut self, op: usize, movement: Movement) -> u32 {
+        let slot = Slot { op: op as u32, movement };
+        let index = self.free.get_mut(&slot).and_then(Vec::pop).unwrap_or_else(|| {
+            self.slots.push(slot);
+            self.slots.len() as u32 - 1
+        });
+        self.actions.push(Action::Start { slot: index });
+        index
+    }
+
+    /// Waits for a call.
+    pub(super) fn wait(&mut self, slot: u32) {
+        self.actions.push(Action::Wait { slot });
+        self.free.entry(self.slots[slot as usize]).or_default().push(slot);
+    }
+
+    /// An exposed call, waited for at once.
+    pub(super) fn exposed(&mut self, op: usize) {
+        let slot = self.start(op, Movement::Together);
+        self.wait(slot);
+    }
+
+    /// A call that the next stretch of computing hides.
+    pub(super) fn hidden(&mut self, op: usize) {
+        let slot = self.start(op, Movement::Together);
+        self.hidden.push(slot);
+    }
+
+    /// Leaves calls under way to be hidden by the next stretch of computing.
+    pub(super) fn hide(&mut self, slots: impl IntoIterator<Item = u32>) {
+        self.hidden.extend(slots);
+    }
+
+    /// Sends a message; it is waited for when all passes are done.
+    pub(super) fn send(&mut self, op: usize, to: u32, stream: u32) {
+        let slot = self.start(op, Movement::Send { to, stream });
+        self.sent.push(slot);
+    }
+
+    /// Computes, then waits for what that was to hide.
+    pub(super) fn compute(&mut self, pass: Pass, nanoseconds: u64) {
+        if nanoseconds > 0 {
+            self.actions.push(Action::Compute { pass, nanoseconds });
+        }
+        self.wait_for_hidden();
+    }
+
+    /// Waits for what nothing hides any more.
+    pub(super) fn wait_for_hidden(&mut self) {
+        for slot in std::mem::take(&mut self.hidden) {
+            self.wait(slot);
+        }
+    }
+
+    /// Waits until all messages have left.
+    pub(super) fn wait_for_sent(&mut self) {
+        for slot in std::mem::take(&mut self.sent) {
+            self.wait(slot);
+        }
+    }
+}
+
+// The calls of one layer in one pass, in order, and how each is hidden.
+
+/// The calls of a layer in a pass: indices of ops.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LayerCalls {
+    /// Fetched while the layer before is at work.
+    pub ahead: Vec<usize>,
+    /// Within the layer, with stretches of computing between them, of which the next one may hide the call.
+    pub within: Vec<CallWithin>,
+    /// Started when the layer is done, waited for when the next one is.
+    pub behind: Vec<usize>,
+}
+
+/// A call between two stretches of a layer's computing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallWithin {
+    /// Index of its op.
+    pub op: usize,
+    pub exposure: Exposure,
+}
+
+/// A call within a layer, and which part of the layer's computing comes before it: `numerator` of `denominator`.
+#[derive(Clone, Copy)]
+struct Placed {
+    numerator: u64,
+    denominator: u64,
+    call: CallWithin,
+}
+
+impl LayerCalls {
+    /// The calls of `pass` in a layer of these parts. `beside_weights`: whether gradients of weights hide a call of the pass for inputs,
+    /// which they cannot where they are computed separately.
+    pub(super) fn of(ops: &[Op], pass: Pass, layer: LayerParts, beside_weights: Exposure) -> LayerCalls {
+        let mut calls = LayerCalls::default();
+        // Calls of one op are evenly spread over the layer: call i of n at (2i + 1) / 2n of it, ops in the order of the list.
+        let mut within: Vec<Placed> = Vec::new();
+        for (index, op) in ops.iter().enumerate() {
+            let When::Layer { pass: when, kind, calls_per_layer, .. } = op.when else { continue };
+            if when != pass || !kind.has(layer) {
+                continue;
+            }
+            let repeated = std::iter::repeat_n(index, calls_per_layer as usize);
+            match op.overlap {
+                Overlap::Exposed => within.extend(evenly(index, calls_per_layer, Exposure::Exposed)),
+                Overlap::WeightGradient => within.extend(evenly(index, calls_per_layer, beside_weights)),
+                Overlap::InputGradient | Overlap::Attention | Overlap::Pieces => {
+                    within.extend(evenly(index, calls_per_layer, Exposure::Hidden));
+                }
+                Overlap::Prefetch | Overlap::FirstForward => calls.ahead.extend(repeated),
+                Overlap::Backward | Overlap::LastBackward | Overlap::SteadyState | Overlap::NextLayers => {
+                    calls.behind.extend(repeated);
+                }
+            }
+        }
+        let across = |one: &Placed, other: &Placed| u128::from(one.numerator) * u128::from(other.denominator);
+        within.sort_by(|one, other| across(one, other).cmp(&across(other, one)));
+        calls.within = within.into_iter().map(|placed| placed.call).collect();
+        calls
+    }
+}
+
+/// The calls of an op, spread over a layer.
+fn evenly(op: usize, calls: u64, exposure: Exposure) -> impl Iterator<Item = Placed> {
+    let call = CallWithin { op, exposure };
+    (0..calls).map(move |number| Placed { numerator: 2 * number + 1, denominator: 2 * calls, call })
+}
+
+// Calls of a step or a micro-batch, spread over the layers that they overlap with.
+
+/// An op of a list, by its index, called several times.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Repeated {
+    pub op: usize,
+    pub count: u64,
+}
+
+impl Repeated {
+    /// The op, once for each call.
+    pub fn each(self) -> impl Iterator<Item = usize> {
+        std::iter::repeat_n(self.op, self.count as usize)
+    }
+}
+
+/// Calls on one axis, in order, over this many layers ("units").
+#[derive(Clone, Debug)]
+pub(super) struct Spread {
+    calls: Vec<usize>,
+    units: usize,
+    started: usize,
+}
+
+impl Spread {
+    /// The calls of some ops, axis by axis.
+    pub(super) fn by_axis(ops: &[Op], calls: &[Repeated], units: usize) -> Vec<Spread> {
+        let mut axes: Vec<(Axis, Vec<usize>)> = Vec::new();
+        for calls in calls {
+            let of = ops[calls.op].axis;
+            let repeated = calls.each();
+            match axes.iter_mut().find(|(axis, _)| *axis == of) {
+                Some((_, known)) => known.extend(repeated),
+                None => axes.push((of, repeated.collect())),
+            }
+        }
+        axes.into_iter().map(|(_, calls)| Spread { calls, units: units.max(1), started: 0 }).collect()
+    }
+
+    /// The calls whose data is made by the layers up to this one, and that were not given out yet.
+    pub(super) fn ready_after(&mut self, unit: usize) -> Vec<usize> {
+        self.up_to(self.calls.len() * (unit + 1).min(self.units) / self.units)
+    }
+
+    /// The calls whose data the layers up to this one need, and that were not given out yet.
+    pub(super) fn needed_before(&mut self, unit: usize) -> Vec<usize> {
+        self.up_to((self.calls.len() * (unit + 1).min(self.units)).div_ceil(self.units))
+    }
+
+    fn up_to(&mut self, end: usize) -> Vec<usize> {
+        let given = self.calls[self.started.min(end)..end].to_vec();
+        self.started = self.started.max(end);
+        given
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+    use crate::workload::Style;
+    use commgauge_base::collective::Collective;
+    use commgauge_base::element::ElementType;
+
+    #[test]
+    fn calls_come_as_their_layers_are_done_and_before_their_layers_begin() {
+        let op = |axis| Op::new(Style::Data, axis, Collective::AllReduce, ElementType::Float32, 64);
+        let ops = [op(Axis::Dp), op(Axis::Dp), op(Axis::Edp)];
+        let spread = || Spread::by_axis(&ops, &[(0, 3), (1, 1), (2, 1)].map(|(op, count)| Repeated { op, count }), 8);
+        let mut dense = spread().remove(0);
+        let ready: Vec<_> = (0..8).map(|unit| dense.ready_after(unit)).collect();
+        assert_eq!(ready, [vec![], vec![0], vec![], vec![0], vec![], vec![0], vec![], vec![1]]);
+        let mut dense = spread().remove(0);
+        let needed: Vec<_> = (0..8).map(|unit| dense.needed_before(unit)).collect();
+        assert_eq!(needed, [vec![0], vec![], vec![0], vec![], vec![0], vec![], vec![1], vec![]]);
+        assert_eq!(spread()[1].ready_after(7), [2]);
+        // More calls than layers.
+        let mut one = Spread::by_axis(&ops, &[Repeated { op: 0, count: 5 }], 0).remove(0);
+        assert_eq!(one.ready_after(0).len(), 5);
+    }
 }

@@ -1,30 +1,26 @@
 //! Host memory over MPI: one process, one rank, blocking calls.
 
-mod arena;
 mod call;
-pub(crate) mod host;
-mod idle;
 mod replay;
-mod replay_data;
-mod replay_slot;
 
-pub use arena::{Rotation, Turns};
-pub use call::{MpiCall, Parts};
+pub(super) use call::IdleCall;
+pub use call::{MpiCall, Parts, Rotation, Turns};
 
 use super::{Backend, BackendFacts, Binding, Call, LocalWork, ReplayBinding, Replayer, product};
 use crate::backend::replay_place::{place, program_of};
-use crate::mpi_call::{self, Communicator, Waiting};
-use arena::Arena;
+use crate::mpi_call;
+use crate::mpi_call::{Communicator, Waiting};
+use call::Arena;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::host_clock;
+use commgauge_base::host;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::units::Bytes;
 use commgauge_model::layout::Groups;
 use commgauge_model::workload::ProductShape;
 use commgauge_model::workload::replay::Regions;
-pub(super) use idle::IdleCall;
 use replay::MpiReplayer;
 use std::collections::HashMap;
+use std::fs;
 use std::ops::Range;
 
 /// Carries ops out with MPI on host memory.
@@ -48,9 +44,9 @@ impl MpiBackend {
             communicators: HashMap::new(),
             send: Arena::default(),
             receive: Arena::default(),
-            last_level_cache_bytes: host::last_level_cache_bytes(),
+            last_level_cache_bytes: last_level_cache_bytes(),
             ranks_on_host: ranks_on_host.max(1),
-            resolution_nanoseconds: host_clock::seen_resolution_nanoseconds(),
+            resolution_nanoseconds: host::seen_resolution_nanoseconds(),
         })
     }
 
@@ -71,7 +67,7 @@ impl MpiBackend {
     }
 
     fn waiting(&self) -> Waiting {
-        Waiting::of_ranks(self.ranks_on_host, host::processors())
+        Waiting::of_ranks(self.ranks_on_host, processors())
     }
 
     /// Buffer regions of the calls of a replay.
@@ -108,7 +104,7 @@ impl Backend for MpiBackend {
             synthetic: false,
             virtual_clock: false,
             library: mpi_call::library_version(),
-            transport: host::transport_from_environment(&host::TRANSPORTS),
+            transport: transport_from_environment(&TRANSPORTS),
             notes: Vec::new(),
             warnings: Vec::new(),
         }
@@ -159,7 +155,7 @@ impl Backend for MpiBackend {
     }
 
     fn bytes_available(&self) -> Bytes {
-        Bytes(host::available_memory_bytes() / u64::from(self.ranks_on_host))
+        Bytes(available_memory_bytes() / u64::from(self.ranks_on_host))
     }
 
     fn bind<'b>(&'b mut self, binding: &Binding) -> Result<Box<dyn Call + 'b>> {
@@ -190,10 +186,76 @@ impl Backend for MpiBackend {
     }
 
     fn now_nanoseconds(&self) -> u64 {
-        host_clock::now_nanoseconds()
+        host::now_nanoseconds()
     }
 
     fn clock_resolution_nanoseconds(&self) -> u64 {
         self.resolution_nanoseconds
+    }
+}
+
+// Caches, memory and MPI transports of the host, as the system and the MPI library report them.
+
+/// Used if no cache size can be read: larger than most last-level caches.
+const ASSUMED_CACHE_BYTES: u64 = 64 << 20;
+
+/// Bytes of the largest cache of the first processor, from sysfs.
+pub fn last_level_cache_bytes() -> u64 {
+    let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").into_iter().flatten().flatten();
+    let size = |entry: fs::DirEntry| {
+        let text = fs::read_to_string(entry.path().join("size")).ok()?;
+        text.trim().strip_suffix('K')?.parse::<u64>().ok().map(|kib| kib << 10)
+    };
+    caches.filter_map(size).max().unwrap_or(ASSUMED_CACHE_BYTES)
+}
+
+/// Bytes that may be allocated without swapping: `MemAvailable`, or less where a control group allows less.
+pub fn available_memory_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    let host = kib.map_or(u64::MAX, |kib| kib << 10);
+    let read = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let limit = read("/sys/fs/cgroup/memory.max").zip(read("/sys/fs/cgroup/memory.current"));
+    host.min(limit.map_or(u64::MAX, |(most, used)| most.saturating_sub(used)))
+}
+
+/// Processors that are online, whichever processes may use them.
+pub fn processors() -> u32 {
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let span = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(last.parse::<u32>().ok()?.saturating_sub(first.parse::<u32>().ok()?) + 1)
+    };
+    online.trim().split(',').filter_map(span).sum::<u32>().max(1)
+}
+
+/// The variables that choose the transports of MPI.
+pub const TRANSPORTS: [&str; 6] = [
+    "OMPI_MCA_pml",
+    "OMPI_MCA_btl",
+    "OMPI_MCA_btl_vader_single_copy_mechanism",
+    "UCX_TLS",
+    "MPIR_CVAR_CH4_NETMOD",
+    "FI_PROVIDER",
+];
+
+/// The transports that the environment names, as `variable=value` pairs; `None` where the library chooses itself.
+pub fn transport_from_environment(names: &[&str]) -> Option<String> {
+    let set: Vec<String> =
+        names.iter().filter_map(|name| std::env::var(name).ok().map(|value| format!("{name}={value}"))).collect();
+    (!set.is_empty()).then(|| set.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn the_host_has_a_cache_and_memory() {
+        assert!(last_level_cache_bytes() >= 64 << 10);
+        assert!(available_memory_bytes() > 1 << 20);
+        assert!(processors() >= 1);
     }
 }

@@ -3,20 +3,22 @@
 //! Computing is a busy loop on the clock. MPI moves data only inside its calls, so the loop tests one of the active
 //! requests every few microseconds, as a progress thread of the library would.
 
-use super::arena::Arena;
-use super::replay_data::Offsets;
-use super::replay_slot::{Divide, SlotCall, SlotKind, prepare};
-use crate::backend::counted::{Counted, by_axis};
+use super::call::Arena;
+use crate::backend::contract::{CallBytes, Counted, by_axis};
 use crate::backend::replay_place::{place, program_of};
 use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
-use crate::mpi_call::{Communicator, Waiting};
+use crate::mpi_call::{Communicator, Datatype, Message, Operation, Prepared, Request, Waiting};
+use commgauge_base::collective::ReduceOp;
+use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::host_clock;
-use commgauge_base::pattern::encode;
+use commgauge_base::host;
+use commgauge_base::pattern::segments::View;
+use commgauge_base::pattern::{Buffer, Pattern, Segment, Source, encode};
 use commgauge_base::progress::{CallPhase, Doing, Progress};
 use commgauge_model::layout::Axis;
-use commgauge_model::workload::replay::{Action, Regions, ReplayProgram};
+use commgauge_model::workload::replay::{Action, Movement, Regions, ReplayProgram, Slot, placement_of};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Between two tests of calls under way.
@@ -97,7 +99,7 @@ impl<'b> MpiReplayer<'b> {
         let send = self.send.address().wrapping_add(call.offsets.send);
         let receive = self.receive.address_mut().wrapping_add(call.offsets.receive);
         let busy = &mut self.busy[call.axis];
-        let begin = host_clock::now_nanoseconds();
+        let begin = host::now_nanoseconds();
         if busy.0 == 0 {
             busy.1 = begin;
         }
@@ -122,7 +124,7 @@ impl<'b> MpiReplayer<'b> {
             self.hidden.push(HiddenCall { op: call.op, calls: 1, nanoseconds: 0 });
         }
         if call.at_once {
-            let (axis, end) = (call.axis, host_clock::now_nanoseconds());
+            let (axis, end) = (call.axis, host::now_nanoseconds());
             self.times[0].axes[axis].waiting_nanoseconds += end - begin;
             self.done(slot, axis, end);
             return Ok(());
@@ -136,10 +138,10 @@ impl<'b> MpiReplayer<'b> {
     fn wait(&mut self, slot: u32) -> Result<()> {
         let Some(place) = self.under_way.iter().position(|other| *other == slot) else { return Ok(()) };
         self.under_way.swap_remove(place);
-        let begin = host_clock::now_nanoseconds();
+        let begin = host::now_nanoseconds();
         let call = &mut self.slots[slot as usize];
         call.request.wait()?;
-        let end = host_clock::now_nanoseconds();
+        let end = host::now_nanoseconds();
         let axis = call.axis;
         self.times[0].axes[axis].waiting_nanoseconds += end - begin;
         self.done(slot, axis, end);
@@ -168,7 +170,7 @@ impl<'b> MpiReplayer<'b> {
     /// Works for a time.
     #[inline]
     fn compute(&mut self, nanoseconds: u64) -> Result<()> {
-        let begin = host_clock::now_nanoseconds();
+        let begin = host::now_nanoseconds();
         let (end, mut next_test) = (begin + nanoseconds, begin);
         let mut now = begin;
         while now < end {
@@ -178,7 +180,7 @@ impl<'b> MpiReplayer<'b> {
             } else {
                 self.waiting.pause();
             }
-            now = host_clock::now_nanoseconds();
+            now = host::now_nanoseconds();
         }
         self.times[0].computing_nanoseconds += now - begin;
         Ok(())
@@ -232,7 +234,7 @@ impl Replayer for MpiReplayer<'_> {
         self.hidden.clear();
         let program = self.program;
         self.progress.enter(Doing::REPLAY);
-        let begin = host_clock::now_nanoseconds();
+        let begin = host::now_nanoseconds();
         for action in &program.actions {
             match action {
                 Action::Compute { nanoseconds, .. } => {
@@ -250,7 +252,7 @@ impl Replayer for MpiReplayer<'_> {
             }
             self.progress.end_action();
         }
-        self.times[0].total_nanoseconds = host_clock::now_nanoseconds() - begin;
+        self.times[0].total_nanoseconds = host::now_nanoseconds() - begin;
         self.progress.finish();
         Ok(())
     }
@@ -281,4 +283,189 @@ impl Drop for MpiReplayer<'_> {
             std::mem::forget(std::mem::take(&mut self.slots));
         }
     }
+}
+
+// A call of a replay on host memory, prepared so that it can be started again and again.
+
+/// A slot, ready to be started.
+pub(super) struct SlotCall {
+    pub kind: SlotKind,
+    pub data: SlotData,
+    pub request: Request,
+    pub offsets: Offsets,
+    pub op: usize,
+    pub axis: usize,
+    pub bytes: CallBytes,
+    pub divide: Option<Divide>,
+    /// A collective that is waited for at once wherever it is started.
+    pub at_once: bool,
+    /// Something hides it.
+    pub is_hidden: bool,
+    /// Of a hidden call under way: which it is in order, and when it was started.
+    pub hidden: (usize, u64),
+}
+
+pub(super) enum SlotKind {
+    Together(Prepared),
+    Send(Message),
+    Receive(Message),
+}
+
+/// The second half of an average.
+#[derive(Clone, Copy)]
+pub(super) struct Divide {
+    pub element: commgauge_base::element::ElementType,
+    pub ranks: u32,
+    pub bytes: usize,
+}
+
+pub(super) fn prepare(
+    program: &ReplayProgram,
+    slot: &Slot,
+    communicator: &Communicator,
+    group: &[u32],
+    me: u32,
+    seed: u64,
+) -> Result<SlotCall> {
+    let op = program.op_of(slot);
+    let geometry = &program.geometries[slot.op as usize];
+    let elements = geometry.bytes_total.0 / geometry.element_bytes;
+    let message = |peer, stream| Message::new(elements, Datatype::of(op.element), peer, stream, communicator);
+    let seed = seed_of(seed, group[0]);
+    let (kind, data, divide) = match slot.movement {
+        Movement::Send { to, stream } => (
+            SlotKind::Send(message(to, stream)?),
+            SlotData::sent(op.element, elements, group[me as usize], stream),
+            None,
+        ),
+        Movement::Receive { from, stream } => {
+            let data = SlotData::received(op.element, elements, group[from as usize], stream);
+            (SlotKind::Receive(message(from, stream)?), data, None)
+        }
+        Movement::Together => {
+            let placement = placement_of(op.collective);
+            let view = View { collective: op.collective, placement, geometry, group, me, root: op.root };
+            let reduce_op = op.collective.reduces().then(|| op.reduce_op.unwrap_or_default());
+            let operation = reduce_op.map(|reduce| Operation::of(reduce, op.element)).transpose()?;
+            let prepared = Prepared::new(&view, communicator, Datatype::of(op.element), operation)?;
+            let own = geometry.blocks[me as usize] * geometry.element_bytes;
+            let divide = (reduce_op == Some(ReduceOp::Avg)).then_some(Divide {
+                element: op.element,
+                ranks: group.len() as u32,
+                bytes: own as usize,
+            });
+            (SlotKind::Together(prepared), SlotData::collective(op.element, reduce_op, &view, seed), divide)
+        }
+    };
+    let (named, crossing) = match &kind {
+        SlotKind::Together(prepared) => {
+            let crossing = prepared.elements_exchanged_with_others(me);
+            // Dropped tokens are part of the nominal size but are not sent, so no count that MPI sees includes them.
+            let named = crossing.map_or_else(|| prepared.elements_named(group.len() as u32), |_| elements);
+            (named, crossing.unwrap_or(0))
+        }
+        SlotKind::Send(message) | SlotKind::Receive(message) => (message.elements(), 0),
+    };
+    let of = |elements: u64| elements * geometry.element_bytes;
+    Ok(SlotCall {
+        kind,
+        data,
+        request: Request::none(),
+        offsets: Offsets { send: 0, receive: 0 },
+        op: slot.op as usize,
+        axis: program.groups[slot.op as usize],
+        bytes: CallBytes { payload: of(named), crossing: of(crossing) },
+        divide,
+        at_once: false,
+        is_hidden: false,
+        hidden: (0, 0),
+    })
+}
+
+/// Groups differ in their data, so that a message that strays is found.
+fn seed_of(seed: u64, first_rank: u32) -> u64 {
+    seed ^ u64::from(first_rank).wrapping_mul(0xa076_1d64_78bd_642f)
+}
+
+// The data by which the calls of a replay are checked, each once, before anything is timed.
+
+/// Where the buffers of a slot begin within the arenas, in bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Offsets {
+    pub send: usize,
+    pub receive: usize,
+}
+
+/// The expected content of a slot's buffers before and after its call.
+pub(super) struct SlotData {
+    pattern: Pattern,
+    inputs: Vec<Segment>,
+    outputs: Vec<Segment>,
+    element_bytes: u64,
+}
+
+impl SlotData {
+    pub(super) fn collective(element: ElementType, reduce_op: Option<ReduceOp>, view: &View, seed: u64) -> SlotData {
+        let with_elements = |segments: Vec<Segment>| segments.into_iter().filter(|s| s.elements > 0).collect();
+        SlotData {
+            pattern: Pattern::new(element, reduce_op, view.group.len() as u32, seed),
+            inputs: with_elements(view.inputs(0)),
+            outputs: with_elements(view.outputs(0)),
+            element_bytes: element.size(),
+        }
+    }
+
+    /// A message that this rank sends: known data is written, and nothing arrives.
+    pub(super) fn sent(element: ElementType, elements: u64, sender: u32, stream: u32) -> SlotData {
+        let inputs = vec![message(Buffer::Send, elements, sender)];
+        SlotData { inputs, ..SlotData::of_message(element, stream) }
+    }
+
+    /// A message that this rank receives: nothing is written, and the sender's data arrives.
+    pub(super) fn received(element: ElementType, elements: u64, sender: u32, stream: u32) -> SlotData {
+        let outputs = vec![message(Buffer::Receive, elements, sender)];
+        SlotData { outputs, ..SlotData::of_message(element, stream) }
+    }
+
+    fn of_message(element: ElementType, stream: u32) -> SlotData {
+        SlotData {
+            pattern: Pattern::new(element, None, 2, u64::from(stream)),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            element_bytes: element.size(),
+        }
+    }
+
+    /// Poisons where the call writes, then writes what it reads; in this order, as in place both are one buffer.
+    pub(super) fn write(&self, places: Offsets, send: &mut [u8], receive: &mut [u8]) {
+        for segment in &self.outputs {
+            self.pattern.poison(segment.source, &mut receive[self.range(segment, places.receive)]);
+        }
+        for segment in &self.inputs {
+            let (bytes, offset) = match segment.buffer {
+                Buffer::Send => (&mut *send, places.send),
+                Buffer::Receive => (&mut *receive, places.receive),
+            };
+            self.pattern.write(segment.source, &mut bytes[self.range(segment, offset)]);
+        }
+    }
+
+    /// The first element of this rank that the call left wrong.
+    pub(super) fn first_wrong(&self, places: Offsets, receive: &[u8], rank: u32) -> Option<Mismatch> {
+        let (element, wrong) = self.outputs.iter().find_map(|segment| {
+            let bytes = &receive[self.range(segment, places.receive)];
+            self.pattern.check(segment.source, bytes).map(|wrong| (segment.offset + wrong.first, wrong))
+        })?;
+        Some(Mismatch { rank, element, expected: wrong.expected, got: wrong.got, count: wrong.count, call: None })
+    }
+
+    fn range(&self, segment: &Segment, offset: usize) -> Range<usize> {
+        let start = offset + (segment.offset * self.element_bytes) as usize;
+        start..start + (segment.elements * self.element_bytes) as usize
+    }
+}
+
+/// The only segment of a message of a world rank's data.
+fn message(buffer: Buffer, elements: u64, sender: u32) -> Segment {
+    Segment { buffer, offset: 0, elements, source: Source::Moved { rank: sender, first: 0 } }
 }

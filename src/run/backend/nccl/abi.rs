@@ -4,21 +4,27 @@
 
 use commgauge_base::collective::ReduceOp;
 use commgauge_base::element::ElementType;
+use commgauge_base::error::{Error, Result};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// `ncclResult_t`.
 pub type Code = c_int;
+
 /// `ncclComm_t`.
 pub type RawCommunicator = *mut c_void;
+
 /// `cudaStream_t`, which is the driver's `CUstream`.
 pub type RawStream = *mut c_void;
 
 /// `ncclSuccess`.
 pub const SUCCESS: Code = 0;
+
 /// `ncclInProgress`: what a call that does not block has not done yet.
 pub const IN_PROGRESS: Code = 7;
+
 /// `NCCL_WIN_COLL_SYMMETRIC`.
 pub const SYMMETRIC: c_int = 1;
+
 /// `NCCL_SPLIT_NOCOLOR`: the rank takes part in the split and gets no communicator.
 pub const NO_COLOR: c_int = -1;
 
@@ -46,7 +52,9 @@ pub struct Config {
 
 /// `NCCL_CONFIG_UNDEF_INT`: the library's own choice.
 pub const UNDEFINED: c_int = c_int::MIN;
+
 const CONFIG_MAGIC: c_uint = 0xcafe_beef;
+
 const CONFIG_VERSION: c_uint = 2_18_00;
 
 /// Limits to the thread blocks that NCCL's kernels take.
@@ -168,8 +176,20 @@ pub fn operation(op: ReduceOp) -> Option<c_int> {
     })
 }
 
+// Unique ids of communicators, as they travel over MPI.
+
+/// Bytes of an id.
+pub(super) const UNIQUE_ID_BYTES: usize = 128;
+
+/// Decodes an id received over MPI.
+pub(super) fn read_id(bytes: &[u8]) -> Result<UniqueId> {
+    let broken = |_| Error::environment(format!("a unique id of NCCL came with {} bytes instead of 128", bytes.len()));
+    bytes.try_into().map(UniqueId).map_err(broken)
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     #[test]

@@ -1,6 +1,13 @@
 //! Which network adapter is nearest to a GPU, by the tree of PCI that Linux shows: NCCL takes such ones for a GPU's messages to other hosts
 //! unless its own topology or `NCCL_IB_HCA` says otherwise. Nothing is asked of NCCL.
 
+use crate::backend::{DeviceIdentity, DeviceReader, DeviceState};
+use crate::device_probe::{MAX_NVLINKS, NVML_LIBRARY as LIBRARY, THROTTLE_REASONS};
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
+use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
+use nvml_wrapper::{Device, Nvml};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// How near an adapter is, in the words of `nvidia-smi topo`, the nearest first.
@@ -98,6 +105,121 @@ fn is_chosen(name: &str, filter: &str) -> bool {
     is_listed != is_excluding
 }
 
+// Keeps a rank on the processors that are nearest to its GPU, so that its memory and the threads that NCCL starts are there too. What the
+// launcher has bound more closely stays as it is.
+
+/// Where Linux describes the devices of a host.
+pub(super) const SYSFS: &str = "/sys";
+
+/// Binds this thread, and with it those that it starts, to the processors of the NUMA node of a device. Returns them as a list of
+/// ranges; none where nothing was changed: the system does not name them, the rank is bound to some of them or to others already, or they
+/// are fewer than the ranks of the host.
+pub(super) fn bind_near(sysfs: &Path, pci: &str, ranks_on_host: u32) -> Option<String> {
+    let list = std::fs::read_to_string(sysfs.join("bus/pci/devices").join(pci).join("local_cpulist")).ok()?;
+    let mut allowed = sched_getaffinity(None).ok()?;
+    let near = nearest_cores(&processors(&allowed), &parsed(&list)?, ranks_on_host as usize)?;
+    allowed.clear();
+    near.iter().for_each(|processor| allowed.set(*processor));
+    sched_setaffinity(None, &allowed).ok()?;
+    Some(list.trim().to_owned())
+}
+
+/// The allowed processors that are near; none if that is no narrower, nothing at all, or too little for so many ranks.
+fn nearest_cores(allowed: &[usize], local: &[usize], ranks: usize) -> Option<Vec<usize>> {
+    let near: Vec<usize> = allowed.iter().copied().filter(|processor| local.contains(processor)).collect();
+    (near.len() < allowed.len() && near.len() >= ranks.max(1)).then_some(near)
+}
+
+fn processors(set: &CpuSet) -> Vec<usize> {
+    (0..CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect()
+}
+
+/// A list of ranges, such as `0-3,8`; none if it is none.
+fn parsed(list: &str) -> Option<Vec<usize>> {
+    let mut all = Vec::new();
+    for range in list.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        all.extend(first..=last.min(CpuSet::MAX_CPU - 1));
+    }
+    Some(all)
+}
+
+// NVML readings of a rank's device: facts, clocks, power, temperature, throttle reasons, NVLinks.
+//
+// NVML is loaded when it is first requested. If it is missing, that is reported, and nothing is guessed.
+
+/// Reads one device through NVML.
+pub(super) struct NvmlReader {
+    nvml: Result<Nvml, String>,
+    uuid: String,
+    pci: String,
+}
+
+impl NvmlReader {
+    /// Reader of the device with this UUID, at this PCI address.
+    pub fn new(uuid: &str, pci: &str) -> NvmlReader {
+        let nvml = Nvml::builder().lib_path(OsStr::new(LIBRARY)).init();
+        let nvml = nvml.map_err(|error| format!("NVML ({LIBRARY}) cannot be used: {error}"));
+        NvmlReader { nvml, uuid: uuid.to_owned(), pci: pci.to_owned() }
+    }
+
+    fn device(&self) -> Option<Device<'_>> {
+        let nvml = self.nvml.as_ref().ok()?;
+        // A partition of a device (MIG) has no clocks and no power readings; its address is that of the whole device,
+        // which has.
+        match self.uuid.starts_with("GPU-").then(|| nvml.device_by_uuid(self.uuid.as_str())) {
+            Some(Ok(device)) => Some(device),
+            _ => nvml.device_by_pci_bus_id(self.pci.as_str()).ok(),
+        }
+    }
+}
+
+impl DeviceReader for NvmlReader {
+    fn source(&self) -> Result<String, String> {
+        let nvml = self.nvml.as_ref().map_err(String::clone)?;
+        if self.device().is_none() {
+            return Err(format!("NVML does not know device {} ({})", self.uuid, self.pci));
+        }
+        Ok(format!("NVML {}", nvml.sys_nvml_version().unwrap_or_else(|_| "of unknown version".to_owned())))
+    }
+
+    fn identity(&self) -> Option<DeviceIdentity> {
+        let nvml = self.nvml.as_ref().ok()?;
+        let device = self.device()?;
+        let cuda = nvml.sys_cuda_driver_version().ok();
+        let numa = std::fs::read_to_string(format!("/sys/bus/pci/devices/{}/numa_node", self.pci));
+        let links = (0..MAX_NVLINKS).filter(|link| device.link_wrapper_for(*link).is_active().is_ok()).count() as u32;
+        Some(DeviceIdentity {
+            name: device.name().unwrap_or_default(),
+            uuid: self.uuid.clone(),
+            pci: self.pci.clone(),
+            // -1 means none.
+            numa_node: numa.ok().and_then(|text| text.trim().parse().ok()),
+            driver: nvml.sys_driver_version().ok(),
+            cuda: cuda.map(|version| format!("{}.{}", version / 1000, version % 1000 / 10)),
+            power_limit_watts: device.enforced_power_limit().ok().map(|milliwatts| f64::from(milliwatts) / 1000.0),
+            nvlinks: Some(links),
+        })
+    }
+
+    fn read(&mut self) -> Option<DeviceState> {
+        let device = self.device()?;
+        let reasons = device.current_throttle_reasons().ok();
+        let names = |reasons: ThrottleReasons| THROTTLE_REASONS.iter().filter(move |(one, _)| reasons.contains(*one));
+        let active = |link: &u32| device.link_wrapper_for(*link).is_active().is_ok_and(|active| active);
+        Some(DeviceState {
+            multiprocessor_clock_mhz: device.clock_info(Clock::SM).ok().map(f64::from),
+            memory_clock_mhz: device.clock_info(Clock::Memory).ok().map(f64::from),
+            power_watts: device.power_usage().ok().map(|milliwatts| f64::from(milliwatts) / 1000.0),
+            temperature_celsius: device.temperature(TemperatureSensor::Gpu).ok().map(f64::from),
+            throttle_reasons: reasons.into_iter().flat_map(names).map(|(_, name)| (*name).to_owned()).collect(),
+            is_idle: reasons.is_some_and(|reasons| reasons.contains(ThrottleReasons::GPU_IDLE)),
+            nvlinks_active: Some((0..MAX_NVLINKS).filter(active).count() as u32),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,5 +288,56 @@ mod tests {
         ] {
             assert_eq!(is_chosen(name, filter), expected, "{filter} {name}");
         }
+    }
+
+    #[test]
+    fn a_rank_keeps_to_the_processors_near_its_device_unless_it_was_bound_more_closely() {
+        let all: Vec<usize> = (0..16).collect();
+        let near: Vec<usize> = (8..16).collect();
+        for (allowed, local, ranks, expected) in [
+            (&all[..], &near[..], 2, Some(near.clone())),
+            (&all[4..12], &near, 2, Some((8..12).collect())),
+            // Bound to some of them, or to others: by the user.
+            (&all[9..11], &near, 2, None),
+            (&all[0..4], &near, 2, None),
+            // The host has one node.
+            (&all, &all, 2, None),
+            // Fewer than ranks, which would take turns.
+            (&all, &near[..1], 2, None),
+        ] {
+            assert_eq!(nearest_cores(allowed, local, ranks), expected, "{allowed:?} {local:?} {ranks}");
+        }
+        assert_eq!(parsed("0-2,7\n"), Some(vec![0, 1, 2, 7]));
+        assert_eq!((parsed(""), parsed("0-x")), (None, None));
+    }
+
+    #[test]
+    fn the_processors_that_the_system_names_for_a_device_are_those_of_the_thread_afterwards() {
+        let before = sched_getaffinity(None).unwrap();
+        let allowed = processors(&before);
+        let Some(last) = allowed.last().filter(|_| allowed.len() > 1) else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let device = folder.path().join("bus/pci/devices/0000:20:00.0");
+        std::fs::create_dir_all(&device).unwrap();
+        std::fs::write(device.join("local_cpulist"), format!("{last}\n")).unwrap();
+        // In a thread of its own, so that other tests keep their processors.
+        let pinned = std::thread::scope(|scope| {
+            let bound = scope.spawn(|| {
+                assert_eq!(bind_near(folder.path(), "0000:21:00.0", 1), None, "another device");
+                assert_eq!(bind_near(folder.path(), "0000:20:00.0", 1), Some(last.to_string()));
+                processors(&sched_getaffinity(None).unwrap())
+            });
+            bound.join().unwrap()
+        });
+        assert_eq!(pinned, [*last]);
+    }
+
+    #[test]
+    fn a_missing_nvml_is_reported_and_nothing_is_read() {
+        let mut reader = NvmlReader::new("GPU-none", "0000:00:00.0");
+        // On a host with a GPU the device is unknown, on others the library is.
+        let reason = reader.source().unwrap_err();
+        assert!(reason.contains("NVML"), "{reason}");
+        assert_eq!((reader.identity(), reader.read()), (None, None));
     }
 }

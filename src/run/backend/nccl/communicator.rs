@@ -3,11 +3,19 @@
 
 use super::abi::{Code, Config, CtaLimits, IN_PROGRESS, NO_COLOR, RawCommunicator, SUCCESS, SYMMETRIC, UniqueId};
 use super::device::Device;
+use super::driver::{Arena, CUstream};
 use super::library::Library;
+use crate::backend::Binding;
+use commgauge_base::collective::Collective;
 use commgauge_base::error::{Error, Kind, Result};
-use std::cell::Cell;
+use commgauge_base::variant::Buffers;
+use commgauge_model::layout::Axis;
+use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -46,6 +54,7 @@ pub struct Communicator {
 
 /// A handle on its way from the thread that waits.
 struct Handle(RawCommunicator);
+
 // SAFETY: NCCL's handles may be used by any thread, by one at a time.
 unsafe impl Send for Handle {}
 
@@ -241,6 +250,7 @@ pub fn root_of(id: u32, ids: u32, ranks: u32) -> u32 {
 
 /// A configuration without any pointer in it.
 struct SendConfig(Config);
+
 // SAFETY: its one pointer is null.
 unsafe impl Send for SendConfig {}
 
@@ -277,5 +287,265 @@ impl Communicator {
             SUCCESS | IN_PROGRESS => Ok(()),
             failed => Err(self.library.failure(failed, "the communicator")),
         }
+    }
+}
+
+// Whose ranks a communicator has, and which communicator the calls of a case go over.
+
+/// Whose ranks a communicator has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Members {
+    /// All ranks.
+    World,
+    /// Those of this rank's group, by the number of the groups.
+    Groups(usize),
+}
+
+impl Members {
+    /// Messages between the two ranks of a pair go over the communicator of all ranks: every round of pairs would have a
+    /// communicator of its own otherwise, each with memory, threads and connections, as many as there are ranks.
+    /// Windows are made by all ranks of a communicator, and some are in no pair.
+    pub fn of_calls(binding: &Binding) -> Members {
+        let messages =
+            matches!(binding.op.collective, Collective::PingPong | Collective::Bidirectional | Collective::SendRecv);
+        match binding.groups.axis {
+            Axis::Pair if messages && binding.variant.buffers != Buffers::Symmetric => Members::World,
+            _ => Members::Groups(binding.groups_number),
+        }
+    }
+}
+
+/// Members of a communicator, and its limit to thread blocks where it has one of its own.
+pub(super) type MembersKey = (Members, Option<u32>);
+
+// Buffers that are registered with NCCL before they are used: as plain registrations, or as symmetric windows of all
+// ranks.
+//
+// They are allocated by NCCL. Other memory it does not register for use between GPUs, and does not report that (NCCL
+// user guide, "User Buffer Registration"): times would be those of plain buffers under another name.
+
+/// Buffers that are registered with a communicator, until [`Registration::end`].
+pub(super) struct Registration {
+    library: &'static Library,
+    communicator: Rc<Communicator>,
+    buffers: Buffers,
+    handles: Vec<*mut c_void>,
+}
+
+impl Registration {
+    /// Registers the first bytes of some memory. Called by all ranks of the communicator with the same number of bytes, which every
+    /// arena has; for windows, of memory that has the same length on all of them.
+    ///
+    /// # Errors
+    /// Also if NCCL accepts the memory but does not register it.
+    pub fn begin(
+        maker: &Maker,
+        communicator: Rc<Communicator>,
+        buffers: Buffers,
+        arenas: [&Arena; 2],
+        bytes: u64,
+    ) -> Result<Registration> {
+        let mut registration = Registration { library: maker.library, communicator, buffers, handles: Vec::new() };
+        for arena in arenas {
+            match registration.one(maker, arena.address(), bytes as usize) {
+                Ok(handle) => registration.handles.extend(handle),
+                Err(error) => {
+                    // The first error is the most informative one.
+                    let _ = registration.end();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(registration)
+    }
+
+    fn one(&self, maker: &Maker, address: u64, bytes: usize) -> Result<Option<*mut c_void>> {
+        match self.buffers {
+            Buffers::Plain | Buffers::Allocated => Ok(None),
+            Buffers::Registered => {
+                let register = self.library.newer(self.library.call.register, "ncclCommRegister")?;
+                let mut handle = null_mut();
+                // SAFETY: the memory belongs to the arena, which outlives this registration; the handle is ours.
+                let code = unsafe { register(self.communicator.raw(), address as *mut c_void, bytes, &mut handle) };
+                self.library.check(code, "ncclCommRegister")?;
+                made(
+                    handle,
+                    "ncclCommRegister registers nothing here: NCCL_LOCAL_REGISTER=0 or copies by the driver are set",
+                )
+            }
+            Buffers::Symmetric => {
+                // SAFETY: as above.
+                let window = unsafe { maker.register_window(&self.communicator, address, bytes)? };
+                made(window.unwrap_or(null_mut()), NO_WINDOWS)
+            }
+        }
+    }
+
+    /// Ends all registrations. Called before the memory or the communicator is released.
+    pub fn end(self) -> Result<()> {
+        let (library, raw) = (self.library, self.communicator.raw());
+        if raw.is_null() {
+            // Given up, and its registrations with it.
+            return Ok(());
+        }
+        for handle in self.handles {
+            if self.buffers == Buffers::Symmetric {
+                let deregister = library.newer(library.call.window_deregister, "ncclCommWindowDeregister")?;
+                // SAFETY: the handle is from `ncclCommWindowRegister` and not used again.
+                library.check(unsafe { deregister(raw, handle) }, "ncclCommWindowDeregister")?;
+            } else {
+                let deregister = library.newer(library.call.deregister, "ncclCommDeregister")?;
+                // SAFETY: the handle is from `ncclCommRegister` and not used again.
+                library.check(unsafe { deregister(raw, handle) }, "ncclCommDeregister")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A handle; none is a success to NCCL, and the buffers then stay plain ones.
+fn made(handle: *mut c_void, otherwise: &str) -> Result<Option<*mut c_void>> {
+    if handle.is_null() { Err(Error::environment(otherwise)) } else { Ok(Some(handle)) }
+}
+
+// What is known of the symmetric windows of a replicate: whether there are any, and how far their space is used.
+
+/// One unit of the virtual memory of a device.
+pub(super) const TRIED_BYTES: u64 = 2 << 20;
+
+/// The reason if there are no windows.
+pub(super) const NO_WINDOWS: &str = "NCCL makes no symmetric windows for these ranks: it needs virtual memory of the driver \
+     (NCCL_CUMEM_ENABLE), direct access between the GPUs of a host, for several hosts NCCL 2.28 and adapters that GPUs can drive, and \
+     NCCL_WIN_ENABLE not 0";
+
+/// Known facts about windows in this replicate.
+#[derive(Default)]
+pub(super) struct Windows {
+    /// By number of the groups: whether there are any.
+    pub(super) are_made: RefCell<HashMap<usize, bool>>,
+    /// By communicator: the end of its used window space, if space is never reused.
+    used: RefCell<HashMap<WindowsKey, u64>>,
+}
+
+/// Number of the groups, and limit to thread blocks.
+type WindowsKey = (usize, Option<u32>);
+
+impl Windows {
+    /// Resets the state for a new replicate, which has new communicators.
+    pub fn forget(&self) {
+        self.are_made.borrow_mut().clear();
+        self.used.borrow_mut().clear();
+    }
+
+    /// The communicator of a key goes, and its window space with it.
+    pub fn forget_one(&self, key: MembersKey) {
+        if let (Members::Groups(number), limit) = key {
+            self.used.borrow_mut().remove(&(number, limit));
+        }
+    }
+
+    /// End of two further windows in the window space of a communicator: NCCL 2.27 aligns long ones to whole pages of
+    /// 512 MiB (`src/register/register.cc`, `ncclCommWindowRegister`).
+    pub fn end_of_two(&self, key: WindowsKey, bytes: u64) -> u64 {
+        let bytes = bytes.next_multiple_of(TRIED_BYTES);
+        let page = if bytes >= 72 * TRIED_BYTES { 512 << 20 } else { TRIED_BYTES };
+        let begin = self.used.borrow().get(&key).copied().unwrap_or(0);
+        (0..2).fold(begin, |end, _| end.next_multiple_of(page) + bytes)
+    }
+
+    /// Two windows were made.
+    pub fn use_two(&self, key: WindowsKey, bytes: u64) {
+        let end = self.end_of_two(key, bytes);
+        self.used.borrow_mut().insert(key, end);
+    }
+}
+
+// A one-way channel for the messages of a replay: a communicator of two ranks, and a stream.
+
+/// Key of a channel: world ranks, and the number that identifies the message stream within a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Route {
+    pub from: u32,
+    pub to: u32,
+    pub stream: u32,
+}
+
+/// Which end of a channel a rank is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChannelEnd {
+    Sender,
+    Receiver,
+}
+
+impl ChannelEnd {
+    /// Its rank in the communicator of the two.
+    pub fn rank(self) -> u32 {
+        match self {
+            ChannelEnd::Sender => 0,
+            ChannelEnd::Receiver => 1,
+        }
+    }
+
+    /// The rank of the other one.
+    pub fn peer(self) -> u32 {
+        1 - self.rank()
+    }
+}
+
+/// An open channel, as one of its two ends has it.
+#[derive(Clone)]
+pub(super) struct Channel {
+    pub communicator: Rc<Communicator>,
+    pub stream: CUstream,
+}
+
+// Which communicators of pairs live: those used last. Every round of pairs has one of its own where messages cannot go over that of all
+// ranks; kept, they would be as many as there are ranks, each with memory, threads and connections.
+
+/// Of a case and of the one before, whose registered buffers are given back only when the next ones are taken.
+const MOST: usize = 2;
+
+/// Keys of communicators of pairs, the one used last at the back.
+#[derive(Default)]
+pub(super) struct RecentPairs(VecDeque<MembersKey>);
+
+impl RecentPairs {
+    /// Notes a use, and returns the communicator that must go for it, if one must.
+    pub fn use_one(&mut self, key: MembersKey) -> Option<MembersKey> {
+        self.0.retain(|other| *other != key);
+        self.0.push_back(key);
+        if self.0.len() > MOST { self.0.pop_front() } else { None }
+    }
+
+    /// Forgets all, as none lives any more.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Members, *};
+
+    #[test]
+    fn windows_are_laid_behind_one_another_and_long_ones_at_whole_pages() {
+        let windows = Windows::default();
+        let key = (1, None);
+        windows.use_two(key, 1);
+        assert_eq!(windows.end_of_two(key, 3 << 20), 12 << 20);
+        assert_eq!(windows.end_of_two(key, 144 << 20), (2 * 512 + 144) << 20);
+        assert_eq!(windows.end_of_two((1, Some(4)), 1), 4 << 20, "another communicator");
+        windows.forget();
+        assert_eq!(windows.end_of_two(key, 1), 4 << 20);
+    }
+
+    #[test]
+    fn the_one_that_was_used_longest_ago_goes_and_never_that_of_the_case_before() {
+        let key = |number| (Members::Groups(number), None);
+        let mut recent = RecentPairs::default();
+        let gone: Vec<_> = [1, 2, 1, 3, 3, 2].map(|number| recent.use_one(key(number))).into();
+        assert_eq!(gone, [None, None, None, Some(key(2)), None, Some(key(1))]);
+        recent.clear();
+        assert_eq!(recent.use_one(key(5)), None);
     }
 }

@@ -1,9 +1,10 @@
 //! One GPU: its properties, and its primary context.
 
-use super::driver::{self, check};
-use super::driver_calls as calls;
+use super::driver::check;
+use super::{driver, driver_calls as calls};
 use commgauge_base::error::{Error, Result};
 use cudarc::driver::sys;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{c_char, c_int};
 use std::fmt;
 use std::ptr::null_mut;
@@ -31,6 +32,7 @@ pub struct Device {
 
 // SAFETY: the context is a handle that any thread may make current; nothing else in here is not plain data.
 unsafe impl Send for Device {}
+
 // SAFETY: as above, and nothing changes after `open`.
 unsafe impl Sync for Device {}
 
@@ -175,6 +177,137 @@ fn kind(name: &str) -> &'static str {
     if name.contains(" MIG ") { "MIG" } else { "GPU" }
 }
 
+// Which GPU a rank uses, of those that it sees.
+
+/// Place of a rank on its host, and the devices that it was assigned.
+#[derive(Clone, Debug, Default)]
+pub struct Placing {
+    /// Rank among those of this host.
+    pub local_rank: u32,
+    /// Ranks of this host.
+    pub ranks_on_host: u32,
+    /// Name of the host.
+    pub host: String,
+    /// Device of each rank of a host, in order.
+    pub device_map: Option<Vec<u32>>,
+    /// Whether ranks may share a device.
+    pub share_gpu: bool,
+    /// Unique names of the devices that each rank of the host sees, in the order of the ranks; empty where that is not known.
+    pub visible: Vec<Vec<String>>,
+}
+
+impl Placing {
+    /// The number of this rank's device among `devices`.
+    ///
+    /// # Errors
+    /// Where there are too few, or the map names one that is not there.
+    pub fn device(&self, devices: u32) -> Result<u32> {
+        self.device_among(devices, std::env::var("CUDA_VISIBLE_DEVICES").ok())
+    }
+
+    fn device_among(&self, devices: u32, shown: Option<String>) -> Result<u32> {
+        let Placing { local_rank, ranks_on_host, host, .. } = self;
+        let visible = shown.as_ref().map(|list| format!(" (CUDA_VISIBLE_DEVICES={list})")).unwrap_or_default();
+        let there = match devices {
+            1 => "there is one device, number 0".to_owned(),
+            many => format!("there are {many} devices, 0 to {}", many - 1),
+        };
+        if let Some(map) = &self.device_map {
+            let Some(device) = map.get(*local_rank as usize) else {
+                return Err(Error::usage(format!(
+                    "--device-map names devices for {} ranks; host {host} has {ranks_on_host} ranks",
+                    map.len()
+                )));
+            };
+            if *device >= devices {
+                return Err(Error::usage(format!(
+                    "--device-map: device {device} is not on host {host}{visible}; {there}"
+                )));
+            }
+            return Ok(*device);
+        }
+        if self.share_gpu {
+            return Ok(local_rank % devices);
+        }
+        // Slurm (--gpus-per-task) and wrapper scripts show each rank only its own device. Whether two ranks share one
+        // is found by comparing the device UUIDs of all ranks.
+        if devices == 1 && shown.is_some() {
+            return Ok(0);
+        }
+        if let Some(device) = self.device_of_differing(devices) {
+            return Ok(device);
+        }
+        if *ranks_on_host > devices {
+            let plural = if devices == 1 { "" } else { "s" };
+            return Err(Error::usage(format!(
+                "host {host} has {ranks_on_host} ranks and {devices} CUDA device{plural}{visible}; start one rank for each device, or \
+                 let ranks share them with --share-gpu (NCCL 2.30 or newer), which is marked in the record"
+            )));
+        }
+        Ok(*local_rank)
+    }
+}
+
+impl Placing {
+    /// The number of this rank's device where ranks of the host see different ones, as with Slurm's `--gpu-bind=closest`: every rank
+    /// gets one of those that it sees, and no two the same. None where all see the same, or that is impossible.
+    fn device_of_differing(&self, devices: u32) -> Option<u32> {
+        let mine = self.visible.get(self.local_rank as usize)?;
+        if mine.len() != devices as usize || self.visible.iter().all(|theirs| theirs == mine) {
+            return None;
+        }
+        assign(&self.visible)?.get(self.local_rank as usize).map(|number| *number as u32)
+    }
+}
+
+/// One of its choices for each, so that no two have the same: as numbers in their lists. The first ones choose first, and give way to
+/// later ones where they have another choice (augmenting paths; Kuhn 1955).
+fn assign(choices: &[Vec<String>]) -> Option<Vec<usize>> {
+    let mut owners: HashMap<&str, usize> = HashMap::new();
+    for rank in 0..choices.len() {
+        if !find_choice(choices, rank, &mut owners, &mut HashSet::new()) {
+            return None;
+        }
+    }
+    let number = |rank: usize| choices[rank].iter().position(|choice| owners.get(choice.as_str()) == Some(&rank));
+    (0..choices.len()).map(number).collect()
+}
+
+fn find_choice<'a>(
+    choices: &'a [Vec<String>],
+    rank: usize,
+    owners: &mut HashMap<&'a str, usize>,
+    tried: &mut HashSet<&'a str>,
+) -> bool {
+    // What nobody has comes first, so that ranks keep the order of their devices where they can.
+    if let Some(free) = choices[rank].iter().find(|choice| !owners.contains_key(choice.as_str())) {
+        owners.insert(free, rank);
+        return true;
+    }
+    choices[rank].iter().any(|choice| {
+        let gives_way = |owner: usize, owners: &mut _, tried: &mut _| find_choice(choices, owner, owners, tried);
+        let is_free = tried.insert(choice)
+            && owners.get(choice.as_str()).copied().is_some_and(|owner| gives_way(owner, owners, tried));
+        if is_free {
+            owners.insert(choice, rank);
+        }
+        is_free
+    })
+}
+
+/// Unique names of the devices that this process sees, in the order of their numbers; empty without a driver.
+pub fn visible_devices() -> Vec<String> {
+    let of = |number: u32| {
+        let mut device = 0;
+        // SAFETY: the handle is ours; the driver was started.
+        check(unsafe { calls::cuDeviceGet(&mut device, number as c_int) }, "cuDeviceGet")?;
+        uuid(device, &name(device)?)
+    };
+    let found = driver::start().and_then(|devices| (0..devices).map(of).collect::<Result<Vec<_>>>());
+    // What is missing is reported where the device is opened.
+    found.unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,5 +319,61 @@ mod tests {
         {
             assert_eq!(kind(name), expected, "{name}");
         }
+    }
+
+    fn placing(local_rank: u32, ranks_on_host: u32) -> Placing {
+        Placing { local_rank, ranks_on_host, host: "a".into(), ..Placing::default() }
+    }
+
+    #[test]
+    fn more_ranks_than_devices_and_maps_that_do_not_fit_say_what_is_there() {
+        let map = |map: &[u32], local_rank| Placing { device_map: Some(map.to_vec()), ..placing(local_rank, 2) };
+        for (placing, devices, words) in [
+            (placing(0, 4), 2, "host a has 4 ranks and 2 CUDA devices"),
+            (placing(1, 2), 1, "--share-gpu"),
+            (map(&[0], 1), 4, "--device-map names devices for 1 ranks; host a has 2 ranks"),
+            (map(&[0, 4], 1), 4, "--device-map: device 4 is not on host a; there are 4 devices, 0 to 3"),
+            (map(&[0, 1], 1), 1, "there is one device, number 0"),
+        ] {
+            let error = placing.device_among(devices, None).expect_err(words);
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn ranks_that_see_different_devices_each_get_one_and_no_two_the_same() {
+        let lists = |lists: &[&str]| -> Vec<Vec<String>> {
+            lists.iter().map(|list| list.split_whitespace().map(str::to_owned).collect()).collect()
+        };
+        for (visible, expected) in [
+            // Slurm's --gpu-bind=closest on two sockets.
+            (&["a b", "a b", "c d", "c d"][..], Some(vec![0, 1, 0, 1])),
+            (&["a b", "c d", "a b", "c d"], Some(vec![0, 0, 1, 1])),
+            // The first one gives way.
+            (&["a b", "a", "b c"], Some(vec![1, 0, 1])),
+            (&["a b", "a b", "a b c", "d"], Some(vec![0, 1, 2, 0])),
+            (&["a b", "a b", "a b", "c"], None),
+            (&["a", ""], None),
+        ] {
+            assert_eq!(assign(&lists(visible)), expected, "{visible:?}");
+        }
+        let among = |visible: &[&str], local_rank, devices| {
+            let ranks_on_host = visible.len() as u32;
+            Placing { visible: lists(visible), ..placing(local_rank, ranks_on_host) }.device_among(devices, None)
+        };
+        assert_eq!(among(&["a b", "a b", "c d", "c d"], 3, 2).unwrap(), 1);
+        assert_eq!(among(&["a b", "a b"], 1, 2).unwrap(), 1, "all see the same");
+        assert!(
+            among(&["a b", "a b", "a b", "c b"], 0, 2).unwrap_err().to_string().contains("4 ranks and 2 CUDA devices")
+        );
+    }
+
+    #[test]
+    fn ranks_take_the_device_of_their_place_on_the_host_or_of_the_map() {
+        assert_eq!(placing(1, 2).device_among(2, None).unwrap(), 1);
+        assert_eq!(Placing { device_map: Some(vec![3, 1]), ..placing(0, 2) }.device_among(4, None).unwrap(), 3);
+        assert_eq!(Placing { share_gpu: true, ..placing(5, 6) }.device_among(4, None).unwrap(), 1);
+        assert_eq!(placing(3, 8).device_among(1, Some("3".into())).unwrap(), 0, "the one that it was shown");
     }
 }

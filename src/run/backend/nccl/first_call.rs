@@ -1,10 +1,17 @@
 //! The first call of a kind on a communicator, made within a deadline. From NCCL 2.22 on ranks connect in it, on the thread that calls,
 //! which waits there for the others: one that never comes would hold this thread for ever, before any stream could be looked at.
 
-use super::abi::{RawCommunicator, RawStream};
-use super::communicator::{Communicator, Maker};
+use super::abi::{RawCommunicator, RawStream, UNIQUE_ID_BYTES, read_id};
+use super::communicator::{Channel, ChannelEnd, Communicator, Maker, Members, MembersKey, Route, root_of};
+use super::driver;
+use super::driver::Arena;
+use super::open::NcclBackend;
 use super::prepared::Prepared;
+use crate::backend::Binding;
+use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
+use commgauge_model::layout::{Axis, Groups, Membership};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// A call with its buffers, on its way to the thread that makes it.
@@ -17,6 +24,7 @@ pub(super) struct FirstCall {
 
 /// A call and the communicator on which it is made.
 struct Made(FirstCall, RawCommunicator);
+
 // SAFETY: NCCL and the driver take their handles from any thread, from one at a time: the other waits meanwhile, or the launch ends.
 unsafe impl Send for Made {}
 
@@ -42,5 +50,212 @@ impl FirstCall {
         })?;
         communicator.note_use();
         issued.map_err(|error| Error::from_exit_code(error.exit_code(), format!("{}: {what}: {error}", maker.place)))
+    }
+}
+
+// One-way channels for the messages of a replay: a communicator of two ranks and a stream for each sender, receiver
+// and message stream.
+//
+// On a single stream a send would block a later receive, and two ranks that both send first would deadlock. With
+// separate channels, messages start when the program starts them, as they do over MPI.
+
+impl NcclBackend {
+    /// Opens the channels of all ranks that are not open yet. Called by all ranks, each with the routes on which it sends.
+    pub(super) fn open_channels(&mut self, mut sends_on: Vec<Route>) -> Result<()> {
+        sends_on.sort_unstable();
+        sends_on.dedup();
+        sends_on.retain(|route| !self.replays.channels.contains_key(route));
+        let mine: Vec<(Route, Vec<u8>)> =
+            sends_on.into_iter().map(|route| Ok((route, self.maker.unique_id()?.0.to_vec()))).collect::<Result<_>>()?;
+        let broken =
+            |cause: serde_json::Error| Error::environment(format!("cannot pass on the routes of messages: {cause}"));
+        let mine = serde_json::to_vec(&mine).map_err(broken)?;
+        let mut all: Vec<(Route, Vec<u8>)> = Vec::new();
+        for bytes in self.world.gather_bytes(&mine)? {
+            all.extend(serde_json::from_slice::<Vec<_>>(&bytes).map_err(broken)?);
+        }
+        // The same order on all ranks, since opening a channel blocks until the other end opens it.
+        all.sort_unstable();
+        let mut shared = serde_json::to_vec(&all).map_err(broken)?;
+        self.world.broadcast_bytes(&mut shared)?;
+        let all: Vec<(Route, Vec<u8>)> = serde_json::from_slice(&shared).map_err(broken)?;
+        let me = self.world.rank();
+        for (route, id) in all.into_iter().filter(|(route, _)| route.from == me || route.to == me) {
+            self.open_channel(route, &id)?;
+        }
+        Ok(())
+    }
+
+    /// Opens one, and sends a byte: a library connects at the first message, and waits for the other end meanwhile, which in the
+    /// middle of a program may be waiting for something else.
+    fn open_channel(&mut self, route: Route, id: &[u8]) -> Result<()> {
+        let end = if route.from == self.world.rank() { ChannelEnd::Sender } else { ChannelEnd::Receiver };
+        let communicator = self.maker.init(read_id(id)?, 2, end.rank())?;
+        let channel = Channel { communicator: Rc::new(communicator), stream: driver::create_stream()? };
+        let mut byte = Arena::default();
+        byte.reserve(1)?;
+        let message = Prepared::message(self.maker.library, ElementType::Uint8, 1, end);
+        let (address, stream) = (byte.address(), channel.stream);
+        // SAFETY: the byte is device memory that is given back only after the stream is done.
+        let first = unsafe { FirstCall::new(&Arc::new(message), address, address, stream.cast()) };
+        let what = format!("message from rank {} to rank {}", route.from, route.to);
+        first.make(&self.maker, &channel.communicator, &what)?;
+        self.wait_for(&[stream], std::slice::from_ref(&channel.communicator), self.maker.deadline)?;
+        byte.release()?;
+        self.replays.channels.insert(route, channel);
+        Ok(())
+    }
+
+    /// Ends all channels, in the same order on all ranks.
+    pub(super) fn close_channels(&mut self) -> Result<()> {
+        let mut routes: Vec<Route> = self.replays.channels.keys().copied().collect();
+        routes.sort_unstable();
+        for route in routes {
+            if let Some(channel) = self.replays.channels.remove(&route) {
+                self.maker.destroy(&channel.communicator)?;
+                driver::destroy_stream(channel.stream);
+            }
+        }
+        Ok(())
+    }
+}
+
+// The communicators of groups: one over all ranks in every replicate, from which those of each set of groups are split off, and which
+// carries the messages of pairs itself.
+
+impl NcclBackend {
+    /// Creates the communicators of groups. Called by all ranks.
+    pub(super) fn connect_groups(&mut self, number: usize, groups: &Groups) -> Result<()> {
+        if groups.axis == Axis::Pair {
+            return self.connect_world();
+        }
+        if self.maker.library.call.split.is_some() {
+            self.connect_world()?;
+        }
+        let fresh = self.create(groups)?;
+        let key = (Members::Groups(number), None);
+        let before = self.connected.of_groups.borrow_mut().insert(key, fresh.map(Rc::new));
+        match before.flatten() {
+            Some(old) => self.maker.destroy(&old),
+            None => Ok(()),
+        }
+    }
+
+    /// Creates the communicators of pairs if the calls of a binding need them and they are not there. Called by all ranks.
+    pub(super) fn connect_pairs(&self, binding: &Binding) -> Result<()> {
+        let Members::Groups(number) = Members::of_calls(binding) else { return Ok(()) };
+        if binding.groups.axis != Axis::Pair {
+            return Ok(());
+        }
+        let key = (Members::Groups(number), None);
+        self.make_room(key)?;
+        if !self.connected.of_groups.borrow().contains_key(&key) {
+            let fresh = self.create(binding.groups)?;
+            self.connected.of_groups.borrow_mut().insert(key, fresh.map(Rc::new));
+        }
+        Ok(())
+    }
+
+    /// Ends the communicator of pairs that was used longest ago, if one of a key would be one too many. Called by all ranks.
+    fn make_room(&self, key: MembersKey) -> Result<()> {
+        let Some(oldest) = self.connected.recent_pairs.borrow_mut().use_one(key) else { return Ok(()) };
+        self.buffers.windows.forget_one(oldest);
+        let before = self.connected.of_groups.borrow_mut().remove(&oldest).flatten();
+        before.map_or(Ok(()), |old| self.maker.destroy(&old))
+    }
+
+    /// Creates the communicator of all ranks, once in a replicate. Called by all ranks.
+    fn connect_world(&mut self) -> Result<()> {
+        if self.connected.base.is_some() {
+            return Ok(());
+        }
+        let (ranks, me) = (self.world.ranks(), self.world.rank());
+        let ids = match self.maker.library.call.init_rank_scalable {
+            Some(_) if self.connected.ranks_per_id > 0 => ranks.div_ceil(self.connected.ranks_per_id),
+            _ => 1,
+        };
+        let mine = (0..ids).any(|id| root_of(id, ids, ranks) == me);
+        let mine = if mine { self.maker.unique_id()?.0.to_vec() } else { Vec::new() };
+        // In the order of the ranks, which is that of the ids.
+        let mut all = self.world.gather_bytes(&mine)?.concat();
+        self.world.broadcast_bytes(&mut all)?;
+        let mut all = all.chunks(UNIQUE_ID_BYTES).map(read_id).collect::<Result<Vec<_>>>()?;
+        let base = match (ids, all.pop()) {
+            (1, Some(id)) => self.maker.init(id, ranks, me)?,
+            (_, last) => self.maker.init_from_many(all.into_iter().chain(last).collect(), ranks, me)?,
+        };
+        self.connected.base = Some(Rc::new(base));
+        Ok(())
+    }
+
+    /// Creates the communicators of groups with the present limit to thread blocks.
+    fn create(&self, groups: &Groups) -> Result<Option<Communicator>> {
+        let place = groups.place_of(self.world.rank());
+        match &self.connected.base {
+            Some(base) if self.maker.library.call.split.is_some() => self.split_off(base, place),
+            _ => self.init_groups(groups, place),
+        }
+    }
+
+    /// Creates the communicator of a case that limits thread blocks, unless it is there. Called by all ranks.
+    pub(super) fn limit(&mut self, binding: &Binding) -> Result<()> {
+        let Some(blocks) = binding.variant.max_ctas else { return Ok(()) };
+        let members = Members::of_calls(binding);
+        let key = (members, Some(blocks));
+        if self.maker.limits_to(blocks) {
+            return Ok(());
+        }
+        if binding.groups.axis == Axis::Pair && members != Members::World {
+            // Of the case before, perhaps on the communicator that goes.
+            self.end_registration()?;
+            self.make_room(key)?;
+        }
+        if self.connected.of_groups.borrow().contains_key(&key) {
+            return Ok(());
+        }
+        let usual = self.maker.ctas.most.replace(blocks);
+        let made = match members {
+            Members::World => self.create(&Groups::world(self.world.ranks())),
+            Members::Groups(_) => self.create(binding.groups),
+        };
+        self.maker.ctas.most = usual;
+        self.connected.of_groups.borrow_mut().insert(key, made?.map(Rc::new));
+        Ok(())
+    }
+
+    fn split_off(&self, base: &Communicator, place: Option<Membership>) -> Result<Option<Communicator>> {
+        let key = place.map_or(self.world.rank(), |place| place.rank_in_group);
+        self.maker.split(base, place.map(|place| place.group as u32), key)
+    }
+
+    /// Used without ncclCommSplit: the first rank of each group creates an id, and all ids are sent to all ranks.
+    fn init_groups(&self, groups: &Groups, place: Option<Membership>) -> Result<Option<Communicator>> {
+        let mine = match place {
+            Some(Membership { rank_in_group: 0, .. }) => self.maker.unique_id()?.0.to_vec(),
+            _ => Vec::new(),
+        };
+        let mut ids = self.world.gather_bytes(&mine)?.concat();
+        self.world.broadcast_bytes(&mut ids)?;
+        let Some(Membership { group, rank_in_group }) = place else { return Ok(None) };
+        // The ids arrive in the order of the ranks that created them.
+        let first = groups.groups[group].first();
+        let before = groups.groups.iter().filter(|other| other.first() < first).count();
+        let id = ids.chunks(128).nth(before).unwrap_or_default();
+        self.maker.init(read_id(id)?, groups.groups[group].len() as u32, rank_in_group).map(Some)
+    }
+
+    /// Ends all communicators, in the same order on all ranks.
+    pub(super) fn disconnect_all(&mut self) -> Result<()> {
+        self.end_registration()?;
+        self.buffers.windows.forget();
+        self.close_channels()?;
+        self.connected.recent_pairs.borrow_mut().clear();
+        let mut connected: Vec<_> = self.connected.of_groups.take().into_iter().collect();
+        connected.sort_unstable_by_key(|(key, _)| *key);
+        for communicator in connected.into_iter().filter_map(|(_, communicator)| communicator) {
+            self.maker.destroy(&communicator)?;
+        }
+        self.connected.base.take().map_or(Ok(()), |base| self.maker.destroy(&base))?;
+        self.buffers.release_kept()
     }
 }

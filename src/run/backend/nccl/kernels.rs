@@ -1,22 +1,32 @@
 //! The kernels of `kernels/`, loaded from the embedded PTX: fill, produce, verify, occupy, hold.
 
 use super::device::Device;
-use super::driver::{self, CUdeviceptr, CUfunction, CUstream, Grid};
+use super::driver;
+use super::driver::{Arena, CUdeviceptr, CUevent, CUfunction, CUstream, Grid};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::host;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use std::ffi::{CString, c_int, c_void};
 use std::ptr::null_mut;
 
 const PTX: &str = include_str!("../../../../kernels/commgauge.ptx");
+
 /// Producers that let their dependents start early, and the first GPUs that do so.
 const PRODUCERS: &str = include_str!("../../../../kernels/producers-90.ptx");
+
 const STARTS_EARLY: (u32, u32) = (9, 0);
+
 /// How long a producer then waits before it writes: longer than ranks start apart and a kernel takes to its first reads.
 const LATER_NANOSECONDS: u64 = 100_000;
+
 /// Threads of each block that walks over elements.
 const THREADS: u32 = 256;
+
 /// Maximum time for which a multiprocessor is occupied in one turn, about that of a tile of a large matrix product. A
 /// call waits at most this long for multiprocessors, and the step between turns, a microsecond, is a hundredth of it.
 const TURN_NANOSECONDS: u64 = 100_000;
+
 const WIDTHS: [u64; 4] = [1, 2, 4, 8];
 
 /// The loaded kernels, as handles of a module that stays loaded. Those that walk over elements are there for each width of an element.
@@ -295,6 +305,312 @@ fn turns(nanoseconds: u64, multiprocessors: u32) -> (u32, u64) {
 
 type P = *mut c_void;
 
+// The timeline of events, and how it maps to the host's clock.
+//
+// An event is recorded on an idle stream between two readings of the host's clock, so its time is between them. The
+// closest of several attempts anchors all later events, and anchors far apart show how much faster one clock runs
+// than the other.
+
+/// Tries for an anchor, of which the closest counts.
+const TRIES: usize = 6;
+
+/// Documented resolution of `cuEventElapsedTime`.
+pub(super) const EVENT_RESOLUTION_NANOSECONDS: u64 = 500;
+
+/// Anchors closer together than this cannot determine the rate.
+const SHORTEST_BASE_NANOSECONDS: f64 = 1e9;
+
+/// One event whose time is known on both clocks.
+#[derive(Clone, Copy)]
+struct Anchor {
+    event: CUevent,
+    host_nanoseconds: u64,
+    /// Half the time between the two readings: the maximum error of the event's time.
+    error_nanoseconds: u64,
+}
+
+/// The device's clock as seen from the host.
+pub(super) struct DeviceClock {
+    events: [CUevent; TRIES + 2],
+    first: Option<Anchor>,
+    latest: Option<Anchor>,
+    /// Host nanoseconds for each nanosecond of the device.
+    rate: f64,
+}
+
+impl DeviceClock {
+    pub fn new() -> Result<DeviceClock> {
+        let mut events = [std::ptr::null_mut(); TRIES + 2];
+        for event in &mut events {
+            *event = driver::create_event()?;
+        }
+        Ok(DeviceClock { events, first: None, latest: None, rate: 1.0 })
+    }
+
+    /// Anchors the time line anew; the stream must be idle.
+    pub fn anchor(&mut self, stream: CUstream) -> Result<()> {
+        let mut best: Option<(usize, Anchor)> = None;
+        // The slot of the very first anchor stays in use, and so does that of the closest anchor so far.
+        let mut free: Vec<usize> = (usize::from(self.first.is_some())..self.events.len()).collect();
+        for _ in 0..TRIES {
+            let place = free.remove(0);
+            let event = self.events[place];
+            let before = host::now_nanoseconds();
+            driver::record(event, stream)?;
+            while !driver::is_recorded(event)? {
+                std::thread::yield_now();
+            }
+            let error_nanoseconds = (host::now_nanoseconds() - before) / 2;
+            let anchor = Anchor { event, host_nanoseconds: before + error_nanoseconds, error_nanoseconds };
+            match best {
+                Some((_, closest)) if closest.error_nanoseconds <= error_nanoseconds => free.push(place),
+                Some((other, _)) => {
+                    free.push(other);
+                    best = Some((place, anchor));
+                }
+                None => best = Some((place, anchor)),
+            }
+        }
+        let Some((place, anchor)) = best else { return Ok(()) };
+        self.latest = Some(anchor);
+        let Some(first) = self.first else {
+            // The closest anchor keeps its event in the first slot, which no later attempt uses.
+            self.events.swap(0, place);
+            self.first = Some(anchor);
+            return Ok(());
+        };
+        let on_device = driver::nanoseconds_between(first.event, anchor.event)?;
+        if on_device >= SHORTEST_BASE_NANOSECONDS {
+            self.rate = (anchor.host_nanoseconds - first.host_nanoseconds) as f64 / on_device;
+        }
+        Ok(())
+    }
+
+    /// The times of events in the order in which they were recorded, on the host's clock.
+    ///
+    /// Each time is computed from the previous event: the driver returns differences as 32-bit floats, which are too
+    /// short for a whole batch.
+    pub fn times(&self, events: &[CUevent], nanoseconds: &mut Vec<u64>) -> Result<()> {
+        let Some(anchor) = self.latest else { return Ok(()) };
+        let (mut before, mut since) = (anchor.event, 0.0);
+        for event in events {
+            since += driver::nanoseconds_between(before, *event)? * self.rate;
+            before = *event;
+            nanoseconds.push(anchor.host_nanoseconds.saturating_add_signed(since.round() as i64));
+        }
+        Ok(())
+    }
+
+    /// Maximum error of times since the latest anchor: its own, and the step in which events tell the time.
+    pub fn error_nanoseconds(&self) -> u64 {
+        self.latest.map_or(0, |anchor| anchor.error_nanoseconds + EVENT_RESOLUTION_NANOSECONDS)
+    }
+}
+
+// Blocking a stream until an agreed time, so that everything enqueued meanwhile starts then and the time to enqueue
+// it is not measured.
+//
+// A kernel of one thread polls a word that host and device share. The host enqueues everything behind it, waits for
+// the agreed time on its own clock, and writes the word. The stream continues when the device has seen the write,
+// about a microsecond later on every rank, and the mark behind the hold kernel records when that was.
+
+/// The kernel ends by itself after this time, so that a host that dies leaves none behind.
+const LONGEST_HOLD_NANOSECONDS: u64 = 30_000_000_000;
+
+/// The last stretch before a start, in which the processor is not given away.
+const SPUN_NANOSECONDS: u64 = 100_000;
+
+/// The shared word, and the state of the blocked stream.
+pub(super) struct Hold {
+    word: *mut u32,
+    word_on_device: CUdeviceptr,
+    /// Written by a kernel that gave up before it was released.
+    late: *mut u32,
+    late_on_device: CUdeviceptr,
+    ticket: u32,
+    /// The time at which the stream shall continue, and when enqueueing behind the hold began.
+    pending: Option<(u64, u64)>,
+    /// Recent maximum of the time to enqueue behind a hold.
+    enqueue_nanoseconds: u64,
+    started_late: bool,
+}
+
+impl Hold {
+    pub fn new() -> Result<Hold> {
+        let ((word, word_on_device), (late, late_on_device)) = (shared_word()?, shared_word()?);
+        Ok(Hold {
+            word,
+            word_on_device,
+            late,
+            late_on_device,
+            ticket: 0,
+            pending: None,
+            enqueue_nanoseconds: 0,
+            started_late: false,
+        })
+    }
+
+    /// Blocks the stream until a time on the host's clock, or moves the time of a pending hold. False if that time is
+    /// too near for enqueueing to finish before it.
+    pub fn until(&mut self, start_nanoseconds: u64, kernels: &Kernels, stream: CUstream) -> Result<bool> {
+        self.started_late = false;
+        let now = host::now_nanoseconds();
+        if let Some((start, _)) = &mut self.pending {
+            *start = start_nanoseconds;
+            return Ok(now < start_nanoseconds);
+        }
+        if now + self.enqueue_nanoseconds >= start_nanoseconds {
+            // Forgotten by and by: one slow moment must not make all later starts be missed.
+            self.enqueue_nanoseconds -= self.enqueue_nanoseconds / 16;
+            return Ok(false);
+        }
+        self.block(kernels, stream)?;
+        self.pending = Some((start_nanoseconds, now));
+        Ok(true)
+    }
+
+    /// Blocks the stream until [`Hold::release_now`].
+    pub fn until_released(&mut self, kernels: &Kernels, stream: CUstream) -> Result<()> {
+        let now = host::now_nanoseconds();
+        self.block(kernels, stream)?;
+        self.pending = Some((now, now));
+        Ok(())
+    }
+
+    fn block(&mut self, kernels: &Kernels, stream: CUstream) -> Result<()> {
+        self.ticket = self.ticket.wrapping_add(1);
+        // SAFETY: four bytes of ours; the kernel that wrote them last is done, as one hold is waited for before the next.
+        unsafe { self.late.write_volatile(0) };
+        let (word, late) = (self.word_on_device, self.late_on_device);
+        // SAFETY: both words are this value's, which lives as long as the backend.
+        unsafe { kernels.hold_for_flag(word, late, self.ticket, LONGEST_HOLD_NANOSECONDS, stream) }
+    }
+
+    /// Releases the stream at the agreed time, if it is blocked.
+    pub fn release(&mut self) {
+        let Some((start, begun)) = self.pending.take() else { return };
+        let now = host::now_nanoseconds();
+        self.enqueue_nanoseconds = (now - begun).max(self.enqueue_nanoseconds - self.enqueue_nanoseconds / 64);
+        self.started_late = now > start;
+        while let Some(left) = start.checked_sub(host::now_nanoseconds()) {
+            // Other processes may need the processor; the last stretch is spent spinning, for a start on time.
+            if left > SPUN_NANOSECONDS { std::thread::yield_now() } else { std::hint::spin_loop() }
+        }
+        self.write();
+    }
+
+    /// Releases the stream at once, if it is blocked.
+    pub fn release_now(&mut self) {
+        if self.pending.take().is_some() {
+            self.write();
+        }
+    }
+
+    fn write(&self) {
+        // SAFETY: four bytes of ours that the device only reads.
+        unsafe { self.word.write_volatile(self.ticket) };
+    }
+
+    /// Whether the last hold ended after its time because enqueueing took longer, or before it because its kernel gave up: while the host
+    /// was stopped, or waited itself for something behind the kernel. Asked when the stream is done.
+    pub fn started_late(&self) -> bool {
+        self.started_late || self.gave_up()
+    }
+
+    /// Whether the kernel of the last hold gave up. Asked when the stream is done.
+    pub fn gave_up(&self) -> bool {
+        // SAFETY: four bytes of ours; the kernel that writes them is done.
+        unsafe { self.late.read_volatile() != 0 }
+    }
+}
+
+/// A word that host and device share, 0 at first.
+fn shared_word() -> Result<(*mut u32, CUdeviceptr)> {
+    let (word, on_device) = driver::allocate_shared(4)?;
+    let word: *mut u32 = word.cast();
+    // SAFETY: four bytes of ours that no kernel looks at yet.
+    unsafe { word.write_volatile(0) };
+    Ok((word, on_device))
+}
+
+// Computing beside calls: a stream of the least priority, whose kernel keeps every multiprocessor busy for a time, and the memory that it
+// reads meanwhile, as a matrix product does.
+
+/// The memory read is this multiple of the cache, and the part that the cache is to keep this fraction of it.
+const CACHES_READ: u64 = 2;
+
+const NEAR_DIVISOR: u64 = 2;
+
+const LEAST_BYTES: u64 = 1 << 20;
+
+/// Numbers that look random, as power depends on them, and their seed.
+const NUMBERS: usize = 4096;
+
+const SEED: u64 = 29;
+
+const QUAD_BYTES: u64 = 16;
+
+/// What computing needs, for as long as the backend lives.
+pub(super) struct Computing {
+    pub stream: CUstream,
+    /// Not read, but freed no earlier than the stream is done.
+    _memory: [Arena; 3],
+    pressure: Pressure,
+}
+
+impl Computing {
+    /// Makes the stream, fills the memory, and launches the kernel once: its code comes to the device with the first launch, which waits
+    /// for all that runs there (CUDA programming guide, "Lazy Loading"), and beside calls ranks would wait for one another.
+    ///
+    /// # Errors
+    /// Those of the driver, as where memory is missing.
+    pub fn new(kernels: &Kernels, cache_bytes: u64) -> Result<Computing> {
+        let stream = driver::create_computing_stream()?;
+        let mut memory: [Arena; 3] = Default::default();
+        let bytes = bytes_read(cache_bytes);
+        for (arena, bytes) in memory.iter_mut().zip([bytes, 8 * NUMBERS as u64, 16]) {
+            arena.reserve(bytes)?;
+        }
+        let [data, column, begins] = [0, 1, 2].map(|index: usize| memory[index].address());
+        let numbers: Vec<u8> = numbers().into_iter().flat_map(u64::to_le_bytes).collect();
+        let stretch = Stretch { address: data, elements: bytes / 4, element_bytes: 4 };
+        let content = Content::Column { address: column, length: NUMBERS as u32, first: 0 };
+        // SAFETY: room was reserved for all of it.
+        unsafe {
+            driver::copy_to_device(column, &numbers, stream)?;
+            driver::copy_to_device(begins, &[0; 16], stream)?;
+            kernels.fill(stretch, SEED, content, Bits::AsTheyAre, stream)?;
+        }
+        let near = (cache_bytes / NEAR_DIVISOR).clamp(QUAD_BYTES, bytes) / QUAD_BYTES;
+        let pressure = Pressure { begins, which: 0, data, quads: bytes / QUAD_BYTES, near };
+        let mut computing = Computing { stream, _memory: memory, pressure };
+        computing.occupy(0, kernels)?;
+        driver::synchronize(stream)?;
+        Ok(computing)
+    }
+
+    /// Bytes on the device.
+    pub fn bytes(cache_bytes: u64) -> u64 {
+        bytes_read(cache_bytes) + 8 * NUMBERS as u64 + 16
+    }
+
+    /// Occupies every multiprocessor for a time, as computing does; if other kernels use some of them, the rest take longer.
+    pub fn occupy(&mut self, nanoseconds: u64, kernels: &Kernels) -> Result<()> {
+        // SAFETY: the memory is this value's, filled, and no other stream uses it.
+        unsafe { kernels.occupy(nanoseconds, &mut self.pressure, self.stream) }
+    }
+}
+
+fn bytes_read(cache_bytes: u64) -> u64 {
+    (CACHES_READ * cache_bytes).max(LEAST_BYTES).next_multiple_of(QUAD_BYTES)
+}
+
+/// Floats between -1 and 1, as the low halves of words.
+fn numbers() -> Vec<u64> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
+    (0..NUMBERS).map(|_| u64::from(random.random_range(-1.0f32..1.0).to_bits())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,5 +624,13 @@ mod tests {
         }
         let (most, each) = turns(u64::MAX, 132);
         assert!(most * 132 <= i32::MAX as u32 && each > TURN_NANOSECONDS);
+    }
+
+    #[test]
+    fn what_is_read_is_finite_and_looks_random() {
+        let numbers: Vec<f32> = numbers().into_iter().map(|bits| f32::from_bits(bits as u32)).collect();
+        assert!(numbers.iter().all(|number| number.abs() <= 1.0));
+        let distinct: std::collections::HashSet<u32> = numbers.iter().map(|number| number.to_bits()).collect();
+        assert!(distinct.len() > NUMBERS * 9 / 10);
     }
 }

@@ -2,38 +2,6 @@
 //!
 //! The bindings' own loader never tries `libnccl.so.2`, the only file in the packages that most people have; hence this one.
 
-use super::abi::{Code, Config, RawCommunicator, RawStream, SUCCESS, SimulationInfo, UniqueId, name_of};
-use super::causes;
-use crate::device_probe::{is_rccl, nccl_files};
-use commgauge_base::error::{Error, Result};
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::fmt;
-use std::path::Path;
-
-/// A version of NCCL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(pub u32, pub u32, pub u32);
-
-impl Version {
-    /// Decodes the number that `ncclGetVersion` returns: 2.9 and later as 2_09_06, before that as 2_8_04.
-    fn of_code(code: c_int) -> Version {
-        let code = u32::try_from(code).unwrap_or(0);
-        let major_at = if code >= 10_000 { 10_000 } else { 1_000 };
-        Version(code / major_at, code % major_at / 100, code % 100)
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.0, self.1, self.2)
-    }
-}
-
-type P = *mut c_void;
-type ConstP = *const c_void;
-type Comm = RawCommunicator;
-type Stream = RawStream;
-
 /// Declares the table of functions: those of every supported version, and those added later.
 macro_rules! functions {
     (required { $($need:ident: fn($($need_type:ty),*) = $need_symbol:literal;)* }
@@ -66,6 +34,45 @@ macro_rules! functions {
         }
     };
 }
+
+use super::abi::{Code, Config, CtaLimits, RawCommunicator, RawStream, SUCCESS, SimulationInfo, UniqueId, name_of};
+use crate::device_probe::{advice, is_rccl, nccl_files};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::variant::LibraryChoice;
+use rustix::fs::FileType;
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::{env, fmt};
+
+/// A version of NCCL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u32, pub u32, pub u32);
+
+impl Version {
+    /// Decodes the number that `ncclGetVersion` returns: 2.9 and later as 2_09_06, before that as 2_8_04.
+    fn of_code(code: c_int) -> Version {
+        let code = u32::try_from(code).unwrap_or(0);
+        let major_at = if code >= 10_000 { 10_000 } else { 1_000 };
+        Version(code / major_at, code % major_at / 100, code % 100)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+type P = *mut c_void;
+
+type ConstP = *const c_void;
+
+type Comm = RawCommunicator;
+
+type Stream = RawStream;
 
 functions! {
     required {
@@ -213,7 +220,7 @@ impl Library {
         for more in [description, last].into_iter().flatten().filter(|more| !more.is_empty()) {
             text.push_str(&format!(": {more}"));
         }
-        if let Some(fix) = causes::fix(&text) {
+        if let Some(fix) = fix(&text) {
             text.push_str(&format!("; {fix}"));
         }
         Error::environment(text)
@@ -254,9 +261,325 @@ pub(super) fn file_of(address: ConstP) -> Option<String> {
     Some(unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy().into_owned())
 }
 
+// Fixes for errors of NCCL whose own words name a cause on the host: memory, drivers, adapters, shared memory. NCCL's codes do not tell these
+// apart: most are `ncclUnhandledCudaError` or `ncclSystemError`.
+
+/// `CUresult` numbers of causes that the driver and NCCL share.
+const DEVICE_UNAVAILABLE: i32 = 46;
+
+const ECC_UNCORRECTABLE: i32 = 214;
+
+/// What the words of NCCL, or of the CUDA runtime inside it, contain, and the fix. The words are those of its warnings (NCCL 2.30:
+/// `src/include/checks.h`, `src/init.cc`, `src/os/linux.cc`, `src/misc/ibvwrap.cc`, `src/transport/net_ib/p2p.cc`, `src/transport/nvls.cc`).
+const CAUSES: [(&str, &str); 11] = [
+    (
+        "driver version is insufficient",
+        "this NCCL was built for a later CUDA than the driver serves (commgauge doctor shows both): install a newer driver, or NCCL for the \
+         driver's CUDA, such as the Python package nvidia-nccl-cu12",
+    ),
+    (
+        "no kernel image is available",
+        "this NCCL has no code for this device (commgauge doctor shows which NCCL it is): take a build with its compute capability, or one for \
+         a later CUDA",
+    ),
+    // A shared memory segment that is out of space is not the device's memory.
+    (
+        "shared memory segment",
+        "NCCL's shared memory between ranks has no room: look at `df /dev/shm`, and start containers with more (docker run --shm-size=8g)",
+    ),
+    (
+        "Multicast memory",
+        "NVSwitch gave no multicast memory: is the fabric manager running (systemctl status nvidia-fabricmanager)? --nvls off does without",
+    ),
+    (
+        "out of memory",
+        "NCCL found no memory on the device for its own buffers: end what else uses the device (`nvidia-smi`), measure smaller sizes, or give \
+         NCCL less (NCCL_BUFFSIZE, --max-ctas)",
+    ),
+    (
+        "Duplicate GPU",
+        "to this NCCL the ranks are on one GPU, as parts of one (MIG) are before 2.30: give each rank a GPU of its own, or take NCCL 2.30",
+    ),
+    ("same GPU/Partition", "give each rank a GPU, or a part of one, of its own; or use --share-gpu"),
+    (
+        "no socket interface found",
+        "the hosts have no network between them that NCCL may use: look at `ip link`, and name one by NCCL_SOCKET_IFNAME",
+    ),
+    (
+        "ibv_",
+        "an adapter does not answer: look at `ibstat` and `ulimit -l` (it wants unlimited), or leave the adapter out by NCCL_IB_HCA=^NAME",
+    ),
+    (
+        "Got completion from peer",
+        "an adapter lost a message: a port or cable that is down, or one side that cannot reach the other (`ibstat`, `ibdiagnet`); leave the \
+         adapter out by NCCL_IB_HCA=^NAME",
+    ),
+    (
+        "connect to ",
+        "a host does not reach the other over the network that NCCL chose: look at `ip link` and the firewall, and name another by \
+         NCCL_SOCKET_IFNAME",
+    ),
+];
+
+/// The fix for an error in NCCL's words, where they name its cause.
+pub(super) fn fix(text: &str) -> Option<&'static str> {
+    let of_driver = [("uncorrectable ECC", ECC_UNCORRECTABLE), ("busy or unavailable", DEVICE_UNAVAILABLE)];
+    let shared = of_driver.into_iter().find(|(words, _)| text.contains(words)).and_then(|(_, code)| advice(code));
+    shared.or_else(|| CAUSES.iter().find(|(words, _)| text.contains(words)).map(|(_, fix)| *fix))
+}
+
+// Environment variables that must be set before NCCL is loaded: requested algorithms, and settings for ranks on one
+// GPU.
+
+/// Settings for ranks that share GPUs, each only if the user has not set it: NCCL accepts several ranks on a device,
+/// and does not use multicast, which needs a device for itself.
+pub(super) const SHARING: [(&str, &str); 2] = [("NCCL_MULTI_RANK_GPU_ENABLE", "1"), ("NCCL_NVLS_ENABLE", "0")];
+
+/// The variables that choose or forbid transports of NCCL (NCCL user guide, "Environment Variables").
+pub(super) const TRANSPORTS: [&str; 8] = [
+    "NCCL_NET",
+    "NCCL_NET_PLUGIN",
+    "NCCL_P2P_LEVEL",
+    "NCCL_P2P_DISABLE",
+    "NCCL_SHM_DISABLE",
+    "NCCL_IB_DISABLE",
+    "NCCL_NVLS_ENABLE",
+    "NCCL_MNNVL_ENABLE",
+];
+
+/// The variable for the number of device queues, and the maximum, which is 8 by default (CUDA programming guide, "CUDA
+/// Environment Variables").
+pub(super) const QUEUES: (&str, usize) = ("CUDA_DEVICE_MAX_CONNECTIONS", 32);
+
+/// The variable by which NCCL starts the kernels of all communicators of a device in the order of the calls (NCCL user guide,
+/// "NCCL_LAUNCH_ORDER_IMPLICIT"), and the first version that knows it. It adds to the time of every call, so that it is set only where calls
+/// of several communicators are under way at once.
+pub(super) const ORDER: (&str, &str) = ("NCCL_LAUNCH_ORDER_IMPLICIT", "1");
+
+pub(super) const ORDERS_FROM: Version = Version(2, 26, 0);
+
+/// Thread blocks of NCCL's kernels on shared GPUs unless the user sets a limit: few enough that the kernels of all
+/// ranks are resident together (otherwise the resident ones would wait forever for the others). Set per communicator,
+/// because the environment would override what cases request.
+pub(super) const SHARING_CTAS: u32 = 4;
+
+/// Limits set by the environment, which overrides the configuration of every communicator
+/// (NCCL, `src/init.cc`, `envConfigOverride`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ForcedCtas {
+    least: Option<i64>,
+    most: Option<i64>,
+}
+
+impl ForcedCtas {
+    /// Reads the current values.
+    pub fn read() -> ForcedCtas {
+        let number = |name| env::var(name).ok().and_then(|value: String| value.trim().parse().ok());
+        ForcedCtas { least: number("NCCL_MIN_CTAS"), most: number("NCCL_MAX_CTAS") }
+    }
+
+    /// Why requested limits would not take effect; none if they do.
+    pub fn conflict_with(&self, limits: CtaLimits) -> Option<String> {
+        let limits = [("NCCL_MIN_CTAS", self.least, limits.least), ("NCCL_MAX_CTAS", self.most, limits.most)];
+        limits.into_iter().find_map(|(name, forced, requested)| {
+            let (forced, requested) = (forced?, requested?);
+            (forced != i64::from(requested)).then(|| {
+                format!("{requested} is requested, and the environment has {name}={forced}, which NCCL puts above it")
+            })
+        })
+    }
+}
+
+/// A variable of NCCL that a flag sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The flag, for errors.
+    pub flag: &'static str,
+    /// The variable.
+    pub variable: &'static str,
+    /// Its value.
+    pub value: &'static str,
+    /// The first version that knows it; older ones pass over it in silence.
+    pub since: Version,
+}
+
+impl Setting {
+    /// Why a version of NCCL would pass over it.
+    pub(super) fn refusal(&self, found: Version) -> Option<String> {
+        let Setting { flag, variable, value, since } = self;
+        (found < *since).then(|| {
+            format!(
+                "{flag} needs NCCL {}.{} ({variable}={value}), found {found}, which would pass over it",
+                since.0, since.1
+            )
+        })
+    }
+}
+
+/// The variables that NCCL reads.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// Ranks may share a device.
+    pub share_gpu: bool,
+    /// What flags set.
+    pub settings: Vec<Setting>,
+    /// Calls of several communicators are under way at once.
+    pub calls_overlap: bool,
+    /// Make NCCL log its choice for every call.
+    pub record_algorithm: bool,
+}
+
+impl Environment {
+    /// Sets the variables. Must be called while the process has a single thread, so before MPI starts. Returns the log
+    /// of choices if one was requested.
+    ///
+    /// # Errors
+    /// If the environment already sets another algorithm or protocol, calls that return before they are enqueued, or a
+    /// log while one is requested here.
+    pub fn prepare(&self) -> Result<Option<Log>> {
+        for Setting { flag, variable: name, value, .. } in self.settings.iter().copied() {
+            match env::var(name) {
+                Ok(set) if !set.eq_ignore_ascii_case(value) => {
+                    return Err(Error::usage(format!(
+                        "{flag} asks for {value}, and the environment for {name}={set}; leave one out"
+                    )));
+                }
+                _ => set(name, OsStr::new(value)),
+            }
+        }
+        if env::var("NCCL_COMM_BLOCKING").is_ok_and(|value| value.trim() == "0") {
+            return Err(Error::usage(
+                "the environment has NCCL_COMM_BLOCKING=0: NCCL would start a thread for every call, and enqueue it after its time was \
+                 taken; leave it out",
+            ));
+        }
+        // Streams that share one of few hardware queues wait for each other without an explicit dependency. A replay
+        // has a stream for each axis and each message channel, and two ranks could deadlock. Ranks that share a device
+        // also share its queues, and the first rank would use all of them (NVIDIA MPS, "CUDA_DEVICE_MAX_CONNECTIONS").
+        if !self.share_gpu && env::var_os(QUEUES.0).is_none() {
+            set(QUEUES.0, OsStr::new(&QUEUES.1.to_string()));
+        }
+        if self.calls_overlap {
+            match env::var(ORDER.0) {
+                Ok(set) if set.trim() != ORDER.1 => {
+                    return Err(Error::usage(format!(
+                        "the environment has {}={set}: calls of several communicators at once (--replay, --interfere) may then wait for one \
+                         another for ever; leave it out",
+                        ORDER.0
+                    )));
+                }
+                _ => set(ORDER.0, OsStr::new(ORDER.1)),
+            }
+        }
+        if !self.record_algorithm {
+            keep_log_from_standard_output();
+        }
+        if self.share_gpu {
+            for (name, value) in SHARING {
+                if env::var_os(name).is_none() {
+                    set(name, OsStr::new(value));
+                }
+            }
+        }
+        self.record_algorithm.then(|| Log::prepare(set)).transpose()
+    }
+}
+
+/// NCCL writes its log to standard output unless a file is set. Standard output is for our data, so the log goes to
+/// standard error, unless that is a file, which NCCL would truncate (`src/debug.cc`).
+fn keep_log_from_standard_output() {
+    let has_log = env::var_os("NCCL_DEBUG").is_some() && env::var_os("NCCL_DEBUG_FILE").is_none();
+    let kind = rustix::fs::fstat(std::io::stderr()).map(|facts| FileType::from_raw_mode(facts.st_mode));
+    if has_log && matches!(kind, Ok(FileType::Fifo | FileType::CharacterDevice)) {
+        set("NCCL_DEBUG_FILE", OsStr::new("/dev/stderr"));
+    }
+}
+
+fn set(name: &str, value: &OsStr) {
+    // SAFETY: called by the only thread of the process, as `prepare` requires (std::env::set_var).
+    unsafe { env::set_var(name, value) };
+}
+
+// NCCL's log of its choices: enabled before NCCL is loaded, which reads its settings once, and read after each case.
+//
+// NCCL reports its choice nowhere else. It writes a line for every call, on the first rank of a communicator, in the
+// timed loop too; a user who requests this is warned that times are longer.
+
+/// The settings: only the subsystem of the choices, and a file for each process under a name that is the same text on
+/// all ranks (NCCL replaces `%p` by the process id).
+const SETTINGS: [(&str, &str); 2] = [("NCCL_DEBUG", "INFO"), ("NCCL_DEBUG_SUBSYS", "TUNING")];
+
+const FILE: &str = "NCCL_DEBUG_FILE";
+
+const NAME: &str = "commgauge-nccl-%p.log";
+
+/// The log of this process. Its file is removed on drop.
+#[derive(Debug)]
+pub struct Log {
+    file: BufReader<File>,
+    path: PathBuf,
+}
+
+impl Log {
+    /// Creates the file, and passes the variables that must be in the environment to `set`.
+    ///
+    /// # Errors
+    /// A usage error if the user has settings for NCCL's log; an error if the file cannot be created.
+    pub(super) fn prepare(set: impl Fn(&str, &OsStr)) -> Result<Log> {
+        let taken = SETTINGS.iter().map(|(name, _)| *name).chain([FILE]).find(|name| env::var_os(name).is_some());
+        if let Some(name) = taken {
+            return Err(Error::usage(format!(
+                "--record-algorithm reads NCCL's log, and the environment has {name}, which is for the user to read; leave one out"
+            )));
+        }
+        let folder = env::temp_dir();
+        let path = folder.join(NAME.replace("%p", &std::process::id().to_string()));
+        // A file left by a killed process with the same id.
+        let _ = std::fs::remove_file(&path);
+        // Never an existing file of another user, which NCCL would write to.
+        let made = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
+        let file = made.map_err(|cause| Error::file("make NCCL's log", &path, cause))?;
+        SETTINGS.iter().for_each(|(name, value)| set(name, OsStr::new(value)));
+        let folder = folder.to_string_lossy().replace('%', "%%");
+        set(FILE, Path::new(&folder).join(NAME).as_os_str());
+        Ok(Log { file: BufReader::new(file), path })
+    }
+
+    /// Passes over what was written up to now.
+    pub(super) fn skip(&mut self) -> Result<()> {
+        self.file.seek(SeekFrom::End(0)).map(drop).map_err(unreadable)
+    }
+
+    /// The last choice that was written since, if any.
+    pub(super) fn last_choice(&mut self) -> Result<Option<LibraryChoice>> {
+        let (mut last, mut line) = (None, Vec::new());
+        loop {
+            line.clear();
+            // A hundred times what NCCL writes.
+            let read = self.file.by_ref().take(1 << 16).read_until(b'\n', &mut line).map_err(unreadable)?;
+            if read == 0 {
+                return Ok(last);
+            }
+            last = LibraryChoice::of_log_line(&String::from_utf8_lossy(&line)).or(last);
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn unreadable(cause: std::io::Error) -> Error {
+    Error::environment(format!("cannot read NCCL's log: {cause}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
+    use std::io::Write;
 
     #[test]
     fn versions_read_as_the_header_writes_them() {
@@ -281,5 +604,73 @@ mod tests {
     #[test]
     fn newer_functions_are_refused_with_the_version_they_need() {
         assert_eq!((first_with("ncclAlltoAll"), first_with("ncclCommWindowRegister")), ("2.28", "2.27"));
+    }
+
+    #[test]
+    fn warnings_of_nccl_that_name_a_cause_have_its_fix_and_others_none() {
+        for (said, words) in [
+            ("Cuda failure 'CUDA driver version is insufficient for CUDA runtime version'", "nvidia-nccl-cu12"),
+            ("Cuda failure 'no kernel image is available for execution on the device'", "compute capability"),
+            ("Cuda failure 2 'out of memory'", "NCCL_BUFFSIZE"),
+            ("Cuda failure 'uncorrectable ECC error encountered'", "ROW_REMAPPER"),
+            ("Cuda failure 'CUDA-capable device(s) is/are busy or unavailable'", "compute mode"),
+            ("Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1", "--share-gpu"),
+            ("Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 3b000", "MIG"),
+            (
+                "Error while creating shared memory segment /dev/shm/nccl-a1b2c3 (size 9637888), error: No space left on device (28)",
+                "--shm-size",
+            ),
+            ("Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0:1", "NCCL_IB_HCA"),
+            ("NET/IB: Got completion from peer 10.0.0.2<41234> with status=12 opcode=0 len=0 vendor err 129", "cable"),
+            ("Bootstrap : no socket interface found", "NCCL_SOCKET_IFNAME"),
+            (
+                "socketPollConnect: connect to 10.0.0.2<5000> returned No route to host, exceeded error retry count after 35 attempts",
+                "firewall",
+            ),
+            (
+                "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 1 'invalid argument'",
+                "--nvls off",
+            ),
+        ] {
+            assert!(fix(said).is_some_and(|fix| fix.contains(words)), "{said}: {:?}", fix(said));
+        }
+        assert_eq!(fix("unhandled system error (run with NCCL_DEBUG=INFO for details)"), None);
+    }
+
+    #[test]
+    fn limits_that_the_environment_overrides_are_named() {
+        let forced = ForcedCtas { least: None, most: Some(4) };
+        for (least, most) in [(None, None), (Some(8), None), (None, Some(4))] {
+            assert_eq!(forced.conflict_with(CtaLimits { least, most }), None);
+        }
+        let message = forced.conflict_with(CtaLimits { least: Some(1), most: Some(8) }).expect("8 is not 4");
+        assert_eq!(message, "8 is requested, and the environment has NCCL_MAX_CTAS=4, which NCCL puts above it");
+    }
+
+    #[test]
+    fn only_lines_written_since_the_last_read_are_found() {
+        let set: RefCell<Vec<(String, String)>> = RefCell::default();
+        let mut log = Log::prepare(|name, value| {
+            set.borrow_mut().push((name.to_owned(), value.to_string_lossy().into_owned()));
+        })
+        .unwrap();
+        let set = set.into_inner();
+        let names: Vec<&str> = set.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"]);
+        // Opened like NCCL does.
+        let mut written = File::create(set[2].1.replace("%p", &std::process::id().to_string())).unwrap();
+        let mut write = |text: &str| written.write_all(text.as_bytes()).unwrap();
+        assert_eq!(log.last_choice().unwrap(), None);
+        write("NCCL INFO AllReduce: 8 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..0}\n");
+        log.skip().unwrap();
+        assert_eq!(log.last_choice().unwrap(), None, "it is of an earlier case");
+        write("NCCL INFO AllReduce: 8 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..0}\n");
+        write("NCCL INFO AllReduce: 9 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}\nNCCL INFO other\n");
+        assert_eq!(log.last_choice().unwrap().map(|choice| choice.to_string()).as_deref(), Some("ring ll x2"));
+        assert_eq!(log.last_choice().unwrap(), None);
+        let path = log.path.clone();
+        assert!(path.exists());
+        drop(log);
+        assert!(!path.exists());
     }
 }

@@ -6,79 +6,47 @@
 mod abi;
 mod adapters;
 mod call;
-mod causes;
-mod channel;
-mod channels;
-mod checks;
-mod clock;
 mod communicator;
-mod computing;
-mod connect;
 mod copies;
-mod copy_buffers;
 mod cublas;
 mod data;
 mod device;
 mod driver;
 mod driver_calls;
-mod environment;
 mod first_call;
-mod graph;
 mod graphs;
-mod hold;
 mod kernels;
 mod library;
-mod log;
-mod members;
-mod memory;
-mod multiplied;
-mod near_device;
 mod open;
-mod placing;
 mod prepared;
 mod product;
-mod readings;
-mod recent_pairs;
-mod registration;
 mod replay;
 mod replay_limits;
-mod replay_times;
-mod skip;
-mod state;
-mod unique_id;
 mod window_check;
-mod windows;
-mod work_queue;
 
 pub use abi::CtaLimits;
-pub use environment::{Environment, Setting};
-pub use library::{Library, Version};
-pub use log::Log;
-pub use open::{Deadlines, DeviceFacts, Opened, Options};
-pub use placing::{Placing, visible_devices};
-pub use state::NcclBackend;
+pub use device::{Placing, visible_devices};
+pub use library::{Environment, Library, Log, Setting, Version};
+pub use open::{Deadlines, DeviceFacts, NcclBackend, Opened, Options};
 
 use super::mpi::{IdleCall, Rotation};
 use super::{Backend, BackendFacts, Binding, Call, DeviceReader, LocalWork, ReplayBinding, Replayer, product_bytes};
 use crate::backend::replay_place::{place, program_of};
 use call::NcclCall;
-use clock::EVENT_RESOLUTION_NANOSECONDS;
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;
-use commgauge_base::host_clock;
+use commgauge_base::host;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::Buffers;
 use commgauge_model::layout::Groups;
 use commgauge_model::workload::replay::Regions;
 use commgauge_model::workload::{CopyShape, ProductShape};
-use computing::Computing;
-use copies::{DeviceCopy, copies_per_sample};
-use copy_buffers::Peer;
+use communicator::{Members, Registration};
+use copies::{DeviceCopy, Peer, copies_per_sample};
 use cublas::Cublas;
-use members::Members;
+use kernels::{Computing, EVENT_RESOLUTION_NANOSECONDS};
 use product::DeviceProduct;
-use registration::Registration;
 use replay::{NcclReplayer, placement};
 use replay_limits::ensure_replayable;
 use std::ops::Range;
@@ -87,10 +55,13 @@ use std::rc::Rc;
 
 /// Memory that stays free for what NCCL allocates itself: a part of the device's, and never less than this.
 const HEADROOM_BYTES: u64 = 256 << 20;
+
 const HEADROOM_DIVISOR: u64 = 32;
+
 /// Part of the device's memory that a communicator takes when something is first called on it: of eighty gibibytes more than one, as
 /// NCCL has for eight ranks with multicast.
 const BUFFERS_DIVISOR: u64 = 64;
+
 /// More of them are not used in a run before their memory is known.
 const MOST_UNUSED: u64 = 8;
 
@@ -190,7 +161,7 @@ impl NcclBackend {
         let Some((rank, uuid)) = self.peer(distance) else {
             return Some(format!("its host has no rank at a distance of {distance}"));
         };
-        copy_buffers::refusal(&self.maker.device, uuid).map(|reason| format!("to rank {rank}: {reason}"))
+        copies::refusal(&self.maker.device, uuid).map(|reason| format!("to rank {rank}: {reason}"))
     }
 
     /// Device memory that is available beyond what is already allocated.
@@ -218,7 +189,7 @@ impl Backend for NcclBackend {
 
     fn adapters(&self) -> Vec<String> {
         let filter = std::env::var("NCCL_IB_HCA").ok().filter(|filter| !filter.trim().is_empty());
-        adapters::nearest(Path::new(near_device::SYSFS), &self.maker.device.pci, filter.as_deref())
+        adapters::nearest(Path::new(adapters::SYSFS), &self.maker.device.pci, filter.as_deref())
     }
 
     fn local_ranks(&self) -> Range<u32> {
@@ -256,7 +227,7 @@ impl Backend for NcclBackend {
         if let Some(reason) = self.capabilities.skip_reason(binding) {
             return Some(reason);
         }
-        if let Some(reason) = work_queue::skip_reason(binding) {
+        if let Some(reason) = replay_limits::skip_reason(binding) {
             return Some(reason);
         }
         self.without_room(self.bytes_needed(binding), self.bytes_available_for(binding))
@@ -339,7 +310,7 @@ impl Backend for NcclBackend {
     }
 
     fn now_nanoseconds(&self) -> u64 {
-        host_clock::now_nanoseconds()
+        host::now_nanoseconds()
     }
 
     fn clock_resolution_nanoseconds(&self) -> u64 {
@@ -349,6 +320,7 @@ impl Backend for NcclBackend {
 
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     #[test]

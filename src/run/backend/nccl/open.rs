@@ -1,28 +1,31 @@
 //! From options to a backend: driver, device, library, kernels, and the facts on which all ranks must agree before
 //! timing.
 
+use super::super::mpi::Rotation;
 use super::abi::CtaLimits;
-use super::clock::DeviceClock;
-use super::communicator::{self, Maker};
-use super::device::Device;
-use super::environment::{ForcedCtas, Setting};
-use super::hold::Hold;
-use super::kernels::Kernels;
-use super::library::{LIMITS_FROM, Library, Version};
-use super::log::Log;
-use super::placing::Placing;
-use super::readings::NvmlReader;
-use super::skip::Capabilities;
-use super::state::{Connected, DeviceBuffers, NcclBackend, Ranks, Replays, Timeline};
-use super::{driver, environment, near_device, prepared};
-use crate::backend::BackendFacts;
-use crate::backend::mpi::host;
-use crate::mpi_call::{self, Waiting};
-use commgauge_base::collective::Collective;
-use commgauge_base::error::{Error, Result};
+use super::adapters::NvmlReader;
+use super::communicator::{
+    Channel, Communicator, Maker, Members, MembersKey, RecentPairs, Registration, Route, Windows,
+};
+use super::cublas::Cublas;
+use super::data::Scratch;
+use super::device::{Device, Placing};
+use super::driver::{Arena, CUevent, CUstream};
+use super::kernels::{Computing, DeviceClock, Hold, Kernels};
+use super::library::{ForcedCtas, LIMITS_FROM, Library, Log, Setting, Version};
+use super::{adapters, communicator, driver, graphs, library, prepared};
+use crate::backend::{BackendFacts, Binding, mpi};
+use crate::mpi_call;
+use crate::mpi_call::Waiting;
+use commgauge_base::collective::{Collective, Placement, ReduceOp};
+use commgauge_base::error::{Error, Kind, Result};
+use commgauge_base::host;
+use commgauge_base::pattern::segments::View;
 use commgauge_base::sample::Located;
-use commgauge_base::variant::Buffers;
+use commgauge_base::variant::{Buffers, Variant};
+use commgauge_model::layout::Axis;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -135,7 +138,7 @@ impl Opened {
         // Before anything is allocated that should lie near the device.
         let processors = match options.stays_on_processors {
             true => None,
-            false => near_device::bind_near(Path::new(near_device::SYSFS), &device.pci, placing.ranks_on_host),
+            false => adapters::bind_near(Path::new(adapters::SYSFS), &device.pci, placing.ranks_on_host),
         };
         let with_device = |error: Error| needs(Error::from_exit_code(error.exit_code(), format!("{device}: {error}")));
         let kernels = Kernels::load(&device).map_err(with_device)?;
@@ -207,7 +210,7 @@ impl Opened {
         let library = *library;
         // The same on all ranks, including those with a device for themselves, or their numbers of channels would
         // differ.
-        let sharing = environment::SHARING_CTAS.max(options.ctas.least.unwrap_or(0));
+        let sharing = library::SHARING_CTAS.max(options.ctas.least.unwrap_or(0));
         let most = options.ctas.most.or(placing.share_gpu.then_some(sharing));
         let ctas = CtaLimits { least: options.ctas.least, most };
         let deadline = options.deadlines.communicator.unwrap_or(communicator::DEADLINE);
@@ -238,7 +241,7 @@ impl Opened {
             timeline: Timeline { events: Vec::new(), clock },
             hold: Rc::new(RefCell::new(Hold::new()?)),
             replays: Replays { deadline: options.deadlines.replay, ..Replays::default() },
-            waiting: Waiting::of_ranks(ranks_on_host, host::processors()),
+            waiting: Waiting::of_ranks(ranks_on_host, mpi::processors()),
             facts,
             cublas: (options.cublas.clone(), None),
         })
@@ -279,14 +282,14 @@ impl Opened {
             ));
         }
         if placing.share_gpu && ranks_on_fullest > 1 {
-            let set: Vec<String> = environment::SHARING
+            let set: Vec<String> = library::SHARING
                 .iter()
                 .map(|(name, _)| format!("{name}={}", std::env::var(name).unwrap_or_default()))
                 .collect();
             warnings.push(format!(
                 "{ranks_on_fullest} ranks share a GPU (--share-gpu, {}, kernels of at most {} thread blocks unless set otherwise): data is carried for real, times say nothing about a network",
                 set.join(" "),
-                environment::SHARING_CTAS
+                library::SHARING_CTAS
             ));
         }
         BackendFacts {
@@ -294,7 +297,7 @@ impl Opened {
             synthetic: is_double,
             virtual_clock: false,
             library: library.description(),
-            transport: host::transport_from_environment(&environment::TRANSPORTS),
+            transport: mpi::transport_from_environment(&library::TRANSPORTS),
             notes,
             warnings,
         }
@@ -318,8 +321,297 @@ fn sharing(ranks: &[Vec<&str>], me: usize) -> u32 {
     ranks.iter().filter(|rank| Some(*rank) == mine).count() as u32
 }
 
+// What a rank holds of NCCL and of its device, and what all its calls ask of it. Nothing of single calls.
+
+/// Carries ops out with NCCL on the memory of a GPU.
+pub struct NcclBackend {
+    pub(super) world: mpi_call::Communicator,
+    pub(super) maker: Maker,
+    pub(super) connected: Connected,
+    pub(super) capabilities: Capabilities,
+    pub(super) ranks: Ranks,
+    pub(super) kernels: Kernels,
+    pub(super) stream: CUstream,
+    pub(super) buffers: DeviceBuffers,
+    pub(super) timeline: Timeline,
+    /// Shared with products, which hold the stream too.
+    pub(super) hold: Rc<RefCell<Hold>>,
+    pub(super) replays: Replays,
+    /// More ranks than processors: a waiting rank must yield, or the rank that it waits for may not be scheduled.
+    pub(super) waiting: Waiting,
+    pub(super) facts: BackendFacts,
+    pub(super) reader: NvmlReader,
+    /// The log of NCCL's choices, if requested.
+    pub(super) log: Option<Log>,
+    /// cuBLAS: the file if one was named, and the library after its first use.
+    pub(super) cublas: (Option<PathBuf>, Option<&'static Cublas>),
+}
+
+/// The communicators that exist.
+#[derive(Default)]
+pub(super) struct Connected {
+    /// All ranks, from which groups are split off; made anew in every replicate.
+    pub base: Option<Rc<Communicator>>,
+    /// Those split off; `None` where this rank is in none of the groups. Those of pairs are created when a call needs them.
+    pub of_groups: RefCell<HashMap<MembersKey, Option<Rc<Communicator>>>>,
+    /// Those of pairs among them.
+    pub recent_pairs: RefCell<RecentPairs>,
+    /// Ranks for each unique id, where a communicator of all ranks takes several; 0 for one id.
+    pub ranks_per_id: u32,
+}
+
+/// Where the ranks are, in their order.
+pub(super) struct Ranks {
+    /// The host of each.
+    pub hosts: Vec<String>,
+    /// The name of the device of each.
+    pub uuids: Vec<String>,
+    /// Ranks that have this rank's device, this one with them.
+    pub on_device: u32,
+}
+
+/// The buffers of calls on this rank's device.
+#[derive(Default)]
+pub(super) struct DeviceBuffers {
+    pub send: Arena,
+    pub receive: Arena,
+    pub scratch: Scratch,
+    /// Registration of the case that was bound last.
+    pub registration: Option<Registration>,
+    pub windows: Windows,
+    /// Total length that the copies of a call's buffers must exceed to leave the cache of any rank's device. It is the
+    /// same on all ranks, which must use as many copies: the data differ by copy, and windows have the same length on
+    /// all ranks.
+    pub cold_bytes: u64,
+}
+
+impl DeviceBuffers {
+    /// A graph captures calls on the buffers.
+    pub fn note_capture(&mut self) {
+        self.send.note_capture();
+        self.receive.note_capture();
+    }
+
+    /// Frees what was kept for graphs; the communicators are gone.
+    pub fn release_kept(&mut self) -> Result<()> {
+        self.send.release_kept()?;
+        self.receive.release_kept()
+    }
+}
+
+/// When calls began and ended, by marks on the streams of the device.
+pub(super) struct Timeline {
+    pub events: Vec<CUevent>,
+    pub clock: DeviceClock,
+}
+
+/// What only replays need.
+#[derive(Default)]
+pub(super) struct Replays {
+    /// One for each of the groups of a replay.
+    pub axis_streams: Vec<CUstream>,
+    /// For the computing of a replay.
+    pub computing: Option<Computing>,
+    /// For its messages.
+    pub channels: HashMap<Route, Channel>,
+    /// Time limit of a call of a replay and of the replay itself, if the user sets one.
+    pub deadline: Option<Duration>,
+}
+
+/// What a rank has for its products and copies.
+pub(super) struct OwnWork<'a> {
+    pub kernels: &'a Kernels,
+    pub hold: &'a Rc<RefCell<Hold>>,
+    pub stream: CUstream,
+    pub rank: u32,
+    /// For errors.
+    pub place: &'a str,
+    /// Time limit of one, if the user sets it.
+    pub deadline: Option<Duration>,
+}
+
+/// Between two looks at what happened in the background while waiting.
+const NANOSECONDS_BETWEEN_POLLS: u64 = 200_000;
+
+impl NcclBackend {
+    /// Copies of the buffers that together leave the cache of the device, the same on all ranks of a group.
+    pub(super) fn rotation(&self, binding: &Binding, view: &View) -> Rotation {
+        let cold = match (binding.warm_buffers, binding.rotation_within) {
+            (true, _) => 0,
+            (false, None) => self.buffers.cold_bytes,
+            (false, Some(within)) => {
+                return graphs::rotation_within(binding.largest_buffer_bytes(view), within.0, binding.variant);
+            }
+        };
+        graphs::rotation(binding.largest_buffer_bytes(view), cold, binding.variant)
+    }
+
+    /// The communicator with these members, with a limit to thread blocks or without.
+    pub(super) fn communicator(&self, members: Members, axis: Axis, max_ctas: Option<u32>) -> Result<Rc<Communicator>> {
+        let limit = max_ctas.filter(|blocks| !self.maker.limits_to(*blocks));
+        let connected = match (members, limit) {
+            (Members::World, None) => self.connected.base.clone(),
+            key => self.connected.of_groups.borrow().get(&key).cloned().flatten(),
+        };
+        connected.ok_or_else(|| Error::environment(format!("axis {axis} was not connected before its first call")))
+    }
+
+    /// Communicators of groups and of all ranks that exist now.
+    pub(super) fn live_communicators(&self) -> Vec<Rc<Communicator>> {
+        let split = self.connected.of_groups.borrow();
+        self.connected.base.iter().chain(split.values().flatten()).cloned().collect()
+    }
+
+    /// Whether a step succeeded on all ranks. Called by all of them.
+    pub(super) fn all_succeeded(&self, mine: bool) -> Result<bool> {
+        let mut worst = [Located { value: if mine { 0.0 } else { 1.0 }, rank: self.world.rank() as i32 }];
+        self.world.all_max(&mut worst)?;
+        Ok(worst[0].value == 0.0)
+    }
+
+    /// Ends the registration of the buffers of the last case.
+    pub(super) fn end_registration(&mut self) -> Result<()> {
+        self.buffers.registration.take().map_or(Ok(()), Registration::end)
+    }
+
+    /// What products and copies of this rank take.
+    pub(super) fn own_work(&self) -> OwnWork<'_> {
+        OwnWork {
+            kernels: &self.kernels,
+            hold: &self.hold,
+            stream: self.stream,
+            rank: self.world.rank(),
+            place: &self.maker.place,
+            deadline: self.replays.deadline,
+        }
+    }
+
+    /// Gives the memory of the buffers of calls back, for work that needs none of them and may need all memory.
+    pub(super) fn release_buffers(&mut self) -> Result<()> {
+        self.end_registration()?;
+        self.buffers.send.release()?;
+        self.buffers.receive.release()
+    }
+
+    /// Waits until streams are done, at most for a deadline, and looks at what happens to the communicators meanwhile.
+    pub(super) fn wait_for(
+        &self,
+        streams: &[CUstream],
+        communicators: &[Rc<Communicator>],
+        deadline: Duration,
+    ) -> Result<()> {
+        let begun = host::now_nanoseconds();
+        let end = begun.saturating_add(u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX));
+        let mut next_poll = begun + NANOSECONDS_BETWEEN_POLLS;
+        let look = || communicators.iter().try_for_each(|communicator| communicator.asynchronous_error());
+        for stream in streams {
+            while !driver::is_done(*stream)? {
+                let now = host::now_nanoseconds();
+                if now >= next_poll {
+                    next_poll = now + NANOSECONDS_BETWEEN_POLLS;
+                    look()?;
+                    if now >= end {
+                        let seconds = deadline.as_secs_f64();
+                        return Err(Kind::Hang(format!("not done within {seconds} s; given up")).into());
+                    }
+                }
+                // Times are read from events, so that nothing is lost by giving way to threads of the libraries.
+                std::thread::yield_now();
+            }
+        }
+        // An error may have left the stream idle, with the correct result of an earlier call in the buffer.
+        look()
+    }
+}
+
+// Cases that NCCL, its version, the driver or the device cannot execute, with the reason as a sentence.
+
+/// Properties that decide whether a case can run.
+pub(super) struct Capabilities {
+    pub library: &'static Library,
+    /// The newest CUDA version that the driver supports.
+    pub driver: (i32, i32),
+    /// Compute capability of the device.
+    pub capability: (u32, u32),
+    /// The fewest thread blocks of all cases, where limited.
+    pub least_ctas: Option<u32>,
+    pub forced_ctas: ForcedCtas,
+}
+
+impl Capabilities {
+    /// Why a case is skipped; none if it can run.
+    pub fn skip_reason(&self, binding: &Binding) -> Option<String> {
+        self.call_skip_reason(binding).or_else(|| self.variant_skip_reason(binding.op.collective, binding.variant))
+    }
+
+    fn call_skip_reason(&self, binding: &Binding) -> Option<String> {
+        let (op, found) = (binding.op, self.library.version);
+        if op.collective == Collective::AllToAll && binding.placement == Placement::InPlace {
+            return Some(
+                "NCCL has no all_to_all in place: blocks would be overwritten before they are sent".to_owned(),
+            );
+        }
+        if !op.collective.reduces() || !op.element.moves_only() {
+            return None;
+        }
+        if found < Version(2, 24, 0) {
+            return Some(format!("reducing {} needs NCCL 2.24, found {found}", op.element));
+        }
+        let (major, minor) = self.capability;
+        if self.capability < (9, 0) {
+            return Some(format!("NCCL reduces {} from compute capability 9.0 on, found {major}.{minor}", op.element));
+        }
+        // It has the kernels, and does not choose them: what would is compiled for the host, and asks for the device's architecture
+        // (`ncclLaunchOneRank` in its src/device/onerank.cu, 2.24 to 2.30; ncclInvalidArgument, seen on an H100).
+        let multiplies = matches!(op.reduce_op, Some(ReduceOp::Avg | ReduceOp::PreMulSum));
+        (multiplies && binding.groups.group_size() == 1)
+            .then(|| format!("NCCL multiplies no {} in a group of one rank, as avg and mulsum do", op.element))
+    }
+
+    fn variant_skip_reason(&self, collective: Collective, variant: Variant) -> Option<String> {
+        let (call, found) = (&self.library.call, self.library.version);
+        let needs = |what: &str, symbol: &str, since: &str| {
+            Some(format!("{what} buffers need NCCL {since} ({symbol}), found {found}"))
+        };
+        match variant.buffers {
+            Buffers::Plain => {}
+            _ if collective == Collective::Barrier => return Some("a barrier has no buffers".to_owned()),
+            Buffers::Allocated if call.memory_allocate.is_none() => return needs("allocated", "ncclMemAlloc", "2.19"),
+            Buffers::Registered if call.register.is_none() || call.memory_allocate.is_none() => {
+                return needs("registered", "ncclCommRegister", "2.19");
+            }
+            Buffers::Symmetric if call.window_register.is_none() => {
+                return needs("symmetric", "ncclCommWindowRegister", "2.27");
+            }
+            Buffers::Allocated | Buffers::Registered | Buffers::Symmetric => {}
+        }
+        if variant.max_ctas.is_some() && found < LIMITS_FROM {
+            return Some(self.library.limits_refusal());
+        }
+        if let Some(reason) = self.forced_ctas.conflict_with(CtaLimits { least: None, most: variant.max_ctas }) {
+            return Some(format!("of thread blocks at most {reason}"));
+        }
+        if let (Some(most), Some(least)) =
+            (variant.max_ctas, self.least_ctas.filter(|least| variant.max_ctas < Some(*least)))
+        {
+            return Some(format!("at most {most} thread blocks are fewer than --min-ctas {least}"));
+        }
+        if variant.aggregate > 1 && collective == Collective::PingPong {
+            return Some(
+                "ping_pong cannot be aggregated: in a group its answer would not wait for its question".to_owned(),
+            );
+        }
+        if variant.calls_in_a_graph().is_some() && self.driver < graphs::FIRST_DRIVER {
+            let ((major, minor), (least, lesser)) = (self.driver, graphs::FIRST_DRIVER);
+            return Some(format!("graphs need a driver for CUDA {least}.{lesser}, found one for {major}.{minor}"));
+        }
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     #[test]

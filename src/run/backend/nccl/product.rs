@@ -2,14 +2,14 @@
 //! few elements.
 
 use super::cublas::{self, Arithmetic, Cublas, Handle, Matrices};
+use super::driver::Arena;
 use super::driver::{self, CUevent, CUstream};
-use super::hold::Hold;
+use super::kernels::Hold;
 use super::kernels::{Bits, Content, Kernels, Stretch};
-use super::memory::Arena;
-use super::state::OwnWork;
+use super::open::OwnWork;
 use crate::backend::{LocalWork, Mismatch};
 use commgauge_base::error::{Error, Kind, Result};
-use commgauge_base::host_clock;
+use commgauge_base::host;
 use commgauge_base::pattern::encode::Notation;
 use commgauge_base::pattern::{self, encode};
 use commgauge_model::workload::ProductShape;
@@ -106,9 +106,9 @@ impl DeviceProduct {
     }
 
     fn wait(&self) -> Result<()> {
-        let begun = host_clock::now_nanoseconds();
+        let begun = host::now_nanoseconds();
         while !driver::is_done(self.stream)? {
-            if u128::from(host_clock::now_nanoseconds() - begun) > self.deadline.as_nanos() {
+            if u128::from(host::now_nanoseconds() - begun) > self.deadline.as_nanos() {
                 self.given_up.set(true);
                 let seconds = self.deadline.as_secs_f64();
                 return Err(Kind::Hang(format!("not done within {seconds} s; given up")).into());

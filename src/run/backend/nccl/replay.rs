@@ -5,24 +5,24 @@
 //! events afterwards; the whole is timed by the host's clock.
 
 use super::abi;
-use super::channel::ChannelEnd;
+use super::communicator::ChannelEnd;
 use super::communicator::Communicator;
-use super::computing::Computing;
+use super::communicator::Members;
 use super::data::{Data, Place, Tools};
 use super::driver::{self, CUevent, CUstream};
 use super::first_call::FirstCall;
+use super::kernels::Computing;
 use super::kernels::Walk;
-use super::members::Members;
+use super::open::NcclBackend;
 use super::prepared::{Prepared, result_offset};
+use super::replay_limits::{EventSpan, Intervals};
 use super::replay_limits::{channel_of, channels, events_of};
-use super::replay_times::{EventSpan, Intervals};
-use super::state::NcclBackend;
-use crate::backend::counted::{CallBytes, Counted, by_axis, crossing_bytes};
+use crate::backend::contract::{CallBytes, Counted, by_axis, crossing_bytes};
 use crate::backend::replay_place::{place, program_of};
 use crate::backend::{AxisBytes, HiddenCall, Mismatch, RankTimes, ReplayBinding, Replayer};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::{Error, Result};
-use commgauge_base::host_clock;
+use commgauge_base::host;
 use commgauge_base::pattern::segments::View;
 use commgauge_base::progress::{CallPhase, Doing, Progress};
 use commgauge_model::workload::replay::{Action, Regions, ReplayProgram, Slot, placement_of};
@@ -271,13 +271,13 @@ impl<'b> NcclReplayer<'b> {
         self.done.fill(None);
         self.spans.clear();
         let main = self.computing;
-        let begun = host_clock::now_nanoseconds();
+        let begun = host::now_nanoseconds();
         let first = self.backend.timeline.events[0];
         driver::record(first, main)?;
         self.enqueue(1)?;
         self.backend.wait_for(&[main], &self.communicators, self.deadline)?;
         self.backend.wait_for(&self.streams, &self.communicators, self.deadline)?;
-        self.times[0].total_nanoseconds = host_clock::now_nanoseconds() - begun;
+        self.times[0].total_nanoseconds = host::now_nanoseconds() - begun;
         self.intervals.sum_up(first, &self.spans, &mut self.times[0])
     }
 }

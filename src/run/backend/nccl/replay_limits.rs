@@ -1,20 +1,28 @@
 //! Replays that cannot be carried out: too many events, and those that could wait for themselves, as streams share a queue to the device, or
 //! calls of several communicators have no common order.
 
-use super::channel::{ChannelEnd, Route};
-use super::environment::{ORDERS_FROM, QUEUES};
-use super::library::Version;
-use super::state::NcclBackend;
-use crate::backend::ReplayBinding;
+use super::communicator::{ChannelEnd, Route};
+use super::driver;
+use super::driver::CUevent;
+use super::library::{ORDERS_FROM, QUEUES, Version};
+use super::open::NcclBackend;
+use super::prepared::Work;
 use crate::backend::replay_place::{place, program_of};
+use crate::backend::{Binding, HiddenCall, RankTimes, ReplayBinding};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::sample::Cadence;
+use commgauge_base::units::Bytes;
+use commgauge_base::variant::Buffers;
+use commgauge_model::layout::Axis;
 use commgauge_model::workload::replay::{Action, Movement, ReplayProgram, Slot};
 use std::collections::BTreeSet;
 
 /// Limit on events; a step with more would take unreasonably long.
 const MOST_EVENTS: usize = 4 << 20;
+
 /// The driver's default, used when ranks share GPUs.
 const USUAL_QUEUES: usize = 8;
+
 /// Streams that NCCL creates for each communicator: for its device's work and for its host's (`deviceStream` and
 /// `hostStream` in its `src/init.cc`).
 const STREAMS_OF_A_COMMUNICATOR: usize = 2;
@@ -117,9 +125,177 @@ fn refuse_unordered(communicators: usize, version: Version) -> Result<()> {
     )))
 }
 
+// Times of computing, waiting and active calls from the events of a replay.
+
+/// The interval between two events, and its kind.
+#[derive(Clone, Copy)]
+pub(super) struct EventSpan {
+    kind: SpanKind,
+    begin: CUevent,
+    end: CUevent,
+}
+
+#[derive(Clone, Copy)]
+enum SpanKind {
+    Computing,
+    Waiting {
+        axis: usize,
+    },
+    UnderWay {
+        axis: usize,
+    },
+    /// The same of a call of an op that something hides.
+    Hidden {
+        axis: usize,
+        op: usize,
+    },
+}
+
+impl EventSpan {
+    pub fn computing(begin: CUevent, end: CUevent) -> EventSpan {
+        EventSpan { kind: SpanKind::Computing, begin, end }
+    }
+
+    pub fn waiting(axis: usize, begin: CUevent, end: CUevent) -> EventSpan {
+        EventSpan { kind: SpanKind::Waiting { axis }, begin, end }
+    }
+
+    pub fn under_way(axis: usize, begin: CUevent, end: CUevent) -> EventSpan {
+        EventSpan { kind: SpanKind::UnderWay { axis }, begin, end }
+    }
+
+    pub fn hidden(axis: usize, op: usize, begin: CUevent, end: CUevent) -> EventSpan {
+        EventSpan { kind: SpanKind::Hidden { axis, op }, begin, end }
+    }
+}
+
+/// Room for the times of calls under way, by axis, and for those of hidden calls.
+pub(super) struct Intervals {
+    under_way: Vec<Interval>,
+    pub hidden: Vec<HiddenCall>,
+}
+
+/// A time in which a call of an axis was under way, in nanoseconds since the replay began. Ordered by axis, then by time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Interval {
+    axis: usize,
+    begin: u64,
+    end: u64,
+}
+
+impl Intervals {
+    pub fn with_room(spans: usize) -> Intervals {
+        Intervals { under_way: Vec::with_capacity(spans), hidden: Vec::with_capacity(spans) }
+    }
+
+    /// Adds all spans up; those of one axis that overlap count once. `first` is the event with which the replay began.
+    pub fn sum_up(&mut self, first: CUevent, spans: &[EventSpan], times: &mut RankTimes) -> Result<()> {
+        self.under_way.clear();
+        self.hidden.clear();
+        for span in spans {
+            let took = || driver::nanoseconds_between(span.begin, span.end).map(|took| took as u64);
+            match span.kind {
+                SpanKind::Computing => times.computing_nanoseconds += took()?,
+                SpanKind::Waiting { axis } => times.axes[axis].waiting_nanoseconds += took()?,
+                SpanKind::UnderWay { axis } | SpanKind::Hidden { axis, .. } => {
+                    let begin = driver::nanoseconds_between(first, span.begin)? as u64;
+                    let nanoseconds = took()?;
+                    self.under_way.push(Interval { axis, begin, end: begin + nanoseconds });
+                    if let SpanKind::Hidden { op, .. } = span.kind {
+                        self.hidden.push(HiddenCall { op, calls: 1, nanoseconds });
+                    }
+                }
+            }
+        }
+        self.under_way.sort_unstable();
+        let unions = unions(&self.under_way);
+        for (axis, nanoseconds) in unions.into_iter().enumerate() {
+            times.axes[axis].under_way_nanoseconds = nanoseconds;
+        }
+        Ok(())
+    }
+}
+
+/// By axis, the total length of the union of the sorted intervals.
+fn unions(sorted: &[Interval]) -> [u64; Axis::ALL.len()] {
+    let mut lengths = [0; Axis::ALL.len()];
+    let mut until = (usize::MAX, 0);
+    for Interval { axis, begin, end } in sorted {
+        let covered = if until.0 == *axis { until.1 } else { 0 };
+        lengths[*axis] += end.saturating_sub(covered.max(*begin));
+        until = (*axis, covered.max(*end));
+    }
+    lengths
+}
+
+// NCCL's queue of work to its kernels, which every communicator has: whoever calls what it has no room for waits, at the end of the group,
+// for kernels that take work out (`waitWorkFifoAvailable` in its `src/enqueue.cc`). Behind a kernel of ours that waits for this thread
+// that would be until that one gives up.
+
+/// Sets its length, a power of two (`ncclParamWorkFifoBytes`).
+const VARIABLE: &str = "NCCL_WORK_FIFO_BYTES";
+
+const USUAL_BYTES: u64 = 1 << 20;
+
+/// Work of a collective, and of one whose buffers are registered (`ncclDevWorkColl` and `ncclDevWorkCollReg` in its `src/include/device.h`,
+/// 2.30).
+const COLLECTIVE_BYTES: u64 = 128;
+
+const REGISTERED_BYTES: u64 = 320;
+
+/// The same of a message in each direction, where the two do not share one piece (twice `ncclDevWorkP2p`).
+const MESSAGES_BYTES: u64 = 96;
+
+/// Why an isolated case cannot be held until its start; none if it can. Graphs have memory of their own for their work.
+pub(super) fn skip_reason(binding: &Binding) -> Option<String> {
+    let is_held = binding.cadence == Cadence::Isolated && binding.variant.calls_in_a_graph().is_none();
+    let (pieces, needed) = needed(binding);
+    let (calls, room) = (binding.variant.aggregate, length(std::env::var(VARIABLE).ok()));
+    (is_held && needed > room).then(|| {
+        format!(
+            "{calls} calls of {pieces} pieces each are {} of work for NCCL, whose queue has {} ({VARIABLE}): the rest would be enqueued only \
+             after the start; submit them as a graph, or fewer at a time",
+            Bytes(needed),
+            Bytes(room)
+        )
+    })
+}
+
+/// How many turns of a case, of one call or group each, can be enqueued behind something that is held.
+pub(super) fn turns_with_room(binding: &Binding) -> u64 {
+    if binding.variant.calls_in_a_graph().is_some() {
+        return u64::MAX;
+    }
+    length(std::env::var(VARIABLE).ok()) / needed(binding).1.max(1)
+}
+
+/// Pieces of work of a call, and the bytes of all calls of a turn.
+fn needed(binding: &Binding) -> (u64, u64) {
+    let work = Work::of(binding.op.collective, binding.groups.group_size());
+    let (pieces, bytes) = pieces(work, binding.variant.buffers);
+    (pieces, bytes * u64::from(binding.variant.aggregate) * pieces)
+}
+
+/// Pieces of work, and the bytes of each.
+fn pieces(work: Work, buffers: Buffers) -> (u64, u64) {
+    match (work, buffers) {
+        (Work::Messages(pieces), _) => (u64::from(pieces), MESSAGES_BYTES),
+        // Graphs apart, which have memory of their own, NCCL registers by itself nothing that was only allocated.
+        (Work::Collectives(pieces), Buffers::Plain | Buffers::Allocated) => (u64::from(pieces), COLLECTIVE_BYTES),
+        (Work::Collectives(pieces), Buffers::Registered | Buffers::Symmetric) => (u64::from(pieces), REGISTERED_BYTES),
+    }
+}
+
+/// The length of the queue; NCCL does not take what is no power of two.
+fn length(set: Option<String>) -> u64 {
+    let set = set.and_then(|text| text.trim().parse::<u64>().ok()).filter(|bytes| bytes.is_power_of_two());
+    set.unwrap_or(USUAL_BYTES)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use commgauge_base::collective::Collective;
 
     #[test]
     fn a_step_with_more_streams_than_the_device_has_queues_is_refused_and_both_are_named() {
@@ -156,6 +332,38 @@ mod tests {
             let error = refuse_unordered(communicators, version).err().map(|error| error.to_string());
             assert_eq!(error.is_some(), refused, "{communicators}, {version}");
             assert!(error.is_none_or(|text| text.contains("need NCCL 2.26") && text.contains("found 2.25.1")));
+        }
+    }
+
+    #[test]
+    fn calls_of_one_axis_that_overlap_count_once_and_those_of_others_apart() {
+        let sorted = [(0, 10, 20), (0, 15, 18), (0, 19, 30), (0, 50, 60), (2, 0, 5), (2, 12, 13)]
+            .map(|(axis, begin, end)| Interval { axis, begin, end });
+        let lengths = unions(&sorted);
+        assert_eq!((lengths[0], lengths[1], lengths[2]), (30, 0, 6));
+    }
+
+    #[test]
+    fn the_queue_is_full_at_64_all_to_alls_of_171_ranks_and_at_8193_all_reduces() {
+        let bytes = |collective, ranks, buffers, calls| {
+            let (pieces, bytes) = pieces(Work::of(collective, ranks), buffers);
+            calls * pieces * bytes
+        };
+        for (collective, ranks, buffers, calls) in [
+            (Collective::AllToAll, [170, 171], Buffers::Plain, [64; 2]),
+            (Collective::AllReduce, [2048; 2], Buffers::Plain, [8192, 8193]),
+            (Collective::AllReduce, [2048; 2], Buffers::Registered, [3276, 3277]),
+        ] {
+            assert!(bytes(collective, ranks[0], buffers, calls[0]) <= USUAL_BYTES, "{collective}");
+            assert!(bytes(collective, ranks[1], buffers, calls[1]) > USUAL_BYTES, "{collective}");
+        }
+    }
+
+    #[test]
+    fn the_queue_is_as_long_as_the_environment_says_where_nccl_takes_that() {
+        for (set, expected) in [(None, 1 << 20), (Some("65536"), 65536), (Some("65537"), 1 << 20), (Some("x"), 1 << 20)]
+        {
+            assert_eq!(length(set.map(str::to_owned)), expected, "{set:?}");
         }
     }
 }

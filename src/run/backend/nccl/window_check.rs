@@ -2,12 +2,12 @@
 //! registered buffers instead; so this is tested once, with a small window that is deregistered again.
 
 use super::communicator::Communicator;
+use super::communicator::Members;
+use super::communicator::{NO_WINDOWS, TRIED_BYTES};
 use super::driver;
+use super::driver::Arena;
 use super::library::Version;
-use super::members::Members;
-use super::memory::Arena;
-use super::state::NcclBackend;
-use super::windows::{NO_WINDOWS, TRIED_BYTES};
+use super::open::NcclBackend;
 use crate::backend::Binding;
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Result;

@@ -5,7 +5,7 @@ use crate::backend::LocalWork;
 use crate::backend::Mismatch;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::host_clock::now_nanoseconds;
+use commgauge_base::host::now_nanoseconds;
 use commgauge_base::units::Bytes;
 use commgauge_model::workload::ProductShape;
 use ndarray::Array2;

@@ -1,6 +1,6 @@
 //! What earlier launches had left of a record, and beside it, when a collector was started.
 
-use super::super::lone_report::LoneReports;
+use super::super::reporting_thread::LoneReports;
 use std::path::Path;
 use std::time::SystemTime;
 

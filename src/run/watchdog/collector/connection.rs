@@ -1,7 +1,7 @@
 //! A connection that never blocks and never uses more memory than a few frames, whatever the peer does.
 
-use super::super::authentication::{Session, TAG_BYTES};
 use super::super::wire::{Frame, MAX_FRAME_BYTES, Malformed};
+use super::super::wire::{Session, TAG_BYTES};
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
 

@@ -7,9 +7,9 @@
 use super::super::message::print_message;
 use super::super::wire::Frame;
 use super::process::Fate;
+use super::process::{Entry, RankStatus};
 use super::serve::Serving;
-use super::stage::{Stage, launcher_asks_first};
-use super::table::{Entry, RankStatus};
+use super::serve::{Stage, launcher_asks_first};
 use std::time::Instant;
 
 /// The ranks of one host at the moment at which the first death is noticed.

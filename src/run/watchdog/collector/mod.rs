@@ -5,42 +5,45 @@
 //! ends with them. The one on the host of rank 0 receives the states of all hosts, decides, and writes the report. The
 //! entry point is [`main`]; the loop is in `serve`.
 
-mod addresses;
 mod before;
-mod config;
 mod connection;
 mod deaths;
-mod leftovers;
 mod process;
-mod ras;
 mod report;
-mod run;
 mod serve;
 mod stack;
-mod stack_answers;
 mod stacks;
-mod stage;
-mod stages;
-mod table;
 
-pub use config::Config;
-pub use process::process_start;
+pub use process::{RankStatus, RankTable, Trigger, process_start};
 pub use report::{BlockedRanks, RankView, hang_line, whole_text};
-pub use table::{RankStatus, RankTable, Trigger};
+pub use serve::Config;
 
-use super::authentication::session_of_peer;
-use super::keyed_hash::CHALLENGE_BYTES;
+use super::deadline::{SETUP_DEADLINE, deadline_of_host};
 use super::message::print_message;
-use super::wire::{Frame, Hello, PeerKind, Token};
+use super::reporter::Reporter;
+use super::reporting_thread::EndLaunch;
+use super::wire::{
+    CHALLENGE_BYTES, Frame, Hello, PeerKind, TOKEN_BYTES, Token, greet as greet_of_wire, session_of_peer,
+};
+use super::{Activity, COLLECTOR_VARIABLE, LAUNCH_MARK, Watch, reporting_thread};
+use crate::world::{World, agree};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::progress::{Fault, Progress};
 use connection::Connection;
 use serde::{Deserialize, Serialize};
 use serve::Serving;
-use std::io::{BufRead, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, ToSocketAddrs};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 /// Timeout for connecting to one address of the first collector.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Listen backlog besides the expected connections.
 const MIN_BACKLOG: i32 = 128;
 
@@ -86,7 +89,7 @@ pub fn main() -> i32 {
     }
 }
 
-fn begin() -> Result<Serving, Box<dyn std::error::Error>> {
+fn begin() -> std::result::Result<Serving, Box<dyn std::error::Error>> {
     ignore_signals()?;
     run_anywhere();
     let mut input = std::io::stdin().lock();
@@ -101,7 +104,7 @@ fn begin() -> Result<Serving, Box<dyn std::error::Error>> {
     let for_hosts = if config.node == 0 && config.nodes > 1 { Some(listen_to_hosts(config.nodes)?) } else { None };
     if let Some(listener) = &for_hosts {
         answer.hosts_port = listener.local_addr()?.port();
-        answer.addresses = addresses::of_this_host();
+        answer.addresses = of_this_host();
     }
     reply(&answer)?;
     line.clear();
@@ -154,7 +157,7 @@ fn run_anywhere() {
     let _ = sched_setaffinity(None, &all);
 }
 
-fn reply(answer: &impl Serialize) -> Result<(), Box<dyn std::error::Error>> {
+fn reply(answer: &impl Serialize) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut text = serde_json::to_vec(answer)?;
     text.push(b'\n');
     let mut out = std::io::stdout().lock();
@@ -163,7 +166,7 @@ fn reply(answer: &impl Serialize) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Connects to the first collector; one with our secret answers.
-fn reach(first: &FirstAnswer, config: &Config, token: &Token) -> Result<Connection, String> {
+fn reach(first: &FirstAnswer, config: &Config, token: &Token) -> std::result::Result<Connection, String> {
     let mut problem = "it has no address".to_owned();
     for address in &first.addresses {
         let targets = match (address.as_str(), first.hosts_port).to_socket_addrs() {
@@ -206,4 +209,377 @@ fn greet(stream: TcpStream, config: &Config, token: &Token) -> std::io::Result<C
         std::thread::sleep(Duration::from_millis(5));
     }
     Err(std::io::Error::other("the listener there does not belong to this run"))
+}
+
+// Queries NCCL's RAS service (since NCCL 2.24) for its diagnosis: once, with a short timeout.
+//
+// It listens on localhost:28028 unless `NCCL_RAS_ADDR` is set, and answers a line of text with text (NCCL user guide,
+// Troubleshooting, RAS).
+
+const DEFAULT_ADDRESS: &str = "localhost:28028";
+
+/// Longer answers are cut.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// The answer, or why there is none.
+fn query(address: Option<&str>, timeout: Duration) -> std::result::Result<String, String> {
+    let address = address.unwrap_or(DEFAULT_ADDRESS);
+    let deadline = Instant::now() + timeout;
+    let unreachable =
+        |cause: &dyn std::fmt::Display| format!("NCCL's RAS service at {address} was not reached: {cause}");
+    let mut problem = unreachable(&"the name has no address");
+    for target in address.to_socket_addrs().map_err(|cause| unreachable(&cause))? {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        match TcpStream::connect_timeout(&target, left) {
+            Ok(stream) => return converse(stream, deadline).map_err(|cause| unreachable(&cause)),
+            Err(cause) => problem = unreachable(&cause),
+        }
+    }
+    Err(problem)
+}
+
+/// Returns whatever arrived before the timeout.
+fn converse(mut stream: TcpStream, deadline: Instant) -> std::io::Result<String> {
+    stream.write_all(b"verbose status\n")?;
+    let mut answer = Vec::new();
+    let mut bytes = [0; 4096];
+    while (answer.len() as u64) < MAX_BYTES {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut bytes) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => answer.extend(&bytes[..count]),
+        }
+    }
+    if answer.is_empty() {
+        return Err(std::io::Error::other("it did not answer in time"));
+    }
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+// Addresses at which other hosts may reach this one, as listed by the kernel, and its name.
+
+/// The addresses, followed by the name.
+fn of_this_host() -> Vec<String> {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let mut found: Vec<String> = version_4(&read("/proc/net/fib_trie")).iter().map(Ipv4Addr::to_string).collect();
+    found.extend(version_6(&read("/proc/net/if_inet6")).iter().map(Ipv6Addr::to_string));
+    found.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
+    found
+}
+
+/// Parses the routing table's tree: an address on one line, and on the next whether it is local.
+fn version_4(text: &str) -> Vec<Ipv4Addr> {
+    let mut found: Vec<Ipv4Addr> = Vec::new();
+    let mut latest = None;
+    for line in text.lines().map(str::trim) {
+        if let Some(address) = line.strip_prefix("|-- ") {
+            latest = address.parse().ok();
+        } else if line == "/32 host LOCAL"
+            && let Some(address) = latest.filter(|address: &Ipv4Addr| !address.is_loopback())
+            && !found.contains(&address)
+        {
+            found.push(address);
+        }
+    }
+    found
+}
+
+/// Addresses of 32 hexadecimal digits, one per line; link-local ones are useless without the interface name.
+fn version_6(text: &str) -> Vec<Ipv6Addr> {
+    let addresses = text.lines().filter_map(|line| u128::from_str_radix(line.split(' ').next()?, 16).ok());
+    addresses.map(Ipv6Addr::from_bits).filter(|a| !a.is_loopback() && !a.is_unicast_link_local()).collect()
+}
+
+// Starts the watchdog: one collector for each host, to which its ranks connect, and a connection from every collector
+// to the first.
+
+/// How long sending may block before the collector is given up.
+const SEND_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Inputs of starting the watchdog.
+pub struct Setup<'a> {
+    /// The host of every rank.
+    pub hosts: &'a [String],
+    /// The record of the run.
+    pub record: PathBuf,
+    /// The backend, by name.
+    pub backend: &'static str,
+    /// One deadline for everything, instead of those computed from the cases.
+    pub timeout: Option<Duration>,
+    /// Number of the received stop signal, or 0.
+    pub signal: Arc<AtomicUsize>,
+    /// A rank that misbehaves, for tests.
+    pub fault: Option<Fault>,
+    /// Ends the whole launch.
+    pub end_launch: EndLaunch,
+}
+
+/// Starts the watchdog. Collective.
+///
+/// # Errors
+/// If a collector cannot be started or reached; the same on every rank.
+pub fn start(world: &dyn World, setup: Setup) -> Result<Watch> {
+    let token = shared_token(world)?;
+    let nodes = Nodes::of(setup.hosts);
+    let me = world.process();
+    let node = nodes.node_of_rank[me as usize];
+    let mut mine = agree(world, Collector::first_of_host(&nodes, me, || config(&setup, &nodes, me, &token)))?;
+
+    let answer = mine.as_ref().map(|collector| &collector.answer);
+    let answers = world.gather(&serde_json::to_vec(&answer).map_err(unserialisable)?)?;
+    let mut shared = serde_json::to_vec(&CollectorAddresses::of(&answers, &nodes)?).map_err(unserialisable)?;
+    world.broadcast(&mut shared)?;
+    let addresses: CollectorAddresses = serde_json::from_slice(&shared).map_err(unserialisable)?;
+
+    let connected =
+        mine.as_mut().map_or(Ok(()), |collector| collector.connect_to_first(&addresses.first, &setup.hosts[0]));
+    agree(world, connected)?;
+    let port = addresses.ports.get(node as usize).copied().unwrap_or_default();
+    let reporter = connect(&setup, me, port, &token);
+    let watch = Watch::of(agree(world, reporter)?, setup.timeout, nodes.node_of_rank);
+    watch.begin(|| Activity::named("before the first case", SETUP_DEADLINE));
+    Ok(watch)
+}
+
+/// Hosts of the ranks.
+struct Nodes {
+    node_of_rank: Vec<u32>,
+    /// The lowest rank of each host.
+    first_ranks: Vec<u32>,
+}
+
+impl Nodes {
+    fn of(hosts: &[String]) -> Nodes {
+        let mut known = std::collections::HashMap::new();
+        let mut first_ranks = Vec::new();
+        let node_of_rank = (0..).zip(hosts).map(|(rank, host)| {
+            *known.entry(host).or_insert_with(|| {
+                first_ranks.push(rank);
+                first_ranks.len() as u32 - 1
+            })
+        });
+        Nodes { node_of_rank: node_of_rank.collect(), first_ranks }
+    }
+}
+
+/// Addresses of the collectors.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct CollectorAddresses {
+    /// Port of each host's collector.
+    ports: Vec<u16>,
+    /// Address at which other collectors reach the first.
+    first: FirstAnswer,
+}
+
+impl CollectorAddresses {
+    fn of(answers: &[Vec<u8>], nodes: &Nodes) -> Result<CollectorAddresses> {
+        let mut addresses = CollectorAddresses { ports: Vec::new(), first: FirstAnswer::default() };
+        // Only rank 0 has the answers.
+        let first_ranks = if answers.is_empty() { &[][..] } else { &nodes.first_ranks };
+        for rank in first_ranks {
+            let answer: Option<FirstAnswer> =
+                serde_json::from_slice(&answers[*rank as usize]).map_err(unserialisable)?;
+            let answer = answer.unwrap_or_default();
+            addresses.ports.push(answer.port);
+            if *rank == 0 {
+                addresses.first = answer;
+            }
+        }
+        Ok(addresses)
+    }
+}
+
+fn unserialisable(cause: serde_json::Error) -> Error {
+    Error::environment(format!("cannot tell where the watchdog is: {cause}"))
+}
+
+/// A random secret, the same on every rank.
+fn shared_token(world: &dyn World) -> Result<Token> {
+    let mut token = vec![0; TOKEN_BYTES];
+    let read = match world.process() {
+        0 => std::fs::File::open("/dev/urandom")
+            .and_then(|mut file| file.read_exact(&mut token))
+            .map_err(|cause| Error::environment(format!("cannot read random bytes for the watchdog: {cause}"))),
+        _ => Ok(()),
+    };
+    agree(world, read)?;
+    world.broadcast(&mut token)?;
+    token.try_into().map_err(|_| Error::environment("the watchdog's word was cut on its way"))
+}
+
+fn config(setup: &Setup, nodes: &Nodes, me: u32, token: &Token) -> Config {
+    let node = nodes.node_of_rank[me as usize];
+    Config {
+        token: *token,
+        node,
+        nodes: nodes.first_ranks.len() as u32,
+        // The first collector needs every rank's host, the others only their own.
+        node_of_rank: if node == 0 { nodes.node_of_rank.clone() } else { Vec::new() },
+        hosts: match node {
+            0 => nodes.first_ranks.iter().map(|rank| setup.hosts[*rank as usize].clone()).collect(),
+            _ => vec![setup.hosts[me as usize].clone()],
+        },
+        first_host: setup.hosts[0].clone(),
+        host_deadline_milliseconds: deadline_of_host(setup.timeout).as_millis() as u64,
+        local_ranks: (0..).zip(&nodes.node_of_rank).filter(|(_, on)| **on == node).map(|(rank, _)| rank).collect(),
+        record: setup.record.clone(),
+        backend: setup.backend.to_owned(),
+    }
+}
+
+/// A collector that this process started.
+struct Collector {
+    _child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    answer: FirstAnswer,
+}
+
+impl Collector {
+    /// Starts the collector of a host if this is its lowest rank.
+    fn first_of_host(nodes: &Nodes, me: u32, config: impl FnOnce() -> Config) -> Result<Option<Collector>> {
+        if !nodes.first_ranks.contains(&me) { Ok(None) } else { Collector::start(&config()).map(Some) }
+    }
+
+    fn start(config: &Config) -> Result<Collector> {
+        let failed = |cause: &dyn std::fmt::Display| {
+            let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            Error::environment(format!("cannot start the watchdog on host {host}: {cause}; --no-watchdog does without"))
+        };
+        let program = std::env::current_exe().map_err(|cause| failed(&cause))?;
+        // In its own process group: launchers kill the groups of their ranks, and the collector must outlive them for a
+        // moment.
+        let mut child = Command::new(program)
+            .env(COLLECTOR_VARIABLE, std::env::var_os(LAUNCH_MARK).unwrap_or_else(|| "1".into()))
+            .env_remove(LAUNCH_MARK)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|cause| failed(&cause))?;
+        let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(failed(&"it has no input"));
+        };
+        let mut text = serde_json::to_string(config).map_err(unserialisable)?;
+        text.push('\n');
+        input.write_all(text.as_bytes()).map_err(|cause| failed(&cause))?;
+        let mut output = BufReader::new(output);
+        let line = read_line(&mut output).map_err(|cause| failed(&cause))?;
+        let answer = serde_json::from_str(&line).map_err(|_| failed(&format!("it says `{}`", line.trim())))?;
+        Ok(Collector { _child: child, input, output, answer })
+    }
+
+    /// Sends the address of the first collector, and waits until it was reached.
+    fn connect_to_first(&mut self, first: &FirstAnswer, first_host: &str) -> Result<()> {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let failed = |cause: &dyn std::fmt::Display| {
+            Error::environment(format!(
+                "the watchdog of host {host} does not reach that of host {first_host} (tried {}): {cause}; --no-watchdog does \
+                 without",
+                first.shown_addresses()
+            ))
+        };
+        let mut text = serde_json::to_string(first).map_err(unserialisable)?;
+        text.push('\n');
+        self.input.write_all(text.as_bytes()).map_err(|cause| failed(&cause))?;
+        let line = read_line(&mut self.output).map_err(|cause| failed(&cause))?;
+        match serde_json::from_str(&line) {
+            Ok(SecondAnswer { problem: None }) => Ok(()),
+            Ok(SecondAnswer { problem: Some(problem) }) => Err(failed(&problem)),
+            Err(_) => Err(failed(&"it is gone")),
+        }
+    }
+}
+
+fn read_line(from: &mut impl BufRead) -> std::io::Result<String> {
+    let mut line = String::new();
+    from.take(1 << 20).read_line(&mut line)?;
+    Ok(line)
+}
+
+fn connect(setup: &Setup, rank: u32, port: u16, token: &Token) -> Result<Arc<Reporter>> {
+    let begin = || -> std::io::Result<Arc<Reporter>> {
+        let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        connection.set_nodelay(true)?;
+        connection.set_write_timeout(Some(SEND_TIMEOUT))?;
+        let pid = std::process::id();
+        let process_start = process_start(pid).unwrap_or(0);
+        let hello = Hello { peer_kind: PeerKind::Rank(rank), pid, process_start };
+        let session = greet_of_wire(&mut connection, &hello, token)?;
+        let progress = Progress::with_fault(setup.fault.filter(|fault| fault.rank == rank));
+        progress.set_deadline(SETUP_DEADLINE);
+        let host = &setup.hosts[rank as usize];
+        reporting_thread::start(rank, host, progress, connection, session, Arc::clone(&setup.signal), setup.end_launch)
+    };
+    begin().map_err(|cause| {
+        let host = &setup.hosts[rank as usize];
+        Error::environment(format!(
+            "cannot connect to the watchdog of host {host} on 127.0.0.1, port {port}: {cause}; do all ranks that call their \
+             host {host} share it? --no-watchdog does without"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::net::TcpListener;
+
+    fn serve(answer: Option<&'static str>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(stream.try_clone().unwrap()).read_line(&mut line).unwrap();
+            assert_eq!(line, "verbose status\n");
+            match answer {
+                Some(text) => stream.write_all(text.as_bytes()).unwrap(),
+                None => std::thread::sleep(Duration::from_secs(5)),
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn the_answer_of_the_service_is_quoted_and_a_missing_one_reported() {
+        let timeout = Duration::from_millis(300);
+        let counts = "Communicators... 1 group, MISMATCH: rank 2 AllReduce 99\n";
+        assert_eq!(query(Some(&serve(Some(counts))), timeout), Ok(counts.to_owned()));
+        let silent = query(Some(&serve(None)), timeout).unwrap_err();
+        assert!(silent.contains("did not answer in time"), "{silent}");
+        let error = query(Some("127.0.0.1:1"), timeout).unwrap_err();
+        assert!(error.contains("127.0.0.1:1 was not reached"), "{error}");
+    }
+
+    #[test]
+    fn addresses_that_others_can_reach_are_found_once() {
+        let tree = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.77.0.0\n        /24 link UNICAST\n     |-- 10.77.0.2\n        /32 host LOCAL\n     \
+                    |-- 127.0.0.1\n        /32 host LOCAL\nLocal:\n     |-- 10.77.0.2\n        /32 host LOCAL\n";
+        assert_eq!(version_4(tree), [Ipv4Addr::new(10, 77, 0, 2)]);
+        let six = "00000000000000000000000000000001 01 80 10 80 lo\nfe800000000000000000000000000001 02 40 20 80 eth0\n\
+                   fd000000000000000000000000000007 02 40 00 80 eth0\nnonsense\n";
+        assert_eq!(version_6(six), ["fd00::7".parse::<Ipv6Addr>().unwrap()]);
+        assert_eq!((version_4("").len(), version_6("").len()), (0, 0));
+    }
+
+    #[test]
+    fn every_host_has_one_collector_on_its_lowest_rank_however_the_ranks_lie() {
+        let hosts = ["b", "a", "b", "c", "a"].map(str::to_owned);
+        let nodes = Nodes::of(&hosts);
+        assert_eq!(
+            (nodes.node_of_rank.as_slice(), nodes.first_ranks.as_slice()),
+            (&[0, 1, 0, 2, 1][..], &[0, 1, 3][..])
+        );
+        let answer = |port| serde_json::to_vec(&Some(FirstAnswer { port, ..FirstAnswer::default() })).unwrap();
+        let none = || b"null".to_vec();
+        let addresses = CollectorAddresses::of(&[answer(7), answer(8), none(), answer(9), none()], &nodes).unwrap();
+        assert_eq!((addresses.ports, addresses.first.port), (vec![7, 8, 9], 7));
+        assert!(CollectorAddresses::of(&[], &nodes).unwrap().ports.is_empty(), "from rank 0");
+    }
 }

@@ -1,33 +1,40 @@
 //! The collector's loop: receives from its ranks (and, on the first collector, from all hosts), notices missed
 //! deadlines, queries, reports, ends the run.
 
-use super::super::authentication::{challenge, session_of_collector};
-use super::super::keyed_hash::Challenge;
-use super::super::wire::{Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token};
+use super::super::wire::{
+    Challenge, Frame, HELLO_BYTES, Hello, PeerKind, RankState, Token, challenge, session_of_collector,
+};
 use super::before::Before;
-use super::config::Config;
 use super::connection::Connection;
-use super::leftovers::Leftovers;
-use super::process::{self, Process};
-use super::stack_answers::Stacks;
-use super::stage::{BEAT_INTERVAL, DEATH_WINDOW, NO_ANSWER_AFTER, Outcome, Stage, launcher_asks_first};
-use super::table::{Entry, RankStatus, RankTable};
+use super::process;
+use super::process::{Entry, Leftovers, Process, RankStatus, RankTable, Trigger};
+use super::stack::Stacks;
+use commgauge_model::record::launch_lines::HangLine;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Interval of checking deadlines.
 pub(super) const TICK: Duration = Duration::from_millis(200);
+
 /// Interval of reporting a host's ranks to the first collector.
 const STATES_INTERVAL: Duration = Duration::from_millis(500);
+
 /// With many connections each round checks all of them, so rounds are spaced out.
 const MANY_CONNECTIONS: usize = 64;
+
 const ROUND_PAUSE: Duration = Duration::from_millis(10);
+
 /// Connections without a greeting: how many besides the expected ones, and for how long each.
 const MAX_UNGREETED_PEERS: usize = 64;
+
 const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
+
 const MAX_ACTIVITIES: usize = 64;
 
 pub(super) struct Peer {
@@ -438,6 +445,218 @@ fn input_is_open() -> bool {
     matches!(poll(&mut waiting, Some(&at_once)), Ok(0))
 }
 
+// The loop of a collector, from its first rank to its last.
+
+/// How long other hosts may take to close their connections once they were told to end their ranks.
+const HOSTS_TIMEOUT: Duration = Duration::from_millis(1_500);
+
+impl Serving {
+    /// Runs until the ranks are gone.
+    pub fn run(&mut self) {
+        let mut last = Instant::now();
+        while !self.is_over(last) {
+            self.wait();
+            let now = Instant::now();
+            if now - last > TICK * 10 {
+                self.table.reset_heartbeats(now);
+                self.times.heard_first = now;
+                self.peers.iter_mut().for_each(|peer| peer.heard = now);
+            }
+            last = now;
+            self.accept(now);
+            self.receive_from_peers(now);
+            self.receive_from_first();
+            self.pass_stacks_on();
+            self.advance(now);
+            self.report_states(now);
+            self.send_beats(now);
+            self.note_leftovers(now);
+            self.flush(now);
+        }
+        self.report_without_query();
+        self.finish();
+    }
+
+    /// Whether nobody is left to wait for. Once the run is ended, these are the ranks of this host: another host may be
+    /// out of reach.
+    fn is_over(&self, now: Instant) -> bool {
+        let has_ranks = || self.peers.iter().any(|peer| matches!(peer.peer_kind, Some(PeerKind::Rank(_))));
+        match self.stage {
+            Stage::Ending { since, .. } if now - since > HOSTS_TIMEOUT => !has_ranks(),
+            _ => !self.admission.accepts_ranks && self.peers.is_empty(),
+        }
+    }
+}
+
+// What a collector needs to know when it is started.
+
+/// Configuration of a collector on its standard input; not on its command line, which every user of the host could
+/// read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Config {
+    /// The secret of this run.
+    pub token: Token,
+    /// Index of this host.
+    pub node: u32,
+    /// Number of hosts.
+    pub nodes: u32,
+    /// The host of every rank, by index; on the first collector only.
+    pub node_of_rank: Vec<u32>,
+    /// Names of all hosts on the first collector, of its own host elsewhere.
+    pub hosts: Vec<String>,
+    /// Name of the host of rank 0.
+    pub first_host: String,
+    /// How long nothing may be heard of another host, in milliseconds.
+    pub host_deadline_milliseconds: u64,
+    /// The ranks on this host.
+    pub local_ranks: Vec<u32>,
+    /// The record of the run.
+    pub record: PathBuf,
+    /// The backend, by name.
+    pub backend: String,
+}
+
+// The stages of a collector, from the first suspicion to the end of a launch.
+
+/// A rank without a heartbeat for this long counts as not answering.
+pub(super) const NO_ANSWER_AFTER: Duration = Duration::from_millis(1_200);
+
+/// After a death: time to distinguish it from the ranks that the launcher ends because of it.
+pub(super) const DEATH_SETTLING_TIME: Duration = Duration::from_millis(100);
+
+/// How long after the first death others are deaths of their own, where the launcher asks ranks before it kills them.
+/// Open MPI 4 was seen to need 60 ms and more to end the others.
+pub(super) const DEATH_WINDOW: Duration = Duration::from_millis(30);
+
+/// Whether the launcher asks ranks to end before it kills them: Open MPI's does, a second before, and srun waits as told.
+/// Hydra kills the others as soon as one has died.
+pub(super) fn launcher_asks_first() -> bool {
+    ["OMPI_COMM_WORLD_SIZE", "SLURM_STEP_ID"].iter().any(|name| std::env::var_os(name).is_some())
+}
+
+/// Interval of telling ranks and other hosts that this collector is at work.
+pub(super) const BEAT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A host or collector that was not heard of for this long cannot be reached.
+pub(super) const UNREACHABLE_AFTER: Duration = Duration::from_millis(2_500);
+
+/// Stages of a collector.
+pub(super) enum Stage {
+    Watching,
+    /// A rank has died; others may follow.
+    Settling(Instant),
+    Querying {
+        since: Instant,
+        trigger: Trigger,
+        ras: Option<RasQuery>,
+    },
+    /// The reason is known and reported. The stacks of the ranks that hold the others up are looked at, before these are ended.
+    Stacks {
+        since: Instant,
+        outcome: Outcome,
+        wanted: Vec<u32>,
+        /// What is in the file of the report so far.
+        report: String,
+    },
+    /// Rank 0 is asked for the record, so that its end is written before any launcher notices that
+    /// the run is over: some take this process along.
+    TakingRecord {
+        since: Instant,
+        outcome: Outcome,
+        is_given_up: bool,
+    },
+    Ending {
+        since: Instant,
+        outcome: Outcome,
+    },
+}
+
+/// How a run is ended.
+#[derive(Clone)]
+pub(super) struct Outcome {
+    /// The reason; on the collector that decides.
+    pub(super) line: Option<Box<HangLine>>,
+    /// The exit code of every rank.
+    pub(super) code: i32,
+}
+
+/// A pending query to NCCL's service.
+pub(super) struct RasQuery {
+    pub(super) waiting: Receiver<String>,
+    pub(super) answer: Option<String>,
+}
+
 #[cfg(test)]
-#[path = "serve_tests.rs"]
-mod tests;
+mod tests {
+    // What a collector tells ranks that connect late.
+    use super::super::process::Trigger;
+    use super::*;
+    use crate::watchdog::wire::TOKEN_BYTES;
+    use crate::watchdog::wire::greet;
+    use std::io::Read;
+    use std::net::{Ipv4Addr, TcpStream};
+    use std::path::Path;
+
+    const TOKEN: Token = [3; TOKEN_BYTES];
+
+    fn serving(folder: &Path, listener: TcpListener) -> Serving {
+        let config = Config {
+            token: TOKEN,
+            node: 0,
+            nodes: 1,
+            node_of_rank: vec![0; 2],
+            hosts: vec!["a".into()],
+            first_host: "a".into(),
+            host_deadline_milliseconds: 60_000,
+            local_ranks: vec![0, 1],
+            record: folder.join("run.jsonl"),
+            backend: "mpi".into(),
+        };
+        Serving::new(config, TOKEN, vec![listener], None).expect("it listens")
+    }
+
+    /// Connects as rank 1, and returns what it is told first.
+    fn first_word_to_a_latecomer(serving: &mut Serving, port: u16) -> Frame {
+        let rank = std::thread::spawn(move || {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
+            stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+            let hello = Hello { peer_kind: PeerKind::Rank(1), pid: 0, process_start: 0 };
+            let mut opener = greet(&mut stream, &hello, &TOKEN).expect("it answers").opener;
+            let (mut heard, mut some) = (Vec::new(), [0; 64]);
+            loop {
+                if let Some((frame, _)) = opener.open(&heard).expect("it is sealed") {
+                    return frame;
+                }
+                let count = stream.read(&mut some).expect("a word");
+                assert!(count > 0, "it says nothing");
+                heard.extend(&some[..count]);
+            }
+        });
+        while !rank.is_finished() {
+            serving.wait();
+            let now = Instant::now();
+            serving.accept(now);
+            serving.receive_from_peers(now);
+            serving.flush(now);
+        }
+        rank.join().expect("it is told something")
+    }
+
+    #[test]
+    fn a_rank_that_connects_after_the_others_were_asked_or_told_to_end_is_told_the_same() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let now = Instant::now();
+        let trigger = Trigger::Deadline(Duration::from_secs(2));
+        let outcome = Outcome { line: None, code: 5 };
+        for (stage, expected) in [
+            (Stage::Querying { since: now, trigger, ras: None }, Frame::Query),
+            (Stage::Ending { since: now, outcome }, Frame::Abort(5)),
+        ] {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+            let port = listener.local_addr().expect("bound").port();
+            let mut serving = serving(folder.path(), listener);
+            serving.stage = stage;
+            assert_eq!(first_word_to_a_latecomer(&mut serving, port), expected);
+        }
+    }
+}

@@ -1,20 +1,25 @@
 //! The functions in which a rank's measuring thread is, from whichever of eu-stack and gdb is installed. Bounded in time and in
 //! bytes, and never needed: a system without them, or one that keeps processes from looking at each other, gives none.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Instant;
 
 /// Functions that are shown, innermost first.
 const MAX_FUNCTIONS: usize = 24;
+
 /// Bytes of all of them, so that they fit into one message.
 pub(super) const MAX_BYTES: usize = 1000;
+
 /// Bytes of the tool's output that are read.
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
+
 /// Stands before the stack of a process in the output for several.
 const MARK: &str = "commgauge: process ";
+
 /// What stands outside of the program's own functions.
 const RUNTIME: &str = "__rust_begin_short_backtrace";
 
@@ -139,8 +144,36 @@ fn without_hash(name: &str) -> &str {
     name.rsplit_once("::h").filter(|(_, hash)| is_hash(hash)).map_or(name, |(rest, _)| rest)
 }
 
+// The stacks of ranks that a collector has heard of so far. Who asks for them, and what follows, is in `stacks`.
+
+/// The stacks that are known so far, by rank.
+pub(super) struct Stacks {
+    pub(super) found: BTreeMap<u32, String>,
+    pub(super) sender: Sender<(u32, String)>,
+    pub(super) waiting: Receiver<(u32, String)>,
+}
+
+impl Default for Stacks {
+    fn default() -> Stacks {
+        let (sender, waiting) = channel();
+        Stacks { found: BTreeMap::new(), sender, waiting }
+    }
+}
+
+impl Stacks {
+    pub(super) fn keep(&mut self, rank: u32, text: String) {
+        // A host may speak of its own ranks alone, so that there cannot be more than ranks.
+        self.found.insert(rank, text);
+    }
+
+    pub(super) fn has_all(&self, wanted: &[u32]) -> bool {
+        wanted.iter().all(|rank| self.found.contains_key(rank))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+
     use super::*;
     use std::time::Duration;
 

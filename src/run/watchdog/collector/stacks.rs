@@ -2,22 +2,32 @@
 //! not come spins in its own code, waits in a library, or in a driver.
 
 use super::super::message::print_message;
+use super::super::reporting_thread;
 use super::super::wire::{Frame, PeerKind};
-use super::serve::Serving;
+use super::process::{Entry, RankStatus, Trigger};
+use super::report::{RankView, hang_line, short_text, whole_text};
+use super::serve::{DEATH_SETTLING_TIME, NO_ANSWER_AFTER, Outcome, RasQuery, Serving, Stage, UNREACHABLE_AFTER};
 use super::stack;
-use super::stage::{Outcome, Stage};
-use super::table::RankStatus;
+use commgauge_base::error::{ENVIRONMENT_EXIT_CODE, Error, HANG_EXIT_CODE, Kind, Result};
 use commgauge_base::output_file::write_own;
-use commgauge_base::rank_list;
-use commgauge_base::visible::visible;
-use commgauge_model::record::hang_line::{HangLine, HangReason, HangState, RankPlace};
+use commgauge_base::units::Seconds;
+use commgauge_base::visible::{ShownPath, visible};
+use commgauge_base::{host, writing};
+use commgauge_model::record::launch_lines::{HangLine, HangReason, HangState, HungActivity, RankPlace};
+use commgauge_model::record::line::{End, EndStatus};
+use commgauge_model::record::{Line, Writer, append_missing_end};
+use signal_hook::consts::SIGTERM;
 use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// How long the stacks of all ranks together may take.
 pub(super) const STACKS_TIMEOUT: Duration = Duration::from_secs(4);
+
 /// A host that looks at a stack ends so long before that.
 const MARGIN: Duration = Duration::from_millis(500);
+
 /// Ranks whose stack is looked at.
 const MAX_STACKS: usize = 4;
 
@@ -52,7 +62,7 @@ impl Serving {
         let is_at_work = |rank: &u32| {
             self.table.get_mut(*rank).is_some_and(|entry| entry.status == RankStatus::Live && !entry.state.stopped)
         };
-        rank_list::parse(list).filter(is_at_work).take(MAX_STACKS).collect()
+        writing::parse(list).filter(is_at_work).take(MAX_STACKS).collect()
     }
 
     /// Looks at the stacks of ranks of this host, in a thread of its own.
@@ -127,4 +137,377 @@ fn note(places: &mut Vec<RankPlace>, rank: u32, host: String, stack: String) {
         Some(place) => place.stack = Some(stack),
         None => places.push(RankPlace { rank, host, device: None, stack: Some(stack) }),
     }
+}
+
+// The stages from the first suspicion to the end of a launch: detecting, querying, reporting, ending.
+
+/// How long answers are awaited.
+const QUERY_TIMEOUT: Duration = Duration::from_millis(1_200);
+
+/// NCCL's service queries all its processes, and gives up silent ones after some seconds.
+const RAS_TIMEOUT: Duration = Duration::from_millis(2_500);
+
+/// Ranks end themselves first, so that launchers see our exit code; then the stopped ones are killed, then all.
+const KILL_STOPPED_AFTER: Duration = Duration::from_millis(200);
+
+const KILL_ALL_AFTER: Duration = Duration::from_millis(1_000);
+
+/// How long rank 0 may take to give up the record.
+const GIVE_UP_TIMEOUT: Duration = Duration::from_millis(700);
+
+/// How long a rank that has left may take to exit, and how much longer for each rank of the host, as all exit at once.
+const EXIT_TIMEOUT_OF_RANKS: Duration = Duration::from_secs(10);
+
+const EXIT_TIMEOUT_PER_RANK: Duration = Duration::from_millis(100);
+
+/// How long the record's writer may take to exit, and how long the lock may be held after it gave the record up.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
+
+const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
+
+impl Serving {
+    /// Advances the stage on the first collector, or on another one if the first is gone.
+    pub(super) fn advance(&mut self, now: Instant) {
+        if let Stage::Querying { ras: Some(ras_query), .. } = &mut self.stage
+            && ras_query.answer.is_none()
+        {
+            ras_query.answer = ras_query.waiting.try_recv().ok();
+        }
+        self.kill_lingering(now);
+        self.give_up_first(now);
+        match &self.stage {
+            Stage::Watching if self.upstream.is_some() => {}
+            Stage::Watching => match self.trigger(now) {
+                Some(Trigger::Death { requested: false }) if self.lone_hang().is_none() => {
+                    self.stage = Stage::Settling(now);
+                }
+                Some(Trigger::Death { requested: false }) => {}
+                // A rank that was asked to stop may end; the record shows what is missing.
+                Some(Trigger::Death { requested: true }) | None => {}
+                Some(trigger) => self.query(trigger, now),
+            },
+            Stage::Settling(since) if now - *since < DEATH_SETTLING_TIME && !self.peers.is_empty() => {}
+            Stage::Settling(_) => self.query(Trigger::Death { requested: false }, now),
+            Stage::Querying { since, ras, .. } => {
+                let timeout = if ras.is_some() { RAS_TIMEOUT } else { QUERY_TIMEOUT };
+                let ras_is_done = ras.as_ref().is_none_or(|ras| ras.answer.is_some());
+                if (ras_is_done && self.all_have_answered()) || now - *since > timeout {
+                    self.report(now);
+                }
+            }
+            Stage::Stacks { since, wanted, .. } => {
+                if self.stacks.has_all(wanted) || now - *since > STACKS_TIMEOUT {
+                    self.report_stacks(now);
+                }
+            }
+            Stage::TakingRecord { since, .. } => {
+                let waited = now - *since;
+                self.take_record(waited);
+            }
+            Stage::Ending { since, .. } => {
+                let waited = now - *since;
+                for process in self.local_processes() {
+                    let stopped = waited > KILL_STOPPED_AFTER && process.is_stopped() == Some(true);
+                    if stopped || waited > KILL_ALL_AFTER {
+                        process.kill();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Decides alone for the ranks of this host when the first collector is out of reach for long, or for a while and it
+    /// is time to act.
+    fn give_up_first(&mut self, now: Instant) {
+        let silent = now.saturating_duration_since(self.times.heard_first);
+        let acts = || silent > self.host_deadline() || silent > UNREACHABLE_AFTER && self.table.trigger(now).is_some();
+        if self.upstream.is_some() && acts() {
+            self.upstream = None;
+            self.is_cut_off = true;
+        }
+    }
+
+    fn host_deadline(&self) -> Duration {
+        Duration::from_millis(self.config.host_deadline_milliseconds)
+    }
+
+    /// Reason to act: a rank, or a host of which nothing is heard.
+    fn trigger(&self, now: Instant) -> Option<Trigger> {
+        let lost = self.is_cut_off || self.silent_hosts(now, self.host_deadline()).next().is_some();
+        self.table.trigger(now).or_else(|| lost.then(|| Trigger::Deadline(self.host_deadline())))
+    }
+
+    /// The other hosts of which nothing was heard for this long, but for those whose collector alone is known to be silent.
+    fn silent_hosts(&self, now: Instant, silence: Duration) -> impl Iterator<Item = &String> {
+        let peers = self.peers.iter().filter(move |peer| now.saturating_duration_since(peer.heard) > silence);
+        peers.filter_map(|peer| match peer.peer_kind {
+            Some(PeerKind::Host(host)) if self.is_watched(host) => self.config.hosts.get(host as usize),
+            _ => None,
+        })
+    }
+
+    fn is_watched(&self, host: u32) -> bool {
+        let is_there = |rank: u32| self.config.node_of_rank.get(rank as usize) == Some(&host);
+        let entries = self.table.entries();
+        !entries.iter().any(|entry| entry.status == RankStatus::Unwatched && is_there(entry.rank))
+    }
+
+    /// The hosts that cannot be reached, as far as this one is concerned.
+    fn unreachable_hosts(&self, now: Instant) -> Vec<String> {
+        if self.is_cut_off {
+            return vec![self.config.first_host.clone()];
+        }
+        let mut hosts: Vec<String> = self.silent_hosts(now, UNREACHABLE_AFTER).cloned().collect();
+        hosts.sort_unstable();
+        hosts
+    }
+
+    /// Kills ranks that have said that they end, and do not: nothing waits for them any more.
+    fn kill_lingering(&self, now: Instant) {
+        let has_left = |entry: &&Entry| matches!(entry.status, RankStatus::Left(_));
+        let timeout = EXIT_TIMEOUT_OF_RANKS + EXIT_TIMEOUT_PER_RANK * self.local().count() as u32;
+        for entry in self.local().filter(has_left) {
+            if entry.silent(now) > timeout {
+                entry.process.kill();
+            }
+        }
+    }
+
+    /// Reports without querying, if the launcher has ended all ranks already.
+    pub(super) fn report_without_query(&mut self) {
+        let now = Instant::now();
+        let trigger = self.table.trigger(now);
+        if let (Stage::Watching | Stage::Settling(_), true) = (&self.stage, self.upstream.is_none())
+            && let Some(trigger @ Trigger::Death { requested: false }) = trigger
+            && self.lone_hang().is_none()
+        {
+            self.stage = Stage::Querying { since: now, trigger, ras: None };
+        }
+        self.report(now);
+        self.report_stacks(now);
+        if let Stage::TakingRecord { is_given_up, .. } = &mut self.stage {
+            *is_given_up = true;
+            self.take_record(GIVE_UP_TIMEOUT);
+        }
+    }
+
+    fn query(&mut self, trigger: Trigger, now: Instant) {
+        self.table.forget_answers();
+        let ras = (self.config.backend == "nccl").then(|| {
+            let (sender, waiting) = channel();
+            std::thread::spawn(move || {
+                let address = std::env::var("NCCL_RAS_ADDR").ok();
+                let answer = super::query(address.as_deref(), RAS_TIMEOUT - Duration::from_millis(300));
+                // After a timeout the receiver is gone.
+                let _ = sender.send(answer.unwrap_or_else(|problem| problem));
+            });
+            RasQuery { waiting, answer: None }
+        });
+        self.send_to_all(&Frame::Query);
+        self.stage = Stage::Querying { since: now, trigger, ras };
+    }
+
+    /// Whether all ranks that can answer have answered.
+    fn all_have_answered(&self) -> bool {
+        self.table.entries().iter().filter(|entry| entry.status == RankStatus::Live).all(|entry| {
+            entry.detail.is_some()
+                || entry.state.stopped
+                || (entry.process.is_here() && entry.process.is_stopped() != Some(false))
+        })
+    }
+
+    fn report(&mut self, now: Instant) {
+        if !matches!(self.stage, Stage::Querying { .. }) {
+            return;
+        }
+        let Stage::Querying { trigger, ras, .. } = std::mem::replace(&mut self.stage, Stage::Watching) else { return };
+        if let (Trigger::Deadline(deadline), None) = (trigger, self.trigger(now)) {
+            // A host without free processors was not heard from in time, for which no rank is to be suspected.
+            let seconds = deadline.as_secs_f64();
+            print_message(&format!(
+                "nothing was heard of some ranks for {seconds:.2} s, but all go on, and so does the launch"
+            ));
+            return;
+        }
+        let late = || "NCCL's RAS service did not answer in time".to_owned();
+        let ras = ras.map(|ras_query| ras_query.answer.unwrap_or_else(late));
+        let stopped: Vec<u32> =
+            self.table.entries().iter().filter(|entry| is_stopped_here(entry)).map(|entry| entry.rank).collect();
+        for rank in stopped {
+            if let Some(entry) = self.table.get_mut(rank) {
+                entry.state.stopped = true;
+            }
+        }
+        let seen: Vec<RankView> = self
+            .table
+            .entries()
+            .iter()
+            .map(|entry| {
+                let node = self.config.node_of_rank.get(entry.rank as usize).copied().unwrap_or(0);
+                let host = self.config.hosts.get(node as usize).map_or("?", String::as_str);
+                let is_responsive = !entry.state.stopped && entry.silent(now) < NO_ANSWER_AFTER;
+                RankView {
+                    entry,
+                    host,
+                    answers: entry.status == RankStatus::Live && (entry.detail.is_some() || is_responsive),
+                }
+            })
+            .collect();
+        let activity = |number: u64| serde_json::from_str::<HungActivity>(self.activities.get(&number)?).ok();
+        let path = self.report_path();
+        let shown_path = Some(path.display().to_string());
+        let mut line = hang_line(trigger, &seen, activity, ras, shown_path);
+        line.unreachable_hosts = self.unreachable_hosts(now);
+        line.only_of_host = (!self.is_first()).then(|| self.config.hosts.first().cloned()).flatten();
+        line.launcher_may_have_ended_some = self.launcher_may_have_ended_some;
+        let mut text = short_text(&line, &seen);
+        let report = whole_text(&line, &seen);
+        match write_own(&path, report.as_bytes()) {
+            Ok(()) => text.push_str(&format!("  every rank: {}", path.shown())),
+            Err(cause) => {
+                text.push_str(&format!("  the whole report could not be written to {}: {cause}", path.shown()));
+                line.report = None;
+            }
+        }
+        // In a separate thread: the reader of the output may be stuck as well.
+        self.printing = Some(std::thread::spawn(move || print_message(text.trim_end())));
+        let code = if matches!(trigger, Trigger::Deadline(_)) { HANG_EXIT_CODE } else { ENVIRONMENT_EXIT_CODE };
+        let outcome = Outcome { line: Some(Box::new(line)), code };
+        let wanted = self.ask_for_stacks(&outcome);
+        let nothing_to_wait_for = wanted.is_empty();
+        self.stage = Stage::Stacks { since: now, outcome, wanted, report };
+        if nothing_to_wait_for {
+            self.report_stacks(now);
+        }
+    }
+
+    /// Begins to end a run whose report is complete: with its record, on the collector that has one.
+    pub(super) fn begin_ending(&mut self, outcome: Outcome, now: Instant) {
+        if !self.is_first() {
+            // Before any rank is ended: whoever sees the others end looks for the reason.
+            if let Some(Err(cause)) = outcome.line.as_deref().map(|line| self.write_lone_report(line)) {
+                print_message(&format!("what this host has found could not be written: {cause}"));
+            }
+            self.end_all(outcome);
+            return;
+        }
+        self.send_to_rank_0(&Frame::GiveUpRecord(outcome.code));
+        self.stage = Stage::TakingRecord { since: now, outcome, is_given_up: false };
+    }
+
+    /// Ends the record as soon as rank 0 writes no more to it, then all ranks.
+    fn take_record(&mut self, waited: Duration) {
+        let is_given_up = matches!(self.stage, Stage::TakingRecord { is_given_up: true, .. });
+        let writer = match self.table.get_mut(0) {
+            Some(entry) if entry.status == RankStatus::Live && !is_given_up => match is_stopped_here(entry) {
+                true => Writer::Stopped,
+                false if waited < GIVE_UP_TIMEOUT => return,
+                // It holds the lock; what remains is to end it first.
+                false => Writer::Ending(Duration::ZERO),
+            },
+            _ => Writer::Ending(LOCK_TIMEOUT),
+        };
+        let Stage::TakingRecord { outcome, .. } = std::mem::replace(&mut self.stage, Stage::Watching) else { return };
+        // If this fails it is tried again, and reported, once rank 0 is gone.
+        let _ = self.end_record(&outcome, writer);
+        self.end_all(outcome);
+    }
+
+    pub(super) fn end_all(&mut self, outcome: Outcome) {
+        if matches!(self.stage, Stage::Ending { .. }) {
+            return;
+        }
+        self.leftovers.note(&self.local_processes());
+        self.send_to_all(&Frame::Abort(outcome.code));
+        self.admission.accepts_ranks = false;
+        self.stage = Stage::Ending { since: Instant::now(), outcome };
+    }
+
+    fn end_record(&self, outcome: &Outcome, writer: Writer) -> Result<bool> {
+        let reason = outcome.line.as_ref().map_or_else(String::new, |line| line.sentence());
+        let hang = outcome.line.clone();
+        self.append_end(Ended { status: EndStatus::Failed, exit_code: outcome.code, reason, hang }, writer)
+    }
+
+    fn append_end(&self, ended: Ended, writer: Writer) -> Result<bool> {
+        if !self.is_first() || !self.has_begun_its_record() {
+            return Ok(false);
+        }
+        let Ended { status, exit_code, reason, hang } = ended;
+        let elapsed_seconds = Seconds(self.times.begun.elapsed().as_secs_f64());
+        let end = End { status, exit_code, error: Some(reason), elapsed_seconds, lines_before: None, sha256: None };
+        append_missing_end(&self.config.record, &Vec::from_iter(hang.map(Line::Hang)), &end, writer)
+    }
+
+    /// Path next to the record; on a host that decides alone, with the host's number.
+    pub(super) fn report_path(&self) -> PathBuf {
+        match self.is_first() {
+            true => self.config.record.with_extension("hang.txt"),
+            false => reporting_thread::text_path(&self.config.record, self.config.node),
+        }
+    }
+
+    /// What this host has found, for whoever writes the end of the record.
+    fn write_lone_report(&self, line: &HangLine) -> std::io::Result<()> {
+        write_own(&reporting_thread::data_path(&self.config.record, self.config.node), &serde_json::to_vec(line)?)
+    }
+
+    /// Writes the remaining lines of the record when all ranks are gone.
+    pub(super) fn finish(&mut self) {
+        if let Some(printing) = self.printing.take() {
+            let deadline = Instant::now() + Duration::from_secs(1);
+            while !printing.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        let exited = Writer::Ending(EXIT_TIMEOUT);
+        let written = match (&self.stage, self.ended_by_ranks()) {
+            (Stage::Ending { outcome, .. } | Stage::TakingRecord { outcome, .. }, _) => {
+                self.end_record(outcome, exited)
+            }
+            (_, Some(ended)) => self.append_end(ended, exited),
+            (_, None) => return,
+        };
+        if let Err(cause) = written {
+            print_message(&cause.to_string());
+        }
+        self.leftovers.remove(&self.local_processes());
+    }
+
+    /// Why another host has ended its ranks, while nothing was heard of this collector, so that the launcher ended those of this host.
+    fn lone_hang(&self) -> Option<HangLine> {
+        if !self.is_first() || self.config.nodes == 1 {
+            return None;
+        }
+        self.before.lone_reports.new_beside(&self.config.record).filter(|line| line.reason == HangReason::Deadline)
+    }
+
+    /// What the end line says of ranks that ended without one and that nobody ended.
+    fn ended_by_ranks(&self) -> Option<Ended> {
+        let status = EndStatus::Failed;
+        if let Some((rank, exit_code, why)) = &self.error {
+            return Some(Ended { status, exit_code: *exit_code, reason: format!("rank {rank}: {why}"), hang: None });
+        }
+        self.table.first_death()?;
+        if let Some(line) = self.lone_hang() {
+            let reason = line.sentence();
+            return Some(Ended { status, exit_code: HANG_EXIT_CODE, reason, hang: Some(Box::new(line)) });
+        }
+        let reason = "the ranks were signalled to stop and did not end; what was measured is kept".to_owned();
+        let signal = host::noted(&self.config.record).unwrap_or(SIGTERM);
+        let exit_code = Error::from(Kind::Interrupted(signal)).exit_code();
+        Some(Ended { status: EndStatus::Interrupted, exit_code, reason, hang: None })
+    }
+}
+
+/// What an end line says, and what a hang line before it.
+struct Ended {
+    status: EndStatus,
+    exit_code: i32,
+    reason: String,
+    hang: Option<Box<HangLine>>,
+}
+
+fn is_stopped_here(entry: &Entry) -> bool {
+    entry.process.is_here() && entry.process.is_stopped() == Some(true)
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::workload::schedule::PassCosts;
-use crate::workload::schedule::event::Event;
+use crate::workload::schedule::kinds::Event;
 use commgauge_base::units::Seconds;
 
 const SIZES: [(u32, u32); 6] = [(2, 4), (2, 12), (4, 8), (4, 32), (6, 24), (8, 64)];

@@ -8,7 +8,7 @@ mod refusals;
 mod zero_bubble_paper;
 
 use super::ScheduleKind::{self, *};
-use super::event::Pass;
+use super::kinds::Pass;
 use super::{Schedule, StageCosts, Timeline, simulate};
 
 /// The virtual stages of the tests: 2 where a kind needs them.

@@ -2,18 +2,15 @@
 //!
 //! `zero` has the calls for each bucket.
 
-use super::cut::{
-    BUCKET_ALIGNMENT, Cut, Run, SharedEmbedding, TENSOR_ALIGNMENT, close, exactly, least_common_multiple, runs,
-};
-use super::layer_wise::{self, Share};
-use super::parts::Part;
-use super::tensor::{Order, Tensor};
-use super::tensors::of_chunk;
+use super::tensors::{Order, Part, Role, Shape, Tensor, of_chunk};
 use crate::config::step::{BucketRule, DEEPSPEED_BUCKET_PARAMETERS, DataStyle, ParameterReturn};
 use crate::workload::step::TrainingStep;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// PyTorch: bytes after which the first bucket closes, and every further one (torch/csrc/distributed/c10d/reducer.hpp).
 const FIRST_BUCKET_BYTES: u64 = 1 << 20;
+
 const BUCKET_BYTES: u64 = 25 << 20;
 
 /// What a rank's part of the parameters is a multiple of (DeepSpeed runtime/zero/stage_1_and_2.py `nccl_start_alignment_factor`).
@@ -116,8 +113,7 @@ fn chunks(step: &TrainingStep, stage: u32, part: &Part, share: Share, order: Ord
 pub(super) fn of_matrices(step: &TrainingStep, stage: u32, part: &Part) -> Vec<Vec<Tensor>> {
     let chunks = chunks(step, stage, part, Share::Whole, Order::Megatron);
     let limits = layered_limits(step, stage);
-    let of_chunk =
-        |(tensors, limit): (Vec<Tensor>, Option<u64>)| layer_wise::bucketed(tensors.into_iter(), limit, part.ranks);
+    let of_chunk = |(tensors, limit): (Vec<Tensor>, Option<u64>)| bucketed(tensors.into_iter(), limit, part.ranks);
     chunks.into_iter().zip(limits).flat_map(of_chunk).collect()
 }
 
@@ -196,7 +192,7 @@ fn layered(step: &TrainingStep, stage: u32, share: Share, ranks: u64, chunks: &[
     let mut buckets = Vec::new();
     for (tensors, limit) in chunks.iter().zip(&limits) {
         buckets.extend(match share {
-            Share::Whole => layer_wise::buckets(tensors.iter().copied(), *limit, ranks),
+            Share::Whole => self::buckets(tensors.iter().copied(), *limit, ranks),
             Share::All | Share::Others => {
                 let parameters = limit.unwrap_or(u64::MAX);
                 close(tensors.iter(), Cut { first: parameters, further: parameters, alignment }, embedding)
@@ -215,5 +211,319 @@ fn megatron_padding(shards: Option<u64>) -> ((u64, u64), SharedEmbedding) {
     match shards {
         Some(ranks) => ((TENSOR_ALIGNMENT, least_common_multiple(ranks, BUCKET_ALIGNMENT)), SharedEmbedding::Apart),
         None => ((1, 1), SharedEmbedding::WithOthers),
+    }
+}
+
+// How Megatron-FSDP lays tensors into the buffer of a bucket: no row of a tensor may cross shards, so a buffer is a multiple of the ranks
+// and of a chunk that every row divides.
+//
+// Megatron-LM core/distributed/fsdp/src/megatron_fsdp/param_and_grad_buffer.py `_get_parameter_groups` (step 3) and
+// `build_data_parallel_buffer_index`.
+
+/// Elements of the buffer of some tensors that so many ranks share out.
+pub(super) fn buffer(tensors: &[Tensor], ranks: u64) -> u64 {
+    let mut tensors = tensors.to_vec();
+    tensors.sort_by_key(|tensor| Reverse(tensor.row()));
+    let chunk = chunk(&tensors);
+    end(&tensors, chunk).next_multiple_of(chunk * ranks)
+}
+
+/// The chunk of tensors, those with the longest rows first: the longest row, and a common multiple with those that do not fit into it.
+/// Tensors that are shorter than it count as fragments.
+fn chunk(tensors: &[Tensor]) -> u64 {
+    tensors.iter().fold(1, |chunk, tensor| {
+        let fits = chunk.is_multiple_of(tensor.row()) && tensor.elements.is_multiple_of(chunk);
+        if fits || tensor.elements < chunk { chunk } else { least_common_multiple(chunk, tensor.row()) }
+    })
+}
+
+/// The end of the last tensor. What a tensor leaves of its last chunk takes the rest of one other tensor, if there is one that fits, and then
+/// fragments; those that found no place come behind.
+fn end(tensors: &[Tensor], chunk: u64) -> u64 {
+    let (mut fragments, mut whole): (Vec<u64>, Vec<u64>) =
+        tensors.iter().map(|tensor| tensor.elements).partition(|elements| *elements < chunk);
+    let mut end = 0;
+    while !whole.is_empty() {
+        let elements = whole.remove(0);
+        let rest = elements % chunk;
+        if rest == 0 {
+            end += elements;
+            continue;
+        }
+        end += elements.next_multiple_of(chunk);
+        let mut space = chunk - rest;
+        let fits = |other: &u64| !other.is_multiple_of(chunk) && other % chunk <= space;
+        if let Some(place) = whole.iter().position(fits) {
+            let other = whole.remove(place);
+            space -= other % chunk;
+            end += other / chunk * chunk;
+        }
+        fragments.retain(|fragment| {
+            let stays = *fragment > space;
+            space -= if stays { 0 } else { *fragment };
+            stays
+        });
+    }
+    end + fragments.iter().sum::<u64>()
+}
+
+// The buckets of Megatron-LM's layer-wise optimizer, as for Muon, which needs whole matrices: those lie in buckets of their own, each whole
+// within the shard of one rank, and the rest in buckets as the distributed optimizer has them.
+//
+// Megatron-LM core/optimizer/layer_wise_optimizer.py `_compute_per_buffer_param_layout`, `is_managed_by_layer_wise_optimizer`. Which matrix
+// goes to which shard costs padding: a bucket is as long as its fullest shard, times the ranks.
+
+/// A bucket takes further matrices until it has this part of what its largest one makes it long (`PADDING_FLOOR`).
+const FILLED: f64 = 0.9;
+
+/// Which tensors of a part lie in the same buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    /// All.
+    All,
+    /// Those that a layer-wise optimizer updates whole.
+    Whole,
+    /// Those that it leaves to the distributed optimizer.
+    Others,
+}
+
+impl Share {
+    /// Whether it has a tensor.
+    pub fn has(self, tensor: &Tensor) -> bool {
+        match self {
+            Share::All => true,
+            Share::Whole => is_whole(tensor),
+            Share::Others => !is_whole(tensor),
+        }
+    }
+
+    /// What it is of a part, in words that stand before the part's name.
+    pub fn words(self) -> &'static str {
+        match self {
+            Share::All => "",
+            Share::Whole => "in matrices, each whole on one rank, of ",
+            Share::Others => "in what is no matrix, with embedding and head, of ",
+        }
+    }
+}
+
+/// Whether the layer-wise optimizer updates a tensor: matrices, without word embedding and head.
+pub(super) fn is_whole(tensor: &Tensor) -> bool {
+    matches!(tensor.shape, Shape::Matrix { .. }) && matches!(tensor.role, Role::Dense | Role::Expert)
+}
+
+/// Elements of each bucket, with padding.
+pub(super) fn buckets(matrices: impl Iterator<Item = Tensor>, limit: Option<u64>, ranks: u64) -> Vec<u64> {
+    bucketed(matrices, limit, ranks).into_iter().map(|bucket| padded(bucket, ranks)).collect()
+}
+
+/// What lies in each bucket: matrices in the order in which their gradients come, cut once they have `limit` elements.
+pub(super) fn bucketed(matrices: impl Iterator<Item = Tensor>, limit: Option<u64>, ranks: u64) -> Vec<Vec<Tensor>> {
+    let (mut buckets, mut open, mut filled, mut largest) = (Vec::new(), Vec::new(), 0, 0);
+    for tensor in matrices {
+        open.push(tensor);
+        filled += tensor.elements;
+        largest = tensor.elements.max(largest);
+        let floor = ((ranks * largest) as f64 * FILLED) as u64;
+        if limit.is_some_and(|limit| filled >= limit.max(floor)) {
+            buckets.push(std::mem::take(&mut open));
+            (filled, largest) = (0, 0);
+        }
+    }
+    buckets.extend((!open.is_empty()).then_some(open));
+    buckets
+}
+
+/// Elements of a bucket.
+fn padded(bucket: Vec<Tensor>, ranks: u64) -> u64 {
+    let mut fullest = 0;
+    deal_out(bucket, ranks, |place| fullest = place.end.max(fullest));
+    let alignment = least_common_multiple(TENSOR_ALIGNMENT, least_common_multiple(ranks, BUCKET_ALIGNMENT) / ranks);
+    fullest.next_multiple_of(alignment) * ranks
+}
+
+/// The matrices of a bucket that the first rank updates.
+pub(super) fn of_first_rank(bucket: Vec<Tensor>, ranks: u64) -> Vec<Tensor> {
+    let mut own = Vec::new();
+    deal_out(bucket, ranks, |place| own.extend((place.shard == 0).then_some(place.tensor)));
+    own
+}
+
+/// Where a matrix lies in its bucket.
+struct Dealt {
+    tensor: Tensor,
+    shard: u64,
+    /// Where it ends in the shard.
+    end: u64,
+}
+
+/// The largest matrix first, each to the first shard of those that have least.
+fn deal_out(mut bucket: Vec<Tensor>, ranks: u64, mut to: impl FnMut(Dealt)) {
+    bucket.sort_by_key(|tensor| Reverse(tensor.elements));
+    let mut shards: BinaryHeap<Reverse<(u64, u64)>> = (0..ranks).map(|shard| Reverse((0, shard))).collect();
+    for tensor in bucket {
+        let Some(Reverse((least, shard))) = shards.pop() else { return };
+        let end = least.next_multiple_of(TENSOR_ALIGNMENT) + tensor.elements;
+        shards.push(Reverse((end, shard)));
+        to(Dealt { tensor, shard, end });
+    }
+}
+
+// Where a row of tensors is cut into buckets, and equal buckets together.
+
+/// Megatron-LM: a tensor starts at a multiple of this many elements where buckets are sharded (param_and_grad_buffer.py).
+pub(super) const TENSOR_ALIGNMENT: u64 = 64;
+
+/// And a bucket ends at a common multiple of this and the ranks.
+pub(super) const BUCKET_ALIGNMENT: u64 = 128;
+
+/// Equal buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    /// Elements of one bucket on the wire, padded where shards must be equal.
+    pub elements: u64,
+    /// Number of equal buckets.
+    pub buckets: u64,
+    /// Whether it is the bucket that closes when the backward pass ends, and that the next forward pass needs first.
+    pub last: bool,
+}
+
+/// Where buckets close.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    /// Elements after which the first bucket closes, at the next boundary between tensors.
+    pub first: u64,
+    /// The same for every further bucket.
+    pub further: u64,
+    /// Alignment of a tensor's start and of a bucket's end.
+    pub alignment: (u64, u64),
+}
+
+/// Where the gradients of an embedding go that the first and the last stage share.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SharedEmbedding {
+    /// Into a bucket with the tensors before and after it.
+    WithOthers,
+    /// Into a bucket of its own.
+    Apart,
+}
+
+/// Elements of each bucket, with padding.
+pub(super) fn close<'a>(tensors: impl Iterator<Item = &'a Tensor>, cut: Cut, embedding: SharedEmbedding) -> Vec<u64> {
+    let (tensor_alignment, bucket_alignment) = cut.alignment;
+    let mut buckets: Vec<u64> = Vec::new();
+    let mut filled = 0u64;
+    for tensor in tensors {
+        let alone = embedding == SharedEmbedding::Apart && tensor.is_shared();
+        if alone && filled > 0 {
+            buckets.push(filled.next_multiple_of(bucket_alignment));
+            filled = 0;
+        }
+        filled = filled.next_multiple_of(tensor_alignment) + tensor.elements;
+        if alone || filled >= if buckets.is_empty() { cut.first } else { cut.further } {
+            buckets.push(filled.next_multiple_of(bucket_alignment));
+            filled = 0;
+        }
+    }
+    buckets.extend((filled > 0).then(|| filled.next_multiple_of(bucket_alignment)));
+    buckets
+}
+
+/// Cuts after exactly this many parameters, wherever that is in a tensor.
+pub(super) fn exactly(parameters: u64, bucket: u64, even: u64) -> Vec<Run> {
+    let rest = match parameters % bucket {
+        0 => bucket.min(parameters),
+        rest => rest,
+    };
+    let run = |parameters: u64, buckets, last| Run { elements: parameters.next_multiple_of(even), buckets, last };
+    let whole = run(bucket, parameters.saturating_sub(rest) / bucket, false);
+    [whole, run(rest, 1, true)].into_iter().filter(|run| run.buckets * run.elements > 0).collect()
+}
+
+/// Groups equal buckets, in the order of first appearance.
+pub(super) fn runs(buckets: &[u64]) -> Vec<Run> {
+    let Some((last, before)) = buckets.split_last() else { return Vec::new() };
+    let mut runs: Vec<Run> = Vec::new();
+    for elements in before {
+        match runs.iter_mut().find(|run| run.elements == *elements) {
+            Some(run) => run.buckets += 1,
+            None => runs.push(Run { elements: *elements, buckets: 1, last: false }),
+        }
+    }
+    runs.push(Run { elements: *last, buckets: 1, last: true });
+    runs
+}
+
+/// The smallest number that both divide.
+pub(super) fn least_common_multiple(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y > 0 {
+        (x, y) = (y, x % y);
+    }
+    a / x.max(1) * b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_never_cross_shards() {
+        // A layer of Llama 3 8B: rows of 14336 and 4096, whose common multiple is 28672. Of the output projection 4096 elements stay in its
+        // last chunk, of q, k and v 20480, and one norm fills it: 4096 + 20480 + 4096 = 28672. The other norm comes last.
+        let norm = Tensor::vector(4096);
+        let layer = [
+            Tensor::matrix(4096 * 4096, 4096),
+            norm,
+            Tensor::matrix(6144 * 4096, 4096),
+            norm,
+            Tensor::matrix(28672 * 4096, 4096),
+            Tensor::matrix(4096 * 14336, 14336),
+        ];
+        let parameters: u64 = layer.iter().map(|tensor| tensor.elements).sum();
+        assert_eq!(parameters, 218_112_000);
+        // 950.9 times 8 ranks of 28672.
+        assert_eq!(buffer(&layer, 8), 951 * 8 * 28672);
+        assert_eq!(buffer(&layer, 1), 7608 * 28672, "7607.1 chunks");
+    }
+
+    #[test]
+    fn gaps_are_filled_by_the_rest_of_one_tensor_and_by_fragments() {
+        let row = |rows: u64, row: u64| Tensor::matrix(rows * row, row);
+        // Rows of 6 and 4: chunks of 12. 18 and 8: 18 leaves 6 of its second chunk; 8 is a fragment and does not fit.
+        assert_eq!(chunk(&[row(3, 6), row(4, 4)]), 12);
+        assert_eq!(end(&[row(3, 6), row(2, 4)], 12), 24 + 8);
+        // 16 = 12 + 4 has its rest of 4 in the gap of 6, and a fragment of 2 the rest of that.
+        assert_eq!(end(&[row(3, 6), row(4, 4), Tensor::vector(2)], 12), 24 + 12);
+        assert_eq!(buffer(&[Tensor::vector(10)], 4), 12, "one dimension has rows of one element");
+    }
+
+    fn of(elements: impl IntoIterator<Item = u64>) -> Vec<Tensor> {
+        elements.into_iter().map(|elements| Tensor::matrix(elements, 1)).collect()
+    }
+
+    #[test]
+    fn a_bucket_is_as_long_as_its_fullest_shard_for_every_rank() {
+        // Two shards: 1000 | 600 then 300 at 640: 940. The fullest ends at 1000, rounded up to 1024.
+        assert_eq!(padded(of([300, 1000, 600]), 2), 2 * 1024);
+        assert_eq!(padded(of([128]), 4), 4 * 128, "three shards are empty");
+        assert_eq!(padded(of([128; 6]), 3), 3 * 256, "lcm(3, 128) / 3 = 128 elements");
+    }
+
+    #[test]
+    fn the_first_rank_has_the_largest_matrix_of_a_bucket() {
+        let elements = |own: Vec<Tensor>| own.into_iter().map(|tensor| tensor.elements).collect::<Vec<_>>();
+        assert_eq!(elements(of_first_rank(of([300, 1000, 600]), 2)), [1000]);
+        assert_eq!(elements(of_first_rank(of([128; 6]), 4)), [128, 128], "the fifth comes round to it");
+    }
+
+    #[test]
+    fn a_bucket_closes_at_its_limit_but_not_before_its_largest_matrix_is_matched() {
+        assert_eq!(buckets(of([128; 8]).into_iter(), None, 2), [1024], "one");
+        assert_eq!(buckets(of([128; 8]).into_iter(), Some(256), 2), [256; 4]);
+        // 0.9 x 4 x 1000 = 3600 are asked for after the first, and 1000 + 26 x 100 have them: 1000 on one shard, 9 or 8 of 100 at
+        // multiples of 128 on the others, which end at 8 x 128 + 100 = 1124, rounded up to 1152.
+        let matrices = of(std::iter::once(1000).chain([100; 30]));
+        assert_eq!(buckets(matrices.into_iter(), Some(256), 4), [4 * 1152, 4 * 128]);
     }
 }

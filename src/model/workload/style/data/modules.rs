@@ -2,24 +2,24 @@
 //!
 //! `traced` has the modules, `coordinator` what is gathered when. Source: DeepSpeed runtime/zero/stage3.py, partitioned_param_coordinator.py.
 
-use super::coordinator::{self, Parameter, Urgency};
-use super::parts::{Part, parts};
-use super::quantised::{self, ReducingRanks, Reduction};
-use super::tensor::Tensor;
-use super::traced::Traced;
-use crate::config::step::{DEEPSPEED_BUCKET_PARAMETERS, ShardBuffers};
+use super::fsdp;
+use super::fsdp::{ReducingRanks, Reduction};
+use super::tensors::{Order, Part, Tensor, of_ends, of_layer_alone, parts};
+use crate::config::Family;
+use crate::config::step::{DEEPSPEED_BUCKET_PARAMETERS, ModuleChoices, Recompute, ShardBuffers};
+use crate::workload::op::{End, Moment, Overlap, Pass, When};
 use crate::workload::step::TrainingStep;
-use crate::workload::when::{End, Moment, Overlap, Pass, When};
 use crate::workload::{Op, Style};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::error::Result;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Copies of each rank's part of a tensor where parts are gathered into a list: from the buffer of the call into the list (PyTorch
 /// torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp `allgather`), and from there into the tensor (DeepSpeed of 2021,
 /// runtime/zero/partition_parameters.py `_allgather_params`).
 const GATHER_COPIES: u64 = 2;
+
 /// The same where a list is scattered: into the buffer of the call (`reduce_scatter`; `_reduce_scatter_gradient`).
 const SCATTER_COPIES: u64 = 1;
 
@@ -87,7 +87,7 @@ impl Calls<'_> {
             .map(|tensor| Parameter { elements: tensor.elements, persistent: self.is_persistent(tensor) })
             .collect();
         let (choices, micro_batches) = (self.step.training.data.units.modules, self.step.micro_batches);
-        let gathers = coordinator::gathers(&parameters, &self.model.trace, choices, micro_batches);
+        let gathers = gathers(&parameters, &self.model.trace, choices, micro_batches);
         let mut equal: BTreeMap<(Pass, Urgency, Carried), u64> = BTreeMap::new();
         for gather in gathers {
             let carried = self.carried(&gather.parameters, GATHER_COPIES);
@@ -114,7 +114,7 @@ impl Calls<'_> {
                 return Ok(vec![op]);
             }
             let ranks = u64::from(self.step.layout.group_size(op.axis));
-            quantised::gathers(&op, carried.elements, ranks)
+            fsdp::gathers(&op, carried.elements, ranks)
                 .map(Vec::from)
                 .map_err(|problem| self.step.training.place.wrong(problem))
         };
@@ -137,7 +137,7 @@ impl Calls<'_> {
         let among = ReducingRanks { axis, ranks, node, element: data.gradient_element_type };
         let mut equal: Vec<(Reduction, u64)> = Vec::new();
         for tensor in self.model.gradients().into_iter().filter(|tensor| self.is_here(*tensor)) {
-            let calls = quantised::reductions(&self.model.tensors[tensor], among)
+            let calls = fsdp::reductions(&self.model.tensors[tensor], among)
                 .map_err(|problem| self.step.training.place.wrong(problem))?;
             for call in calls {
                 match equal.iter_mut().find(|(known, _)| *known == call) {
@@ -231,5 +231,388 @@ impl Calls<'_> {
             ),
             ..Op::new(Style::Data, self.part.axis, collective, element, bytes)
         }
+    }
+}
+
+// The modules of a stage, in the order in which they work on a micro-batch: that of transformers' Llama, or of its Mixtral, whose experts
+// DeepSpeed takes for one module; of other families every tensor counts as a module of its own.
+
+/// Tensors of a layer of transformers' Llama: a norm, q, k, v, o, a norm, gate, up, down.
+const LLAMA_TENSORS: usize = 9;
+
+/// Where in them modules without tensors of their own begin: attention, feed-forward, and the activation behind the gate.
+const LLAMA_MODULES: [usize; 3] = [1, 6, 7];
+
+/// The tensors of a stage, and its modules in the order in which they work on a micro-batch.
+pub(super) struct Traced {
+    /// The tensors, in the order of the model.
+    pub tensors: Vec<Tensor>,
+    /// The modules of a micro-batch, in the order in which they work.
+    pub trace: Vec<Module>,
+}
+
+impl Traced {
+    /// Those of a stage.
+    pub fn of(step: &TrainingStep, stage: u32) -> Traced {
+        let mut traced = Traced { tensors: Vec::new(), trace: Vec::new() };
+        let [input, output] = of_ends(step, stage);
+        let input: Vec<usize> = input.into_iter().map(|tensor| traced.add(tensor)).collect();
+        let layers = step.stages.layers_passed(stage);
+        let layers: Vec<Vec<usize>> = layers
+            .map(|layer| {
+                of_layer_alone(step, layer, Order::PyTorch).into_iter().map(|tensor| traced.add(tensor)).collect()
+            })
+            .collect();
+        let mut output: Vec<usize> = output.into_iter().map(|tensor| traced.add(tensor)).collect();
+        let tied = step.model.embedding.tied && step.stages.has_output(stage);
+        output.extend(input.first().filter(|_| tied));
+        let order = ModuleOrder::of(step);
+        let tensors = traced.tensors.clone();
+        let each = |layer: &Vec<usize>| order.forward(layer, &tensors);
+        let alone = |tensor: &usize| vec![*tensor];
+        let mut forward = vec![vec![], vec![]];
+        forward.extend(input.iter().map(alone));
+        forward.push(vec![]);
+        forward.extend(layers.iter().flat_map(each));
+        forward.extend(output.iter().map(alone));
+        let mut work = |pass: Pass, modules: Vec<Vec<usize>>| {
+            traced.trace.extend(modules.into_iter().map(|parameters| Module { pass, parameters }));
+        };
+        work(Pass::Forward, forward);
+        // Norm and head are the last two; the whole model's own hook comes between them.
+        work(Pass::Backward, std::iter::once(vec![]).chain(output.last().map(alone)).collect());
+        work(Pass::Backward, std::iter::once(vec![]).chain(output.iter().rev().skip(1).map(alone)).collect());
+        for layer in layers.iter().rev() {
+            if step.training.tensor.recompute == Recompute::Full {
+                work(Pass::Recompute, order.forward(layer, &tensors));
+            }
+            work(Pass::Backward, order.backward(layer, &tensors));
+        }
+        work(Pass::Backward, input.iter().rev().map(alone).collect());
+        traced
+    }
+
+    /// Tensors in the order in which their gradients are complete: one that two modules have, behind the second.
+    pub fn gradients(&self) -> Vec<usize> {
+        let backward = self.trace.iter().filter(|module| module.pass == Pass::Backward);
+        let mut from_the_end: Vec<usize> = Vec::new();
+        for tensor in backward.rev().flat_map(|module| module.parameters.iter().copied()) {
+            if !from_the_end.contains(&tensor) {
+                from_the_end.push(tensor);
+            }
+        }
+        from_the_end.into_iter().rev().collect()
+    }
+
+    fn add(&mut self, tensor: Tensor) -> usize {
+        self.tensors.push(tensor);
+        self.tensors.len() - 1
+    }
+}
+
+/// The order in which the modules of a layer work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ModuleOrder {
+    /// That of transformers' Llama, with modules that have no tensors of their own.
+    Llama,
+    /// The same with router and experts in one module (runtime/zero/leaf_module_config.py DEFAULT_LEAF_MODULE_CLASSES).
+    Mixtral,
+    /// The layer, and every tensor.
+    Tensors,
+}
+
+impl ModuleOrder {
+    fn of(step: &TrainingStep) -> ModuleOrder {
+        match step.model.family {
+            Family::Mixtral | Family::Qwen2Moe | Family::Qwen3Moe => ModuleOrder::Mixtral,
+            family if step.model.mixture.is_none() && family.gated() => ModuleOrder::Llama,
+            _ => ModuleOrder::Tensors,
+        }
+    }
+
+    /// The modules of a layer on the way forward, the layer itself first.
+    fn forward(self, layer: &[usize], tensors: &[Tensor]) -> Vec<Vec<usize>> {
+        if let Some((attention, experts)) = self.apart(layer, tensors) {
+            let [norm, projections @ .., second] = attention else { return vec![layer.to_vec()] };
+            let alone = projections.iter().map(|tensor| vec![*tensor]);
+            return [vec![], vec![*norm], vec![]]
+                .into_iter()
+                .chain(alone)
+                .chain([vec![*second], experts.to_vec()])
+                .collect();
+        }
+        let mut modules = vec![vec![]];
+        for (index, tensor) in layer.iter().enumerate() {
+            if self == ModuleOrder::Llama && layer.len() == LLAMA_TENSORS && LLAMA_MODULES.contains(&index) {
+                modules.push(vec![]);
+            }
+            modules.push(vec![*tensor]);
+        }
+        modules
+    }
+
+    /// The same on the way back: the layer, its feed-forward, down, up, the activation, gate, norm, attention, o, v, k, q, norm.
+    fn backward(self, layer: &[usize], tensors: &[Tensor]) -> Vec<Vec<usize>> {
+        if let Some((attention, experts)) = self.apart(layer, tensors) {
+            let [norm, projections @ .., second] = attention else { return vec![layer.to_vec()] };
+            let alone = projections.iter().rev().map(|tensor| vec![*tensor]);
+            return [vec![], experts.to_vec(), vec![*second], vec![]]
+                .into_iter()
+                .chain(alone)
+                .chain([vec![*norm]])
+                .collect();
+        }
+        let [norm, q, k, v, o, second, gate, up, down] = match <[usize; LLAMA_TENSORS]>::try_from(layer) {
+            Ok(tensors) if self == ModuleOrder::Llama => tensors,
+            _ => return std::iter::once(vec![]).chain(layer.iter().rev().map(|tensor| vec![*tensor])).collect(),
+        };
+        let of_feed_forward = [vec![], vec![], vec![down], vec![up], vec![], vec![gate], vec![second]];
+        let of_attention = [vec![], vec![o], vec![v], vec![k], vec![q], vec![norm]];
+        of_feed_forward.into_iter().chain(of_attention).collect()
+    }
+
+    /// What a layer has before its experts, both norms among it, and the experts with their router, which stands before them.
+    fn apart<'a>(self, layer: &'a [usize], tensors: &[Tensor]) -> Option<(&'a [usize], &'a [usize])> {
+        let first =
+            layer.iter().position(|tensor| tensors[*tensor].is_expert()).filter(|_| self == ModuleOrder::Mixtral)?;
+        Some(layer.split_at(first.checked_sub(1)?))
+    }
+}
+
+// Which parameters DeepSpeed's ZeRO-3 gathers, at which module: it knows the modules of a micro-batch from the ones before, fetches
+// what the module at work misses, fetches ahead, and releases what is not used again soon.
+//
+// DeepSpeed runtime/zero/partitioned_param_coordinator.py fetch_sub_module, release_sub_module.
+
+/// A tensor of parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Parameter {
+    /// Its elements.
+    pub elements: u64,
+    /// Whether it stays on every rank.
+    pub persistent: bool,
+}
+
+/// A module at work: what it reads, by index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Module {
+    pub pass: Pass,
+    pub parameters: Vec<usize>,
+}
+
+/// Parameters that are gathered together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Gather {
+    pub pass: Pass,
+    pub urgency: Urgency,
+    pub parameters: Vec<usize>,
+}
+
+/// Whether a module waits for what is gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Urgency {
+    /// The module at work does.
+    Needed,
+    /// A later one will.
+    Ahead,
+}
+
+/// Whether the tensors that stay on every rank are there when a micro-batch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Persistent {
+    /// They are: an optimizer step has brought them.
+    Here,
+    /// They are not: no optimizer step has ended.
+    NotYet,
+}
+
+/// The gathers of one of several micro-batches of a step, whose modules work in this order.
+///
+/// What a module releases is decided in the first micro-batch in which all modules are known, the second of all, and kept. Where a step
+/// has several, that is before the first optimizer step.
+pub(super) fn gathers(
+    parameters: &[Parameter],
+    trace: &[Module],
+    choices: ModuleChoices,
+    micro_batches: u64,
+) -> Vec<Gather> {
+    let new = |persistent| Coordinator::new(parameters, trace, choices, persistent);
+    let mut later = new(Persistent::Here);
+    if micro_batches > 1 {
+        let mut first = new(Persistent::NotYet);
+        first.work();
+        later.known = Some(first.decided);
+    }
+    later.work();
+    later.gathers
+}
+
+struct Coordinator<'a> {
+    parameters: &'a [Parameter],
+    trace: &'a [Module],
+    choices: ModuleChoices,
+    here: Vec<bool>,
+    /// Elements gathered and not released.
+    elements_here: i128,
+    /// Every use of a parameter that was not yet looked at, with the module that has it.
+    uses: VecDeque<(usize, usize)>,
+    /// The last use of each parameter that was looked at.
+    looked_at: Vec<Option<usize>>,
+    gathers: Vec<Gather>,
+    /// What each module released so far would release, and what it is known to, where that was decided before.
+    decided: Vec<Vec<usize>>,
+    known: Option<Vec<Vec<usize>>>,
+}
+
+impl<'a> Coordinator<'a> {
+    fn new(
+        parameters: &'a [Parameter],
+        trace: &'a [Module],
+        choices: ModuleChoices,
+        persistent: Persistent,
+    ) -> Coordinator<'a> {
+        let uses = trace.iter().enumerate().flat_map(|(index, module)| {
+            let each: BTreeSet<usize> = module.parameters.iter().copied().collect();
+            each.into_iter().map(move |parameter| (parameter, index))
+        });
+        Coordinator {
+            parameters,
+            trace,
+            choices,
+            here: parameters.iter().map(|each| each.persistent && persistent == Persistent::Here).collect(),
+            elements_here: 0,
+            uses: uses.collect(),
+            looked_at: vec![None; parameters.len()],
+            gathers: Vec::new(),
+            decided: Vec::new(),
+            known: None,
+        }
+    }
+
+    fn work(&mut self) {
+        for index in 0..self.trace.len() {
+            self.fetch(index);
+            self.fetch_ahead(index);
+            self.release(index);
+        }
+    }
+
+    /// What the module needs and is not there.
+    fn fetch(&mut self, index: usize) {
+        let needed = self.trace[index].parameters.iter().copied();
+        let missing = needed.filter(|parameter| !self.here[*parameter]).collect();
+        self.gather(index, Urgency::Needed, missing);
+    }
+
+    /// What the next modules need, up to a number of parameters and while not too many are there.
+    fn fetch_ahead(&mut self, index: usize) {
+        let own = &self.trace[index].parameters;
+        let unseen = own.iter().filter(|parameter| self.looked_at[**parameter].is_none_or(|last| last < index)).count();
+        let mut taken = BTreeSet::new();
+        while taken.len() < unseen {
+            let Some((parameter, at)) = self.uses.pop_front() else { break };
+            self.looked_at[parameter] = Some(at);
+            taken.insert(parameter);
+        }
+        let room = i128::from(self.choices.live_parameters) - self.elements_here;
+        let most = room.min(i128::from(self.choices.prefetch_bucket));
+        let mut ahead = Vec::new();
+        let mut elements = 0;
+        while elements < most {
+            let Some((parameter, at)) = self.uses.pop_front() else { break };
+            self.looked_at[parameter] = self.looked_at[parameter].max(Some(at));
+            if !self.here[parameter] && !ahead.contains(&parameter) {
+                ahead.push(parameter);
+                elements += i128::from(self.parameters[parameter].elements);
+            }
+        }
+        self.gather(index, Urgency::Ahead, ahead);
+    }
+
+    fn gather(&mut self, index: usize, urgency: Urgency, parameters: Vec<usize>) {
+        if parameters.is_empty() {
+            return;
+        }
+        for parameter in &parameters {
+            self.here[*parameter] = true;
+            self.elements_here += i128::from(self.parameters[*parameter].elements);
+        }
+        self.gathers.push(Gather { pass: self.trace[index].pass, urgency, parameters });
+    }
+
+    fn release(&mut self, index: usize) {
+        let released = match &self.known {
+            Some(known) => known[index].clone(),
+            None => self.releasable(index),
+        };
+        for parameter in released.iter().copied() {
+            if std::mem::take(&mut self.here[parameter]) {
+                self.elements_here -= i128::from(self.parameters[parameter].elements);
+            }
+        }
+        self.decided.push(released);
+    }
+
+    /// What the module read, unless it stays, was fetched for a later module too, or is used again soon.
+    fn releasable(&self, index: usize) -> Vec<usize> {
+        let next = index + 1;
+        let soon = self.used_soon(next);
+        let goes = |parameter: &usize| {
+            let fetched_for_later = self.looked_at[*parameter].is_some_and(|last| last > next);
+            !self.parameters[*parameter].persistent && !fetched_for_later && !soon.contains(parameter)
+        };
+        self.trace[index].parameters.iter().copied().filter(goes).collect()
+    }
+
+    /// The parameters of the next modules, up to the distance within which nothing is released.
+    fn used_soon(&self, next: usize) -> BTreeSet<usize> {
+        let mut soon = BTreeSet::new();
+        let mut passed = 0;
+        for module in &self.trace[next..] {
+            if passed >= self.choices.reuse_distance {
+                break;
+            }
+            soon.extend(module.parameters.iter().copied());
+            passed += module.parameters.iter().map(|parameter| self.parameters[*parameter].elements).sum::<u64>();
+        }
+        soon
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    /// Two layers of 10 parameters each, forward and backward.
+    fn gathered(choices: ModuleChoices) -> Vec<(Pass, Urgency, Vec<usize>)> {
+        let parameters = [Parameter { elements: 10, persistent: false }; 2];
+        let module = |pass, parameter| Module { pass, parameters: vec![parameter] };
+        let trace = [(Pass::Forward, 0), (Pass::Forward, 1), (Pass::Backward, 1), (Pass::Backward, 0)]
+            .map(|(p, i)| module(p, i));
+        gathers(&parameters, &trace, choices, 1).into_iter().map(|g| (g.pass, g.urgency, g.parameters)).collect()
+    }
+
+    #[test]
+    fn parameters_come_when_they_are_needed_or_ahead_and_stay_where_they_are_used_soon() {
+        use Pass::{Backward, Forward};
+        use Urgency::{Ahead, Needed};
+        let nothing = ModuleChoices {
+            persistent_parameters: 0,
+            prefetch_bucket: 0,
+            live_parameters: 100,
+            reuse_distance: 0,
+            quantised: false,
+        };
+        let alone = [(Forward, 0), (Forward, 1), (Backward, 1), (Backward, 0)].map(|(p, i)| (p, Needed, vec![i]));
+        assert_eq!(gathered(nothing), alone);
+        let kept = ModuleChoices { reuse_distance: 10, ..nothing };
+        assert_eq!(gathered(kept), [&alone[..2], &alone[3..]].concat());
+        let ahead = ModuleChoices { prefetch_bucket: 10, ..nothing };
+        let expected = [(Forward, Ahead, vec![1]), (Forward, Ahead, vec![0])];
+        let expected = [&alone[..1], &expected, &alone[2..3]].concat();
+        assert_eq!(gathered(ahead), expected);
+        let full = ModuleChoices { live_parameters: 10, ..ahead };
+        assert_eq!(gathered(full), alone, "no room to fetch ahead");
     }
 }

@@ -4,10 +4,11 @@
 //! with Transformer Engine's layers, whose norms come first), or of Hugging Face transformers as PyTorch's DDP sees
 //! them. `step::rank_parameters` counts the parameters; a test compares the two.
 
-use super::mixers::{of_attention, of_linear_attention};
-use super::parts::Part;
-use super::tensor::{Division, Order, Role, Tensor};
-use crate::config::{FeedForward, Mixer, Model};
+use crate::config::step::OuterSharding;
+use crate::config::{Family, FeedForward, LatentAttention, LinearRule, Mixer, Model};
+use crate::layout::Axis;
+use crate::workload::Op;
+use crate::workload::op::Pass;
 use crate::workload::step::TrainingStep;
 
 /// More local experts than this are treated as one grouped weight, as in grouped matrix products.
@@ -155,6 +156,319 @@ fn of_experts(step: &TrainingStep, width: u64, order: Order, list: &mut Vec<Tens
         match stacked {
             true => list.push(tensor.stacked(experts)),
             false => list.extend(std::iter::repeat_n(tensor, experts as usize)),
+        }
+    }
+}
+
+// The tensors of attention and of linear attention, in the order of a framework.
+//
+// Megatron-LM core/transformer/attention.py, multi_latent_attention.py, core/ssm/; transformers' modules of the same names.
+
+/// Attention, and the norm in front of it where that does not stand behind the layer.
+pub(super) fn of_attention(model: &Model, t: u64, order: Order, first_norm: Vec<Tensor>, list: &mut Vec<Tensor>) {
+    let output = output_projection(model, t);
+    let mut tensors = if order == Order::Megatron { output.to_vec() } else { Vec::new() };
+    let whole = model.attention_parameters(t) + elements(&first_norm);
+    tensors.extend(first_norm);
+    tensors.extend(inputs_of_attention(model, t, order));
+    if order != Order::Megatron {
+        tensors.extend(output);
+    }
+    // Sinks and other additions of a family are the last tensors.
+    tensors.push(Tensor::vector(whole.saturating_sub(elements(&tensors))));
+    list.extend(tensors);
+}
+
+fn elements(tensors: &[Tensor]) -> u64 {
+    tensors.iter().map(|tensor| tensor.elements).sum()
+}
+
+/// Linear attention: numbers of each head stand before the modules (Megatron-LM core/ssm/gated_delta_net/common.py, mamba_mixer.py;
+/// transformers, `Qwen3NextGatedDeltaNet`, `NemotronHMamba2Mixer`). Megatron-LM projects to everything at once, in front of the
+/// convolution; in transformers the convolution comes first, and with the delta rule the numbers of each head have a projection of
+/// their own.
+pub(super) fn of_linear_attention(
+    model: &Model,
+    t: u64,
+    order: Order,
+    first_norm: Vec<Tensor>,
+    list: &mut Vec<Tensor>,
+) {
+    let parts = model.linear_attention_parameters(t);
+    let apart = match (&model.attention.linear, order) {
+        (Some(linear), Order::PyTorch | Order::Definition) if linear.rule == LinearRule::GatedDelta => {
+            model.hidden * (linear.input_width(t) - linear.convolution_width(t) - linear.value_width(t))
+        }
+        _ => 0,
+    };
+    let h = model.hidden;
+    let [weight, bias] = parts.input;
+    let rows = |elements: u64| Tensor::matrix(elements, h).divided(Division::Rows);
+    let input = [rows(weight - apart), rows(apart), Tensor::vector(bias)];
+    let tokens = model.attention.linear.as_ref().map_or(1, |linear| linear.convolution_tokens);
+    let convolution = [Tensor::filters(parts.convolution[0], tokens), Tensor::vector(parts.convolution[1])];
+    let of_heads = parts.of_heads.map(Tensor::vector);
+    match order {
+        Order::Megatron => {
+            list.extend(of_heads);
+            list.extend(first_norm);
+            list.extend(input);
+            list.extend(convolution);
+        }
+        Order::PyTorch | Order::Definition => {
+            list.extend(first_norm);
+            list.extend(of_heads);
+            list.extend(convolution);
+            list.extend(input);
+        }
+    }
+    let [weight, bias] = parts.output;
+    let output = Tensor::matrix(weight, (weight / h).max(1)).divided(Division::Columns);
+    list.extend([Tensor::vector(parts.norm), output, Tensor::vector(bias)]);
+}
+
+/// Weight and bias of the attention's output projection.
+fn output_projection(model: &Model, t: u64) -> [Tensor; 2] {
+    let value = model.attention.latent.as_ref().map_or(model.attention.head_dimension, |latent| latent.value_dimension);
+    let (width, bias) =
+        (model.attention.heads / t * value, if model.biases.attention_output { model.hidden } else { 0 });
+    [Tensor::matrix(width * model.hidden, width).divided(Division::Columns), Tensor::vector(bias)]
+}
+
+fn inputs_of_attention(model: &Model, t: u64, order: Order) -> Vec<Tensor> {
+    if let Some(latent) = &model.attention.latent {
+        return inputs_of_latent_attention(model, latent, t);
+    }
+    let queries = model.projected_queries(t);
+    let keys = model.kv_heads_per_rank(t) * model.attention.head_dimension;
+    let (widths, division) = match (order, model.family) {
+        // GPT-2 has one module for all three (transformers, `GPT2Attention.c_attn`).
+        (Order::Megatron, _) | (_, Family::Gpt2) => (vec![queries + 2 * keys], Division::QueriesKeysValues),
+        (Order::PyTorch | Order::Definition, _) => (vec![queries, keys, keys], Division::Rows),
+    };
+    let projection = |width: u64| {
+        let bias = if model.biases.query_key_value { width } else { 0 };
+        [Tensor::matrix(width * model.hidden, model.hidden).divided(division), Tensor::vector(bias)]
+    };
+    let mut list: Vec<Tensor> = widths.into_iter().flat_map(projection).collect();
+    list.extend(model.query_key_norm_parameters(t).map(Tensor::vector));
+    list.retain(|tensor| tensor.elements > 0);
+    list
+}
+
+fn inputs_of_latent_attention(model: &Model, latent: &LatentAttention, t: u64) -> Vec<Tensor> {
+    let (h, heads) = (model.hidden, model.attention.heads / t);
+    let bias = |width: u64| Tensor::vector(if model.biases.query_key_value { width } else { 0 });
+    let queries = match latent.query_rank {
+        Some(rank) => vec![
+            Tensor::matrix(h * rank, h),
+            bias(rank),
+            Tensor::vector(rank),
+            Tensor::matrix(rank * heads * model.attention.head_dimension, rank).divided(Division::Rows),
+        ],
+        None => vec![Tensor::matrix(h * heads * model.attention.head_dimension, h).divided(Division::Rows)],
+    };
+    let compressed = latent.kv_rank + latent.rotary_dimension;
+    let expanded = latent.kv_rank * heads * (latent.plain_dimension + latent.value_dimension);
+    let keys_and_values = [
+        Tensor::matrix(h * compressed, h),
+        bias(compressed),
+        Tensor::vector(latent.kv_rank),
+        Tensor::matrix(expanded, latent.kv_rank).divided(Division::Rows),
+    ];
+    queries.into_iter().chain(keys_and_values).collect()
+}
+
+// The parts of a model whose gradients different groups reduce.
+
+/// Parameters whose gradients the same groups reduce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// The groups that reduce, or that the parameters are sharded over.
+    pub(super) axis: Axis,
+    /// Ranks in each.
+    pub(super) ranks: u64,
+    /// Ranks that share out what is updated: these, or those of all groups with the same shards.
+    pub(super) owners: u64,
+    /// Number of groups with the same shards, if there are several.
+    pub(super) replicas: u64,
+    /// Whether dense parameters are among them, and whether those of experts are.
+    pub(super) dense: bool,
+    pub(super) experts: bool,
+}
+
+/// The parts of a model: everything dense over dp (with cp: over both, because every rank of cp has the same
+/// parameters and gradients of other tokens), and experts over the ranks with the same ones (Megatron-LM
+/// core/parallel_state.py). Where expert parallelism does not divide them, experts are part of the rest.
+pub(super) fn parts(step: &TrainingStep) -> Vec<Part> {
+    let layout = &step.layout;
+    let ranks = |axis: Axis| u64::from(layout.group_size(axis));
+    let replicas = u64::from(step.training.data.shards.replicas);
+    let mixture = step.model.mixture.is_some();
+    if replicas > 1 {
+        let ranks = ranks(Axis::DpShard);
+        let owners = match step.training.data.outer_sharding {
+            OuterSharding::NoShard => ranks,
+            OuterSharding::Optimizer => ranks * replicas,
+        };
+        return vec![Part { axis: Axis::DpShard, ranks, owners, replicas, dense: true, experts: mixture }];
+    }
+    let axis = if layout.degrees.cp > 1 { Axis::DpCp } else { Axis::Dp };
+    let of = |axis| {
+        let ranks = ranks(axis);
+        Part { axis, ranks, owners: ranks, replicas: 1, dense: true, experts: false }
+    };
+    let dense = of(axis);
+    // Megatron-LM core/tensor_parallel/layers.py: parameters of experts are apart (`allreduce` is false) where their ranks are.
+    if mixture && !layout.degrees.divides_experts() {
+        return vec![Part { experts: true, ..dense }];
+    }
+    let experts = Part { dense: false, experts: true, ..of(Axis::Edp) };
+    std::iter::once(dense).chain(mixture.then_some(experts)).collect()
+}
+
+impl Part {
+    /// A gather of parameters as it is in a pass: for the backward one from secondary shards, where there are any.
+    pub(super) fn in_pass(&self, step: &TrainingStep, pass: Pass, op: Op) -> Op {
+        match (step.training.data.shards.secondary, pass) {
+            (Some(shards), Pass::Backward | Pass::Recompute) => Op {
+                axis: Axis::DpShard,
+                why: format!("{}; from {shards} secondary shards (arXiv 2306.10209 section 3.2)", op.why),
+                ..op
+            },
+            _ => op,
+        }
+    }
+
+    /// Name of the part.
+    pub(super) fn name(&self) -> &'static str {
+        match (self.dense, self.experts) {
+            (true, true) => "dense and expert parameters",
+            (true, false) => "dense parameters",
+            _ => "expert parameters",
+        }
+    }
+}
+
+// A tensor of parameters: its elements on a rank, their shape, what it is part of, and in whose order several stand.
+
+/// The framework whose order of parameters is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Queries, keys and values in one tensor, gate and up projection in one.
+    Megatron,
+    /// Each for itself where the modules are, as their gradients come.
+    PyTorch,
+    /// Each for itself where the modules are, as modules define them: norms of gated families behind their layer (Hugging Face).
+    Definition,
+}
+
+/// One parameter tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tensor {
+    /// Its elements on the rank.
+    pub elements: u64,
+    /// How they are arranged.
+    pub shape: Shape,
+    /// What it is part of.
+    pub role: Role,
+    /// How tensor parallelism divides it.
+    pub division: Division,
+}
+
+/// The dimensions of a tensor. A row is what has one index of the first dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// One dimension: norms, biases, numbers of each head.
+    Vector,
+    /// Two, with so many elements in a row: the width of what is multiplied.
+    Matrix { row: u64 },
+    /// Three: so many matrices of so many rows, as the experts of a layer, or the filters of a convolution, of one row each.
+    Stack { matrices: u64, rows: u64 },
+}
+
+/// The dimension of a matrix of which each rank of tp (of etp, in an expert) has a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Division {
+    /// None: every rank has all of it.
+    Whole,
+    /// The first: a column-parallel linear.
+    Rows,
+    /// The same, with queries, keys and values in one.
+    QueriesKeysValues,
+    /// The second: a row-parallel linear.
+    Columns,
+}
+
+/// What a tensor is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Of what every rank of a replica has or shares out.
+    Dense,
+    /// Of a routed expert.
+    Expert,
+    /// Word embedding or head.
+    Words,
+    /// The same where two stages have the same values, so that both are sharded equally in a separate bucket.
+    SharedWords,
+}
+
+impl Tensor {
+    /// A dense vector.
+    pub fn vector(elements: u64) -> Tensor {
+        Tensor::of(elements, Shape::Vector)
+    }
+
+    /// A dense matrix with so many elements in a row.
+    pub fn matrix(elements: u64, row: u64) -> Tensor {
+        Tensor::of(elements, Shape::Matrix { row })
+    }
+
+    /// Dense filters with so many elements each.
+    pub fn filters(elements: u64, of_each: u64) -> Tensor {
+        Tensor::of(elements, Shape::Stack { matrices: elements / of_each.max(1), rows: 1 })
+    }
+
+    fn of(elements: u64, shape: Shape) -> Tensor {
+        Tensor { elements, shape, role: Role::Dense, division: Division::Whole }
+    }
+
+    /// The same, of which each rank of tp has a part.
+    pub fn divided(self, division: Division) -> Tensor {
+        Tensor { division, ..self }
+    }
+
+    /// The same tensor of so many experts in one.
+    pub fn stacked(self, experts: u64) -> Tensor {
+        let shape = match self.shape {
+            Shape::Vector => Shape::Matrix { row: self.elements },
+            Shape::Matrix { row } => Shape::Stack { matrices: experts, rows: self.elements / row.max(1) },
+            Shape::Stack { matrices, rows } => Shape::Stack { matrices: experts * matrices, rows },
+        };
+        Tensor { elements: experts * self.elements, shape, ..self }
+    }
+
+    /// The same in another role.
+    pub fn in_role(self, role: Role) -> Tensor {
+        Tensor { role, ..self }
+    }
+
+    /// Whether it is part of a routed expert.
+    pub fn is_expert(&self) -> bool {
+        self.role == Role::Expert
+    }
+
+    /// Whether it is an embedding or a head that two stages share.
+    pub fn is_shared(&self) -> bool {
+        self.role == Role::SharedWords
+    }
+
+    /// Elements of a row, which are 1 in a vector.
+    pub fn row(&self) -> u64 {
+        match self.shape {
+            Shape::Vector => 1,
+            Shape::Matrix { row } => row,
+            Shape::Stack { matrices, .. } => self.elements / matrices.max(1),
         }
     }
 }

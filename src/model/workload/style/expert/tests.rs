@@ -2,8 +2,8 @@
 
 use crate::config::Suite;
 use crate::layout::Axis;
+use crate::workload::op::{Overlap, Pass, When};
 use crate::workload::step::Step;
-use crate::workload::when::{Overlap, Pass, When};
 use crate::workload::{Op, Style, WorkPlan};
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;

@@ -1,0 +1,313 @@
+//! Small blocking calls around a step: token counts, overflow flag, gradient norm, loss.
+//!
+//! They move 4 or 8 bytes, so that only their latency counts, but no stage continues before they are complete: the
+//! zero-bubble schedules validate afterwards instead (arXiv 2401.10241 section 4).
+
+use crate::config::step::{BucketRule, DataStyle, MuonTensorMode, SmallCall};
+use crate::layout::Axis;
+use crate::workload::op::{Moment, Overlap, When};
+use crate::workload::step::TrainingStep;
+use crate::workload::{Op, Style};
+use commgauge_base::collective::{Collective, ReduceOp};
+use commgauge_base::element::ElementType;
+use commgauge_base::element::ElementType::{Float32, Int32, Int64, Uint8};
+use commgauge_base::error::Result;
+
+/// The calls of one rank of a stage in an optimizer step, in their order.
+pub(super) fn ops(step: &TrainingStep, stage: u32) -> Result<Vec<Op>> {
+    let finalize = "Megatron-LM core/distributed/finalize_model_grads.py, with --calculate-per-token-loss";
+    let train_step = "Megatron-LM training/training.py train_step, training/utils.py";
+    let (statistics, over) = statistics_axis(step);
+    let replicas = if step.layout.degrees.cp > 1 { Axis::DpCp } else { Axis::Dp };
+    let norms = When::Step { moment: Moment::Optimizer, calls: norms(step) };
+    let all_reduce = |axis, reduce_op, element, numbers, what: &str| Op {
+        reduce_op: Some(reduce_op),
+        ..small(axis, Collective::AllReduce, element, numbers, Moment::Optimizer, what)
+    };
+    let mut ops = vec![
+        Op {
+            reduce_op: Some(ReduceOp::Sum),
+            ..small(
+                Axis::Dp,
+                Collective::AllReduce,
+                Int64,
+                1,
+                Moment::FirstForward,
+                "tokens of all replicas, which the loss is divided by (torchtitan train.py train_step global_valid_tokens)",
+            )
+        },
+        Op {
+            root: step.layout.degrees.pp - 1,
+            ..small(
+                Axis::Pp,
+                Collective::Broadcast,
+                Int32,
+                1,
+                Moment::AfterBackward,
+                &format!("tokens that the last stage counted ({finalize})"),
+            )
+        },
+        small(
+            replicas,
+            Collective::AllReduce,
+            Int32,
+            1,
+            Moment::AfterBackward,
+            &format!("tokens of all replicas, which gradients are divided by ({finalize})"),
+        ),
+        all_reduce(
+            statistics,
+            ReduceOp::Max,
+            Float32,
+            1,
+            &format!(
+                "whether a gradient overflowed, over {over} (Megatron-LM core/optimizer/optimizer.py \
+                 _unscale_main_grads_and_check_for_nan; training without a loss scale leaves it out)"
+            ),
+        ),
+        all_reduce(
+            statistics,
+            ReduceOp::Max,
+            Uint8,
+            1,
+            &format!(
+                "whether a gradient overflowed, over {over} (DeepSpeed runtime/zero/stage_1_and_2.py has_overflow; arXiv 1910.02054)"
+            ),
+        ),
+        Op {
+            when: norms,
+            ..all_reduce(
+                statistics,
+                ReduceOp::Sum,
+                Float32,
+                1,
+                &format!(
+                    "square of the gradient norm, over {over} (Megatron-LM core/optimizer/clip_grads.py get_grad_norm_fp32)"
+                ),
+            )
+        },
+        all_reduce(
+            Axis::ExpertMp,
+            ReduceOp::Sum,
+            Float32,
+            1,
+            "square of the norm of the experts' gradients, over the ranks of one replica of them, which have an optimizer of their own \
+             (Megatron-LM core/optimizer/optimizer.py ChainedOptimizer)",
+        ),
+        all_reduce(
+            statistics,
+            ReduceOp::Sum,
+            ElementType::Float64,
+            1,
+            &format!(
+                "square of the gradient norm, over {over} (DeepSpeed runtime/zero/stage3.py get_grad_norm_direct; arXiv 1910.02054)"
+            ),
+        ),
+        norms_of_tensors(step, stage),
+        all_reduce(
+            Axis::Mp,
+            ReduceOp::Min,
+            Int32,
+            1,
+            &format!(
+                "whether every part of the model was updated ({train_step} logical_and_across_model_parallel_group)"
+            ),
+        ),
+        all_reduce(
+            Axis::Mp,
+            ReduceOp::Max,
+            Float32,
+            1,
+            &format!("gradient norm for the log ({train_step} reduce_max_stat_across_model_parallel_group)"),
+        ),
+    ];
+    if step.stages.has_output(stage) {
+        let what = format!("sum of losses and number of tokens, for the mean loss ({train_step})");
+        ops.push(all_reduce(replicas, ReduceOp::Sum, Float32, 2, &what));
+    }
+    use SmallCall::{BatchTokens, Loss, Norm, NormDouble, NormTensors, Overflow, OverflowByte, Status, Tokens};
+    let kinds = [
+        BatchTokens,
+        Tokens,
+        Tokens,
+        Overflow,
+        OverflowByte,
+        Norm,
+        Norm,
+        NormDouble,
+        NormTensors,
+        Status,
+        Status,
+        Loss,
+    ];
+    let listed = |op: &Op, kind: SmallCall| {
+        step.training.small_calls.contains(&kind) && (op.axis != Axis::ExpertMp || experts_are_apart(step))
+    };
+    Ok(ops.into_iter().zip(kinds).filter(|(op, kind)| listed(op, *kind)).map(|(op, _)| op).collect())
+}
+
+/// How many optimizers sum up the norm of what they update over these ranks: a layer-wise one does, and that of the rest; Muon and that of
+/// the rest where experts have a third, which others add up for (Megatron-LM core/optimizer/__init__.py _get_megatron_emerging_optimizer,
+/// optimizer.py ChainedOptimizer.get_grad_norm).
+fn norms(step: &TrainingStep) -> u64 {
+    let is_layer_wise = step.training.data.bucket_rule == BucketRule::LayerWise;
+    let is_muon = step.training.tensor.muon_tp_mode != MuonTensorMode::Blockwise;
+    if is_layer_wise || (is_muon && experts_are_apart(step)) { 2 } else { 1 }
+}
+
+/// The ranks that together have every gradient once: those of one replica if all replicas have the same gradients, all
+/// ranks if gradients are sharded over replicas.
+fn statistics_axis(step: &TrainingStep) -> (Axis, &'static str) {
+    let d = &step.layout.degrees;
+    match step.training.data.style {
+        // With tp or pp no axis has the parts of a model beside the shards of one group.
+        _ if step.training.data.shards.replicas > 1 && d.tp * d.pp == 1 => {
+            (Axis::DpShard, "the ranks of a group of shards, gradients being the same in each")
+        }
+        DataStyle::Ddp => (Axis::Mp, "the ranks of one replica"),
+        DataStyle::Zero1 | DataStyle::Zero2 | DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp => {
+            (Axis::World, "all ranks, gradients being sharded over replicas")
+        }
+    }
+}
+
+/// A number for each tensor, over the ranks that have its shards.
+fn norms_of_tensors(step: &TrainingStep, stage: u32) -> Op {
+    let axis = match (step.training.data.shards.replicas, step.layout.degrees.cp) {
+        (1, 1) => Axis::Dp,
+        (1, _) => Axis::DpCp,
+        _ => Axis::DpShard,
+    };
+    let what = "square of the norm of each tensor's gradient, over the ranks of its shards (torch/nn/utils/clip_grad.py get_total_norm; arXiv 2304.11277)";
+    let tensors = super::data::tensors_of_stage(step, stage);
+    Op {
+        reduce_op: Some(ReduceOp::Sum),
+        ..small(axis, Collective::AllReduce, Float32, tensors, Moment::Optimizer, what)
+    }
+}
+
+/// Whether experts are reduced in other groups than the rest. Ranks of stages without any come to the sum as well (Megatron-LM
+/// core/optimizer/__init__.py gathers the parameter groups of all ranks); with sharded gradients one sum has both.
+fn experts_are_apart(step: &TrainingStep) -> bool {
+    let has_experts = |stage| step.stages.layers_stored(stage).any(|layer| step.model.has_experts_in(layer));
+    step.layout.degrees.divides_experts()
+        && step.training.data.style == DataStyle::Ddp
+        && (0..step.stages.count()).any(has_experts)
+}
+
+fn small(axis: Axis, collective: Collective, element: ElementType, numbers: u64, moment: Moment, what: &str) -> Op {
+    let bytes = element.size() * numbers;
+    Op {
+        when: When::Step { moment, calls: 1 },
+        overlap: Overlap::Exposed,
+        why: format!("{numbers}*{} B = {bytes} B: {what}", element.size()),
+        ..Op::new(Style::Control, axis, collective, element, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    // Known answers: the calls of Megatron-LM's finalize_model_grads, optimizer step and train_step, counted by hand.
+    use crate::layout::Axis;
+    use crate::workload::Style;
+    use crate::workload::style::testing::{rows, training, with_steps};
+    use commgauge_base::collective::Collective::{AllReduce, Broadcast};
+
+    #[test]
+    fn a_step_ends_with_a_few_calls_of_four_or_eight_bytes() {
+        let ddp = "sequence = 1024\nmicro_batches = 7";
+        let zero = format!("{ddp}\ndata_style = 'zero1'");
+        let common = [(Broadcast, Axis::Pp, 4), (AllReduce, Axis::Dp, 4)];
+        let updated = [(AllReduce, Axis::Mp, 4), (AllReduce, Axis::Mp, 4)];
+        let statistics = |axis| [(AllReduce, axis, 4), (AllReduce, axis, 4)];
+        let loss = [(AllReduce, Axis::Dp, 8)];
+        let all = |axis, loss: &[_]| [&common[..], &statistics(axis), &updated, loss].concat();
+        for (written, layout, ranks, stage, expected) in [
+            (ddp, "tp = 2\npp = 2\ndp = 2", 8, 0, all(Axis::Mp, &[])),
+            (ddp, "tp = 2\npp = 2\ndp = 2", 8, 1, all(Axis::Mp, &loss)),
+            (zero.as_str(), "tp = 2\npp = 2\ndp = 2", 8, 1, all(Axis::World, &loss)),
+            (ddp, "dp = 2", 2, 0, vec![(AllReduce, Axis::Dp, 4), (AllReduce, Axis::Dp, 8)]),
+            (ddp, "cp = 2", 2, 0, vec![(AllReduce, Axis::DpCp, 4), (AllReduce, Axis::DpCp, 8)]),
+            (ddp, "tp = 2", 2, 0, [statistics(Axis::Mp), updated].concat()),
+        ] {
+            with_steps(&training("llama-3-8b", written, layout), ranks, |step| {
+                let rows = rows(step, stage, Style::Control);
+                let found: Vec<_> = rows.iter().map(|row| (row.collective, row.axis, row.bytes)).collect();
+                assert_eq!(found, expected, "{written} {layout} {stage}");
+                assert!(rows.iter().all(|row| row.calls_per_step == 1 && row.overlap.is_exposed()));
+            });
+        }
+    }
+
+    #[test]
+    fn the_last_stage_sends_its_token_count_to_the_others() {
+        with_steps(&training("llama-3-8b", "sequence = 1024\nmicro_batches = 4", "pp = 4"), 4, |step| {
+            for stage in 0..4 {
+                let ops = step.ops_of_stage(stage).unwrap();
+                let root = ops.iter().find(|op| op.collective == Broadcast).map(|op| op.root);
+                assert_eq!(root, Some(3), "{stage}");
+            }
+        });
+    }
+
+    #[test]
+    fn only_the_small_calls_that_a_step_has_are_listed() {
+        let bytes = |written: &str, layout: &str, ranks| {
+            let written = format!("sequence = 1024\nmicro_batches = 4\n{written}");
+            let mut found = Vec::new();
+            with_steps(&training("llama-3-8b", &written, layout), ranks, |step| {
+                found = rows(step, 0, Style::Control).iter().map(|row| (row.axis, row.bytes)).collect();
+            });
+            found
+        };
+        assert_eq!(bytes("small_calls = 'none'", "tp = 2\ndp = 2", 4), []);
+        assert_eq!(bytes("small_calls = ['norm']", "tp = 2\ndp = 2", 4), [(Axis::Mp, 4)]);
+        assert_eq!(bytes("small_calls = ['loss', 'norm']", "dp = 2", 2), [(Axis::Dp, 8)]);
+        // Megatron-LM with --bf16 and without --calculate-per-token-loss.
+        assert_eq!(
+            bytes("framework = 'megatron'", "tp = 2\ndp = 2", 4),
+            [(Axis::Mp, 4), (Axis::Mp, 4), (Axis::Mp, 4), (Axis::Dp, 8)]
+        );
+        assert_eq!(bytes("framework = 'fsdp2'", "dp = 2", 2), []);
+        // A float for each of 32 x 9 + 3 tensors.
+        assert_eq!(bytes("framework = 'hf'\ndata_style = 'fsdp'", "dp = 2", 2), [(Axis::Dp, 4 * 291)]);
+        assert_eq!(bytes("framework = 'deepspeed'\ndata_style = 'zero3'", "dp = 2", 2), [(Axis::World, 8)]);
+        // An int64 before the step, and the norm; the loss is logged every tenth step.
+        assert_eq!(bytes("framework = 'torchtitan'", "dp = 2", 2), [(Axis::Dp, 8), (Axis::World, 4)]);
+    }
+
+    #[test]
+    fn a_layer_wise_optimizer_and_that_of_the_rest_sum_a_norm_each() {
+        let written = "sequence = 1024\nmicro_batches = 4\nframework = 'megatron'\ndata_style = 'zero1'\nbucket_rule = 'layer_wise'";
+        with_steps(&training("llama-3-8b", &format!("{written}\nsmall_calls = ['norm']"), "dp = 2"), 2, |step| {
+            let calls: Vec<_> =
+                rows(step, 0, Style::Control).iter().map(|row| (row.axis, row.bytes, row.calls)).collect();
+            assert_eq!(calls, [(Axis::World, 4, 2)]);
+        });
+    }
+
+    #[test]
+    fn with_muon_and_experts_three_optimizers_sum_a_norm_each() {
+        let muon = "sequence = 1024\nmicro_batches = 4\nsequence_parallel = true\nsmall_calls = ['norm']\nmuon_tp_mode";
+        for (written, preset, layout, expected) in [
+            (
+                "'duplicated'",
+                "mixtral-8x7b",
+                "tp = 2\netp = 1\nep = 2\ndp = 2",
+                vec![(Axis::Mp, 2), (Axis::ExpertMp, 1)],
+            ),
+            (
+                "'blockwise'",
+                "mixtral-8x7b",
+                "tp = 2\netp = 1\nep = 2\ndp = 2",
+                vec![(Axis::Mp, 1), (Axis::ExpertMp, 1)],
+            ),
+            ("'duplicated'", "llama-3-8b", "tp = 2\ndp = 2", vec![(Axis::Mp, 1)]),
+        ] {
+            with_steps(&training(preset, &format!("{muon} = {written}"), layout), 4, |step| {
+                let calls: Vec<_> = rows(step, 0, Style::Control).iter().map(|row| (row.axis, row.calls)).collect();
+                assert_eq!(calls, expected, "{preset} {written}");
+            });
+        }
+    }
+}
