@@ -1,6 +1,6 @@
 //! `commgauge history DIR`: runs over time, row by row, and where they changed.
 
-use super::gate::confidence;
+use super::judge::{confidence, relevant};
 use super::output::{FormattedOutput, make_folder, replace};
 use crate::report::{HistoryFormat, ShownRows, history_text, plots};
 use crate::store::{Added, RowFilter, Store};
@@ -57,7 +57,7 @@ pub struct HistoryCommand {
     pub plots: Option<PathBuf>,
 
     /// The smallest step that matters, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = super::report::relevant)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = relevant)]
     pub relevant: f64,
 
     /// Confidence, in per cent: the chance of any false alarm over all rows is at most the rest

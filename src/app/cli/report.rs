@@ -4,26 +4,17 @@
 pub(super) use in_rank_0::Live;
 
 use super::OutputArguments;
-use super::gate::{confidence, gated, locate_options};
-use super::output::{
-    FormattedOutput, PAGE, Sink, VerdictOutput, check_output, columns, file_of, is_page, meant_format, names, print,
-    read_all, replace,
-};
-use crate::report::{
-    Format, HtmlInput, HtmlRun, SuspectsFormat, VerdictFormat, View, html, suspects_text, verdict_text,
-};
+use super::output::{PAGE, Sink, check_output, file_of, meant_format, names, read_all, replace};
+use crate::report::{Format, HtmlInput, HtmlRun, View, html};
 use clap::ValueEnum;
 use commgauge_analysis::cost;
 use commgauge_analysis::cost::{Fit, FitOptions, Measurements};
-use commgauge_analysis::verdict::locate::{LocateOptions, Suspects, locate};
+use commgauge_analysis::verdict::locate::{LocateOptions, locate};
 use commgauge_analysis::verdict::{
-    Allowed, CompareRule, ConsistencyRule, Decision, GateRule, LoadedRecord, SelfTest, Verdict, compare, consistency,
-    differences, ensure_comparable, is_cleared, located_code, most_severe,
+    Allowed, CompareRule, ConsistencyRule, GateRule, LoadedRecord, SelfTest, Verdict, compare, consistency,
+    differences, ensure_comparable, gate, most_severe,
 };
 use commgauge_base::error::{Error, Result};
-use commgauge_base::units::counted;
-use commgauge_base::visible::ShownPath;
-use commgauge_base::writing::eprintln;
 use commgauge_model::config::Machine;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;
@@ -37,7 +28,7 @@ const MAX_CASES_TO_FIT: usize = 20_000;
 /// The exit code is that of the record: 0 complete and right, 4 data arrived wrong, 5 to 6 the run failed, 7 something
 /// planned was not measured or the record was cut off. With --machine or --base it is that of the verdict: 1 a row failed,
 /// 3 inconclusive. The report is written in any case.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct ReportCommand {
     /// Records of runs (JSON Lines); several like runs are shown together in one HTML file
     #[arg(required = true, value_name = "RECORD")]
@@ -64,7 +55,7 @@ pub struct ReportCommand {
     #[arg(long, value_name = "FILE", help_heading = "Page")]
     pub fit: Option<PathBuf>,
 
-    /// What `commgauge selftest --format json` found, to show how often the rules err
+    /// What `commgauge expect selftest --format json` found, to show how often the rules err
     #[arg(long, value_name = "FILE", help_heading = "Page")]
     pub selftest: Option<PathBuf>,
 
@@ -109,7 +100,7 @@ impl ReportCommand {
         ] {
             if given {
                 return Err(Error::usage(format!(
-                    "{flag} is for the page (-o report.html); `commgauge gate`, `compare` and `fit` answer in text"
+                    "{flag} is for the page (-o report.html); `commgauge judge`, `compare` and `calibrate` answer in text"
                 )));
             }
         }
@@ -133,7 +124,9 @@ impl ReportCommand {
         }
         let (records, base) = (read_all(&self.records)?, read_all(&self.base)?);
         ensure_comparable(&records.iter().chain(&base).collect::<Vec<_>>(), &self.allow)?;
-        let verdict = self.machine.as_deref().map(|machine| self.gated(&records, machine)).transpose()?;
+        let machine = self.machine.as_deref().map(Machine::load).transpose()?;
+        let rule = GateRule { confidence: 0.95, allowed: self.allow.clone() };
+        let verdict = machine.as_ref().map(|machine| gate(&records, Some(machine), &rule)).transpose()?;
         let comparison = if base.is_empty() { None } else { Some(self.compared(&base, &records)?) };
         let tried = self.selftest.as_deref().map(SelfTest::read).transpose()?;
         let consistent = self.consistent(&records)?;
@@ -150,7 +143,8 @@ impl ReportCommand {
             (verdict, comparison) => verdict.iter().chain(comparison).map(|verdict| verdict.exit_code).collect(),
         };
         // Records without suspects to search for still make a page, which gives the reason.
-        let suspects = locate(&records, &locate_options(self.machine.as_deref())?).map_err(|error| error.to_string());
+        let options = machine.as_ref().map(LocateOptions::of_machine).unwrap_or_default();
+        let suspects = locate(&records, &options).map_err(|error| error.to_string());
         let page = html(&HtmlInput {
             runs: &runs,
             base: &base,
@@ -165,10 +159,6 @@ impl ReportCommand {
         })?;
         replace(path, &page)?;
         Ok(most_severe(codes))
-    }
-
-    fn gated(&self, records: &[LoadedRecord], machine: &Path) -> Result<Verdict> {
-        gated(records, Some(machine), &GateRule { confidence: 0.95, allowed: self.allow.clone() })
     }
 
     /// Checks calls for contradictions, or returns why the check does not apply.
@@ -301,254 +291,6 @@ mod in_rank_0 {
             // Never treated as a terminal: some launchers give rank 0 a pseudo-terminal and copy its output.
             write_above(self.bar.as_ref(), &mut std::io::stdout().lock(), &text);
         }
-    }
-}
-
-// `commgauge judge RECORD --machine M`: thresholds, suspects and the page of a finished run, with one exit code.
-
-/// Judge a finished run: thresholds, suspects and the page, with one exit code
-///
-/// What `commgauge gate` and `commgauge locate` say, one after the other, and with --page what `commgauge report -o` writes.
-/// The exit code is the more severe of the two: 0 every threshold passed and nothing is suspected; 1 a row failed or there is
-/// a suspect; 3 inconclusive; 4 data arrived wrong; 5 to 6 the run failed; 7 something planned was not measured. Where fewer
-/// than three nodes met in pairs, and the machine file expects nothing of pairs, no node can be suspected, and the thresholds alone decide; so
-/// they do on fewer than eight nodes about what one measure of pairs alone shows.
-#[derive(Clone, Debug, clap::Args)]
-pub struct JudgeCommand {
-    /// Records of a run (JSON Lines); the replicates of several like runs are taken together
-    #[arg(required = true, value_name = "RECORD")]
-    pub records: Vec<PathBuf>,
-
-    /// Machine file whose [[expect]] rows are the limits, or the name of a shipped one; without it the answer is inconclusive
-    #[arg(long, value_name = "FILE|NAME")]
-    pub machine: Option<PathBuf>,
-
-    /// Write the page of the run to this file (its name ends in .html); an existing file is replaced
-    #[arg(long, value_name = "FILE", value_parser = page)]
-    pub page: Option<PathBuf>,
-
-    /// In what several records may differ
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
-    pub allow: Vec<Allowed>,
-
-    /// Columns that the tables may take [default: COLUMNS, else those of the terminal, else 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
-    pub width: Option<u16>,
-}
-
-impl JudgeCommand {
-    /// Judges the records, writes verdict, suspects and page, and returns the exit code.
-    pub fn execute(&self) -> Result<i32> {
-        let records = read_all(&self.records)?;
-        let rule = GateRule { confidence: 0.95, allowed: self.allow.clone() };
-        let verdict = gated(&records, self.machine.as_deref(), &rule)?;
-        let suspects = locate(&records, &locate_options(self.machine.as_deref())?).map_err(|error| error.to_string());
-        let width = columns(self.width);
-        let exit_code = exit_code(&verdict, suspects.as_ref());
-        let located = match &suspects {
-            Ok(suspects) => suspects_text(suspects, SuspectsFormat::default(), width)?,
-            Err(reason) => format!("locate: not possible: {reason}\n"),
-        };
-        print(&format!(
-            "{}\n{}\n{located}",
-            summary(exit_code, &verdict, suspects.as_ref().ok()),
-            verdict_text(&verdict, VerdictFormat::default(), width)?,
-        ))?;
-        self.write_page()?;
-        Ok(exit_code)
-    }
-
-    fn write_page(&self) -> Result<()> {
-        let Some(page) = &self.page else { return Ok(()) };
-        ReportCommand {
-            records: self.records.clone(),
-            shown: OutputArguments::default(),
-            output: Some(page.clone()),
-            machine: self.machine.clone(),
-            base: Vec::new(),
-            fit: None,
-            selftest: None,
-            allow: self.allow.clone(),
-        }
-        .execute()?;
-        eprintln!("commgauge: page: {}", page.shown());
-        Ok(())
-    }
-}
-
-/// The code of both; a search that was not possible leaves open whether there are suspects.
-fn exit_code(verdict: &Verdict, suspects: std::result::Result<&Suspects, &String>) -> i32 {
-    let located = match suspects {
-        Ok(suspects) => located_code(suspects, Some(verdict)),
-        Err(_) => NO_SEARCH,
-    };
-    most_severe([verdict.exit_code, located])
-}
-
-/// The exit code where suspects could not be searched for.
-const NO_SEARCH: i32 = 3;
-
-fn summary(exit_code: i32, verdict: &Verdict, suspects: Option<&Suspects>) -> String {
-    let found = match suspects {
-        Some(suspects) if !suspects.suspects.is_empty() => counted(suspects.suspects.len(), "suspect"),
-        // Those that it cannot show are listed below, with the suspects.
-        Some(suspects) if suspects.examined.can_name_a_node() && !suspects.unseen.is_empty() => {
-            "no suspects of the kinds that this record can show".to_owned()
-        }
-        Some(suspects) if suspects.examined.can_name_a_node() => "no suspects".to_owned(),
-        None => "suspects could not be searched for".to_owned(),
-        Some(_) => "too few nodes met in pairs to suspect one".to_owned(),
-    };
-    let cleared = match suspects {
-        Some(suspects) if is_cleared(suspects, Some(verdict)) => {
-            "; what one measure alone shows (below) is within its thresholds"
-        }
-        _ => "",
-    };
-    let word = |code| Decision::from_exit_code(code).name().to_uppercase();
-    format!(
-        "judge: {} (exit code {exit_code}): thresholds {}; {found}{cleared}",
-        word(exit_code),
-        word(verdict.exit_code)
-    )
-}
-
-/// Parses the name of a page.
-fn page(text: &str) -> std::result::Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    if is_page(&path) { Ok(path) } else { Err(format!("found `{text}`; accepted: a file name that ends in .html")) }
-}
-
-// `commgauge locate RECORD...`: finds the slow node, link, rail or leaf.
-
-/// Name the node, link, rail or leaf that is slow, and what the data cannot show
-///
-/// Reads what `commgauge run qualify` (or `commgauge run --pairs`) recorded. Ends with 0 if there are no suspects and everything
-/// was measured; 1 there is a suspect; 3 undecided; 4 data arrived wrong; 5 to 6 the run failed; 7 something planned was not
-/// measured.
-#[derive(Clone, Debug, clap::Args)]
-pub struct LocateCommand {
-    /// Records of the same ranks on the same hosts (JSON Lines)
-    #[arg(required = true, value_name = "RECORD")]
-    pub records: Vec<PathBuf>,
-
-    /// Nodes behind each leaf switch, counted from node 0 [default: what the machine file of the run said]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub nodes_per_leaf: Option<u32>,
-
-    /// Nodes that the links of a rack join, counted from node 0, as the 18 of an NVL72 [default: what the machine file of the run said]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub nodes_per_rack: Option<u32>,
-
-    /// Machine file, or the name of a shipped one: what it says of leaves, racks, and of what pairs of nodes reach. Without it they are only
-    /// compared with each other
-    #[arg(long, value_name = "FILE|NAME")]
-    pub machine: Option<PathBuf>,
-
-    /// How it is shown.
-    #[command(flatten)]
-    pub shown: FormattedOutput<SuspectsFormat>,
-}
-
-impl LocateCommand {
-    /// Finds suspects, writes the result, and returns the exit code.
-    pub fn execute(&self) -> Result<i32> {
-        let inputs: Vec<&Path> = self.records.iter().map(PathBuf::as_path).collect();
-        let format = self.shown.check(&inputs)?;
-        let machine = self.machine.as_deref().map(Machine::load).transpose()?;
-        let of_file = machine.as_ref().map(LocateOptions::of_machine).unwrap_or_default();
-        let options = LocateOptions {
-            nodes_per_leaf: self.nodes_per_leaf.or(of_file.nodes_per_leaf),
-            nodes_per_rack: self.nodes_per_rack.or(of_file.nodes_per_rack),
-            machine,
-        };
-        let suspects = locate(&read_all(&self.records)?, &options)?;
-        self.shown.to.write(&suspects_text(&suspects, format, self.shown.to.columns())?)?;
-        Ok(suspects.exit_code)
-    }
-}
-
-// `commgauge compare BASE NEW`: tests whether a run is slower than a base; with --consistency it looks for contradictions within
-// one run.
-
-/// Decide whether a run is slower than a base, row by row, and end with the code of the verdict
-///
-/// 0 every row is shown to be no slower by what matters; 1 a row is slower, or alpha or beta of a curve; 3 inconclusive; 4
-/// data arrived wrong; 5 to 6 a run failed; 7 something planned was not measured. Runs that are not alike are refused.
-///
-/// Where several runs are compared, one that is slower by itself is named, and good runs do not make up for it.
-///
-/// --consistency compares nothing: it checks one run for contradictions. A call of twice the bytes takes more than 2.05 times as
-/// long; a larger call takes less time; all_reduce is slower than reduce_scatter and all_gather together, and the like; the
-/// bandwidth dips at a size.
-#[derive(Clone, Debug, clap::Args)]
-pub struct CompareCommand {
-    /// Record of the base (JSON Lines)
-    pub base: PathBuf,
-
-    /// Record that is compared with it; only --consistency goes without
-    pub new: Option<PathBuf>,
-
-    /// Check BASE alone for contradictions within it, and compare it with nothing
-    #[arg(long, conflicts_with_all = ["new", "more_new", "relevant"])]
-    pub consistency: bool,
-
-    /// Further records of the base; their replicates count with the first's
-    #[arg(long, value_name = "RECORD")]
-    pub more_base: Vec<PathBuf>,
-
-    /// Further records that are compared with the base
-    #[arg(long, value_name = "RECORD")]
-    pub more_new: Vec<PathBuf>,
-
-    /// The smallest slow-down that matters, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = relevant)]
-    pub relevant: f64,
-
-    /// Confidence, in per cent: the chance of any false alarm over all rows is at most the rest
-    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence)]
-    pub confidence: f64,
-
-    /// In what the runs may differ
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
-    pub allow: Vec<Allowed>,
-
-    /// How the verdict is shown.
-    #[command(flatten)]
-    pub shown: VerdictOutput,
-}
-
-impl CompareCommand {
-    /// Compares, writes the verdict, and returns its exit code.
-    pub fn execute(&self) -> Result<i32> {
-        if self.new.is_none() && !self.consistency {
-            return Err(Error::usage(format!(
-                "NEW is missing, so {base} is compared with nothing (an empty variable?): name the record of the new run, or check {base} \
-                 for contradictions within itself with `commgauge compare --consistency {base}`",
-                base = self.base.shown()
-            )));
-        }
-        let base: Vec<PathBuf> = std::iter::once(&self.base).chain(&self.more_base).cloned().collect();
-        let new: Vec<PathBuf> = self.new.iter().chain(&self.more_new).cloned().collect();
-        let inputs: Vec<&Path> = base.iter().chain(&new).map(PathBuf::as_path).collect();
-        let format = self.shown.check(&inputs)?;
-        let false_alarm_level = 1.0 - self.confidence / 100.0;
-        if self.consistency {
-            let rule = ConsistencyRule { false_alarm_level, ..ConsistencyRule::default() };
-            return self.shown.show(&consistency(&read_all(&base)?, rule, &self.allow)?, format);
-        }
-        let rule =
-            CompareRule { false_alarm_level, relevant_slowdown: self.relevant / 100.0, allowed: self.allow.clone() };
-        let mut judged = read_all(&[base.clone(), new].concat())?;
-        let new = judged.split_off(base.len());
-        self.shown.show(&compare(&judged, &new, &rule)?, format)
-    }
-}
-
-pub(super) fn relevant(text: &str) -> std::result::Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),
-        _ => Err(format!("found `{text}`; accepted: a number from 0.1 to 100")),
     }
 }
 

@@ -104,7 +104,7 @@ pub enum Document {
     Fit,
     /// What `commgauge predict --format json` prints
     Predictions,
-    /// What `commgauge gate --format json` prints
+    /// What `commgauge judge --part thresholds --format json` prints
     Verdict,
     /// What `commgauge history --format json` prints
     History,
@@ -114,9 +114,9 @@ pub enum Document {
     Plan,
     /// What `commgauge validate --format json` prints
     Validation,
-    /// What `commgauge selftest --format json` prints
+    /// What `commgauge expect selftest --format json` prints
     Selftest,
-    /// What `commgauge locate --format json` prints
+    /// What `commgauge judge --part suspects --format json` prints
     Suspects,
     /// What `commgauge simulate --format json` prints
     Rehearsal,
@@ -157,7 +157,11 @@ impl Document {
                 let schema = schemars::schema_for!(verdict::SelfTest).to_value();
                 published(schema, SELFTEST_FORMAT, SELFTEST_VERSION, "A selftest of commgauge")
             }
-            Document::Rehearsal => super::simulate::schema(),
+            Document::Rehearsal => {
+                use crate::report::{REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed};
+                let schema = schemars::schema_for!(Rehearsed).to_value();
+                published(schema, REHEARSAL_FORMAT, REHEARSAL_VERSION, "A rehearsal of commgauge")
+            }
             Document::List => super::list::schema(),
             Document::Doctor => super::doctor::schema(),
             Document::Trace => super::trace::schema(),

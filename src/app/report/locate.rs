@@ -4,38 +4,30 @@ use super::document::{
     Block, Column, Mark, Row, Table, Terminal, Tone, escaped_markdown, markdown, optional, share, wrapped,
 };
 use super::text::visible;
+use super::verdict::VerdictFormat;
 use commgauge_analysis::verdict::Trouble;
 use commgauge_analysis::verdict::locate::{Suspect, Suspects};
-use commgauge_base::error::Result;
+use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Seconds, counted, three_digits};
-
-/// How suspects are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum SuspectsFormat {
-    /// For people, fitted to the width of the terminal.
-    #[default]
-    Table,
-    /// One JSON document in base units, whose schema `commgauge schema suspects` prints.
-    Json,
-    /// For a page or an issue.
-    Markdown,
-}
 
 /// The suspects as text. `width` is used by the table only.
 ///
 /// # Errors
-/// Where the document cannot be written as JSON.
-pub fn suspects_text(suspects: &Suspects, format: SuspectsFormat, width: u16) -> Result<String> {
+/// A usage error for a format in which thresholds alone are written.
+pub fn suspects_text(suspects: &Suspects, format: VerdictFormat, width: u16) -> Result<String> {
     match format {
-        SuspectsFormat::Table => {
+        VerdictFormat::Table => {
             let terminal = Terminal::plain(width);
             Ok(wrapped(&visible(&headline(suspects)), width) + &terminal.draw(&document(suspects)))
         }
-        SuspectsFormat::Markdown => {
+        VerdictFormat::Markdown => {
             let title = escaped_markdown(&headline(suspects));
             Ok(format!("# commgauge {title}\n{}", markdown(&document(suspects))))
         }
-        SuspectsFormat::Json => super::verdict::json(suspects),
+        VerdictFormat::Json => super::verdict::json(suspects),
+        VerdictFormat::Junit | VerdictFormat::Prometheus | VerdictFormat::Github => {
+            Err(Error::usage("--format: suspects have no such format; accepted: table, json, markdown"))
+        }
     }
 }
 
@@ -211,23 +203,23 @@ mod tests {
     #[test]
     fn tables_for_two_widths_and_a_page() {
         for width in [80, 140] {
-            let text = suspects_text(&suspects("node-0017"), SuspectsFormat::Table, width).unwrap();
+            let text = suspects_text(&suspects("node-0017"), VerdictFormat::Table, width).unwrap();
             insta::assert_snapshot!(format!("suspects_{width}"), text);
         }
         insta::assert_snapshot!(
             "suspects_markdown",
-            suspects_text(&suspects("node-0017"), SuspectsFormat::Markdown, 0).unwrap()
+            suspects_text(&suspects("node-0017"), VerdictFormat::Markdown, 0).unwrap()
         );
     }
 
     #[test]
     fn hostile_names_leave_no_control_character_and_no_markup() {
         let hostile = "<img src=x onerror=alert(1)>\u{1b}[31m\u{202e}|a\nb";
-        for format in [SuspectsFormat::Table, SuspectsFormat::Markdown, SuspectsFormat::Json] {
+        for format in [VerdictFormat::Table, VerdictFormat::Markdown, VerdictFormat::Json] {
             let text = suspects_text(&suspects(hostile), format, 100).unwrap();
             let bad = text.chars().find(|c| *c != '\n' && (c.is_control() || *c == '\u{202e}'));
             assert_eq!(bad, None, "{format:?}: {text}");
-            assert!(format != SuspectsFormat::Markdown || !text.contains("<img"), "{text}");
+            assert!(format != VerdictFormat::Markdown || !text.contains("<img"), "{text}");
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod plan;
 mod products;
 mod provenance;
 pub mod rank;
+mod rehearsal;
 mod replay;
 mod row;
 pub mod screen;
@@ -35,14 +36,17 @@ pub use framework::framework_defaults;
 pub use history::{HistoryFormat, ShownRows, history_text, plots};
 pub use html::{HtmlInput, HtmlRun, html, plan_page};
 pub use live::LiveRows;
-pub use locate::{SuspectsFormat, suspects_text};
+pub use locate::suspects_text;
 pub use pairs::{Measure as PairMeasure, Pair, PairsView};
+pub use rehearsal::{
+    GateOutlook, Power, REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, outlook_text, rehearsal_text, selftest_text,
+};
 pub use replay::{ReplayTime, replay_time};
 pub use row::{Counts, Late, Latency, Row, Status};
 pub(crate) use row::{Entry, host_of};
 pub use step::{Crossing, Crossover, Family, Measure, Place, Ranking, Rule, Span, StepOp, StepView, Sum, Totals};
 pub(crate) use text::{visible, wrap};
-pub use verdict::{VerdictFormat, verdict_text};
+pub use verdict::{VerdictFormat, judged_text, verdict_text};
 pub use view::{Combination, Completion, Findings, View, combinations_text};
 
 use columns::{Section, sections};

@@ -11,11 +11,12 @@ pub use work::{PairsRun, PlannedWork, StepRun, SuiteRun, Sweep, Work, planned};
 
 use super::calibrate::CalibrateCommand;
 use super::doctor::DoctorCommand;
+use super::expect::ExpectCommand;
 use super::export::ExportCommand;
 use super::fit::{FitCommand, PredictCommand};
-use super::gate::{ExpectCommand, GateCommand, SelfTestCommand};
 use super::history::HistoryCommand;
 use super::import::ImportCommand;
+use super::judge::{CompareCommand, JudgeCommand};
 use super::layout::LayoutCommand;
 use super::list::ListCommand;
 use super::manual::{CompletionsCommand, ManCommand};
@@ -23,7 +24,7 @@ use super::model::ModelCommand;
 use super::ops::OpsCommand;
 use super::plan::PlanCommand;
 use super::rank::RankCommand;
-use super::report::{CompareCommand, JudgeCommand, LocateCommand, ReportCommand};
+use super::report::ReportCommand;
 use super::run::RunArguments;
 use super::show::{SchemaCommand, ShowCommand};
 use super::simulate::SimulateCommand;
@@ -59,16 +60,12 @@ pub enum Command {
     Trace(Box<TraceCommand>),
     /// Judge a finished run: thresholds, suspects and the page in one
     Judge(JudgeCommand),
-    /// Compare a record with what a machine file expects
-    Gate(GateCommand),
     /// Decide whether a run is slower than a base, row by row
     Compare(CompareCommand),
     /// Show runs over time, and where they changed
     History(HistoryCommand),
     /// Machine files: check them, or make one from healthy runs
     Expect(ExpectCommand),
-    /// Name the node, link, rail or leaf that is slow
-    Locate(LocateCommand),
     /// Show a record as a table, or turn it into another format
     Report(ReportCommand),
     /// Show a model's shape and parameters, from its config.json
@@ -91,8 +88,6 @@ pub enum Command {
     Plan(Box<PlanCommand>),
     /// Predict published training runs, and show how far off it is
     Validate(ValidateCommand),
-    /// Measure how often the rules of gate and compare err
-    Selftest(SelfTestCommand),
     /// Rehearse a suite on a simulated machine
     Simulate(SimulateCommand),
     /// Print the JSON Schema of what commgauge writes
@@ -141,11 +136,9 @@ impl Commgauge {
             Command::Run(arguments) => run::run(&arguments, &mut std::io::stdout().lock()),
             Command::Ops(command) => command.execute(),
             Command::Judge(command) => command.execute(),
-            Command::Gate(command) => command.execute(),
             Command::Compare(command) => command.execute(),
             Command::History(command) => command.execute(),
             Command::Expect(command) => command.execute(),
-            Command::Locate(command) => command.execute(),
             Command::Report(command) => command.execute(),
             Command::Model(command) => command.execute(),
             Command::Layout(command) => command.execute(),
@@ -158,7 +151,6 @@ impl Commgauge {
             Command::Rank(command) => command.execute(),
             Command::Plan(command) => command.execute(),
             Command::Validate(command) => command.execute(),
-            Command::Selftest(command) => command.execute(),
             Command::Simulate(command) => command.execute(),
             Command::Schema(command) => command.execute(),
             Command::List(command) => command.execute(&definitions()),

@@ -10,11 +10,14 @@ pub(super) use document::{
 
 use super::document::{Terminal, escaped_markdown, markdown};
 use super::formats::{RowLabels, label, line, metric};
+use super::locate::suspects_text;
 use crate::report::document::signed_percent;
 use crate::report::formats::{Level, annotation, case, non_success, skipped, suite, test_report_text as xml};
 use crate::report::text::visible;
-use commgauge_analysis::verdict::{CurveChange, Decision, Finding, Metric, Row, Trouble, Verdict};
+use commgauge_analysis::verdict::locate::Suspects;
+use commgauge_analysis::verdict::{CurveChange, Decision, Finding, Metric, Row, Trouble, Verdict, is_cleared};
 use commgauge_base::error::{Error, Result};
+use commgauge_base::units::counted;
 use commgauge_base::visible::visible_json;
 use document::{headline, reasons};
 use quick_junit::{NonSuccessKind, Property, TestCase, TestCaseStatus};
@@ -57,6 +60,59 @@ pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Res
         VerdictFormat::Github => Ok(github_text(verdict)),
         VerdictFormat::Json => json(verdict),
     }
+}
+
+/// Thresholds and suspects with their common answer. `suspects` may be the reason why none could be searched for.
+///
+/// # Errors
+/// A usage error for a format in which only one of the two parts is written.
+pub fn judged_text(
+    exit_code: i32,
+    verdict: &Verdict,
+    suspects: std::result::Result<&Suspects, &String>,
+    format: VerdictFormat,
+    width: u16,
+) -> Result<String> {
+    let answer = judged_answer(exit_code, verdict, suspects.ok());
+    let answer = match format {
+        VerdictFormat::Table => answer,
+        VerdictFormat::Markdown => escaped_markdown(&answer) + "\n",
+        _ => {
+            return Err(Error::usage(
+                "--format: thresholds and suspects together are written as table or markdown; choose one by --part",
+            ));
+        }
+    };
+    let located = match suspects {
+        Ok(suspects) => suspects_text(suspects, format, width)?,
+        Err(reason) => format!("suspects: search not possible: {}\n", visible(reason)),
+    };
+    Ok(format!("{answer}\n{}\n{located}", verdict_text(verdict, format, width)?))
+}
+
+fn judged_answer(exit_code: i32, verdict: &Verdict, suspects: Option<&Suspects>) -> String {
+    let found = match suspects {
+        Some(suspects) if !suspects.suspects.is_empty() => counted(suspects.suspects.len(), "suspect"),
+        // Those that it cannot show are listed below, with the suspects.
+        Some(suspects) if suspects.examined.can_name_a_node() && !suspects.unseen.is_empty() => {
+            "no suspects of the kinds that this record can show".to_owned()
+        }
+        Some(suspects) if suspects.examined.can_name_a_node() => "no suspects".to_owned(),
+        None => "suspects could not be searched for".to_owned(),
+        Some(_) => "too few nodes met in pairs to suspect one".to_owned(),
+    };
+    let cleared = match suspects {
+        Some(suspects) if is_cleared(suspects, Some(verdict)) => {
+            "; what one measure alone shows (below) is within its thresholds"
+        }
+        _ => "",
+    };
+    let word = |code| Decision::from_exit_code(code).name().to_uppercase();
+    format!(
+        "judge: {} (exit code {exit_code}): thresholds {}; {found}{cleared}",
+        word(exit_code),
+        word(verdict.exit_code)
+    )
 }
 
 /// A document as JSON without control characters for terminals.

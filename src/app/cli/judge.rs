@@ -1,0 +1,328 @@
+//! `commgauge judge` and `commgauge compare`: records against a machine file, against each other, and against a base.
+
+use super::output::{VerdictOutput, check_only_format, is_page, print_on, read_all, replace};
+use super::report::ReportCommand;
+use super::simulate::ranks_of_nodes;
+use super::suite::{self, SuiteWork, suite_work};
+use crate::report::{VerdictFormat, judged_text, outlook_text, suspects_text, verdict_text};
+use commgauge_analysis::verdict::locate::{LocateOptions, Suspects, locate};
+use commgauge_analysis::verdict::{
+    Allowed, CompareRule, ConsistencyRule, GateRule, LoadedRecord, PlannedWork, Verdict, compare, consistency, gate,
+    gate_new_machine, located_code, most_severe, plan_outlook,
+};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::visible::ShownPath;
+use commgauge_base::writing::eprintln;
+use commgauge_model::config::{Machine, Shipped};
+use commgauge_model::layout::Nodes;
+use commgauge_model::record::work_lines::{CopyFacts, ProductFacts};
+use commgauge_run::session::{Rehearsal, Request};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Judge a finished run: thresholds, suspects and the page, with one exit code
+///
+/// Thresholds are the [[expect]] rows of the machine file; suspects are the node, link, rail or leaf that is slow, from the pairs
+/// that `commgauge run qualify` measures. The exit code is the more severe of the two: 0 every threshold passed and there is no
+/// suspect; 1 a row failed or there is a suspect; 3 inconclusive; 4 data arrived wrong; 5 to 6 the run failed; 7 something planned
+/// was not measured. Missing, unverified, synthetic and unreliable rows never pass. Where fewer than three nodes met in pairs and
+/// the machine file expects nothing of pairs, the thresholds alone decide; on fewer than eight nodes they also overrule a suspect
+/// that a single measure of pairs names.
+#[derive(Clone, Debug, clap::Args)]
+pub struct JudgeCommand {
+    /// Records of a run (JSON Lines); the replicates of several like runs are taken together
+    #[arg(required_unless_present = "plan", value_name = "RECORD")]
+    pub records: Vec<PathBuf>,
+
+    /// Machine file whose [[expect]] rows are the limits, or the name of a shipped one; without it thresholds are inconclusive
+    #[arg(long, value_name = "FILE|NAME")]
+    pub machine: Option<PathBuf>,
+
+    /// Show one part only, with its own exit code [default: both]
+    #[arg(long, value_enum)]
+    pub part: Option<Part>,
+
+    /// Write the page of the run to this file (its name ends in .html); an existing file is replaced
+    #[arg(long, value_name = "FILE", value_parser = page)]
+    pub page: Option<PathBuf>,
+
+    /// How the verdict is shown.
+    #[command(flatten)]
+    pub shown: VerdictOutput,
+
+    /// Before a run: how many thresholds of the machine this suite measures, and whether a run of it can pass
+    #[arg(
+        long,
+        value_name = "SUITE",
+        requires = "machine",
+        conflicts_with_all = ["records", "part", "page", "template", "format", "output"]
+    )]
+    pub plan: Option<PathBuf>,
+
+    /// With --plan: nodes, each with the ranks of the machine file
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "plan", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub nodes: u32,
+
+    /// Also write a file with an [[expect]] to fill in for each row that has none; without --machine, a whole machine file with the
+    /// file's name
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub template: Option<PathBuf>,
+
+    /// Confidence of the bounds of thresholds, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence, hide_short_help = true)]
+    pub confidence: f64,
+
+    /// In what several records may differ
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT", hide_short_help = true)]
+    pub allow: Vec<Allowed>,
+
+    /// Nodes behind each leaf switch, counted from node 0 [default: what the machine file of the run said]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    pub nodes_per_leaf: Option<u32>,
+
+    /// Nodes that the links of a rack join, counted from node 0, as the 18 of an NVL72 [default: what the machine file of the run said]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    pub nodes_per_rack: Option<u32>,
+}
+
+/// A part of the judgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// Each row against what the machine file expects
+    Thresholds,
+    /// The node, link, rail or leaf that is slow: table, json or markdown
+    Suspects,
+}
+
+impl JudgeCommand {
+    /// Judges the records, writes the answer and the page, and returns the exit code.
+    pub fn execute(&self) -> Result<i32> {
+        if let (Some(suite), Some(machine)) = (&self.plan, &self.machine) {
+            return judge_plan(suite, machine, self.nodes, self.confidence / 100.0, &mut std::io::stdout().lock());
+        }
+        let format = self.check()?;
+        let records = read_all(&self.records)?;
+        let machine = self.machine.as_deref().map(Machine::load).transpose()?;
+        let width = self.shown.to.columns();
+        let (text, exit_code) = match self.part {
+            Some(Part::Thresholds) => {
+                let verdict = self.verdict(&records, machine.as_ref())?;
+                (verdict_text(&verdict, format, width)?, verdict.exit_code)
+            }
+            Some(Part::Suspects) => {
+                let suspects = locate(&records, &self.locate_options(machine))?;
+                (suspects_text(&suspects, format, width)?, suspects.exit_code)
+            }
+            None => {
+                let verdict = self.verdict(&records, machine.as_ref())?;
+                let suspects = locate(&records, &self.locate_options(machine)).map_err(|error| error.to_string());
+                let exit_code = exit_code(&verdict, suspects.as_ref().ok());
+                (judged_text(exit_code, &verdict, suspects.as_ref(), format, width)?, exit_code)
+            }
+        };
+        self.shown.to.write(&text)?;
+        self.write_page()?;
+        Ok(exit_code)
+    }
+
+    /// Refuses outputs over inputs and flags of the part that is not shown, and returns the format.
+    fn check(&self) -> Result<VerdictFormat> {
+        let file = self.machine.as_deref().and_then(|requested| Shipped::Machine.find(requested));
+        let inputs: Vec<&Path> = self.records.iter().chain(&file).map(PathBuf::as_path).collect();
+        if let Some(path) = &self.template {
+            check_only_format(path, "toml", &inputs)?;
+        }
+        for (flag, given, other) in [
+            ("--template", self.template.is_some(), Part::Suspects),
+            ("--nodes-per-leaf", self.nodes_per_leaf.is_some(), Part::Thresholds),
+            ("--nodes-per-rack", self.nodes_per_rack.is_some(), Part::Thresholds),
+        ] {
+            if given && self.part == Some(other) {
+                let part = if other == Part::Suspects { "suspects" } else { "thresholds" };
+                return Err(Error::usage(format!("{flag} has no effect on --part {part}; leave out one of the two")));
+            }
+        }
+        self.shown.check(&inputs)
+    }
+
+    fn verdict(&self, records: &[LoadedRecord], machine: Option<&Machine>) -> Result<Verdict> {
+        let rule = GateRule { confidence: self.confidence / 100.0, allowed: self.allow.clone() };
+        let verdict = match (machine, &self.template) {
+            (None, Some(path)) => gate_new_machine(records, &stem(path), &rule)?,
+            (machine, _) => gate(records, machine, &rule)?,
+        };
+        if let Some(path) = &self.template {
+            write_template(path, verdict.template.as_deref())?;
+        }
+        Ok(verdict)
+    }
+
+    fn locate_options(&self, machine: Option<Machine>) -> LocateOptions {
+        let of_file = machine.as_ref().map(LocateOptions::of_machine).unwrap_or_default();
+        LocateOptions {
+            nodes_per_leaf: self.nodes_per_leaf.or(of_file.nodes_per_leaf),
+            nodes_per_rack: self.nodes_per_rack.or(of_file.nodes_per_rack),
+            machine,
+        }
+    }
+
+    fn write_page(&self) -> Result<()> {
+        let Some(page) = &self.page else { return Ok(()) };
+        ReportCommand {
+            records: self.records.clone(),
+            output: Some(page.clone()),
+            machine: self.machine.clone(),
+            allow: self.allow.clone(),
+            ..ReportCommand::default()
+        }
+        .execute()?;
+        eprintln!("commgauge: page: {}", page.shown());
+        Ok(())
+    }
+}
+
+/// The code of both parts; a search that was not possible leaves open whether there are suspects.
+fn exit_code(verdict: &Verdict, suspects: Option<&Suspects>) -> i32 {
+    const NO_SEARCH: i32 = 3;
+    let located = suspects.map_or(NO_SEARCH, |suspects| located_code(suspects, Some(verdict)));
+    most_severe([verdict.exit_code, located])
+}
+
+/// Never replaces a file: it may be one that somebody has begun to fill in.
+fn write_template(path: &Path, template: Option<&str>) -> Result<()> {
+    let Some(template) = template else {
+        eprintln!("judge: --template {} is not written: every row has an expectation", path.shown());
+        return Ok(());
+    };
+    if path.exists() {
+        return Err(Error::usage(format!("--template {} exists; name a new file", path.shown())));
+    }
+    replace(path, template)
+}
+
+fn stem(requested: &Path) -> String {
+    requested.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+}
+
+/// Parses a confidence in per cent that some number of replicates can reach, and one alone cannot, since it has no scatter.
+pub(super) fn confidence(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (75.0..=99.999).contains(&percent) => Ok(percent),
+        _ => Err(format!("found `{text}`; accepted: a number from 75, which takes two replicates, to 99.999")),
+    }
+}
+
+/// Parses the name of a page.
+fn page(text: &str) -> std::result::Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if is_page(&path) { Ok(path) } else { Err(format!("found `{text}`; accepted: a file name that ends in .html")) }
+}
+
+/// Writes how far a suite on this many nodes of a machine can be judged; 0 where a run of it can pass.
+pub(super) fn judge_plan(
+    suite: &Path,
+    machine: &Path,
+    nodes: u32,
+    confidence: f64,
+    out: &mut dyn Write,
+) -> Result<i32> {
+    suite::report_resolved_file(Shipped::Suite, suite);
+    suite::report_resolved_file(Shipped::Machine, machine);
+    let machine = Machine::load(machine)?;
+    let ranks = ranks_of_nodes(&machine, nodes)?;
+    let well = Machine { faults: Vec::new(), ..machine.clone() };
+    // Records tell hosts, of which several may make one node of the machine.
+    let nodes_of_record = Nodes::filled(ranks, machine.ranks_per_host());
+    let SuiteWork { plan, settings, facts } = suite_work(suite, None, &nodes_of_record)?;
+    let request = Request::simulated(suite::new_run_id(), facts, plan, settings, &well, ranks);
+    let planned = PlannedWork {
+        cases: Rehearsal::new(&request)?.planned_cases(),
+        hosts: machine.hosts_of(ranks),
+        copies: request.plan.copies.iter().map(CopyFacts::of).collect(),
+        products: request.plan.products.iter().map(ProductFacts::of).collect(),
+    };
+    let outlook = plan_outlook(&machine, &planned, request.settings.replicates, confidence);
+    print_on(out, &outlook_text(&request, &machine, nodes, &outlook))?;
+    Ok(if outlook.shortfalls.is_empty() { 0 } else { 3 })
+}
+
+/// Decide whether a run is slower than a base, row by row, and end with the code of the verdict
+///
+/// 0 every row is shown to be no slower by what matters; 1 a row is slower, or alpha or beta of a curve; 3 inconclusive; 4
+/// data arrived wrong; 5 to 6 a run failed; 7 something planned was not measured. Runs that are not alike are refused.
+///
+/// Where several runs are compared, one that is slower by itself is named, and good runs do not make up for it.
+///
+/// --consistency compares nothing: it checks one run for contradictions. A call of twice the bytes takes more than 2.05 times as
+/// long; a larger call takes less time; all_reduce is slower than reduce_scatter and all_gather together, and the like; the
+/// bandwidth dips at a size.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CompareCommand {
+    /// Record of the base (JSON Lines)
+    pub base: PathBuf,
+
+    /// Record that is compared with it; only --consistency goes without
+    pub new: Option<PathBuf>,
+
+    /// Check BASE alone for contradictions within it, and compare it with nothing
+    #[arg(long, conflicts_with_all = ["new", "more_new", "relevant"])]
+    pub consistency: bool,
+
+    /// Further records of the base; their replicates count with the first's
+    #[arg(long, value_name = "RECORD")]
+    pub more_base: Vec<PathBuf>,
+
+    /// Further records that are compared with the base
+    #[arg(long, value_name = "RECORD")]
+    pub more_new: Vec<PathBuf>,
+
+    /// The smallest slow-down that matters, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = relevant)]
+    pub relevant: f64,
+
+    /// Confidence, in per cent: the chance of any false alarm over all rows is at most the rest
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence)]
+    pub confidence: f64,
+
+    /// In what the runs may differ
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    pub allow: Vec<Allowed>,
+
+    /// How the verdict is shown.
+    #[command(flatten)]
+    pub shown: VerdictOutput,
+}
+
+impl CompareCommand {
+    /// Compares, writes the verdict, and returns its exit code.
+    pub fn execute(&self) -> Result<i32> {
+        if self.new.is_none() && !self.consistency {
+            return Err(Error::usage(format!(
+                "NEW is missing, so {base} is compared with nothing (an empty variable?): name the record of the new run, or check {base} \
+                 for contradictions within itself with `commgauge compare --consistency {base}`",
+                base = self.base.shown()
+            )));
+        }
+        let base: Vec<PathBuf> = std::iter::once(&self.base).chain(&self.more_base).cloned().collect();
+        let new: Vec<PathBuf> = self.new.iter().chain(&self.more_new).cloned().collect();
+        let inputs: Vec<&Path> = base.iter().chain(&new).map(PathBuf::as_path).collect();
+        let format = self.shown.check(&inputs)?;
+        let false_alarm_level = 1.0 - self.confidence / 100.0;
+        if self.consistency {
+            let rule = ConsistencyRule { false_alarm_level, ..ConsistencyRule::default() };
+            return self.shown.show(&consistency(&read_all(&base)?, rule, &self.allow)?, format);
+        }
+        let rule =
+            CompareRule { false_alarm_level, relevant_slowdown: self.relevant / 100.0, allowed: self.allow.clone() };
+        let mut judged = read_all(&[base.clone(), new].concat())?;
+        let new = judged.split_off(base.len());
+        self.shown.show(&compare(&judged, &new, &rule)?, format)
+    }
+}
+
+pub(super) fn relevant(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),
+        _ => Err(format!("found `{text}`; accepted: a number from 0.1 to 100")),
+    }
+}

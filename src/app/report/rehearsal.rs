@@ -1,0 +1,301 @@
+//! What is said before a machine is measured: a rehearsed suite, the thresholds that a suite measures, and the error rates of the rules.
+
+use super::document::{Column, optional, percent, table, wrapped};
+use super::locate::suspects_text;
+use super::text::{visible, wrap};
+use super::verdict::VerdictFormat;
+use commgauge_analysis::verdict::locate::{SuspectKind, Suspects};
+use commgauge_analysis::verdict::{Counted, Decision, PlanOutlook, SelfTest, TrialKind};
+use commgauge_base::units::{Seconds, counted, three_digits};
+use commgauge_model::config::Machine;
+use commgauge_run::session::Request;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The value of `format` in every such document.
+pub const REHEARSAL_FORMAT: &str = "commgauge-rehearsal";
+
+/// The version of the format.
+pub const REHEARSAL_VERSION: u32 = 1;
+
+/// A rehearsed run: what it would take, cover and find.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rehearsed {
+    /// Always `commgauge-rehearsal`.
+    pub format: String,
+    /// Version of the format.
+    pub version: u32,
+    /// Always true: nothing was measured.
+    pub synthetic: bool,
+    /// Name of the suite.
+    pub suite: String,
+    /// Name of the machine.
+    pub machine: String,
+    /// Nodes of the machine file.
+    pub nodes: u32,
+    /// Hosts, which suspects and faults count: the nodes, but where several hosts make one.
+    #[serde(default)]
+    pub hosts: u32,
+    /// Ranks of all nodes.
+    pub ranks: u32,
+    /// What was broken on purpose, in the words of `--fault`.
+    pub faults: Vec<String>,
+    /// Cases of the plan.
+    pub cases: u64,
+    /// Rounds of disjoint pairs among them.
+    pub pair_rounds: u64,
+    /// Replicates of each case.
+    pub replicates: u32,
+    /// About what the run takes where every case stops at its fewest samples.
+    pub seconds_least: f64,
+    /// About what it takes where every case spends its whole budget.
+    pub seconds_most: f64,
+    /// What `commgauge locate` says of one rehearsal.
+    pub suspects: Suspects,
+    /// What the machine file expects and what became of it; absent where it expects nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateOutlook>,
+    /// How often the faults are found, where several seeds were requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<Power>,
+}
+
+/// What a gate would say. No synthetic row ever passes, so those that would are counted apart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GateOutlook {
+    /// Rows of the plan.
+    pub rows: u32,
+    /// Rows that something is expected of.
+    pub rows_judged: u32,
+    /// Those of them that fail.
+    pub rows_failed: u32,
+    /// Those of these that fail with nothing broken too, as where times scatter by more than the file leaves room for.
+    #[serde(default)]
+    pub rows_failed_healthy: u32,
+    /// Those of them whose median meets what is expected.
+    pub rows_that_would_meet: u32,
+}
+
+/// How often faults are found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Power {
+    /// Rehearsals with seeds of their own.
+    pub seeds: u64,
+    /// Whom the faults should have suspected.
+    pub planted: Vec<SuspectKind>,
+    /// Rehearsals that named all of them, class and name, and suspected nobody else.
+    pub right: u64,
+    /// The 95 % interval of that share.
+    pub right_share_low: f64,
+    /// See `right_share_low`.
+    pub right_share_high: f64,
+    /// Rehearsals that named all of them.
+    pub all_named: u64,
+    /// Rehearsals that suspected somebody else.
+    pub others_accused: u64,
+}
+
+/// The rehearsal as text.
+pub fn rehearsal_text(document: &Rehearsed, width: u16) -> String {
+    let mut out = wrapped("SYNTHETIC: a rehearsal; no data moved and no real time passed", width);
+    let mut sentences = vec![
+        format!(
+            "suite {} on {}{}, {} ranks, of {}",
+            document.suite,
+            counted(document.nodes as usize, "node"),
+            if document.hosts == document.nodes { String::new() } else { format!(" of {} hosts", document.hosts) },
+            document.ranks,
+            document.machine
+        ),
+        format!(
+            "broken on purpose: {}",
+            if document.faults.is_empty() { "nothing".to_owned() } else { document.faults.join(", ") }
+        ),
+        format!(
+            "it would take from {} (each case stops at its fewest samples) to {} (each spends its budget): {} cases, of pairs \
+             {} rounds, {} replicates",
+            Seconds(document.seconds_least),
+            Seconds(document.seconds_most),
+            document.cases,
+            document.pair_rounds,
+            document.replicates
+        ),
+    ];
+    if document.hosts > document.nodes && document.nodes > 1 {
+        sentences.push(
+            "the thresholds of a node of several hosts are about one such node: for a verdict rehearse and qualify node by node (--nodes 1)"
+                .to_owned(),
+        );
+    }
+    sentences.extend(document.gate.as_ref().map(gate_text));
+    sentences.extend(document.power.as_ref().map(power_text));
+    for sentence in sentences {
+        out += &wrapped(&sentence, width);
+    }
+    // Formatting a table cannot fail.
+    out + "\n" + &suspects_text(&document.suspects, VerdictFormat::Table, width).unwrap_or_default()
+}
+
+fn gate_text(gate: &GateOutlook) -> String {
+    let mut text = format!(
+        "gate: of {} rows something is expected of {}; {} fail, {} would meet it (nothing synthetic ever passes)",
+        gate.rows, gate.rows_judged, gate.rows_failed, gate.rows_that_would_meet
+    );
+    if gate.rows_failed_healthy > 0 {
+        text += &format!("; {} fail with nothing broken too", gate.rows_failed_healthy);
+    }
+    text
+}
+
+fn power_text(power: &Power) -> String {
+    let share = |share: f64| three_digits(share * 100.0);
+    let what = if power.planted.is_empty() {
+        "there was no suspect"
+    } else {
+        "all planted faults were named and nothing else"
+    };
+    format!(
+        "detection power: {what} in {} of {} rehearsals with seeds of their own (95 % interval {} to {} %); all named in {}, \
+         others suspected in {}",
+        power.right,
+        power.seeds,
+        share(power.right_share_low),
+        share(power.right_share_high),
+        power.all_named,
+        power.others_accused
+    )
+}
+
+/// Places of unmeasured thresholds that are listed; further ones are only counted.
+const MOST_PLACES: usize = 8;
+
+/// How far a run of a suite on this many nodes of a machine can be judged.
+pub fn outlook_text(request: &Request, machine: &Machine, nodes: u32, outlook: &PlanOutlook) -> String {
+    let missing = outlook.expectations - outlook.expectations_judged;
+    let mut text = format!(
+        "{} on {} of {} ({} ranks), {} replicates, about {}: {} of {} thresholds will be judged, \
+         {missing} not measured\n",
+        request.suite.name,
+        counted(nodes as usize, "node"),
+        machine.name,
+        request.world_size,
+        request.settings.replicates,
+        request.plan.estimated_seconds(&request.settings),
+        outlook.expectations_judged,
+        outlook.expectations,
+    );
+    text += &match outlook.nodes {
+        0 => String::new(),
+        1 => "network: not judged, since the run is of one node\n".to_owned(),
+        _ => format!("network: {} between nodes will be judged\n", counted(outlook.rows_between_nodes, "row")),
+    };
+    for place in outlook.not_measured.iter().take(MOST_PLACES) {
+        text += &format!("not measured: {place}\n");
+    }
+    if outlook.not_measured.len() > MOST_PLACES {
+        text += &format!("and {} more\n", outlook.not_measured.len() - MOST_PLACES);
+    }
+    for reason in &outlook.shortfalls {
+        text += &format!("cannot pass: {reason}\n");
+    }
+    if machine.hosts_per_node > 1 && nodes > 1 && !outlook.shortfalls.is_empty() {
+        text += &format!(
+            "a node of {} is {} hosts: qualify node by node (--nodes 1), each by a run on its hosts alone\n",
+            machine.name, machine.hosts_per_node
+        );
+    }
+    if outlook.shortfalls.is_empty() {
+        text += "a run of it can pass\n";
+    }
+    text
+}
+
+/// The error rates of the rules as text.
+pub fn selftest_text(tried: &SelfTest, width: u16) -> String {
+    let columns = [
+        Column::left("what", 0),
+        Column::left("noise", 0),
+        Column::right("counted", 0),
+        Column::right("share", 2),
+        Column::right("95 % interval", 1),
+        Column::right("promised", 0),
+        Column::left("held", 0),
+    ];
+    let rows: Vec<Vec<String>> = (tried.trials.iter())
+        .map(|trial| {
+            let side = if trial.asked.is_power() { "at least" } else { "at most" };
+            let promised =
+                trial.promised.map_or("nothing".to_owned(), |promised| format!("{side} {}", percent(promised, 1)));
+            let [count, share, interval] = cells(&trial.counted);
+            let decision_text = trial.decision.map_or("-", decision_text).to_owned();
+            vec![
+                what(trial.asked).to_owned(),
+                trial.noise.name().to_owned(),
+                count,
+                share,
+                interval,
+                promised,
+                decision_text,
+            ]
+        })
+        .collect();
+    let mut out = table(&columns, &rows, width);
+    let mut say = |text: String| out += &(wrap(&visible(&text), usize::from(width), 4) + "\n");
+    if let Some(history) = &tried.history {
+        say(format!("own runs: {} records", history.records));
+        for (name, counted) in [
+            ("runs against the next like them", &history.run_against_run),
+            ("halves of runs", &history.half_against_half),
+        ] {
+            let [count, share, interval] = cells(counted);
+            say(format!("{name}: false alarms in {count} comparisons, {share} ({interval})"));
+        }
+        for left_out in &history.left_out {
+            say(format!("left out: {left_out}"));
+        }
+    }
+    say(format!(
+        "comparisons of {} rows, {} replicates of each side, noise {} from run to run, seed {}; gates of one row",
+        tried.rows,
+        tried.replicates,
+        percent(tried.sigma, 1),
+        tried.seed
+    ));
+    say("gates are tried on a machine whose true median lies at the limit, and 5 % beyond it; nothing is promised where a \
+         machine drifts on from run to run, which no rule can separate from a change".to_owned());
+    say(tried.summary());
+    say(match tried.holds {
+        true => "no promise is broken".to_owned(),
+        false => "a promise is BROKEN beyond chance".to_owned(),
+    });
+    out
+}
+
+fn what(asked: TrialKind) -> &'static str {
+    match asked {
+        TrialKind::CompareFalseAlarm => "compare: false alarm",
+        TrialKind::ComparePower => "compare: 5 % found",
+        TrialKind::GateFalsePass => "gate: false pass",
+        TrialKind::GateFalseFail => "gate: false fail",
+        TrialKind::GatePower => "gate: 5 % found",
+    }
+}
+
+/// A share that is on the promised side by a statistically insignificant margin is called likely, not shown.
+fn decision_text(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Pass => "shown",
+        Decision::Fail | Decision::Error => "BROKEN",
+        Decision::Inconclusive => "not refuted",
+    }
+}
+
+fn cells(counted: &Counted) -> [String; 3] {
+    let share = match counted.of {
+        0 => "-".to_owned(),
+        of => percent(counted.count as f64 / of as f64, 1),
+    };
+    let interval = counted.lower_bound.zip(counted.upper_bound);
+    let interval = optional(interval.map(|(low, high)| format!("{} .. {}", percent(low, 1), percent(high, 1))));
+    [format!("{} of {}", counted.count, counted.of), share, interval]
+}
