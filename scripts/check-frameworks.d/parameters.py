@@ -1,4 +1,4 @@
-"""Parameters of every config.json as transformers' own classes count them, beside what `commgauge model` says."""
+"""Parameters of every config.json as transformers' own classes count them, beside what `commgauge show model` says."""
 
 import json
 import pathlib
@@ -55,7 +55,7 @@ def written(kind):
 
 
 def ours(commgauge, file):
-    answer = subprocess.run([commgauge, "model", str(file), "--format", "json"], capture_output=True, text=True)
+    answer = subprocess.run([commgauge, "show", "model", str(file), "--format", "json"], capture_output=True, text=True)
     if answer.returncode != 0:
         return None, answer.stderr.strip()
     return json.loads(answer.stdout)["parameters_total"], ""

@@ -53,11 +53,11 @@ pub fn in_three_attempts(attempt: impl Fn(u32) -> Result<(), String>) {
     assert!(failures.len() < 3, "{}", failures.join("\n\n"));
 }
 
-/// Asserts that a document is valid by the schema that `commgauge schema NAME` prints.
+/// Asserts that a document is valid by the schema that `commgauge show schema NAME` prints.
 #[track_caller]
 pub fn fits_schema(name: &str, document: &serde_json::Value) {
     let printed =
-        Command::new(COMMGAUGE).args(["schema", name]).stdin(Stdio::null()).output().expect("commgauge starts");
+        Command::new(COMMGAUGE).args(["show", "schema", name]).stdin(Stdio::null()).output().expect("commgauge starts");
     let schema = serde_json::from_slice(&printed.stdout).expect("a schema");
     let validator = jsonschema::validator_for(&schema).expect("a valid schema");
     let errors: Vec<String> = validator.iter_errors(document).map(|error| error.to_string()).collect();

@@ -1,10 +1,10 @@
-//! `commgauge calibrate`: from a model and GPUs to a ranking and a plan, on a simulated machine.
+//! `commgauge calibrate measure`: from a model and GPUs to a ranking and a plan, on a simulated machine.
 
 use crate::common::{COMMGAUGE, Ran, words};
 use std::path::Path;
 use std::process::Command;
 
-const QUESTION: &str = "calibrate --model llama-3-8b --gpus 16 --ranks-per-node 8 --gpu-memory 80GB --global-batch 64 --sequence 8192 \
+const QUESTION: &str = "calibrate measure --model llama-3-8b --gpus 16 --ranks-per-node 8 --gpu-memory 80GB --global-batch 64 --sequence 8192 \
     --width 120 -o cal";
 /// The words after the second `--` are for each launch: that of the suite and that of the step.
 const LAUNCH: &str = "-- -n 16 --backend simulated --machine h100-nvswitch-ndr -- --timeout 60";
@@ -69,7 +69,7 @@ fn a_machine_that_is_never_quiet_still_gets_a_plan_which_names_the_curves_not_to
     assert!(calibrated.stdout.contains(head) && calibrated.stdout.contains("the best layout"), "{}", calibrated.stdout);
     calibrated.printed_error("measure on a quiet machine");
     // The same question to the same fit has the same answer.
-    let question = QUESTION.replacen("calibrate", "plan --fit cal/fit.json", 1).replace(" -o cal", "");
+    let question = QUESTION.replacen("calibrate measure", "plan --fit cal/fit.json", 1).replace(" -o cal", "");
     let planned = commgauge(folder.path(), &question).ended_with(3);
     assert!(planned.stdout.contains(head), "{}", planned.stdout);
     commgauge(folder.path(), &format!("{question} --allow-untrusted")).ended_with(0);
@@ -125,7 +125,7 @@ fn products_are_in_the_suite_where_the_backend_multiplies_the_type_of_the_activa
 fn where_no_layout_has_a_price_what_was_measured_is_kept_and_planned_on_with_published_rates() {
     let folder = tempfile::tempdir().unwrap();
     let question = "--model gpt2 --gpus 3 --ranks-per-node 3 --gpu-memory 16GB --global-batch 3 --sequence 1024";
-    let line = format!("calibrate {question} -o cal -- -n 2 --backend simulated --machine h100-nvswitch-ndr");
+    let line = format!("calibrate measure {question} -o cal -- -n 2 --backend simulated --machine h100-nvswitch-ndr");
     let calibrated = commgauge(folder.path(), &line).ended_with(2);
     for expected in ["plans on it without measuring again", "all_reduce of 3 ranks at 1n/1g/s1 was not measured"] {
         assert!(calibrated.stderr.contains(expected), "{expected}:\n{}", calibrated.stderr);

@@ -14,7 +14,7 @@ fn fitted() -> tempfile::TempDir {
     fs::copy(source, folder.path().join("h100.csv")).expect("copied");
     for arguments in [
         &["import", "--from", "csv", "h100.csv", "-o", "h100.jsonl"][..],
-        &["fit", "h100.jsonl", "-o", "fit.json", "--resamples", "40"],
+        &["calibrate", "h100.jsonl", "-o", "fit.json", "--resamples", "40"],
     ] {
         let output = commgauge(folder.path(), arguments);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
@@ -40,13 +40,13 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
         (&["import", "--from", "csv", "absent.csv", "-o", "r.jsonl"], "absent.csv"),
         (&["import", "--from", "csv", "h100.csv", "-o", "h100.jsonl"], "h100.jsonl"),
         (&["import", "--from", "poem", "h100.csv", "-o", "r.jsonl"], "[possible values: nccl-tests, osu, imb, csv"),
-        (&["fit", "h100.csv"], "is not a commgauge record"),
-        (&["fit", "h100.jsonl", "-o", "h100.jsonl"], "is one of the inputs; name another file"),
-        (&["predict", "--fit", "h100.jsonl", "--queries", "q.csv"], "is not a commgauge fit"),
-        (&["predict", "--fit", "newer.json", "--queries", "q.csv"], "version 99; this commgauge reads up to version 2"),
-        (&["predict", "--fit", "fit.json", "--queries", "q.csv"], "line 2: bytes_total: found `1MiB`"),
-        (&["predict", "--fit", "fit.json", "--collective", "all_reduce"], "--ranks"),
-        (&["predict", "--fit", "fit.json", "--collective", "poem", "--ranks", "2", "--bytes", "1"], "all_gather"),
+        (&["calibrate", "h100.csv"], "is not a commgauge record"),
+        (&["calibrate", "h100.jsonl", "-o", "h100.jsonl"], "is one of the inputs; name another file"),
+        (&["rank", "call", "--fit", "h100.jsonl", "--queries", "q.csv"], "is not a commgauge fit"),
+        (&["rank", "call", "--fit", "newer.json", "--queries", "q.csv"], "version 99; this commgauge reads up to version 2"),
+        (&["rank", "call", "--fit", "fit.json", "--queries", "q.csv"], "line 2: bytes_total: found `1MiB`"),
+        (&["rank", "call", "--fit", "fit.json", "--collective", "all_reduce"], "--ranks"),
+        (&["rank", "call", "--fit", "fit.json", "--collective", "poem", "--ranks", "2", "--bytes", "1"], "all_gather"),
     ] {
         let output = commgauge(folder.path(), arguments);
         let (out, message) = (text(&output.stdout), text(&output.stderr));
@@ -68,9 +68,9 @@ fn a_call_measured_at_one_size_answers_for_that_size_with_an_interval_from_its_r
         (output.status.code(), text(&output.stdout))
     };
     assert_eq!(run("import --from csv one.csv -o one.jsonl").0, Some(0));
-    let (code, fitted) = run("fit one.jsonl -o one.json");
+    let (code, fitted) = run("calibrate one.jsonl -o one.json");
     assert!(code == Some(0) && fitted.contains("1 size measured, a curve needs two"), "{fitted}");
-    let call = "predict --fit one.json --collective all_reduce --ranks 8 --format json --bytes";
+    let call = "rank call --fit one.json --collective all_reduce --ranks 8 --format json --bytes";
     let (code, answer) = run(&format!("{call} 32MiB"));
     let document: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
     let found = &document["predictions"][0];
@@ -103,7 +103,7 @@ fn lines_left_out_on_request_are_listed_in_the_record() {
 #[test]
 fn an_imported_record_fits_the_published_schema_and_keeps_the_labels() {
     let folder = fitted();
-    let schema: Value = serde_json::from_slice(&commgauge(folder.path(), &["schema"]).stdout).expect("JSON");
+    let schema: Value = serde_json::from_slice(&commgauge(folder.path(), &["show", "schema"]).stdout).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");
     let record = fs::read_to_string(folder.path().join("h100.jsonl")).expect("readable");
     for line in record.lines() {
@@ -127,7 +127,7 @@ fn predictions_stand_beside_the_columns_of_their_queries() {
     fs::write(folder.path().join("q.csv"), queries).expect("written");
     let ask = |format: &str| {
         let output =
-            commgauge(folder.path(), &["predict", "--fit", "fit.json", "--queries", "q.csv", "--format", format]);
+            commgauge(folder.path(), &["rank", "call", "--fit", "fit.json", "--queries", "q.csv", "--format", format]);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         text(&output.stdout)
     };
@@ -155,7 +155,7 @@ fn a_single_call_that_is_refused_ends_with_7() {
     let folder = fitted();
     let ask = |ranks: &str| {
         let call = ["--collective", "all_gather", "--ranks", ranks, "--bytes", "1MiB"];
-        commgauge(folder.path(), &[&["predict", "--fit", "fit.json"][..], &call].concat())
+        commgauge(folder.path(), &[&["rank", "call", "--fit", "fit.json"][..], &call].concat())
     };
     assert_eq!(ask("8").status.code(), Some(0));
     let refused = ask("64");
@@ -169,12 +169,12 @@ fn fit_of(folder: &Path, rows: &str, flags: &[&str]) -> (Option<i32>, String) {
     let _ = fs::remove_file(folder.join("rows.jsonl"));
     let imported = commgauge(folder, &["import", "--from", "csv", "rows.csv", "-o", "rows.jsonl"]);
     assert_eq!(imported.status.code(), Some(0), "{}", text(&imported.stderr));
-    let output = commgauge(folder, &[&["fit", "rows.jsonl", "-o", "fit.json"][..], flags].concat());
+    let output = commgauge(folder, &[&["calibrate", "rows.jsonl", "-o", "fit.json"][..], flags].concat());
     (output.status.code(), text(&output.stdout) + &text(&output.stderr))
 }
 
 fn predicted(folder: &Path, call: &[&str]) -> (Option<i32>, String) {
-    let output = commgauge(folder, &[&["predict", "--fit", "fit.json"][..], call].concat());
+    let output = commgauge(folder, &[&["rank", "call", "--fit", "fit.json"][..], call].concat());
     (output.status.code(), text(&output.stdout) + &text(&output.stderr))
 }
 
@@ -214,7 +214,7 @@ fn a_synthetic_record_is_marked_in_the_fit_and_in_every_prediction() {
     assert!(record.contains(r#""synthetic":false"#));
     fs::write(folder.path().join("rows.jsonl"), record.replacen(r#""synthetic":false"#, r#""synthetic":true"#, 1))
         .expect("written");
-    let output = commgauge(folder.path(), &["fit", "rows.jsonl", "-o", "fit.json"]);
+    let output = commgauge(folder.path(), &["calibrate", "rows.jsonl", "-o", "fit.json"]);
     assert!(text(&output.stdout).starts_with("SYNTHETIC"), "{}", text(&output.stdout));
     let call = ["--collective", "all_gather", "--ranks", "2", "--bytes", "64KiB", "--format"];
     for (format, mark) in [("table", "SYNTHETIC"), ("csv", "synthetic: the fit"), ("json", r#""synthetic": true"#)] {
@@ -265,7 +265,7 @@ fn a_fit_of_version_1_is_still_read() {
 fn predictions_fit_their_published_schema() {
     let folder = fitted();
     let schema: Value =
-        serde_json::from_slice(&commgauge(folder.path(), &["schema", "predictions"]).stdout).expect("JSON");
+        serde_json::from_slice(&commgauge(folder.path(), &["show", "schema", "predictions"]).stdout).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");
     fs::write(folder.path().join("q.csv"), "collective,ranks,bytes_total\nall_gather,8,4096\nall_gather,99,4096\n")
         .expect("written");

@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 
 #[test]
 fn a_block_of_commands_without_a_mark_is_found() {
-    let page = "text\n\n    commgauge list\n\n<!-- test: run; exit 2; with fit -->\n```sh\n$ commgauge fit \\\n    x\nout\n```\n\n    output\n";
+    let page = "text\n\n    commgauge show\n\n<!-- test: run; exit 2; with fit -->\n```sh\n$ commgauge calibrate \\\n    x\nout\n```\n\n    output\n";
     let found = blocks_of("p.md", page);
     let [bare, marked] = &found[..] else { panic!("{found:?}") };
-    assert!(bare.line == 3 && bare.mark.is_err() && bare.commands == ["commgauge list"], "{bare:?}");
+    assert!(bare.line == 3 && bare.mark.is_err() && bare.commands == ["commgauge show"], "{bare:?}");
     let expected = Mark { how: How::Run, exits: vec![2], with: vec!["fit".into()], swaps: vec![], plus: String::new() };
-    assert!(marked.mark == Ok(expected) && marked.commands == ["commgauge fit x"], "{marked:?}");
+    assert!(marked.mark == Ok(expected) && marked.commands == ["commgauge calibrate x"], "{marked:?}");
     for wrong in ["parse", "ran", "run; exits 2", "run; exit two", "run; swap a b"] {
         assert!(mark(wrong).is_err(), "{wrong}");
     }

@@ -26,17 +26,17 @@ fn in_an_empty_folder_everything_with_a_name_is_there() {
         ("models", &["llama-3-8b", "deepseek-v3", "gpt2"]),
         ("machines", &["h200-nvswitch-ndr", "two-hosts-1gbit"]),
     ] {
-        let (list, _) = answer(folder.path(), &["list", kind, "--width", "100"]);
+        let (list, _) = answer(folder.path(), &["show", kind, "--width", "100"]);
         assert!(names.iter().all(|name| list.lines().any(|line| line.starts_with(name))), "{list}");
         assert!(list.contains("All are embedded") && !list.contains("cannot be used"), "{list}");
-        let (json, _) = answer(folder.path(), &["list", kind, "--format", "json"]);
+        let (json, _) = answer(folder.path(), &["show", kind, "--format", "json"]);
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         for one in json[kind].as_array().unwrap() {
             assert!(one["file"].as_str().unwrap().starts_with("embedded:suites/"), "{one}");
         }
     }
     for (arguments, said) in [
-        (&["model", "llama-3-8b"][..], "embedded:suites/models/llama-3-8b/config.json"),
+        (&["show", "model", "llama-3-8b"][..], "embedded:suites/models/llama-3-8b/config.json"),
         (
             &["run", "quick", "--backend", "simulated", "--machine", "two-hosts-1gbit", "--dry-run"],
             "suite quick (embedded) on 4 ranks",
@@ -46,7 +46,7 @@ fn in_an_empty_folder_everything_with_a_name_is_there() {
             "(embedded) on 4 ranks",
         ),
         (&["simulate", "smoke", "--machine", "two-hosts-1gbit", "--nodes", "2"], "of two-hosts-1gbit"),
-        (&["validate"], "megatron-table-1"),
+        (&["plan", "validate"], "megatron-table-1"),
     ] {
         let (out, _) = answer(folder.path(), arguments);
         assert!(out.contains(said), "{arguments:?}: {out}");
@@ -60,10 +60,11 @@ fn a_copy_that_is_shown_is_the_file_itself_and_runs_as_it_does() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites");
     for (kind, name, file) in [
         ("suite", "smoke", "smoke.toml"),
-        ("model", "gpt-7.5b", "models/gpt-7.5b/config.json"),
+        ("model --config", "gpt-7.5b", "models/gpt-7.5b/config.json"),
         ("machine", "two-hosts-1gbit", "machines/two-hosts-1gbit.toml"),
     ] {
-        let (shown, errors) = answer(folder.path(), &["show", kind, name]);
+        let words: Vec<&str> = ["show"].into_iter().chain(kind.split(' ')).chain([name]).collect();
+        let (shown, errors) = answer(folder.path(), &words);
         assert_eq!(shown, fs::read_to_string(source.join(file)).unwrap(), "{name}");
         assert_eq!(errors, "");
         fs::write(folder.path().join(format!("my-{kind}.toml")), shown).unwrap();
@@ -103,7 +104,7 @@ fn a_file_of_the_working_directory_wins_and_the_output_says_so() {
         let machine = "machine: two-hosts-1gbit (suites/machines/two-hosts-1gbit.toml)";
         assert_eq!(errors, format!("suite: quick ({file})\n{machine}\n"));
     }
-    let (list, _) = answer(folder.path(), &["list", "suites"]);
+    let (list, _) = answer(folder.path(), &["show", "suites"]);
     assert!(list.contains("Files here: quick.toml; the others are embedded."), "{list}");
     // The embedded one can still be named, and is what is shown.
     let (shown, errors) = answer(folder.path(), &["show", "suite", "quick"]);
@@ -127,14 +128,14 @@ fn a_model_of_the_working_directory_wins_in_an_embedded_suite_too() {
         header["suite"]["sha256"].as_str().unwrap().to_owned()
     };
     let before = hash("before.jsonl");
-    let (model, _) = answer(folder.path(), &["show", "model", "llama-3-8b"]);
+    let (model, _) = answer(folder.path(), &["show", "model", "llama-3-8b", "--config"]);
     fs::create_dir_all(folder.path().join("suites/models/llama-3-8b")).unwrap();
     let file = folder.path().join("suites/models/llama-3-8b/config.json");
     fs::write(&file, &model).unwrap();
     assert_eq!(hash("same.jsonl"), before);
     fs::write(&file, model.replace("14336", "7168")).unwrap();
     assert_ne!(hash("other.jsonl"), before);
-    let (out, _) = answer(folder.path(), &["model", "llama-3-8b"]);
+    let (out, _) = answer(folder.path(), &["show", "model", "llama-3-8b"]);
     assert!(out.contains("suites/models/llama-3-8b/config.json") && !out.contains("embedded:"), "{out}");
 }
 
@@ -144,18 +145,18 @@ fn an_unknown_name_is_refused_with_what_may_have_been_meant() {
     fs::write(folder.path().join("mine.toml"), "").unwrap();
     for (arguments, expected) in [
         (&["show", "suite", "quik"][..], "did you mean quick?"),
-        (&["show", "model", "llama-8b"], "did you mean llama-3-8b or "),
-        (&["show", "machine", "nothing-like-it"], "`commgauge list machines` names all 23"),
+        (&["show", "model", "llama-8b", "--config"], "did you mean llama-3-8b or "),
+        (&["show", "machine", "nothing-like-it"], "`commgauge show machines` names all 23"),
         (&["show", "suite", "mine"], "there is no embedded suite `mine`; mine.toml is a file here"),
         (&["show", "suite", "../quick"], "accepted: a path, or the name of a suite; did you mean quick?"),
-        (&["show", "sweets", "quick"], "possible values: suite, model, machine"),
+        (&["show", "sweets", "quick"], "unrecognized subcommand 'sweets'"),
         (
             &["run", "quik", "--dry-run"],
             "no quik.toml, no suites/quik.toml here, and none is embedded; did you mean quick?",
         ),
         (&["run", "suites/quick.toml", "--dry-run"], "there is no file `suites/quick.toml`"),
         (&["run", "mine", "--dry-run"], "mine.toml: the file: names nothing to run"),
-        (&["model", "lama-3-8b"], "did you mean llama-3-8b"),
+        (&["show", "model", "lama-3-8b"], "did you mean llama-3-8b"),
         (&["simulate", "quick", "--machine", "h200", "--nodes", "2"], "did you mean h200-nvswitch-ndr?"),
     ] {
         let (code, out, errors) = run(folder.path(), arguments);

@@ -13,7 +13,7 @@ fn fitted() -> tempfile::TempDir {
     fs::copy(root.join("tests/data/nccl/h100_sxm-nccl-2.29.2.csv"), folder.path().join("h100.csv")).expect("copied");
     for arguments in [
         &["import", "--from", "csv", "h100.csv", "-o", "h100.jsonl"][..],
-        &["fit", "h100.jsonl", "-o", "fit.json", "--resamples", "0"],
+        &["calibrate", "h100.jsonl", "-o", "fit.json", "--resamples", "0"],
     ] {
         let output = commgauge(folder.path(), arguments);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
@@ -95,7 +95,7 @@ fn comma_separated_values_are_imported_again() {
     for flags in [
         "export --to csv --fit fit.json -o calibration.csv",
         "import --from csv calibration.csv -o again.jsonl",
-        "fit again.jsonl -o again.json --resamples 0",
+        "calibrate again.jsonl -o again.json --resamples 0",
     ] {
         let (code, _, message) = run(folder.path(), flags);
         assert_eq!(code, Some(0), "{flags}: {message}");
@@ -103,7 +103,7 @@ fn comma_separated_values_are_imported_again() {
     let ask = |fit: &str| {
         run(
             folder.path(),
-            &format!("predict --fit {fit} --collective all_reduce --dtype half --ranks 8 --bytes 3MiB --format csv"),
+            &format!("rank call --fit {fit} --collective all_reduce --dtype half --ranks 8 --bytes 3MiB --format csv"),
         )
         .1
     };

@@ -103,7 +103,7 @@ pub fn make(name: &str, folder: &Path) {
                 folder,
                 "commgauge run axes.toml --backend simulated -n 16 --machine h100-nvswitch-ndr --record calibration.jsonl",
             );
-            ran(folder, "commgauge fit calibration.jsonl -o fit.json");
+            ran(folder, "commgauge calibrate calibration.jsonl -o fit.json");
         }
         "calculon" => {
             fs::create_dir_all(folder.join("systems")).expect("the folder is writable");

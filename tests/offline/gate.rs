@@ -205,7 +205,7 @@ fn a_name_that_is_neither_a_file_nor_shipped_is_a_usage_error_with_what_was_mean
         ("expect lint h100-nvswich-ndr", machine),
         (&format!("{plan} --machine h100-nvswich-ndr"), machine),
         (&format!("{} --machine h100-nvswitch-ndr", plan.replace("gpt2", "gtp2")), "did you mean gpt2"),
-        ("model gtp2", "did you mean gpt2"),
+        ("show model gtp2", "did you mean gpt2"),
         ("ops --model gtp2 --tp 2 --sequence 128 --global-batch 2", "did you mean gpt2"),
         ("rank --model gtp2 --tp 2 --sequence 128 --global-batch 2 --machine h100-nvswitch-ndr", "did you mean gpt2"),
     ] {

@@ -1,11 +1,11 @@
-//! `commgauge layout` as a program: exit codes, streams, a pipe that closes early, and a layout of 131,072 ranks.
+//! `commgauge show layout` as a program: exit codes, streams, a pipe that closes early, and a layout of 131,072 ranks.
 
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
 
 fn layout(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_commgauge"));
-    command.arg("layout").args(line.split_whitespace());
+    command.args(["show", "layout"]).args(line.split_whitespace());
     command
 }
 

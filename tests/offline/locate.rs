@@ -127,7 +127,7 @@ fn a_rehearsed_record_is_analysed_like_any_other_and_stays_synthetic() {
     let refused = simulate(at, &["-o", "r.jsonl"]);
     assert!(refused.status.code() == Some(2) && text(&refused.stderr).contains("never overwritten"));
 
-    let schema = commgauge(at, &["schema", "suspects"]);
+    let schema = commgauge(at, &["show", "schema", "suspects"]);
     let validator = jsonschema::validator_for(&serde_json::from_slice(&schema.stdout).unwrap()).unwrap();
     let located = commgauge(at, &["locate", "r.jsonl", "--format", "json"]);
     let document: Value = serde_json::from_slice(&located.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! `commgauge model` as a user starts it: from any directory, into a pipe, with a wrong argument. Needs nothing.
+//! `commgauge show model` as a user starts it: from any directory, into a pipe, with a wrong argument. Needs nothing.
 
 use crate::offline;
 
@@ -13,12 +13,12 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
     std::fs::write(folder.path().join("lacking.json"), r#"{"model_type": "llama", "hidden_size": 64}"#)
         .expect("written");
     for (arguments, expected) in [
-        (&["model"][..], "<MODEL>"),
-        (&["model", "lama-3-8b"], "there is no model `lama-3-8b`"),
-        (&["model", "lacking.json"], "lacking.json: num_attention_heads: is missing; also accepted: n_head"),
-        (&["model", "absent/config.json"], "there is no file `absent/config.json`"),
-        (&["model", "gpt2", "--format", "yaml"], "table, json"),
-        (&["schema", "poem"], "record, model"),
+        (&["show", "model"][..], "<MODEL>"),
+        (&["show", "model", "lama-3-8b"], "there is no model `lama-3-8b`"),
+        (&["show", "model", "lacking.json"], "lacking.json: num_attention_heads: is missing; also accepted: n_head"),
+        (&["show", "model", "absent/config.json"], "there is no file `absent/config.json`"),
+        (&["show", "model", "gpt2", "--format", "yaml"], "table, json"),
+        (&["show", "schema", "poem"], "record, model"),
     ] {
         let output = commgauge(folder.path(), arguments);
         let (out, message) = (text(&output.stdout), text(&output.stderr));
@@ -30,7 +30,7 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
 #[test]
 fn a_preset_is_shown_from_any_directory() {
     let folder = tempfile::tempdir().expect("a folder");
-    let output = commgauge(folder.path(), &["model", "llama-3-8b", "--width", "80"]);
+    let output = commgauge(folder.path(), &["show", "model", "llama-3-8b", "--width", "80"]);
     let out = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(out.starts_with("llama-3-8b  (llama, ") && out.contains("8,030,261,248"), "{out}");
@@ -40,17 +40,17 @@ fn a_preset_is_shown_from_any_directory() {
 #[test]
 fn the_json_that_is_printed_fits_the_schema_that_is_printed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let schema = commgauge(root, &["schema", "model"]);
+    let schema = commgauge(root, &["show", "schema", "model"]);
     let schema: Value = serde_json::from_slice(&schema.stdout).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");
     for model in ["llama-3-8b", "suites/models/gpt-oss-20b", "suites/models/deepseek-v3/config.json"] {
-        let output = commgauge(root, &["model", model, "--format", "json"]);
+        let output = commgauge(root, &["show", "model", model, "--format", "json"]);
         let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
         assert!(errors.is_empty(), "{model}: {errors:?}");
         assert_eq!((&document["format"], &document["version"]), (&"commgauge-model".into(), &1.into()));
     }
-    let output = commgauge(root, &["model", "gpt2", "--format", "json"]);
+    let output = commgauge(root, &["show", "model", "gpt2", "--format", "json"]);
     let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     for (field, expected) in [
         ("parameters_total", 124_439_808u64),
@@ -66,7 +66,7 @@ fn the_json_that_is_printed_fits_the_schema_that_is_printed() {
 #[test]
 fn a_reader_that_closes_the_pipe_early_is_no_error() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_commgauge"))
-        .args(["model", "gpt2"])
+        .args(["show", "model", "gpt2"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

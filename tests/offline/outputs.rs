@@ -21,11 +21,11 @@ const OUTPUTS: [(&str, &str); 16] = [
     ("locate good.jsonl -o @", "json"),
     ("history good.jsonl new.jsonl -o @", "csv"),
     ("history good.jsonl new.jsonl -o @", "prom"),
-    ("fit h100.jsonl --resamples 0 -o @", "json"),
+    ("calibrate h100.jsonl --resamples 0 -o @", "json"),
     ("export --to csv --fit fit.json -o @", "csv"),
-    ("predict --fit fit.json --collective all_reduce --ranks 8 --bytes 1MiB -o @", "txt"),
+    ("rank call --fit fit.json --collective all_reduce --ranks 8 --bytes 1MiB -o @", "txt"),
     ("rank --machine h100-nvswitch-ndr --model gpt2 --tp 2 --dp 4 --sequence 1024 --global-batch 32 -o @", "json"),
-    ("validate --template -o @", "csv"),
+    ("plan validate --template -o @", "csv"),
     ("trace fr_trace_rank_0 fr_trace_rank_1 fr_trace_rank_2 fr_trace_rank_3 --tp 2 --dp 2 -o @", "toml"),
     ("expect learn good.jsonl new.jsonl --name m --like h100-nvswitch-ndr --force -o @", "toml"),
 ];
@@ -53,7 +53,7 @@ impl Place {
         };
         data("nccl/h100_sxm-nccl-2.29.2.csv", "h100.csv");
         (0..4).map(|rank| format!("fr_trace_rank_{rank}")).for_each(|name| data(&format!("traces/{name}"), &name));
-        for line in ["import --from csv h100.csv -o h100.jsonl", "fit h100.jsonl --resamples 0 -o fit.json"] {
+        for line in ["import --from csv h100.csv -o h100.jsonl", "calibrate h100.jsonl --resamples 0 -o fit.json"] {
             let output = place.run(line);
             assert_eq!(output.status.code(), Some(0), "{line}: {}", text(&output.stderr));
         }
@@ -276,7 +276,7 @@ fn the_ending_of_the_name_chooses_the_format_in_every_command() {
         ("locate good.jsonl", "json", "{"),
         ("history good.jsonl new.jsonl", "html", "<!doctype html>"),
         ("history good.jsonl new.jsonl", "csv", "run_id,"),
-        ("predict --fit fit.json --collective all_reduce --ranks 8 --bytes 1MiB", "csv", "collective,"),
+        ("rank call --fit fit.json --collective all_reduce --ranks 8 --bytes 1MiB", "csv", "collective,"),
     ] {
         let (_, target) = place.fresh(ending);
         let output = place.run(&format!("{line} -o out/t.{ending}"));
@@ -295,7 +295,7 @@ fn the_ending_of_the_name_chooses_the_format_in_every_command() {
         ("gate good.jsonl --machine m.toml -o @", "csv", "table (.txt, .text, .log), json (.json)"),
         ("gate good.jsonl --template @", "json", "accepted: toml (.toml)"),
         ("locate good.jsonl -o @", "html", "table (.txt, .text, .log), json (.json), markdown (.md)"),
-        ("fit h100.jsonl -o @", "csv", "accepted: json (.json)"),
+        ("calibrate h100.jsonl -o @", "csv", "accepted: json (.json)"),
         ("trace fr_trace_rank_0 -o @", "json", "accepted: toml (.toml)"),
         ("expect learn good.jsonl --name m --like h100-nvswitch-ndr -o @", "md", "accepted: toml (.toml)"),
         ("export --to csv --fit fit.json -o @", "json", "accepted: csv (.csv)"),

@@ -31,7 +31,7 @@ fn what_a_command_would_print_goes_into_the_file_that_is_named() {
     let run = |line: &str| commgauge(folder.path(), &line.split_whitespace().collect::<Vec<_>>());
     let plan = format!("plan --machine machine.toml {SMALL}");
     let rank = "rank --machine machine.toml --model gpt2 --tp 2 --dp 4 --sequence 1024 --global-batch 32";
-    for line in [&plan, rank, "validate --template"] {
+    for line in [&plan, rank, "plan validate --template"] {
         for format in ["--format table --width 90", "--format csv"] {
             let printed = run(&format!("{line} {format}"));
             let written = run(&format!("{line} {format} -o answer.txt"));
@@ -409,7 +409,7 @@ fn a_fit_without_what_a_plan_needs_says_what_is_missing_and_with_it_the_order_ha
     let folder = folder();
     for arguments in [
         &["import", "--from", "csv", "h100.csv", "-o", "h100.jsonl"][..],
-        &["fit", "h100.jsonl", "-o", "fit.json", "--resamples", "0"],
+        &["calibrate", "h100.jsonl", "-o", "fit.json", "--resamples", "0"],
     ] {
         let output = commgauge(folder.path(), arguments);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
@@ -441,7 +441,7 @@ fn layouts(folder: &Path, flags: &str) -> Vec<Value> {
 #[test]
 fn plan_prices_a_published_run_exactly_as_validate_does() {
     let folder = folder();
-    let output = commgauge(folder.path(), &["validate", "--set", "vtrain", "--format", "json"]);
+    let output = commgauge(folder.path(), &["plan", "validate", "--set", "vtrain", "--format", "json"]);
     let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let set = &document["sets"][0];
     let share = set["share_of_peak"].as_f64().expect("a share");

@@ -17,7 +17,7 @@ fn fitted() -> tempfile::TempDir {
     fs::copy(root.join("suites/machines/h100-nvswitch-ndr.toml"), folder.path().join("machine.toml")).expect("copied");
     for arguments in [
         &["import", "--from", "csv", "h100.csv", "-o", "h100.jsonl"][..],
-        &["fit", "h100.jsonl", "-o", "fit.json", "--resamples", "0"],
+        &["calibrate", "h100.jsonl", "-o", "fit.json", "--resamples", "0"],
     ] {
         let output = commgauge(folder.path(), arguments);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
@@ -99,7 +99,7 @@ fn a_user_stated_place_is_priced_and_the_rest_comes_from_the_named_machine() {
 #[test]
 fn the_printed_document_fits_the_published_schema_and_comes_out_the_same_twice() {
     let folder = fitted();
-    let schema = commgauge(folder.path(), &["schema", "rank"]);
+    let schema = commgauge(folder.path(), &["show", "schema", "rank"]);
     let schema: Value = serde_json::from_slice(&schema.stdout).expect("a schema");
     let validator = jsonschema::validator_for(&schema).expect("a valid schema");
     for flags in [

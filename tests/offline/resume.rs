@@ -183,7 +183,7 @@ fn every_reader_takes_a_resumed_record_as_one_that_was_never_cut_off() {
         "compare base.jsonl run.jsonl",
         "history run.jsonl",
         "locate run.jsonl",
-        "fit run.jsonl --output fit.json",
+        "calibrate run.jsonl --output fit.json",
     ];
     let answers = || readers.map(|line| (line, place.ran(line)));
     let before = answers();

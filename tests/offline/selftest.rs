@@ -19,7 +19,7 @@ fn the_answer_is_deterministic_and_fits_the_published_schema() {
     assert_eq!(once.stdout, again.stdout);
     let document: serde_json::Value = serde_json::from_slice(&once.stdout).expect("JSON");
     let schema: serde_json::Value =
-        serde_json::from_slice(&commgauge(folder.path(), &["schema", "selftest"]).stdout).expect("JSON");
+        serde_json::from_slice(&commgauge(folder.path(), &["show", "schema", "selftest"]).stdout).expect("JSON");
     assert!(jsonschema::validator_for(&schema).expect("a schema").is_valid(&document));
     assert_eq!(
         (document["level"].as_f64().map(|level| (level * 1e9).round()), document["rows"].as_u64()),

@@ -1,4 +1,4 @@
-//! `commgauge validate` as a user starts it, with runs of their own. Needs nothing.
+//! `commgauge plan validate` as a user starts it, with runs of their own. Needs nothing.
 
 use crate::offline;
 
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 fn validate(folder: &Path, flags: &str) -> (Option<i32>, String, String) {
-    let arguments: Vec<&str> = std::iter::once("validate").chain(flags.split_whitespace()).collect();
+    let arguments: Vec<&str> = ["plan", "validate"].into_iter().chain(flags.split_whitespace()).collect();
     let output = commgauge(folder, &arguments);
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }

@@ -1,4 +1,4 @@
-//! `fit.json`: a fit as data, versioned. The published JSON Schema (`commgauge schema fit`) is made from these types.
+//! `fit.json`: a fit as data, versioned. The published JSON Schema (`commgauge show schema fit`) is made from these types.
 
 use super::coefficient::BothWays;
 use super::curve::{Cleaned, Curve, Interpolant, Line, MAX_EXTRAPOLATION, Outside, Point};

@@ -452,7 +452,7 @@ impl Status {
 }
 
 /// A predicted time and its basis.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Prediction {
     /// Time of the call; absent where refused.
     pub seconds: Option<Seconds>,

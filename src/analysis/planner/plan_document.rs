@@ -1,5 +1,5 @@
 //! The plan as a document: the query, the number of layouts, and the best of them with the parts of their step. The
-//! published JSON Schema (`commgauge schema plan`) is made from these types.
+//! published JSON Schema (`commgauge show schema plan`) is made from these types.
 
 use super::price::{Exposed, StepPrice};
 use super::search::{Found, Planned, Priced, Question, WhatIf};

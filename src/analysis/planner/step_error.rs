@@ -37,7 +37,7 @@ pub(super) struct Residual {
     pub logarithm: f64,
 }
 
-/// Where a measured step of the same model, batch and GPUs set the level, over all runs of `commgauge validate`.
+/// Where a measured step of the same model, batch and GPUs set the level, over all runs of `commgauge plan validate`.
 pub const ANCHORED: StepError = StepError { low: 0.778, high: 1.286, of_a_layout: 0.09 };
 
 impl StepError {

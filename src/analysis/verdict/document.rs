@@ -1,4 +1,4 @@
-//! The verdict as a document. The published JSON Schema (`commgauge schema verdict`) is made from these types.
+//! The verdict as a document. The published JSON Schema (`commgauge show schema verdict`) is made from these types.
 //!
 //! Numbers are in base units with the unit in their name; there is no NaN and no infinity, an unknown value is left out.
 

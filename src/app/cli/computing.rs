@@ -39,7 +39,7 @@ pub(super) struct ComputingFlags {
     #[arg(long, value_name = "RECORD")]
     products: Option<PathBuf>,
 
-    /// Measured steps of this model on such GPUs, as `commgauge validate --runs` reads them (--template prints one): they set the level
+    /// Measured steps of this model on such GPUs, as `commgauge plan validate --runs` reads them (--template prints one): they set the level
     /// and the interval
     #[arg(long, value_name = "STEP.csv")]
     anchor: Option<PathBuf>,
@@ -204,7 +204,7 @@ impl ComputingFlags {
         Computing {
             ground: format!(
                 "products up to {} ({}) of {}, half of that at a width of {}; other kernels at {} of {}, {} to \
-                 start one; {:.0} % slower beside calls. Constants of published runs (`commgauge validate`), not measured here",
+                 start one; {:.0} % slower beside calls. Constants of published runs (`commgauge plan validate`), not measured here",
                 constants.share_of_peak,
                 if given.is_some() { "given".to_owned() } else { level.origin() },
                 self.gpu.peak(machine),
@@ -486,7 +486,7 @@ const SOURCE: &str = "rates_source";
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Rates", group(clap::ArgGroup::new(SOURCE).required(true).multiple(true)))]
 pub struct RatesFlags {
-    /// The fit, from `commgauge fit -o`
+    /// The fit, from `commgauge calibrate -o`
     #[arg(long, value_name = "FILE", group = SOURCE)]
     pub fit: Option<PathBuf>,
 

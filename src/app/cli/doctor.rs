@@ -2,14 +2,12 @@
 
 use super::backend_name::Backend;
 use super::output::{AnswerArguments, print};
-use super::published::published;
-use crate::doctor::{DOCTOR_FORMAT, DOCTOR_VERSION, DoctorDocument, Finding, Machine, examine};
+use crate::doctor::{DoctorDocument, Finding, Machine, examine};
 use crate::report::{visible, wrap};
 use commgauge_base::error::Result;
 use commgauge_base::writing::eprintln;
 use commgauge_run::device_probe;
 use commgauge_run::device_probe::Probe;
-use serde_json::Value;
 use std::path::PathBuf;
 
 /// Show what of commgauge can run on this machine, what is missing, and how to fix it
@@ -78,16 +76,6 @@ impl DoctorCommand {
         let ready = document.backends.iter().any(|backend| backend.name == requested.get_name() && backend.ready);
         if ready { 0 } else { 6 }
     }
-}
-
-/// The JSON Schema of [`DoctorDocument`].
-pub fn schema() -> Value {
-    published(
-        schemars::schema_for!(DoctorDocument).to_value(),
-        DOCTOR_FORMAT,
-        DOCTOR_VERSION,
-        "A machine, by commgauge doctor",
-    )
 }
 
 // The doctor's findings as text: backends first, then section by section, each problem with its fix.

@@ -21,7 +21,7 @@ pub struct ExportCommand {
     #[arg(long, value_enum)]
     pub to: Planner,
 
-    /// The fit, from `commgauge fit -o`
+    /// The fit, from `commgauge calibrate -o`
     #[arg(long, value_name = "FILE")]
     pub fit: PathBuf,
 

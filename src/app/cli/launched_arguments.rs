@@ -22,7 +22,7 @@ pub struct LaunchedArguments {
     /// Who carries the calls out
     #[arg(long, value_enum, default_value = "mpi")]
     pub backend: Backend,
-    /// Machine file, or the name of one (`commgauge list machines`), whose link rates bound the bus bandwidth
+    /// Machine file, or the name of one (`commgauge show machines`), whose link rates bound the bus bandwidth
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,
     /// Record to write; must not exist. Without it: reports/runs/RUN_ID.jsonl

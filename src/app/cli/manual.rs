@@ -1,4 +1,4 @@
-//! `commgauge completions` and `commgauge man`: shell completions and man pages, generated from the definitions that
+//! `commgauge show completions` and `commgauge show man`: shell completions and man pages, generated from the definitions that
 //! also parse the flags and print the help.
 
 use super::output::print;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Print the completions of a shell, for this program or a launched one
 ///
-/// commgauge completions bash > ~/.local/share/bash-completion/completions/commgauge
+/// commgauge show completions bash > ~/.local/share/bash-completion/completions/commgauge
 ///
 /// Commands, flags and their values are completed, and paths where a file is requested. In bash the shipped suites, models and
 /// machines of the current directory are completed by name too; they are those of the moment at which this is run.
@@ -42,9 +42,9 @@ pub enum Shell {
 
 /// Print or write man pages, of this program and the launched ones
 ///
-/// commgauge man | man -l -
+/// commgauge show man | man -l -
 ///
-/// commgauge man -o ~/.local/share/man/man1
+/// commgauge show man -o ~/.local/share/man/man1
 ///
 /// With a folder a page is written for every program and every command: commgauge.1, commgauge-run.1, commgauge-suite.1 ...
 #[derive(Clone, Debug, Default, clap::Args)]

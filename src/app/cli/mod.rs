@@ -7,33 +7,30 @@ pub mod degrees;
 pub mod doctor;
 pub mod expect;
 pub mod export;
-pub mod fit;
 mod help;
 pub mod history;
 pub mod import;
 pub mod judge;
 mod launched_arguments;
-pub mod layout;
+mod layout;
 mod like;
-pub mod list;
-pub mod manual;
-pub mod model;
+mod manual;
+mod measure;
 pub mod ops;
 pub mod output;
 mod pairs;
 pub mod plan;
 pub mod programs;
-mod published;
 pub mod rank;
 pub mod report;
 pub mod run;
-pub mod show;
+mod show;
 pub mod simulate;
 pub mod step;
 mod suite;
 mod sweep;
 pub mod trace;
-pub mod validate;
+mod validate;
 
 #[cfg(feature = "mpi")]
 pub mod launched;
@@ -45,3 +42,41 @@ pub use output::{
 pub use pairs::PairsArguments;
 pub use suite::suite_work;
 pub use sweep::{Chosen, SweepArguments};
+
+use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
+
+/// A command that has parts: `plan` searches for layouts, and `plan validate` is another thing to do.
+#[derive(Clone, Debug)]
+pub enum WithParts<C, P> {
+    /// The command itself.
+    Itself(C),
+    /// One of its parts.
+    Part(P),
+}
+
+impl<C: Args, P: Subcommand> Args for WithParts<C, P> {
+    fn augment_args(command: Command) -> Command {
+        C::augment_args(P::augment_subcommands(command))
+            .args_conflicts_with_subcommands(true)
+            .subcommand_negates_reqs(true)
+            .disable_help_subcommand(true)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<C: Args, P: Subcommand> FromArgMatches for WithParts<C, P> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        match matches.subcommand_name() {
+            Some(_) => P::from_arg_matches(matches).map(WithParts::Part),
+            None => C::from_arg_matches(matches).map(WithParts::Itself),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

@@ -71,7 +71,7 @@ pub enum AnswerFormat {
     /// For people
     #[default]
     Table,
-    /// One document, in base units, whose schema `commgauge schema` prints
+    /// One document, in base units, whose schema `commgauge show schema` prints
     Json,
     /// Comma-separated lines with a line of names, in base units
     Csv,
@@ -275,7 +275,7 @@ pub enum TableOrJson {
     /// For people, fitted to the width of the terminal.
     #[default]
     Table,
-    /// One JSON document in base units, whose schema `commgauge schema` prints.
+    /// One JSON document in base units, whose schema `commgauge show schema` prints.
     Json,
 }
 

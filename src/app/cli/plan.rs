@@ -3,11 +3,12 @@
 
 use super::computing::{Computing, ComputingFlags, RatesFlags};
 use super::output::{FormattedOutput, json};
-use super::published::published;
 use super::suite::report_resolved_file;
+use super::validate::ValidateCommand;
+use super::WithParts;
 use crate::report::plan::{csv, explain_text, table_text};
 use crate::report::plan_page;
-use commgauge_analysis::planner::plan_document::{Comparison, FORMAT, PlanDocument, PlannedLayout, VERSION};
+use commgauge_analysis::planner::plan_document::{Comparison, PlanDocument, PlannedLayout};
 use commgauge_analysis::planner::rates::Hidden;
 use commgauge_analysis::planner::search::{
     Bases, Found, Only, Priced, Question, not_beaten, pareto, probability_faster, search, what_if,
@@ -19,7 +20,6 @@ use commgauge_base::writing::eprintln;
 use commgauge_model::config::step::{DataStyle, Framework, Work, keys_of, parse_order};
 use commgauge_model::config::{Batch, Model, Shipped, Table, Training, likely_key};
 use commgauge_model::layout::{Axis, MOST_RANKS};
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -80,6 +80,26 @@ pub struct PlanCommand {
     /// How it is shown.
     #[command(flatten)]
     pub(super) shown: FormattedOutput<PlanFormat>,
+}
+
+/// `plan` and its part.
+pub type Plan = WithParts<PlanCommand, PlanPart>;
+
+/// How good plans are.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum PlanPart {
+    /// Predict published training runs, or your own, and show how far off the model is
+    Validate(ValidateCommand),
+}
+
+impl Plan {
+    /// Plans, or validates the model that plans.
+    pub fn execute(&self) -> Result<i32> {
+        match self {
+            WithParts::Itself(plan) => plan.execute(),
+            WithParts::Part(PlanPart::Validate(validate)) => validate.execute(),
+        }
+    }
 }
 
 /// How a plan is written.
@@ -284,12 +304,6 @@ impl PlanCommand {
     }
 }
 
-/// The JSON Schema of the document.
-pub(super) fn schema() -> Value {
-    let title = "What commgauge plan --format json prints";
-    published(schemars::schema_for!(PlanDocument).to_value(), FORMAT, VERSION, title)
-}
-
 // A file of configurations to be priced: a line for each, written as for `--only`.
 
 /// The fastest layout of every line, ordered by time.
@@ -457,7 +471,7 @@ const LEAST_MEMORY: Bytes = Bytes(64 << 20);
 /// A model, GPUs and a batch.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct QuestionFlags {
-    /// Model: a config.json, its folder, or a name, such as llama-3-8b (`commgauge list models`)
+    /// Model: a config.json, its folder, or a name, such as llama-3-8b (`commgauge show models`)
     #[arg(long, value_name = "MODEL")]
     pub model: String,
 

@@ -4,18 +4,21 @@
 use super::computing::ComputingFlags;
 use super::computing::RatesFlags;
 use super::output::json;
-use super::published::published;
 use super::step::StepFlags;
 use super::suite::report_resolved_file;
-use super::{AnswerFormat, AnswerOutput};
-use crate::report::rank::{FORMAT, RankDocument, StepDocument, VERSION, csv, text};
+use super::{AnswerFormat, AnswerOutput, WithParts};
+use crate::report::predictions::{self, QueryInput};
+use crate::report::rank::{RankDocument, StepDocument, csv, text};
+use commgauge_analysis::cost::{Fit, Prediction, Predictor, Query, Status};
 use commgauge_analysis::planner::rank::RankOptions;
 use commgauge_base::error::{Error, Result};
+use commgauge_base::sample::Cadence;
+use commgauge_base::units::Bytes;
+use commgauge_base::writing::eprintln;
 use commgauge_model::config::Shipped;
 use commgauge_model::layout::MOST_RANKS;
 use commgauge_model::workload::step::Step;
-use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and show how sure the order is
 ///
@@ -53,6 +56,26 @@ pub struct RankCommand {
 
     #[command(flatten)]
     shown: AnswerOutput,
+}
+
+/// `rank` and its part.
+pub type Rank = WithParts<RankCommand, RankPart>;
+
+/// One call instead of a step.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum RankPart {
+    /// Predict the time of a call, or of a file of calls, from a fit
+    Call(CallCommand),
+}
+
+impl Rank {
+    /// Ranks the parallelisms, or predicts calls.
+    pub fn execute(&self) -> Result<i32> {
+        match self {
+            WithParts::Itself(rank) => rank.execute(),
+            WithParts::Part(RankPart::Call(call)) => call.execute(),
+        }
+    }
 }
 
 impl RankCommand {
@@ -107,8 +130,120 @@ impl RankCommand {
     }
 }
 
-/// The JSON Schema of the document.
-pub(super) fn schema() -> Value {
-    let title = "What commgauge rank --format json prints";
-    published(schemars::schema_for!(RankDocument).to_value(), FORMAT, VERSION, title)
+/// Exit code if a query given by flags is refused: coverage is missing.
+const REFUSED: i32 = 7;
+
+/// Predict the time of a call from a fit
+///
+/// Answers with seconds, an interval, and what it rests on: interpolated, extrapolated, transferred from other group
+/// sizes, or refused. A single call that is refused ends with 7. As CSV the query's columns come first, then seconds, low, high,
+/// status, untrusted, reason.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CallCommand {
+    /// The fit, from `commgauge calibrate -o`
+    #[arg(long, value_name = "FILE")]
+    pub fit: PathBuf,
+
+    /// Many calls: a CSV file with the columns collective, ranks, bytes_total, optional dtype and locality
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["collective", "ranks", "bytes", "dtype", "locality"])]
+    pub queries: Option<PathBuf>,
+
+    /// The call, such as all_reduce
+    #[arg(long, required_unless_present = "queries")]
+    pub collective: Option<String>,
+
+    /// Ranks of the group
+    #[arg(long, required_unless_present = "queries", value_name = "N")]
+    pub ranks: Option<u32>,
+
+    /// Size as nccl-tests counts it, such as 1MiB
+    #[arg(long, required_unless_present = "queries", value_name = "SIZE", value_parser = bytes)]
+    pub bytes: Option<Bytes>,
+
+    /// Element type; needed where several were fitted
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<String>,
+
+    /// Hosts, concurrent groups per host and stride of the group, such as 1n, 2n/4g or 2n/4g/s8; needed where several were
+    /// fitted
+    #[arg(long)]
+    pub locality: Option<String>,
+
+    /// What is timed; streaming where both were fitted
+    #[arg(long, value_parser = cadence)]
+    pub cadence: Option<Cadence>,
+
+    /// Answer from curves of this kind only, where the records hold several, such as algorithm=ring or placement=in-place
+    #[arg(long, value_name = "NAME=TEXT", value_parser = label)]
+    pub label: Vec<(String, String)>,
+
+    #[command(flatten)]
+    shown: AnswerOutput,
+}
+
+fn bytes(text: &str) -> std::result::Result<Bytes, String> {
+    Bytes::parse(text)
+}
+
+fn label(text: &str) -> std::result::Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("found `{text}`; accepted: NAME=TEXT"))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn cadence(text: &str) -> std::result::Result<Cadence, String> {
+    [Cadence::Streaming, Cadence::Isolated]
+        .into_iter()
+        .find(|cadence| cadence.name() == text)
+        .ok_or_else(|| format!("found cadence `{text}`; accepted: streaming, isolated"))
+}
+
+impl CallCommand {
+    /// Reads the fit, prints the predictions, and returns the exit code.
+    pub fn execute(&self) -> Result<i32> {
+        let inputs = [&self.fit].into_iter().chain(&self.queries).map(PathBuf::as_path);
+        let format = self.shown.check(&inputs.collect::<Vec<_>>())?;
+        let fit = Fit::read(&self.fit)?;
+        let input = match &self.queries {
+            Some(path) => predictions::read_queries(path)?,
+            None => self.single()?,
+        };
+        let predictor = Predictor::new(&fit).choosing(self.label.iter().cloned().collect());
+        let answers: Vec<Prediction> =
+            input.queries.iter().map(|query| predictor.predict(&self.with_cadence(query))).collect();
+        if fit.synthetic && format == AnswerFormat::Csv {
+            eprintln!(
+                "synthetic: the fit comes from records without real times; these are not predictions of a machine"
+            );
+        }
+        self.shown.to.write(&match format {
+            AnswerFormat::Table => predictions::text(&fit, &input, &answers, self.shown.to.columns()),
+            AnswerFormat::Csv => predictions::csv(&input, &answers)?,
+            AnswerFormat::Json => json(&predictions::document(&self.fit, &fit, &input, &answers))?,
+        })?;
+        let refused = answers.iter().any(|answer| answer.status == Status::Refused);
+        Ok(if refused && self.queries.is_none() { REFUSED } else { 0 })
+    }
+
+    fn with_cadence(&self, query: &Query) -> Query {
+        Query { cadence: self.cadence, ..*query }
+    }
+
+    /// The call given by flags, in the form of a file with one line.
+    fn single(&self) -> Result<QueryInput> {
+        let missing = || Error::usage("rank call needs --collective, --ranks and --bytes, or --queries FILE");
+        let bytes = self.bytes.ok_or_else(missing)?;
+        let mut columns = vec!["collective".to_owned(), "ranks".to_owned(), "bytes_total".to_owned()];
+        let mut values = vec![
+            self.collective.clone().ok_or_else(missing)?,
+            self.ranks.ok_or_else(missing)?.to_string(),
+            bytes.0.to_string(),
+        ];
+        for (name, value) in [("dtype", &self.dtype), ("locality", &self.locality)] {
+            if let Some(value) = value {
+                columns.push(name.to_owned());
+                values.push(value.clone());
+            }
+        }
+        QueryInput::of_flags(columns, values)
+    }
 }

@@ -1,209 +1,184 @@
-//! `commgauge show`: prints an embedded suite, model or machine file as a template.
+//! `commgauge show`: what commgauge knows, from names and shipped files to schemas and man pages.
 
-use super::model;
-use super::output::{json, print};
-use super::published::published;
-use commgauge_analysis::verdict;
-use commgauge_analysis::verdict::selftest::{SELFTEST_FORMAT, SELFTEST_VERSION};
+use super::layout::LayoutCommand;
+use super::manual::{CompletionsCommand, ManCommand};
+use super::output::{AnswerArguments, json, print};
+use super::programs::{ProgramName, definitions};
+use crate::report::model::{ModelDocument, text};
+use crate::report::names::{self, Kind, ListDocument};
+use crate::report::schemas::Document;
+use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::writing::eprintln;
-use commgauge_model::config::{Shipped, is_embedded};
-use commgauge_model::record;
-use serde_json::Value;
+use commgauge_model::config::{Model, Shipped, is_embedded};
 use std::path::Path;
 
-/// Print a suite, model or machine file that is embedded in this program, as a copy to change
+/// Show names, shipped files, models, layouts and schemas; alone, how many there are of each
 ///
-/// What is printed is the embedded file, also where a file of that name in the working directory wins over it; stderr says so then.
-#[derive(Clone, Debug, clap::Args)]
+/// Files in suites/ of the working directory win over the embedded ones.
+#[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "commgauge show suite quick > mine.toml; commgauge run mine.toml\ncommgauge show machine h100-nvswitch-ndr > mine.toml\n\n`commgauge list suites`, `list models` and `list machines` name them."
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    mut_arg("format", |format| format.hide_short_help(true)),
+    mut_arg("width", |width| width.hide_short_help(true))
 )]
 pub struct ShowCommand {
-    /// Of which kind
-    #[arg(value_enum)]
-    pub kind: ShownKind,
+    #[command(subcommand)]
+    subject: Option<Subject>,
 
-    /// Its name, such as quick, llama-3-8b or h100-nvswitch-ndr
-    pub name: String,
+    /// How the overview is shown.
+    #[command(flatten)]
+    shown: AnswerArguments,
 }
 
-/// A kind of embedded files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum ShownKind {
-    /// What to run
-    Suite,
-    /// A model's config.json
-    Model,
-    /// The links of a machine, and what is expected of it
-    Machine,
-}
-
-impl ShownKind {
-    fn shipped(self) -> Shipped {
-        match self {
-            ShownKind::Suite => Shipped::Suite,
-            ShownKind::Model => Shipped::Model,
-            ShownKind::Machine => Shipped::Machine,
-        }
-    }
+/// What is shown.
+#[derive(Clone, Debug, Subcommand)]
+enum Subject {
+    #[command(flatten)]
+    List(ListCommand),
+    /// An embedded suite, as a copy to change
+    Suite(FileCommand),
+    /// An embedded machine file, as a copy to change
+    Machine(FileCommand),
+    /// Parameters and shape of a model, and what was inferred from its config.json
+    Model(ModelCommand),
+    /// Groups of every axis of a layout, and their place on the nodes
+    Layout(LayoutCommand),
+    /// JSON Schema of what commgauge writes
+    Schema(SchemaCommand),
+    /// Man pages, of this program and the launched ones
+    Man(ManCommand),
+    /// Completions of a shell, for this program or a launched one
+    Completions(CompletionsCommand),
 }
 
 impl ShowCommand {
-    /// Prints the file.
+    /// Prints what was asked for.
     ///
     /// # Errors
-    /// A usage error if there is no embedded file of this name.
+    /// A usage error where there is no such thing.
     pub fn execute(&self) -> Result<i32> {
-        let kind = self.kind.shipped();
-        let requested = Path::new(&self.name);
-        let found = kind.find(requested).map(|file| file.display().to_string()).filter(|file| !is_embedded(file));
-        let Some(text) = kind.embedded(&self.name) else {
-            return Err(Error::usage(match found {
-                Some(file) => format!("there is no embedded {} `{}`; {file} is a file here", kind.noun(), self.name),
-                None => kind.unknown(requested),
-            }));
-        };
-        print(text)?;
-        if let Some(file) = found {
-            eprintln!(
-                "commgauge: {} {} (embedded); elsewhere that name means {file}, which wins",
-                kind.noun(),
-                self.name
-            );
+        match &self.subject {
+            None => show_names(None, &self.shown),
+            Some(Subject::List(list)) => show_names(Some(list.kind), &list.shown),
+            Some(Subject::Suite(file)) => file.print(Shipped::Suite),
+            Some(Subject::Machine(file)) => file.print(Shipped::Machine),
+            Some(Subject::Model(model)) => model.execute(),
+            Some(Subject::Layout(layout)) => layout.execute(),
+            Some(Subject::Schema(schema)) => print(&json(&schema.document.schema())?).map(|()| 0),
+            Some(Subject::Man(man)) => man.execute(ProgramName::definition),
+            Some(Subject::Completions(completions)) => completions.execute(completions.program.definition()),
         }
-        Ok(0)
     }
 }
 
-// `commgauge schema`: the published JSON Schemas of commgauge's output documents.
-//
-// A new document needs one member of [`Document`] and one arm of its `match`.
+/// The names of a kind, or how many there are of each kind.
+fn show_names(kind: Option<Kind>, shown: &AnswerArguments) -> Result<i32> {
+    let document = ListDocument::of(kind, &definitions());
+    shown.show(&document, |width| names::text(&document, kind, width)).map(|()| 0)
+}
 
-/// Print the JSON Schema of what commgauge writes
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct SchemaCommand {
+/// The names of a kind: a command for each [`Kind`].
+#[derive(Clone, Debug)]
+struct ListCommand {
+    kind: Kind,
+    shown: AnswerArguments,
+}
+
+impl Subcommand for ListCommand {
+    fn augment_subcommands(command: Command) -> Command {
+        let kinds = Kind::value_variants().iter().filter_map(Kind::to_possible_value);
+        kinds.fold(command, |command, kind| {
+            // Clap needs names that live as long as the program.
+            let list = Command::new(&*kind.get_name().to_owned().leak());
+            let about = kind.get_help().cloned().unwrap_or_default();
+            command.subcommand(AnswerArguments::augment_args(list).about(about))
+        })
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        Kind::from_str(name, false).is_ok()
+    }
+}
+
+impl FromArgMatches for ListCommand {
+    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+        let (name, matches) = matches.subcommand().unwrap_or(("", matches));
+        let unknown = |_| clap::Error::new(clap::error::ErrorKind::InvalidSubcommand);
+        let kind = Kind::from_str(name, false).map_err(unknown)?;
+        Ok(ListCommand { kind, shown: AnswerArguments::from_arg_matches(matches)? })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// What is printed is the embedded file, also where a file of that name in the working directory wins over it; stderr says so then.
+#[derive(Clone, Debug, Args)]
+struct FileCommand {
+    /// Its name, such as quick or h100-nvswitch-ndr
+    name: String,
+}
+
+impl FileCommand {
+    fn print(&self, kind: Shipped) -> Result<i32> {
+        print_embedded(kind, &self.name).map(|()| 0)
+    }
+}
+
+fn print_embedded(kind: Shipped, name: &str) -> Result<()> {
+    let requested = Path::new(name);
+    let found = kind.find(requested).map(|file| file.display().to_string()).filter(|file| !is_embedded(file));
+    let Some(text) = kind.embedded(name) else {
+        return Err(Error::usage(match found {
+            Some(file) => format!("there is no embedded {} `{name}`; {file} is a file here", kind.noun()),
+            None => kind.unknown(requested),
+        }));
+    };
+    print(text)?;
+    if let Some(file) = found {
+        eprintln!("commgauge: {} {name} (embedded); elsewhere that name means {file}, which wins", kind.noun());
+    }
+    Ok(())
+}
+
+/// commgauge show model llama-3-8b
+///
+/// commgauge show model llama-3-8b --config > config.json
+#[derive(Clone, Debug, Args)]
+struct ModelCommand {
+    /// A config.json, the folder that holds one, or the name of a shipped model, such as llama-3-8b
+    model: String,
+
+    /// Print the config.json of a shipped model instead, as a copy to change
+    #[arg(long, conflicts_with_all = ["format", "width"])]
+    config: bool,
+
+    /// How the answer is shown.
+    #[command(flatten)]
+    shown: AnswerArguments,
+}
+
+impl ModelCommand {
+    fn execute(&self) -> Result<i32> {
+        if self.config {
+            return print_embedded(Shipped::Model, &self.model).map(|()| 0);
+        }
+        let document = ModelDocument::new(&Model::load(&self.model)?);
+        self.shown.show(&document, |width| text(&document, width)).map(|()| 0)
+    }
+}
+
+#[derive(Clone, Debug, Args)]
+struct SchemaCommand {
     /// Of which document
     #[arg(value_enum, default_value_t)]
-    pub document: Document,
-}
-
-/// Documents with a published schema.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Document {
-    /// One line of a record
-    #[default]
-    Record,
-    /// What `commgauge model --format json` prints
-    Model,
-    /// What `commgauge ops --format json` prints
-    Ops,
-    /// What `commgauge layout --format json` prints
-    Layout,
-    /// The fit that `commgauge fit` writes
-    Fit,
-    /// What `commgauge predict --format json` prints
-    Predictions,
-    /// What `commgauge judge --part thresholds --format json` prints
-    Verdict,
-    /// What `commgauge history --format json` prints
-    History,
-    /// What `commgauge rank --format json` prints
-    Rank,
-    /// What `commgauge plan --format json` prints
-    Plan,
-    /// What `commgauge validate --format json` prints
-    Validation,
-    /// What `commgauge expect selftest --format json` prints
-    Selftest,
-    /// What `commgauge judge --part suspects --format json` prints
-    Suspects,
-    /// What `commgauge simulate --format json` prints
-    Rehearsal,
-    /// What `commgauge list --format json` prints
-    List,
-    /// What `commgauge run --check-launch --format json` prints
-    Launch,
-    /// What `commgauge doctor --format json` prints
-    Doctor,
-    /// What `commgauge report --format json` prints
-    Report,
-    /// What `commgauge trace --format json` prints
-    Trace,
-}
-
-impl Document {
-    /// Its JSON Schema (draft 2020-12).
-    pub fn schema(self) -> Value {
-        match self {
-            Document::Record => record::schema(),
-            Document::Model => model::schema(),
-            Document::Ops => super::ops::schema(),
-            Document::Layout => super::layout::schema(),
-            Document::Fit => super::fit::schema(),
-            Document::Rank => super::rank::schema(),
-            Document::Plan => super::plan::schema(),
-            Document::Validation => super::validate::schema(),
-            Document::Predictions => super::fit::predict_schema(),
-            Document::Verdict => {
-                let schema = schemars::schema_for!(verdict::Verdict).to_value();
-                published(schema, verdict::FORMAT, verdict::VERSION, "A verdict of commgauge")
-            }
-            Document::History => {
-                let schema = schemars::schema_for!(verdict::history::History).to_value();
-                published(schema, verdict::history::FORMAT, verdict::history::VERSION, "Runs over time, by commgauge")
-            }
-            Document::Selftest => {
-                let schema = schemars::schema_for!(verdict::SelfTest).to_value();
-                published(schema, SELFTEST_FORMAT, SELFTEST_VERSION, "A selftest of commgauge")
-            }
-            Document::Rehearsal => {
-                use crate::report::{REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed};
-                let schema = schemars::schema_for!(Rehearsed).to_value();
-                published(schema, REHEARSAL_FORMAT, REHEARSAL_VERSION, "A rehearsal of commgauge")
-            }
-            Document::List => super::list::schema(),
-            Document::Doctor => super::doctor::schema(),
-            Document::Trace => super::trace::schema(),
-            Document::Report => {
-                use crate::report::json_document::{FORMAT, SCHEMA_VERSION, schema};
-                published(schema(), FORMAT, SCHEMA_VERSION, "What commgauge report --format json prints")
-            }
-            Document::Launch => {
-                use commgauge_run::launch_check::{LAUNCH_FORMAT, LAUNCH_VERSION, LaunchReport};
-                let schema = schemars::schema_for!(LaunchReport).to_value();
-                published(schema, LAUNCH_FORMAT, LAUNCH_VERSION, "The check of a launch, by commgauge")
-            }
-            Document::Suspects => {
-                use verdict::locate::{SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspects};
-                let schema = schemars::schema_for!(Suspects).to_value();
-                published(schema, SUSPECTS_FORMAT, SUSPECTS_VERSION, "Suspects of commgauge")
-            }
-        }
-    }
-}
-
-impl SchemaCommand {
-    /// Prints the schema on stdout.
-    pub fn execute(&self) -> Result<i32> {
-        print(&json(&self.document.schema())?)?;
-        Ok(0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-
-    use super::*;
-    use clap::ValueEnum;
-
-    #[test]
-    fn every_schema_names_its_document_and_version() {
-        for document in Document::value_variants() {
-            let schema = document.schema();
-            let name = document.to_possible_value().unwrap().get_name().to_owned();
-            assert_eq!(schema["$id"], format!("urn:commgauge-{name}:{}", schema["version"]));
-            assert!(schema["$schema"].as_str().unwrap().contains("2020-12"));
-        }
-    }
+    document: Document,
 }

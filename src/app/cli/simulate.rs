@@ -33,10 +33,10 @@ use std::path::{Path, PathBuf};
 /// suspected) is given with its interval. Ends with 0 whatever is found.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SimulateCommand {
-    /// Suite file, or the name of one (`commgauge list suites`)
+    /// Suite file, or the name of one (`commgauge show suites`)
     pub suite: PathBuf,
 
-    /// Machine file, or the name of one (`commgauge list machines`): latencies, rates, noise, leaf switches, faults
+    /// Machine file, or the name of one (`commgauge show machines`): latencies, rates, noise, leaf switches, faults
     #[arg(long, value_name = "FILE|NAME")]
     pub machine: PathBuf,
 

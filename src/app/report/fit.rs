@@ -1,8 +1,11 @@
-//! The tables of a fit: every curve, the held-out errors, and the coefficients of contention, interference and overlap.
+//! The tables of a fit (every curve, the held-out errors, the coefficients of contention, interference and overlap) and its plots.
 
 use super::document::{Block, Column, Mark, Row, Table, Terminal, Tone, gigabytes_per_second, optional};
-use commgauge_analysis::cost::{AtOnce, Coefficient, Contention, CurveFit, Errors, FamilyKey, Fit};
-use commgauge_base::units::{Seconds, three_digits};
+use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Svg, Unit, xy};
+use commgauge_analysis::cost::{
+    AtOnce, Coefficient, Contention, CurveFit, Errors, FamilyFit, FamilyKey, Fit, PointFit, Predictor,
+};
+use commgauge_base::units::{Bytes, Seconds, three_digits};
 
 /// The tables for a terminal of so many columns.
 pub fn fit_text(fit: &Fit, width: u16) -> String {
@@ -43,7 +46,7 @@ pub(super) fn curves(fit: &Fit) -> Table {
     let rows = curves.map(|(family, curve)| {
         Row::toned(if curve.untrusted { Tone::Unsure } else { Tone::Plain }, curve_cells(&family.key, curve))
     });
-    Table::new(title, &COLUMNS, rows).whole_in("`commgauge fit --format json` has every curve")
+    Table::new(title, &COLUMNS, rows).whole_in("`commgauge calibrate --format json` has every curve")
 }
 
 fn curve_cells(key: &FamilyKey, curve: &CurveFit) -> Vec<String> {
@@ -211,4 +214,190 @@ fn cells(coefficient: Option<&Coefficient>) -> [String; 2] {
         optional(coefficient.map(|found| format!("{:.2}", found.value))),
         optional(interval.map(|(low, high)| format!("{low:.2}..{high:.2}"))),
     ]
+}
+
+// Plots of a fit: for every family of curves the measured points, the curve with its band, and below it the errors of
+// held-out sizes.
+
+/// Points per doubling of the size at which a curve is drawn.
+const PER_DOUBLING: f64 = 6.0;
+
+/// Factor by which the plot extends beyond the measured sizes.
+const BEYOND: f64 = 4.0;
+
+const WIDTH: f64 = 640.0;
+
+/// The name of an SVG file for each family, and its content.
+pub fn fit_plots(fit: &Fit) -> Vec<(String, String)> {
+    let predictor = Predictor::new(fit);
+    let drawn = |(index, family)| {
+        (format!("{}.svg", name(index, family)), picture(fit, &predictor, index).standalone())
+    };
+    fit.families.iter().enumerate().map(drawn).collect()
+}
+
+/// A file name of letters, digits and dashes only: labels come from untrusted files.
+fn name(index: usize, family: &FamilyFit) -> String {
+    let key = &family.key;
+    let element = key.element_type.map_or_else(|| "any".to_owned(), |element| element.to_string());
+    let text = format!("{:03}-{}-{element}-{}-{}", index + 1, key.collective, key.place, key.cadence);
+    text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect()
+}
+
+fn title(fit: &Fit, family: &FamilyFit) -> String {
+    let key = &family.key;
+    let element = key.element_type.map_or_else(String::new, |element| format!(" of {element}"));
+    let labels: String = key.labels.iter().map(|(name, text)| format!(", {name} {text}")).collect();
+    let begin = if fit.synthetic { "SYNTHETIC: " } else { "" };
+    format!("{begin}{}{element}, locality {}, {}{labels}", key.collective, key.place, key.cadence)
+}
+
+fn picture(fit: &Fit, predictor: &Predictor, index: usize) -> Svg {
+    let family = &fit.families[index];
+    let times = Plot {
+        description: "Measured times, the curve through them, and the band in which 95 of 100 predictions lie"
+            .to_owned(),
+        series: family.curves.iter().enumerate().map(|(color, curve)| series(predictor, index, curve, color)).collect(),
+        shades: shades(family),
+        width: WIDTH,
+        room_height: 260.0,
+        ..Plot::new(
+            title(fit, family),
+            Axis::log("bytes_total", Unit::Bytes),
+            Axis::log("time of a call; crosses: outliers", Unit::Seconds),
+        )
+    };
+    let ends = ends(family);
+    let level = |percent: f64| vec![xy(ends.0 / BEYOND, percent), xy(ends.1 * BEYOND, percent)];
+    let line = |name: &str, kind, percent| Line { name: name.to_owned(), kind, points: level(percent) };
+    let errors = Plot {
+        description: "Error of the prediction of each size from the other ones".to_owned(),
+        series: family.curves.iter().enumerate().map(|(color, curve)| residuals(curve, color)).collect(),
+        lines: vec![
+            line("", LineKind::Plain, 0.0),
+            line("10 %: above it, on average, a curve is untrusted", LineKind::Bound, 10.0),
+            line("10 %: above it, on average, a curve is untrusted", LineKind::Bound, -10.0),
+        ],
+        width: WIDTH,
+        room_height: 130.0,
+        ..Plot::new(
+            "Sizes left out: predicted against measured",
+            Axis::log("bytes_total", Unit::Bytes),
+            Axis::linear("error", Unit::Percent),
+        )
+    };
+    times.draw().above(&errors.draw())
+}
+
+fn ends(family: &FamilyFit) -> (f64, f64) {
+    let sizes = || family.curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.bytes_total.0 as f64));
+    (sizes().fold(f64::INFINITY, f64::min), sizes().fold(1.0, f64::max))
+}
+
+/// Shades sizes outside of the measured range of all group sizes.
+fn shades(family: &FamilyFit) -> Vec<Shade> {
+    let (first, last) = ends(family);
+    let shade = |from: f64, to: f64| Shade { from, to, name: "extrapolated".to_owned() };
+    vec![shade((first / BEYOND).max(1.0), first), shade(last, last * BEYOND)]
+}
+
+fn series(predictor: &Predictor, index: usize, curve: &CurveFit, color: usize) -> Series {
+    let suffix = if curve.untrusted { ", untrusted" } else { "" };
+    let mut series = Series::new(format!("{} ranks{suffix}", curve.ranks));
+    series.color = Some(color);
+    series.points = curve
+        .points
+        .iter()
+        .map(|point| Point {
+            crossed: point.outlier,
+            ..Point::at(point.bytes_total.0 as f64, point.measured_seconds.0)
+        })
+        .collect();
+    let sizes = || curve.points.iter().map(|point| point.bytes_total.0 as f64);
+    let (first, last) =
+        ((sizes().fold(f64::INFINITY, f64::min) / BEYOND).max(1.0), sizes().fold(1.0, f64::max) * BEYOND);
+    let steps = ((last / first).log2() * PER_DOUBLING).ceil().clamp(1.0, 1000.0);
+    for step in 0..=steps as u32 {
+        let bytes = (first * (last / first).powf(f64::from(step) / steps)).round().max(1.0);
+        let answer = predictor.predict_by(index, curve.ranks, Bytes(bytes as u64));
+        series.curve.extend(answer.seconds.map(|seconds| xy(bytes, seconds.0)));
+        series.band.extend(answer.low.zip(answer.high).map(|(low, high)| (bytes, low.0, high.0)));
+    }
+    series
+}
+
+fn residuals(curve: &CurveFit, color: usize) -> Series {
+    let mut series = Series::new(String::new());
+    series.color = Some(color);
+    let point = |point: &PointFit| {
+        Some(Point { crossed: point.outlier, ..Point::at(point.bytes_total.0 as f64, 100.0 * point.left_out_error?) })
+    };
+    series.points = curve.points.iter().filter_map(point).collect();
+    series
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::schemas::Document;
+    use commgauge_analysis::cost::{FitOptions, Measurements, fit as fitted};
+    use commgauge_analysis::interop::{Origin, read_csv, record_lines};
+    use commgauge_model::record::Record;
+    use commgauge_model::record::line::ForeignTool;
+    use std::path::Path;
+
+    fn h100() -> Fit {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl/h100_sxm-nccl-2.29.2.csv");
+        let lines = record_lines(
+            "test",
+            &Origin::of(ForeignTool::Csv, &["h100.csv".to_owned()]),
+            &read_csv(&path).unwrap().rows,
+        );
+        let record = Record::from_lines(lines).unwrap();
+        fitted(
+            &Measurements::of([("h100.jsonl", &record)]).unwrap(),
+            FitOptions { resamples: 40, ..FitOptions::default() },
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_fit_fits_its_schema_and_reads_back_equal() {
+        let fit = h100();
+        let text = serde_json::to_string(&fit).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let validator = jsonschema::validator_for(&Document::Fit.schema()).unwrap();
+        let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:?}");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fit.json");
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(Fit::read(&path).unwrap(), fit);
+    }
+
+    #[test]
+    fn the_table_of_a_fit() {
+        insta::assert_snapshot!("fit_table_h100", fit_text(&h100(), 160));
+    }
+
+    #[test]
+    fn a_synthetic_fit_is_labelled_first() {
+        let fit = Fit { synthetic: true, ..h100() };
+        assert!(fit_text(&fit, 100).starts_with("SYNTHETIC"));
+    }
+
+    #[test]
+    fn every_family_gets_a_picture_with_its_curves_and_its_errors() {
+        let fit = Fit { synthetic: true, ..h100() };
+        let plots = fit_plots(&fit);
+        assert_eq!(plots.len(), fit.families.len());
+        for ((name, text), family) in plots.iter().zip(&fit.families) {
+            for wanted in
+                [&*format!("SYNTHETIC: {}", family.key.collective), "8 ranks", "extrapolated", "Sizes left out"]
+            {
+                assert!(text.contains(wanted), "{name}: {wanted}");
+            }
+            assert!(!text.contains("NaN") && !text.contains("inf"), "{name}");
+        }
+    }
 }

@@ -250,7 +250,7 @@ fn sentences(document: &PlanDocument) -> Vec<String> {
     if let Some(best) = document.layouts.first() {
         all.push(format!(
             "95 of 100 such steps take {} to {}: the errors of calls, of computing and of what is not modelled, as published runs \
-             show them (`commgauge validate`).",
+             show them (`commgauge plan validate`).",
             Seconds(best.step_seconds_low),
             Seconds(best.step_seconds_high)
         ));

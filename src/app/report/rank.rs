@@ -444,7 +444,7 @@ fn step(document: &RankDocument) -> Vec<Block> {
         parts.iter().filter(|(_, seconds)| *seconds > 0.0).map(|(name, seconds)| row(name, *seconds)).collect();
     rows.push(row("step", price.step_seconds));
     let (low, high) = (Seconds(price.step_seconds_low), Seconds(price.step_seconds_high));
-    let interval = format!("95 of 100 such steps take {low} to {high}, as published runs did (`commgauge validate`)");
+    let interval = format!("95 of 100 such steps take {low} to {high}, as published runs did (`commgauge plan validate`)");
     vec![Block::Table(Table::new("", &COLUMNS, rows)), Block::list([interval, ground])]
 }
 

@@ -108,7 +108,7 @@ impl Shipped {
             .or_else(|| requested.file_name()?.to_str().map(str::to_owned))
             .unwrap_or_default();
         match nearest(&name, &known).as_slice() {
-            [] => format!("{searched}; `commgauge list {noun}s` names all {}", known.len()),
+            [] => format!("{searched}; `commgauge show {noun}s` names all {}", known.len()),
             near => format!("{searched}; did you mean {}?", near.join(" or ")),
         }
     }
@@ -146,7 +146,7 @@ impl Shipped {
     }
 }
 
-/// A file of the folder of published runs, which `commgauge validate` replays.
+/// A file of the folder of published runs, which `commgauge plan validate` replays.
 pub fn published(file: &str) -> Result<&'static str> {
     let embedded = EMBEDDED.get_file(Path::new("published").join(file)).and_then(|file| file.contents_utf8());
     embedded.ok_or_else(|| Error::environment(format!("this program was built without suites/published/{file}")))
@@ -288,7 +288,7 @@ mod tests {
                 "there is no model `Llama3-8b`: no Llama3-8b/config.json, no suites/models/Llama3-8b/config.json here, and none is \
                  embedded; did you mean llama-3-8b or llama-2-13b or llama-3-70b?",
             ),
-            (Shipped::Machine, "zzz", "`commgauge list machines` names all 23"),
+            (Shipped::Machine, "zzz", "`commgauge show machines` names all 23"),
             (
                 Shipped::Machine,
                 "gone/h200-nvswitch-ndr.toml",

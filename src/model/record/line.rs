@@ -1,4 +1,4 @@
-//! The lines of a record. The published JSON Schema (`commgauge schema`) is made from these types.
+//! The lines of a record. The published JSON Schema (`commgauge show schema`) is made from these types.
 //!
 //! Numbers carry their unit in their name; there is no NaN and no infinity, an unknown value is left out or null.
 

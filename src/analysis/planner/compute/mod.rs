@@ -103,7 +103,7 @@ impl MeasuredProduct {
     }
 }
 
-// What of the step model is known of any GPU without a measurement: constants that the published runs of `commgauge validate`
+// What of the step model is known of any GPU without a measurement: constants that the published runs of `commgauge plan validate`
 // gave, and the peaks of the data sheet.
 
 /// What is not on a data sheet.

@@ -1,4 +1,4 @@
-//! What a validation comes to, as a document. The published JSON Schema (`commgauge schema validation`) is made from these types.
+//! What a validation comes to, as a document. The published JSON Schema (`commgauge show schema validation`) is made from these types.
 
 use super::runs::LevelKey;
 use super::score::{ErrorSummary, MemoryResult, Priced, Replay, best_share, kendall_tau, top_1_regret_percent};
@@ -325,7 +325,7 @@ const BEYOND: f64 = 0.025;
 
 /// The beginning of a file of levels.
 const HEADING: &str = "\
-# What kinds of GPU reach in whole training steps, by precision and kind of layers: printed by `commgauge validate --levels`.
+# What kinds of GPU reach in whole training steps, by precision and kind of layers: printed by `commgauge plan validate --levels`.
 # 95 of 100 steps of other sources take `low` to `high` times what is predicted. `any` is for GPUs that have no level here.
 ";
 

@@ -328,7 +328,7 @@ mod tests {
                 && near(shipped.high, level.high);
             assert!(
                 same,
-                "suites/published/levels.toml has {shipped:?}, the runs say {level:?}: `commgauge validate --levels`"
+                "suites/published/levels.toml has {shipped:?}, the runs say {level:?}: `commgauge plan validate --levels`"
             );
             let facts =
                 |level: &Level| (level.gpu.clone(), level.bits, level.layers, level.runs, level.sources.clone());

@@ -162,7 +162,7 @@ pub fn read_runs(text: &str, file: &str) -> Result<Vec<MeasuredRun>> {
         if !known().any(|name| name == column) {
             let known: Vec<&str> = known().collect();
             return Err(Error::usage(format!(
-                "{file}: line 1: found column `{column}`; accepted: {}; `commgauge validate --template` prints a file to begin with",
+                "{file}: line 1: found column `{column}`; accepted: {}; `commgauge plan validate --template` prints a file to begin with",
                 known.join(", ")
             )));
         }

@@ -333,7 +333,7 @@ fn gap(usual: Option<f64>) -> impl Fn((&[RunMedians], f64)) -> Option<String> {
     }
 }
 
-// The history as a document. The published JSON Schema (`commgauge schema history`) is made from these types.
+// The history as a document. The published JSON Schema (`commgauge show schema history`) is made from these types.
 
 /// The value of `format` in every history.
 pub const FORMAT: &str = "commgauge-history";

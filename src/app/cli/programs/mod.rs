@@ -9,27 +9,21 @@ mod work;
 pub use name::ProgramName;
 pub use work::{PairsRun, PlannedWork, StepRun, SuiteRun, Sweep, Work, planned};
 
-use super::calibrate::CalibrateCommand;
+use super::calibrate::Calibrate;
 use super::doctor::DoctorCommand;
 use super::expect::ExpectCommand;
 use super::export::ExportCommand;
-use super::fit::{FitCommand, PredictCommand};
 use super::history::HistoryCommand;
 use super::import::ImportCommand;
 use super::judge::{CompareCommand, JudgeCommand};
-use super::layout::LayoutCommand;
-use super::list::ListCommand;
-use super::manual::{CompletionsCommand, ManCommand};
-use super::model::ModelCommand;
 use super::ops::OpsCommand;
-use super::plan::PlanCommand;
-use super::rank::RankCommand;
+use super::plan::Plan;
+use super::rank::Rank;
 use super::report::ReportCommand;
 use super::run::RunArguments;
-use super::show::{SchemaCommand, ShowCommand};
+use super::show::ShowCommand;
 use super::simulate::SimulateCommand;
 use super::trace::TraceCommand;
-use super::validate::ValidateCommand;
 use crate::cli::{help, run};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use commgauge_base::error::Result;
@@ -38,7 +32,7 @@ use commgauge_model::record::header::program_version;
 // The user-facing program: its commands, each in its own file. None needs a launch; does not link MPI.
 
 /// Further reading.
-const MORE: &str = "Start with `commgauge run quick`, then `commgauge list`; `commgauge COMMAND -h` has its main flags, `--help` all of them.";
+const MORE: &str = "Start with `commgauge run quick`, then `commgauge show`; `commgauge COMMAND -h` has its main flags, `--help` all of them.";
 
 /// Measure the communication that training and serving a large model really does on a cluster
 #[derive(Debug, Parser)]
@@ -68,40 +62,22 @@ pub enum Command {
     Expect(ExpectCommand),
     /// Show a record as a table, or turn it into another format
     Report(ReportCommand),
-    /// Show a model's shape and parameters, from its config.json
-    Model(ModelCommand),
-    /// Show the groups of a layout, and how they are placed on the nodes
-    Layout(LayoutCommand),
     /// Turn what another tool measured into a record
     Import(ImportCommand),
-    /// Fit the cost of communication to records
-    Fit(FitCommand),
     /// Write a fit as the calibration files that another planner reads
     Export(ExportCommand),
-    /// Measure what planning a model asks for, fit it, and end with the ranking and the plan
-    Calibrate(Box<CalibrateCommand>),
-    /// Predict the time of a call from a fit
-    Predict(PredictCommand),
-    /// Rank the parallelisms of a layout by bytes and predicted time
-    Rank(Box<RankCommand>),
+    /// Fit the cost of communication to records, or measure what a plan needs
+    Calibrate(Box<Calibrate>),
+    /// Rank the parallelisms of a layout by cost, or predict one call
+    Rank(Box<Rank>),
     /// Find the fastest way to divide a model over GPUs
-    Plan(Box<PlanCommand>),
-    /// Predict published training runs, and show how far off it is
-    Validate(ValidateCommand),
+    Plan(Box<Plan>),
     /// Rehearse a suite on a simulated machine
     Simulate(SimulateCommand),
-    /// Print the JSON Schema of what commgauge writes
-    Schema(SchemaCommand),
-    /// List suites, models, machines, collectives and all other names
-    List(ListCommand),
-    /// Print an embedded suite, model or machine file, as a copy to change
+    /// Show names, shipped files, models, layouts and schemas
     Show(ShowCommand),
     /// Show what can run on this machine, what is missing, and the fix
     Doctor(DoctorCommand),
-    /// Print the completions of a shell
-    Completions(CompletionsCommand),
-    /// Print or write man pages
-    Man(ManCommand),
 }
 
 // The definition of every program's command line, of which help, completions, man pages and lists are made.
@@ -140,24 +116,15 @@ impl Commgauge {
             Command::History(command) => command.execute(),
             Command::Expect(command) => command.execute(),
             Command::Report(command) => command.execute(),
-            Command::Model(command) => command.execute(),
-            Command::Layout(command) => command.execute(),
             Command::Import(command) => command.execute(),
-            Command::Fit(command) => command.execute(),
             Command::Trace(command) => command.execute(),
             Command::Export(command) => command.execute(),
             Command::Calibrate(command) => command.execute(),
-            Command::Predict(command) => command.execute(),
             Command::Rank(command) => command.execute(),
             Command::Plan(command) => command.execute(),
-            Command::Validate(command) => command.execute(),
             Command::Simulate(command) => command.execute(),
-            Command::Schema(command) => command.execute(),
-            Command::List(command) => command.execute(&definitions()),
             Command::Show(command) => command.execute(),
             Command::Doctor(command) => command.execute(),
-            Command::Completions(command) => command.execute(command.program.definition()),
-            Command::Man(command) => command.execute(ProgramName::definition),
         }
     }
 }

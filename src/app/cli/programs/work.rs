@@ -188,7 +188,7 @@ impl Work for Sweep {
 #[derive(Debug, Parser)]
 #[command(name = "commgauge-suite", version = program_version())]
 pub struct SuiteRun {
-    /// Suite file, or the name of one (`commgauge list suites`)
+    /// Suite file, or the name of one (`commgauge show suites`)
     suite: PathBuf,
     /// Time for all cases together, such as 10m
     ///

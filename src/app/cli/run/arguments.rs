@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Launches a suite, a sweep, the step of a model, or all pairs of ranks, and sums up what was measured.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArguments {
-    /// Suite file, or the name of one: of NAME.toml here, of one in suites/ here, or of an embedded one (`commgauge list suites`).
+    /// Suite file, or the name of one: of NAME.toml here, of one in suites/ here, or of an embedded one (`commgauge show suites`).
     #[arg(required_unless_present_any = ["sweep", "step", "pairs", "resume"], conflicts_with_all = ["sweep", "step", "pairs"])]
     pub suite: Option<PathBuf>,
     /// Instead of a suite a sweep of these collectives over sizes, in one word such as "all_reduce all_gather", or all:

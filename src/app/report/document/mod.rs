@@ -591,17 +591,17 @@ mod tests {
             Block::Narrow(vec![Block::heading("Why:"), Block::list(["because"])]),
             Block::heading("Notes"),
             Block::marked(Mark::Number, ["first", "second of two that is wrapped"]),
-            Block::Command("commgauge list".to_owned()),
+            Block::Command("commgauge show".to_owned()),
             Block::apart(Mark::Dash, ["found"]),
             Block::Strong("1 case".to_owned()),
         ];
         let terminal = "SYNTHETIC\n\nrun      1\nbackend  mpi\n\nRows:\nname  remark\n-------------------\none   a long remark\n\
                     (columns left out for want of width: count)\na note\nbelow the table\n! careful\n\nWhy:\nbecause\n\nNotes\n\
-                    [1] first\n[2] second of two that\n    is wrapped\n  next: commgauge list\n\n- found\n\n1 case\n";
+                    [1] first\n[2] second of two that\n    is wrapped\n  next: commgauge show\n\n- found\n\n1 case\n";
         assert_eq!(drawn(&blocks, 22), terminal);
         let page = "\n**SYNTHETIC**\n\n* **run**: 1\n* **backend**: mpi\n\n## Rows\n\n| name | count | remark |\n| --- | ---: | --- |\n\
                 | one | 1 | a long remark |\n\na note\n\n* below the table\n* careful\n\n## Notes\n\n* \\[1\\] first\n\
-                * \\[2\\] second of two that is wrapped\n* next: `commgauge list`\n* found\n\n1 case\n";
+                * \\[2\\] second of two that is wrapped\n* next: `commgauge show`\n* found\n\n1 case\n";
         assert_eq!(markdown(&blocks), page);
     }
 

@@ -22,7 +22,7 @@ pub enum HistoryFormat {
     /// For people, fitted to the width of the terminal.
     #[default]
     Table,
-    /// One JSON document in base units, whose schema `commgauge schema history` prints.
+    /// One JSON document in base units, whose schema `commgauge show schema history` prints.
     Json,
     /// One row for each run of each case.
     Csv,

@@ -62,7 +62,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         let mut shown = vec![charts, Block::Table(points(&name, curve))];
         if left_out > 0 {
             shown.push(Block::text(format!(
-                "For want of room {} between these are left out of the pictures and the table here; `commgauge fit` writes them all.",
+                "For want of room {} between these are left out of the pictures and the table here; `commgauge calibrate` writes them all.",
                 counted(left_out, "size")
             )));
         }
@@ -75,14 +75,14 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
     }
     let drawn = curves.len().min(MAX_CURVES);
     if all > drawn {
-        blocks.push(Block::text(format!("{drawn} of {all} curves are drawn; `commgauge fit` writes them all.")));
+        blocks.push(Block::text(format!("{drawn} of {all} curves are drawn; `commgauge calibrate` writes them all.")));
     }
     if !fitted.warnings.is_empty() {
         blocks.push(Block::heading("Warnings about the fit"));
         const MAX: usize = 30;
         blocks.push(Block::list(fitted.warnings.iter().take(MAX)));
         if fitted.warnings.len() > MAX {
-            blocks.push(Block::text(format!("And {} more; `commgauge fit` prints them.", fitted.warnings.len() - MAX)));
+            blocks.push(Block::text(format!("And {} more; `commgauge calibrate` prints them.", fitted.warnings.len() - MAX)));
         }
     }
     blocks

@@ -1,6 +1,6 @@
 //! Levels: what share of its peak a kind of GPU reaches in whole training steps, and how far steps are from what follows from it.
 //!
-//! Those of `suites/published/levels.toml` were fitted by `commgauge validate --levels` on the runs of that folder; a machine file may
+//! Those of `suites/published/levels.toml` were fitted by `commgauge plan validate --levels` on the runs of that folder; a machine file may
 //! have its own.
 
 use crate::config::document::{Item, Table};

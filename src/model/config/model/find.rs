@@ -455,7 +455,7 @@ mod tests {
                 "MODEL: there is no model `llama3-8b`: no llama3-8b/config.json, no suites/models/llama3-8b/config.json here",
             ),
             ("llama3-8b", "did you mean llama-3-8b or "),
-            ("zzz", "`commgauge list models` names all 43"),
+            ("zzz", "`commgauge show models` names all 43"),
             ("no/config.json", "there is no file `no/config.json`; accepted: a path, or the name of a model"),
             (folder.path().to_str().unwrap(), "holds no config.json"),
             ("", "there is no file ``; accepted"),

@@ -1,11 +1,8 @@
-//! `commgauge model`: the parameters and the shape of a model, and the values inferred from its file.
+//! `commgauge show model`: the parameters and the shape of a model, and the values inferred from its file.
 
-use super::output::AnswerArguments;
-use super::published::published;
-use crate::report::document::GAP;
+use super::document::GAP;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use commgauge_base::element::ElementType;
-use commgauge_base::error::Result;
 use commgauge_base::visible::visible_lines;
 use commgauge_model::config::{
     FeedForward, Indexer, Inferred, LatentAttention, LayerParts, LinearAttention, Mixer, Mixture, Model, QueryKeyNorm,
@@ -16,45 +13,21 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Show a model's parameters and shape, and what was inferred, from a Hugging Face config.json
-#[derive(Clone, Debug, clap::Args)]
-pub struct ModelCommand {
-    /// A config.json, the folder that holds one, or the name of a shipped model, such as llama-3-8b
-    pub model: String,
-
-    /// How the answer is shown.
-    #[command(flatten)]
-    pub shown: AnswerArguments,
-}
-
-impl ModelCommand {
-    /// Reads and shows.
-    pub fn execute(&self) -> Result<i32> {
-        let document = ModelDocument::new(&Model::load(&self.model)?);
-        self.shown.show(&document, |width| table(&document, width))?;
-        Ok(0)
-    }
-}
-
-// The table of `commgauge model`: parameters, shape, and inferred values, fitted to a width.
-//
-// Nothing is counted here; all numbers come from the document.
-
 /// A rule under the headings and nothing else, as all tables have. Texts are broken within their cells here.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('-'));
 
 /// Ranges of layers that are listed; the rest is only counted.
 const MAX_RANGES: usize = 4;
 
-/// The complete table.
-pub(super) fn table(document: &ModelDocument, width: u16) -> String {
+/// The complete table for a terminal of this width.
+pub fn text(document: &ModelDocument, width: u16) -> String {
     let mut out = format!("{}  ({}, {})\n\n", document.name, document.model_type, document.file);
     out.push_str(&lines(parameters(document), &["parameters", "count", "billion"], &[1, 2], width));
     out.push('\n');
     out.push_str(&lines(shape(&document.shape), &["shape", ""], &[], width));
     out.push('\n');
     if document.inferred.is_empty() {
-        out.push_str("Nothing was inferred: the file says it all.\n");
+        out.push_str("No values were inferred; config.json states every field.\n");
     } else {
         let rows = document.inferred.iter().map(|one| vec![one.field.clone(), taken_as(&one.value), one.why.clone()]);
         out.push_str(&lines(rows.collect(), &["absent field", "taken as", "why"], &[], width));
@@ -257,13 +230,13 @@ fn grouped(number: u64) -> String {
     out
 }
 
-// The document of `commgauge model --format json`: stable, versioned, with a published JSON Schema.
+// The document.
 
 /// Name of the format.
-const FORMAT: &str = "commgauge-model";
+pub const FORMAT: &str = "commgauge-model";
 
 /// Incremented when a field is removed or changes its meaning.
-const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 
 /// A model: its parameters, its shape, and what was inferred.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -516,20 +489,15 @@ fn layer_kind(model: &Model, parts: LayerParts, ranges: Vec<[u32; 2]>) -> LayerK
     }
 }
 
-/// The JSON Schema (draft 2020-12) of the document.
-pub(super) fn schema() -> Value {
-    let schema = schemars::schema_for!(ModelDocument).to_value();
-    published(schema, FORMAT, VERSION, &format!("A {FORMAT}, version {VERSION}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::schemas::Document;
     use commgauge_model::config::Model;
     use serde_json::json;
 
     fn shown(name: &str, width: u16) -> String {
-        table(&ModelDocument::new(&Model::load(name).unwrap()), width)
+        text(&ModelDocument::new(&Model::load(name).unwrap()), width)
     }
 
     #[test]
@@ -556,7 +524,7 @@ mod tests {
     fn a_name_from_a_file_cannot_steer_the_terminal() {
         let mut model = Model::load("gpt2").unwrap();
         model.activation = Some("\u{1b}[31mred".to_owned());
-        let text = table(&ModelDocument::new(&model), 80);
+        let text = text(&ModelDocument::new(&model), 80);
         assert!(!text.contains('\u{1b}') && text.contains("[31mred"), "{text}");
     }
 
@@ -574,7 +542,7 @@ mod tests {
     #[test]
     fn every_shipped_model_fits_the_published_schema() {
         commgauge_base::checkout::enter_checkout();
-        let validator = jsonschema::validator_for(&schema()).unwrap();
+        let validator = jsonschema::validator_for(&Document::Model.schema()).unwrap();
         let folders = std::fs::read_dir("suites/models").unwrap().flatten().filter(|entry| entry.path().is_dir());
         let mut seen = 0;
         for entry in folders {
@@ -622,7 +590,7 @@ mod tests {
                 document.parameters_embedding + document.parameters_output_projection + document.parameters_final_norm;
             assert_eq!(layers + rest, document.parameters_total, "{name}");
             let value = serde_json::to_value(&document).unwrap();
-            assert!(jsonschema::validator_for(&schema()).unwrap().is_valid(&value), "{name}");
+            assert!(jsonschema::validator_for(&Document::Model.schema()).unwrap().is_valid(&value), "{name}");
             let row =
                 |kind: &LayerKind| (kind.kind, kind.mixer, kind.count, kind.ranges[0], kind.parameters_attention > 0);
             (document.layers.iter().map(row).collect::<Vec<_>>(), document.shape.linear_attention_state)

@@ -2,7 +2,7 @@
 //!
 //! For many nodes, the middle is omitted with a note.
 
-use super::overview::Overview;
+use super::Overview;
 use std::fmt::Write;
 use std::ops::Range;
 

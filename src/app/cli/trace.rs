@@ -1,8 +1,6 @@
 //! `commgauge trace`: what a job really called, by axis, compared with the list of a step and with a fit, and as a suite.
 
-mod document;
 
-pub use document::{TraceDocument, schema};
 
 use super::degrees::DegreeFlags;
 use super::output::{AnswerArguments, check_only_format, replace};
@@ -18,7 +16,7 @@ use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use commgauge_model::config::{AXES, Suite};
 use commgauge_model::layout::{Axis, Layout};
-use document::FitOnNodes;
+use crate::report::trace::{self as report, FitOnNodes, TraceDocument};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -58,7 +56,7 @@ pub struct TraceCommand {
     #[arg(long, value_name = "FILE")]
     ops: Option<PathBuf>,
 
-    /// Hold the times against this fit, from `commgauge fit -o`
+    /// Hold the times against this fit, from `commgauge calibrate -o`
     #[arg(long, value_name = "FILE")]
     fit: Option<PathBuf>,
 
@@ -97,7 +95,7 @@ impl TraceCommand {
             trace.complete(layout);
         }
         let document = self.document(&trace, layout.as_ref(), expected.as_ref(), fit.as_ref())?;
-        self.shown.show(&document, |width| document::text(&document, width))?;
+        self.shown.show(&document, |width| report::text(&document, width))?;
         Ok(if document.differs() { DIFFERS } else { 0 })
     }
 
@@ -397,7 +395,7 @@ mod tests {
         let expected = ExpectedStep::read(command.ops.as_deref().unwrap()).unwrap();
         let layout = command.layout(&trace, Some(&expected)).unwrap().unwrap();
         let document = command.document(&trace, Some(&layout), Some(&expected), None).unwrap();
-        let text = super::document::text(&document, 100);
+        let text = report::text(&document, 100);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(Suite::parse(&out, &std::fs::read_to_string(&out).unwrap()).is_ok());
         serde_json::to_value(&document).unwrap()

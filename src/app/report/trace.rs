@@ -1,7 +1,6 @@
-//! The calls of a job as a document: plain data for JSON, with a published schema.
+//! The calls of a job: what was read, the calls, the differences, who was late; as text and as a document.
 
-use crate::cli::published::published;
-use crate::report::document::{Column, optional, table, wrapped};
+use super::document::{Column, optional, table, wrapped};
 use commgauge_analysis::cost::{Fit, PlaceQuery, Prediction, Predictor, Query};
 use commgauge_analysis::trace::{CallKind, Compared, CountedCall, Difference, GroupPlace, LateRank, OneSide, Trace};
 use commgauge_base::collective::Collective;
@@ -11,13 +10,12 @@ use commgauge_base::writing::ranges;
 use commgauge_model::layout::{Axis, Layout};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
 /// Name of the format.
-const FORMAT: &str = "commgauge-trace";
+pub const FORMAT: &str = "commgauge-trace";
 
 /// Incremented when a field is removed or changes its meaning.
-const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 
 /// What a job called.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -118,14 +116,9 @@ pub struct LateRankLine {
     pub waited_seconds_median: Seconds,
 }
 
-/// The JSON Schema of the document.
-pub fn schema() -> Value {
-    let title = "What commgauge trace --format json prints";
-    published(schemars::schema_for!(TraceDocument).to_value(), FORMAT, VERSION, title)
-}
-
 impl TraceDocument {
-    pub(super) fn new(
+    /// The document of a trace, compared and predicted where a list and a fit were given.
+    pub fn new(
         trace: &Trace,
         steps: u64,
         calls: &[CountedCall],
@@ -155,7 +148,7 @@ impl TraceDocument {
     }
 
     /// Whether a comparison was made and found a difference.
-    pub(super) fn differs(&self) -> bool {
+    pub fn differs(&self) -> bool {
         let same = [Difference::Same, Difference::NotTraced, Difference::OtherStage].map(Difference::name);
         self.comparison.iter().flatten().any(|line| !same.contains(&line.difference))
     }
@@ -179,9 +172,12 @@ fn call_line(call: &CountedCall, prediction: Option<Prediction>) -> TracedCallLi
 }
 
 /// A fit, and what says on which nodes the groups of the job are.
-pub(super) struct FitOnNodes<'a> {
+pub struct FitOnNodes<'a> {
+    /// The fit.
     pub fit: &'a Fit,
+    /// The layout, if one was given.
     pub layout: Option<&'a Layout>,
+    /// Ranks on each node, if known.
     pub ranks_per_node: Option<u32>,
 }
 
@@ -233,10 +229,8 @@ fn late_line(late: &LateRank) -> LateRankLine {
     }
 }
 
-// The calls of a job as text: what was read, the calls, the differences, who was late.
-
 /// The complete text for a terminal of this width.
-pub(super) fn text(document: &TraceDocument, width: u16) -> String {
+pub fn text(document: &TraceDocument, width: u16) -> String {
     let of = document.job_ranks.map_or_else(String::new, |ranks| format!(" of {ranks}"));
     let steps = if document.steps == 1 { "1 step".to_owned() } else { format!("{} steps", document.steps) };
     let sources = document.sources.join(", ");

@@ -1,0 +1,421 @@
+//! A layout: the groups of every axis and how they are placed on the nodes, as a picture with a table or as JSON.
+
+mod picture;
+
+use super::document::{Column, GAP, Row, TableLayout};
+use super::wrap;
+use commgauge_model::layout::{Axis, Degrees, Groups, Layout, Locality};
+use picture::picture;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::borrow::Cow;
+use std::io;
+use std::io::Write;
+
+/// The displayed axes, in the order of the table.
+pub const SHOWN: [Axis; 10] =
+    [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Etp, Axis::Dp, Axis::Pp, Axis::Mp, Axis::DpCp, Axis::Edp, Axis::Embedding];
+
+/// A layout on nodes.
+pub struct Overview {
+    layout: Layout,
+    ranks_per_node: u32,
+    /// Node of each rank: launchers fill one node after the other.
+    host_of_rank: Vec<u32>,
+    axes: Vec<AxisView>,
+}
+
+/// One axis, without its groups: these are computed while they are written, one axis at a time, so that 131,072 ranks
+/// need little memory.
+struct AxisView {
+    axis: Axis,
+    groups: usize,
+    group_size: u32,
+    locality: Locality,
+    first: Vec<u32>,
+    last: Vec<u32>,
+}
+
+impl Overview {
+    /// The overview of these axes, or of all if none is given. Tensor parallelism inside experts is included if its
+    /// groups differ from those of the dense layers.
+    pub fn new(layout: Layout, ranks_per_node: u32, axes: &[Axis]) -> Overview {
+        let host_of_rank: Vec<u32> = (0..layout.group_size(Axis::World)).map(|rank| rank / ranks_per_node).collect();
+        let is_shown = |axis: &Axis| match axes {
+            [] => *axis != Axis::Etp || layout.has_own_expert_tensor_groups(),
+            named => named.contains(axis),
+        };
+        let axes = SHOWN.into_iter().filter(is_shown);
+        let axes = axes.map(|axis| AxisView::new(layout.groups(axis), &host_of_rank)).collect();
+        Overview { layout, ranks_per_node, host_of_rank, axes }
+    }
+
+    /// Number of ranks.
+    pub fn world(&self) -> u32 {
+        self.host_of_rank.len() as u32
+    }
+
+    /// Number of nodes; the last one may be partially filled.
+    pub fn nodes(&self) -> u32 {
+        self.world().div_ceil(self.ranks_per_node)
+    }
+}
+
+impl AxisView {
+    fn new(groups: Groups, host_of_rank: &[u32]) -> AxisView {
+        let end = |group: Option<&Vec<u32>>| group.cloned().unwrap_or_default();
+        AxisView {
+            axis: groups.axis,
+            groups: groups.groups.len(),
+            group_size: groups.group_size(),
+            locality: Locality::of(&groups, host_of_rank),
+            first: end(groups.groups.first()),
+            last: end(groups.groups.last()),
+        }
+    }
+}
+
+/// The ranks of a group with a bar at each node boundary, such as `0 4 | 8 12`; the middle of long groups is replaced
+/// by `..`.
+fn group_text(group: &[u32], host_of_rank: &[u32], most_columns: usize) -> String {
+    let host = |rank: u32| host_of_rank.get(rank as usize);
+    let mut text = String::new();
+    let mut previous: Option<u32> = None;
+    let tail = group.last().map_or(String::new(), |last| format!(" .. {last}"));
+    // Longest prefix that fits together with the elided rest.
+    let mut fitting = 0;
+    for rank in group {
+        match previous {
+            Some(previous) if host(previous) != host(*rank) => text += " | ",
+            Some(_) => text.push(' '),
+            None => {}
+        }
+        text += &rank.to_string();
+        previous = Some(*rank);
+        if text.len() + tail.len() <= most_columns {
+            fitting = text.len();
+        }
+        if text.len() > most_columns {
+            text.truncate(fitting);
+            return if fitting == 0 { tail.trim_start().to_owned() } else { text + &tail };
+        }
+    }
+    text
+}
+
+// A layout as JSON. Groups are written one axis at a time and never stored all at once.
+
+/// Name of the format.
+pub const FORMAT: &str = "commgauge-layout";
+
+/// Incremented when a field changes its meaning or is removed.
+pub const VERSION: u32 = 1;
+
+/// The groups of every axis of a layout, and how they lie on the nodes.
+#[derive(serde::Serialize, JsonSchema)]
+pub struct LayoutDocument<'a> {
+    /// Name of the format.
+    format: &'static str,
+    /// Version of the format.
+    version: u32,
+    /// Number of ranks.
+    world: u32,
+    /// The axes, the one that varies fastest over consecutive ranks first.
+    order: String,
+    /// Degrees of parallelism: tp x cp x dp x pp = world, and etp x ep divides tp x cp x dp.
+    degrees: Degrees,
+    /// Ranks on each node; rank r is on node r / ranks_per_node, rounded down.
+    ranks_per_node: u32,
+    /// For each axis the ranks of each group, in group-rank order. `etp` is there where its groups are not those of tp; all
+    /// others always, unless some axes were requested. Ranks of inner stages are in no group of `embedding`.
+    groups: GroupsOf<'a>,
+    /// For each axis how a group lies on the nodes (the busiest group where they differ).
+    locality: LocalityOf<'a>,
+}
+
+/// Writes the document.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_json(overview: &Overview, out: &mut dyn Write) -> io::Result<()> {
+    let layout = &overview.layout;
+    let document = LayoutDocument {
+        format: FORMAT,
+        version: VERSION,
+        world: overview.world(),
+        order: layout.order_name(),
+        degrees: layout.degrees,
+        ranks_per_node: overview.ranks_per_node,
+        groups: GroupsOf { layout, axes: &overview.axes },
+        locality: LocalityOf(&overview.axes),
+    };
+    let mut serializer = serde_json::Serializer::with_formatter(&mut *out, Shallow::default());
+    document.serialize(&mut serializer)?;
+    writeln!(out)
+}
+
+/// The groups of each axis, computed while they are written.
+struct GroupsOf<'a> {
+    layout: &'a Layout,
+    axes: &'a [AxisView],
+}
+
+impl Serialize for GroupsOf<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.axes.len()))?;
+        for view in self.axes {
+            map.serialize_entry(view.axis.name(), &self.layout.groups(view.axis).groups)?;
+        }
+        map.end()
+    }
+}
+
+impl JsonSchema for GroupsOf<'_> {
+    fn schema_name() -> Cow<'static, str> {
+        "Groups".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        per_axis(generator.subschema_for::<Vec<Vec<u32>>>())
+    }
+}
+
+/// The locality of each axis.
+struct LocalityOf<'a>(&'a [AxisView]);
+
+impl Serialize for LocalityOf<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|view| (view.axis.name(), &view.locality)))
+    }
+}
+
+impl JsonSchema for LocalityOf<'_> {
+    fn schema_name() -> Cow<'static, str> {
+        "Localities".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        per_axis(generator.subschema_for::<Locality>())
+    }
+}
+
+/// An object with the axes as keys.
+fn per_axis(of_each: Schema) -> Schema {
+    let properties: serde_json::Map<_, _> =
+        SHOWN.iter().map(|axis: &Axis| (axis.name().to_owned(), of_each.clone().to_value())).collect();
+    schemars::json_schema!({ "type": "object", "properties": properties, "additionalProperties": false })
+}
+
+/// Puts each key of the two outer objects on its own line and everything inside them on the same line: a layout of many
+/// ranks would otherwise be millions of lines.
+#[derive(Default)]
+struct Shallow {
+    objects: usize,
+}
+
+impl Shallow {
+    fn new_line<W: ?Sized + Write>(&self, writer: &mut W) -> io::Result<()> {
+        write!(writer, "\n{:indent$}", "", indent = 2 * self.objects)
+    }
+}
+
+impl serde_json::ser::Formatter for Shallow {
+    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        writer.write_all(if first { b"" } else { b", " })
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.objects += 1;
+        writer.write_all(b"{")
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.objects -= 1;
+        if self.objects < 2 {
+            self.new_line(writer)?;
+        }
+        writer.write_all(b"}")
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        match (self.objects < 3, first) {
+            (true, true) => self.new_line(writer),
+            (true, false) => writer.write_all(b",").and_then(|()| self.new_line(writer)),
+            (false, true) => Ok(()),
+            (false, false) => writer.write_all(b", "),
+        }
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b": ")
+    }
+}
+
+// A layout as text: the picture, the axes that stay inside nodes, and a table of the axes.
+
+/// Groups of an axis that are listed completely.
+const MAX_LISTED: usize = 32;
+
+/// Minimum width of the group column.
+const MIN_GROUP_COLUMNS: usize = 24;
+
+/// Width beyond which a group is elided, even on a wide terminal.
+const MAX_GROUP_COLUMNS: usize = 40;
+
+/// Writes the layout for a width.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(overview: &Overview, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}\n", wrap(&heading(overview), width, 0))?;
+    write!(out, "{}", picture(overview, width))?;
+    let drawn = "Under each rank is the number of its group on each axis; axes with one rank in a group are not drawn.";
+    writeln!(out, "{}\n", wrap(drawn, width, 0))?;
+    writeln!(out, "{}\n", wrap(&crossing(overview), width, 0))?;
+    write!(out, "{}", table(overview, width))
+}
+
+/// Writes the groups of each axis.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_groups(overview: &Overview, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    overview.axes.iter().try_for_each(|view| list(overview, view, width, out))
+}
+
+fn heading(overview: &Overview) -> String {
+    let (layout, nodes) = (&overview.layout, overview.nodes());
+    let on = match (nodes, overview.world() % overview.ranks_per_node) {
+        (1, _) => "1 node".to_owned(),
+        (_, 0) => format!("{nodes} nodes of {}", overview.ranks_per_node),
+        (2, rest) => format!("a node of {} and one of {rest}", overview.ranks_per_node),
+        (_, rest) => format!("{} nodes of {} and one of {rest}", nodes - 1, overview.ranks_per_node),
+    };
+    let (world, degrees, order) = (overview.world(), layout.degrees.name(), layout.order_name());
+    let plural = if world == 1 { "" } else { "s" };
+    let placed = if layout.is_placed_by_hand() { ", ranks placed by hand" } else { "" };
+    format!("{world} rank{plural} on {on}: {degrees}, order {order}{placed}")
+}
+
+/// Which axes stay inside nodes and which cross them.
+fn crossing(overview: &Overview) -> String {
+    let names = |crosses: bool| -> String {
+        let axes = overview.axes.iter().filter(|view| view.group_size > 1);
+        let chosen = axes.filter(|view| (view.locality.nodes_spanned > 1) == crosses);
+        let names: Vec<_> = chosen.map(|view| view.axis.name()).collect();
+        if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+    };
+    format!("Inside a node: {}. Across nodes: {}.", names(false), names(true))
+}
+
+/// The factors of the degree, for an axis that is derived from others.
+fn degree(overview: &Overview, view: &AxisView) -> String {
+    let d = &overview.layout.degrees;
+    match view.axis {
+        Axis::Mp => format!("{} x {}", d.tp, d.pp),
+        Axis::DpCp => format!("{} x {}", d.dp, d.cp),
+        Axis::Embedding => "ends".to_owned(),
+        _ => view.group_size.to_string(),
+    }
+}
+
+/// The columns without the groups; the degree equals the ranks of a group.
+const COLUMNS: [Column; 8] = [
+    Column::left("axis", 0),
+    Column::right("degree", 1),
+    Column::right("groups", 3),
+    Column::right("ranks", 4).in_unit("per group"),
+    Column::right("nodes", 0).in_unit("spanned"),
+    Column::right("ranks", 0).in_unit("per node"),
+    Column::right("stride", 2),
+    Column::right("groups", 0).in_unit("per node"),
+];
+
+const GROUPS: [Column; 2] = [Column::left("first group", 0), Column::left("last group", 0)];
+
+fn table(overview: &Overview, width: usize) -> String {
+    let cells = |view: &AxisView| -> Vec<String> {
+        let lies = &view.locality;
+        let stride = if lies.stride == 0 { "varies".to_owned() } else { lies.stride.to_string() };
+        let mut cells = vec![view.axis.name().to_owned(), degree(overview, view), view.groups.to_string()];
+        cells.push(view.group_size.to_string());
+        cells.extend([lies.nodes_spanned.to_string(), lies.ranks_per_node.to_string(), stride]);
+        cells.push(lies.concurrent_groups_per_node.to_string());
+        cells
+    };
+    let rows: Vec<Vec<String>> = overview.axes.iter().map(cells).collect();
+    let alone: Vec<Row> = rows.iter().cloned().map(Row::from).collect();
+    let used = TableLayout::of(&COLUMNS, &alone, width).width();
+    let room = width.saturating_sub(used + 2 * GAP) / 2;
+    if room >= MIN_GROUP_COLUMNS {
+        let with_groups = rows
+            .into_iter()
+            .zip(&overview.axes)
+            .map(|(row, view)| row.into_iter().chain(ends(overview, view, room)).collect());
+        return drawn(&[&COLUMNS[..], &GROUPS[..]].concat(), with_groups, width);
+    }
+    // Too narrow for both: the groups get a separate table.
+    let name_columns = overview.axes.iter().map(|view| view.axis.name().len()).max().unwrap_or(0);
+    let room = width.saturating_sub(name_columns + 2 * GAP) / 2;
+    let with_groups = |view: &AxisView| {
+        let [first, last] = ends(overview, view, room);
+        vec![view.axis.name().to_owned(), first, last]
+    };
+    let groups = overview.axes.iter().map(with_groups);
+    format!(
+        "{}\n{}",
+        drawn(&COLUMNS, rows.into_iter(), width),
+        drawn(&[&COLUMNS[..1], &GROUPS[..]].concat(), groups, width)
+    )
+}
+
+fn ends(overview: &Overview, view: &AxisView, room: usize) -> [String; 2] {
+    [&view.first, &view.last].map(|group| group_text(group, &overview.host_of_rank, room.min(MAX_GROUP_COLUMNS)))
+}
+
+/// Without naming the columns that were left out, since others say the same.
+fn drawn(columns: &[Column], rows: impl Iterator<Item = Vec<String>>, width: usize) -> String {
+    let rows: Vec<Row> = rows.map(Row::from).collect();
+    let layout = TableLayout::of(columns, &rows, width);
+    layout.head() + &rows.iter().map(|row| layout.plain_row(row)).collect::<String>()
+}
+
+/// All groups of an axis, or the first and the last of very many.
+fn list(overview: &Overview, view: &AxisView, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    let groups = overview.layout.groups(view.axis).groups;
+    writeln!(out, "\ngroups of {}", view.axis)?;
+    let digits = groups.len().saturating_sub(1).to_string().len();
+    let hidden = if groups.len() > MAX_LISTED { MAX_LISTED / 2..groups.len() - 1 } else { 0..0 };
+    for (index, group) in groups.iter().enumerate() {
+        if index == hidden.start && !hidden.is_empty() {
+            let last = hidden.end - 1;
+            writeln!(out, "  ... groups {index} to {last} are not listed; --format json has them ...")?;
+        }
+        if !hidden.contains(&index) {
+            let ranks = group_text(group, &overview.host_of_rank, width.saturating_sub(digits + 4));
+            writeln!(out, "  {index:>digits$}  {ranks}")?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_mark_node_boundaries_and_long_groups_are_elided() {
+        let hosts: Vec<u32> = (0..200).map(|rank| rank / 8).collect();
+        for (group, most_columns, expected) in [
+            (vec![0, 4, 8, 12], 40, "0 4 | 8 12"),
+            (vec![0, 8], 5, "0 | 8"),
+            (vec![], 5, ""),
+            (vec![3], 1, "3"),
+            ((0..8).collect(), 9, "0 1 .. 7"),
+            ((0..16).map(|i| i * 8).collect(), 20, "0 | 8 | 16 .. 120"),
+            (vec![100, 101, 102], 4, ".. 102"),
+        ] {
+            assert_eq!(group_text(&group, &hosts, most_columns), expected, "{group:?}");
+        }
+    }
+}

@@ -1,0 +1,743 @@
+//! Names that files and flags take, one line each: collected from the enums and their documentation, the shipped files, and the
+//! definitions of the programs.
+
+use super::document::{Column, GAP, table, wrapped};
+use super::visible;
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use commgauge_base::collective::Collective;
+use commgauge_base::units::{Rate, three_digits};
+use commgauge_model::config::step::{STEP_KEYS, ScheduleKind, StepKey, Work};
+use commgauge_model::config::{LayoutTable, Machine, Model, Place, Shipped, Suite, is_embedded, read_text};
+use commgauge_model::layout::Axis;
+use commgauge_model::workload::Style;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// A kind of things that have names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// Communication calls, as in `collectives` of a [[sweep]]
+    Collectives,
+    /// Dimensions of a layout, whose groups communicate
+    Axes,
+    /// Parallel styles, as in `styles` of a [[layout]]
+    Styles,
+    /// Pipeline schedules, as in `schedule` of [training]
+    Schedules,
+    /// Keys of [training] and [serving], each with its flag
+    Keys,
+    /// Shipped suites, for `commgauge run`
+    Suites,
+    /// Shipped models, for --model and `preset`
+    Models,
+    /// Shipped machine files, for --machine
+    Machines,
+    /// Formats that are written and read, and by which commands
+    Formats,
+    /// Who can carry calls out, for --backend
+    Backends,
+}
+
+/// Name of the format.
+pub const FORMAT: &str = "commgauge-list";
+
+/// Incremented when a field is removed or changes its meaning.
+pub const VERSION: u32 = 1;
+
+/// What there is. A kind that was not requested is absent; without a question all are there.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct ListDocument {
+    /// Always `commgauge-list`.
+    pub format: String,
+    /// Version of the format.
+    pub version: u32,
+    /// Communication calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collectives: Option<Vec<Named>>,
+    /// Dimensions of a layout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub axes: Option<Vec<Named>>,
+    /// Parallel styles.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub styles: Option<Vec<Named>>,
+    /// Pipeline schedules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedules: Option<Vec<Named>>,
+    /// Keys of a step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys: Option<Vec<KeyFacts>>,
+    /// Shipped suites.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suites: Option<Vec<SuiteFacts>>,
+    /// Shipped models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub models: Option<Vec<ModelFacts>>,
+    /// Shipped machine files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machines: Option<Vec<MachineFacts>>,
+    /// Formats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub formats: Option<Vec<FormatFacts>>,
+    /// Who can carry calls out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backends: Option<Vec<Named>>,
+}
+
+impl ListDocument {
+    /// The entries of a kind, or of all kinds; formats and backends are those of the flags of these programs.
+    pub fn of(kind: Option<Kind>, programs: &[clap::Command]) -> ListDocument {
+        let wanted = |this: Kind| kind.is_none_or(|kind| kind == this);
+        ListDocument {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            collectives: wanted(Kind::Collectives).then(collectives),
+            axes: wanted(Kind::Axes).then(axes),
+            styles: wanted(Kind::Styles).then(styles),
+            schedules: wanted(Kind::Schedules).then(schedules),
+            keys: wanted(Kind::Keys).then(keys),
+            suites: wanted(Kind::Suites).then(suites),
+            models: wanted(Kind::Models).then(models),
+            machines: wanted(Kind::Machines).then(machines),
+            formats: wanted(Kind::Formats).then(|| formats(programs)),
+            backends: wanted(Kind::Backends).then(|| backends(programs)),
+        }
+    }
+}
+
+// The tables: a line for each name, with the description cut to the width.
+
+/// Minimum width of a description; narrower terminals wrap it.
+const SHORTEST: usize = 20;
+
+/// Maximum number of files that are named.
+const MAX_NAMED: usize = 3;
+
+/// Rows of a table whose last column is the description.
+struct Rows {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+/// The table of a kind for a terminal of this width, or how many there are of each.
+pub fn text(document: &ListDocument, kind: Option<Kind>, width: u16) -> String {
+    match kind {
+        None => overview(document, width),
+        Some(Kind::Keys) => keys_with_meaning(document, width),
+        Some(kind) => {
+            let rows = rows(document, kind);
+            rows.fitted(width) + note(kind) + &file_sources(document, kind)
+        }
+    }
+}
+
+/// Explains a table beyond its headings.
+fn note(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Machines => {
+            "\nGB/s in: what a rank sends within its node; GB/s out: what all adapters of a\nnode send together (10^9 bytes per second, each direction). Expects:\nrows for `judge`.\n"
+        }
+        Kind::Suites => "\nRanks: `k x 4` is every multiple of 4.\n",
+        _ => "",
+    }
+}
+
+/// Reports which names refer to files here, since these take precedence over the embedded ones.
+fn file_sources(document: &ListDocument, kind: Kind) -> String {
+    let files: Vec<&str> = match kind {
+        Kind::Suites => document.suites.iter().flatten().map(|suite| suite.file.as_str()).collect(),
+        Kind::Models => document.models.iter().flatten().map(|model| model.file.as_str()).collect(),
+        Kind::Machines => document.machines.iter().flatten().map(|machine| machine.file.as_str()).collect(),
+        _ => return String::new(),
+    };
+    let here: Vec<&str> = files.iter().copied().filter(|file| !is_embedded(file)).collect();
+    let sentence = match (here.len(), files.len()) {
+        (0, _) => "All are embedded; `commgauge show suite NAME` prints one, to be copied and changed.".to_owned(),
+        (count, all) if count == all => format!("All are files here, such as {}.", here[0]),
+        (count, all) if count > MAX_NAMED => {
+            format!("{count} of {all} are files here, such as {}; the others are embedded.", here[0])
+        }
+        (_, _) => format!("Files here: {}; the others are embedded.", here.join(", ")),
+    };
+    format!("\n{}\n", visible(&sentence))
+}
+
+fn overview(document: &ListDocument, width: u16) -> String {
+    let columns = vec![Column::left("list of", 0), Column::right("count", 0), Column::left("what they are", 0)];
+    let row = |kind: &Kind| {
+        let value = kind.to_possible_value()?;
+        let help = value.get_help().map(ToString::to_string).unwrap_or_default();
+        let count = match kind {
+            Kind::Formats => {
+                document.formats.iter().flatten().map(|format| format.name.as_str()).collect::<BTreeSet<_>>().len()
+            }
+            other => rows(document, *other).rows.len(),
+        };
+        Some(vec![value.get_name().to_owned(), count.to_string(), help])
+    };
+    let rows = Kind::value_variants().iter().filter_map(row).collect();
+    let text = Rows { columns, rows }.fitted(width);
+    format!("{text}\n`commgauge show models` and so on lists them.\n")
+}
+
+fn rows(document: &ListDocument, kind: Kind) -> Rows {
+    let named = |list: &Option<Vec<Named>>| Rows {
+        columns: vec![Column::left("name", 0), Column::left("description", 0)],
+        rows: list.iter().flatten().map(|one| vec![one.name.clone(), one.description.clone()]).collect(),
+    };
+    match kind {
+        Kind::Collectives => named(&document.collectives),
+        Kind::Axes => named(&document.axes),
+        Kind::Styles => named(&document.styles),
+        Kind::Schedules => named(&document.schedules),
+        Kind::Backends => named(&document.backends),
+        Kind::Keys => key_rows(document),
+        Kind::Suites => suite_rows(document),
+        Kind::Models => model_rows(document),
+        Kind::Machines => machine_rows(document),
+        Kind::Formats => format_rows(document),
+    }
+}
+
+fn key_rows(document: &ListDocument) -> Rows {
+    let rows = document.keys.iter().flatten().map(|key| vec![key.name.clone(), key.description.clone()]);
+    Rows { columns: vec![Column::left("key", 0), Column::left("meaning", 0)], rows: rows.collect() }
+}
+
+/// Each key with its flag and its tables, and below it what the flag means, in full: its values are there.
+fn keys_with_meaning(document: &ListDocument, width: u16) -> String {
+    let indent = "    ";
+    let meaning_width = width.saturating_sub(indent.len() as u16);
+    let key = |key: &KeyFacts| {
+        let meaning = wrapped(&key.description, meaning_width);
+        let meaning: String = meaning.lines().map(|line| format!("{indent}{}\n", line.trim_start())).collect();
+        format!("{}  {}  [{}]\n{meaning}", key.name, key.flag, key.tables.join("], ["))
+    };
+    document.keys.iter().flatten().map(key).collect()
+}
+
+fn suite_rows(document: &ListDocument) -> Rows {
+    let rows = document.suites.iter().flatten().map(|suite| {
+        let ranks = match (suite.ranks, suite.ranks_multiple_of) {
+            (Some(ranks), _) => ranks.to_string(),
+            (None, Some(multiple)) if multiple > 1 => format!("k x {multiple}"),
+            (None, Some(_)) => "any".to_owned(),
+            (None, None) => String::new(),
+        };
+        vec![suite.name.clone(), ranks, or_problem(&suite.description, suite.problem.as_deref())]
+    });
+    Rows {
+        columns: vec![Column::left("name", 0), Column::right("ranks", 2), Column::left("description", 0)],
+        rows: rows.collect(),
+    }
+}
+
+fn model_rows(document: &ListDocument) -> Rows {
+    let billions = |count: u64| format!("{} B", three_digits(count as f64 * 1e-9));
+    let rows = document.models.iter().flatten().map(|model| {
+        let active =
+            if model.parameters_active == model.parameters { String::new() } else { billions(model.parameters_active) };
+        let description = or_problem(&model.description, model.problem.as_deref());
+        vec![model.name.clone(), billions(model.parameters), active, model.layers.to_string(), description]
+    });
+    Rows {
+        columns: vec![
+            Column::left("name", 0),
+            Column::right("parameters", 1),
+            Column::right("active", 3),
+            Column::right("layers", 2),
+            Column::left("description", 0),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+fn machine_rows(document: &ListDocument) -> Rows {
+    let rate = |bytes_per_second: f64| three_digits(Rate(bytes_per_second).gigabytes_per_second());
+    let rows = document.machines.iter().flatten().map(|machine| {
+        let marks = [
+            (machine.assumed, "assumed rates"),
+            (machine.has_faults, "faults, for simulation only"),
+            (machine.imported_only, "judges imported logs only"),
+        ];
+        let marks: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
+        let description = match marks.as_slice() {
+            [] => machine.description.clone(),
+            marks => format!("({}) {}", marks.join("; "), machine.description),
+        };
+        vec![
+            machine.name.clone(),
+            machine.ranks_per_node.to_string(),
+            rate(machine.within_node_bytes_per_second),
+            rate(machine.between_nodes_bytes_per_second),
+            machine.expectations.to_string(),
+            or_problem(&description, machine.problem.as_deref()),
+        ]
+    });
+    let columns = vec![
+        Column::left("name", 0),
+        Column::right("ranks", 2),
+        Column::right("GB/s in", 3),
+        Column::right("GB/s out", 4),
+        Column::right("expects", 1),
+        Column::left("description", 0),
+    ];
+    Rows { columns, rows: rows.collect() }
+}
+
+/// Formats by command, since the same names occur in several commands.
+fn format_rows(document: &ListDocument) -> Rows {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for format in document.formats.iter().flatten() {
+        for command in &format.commands {
+            match rows.iter_mut().find(|row| row[0] == *command) {
+                Some(row) => row[1] += &format!(", {}", format.name),
+                None => rows.push(vec![command.clone(), format.name.clone()]),
+            }
+        }
+    }
+    Rows { columns: vec![Column::left("command", 0), Column::left("formats", 0)], rows }
+}
+
+fn or_problem(description: &str, problem: Option<&str>) -> String {
+    let problem = problem.map(|problem| format!("cannot be used: {problem}"));
+    problem.unwrap_or_else(|| description.to_owned()).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+impl Rows {
+    /// The table, with descriptions cut so that every name stays on one line.
+    fn fitted(mut self, width: u16) -> String {
+        let last = self.columns.len() - 1;
+        let wide = |index: usize| {
+            let cells = self.rows.iter().map(|row| row[index].chars().count());
+            cells.max().unwrap_or(0).max(self.columns[index].heading().chars().count())
+        };
+        // Other columns are dropped first, so that the description has at least its minimum width.
+        let mut before: Vec<usize> = (0..last).collect();
+        let room =
+            |before: &[usize]| usize::from(width).saturating_sub(before.iter().map(|index| wide(*index) + GAP).sum());
+        while room(&before) < SHORTEST {
+            let most = before.iter().copied().filter(|index| self.columns[*index].expendable() > 0);
+            let Some(out) = most.max_by_key(|index| self.columns[*index].expendable()) else { break };
+            before.retain(|index| *index != out);
+        }
+        let longest = room(&before).max(SHORTEST);
+        for row in &mut self.rows {
+            // File names and their descriptions may contain anything.
+            row.iter_mut().for_each(|cell| *cell = visible(cell));
+            if row[last].chars().count() > longest {
+                row[last] = row[last].chars().take(longest - 3).chain("...".chars()).collect();
+            }
+        }
+        table(&self.columns, &self.rows, width)
+    }
+}
+
+/// A name and what it stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Named {
+    /// As files and flags have it.
+    pub name: String,
+    /// In one sentence.
+    pub description: String,
+}
+
+/// A key of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct KeyFacts {
+    /// As the table has it.
+    pub name: String,
+    /// The tables that have it.
+    pub tables: Vec<String>,
+    /// The flag that stands for it.
+    pub flag: String,
+    /// What it means, for the flag: one that begins with `--no-` says the opposite of the key.
+    pub description: String,
+}
+
+/// A suite.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct SuiteFacts {
+    /// For `commgauge run`.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// The file that the name means; one that begins with `embedded:` is within the program itself.
+    pub file: String,
+    /// The number of ranks that it needs; absent where several will do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u64>,
+    /// Where several will do: the ranks must be a multiple of this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks_multiple_of: Option<u64>,
+    /// Why the file cannot be used, where it cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// A model.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct ModelFacts {
+    /// For --model, and for `preset` in suites.
+    pub name: String,
+    /// Shape in one sentence.
+    pub description: String,
+    /// The file that the name means; one that begins with `embedded:` is within the program itself.
+    pub file: String,
+    /// Parameters.
+    pub parameters: u64,
+    /// Parameters that one token meets: fewer where experts are chosen.
+    pub parameters_active: u64,
+    /// Layers.
+    pub layers: u32,
+    /// Why the file cannot be used, where it cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// A machine file.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct MachineFacts {
+    /// For --machine.
+    pub name: String,
+    /// How the file introduces itself.
+    pub description: String,
+    /// The file that the name means; one that begins with `embedded:` is within the program itself.
+    pub file: String,
+    /// Ranks on each node.
+    pub ranks_per_node: u32,
+    /// What one rank can send within its node.
+    pub within_node_bytes_per_second: f64,
+    /// What the adapters of a node can send together.
+    pub between_nodes_bytes_per_second: f64,
+    /// How many calls it says what to expect of.
+    pub expectations: u32,
+    /// True where a link rate is a guess for rehearsals, which bounds nothing.
+    pub assumed: bool,
+    /// True where something is broken on purpose: such a machine is only simulated.
+    pub has_faults: bool,
+    /// True where only imported logs of other tools can be judged.
+    pub imported_only: bool,
+    /// Why the file cannot be used, where it cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// A format, with the commands that know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FormatFacts {
+    /// As the flag takes it.
+    pub name: String,
+    /// Program and command, and the flag.
+    pub commands: Vec<String>,
+    /// In one sentence, where the name does not say it.
+    pub description: String,
+}
+
+// Collects the entries of the list: from the enums and their documentation, the shipped files, and the definitions of
+// the programs.
+
+/// Flags whose values are formats.
+const FORMAT_FLAGS: [&str; 3] = ["format", "from", "to"];
+
+fn collectives() -> Vec<Named> {
+    described::<Collective>(Collective::ALL.map(Collective::name))
+}
+
+fn axes() -> Vec<Named> {
+    described::<Axis>(Axis::ALL.map(Axis::name))
+}
+
+fn styles() -> Vec<Named> {
+    described::<Style>(Style::OF_A_STEP.map(Style::name))
+}
+
+fn schedules() -> Vec<Named> {
+    described::<ScheduleKind>(ScheduleKind::ALL.iter().map(|kind| kind.name()))
+}
+
+fn keys() -> Vec<KeyFacts> {
+    let facts = |key: &StepKey| KeyFacts {
+        name: key.key.to_owned(),
+        tables: key.takes.iter().map(|work| table_of(*work).to_owned()).collect(),
+        flag: key.flag.to_owned(),
+        description: key.meaning.to_owned(),
+    };
+    STEP_KEYS.iter().flat_map(|group| group.keys).map(facts).collect()
+}
+
+fn table_of(work: Work) -> &'static str {
+    match work {
+        Work::Training => "training",
+        Work::Serving => "serving",
+    }
+}
+
+/// Names with the documentation of the type, as contained in its schema.
+fn described<T: JsonSchema>(names: impl IntoIterator<Item = &'static str>) -> Vec<Named> {
+    let schema = schemars::schema_for!(T).to_value();
+    let members = schema["oneOf"].as_array().cloned().unwrap_or_default();
+    let description = |name: &str| -> String {
+        let member = members.iter().find(|member| member["const"] == name);
+        let text = member.and_then(|member| member["description"].as_str()).unwrap_or_default();
+        one_line(text)
+    };
+    names.into_iter().map(|name| Named { name: name.to_owned(), description: description(name) }).collect()
+}
+
+fn backends(programs: &[clap::Command]) -> Vec<Named> {
+    let flags = programs.iter().flat_map(clap::Command::get_subcommands).flat_map(clap::Command::get_arguments);
+    let values = flags.filter(|flag| flag.get_long() == Some("backend")).map(clap::Arg::get_possible_values).next();
+    let named = |value: PossibleValue| Named { name: value.get_name().to_owned(), description: help_of(&value) };
+    values.into_iter().flatten().map(named).collect()
+}
+
+fn suites() -> Vec<SuiteFacts> {
+    Shipped::Suite.names().into_iter().map(suite).collect()
+}
+
+fn suite(name: String) -> SuiteFacts {
+    let file = file_of(Shipped::Suite, &name);
+    match Suite::load(Path::new(&name)) {
+        Ok(suite) => {
+            let (ranks, ranks_multiple_of) = ranks_of(&suite);
+            SuiteFacts { name, description: suite.description, file, ranks, ranks_multiple_of, problem: None }
+        }
+        Err(error) => SuiteFacts { name, file, problem: Some(error.to_string()), ..SuiteFacts::default() },
+    }
+}
+
+/// The file of a name: a path, or that of an embedded file.
+fn file_of(kind: Shipped, name: &str) -> String {
+    kind.find(Path::new(name)).map(|file| file.display().to_string()).unwrap_or_default()
+}
+
+/// The number of ranks that the layouts require, or the number that it must be a multiple of.
+fn ranks_of(suite: &Suite) -> (Option<u64>, Option<u64>) {
+    if let Some(ranks) = suite.layouts.iter().find_map(whole_layout) {
+        return (Some(ranks), None);
+    }
+    let each = suite.layouts.iter().flat_map(|layout| {
+        let dense = u64::from(layout.tp) * u64::from(layout.cp) * u64::from(layout.pp);
+        let experts = u64::from(layout.etp.unwrap_or(layout.tp)) * u64::from(layout.ep) * u64::from(layout.pp);
+        [dense, if layout.ep > 1 { experts } else { 1 }]
+    });
+    (None, Some(each.fold(1, least_common_multiple)))
+}
+
+fn whole_layout(layout: &LayoutTable) -> Option<u64> {
+    let dp = u64::from(layout.dp?);
+    [layout.cp, layout.pp]
+        .into_iter()
+        .try_fold(dp * u64::from(layout.tp), |ranks, degree| ranks.checked_mul(degree.into()))
+}
+
+fn least_common_multiple(one: u64, other: u64) -> u64 {
+    let (mut a, mut b) = (one, other);
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    (one / a.max(1)).saturating_mul(other)
+}
+
+fn models() -> Vec<ModelFacts> {
+    Shipped::Model.names().into_iter().map(model).collect()
+}
+
+fn model(name: String) -> ModelFacts {
+    let file = file_of(Shipped::Model, &name);
+    match Model::load(&name) {
+        Ok(model) => {
+            let experts = model.mixture.as_ref().map_or(String::new(), |mixture| {
+                format!(", {} of {} experts", mixture.experts_per_token, mixture.experts)
+            });
+            ModelFacts {
+                name,
+                file,
+                description: format!("{}, hidden size {}{experts}", model.family.model_type(), model.hidden),
+                parameters: model.parameters(),
+                parameters_active: model.parameters_active(),
+                layers: model.layers,
+                problem: None,
+            }
+        }
+        Err(error) => ModelFacts { name, file, problem: Some(error.to_string()), ..ModelFacts::default() },
+    }
+}
+
+fn machines() -> Vec<MachineFacts> {
+    Shipped::Machine.names().into_iter().filter_map(machine).collect()
+}
+
+fn machine(name: String) -> Option<MachineFacts> {
+    let path = Shipped::Machine.find(Path::new(&name))?;
+    let file = path.display().to_string();
+    Some(match Machine::load(&path) {
+        Ok(machine) => MachineFacts {
+            description: opening(&path),
+            ranks_per_node: machine.ranks_per_node,
+            within_node_bytes_per_second: machine.within_node.rate.0,
+            between_nodes_bytes_per_second: machine.between_nodes.rate_per_adapter.0
+                * f64::from(machine.between_nodes.adapters_per_node),
+            expectations: machine.thresholds() as u32,
+            assumed: machine.within_node.assumed || machine.between_nodes.assumed,
+            has_faults: !machine.faults.is_empty(),
+            imported_only: machine.judged_runs.as_ref().is_some_and(|runs| runs.imported_only),
+            name,
+            file,
+            problem: None,
+        },
+        Err(error) => MachineFacts { name, file, problem: Some(error.to_string()), ..MachineFacts::default() },
+    })
+}
+
+/// The first sentence of the comment at the beginning of a file.
+fn opening(path: &Path) -> String {
+    let text = read_text(path, &Place::flag("--machine")).unwrap_or_default();
+    let comment = text.lines().map_while(|line| line.strip_prefix('#'));
+    let paragraph: Vec<&str> = comment.map(str::trim).take_while(|line| !line.is_empty()).collect();
+    one_line(&paragraph.join(" "))
+}
+
+/// The first sentence of a text.
+fn one_line(text: &str) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    text.split_once(". ").map_or(text.trim_end_matches('.').to_owned(), |(first, _)| first.to_owned())
+}
+
+/// Every value of a format flag, of every command of every program. The launched programs share one set of them; a part of a
+/// command is named only where its formats are not those of the command.
+fn formats(programs: &[clap::Command]) -> Vec<FormatFacts> {
+    let mut found: Vec<FormatFacts> = Vec::new();
+    for definition in programs {
+        add_formats(definition, definition.get_name(), &[], &mut found);
+    }
+    found
+}
+
+fn add_formats(command: &clap::Command, name: &str, above: &[PossibleValue], found: &mut Vec<FormatFacts>) {
+    let mut own = Vec::new();
+    for flag in command.get_arguments().filter(|flag| flag.get_long().is_some_and(|long| FORMAT_FLAGS.contains(&long)))
+    {
+        let place = format!("{name} --{}", flag.get_long().unwrap_or_default());
+        let values = flag.get_possible_values();
+        if values == above {
+            continue;
+        }
+        for value in &values {
+            let description = help_of(value);
+            let same =
+                found.iter_mut().find(|known| known.name == value.get_name() && known.description == description);
+            match same {
+                Some(known) => known.commands.push(place.clone()),
+                None => found.push(FormatFacts {
+                    name: value.get_name().to_owned(),
+                    commands: vec![place.clone()],
+                    description,
+                }),
+            }
+        }
+        own = values;
+    }
+    for part in command.get_subcommands() {
+        add_formats(part, &format!("{name} {}", part.get_name()), &own, found);
+    }
+}
+
+fn help_of(value: &PossibleValue) -> String {
+    one_line(&value.get_help().map(ToString::to_string).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::programs::definitions;
+
+    fn listed(kind: Option<Kind>) -> ListDocument {
+        ListDocument::of(kind, &definitions())
+    }
+
+    #[test]
+    fn every_name_has_a_description_and_no_shipped_file_is_broken() {
+        let all = listed(None);
+        for list in [&all.collectives, &all.axes, &all.styles, &all.schedules, &all.backends] {
+            let list: &Vec<Named> = list.as_ref().unwrap();
+            assert!(list.len() >= 3, "{list:?}");
+            let silent: Vec<&Named> = list.iter().filter(|one| one.description.is_empty()).collect();
+            assert!(silent.is_empty(), "{silent:?}");
+        }
+        let keys = all.keys.as_ref().unwrap();
+        let phases = keys.iter().find(|key| key.name == "phases").unwrap();
+        assert_eq!((phases.flag.as_str(), phases.tables.as_slice()), ("--serve", &["serving".to_owned()][..]));
+        for suite in all.suites.as_ref().unwrap() {
+            assert!(suite.problem.is_none() && !suite.description.is_empty(), "{suite:?}");
+        }
+        for model in all.models.as_ref().unwrap() {
+            assert!(model.problem.is_none() && model.parameters > 0 && model.layers > 0, "{model:?}");
+        }
+        for machine in all.machines.as_ref().unwrap() {
+            assert!(machine.problem.is_none() && !machine.description.is_empty(), "{machine:?}");
+        }
+    }
+
+    #[test]
+    fn suites_say_how_many_ranks_they_need() {
+        let all = listed(Some(Kind::Suites)).suites.unwrap();
+        // From suites/README.md.
+        for (name, exactly, multiple) in [
+            ("quick", None, Some(2)),
+            ("llama-3-8b", None, Some(4)),
+            ("codegeex", None, Some(8)),
+            ("smoke", None, Some(1)),
+            ("gpt-7.5b-16gpu", None, Some(8)),
+            ("180b-128gpu", Some(128), None),
+            ("deepseek-v3", Some(2048), None),
+            ("llama-3-405b-16k", Some(16_384), None),
+        ] {
+            let suite = all.iter().find(|suite| suite.name == name).expect(name);
+            assert_eq!((suite.ranks, suite.ranks_multiple_of), (exactly, multiple), "{name}");
+        }
+    }
+
+    #[test]
+    fn formats_come_from_the_flags_of_the_commands() {
+        let all = listed(Some(Kind::Formats)).formats.unwrap();
+        for (name, command) in [
+            ("nccl-tests", "commgauge import --from"),
+            ("junit", "commgauge judge --format"),
+            ("csv", "commgauge-sweep --format"),
+            ("calculon", "commgauge export --to"),
+        ] {
+            let found =
+                all.iter().any(|format| format.name == name && format.commands.iter().any(|known| known == command));
+            assert!(found, "{name} of {command}: {all:?}");
+        }
+    }
+
+    #[test]
+    fn tables_keep_to_their_width_with_a_line_for_each_name() {
+        commgauge_base::checkout::enter_checkout();
+        for kind in Kind::value_variants() {
+            let document = listed(Some(*kind));
+            for width in [80, 140] {
+                let text = super::text(&document, Some(*kind), width);
+                // The sentence about omitted columns is a separate paragraph.
+                let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
+                assert!(longest <= usize::from(width), "{kind:?} at {width}: {longest}\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_tables_of_80_columns() {
+        commgauge_base::checkout::enter_checkout();
+        for kind in [None, Some(Kind::Machines), Some(Kind::Formats), Some(Kind::Suites), Some(Kind::Backends)] {
+            let name = kind
+                .and_then(|kind: Kind| kind.to_possible_value())
+                .map_or("overview".to_owned(), |kind| kind.get_name().to_owned());
+            insta::assert_snapshot!(format!("{name}_80"), text(&listed(kind), kind, 80));
+        }
+    }
+}
