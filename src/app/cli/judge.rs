@@ -269,11 +269,11 @@ pub struct CompareCommand {
     pub consistency: bool,
 
     /// Further records of the base; their replicates count with the first's
-    #[arg(long, value_name = "RECORD")]
+    #[arg(long, value_name = "RECORD", hide_short_help = true)]
     pub more_base: Vec<PathBuf>,
 
     /// Further records that are compared with the base
-    #[arg(long, value_name = "RECORD")]
+    #[arg(long, value_name = "RECORD", hide_short_help = true)]
     pub more_new: Vec<PathBuf>,
 
     /// The smallest slow-down that matters, in per cent
@@ -281,11 +281,11 @@ pub struct CompareCommand {
     pub relevant: f64,
 
     /// Confidence, in per cent: the chance of any false alarm over all rows is at most the rest
-    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence, hide_short_help = true)]
     pub confidence: f64,
 
     /// In what the runs may differ
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT", hide_short_help = true)]
     pub allow: Vec<Allowed>,
 
     /// How the verdict is shown.

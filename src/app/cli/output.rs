@@ -23,11 +23,11 @@ pub struct OutputArguments {
     pub format: Option<Format>,
 
     /// When to colour the table; NO_COLOR and TERM=dumb are heeded
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN", hide_short_help = true)]
     pub color: ColorChoice,
 
     /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..), hide_short_help = true)]
     pub width: Option<u16>,
 }
 
@@ -119,7 +119,7 @@ pub struct TextOutput {
     pub output: Option<PathBuf>,
 
     /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..), hide_short_help = true)]
     pub width: Option<u16>,
 }
 
@@ -287,7 +287,7 @@ pub struct AnswerArguments {
     pub format: TableOrJson,
 
     /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..), hide_short_help = true)]
     pub width: Option<u16>,
 }
 

@@ -58,19 +58,19 @@ pub struct PlanCommand {
 
     /// Price these configurations instead of searching: a file with a line for each, written as for --only; of a line that leaves
     /// several, the fastest
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "explain"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "explain"], hide_short_help = true)]
     pub(super) configurations: Option<PathBuf>,
 
     /// List the layouts that no other beats in time, memory and GPUs alike
-    #[arg(long, conflicts_with_all = ["configurations", "explain"])]
+    #[arg(long, conflicts_with_all = ["configurations", "explain"], hide_short_help = true)]
     pub(super) pareto: bool,
 
     /// Say what machines would choose whose links are slower or faster, or whose memory is smaller or larger
-    #[arg(long, conflicts_with = "explain")]
+    #[arg(long, conflicts_with = "explain", hide_short_help = true)]
     pub(super) what_if: bool,
 
     /// End with 0 also where the best layout rests on curves whose held-out error is over 10 %
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(super) allow_untrusted: bool,
 
     /// How many of the best layouts to show
@@ -487,16 +487,16 @@ pub(super) struct QuestionFlags {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct TrainingFlags {
     /// Type of parameters and activations, and so of the matrix products [default: bfloat16]
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE", hide_short_help = true)]
     pub element_type: Option<String>,
 
     /// Defaults of a framework that trains: its ZeRO stages and axes, and every choice that no other flag makes
-    #[arg(long, value_name = "NAME", value_parser = framework)]
+    #[arg(long, value_name = "NAME", value_parser = framework, hide_short_help = true)]
     pub framework: Option<Framework>,
 
     /// Choices of the training that the planner does not make, such as sequence_parallel=false or
     /// gradient_element_type=bfloat16: any other key of [training]; may be repeated
-    #[arg(long, value_name = "KEY=VALUE", value_parser = choice)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = choice, hide_short_help = true)]
     pub training: Vec<TrainingChoice>,
 }
 

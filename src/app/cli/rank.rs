@@ -44,11 +44,11 @@ pub struct RankCommand {
 
     /// Resamples behind the probabilities
     #[arg(long, default_value_t = RankOptions::default().resamples, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+          value_parser = clap::value_parser!(u32).range(100..=1_000_000), hide_short_help = true)]
     resamples: u32,
 
     /// Seed of the resamples
-    #[arg(long, default_value_t = RankOptions::default().seed, value_name = "N")]
+    #[arg(long, default_value_t = RankOptions::default().seed, value_name = "N", hide_short_help = true)]
     seed: u64,
 
     #[command(flatten)]

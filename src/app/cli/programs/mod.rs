@@ -38,9 +38,21 @@ use commgauge_model::record::header::program_version;
 // The user-facing program: its commands, each in its own file. None needs a launch; does not link MPI.
 
 /// Further reading.
-const MORE: &str = "Start with `commgauge run quick`, then `commgauge list`; `commgauge COMMAND -h` has its main flags, `--help` all of them.";
+const MORE: &str = "Start with `commgauge run quick`. COMMAND -h has its main flags, COMMAND --help\nall of them.";
 
-/// Measure the communication that training and serving a large model really does on a cluster
+/// The groups of the commands, each with its first one.
+const GROUPS: [(&str, &str); 5] =
+    [("Measure", "run"), ("Judge", "judge"), ("Look", "report"), ("Plan", "calibrate"), ("Know", "ops")];
+
+/// `commgauge --help`: the flag parser has no headings for commands.
+fn with_groups(definition: clap::Command) -> clap::Command {
+    let commands = help::grouped(&definition, &GROUPS);
+    let template =
+        format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{commands}\n{{options}}{{after-help}}");
+    definition.help_template(template)
+}
+
+/// Measure the communication of training and serving a large model on a cluster
 #[derive(Debug, Parser)]
 #[command(name = "commgauge", version = program_version(), arg_required_else_help = true, after_help = MORE)]
 pub struct Commgauge {
@@ -49,55 +61,59 @@ pub struct Commgauge {
     pub command: Command,
 }
 
-/// What to do.
+/// What to do, in the groups of [`GROUPS`].
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Launch a suite, follow it, and sum up what it measured
     Run(RunArguments),
-    /// List every call of a training or serving step, and why
-    Ops(Box<OpsCommand>),
-    /// Show what a job really called, from its traces, against the list of its step
-    Trace(Box<TraceCommand>),
-    /// Judge a finished run: thresholds, suspects and the page in one
+    /// Show what can run here, what is missing, and the fix
+    Doctor(DoctorCommand),
+    /// Rehearse a suite on a simulated machine
+    Simulate(SimulateCommand),
+
+    /// Judge a finished run: thresholds, suspects and the page
     Judge(JudgeCommand),
     /// Decide whether a run is slower than a base, row by row
     Compare(CompareCommand),
     /// Show runs over time, and where they changed
     History(HistoryCommand),
-    /// Machine files: check them, or make one from healthy runs
+    /// Check or learn machine files; test the rules of verdicts
     Expect(ExpectCommand),
+
     /// Show a record as a table, or turn it into another format
     Report(ReportCommand),
-    /// Show a model's shape and parameters, from its config.json
-    Model(ModelCommand),
-    /// Show the groups of a layout, and how they are placed on the nodes
-    Layout(LayoutCommand),
     /// Turn what another tool measured into a record
     Import(ImportCommand),
+    /// Write a fit as calibration files of another planner
+    Export(ExportCommand),
+
+    /// Measure what planning a model needs, fit it, and plan
+    Calibrate(Box<CalibrateCommand>),
     /// Fit the cost of communication to records
     Fit(FitCommand),
-    /// Write a fit as the calibration files that another planner reads
-    Export(ExportCommand),
-    /// Measure what planning a model asks for, fit it, and end with the ranking and the plan
-    Calibrate(Box<CalibrateCommand>),
     /// Predict the time of a call from a fit
     Predict(PredictCommand),
-    /// Rank the parallelisms of a layout by bytes and predicted time
-    Rank(Box<RankCommand>),
     /// Find the fastest way to divide a model over GPUs
     Plan(Box<PlanCommand>),
+    /// Rank the axes of a layout by bytes and predicted time
+    Rank(Box<RankCommand>),
     /// Predict published training runs, and show how far off it is
     Validate(ValidateCommand),
-    /// Rehearse a suite on a simulated machine
-    Simulate(SimulateCommand),
+
+    /// List every call of a training or serving step, and why
+    Ops(Box<OpsCommand>),
+    /// Show what a job called, from its traces, against its step
+    Trace(Box<TraceCommand>),
+    /// Show a model's shape and parameters, from its config.json
+    Model(ModelCommand),
+    /// Show the groups of a layout on the nodes
+    Layout(LayoutCommand),
     /// Print the JSON Schema of what commgauge writes
     Schema(SchemaCommand),
-    /// List suites, models, machines, collectives and all other names
+    /// List suites, models, machines and all other names
     List(ListCommand),
-    /// Print an embedded suite, model or machine file, as a copy to change
+    /// Print an embedded suite, model or machine file
     Show(ShowCommand),
-    /// Show what can run on this machine, what is missing, and the fix
-    Doctor(DoctorCommand),
     /// Print the completions of a shell
     Completions(CompletionsCommand),
     /// Print or write man pages
@@ -110,7 +126,7 @@ impl ProgramName {
     /// The definition of its command line.
     pub fn definition(self) -> clap::Command {
         help::finished(match self {
-            ProgramName::Commgauge => Commgauge::command(),
+            ProgramName::Commgauge => with_groups(Commgauge::command()),
             ProgramName::CommgaugeSuite => SuiteRun::command(),
             ProgramName::CommgaugeSweep => Sweep::command(),
             ProgramName::CommgaugeStep => StepRun::command(),

@@ -151,7 +151,7 @@ const NCCL_TESTS: &str = "Of the other options of nccl-tests (-t -g -p -a -N -I 
 ///
 /// mpirun -np 4 commgauge-sweep all_reduce -b 8 -e 64M -f 2
 #[derive(Debug, Parser)]
-#[command(name = "commgauge-sweep", version = program_version(), disable_version_flag = true, after_help = NCCL_TESTS)]
+#[command(name = "commgauge-sweep", version = program_version(), disable_version_flag = true, after_long_help = NCCL_TESTS)]
 pub struct Sweep {
     #[command(flatten)]
     sweep: SweepArguments,
@@ -159,7 +159,7 @@ pub struct Sweep {
     launched: LaunchedArguments,
     /// Print version
     // Without its usual letter, which nccl-tests has for something else.
-    #[arg(long, action = clap::ArgAction::Version)]
+    #[arg(long, action = clap::ArgAction::Version, hide_short_help = true)]
     version: Option<bool>,
     // Last, since it refers to the flags above.
     #[command(flatten)]
@@ -194,12 +194,12 @@ pub struct SuiteRun {
     ///
     /// A short round goes over all cases, then further ones (as many as the suite has replicates, at least one) in which those with the
     /// widest intervals get the most of the time.
-    #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, hide_short_help = true)]
     within: Option<Seconds>,
     /// Repeat all calls of the suite for this time, such as 2h, with rolling checks and changing data
     ///
     /// Ends at the first wrong byte and says which call it was. Products and copies of the suite are left out.
-    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with = "within")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with = "within", hide_short_help = true)]
     soak: Option<Seconds>,
     #[command(flatten)]
     launched: LaunchedArguments,

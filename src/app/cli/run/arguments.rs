@@ -13,6 +13,12 @@ use std::time::Duration;
 
 /// Launches a suite, a sweep, the step of a model, or all pairs of ranks, and sums up what was measured.
 #[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_long_help = "Examples:\n    commgauge run quick                          the first look, on all cores\n    \
+        commgauge run quick --full                   with every table\n    \
+        commgauge run 70b-64gpu --dry-run            the launch command and the plan\n    \
+        commgauge run quick --hosts a:8,b:8 -n 16    on two hosts"
+)]
 pub struct RunArguments {
     /// Suite file, or the name of one: of NAME.toml here, of one in suites/ here, or of an embedded one (`commgauge list suites`).
     #[arg(required_unless_present_any = ["sweep", "step", "pairs", "resume"], conflicts_with_all = ["sweep", "step", "pairs"])]
@@ -34,7 +40,7 @@ pub struct RunArguments {
     ///
     /// Ends at the first wrong byte and says which call it was: number, rank, element, and in how many copies of the buffers. The record
     /// keeps the rates over time. Products and copies of a suite are left out.
-    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with_all = ["step", "pairs", "within"])]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with_all = ["step", "pairs", "within"], hide_short_help = true)]
     pub soak: Option<Seconds>,
     /// Instead of a suite the step of a model: commgauge-step, with its flags after `--`.
     #[arg(long, requires = "extra")]
@@ -66,7 +72,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "RECORD", conflicts_with_all = ["suite", "sweep", "step", "pairs", "record", "launches", "machine", "within", "soak"])]
     pub resume: Option<PathBuf>,
     /// Go on although hosts, binary, versions or environment are others than in the record, which then says so.
-    #[arg(long, requires = "resume", conflicts_with_all = ["suite", "sweep", "step", "pairs"])]
+    #[arg(long, requires = "resume", conflicts_with_all = ["suite", "sweep", "step", "pairs"], hide_short_help = true)]
     pub allow_changed: bool,
     /// Stop with exit code 75 before this time is over, such as 25m
     ///
@@ -74,18 +80,32 @@ pub struct RunArguments {
     #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with = "launches")]
     pub time_limit: Option<Seconds>,
     /// Repeat the launch itself; the records get -1, -2 ... before their ending.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000), hide_short_help = true)]
     pub launches: u32,
     /// With --backend nccl: algorithms to force, a list with commas, any being NCCL's own choice; one launch for each, and a table that
     /// compares them.
-    #[arg(long = "algorithm", value_enum, value_name = "NAMES", value_delimiter = ',', conflicts_with = "resume")]
+    #[arg(
+        long = "algorithm",
+        value_enum,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        conflicts_with = "resume",
+        hide_short_help = true
+    )]
     pub algorithms: Vec<Algorithm>,
     /// With --backend nccl: protocols to force, a list with commas; one launch for each, and for each algorithm.
-    #[arg(long = "protocol", value_enum, value_name = "NAMES", value_delimiter = ',', conflicts_with = "resume")]
+    #[arg(
+        long = "protocol",
+        value_enum,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        conflicts_with = "resume",
+        hide_short_help = true
+    )]
     pub protocols: Vec<Protocol>,
     /// How long a rank may stay in one place before the run counts as hung and is ended with code 5, in seconds or as 500ms, 2m
     /// [default: follows from each case]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_timeout, hide_short_help = true)]
     pub timeout: Option<Duration>,
     /// Show every table, not one screen
     ///
@@ -105,10 +125,10 @@ pub struct RunArguments {
     #[arg(long, conflicts_with = "dry_run")]
     pub check_launch: bool,
     /// The launcher: auto, mpirun, mpiexec, srun, or a path.
-    #[arg(long, default_value = "auto", value_name = "LAUNCHER")]
+    #[arg(long, default_value = "auto", value_name = "LAUNCHER", hide_short_help = true)]
     pub launcher: String,
     /// A word for the launcher, as it is; may be given again.
-    #[arg(long = "launcher-arg", value_name = "WORD", allow_hyphen_values = true)]
+    #[arg(long = "launcher-arg", value_name = "WORD", allow_hyphen_values = true, hide_short_help = true)]
     pub launcher_arguments: Vec<String>,
     /// Hosts and the ranks on each, such as a:2,b:2.
     #[arg(long, value_name = "HOSTS", conflicts_with = "host_file")]
@@ -118,10 +138,10 @@ pub struct RunArguments {
     pub host_file: Option<PathBuf>,
     /// Wait at most so long, such as 5m, until the names of all hosts resolve and the launcher's remote shell reaches them; then give up
     /// with code 6 and name those that never came. For pods and machines that come up late. Needs --hosts or --hostfile.
-    #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, hide_short_help = true)]
     pub wait_for_hosts: Option<Seconds>,
     /// More flags for commgauge-suite or commgauge-sweep, or those of commgauge-step or commgauge-pairs, after `--`.
-    #[arg(last = true, value_name = "FLAGS")]
+    #[arg(last = true, value_name = "FLAGS", hide_short_help = true)]
     pub extra: Vec<String>,
     // Last, since it refers to the flags above.
     #[command(flatten)]
