@@ -1,5 +1,6 @@
 //! Names from files, hosts and flags that would act on a terminal, given to every command. Needs nothing.
 
+use commgauge::cli::programs::ProgramName;
 use crate::offline::commgauge;
 use crate::records::{Made, machine, write};
 use commgauge::record::Line;
@@ -234,10 +235,8 @@ fn no_command_passes_a_control_character_of_a_name_to_the_terminal() {
     for command in ["run", "judge", "compare", "history", "report", "model", "import"] {
         assert!(shown_somewhere.contains(command), "no hostile text arrives in what `{command}` prints");
     }
-    let help = commgauge(folder.path(), &["--help"]);
-    let help = String::from_utf8_lossy(&help.stdout).into_owned();
-    let commands = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
-    let commands = commands.take_while(|line| line.starts_with("  ")).filter_map(|line| line.split_whitespace().next());
+    let definition = ProgramName::Commgauge.definition();
+    let commands = definition.get_subcommands().map(clap::Command::get_name);
     let missing: Vec<&str> =
         commands.filter(|name| !COMMANDS.iter().any(|line| line.split(' ').next() == Some(*name))).collect();
     assert_eq!(missing, Vec::<&str>::new(), "commands without a line in the corpus");

@@ -60,7 +60,7 @@ pub struct CalibrateCommand {
     #[command(flatten)]
     computing: ComputingFlags,
 
-    /// A machine file: GPUs of a node, what they compute, and published link rates for calls that these ranks cannot measure, such
+    /// Machine file: GPUs of a node, what they compute, and published link rates for calls that these ranks cannot measure, such
     /// as those over more nodes than there are; the plan then is not calibrated, and says so
     #[arg(long, value_name = "FILE", help_heading = "Rates")]
     machine: Option<PathBuf>,
@@ -74,7 +74,7 @@ pub struct CalibrateCommand {
     #[arg(long, value_name = "SIZE", value_parser = call_bytes, help_heading = "Measurement", hide_short_help = true)]
     largest_call: Option<Bytes>,
 
-    /// Time after which no further sizes are added to curves, such as 30min
+    /// Time after which curves get no further sizes, such as 30min
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = budget, help_heading = "Measurement")]
     budget: String,
 

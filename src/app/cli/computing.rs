@@ -32,7 +32,7 @@ pub(super) struct ComputingFlags {
 
     /// Share of the peak that the largest matrix products reach, or `measured` for the shape of --products [default: the level of the
     /// GPU in published training steps]
-    #[arg(long, value_name = "SHARE|measured", value_parser = share)]
+    #[arg(long, value_name = "SHARE|measured", value_parser = share, hide_short_help = true)]
     efficiency: Option<Share>,
 
     /// The record with the measured matrix products, of a suite with [[compute]]

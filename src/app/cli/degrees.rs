@@ -31,7 +31,7 @@ pub struct DegreeFlags {
     #[arg(long, value_name = "DEGREE", allow_negative_numbers = true)]
     pub pp: Option<String>,
 
-    /// Degree of expert parallelism, carved out of the tp x cp x dp ranks of a stage [default: 1]
+    /// Degree of expert parallelism (within the tp x cp x dp ranks of a stage) [default: 1]
     #[arg(long, value_name = "DEGREE", allow_negative_numbers = true)]
     pub ep: Option<String>,
 

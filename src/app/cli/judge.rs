@@ -34,7 +34,7 @@ pub struct JudgeCommand {
     #[arg(required_unless_present = "plan", value_name = "RECORD")]
     pub records: Vec<PathBuf>,
 
-    /// Machine file whose [[expect]] rows are the limits, or the name of a shipped one; without it thresholds are inconclusive
+    /// Machine file with the limits, or the name of a shipped one; without it thresholds are inconclusive
     #[arg(long, value_name = "FILE|NAME")]
     pub machine: Option<PathBuf>,
 
@@ -42,7 +42,7 @@ pub struct JudgeCommand {
     #[arg(long, value_enum)]
     pub part: Option<Part>,
 
-    /// Write the page of the run to this file (its name ends in .html); an existing file is replaced
+    /// Write the page of the run to this file (NAME.html); an existing file is replaced
     #[arg(long, value_name = "FILE", value_parser = page)]
     pub page: Option<PathBuf>,
 
@@ -50,7 +50,7 @@ pub struct JudgeCommand {
     #[command(flatten)]
     pub shown: VerdictOutput,
 
-    /// Before a run: how many thresholds of the machine this suite measures, and whether a run of it can pass
+    /// Before a run of this suite, show which thresholds it measures: how many, and whether a run can pass
     #[arg(
         long,
         value_name = "SUITE",
@@ -59,7 +59,7 @@ pub struct JudgeCommand {
     )]
     pub plan: Option<PathBuf>,
 
-    /// With --plan: nodes, each with the ranks of the machine file
+    /// Nodes of --plan, each with the ranks of the machine file
     #[arg(long, value_name = "N", default_value_t = 1, requires = "plan", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub nodes: u32,
 

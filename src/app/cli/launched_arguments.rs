@@ -19,23 +19,23 @@ use std::time::Duration;
 /// Flags of every launched program.
 #[derive(Clone, Debug, Args)]
 pub struct LaunchedArguments {
-    /// Who carries the calls out
+    /// Backend
     #[arg(long, value_enum, default_value = "mpi")]
     pub backend: Backend,
-    /// Machine file, or the name of one (`commgauge list machines`), whose link rates bound the bus bandwidth
+    /// Machine file, or a name (`commgauge list machines`), whose link rates bound the bus bandwidth
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,
     /// Record to write; must not exist. Without it: reports/runs/RUN_ID.jsonl
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Record of a run that ended early, to resume; everything else must be given as it was then
-    #[arg(long, value_name = "FILE", conflicts_with = "record")]
+    #[arg(long, value_name = "FILE", conflicts_with = "record", hide_short_help = true)]
     pub resume: Option<PathBuf>,
-    /// Go on although hosts, binary, versions or environment are others than in the record, which then says so
+    /// Resume even if hosts, binary, versions or environment changed; the record says so
     #[arg(long, requires = "resume", hide_short_help = true)]
     pub allow_changed: bool,
     /// Stop with exit code 75 before this time is over, such as 25m: no case is begun that would not be done by then
-    #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, hide_short_help = true)]
     pub time_limit: Option<Seconds>,
     /// Number of ranks that the launch must have; needed for a launch of one rank
     #[arg(long, value_name = "N", hide_short_help = true)]

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// How results are shown.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct OutputArguments {
-    /// How to write results [default: table, or what the ending of an output file means]
+    /// Format of the results [default: table, or what the ending of an output file means]
     ///
     /// `nccl-tests` prints that tool's columns, one block for each collective, and holds the streaming cases only.
     #[arg(long, value_enum)]
@@ -126,7 +126,7 @@ pub struct TextOutput {
 /// How an answer is written, and where it goes.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct FormattedOutput<F: ValueEnum + Send + Sync + 'static> {
-    /// How to write the answer [default: what the ending of --output means, else table]
+    /// Format of the answer [default: what the ending of --output means, else table]
     #[arg(long, value_enum)]
     pub format: Option<F>,
 
@@ -282,7 +282,7 @@ pub enum TableOrJson {
 /// How an answer is shown.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct AnswerArguments {
-    /// How to write the answer
+    /// Format of the answer
     #[arg(long, value_enum, default_value_t)]
     pub format: TableOrJson,
 
@@ -394,6 +394,8 @@ pub fn parse<P: CommandFactory + FromArgMatches>() -> std::result::Result<P, cla
     };
     let width = usize::from(columns(None).min(WIDTH_WITHOUT_TERMINAL));
     let definition = help::finished(P::command()).color(color).term_width(width);
+    let ours = words.iter().take_while(|word| *word != "--");
+    let definition = if ours.into_iter().any(|word| word == "-h") { help::shortened(definition) } else { definition };
     let words = if definition.get_name() == "commgauge" { with_one_name_for_ranks(words) } else { words };
     P::from_arg_matches(&definition.try_get_matches_from(words)?)
 }

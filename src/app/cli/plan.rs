@@ -47,12 +47,12 @@ pub struct PlanCommand {
     #[command(flatten)]
     pub(super) training: TrainingFlags,
 
-    /// Only layouts with these, such as tp=4|8,pp=8,dp=1,micro_batch=1,zero_stage=0|1,recompute=none,order=tp-pp-dp; where none
-    /// of them fits into memory, they are priced all the same
+    /// Only layouts with these, such as tp=4|8,pp=8; where none of them fits into memory, they are priced all the same. Further keys:
+    /// dp=1,micro_batch=1,zero_stage=0|1,recompute=none,order=tp-pp-dp
     #[arg(long, value_name = "LIST", value_parser = parse, conflicts_with = "explain")]
     pub(super) only: Option<Only>,
 
-    /// Compare the best of two sets of layouts line by line, each written as for --only
+    /// Compare the best of two sets of layouts: line by line, each written as for --only
     #[arg(long, num_args = 2, value_names = ["A", "B"], value_parser = parse)]
     pub(super) explain: Option<Vec<Only>>,
 
@@ -457,7 +457,7 @@ const LEAST_MEMORY: Bytes = Bytes(64 << 20);
 /// A model, GPUs and a batch.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct QuestionFlags {
-    /// Model: a config.json, its folder, or a name, such as llama-3-8b (`commgauge list models`)
+    /// config.json or name of the model, such as llama-3-8b (`commgauge list models`)
     #[arg(long, value_name = "MODEL")]
     pub model: String,
 

@@ -339,7 +339,7 @@ pub(crate) fn sentences(given: &[&'static str], degrees: &Degrees, model: &Model
 /// A model, a layout and a step.
 #[derive(Clone, Debug, Default, Args)]
 pub struct StepFlags {
-    /// Model: a config.json, its folder, or a name, such as llama-3-8b (`commgauge list models`)
+    /// config.json or name of the model, such as llama-3-8b (`commgauge list models`)
     #[arg(long, value_name = "MODEL", required = true)]
     pub model: Option<String>,
     /// Use only so many layers of it

@@ -30,7 +30,7 @@ pub struct SweepArguments {
     pub collectives: Vec<Collectives>,
 
     /// The same as a flag
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", hide_short_help = true)]
     pub collective: Vec<Collectives>,
 
     /// Smallest size, in bytes or with a unit of 1024: 8, 64K, 1M, 1MiB
@@ -44,13 +44,14 @@ pub struct SweepArguments {
     #[arg(short = 'e', long = "maxbytes", visible_alias = "max-bytes", value_name = "BYTES", value_parser = parse_bytes)]
     pub maximum_bytes: Option<Bytes>,
 
-    /// The next size is so many times as large [default: 2, without -i]
+    /// Factor from one size to the next [default: 2, without -i]
     #[arg(
         short = 'f',
         long = "stepfactor",
         visible_alias = "step-factor",
         value_name = "FACTOR",
-        conflicts_with = "step_bytes"
+        conflicts_with = "step_bytes",
+        hide_short_help = true
     )]
     pub step_factor: Option<u64>,
 
@@ -58,7 +59,7 @@ pub struct SweepArguments {
     #[arg(short = 'i', long = "stepbytes", visible_alias = "step-bytes", value_name = "BYTES", value_parser = parse_bytes, hide_short_help = true)]
     pub step_bytes: Option<Bytes>,
 
-    /// Type of the elements, a list with commas, or `all`: int8, uint8, int32, uint32, int64, uint64, float16 (half),
+    /// Element types: a list with commas, or `all`, of int8, uint8, int32, uint32, int64, uint64, float16 (half),
     /// bfloat16, float32 (float), float64 (double), fp8_e4m3, fp8_e5m2 (reduced by NCCL alone)
     #[arg(
         short = 'd',
@@ -70,7 +71,7 @@ pub struct SweepArguments {
     )]
     pub element_types: Vec<String>,
 
-    /// How elements are combined, a list with commas, or `all`: sum, prod, min, max, avg; by name with
+    /// Reductions: a list with commas, or `all`, of sum, prod, min, max, avg; by name with
     /// --backend nccl also mulsum, where every rank multiplies first
     #[arg(
         short = 'o',
@@ -321,7 +322,7 @@ fn expand<T: Copy + PartialEq>(chosen: Vec<Chosen<T>>, all: &[T]) -> Vec<T> {
 /// How samples are taken.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct SamplingArguments {
-    /// Take exactly this many calls for each case [default: stop when the requested precision or the budget is reached]
+    /// Calls of each case [default: stop when the requested precision or the budget is reached]
     #[arg(short = 'n', long = "iters", visible_alias = "iterations", value_name = "COUNT", help_heading = "Sampling", value_parser = clap::value_parser!(u32).range(1..))]
     pub iterations: Option<u32>,
 

@@ -46,7 +46,9 @@ pub trait Work {
 
 // The flags of `commgauge-pairs`, and the requested work. `launched` runs it.
 
-/// Measure latency and bandwidth between every two ranks of the launch, and show which pair, link or host is slow
+/// Measure latency and bandwidth between every two ranks of the launch
+///
+/// Shows which pair, link or host is slow.
 ///
 /// mpirun -np 16 commgauge-pairs
 #[derive(Debug, Parser)]
@@ -105,7 +107,9 @@ pub fn planned(program: &impl Work, backend: Backend, nodes: &Nodes) -> Result<P
 
 // The flags of `commgauge-step`, and the requested work. `launched` runs it.
 
-/// Measure every call of a model's training or serving step on all ranks of the launch, and what each costs in a step
+/// Measure every call of a model's training or serving step on the launched ranks
+///
+/// Shows what each call costs in a step.
 ///
 /// mpirun -np 4 commgauge-step --model llama-3-8b --layers 4 --tp 2 --pp 2 --sequence 1024 --micro-batches 4
 ///

@@ -56,7 +56,7 @@ const STEP: &[StepKey] = &[
         "--micro-batches",
         "N",
         BOTH,
-        "Micro-batches of a replica in a step, instead of --global-batch",
+        "Micro-batches of a replica in a step; instead of --global-batch",
     )
     .common(),
     StepKey::text(

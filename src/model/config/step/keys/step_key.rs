@@ -107,8 +107,7 @@ pub(super) const DATA: &[StepKey] = &[
         "STYLE",
         TRAINING,
         "What is shared out: ddp, zero1, zero2, zero3, fsdp, hsdp",
-    )
-    .common(),
+    ),
     StepKey::text(
         "gradient_element_type",
         "--grad-type",
@@ -292,7 +291,7 @@ pub(super) const DATA: &[StepKey] = &[
 
 /// Of tensor parallelism.
 pub(super) const TENSOR: &[StepKey] = &[
-    StepKey::truth("sequence_parallel", "--sequence-parallel", TRAINING, "Megatron-LM's sequence parallelism").common(),
+    StepKey::truth("sequence_parallel", "--sequence-parallel", TRAINING, "Megatron-LM's sequence parallelism"),
     StepKey::text(
         "recompute",
         "--recompute",
