@@ -92,9 +92,9 @@ fn check(scene: &Scene, line: &str, code: i32, which: &str) {
         .map(|(_, truth)| truth)
         .collect();
     let command = line.split(' ').next().unwrap_or_default();
-    let judges = ["gate", "judge", "compare", "report"].contains(&command);
+    let judges = ["judge", "--part", "thresholds", "judge", "compare", "report"].contains(&command);
     let is_harmed = judges && named.iter().any(|truth| truth.is_harmed);
-    let is_slow = ["gate", "judge"].contains(&command) && named.iter().any(|truth| truth.is_slow);
+    let is_slow = ["judge", "--part", "thresholds", "judge"].contains(&command) && named.iter().any(|truth| truth.is_slow);
     assert!(
         code != 0 || !(is_harmed || is_slow),
         "commgauge {line}: passes (harmed: {is_harmed}, slow: {is_slow}; {which})"
@@ -282,9 +282,9 @@ fn lines(scene: &Scene, random: &mut Xoshiro256PlusPlus) -> Vec<String> {
         format!("report {all} -o page.html --machine m.toml{allow}"),
         format!("report {last} -o page.html --base {first}{}", some(random)),
         format!("report {first} -o page.html --base {last}{}", some(random)),
-        format!("gate {first} --machine m.toml --format {format_of_verdict}"),
-        format!("gate {last} --machine m.toml"),
-        format!("gate {all} --machine m.toml{}", some(random)),
+        format!("judge --part thresholds {first} --machine m.toml --format {format_of_verdict}"),
+        format!("judge --part thresholds {last} --machine m.toml"),
+        format!("judge --part thresholds {all} --machine m.toml{}", some(random)),
         format!("judge {all} --machine m.toml{}", some(random)),
         format!("judge {last} --machine m.toml --page judged.html"),
         format!("compare {first} {last}{}", some(random)),
@@ -296,7 +296,7 @@ fn lines(scene: &Scene, random: &mut Xoshiro256PlusPlus) -> Vec<String> {
         "history . --all".to_owned(),
         format!("history add {all} --store store"),
         "history --store store".to_owned(),
-        format!("locate {last}"),
+        format!("judge --part suspects {last}"),
         format!("fit {all} -o fit.json"),
         format!("expect learn {all} -o learned.toml --name l --like m.toml{allow}"),
     ];
@@ -308,7 +308,7 @@ fn lines(scene: &Scene, random: &mut Xoshiro256PlusPlus) -> Vec<String> {
         lines.extend([
             "report torn.jsonl".to_owned(),
             format!("compare torn.jsonl {last}"),
-            "gate torn.jsonl --machine m.toml".to_owned(),
+            "judge --part thresholds torn.jsonl --machine m.toml".to_owned(),
         ]);
     }
     lines

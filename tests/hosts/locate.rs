@@ -13,11 +13,11 @@ use std::process::Command;
 const PAIRS_OF_HOSTS: &str = "name = \"pairs-of-hosts\"\n[measure]\niterations = 3\nwarm_up_iterations = 1\nreplicates = 3\n\
     verify = false\nwarm_buffers = true\n[pairs]\nbetween = \"nodes\"\nbandwidth_bytes = \"1MiB\"\n";
 
-/// Result of `locate` for a record, as a document and as text, and its exit code.
+/// Suspects of `judge` for a record, as a document and as text, and its exit code.
 fn located(record: &Path) -> (Value, String, i32) {
     let locate = |format: &str| {
         let mut command = Command::new(COMMGAUGE);
-        Ran::of(command.arg("locate").arg(record).args(["--format", format]), 30)
+        Ran::of(command.args(["judge", "--part", "suspects"]).arg(record).args(["--format", format]), 30)
     };
     let json = locate("json");
     let document = serde_json::from_str(&json.stdout).unwrap_or_else(|cause| panic!("{cause}: {}", json.stderr));

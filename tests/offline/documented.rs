@@ -98,7 +98,7 @@ fn the_columns_and_metrics_that_the_reference_explains_are_those_that_are_writte
         assert!(columns.iter().any(|name| name == column), "docs/reference/files.md does not explain `{column}`");
     }
     let written = printed("report run.jsonl --format prometheus")
-        + &printed("gate base.jsonl --machine two-ranks.toml --format prometheus")
+        + &printed("judge --part thresholds base.jsonl --machine two-ranks.toml --format prometheus")
         + &printed("history . --format prometheus");
     for metric in columns.iter().filter(|name| name.starts_with("commgauge_")) {
         assert!(written.contains(&format!("# TYPE {metric} ")), "{metric} is explained, and not written");

@@ -59,7 +59,7 @@ fn what_is_learned_gates_the_runs_that_it_was_learned_from() {
     fs::write(folder.join("m.toml"), machine("1GB/s")).expect("written");
     let learn = ["expect", "learn", "a.jsonl", "b.jsonl", "--like", "m.toml", "--name", "ours", "-o", "ours.toml"];
     ended(folder, &learn, 0, "ours.toml: 3 expectations from 2 runs");
-    ended(folder, &["gate", "a.jsonl", "--machine", "ours.toml"], 0, "3 of 3 rows judged");
+    ended(folder, &["judge", "--part", "thresholds", "a.jsonl", "--machine", "ours.toml"], 0, "3 of 3 rows judged");
     ended(folder, &["expect", "lint", "ours.toml"], 0, "3 expectations, 0 contradictions");
     let before = fs::read(folder.join("ours.toml")).expect("read");
     ended(folder, &learn, 2, "is there already; use --force to replace it");
@@ -81,7 +81,7 @@ fn what_is_learned_gates_the_runs_that_it_was_learned_from() {
     ];
     let by_flags = ["expect", "learn", "a.jsonl", "--name", "x", "-o", "x.toml"];
     ended(folder, &[&by_flags[..], &flags].concat(), 0, "3 expectations from 1 run");
-    ended(folder, &["gate", "b.jsonl", "--machine", "x.toml"], 0, "3 of 3 rows judged");
+    ended(folder, &["judge", "--part", "thresholds", "b.jsonl", "--machine", "x.toml"], 0, "3 of 3 rows judged");
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Place {
         names.iter().zip(logs).for_each(|(name, log)| self.put(name, log));
         let import = self.run(&format!("import --from nccl-tests {} -o r.jsonl", names.join(" ")));
         assert_eq!(import.status.code(), Some(0), "{}", text(&import.stderr));
-        self.run("gate r.jsonl --machine m.toml --width 200")
+        self.run("judge --part thresholds r.jsonl --machine m.toml --width 200")
     }
 }
 
@@ -73,9 +73,9 @@ fn several_logs_of_nccl_tests_pass_or_fail_a_gate_and_one_is_inconclusive() {
     let place = Place::new();
     let logs = |slow: f64| (0..6).map(|seed| log(slow, seed)).collect::<Vec<_>>();
     let label = "measured by nccl-tests; data check and clocks not ours";
-    ended(&place.gated(&logs(1.0)), 0, &["gate: PASS", label, "NCCL 2.27.3"]);
-    ended(&place.gated(&logs(1.3)), 1, &["gate: FAIL", label]);
-    ended(&place.gated(&logs(1.0)[..1]), 3, &["gate: INCONCLUSIVE", label]);
+    ended(&place.gated(&logs(1.0)), 0, &["thresholds: PASS", label, "NCCL 2.27.3"]);
+    ended(&place.gated(&logs(1.3)), 1, &["thresholds: FAIL", label]);
+    ended(&place.gated(&logs(1.0)[..1]), 3, &["thresholds: INCONCLUSIVE", label]);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_log_whose_columns_contradict_each_other_is_refused_and_without_these_rows_i
         let _ = fs::remove_file(place.0.path().join("c.jsonl"));
         ended(&place.run(line), 2, &["5.txt:", words, "contradict each other"]);
         ended(&place.run(&format!("{line} --skip-bad-lines")), 0, &["left out"]);
-        ended(&place.run("gate c.jsonl --machine m.toml"), 3, &["left out"]);
+        ended(&place.run("judge --part thresholds c.jsonl --machine m.toml"), 3, &["left out"]);
     }
 }
 
@@ -221,14 +221,14 @@ fn a_log_that_says_that_it_failed_or_ends_before_its_foot_passes_nothing_anywher
             "report bad.jsonl -o page.html --machine m.toml",
             "report good-0.jsonl -o page.html --base bad.jsonl --allow suite",
             "report bad.jsonl -o page.html --base good-0.jsonl --allow suite",
-            "gate bad.jsonl --machine m.toml",
-            "gate good-0.jsonl bad.jsonl good-1.jsonl good-2.jsonl --machine m.toml --allow suite",
+            "judge --part thresholds bad.jsonl --machine m.toml",
+            "judge --part thresholds good-0.jsonl bad.jsonl good-1.jsonl good-2.jsonl --machine m.toml --allow suite",
             "judge bad.jsonl --machine m.toml",
             "compare good-0.jsonl bad.jsonl --allow suite",
             "compare bad.jsonl good-0.jsonl --allow suite",
             "compare good-0.jsonl good-1.jsonl --more-new bad.jsonl --allow suite",
             "compare --consistency bad.jsonl",
-            "locate bad.jsonl",
+            "judge --part suspects bad.jsonl",
             "expect learn bad.jsonl -o learned.toml --name l --like m.toml",
         ] {
             // Pages compare what is alike; of two runs in one file they refuse the other.
@@ -286,14 +286,14 @@ fn logs_of_osu_and_imb_pass_or_fail_a_gate_where_it_is_said_where_their_ranks_we
         names.iter().zip(logs).for_each(|(name, log)| place.put(name, log));
         let import = place.run(&format!("import --from {tool} {} {flags}-o h.jsonl", names.join(" ")));
         assert_eq!(import.status.code(), Some(0), "{}", text(&import.stderr));
-        place.run("gate h.jsonl --machine h.toml --width 200")
+        place.run("judge --part thresholds h.jsonl --machine h.toml --width 200")
     };
     for (tool, label) in [("osu", "measured by OSU"), ("imb", "measured by IMB")] {
         let logs = |slow: f64| (0..6).map(|seed| log_on_hosts(tool, slow, seed)).collect::<Vec<_>>();
         let placed = "--ranks-per-node 4 ";
-        ended(&gated(tool, placed, &logs(1.0)), 0, &["gate: PASS", label, "data check and clocks not ours"]);
-        ended(&gated(tool, placed, &logs(1.3)), 1, &["gate: FAIL", label]);
-        ended(&gated(tool, placed, &logs(1.0)[..1]), 3, &["gate: INCONCLUSIVE", label]);
+        ended(&gated(tool, placed, &logs(1.0)), 0, &["thresholds: PASS", label, "data check and clocks not ours"]);
+        ended(&gated(tool, placed, &logs(1.3)), 1, &["thresholds: FAIL", label]);
+        ended(&gated(tool, placed, &logs(1.0)[..1]), 3, &["thresholds: INCONCLUSIVE", label]);
         ended(&gated(tool, "", &logs(1.0)), 3, &["0 of 1 thresholds judged"]);
         // All on one node is another placement.
         ended(&gated(tool, "--ranks-per-node 8 ", &logs(1.0)), 3, &["0 of 1 thresholds judged"]);

@@ -1,4 +1,4 @@
-//! `commgauge gate`, `compare` and `report` as a user starts them, on bad input and on hostile texts. Needs nothing.
+//! `commgauge judge`, `compare` and `report` as a user starts them, on bad input and on hostile texts. Needs nothing.
 
 use crate::offline;
 use crate::records;
@@ -73,10 +73,10 @@ fn cases(lines: &mut [Line]) -> impl Iterator<Item = &mut commgauge::record::lin
 #[test]
 fn a_good_record_passes_and_the_verdict_file_is_whole() {
     let folder = Folder::new();
-    ended(&folder.run(&["gate", "good.jsonl", "--machine", "m.toml"]), 0, "gate: PASS (exit code 0)");
+    ended(&folder.run(&["judge", "--part", "thresholds", "good.jsonl", "--machine", "m.toml"]), 0, "thresholds: PASS (exit code 0)");
     ended(&folder.run(&["compare", "good.jsonl", "new.jsonl"]), 0, "compare: PASS (exit code 0)");
     fs::write(folder.at("v.json"), "old").expect("written");
-    let output = folder.run(&["gate", "good.jsonl", "--machine", "m.toml", "--format", "json", "-o", "v.json"]);
+    let output = folder.run(&["judge", "--part", "thresholds", "good.jsonl", "--machine", "m.toml", "--format", "json", "-o", "v.json"]);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0));
     let verdict: serde_json::Value =
         serde_json::from_slice(&fs::read(folder.at("v.json")).expect("read")).expect("JSON");
@@ -134,7 +134,7 @@ fn a_base_from_elsewhere_or_with_zero_nan_or_missing_rows_never_passes() {
     let end = start + record[start..].find(',').expect("several samples");
     fs::write(folder.at("nan.jsonl"), [&record[..start], "NaN", &record[end..]].concat()).expect("written");
     ended(&folder.run(&["compare", "nan.jsonl", "new.jsonl"]), 2, "nan.jsonl, line 4: broken");
-    ended(&folder.run(&["gate", "zero.jsonl", "--machine", "m.toml"]), 7, "1 of 3 planned rows were not measured");
+    ended(&folder.run(&["judge", "--part", "thresholds", "zero.jsonl", "--machine", "m.toml"]), 7, "1 of 3 planned rows were not measured");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_torn_edited_or_newer_record_never_passes_and_is_named() {
     let record = fs::read_to_string(folder.at("good.jsonl")).expect("read");
     let gate = |name: &str, text: &str| {
         fs::write(folder.at(name), text).expect("written");
-        folder.run(&["gate", name, "--machine", "m.toml"])
+        folder.run(&["judge", "--part", "thresholds", name, "--machine", "m.toml"])
     };
     ended(&gate("torn.jsonl", &record[..record.len() - 20]), 7, "the last line was torn");
     let edited = record.replacen("\"slowest_nanoseconds\":[1", "\"slowest_nanoseconds\":[2", 1);
@@ -151,7 +151,7 @@ fn a_torn_edited_or_newer_record_never_passes_and_is_named() {
     let newer = record.replacen("\"version\":1", "\"version\":9", 1);
     ended(&gate("newer.jsonl", &newer), 2, "is a record of version 9");
     ended(&gate("none.jsonl", "size,count\n1,2\n"), 2, "is not a commgauge record");
-    ended(&folder.run(&["gate", "nothing.jsonl", "--machine", "m.toml"]), 2, "nothing.jsonl");
+    ended(&folder.run(&["judge", "--part", "thresholds", "nothing.jsonl", "--machine", "m.toml"]), 2, "nothing.jsonl");
     // A report of an edited record says so, and ends with an error; a comparison too.
     let report = folder.run(&["report", "edited.jsonl"]);
     let shown = text(&report.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -163,13 +163,13 @@ fn a_torn_edited_or_newer_record_never_passes_and_is_named() {
 #[test]
 fn an_unknown_machine_is_inconclusive_with_a_file_to_fill_in_that_then_works() {
     let folder = Folder::new();
-    let request = ["gate", "good.jsonl", "--template", "new.toml"];
+    let request = ["judge", "--part", "thresholds", "good.jsonl", "--template", "new.toml"];
     let output = folder.run(&request);
     ended(&output, 3, "--template");
     assert!(!text(&output.stdout).contains("[[expect]]"), "{}", text(&output.stdout));
     ended(&folder.run(&request), 2, "--template new.toml is there already; name a new file");
     let template = fs::read_to_string(folder.at("new.toml")).expect("written");
-    ended(&folder.run(&["gate", "good.jsonl", "--machine", "new.toml"]), 2, "new.toml:");
+    ended(&folder.run(&["judge", "--part", "thresholds", "good.jsonl", "--machine", "new.toml"]), 2, "new.toml:");
     let mut filled = template
         .replace("value = \"\"", "value = \"10GB/s\"")
         .replace("source = \"\"", "source = \"s\"")
@@ -180,7 +180,7 @@ fn an_unknown_machine_is_inconclusive_with_a_file_to_fill_in_that_then_works() {
     filled = filled.replace("adapters_per_node = 0", "adapters_per_node = 2");
     filled = filled.replace("backend = \"\"", "backend = \"mpi\"").replace("expectations = 0", "expectations = 3");
     fs::write(folder.at("new.toml"), filled).expect("written");
-    let output = folder.run(&["gate", "good.jsonl", "--machine", "new.toml", "--template", "more.toml"]);
+    let output = folder.run(&["judge", "--part", "thresholds", "good.jsonl", "--machine", "new.toml", "--template", "more.toml"]);
     ended(&output, 0, "3 of 3 rows judged");
     assert!(text(&output.stderr).contains("--template more.toml is not written: every row has an expectation"));
     assert!(!folder.at("more.toml").exists());
@@ -192,10 +192,10 @@ fn a_name_that_is_neither_a_file_nor_shipped_is_a_usage_error_with_what_was_mean
     let machine = "did you mean h100-nvswitch-ndr";
     let plan = "plan --model gpt2 --gpus 8 --gpu-memory 16GB --sequence 1024 --global-batch 32";
     for (line, words) in [
-        ("gate good.jsonl --machine h100-nvswich-ndr", machine),
-        ("gate good.jsonl --machine h100-nvswich-ndr --template new.toml", machine),
-        ("gate --plan qualify-gpu --machine h100-nvswich-ndr", machine),
-        ("gate --plan qualify-gp --machine h100-nvswitch-ndr", "did you mean qualify-gpu"),
+        ("judge --part thresholds good.jsonl --machine h100-nvswich-ndr", machine),
+        ("judge --part thresholds good.jsonl --machine h100-nvswich-ndr --template new.toml", machine),
+        ("judge --plan qualify-gpu --machine h100-nvswich-ndr", machine),
+        ("judge --plan qualify-gp --machine h100-nvswitch-ndr", "did you mean qualify-gpu"),
         ("judge good.jsonl --machine h100-nvswich-ndr", machine),
         ("report good.jsonl --machine h100-nvswich-ndr -o page.html", machine),
         ("simulate quick --machine h100-nvswich-ndr --nodes 1", machine),
@@ -227,7 +227,7 @@ fn a_wrong_machine_file_is_refused_with_place_and_remedy() {
         ("rate = '400GB/s'", "rate = 'fast'", "within_node.rate: found `fast`"),
     ] {
         fs::write(folder.at("m.toml"), machine("1GB/s").replacen(from, to, 1)).expect("written");
-        ended(&folder.run(&["gate", "good.jsonl", "--machine", "m.toml"]), 2, words);
+        ended(&folder.run(&["judge", "--part", "thresholds", "good.jsonl", "--machine", "m.toml"]), 2, words);
     }
 }
 
@@ -244,7 +244,7 @@ fn an_output_that_is_a_folder_an_input_or_cannot_be_written_is_refused_and_nothi
         ("good.jsonl/v.json", "cannot write good.jsonl/v.json"),
         ("/proc/v.json", "cannot write /proc/v.json"),
     ] {
-        ended(&folder.run(&["gate", "good.jsonl", "--machine", "m.toml", "-o", output]), 2, words);
+        ended(&folder.run(&["judge", "--part", "thresholds", "good.jsonl", "--machine", "m.toml", "-o", output]), 2, words);
         if output != "m.toml" {
             ended(&folder.run(&["compare", "good.jsonl", "new.jsonl", "-o", output]), 2, words);
         }
@@ -310,7 +310,7 @@ fn hostile_texts_get_through_no_format_of_gate_compare_and_report() {
         fs::write(folder.at("m.toml"), hostile_machine).unwrap_or_else(|_| panic!("{quoted}"));
         for format in ["table", "json", "junit", "markdown", "prometheus"] {
             for arguments in [
-                &["gate", "a.jsonl", "--machine", "m.toml"][..],
+                &["judge", "--part", "thresholds", "a.jsonl", "--machine", "m.toml"][..],
                 &["compare", "a.jsonl", "b.jsonl", "--allow", "suite"],
             ] {
                 let output = folder.run(&[arguments, &["--format", format]].concat());

@@ -70,7 +70,7 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
         (&["compare", "--consistency", "run.jsonl", "--more-new", "run.jsonl"], "cannot be used with"),
         (&["compare", "--consistency", "run.jsonl", "--relevant", "5"], "cannot be used with"),
         (&["report", "run.jsonl", "-o", "x.html", "--base", ""], "a value is required"),
-        (&["gate", ""], "a value is required"),
+        (&["judge", "--part", "thresholds", ""], "a value is required"),
         (&["judge", ""], "a value is required"),
     ] {
         let output = commgauge(folder.path(), arguments);

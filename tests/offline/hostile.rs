@@ -1,5 +1,6 @@
 //! Names from files, hosts and flags that would act on a terminal, given to every command. Needs nothing.
 
+use commgauge::cli::programs::ProgramName;
 use crate::offline::commgauge;
 use crate::records::{Made, machine, write};
 use commgauge::record::Line;
@@ -122,15 +123,15 @@ const COMMANDS: &[&str] = &[
     "trace rank0.json --fit fit.json",
     "trace rank0.json --ops @ --fit @",
     "trace @.txt",
-    "gate a.jsonl b.jsonl --machine machine.toml",
-    "gate a.jsonl --machine @",
-    "gate a.jsonl --machine hostile.toml",
-    "gate a.jsonl --machine raw.toml",
-    "gate @.jsonl --machine machine.toml --format markdown",
-    "gate a.jsonl --machine machine.toml --format json",
-    "gate a.jsonl --machine machine.toml --format junit",
-    "gate a.jsonl --machine machine.toml --format prometheus",
-    "gate @.txt",
+    "judge --part thresholds a.jsonl b.jsonl --machine machine.toml",
+    "judge --part thresholds a.jsonl --machine @",
+    "judge --part thresholds a.jsonl --machine hostile.toml",
+    "judge --part thresholds a.jsonl --machine raw.toml",
+    "judge --part thresholds @.jsonl --machine machine.toml --format markdown",
+    "judge --part thresholds a.jsonl --machine machine.toml --format json",
+    "judge --part thresholds a.jsonl --machine machine.toml --format junit",
+    "judge --part thresholds a.jsonl --machine machine.toml --format prometheus",
+    "judge --part thresholds @.txt",
     "judge a.jsonl --machine machine.toml",
     "judge @.jsonl --machine @",
     "compare a.jsonl b.jsonl",
@@ -156,9 +157,9 @@ const COMMANDS: &[&str] = &[
     "expect check hostile.toml",
     "expect check raw.toml machine.toml @",
     "expect learn a.jsonl b.jsonl --name m -o learned.toml",
-    "locate a.jsonl",
-    "locate a.jsonl --format json",
-    "locate @.txt",
+    "judge --part suspects a.jsonl",
+    "judge --part suspects a.jsonl --format json",
+    "judge --part suspects @.txt",
     "report a.jsonl --width 200",
     "report a.jsonl --format json",
     "report a.jsonl --format csv",
@@ -193,7 +194,7 @@ const COMMANDS: &[&str] = &[
     "plan @ --gpus 8",
     "plan config.json --gpus 8 --machine @",
     "plan validate @",
-    "selftest --history @",
+    "expect selftest --history @",
     "selftest @",
     "simulate suite.toml --machine machine.toml --nodes 2",
     "simulate @ --machine @ --nodes 2",
@@ -231,13 +232,11 @@ fn no_command_passes_a_control_character_of_a_name_to_the_terminal() {
         assert_ne!(output.status.code(), Some(101), "commgauge {line} panicked");
     }
     // The corpus reaches what commands print: hostile texts arrive, written out.
-    for command in ["run", "gate", "compare", "history", "locate", "report", "show model", "import", "judge"] {
+    for command in ["run", "judge", "compare", "history", "report", "show", "import"] {
         assert!(shown_somewhere.contains(command), "no hostile text arrives in what `{command}` prints");
     }
-    let help = commgauge(folder.path(), &["--help"]);
-    let help = String::from_utf8_lossy(&help.stdout).into_owned();
-    let commands = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
-    let commands = commands.take_while(|line| line.starts_with("  ")).filter_map(|line| line.split_whitespace().next());
+    let definition = ProgramName::Commgauge.definition();
+    let commands = definition.get_subcommands().map(clap::Command::get_name);
     let missing: Vec<&str> =
         commands.filter(|name| !COMMANDS.iter().any(|line| line.split(' ').next() == Some(*name))).collect();
     assert_eq!(missing, Vec::<&str>::new(), "commands without a line in the corpus");
@@ -274,9 +273,9 @@ fn text_is_not_written_under_the_name_of_a_page_unless_it_is_asked_for() {
     let folder = tempfile::tempdir().expect("a folder");
     fill(folder.path());
     for line in [
-        "gate a.jsonl --machine machine.toml -o x.html",
+        "judge --part thresholds a.jsonl --machine machine.toml -o x.html",
         "compare a.jsonl b.jsonl -o x.HTM",
-        "locate a.jsonl -o x.html",
+        "judge --part suspects a.jsonl -o x.html",
     ] {
         let output = commgauge(folder.path(), &line.split(' ').collect::<Vec<_>>());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -297,13 +296,13 @@ fn pipes_and_devices_are_refused_as_input_and_never_waited_for() {
     .expect("copied");
     for line in [
         "report pipe",
-        "gate pipe",
+        "judge pipe",
         "compare pipe pipe",
         "show model pipe",
         "show model /dev/zero",
         "run --resume pipe",
         "run pipe -n 2 --dry-run",
-        "gate a.jsonl --machine pipe",
+        "judge --part thresholds a.jsonl --machine pipe",
         "import --from nccl-tests pipe -o r.jsonl",
         "import --from csv /dev/zero -o r.jsonl",
         "import --from commgauge pipe -o r.jsonl",

@@ -1,4 +1,4 @@
-//! `commgauge simulate` and `commgauge locate`: injected faults are found by class and name, without other suspects; a
+//! `commgauge simulate` and `commgauge judge`: injected faults are found by class and name, without other suspects; a
 //! healthy fleet has no suspects. How often, at random places, is counted beside `commgauge simulate` itself.
 
 use crate::offline;
@@ -129,27 +129,27 @@ fn a_rehearsed_record_is_analysed_like_any_other_and_stays_synthetic() {
 
     let schema = commgauge(at, &["show", "schema", "suspects"]);
     let validator = jsonschema::validator_for(&serde_json::from_slice(&schema.stdout).unwrap()).unwrap();
-    let located = commgauge(at, &["locate", "r.jsonl", "--format", "json"]);
+    let located = commgauge(at, &["judge", "--part", "suspects", "r.jsonl", "--format", "json"]);
     let document: Value = serde_json::from_slice(&located.stdout).unwrap();
     assert!(validator.is_valid(&document), "{:?}", validator.iter_errors(&document).next());
     assert_eq!((located.status.code(), &document["exit_code"]), (Some(1), &json!(1)));
     assert_eq!(document["suspects"][0]["culprit"], json!({ "class": "node", "node": 3 }));
     assert_eq!((&document["synthetic"], &document["examined"]["nodes_per_leaf"]), (&json!(true), &json!(8)));
-    let table = text(&commgauge(at, &["locate", "r.jsonl"]).stdout);
-    assert!(table.starts_with("locate: suspect: node 3 (node-0003) (exit code 1)\nSYNTHETIC"), "{table}");
-    let markdown = text(&commgauge(at, &["locate", "r.jsonl", "--format", "markdown"]).stdout);
+    let table = text(&commgauge(at, &["judge", "--part", "suspects", "r.jsonl"]).stdout);
+    assert!(table.starts_with("suspect: node 3 (node-0003) (exit code 1)\nSYNTHETIC"), "{table}");
+    let markdown = text(&commgauge(at, &["judge", "--part", "suspects", "r.jsonl", "--format", "markdown"]).stdout);
     assert!(
         markdown.contains("| node 3 (node-0003) | node | always |") && markdown.contains("SYNTHETIC"),
         "{markdown}"
     );
 
-    let twice = commgauge(at, &["locate", "r.jsonl", "r.jsonl"]);
+    let twice = commgauge(at, &["judge", "--part", "suspects", "r.jsonl", "r.jsonl"]);
     assert!(
         twice.status.code() == Some(2) && text(&twice.stderr).contains("are the same run"),
         "{}",
         text(&twice.stderr)
     );
-    let over_itself = commgauge(at, &["locate", "r.jsonl", "-o", "r.jsonl"]);
+    let over_itself = commgauge(at, &["judge", "--part", "suspects", "r.jsonl", "-o", "r.jsonl"]);
     assert!(over_itself.status.code() == Some(2) && text(&over_itself.stderr).contains("is one of the inputs"));
 }
 
@@ -164,11 +164,11 @@ fn a_record_that_lost_a_line_or_has_no_pairs_never_calls_the_machine_good() {
         let kept: Vec<&str> =
             lines.iter().enumerate().filter(|(index, _)| *index != lost).map(|(_, line)| *line).collect();
         std::fs::write(at.join("torn.jsonl"), kept.join("\n") + "\n").unwrap();
-        let code = commgauge(at, &["locate", "torn.jsonl"]).status.code();
+        let code = commgauge(at, &["judge", "--part", "suspects", "torn.jsonl"]).status.code();
         assert!(code == Some(7) || code == Some(2), "without line {}: {code:?}", lost + 1);
     }
     let sample = Path::new(ROOT).join("tests/data/sample-record.jsonl").display().to_string();
-    let output = commgauge(at, &["locate", &sample]);
+    let output = commgauge(at, &["judge", "--part", "suspects", &sample]);
     assert_eq!(output.status.code(), Some(4), "its data arrived wrong: {}", text(&output.stdout));
     assert!(text(&output.stdout).contains("no two nodes met in pairs"), "{}", text(&output.stdout));
 }

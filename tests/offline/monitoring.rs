@@ -52,7 +52,7 @@ fn nights() -> tempfile::TempDir {
 fn outputs(folder: &Path, format: &str) -> Vec<(&'static str, String)> {
     [
         ("report", &["report", "runs/8.jsonl"][..]),
-        ("gate", &["gate", "runs/8.jsonl", "--machine", "m.toml"]),
+        ("gate", &["judge", "--part", "thresholds", "runs/8.jsonl", "--machine", "m.toml"]),
         ("compare", &["compare", "runs/0.jsonl", "runs/8.jsonl"]),
         ("history", &["history", "runs"]),
     ]
@@ -249,18 +249,18 @@ fn the_nightly_script_ends_with_the_worst_code_of_all_that_it_calls() {
     let record = "[ $1 = run ] && echo x >$4";
     for (line, expected) in [
         ("exit 0", 0),
-        ("[ $1 = gate ] && exit 1; exit 0", 1),
+        ("[ $1 = judge ] && exit 1; exit 0", 1),
         ("[ $1 = compare ] && exit 3; exit 0", 3),
-        ("[ $1 = gate ] && exit 1; [ $1 = compare ] && exit 3; exit 0", 1),
-        ("[ $1 = run ] && exit 4; [ $1 = gate ] && exit 1; exit 0", 4),
-        ("[ $1 = run ] && exit 143; [ $1 = gate ] && exit 7; exit 0", 143),
+        ("[ $1 = judge ] && exit 1; [ $1 = compare ] && exit 3; exit 0", 1),
+        ("[ $1 = run ] && exit 4; [ $1 = judge ] && exit 1; exit 0", 4),
+        ("[ $1 = run ] && exit 143; [ $1 = judge ] && exit 7; exit 0", 143),
         // In the first nights.
         ("[ $1 = history ] && exit 3; exit 0", 0),
     ] {
         let (code, calls) = nightly(&format!("{record}\n{line}"));
         assert_eq!(code, Some(expected), "{line}: {calls}");
         let first: Vec<&str> = calls.lines().filter_map(|call| call.split(' ').next()).collect();
-        assert_eq!(first, ["run", "report", "gate", "compare", "report", "history", "history"], "{calls}");
+        assert_eq!(first, ["run", "report", "judge", "compare", "report", "history", "history"], "{calls}");
     }
     // Without a record there is nothing to show.
     assert_eq!(nightly("exit 0").0, Some(6));

@@ -14,11 +14,11 @@ use std::process::{Command, Output, Stdio};
 const OUTPUTS: [(&str, &str); 16] = [
     ("report good.jsonl -o @", "csv"),
     ("report good.jsonl -o @", "html"),
-    ("gate good.jsonl --machine m.toml -o @", "json"),
-    ("gate good.jsonl --machine m.toml --format junit -o @", "any"),
+    ("judge --part thresholds good.jsonl --machine m.toml -o @", "json"),
+    ("judge --part thresholds good.jsonl --machine m.toml --format junit -o @", "any"),
     ("compare good.jsonl new.jsonl -o @", "md"),
     ("judge good.jsonl --machine m.toml --page @", "html"),
-    ("locate good.jsonl -o @", "json"),
+    ("judge --part suspects good.jsonl -o @", "json"),
     ("history good.jsonl new.jsonl -o @", "csv"),
     ("history good.jsonl new.jsonl -o @", "prom"),
     ("calibrate h100.jsonl --resamples 0 -o @", "json"),
@@ -32,7 +32,7 @@ const OUTPUTS: [(&str, &str); 16] = [
 
 /// Commands that write what is never replaced.
 const NEW_FILES: [(&str, &str); 3] = [
-    ("gate good.jsonl --template @", "toml"),
+    ("judge --part thresholds good.jsonl --template @", "toml"),
     ("import --from csv h100.csv -o @", "jsonl"),
     ("simulate quick --machine h100-nvswitch-ndr --nodes 1 -o @", "jsonl"),
 ];
@@ -269,11 +269,11 @@ fn the_ending_of_the_name_chooses_the_format_in_every_command() {
         ("report good.jsonl", "prom", "# HELP"),
         ("report good.jsonl", "xml", "<?xml"),
         ("report good.jsonl", "HTML", "<!doctype html>"),
-        ("gate good.jsonl --machine m.toml", "json", "{"),
-        ("gate good.jsonl --machine m.toml", "xml", "<?xml"),
-        ("gate good.jsonl --machine m.toml", "prom", "# HELP"),
+        ("judge --part thresholds good.jsonl --machine m.toml", "json", "{"),
+        ("judge --part thresholds good.jsonl --machine m.toml", "xml", "<?xml"),
+        ("judge --part thresholds good.jsonl --machine m.toml", "prom", "# HELP"),
         ("compare good.jsonl new.jsonl", "md", "#"),
-        ("locate good.jsonl", "json", "{"),
+        ("judge --part suspects good.jsonl", "json", "{"),
         ("history good.jsonl new.jsonl", "html", "<!doctype html>"),
         ("history good.jsonl new.jsonl", "csv", "run_id,"),
         ("rank call --fit fit.json --collective all_reduce --ranks 8 --bytes 1MiB", "csv", "collective,"),
@@ -292,9 +292,9 @@ fn the_ending_of_the_name_chooses_the_format_in_every_command() {
     }
     for (line, ending, words) in [
         ("report good.jsonl -o @", "pdf", "markdown (.md), junit (.xml), prometheus (.prom)"),
-        ("gate good.jsonl --machine m.toml -o @", "csv", "table (.txt, .text, .log), json (.json)"),
-        ("gate good.jsonl --template @", "json", "accepted: toml (.toml)"),
-        ("locate good.jsonl -o @", "html", "table (.txt, .text, .log), json (.json), markdown (.md)"),
+        ("judge --part thresholds good.jsonl --machine m.toml -o @", "csv", "table (.txt, .text, .log), json (.json)"),
+        ("judge --part thresholds good.jsonl --template @", "json", "accepted: toml (.toml)"),
+        ("judge --part suspects good.jsonl -o @", "html", "table (.txt, .text, .log), json (.json), markdown (.md)"),
         ("calibrate h100.jsonl -o @", "csv", "accepted: json (.json)"),
         ("trace fr_trace_rank_0 -o @", "json", "accepted: toml (.toml)"),
         ("expect learn good.jsonl --name m --like h100-nvswitch-ndr -o @", "md", "accepted: toml (.toml)"),

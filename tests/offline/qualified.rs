@@ -133,7 +133,7 @@ fn the_qualification_of_hosts_is_judged_by_limits_that_were_learned_from_it() {
     qualification_of_hosts(folder, "healthy.jsonl", &[]);
     qualification_of_hosts(folder, "slow.jsonl", &["--fault", "node:2:rate=0.5"]);
     let learn = ["expect", "learn", "first.jsonl", "--like", MACHINE, "--name", MACHINE, "-o", "ours.toml"];
-    let plan = |suite| ["gate", "--plan", suite, "--machine", "ours.toml", "--nodes", "8"];
+    let plan = |suite| ["judge", "--plan", suite, "--machine", "ours.toml", "--nodes", "8"];
     for (words, code, said) in [
         (&learn[..], 0, "expectations from 1 run"),
         (&plan("qualify-host"), 0, "a run of it can pass"),

@@ -1,4 +1,4 @@
-//! The shipped qualification is judged by every shipped machine file that expects anything: `gate --plan` says so before it is run,
+//! The shipped qualification is judged by every shipped machine file that expects anything: `judge --plan` says so before it is run,
 //! and a suite that measures something else is told apart.
 
 use crate::offline::{commgauge, text};
@@ -11,7 +11,7 @@ fn here() -> &'static Path {
 
 /// Exit code and output of a plan on so many nodes.
 fn planned(suite: &str, machine: &str, nodes: u32) -> (Option<i32>, String) {
-    let output = commgauge(here(), &["gate", "--plan", suite, "--machine", machine, "--nodes", &nodes.to_string()]);
+    let output = commgauge(here(), &["judge", "--plan", suite, "--machine", machine, "--nodes", &nodes.to_string()]);
     (output.status.code(), text(&output.stdout))
 }
 
@@ -71,10 +71,10 @@ fn a_plan_of_which_no_run_can_pass_says_why() {
         }
     }
     for wrong in [
-        &["gate", "--plan", "qualify-gpu"][..],
-        &["gate", "run.jsonl", "--plan", "qualify-gpu", "--machine", "h100-nvswitch-ndr"],
-        &["gate", "run.jsonl", "--machine", "h100-nvswitch-ndr", "--nodes", "2"],
-        &["gate", "--plan", "nothing", "--machine", "h100-nvswitch-ndr"],
+        &["judge", "--plan", "qualify-gpu"][..],
+        &["judge", "run.jsonl", "--plan", "qualify-gpu", "--machine", "h100-nvswitch-ndr"],
+        &["judge", "run.jsonl", "--machine", "h100-nvswitch-ndr", "--nodes", "2"],
+        &["judge", "--plan", "nothing", "--machine", "h100-nvswitch-ndr"],
     ] {
         assert_eq!(commgauge(here(), wrong).status.code(), Some(2), "{wrong:?}");
     }
@@ -95,7 +95,7 @@ fn the_plan_of_copies_says_how_many_thresholds_of_copies_it_meets() {
     let copies = "[coverage]\nexpectations = 1\n[[expect_copy]]\nkind = 'host-to-device'\nbytes = '64MiB'\nvalue = '50GB/s'\nsource = 's'\n\
         date = '2026'\n[[expect_copy]]\nkind = 'to-peer'\nbytes = '1GiB'\nvalue = '350GB/s'\nsource = 's'\ndate = '2026'\n";
     std::fs::write(folder.path().join("m.toml"), format!("{links}{copies}")).expect("written");
-    let output = commgauge(folder.path(), &["gate", "--plan", "copies", "--machine", "m.toml"]);
+    let output = commgauge(folder.path(), &["judge", "--plan", "copies", "--machine", "m.toml"]);
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(3), "{shown}");
     for words in ["1 of 2 thresholds will be judged", "expect_copy[1]", "3 replicates; a bound of 95 % needs 5"] {

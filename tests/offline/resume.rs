@@ -179,10 +179,10 @@ fn every_reader_takes_a_resumed_record_as_one_that_was_never_cut_off() {
         "report run.jsonl --format csv",
         "report run.jsonl --format markdown",
         "report run.jsonl --output page.html",
-        "gate run.jsonl --machine machine.toml",
+        "judge --part thresholds run.jsonl --machine machine.toml",
         "compare base.jsonl run.jsonl",
         "history run.jsonl",
-        "locate run.jsonl",
+        "judge --part suspects run.jsonl",
         "calibrate run.jsonl --output fit.json",
     ];
     let answers = || readers.map(|line| (line, place.ran(line)));

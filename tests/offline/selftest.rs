@@ -1,4 +1,4 @@
-//! `commgauge selftest` as a user starts it. Needs nothing.
+//! `commgauge expect selftest` as a user starts it. Needs nothing.
 
 use crate::offline;
 use crate::records;
@@ -8,7 +8,7 @@ use records::Made;
 use std::fs;
 
 /// Small enough for an unoptimised build.
-const SMALL: [&str; 7] = ["selftest", "--comparisons", "8", "--rows", "10", "--replicates", "5"];
+const SMALL: [&str; 8] = ["expect", "selftest", "--comparisons", "8", "--rows", "10", "--replicates", "5"];
 
 #[test]
 fn the_answer_is_deterministic_and_fits_the_published_schema() {

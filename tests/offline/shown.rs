@@ -5,7 +5,7 @@ use crate::offline::text;
 use std::process::Command;
 
 /// Commands whose output follows from their words and the shipped files alone.
-const SAME_EVERYWHERE: [&str; 3] = ["commgauge show", "commgauge ops", "commgauge gate --plan"];
+const SAME_EVERYWHERE: [&str; 3] = ["commgauge show", "commgauge ops", "commgauge judge --plan"];
 
 /// A command with the lines that a page shows of its output.
 struct Shown {

@@ -1,4 +1,4 @@
-//! What `commgauge locate` makes of a record never looks better for one more failure in it: a call whose data were wrong, that
+//! What `commgauge judge` makes of a record never looks better for one more failure in it: a call whose data were wrong, that
 //! failed, that is missing or unverified, or that was slower.
 
 use crate::offline;

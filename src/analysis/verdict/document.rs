@@ -19,7 +19,7 @@ pub const FORMAT: &str = "commgauge-verdict";
 /// The version of the format.
 pub const VERSION: u32 = 1;
 
-/// What `commgauge gate` or `commgauge compare` decided, and why.
+/// What `commgauge judge` or `commgauge compare` decided, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// Always `commgauge-verdict`.

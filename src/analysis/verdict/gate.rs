@@ -303,7 +303,7 @@ fn flag_beyond_links(machine: &Machine, expected: &Expected, about: &[Vec<usize>
 const MOST_BEYOND_LINKS: f64 = 1.05;
 
 /// What to do where nothing is expected of any row.
-pub const HOW_TO_EXPECT: &str = "`commgauge gate RECORD --template FILE` writes expectations to fill in, `commgauge expect learn` \
+pub const HOW_TO_EXPECT: &str = "`commgauge judge --part thresholds RECORD --template FILE` writes expectations to fill in, `commgauge expect learn` \
                                  takes them from runs on healthy nodes";
 
 fn nothing_expected(machine: Option<&Machine>) -> String {

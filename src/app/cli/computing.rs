@@ -32,29 +32,29 @@ pub(super) struct ComputingFlags {
 
     /// Share of the peak that the largest matrix products reach, or `measured` for the shape of --products [default: the level of the
     /// GPU in published training steps]
-    #[arg(long, value_name = "SHARE|measured", value_parser = share)]
+    #[arg(long, value_name = "SHARE|measured", value_parser = share, hide_short_help = true)]
     efficiency: Option<Share>,
 
     /// The record with the measured matrix products, of a suite with [[compute]]
-    #[arg(long, value_name = "RECORD")]
+    #[arg(long, value_name = "RECORD", hide_short_help = true)]
     products: Option<PathBuf>,
 
     /// Measured steps of this model on such GPUs, as `commgauge plan validate --runs` reads them (--template prints one): they set the level
     /// and the interval
-    #[arg(long, value_name = "STEP.csv")]
+    #[arg(long, value_name = "STEP.csv", hide_short_help = true)]
     anchor: Option<PathBuf>,
 
     /// Linear layers are computed in 8 bits, the rest in 16
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     fp8_linears: bool,
 
     /// Attention is several kernels that store a matrix of tokens by tokens, instead of one that does not
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     unfused_attention: bool,
 
     /// Norms, rotations and gates are kernels of PyTorch, one after another, as Hugging Face's models run that are not compiled, instead
     /// of one kernel each [default: with --framework hf]
-    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_short_help = true)]
     unfused_kernels: Option<bool>,
 }
 
@@ -422,11 +422,11 @@ fn assumed() -> Gpu {
 pub(super) struct GpuFlags {
     /// Peak of dense matrix products of one GPU, 10^12 operations a second [default: that of the machine file, else 989, an H100
     /// in bfloat16; with --efficiency measured the fastest product that was measured]
-    #[arg(long, value_name = "TFLOPS", value_parser = positive)]
+    #[arg(long, value_name = "TFLOPS", value_parser = positive, hide_short_help = true)]
     pub peak_tflops: Option<f64>,
 
     /// What a GPU's memory moves, such as 3.35TB/s [default: that of the machine file, else of an H100]
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    #[arg(long, value_name = "RATE", value_parser = rate, hide_short_help = true)]
     pub memory_rate: Option<Rate>,
 }
 
@@ -496,7 +496,7 @@ pub struct RatesFlags {
 
     /// Where the groups of the fit were placed whose records do not say it, as far as you know: 1n for any groups inside a
     /// host, 1n/1g for one at a time
-    #[arg(long, value_name = "PLACE", requires = "fit")]
+    #[arg(long, value_name = "PLACE", requires = "fit", hide_short_help = true)]
     pub unknown_locality: Option<PlaceQuery>,
 }
 

@@ -31,22 +31,22 @@ pub struct DegreeFlags {
     #[arg(long, value_name = "DEGREE", allow_negative_numbers = true)]
     pub pp: Option<String>,
 
-    /// Degree of expert parallelism, carved out of the tp x cp x dp ranks of a stage [default: 1]
+    /// Degree of expert parallelism (within the tp x cp x dp ranks of a stage) [default: 1]
     #[arg(long, value_name = "DEGREE", allow_negative_numbers = true)]
     pub ep: Option<String>,
 
     /// Degree of tensor parallelism inside experts [default: that of --tp]
-    #[arg(long, value_name = "DEGREE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "DEGREE", allow_negative_numbers = true, hide_short_help = true)]
     pub etp: Option<String>,
 
     /// Axes from the fastest varying over consecutive ranks on; those of degree 1 may be left out [default:
     /// tp-cp-ep-dp-pp]
-    #[arg(long, value_name = "AXES")]
+    #[arg(long, value_name = "AXES", hide_short_help = true)]
     pub order: Option<String>,
 
     /// File that names the rank at each position of the grid: ranks separated by spaces, commas or line breaks,
     /// comments from # on
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub rank_list: Option<PathBuf>,
 }
 

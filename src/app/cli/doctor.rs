@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Show what of commgauge can run on this machine, what is missing, and how to fix it
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(
-    after_help = "commgauge doctor\ncommgauge doctor --backend nccl   (exit code 6 where it cannot run here)\n\nIt looks at this host only; `commgauge run --check-launch` compares all hosts of a launch."
+    after_long_help = "Examples:\n    commgauge doctor\n    commgauge doctor --backend nccl   (exit code 6 where it cannot run here)\n\nIt looks at this host only; `commgauge run --check-launch` compares all hosts of a launch."
 )]
 pub struct DoctorCommand {
     /// End with exit code 6 unless this backend can run here
@@ -22,11 +22,11 @@ pub struct DoctorCommand {
 
     /// NCCL's file; without it libnccl.so.2, then libnccl.so, from where the system looks for libraries, then from the Python packages of
     /// the environment that commgauge is installed in
-    #[arg(long, value_name = "FILE", env = "COMMGAUGE_NCCL_LIBRARY")]
+    #[arg(long, value_name = "FILE", env = "COMMGAUGE_NCCL_LIBRARY", hide_short_help = true)]
     pub nccl_library: Option<PathBuf>,
 
     /// The file of cuBLAS; without it libcublas.so.13, then .12, from where the system looks for libraries
-    #[arg(long, value_name = "FILE", env = "COMMGAUGE_CUBLAS_LIBRARY")]
+    #[arg(long, value_name = "FILE", env = "COMMGAUGE_CUBLAS_LIBRARY", hide_short_help = true)]
     pub cublas_library: Option<PathBuf>,
 
     /// Load a library in this process and print what it says: for the doctor itself, which survives it

@@ -74,11 +74,11 @@ pub struct LearnCommand {
     pub tolerance: f64,
 
     /// Believe figures above what the links allow: the switches themselves reduce or copy
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub in_network: bool,
 
     /// In what the records may differ, besides their hosts
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT", hide_short_help = true)]
     pub allow: Vec<Allowed>,
 
     /// Replace the file if it is there
@@ -101,23 +101,23 @@ pub struct LinkArguments {
     pub rate: Option<String>,
 
     /// Time of an empty message within a node, such as 3us
-    #[arg(long, value_name = "TIME", requires = "rate")]
+    #[arg(long, value_name = "TIME", requires = "rate", hide_short_help = true)]
     pub latency: Option<String>,
 
     /// Network adapters of each node
-    #[arg(long, value_name = "N", requires = "rate")]
+    #[arg(long, value_name = "N", requires = "rate", hide_short_help = true)]
     pub adapters_per_node: Option<u32>,
 
     /// What one adapter can send, such as 400Gbit/s
-    #[arg(long, value_name = "RATE", requires = "rate")]
+    #[arg(long, value_name = "RATE", requires = "rate", hide_short_help = true)]
     pub rate_per_adapter: Option<String>,
 
     /// Time of an empty message between nodes, such as 14us
-    #[arg(long, value_name = "TIME", requires = "rate")]
+    #[arg(long, value_name = "TIME", requires = "rate", hide_short_help = true)]
     pub network_latency: Option<String>,
 
     /// The rates are guesses, so that they bound nothing
-    #[arg(long, requires = "rate")]
+    #[arg(long, requires = "rate", hide_short_help = true)]
     pub assumed: bool,
 }
 
@@ -234,7 +234,7 @@ fn tolerance(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
-// `commgauge selftest`: tests the error rates of the rules of gate and compare, on synthetic noise and on recorded
+// `commgauge expect selftest`: tests the error rates of the rules of gate and compare, on synthetic noise and on recorded
 // runs.
 
 /// Measure the false-alarm rate and the power of the rules of gate and compare
@@ -264,11 +264,11 @@ pub struct SelfTestCommand {
     pub noise: f64,
 
     /// Confidence of the rules, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence, hide_short_help = true)]
     pub confidence: f64,
 
     /// Of the noise
-    #[arg(long, default_value_t = 20240613)]
+    #[arg(long, default_value_t = 20240613, hide_short_help = true)]
     pub seed: u64,
 
     /// How the answer is shown.

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// is refused unless --allow-synthetic is given, and marked in every file.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ExportCommand {
-    /// Who is to read it
+    /// Planner that reads it
     #[arg(long, value_enum)]
     pub to: Planner,
 
@@ -25,7 +25,7 @@ pub struct ExportCommand {
     #[arg(long, value_name = "FILE")]
     pub fit: PathBuf,
 
-    /// The file to write, or for galvatron and astra-sim the folder; what is there is replaced
+    /// File to write (galvatron and astra-sim: folder); what is there is replaced
     #[arg(short, long, value_name = "PATH")]
     pub output: PathBuf,
 
@@ -38,23 +38,23 @@ pub struct ExportCommand {
     pub nodes: u32,
 
     /// Group size and place of an axis (simai): tp=8@1n/1g/s1, dp=2@2n/8g/s8, ep=..., pp=...
-    #[arg(long, value_name = "AXIS", value_parser = axis)]
+    #[arg(long, value_name = "AXIS", value_parser = axis, hide_short_help = true)]
     pub axis: Vec<AxisPlace>,
 
     /// A system file of yours, whose networks are replaced (calculon)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub base: Option<PathBuf>,
 
     /// Element type of calls that reduce [default: bfloat16, float16 or float32, whichever was fitted first]
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE", hide_short_help = true)]
     pub dtype: Option<ElementType>,
 
     /// Where the groups of the fit were placed whose records do not say it, as far as you know, such as 1n
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "PLACE", hide_short_help = true)]
     pub unknown_locality: Option<PlaceQuery>,
 
     /// Write what there is, though the fit lacks something
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub partial: bool,
 
     /// Export a fit of records without real times, for rehearsals

@@ -1,191 +1,8 @@
-//! Completes the definition of every program: a short help of at most two screens, examples and exit codes below the
-//! long help, and `--color` for commands without a table.
+//! Completes the definition of every program: commands in groups, exit codes below the long help, and `--color` for commands without
+//! a table. Flags that the short help leaves out say so themselves (`hide_short_help`).
 
 use crate::report::ColorChoice;
 use clap::{Arg, Command, builder::EnumValueParser};
-
-/// Flags that the short help of a program shows; the others are in `--help`, in their groups. A program that is not
-/// listed shows all.
-const SHORT: [(&str, &[&str]); 9] = [
-    (
-        "run",
-        &[
-            "suite",
-            "sweep",
-            "step",
-            "pairs",
-            "ranks",
-            "backend",
-            "machine",
-            "record",
-            "resume",
-            "time-limit",
-            "full",
-            "format",
-            "color",
-            "dry-run",
-            "check-launch",
-            "hosts",
-            "hostfile",
-        ],
-    ),
-    (
-        "ops",
-        &[
-            "model",
-            "tp",
-            "cp",
-            "dp",
-            "pp",
-            "ep",
-            "sequence",
-            "global-batch",
-            "micro-batches",
-            "sequence-parallel",
-            "data-style",
-            "schedule",
-            "serve",
-            "framework",
-            "format",
-        ],
-    ),
-    (
-        "rank",
-        &[
-            "model",
-            "tp",
-            "cp",
-            "dp",
-            "pp",
-            "ep",
-            "ranks",
-            "sequence",
-            "global-batch",
-            "micro-batches",
-            "sequence-parallel",
-            "fit",
-            "machine",
-            "ranks-per-node",
-            "format",
-        ],
-    ),
-    (
-        "plan",
-        &[
-            "model",
-            "gpus",
-            "ranks-per-node",
-            "gpu-memory",
-            "global-batch",
-            "sequence",
-            "fit",
-            "machine",
-            "efficiency",
-            "products",
-            "only",
-            "explain",
-            "top",
-            "format",
-        ],
-    ),
-    (
-        "calibrate",
-        &[
-            "model",
-            "gpus",
-            "ranks-per-node",
-            "gpu-memory",
-            "global-batch",
-            "sequence",
-            "machine",
-            "output",
-            "budget",
-            "suite-only",
-            "run",
-        ],
-    ),
-    (
-        "commgauge-suite",
-        &["suite", "backend", "machine", "record", "resume", "time-limit", "timeout", "quiet", "format"],
-    ),
-    (
-        "commgauge-sweep",
-        &[
-            "collectives",
-            "minbytes",
-            "maxbytes",
-            "stepfactor",
-            "datatype",
-            "op",
-            "iters",
-            "like",
-            "within",
-            "backend",
-            "format",
-        ],
-    ),
-    (
-        "commgauge-step",
-        &[
-            "model",
-            "tp",
-            "cp",
-            "dp",
-            "pp",
-            "ep",
-            "sequence",
-            "global-batch",
-            "micro-batches",
-            "sequence-parallel",
-            "serve",
-            "backend",
-            "format",
-        ],
-    ),
-    (
-        "commgauge-pairs",
-        &[
-            "latency-bytes",
-            "bandwidth-bytes",
-            "one-at-a-time",
-            "rank-stride",
-            "replicates",
-            "budget",
-            "backend",
-            "machine",
-            "record",
-            "resume",
-            "time-limit",
-            "quiet",
-            "format",
-        ],
-    ),
-];
-
-/// Examples for the programs, one per line; those in doc comments are added.
-const EXAMPLES: [(&str, &str); 6] = [
-    (
-        "run",
-        "  commgauge run quick                          the first look, on all cores\n  \
-           commgauge run quick --full                   with every table\n  \
-           commgauge run 70b-64gpu --dry-run            the launch command and the plan\n  \
-           commgauge run quick --hosts a:8,b:8 -n 16    on two hosts",
-    ),
-    (
-        "report",
-        "  commgauge report RECORD\n  commgauge report RECORD --format csv > rows.csv\n  commgauge report RECORD -o report.html",
-    ),
-    ("commgauge-suite", "  mpirun -np 4 commgauge-suite quick --record run.jsonl"),
-    (
-        "commgauge-sweep",
-        "  mpirun -np 4 commgauge-sweep all_reduce -b 8 -e 64M -f 2\n  mpirun -np 2 commgauge-sweep ping_pong --cadence isolated",
-    ),
-    (
-        "commgauge-step",
-        "  mpirun -np 4 commgauge-step --model llama-3-8b --layers 4 --tp 2 --pp 2 --sequence 1024 --micro-batches 4",
-    ),
-    ("commgauge-pairs", "  mpirun -np 16 commgauge-pairs"),
-];
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -201,19 +18,53 @@ Exit codes:
 
 /// The completed definition.
 pub(crate) fn finished(definition: Command) -> Command {
+    let hidden = definition.get_arguments().filter(|flag| flag.is_hide_short_help_set() && !flag.is_hide_set()).count();
     let definition = with_color(definition);
-    let name = definition.get_name().to_owned();
-    let text = below(&name, definition.get_after_help().map(ToString::to_string));
+    let above = definition.get_after_long_help().or(definition.get_after_help()).map(ToString::to_string);
+    let text = above.into_iter().chain([EXIT_CODES.to_owned()]).collect::<Vec<_>>().join("\n\n");
     let definition = definition.after_long_help(text);
-    let definition = match SHORT.iter().find(|(program, _)| *program == name) {
-        Some((_, shown)) => shortened(definition, shown),
-        None => definition,
+    let definition = match hidden {
+        0 => definition,
+        1 => definition.after_help("1 more flag, and exit codes: --help"),
+        hidden => definition.after_help(format!("{hidden} more flags, and exit codes: --help")),
     };
     definition.mut_subcommands(finished)
 }
 
+/// The definition as `-h` shows it: flags without their groups, one below the other, each with the first clause of its help and the
+/// values that it takes.
+pub(crate) fn shortened(definition: Command) -> Command {
+    definition.mut_args(|flag| clause(flag.help_heading(None))).mut_subcommands(shortened)
+}
+
+fn clause(flag: Arg) -> Arg {
+    let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+    let end = ["; ", ": ", " (", " [default"].iter().filter_map(|mark| help.find(mark)).min();
+    let clause = help[..end.unwrap_or(help.len())].to_owned();
+    let values: Vec<String> = match flag.get_action().takes_values() {
+        true => flag.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect(),
+        false => Vec::new(),
+    };
+    match values.is_empty() {
+        true => flag.help(clause),
+        false => flag.help(format!("{clause}: {}", values.join(", "))).hide_possible_values(true),
+    }
+}
+
+/// The commands of `commgauge` below their headings, each given with the first command of its group.
+pub(crate) fn grouped(definition: &Command, groups: &[(&str, &str)]) -> String {
+    let commands = definition.get_subcommands().filter(|command| !command.is_hide_set());
+    commands.fold(String::new(), |text, command| {
+        let name = command.get_name();
+        let heading = groups.iter().find(|(_, first)| *first == name).map_or("", |(heading, _)| heading);
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        text + &format!("  {heading:<8} {name:<10} {about}\n")
+    })
+}
+
 fn with_color(definition: Command) -> Command {
-    if definition.has_subcommands() || definition.get_arguments().any(|argument| argument.get_id() == "color") {
+    let has_color = definition.get_arguments().any(|argument| argument.get_id() == "color");
+    if has_color || definition.has_subcommands() && definition.get_arguments().next().is_none() {
         return definition;
     }
     let parser = EnumValueParser::<ColorChoice>::new();
@@ -221,29 +72,6 @@ fn with_color(definition: Command) -> Command {
     let color =
         Arg::new("color").long("color").value_name("WHEN").value_parser(parser).default_value("auto").help(help);
     definition.arg(color.hide_short_help(true))
-}
-
-/// Hides flags that are not listed from the short help, and adds a pointer to the long help.
-fn shortened(definition: Command, shown: &[&str]) -> Command {
-    let is_shown = |argument: &Arg| {
-        let names = [argument.get_long(), Some(argument.get_id().as_str())];
-        argument.is_required_set() || names.into_iter().flatten().any(|name| shown.contains(&name))
-    };
-    let hidden = definition.get_arguments().filter(|argument| !is_shown(argument) && !argument.is_hide_set()).count();
-    let more = format!("{hidden} more flags, in groups, with examples and exit codes: --help");
-    definition
-        .mut_args(|argument| {
-            let shown = is_shown(&argument);
-            argument.hide_short_help(!shown)
-        })
-        .after_help(more)
-}
-
-/// Adds examples and exit codes after the existing text.
-fn below(name: &str, before: Option<String>) -> String {
-    let examples = EXAMPLES.iter().find(|(program, _)| *program == name).map(|(_, text)| format!("Examples:\n{text}"));
-    let parts = before.into_iter().chain(examples).chain([EXIT_CODES.to_owned()]);
-    parts.collect::<Vec<_>>().join("\n\n")
 }
 
 #[cfg(test)]
@@ -267,11 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn the_short_help_of_every_program_fits_two_screens() {
-        let lines = |definition: Command| definition.term_width(80).render_help().to_string().lines().count();
+    fn the_short_help_of_every_program_fits_25_lines() {
+        let lines =
+            |definition: Command| shortened(definition).term_width(80).render_help().to_string().lines().count();
         let long: Vec<(String, usize)> =
             all().into_iter().map(|(name, definition)| (name, lines(definition))).collect();
-        let long: Vec<&(String, usize)> = long.iter().filter(|(_, lines)| *lines > 48).collect();
+        let long: Vec<&(String, usize)> =
+            long.iter().filter(|(name, lines)| *lines > 25 && name != "commgauge").collect();
         assert!(long.is_empty(), "{long:?}");
     }
 
@@ -287,21 +117,17 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_that_the_short_help_names_is_there() {
-        let all = all();
-        for (program, shown) in SHORT {
-            let (_, definition) = all.iter().find(|(_, definition)| definition.get_name() == program).expect(program);
-            let known: Vec<&str> = definition
-                .get_arguments()
-                .flat_map(|flag| [flag.get_long(), Some(flag.get_id().as_str())])
-                .flatten()
-                .collect();
-            for flag in shown.iter().filter(|flag| **flag != "collectives") {
-                assert!(known.contains(flag), "{program}: {flag} of {known:?}");
+    fn the_first_help_shows_every_command_below_five_headings_on_one_screen() {
+        let definition = ProgramName::Commgauge.definition().term_width(80);
+        for help in [definition.clone().render_help(), definition.clone().render_long_help()] {
+            let text = help.to_string();
+            assert!(text.lines().count() <= 24 + definition.get_subcommands().count() && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            let places = ["Measure  run", "Judge    judge", "Look     report", "Plan     calibrate", "Know     ops"]
+                .map(|first| text.find(first).unwrap_or_else(|| panic!("{first}: {text}")));
+            assert!(places.is_sorted(), "{text}");
+            for command in definition.get_subcommands() {
+                assert!(text.contains(&format!(" {} ", command.get_name())), "{}: {text}", command.get_name());
             }
-        }
-        for (program, _) in EXAMPLES {
-            assert!(all.iter().any(|(_, definition)| definition.get_name() == program), "{program}");
         }
     }
 

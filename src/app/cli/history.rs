@@ -37,11 +37,11 @@ pub struct HistoryCommand {
     pub store: Option<PathBuf>,
 
     /// With --store: only rows whose names contain this text
-    #[arg(long, value_name = "TEXT", requires = "store")]
+    #[arg(long, value_name = "TEXT", requires = "store", hide_short_help = true)]
     pub case: Option<String>,
 
     /// With --store: only runs of this suite
-    #[arg(long, value_name = "NAME", requires = "store")]
+    #[arg(long, value_name = "NAME", requires = "store", hide_short_help = true)]
     pub suite: Option<String>,
 
     /// How it is shown.
@@ -53,15 +53,15 @@ pub struct HistoryCommand {
     pub all: bool,
 
     /// Write a picture (SVG) of each shown row into this folder
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub plots: Option<PathBuf>,
 
     /// The smallest step that matters, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = relevant)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = relevant, hide_short_help = true)]
     pub relevant: f64,
 
     /// Confidence, in per cent: the chance of any false alarm over all rows is at most the rest
-    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence, hide_short_help = true)]
     pub confidence: f64,
 }
 

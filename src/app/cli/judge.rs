@@ -34,7 +34,7 @@ pub struct JudgeCommand {
     #[arg(required_unless_present = "plan", value_name = "RECORD")]
     pub records: Vec<PathBuf>,
 
-    /// Machine file whose [[expect]] rows are the limits, or the name of a shipped one; without it thresholds are inconclusive
+    /// Machine file with the limits, or the name of a shipped one; without it thresholds are inconclusive
     #[arg(long, value_name = "FILE|NAME")]
     pub machine: Option<PathBuf>,
 
@@ -42,7 +42,7 @@ pub struct JudgeCommand {
     #[arg(long, value_enum)]
     pub part: Option<Part>,
 
-    /// Write the page of the run to this file (its name ends in .html); an existing file is replaced
+    /// Write the page of the run to this file (NAME.html); an existing file is replaced
     #[arg(long, value_name = "FILE", value_parser = page)]
     pub page: Option<PathBuf>,
 
@@ -50,7 +50,7 @@ pub struct JudgeCommand {
     #[command(flatten)]
     pub shown: VerdictOutput,
 
-    /// Before a run: how many thresholds of the machine this suite measures, and whether a run of it can pass
+    /// Before a run of this suite, show which thresholds it measures: how many, and whether a run can pass
     #[arg(
         long,
         value_name = "SUITE",
@@ -59,7 +59,7 @@ pub struct JudgeCommand {
     )]
     pub plan: Option<PathBuf>,
 
-    /// With --plan: nodes, each with the ranks of the machine file
+    /// Nodes of --plan, each with the ranks of the machine file
     #[arg(long, value_name = "N", default_value_t = 1, requires = "plan", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub nodes: u32,
 
@@ -269,11 +269,11 @@ pub struct CompareCommand {
     pub consistency: bool,
 
     /// Further records of the base; their replicates count with the first's
-    #[arg(long, value_name = "RECORD")]
+    #[arg(long, value_name = "RECORD", hide_short_help = true)]
     pub more_base: Vec<PathBuf>,
 
     /// Further records that are compared with the base
-    #[arg(long, value_name = "RECORD")]
+    #[arg(long, value_name = "RECORD", hide_short_help = true)]
     pub more_new: Vec<PathBuf>,
 
     /// The smallest slow-down that matters, in per cent
@@ -281,11 +281,11 @@ pub struct CompareCommand {
     pub relevant: f64,
 
     /// Confidence, in per cent: the chance of any false alarm over all rows is at most the rest
-    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = confidence, hide_short_help = true)]
     pub confidence: f64,
 
     /// In what the runs may differ
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT", hide_short_help = true)]
     pub allow: Vec<Allowed>,
 
     /// How the verdict is shown.

@@ -19,55 +19,55 @@ use std::time::Duration;
 /// Flags of every launched program.
 #[derive(Clone, Debug, Args)]
 pub struct LaunchedArguments {
-    /// Who carries the calls out
+    /// Backend
     #[arg(long, value_enum, default_value = "mpi")]
     pub backend: Backend,
-    /// Machine file, or the name of one (`commgauge show machines`), whose link rates bound the bus bandwidth
+    /// Machine file, or a name (`commgauge show machines`), whose link rates bound the bus bandwidth
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,
     /// Record to write; must not exist. Without it: reports/runs/RUN_ID.jsonl
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Record of a run that ended early, to resume; everything else must be given as it was then
-    #[arg(long, value_name = "FILE", conflicts_with = "record")]
+    #[arg(long, value_name = "FILE", conflicts_with = "record", hide_short_help = true)]
     pub resume: Option<PathBuf>,
-    /// Go on although hosts, binary, versions or environment are others than in the record, which then says so
-    #[arg(long, requires = "resume")]
+    /// Resume even if hosts, binary, versions or environment changed; the record says so
+    #[arg(long, requires = "resume", hide_short_help = true)]
     pub allow_changed: bool,
     /// Stop with exit code 75 before this time is over, such as 25m: no case is begun that would not be done by then
-    #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, hide_short_help = true)]
     pub time_limit: Option<Seconds>,
     /// Number of ranks that the launch must have; needed for a launch of one rank
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     pub expect_ranks: Option<u32>,
     /// Show what the ranks have in common and where they differ, and stop before anything is measured; exit code 7 where they
     /// do not belong together
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub check_launch: bool,
     /// Go on where ranks differ in environment, libraries or drivers; the record then says where
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub allow_mixed: bool,
     /// Where the check of the launch goes, as JSON; set by `commgauge run --check-launch`
     #[arg(long, hide = true, value_name = "FILE", requires = "check_launch")]
     pub launch_report: Option<PathBuf>,
     /// Test option: delay a rank in every isolated iteration, as RANK:TIME, such as 2:2ms
-    #[arg(long, value_name = "RANK:TIME", value_parser = parse_delay)]
+    #[arg(long, value_name = "RANK:TIME", value_parser = parse_delay, hide_short_help = true)]
     pub inject_delay: Option<InjectedDelay>,
     /// Test option: panic on a rank when it comes to its first case
     #[arg(long, value_name = "RANK", hide = true)]
     pub inject_panic: Option<u32>,
     /// How long a rank may stay in one place before the run counts as hung and is ended with code 5, in seconds or as 500ms, 2m
     /// [default: follows from each case]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_timeout, hide_short_help = true)]
     pub timeout: Option<Duration>,
     /// Run without the watchdog that ends and explains a run that hangs; calls on GPUs then give up by themselves, after --timeout
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub no_watchdog: bool,
     /// Test option: a rank that hangs, loops, stops, dies or leaves at a call, as RANK:KIND[:CALL]
     #[arg(long, value_name = "RANK:KIND[:CALL]", value_parser = Fault::parse, conflicts_with = "no_watchdog", hide = true)]
     pub inject_fault: Option<Fault>,
     /// Print no result, only write the record
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub quiet: bool,
     /// How results are shown.
     #[command(flatten)]
@@ -237,61 +237,61 @@ fn differences(differences: &[Difference], width: u16) -> String {
 pub struct NcclArguments {
     /// NCCL's file; without it libnccl.so.2 from where the system looks for libraries (LD_LIBRARY_PATH), of NCCL_HOME, of Python packages,
     /// conda and the HPC SDK; `commgauge doctor` says which one that is, and why
-    #[arg(long, value_name = "FILE", env = "COMMGAUGE_NCCL_LIBRARY")]
+    #[arg(long, value_name = "FILE", env = "COMMGAUGE_NCCL_LIBRARY", hide_short_help = true)]
     pub nccl_library: Option<PathBuf>,
     /// The file of cuBLAS for [[compute]]; without it libcublas.so.13 or .12, as the driver serves, from where the system looks for
     /// libraries
-    #[arg(long, value_name = "FILE", env = "COMMGAUGE_CUBLAS_LIBRARY")]
+    #[arg(long, value_name = "FILE", env = "COMMGAUGE_CUBLAS_LIBRARY", hide_short_help = true)]
     pub cublas_library: Option<PathBuf>,
     /// Device of each rank of a host, in order, such as 0,2,4,6; without it rank i of a host takes device i
-    #[arg(long, value_name = "DEVICES", value_delimiter = ',')]
+    #[arg(long, value_name = "DEVICES", value_delimiter = ',', hide_short_help = true)]
     pub device_map: Option<Vec<u32>>,
     /// Let ranks share a GPU (NCCL 2.30 or newer): data is carried for real, times say nothing about a network, and the record says so
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub share_gpu: bool,
     /// Leave ranks on the processors on which they were started; without it a rank that may run on several NUMA nodes keeps to that of its
     /// GPU
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub no_numa_binding: bool,
     /// Force one algorithm for every call that has it (NCCL_ALGO); any leaves it to NCCL
-    #[arg(long, value_enum, value_name = "NAME")]
+    #[arg(long, value_enum, value_name = "NAME", hide_short_help = true)]
     pub algorithm: Option<Algorithm>,
     /// Force one protocol for every call that has it (NCCL_PROTO); any leaves it to NCCL
-    #[arg(long, value_enum, value_name = "NAME")]
+    #[arg(long, value_enum, value_name = "NAME", hide_short_help = true)]
     pub protocol: Option<Protocol>,
     /// Have NCCL log the algorithm and protocol that it takes for each case: they come into the record. Writing the log
     /// makes short calls longer, so that the times of such a launch count as unreliable
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub record_algorithm: bool,
     /// Kinds of buffers, a list with commas: plain (cuMemAlloc), allocated (ncclMemAlloc, as nccl-tests has them), registered (the same,
     /// and ncclCommRegister), symmetric (the same as windows alike on all ranks: ncclCommWindowRegister; NCCL 2.27) [default: plain]
-    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    #[arg(long, value_name = "KINDS", value_delimiter = ',', hide_short_help = true)]
     pub buffers: Vec<Buffers>,
     /// How calls get to the device, a list with commas: stream, graph (captured in a CUDA graph of 20 calls when streaming, of one when
     /// isolated), graph:CALLS [default: stream]
-    #[arg(long, value_name = "WAYS", value_delimiter = ',')]
+    #[arg(long, value_name = "WAYS", value_delimiter = ',', hide_short_help = true)]
     pub submit: Vec<Submit>,
     /// Calls in one ncclGroupStart and ncclGroupEnd, each on buffers of its own, a list with commas [default: 1]
-    #[arg(short = 'm', long, visible_alias = "agg-iters", value_name = "CALLS", value_delimiter = ',', value_parser = parse_aggregate)]
+    #[arg(short = 'm', long, visible_alias = "agg-iters", value_name = "CALLS", value_delimiter = ',', value_parser = parse_aggregate, hide_short_help = true)]
     pub aggregate: Vec<u32>,
     /// Fewest thread blocks that NCCL's kernels take
-    #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..=64), hide_short_help = true)]
     pub min_ctas: Option<u32>,
     /// Most thread blocks that NCCL's kernels take, a list with commas; any leaves them to NCCL
-    #[arg(long, value_name = "BLOCKS", value_delimiter = ',', value_parser = parse_max_ctas)]
+    #[arg(long, value_name = "BLOCKS", value_delimiter = ',', value_parser = parse_max_ctas, hide_short_help = true)]
     pub max_ctas: Vec<MostBlocks>,
     /// How NCCL deals with thread blocks (NCCL_CTA_POLICY, NCCL 2.27): default, efficiency, or zero, which lets the copy engines carry
     /// all_gather, all_to_all, gather and scatter of symmetric buffers within a host (2.28)
-    #[arg(short = 'x', long, visible_alias = "cta_policy", value_enum, value_name = "POLICY")]
+    #[arg(short = 'x', long, visible_alias = "cta_policy", value_enum, value_name = "POLICY", hide_short_help = true)]
     pub cta_policy: Option<CtaPolicy>,
     /// Multicast by NVSwitch: on or off (NCCL_NVLS_ENABLE)
-    #[arg(long, value_enum, value_name = "SWITCH")]
+    #[arg(long, value_enum, value_name = "SWITCH", hide_short_help = true)]
     pub nvls: Option<Switch>,
     /// GPUDirect RDMA: on, however far adapter and GPU are apart, or off (NCCL_NET_GDR_LEVEL)
-    #[arg(long, value_enum, value_name = "SWITCH")]
+    #[arg(long, value_enum, value_name = "SWITCH", hide_short_help = true)]
     pub gpudirect: Option<Switch>,
     /// Ranks for each unique id by which a communicator of all ranks is made, where NCCL takes several (2.23)
-    #[arg(long, value_name = "RANKS", default_value_t = RANKS_PER_ID, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "RANKS", default_value_t = RANKS_PER_ID, value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub ranks_per_id: u32,
 }
 

@@ -27,19 +27,19 @@ pub struct LayoutCommand {
     pub ranks: Option<String>,
 
     /// Ranks on each node
-    #[arg(long, value_name = "NUMBER", default_value = "8", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value = "8", allow_negative_numbers = true)]
     pub ranks_per_node: String,
 
     /// Show these axes only, with all their groups; names as in the table, comma-separated
     #[arg(long = "axis", value_name = "AXES", value_delimiter = ',')]
     pub axes: Vec<String>,
 
-    /// A picture and a table, or one JSON document with every group
+    /// Format of the answer
     #[arg(long, value_enum, default_value_t)]
     pub format: TableOrJson,
 
     /// Columns that the picture may take [default: COLUMNS, else those of the terminal, else 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..), hide_short_help = true)]
     pub width: Option<u16>,
 }
 

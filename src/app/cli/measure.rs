@@ -60,7 +60,7 @@ pub struct MeasureCommand {
     #[command(flatten)]
     computing: ComputingFlags,
 
-    /// A machine file: GPUs of a node, what they compute, and published link rates for calls that these ranks cannot measure, such
+    /// Machine file: GPUs of a node, what they compute, and published link rates for calls that these ranks cannot measure, such
     /// as those over more nodes than there are; the plan then is not calibrated, and says so
     #[arg(long, value_name = "FILE", help_heading = "Rates")]
     machine: Option<PathBuf>,
@@ -71,15 +71,15 @@ pub struct MeasureCommand {
 
     /// Largest call that is measured, such as 256MiB; larger ones, up to 64 times as large, follow from its rate [default: 64MiB, or
     /// what the largest call that is asked for needs]
-    #[arg(long, value_name = "SIZE", value_parser = call_bytes, help_heading = "Measurement")]
+    #[arg(long, value_name = "SIZE", value_parser = call_bytes, help_heading = "Measurement", hide_short_help = true)]
     largest_call: Option<Bytes>,
 
-    /// Time after which no further sizes are added to curves, such as 30min
+    /// Time after which curves get no further sizes, such as 30min
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = budget, help_heading = "Measurement")]
     budget: String,
 
     /// Do not replay the best layout's step, which shows how much slower calls are that computing hides
-    #[arg(long, help_heading = "Measurement")]
+    #[arg(long, help_heading = "Measurement", hide_short_help = true)]
     no_overlap: bool,
 
     /// Write the suite and stop, to be run by other means
@@ -91,7 +91,7 @@ pub struct MeasureCommand {
     run: Vec<String>,
 
     /// Columns that tables may take [default: COLUMNS, else those of the terminal, else 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..), hide_short_help = true)]
     width: Option<u16>,
 }
 

@@ -29,11 +29,11 @@ pub struct OpsCommand {
     ranks: Option<u32>,
 
     /// Show the ranks of this pipeline stage [default: the rank that each axis loads most]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     stage: Option<u32>,
 
     /// Only these styles, a list with commas: tensor, sequence, vocabulary, data, pipeline, context, expert, control, serving
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_style)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_style, hide_short_help = true)]
     style: Vec<Style>,
 
     /// How the answer is shown.

@@ -16,18 +16,18 @@ use std::path::{Path, PathBuf};
 /// How results are shown.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct OutputArguments {
-    /// How to write results [default: table, or what the ending of an output file means]
+    /// Format of the results [default: table, or what the ending of an output file means]
     ///
     /// `nccl-tests` prints that tool's columns, one block for each collective, and holds the streaming cases only.
     #[arg(long, value_enum)]
     pub format: Option<Format>,
 
     /// When to colour the table; NO_COLOR and TERM=dumb are heeded
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN", hide_short_help = true)]
     pub color: ColorChoice,
 
     /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..), hide_short_help = true)]
     pub width: Option<u16>,
 }
 
@@ -119,14 +119,14 @@ pub struct TextOutput {
     pub output: Option<PathBuf>,
 
     /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..), hide_short_help = true)]
     pub width: Option<u16>,
 }
 
 /// How an answer is written, and where it goes.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct FormattedOutput<F: ValueEnum + Send + Sync + 'static> {
-    /// How to write the answer [default: what the ending of --output means, else table]
+    /// Format of the answer [default: what the ending of --output means, else table]
     #[arg(long, value_enum)]
     pub format: Option<F>,
 
@@ -282,12 +282,12 @@ pub enum TableOrJson {
 /// How an answer is shown.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct AnswerArguments {
-    /// How to write the answer
+    /// Format of the answer
     #[arg(long, value_enum, default_value_t)]
     pub format: TableOrJson,
 
     /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..), hide_short_help = true)]
     pub width: Option<u16>,
 }
 
@@ -394,6 +394,8 @@ pub fn parse<P: CommandFactory + FromArgMatches>() -> std::result::Result<P, cla
     };
     let width = usize::from(columns(None).min(WIDTH_WITHOUT_TERMINAL));
     let definition = help::finished(P::command()).color(color).term_width(width);
+    let ours = words.iter().take_while(|word| *word != "--");
+    let definition = if ours.into_iter().any(|word| word == "-h") { help::shortened(definition) } else { definition };
     let words = if definition.get_name() == "commgauge" { with_one_name_for_ranks(words) } else { words };
     P::from_arg_matches(&definition.try_get_matches_from(words)?)
 }

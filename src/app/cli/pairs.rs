@@ -16,20 +16,20 @@ const DEFAULT_BUDGET: Seconds = Seconds(0.1);
 /// Latency and bandwidth between every two ranks.
 #[derive(Args, Clone, Debug)]
 pub struct PairsArguments {
-    /// Message whose one-way time is the latency, in bytes or with a unit
-    #[arg(long, value_name = "BYTES", default_value = "8", value_parser = parse_bytes, help_heading = "Measurement")]
+    /// Message of the latency: its one-way time
+    #[arg(long, value_name = "BYTES", default_value = "8", value_parser = parse_bytes, help_heading = "Measurement", hide_short_help = true)]
     latency_bytes: Bytes,
 
-    /// Message whose rate is the bandwidth: 4M and 4MiB are binary, 4MB is decimal
-    #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_bytes, help_heading = "Measurement")]
+    /// Message of the bandwidth: 4M and 4MiB are binary, 4MB is decimal
+    #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_bytes, help_heading = "Measurement", hide_short_help = true)]
     bandwidth_bytes: Bytes,
 
-    /// Measure each pair alone while all others stand aside, instead of all pairs of a round at once: slower, and blind to links
+    /// Measure each pair alone: not all pairs of a round at once; slower, and blind to links
     /// that pairs share
     #[arg(long, help_heading = "Measurement")]
     one_at_a_time: bool,
 
-    /// Only ranks whose number is a multiple of this: the ranks of a host, filled one host after the other, leave one on each
+    /// Only every N-th rank: the ranks of a host, filled one host after the other, leave one on each
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Measurement")]
     rank_stride: u32,
 

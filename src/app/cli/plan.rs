@@ -47,30 +47,30 @@ pub struct PlanCommand {
     #[command(flatten)]
     pub(super) training: TrainingFlags,
 
-    /// Only layouts with these, such as tp=4|8,pp=8,dp=1,micro_batch=1,zero_stage=0|1,recompute=none,order=tp-pp-dp; where none
-    /// of them fits into memory, they are priced all the same
+    /// Only layouts with these, such as tp=4|8,pp=8; where none of them fits into memory, they are priced all the same. Further keys:
+    /// dp=1,micro_batch=1,zero_stage=0|1,recompute=none,order=tp-pp-dp
     #[arg(long, value_name = "LIST", value_parser = parse, conflicts_with = "explain")]
     pub(super) only: Option<Only>,
 
-    /// Compare the best of two sets of layouts line by line, each written as for --only
+    /// Compare the best of two sets of layouts: line by line, each written as for --only
     #[arg(long, num_args = 2, value_names = ["A", "B"], value_parser = parse)]
     pub(super) explain: Option<Vec<Only>>,
 
     /// Price these configurations instead of searching: a file with a line for each, written as for --only; of a line that leaves
     /// several, the fastest
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "explain"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "explain"], hide_short_help = true)]
     pub(super) configurations: Option<PathBuf>,
 
     /// List the layouts that no other beats in time, memory and GPUs alike
-    #[arg(long, conflicts_with_all = ["configurations", "explain"])]
+    #[arg(long, conflicts_with_all = ["configurations", "explain"], hide_short_help = true)]
     pub(super) pareto: bool,
 
     /// Say what machines would choose whose links are slower or faster, or whose memory is smaller or larger
-    #[arg(long, conflicts_with = "explain")]
+    #[arg(long, conflicts_with = "explain", hide_short_help = true)]
     pub(super) what_if: bool,
 
     /// End with 0 also where the best layout rests on curves whose held-out error is over 10 %
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(super) allow_untrusted: bool,
 
     /// How many of the best layouts to show
@@ -471,7 +471,7 @@ const LEAST_MEMORY: Bytes = Bytes(64 << 20);
 /// A model, GPUs and a batch.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct QuestionFlags {
-    /// Model: a config.json, its folder, or a name, such as llama-3-8b (`commgauge show models`)
+    /// config.json or name of the model, such as llama-3-8b (`commgauge show models`)
     #[arg(long, value_name = "MODEL")]
     pub model: String,
 
@@ -501,16 +501,16 @@ pub(super) struct QuestionFlags {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct TrainingFlags {
     /// Type of parameters and activations, and so of the matrix products [default: bfloat16]
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE", hide_short_help = true)]
     pub element_type: Option<String>,
 
     /// Defaults of a framework that trains: its ZeRO stages and axes, and every choice that no other flag makes
-    #[arg(long, value_name = "NAME", value_parser = framework)]
+    #[arg(long, value_name = "NAME", value_parser = framework, hide_short_help = true)]
     pub framework: Option<Framework>,
 
     /// Choices of the training that the planner does not make, such as sequence_parallel=false or
     /// gradient_element_type=bfloat16: any other key of [training]; may be repeated
-    #[arg(long, value_name = "KEY=VALUE", value_parser = choice)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = choice, hide_short_help = true)]
     pub training: Vec<TrainingChoice>,
 }
 

@@ -47,11 +47,11 @@ pub struct RankCommand {
 
     /// Resamples behind the probabilities
     #[arg(long, default_value_t = RankOptions::default().resamples, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+          value_parser = clap::value_parser!(u32).range(100..=1_000_000), hide_short_help = true)]
     resamples: u32,
 
     /// Seed of the resamples
-    #[arg(long, default_value_t = RankOptions::default().seed, value_name = "N")]
+    #[arg(long, default_value_t = RankOptions::default().seed, value_name = "N", hide_short_help = true)]
     seed: u64,
 
     #[command(flatten)]
@@ -145,7 +145,7 @@ pub struct CallCommand {
     pub fit: PathBuf,
 
     /// Many calls: a CSV file with the columns collective, ranks, bytes_total, optional dtype and locality
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["collective", "ranks", "bytes", "dtype", "locality"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["collective", "ranks", "bytes", "dtype", "locality"], hide_short_help = true)]
     pub queries: Option<PathBuf>,
 
     /// The call, such as all_reduce
@@ -161,20 +161,19 @@ pub struct CallCommand {
     pub bytes: Option<Bytes>,
 
     /// Element type; needed where several were fitted
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE", hide_short_help = true)]
     pub dtype: Option<String>,
 
-    /// Hosts, concurrent groups per host and stride of the group, such as 1n, 2n/4g or 2n/4g/s8; needed where several were
-    /// fitted
+    /// Place of the group, such as 1n or 2n/4g; needed where several were fitted. Hosts, concurrent groups per host and stride (2n/4g/s8)
     #[arg(long)]
     pub locality: Option<String>,
 
     /// What is timed; streaming where both were fitted
-    #[arg(long, value_parser = cadence)]
+    #[arg(long, value_parser = cadence, hide_short_help = true)]
     pub cadence: Option<Cadence>,
 
     /// Answer from curves of this kind only, where the records hold several, such as algorithm=ring or placement=in-place
-    #[arg(long, value_name = "NAME=TEXT", value_parser = label)]
+    #[arg(long, value_name = "NAME=TEXT", value_parser = label, hide_short_help = true)]
     pub label: Vec<(String, String)>,
 
     #[command(flatten)]

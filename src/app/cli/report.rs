@@ -29,6 +29,10 @@ const MAX_CASES_TO_FIT: usize = 20_000;
 /// planned was not measured or the record was cut off. With --machine or --base it is that of the verdict: 1 a row failed,
 /// 3 inconclusive. The report is written in any case.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[command(
+    after_long_help = "Examples:\n    commgauge report RECORD\n    commgauge report RECORD --format csv > rows.csv\n    \
+        commgauge report RECORD -o report.html"
+)]
 pub struct ReportCommand {
     /// Records of runs (JSON Lines); several like runs are shown together in one HTML file
     #[arg(required = true, value_name = "RECORD")]
@@ -52,15 +56,15 @@ pub struct ReportCommand {
     pub base: Vec<PathBuf>,
 
     /// Cost model to show; without it one is fitted to the records
-    #[arg(long, value_name = "FILE", help_heading = "Page")]
+    #[arg(long, value_name = "FILE", help_heading = "Page", hide_short_help = true)]
     pub fit: Option<PathBuf>,
 
     /// What `commgauge expect selftest --format json` found, to show how often the rules err
-    #[arg(long, value_name = "FILE", help_heading = "Page")]
+    #[arg(long, value_name = "FILE", help_heading = "Page", hide_short_help = true)]
     pub selftest: Option<PathBuf>,
 
     /// In what the runs may differ
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT", help_heading = "Page")]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT", help_heading = "Page", hide_short_help = true)]
     pub allow: Vec<Allowed>,
 }
 

@@ -20,8 +20,9 @@ use std::path::Path;
 #[command(
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
-    mut_arg("format", |format| format.hide_short_help(true)),
-    mut_arg("width", |width| width.hide_short_help(true))
+    override_usage = "commgauge show [WHAT]",
+    help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{subcommands}\n\n{options}{after-help}",
+    mut_arg("format", |format| format.hide_short_help(true))
 )]
 pub struct ShowCommand {
     #[command(subcommand)]
@@ -41,7 +42,7 @@ enum Subject {
     Suite(FileCommand),
     /// An embedded machine file, as a copy to change
     Machine(FileCommand),
-    /// Parameters and shape of a model, and what was inferred from its config.json
+    /// Parameters and shape of a model, from its config.json
     Model(ModelCommand),
     /// Groups of every axis of a layout, and their place on the nodes
     Layout(LayoutCommand),

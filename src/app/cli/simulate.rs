@@ -36,23 +36,23 @@ pub struct SimulateCommand {
     /// Suite file, or the name of one (`commgauge show suites`)
     pub suite: PathBuf,
 
-    /// Machine file, or the name of one (`commgauge show machines`): latencies, rates, noise, leaf switches, faults
+    /// Machine file, or a name (`commgauge show machines`): latencies, rates, noise, leaf switches, faults
     #[arg(long, value_name = "FILE|NAME")]
     pub machine: PathBuf,
 
-    /// Nodes, each with the ranks that the machine file says
+    /// Nodes, each with the ranks of the machine file
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub nodes: u32,
 
-    /// Something to break, such as node:17:rate=0.6 or link:3-9:rate=0.5; may be given again, and a wrong one lists all kinds
+    /// Fault, such as node:17:rate=0.6 or link:3-9:rate=0.5; may be repeated, and a wrong one lists all kinds
     #[arg(long = "fault", value_name = "FAULT")]
     pub faults: Vec<Fault>,
 
-    /// Repeat with so many seeds and say how often the faults are found
+    /// Repeat with this many seeds; says how often the faults are found
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub seeds: Option<u64>,
 
-    /// Write the record of the first rehearsal, marked synthetic; the file must not exist
+    /// Write the record of the first rehearsal; marked synthetic; the file must not exist
     #[arg(short, long, value_name = "RECORD")]
     pub output: Option<PathBuf>,
 

@@ -33,25 +33,25 @@ pub struct StepArguments {
     step: StepFlags,
 
     /// Only these styles, a list with commas: tensor, sequence, vocabulary, data, pipeline, context, expert, control, serving
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_style, help_heading = "Measurement")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_style, help_heading = "Measurement", hide_short_help = true)]
     style: Vec<Style>,
 
     /// What is timed: calls back to back (streaming), as a step costs them, each from a common start (isolated), or both
-    #[arg(long, value_name = "HOW", default_value = "streaming", value_parser = ["streaming", "isolated", "both"], help_heading = "Measurement")]
+    #[arg(long, value_name = "HOW", default_value = "streaming", value_parser = ["streaming", "isolated", "both"], help_heading = "Measurement", hide_short_help = true)]
     cadence: String,
 
     /// Measure each call of an axis of several groups on one group alone too, and report how much slower it is beside the
     /// others; takes 6 replicates unless --replicates says otherwise
-    #[arg(long, help_heading = "Measurement")]
+    #[arg(long, help_heading = "Measurement", hide_short_help = true)]
     solo: bool,
 
     /// Measure the largest calls of two axes at once too, such as tp,dp: each alone and while the other is under way; takes 6
     /// replicates unless --replicates says otherwise
-    #[arg(long, value_name = "AXES", value_delimiter = ',', num_args = 1, value_parser = parse_axis, help_heading = "Measurement")]
+    #[arg(long, value_name = "AXES", value_delimiter = ',', num_args = 1, value_parser = parse_axis, help_heading = "Measurement", hide_short_help = true)]
     interfere: Vec<Axis>,
 
     /// Replay the step as a whole too: all calls in the order of the schedule, on all ranks at once
-    #[arg(long, group = "replayed", help_heading = "Replay")]
+    #[arg(long, group = "replayed", help_heading = "Replay", hide_short_help = true)]
     replay: bool,
 
     #[command(flatten)]
@@ -59,11 +59,11 @@ pub struct StepArguments {
 
     /// What the forward pass of a micro-batch through one layer would take to compute, such as 2ms; each gradient takes as long
     /// again [default: no computing]
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds, requires = "replay", help_heading = "Replay")]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, requires = "replay", help_heading = "Replay", hide_short_help = true)]
     forward_per_layer: Option<Seconds>,
 
     /// How often the step or the trace is replayed and timed
-    #[arg(long, value_name = "COUNT", default_value_t = 10, requires = "replayed", value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Replay")]
+    #[arg(long, value_name = "COUNT", default_value_t = 10, requires = "replayed", value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Replay", hide_short_help = true)]
     replay_repetitions: u32,
 
     #[command(flatten)]
@@ -214,13 +214,12 @@ struct TraceFiles {
         group = "replayed",
         conflicts_with_all = ["model", "style", "cadence", "solo", "interfere", "forward_per_layer", "iterations", "warm_up_iterations",
             "replicates", "precision", "budget", "warm_buffers", "start"],
-        help_heading = "Replay"
-    )]
+        help_heading = "Replay", hide_short_help = true)]
     trace: Vec<PathBuf>,
 
     /// The layout of the job is that of this list of its step, from `commgauge ops --format json`: also where shards have copies, or cp
     /// and ep an inner part
-    #[arg(long, value_name = "FILE", requires = "trace", help_heading = "Replay")]
+    #[arg(long, value_name = "FILE", requires = "trace", help_heading = "Replay", hide_short_help = true)]
     ops: Option<PathBuf>,
 
     /// What was read of them.
@@ -340,11 +339,11 @@ pub(crate) fn sentences(given: &[&'static str], degrees: &Degrees, model: &Model
 /// A model, a layout and a step.
 #[derive(Clone, Debug, Default, Args)]
 pub struct StepFlags {
-    /// Model: a config.json, its folder, or a name, such as llama-3-8b (`commgauge show models`)
+    /// config.json or name of the model, such as llama-3-8b (`commgauge show models`)
     #[arg(long, value_name = "MODEL", required = true)]
     pub model: Option<String>,
     /// Use only so many layers of it
-    #[arg(long, value_name = "N", help_heading = "Model")]
+    #[arg(long, value_name = "N", help_heading = "Model", hide_short_help = true)]
     pub layers: Option<String>,
 
     /// How the model is divided.
@@ -494,6 +493,7 @@ impl FromArgMatches for GivenKeys {
 
 fn argument(heading: &'static str, key: &'static StepKey) -> Arg {
     let argument = Arg::new(key.flag).long(key.flag.trim_start_matches("--")).help(key.meaning).help_heading(heading);
+    let argument = argument.hide_short_help(!key.is_common);
     let argument = key.alias.into_iter().fold(argument, Arg::visible_alias);
     match key.form {
         KeyForm::Value(name) => argument.value_name(name),

@@ -30,7 +30,7 @@ pub struct SweepArguments {
     pub collectives: Vec<Collectives>,
 
     /// The same as a flag
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", hide_short_help = true)]
     pub collective: Vec<Collectives>,
 
     /// Smallest size, in bytes or with a unit of 1024: 8, 64K, 1M, 1MiB
@@ -44,21 +44,22 @@ pub struct SweepArguments {
     #[arg(short = 'e', long = "maxbytes", visible_alias = "max-bytes", value_name = "BYTES", value_parser = parse_bytes)]
     pub maximum_bytes: Option<Bytes>,
 
-    /// The next size is so many times as large [default: 2, without -i]
+    /// Factor from one size to the next [default: 2, without -i]
     #[arg(
         short = 'f',
         long = "stepfactor",
         visible_alias = "step-factor",
         value_name = "FACTOR",
-        conflicts_with = "step_bytes"
+        conflicts_with = "step_bytes",
+        hide_short_help = true
     )]
     pub step_factor: Option<u64>,
 
     /// Add this much from one size to the next, instead of multiplying
-    #[arg(short = 'i', long = "stepbytes", visible_alias = "step-bytes", value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(short = 'i', long = "stepbytes", visible_alias = "step-bytes", value_name = "BYTES", value_parser = parse_bytes, hide_short_help = true)]
     pub step_bytes: Option<Bytes>,
 
-    /// Type of the elements, a list with commas, or `all`: int8, uint8, int32, uint32, int64, uint64, float16 (half),
+    /// Element types: a list with commas, or `all`, of int8, uint8, int32, uint32, int64, uint64, float16 (half),
     /// bfloat16, float32 (float), float64 (double), fp8_e4m3, fp8_e5m2 (reduced by NCCL alone)
     #[arg(
         short = 'd',
@@ -70,7 +71,7 @@ pub struct SweepArguments {
     )]
     pub element_types: Vec<String>,
 
-    /// How elements are combined, a list with commas, or `all`: sum, prod, min, max, avg; by name with
+    /// Reductions: a list with commas, or `all`, of sum, prod, min, max, avg; by name with
     /// --backend nccl also mulsum, where every rank multiplies first
     #[arg(
         short = 'o',
@@ -83,21 +84,28 @@ pub struct SweepArguments {
     pub reduce_ops: Vec<String>,
 
     /// Root of broadcast, reduce, gather and scatter, a list with commas, or `all`
-    #[arg(short = 'r', long = "root", value_name = "RANK", default_value = "0", value_delimiter = ',')]
+    #[arg(
+        short = 'r',
+        long = "root",
+        value_name = "RANK",
+        default_value = "0",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
     pub roots: Vec<String>,
 
     /// Whether the result replaces the input: in, out or both, where a collective offers it; or one: out, else in
-    #[arg(long, value_name = "WHERE", default_value = "both", value_parser = ["in", "out", "both", "one"])]
+    #[arg(long, value_name = "WHERE", default_value = "both", value_parser = ["in", "out", "both", "one"], hide_short_help = true)]
     pub placement: String,
 
     /// What is timed: calls back to back (streaming), each from a common start (isolated), or both
-    #[arg(long, value_name = "HOW", default_value = "both", value_parser = ["streaming", "isolated", "both"])]
+    #[arg(long, value_name = "HOW", default_value = "both", value_parser = ["streaming", "isolated", "both"], hide_short_help = true)]
     pub cadence: String,
 
     /// How the vector forms divide their elements: equal, skewed:EXPONENT (rank 0 is the hot one), given:3,1,1; or, of
     /// all_to_all_v, routed:ROUTING,experts=COUNT,k=COUNT[,hidden=COUNT][,capacity=FACTOR][,seed=NUMBER][,back] as a router
     /// of experts divides tokens, with ROUTING uniform, random, zipf:EXPONENT or hot:SHARE
-    #[arg(long, value_name = "SPLITS", default_value = "equal", value_parser = commgauge_model::config::parse_splits)]
+    #[arg(long, value_name = "SPLITS", default_value = "equal", value_parser = commgauge_model::config::parse_splits, hide_short_help = true)]
     pub splits: Splits,
 
     /// Measure as another tool does by default
@@ -114,13 +122,13 @@ pub struct SweepArguments {
     ///
     /// A short round goes over all cases, then a further one in which those with the widest intervals get the most of the time. There is
     /// no default where -n, --replicates or --budget says how long.
-    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, help_heading = "Sampling")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, help_heading = "Sampling", hide_short_help = true)]
     pub within: Option<Seconds>,
 
     /// Repeat all calls for this time, such as 2h, with rolling checks and changing data
     ///
     /// Ends at the first wrong byte and says which call it was.
-    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, help_heading = "Sampling", conflicts_with_all = ["within", "replicates", "budget"])]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, help_heading = "Sampling", conflicts_with_all = ["within", "replicates", "budget"], hide_short_help = true)]
     pub soak: Option<Seconds>,
 
     /// How samples are taken.
@@ -314,7 +322,7 @@ fn expand<T: Copy + PartialEq>(chosen: Vec<Chosen<T>>, all: &[T]) -> Vec<T> {
 /// How samples are taken.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct SamplingArguments {
-    /// Take exactly this many calls for each case [default: stop when the requested precision or the budget is reached]
+    /// Calls of each case [default: stop when the requested precision or the budget is reached]
     #[arg(short = 'n', long = "iters", visible_alias = "iterations", value_name = "COUNT", help_heading = "Sampling", value_parser = clap::value_parser!(u32).range(1..))]
     pub iterations: Option<u32>,
 
@@ -324,42 +332,43 @@ pub struct SamplingArguments {
         long = "warmup_iters",
         visible_alias = "warm-up",
         value_name = "COUNT",
-        help_heading = "Sampling"
+        help_heading = "Sampling",
+        hide_short_help = true
     )]
     pub warm_up_iterations: Option<u32>,
 
     /// Check the data before and after timing: 1 yes, 0 no
-    #[arg(short = 'c', long = "check", value_name = "0|1", default_value_t = 1, help_heading = "Sampling", value_parser = clap::value_parser!(u8).range(0..=1))]
+    #[arg(short = 'c', long = "check", value_name = "0|1", default_value_t = 1, help_heading = "Sampling", value_parser = clap::value_parser!(u8).range(0..=1), hide_short_help = true)]
     pub check: u8,
 
     /// Independent repetitions, each with fresh communicators and a new order of the cases [default: 3; with --within 2]
-    #[arg(long, value_name = "COUNT", help_heading = "Sampling", value_parser = clap::value_parser!(u32).range(1..=commgauge_model::config::MOST_REPLICATES as i64))]
+    #[arg(long, value_name = "COUNT", help_heading = "Sampling", value_parser = clap::value_parser!(u32).range(1..=commgauge_model::config::MOST_REPLICATES as i64), hide_short_help = true)]
     pub replicates: Option<u32>,
 
     /// Half width of the median's 95 % interval at which sampling stops: 2% or 0.02 [default: 2%]
-    #[arg(long, value_name = "SHARE", help_heading = "Sampling", value_parser = parse_precision)]
+    #[arg(long, value_name = "SHARE", help_heading = "Sampling", value_parser = parse_precision, hide_short_help = true)]
     pub precision: Option<f64>,
 
     /// Longest sampling of a case in each replicate, such as 500ms or 2s [default: 1s; of commgauge-pairs 100ms;
     /// with --within none]
-    #[arg(long, value_name = "TIME", help_heading = "Sampling", value_parser = parse_budget)]
+    #[arg(long, value_name = "TIME", help_heading = "Sampling", value_parser = parse_budget, hide_short_help = true)]
     pub budget: Option<Seconds>,
 
     /// Use one buffer again and again, so that it may stay in the cache
-    #[arg(long, help_heading = "Sampling")]
+    #[arg(long, help_heading = "Sampling", hide_short_help = true)]
     pub warm_buffers: bool,
 
     /// How the ranks start an isolated call together: `synchronised`, at an agreed time, or `barrier`, each as it leaves one
-    #[arg(long, value_name = "HOW", default_value_t, help_heading = "Sampling")]
+    #[arg(long, value_name = "HOW", default_value_t, help_heading = "Sampling", hide_short_help = true)]
     pub start: ClockMethod,
 
     /// Between which readings back-to-back calls are timed: `marks`, a few calls each, or `whole`, all of them between two readings of the
     /// host's clock, on buffers within those of the largest size, as in nccl-tests
-    #[arg(long, value_name = "HOW", default_value_t, help_heading = "Sampling")]
+    #[arg(long, value_name = "HOW", default_value_t, help_heading = "Sampling", hide_short_help = true)]
     pub timing: Timing,
 
     /// Seed of the data and of the order of the cases
-    #[arg(long, value_name = "NUMBER", help_heading = "Sampling")]
+    #[arg(long, value_name = "NUMBER", help_heading = "Sampling", hide_short_help = true)]
     pub seed: Option<u64>,
 }
 

@@ -49,19 +49,19 @@ pub struct TraceCommand {
     steps: Option<u64>,
 
     /// Type of the elements of calls whose type the trace does not say, as NCCL's inspector does not
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE", hide_short_help = true)]
     element_type: Option<ElementType>,
 
-    /// Hold the calls against this list of a step, from `commgauge ops --format json`
+    /// Compare calls with this list of a step (from `commgauge ops --format json`)
     #[arg(long, value_name = "FILE")]
     ops: Option<PathBuf>,
 
-    /// Hold the times against this fit, from `commgauge calibrate -o`
+    /// Compare times with this fit
     #[arg(long, value_name = "FILE")]
     fit: Option<PathBuf>,
 
     /// Ranks on each node, which say where the groups of the layout are, as the fit has a curve for each placement
-    #[arg(long, value_name = "N", requires = "fit", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", requires = "fit", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     ranks_per_node: Option<u32>,
 
     /// Write a suite that measures exactly these calls

@@ -74,7 +74,7 @@ pub(super) fn located(suspects: &Suspects) -> Vec<Block> {
 }
 
 fn headline(suspects: &Suspects) -> String {
-    format!("locate: {} (exit code {})", suspects.answer, suspects.exit_code)
+    format!("{} (exit code {})", suspects.answer, suspects.exit_code)
 }
 
 /// The extent of the data, as sentences.

@@ -50,7 +50,7 @@ pub struct Rehearsed {
     pub seconds_least: f64,
     /// About what it takes where every case spends its whole budget.
     pub seconds_most: f64,
-    /// What `commgauge locate` says of one rehearsal.
+    /// What `commgauge judge` says of one rehearsal.
     pub suspects: Suspects,
     /// What the machine file expects and what became of it; absent where it expects nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]

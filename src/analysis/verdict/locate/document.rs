@@ -1,4 +1,4 @@
-//! What `commgauge locate` found, as a document. The published JSON Schema (`commgauge show schema suspects`) is made from these
+//! What `commgauge judge` found, as a document. The published JSON Schema (`commgauge show schema suspects`) is made from these
 //! types.
 //!
 //! Numbers are in base units with the unit in their name; there is no NaN and no infinity, an unknown value is left out.

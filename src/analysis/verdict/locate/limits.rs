@@ -150,7 +150,7 @@ fn limits_of_growth(analysis: &Analysis) -> Vec<Limit> {
             format!("slow {from}"),
             format!(
                 "groups are compared with smaller ones: what is slow {from}, such as a network that is slow everywhere, is taken for their usual \
-                 time; limits for such groups in a machine file show it (`commgauge gate --machine`)"
+                 time; limits for such groups in a machine file show it (`commgauge judge --machine`)"
             ),
         ));
     }

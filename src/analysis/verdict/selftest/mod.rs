@@ -131,7 +131,7 @@ impl TrialKind {
 }
 
 impl SelfTest {
-    /// Reads what `commgauge selftest --format json` wrote.
+    /// Reads what `commgauge expect selftest --format json` wrote.
     ///
     /// # Errors
     /// A usage error that names the file and what is wrong with it.
@@ -140,7 +140,7 @@ impl SelfTest {
         let text = commgauge_base::host::read_to_string(path)
             .map_err(|cause| wrong(format!("cannot read the self-test: {cause}")))?;
         let tried: SelfTest = serde_json::from_str(&text)
-            .map_err(|cause| wrong(format!("is not what `commgauge selftest --format json` writes: {cause}")))?;
+            .map_err(|cause| wrong(format!("is not what `commgauge expect selftest --format json` writes: {cause}")))?;
         match (tried.format.as_str(), tried.version) {
             (SELFTEST_FORMAT, SELFTEST_VERSION) => Ok(tried),
             (SELFTEST_FORMAT, version) => Err(wrong(format!(

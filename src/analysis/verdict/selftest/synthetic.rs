@@ -110,7 +110,7 @@ fn header(run_id: &str, replicates: u32) -> Header {
         version: VERSION,
         run_id: run_id.to_owned(),
         started_at: String::new(),
-        program: "commgauge selftest".to_owned(),
+        program: "commgauge expect selftest".to_owned(),
         program_version: String::new(),
         program_sha256: String::new(),
         command_line: Vec::new(),

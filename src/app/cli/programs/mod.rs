@@ -32,9 +32,21 @@ use commgauge_model::record::header::program_version;
 // The user-facing program: its commands, each in its own file. None needs a launch; does not link MPI.
 
 /// Further reading.
-const MORE: &str = "Start with `commgauge run quick`, then `commgauge show`; `commgauge COMMAND -h` has its main flags, `--help` all of them.";
+const MORE: &str = "Start with `commgauge run quick`. COMMAND -h has its main flags, COMMAND --help\nall of them.";
 
-/// Measure the communication that training and serving a large model really does on a cluster
+/// The groups of the commands, each with its first one.
+const GROUPS: [(&str, &str); 5] =
+    [("Measure", "run"), ("Judge", "judge"), ("Look", "report"), ("Plan", "calibrate"), ("Know", "ops")];
+
+/// `commgauge --help`: the flag parser has no headings for commands.
+fn with_groups(definition: clap::Command) -> clap::Command {
+    let commands = help::grouped(&definition, &GROUPS);
+    let template =
+        format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{commands}\n{{options}}{{after-help}}");
+    definition.help_template(template)
+}
+
+/// Measure the communication of training and serving a large model on a cluster
 #[derive(Debug, Parser)]
 #[command(name = "commgauge", version = program_version(), arg_required_else_help = true, after_help = MORE)]
 pub struct Commgauge {
@@ -43,41 +55,45 @@ pub struct Commgauge {
     pub command: Command,
 }
 
-/// What to do.
+/// What to do, in the groups of [`GROUPS`].
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Launch a suite, follow it, and sum up what it measured
     Run(RunArguments),
-    /// List every call of a training or serving step, and why
-    Ops(Box<OpsCommand>),
-    /// Show what a job really called, from its traces, against the list of its step
-    Trace(Box<TraceCommand>),
-    /// Judge a finished run: thresholds, suspects and the page in one
+    /// Show what can run here, what is missing, and the fix
+    Doctor(DoctorCommand),
+    /// Rehearse a suite on a simulated machine
+    Simulate(SimulateCommand),
+
+    /// Judge a finished run: thresholds, suspects and the page
     Judge(JudgeCommand),
     /// Decide whether a run is slower than a base, row by row
     Compare(CompareCommand),
     /// Show runs over time, and where they changed
     History(HistoryCommand),
-    /// Machine files: check them, or make one from healthy runs
+    /// Check or learn machine files; test the rules of verdicts
     Expect(ExpectCommand),
+
     /// Show a record as a table, or turn it into another format
     Report(ReportCommand),
     /// Turn what another tool measured into a record
     Import(ImportCommand),
-    /// Write a fit as the calibration files that another planner reads
+    /// Write a fit as calibration files of another planner
     Export(ExportCommand),
-    /// Fit the cost of communication to records, or measure what a plan needs
+
+    /// Fit the cost of calls to records, or measure what a plan needs
     Calibrate(Box<Calibrate>),
-    /// Rank the parallelisms of a layout by cost, or predict one call
-    Rank(Box<Rank>),
     /// Find the fastest way to divide a model over GPUs
     Plan(Box<Plan>),
-    /// Rehearse a suite on a simulated machine
-    Simulate(SimulateCommand),
+    /// Rank the axes of a layout by predicted time, or predict a call
+    Rank(Box<Rank>),
+
+    /// List every call of a training or serving step, and why
+    Ops(Box<OpsCommand>),
+    /// Show what a job called, from its traces, against its step
+    Trace(Box<TraceCommand>),
     /// Show names, shipped files, models, layouts and schemas
     Show(ShowCommand),
-    /// Show what can run on this machine, what is missing, and the fix
-    Doctor(DoctorCommand),
 }
 
 // The definition of every program's command line, of which help, completions, man pages and lists are made.
@@ -86,7 +102,7 @@ impl ProgramName {
     /// The definition of its command line.
     pub fn definition(self) -> clap::Command {
         help::finished(match self {
-            ProgramName::Commgauge => Commgauge::command(),
+            ProgramName::Commgauge => with_groups(Commgauge::command()),
             ProgramName::CommgaugeSuite => SuiteRun::command(),
             ProgramName::CommgaugeSweep => Sweep::command(),
             ProgramName::CommgaugeStep => StepRun::command(),

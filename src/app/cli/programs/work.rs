@@ -46,7 +46,9 @@ pub trait Work {
 
 // The flags of `commgauge-pairs`, and the requested work. `launched` runs it.
 
-/// Measure latency and bandwidth between every two ranks of the launch, and show which pair, link or host is slow
+/// Measure latency and bandwidth between every two ranks of the launch
+///
+/// Shows which pair, link or host is slow.
 ///
 /// mpirun -np 16 commgauge-pairs
 #[derive(Debug, Parser)]
@@ -105,7 +107,9 @@ pub fn planned(program: &impl Work, backend: Backend, nodes: &Nodes) -> Result<P
 
 // The flags of `commgauge-step`, and the requested work. `launched` runs it.
 
-/// Measure every call of a model's training or serving step on all ranks of the launch, and what each costs in a step
+/// Measure every call of a model's training or serving step on the launched ranks
+///
+/// Shows what each call costs in a step.
 ///
 /// mpirun -np 4 commgauge-step --model llama-3-8b --layers 4 --tp 2 --pp 2 --sequence 1024 --micro-batches 4
 ///
@@ -151,7 +155,7 @@ const NCCL_TESTS: &str = "Of the other options of nccl-tests (-t -g -p -a -N -I 
 ///
 /// mpirun -np 4 commgauge-sweep all_reduce -b 8 -e 64M -f 2
 #[derive(Debug, Parser)]
-#[command(name = "commgauge-sweep", version = program_version(), disable_version_flag = true, after_help = NCCL_TESTS)]
+#[command(name = "commgauge-sweep", version = program_version(), disable_version_flag = true, after_long_help = NCCL_TESTS)]
 pub struct Sweep {
     #[command(flatten)]
     sweep: SweepArguments,
@@ -159,7 +163,7 @@ pub struct Sweep {
     launched: LaunchedArguments,
     /// Print version
     // Without its usual letter, which nccl-tests has for something else.
-    #[arg(long, action = clap::ArgAction::Version)]
+    #[arg(long, action = clap::ArgAction::Version, hide_short_help = true)]
     version: Option<bool>,
     // Last, since it refers to the flags above.
     #[command(flatten)]
@@ -194,12 +198,12 @@ pub struct SuiteRun {
     ///
     /// A short round goes over all cases, then further ones (as many as the suite has replicates, at least one) in which those with the
     /// widest intervals get the most of the time.
-    #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, hide_short_help = true)]
     within: Option<Seconds>,
     /// Repeat all calls of the suite for this time, such as 2h, with rolling checks and changing data
     ///
     /// Ends at the first wrong byte and says which call it was. Products and copies of the suite are left out.
-    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with = "within")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with = "within", hide_short_help = true)]
     soak: Option<Seconds>,
     #[command(flatten)]
     launched: LaunchedArguments,

@@ -13,12 +13,20 @@ use std::time::Duration;
 
 /// Launches a suite, a sweep, the step of a model, or all pairs of ranks, and sums up what was measured.
 #[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_long_help = "Examples:\n    commgauge run quick                          the first look, on all cores\n    \
+        commgauge run quick --full                   with every table\n    \
+        commgauge run 70b-64gpu --dry-run            the launch command and the plan\n    \
+        commgauge run quick --hosts a:8,b:8 -n 16    on two hosts"
+)]
 pub struct RunArguments {
     /// Suite file, or the name of one: of NAME.toml here, of one in suites/ here, or of an embedded one (`commgauge show suites`).
     #[arg(required_unless_present_any = ["sweep", "step", "pairs", "resume"], conflicts_with_all = ["sweep", "step", "pairs"])]
     pub suite: Option<PathBuf>,
-    /// Instead of a suite a sweep of these collectives over sizes, in one word such as "all_reduce all_gather", or all:
-    /// commgauge-sweep, with its flags beside this one (-b 8 -e 64M --iters 20 ...; --help has them), where -n is the number of ranks.
+    /// Instead of a suite: a sweep of these collectives
+    ///
+    /// Names in one word, such as "all_reduce all_gather", or all. Takes the flags of commgauge-sweep (-b 8 -e 64M --iters 20 ...), where
+    /// -n is the number of ranks.
     #[arg(long, value_name = "COLLECTIVES", conflicts_with_all = ["step", "pairs"])]
     pub sweep: Option<String>,
     /// Flags of the sweep.
@@ -28,21 +36,21 @@ pub struct RunArguments {
     ///
     /// A short round goes over all cases, then further ones in which those with the widest intervals get the most of the time. A suite
     /// has no default.
-    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with_all = ["step", "pairs"])]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with_all = ["step", "pairs"], hide_short_help = true)]
     pub within: Option<Seconds>,
     /// Repeat all calls for this time, such as 2h, with rolling checks and changing data
     ///
     /// Ends at the first wrong byte and says which call it was: number, rank, element, and in how many copies of the buffers. The record
     /// keeps the rates over time. Products and copies of a suite are left out.
-    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with_all = ["step", "pairs", "within"])]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with_all = ["step", "pairs", "within"], hide_short_help = true)]
     pub soak: Option<Seconds>,
-    /// Instead of a suite the step of a model: commgauge-step, with its flags after `--`.
+    /// Instead of a suite: a model's step, by the flags of commgauge-step after `--`
     #[arg(long, requires = "extra")]
     pub step: bool,
-    /// Instead of a suite all pairs of ranks: commgauge-pairs, with its flags after `--`.
+    /// Instead of a suite: all pairs of ranks, by the flags of commgauge-pairs after `--`
     #[arg(long, conflicts_with = "step")]
     pub pairs: bool,
-    /// Number of ranks; -np is the same [default: one for each core, or GPU]
+    /// Number of ranks [default: one for each core, or GPU]
     ///
     /// In a Slurm allocation the default is its ranks, with --hosts or --hostfile their slots; else one rank for each core of this
     /// machine, an even number, at least 2. With --backend nccl it is one for each GPU, with --backend simulated 4.
@@ -51,41 +59,55 @@ pub struct RunArguments {
     /// Number of ranks, as settled by the flag or the allocation.
     #[arg(skip = 2u32)]
     pub ranks: u32,
-    /// Who carries the communication out.
+    /// Backend
     #[arg(long, value_enum, default_value_t = Backend::Mpi)]
     pub backend: Backend,
-    /// Machine file, or the name of one: link rates that results are compared with, or that a simulation runs on.
+    /// Machine file, or a name: link rates that results are compared with, or that a simulation runs on.
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,
-    /// Where the record goes; its folder must exist [default: a new file in reports/runs/].
+    /// Record to write; its folder must exist [default: a new file in reports/runs/]
     #[arg(long, value_name = "PATH")]
     pub record: Option<PathBuf>,
-    /// Go on with a run that ended early, as its record says
+    /// Record of a run that ended early, to resume
     ///
     /// With nothing left to measure it says so.
     #[arg(long, value_name = "RECORD", conflicts_with_all = ["suite", "sweep", "step", "pairs", "record", "launches", "machine", "within", "soak"])]
     pub resume: Option<PathBuf>,
-    /// Go on although hosts, binary, versions or environment are others than in the record, which then says so.
-    #[arg(long, requires = "resume", conflicts_with_all = ["suite", "sweep", "step", "pairs"])]
+    /// Resume even if hosts, binary, versions or environment changed; the record says so
+    #[arg(long, requires = "resume", conflicts_with_all = ["suite", "sweep", "step", "pairs"], hide_short_help = true)]
     pub allow_changed: bool,
     /// Stop with exit code 75 before this time is over, such as 25m
     ///
     /// No case is begun that would not be done by then.
-    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with = "launches")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with = "launches", hide_short_help = true)]
     pub time_limit: Option<Seconds>,
     /// Repeat the launch itself; the records get -1, -2 ... before their ending.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000), hide_short_help = true)]
     pub launches: u32,
     /// With --backend nccl: algorithms to force, a list with commas, any being NCCL's own choice; one launch for each, and a table that
     /// compares them.
-    #[arg(long = "algorithm", value_enum, value_name = "NAMES", value_delimiter = ',', conflicts_with = "resume")]
+    #[arg(
+        long = "algorithm",
+        value_enum,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        conflicts_with = "resume",
+        hide_short_help = true
+    )]
     pub algorithms: Vec<Algorithm>,
     /// With --backend nccl: protocols to force, a list with commas; one launch for each, and for each algorithm.
-    #[arg(long = "protocol", value_enum, value_name = "NAMES", value_delimiter = ',', conflicts_with = "resume")]
+    #[arg(
+        long = "protocol",
+        value_enum,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        conflicts_with = "resume",
+        hide_short_help = true
+    )]
     pub protocols: Vec<Protocol>,
     /// How long a rank may stay in one place before the run counts as hung and is ended with code 5, in seconds or as 500ms, 2m
     /// [default: follows from each case]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_timeout, hide_short_help = true)]
     pub timeout: Option<Duration>,
     /// Show every table, not one screen
     ///
@@ -98,30 +120,30 @@ pub struct RunArguments {
     /// What the summary says; set by commands that have more to say of the record than `commgauge run`.
     #[arg(skip)]
     pub(crate) summary: SummaryParts,
-    /// Print the launch command and the plan, and stop.
+    /// Print the launch command and the plan, and stop
     #[arg(long)]
     pub dry_run: bool,
     /// Start the ranks, show what they have in common and where they differ, and stop before anything is measured.
-    #[arg(long, conflicts_with = "dry_run")]
+    #[arg(long, conflicts_with = "dry_run", hide_short_help = true)]
     pub check_launch: bool,
     /// The launcher: auto, mpirun, mpiexec, srun, or a path.
-    #[arg(long, default_value = "auto", value_name = "LAUNCHER")]
+    #[arg(long, default_value = "auto", value_name = "LAUNCHER", hide_short_help = true)]
     pub launcher: String,
     /// A word for the launcher, as it is; may be given again.
-    #[arg(long = "launcher-arg", value_name = "WORD", allow_hyphen_values = true)]
+    #[arg(long = "launcher-arg", value_name = "WORD", allow_hyphen_values = true, hide_short_help = true)]
     pub launcher_arguments: Vec<String>,
     /// Hosts and the ranks on each, such as a:2,b:2.
     #[arg(long, value_name = "HOSTS", conflicts_with = "host_file")]
     pub hosts: Option<String>,
-    /// File of hosts, in the launcher's own form.
+    /// Host file of the launcher
     #[arg(long = "hostfile", value_name = "FILE")]
     pub host_file: Option<PathBuf>,
     /// Wait at most so long, such as 5m, until the names of all hosts resolve and the launcher's remote shell reaches them; then give up
     /// with code 6 and name those that never came. For pods and machines that come up late. Needs --hosts or --hostfile.
-    #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time_limit, hide_short_help = true)]
     pub wait_for_hosts: Option<Seconds>,
     /// More flags for commgauge-suite or commgauge-sweep, or those of commgauge-step or commgauge-pairs, after `--`.
-    #[arg(last = true, value_name = "FLAGS")]
+    #[arg(last = true, value_name = "FLAGS", hide_short_help = true)]
     pub extra: Vec<String>,
     // Last, since it refers to the flags above.
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! How often `commgauge locate` names planted faults: runs with one or two faults of a kind at random places and of random
+//! How often `commgauge judge` names planted faults: runs with one or two faults of a kind at random places and of random
 //! severity. A few of them are an ordinary test; the figures of docs/evidence.md come of the ignored one.
 
 use super::super::suite::{SuiteWork, suite_work};

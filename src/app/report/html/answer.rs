@@ -317,7 +317,9 @@ pub(super) fn next_command(input: &HtmlInput, code: i32) -> Option<String> {
         1 if has(Decision::Fail) && !searched && header.ranks.iter().any(|rank| rank.host != header.ranks[0].host) => {
             Some(format!("{}  # every two ranks: is it a node or a link?", next_run(header, NextRun::Pairs, None)))
         }
-        1 => Some(format!("commgauge locate {records}  # what was searched, and what the data cannot show")),
+        1 => Some(format!(
+            "commgauge judge --part suspects {records}  # what was searched, and what the data cannot show"
+        )),
         3 if rows().any(|row| row.replicates_more.is_some()) => Some(format!(
             "commgauge report {records} AGAIN.jsonl{}{base} -o report.html  # after the same run once more: {}",
             machine.unwrap_or_default(),
@@ -325,7 +327,7 @@ pub(super) fn next_command(input: &HtmlInput, code: i32) -> Option<String> {
         )),
         3 | 7 if has_warnings => Some("commgauge doctor  # what disturbs runs on this machine, and the fix".to_owned()),
         3 | 7 if input.verdict.is_some_and(|verdict| verdict.coverage.rows_judged == 0) => Some(format!(
-            "commgauge gate --plan {}{} --nodes N  # what is judged of it, before it is run",
+            "commgauge judge --plan {}{} --nodes N  # what is judged of it, before it is run",
             judged_suite(header),
             machine.unwrap_or_default()
         )),
@@ -435,7 +437,7 @@ pub(super) fn verdict_blocks(input: &HtmlInput) -> Vec<Block> {
         let rules = judging.iter().flat_map(|verdict| verdict.rule.iter().cloned());
         let tried = match input.selftest {
             Some(tried) => tried.summary(),
-            None => "how often these rules err was not measured for this page: `commgauge selftest --format json > selftest.json` \
+            None => "how often these rules err was not measured for this page: `commgauge expect selftest --format json > selftest.json` \
                      measures it, and --selftest selftest.json shows it here"
                 .to_owned(),
         };

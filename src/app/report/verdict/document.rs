@@ -256,9 +256,14 @@ fn compare_cells(row: &Row) -> Vec<String> {
 
 // The sentences and words of a verdict that all of its formats share.
 
+/// What was asked, in a word; thresholds are one part of what `commgauge judge` asks.
+pub(super) fn asked(question: Question) -> &'static str {
+    if question == Question::Gate { "thresholds" } else { question.name() }
+}
+
 /// The first line: the question, the answer and its exit code.
 pub(super) fn headline(verdict: &Verdict) -> String {
-    let what = verdict.question.name();
+    let what = asked(verdict.question);
     let judged = if verdict.question == Question::Gate { format!("; {}", thresholds(verdict)) } else { String::new() };
     format!("{what}: {} (exit code {}){judged}", verdict.decision.name().to_uppercase(), verdict.exit_code)
 }

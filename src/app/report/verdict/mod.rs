@@ -126,7 +126,7 @@ pub(super) fn json(document: &impl serde::Serialize) -> Result<String> {
 
 /// The annotations; the last one is the answer.
 fn github_text(verdict: &Verdict) -> String {
-    let title = format!("commgauge {}", verdict.question.name());
+    let title = format!("commgauge {}", document::asked(verdict.question));
     let mut out = String::new();
     for trouble in &verdict.troubles {
         let level = if trouble.exit_code == 0 { Level::Warning } else { Level::Error };
@@ -476,7 +476,7 @@ mod tests {
         verdict.troubles = vec![commgauge_analysis::verdict::Trouble { exit_code: 0, text }];
         for (format, expected) in [
             (VerdictFormat::Table, "thresholds even so (a warning)\n"),
-            (VerdictFormat::Github, "::warning title=commgauge gate::the machine was slow for a while"),
+            (VerdictFormat::Github, "::warning title=commgauge thresholds::the machine was slow for a while"),
             (VerdictFormat::Junit, "<skipped message=\"the machine was slow for a while; the judged rows"),
         ] {
             let text = verdict_text(&verdict, format, 140).unwrap();

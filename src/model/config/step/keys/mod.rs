@@ -48,16 +48,17 @@ pub fn needs_of_flag(flag: &str) -> Option<Needs> {
 
 /// Of every step.
 const STEP: &[StepKey] = &[
-    StepKey::text("sequence", "--sequence", "TOKENS", TRAINING, "Tokens of one sample").alias("seq"),
+    StepKey::text("sequence", "--sequence", "TOKENS", TRAINING, "Tokens of one sample").alias("seq").common(),
     StepKey::text("micro_batch", "--micro-batch", "N", TRAINING, "Samples of a micro-batch [default: 1]"),
-    StepKey::text("global_batch", "--global-batch", "N", TRAINING, "Samples of a step over all replicas"),
+    StepKey::text("global_batch", "--global-batch", "N", TRAINING, "Samples of a step over all replicas").common(),
     StepKey::text(
         "micro_batches",
         "--micro-batches",
         "N",
         BOTH,
-        "Micro-batches of a replica in a step, instead of --global-batch",
-    ),
+        "Micro-batches of a replica in a step; instead of --global-batch",
+    )
+    .common(),
     StepKey::text(
         "activation_element_type",
         "--activation-type",
@@ -98,7 +99,8 @@ const SERVED: &[StepKey] = &[
         "PHASES",
         SERVING,
         "Serve requests instead of training: prefill, decode, or both with a comma",
-    ),
+    )
+    .common(),
     StepKey::text("batch", "--batch", "N", SERVING, "Requests that are worked on together"),
     StepKey::text("prompt_tokens", "--prompt-tokens", "TOKENS", SERVING, "Tokens of a prompt [default: 1024]"),
     StepKey::text(

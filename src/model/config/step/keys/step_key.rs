@@ -19,6 +19,8 @@ pub struct StepKey {
     pub meaning: &'static str,
     /// Without what it changes nothing, where that is not so of its whole group.
     pub(super) needs: Option<Needs>,
+    /// Whether the short help has its flag.
+    pub is_common: bool,
 }
 
 /// What a layout or a model must have for a key to change anything.
@@ -61,7 +63,7 @@ impl StepKey {
         takes: &'static [Work],
         meaning: &'static str,
     ) -> StepKey {
-        StepKey { key, flag, alias: None, form: KeyForm::Value(value), takes, meaning, needs: None }
+        StepKey { key, flag, alias: None, form: KeyForm::Value(value), takes, meaning, needs: None, is_common: false }
     }
 
     pub(super) const fn truth(
@@ -70,7 +72,7 @@ impl StepKey {
         takes: &'static [Work],
         meaning: &'static str,
     ) -> StepKey {
-        StepKey { key, flag, alias: None, form: KeyForm::Truth, takes, meaning, needs: None }
+        StepKey { key, flag, alias: None, form: KeyForm::Truth, takes, meaning, needs: None, is_common: false }
     }
 
     pub(super) const fn denial(
@@ -79,11 +81,15 @@ impl StepKey {
         takes: &'static [Work],
         meaning: &'static str,
     ) -> StepKey {
-        StepKey { key, flag, alias: None, form: KeyForm::Denial, takes, meaning, needs: None }
+        StepKey { key, flag, alias: None, form: KeyForm::Denial, takes, meaning, needs: None, is_common: false }
     }
 
     pub(super) const fn alias(self, alias: &'static str) -> StepKey {
         StepKey { alias: Some(alias), ..self }
+    }
+
+    pub(super) const fn common(self) -> StepKey {
+        StepKey { is_common: true, ..self }
     }
 
     pub(super) const fn needs(self, needs: Needs) -> StepKey {
