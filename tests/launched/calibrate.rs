@@ -47,7 +47,8 @@ fn all_ranks_measure_the_sizes_that_rank_0_chose_and_the_record_says_why() {
     let report = Command::new(COMMGAUGE).args(["report", "--format", "json"]).arg(&record).output().unwrap();
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).expect("a document");
     assert_eq!((report["rows"].as_array().unwrap().len(), report["exit_code"].as_i64()), (10, Some(0)));
-    let fitted = Command::new(COMMGAUGE).arg("calibrate").arg(&record).arg("-o").arg(folder.path().join("fit.json")).output();
+    let fitted =
+        Command::new(COMMGAUGE).arg("calibrate").arg(&record).arg("-o").arg(folder.path().join("fit.json")).output();
     assert!(fitted.unwrap().status.success());
 }
 

@@ -43,7 +43,10 @@ fn a_mistake_is_reported_on_stderr_and_ends_with_2() {
         (&["calibrate", "h100.csv"], "is not a commgauge record"),
         (&["calibrate", "h100.jsonl", "-o", "h100.jsonl"], "is one of the inputs; name another file"),
         (&["rank", "call", "--fit", "h100.jsonl", "--queries", "q.csv"], "is not a commgauge fit"),
-        (&["rank", "call", "--fit", "newer.json", "--queries", "q.csv"], "version 99; this commgauge reads up to version 2"),
+        (
+            &["rank", "call", "--fit", "newer.json", "--queries", "q.csv"],
+            "version 99; this commgauge reads up to version 2",
+        ),
         (&["rank", "call", "--fit", "fit.json", "--queries", "q.csv"], "line 2: bytes_total: found `1MiB`"),
         (&["rank", "call", "--fit", "fit.json", "--collective", "all_reduce"], "--ranks"),
         (&["rank", "call", "--fit", "fit.json", "--collective", "poem", "--ranks", "2", "--bytes", "1"], "all_gather"),

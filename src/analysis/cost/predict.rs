@@ -454,12 +454,12 @@ impl Status {
 /// A predicted time and its basis.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Prediction {
-    /// Time of the call; absent where refused.
+    /// Time of the call; null where refused.
     pub seconds: Option<Seconds>,
-    /// Lower end of the interval that holds 95 of 100 such calls, by the held-out errors of this kind; absent where nothing could be left
-    /// out.
+    /// Lower end of the interval that holds 95 of 100 such calls, by the held-out errors of this kind; null where none could be
+    /// left out.
     pub low: Option<Seconds>,
-    /// Upper end of that interval.
+    /// Upper end of that interval; null with `low`.
     pub high: Option<Seconds>,
     /// Basis of the prediction.
     pub status: Status,

@@ -5,13 +5,15 @@ use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_base::visible::ShownPath;
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// A call of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(into = "&'static str")]
 pub enum CallKind {
     /// All ranks of the group call it.
     Collective(Collective),
@@ -29,6 +31,12 @@ impl CallKind {
             CallKind::Send => "send",
             CallKind::Receive => "receive",
         }
+    }
+}
+
+impl From<CallKind> for &'static str {
+    fn from(kind: CallKind) -> &'static str {
+        kind.name()
     }
 }
 

@@ -9,7 +9,8 @@ use commgauge_base::host;
 use commgauge_base::units::Bytes;
 use commgauge_base::visible::ShownPath;
 use commgauge_model::layout::{Axis, Layout, LayoutDescription};
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
@@ -17,7 +18,8 @@ use std::path::Path;
 const SAME_COUNT: f64 = 0.5;
 
 /// How a call of the trace and one of the list compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "&'static str")]
 pub enum Difference {
     /// The same call, as often.
     Same,
@@ -50,10 +52,17 @@ impl Difference {
     }
 }
 
+impl From<Difference> for &'static str {
+    fn from(difference: Difference) -> &'static str {
+        difference.name()
+    }
+}
+
 /// Size, type and count of a call on one of both sides.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct OneSide {
     /// Type of the elements; none of a barrier, and where the trace does not say it.
+    #[serde(rename = "element_type")]
     pub element: Option<ElementType>,
     /// The size argument in the sense of nccl-tests.
     pub bytes_total: Bytes,
@@ -62,18 +71,24 @@ pub struct OneSide {
 }
 
 /// A call of the list, of the trace, or of both.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Compared {
-    /// Where its groups are.
+    /// The axis of the layout whose groups these are, or their shape.
+    #[schemars(with = "String")]
     pub place: GroupPlace,
     /// The call.
+    #[serde(rename = "call")]
+    #[schemars(with = "String")]
     pub kind: CallKind,
+    /// `same`, `other count`, `other size`, `missing` (only in the list), `extra` (only in the trace), `other stage` (only in the trace,
+    /// from ranks of a pipeline stage of which the list has nothing on this axis), or `not traced` (no rank that should call it is in the
+    /// trace).
+    #[schemars(with = "String")]
+    pub difference: Difference,
     /// As listed.
     pub expected: Option<OneSide>,
     /// As traced.
     pub traced: Option<OneSide>,
-    /// How both compare.
-    pub difference: Difference,
 }
 
 /// What distinguishes calls of one kind at one place.
@@ -357,7 +372,8 @@ const AXES: [Axis; 24] = [
 const ALL_TO_ALL: CallKind = CallKind::Collective(Collective::AllToAll);
 
 /// Where a group stands.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(untagged)]
 pub enum GroupPlace {
     /// A group of this axis.
     Axis(Axis),

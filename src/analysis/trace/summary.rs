@@ -6,6 +6,9 @@ use super::read::Trace;
 use commgauge_base::element::ElementType;
 use commgauge_base::stats::{median, percentile, sorted};
 use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::writing::ranges;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What identifies a call of a step.
@@ -18,13 +21,17 @@ pub(super) struct CallKey {
 }
 
 /// A call of a step, with all the times that it came.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CountedCall {
-    /// Where its groups are.
+    /// The axis of the layout whose groups these are, or their shape.
+    #[schemars(with = "String")]
     pub place: GroupPlace,
-    /// The call.
+    /// The call: a collective, `send` or `receive`.
+    #[serde(rename = "call")]
+    #[schemars(with = "String")]
     pub kind: CallKind,
     /// Type of the elements; none of a barrier, and where the trace does not say it.
+    #[serde(rename = "element_type")]
     pub element: Option<ElementType>,
     /// The size argument in the sense of nccl-tests.
     pub bytes_total: Bytes,
@@ -36,7 +43,7 @@ pub struct CountedCall {
     pub ranks: u64,
     /// Calls of the rank with the most, in a step.
     pub calls_per_step: f64,
-    /// Median time over all calls, where the trace has times.
+    /// Median time, where the trace has times; waiting for late ranks is in it.
     pub seconds_median: Option<Seconds>,
     /// 95th percentile.
     pub seconds_p95: Option<Seconds>,
@@ -105,13 +112,16 @@ const LATE_SHARE: f64 = 0.7;
 const WAIT_SHARE: f64 = 0.1;
 
 /// A rank that came last into most calls of a group.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LateRank {
     /// The rank.
     pub rank: u32,
-    /// Where its group is.
+    /// The axis of the layout whose group this is, or its shape.
+    #[schemars(with = "String")]
     pub place: GroupPlace,
     /// Ranks of the group.
+    #[serde(rename = "group_ranks", serialize_with = "as_ranges")]
+    #[schemars(with = "String")]
     pub group: Vec<u32>,
     /// Calls that were looked at.
     pub calls: u64,
@@ -119,6 +129,10 @@ pub struct LateRank {
     pub late: u64,
     /// Median of how long the first to come waited in these.
     pub waited_seconds_median: Seconds,
+}
+
+fn as_ranges<S: Serializer>(ranks: &[u32], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&ranges(ranks))
 }
 
 type CallsOfRank = BTreeMap<u32, Vec<f64>>;

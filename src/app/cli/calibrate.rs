@@ -33,7 +33,7 @@ pub struct CalibrateCommand {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub adapters_per_node: Option<u32>,
 
-    /// Draw every family of curves as an SVG file in this directory, which is made where it is not there
+    /// Draw every family of curves as an SVG file in this folder; it is made if missing
     #[arg(long, value_name = "DIR")]
     pub plots: Option<PathBuf>,
 
@@ -48,7 +48,7 @@ pub type Calibrate = WithParts<CalibrateCommand, CalibratePart>;
 /// Where the records come from, if there are none yet.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum CalibratePart {
-    /// Measure what planning a model asks for, fit it, and end with the ranking and the plan
+    /// Measure what planning a model needs, fit it, and plan
     Measure(Box<MeasureCommand>),
 }
 

@@ -1,11 +1,11 @@
 //! `commgauge plan`: divides the machines among the parallelisms, based on a fit or on published rates. Needs no
 //! launch.
 
+use super::WithParts;
 use super::computing::{Computing, ComputingFlags, RatesFlags};
 use super::output::{FormattedOutput, json};
 use super::suite::report_resolved_file;
 use super::validate::ValidateCommand;
-use super::WithParts;
 use crate::report::plan::{csv, explain_text, table_text};
 use crate::report::plan_page;
 use commgauge_analysis::planner::plan_document::{Comparison, PlanDocument, PlannedLayout};
@@ -88,7 +88,7 @@ pub type Plan = WithParts<PlanCommand, PlanPart>;
 /// How good plans are.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum PlanPart {
-    /// Predict published training runs, or your own, and show how far off the model is
+    /// Predict published runs or your own, and show the errors
     Validate(ValidateCommand),
 }
 

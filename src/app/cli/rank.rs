@@ -27,12 +27,13 @@ use std::path::{Path, PathBuf};
 /// Shows whether TP > DP > PP holds here by each measure, at how many tokens of a replica that turns round, and what moving each
 /// axis into or out of the node would change, and what the step takes by the model of `plan`. Probabilities are shares of resamples from the intervals of the predictions.
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_arg("--serve", |flag| flag.hide_short_help(true)), mut_arg("--micro-batches", |flag| flag.hide_short_help(true)))]
 pub struct RankCommand {
     #[command(flatten)]
     step: StepFlags,
 
     /// Number of ranks, where --dp is left out [default: those of dp 1]
-    #[arg(long, visible_alias = "world", value_name = "N", help_heading = "Layout")]
+    #[arg(long, visible_alias = "world", value_name = "N", help_heading = "Layout", hide_short_help = true)]
     ranks: Option<u32>,
 
     #[command(flatten)]

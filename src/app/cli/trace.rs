@@ -1,9 +1,8 @@
 //! `commgauge trace`: what a job really called, by axis, compared with the list of a step and with a fit, and as a suite.
 
-
-
 use super::degrees::DegreeFlags;
 use super::output::{AnswerArguments, check_only_format, replace};
+use crate::report::trace::{self as report, FitOnNodes, TraceDocument};
 use commgauge_analysis::cost::Fit;
 use commgauge_analysis::trace::{
     CallKind, CountedCall, ExpectedStep, GroupPlace, Trace, TracedCall, TracedPlaces, compare, counted_calls,
@@ -16,7 +15,6 @@ use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use commgauge_model::config::{AXES, Suite};
 use commgauge_model::layout::{Axis, Layout};
-use crate::report::trace::{self as report, FitOnNodes, TraceDocument};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -120,7 +118,7 @@ impl TraceCommand {
         let compared = against.map(|(expected, layout)| compare(trace, &places, steps, expected, layout));
         let late = late_ranks(trace, &places);
         let fit = fit.map(|fit| FitOnNodes { fit, layout, ranks_per_node: self.ranks_per_node });
-        let mut document = TraceDocument::new(trace, steps, &calls, compared.as_deref(), &late, fit);
+        let mut document = TraceDocument::new(trace, steps, calls, compared, late, fit);
         document.notes.extend(against.and_then(|(expected, layout)| expected.stages_note(layout)));
         Ok(document)
     }

@@ -47,10 +47,10 @@ pub struct ValidateCommand {
     pub ranks_per_node: Option<u32>,
 
     #[command(flatten)]
-    gpu: GpuFlags,
+    shown: AnswerOutput,
 
     #[command(flatten)]
-    shown: AnswerOutput,
+    gpu: GpuFlags,
 }
 
 impl ValidateCommand {

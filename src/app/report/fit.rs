@@ -230,9 +230,8 @@ const WIDTH: f64 = 640.0;
 /// The name of an SVG file for each family, and its content.
 pub fn fit_plots(fit: &Fit) -> Vec<(String, String)> {
     let predictor = Predictor::new(fit);
-    let drawn = |(index, family)| {
-        (format!("{}.svg", name(index, family)), picture(fit, &predictor, index).standalone())
-    };
+    let drawn =
+        |(index, family)| (format!("{}.svg", name(index, family)), picture(fit, &predictor, index).standalone());
     fit.families.iter().enumerate().map(drawn).collect()
 }
 

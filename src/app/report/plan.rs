@@ -2,74 +2,41 @@
 
 use crate::report::document::{Block, Column, Mark, Table, Terminal, optional, percent};
 use crate::report::framework_defaults;
+use crate::report::text::fields_csv;
 use commgauge_analysis::planner::plan_document::{
     Comparison, OrderVerdict, PlanDocument, PlannedLayout, PlannedMemory,
 };
 use commgauge_analysis::planner::price::Exposed;
 use commgauge_base::error::Result;
 use commgauge_base::units::{Bytes, Seconds};
-use commgauge_base::writing::{Column as CsvColumn, CommaSeparated, cells, names};
+use serde::Serialize;
+
+const COLUMNS: &str = "tp cp ep pp virtual_stages dp zero_stage micro_batch micro_batches recompute order memory_bytes fits \
+    step_seconds step_seconds_low step_seconds_high compute_seconds host_seconds bubble_seconds optimizer_seconds";
 
 /// The layouts as CSV: one line for each, in base units.
 ///
 /// # Errors
 /// Where it cannot be written.
 pub fn csv(document: &PlanDocument) -> Result<String> {
-    let (first, last) = (columns(), last_columns());
-    let exposed = Exposed::NAMES.map(|name| format!("exposed_{name}_seconds"));
-    let owned = |name: &str| name.to_owned();
-    let heading = names(&first).map(owned).chain(exposed).chain(names(&last).map(owned));
-    let mut text = CommaSeparated::new("the plan as CSV", heading)?;
-    for layout in &document.layouts {
-        let row = LayoutRow { plan: document, layout };
-        let exposed = layout.exposed_communication_seconds.values().map(number);
-        text.row(cells(&first, &row).chain(exposed).chain(cells(&last, &row)))?;
+    #[derive(Serialize)]
+    struct Row<'a> {
+        #[serde(flatten)]
+        layout: &'a PlannedLayout,
+        calibrated: bool,
+        synthetic: bool,
+        is_untrusted: bool,
     }
-    text.finish()
-}
-
-/// A layout of a plan.
-struct LayoutRow<'a> {
-    plan: &'a PlanDocument,
-    layout: &'a PlannedLayout,
-}
-
-fn columns<'a>() -> Vec<CsvColumn<LayoutRow<'a>>> {
-    vec![
-        CsvColumn::new("tp", |row| row.layout.tp.to_string()),
-        CsvColumn::new("cp", |row| row.layout.cp.to_string()),
-        CsvColumn::new("ep", |row| row.layout.ep.to_string()),
-        CsvColumn::new("pp", |row| row.layout.pp.to_string()),
-        CsvColumn::new("virtual_stages", |row| row.layout.virtual_stages.to_string()),
-        CsvColumn::new("dp", |row| row.layout.dp.to_string()),
-        CsvColumn::new("zero_stage", |row| row.layout.zero_stage.to_string()),
-        CsvColumn::new("micro_batch", |row| row.layout.micro_batch.to_string()),
-        CsvColumn::new("micro_batches", |row| row.layout.micro_batches.to_string()),
-        CsvColumn::new("recompute", |row| row.layout.recompute.to_string()),
-        CsvColumn::new("order", |row| row.layout.order.clone()),
-        CsvColumn::new("memory_bytes", |row| row.layout.memory_bytes.to_string()),
-        CsvColumn::new("fits", |row| row.layout.fits.to_string()),
-        CsvColumn::new("step_seconds", |row| number(row.layout.step_seconds)),
-        CsvColumn::new("step_seconds_low", |row| number(row.layout.step_seconds_low)),
-        CsvColumn::new("step_seconds_high", |row| number(row.layout.step_seconds_high)),
-        CsvColumn::new("compute_seconds", |row| number(row.layout.compute_seconds)),
-        CsvColumn::new("host_seconds", |row| number(row.layout.host_seconds)),
-        CsvColumn::new("bubble_seconds", |row| number(row.layout.bubble_seconds)),
-        CsvColumn::new("optimizer_seconds", |row| number(row.layout.optimizer_seconds)),
-    ]
-}
-
-fn last_columns<'a>() -> Vec<CsvColumn<LayoutRow<'a>>> {
-    vec![
-        CsvColumn::new("limited_by", |row| row.layout.limited_by.clone()),
-        CsvColumn::new("calibrated", |row| row.plan.calibrated.to_string()),
-        CsvColumn::new("synthetic", |row| row.plan.synthetic.to_string()),
-        CsvColumn::new("untrusted", |row| (!row.layout.untrusted.is_empty()).to_string()),
-    ]
-}
-
-fn number(seconds: f64) -> String {
-    format!("{seconds:e}")
+    let exposed = Exposed::NAMES.map(|name| format!("exposed_{name}_seconds=exposed_communication_seconds/{name}"));
+    let last = ["limited_by", "calibrated", "synthetic", "untrusted=is_untrusted"].map(str::to_owned);
+    let columns: Vec<String> = COLUMNS.split_whitespace().map(str::to_owned).chain(exposed).chain(last).collect();
+    let rows = document.layouts.iter().map(|layout| Row {
+        layout,
+        calibrated: document.calibrated,
+        synthetic: document.synthetic,
+        is_untrusted: !layout.untrusted.is_empty(),
+    });
+    fields_csv("the plan as CSV", &columns, rows)
 }
 
 // The plan for people: its basis, the best layouts, the breakdown of the first, and the certainty of the order.

@@ -222,4 +222,3 @@ fn reasons(input: &QueryInput, answers: &[Prediction], width: u16) -> String {
     let lines: String = first_and_count.into_iter().map(sentence).collect();
     if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
-

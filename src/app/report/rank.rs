@@ -1,7 +1,8 @@
 //! A ranking of the parallelisms of a step as a document: plain data for JSON, with a published schema, and from it a table and
 //! CSV.
 
-use crate::report::document::{Block, Column as ReportColumn, Mark, Table, Terminal, gigabytes, optional, percent};
+use crate::report::document::{Block, Column, Mark, Table, Terminal, gigabytes, optional, percent};
+use crate::report::text::fields_csv;
 use commgauge_analysis::planner::communication::Grounds;
 use commgauge_analysis::planner::compute::Compute;
 use commgauge_analysis::planner::price::{StepPrice, price};
@@ -10,59 +11,52 @@ use commgauge_analysis::planner::rates::Rates;
 use commgauge_base::error::Result;
 use commgauge_base::stats::Span;
 use commgauge_base::units::{Bytes, Seconds};
-use commgauge_base::writing::{Column, comma_separated};
 use commgauge_model::layout::{Axis, Degrees};
 use commgauge_model::workload::step::Step;
 use commgauge_model::workload::{Crossing, Family};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-// The axes of a ranking as CSV: one line for each, in base units, with how sure it is.
+const COLUMNS: [&str; 22] = [
+    "axis",
+    "parallelism",
+    "group_size",
+    "stage",
+    "nodes_spanned",
+    "concurrent_groups_per_node",
+    "stride",
+    "payload_bytes_per_step",
+    "wire_bytes_per_step",
+    "exposed_wire_bytes_per_step",
+    "seconds_per_step=seconds_per_step/value",
+    "seconds_per_step_low=seconds_per_step/low",
+    "seconds_per_step_high=seconds_per_step/high",
+    "exposed_seconds_per_step=exposed_seconds_per_step/value",
+    "exposed_seconds_per_step_low=exposed_seconds_per_step/low",
+    "exposed_seconds_per_step_high=exposed_seconds_per_step/high",
+    "ops_interpolated=grounds/interpolated",
+    "ops_transferred=grounds/transferred",
+    "ops_extrapolated=grounds/extrapolated",
+    "ops_refused=grounds/refused",
+    "calibrated",
+    "synthetic",
+];
 
-/// An axis of a ranking.
-struct AxisRow<'a> {
-    ranking: &'a RankDocument,
-    axis: &'a AxisDocument,
-}
-
-/// The axes as CSV.
+/// The axes as CSV: one line for each, in base units, with how sure it is.
 ///
 /// # Errors
-/// Where it cannot be put together, which memory alone could cause.
+/// Where it cannot be written.
 pub fn csv(document: &RankDocument) -> Result<String> {
-    let rows = document.axes.iter().map(|axis| AxisRow { ranking: document, axis });
-    comma_separated("the axes as CSV", &columns(), rows)
-}
-
-fn columns<'a>() -> Vec<Column<AxisRow<'a>>> {
-    vec![
-        Column::new("axis", |row| row.axis.axis.to_string()),
-        Column::new("parallelism", |row| row.axis.parallelism.unwrap_or_default().to_owned()),
-        Column::new("group_size", |row| row.axis.group_size.to_string()),
-        Column::new("stage", |row| row.axis.stage.to_string()),
-        Column::new("nodes_spanned", |row| row.axis.nodes_spanned.to_string()),
-        Column::new("concurrent_groups_per_node", |row| row.axis.concurrent_groups_per_node.to_string()),
-        Column::new("stride", |row| row.axis.stride.to_string()),
-        Column::new("payload_bytes_per_step", |row| row.axis.payload_bytes_per_step.0.to_string()),
-        Column::new("wire_bytes_per_step", |row| row.axis.wire_bytes_per_step.0.to_string()),
-        Column::new("exposed_wire_bytes_per_step", |row| row.axis.exposed_wire_bytes_per_step.0.to_string()),
-        Column::new("seconds_per_step", |row| number(Some(row.axis.seconds_per_step.value))),
-        Column::new("seconds_per_step_low", |row| number(row.axis.seconds_per_step.low)),
-        Column::new("seconds_per_step_high", |row| number(row.axis.seconds_per_step.high)),
-        Column::new("exposed_seconds_per_step", |row| number(Some(row.axis.exposed_seconds_per_step.value))),
-        Column::new("exposed_seconds_per_step_low", |row| number(row.axis.exposed_seconds_per_step.low)),
-        Column::new("exposed_seconds_per_step_high", |row| number(row.axis.exposed_seconds_per_step.high)),
-        Column::new("ops_interpolated", |row| row.axis.grounds.interpolated.to_string()),
-        Column::new("ops_transferred", |row| row.axis.grounds.transferred.to_string()),
-        Column::new("ops_extrapolated", |row| row.axis.grounds.extrapolated.to_string()),
-        Column::new("ops_refused", |row| row.axis.grounds.refused.to_string()),
-        Column::new("calibrated", |row| row.ranking.calibrated.to_string()),
-        Column::new("synthetic", |row| row.ranking.synthetic.to_string()),
-    ]
-}
-
-fn number(value: Option<f64>) -> String {
-    value.map_or_else(String::new, |value| format!("{value:e}"))
+    #[derive(Serialize)]
+    struct Row<'a> {
+        #[serde(flatten)]
+        axis: &'a AxisDocument,
+        calibrated: bool,
+        synthetic: bool,
+    }
+    let (calibrated, synthetic) = (document.calibrated, document.synthetic);
+    let rows = document.axes.iter().map(|axis| Row { axis, calibrated, synthetic });
+    fields_csv("the axes as CSV", &COLUMNS, rows)
 }
 
 // What a ranking says, as plain data with a published schema.
@@ -428,8 +422,7 @@ fn document(d: &RankDocument) -> Vec<Block> {
 
 /// The step as `plan` prices it: what it is made of.
 fn step(document: &RankDocument) -> Vec<Block> {
-    const COLUMNS: [ReportColumn; 3] =
-        [ReportColumn::left("the step", 0), ReportColumn::right("time", 0), ReportColumn::right("share", 0)];
+    const COLUMNS: [Column; 3] = [Column::left("the step", 0), Column::right("time", 0), Column::right("share", 0)];
     let Some(step) = &document.step else { return Vec::new() };
     let ground = format!("computing: {}", step.computing);
     let Some(price) = &step.price else {
@@ -444,23 +437,24 @@ fn step(document: &RankDocument) -> Vec<Block> {
         parts.iter().filter(|(_, seconds)| *seconds > 0.0).map(|(name, seconds)| row(name, *seconds)).collect();
     rows.push(row("step", price.step_seconds));
     let (low, high) = (Seconds(price.step_seconds_low), Seconds(price.step_seconds_high));
-    let interval = format!("95 of 100 such steps take {low} to {high}, as published runs did (`commgauge plan validate`)");
+    let interval =
+        format!("95 of 100 such steps take {low} to {high}, as published runs did (`commgauge plan validate`)");
     vec![Block::Table(Table::new("", &COLUMNS, rows)), Block::list([interval, ground])]
 }
 
 fn axes(document: &RankDocument) -> Table {
-    const COLUMNS: [ReportColumn; 11] = [
-        ReportColumn::left("axis", 0),
-        ReportColumn::right("ranks", 3),
-        ReportColumn::right("nodes", 4),
-        ReportColumn::right("groups/node", 5),
-        ReportColumn::right("payload", 2),
-        ReportColumn::right("wire", 0),
-        ReportColumn::right("time", 0),
-        ReportColumn::right("95 %", 6),
-        ReportColumn::right("exposed", 0),
-        ReportColumn::right("exposed 95 %", 7),
-        ReportColumn::left("rests on", 1),
+    const COLUMNS: [Column; 11] = [
+        Column::left("axis", 0),
+        Column::right("ranks", 3),
+        Column::right("nodes", 4),
+        Column::right("groups/node", 5),
+        Column::right("payload", 2),
+        Column::right("wire", 0),
+        Column::right("time", 0),
+        Column::right("95 %", 6),
+        Column::right("exposed", 0),
+        Column::right("exposed 95 %", 7),
+        Column::left("rests on", 1),
     ];
     let row = |axis: &AxisDocument| {
         let g = &axis.grounds;
@@ -508,12 +502,12 @@ fn ends(axis: &AxisDocument, quantity: Quantity) -> String {
 }
 
 fn rankings(document: &RankDocument) -> Table {
-    const COLUMNS: [ReportColumn; 5] = [
-        ReportColumn::left("by", 0),
-        ReportColumn::left("order", 0),
-        ReportColumn::right("probability", 1),
-        ReportColumn::left("TP > DP > PP", 0),
-        ReportColumn::right("probability of the rule", 3),
+    const COLUMNS: [Column; 5] = [
+        Column::left("by", 0),
+        Column::left("order", 0),
+        Column::right("probability", 1),
+        Column::left("TP > DP > PP", 0),
+        Column::right("probability of the rule", 3),
     ];
     let row = |ranking: &RankingDocument| {
         vec![
@@ -535,13 +529,13 @@ fn incomplete(document: &RankDocument) -> impl Iterator<Item = String> + '_ {
 }
 
 fn flips(document: &RankDocument) -> Table {
-    const COLUMNS: [ReportColumn; 6] = [
-        ReportColumn::left("pair", 0),
-        ReportColumn::left("by", 0),
-        ReportColumn::right("tokens of a replica", 0),
-        ReportColumn::right("from", 1),
-        ReportColumn::right("to", 1),
-        ReportColumn::left("", 0),
+    const COLUMNS: [Column; 6] = [
+        Column::left("pair", 0),
+        Column::left("by", 0),
+        Column::right("tokens of a replica", 0),
+        Column::right("from", 1),
+        Column::right("to", 1),
+        Column::left("", 0),
     ];
     let tokens = |value: Option<f64>| optional(value.map(|tokens| format!("{tokens:.0}")));
     let row = |flip: &FlipDocument| {
@@ -564,14 +558,14 @@ fn flips(document: &RankDocument) -> Table {
 }
 
 fn moves(document: &RankDocument) -> Vec<Block> {
-    const COLUMNS: [ReportColumn; 7] = [
-        ReportColumn::left("move", 0),
-        ReportColumn::left("order", 0),
-        ReportColumn::right("change", 0),
-        ReportColumn::right("95 %", 2),
-        ReportColumn::right("faster", 1),
-        ReportColumn::right("exposed change", 0),
-        ReportColumn::right("faster", 3),
+    const COLUMNS: [Column; 7] = [
+        Column::left("move", 0),
+        Column::left("order", 0),
+        Column::right("change", 0),
+        Column::right("95 %", 2),
+        Column::right("faster", 1),
+        Column::right("exposed change", 0),
+        Column::right("faster", 3),
     ];
     let m = &document.moves;
     let now = [m.seconds_per_step, m.exposed_seconds_per_step].map(|quantity| Seconds(quantity.value));

@@ -2,7 +2,9 @@
 //!
 //! A new document needs one member of [`Document`] and one arm of its `match`.
 
-use super::{REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, json, layout, model, names, ops, predictions, rank, trace};
+use super::{
+    REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, json, layout, model, names, ops, predictions, rank, trace,
+};
 use crate::doctor::{DOCTOR_FORMAT, DOCTOR_VERSION, DoctorDocument};
 use commgauge_analysis::planner::{plan_document, validate};
 use commgauge_analysis::verdict::locate::{SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspects};
@@ -93,10 +95,10 @@ impl Document {
             Document::Suspects => of::<Suspects>(SUSPECTS_FORMAT, SUSPECTS_VERSION, "Suspects of commgauge"),
             Document::Rehearsal => of::<Rehearsed>(REHEARSAL_FORMAT, REHEARSAL_VERSION, "A rehearsal of commgauge"),
             Document::List => of::<names::ListDocument>(names::FORMAT, names::VERSION, "What there is, by commgauge"),
-            Document::Launch => of::<LaunchReport>(LAUNCH_FORMAT, LAUNCH_VERSION, "The check of a launch, by commgauge"),
-            Document::Doctor => {
-                of::<DoctorDocument>(DOCTOR_FORMAT, DOCTOR_VERSION, "A machine, by commgauge doctor")
+            Document::Launch => {
+                of::<LaunchReport>(LAUNCH_FORMAT, LAUNCH_VERSION, "The check of a launch, by commgauge")
             }
+            Document::Doctor => of::<DoctorDocument>(DOCTOR_FORMAT, DOCTOR_VERSION, "A machine, by commgauge doctor"),
             Document::Report => published(json::schema(), json::FORMAT, json::SCHEMA_VERSION, &printed("report")),
             Document::Trace => of::<trace::TraceDocument>(trace::FORMAT, trace::VERSION, &printed("trace")),
         }

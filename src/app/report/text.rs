@@ -1,6 +1,10 @@
-//! Escaping of text from records, and wrapping of paragraphs.
+//! Escaping of text from records, wrapping of paragraphs, and documents as comma-separated values.
 
+use commgauge_base::error::{Error, Result};
 use commgauge_base::visible;
+use commgauge_base::writing::CommaSeparated;
+use serde::Serialize;
+use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
 /// The text on one line, as [`visible::visible`] has it.
@@ -12,6 +16,34 @@ pub(crate) fn visible(text: &str) -> String {
 pub(super) fn harmless(text: &str) -> String {
     let shown = visible(text);
     if shown.starts_with(['=', '+', '-', '@']) { format!("'{shown}") } else { shown }
+}
+
+/// Rows of a document as CSV. A column is the name of a field, or `name=field/field` for one of a nested object.
+///
+/// # Errors
+/// As [`CommaSeparated::new`].
+pub(super) fn fields_csv<T: Serialize>(
+    what: &'static str,
+    columns: &[impl AsRef<str>],
+    rows: impl IntoIterator<Item = T>,
+) -> Result<String> {
+    let columns: Vec<(&str, String)> = columns
+        .iter()
+        .map(|column| column.as_ref().split_once('=').unwrap_or((column.as_ref(), column.as_ref())))
+        .map(|(name, field)| (name, format!("/{field}")))
+        .collect();
+    let mut text = CommaSeparated::new(what, columns.iter().map(|(name, _)| name))?;
+    for row in rows {
+        let row =
+            serde_json::to_value(row).map_err(|cause| Error::environment(format!("cannot write {what}: {cause}")))?;
+        text.row(columns.iter().map(|(_, pointer)| match row.pointer(pointer) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Number(number)) if number.is_f64() => format!("{:e}", number.as_f64().unwrap_or(f64::NAN)),
+            Some(other) => other.to_string(),
+        }))?;
+    }
+    text.finish()
 }
 
 /// Columns that a text takes on a terminal, where letters of some scripts take two.

@@ -4,8 +4,7 @@ use super::document::{Column, optional, table, wrapped};
 use commgauge_analysis::cost::{Fit, PlaceQuery, Prediction, Predictor, Query};
 use commgauge_analysis::trace::{CallKind, Compared, CountedCall, Difference, GroupPlace, LateRank, OneSide, Trace};
 use commgauge_base::collective::Collective;
-use commgauge_base::element::ElementType;
-use commgauge_base::units::{Bytes, Seconds};
+use commgauge_base::units::Seconds;
 use commgauge_base::writing::ranges;
 use commgauge_model::layout::{Axis, Layout};
 use schemars::JsonSchema;
@@ -35,9 +34,9 @@ pub struct TraceDocument {
     /// The calls.
     pub calls: Vec<TracedCallLine>,
     /// Each call compared with the list of a step, where one was given.
-    pub comparison: Option<Vec<ComparedLine>>,
+    pub comparison: Option<Vec<Compared>>,
     /// Ranks that came last into most calls of their group, those that were waited for longest first.
-    pub late_ranks: Vec<LateRankLine>,
+    pub late_ranks: Vec<LateRank>,
     /// What was skipped, and why.
     pub notes: Vec<String>,
 }
@@ -45,75 +44,13 @@ pub struct TraceDocument {
 /// A call of a step.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TracedCallLine {
-    /// The axis of the layout whose groups these are, or their shape.
-    pub place: String,
-    /// The call: a collective, `send` or `receive`.
-    pub call: &'static str,
-    /// Type of the elements; none of a barrier, and where the trace does not say it.
-    pub element_type: Option<ElementType>,
-    /// The size argument in the sense of nccl-tests; of a message its size.
-    pub bytes_total: Bytes,
-    /// Ranks of a group, where they are known.
-    pub group_size: Option<u32>,
-    /// Groups in which it was seen.
-    pub groups: u64,
-    /// Ranks that called it.
-    pub ranks: u64,
-    /// Calls of the rank with the most, in a step.
-    pub calls_per_step: f64,
-    /// Median time, where the trace has times; waiting for late ranks is in it.
-    pub seconds_median: Option<Seconds>,
-    /// 95th percentile.
-    pub seconds_p95: Option<Seconds>,
+    /// As counted.
+    #[serde(flatten)]
+    pub call: CountedCall,
     /// What the fit predicts, where one was given and covers it.
     pub predicted_seconds: Option<Seconds>,
     /// Why the fit does not say it.
     pub not_predicted_because: Option<String>,
-}
-
-/// A call of the list, of the trace, or of both.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ComparedLine {
-    /// The axis of the layout whose groups these are, or their shape.
-    pub place: String,
-    /// The call.
-    pub call: &'static str,
-    /// `same`, `other count`, `other size`, `missing` (in the list alone), `extra` (in the trace alone), `other stage` (in the trace alone, of ranks of
-    /// a pipeline stage of which the list has nothing on this axis), or `not traced` (no rank
-    /// that should call it is in the trace).
-    pub difference: &'static str,
-    /// As listed.
-    pub expected: Option<SideLine>,
-    /// As traced.
-    pub traced: Option<SideLine>,
-}
-
-/// Size, type and count of a call.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct SideLine {
-    /// Type of the elements; none of a barrier, and where the trace does not say it.
-    pub element_type: Option<ElementType>,
-    /// The size argument in the sense of nccl-tests.
-    pub bytes_total: Bytes,
-    /// Calls of a rank in a step.
-    pub calls_per_step: f64,
-}
-
-/// A rank for which others waited.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct LateRankLine {
-    /// The rank.
-    pub rank: u32,
-    /// The axis of the layout whose group this is, or its shape.
-    pub place: String,
-    /// The ranks of the group.
-    pub group_ranks: String,
-    /// Calls that were looked at.
-    pub calls: u64,
-    /// In how many of them it came last and others waited.
-    pub late: u64,
-    /// Median of how long the first to come waited in these.
-    pub waited_seconds_median: Seconds,
 }
 
 impl TraceDocument {
@@ -121,9 +58,9 @@ impl TraceDocument {
     pub fn new(
         trace: &Trace,
         steps: u64,
-        calls: &[CountedCall],
-        compared: Option<&[Compared]>,
-        late: &[LateRank],
+        calls: Vec<CountedCall>,
+        comparison: Option<Vec<Compared>>,
+        late_ranks: Vec<LateRank>,
         fit: Option<FitOnNodes>,
     ) -> TraceDocument {
         let predictor = fit.map(|fit| (Predictor::new(fit.fit), fit));
@@ -135,37 +72,28 @@ impl TraceDocument {
             job_ranks: trace.world,
             steps,
             calls: calls
-                .iter()
+                .into_iter()
                 .map(|call| {
-                    let predicted = predictor.as_ref().and_then(|(of, fit)| Some(of.predict(&fit.query(call)?)));
+                    let predicted = predictor.as_ref().and_then(|(of, fit)| Some(of.predict(&fit.query(&call)?)));
                     call_line(call, predicted)
                 })
                 .collect(),
-            comparison: compared.map(|compared| compared.iter().map(compared_line).collect()),
-            late_ranks: late.iter().map(late_line).collect(),
+            comparison,
+            late_ranks,
             notes: trace.notes.clone(),
         }
     }
 
     /// Whether a comparison was made and found a difference.
     pub fn differs(&self) -> bool {
-        let same = [Difference::Same, Difference::NotTraced, Difference::OtherStage].map(Difference::name);
+        let same = [Difference::Same, Difference::NotTraced, Difference::OtherStage];
         self.comparison.iter().flatten().any(|line| !same.contains(&line.difference))
     }
 }
 
-fn call_line(call: &CountedCall, prediction: Option<Prediction>) -> TracedCallLine {
+fn call_line(call: CountedCall, prediction: Option<Prediction>) -> TracedCallLine {
     TracedCallLine {
-        place: call.place.name().to_owned(),
-        call: call.kind.name(),
-        element_type: call.element,
-        bytes_total: call.bytes_total,
-        group_size: call.group_size,
-        groups: call.groups,
-        ranks: call.ranks,
-        calls_per_step: call.calls_per_step,
-        seconds_median: call.seconds_median,
-        seconds_p95: call.seconds_p95,
+        call,
         predicted_seconds: prediction.as_ref().and_then(|prediction| prediction.seconds),
         not_predicted_because: prediction.and_then(|of| of.reason.filter(|_| of.seconds.is_none())),
     }
@@ -201,31 +129,6 @@ impl FitOnNodes<'_> {
             GroupPlace::Shape(_) => return None,
         };
         Some(self.layout?.locality(axis, self.ranks_per_node?).into())
-    }
-}
-
-fn compared_line(compared: &Compared) -> ComparedLine {
-    ComparedLine {
-        place: compared.place.name().to_owned(),
-        call: compared.kind.name(),
-        difference: compared.difference.name(),
-        expected: compared.expected.map(side_line),
-        traced: compared.traced.map(side_line),
-    }
-}
-
-fn side_line(side: OneSide) -> SideLine {
-    SideLine { element_type: side.element, bytes_total: side.bytes_total, calls_per_step: side.calls_per_step }
-}
-
-fn late_line(late: &LateRank) -> LateRankLine {
-    LateRankLine {
-        rank: late.rank,
-        place: late.place.name().to_owned(),
-        group_ranks: ranges(&late.group),
-        calls: late.calls,
-        late: late.late,
-        waited_seconds_median: late.waited_seconds_median,
     }
 }
 
@@ -275,10 +178,12 @@ fn calls(document: &TraceDocument, width: u16) -> String {
         let around = [at.checked_sub(1), at.checked_add(1)].into_iter().flatten().filter_map(|at| lines.get(at));
         let mut row = call_row(call, is_predicted);
         // Equal sizes of other calls of its kind are told apart by their bytes.
-        if around.filter(|other| (&other.place, other.call) == (&call.place, call.call)).any(|other| {
-            other.element_type == call.element_type && other.bytes_total.to_string() == call.bytes_total.to_string()
-        }) {
-            row[BYTES] = format!("{} B", call.bytes_total.0);
+        let key = |line: &TracedCallLine| {
+            let CountedCall { place, kind, element, bytes_total, .. } = &line.call;
+            (place.clone(), *kind, *element, bytes_total.to_string())
+        };
+        if around.map(key).any(|other| other == key(call)) {
+            row[BYTES] = format!("{} B", call.call.bytes_total.0);
         }
         row
     };
@@ -289,11 +194,12 @@ fn calls(document: &TraceDocument, width: u16) -> String {
 /// The column of sizes.
 const BYTES: usize = 3;
 
-fn call_row(call: &TracedCallLine, is_predicted: bool) -> Vec<String> {
+fn call_row(line: &TracedCallLine, is_predicted: bool) -> Vec<String> {
+    let call = &line.call;
     let mut row = vec![
-        call.place.clone(),
-        call.call.to_owned(),
-        optional(call.element_type),
+        call.place.name().to_owned(),
+        call.kind.to_string(),
+        optional(call.element),
         call.bytes_total.to_string(),
         optional(call.group_size),
         call.groups.to_string(),
@@ -303,8 +209,8 @@ fn call_row(call: &TracedCallLine, is_predicted: bool) -> Vec<String> {
     ];
     if is_predicted {
         let ratio = |(seconds, predicted): (Seconds, Seconds)| format!("{:.2}", seconds.0 / predicted.0);
-        row.push(optional(call.predicted_seconds));
-        row.push(optional(call.seconds_median.zip(call.predicted_seconds).map(ratio)));
+        row.push(optional(line.predicted_seconds));
+        row.push(optional(call.seconds_median.zip(line.predicted_seconds).map(ratio)));
     }
     row
 }
@@ -320,7 +226,7 @@ fn reasons(document: &TraceDocument) -> Vec<&str> {
     reasons
 }
 
-fn differences(comparison: &[ComparedLine], width: u16) -> String {
+fn differences(comparison: &[Compared], width: u16) -> String {
     let columns = [
         Column::left("groups of", 0),
         Column::left("call", 0),
@@ -332,12 +238,12 @@ fn differences(comparison: &[ComparedLine], width: u16) -> String {
         Column::right("bytes", 0),
         Column::left("type", 3),
     ];
-    let side = |side: &Option<SideLine>| match side {
-        Some(side) => [count(side.calls_per_step), side.bytes_total.to_string(), optional(side.element_type)],
+    let side = |side: &Option<OneSide>| match side {
+        Some(side) => [count(side.calls_per_step), side.bytes_total.to_string(), optional(side.element)],
         None => ["-".to_owned(), "-".to_owned(), "-".to_owned()],
     };
-    let row = |line: &ComparedLine| {
-        let mut row = vec![line.place.clone(), line.call.to_owned(), line.difference.to_owned()];
+    let row = |line: &Compared| {
+        let mut row = vec![line.place.name().to_owned(), line.kind.to_string(), line.difference.name().to_owned()];
         row.extend(side(&line.expected));
         row.extend(side(&line.traced));
         row
@@ -345,22 +251,27 @@ fn differences(comparison: &[ComparedLine], width: u16) -> String {
     table(&columns, &comparison.iter().map(row).collect::<Vec<_>>(), width)
 }
 
-fn outcome(comparison: &[ComparedLine]) -> String {
+fn outcome(comparison: &[Compared]) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for line in comparison {
-        match counts.iter_mut().find(|(name, _)| *name == line.difference) {
+        match counts.iter_mut().find(|(name, _)| *name == line.difference.name()) {
             Some((_, count)) => *count += 1,
-            None => counts.push((line.difference, 1)),
+            None => counts.push((line.difference.name(), 1)),
         }
     }
     let counts: Vec<String> = counts.into_iter().map(|(name, count)| format!("{count} {name}")).collect();
     format!("{} calls: {}", comparison.len(), counts.join(", "))
 }
 
-fn late_text(late: &LateRankLine) -> String {
+fn late_text(late: &LateRank) -> String {
     format!(
         "rank {} came last in {} of {} calls of its {} group ({}); the first to come waited {} (median)",
-        late.rank, late.late, late.calls, late.place, late.group_ranks, late.waited_seconds_median
+        late.rank,
+        late.late,
+        late.calls,
+        late.place.name(),
+        ranges(&late.group),
+        late.waited_seconds_median
     )
 }
 

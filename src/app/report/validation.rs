@@ -320,6 +320,7 @@ mod tests {
     use crate::report::schemas::Document;
     use commgauge_analysis::planner::validate::{levels_file, validate};
     use commgauge_base::writing::names;
+    use std::path::Path;
     use std::sync::LazyLock;
 
     static ALL: LazyLock<Validation> = LazyLock::new(|| validate(&[]).unwrap());

@@ -82,7 +82,10 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         const MAX: usize = 30;
         blocks.push(Block::list(fitted.warnings.iter().take(MAX)));
         if fitted.warnings.len() > MAX {
-            blocks.push(Block::text(format!("And {} more; `commgauge calibrate` prints them.", fitted.warnings.len() - MAX)));
+            blocks.push(Block::text(format!(
+                "And {} more; `commgauge calibrate` prints them.",
+                fitted.warnings.len() - MAX
+            )));
         }
     }
     blocks
