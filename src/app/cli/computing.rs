@@ -204,7 +204,7 @@ impl ComputingFlags {
         Computing {
             ground: format!(
                 "products up to {} ({}) of {}, half of that at a width of {}; other kernels at {} of {}, {} to \
-                 start one; {:.0} % slower beside calls. Constants of published runs (`commgauge plan validate`), not measured here",
+                 start one; {:.0} % slower while calls run. Constants of published runs (`commgauge plan validate`), not measured here",
                 constants.share_of_peak,
                 if given.is_some() { "given".to_owned() } else { level.origin() },
                 self.gpu.peak(machine),
@@ -279,7 +279,7 @@ impl ComputingFlags {
         let mut compute = PUBLISHED.compute(&self.gpu.gpu(machine));
         if known {
             notes.push(format!(
-                "Matrix products are measured; other kernels move {} of {}, take {} to start and lose {:.0} % beside calls, as in \
+                "Matrix products are measured; other kernels move {} of {}, take {} to start and lose {:.0} % while calls run, as in \
                  published runs.",
                 PUBLISHED.share_of_memory_rate,
                 self.gpu.gpu(machine).memory_rate,
@@ -441,7 +441,7 @@ fn rate(text: &str) -> std::result::Result<Rate, String> {
 }
 
 impl GpuFlags {
-    /// The GPU of the machine file, or the assumed one, with what flags say instead. A peak of its own is of no known kind.
+    /// The GPU of the machine file, or the assumed one, with what flags say instead. A GPU with a peak of its own has no known kind.
     pub fn gpu(&self, machine: Option<&Machine>) -> Gpu {
         let named = machine.and_then(|machine| machine.computing.clone()).unwrap_or_else(assumed);
         Gpu {
@@ -462,7 +462,7 @@ impl GpuFlags {
         self.gpu(machine).memory_by(source(self.memory_rate.is_some(), machine))
     }
 
-    /// What to do where nobody says which GPU it is.
+    /// What to do where no flag or file names the GPU.
     pub fn assumption(&self, machine: Option<&Machine>) -> Option<&'static str> {
         let is_known = machine.is_some_and(|machine| machine.computing.is_some());
         (!is_known && (self.peak_tflops.is_none() || self.memory_rate.is_none())).then_some(

@@ -1,6 +1,6 @@
 //! `commgauge calibrate measure`: measures what planning a model asks for, fits it, and ends with the ranking and the plan.
 //!
-//! The folder holds everything between: the suite, the record, the fit. The same command goes on where it was cut off.
+//! The folder holds everything between: the suite, the record, the fit. The same command resumes it.
 
 use super::computing::{ComputingFlags, RatesFlags, ranks_per_node};
 use super::output::{FormattedOutput, TextOutput};
@@ -47,8 +47,8 @@ const LAYOUTS_SHOWN: u32 = 5;
 ///
 /// Writes the suite of every call that a plan of these GPUs asks for, and of the model's matrix products, runs it in groups of every
 /// size inside the nodes and across them, all groups at once and one alone, fits the record, and replays the best layout's step for
-/// how much slower calls are that computing hides. Suite, records and fit lie in the folder of -o; `commgauge plan --fit` answers
-/// further questions from there. The same command goes on where it was cut off.
+/// how much slower calls are that computing hides. Suite, records and fit are in the folder of -o; `commgauge plan --fit` answers
+/// further questions from there. The same command resumes it.
 #[derive(Clone, Debug, clap::Args)]
 pub struct MeasureCommand {
     #[command(flatten)]
@@ -127,7 +127,7 @@ impl MeasureCommand {
         }
         let code = run(&folder, &Work::Suite, &self.run)?;
         if code != 0 {
-            eprintln!("the measurement ended with {code}, so nothing is fitted; the same command goes on with it");
+            eprintln!("the measurement ended with {code}, so nothing is fitted; the same command resumes it");
             return Ok(code);
         }
         // Without the replay, so that the same command finds the same best layout again.
@@ -138,7 +138,7 @@ impl MeasureCommand {
             let code = self.replay(&folder, &plan)?;
             if code != 0 {
                 eprintln!(
-                    "the replay of the best layout's step ended with {code}; the same command goes on with it, and --no-overlap leaves it out"
+                    "the replay of the best layout's step ended with {code}; the same command resumes it, and --no-overlap skips it"
                 );
                 return Ok(code);
             }
@@ -151,7 +151,7 @@ impl MeasureCommand {
         let ranks = ranks(folder)?;
         if !self.question.gpus.contains(&ranks) {
             eprintln!(
-                "the best layout's step is not replayed: it is of {} GPUs, and {ranks} ranks measured; calls that computing hides count as alone",
+                "the best layout's step is not replayed: it needs {} GPUs, and {ranks} ranks measured; hidden calls are priced without a slowdown",
                 self.question.gpus.first().copied().unwrap_or_default()
             );
             return Ok(0);
@@ -162,7 +162,7 @@ impl MeasureCommand {
             // Before anything is measured, as of a step with more streams than a GPU has queues.
             USAGE if !folder.overlap.exists() => {
                 eprintln!(
-                    "the best layout's step is not replayed: the ranks refuse it, for the reason above; calls that computing hides count as alone"
+                    "the best layout's step is not replayed: the ranks refuse it, for the reason above; hidden calls are priced without a slowdown"
                 );
                 Ok(0)
             }
@@ -205,7 +205,7 @@ impl MeasureCommand {
         }
     }
 
-    /// What the plan asks for, and the suite of it.
+    /// The calls that the plan needs, and their suite.
     fn asked(&self, folder: &Folder) -> Result<Asked> {
         let model = Model::load(&self.question.model)?;
         report_resolved_file(Shipped::Model, Path::new(&self.question.model));
@@ -379,7 +379,7 @@ impl Work<'_> {
     }
 }
 
-/// Runs the work, or goes on with a run that was cut off, and returns the exit code. `words` are more flags of `commgauge run`.
+/// Runs the work, or resumes an interrupted run, and returns the exit code. `words` are more flags of `commgauge run`.
 ///
 /// # Errors
 /// Flags that `commgauge run` does not take; those of a run that does not start.
@@ -403,7 +403,7 @@ fn run(folder: &Folder, work: &Work, words: &[String]) -> Result<i32> {
     run_suite(&run, &mut std::io::stdout().lock())
 }
 
-/// Who carries the communication out, by the flags of `commgauge run`.
+/// The backend, by the flags of `commgauge run`.
 ///
 /// # Errors
 /// Flags that it does not take.
@@ -461,9 +461,9 @@ fn fit(folder: &Folder, records: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-// The replay of the best layout's step beside computing: how much slower the calls are that something hides.
+// The replay of the best layout's step with computing: how much slower hidden calls are.
 //
-// Few layers and few micro-batches of it, since what a call takes beside computing is a ratio.
+// Few layers and few micro-batches of it, since what computing adds to a call is a ratio.
 
 /// Layers that are replayed, at least, where the model has them.
 const LAYERS: u32 = 4;
@@ -475,7 +475,7 @@ const MICRO_BATCHES_PER_STAGE: u64 = 4;
 /// 32 streams.
 const MOST_VIRTUAL_STAGES: u32 = 2;
 
-/// Longest forward pass of a layer that is replayed: far longer than the calls beside it on a network, whereas the layers of ranks that compute
+/// Longest forward pass of a layer that is replayed: far longer than the calls it overlaps on a network, whereas the layers of ranks that compute
 /// on the host may take a second each, and a replay of them an hour.
 const LONGEST_FORWARD_SECONDS: f64 = 0.02;
 
@@ -548,7 +548,7 @@ fn is_chosen(key: &str) -> bool {
     ["sequence_parallel", "data_style", "stage_layers"].contains(&key)
 }
 
-/// The fewest layers that hold one of each kind and can be shared out evenly to so many chunks; none where all are needed for that.
+/// The fewest layers that hold one of each kind and divide evenly into this many chunks; none where that needs all.
 fn layers(model: &Model, chunks: u32) -> Option<u32> {
     let kinds_in = |layers: u32| (0..layers).map(|layer| model.parts_of(layer)).collect::<BTreeSet<_>>().len();
     let all = kinds_in(model.layers);

@@ -23,9 +23,9 @@ use commgauge_model::layout::{Axis, MOST_RANKS};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Note for a fit without such coefficients.
+/// Note for a fit without overlap coefficients.
 const NO_HIDDEN_DATA: &str =
-    "Nothing is known of how much slower calls are while computing or other calls hide them: they count as alone.";
+    "No overlap slowdown measured; calls that computing or other calls hide are priced without it.";
 
 /// Find the fastest way to divide a model over GPUs: every legal layout that fits into memory
 ///

@@ -145,7 +145,7 @@ impl TraceCommand {
             let (flags, list) = (in_words(of_flags), in_words(listed));
             if flags != list {
                 return Err(Error::usage(format!(
-                    "the flags say {flags}, and the list of --ops is of {list}; accepted: the same, or no such flags"
+                    "the flags say {flags}, and the list of --ops {list}; accepted: the same, or no such flags"
                 )));
             }
         }
@@ -154,7 +154,7 @@ impl TraceCommand {
             && layout.degrees.world() != u64::from(world)
         {
             return Err(Error::usage(format!(
-                "{} is of {} ranks, and the job had {world}; accepted: the degrees of the job",
+                "{} has {} ranks, and the job had {world}; accepted: the degrees of the job",
                 layout.degrees.name(),
                 layout.degrees.world()
             )));
@@ -233,7 +233,7 @@ fn measured(call: &CountedCall) -> std::result::Result<(Axis, Collective), Strin
     let GroupPlace::Axis(axis) = &call.place else {
         return match call.place.name() == Axis::World.name() {
             true => collective_of(call.kind).map(|collective| (Axis::World, collective)),
-            false => Err("its group is of no axis of the layout (--tp, --dp, ...)".to_owned()),
+            false => Err("its group matches no axis of the layout (--tp, --dp, ...)".to_owned()),
         };
     };
     if !AXES.contains(&axis.name()) {

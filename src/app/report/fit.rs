@@ -7,7 +7,7 @@ use commgauge_analysis::cost::{
 };
 use commgauge_base::units::{Bytes, Seconds, three_digits};
 
-/// The tables for a terminal of so many columns.
+/// The tables for a terminal of this width.
 pub fn fit_text(fit: &Fit, width: u16) -> String {
     let synthetic = "SYNTHETIC: no data moved and no real time passed; nothing below was measured";
     let mut blocks: Vec<Block> = fit.synthetic.then(|| Block::Alarm(synthetic.to_owned())).into_iter().collect();

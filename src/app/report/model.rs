@@ -131,7 +131,7 @@ fn shape(shape: &Shape) -> Vec<Vec<String>> {
     let mut row = |label: &str, value: String| rows.push(vec![label.to_owned(), value]);
     row("layers", shape.layers.to_string());
     row("hidden size", shape.hidden.to_string());
-    let gate = if shape.attention_gate { ", with a gate beside each" } else { "" };
+    let gate = if shape.attention_gate { ", each with a gate" } else { "" };
     row("query heads", format!("{} of {}{gate}", shape.heads, shape.head_dimension));
     row("key and value heads", shape.kv_heads.to_string());
     if let Some(latent) = &shape.latent_attention {
@@ -356,7 +356,7 @@ pub struct Shape {
     pub sliding_window: Option<u64>,
     /// How many layers have that window.
     pub sliding_window_layers: u32,
-    /// Layers that predict further tokens, beside `layers`.
+    /// Layers that predict further tokens; not part of `layers`.
     pub prediction_layers: u32,
     /// Experts.
     pub experts: Option<Mixture>,

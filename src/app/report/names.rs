@@ -37,7 +37,7 @@ pub enum Kind {
     Machines,
     /// Formats that are written and read, and by which commands
     Formats,
-    /// Who can carry calls out, for --backend
+    /// Backends that execute calls, for --backend
     Backends,
 }
 
@@ -81,7 +81,7 @@ pub struct ListDocument {
     /// Formats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub formats: Option<Vec<FormatFacts>>,
-    /// Who can carry calls out.
+    /// Backends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backends: Option<Vec<Named>>,
 }
@@ -335,7 +335,7 @@ impl Rows {
     }
 }
 
-/// A name and what it stands for.
+/// A name and what it means.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Named {
     /// As files and flags have it.
@@ -351,7 +351,7 @@ pub struct KeyFacts {
     pub name: String,
     /// The tables that have it.
     pub tables: Vec<String>,
-    /// The flag that stands for it.
+    /// The flag that sets it.
     pub flag: String,
     /// What it means, for the flag: one that begins with `--no-` says the opposite of the key.
     pub description: String,

@@ -200,7 +200,7 @@ pub struct OpLine {
     pub bytes_total: Bytes,
     /// What one rank contributes (the busiest, where they differ).
     pub bytes_per_rank: Bytes,
-    /// Where in the step it stands.
+    /// Where in the step it comes.
     pub when: When,
     /// Calls in each layer in which it comes.
     pub count_per_layer: Option<u64>,

@@ -41,7 +41,7 @@ pub fn csv(document: &PlanDocument) -> Result<String> {
 
 // The plan for people: its basis, the best layouts, the breakdown of the first, and the certainty of the order.
 
-/// The plan in so many columns.
+/// The plan for a terminal of this width.
 pub fn table_text(document: &PlanDocument, width: u16) -> String {
     Terminal::plain(width).draw(&blocks(document))
 }
@@ -266,7 +266,7 @@ fn order(document: &PlanDocument) -> String {
 
 // Two layouts side by side: their differences, and the cost of each part.
 
-/// The comparison in so many columns.
+/// The comparison for a terminal of this width.
 pub fn explain_text(comparison: &Comparison, width: u16) -> String {
     let c = comparison;
     const COLUMNS: [Column; 5] = [

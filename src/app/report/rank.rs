@@ -223,18 +223,18 @@ pub struct MovesDocument {
     pub placements: u32,
     /// Of them, how many have no price.
     pub unpriced: u32,
-    /// For each axis, the best order that puts it where it does not lie now.
+    /// For each axis, the best order that moves it in or out of the node.
     pub moves: Vec<MoveDocument>,
     /// Why there are none, where no order is to be compared.
     pub reason: Option<String>,
 }
 
-/// The best order that puts an axis where it does not lie now.
+/// The best order that moves an axis in or out of the node.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MoveDocument {
     /// The axis.
     pub axis: Axis,
-    /// Whether its groups lie inside a node now.
+    /// Whether its groups are inside a node now.
     pub inside_now: bool,
     /// That order; absent where none puts it there, or none that does has a price.
     pub order: Option<String>,
@@ -385,7 +385,7 @@ fn moved(moved: Move) -> MoveDocument {
 
 // A ranking for people: the axes, the orders and the rule, where they flip, and the effect of moving an axis.
 
-/// The whole answer, for a terminal of so many columns.
+/// The whole answer, for a terminal of this width.
 pub fn text(document: &RankDocument, width: u16) -> String {
     Terminal::plain(width).draw(&self::document(document))
 }

@@ -139,7 +139,7 @@ fn levels(levels: &[LevelResult], width: u16) -> String {
 fn constants(constants: &Constants) -> String {
     format!(
         "The model of plan and rank: half of what the largest products reach at a width of {}, other kernels at {} of the memory's \
-         rate, {} to start one, {:.0} % slower beside calls. Below, for each set: the share of the peak that the largest products reach, \
+         rate, {} to start one, {:.0} % slower while calls run. Below, for each set: the share of the peak that the largest products reach, \
          fitted on it. \"error\" is with that number, \"left out\" with it fitted without the model of the \
          run. The parts are shares of the predicted step.",
         constants.half_width,

@@ -81,11 +81,11 @@ pub enum Command {
     /// Write a fit as calibration files of another planner
     Export(ExportCommand),
 
-    /// Fit the cost of calls to records, or measure what a plan needs
+    /// Fit the cost of calls to records, or measure for a plan
     Calibrate(Box<Calibrate>),
     /// Find the fastest way to divide a model over GPUs
     Plan(Box<Plan>),
-    /// Rank the axes of a layout by predicted time, or predict a call
+    /// Rank the axes of a layout by time, or predict a call
     Rank(Box<Rank>),
 
     /// List every call of a training or serving step, and why

@@ -111,7 +111,7 @@ pub const FORMAT: &str = "commgauge-layout";
 /// Incremented when a field changes its meaning or is removed.
 pub const VERSION: u32 = 1;
 
-/// The groups of every axis of a layout, and how they lie on the nodes.
+/// The groups of every axis of a layout, and how they are placed on the nodes.
 #[derive(serde::Serialize, JsonSchema)]
 pub struct LayoutDocument<'a> {
     /// Name of the format.
@@ -129,7 +129,7 @@ pub struct LayoutDocument<'a> {
     /// For each axis the ranks of each group, in group-rank order. `etp` is there where its groups are not those of tp; all
     /// others always, unless some axes were requested. Ranks of inner stages are in no group of `embedding`.
     groups: GroupsOf<'a>,
-    /// For each axis how a group lies on the nodes (the busiest group where they differ).
+    /// For each axis how a group is placed on the nodes (the busiest group where they differ).
     locality: LocalityOf<'a>,
 }
 
@@ -335,12 +335,12 @@ const GROUPS: [Column; 2] = [Column::left("first group", 0), Column::left("last 
 
 fn table(overview: &Overview, width: usize) -> String {
     let cells = |view: &AxisView| -> Vec<String> {
-        let lies = &view.locality;
-        let stride = if lies.stride == 0 { "varies".to_owned() } else { lies.stride.to_string() };
+        let locality = &view.locality;
+        let stride = if locality.stride == 0 { "varies".to_owned() } else { locality.stride.to_string() };
         let mut cells = vec![view.axis.name().to_owned(), degree(overview, view), view.groups.to_string()];
         cells.push(view.group_size.to_string());
-        cells.extend([lies.nodes_spanned.to_string(), lies.ranks_per_node.to_string(), stride]);
-        cells.push(lies.concurrent_groups_per_node.to_string());
+        cells.extend([locality.nodes_spanned.to_string(), locality.ranks_per_node.to_string(), stride]);
+        cells.push(locality.concurrent_groups_per_node.to_string());
         cells
     };
     let rows: Vec<Vec<String>> = overview.axes.iter().map(cells).collect();
