@@ -94,7 +94,8 @@ fn check(scene: &Scene, line: &str, code: i32, which: &str) {
     let command = line.split(' ').next().unwrap_or_default();
     let judges = ["judge", "--part", "thresholds", "judge", "compare", "report"].contains(&command);
     let is_harmed = judges && named.iter().any(|truth| truth.is_harmed);
-    let is_slow = ["judge", "--part", "thresholds", "judge"].contains(&command) && named.iter().any(|truth| truth.is_slow);
+    let is_slow =
+        ["judge", "--part", "thresholds", "judge"].contains(&command) && named.iter().any(|truth| truth.is_slow);
     assert!(
         code != 0 || !(is_harmed || is_slow),
         "commgauge {line}: passes (harmed: {is_harmed}, slow: {is_slow}; {which})"

@@ -160,7 +160,8 @@ fn a_slow_while_within_a_run_is_named_with_its_place_and_is_not_taken_for_a_slow
         assert_eq!(ran.status.code(), Some(0), "{name}: {}", text(&ran.stderr));
         let page = text(&commgauge(at, &["report", "r.jsonl"]).stdout);
         assert_eq!(page.contains("the machine was slow for a while, from case"), message, "{name}: {page}");
-        let gate = commgauge(at, &["judge", "--part", "thresholds", "r.jsonl", "--machine", "m.toml", "--format", "json"]);
+        let gate =
+            commgauge(at, &["judge", "--part", "thresholds", "r.jsonl", "--machine", "m.toml", "--format", "json"]);
         let verdict: serde_json::Value = serde_json::from_slice(&gate.stdout).unwrap();
         // What is simulated never passes, but it fails.
         assert_eq!(verdict["decision"], decision, "{name}: {verdict:#}");

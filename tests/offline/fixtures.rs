@@ -43,7 +43,10 @@ pub fn make(name: &str, folder: &Path) {
             write("ours.toml", &machine("0.001GB/s"));
         }
         "selftest" => {
-            ran(folder, "commgauge expect selftest --comparisons 8 --rows 10 --replicates 5 --format json > selftest.json");
+            ran(
+                folder,
+                "commgauge expect selftest --comparisons 8 --rows 10 --replicates 5 --format json > selftest.json",
+            );
         }
         "history" => {
             fs::create_dir_all(folder.join("reports/runs")).expect("the folder is writable");

@@ -73,10 +73,25 @@ fn cases(lines: &mut [Line]) -> impl Iterator<Item = &mut commgauge::record::lin
 #[test]
 fn a_good_record_passes_and_the_verdict_file_is_whole() {
     let folder = Folder::new();
-    ended(&folder.run(&["judge", "--part", "thresholds", "good.jsonl", "--machine", "m.toml"]), 0, "thresholds: PASS (exit code 0)");
+    ended(
+        &folder.run(&["judge", "--part", "thresholds", "good.jsonl", "--machine", "m.toml"]),
+        0,
+        "thresholds: PASS (exit code 0)",
+    );
     ended(&folder.run(&["compare", "good.jsonl", "new.jsonl"]), 0, "compare: PASS (exit code 0)");
     fs::write(folder.at("v.json"), "old").expect("written");
-    let output = folder.run(&["judge", "--part", "thresholds", "good.jsonl", "--machine", "m.toml", "--format", "json", "-o", "v.json"]);
+    let output = folder.run(&[
+        "judge",
+        "--part",
+        "thresholds",
+        "good.jsonl",
+        "--machine",
+        "m.toml",
+        "--format",
+        "json",
+        "-o",
+        "v.json",
+    ]);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0));
     let verdict: serde_json::Value =
         serde_json::from_slice(&fs::read(folder.at("v.json")).expect("read")).expect("JSON");
@@ -134,7 +149,11 @@ fn a_base_from_elsewhere_or_with_zero_nan_or_missing_rows_never_passes() {
     let end = start + record[start..].find(',').expect("several samples");
     fs::write(folder.at("nan.jsonl"), [&record[..start], "NaN", &record[end..]].concat()).expect("written");
     ended(&folder.run(&["compare", "nan.jsonl", "new.jsonl"]), 2, "nan.jsonl, line 4: broken");
-    ended(&folder.run(&["judge", "--part", "thresholds", "zero.jsonl", "--machine", "m.toml"]), 7, "1 of 3 planned rows were not measured");
+    ended(
+        &folder.run(&["judge", "--part", "thresholds", "zero.jsonl", "--machine", "m.toml"]),
+        7,
+        "1 of 3 planned rows were not measured",
+    );
 }
 
 #[test]
@@ -180,7 +199,16 @@ fn an_unknown_machine_is_inconclusive_with_a_file_to_fill_in_that_then_works() {
     filled = filled.replace("adapters_per_node = 0", "adapters_per_node = 2");
     filled = filled.replace("backend = \"\"", "backend = \"mpi\"").replace("expectations = 0", "expectations = 3");
     fs::write(folder.at("new.toml"), filled).expect("written");
-    let output = folder.run(&["judge", "--part", "thresholds", "good.jsonl", "--machine", "new.toml", "--template", "more.toml"]);
+    let output = folder.run(&[
+        "judge",
+        "--part",
+        "thresholds",
+        "good.jsonl",
+        "--machine",
+        "new.toml",
+        "--template",
+        "more.toml",
+    ]);
     ended(&output, 0, "3 of 3 rows judged");
     assert!(text(&output.stderr).contains("--template more.toml is not written: every row has an expectation"));
     assert!(!folder.at("more.toml").exists());
@@ -244,7 +272,11 @@ fn an_output_that_is_a_folder_an_input_or_cannot_be_written_is_refused_and_nothi
         ("good.jsonl/v.json", "cannot write good.jsonl/v.json"),
         ("/proc/v.json", "cannot write /proc/v.json"),
     ] {
-        ended(&folder.run(&["judge", "--part", "thresholds", "good.jsonl", "--machine", "m.toml", "-o", output]), 2, words);
+        ended(
+            &folder.run(&["judge", "--part", "thresholds", "good.jsonl", "--machine", "m.toml", "-o", output]),
+            2,
+            words,
+        );
         if output != "m.toml" {
             ended(&folder.run(&["compare", "good.jsonl", "new.jsonl", "-o", output]), 2, words);
         }

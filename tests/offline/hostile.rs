@@ -1,8 +1,8 @@
 //! Names from files, hosts and flags that would act on a terminal, given to every command. Needs nothing.
 
-use commgauge::cli::programs::ProgramName;
 use crate::offline::commgauge;
 use crate::records::{Made, machine, write};
+use commgauge::cli::programs::ProgramName;
 use commgauge::record::Line;
 use commgauge::record::line::CaseLine;
 use std::collections::BTreeSet;

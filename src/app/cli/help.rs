@@ -120,7 +120,11 @@ mod tests {
         let definition = ProgramName::Commgauge.definition().term_width(80);
         for help in [definition.clone().render_help(), definition.clone().render_long_help()] {
             let text = help.to_string();
-            assert!(text.lines().count() <= 24 + definition.get_subcommands().count() && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            assert!(
+                text.lines().count() <= 24 + definition.get_subcommands().count()
+                    && text.lines().all(|line| line.chars().count() <= 80),
+                "{text}"
+            );
             let places = ["Measure  run", "Judge    judge", "Look     report", "Plan     calibrate", "Know     ops"]
                 .map(|first| text.find(first).unwrap_or_else(|| panic!("{first}: {text}")));
             assert!(places.is_sorted(), "{text}");

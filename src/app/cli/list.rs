@@ -97,7 +97,7 @@ mod tests {
         let all = listed(Some(Kind::Formats)).formats.unwrap();
         for (name, command) in [
             ("nccl-tests", "commgauge import --from"),
-            ("junit", "commgauge judge --part thresholds --format"),
+            ("junit", "commgauge judge --format"),
             ("csv", "commgauge-sweep --format"),
             ("calculon", "commgauge export --to"),
         ] {

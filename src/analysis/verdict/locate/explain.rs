@@ -43,7 +43,7 @@ pub(super) fn rule(comparisons: usize, least_distance: f64) -> OddRule {
 
 /// What a single path may take longer where too few are left to tell how far paths scatter.
 fn single_path(middle: f64) -> Usual {
-    Usual { middle, allowed: MIN_EXCESS_OF_PATH }
+    Usual::given(middle, MIN_EXCESS_OF_PATH)
 }
 
 /// State of the search in one matrix.

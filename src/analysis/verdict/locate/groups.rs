@@ -356,7 +356,7 @@ pub(super) fn expected_pairs(records: &[LoadedRecord], machine: Option<&Machine>
             let required = expected.of_any_algorithm(&expected_call(facts))?;
             let Limit::BusBandwidthFloor(floor) = required.limit else { return None };
             let (rate, bytes) = (required.figure(), facts.bytes_accounted.0 as f64);
-            let usual = Usual { middle: (1e9 * bytes / rate).ln(), allowed: (rate / floor.0).ln().max(f64::EPSILON) };
+            let usual = Usual::given((1e9 * bytes / rate).ln(), (rate / floor.0).ln().max(f64::EPSILON));
             Some(ExpectedPairs { measure, rate: Rate(rate), usual })
         })
     };

@@ -97,7 +97,7 @@ pub enum Command {
     Plan(Box<PlanCommand>),
     /// Rank the axes of a layout by bytes and predicted time
     Rank(Box<RankCommand>),
-    /// Predict published training runs, and show how far off it is
+    /// Predict published training runs, and how far off it is
     Validate(ValidateCommand),
 
     /// List every call of a training or serving step, and why

@@ -29,7 +29,7 @@ pub enum VerdictFormat {
     /// For people, fitted to the width of the terminal.
     #[default]
     Table,
-    /// One JSON document in base units, whose schema `commgauge schema verdict` prints.
+    /// One JSON document in base units, whose schema `commgauge schema verdict` or `suspects` prints.
     Json,
     /// A test report in JUnit's XML: one test case for each row.
     Junit,
