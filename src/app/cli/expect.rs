@@ -24,7 +24,7 @@ pub struct ExpectCommand {
 /// What to do with machine files.
 #[derive(Clone, Debug, Subcommand)]
 pub enum What {
-    /// Find contradictions in machine files, alone and beside each other, and figures that no link allows
+    /// Find contradictions in machine files, within and between files, and figures that no link allows
     ///
     /// 0 nothing contradicts (advice may be printed); 1 something does; 2 a file cannot be used.
     Lint(LintCommand),
@@ -77,7 +77,7 @@ pub struct LearnCommand {
     #[arg(long, hide_short_help = true)]
     pub in_network: bool,
 
-    /// In what the records may differ, besides their hosts
+    /// In what else than hosts the records may differ
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT", hide_short_help = true)]
     pub allow: Vec<Allowed>,
 

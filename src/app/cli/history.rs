@@ -155,7 +155,7 @@ fn bar(files: u64) -> ProgressBar {
 /// What keeps a store.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum StoreCommand {
-    /// Add records to a store, which is made where there is none
+    /// Add records to a store; creates the store if it does not exist
     Add(AddArguments),
     /// Make index and dataset of a store again, of its records alone
     Rebuild(RebuildArguments),

@@ -27,7 +27,7 @@ pub struct SuiteWork {
 }
 
 impl SuiteWork {
-    /// The same calls, repeated for a time with rolling checks; products and copies are none.
+    /// The same calls without products and copies, repeated for a time with rolling checks.
     ///
     /// # Errors
     /// A usage error if the settings do not allow it.
@@ -115,7 +115,7 @@ fn parts_text(plan: &WorkPlan, settings: &RunSettings) -> String {
             String::new()
         };
         let count = counted(part.cases.len() + part.products.len() + part.copies.len(), "case");
-        // A time for all cases is shared out as they need it.
+        // A time for all cases is divided as they need it.
         let seconds = match settings.within {
             Some(_) if !part.cases.is_empty() => String::new(),
             _ => format!(", about {}", part.estimated_seconds(settings)),

@@ -81,9 +81,9 @@ pub struct GateOutlook {
 pub struct Power {
     /// Rehearsals with seeds of their own.
     pub seeds: u64,
-    /// Whom the faults should have suspected.
+    /// Suspects that the faults should produce.
     pub planted: Vec<SuspectKind>,
-    /// Rehearsals that named all of them, class and name, and suspected nobody else.
+    /// Rehearsals that named all of them, class and name, without other suspects.
     pub right: u64,
     /// The 95 % interval of that share.
     pub right_share_low: f64,
@@ -91,7 +91,7 @@ pub struct Power {
     pub right_share_high: f64,
     /// Rehearsals that named all of them.
     pub all_named: u64,
-    /// Rehearsals that suspected somebody else.
+    /// Rehearsals with other suspects.
     pub others_accused: u64,
 }
 
@@ -108,12 +108,12 @@ pub fn rehearsal_text(document: &Rehearsed, width: u16) -> String {
             document.machine
         ),
         format!(
-            "broken on purpose: {}",
-            if document.faults.is_empty() { "nothing".to_owned() } else { document.faults.join(", ") }
+            "planted faults: {}",
+            if document.faults.is_empty() { "none".to_owned() } else { document.faults.join(", ") }
         ),
         format!(
-            "it would take from {} (each case stops at its fewest samples) to {} (each spends its budget): {} cases, of pairs \
-             {} rounds, {} replicates",
+            "duration {} (each case stops at its fewest samples) to {} (each spends its budget): {} cases, {} rounds of pairs, \
+             {} replicates",
             Seconds(document.seconds_least),
             Seconds(document.seconds_most),
             document.cases,
@@ -138,11 +138,11 @@ pub fn rehearsal_text(document: &Rehearsed, width: u16) -> String {
 
 fn gate_text(gate: &GateOutlook) -> String {
     let mut text = format!(
-        "gate: of {} rows something is expected of {}; {} fail, {} would meet it (nothing synthetic ever passes)",
+        "thresholds: {} rows, {} judged; {} fail, {} would pass if they were measured (nothing synthetic passes)",
         gate.rows, gate.rows_judged, gate.rows_failed, gate.rows_that_would_meet
     );
     if gate.rows_failed_healthy > 0 {
-        text += &format!("; {} fail with nothing broken too", gate.rows_failed_healthy);
+        text += &format!("; {} fail without faults too", gate.rows_failed_healthy);
     }
     text
 }
@@ -186,7 +186,7 @@ pub fn outlook_text(request: &Request, machine: &Machine, nodes: u32, outlook: &
     );
     text += &match outlook.nodes {
         0 => String::new(),
-        1 => "network: not judged, since the run is of one node\n".to_owned(),
+        1 => "network: not judged; the run has one node\n".to_owned(),
         _ => format!("network: {} between nodes will be judged\n", counted(outlook.rows_between_nodes, "row")),
     };
     for place in outlook.not_measured.iter().take(MOST_PLACES) {
@@ -261,8 +261,8 @@ pub fn selftest_text(tried: &SelfTest, width: u16) -> String {
         percent(tried.sigma, 1),
         tried.seed
     ));
-    say("gates are tried on a machine whose true median lies at the limit, and 5 % beyond it; nothing is promised where a \
-         machine drifts on from run to run, which no rule can separate from a change".to_owned());
+    say("thresholds are tried on a machine whose true median is at the limit, and 5 % beyond it; nothing is promised where a \
+         machine drifts from run to run, which no rule can distinguish from a change".to_owned());
     say(tried.summary());
     say(match tried.holds {
         true => "no promise is broken".to_owned(),

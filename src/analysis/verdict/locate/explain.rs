@@ -150,7 +150,7 @@ impl<'a> Search<'a> {
         for (node, scores) in of_adapter.iter_mut().enumerate() {
             for (local, score) in scores.iter_mut().enumerate() {
                 let within = |other| Some(matrix.of_local([node, other], local)? - matrix.of_pair([node, other])?);
-                // Inside a rack adapters are not at work.
+                // Inside a rack adapters are idle.
                 let others = self
                     .partners(node)
                     .filter(|other| !self.places.has_racks() || self.places.way([node, *other]) != Way::WithinRack);
