@@ -39,7 +39,8 @@ pub use live::LiveRows;
 pub use locate::suspects_text;
 pub use pairs::{Measure as PairMeasure, Pair, PairsView};
 pub use rehearsal::{
-    GateOutlook, Power, REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, outlook_text, rehearsal_text, selftest_text,
+    GateOutlook, Power, REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, outlook_text, plan_text, rehearsal_text,
+    selftest_text,
 };
 pub use replay::{ReplayTime, replay_time};
 pub use row::{Counts, Late, Latency, Row, Status};
