@@ -186,7 +186,7 @@ fn an_unknown_machine_is_inconclusive_with_a_file_to_fill_in_that_then_works() {
     let output = folder.run(&request);
     ended(&output, 3, "--template");
     assert!(!text(&output.stdout).contains("[[expect]]"), "{}", text(&output.stdout));
-    ended(&folder.run(&request), 2, "--template new.toml is there already; name a new file");
+    ended(&folder.run(&request), 2, "--template new.toml exists; name a new file");
     let template = fs::read_to_string(folder.at("new.toml")).expect("written");
     ended(&folder.run(&["judge", "--part", "thresholds", "good.jsonl", "--machine", "new.toml"]), 2, "new.toml:");
     let mut filled = template

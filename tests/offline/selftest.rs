@@ -64,8 +64,8 @@ fn runs_of_the_user_are_compared_with_each_other_and_unreadable_ones_reported() 
     assert!(shown.contains("halves of runs: false alarms in 0 of 3 comparisons"), "{shown}");
     assert!(shown.contains("broken.jsonl is not a commgauge record"), "{shown}");
     for (arguments, words) in [
-        (["--records", "nowhere"], "--records: cannot read nowhere"),
-        (["--records", "a.jsonl"], "--records: cannot read a.jsonl"),
+        (["--records", "nowhere"], "--records: cannot read the folder nowhere"),
+        (["--records", "a.jsonl"], "--records: cannot read the folder a.jsonl"),
         (["--noise", "nan"], "a number from 0.01 to 20"),
     ] {
         let output = commgauge(folder.path(), &[&SMALL[..], &arguments].concat());

@@ -21,7 +21,7 @@ pub enum Allowed {
     Versions,
     /// Variables that steer the library: NCCL_*, OMPI_MCA_*, UCX_* and such. Algorithms are chosen there.
     Environment,
-    /// Number of ranks, and which rank lies on which node, on which cores.
+    /// Number of ranks, and which rank runs on which node, on which cores.
     RankMap,
     /// Suite, model and layout, by the hash of their files. Rows that only one run has stay out.
     Suite,

@@ -124,7 +124,7 @@ pub fn compare(base: &[LoadedRecord], new: &[LoadedRecord], rule: &CompareRule) 
     })
 }
 
-/// The row of the base on the same hosts; where the base has one row alone that one, whatever hosts it is of.
+/// The row of the base on the same hosts; where the base has one row alone, that one, whatever its hosts.
 fn same_hosts<'a>(of_base: &[&'a Evidence<'a>], new: &Evidence) -> Option<&'a Evidence<'a>> {
     let same = || of_base.iter().find(|base| base.hosts == new.hosts);
     if let [only] = of_base { Some(only) } else { same().copied() }
@@ -255,7 +255,7 @@ fn describe_rule(rule: &CompareRule, counts: &CountRanges, permuted: &Corrected)
              confidence bound of its slow-down stays below {relevant}, and is inconclusive otherwise"
         ),
         format!(
-            "p is of an exact rank-sum test of the medians of {counts}, at best {:.5}; corrected p is from exchanging whole \
+            "p comes from an exact rank-sum test of the medians of {counts}, at best {:.5}; corrected p is from exchanging whole \
              replicates in {exchanges} ways ({how}) and taking the largest change of all rows, at best {:.5}",
             counts.most().attainable(),
             permuted.families as f64 / exchanges.max(1) as f64

@@ -117,7 +117,7 @@ fn scatter(points: &[NoisePoint], rows: &[usize]) -> Vec<f64> {
         }
     }
     found.extend(of_size.values().flat_map(|of_size| of_size.windows(2)).map(|pair| (pair[0] - pair[1]).abs()));
-    // Each is of two rows.
+    // Each has two rows.
     found.iter().map(|difference| difference / std::f64::consts::SQRT_2).collect()
 }
 
@@ -341,7 +341,7 @@ pub(super) fn row(compared: &ComparedRow, judged: Option<Judged>, rule: &Compare
     };
     row.reasons.extend(old.shortfalls.iter().map(|shortfall| format!("in the base: {shortfall}")));
     let (decision, reason) = judged.map_or_else(
-        || (Decision::Inconclusive, "it lies on no curve whose noise would say what is chance".to_owned()),
+        || (Decision::Inconclusive, "it is on no curve whose noise bounds chance".to_owned()),
         |judged| decide(judged, rule),
     );
     if !reason.is_empty() {

@@ -19,7 +19,7 @@ pub const FORMAT: &str = "commgauge-verdict";
 /// The version of the format.
 pub const VERSION: u32 = 1;
 
-/// What `commgauge judge` or `commgauge compare` decided, and why.
+/// What `commgauge judge --part thresholds` or `commgauge compare` decided, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// Always `commgauge-verdict`.
@@ -170,7 +170,7 @@ pub struct Trouble {
 pub struct Row {
     /// Name of the case, copy or product.
     pub name: String,
-    /// What it is of.
+    /// Its subject.
     #[serde(flatten)]
     pub subject: RowSubject,
     /// The hosts, where records of several sets of hosts are judged together: each set has rows of its own.
@@ -280,7 +280,7 @@ pub struct AgainstBase {
 
 // The outcomes of a row and of a verdict, and the exit code for several troubles at once.
 
-/// What came of a question, from best to worst.
+/// The answer to a question, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
@@ -305,7 +305,7 @@ impl Decision {
         }
     }
 
-    /// The decision that an exit code stands for.
+    /// The decision of an exit code.
     pub fn from_exit_code(code: i32) -> Decision {
         match code {
             0 => Decision::Pass,
@@ -429,7 +429,7 @@ pub struct CurveChange {
     pub worse: bool,
 }
 
-// What a row is of: a call of all groups of an axis, or what each rank does by itself.
+// The subject of a row: a call of all groups of an axis, or what each rank does by itself.
 
 /// The subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -501,9 +501,9 @@ pub(super) struct RateOf {
     pub amount: f64,
 }
 
-// What a row of a verdict or of a history is of, as documents say it: a call, a copy or a matrix product.
+// The subject of a row of a verdict or a history, as documents say it: a call, a copy or a matrix product.
 
-/// What a row is of: a call, whose facts stand in the row itself, or what each rank does by itself.
+/// The subject of a row: a call, whose facts are in the row itself, or what each rank does by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum RowSubject {
@@ -528,9 +528,9 @@ pub struct RowCall {
     pub axis: Axis,
     /// Ranks in each group.
     pub group_size: u32,
-    /// Groups at work at the same time.
+    /// Concurrent groups.
     pub groups: u32,
-    /// How a group lies on the hosts.
+    /// Placement of a group on the hosts.
     pub locality: Locality,
     /// The call.
     pub collective: Collective,
@@ -562,7 +562,7 @@ impl RowSubject {
         }
     }
 
-    /// The axis, or what stands for it where each rank is by itself.
+    /// The axis, or its substitute where each rank is by itself.
     pub fn axis(&self) -> String {
         self.call().map_or_else(|| "rank".to_owned(), |call| call.axis.to_string())
     }
@@ -576,7 +576,7 @@ impl RowSubject {
         }
     }
 
-    /// Type of the elements; a copy is of bytes.
+    /// Type of the elements; a copy has bytes.
     pub fn element_type(&self) -> Option<ElementType> {
         match self {
             RowSubject::Call(call) => Some(call.element_type),

@@ -102,7 +102,7 @@ impl<'a> Evidence<'a> {
         sorted(self.seconds.iter().flatten().copied())
     }
 
-    /// Each run by itself; empty where all are of one run. Replicates of a run share its hour and its hosts, so it is runs that are good
+    /// Each run by itself; empty where there is one run. Replicates of a run share its hour and its hosts, so it is runs that are good
     /// or bad.
     pub fn by_run(&self) -> Vec<OneRun> {
         let measured = || self.runs.iter().zip(&self.steady_seconds).filter_map(|(runs, time)| Some((runs, (*time)?)));
@@ -332,7 +332,7 @@ fn add_measurement(case: &mut Evidence, record: &Record, measured: &Measurement)
     }
     let Measurement { samples, excluded, seconds, .. } = *measured;
     if excluded as f64 > MAX_EXCLUDED_SHARE * samples as f64 {
-        case.add(format!("unreliable: {excluded} of {samples} samples of a replicate do not count"));
+        case.add(format!("unreliable: {excluded} of {samples} samples of a replicate were excluded"));
     }
     if seconds.is_none() {
         case.add("a replicate has no sample that counts".to_owned());
@@ -533,7 +533,7 @@ fn sentence(record: &Record, within: &[TimedLine], slow: f64) -> String {
     )
 }
 
-/// Where in the run it lies, estimated from the lengths of the samples, since lines have no timestamps.
+/// Its place in the run, estimated from the lengths of the samples, since lines have no timestamps.
 fn when(record: &Record, within: &[TimedLine]) -> Option<String> {
     let length = |line: &CaseLine| line.samples.slowest_nanoseconds.iter().map(|sample| *sample as f64).sum::<f64>();
     let all: f64 = record.cases.iter().map(length).sum();

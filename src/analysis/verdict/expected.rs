@@ -209,7 +209,7 @@ pub(super) struct LimitCheck {
 }
 
 /// Compares the replicates' times of one transfer with a limit: a pass only where the lower confidence bound of the median
-/// clears it, a fail where the upper bound is beyond it on the bad side. The bounds are of order statistics, each with
+/// clears it, a fail where the upper bound is beyond it on the bad side. The bounds are order statistics, each with
 /// confidence `level`.
 pub(super) fn check_limit(required: &Required, subject: Subject, seconds: &[f64], level: f64) -> LimitCheck {
     let limit = required.limit;
@@ -251,7 +251,7 @@ fn undecided(count: usize, agreeing: usize, needed: Option<usize>, level: f64) -
     let fewest = fewest_for_bound(level);
     let advice = match more {
         Some(more) => format!("about {more} more replicates would decide if they fall as these did"),
-        None => "no sensible number of replicates will decide: the median lies at the limit".to_owned(),
+        None => "no sensible number of replicates will decide: the median is at the limit".to_owned(),
     };
     let reason = match count {
         0 => "nothing was measured that can be compared with the limit".to_owned(),
@@ -311,7 +311,7 @@ fn list_for(value: &str, collective: Collective) -> Option<&str> {
     own.map(|(_, list)| list).or_else(|| parts().find(|part| !part.contains(':')))
 }
 
-/// `CollNet` stands for its two kinds.
+/// `CollNet` means either of its two kinds.
 fn is_same(named: &str, wanted: &str) -> bool {
     named == wanted || (named.starts_with("collnet") && wanted == "collnet")
 }

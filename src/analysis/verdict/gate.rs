@@ -80,7 +80,7 @@ pub fn gate(records: &[LoadedRecord], machine: Option<&Machine>, rule: &GateRule
         let text = match of_variant.filter(|_| machine.is_some()) {
             None => nothing_expected(machine),
             Some(variant) => format!(
-                "{}; its calls were handed over with {}, and what is expected is of plain calls where no `variant` is said",
+                "{}; its calls were handed over with {}, and expectations without `variant` are for plain calls",
                 nothing_expected(machine),
                 variant_words(&variant)
             ),
@@ -175,7 +175,7 @@ pub(super) fn undecided_row(case: &Evidence) -> Row {
     }
 }
 
-/// Hosts are worth naming where not all rows are of the same.
+/// Hosts are named where rows have different ones.
 pub(super) fn name_hosts_that_differ(rows: &mut [Row]) {
     if rows.iter().all(|row| row.hosts == rows[0].hosts) {
         rows.iter_mut().for_each(|row| row.hosts = None);
@@ -331,13 +331,13 @@ fn describe_rule(rule: &GateRule, rows: u32, runs: usize) -> Vec<String> {
             fewest_for_bound(rule.confidence)
         ),
         format!(
-            "a row whose true median lies just beyond its limit passes with a chance of at most {0} %, and one just within \
+            "a row whose true median is just beyond its limit passes with a chance of at most {0} %, and one just within \
              fails with at most {0} %: over {rows} judged rows, at most {1} wrong answers are to be expected",
             digits(level * 100.0),
             digits(level * f64::from(rows))
         ),
         "missing, unverified, synthetic and unreliable rows never pass".to_owned(),
-        "replicates that fell into a while in which the whole machine was slow keep a row from passing unless they meet the \
+        "replicates measured during a machine-wide slowdown keep a row from passing unless they meet the \
          limit too, and do not alone make it fail"
             .to_owned(),
     ];
@@ -384,7 +384,7 @@ fn passes(verdict: &Verdict, measure: Measure) -> bool {
     };
     let ping_pongs = pairs().filter(|(call, _)| call.collective == Collective::PingPong);
     let smallest = ping_pongs.map(|(call, _)| call.bytes_total).min();
-    // No row is of the tail: thresholds are for medians.
+    // No row judges the tail: thresholds are for medians.
     let is_of = |call: &RowCall| Measure::of(call.collective, call.bytes_total, smallest) == measure;
     let mut rows = pairs().filter(|(call, _)| is_of(call)).peekable();
     rows.peek().is_some() && rows.all(|(_, decision)| decision == Some(Decision::Pass))

@@ -26,7 +26,7 @@ pub struct LearnRule {
     pub least_tolerance: f64,
     /// True where switches reduce, so that values above the bound of the links are accepted.
     pub in_network: bool,
-    /// Differences between the runs that are accepted, besides their hosts.
+    /// Differences between the runs that are accepted, in addition to their hosts.
     pub allowed: Vec<Allowed>,
 }
 
@@ -355,7 +355,7 @@ fn tail(case: &Evidence) -> String {
 /// Minimum number of replicates for a quantile.
 const MIN_REPLICATES: usize = 5;
 
-/// The share of replicates of a healthy machine that may lie below the floor.
+/// The share of replicates of a healthy machine that may be below the floor.
 const QUANTILE: f64 = 0.05;
 
 /// A row that may fall behind by more is no requirement.
@@ -410,7 +410,7 @@ pub(super) struct LearnedFigure {
     pub tolerance: f64,
 }
 
-/// What is expected of a kind, one of so many rows that are judged together.
+/// What is expected of a kind, one of this many rows that are judged together.
 ///
 /// # Errors
 /// Why nothing can be: too few replicates, or a scatter that would let everything pass.
@@ -485,7 +485,7 @@ pub(super) fn reach(behind: &[f64], runs: JudgedRuns) -> Option<f64> {
 }
 
 /// The chance of one replicate with which at least `depth` of `count` happen with the chance `together`: where the interval of Clopper and
-/// Pearson for so many hits begins.
+/// Pearson for this many hits begins.
 fn chance_of_one(count: usize, depth: usize, together: f64) -> f64 {
     proportion_interval(depth as u64, count as u64, 1.0 - 2.0 * together).low
 }

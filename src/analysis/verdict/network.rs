@@ -82,7 +82,7 @@ const INCONCLUSIVE: i32 = 3;
 /// A smaller message takes its latency, whatever the rate of the network.
 const LEAST_OF_NETWORK: Bytes = Bytes(1 << 20);
 
-/// The differences of a measured run from the runs that the file judges. A simulated run is of the machine file itself, and
+/// The differences of a measured run from the runs that the file judges. A simulated run plays the machine file itself, and
 /// never passes.
 pub(super) fn mismatches(loaded: &LoadedRecord, machine: &Machine) -> Vec<Trouble> {
     let header = &loaded.record.header;
@@ -133,7 +133,7 @@ fn is_unknown_library(header: &Header) -> bool {
     header.backend.measured_by.is_some() && header.backend.library == "unknown"
 }
 
-/// What carried the calls out, also where another tool measured. Tests of OSU on devices are none of host memory.
+/// What carried the calls out, also where another tool measured. OSU on devices does not test host memory.
 fn backend_name(loaded: &LoadedRecord) -> &str {
     let header = &loaded.record.header;
     let is_on_devices = || loaded.record.plan.cases.iter().any(|case| case.labels.contains_key("osu_library"));
@@ -251,7 +251,7 @@ impl Judged<'_> {
         self.cases.iter().copied().filter(|facts| facts.locality.nodes_spanned > self.network.hosts_per_node)
     }
 
-    /// What lies between the nodes, or between the hosts of one node, where nothing that loads it was judged.
+    /// What connects the nodes, or the hosts of one node, where nothing that loads it was judged.
     fn not_judged_between(&self) -> Option<String> {
         let Span { nodes, hosts_per_node, hosts } = self.network;
         let (least, what) = if nodes > 1 { (hosts_per_node, "nodes") } else { (1, "hosts") };
@@ -291,7 +291,7 @@ fn missing(machine: &Machine, judged: &Judged) -> Vec<String> {
             true => "the file expects nothing between nodes, which [[expect_network]] in it would",
             false => "what it expects there was not measured",
         };
-        format!("nothing between {between} was judged, so the network is unknown: {why}")
+        format!("no row of {LEAST_OF_NETWORK} or more between {between} was judged, so the network is unknown: {why}")
     }));
     found
 }

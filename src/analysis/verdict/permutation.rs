@@ -41,7 +41,7 @@ const MIN_NOISE: f64 = 0.0005;
 pub(super) struct Sides {
     pub base: Vec<f64>,
     pub new: Vec<f64>,
-    /// The run that the new times are of, where they are of one run among several.
+    /// The run of the new times, where they come from one run among several.
     pub run: Option<usize>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct ReplicateCounts {
 }
 
 impl ReplicateCounts {
-    /// The smallest probability that a test of so many replicates can reach.
+    /// The smallest probability that a test of this many replicates can reach.
     pub fn attainable(self) -> f64 {
         1.0 / ways(self.base + self.new, self.new)
     }

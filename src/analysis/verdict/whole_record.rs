@@ -98,9 +98,8 @@ fn contradiction(record: &Record) -> Option<String> {
             ));
         }
         let ranks = u64::from(*group_size) * u64::from(*groups);
-        (ranks > u64::from(header.world_size)).then(|| {
-            format!("{name} is of {groups} groups of {group_size} ranks, and the run has {}", header.world_size)
-        })
+        (ranks > u64::from(header.world_size))
+            .then(|| format!("{name} has {groups} groups of {group_size} ranks, and the run has {}", header.world_size))
     })
 }
 

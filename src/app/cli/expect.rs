@@ -2,7 +2,7 @@
 
 use super::AnswerArguments;
 use super::judge::confidence;
-use super::output::{check_only_format, read_all, replace};
+use super::output::{check_only_format, read_all, records_in, replace};
 use crate::report::{selftest_text, visible};
 use clap::Subcommand;
 use commgauge_analysis::verdict::{Allowed, LearnRule, LoadedRecord, OwnRecords, SelfTestRule, learn, selftest};
@@ -24,7 +24,7 @@ pub struct ExpectCommand {
 /// What to do with machine files.
 #[derive(Clone, Debug, Subcommand)]
 pub enum What {
-    /// Find contradictions in machine files, alone and beside each other, and figures that no link allows
+    /// Find contradictions in machine files, within and between files, and figures that no link allows
     ///
     /// 0 nothing contradicts (advice may be printed); 1 something does; 2 a file cannot be used.
     Lint(LintCommand),
@@ -77,7 +77,7 @@ pub struct LearnCommand {
     #[arg(long, hide_short_help = true)]
     pub in_network: bool,
 
-    /// In what the records may differ, besides their hosts
+    /// In what else than hosts the records may differ
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT", hide_short_help = true)]
     pub allow: Vec<Allowed>,
 
@@ -297,18 +297,10 @@ impl SelfTestCommand {
 
 /// The records of a folder, and the read errors as sentences.
 fn read_folder(folder: &Path) -> Result<OwnRecords> {
-    let refused = |cause: std::io::Error| Error::usage(format!("--records: cannot read {}: {cause}", folder.shown()));
-    let mut paths = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(refused)? {
-        let path = entry.map_err(refused)?.path();
-        if path.extension().is_some_and(|extension| extension == "jsonl") {
-            paths.push(path);
-        }
-    }
+    let paths = records_in(folder).map_err(|error| Error::usage(format!("--records: {error}")))?;
     if paths.is_empty() {
         return Err(Error::usage(format!("--records: no records (*.jsonl) in {}", folder.shown())));
     }
-    paths.sort();
     let mut own = OwnRecords::default();
     for path in paths {
         match LoadedRecord::read(&path) {

@@ -1,7 +1,7 @@
 //! `commgauge history DIR`: runs over time, row by row, and where they changed.
 
 use super::judge::{confidence, relevant};
-use super::output::{FormattedOutput, make_folder, replace};
+use super::output::{FormattedOutput, make_folder, records_in, replace};
 use crate::report::{HistoryFormat, ShownRows, history_text, plots};
 use crate::store::{Added, RowFilter, Store};
 use commgauge_analysis::verdict::LoadedRecord;
@@ -11,7 +11,7 @@ use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Show runs over time, row by row, and where they changed
 ///
@@ -130,19 +130,6 @@ impl HistoryCommand {
     }
 }
 
-fn records_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let unreadable = |cause| Error::file("read the folder", folder, cause);
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        if path.is_file() && path.extension().is_some_and(|extension| extension == "jsonl") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
 /// On a terminal only; indicatif hides it elsewhere.
 fn bar(files: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("reading {bar:30} {pos}/{len} {eta}");
@@ -155,7 +142,7 @@ fn bar(files: u64) -> ProgressBar {
 /// What keeps a store.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum StoreCommand {
-    /// Add records to a store, which is made where there is none
+    /// Add records to a store; creates the store if it does not exist
     Add(AddArguments),
     /// Make index and dataset of a store again, of its records alone
     Rebuild(RebuildArguments),

@@ -188,7 +188,7 @@ fn exit_code(verdict: &Verdict, suspects: Option<&Suspects>) -> i32 {
     most_severe([verdict.exit_code, located])
 }
 
-/// Never replaces a file: it may be one that somebody has begun to fill in.
+/// Never replaces a file: it may already be filled in.
 fn write_template(path: &Path, template: Option<&str>) -> Result<()> {
     let Some(template) = template else {
         eprintln!("judge: --template {} is not written: every row has an expectation", path.shown());

@@ -102,7 +102,7 @@ impl LayoutCommand {
 mod tests {
     // Tests of the command from its arguments: errors, the picture at two widths, the document against its schema.
     use super::*;
-    use crate::report::schemas::Document;
+    use crate::cli::schemas::Document;
     use clap::Parser;
     use serde_json::Value;
 

@@ -24,6 +24,7 @@ pub mod programs;
 pub mod rank;
 pub mod report;
 pub mod run;
+mod schemas;
 mod show;
 pub mod simulate;
 pub mod step;

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// How results are shown.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct OutputArguments {
-    /// Format of the results [default: table, or what the ending of an output file means]
+    /// Format [default: table, or what the ending of an output file means]
     ///
     /// `nccl-tests` prints that tool's columns, one block for each collective, and holds the streaming cases only.
     #[arg(long, value_enum)]
@@ -126,7 +126,7 @@ pub struct TextOutput {
 /// How an answer is written, and where it goes.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct FormattedOutput<F: ValueEnum + Send + Sync + 'static> {
-    /// Format of the answer [default: what the ending of --output means, else table]
+    /// Format [default: what the ending of --output means, else table]
     #[arg(long, value_enum)]
     pub format: Option<F>,
 
@@ -259,6 +259,20 @@ impl VerdictOutput {
     }
 }
 
+/// The records directly inside a folder, sorted by name.
+pub(super) fn records_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let unreadable = |cause| Error::file("read the folder", folder, cause);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.is_file() && path.extension().is_some_and(|extension| extension == "jsonl") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
 /// Reads the records to be evaluated, in parallel.
 pub(super) fn read_all(paths: &[PathBuf]) -> Result<Vec<LoadedRecord>> {
     std::thread::scope(|scope| {
@@ -282,7 +296,7 @@ pub enum TableOrJson {
 /// How an answer is shown.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct AnswerArguments {
-    /// Format of the answer
+    /// Format
     #[arg(long, value_enum, default_value_t)]
     pub format: TableOrJson,
 

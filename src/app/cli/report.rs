@@ -184,7 +184,7 @@ fn fitted(records: &[LoadedRecord]) -> std::result::Result<Fit, String> {
     let cases: usize = records.iter().map(|judged| judged.record.plan.cases.len()).sum();
     if cases > MAX_CASES_TO_FIT {
         return Err(format!(
-            "{cases} cases are too many to fit beside a report; `commgauge calibrate RECORD -o fit.json` fits them, and --fit fit.json \
+            "{cases} cases are too many to fit within a report; `commgauge calibrate RECORD -o fit.json` fits them, and --fit fit.json \
              shows it here"
         ));
     }

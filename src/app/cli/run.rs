@@ -21,12 +21,13 @@ pub(crate) use resumable::{command as resume_command, exit_code_if_complete, sta
 use super::backend_name::Backend;
 use super::output::print_on;
 use super::suite;
-use super::suite::{SuiteWork, plan_text};
+use super::suite::SuiteWork;
 use crate::cli::launched_arguments;
 use crate::cli::output::{columns, json};
 use crate::launch;
 use crate::launch::{GRACE, LauncherContext};
 use crate::report::Format;
+use crate::report::plan_text;
 use allocation::predicted_nodes;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
@@ -96,7 +97,7 @@ fn dry_run(arguments: &RunArguments, work: &SuiteWork, nodes: &Nodes, out: &mut 
         }
         false => show(arguments, &record, out)?,
     }
-    print_on(out, &plan_text(work, nodes))?;
+    print_on(out, &plan_text(&work.plan, &work.settings, &work.facts, nodes))?;
     Ok(0)
 }
 

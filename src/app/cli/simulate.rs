@@ -124,7 +124,7 @@ impl SimulateCommand {
     }
 }
 
-/// The ranks of so many nodes of a machine.
+/// The ranks of this many nodes of a machine.
 ///
 /// # Errors
 /// A usage error where that is no number of ranks.
@@ -222,8 +222,8 @@ fn power(rehearsal: &Rehearsal, first: u64, seeds: u64) -> Result<Power> {
 fn durations(plan: &WorkPlan, record: &Record, request: &Request) -> (f64, f64) {
     let settings = &request.settings;
     let most = plan.estimated_seconds(settings).0;
-    // The estimate includes the time of a case besides its samples.
-    let beside = most - settings.case_budget.0 * (plan.cases.len() as u32 * settings.replicates) as f64;
+    // The estimate includes set-up and checks of a case.
+    let overhead = most - settings.case_budget.0 * (plan.cases.len() as u32 * settings.replicates) as f64;
     let samples = f64::from(settings.fixed_iterations.unwrap_or(settings.minimum_samples));
     let own = |line: &commgauge_model::record::line::CaseLine| {
         let times = &line.samples.slowest_nanoseconds;
@@ -231,7 +231,7 @@ fn durations(plan: &WorkPlan, record: &Record, request: &Request) -> (f64, f64) 
         (samples * mean)
             .min(settings.case_budget.0.max(samples * mean * f64::from(u8::from(settings.fixed_iterations.is_some()))))
     };
-    let least = record.cases.iter().map(own).sum::<f64>() + beside.max(0.0);
+    let least = record.cases.iter().map(own).sum::<f64>() + overhead.max(0.0);
     (least.min(most), most.max(least))
 }
 
@@ -281,7 +281,7 @@ bytes = ["1GiB"]
 element_types = ["float32"]
 placements = "out-of-place"
 "#;
-    /// What the file of a rack asks for besides.
+    /// What the file of a rack asks for overheads.
     const RACK: &str = r#"
 [[sweep]]
 axis = "nodes"

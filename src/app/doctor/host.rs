@@ -230,7 +230,7 @@ fn programs(system: &dyn System) -> Finding {
     match missing[..] {
         [] => Finding::new("programs", State::Fine, format!("all four launched programs are in {place}")),
         _ => {
-            Finding::new("programs", State::Missing, format!("{} not beside commgauge in {place}", missing.join(", ")))
+            Finding::new("programs", State::Missing, format!("{} not next to commgauge in {place}", missing.join(", ")))
                 .with_fix(BUILD)
         }
     }

@@ -8,7 +8,9 @@ mod host;
 #[cfg(test)]
 mod tests;
 
-pub use document::{BackendVerdict, DOCTOR_FORMAT, DOCTOR_VERSION, DoctorDocument, Finding, Section, State};
+pub use document::{
+    BackendVerdict, DOCTOR_FORMAT, DOCTOR_VERSION, DoctorDocument, Finding, Section, State, doctor_text,
+};
 pub use host::{Machine, Query, Response, System, Volume};
 
 use commgauge_base::units::Bytes;

@@ -338,7 +338,8 @@ fn residuals(curve: &CurveFit, color: usize) -> Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::schemas::Document;
+    use crate::report::published;
+    use commgauge_analysis::cost;
     use commgauge_analysis::cost::{FitOptions, Measurements, fit as fitted};
     use commgauge_analysis::interop::{Origin, read_csv, record_lines};
     use commgauge_model::record::Record;
@@ -365,7 +366,7 @@ mod tests {
         let fit = h100();
         let text = serde_json::to_string(&fit).unwrap();
         let document: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let validator = jsonschema::validator_for(&Document::Fit.schema()).unwrap();
+        let validator = jsonschema::validator_for(&published(cost::schema(), cost::FORMAT, cost::VERSION, "")).unwrap();
         let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
         assert!(errors.is_empty(), "{errors:?}");
         let folder = tempfile::tempdir().unwrap();

@@ -236,3 +236,27 @@ impl<'a> JsonReplay<'a> {
         }
     }
 }
+
+/// The schema of a document, with its name, version and title.
+pub fn schema_of<T: JsonSchema>(format: &str, version: u32, title: &str) -> serde_json::Value {
+    published(schemars::schema_for!(T).to_value(), format, version, title)
+}
+
+/// A document's schema with its name and version, both also as constants, which the types cannot express.
+pub fn published(mut schema: serde_json::Value, format: &str, version: u32, title: &str) -> serde_json::Value {
+    if let Some(root) = schema.as_object_mut() {
+        root.insert("$id".to_owned(), serde_json::json!(format!("urn:{format}:{version}")));
+        root.insert("title".to_owned(), serde_json::json!(title));
+        root.insert("version".to_owned(), serde_json::json!(version));
+    }
+    for (property, value) in [
+        ("format", serde_json::json!(format)),
+        ("version", serde_json::json!(version)),
+        ("schema_version", serde_json::json!(version)),
+    ] {
+        if let Some(serde_json::Value::Object(facts)) = schema.pointer_mut(&format!("/properties/{property}")) {
+            facts.insert("const".to_owned(), value);
+        }
+    }
+    schema
+}

@@ -25,7 +25,6 @@ pub mod rank;
 mod rehearsal;
 mod replay;
 mod row;
-pub mod schemas;
 pub mod screen;
 mod step;
 mod text;
@@ -43,11 +42,13 @@ pub use fit::{fit_plots, fit_text};
 pub use framework::framework_defaults;
 pub use history::{HistoryFormat, ShownRows, history_text, plots};
 pub use html::{HtmlInput, HtmlRun, html, plan_page};
+pub use json::{published, schema_of};
 pub use live::LiveRows;
 pub use locate::suspects_text;
 pub use pairs::{Measure as PairMeasure, Pair, PairsView};
 pub use rehearsal::{
-    GateOutlook, Power, REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, outlook_text, rehearsal_text, selftest_text,
+    GateOutlook, Power, REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, outlook_text, plan_text, rehearsal_text,
+    selftest_text,
 };
 pub use replay::{ReplayTime, replay_time};
 pub use row::{Counts, Late, Latency, Row, Status};

@@ -1,4 +1,4 @@
-//! What is said before a machine is measured: a rehearsed suite, the thresholds that a suite measures, and the error rates of the rules.
+//! What is said before a machine is measured: a plan, a rehearsed suite, the thresholds that a suite measures, and the error rates of the rules.
 
 use super::document::{Column, optional, percent, table, wrapped};
 use super::locate::suspects_text;
@@ -6,11 +6,102 @@ use super::text::{visible, wrap};
 use super::verdict::VerdictFormat;
 use commgauge_analysis::verdict::locate::{SuspectKind, Suspects};
 use commgauge_analysis::verdict::{Counted, Decision, PlanOutlook, SelfTest, TrialKind};
-use commgauge_base::units::{Seconds, counted, three_digits};
-use commgauge_model::config::Machine;
+use commgauge_base::units::{Bytes, Seconds, counted, three_digits};
+use commgauge_model::config::{Machine, RunSettings, is_embedded};
+use commgauge_model::layout::{Axis, Nodes};
+use commgauge_model::record::line::SuiteFacts;
+use commgauge_model::workload::WorkPlan;
 use commgauge_run::session::Request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// Summary of a plan before a run: cases, bytes, time.
+pub fn plan_text(plan: &WorkPlan, settings: &RunSettings, facts: &SuiteFacts, nodes: &Nodes) -> String {
+    let embedded = if facts.path.as_deref().is_some_and(is_embedded) { " (embedded)" } else { "" };
+    let mut text = format!("suite {}{embedded} on {} ranks", facts.name, nodes.ranks());
+    if nodes.count() > 1 {
+        text += &format!(" of {} nodes", nodes.count());
+    }
+    for part in [plan.model.as_deref(), plan.layout.as_deref()].into_iter().flatten() {
+        text += &format!(", {part}");
+    }
+    let replicates = counted(settings.replicates as usize, "replicate");
+    let times = settings.within.map_or(replicates, |within| format!("as often as {within} allows"));
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "\n{} x {times}:\n", counted(plan.cases.len(), "case"));
+    let longest = plan.cases.iter().map(|case| case.name().len()).max().unwrap_or(0);
+    for case in &plan.cases {
+        let groups = plan.groups_of(case);
+        let shape = format!("{} x {}", groups.groups.len(), groups.group_size());
+        let note = match case.op.geometry(groups.group_size()) {
+            Ok(geometry) => geometry.bytes_total.to_string(),
+            Err(reason) => format!("{} (will be skipped: {reason})", case.op.bytes_total),
+        };
+        let name = case.name();
+        let _ = writeln!(text, "  {name:<longest$} {shape:>9} groups x ranks  {note:>10}");
+    }
+    if !plan.copies.is_empty() {
+        let word = if plan.copies.len() == 1 { "copy" } else { "copies" };
+        let _ = writeln!(text, "\n{} {word} between hosts and GPUs:\n", plan.copies.len());
+    }
+    for copy in &plan.copies {
+        let _ = writeln!(text, "  {}", copy.name());
+    }
+    let largest: Bytes = plan.largest_bytes();
+    let seconds = plan.estimated_seconds(settings);
+    let _ = writeln!(
+        text,
+        "\nlargest buffer {largest} on each rank; about {seconds}, if no case needs more than its budget"
+    );
+    text + &parts_text(plan, settings)
+}
+
+/// The share of each part of a plan that has several, such as pairs, growing groups and products.
+fn parts_text(plan: &WorkPlan, settings: &RunSettings) -> String {
+    let parts = parts(plan);
+    if parts.len() < 2 {
+        return String::new();
+    }
+    let mut text = "of which:\n".to_owned();
+    for (name, part) in parts {
+        let mut rounds: Vec<usize> = part.cases.iter().map(|case| case.groups).collect();
+        rounds.dedup();
+        let in_rounds = if part.cases.iter().any(|case| case.op.axis == Axis::Pair) {
+            format!(" in {}", counted(rounds.len(), "round"))
+        } else {
+            String::new()
+        };
+        let count = counted(part.cases.len() + part.products.len() + part.copies.len(), "case");
+        // A time for all cases is divided as they need it.
+        let seconds = match settings.within {
+            Some(_) if !part.cases.is_empty() => String::new(),
+            _ => format!(", about {}", part.estimated_seconds(settings)),
+        };
+        let _ = writeln!(text, "  {name:<10} {count:>12}{in_rounds}{seconds}");
+    }
+    text
+}
+
+/// The cases of each axis, products and copies, each as a plan of its own under its name.
+fn parts(plan: &WorkPlan) -> Vec<(&'static str, WorkPlan)> {
+    let mut axes: Vec<Axis> = plan.cases.iter().map(|case| case.op.axis).collect();
+    axes.sort_unstable();
+    axes.dedup();
+    let alone = || WorkPlan { cases: Vec::new(), products: Vec::new(), copies: Vec::new(), ..plan.clone() };
+    let of_axis = |axis: Axis| {
+        let cases = plan.cases.iter().filter(|case| case.op.axis == axis).cloned().collect();
+        (axis.name(), WorkPlan { cases, ..alone() })
+    };
+    let mut parts: Vec<(&'static str, WorkPlan)> = axes.into_iter().map(of_axis).collect();
+    if !plan.products.is_empty() {
+        parts.push(("products", WorkPlan { products: plan.products.clone(), ..alone() }));
+    }
+    if !plan.copies.is_empty() {
+        parts.push(("copies", WorkPlan { copies: plan.copies.clone(), ..alone() }));
+    }
+    parts
+}
 
 /// The value of `format` in every such document.
 pub const REHEARSAL_FORMAT: &str = "commgauge-rehearsal";
@@ -81,9 +172,9 @@ pub struct GateOutlook {
 pub struct Power {
     /// Rehearsals with seeds of their own.
     pub seeds: u64,
-    /// Whom the faults should have suspected.
+    /// Suspects that the faults should produce.
     pub planted: Vec<SuspectKind>,
-    /// Rehearsals that named all of them, class and name, and suspected nobody else.
+    /// Rehearsals that named all of them, class and name, without other suspects.
     pub right: u64,
     /// The 95 % interval of that share.
     pub right_share_low: f64,
@@ -91,7 +182,7 @@ pub struct Power {
     pub right_share_high: f64,
     /// Rehearsals that named all of them.
     pub all_named: u64,
-    /// Rehearsals that suspected somebody else.
+    /// Rehearsals with other suspects.
     pub others_accused: u64,
 }
 
@@ -108,12 +199,12 @@ pub fn rehearsal_text(document: &Rehearsed, width: u16) -> String {
             document.machine
         ),
         format!(
-            "broken on purpose: {}",
-            if document.faults.is_empty() { "nothing".to_owned() } else { document.faults.join(", ") }
+            "planted faults: {}",
+            if document.faults.is_empty() { "none".to_owned() } else { document.faults.join(", ") }
         ),
         format!(
-            "it would take from {} (each case stops at its fewest samples) to {} (each spends its budget): {} cases, of pairs \
-             {} rounds, {} replicates",
+            "duration {} (each case stops at its fewest samples) to {} (each spends its budget): {} cases, {} rounds of pairs, \
+             {} replicates",
             Seconds(document.seconds_least),
             Seconds(document.seconds_most),
             document.cases,
@@ -138,11 +229,11 @@ pub fn rehearsal_text(document: &Rehearsed, width: u16) -> String {
 
 fn gate_text(gate: &GateOutlook) -> String {
     let mut text = format!(
-        "gate: of {} rows something is expected of {}; {} fail, {} would meet it (nothing synthetic ever passes)",
+        "thresholds: {} rows, {} judged; {} fail, {} would pass if they were measured (nothing synthetic passes)",
         gate.rows, gate.rows_judged, gate.rows_failed, gate.rows_that_would_meet
     );
     if gate.rows_failed_healthy > 0 {
-        text += &format!("; {} fail with nothing broken too", gate.rows_failed_healthy);
+        text += &format!("; {} fail without faults too", gate.rows_failed_healthy);
     }
     text
 }
@@ -186,7 +277,7 @@ pub fn outlook_text(request: &Request, machine: &Machine, nodes: u32, outlook: &
     );
     text += &match outlook.nodes {
         0 => String::new(),
-        1 => "network: not judged, since the run is of one node\n".to_owned(),
+        1 => "network: not judged; the run has one node\n".to_owned(),
         _ => format!("network: {} between nodes will be judged\n", counted(outlook.rows_between_nodes, "row")),
     };
     for place in outlook.not_measured.iter().take(MOST_PLACES) {
@@ -261,8 +352,8 @@ pub fn selftest_text(tried: &SelfTest, width: u16) -> String {
         percent(tried.sigma, 1),
         tried.seed
     ));
-    say("gates are tried on a machine whose true median lies at the limit, and 5 % beyond it; nothing is promised where a \
-         machine drifts on from run to run, which no rule can separate from a change".to_owned());
+    say("thresholds are tried on a machine whose true median is at the limit, and 5 % beyond it; nothing is promised where a \
+         machine drifts from run to run, which no rule can distinguish from a change".to_owned());
     say(tried.summary());
     say(match tried.holds {
         true => "no promise is broken".to_owned(),
@@ -298,4 +389,36 @@ fn cells(counted: &Counted) -> [String; 3] {
     let interval = counted.lower_bound.zip(counted.upper_bound);
     let interval = optional(interval.map(|(low, high)| format!("{} .. {}", percent(low, 1), percent(high, 1))));
     [format!("{} of {}", counted.count, counted.of), share, interval]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commgauge_model::config::Suite;
+    use std::path::Path;
+
+    fn planned(suite: &str) -> (WorkPlan, RunSettings) {
+        let suite = Suite::load(Path::new(suite)).unwrap();
+        (WorkPlan::from_suite_on(&suite, &Nodes::filled(8, 4)).unwrap(), suite.settings)
+    }
+
+    #[test]
+    fn the_parts_of_a_plan_add_up_to_it() {
+        for (suite, names) in
+            [("qualify", &["world", "pair", "node", "nodes"][..]), ("compute", &["products"]), ("copies", &["copies"])]
+        {
+            let (plan, settings) = planned(suite);
+            let parts = parts(&plan);
+            assert_eq!(parts.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names, "{suite}");
+            let seconds: f64 = parts.iter().map(|(_, part)| part.estimated_seconds(&settings).0).sum();
+            assert!((seconds / plan.estimated_seconds(&settings).0 - 1.0).abs() < 1e-9, "{suite}");
+        }
+    }
+
+    #[test]
+    fn a_time_for_all_cases_is_not_said_of_each_part() {
+        let (plan, settings) = planned("qualify");
+        let text = parts_text(&plan, &settings.divided(Seconds(60.0)).unwrap());
+        assert!(text.contains("in 4 rounds") && !text.contains("about"), "{text}");
+    }
 }

@@ -218,6 +218,8 @@ pub struct OddRule {
 pub struct Usual {
     /// The lower median.
     pub middle: f64,
+    /// The robust standard deviation.
+    pub deviation: f64,
     /// The distance above it that is allowed.
     pub allowed: f64,
 }
@@ -246,11 +248,16 @@ impl OddRule {
         let deviation = (distance * MEDIAN_DISTANCE_TO_DEVIATION).max(self.least_deviation);
         let few = 1.0 + FEW_VALUES / (count as f64 - 1.0).max(1.0);
         let quantile = upper_normal_quantile(self.chance / self.comparisons.max(1) as f64);
-        Usual { middle, allowed: (quantile * few * deviation).max(self.least_distance) }
+        Usual { middle, deviation, allowed: (quantile * few * deviation).max(self.least_distance) }
     }
 }
 
 impl Usual {
+    /// A limit that follows from no scatter.
+    pub fn given(middle: f64, allowed: f64) -> Usual {
+        Usual { middle, deviation: allowed, allowed }
+    }
+
     /// Distance of a value above the median, as a multiple of the allowed distance; an outlier above 1.
     pub fn strength(&self, value: f64) -> f64 {
         (value - self.middle) / self.allowed

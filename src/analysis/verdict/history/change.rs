@@ -109,7 +109,7 @@ fn without_steps(row: &[Option<f64>], starts: &[usize]) -> Vec<Option<f64>> {
 }
 
 impl Centered {
-    /// How far the stretch of runs that lies farthest from the others does, in that order of the runs, and which it is: the
+    /// How far the stretch of runs farthest from the others is, in that order of the runs, and which it is: the
     /// square of Student's t of both, up to a factor. A stretch and the runs next to it are at least [`MIN_RUNS`] long;
     /// its ends may not be nearer to the cuts that there are.
     fn largest(&self, order: &[usize], grid: &Grid) -> Option<(f64, Range<usize>)> {
@@ -155,12 +155,12 @@ fn largest_by_chance(rows: &[Centered], runs: usize) -> Vec<f64> {
     sorted((0..orders).map(draw).collect::<Vec<f64>>())
 }
 
-// Where a stretch of runs may begin and end, and which of them lies farthest from the other runs.
+// Where a stretch of runs may begin and end, and which of them is farthest from the other runs.
 
 /// Fewest runs between changes.
 pub(super) const MIN_RUNS: usize = 3;
 
-/// Series of up to so many runs are searched at every run; longer ones on a grid of about as many places, and every found end is then
+/// Series of up to this many runs are searched at every run; longer ones on a grid of about as many places, and every found end is then
 /// moved to the run next to it that fits best.
 const MAX_PLACES: usize = 128;
 
@@ -179,7 +179,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// The places of so many runs that are not too near to cuts.
+    /// The places of this many runs that are not too near to cuts.
     fn new(runs: usize, cuts: &[usize]) -> Grid {
         let ends: Vec<usize> = places(runs).filter(|at| is_free(*at, runs, cuts)).collect();
         let weight = |start: &usize, end: &usize| {

@@ -43,7 +43,7 @@ pub fn history(input: HistoryInput, rule: HistoryRule) -> History {
     if !lineages.iter().flat_map(|lineage| &lineage.rows).any(Series::can_show_change) {
         exit_codes.push(3);
     }
-    // Where it stands among the others is unknown, and so is what came before a change.
+    // Its place among the others is unknown, and so is what came before a change.
     if lineages.iter().flat_map(|lineage| &lineage.runs).any(|run| time(&run.started_at).is_none()) {
         exit_codes.push(3);
     }
@@ -117,13 +117,13 @@ fn events(lineage: &Lineage) -> Vec<Event> {
 fn rules(rule: HistoryRule, orders: usize) -> Vec<String> {
     vec![
         format!(
-            "a row changes where a stretch of its runs lies farther from the others than any stretch of any row does in {} of \
+            "a row changes where a stretch of its runs is farther from the others than any stretch of any row in {} of \
              random orders of the runs, and the step is at least {}",
             percent(1.0 - rule.false_alarm_level),
             percent(rule.relevant)
         ),
         format!(
-            "at least {} runs stand on each side of a change, so the newest {} cannot show one yet (commgauge compare can); {} \
+            "at least {} runs are on each side of a change, so the newest {} cannot show one yet (commgauge compare can); {} \
              orders, always the same",
             change::MIN_RUNS,
             change::MIN_RUNS - 1,
@@ -178,7 +178,7 @@ impl HistoryInput {
             // A log that was copied or fetched once more has another date.
             let same_log = || {
                 let twin = seen_logs.insert(times_of_log(&run)?, run.path.clone())?;
-                Some(format!("is of the same log as {twin}, with the same times in all {} rows", run.rows.len()))
+                Some(format!("comes from the same log as {twin}, with the same times in all {} rows", run.rows.len()))
             };
             if let Some(reason) = twin.or_else(same_log) {
                 self.left_out.push(LeftOut { path: run.path, reason });
@@ -286,7 +286,7 @@ fn describe_differences(before: &RunMedians, run: &RunMedians) -> Vec<String> {
 /// A gap is longer than this, ...
 const MIN_GAP_SECONDS: f64 = 7.0 * 86_400.0;
 
-/// ... and than so many usual intervals.
+/// ... and than this many usual intervals.
 const MIN_USUAL_INTERVALS: f64 = 10.0;
 
 /// The time at which a run began; none where the record's text is no time.
@@ -299,12 +299,9 @@ fn oddities(runs: &[RunMedians]) -> Vec<String> {
     let mut said: Vec<String> =
         runs.windows(2).zip(intervals(runs)).filter_map(gap(low_median(intervals(runs)))).collect();
     let without_time = runs.iter().filter(|run| time(&run.started_at).is_none());
-    said.extend(without_time.map(|run| {
-        format!(
-            "run {} began at no time (`{}`): it stands last, and when it was is unknown",
-            run.run_id, run.started_at
-        )
-    }));
+    said.extend(
+        without_time.map(|run| format!("run {} has no start time (`{}`): it is put last", run.run_id, run.started_at)),
+    );
     said
 }
 
@@ -391,7 +388,7 @@ pub struct Lineage {
 }
 
 impl Lineage {
-    /// Rows that count in too few runs for a change, in words; none where there are none.
+    /// Rows that count in too few runs for a change, in words.
     pub fn rows_without_say(&self) -> Option<String> {
         let few = self.rows.iter().filter(|row| !row.can_show_change()).count();
         let (all, least) = (counted(self.rows.len(), "row"), 2 * MIN_RUNS);
@@ -447,7 +444,7 @@ pub struct SeriesRun {
 pub struct Series {
     /// Name of the case, copy or product.
     pub name: String,
-    /// What it is of.
+    /// Its subject.
     #[serde(flatten)]
     pub subject: RowSubject,
     /// Median time over the replicates of each run; null where a run has none that counts.
@@ -493,7 +490,7 @@ pub struct Event {
 pub struct RowKey {
     /// Name of the case, copy or product, without versions: what a new one changes is what a history shows.
     pub name: String,
-    /// What it is of.
+    /// Its subject.
     pub subject: RowSubject,
 }
 
@@ -579,10 +576,10 @@ fn reason_to_exclude(loaded: &LoadedRecord) -> Option<String> {
         return Some("is still being written".to_owned());
     }
     match &record.end {
-        Some(end) if end.status == EndStatus::Failed => Some("is of a run that failed".to_owned()),
+        Some(end) if end.status == EndStatus::Failed => Some("the run failed".to_owned()),
         // The foot of another tool's log is about all of its rows.
         Some(end) if record.header.backend.measured_by.is_some() && end.exit_code != 0 => {
-            Some(end.error.clone().unwrap_or_else(|| "is of a run that did not end well".to_owned()))
+            Some(end.error.clone().unwrap_or_else(|| "the run did not end well".to_owned()))
         }
         _ => record.file.seal.tampering(),
     }
@@ -619,12 +616,6 @@ mod tests {
         assert!(said[0].contains("no run for 104 days, between run-7 of 2026-03-08"), "{said:?}");
         assert!(said[1].contains("run-9 of 2099-01-01T00:00:00Z (usually 1.0 days)"), "{said:?}");
         let (code, said) = of(&[&["yesterday"], &nights[..]].concat());
-        assert_eq!(
-            (code, said),
-            (
-                3,
-                vec!["run run-0 began at no time (`yesterday`): it stands last, and when it was is unknown".to_owned()]
-            )
-        );
+        assert_eq!((code, said), (3, vec!["run run-0 has no start time (`yesterday`): it is put last".to_owned()]));
     }
 }

@@ -23,14 +23,14 @@ pub const SUSPECTS_VERSION: u32 = 1;
 /// In `unseen` where the data cannot decide on nodes and links at all.
 pub(super) const NODE_OR_LINK: &str = "node or link";
 
-/// Who is to blame, ranked by evidence, and what the data cannot tell.
+/// Suspects, strongest evidence first, and what the data cannot tell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Suspects {
     /// Always `commgauge-suspects`.
     pub format: String,
     /// Version of the format.
     pub version: u32,
-    /// Exit code of the program: 0 nobody accused and everything measured, 1 somebody accused, 3 cannot tell, 4 to 7 trouble.
+    /// Exit code of the program: 0 no suspect and everything measured, 1 a suspect, 3 undecided, 4 to 7 a problem of the records.
     pub exit_code: i32,
     /// The answer in one sentence.
     pub answer: String,
@@ -40,12 +40,12 @@ pub struct Suspects {
     pub runs: Vec<Run>,
     /// What there was to look at.
     pub examined: Examined,
-    /// The accused, the strongest evidence first.
+    /// The suspects, strongest evidence first.
     pub suspects: Vec<Suspect>,
     /// What one measure alone shows, on too few nodes to suspect it. It makes `exit_code` 3.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unconfirmed: Vec<Unconfirmed>,
-    /// Whiles in which not one suspect but the whole machine was slow, as sentences.
+    /// Periods in which the whole machine was slow and not one suspect, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow_whiles: Vec<String>,
     /// Kinds of fault that the data cannot show, in a few words each; `cannot_tell` says why.
@@ -80,7 +80,7 @@ pub struct Examined {
     pub nodes: u32,
     /// Host names of the nodes, by number of the node.
     pub hosts: Vec<String>,
-    /// Most ranks of a node that met other nodes in pairs; each stands for the rail of its adapter.
+    /// Most ranks of a node that met other nodes in pairs; each represents the rail of its adapter.
     pub local_ranks: u32,
     /// Nodes of each leaf switch, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,7 +126,7 @@ pub struct Unconfirmed {
     pub slower_by: f64,
 }
 
-/// One of the accused.
+/// A suspect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Suspect {
     /// What it is.
@@ -151,12 +151,12 @@ pub struct Suspect {
     pub next_step: String,
 }
 
-/// What can be to blame. Nodes are numbered as in the record's rank map, local ranks from 0 on each node.
+/// What can be suspected. Nodes are numbered as in the record's rank map, local ranks from 0 on each node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "class", rename_all = "snake_case")]
 #[schemars(rename = "Culprit")]
 pub enum SuspectKind {
-    /// A node: slow with everybody, or within itself.
+    /// A node: slow with all others, or within itself.
     Node {
         /// Its number.
         node: u32,
@@ -216,7 +216,7 @@ pub enum SuspectKind {
     },
     /// All nodes and the ways between them alike: none reaches what the machine file expects.
     Network,
-    /// Nobody alone: slow only when so many nodes work together.
+    /// No node alone: slow only when many nodes communicate together.
     OnlyAtScale {
         /// The fewest nodes with which it showed.
         from_nodes: u32,

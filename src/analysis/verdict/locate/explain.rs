@@ -43,7 +43,7 @@ pub(super) fn rule(comparisons: usize, least_distance: f64) -> OddRule {
 
 /// What a single path may take longer where too few are left to tell how far paths scatter.
 fn single_path(middle: f64) -> Usual {
-    Usual { middle, allowed: MIN_EXCESS_OF_PATH }
+    Usual::given(middle, MIN_EXCESS_OF_PATH)
 }
 
 /// State of the search in one matrix.
@@ -150,7 +150,7 @@ impl<'a> Search<'a> {
         for (node, scores) in of_adapter.iter_mut().enumerate() {
             for (local, score) in scores.iter_mut().enumerate() {
                 let within = |other| Some(matrix.of_local([node, other], local)? - matrix.of_pair([node, other])?);
-                // Inside a rack adapters are not at work.
+                // Inside a rack adapters are idle.
                 let others = self
                     .partners(node)
                     .filter(|other| !self.places.has_racks() || self.places.way([node, *other]) != Way::WithinRack);

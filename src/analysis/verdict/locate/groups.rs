@@ -21,7 +21,7 @@ const MIN_INSIDE: f64 = 0.05;
 /// Growth beyond a straight line by less than 10 % is ignored.
 const MIN_GROWTH: f64 = 0.1;
 
-/// A size of groups is compared with the line through so many smaller ones.
+/// A size of groups is compared with the line through this many smaller ones.
 pub(super) const FIRST_COMPARED: usize = 2;
 
 /// Groups of equal size that performed the same call.
@@ -66,7 +66,7 @@ pub(super) struct Growth {
     pub levels: Vec<Level>,
 }
 
-/// Where the groups of a growth lie. A call that leaves a rack takes longer than its growth inside one allows, and that is no fault.
+/// Placement of the groups of a growth. A call that leaves a rack takes longer than its growth inside one allows, and that is no fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Extent {
     /// Inside racks, or on nodes that nothing joins to racks.
@@ -76,7 +76,7 @@ pub(super) enum Extent {
 }
 
 impl Extent {
-    /// That of a group; none where it is small and still lies in two racks.
+    /// That of a group; none where it is small and still spans two racks.
     fn of(members: &[usize], places: &Places) -> Option<Extent> {
         let racks =
             members.first().zip(members.last()).map(|(first, last)| (places.rack_of(*first), places.rack_of(*last)));
@@ -356,7 +356,7 @@ pub(super) fn expected_pairs(records: &[LoadedRecord], machine: Option<&Machine>
             let required = expected.of_any_algorithm(&expected_call(facts))?;
             let Limit::BusBandwidthFloor(floor) = required.limit else { return None };
             let (rate, bytes) = (required.figure(), facts.bytes_accounted.0 as f64);
-            let usual = Usual { middle: (1e9 * bytes / rate).ln(), allowed: (rate / floor.0).ln().max(f64::EPSILON) };
+            let usual = Usual::given((1e9 * bytes / rate).ln(), (rate / floor.0).ln().max(f64::EPSILON));
             Some(ExpectedPairs { measure, rate: Rate(rate), usual })
         })
     };

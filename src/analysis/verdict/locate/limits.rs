@@ -169,8 +169,8 @@ fn uncompared(sizes: &[u32]) -> Option<u32> {
     first.last().copied().filter(|_| !compared.is_empty())
 }
 
-/// The sizes of the groups of an extent, in the call that has most, ascending. One node alone is none of them: to leave it is a step of its own,
-/// beside which growth does not show.
+/// The sizes of the groups of an extent, in the call that has most, ascending. One node alone is not among them: leaving it is a step of its own,
+/// which hides growth.
 fn sizes(analysis: &Analysis, extent: Extent) -> Vec<u32> {
     let of = |growth: &Growth| -> Vec<u32> {
         growth.levels.iter().map(|level| level.nodes).filter(|nodes| *nodes > 1).collect()

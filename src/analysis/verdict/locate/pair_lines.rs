@@ -30,7 +30,7 @@ pub enum Measure {
 impl Measure {
     pub(super) const ALL: [Measure; 4] = [Measure::Latency, Measure::OneWay, Measure::BothWays, Measure::Tail];
 
-    /// What a round of pairs measures, where the smallest of the ping-pongs has so many bytes.
+    /// What a round of pairs measures, where the smallest of the ping-pongs has this many bytes.
     pub(in crate::verdict) fn of(collective: Collective, bytes: Bytes, latency_bytes: Option<Bytes>) -> Measure {
         match collective {
             Collective::Bidirectional => Measure::BothWays,
@@ -316,7 +316,7 @@ fn medians_of_pairs(cells: &[f64], locals: usize) -> Vec<f64> {
 
 // Where ranks are: nodes by number with their hosts, local ranks, and leaf switches, from the records.
 
-/// What is known of the machine besides the records.
+/// What is known of the machine in addition to the records.
 #[derive(Clone, Debug, Default)]
 pub struct LocateOptions {
     /// Nodes behind each leaf switch, counted from node 0; `None` takes the value from the records.
@@ -374,7 +374,7 @@ impl Places {
     /// The places that all records share.
     ///
     /// # Errors
-    /// A usage error where records are of different machines or placements, or one is given twice.
+    /// A usage error where records have different machines or placements, or one is given twice.
     pub(super) fn of(records: &[LoadedRecord], options: &LocateOptions) -> Result<Places> {
         let (first, others) =
             records.split_first().ok_or_else(|| Error::usage("name at least one record to look at"))?;

@@ -50,7 +50,7 @@ pub struct SelfTestRule {
     pub seed: u64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfTest {
     /// Always `commgauge-selftest`.
@@ -73,7 +73,7 @@ pub struct SelfTest {
     pub confidence: f64,
     /// What was tried, one by one.
     pub trials: Vec<Trial>,
-    /// What came of the user's own runs, where they were given.
+    /// Results of the user's own runs, where they were given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
     /// False where a promise is broken beyond chance.
@@ -104,12 +104,12 @@ pub struct Trial {
     pub asked: TrialKind,
     /// Under which noise.
     pub noise: Noise,
-    /// What came of it.
+    /// The result.
     pub counted: Counted,
     /// What is promised: at most this share of wrong answers, at least this share of findings. Absent where nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promised: Option<f64>,
-    /// Pass where the interval lies on the promised side, fail where it lies on the other, else inconclusive.
+    /// Pass where the interval is on the promised side, fail where it is on the other, else inconclusive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
 }
@@ -288,7 +288,7 @@ fn once(asked: TrialKind, noise: Noise, rule: &SelfTestRule, index: u64) -> Resu
 // Splits follow time: each run against the next one like it, and the first half of a run's replicates against the second.
 // Random splits would show nothing, since the test is exact for them by construction.
 
-/// What came of the user's own runs.
+/// Results of the user's own runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct History {
     /// Records that were looked at.

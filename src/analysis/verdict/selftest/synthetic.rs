@@ -279,7 +279,7 @@ mod tests {
             let drawn: Vec<f64> = (0..2000).flat_map(|_| noise.draw(0.01, 7, 0, &mut random)).collect();
             let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
             let deviation = (drawn.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / drawn.len() as f64).sqrt();
-            // Half of the times lie on either side; a bimodal distribution has none in between.
+            // Half of the times are on either side; a bimodal distribution has none in between.
             let above = drawn.iter().filter(|time| **time > 1.0).count() as f64 / drawn.len() as f64;
             assert!((0.48..0.52).contains(&above), "{noise:?}: {above}");
             assert!((0.008..0.012).contains(&deviation), "{noise:?}: {deviation}");

@@ -30,7 +30,7 @@ pub trait Work {
     fn shows_rows(&self) -> bool {
         false
     }
-    /// Whether calls of several groups of a rank are under way at once.
+    /// Whether a rank has calls of several groups in flight at once.
     fn calls_overlap(&self) -> bool {
         false
     }

@@ -9,9 +9,10 @@ use crate::cli::backend_name::Backend;
 use crate::cli::output::print_on;
 use crate::cli::programs::{PairsRun, PlannedWork, StepRun, SuiteRun, Sweep, Work, planned};
 use crate::cli::suite;
-use crate::cli::suite::{SuiteWork, plan_text};
+use crate::cli::suite::SuiteWork;
 use crate::launch;
 use crate::launch::{LaunchCommand, Launcher, LauncherContext, LauncherPart, Request, quote};
+use crate::report::plan_text;
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
@@ -136,7 +137,8 @@ pub(super) fn run_in_process(
 ) -> Result<i32> {
     if arguments.dry_run {
         print_on(out, "runs in this process, without a launcher\n")?;
-        print_on(out, &plan_text(&wanted.work, nodes))?;
+        let work = &wanted.work;
+        print_on(out, &plan_text(&work.plan, &work.settings, &work.facts, nodes))?;
         return Ok(0);
     }
     let machine = machine.ok_or_else(|| {

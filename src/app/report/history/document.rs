@@ -201,7 +201,7 @@ fn size(row: &Series) -> String {
     Some(bytes.to_string()).filter(|text| !text.contains('.')).unwrap_or_else(|| bytes.0.to_string())
 }
 
-/// The parts that all names have; what a row is of, and its size, stay in each.
+/// The parts that all names have; the call and its size stay in each.
 fn shared(rows: &[Series]) -> Vec<String> {
     let [first, others @ ..] = rows else { return Vec::new() };
     let is_shared = |part: &str| {

@@ -16,8 +16,8 @@ const MAX_STANDINGS: usize = 32;
 /// Maximum number of pairs in a table; the CSV has all.
 const MAX_PAIRS: usize = 200;
 
-const EXPLAINED: &str = "Latency: one way, half the round trip. Bandwidth: one direction, there and back in turn (one way), or \
-                         while both are under way (both ways). A pair's time is the median of its slower rank's; GB = 10^9 B.";
+const EXPLAINED: &str = "Latency: one way, half the round trip. Bandwidth: one direction, alternating directions (one way), or \
+                         while both are in flight (both ways). A pair's time is the median of its slower rank's; GB = 10^9 B.";
 
 /// For a terminal, with the matrix of each measure; each section after an empty line.
 pub(in crate::report) fn text(view: &PairsView, terminal: Terminal) -> String {
@@ -425,7 +425,7 @@ pub(super) struct HeatMap {
     pub shaded: bool,
 }
 
-/// The matrix, with a heading, in at most `width` columns; or a sentence on why there is none.
+/// The matrix, with a heading, in at most `width` columns; or a sentence on why it is missing.
 pub(super) fn heat_map(view: &PairsView, measure: Measure, width: usize, paint: Paint) -> HeatMap {
     let heading = wrap(&heading(view, measure), width, 0);
     let heading: String = heading.lines().map(|line| paint.bold(line) + "\n").collect();
@@ -476,7 +476,7 @@ pub(super) fn legend() -> String {
     format!(" Shades, in % of the median's speed (for a latency, of its inverse): {}.", bands.join(", "))
 }
 
-/// What a row stands for.
+/// A row of the matrix.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MemberKind {
     Rank,

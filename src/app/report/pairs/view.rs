@@ -1,7 +1,7 @@
 //! The pairs of a record as plain data.
 
 use commgauge_base::collective::Collective;
-use commgauge_base::stats::{median, sorted, upper_normal_quantile};
+use commgauge_base::stats::{OddRule, median, sorted};
 use commgauge_base::units::{Bytes, Rate, Seconds, counted};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome, RankFacts};
@@ -367,16 +367,8 @@ fn standing(view: &PairsView, name: String, is_member: impl Fn(usize) -> bool) -
     Standing { name, pairs: own.len(), percent }
 }
 
-// Slow pairs: those further from the median of their locality than the scatter of all its pairs explains.
-//
-// A value counts as slow where both conditions are met in every replicate, so that a passing disturbance is ignored:
-// * it is worse than the median by more than 10 % (a rate below 90 %, a time above 111 %), and
-// * in logarithms it is more than k robust standard deviations from the median. The deviation is 1.4826 times the
-//   median of the absolute distances from the median (F. R. Hampel, "The influence curve and its role in robust
-//   estimation", Journal of the American Statistical Association 69 (1974)), and at least 1 %, which is the
-//   repeatability of measurements. k = z (1 + 12 / (n - 1)) for n pairs, where z is the normal quantile that c
-//   comparisons together pass by chance with 1 % (Bonferroni: 0.01 / c each). The last factor corrects for the
-//   uncertainty of the scatter of few pairs; tuned by simulation, checked by a test.
+// Slow pairs: those whose best replicate is an outlier of their locality by more than 10 % (a rate below 90 %, a time above 111 %), in
+// logarithms, by the rule that also finds suspects. The best replicate counts, so that a passing disturbance is ignored.
 
 /// False-alarm probability over all comparisons of a record with healthy pairs.
 const CHANCE: f64 = 0.01;
@@ -384,17 +376,11 @@ const CHANCE: f64 = 0.01;
 /// Values nearer to the median than this are ignored.
 const MIN_SHARE: f64 = 0.9;
 
-/// Lower bound on the standard deviation of a logarithm.
+/// Lower bound on the standard deviation of a logarithm: the repeatability of measurements.
 const MIN_DEVIATION: f64 = 0.01;
 
-/// Growth of k where the scatter is estimated from few pairs.
-const FEW_PAIRS: f64 = 12.0;
-
 /// Minimum number of pairs of a locality for one of them to be an outlier.
-pub(super) const MIN_PAIRS: usize = 3;
-
-/// From the median of absolute distances to the standard deviation of a normal distribution.
-const MEDIAN_DISTANCE_TO_DEVIATION: f64 = 1.4826;
+pub(super) const MIN_PAIRS: usize = 4;
 
 /// Maximum number of findings that name a pair.
 const MAX_NAMED: usize = 20;
@@ -403,18 +389,16 @@ const MAX_NAMED: usize = 20;
 pub(super) fn slow_pairs(view: &PairsView) -> (usize, Vec<SlowPair>) {
     let classes: Vec<(Measure, Vec<Member>)> = PairLocality::ALL
         .into_iter()
-        .flat_map(|locality| Measure::ALL.map(|measure| (measure, goodness_of(view, locality, measure))))
+        .flat_map(|locality| Measure::ALL.map(|measure| (measure, members_of(view, locality, measure))))
         .filter(|(_, members)| members.len() >= MIN_PAIRS)
         .collect();
     let compared = classes.iter().map(|(_, members)| members.len()).sum();
-    let mut slow: Vec<SlowPair> = Vec::new();
-    for (measure, members) in &classes {
-        let (deviations, allowed) = deviations(members, compared);
-        let found = members.iter().zip(deviations).filter_map(|(member, deviations)| {
-            Some(SlowPair { pair: member.pair, measure: *measure, deviations: deviations?, allowed })
-        });
-        slow.extend(found);
-    }
+    let of_class = |(measure, members): &(Measure, Vec<Member>)| {
+        let measure = *measure;
+        let slow = slow_members(members, compared).into_iter();
+        slow.map(move |(pair, deviations, allowed)| SlowPair { pair, measure, deviations, allowed })
+    };
+    let mut slow: Vec<SlowPair> = classes.iter().flat_map(of_class).collect();
     let share = |slow: &SlowPair| {
         view.pairs[slow.pair].values[slow.measure as usize].map_or(0.0, |value| slow.measure.goodness(value.percent))
     };
@@ -422,37 +406,35 @@ pub(super) fn slow_pairs(view: &PairsView) -> (usize, Vec<SlowPair>) {
     (compared, slow)
 }
 
-/// A pair of a class: logarithms, the larger the better.
+/// A pair of a class: logarithms, the larger the slower.
 struct Member {
     pair: usize,
     middle: f64,
     best: f64,
 }
 
-fn goodness_of(view: &PairsView, locality: PairLocality, measure: Measure) -> Vec<Member> {
+fn members_of(view: &PairsView, locality: PairLocality, measure: Measure) -> Vec<Member> {
     let pairs = view.pairs.iter().enumerate().filter(|(_, pair)| pair.locality == locality && !pair.shares_device);
     let member = |(pair, value): (usize, PairValue)| {
-        let goodness = |of: f64| if measure == Measure::Latency { -of.ln() } else { of.ln() };
-        Member { pair, middle: goodness(value.value), best: goodness(value.best) }
+        let slowness = |of: f64| if measure == Measure::Latency { of.ln() } else { -of.ln() };
+        Member { pair, middle: slowness(value.value), best: slowness(value.best) }
     };
     pairs.filter_map(|(index, pair)| Some((index, pair.values[measure as usize]?))).map(member).collect()
 }
 
-/// For each slow member its distance below the median in standard deviations; and the allowed distance.
-fn deviations(members: &[Member], compared: usize) -> (Vec<Option<f64>>, f64) {
-    let pairs = members.len() as f64;
-    let allowed = upper_normal_quantile(CHANCE / compared.max(1) as f64) * (1.0 + FEW_PAIRS / (pairs - 1.0).max(1.0));
-    let Some(middle) = median(&sorted(members.iter().map(|member| member.middle))) else {
-        return (Vec::new(), allowed);
+/// The slow ones of a class, of this many compared values in all classes.
+fn slow_members(members: &[Member], compared: usize) -> Vec<(usize, f64, f64)> {
+    let rule = OddRule {
+        chance: CHANCE,
+        comparisons: compared,
+        least_deviation: MIN_DEVIATION,
+        least_distance: -MIN_SHARE.ln(),
     };
-    let distances = sorted(members.iter().map(|member| (member.middle - middle).abs()));
-    let deviation = median(&distances).map_or(0.0, |distance| distance * MEDIAN_DISTANCE_TO_DEVIATION);
-    let deviation = deviation.max(MIN_DEVIATION);
-    let slow = |member: &Member| {
-        let below = middle - member.best;
-        (below > -MIN_SHARE.ln() && below > allowed * deviation).then_some(below / deviation)
-    };
-    (members.iter().map(slow).collect(), allowed)
+    let middles: Vec<f64> = members.iter().map(|member| member.middle).collect();
+    let Some(usual) = rule.usual(&middles) else { return Vec::new() };
+    let slow = members.iter().filter(|member| usual.strength(member.best) > 1.0);
+    slow.map(|member| (member.pair, (member.best - usual.middle) / usual.deviation, usual.allowed / usual.deviation))
+        .collect()
 }
 
 /// The sentences of the report.
@@ -515,19 +497,10 @@ mod tests {
     use rand::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
 
-    #[test]
-    fn quantiles_are_those_of_the_tables() {
-        // Abramowitz and Stegun, table 26.5.
-        for (probability, quantile) in [(0.01, 2.326_35), (0.001, 3.090_23), (1e-5, 4.264_89), (1e-7, 5.199_34)] {
-            assert!((upper_normal_quantile(probability) - quantile).abs() < 4.5e-4, "{probability}");
-        }
-    }
-
-    fn slow_members(values: &[f64]) -> Vec<usize> {
-        let member = |(pair, value): (usize, &f64)| Member { pair, middle: *value, best: *value };
+    fn slow_pairs_of(values: &[f64]) -> Vec<usize> {
+        let member = |(pair, value): (usize, &f64)| Member { pair, middle: -value, best: -value };
         let members: Vec<Member> = values.iter().enumerate().map(member).collect();
-        let (deviations, _) = deviations(&members, 3 * values.len());
-        (0..values.len()).filter(|index| deviations[*index].is_some()).collect()
+        slow_members(&members, 3 * values.len()).into_iter().map(|(pair, ..)| pair).collect()
     }
 
     fn noise(pairs: usize, deviation: f64, seed: u64) -> Vec<f64> {
@@ -537,12 +510,12 @@ mod tests {
 
     #[test]
     fn healthy_pairs_are_called_slow_in_less_than_2_of_100_runs() {
-        for pairs in [3usize, 6, 10, 28, 120] {
+        for pairs in [4usize, 6, 10, 28, 120] {
             for deviation in [0.02, 0.05, 0.1] {
                 // Each of three measures as in a run.
                 let runs_with_findings = (0..1000).filter(|run| {
                     (0..3).any(|measure| {
-                        !slow_members(&noise(pairs, deviation, run * 7 + measure * 1_000_003)).is_empty()
+                        !slow_pairs_of(&noise(pairs, deviation, run * 7 + measure * 1_000_003)).is_empty()
                     })
                 });
                 let count = runs_with_findings.count();
@@ -559,7 +532,7 @@ mod tests {
                 let mut values = noise(pairs, 0.03, run);
                 let slow_pair = run as usize % pairs;
                 values[slow_pair] += 0.25f64.ln();
-                let found = slow_members(&values);
+                let found = slow_pairs_of(&values);
                 assert!(found.contains(&slow_pair), "{pairs} pairs, run {run}");
                 others += usize::from(found.len() > 1);
             }
@@ -571,8 +544,8 @@ mod tests {
     fn a_deviation_within_10_per_cent_is_ignored_however_small_the_scatter() {
         let mut values = vec![0.0; 28];
         values[3] = 0.91f64.ln();
-        assert_eq!(slow_members(&values), Vec::<usize>::new());
+        assert_eq!(slow_pairs_of(&values), Vec::<usize>::new());
         values[3] = 0.8f64.ln();
-        assert_eq!(slow_members(&values), [3]);
+        assert_eq!(slow_pairs_of(&values), [3]);
     }
 }

@@ -207,7 +207,7 @@ fn cells(question: Question, row: &Row, said_elsewhere: &[String]) -> Vec<String
     cells
 }
 
-/// What the row is of, with all that tells it from its neighbours and has no column.
+/// The row's subject, with all that distinguishes it from its neighbours and has no column.
 fn what(row: &Row) -> String {
     match &row.subject {
         RowSubject::Call(call) => call.collective.to_string(),
@@ -300,7 +300,7 @@ pub(in crate::report) fn coverage(verdict: &Verdict) -> Vec<String> {
 fn network(c: &Coverage) -> Option<String> {
     Some(match (c.nodes, c.rows_judged_between_nodes) {
         (0, _) => return None,
-        (1, _) => "network: not judged, since the run is of one node".to_owned(),
+        (1, _) => "network: not judged; the run has one node".to_owned(),
         (nodes, 0) => format!("network: NOT JUDGED: no judged row is between the {nodes} nodes"),
         (nodes, rows) => format!("network: {rows} of the judged rows are between the {nodes} nodes"),
     })

@@ -29,7 +29,7 @@ pub enum VerdictFormat {
     /// For people, fitted to the width of the terminal.
     #[default]
     Table,
-    /// One JSON document in base units, whose schema `commgauge show schema verdict` prints.
+    /// One JSON document in base units, whose schema `commgauge show schema verdict` or `suspects` prints.
     Json,
     /// A test report in JUnit's XML: one test case for each row.
     Junit,
@@ -236,7 +236,7 @@ fn prometheus_text(verdict: &Verdict) -> String {
     }
     metric(&mut out, "commgauge_verdict_exit_code", "Exit code of the verdict; 0 is a pass.");
     line(&mut out, "commgauge_verdict_exit_code", &[label("question", question)], f64::from(verdict.exit_code));
-    metric(&mut out, "commgauge_verdict_rows", "Rows of the plan by what came of them.");
+    metric(&mut out, "commgauge_verdict_rows", "Rows of the plan by decision.");
     for (decision, count) in [
         ("pass", coverage.rows_passed),
         ("fail", coverage.rows_failed),
@@ -262,7 +262,7 @@ fn prometheus_text(verdict: &Verdict) -> String {
 }
 
 fn labels<'a>(verdict: &'a Verdict, row: &'a Row) -> RowLabels<'a> {
-    // Runs that are judged together are of one suite and backend.
+    // Runs that are judged together share suite and backend.
     let run = verdict.runs.last();
     RowLabels {
         case: &row.name,

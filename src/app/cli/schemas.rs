@@ -2,10 +2,12 @@
 //!
 //! A new document needs one member of [`Document`] and one arm of its `match`.
 
-use super::{
-    REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, json, layout, model, names, ops, predictions, rank, trace,
-};
 use crate::doctor::{DOCTOR_FORMAT, DOCTOR_VERSION, DoctorDocument};
+use crate::report::json_document::{self, SCHEMA_VERSION};
+use crate::report::{
+    REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, layout, model, names, ops, predictions, published, rank,
+    schema_of as of, trace,
+};
 use commgauge_analysis::planner::{plan_document, validate};
 use commgauge_analysis::verdict::locate::{SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspects};
 use commgauge_analysis::verdict::selftest::{SELFTEST_FORMAT, SELFTEST_VERSION};
@@ -13,7 +15,6 @@ use commgauge_analysis::verdict::{SelfTest, Verdict, history};
 use commgauge_analysis::{cost, verdict};
 use commgauge_model::record;
 use commgauge_run::launch_check::{LAUNCH_FORMAT, LAUNCH_VERSION, LaunchReport};
-use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 
 /// Documents with a published schema.
@@ -99,7 +100,9 @@ impl Document {
                 of::<LaunchReport>(LAUNCH_FORMAT, LAUNCH_VERSION, "The check of a launch, by commgauge")
             }
             Document::Doctor => of::<DoctorDocument>(DOCTOR_FORMAT, DOCTOR_VERSION, "A machine, by commgauge doctor"),
-            Document::Report => published(json::schema(), json::FORMAT, json::SCHEMA_VERSION, &printed("report")),
+            Document::Report => {
+                published(json_document::schema(), json_document::FORMAT, SCHEMA_VERSION, &printed("report"))
+            }
             Document::Trace => of::<trace::TraceDocument>(trace::FORMAT, trace::VERSION, &printed("trace")),
         }
     }
@@ -107,29 +110,6 @@ impl Document {
 
 fn printed(command: &str) -> String {
     format!("What commgauge {command} --format json prints")
-}
-
-fn of<T: JsonSchema>(format: &str, version: u32, title: &str) -> Value {
-    published(schema_for!(T).to_value(), format, version, title)
-}
-
-/// A document's schema with its name and version, both also as constants, which the types cannot express.
-fn published(mut schema: Value, format: &str, version: u32, title: &str) -> Value {
-    if let Some(root) = schema.as_object_mut() {
-        root.insert("$id".to_owned(), serde_json::json!(format!("urn:{format}:{version}")));
-        root.insert("title".to_owned(), serde_json::json!(title));
-        root.insert("version".to_owned(), serde_json::json!(version));
-    }
-    for (property, value) in [
-        ("format", serde_json::json!(format)),
-        ("version", serde_json::json!(version)),
-        ("schema_version", serde_json::json!(version)),
-    ] {
-        if let Some(Value::Object(facts)) = schema.pointer_mut(&format!("/properties/{property}")) {
-            facts.insert("const".to_owned(), value);
-        }
-    }
-    schema
 }
 
 #[cfg(test)]
