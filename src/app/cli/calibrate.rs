@@ -1,12 +1,11 @@
 //! `commgauge calibrate`: fits a cost model to records, writes it to a file and prints it.
 
-use super::measure::MeasureCommand;
+use super::measure::{MeasureCommand, fit_of};
 use super::output::{check_only_format, json, make_folder, replace};
 use super::{AnswerArguments, WithParts};
 use crate::report::{fit_plots, fit_text};
-use commgauge_analysis::cost::{Fit, FitOptions, Measurements, fit};
+use commgauge_analysis::cost::FitOptions;
 use commgauge_base::error::Result;
-use commgauge_model::record::Record;
 use std::path::PathBuf;
 
 /// Fit the cost of communication to records, and report its own held-out error
@@ -80,15 +79,4 @@ impl CalibrateCommand {
         self.shown.show(&fit, |width| fit_text(&fit, width))?;
         Ok(0)
     }
-}
-
-/// The fit of records of one machine.
-///
-/// # Errors
-/// A record that cannot be read; records without a curve, or of several machines.
-pub(super) fn fit_of(records: &[PathBuf], options: FitOptions) -> Result<Fit> {
-    let records =
-        records.iter().map(|path| Ok((path.display().to_string(), Record::read(path)?))).collect::<Result<Vec<_>>>()?;
-    let measurements = Measurements::of(records.iter().map(|(name, record)| (name.as_str(), record)))?;
-    fit(&measurements, options)
 }

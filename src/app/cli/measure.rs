@@ -7,13 +7,12 @@ use super::output::{FormattedOutput, TextOutput};
 use super::plan::{PlanCommand, PlannedTraining, QuestionFlags, TrainingFlags};
 use super::suite::report_resolved_file;
 use crate::cli::backend_name::Backend;
-use crate::cli::calibrate::fit_of;
 use crate::cli::output::{json, make_folder, print, replace};
 use crate::cli::plan::NOT_SURE;
 use crate::cli::run::{RunArguments, SummaryParts, run as run_suite};
 use crate::report::rank::{RankDocument, text};
 use clap::Parser;
-use commgauge_analysis::cost::FitOptions;
+use commgauge_analysis::cost::{self, Fit, FitOptions, Measurements};
 use commgauge_analysis::planner::calibration_suite::{
     CalibrationProducts, CalibrationSuite, RequestedCall, requested_calls,
 };
@@ -446,6 +445,17 @@ fn ranks(folder: &Folder) -> Result<u32> {
 fn has_products(folder: &Folder, element: ElementType) -> Result<bool> {
     let products = MeasuredProduct::all_of(&Record::read(&folder.record)?);
     Ok(products.iter().any(|product| product.element == element))
+}
+
+/// The fit of records of one machine.
+///
+/// # Errors
+/// A record that cannot be read; records without a curve, or of several machines.
+pub(super) fn fit_of(records: &[PathBuf], options: FitOptions) -> Result<Fit> {
+    let records =
+        records.iter().map(|path| Ok((path.display().to_string(), Record::read(path)?))).collect::<Result<Vec<_>>>()?;
+    let measurements = Measurements::of(records.iter().map(|(name, record)| (name.as_str(), record)))?;
+    cost::fit(&measurements, options)
 }
 
 /// Fits records of the folder and writes the fit.

@@ -3,7 +3,7 @@
 use super::layout::LayoutCommand;
 use super::manual::{CompletionsCommand, ManCommand};
 use super::output::{AnswerArguments, json, print};
-use super::programs::{ProgramName, definitions};
+use super::programs::ProgramName;
 use super::schemas::Document;
 use crate::report::model::{self, ModelDocument};
 use crate::report::names::{self, Kind, ListDocument};
@@ -55,28 +55,29 @@ enum Subject {
 }
 
 impl ShowCommand {
-    /// Prints what was asked for.
+    /// Prints what was asked for; `definition_of` gives the flags of a program.
     ///
     /// # Errors
     /// A usage error where there is no such thing.
-    pub fn execute(&self) -> Result<i32> {
+    pub fn execute(&self, definition_of: fn(ProgramName) -> Command) -> Result<i32> {
         match &self.subject {
-            None => show_names(None, &self.shown),
-            Some(Subject::List(list)) => show_names(Some(list.kind), &list.shown),
+            None => show_names(None, &self.shown, definition_of),
+            Some(Subject::List(list)) => show_names(Some(list.kind), &list.shown, definition_of),
             Some(Subject::Suite(file)) => file.print(Shipped::Suite),
             Some(Subject::Machine(file)) => file.print(Shipped::Machine),
             Some(Subject::Model(model)) => model.execute(),
             Some(Subject::Layout(layout)) => layout.execute(),
             Some(Subject::Schema(schema)) => print(&json(&schema.document.schema())?).map(|()| 0),
-            Some(Subject::Man(man)) => man.execute(ProgramName::definition),
-            Some(Subject::Completions(completions)) => completions.execute(completions.program.definition()),
+            Some(Subject::Man(man)) => man.execute(definition_of),
+            Some(Subject::Completions(completions)) => completions.execute(definition_of(completions.program)),
         }
     }
 }
 
 /// The names of a kind, or how many there are of each kind.
-fn show_names(kind: Option<Kind>, shown: &AnswerArguments) -> Result<i32> {
-    let document = ListDocument::of(kind, &definitions());
+fn show_names(kind: Option<Kind>, shown: &AnswerArguments, definition_of: fn(ProgramName) -> Command) -> Result<i32> {
+    let programs: Vec<Command> = ProgramName::value_variants().iter().copied().map(definition_of).collect();
+    let document = ListDocument::of(kind, &programs);
     shown.show(&document, |width| names::text(&document, kind, width)).map(|()| 0)
 }
 
@@ -187,6 +188,7 @@ struct SchemaCommand {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::programs::definitions;
     use crate::report::names::{Named, text};
 
     fn listed(kind: Option<Kind>) -> ListDocument {

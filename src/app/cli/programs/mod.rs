@@ -112,6 +112,7 @@ impl ProgramName {
 }
 
 /// The definitions of all programs.
+#[cfg(test)]
 pub fn definitions() -> Vec<clap::Command> {
     ProgramName::value_variants().iter().map(|program| program.definition()).collect()
 }
@@ -139,7 +140,7 @@ impl Commgauge {
             Command::Rank(command) => command.execute(),
             Command::Plan(command) => command.execute(),
             Command::Simulate(command) => command.execute(),
-            Command::Show(command) => command.execute(),
+            Command::Show(command) => command.execute(ProgramName::definition),
             Command::Doctor(command) => command.execute(),
         }
     }
