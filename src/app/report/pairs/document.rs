@@ -16,8 +16,8 @@ const MAX_STANDINGS: usize = 32;
 /// Maximum number of pairs in a table; the CSV has all.
 const MAX_PAIRS: usize = 200;
 
-const EXPLAINED: &str = "Latency: one way, half the round trip. Bandwidth: one direction, alternating directions (one way), or \
-                         while both are in flight (both ways). A pair's time is the median of its slower rank's; GB = 10^9 B.";
+const EXPLAINED: &str = "Latency: one way, half the round trip. Bandwidth: of one direction, with directions alternating (one way) or both in \
+                         flight (both ways). A pair's time is the median of its slower rank's; GB = 10^9 B.";
 
 /// For a terminal, with the matrix of each measure; each section after an empty line.
 pub(in crate::report) fn text(view: &PairsView, terminal: Terminal) -> String {
