@@ -6,7 +6,7 @@ pub(super) use in_rank_0::Live;
 use super::OutputArguments;
 use super::gate::{confidence, gated, locate_options};
 use super::output::{
-    FormattedOutput, PAGE, Sink, VerdictOutput, check_output, columns, file_of, is_page, meant_format, names, print,
+    Chosen, FormattedOutput, PAGE, Sink, VerdictOutput, check_output, columns, file_of, is_page, meant_format, names, print,
     read_all, replace,
 };
 use crate::report::{
@@ -80,15 +80,15 @@ impl ReportCommand {
         let inputs = self.records.iter().chain(&self.base).chain(&self.machine).chain(&self.fit).chain(&self.selftest);
         check_output(output, &inputs.map(PathBuf::as_path).collect::<Vec<_>>())?;
         let offered = [names::<Format>(), vec![PAGE.to_owned()]].concat();
-        let meant = match (self.shown.format, output) {
+        let meant = match (&self.shown.format, output) {
             (None, Some(path)) => meant_format(path, &offered)?,
             _ => None,
         };
         match (output, meant.as_deref()) {
             (Some(path), Some(PAGE)) => self.page(path),
             (_, meant) => {
-                let meant = meant.and_then(|name| Format::from_str(name, false).ok());
-                self.text(output, &OutputArguments { format: self.shown.format.or(meant), ..self.shown.clone() })
+                let meant = meant.and_then(|name| Format::from_str(name, false).ok()).map(Chosen::Named);
+                self.text(output, &OutputArguments { format: self.shown.format.clone().or(meant), ..self.shown.clone() })
             }
         }
     }
@@ -463,7 +463,7 @@ impl LocateCommand {
             machine,
         };
         let suspects = locate(&read_all(&self.records)?, &options)?;
-        self.shown.to.write(&suspects_text(&suspects, format, self.shown.to.columns())?)?;
+        self.shown.write(&suspects_text(&suspects, format, self.shown.to.columns())?)?;
         Ok(suspects.exit_code)
     }
 }
