@@ -6,8 +6,8 @@ pub(super) use in_rank_0::Live;
 use super::OutputArguments;
 use super::gate::{confidence, gated, locate_options};
 use super::output::{
-    Chosen, FormattedOutput, PAGE, Sink, VerdictOutput, check_output, columns, file_of, is_page, meant_format, names, print,
-    read_all, replace,
+    Chosen, FormattedOutput, PAGE, Sink, VerdictOutput, check_output, columns, file_of, is_page, meant_format, names,
+    print, read_all, replace,
 };
 use crate::report::{
     Format, HtmlInput, HtmlRun, SuspectsFormat, VerdictFormat, View, html, suspects_text, verdict_text,
@@ -88,7 +88,10 @@ impl ReportCommand {
             (Some(path), Some(PAGE)) => self.page(path),
             (_, meant) => {
                 let meant = meant.and_then(|name| Format::from_str(name, false).ok()).map(Chosen::Named);
-                self.text(output, &OutputArguments { format: self.shown.format.clone().or(meant), ..self.shown.clone() })
+                self.text(
+                    output,
+                    &OutputArguments { format: self.shown.format.clone().or(meant), ..self.shown.clone() },
+                )
             }
         }
     }

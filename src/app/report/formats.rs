@@ -5,8 +5,8 @@
 //! characters are written out.
 
 use self::test_report_text as xml;
-use super::pairs::document::lines as pair_lines;
 use super::json::{Line, answer, lines};
+use super::pairs::document::lines as pair_lines;
 use super::row::{Entry, Status};
 use super::text::{harmless, visible};
 use super::view::View;
@@ -115,14 +115,19 @@ fn is_pair(line: &Line) -> bool {
 
 /// The columns of all parts side by side. A line leaves those of later parts empty, and of earlier ones those that it does not have.
 fn table(parts: &[(&[&str], &[Line])]) -> Result<String> {
-    let name = |part: usize, key: &str| if part > 0 && key == "samples" { "pair_samples".to_owned() } else { key.to_owned() };
+    let name =
+        |part: usize, key: &str| if part > 0 && key == "samples" { "pair_samples".to_owned() } else { key.to_owned() };
     let names = parts.iter().enumerate().flat_map(|(part, (keys, _))| keys.iter().map(move |key| name(part, key)));
     let mut text = CommaSeparated::new("the report as CSV", names)?;
     for (own, (_, lines)) in parts.iter().enumerate() {
         for line in *lines {
             let shown = |part: usize, key: &str| part == own || (part < own && key != "samples");
-            let cell = |part: usize, key: &&str| line.get(*key).filter(|_| shown(part, key)).map_or(String::new(), |value| cell(key, value));
-            text.row(parts.iter().enumerate().flat_map(|(part, (keys, _))| keys.iter().map(move |key| cell(part, key))))?;
+            let cell = |part: usize, key: &&str| {
+                line.get(*key).filter(|_| shown(part, key)).map_or(String::new(), |value| cell(key, value))
+            };
+            text.row(
+                parts.iter().enumerate().flat_map(|(part, (keys, _))| keys.iter().map(move |key| cell(part, key))),
+            )?;
         }
     }
     text.finish()

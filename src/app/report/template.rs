@@ -4,6 +4,7 @@
 //! `null` prints nothing, numbers print without an exponent, and a key that the answer does not have is an error. No text is
 //! escaped by itself: each format has a filter for its texts.
 
+use super::document::escaped_html;
 use super::text::{harmless, visible};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Rate, Seconds};
@@ -42,7 +43,8 @@ impl Template {
     /// # Errors
     /// A usage error with file and line where the template asks for what the answer does not have.
     pub fn draw(&self, answer: &Json) -> Result<String> {
-        let drawn = environment().render_str(&self.source, Serde(answer)).map_err(|cause| self.wrong(&cause, answer))?;
+        let drawn =
+            environment().render_str(&self.source, Serde(answer)).map_err(|cause| self.wrong(&cause, answer))?;
         Ok(visible_lines(&drawn).into_owned())
     }
 
@@ -89,6 +91,9 @@ fn environment() -> Environment<'static> {
     environment.set_formatter(|out, state, value| match (value.kind(), f64::try_from(value.clone())) {
         (ValueKind::None, _) => Ok(()),
         (ValueKind::Number, Ok(number)) if !value.is_integer() => Ok(write!(out, "{number}")?),
+        (ValueKind::String, _) if *state.auto_escape() == AutoEscape::Html && !value.is_safe() => {
+            Ok(out.write_str(&escaped_html(&text(value)))?)
+        }
         _ => escape_formatter(out, state, value),
     });
     environment.add_filter("us", |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e6));
@@ -97,10 +102,8 @@ fn environment() -> Environment<'static> {
     environment.add_filter("rate", |rate: Option<f64>| rate.map(|rate| Rate(rate).to_string()));
     environment.add_filter("size", |bytes: Option<u64>| bytes.map(|bytes| Bytes(bytes).to_string()));
     environment.add_filter("csv", |value: Value| quoted(&text(&value)));
-    environment.add_filter("xml", |value: Value| marked_up(&text(&value)));
-    environment.add_filter("label", |value: Value| {
-        visible(&text(&value)).replace('\\', "\\\\").replace('"', "\\\"")
-    });
+    environment.add_filter("xml", |value: Value| escaped_html(&text(&value)));
+    environment.add_filter("label", |value: Value| visible(&text(&value)).replace('\\', "\\\\").replace('"', "\\\""));
     environment
 }
 
@@ -116,12 +119,6 @@ fn text(value: &Value) -> String {
 fn quoted(text: &str) -> String {
     let text = harmless(text);
     if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
-}
-
-/// A text within XML, in attributes too.
-fn marked_up(text: &str) -> String {
-    let text = visible(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    text.replace('"', "&quot;").replace('\'', "&apos;")
 }
 
 fn keys<'a>(answer: &'a Json, found: &mut BTreeSet<&'a str>) {
@@ -156,7 +153,10 @@ mod tests {
     #[test]
     fn a_wrong_template_names_its_line_and_a_missing_key_what_was_meant() {
         for (source, words) in [
-            ("a\n{{ rows[0].latency_seconds_medain }}", "own.txt:2: `rows[0].latency_seconds_medain` is not in the answer; did you mean `latency_seconds_median`?"),
+            (
+                "a\n{{ rows[0].latency_seconds_medain }}",
+                "own.txt:2: `rows[0].latency_seconds_medain` is not in the answer; did you mean `latency_seconds_median`?",
+            ),
             ("{% for row in rwos %}{% endfor %}", "own.txt:1: `rwos` is not in the answer; did you mean `rows`?"),
             ("{% if rows[0].nothing %}{% endif %}", "own.txt:1: `rows[0].nothing` is not in the answer"),
             ("\n\n{% for row in rows %}", "own.txt:3: syntax error"),

@@ -206,10 +206,7 @@ fn written(columns: &[Column], lines: &[Line]) -> Written<Vec<u8>> {
 }
 
 /// Writes the values of a column. Parquet's definition level is 1 where there is a value.
-fn write<T: DataType>(
-    column: &mut SerializedColumnWriter,
-    values: impl Iterator<Item = Option<T::T>>,
-) -> Written<()> {
+fn write<T: DataType>(column: &mut SerializedColumnWriter, values: impl Iterator<Item = Option<T::T>>) -> Written<()> {
     let values: Vec<Option<T::T>> = values.collect();
     let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
     let known: Vec<T::T> = values.into_iter().flatten().collect();

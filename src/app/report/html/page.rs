@@ -10,17 +10,17 @@ use crate::report::step::{Measure, Rule, StepView, Sum};
 use crate::report::text::visible;
 use crate::report::verdict::value;
 use crate::report::view::View;
-use crate::report::{Notes, columns, document, products, replay, screen, step, verdict};
-use askama::Template;
+use crate::report::{Notes, columns, document, products, replay, screen, step, template, verdict};
 use base64::Engine;
 use commgauge_analysis::cost::Fit;
 use commgauge_analysis::verdict::locate::Suspects;
 use commgauge_analysis::verdict::{Difference, Row as Judged, SelfTest, Verdict};
-use commgauge_base::error::{Error, Result};
+use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Seconds, three_digits};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::Outcome;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,8 +28,7 @@ use std::collections::{BTreeMap, HashMap};
 const SCRIPT: &str = include_str!("../../../../reports/templates/report.js");
 
 /// The whole page.
-#[derive(Debug, Template)]
-#[template(path = "report.html")]
+#[derive(Debug, Serialize)]
 pub(in crate::report) struct Page {
     /// Name of the tab, which says the answer first.
     tab: String,
@@ -52,7 +51,7 @@ pub(in crate::report) struct Section {
     blocks: Vec<Block>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 struct DrawnSection {
     id: &'static str,
     title: String,
@@ -94,7 +93,7 @@ impl Page {
     }
 
     pub fn text(&self) -> Result<String> {
-        self.render().map_err(|cause| Error::environment(format!("cannot write the report as HTML: {cause}")))
+        template::through("report.html", include_str!("../../../../reports/templates/report.html"), self)
     }
 }
 
