@@ -89,46 +89,39 @@ const PAIR_KEYS: [&str; 12] = [
     "samples",
 ];
 
-/// The rows, with a row of names above them.
+/// The rows, with a row of names above them: of pairs after the others, each with the columns of its kind.
 pub(super) fn csv_text(view: &View) -> Result<String> {
-    let cases: Vec<Line> = lines(view)?.into_iter().filter(|line| view.pairs.is_none() || !is_pair(line)).collect();
-    let Some(pairs) = &view.pairs else { return table(&[(&ROW_KEYS, &cases)]) };
+    let mut cases = lines(view)?;
+    let Some(pairs) = &view.pairs else { return table(&ROW_KEYS, &cases) };
+    cases.retain(|line| line["axis"] != Axis::Pair.name());
     let mut pairs = pair_lines(pairs)?;
     if cases.is_empty() {
-        return table(&[(&PAIR_KEYS, &pairs)]);
+        return table(&PAIR_KEYS, &pairs);
     }
     let header = &view.header;
     for pair in &mut pairs {
-        pair.insert("axis".to_owned(), Axis::Pair.name().into());
-        pair.insert("style".to_owned(), Style::Pairs.name().into());
-        pair.insert("synthetic".to_owned(), header.backend.synthetic.into());
-        pair.insert("backend".to_owned(), header.backend.name.clone().into());
-        pair.insert("world_size".to_owned(), header.world_size.into());
-        pair.insert("run_id".to_owned(), header.run_id.clone().into());
+        pair.remove("replicates");
+        let samples = pair.remove("samples").unwrap_or_default();
+        pair.extend([
+            ("pair_samples".to_owned(), samples),
+            ("axis".to_owned(), Axis::Pair.name().into()),
+            ("style".to_owned(), Style::Pairs.name().into()),
+            ("synthetic".to_owned(), header.backend.synthetic.into()),
+            ("backend".to_owned(), header.backend.name.as_str().into()),
+            ("world_size".to_owned(), header.world_size.into()),
+            ("run_id".to_owned(), header.run_id.as_str().into()),
+        ]);
     }
-    table(&[(&ROW_KEYS, &cases), (&PAIR_KEYS, &pairs)])
+    let of_pairs = PAIR_KEYS.map(|key| if key == "samples" { "pair_samples" } else { key });
+    cases.append(&mut pairs);
+    table(&[&ROW_KEYS[..], &of_pairs].concat(), &cases)
 }
 
-fn is_pair(line: &Line) -> bool {
-    line["axis"] == Axis::Pair.name()
-}
-
-/// The columns of all parts side by side. A line leaves those of later parts empty, and of earlier ones those that it does not have.
-fn table(parts: &[(&[&str], &[Line])]) -> Result<String> {
-    let name =
-        |part: usize, key: &str| if part > 0 && key == "samples" { "pair_samples".to_owned() } else { key.to_owned() };
-    let names = parts.iter().enumerate().flat_map(|(part, (keys, _))| keys.iter().map(move |key| name(part, key)));
-    let mut text = CommaSeparated::new("the report as CSV", names)?;
-    for (own, (_, lines)) in parts.iter().enumerate() {
-        for line in *lines {
-            let shown = |part: usize, key: &str| part == own || (part < own && key != "samples");
-            let cell = |part: usize, key: &&str| {
-                line.get(*key).filter(|_| shown(part, key)).map_or(String::new(), |value| cell(key, value))
-            };
-            text.row(
-                parts.iter().enumerate().flat_map(|(part, (keys, _))| keys.iter().map(move |key| cell(part, key))),
-            )?;
-        }
+/// A column for each key; empty in lines that do not have it.
+fn table(keys: &[&str], lines: &[Line]) -> Result<String> {
+    let mut text = CommaSeparated::new("the report as CSV", keys)?;
+    for line in lines {
+        text.row(keys.iter().map(|key| line.get(*key).map_or_else(String::new, |value| cell(key, value))))?;
     }
     text.finish()
 }

@@ -57,13 +57,13 @@ struct Document<'a> {
     end: Option<&'a End>,
 }
 
-/// A call, a copy or a matrix product over all its replicates. This is the one list of its fields: CSV, Parquet and the templates take
-/// theirs from [`lines`] by key. In the document copies and products have lists of their own.
+// A call, a copy or a matrix product over all its replicates. This is the one list of its fields: CSV, Parquet and the templates take
+// theirs from `lines` by key. In the document copies and products have lists of their own.
 #[derive(JsonSchema, Serialize)]
 struct JsonRow<'a> {
     status: &'static str,
     status_reason: Option<&'a str>,
-    #[schemars(required)]
+    #[schemars(with = "CaseFacts")]
     case: Option<&'a CaseFacts>,
     samples: u64,
     samples_excluded: u64,

@@ -1,7 +1,7 @@
 //! The page: its head, its sections and the template that frames them.
 
 use crate::chart::{Axis, Bar, Bars, STYLE, Unit};
-use crate::report::columns::{Field, tone};
+use crate::report::columns::{FIELDS, Field, tone};
 use crate::report::document::{
     Block, Column, Fact, Figure, Html, Table, gigabytes, optional, share, signed_bounds, signed_percent,
 };
@@ -238,10 +238,10 @@ fn of_run(input: &HtmlInput, index: usize, run: &HtmlRun) -> Vec<Block> {
     }
     let mut notes = Notes::default();
     let numbers = notes.numbers_of(rows);
-    let fields: Vec<Field> = Field::ALL.into_iter().filter(|field| is_said(*field, rows)).collect();
+    let fields: Vec<&Field> = FIELDS.iter().filter(|field| is_said(field, rows)).collect();
     let limits = ByName::of(input.verdict);
     let base = ByName::of(input.comparison);
-    let columns: Vec<Column> = [&PLACE[..], &fields.iter().map(|field| field.column()).collect::<Vec<_>>()]
+    let columns: Vec<Column> = [&PLACE[..], &fields.iter().map(|field| field.column).collect::<Vec<_>>()]
         .into_iter()
         .chain([limits.columns(&GATE), base.columns(&COMPARISON)])
         .flatten()
@@ -339,7 +339,7 @@ impl<'a> ByName<'a> {
 }
 
 /// Whether a column says anything about any row.
-fn is_said(field: Field, rows: &[Row]) -> bool {
+fn is_said(field: &Field, rows: &[Row]) -> bool {
     rows.iter().any(|row| field.cell(row, None) != "-")
 }
 
