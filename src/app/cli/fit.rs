@@ -387,7 +387,7 @@ impl PredictCommand {
                 "synthetic: the fit comes from records without real times; these are not predictions of a machine"
             );
         }
-        self.shown.to.write(&match format {
+        self.shown.write(&match format {
             AnswerFormat::Table => predict_text(&fit, &input, &answers, self.shown.to.columns()),
             AnswerFormat::Csv => comma_separated(&input, &answers)?,
             AnswerFormat::Json => json(&document(&self.fit, &fit, &input, &answers))?,

@@ -61,7 +61,7 @@ impl RankCommand {
         let format = self.shown.check(&self.rates.files())?;
         let document = self.document()?;
         report_resolved_file(Shipped::Model, Path::new(self.step.model.as_deref().unwrap_or_default()));
-        self.shown.to.write(&match format {
+        self.shown.write(&match format {
             AnswerFormat::Table => text(&document, self.shown.to.columns()),
             AnswerFormat::Json => json(&document)?,
             AnswerFormat::Csv => csv(&document)?,
