@@ -180,6 +180,30 @@ fn a_torn_edited_or_newer_record_never_passes_and_is_named() {
 }
 
 #[test]
+fn judge_shows_both_parts_or_one_and_refuses_what_a_part_does_not_have() {
+    let folder = Folder::new();
+    let both = folder.run(&["judge", "good.jsonl", "--machine", "m.toml"]);
+    let table = text(&both.stdout);
+    assert!(table.starts_with("judge: INCONCLUSIVE (exit code 3): thresholds PASS; "), "{table}");
+    assert!(
+        table.contains("\nthresholds: PASS (exit code 0)") && table.contains("no two nodes met in pairs"),
+        "{table}"
+    );
+    let page = folder.run(&["judge", "good.jsonl", "--machine", "m.toml", "--format", "markdown"]);
+    assert_eq!(text(&page.stdout).matches("\n# commgauge ").count(), 2, "{}", text(&page.stdout));
+    for (more, words) in [
+        (&["--format", "junit"][..], "choose one by --part"),
+        (&["--part", "suspects", "--format", "junit"], "suspects have no such format; accepted: table, json, markdown"),
+        (&["--part", "suspects", "--template", "t.toml"], "--template has no effect on --part suspects"),
+        (&["--part", "thresholds", "--nodes-per-leaf", "4"], "--nodes-per-leaf has no effect on --part thresholds"),
+        (&["--part", "page"], "possible values: thresholds, suspects"),
+    ] {
+        ended(&folder.run(&[&["judge", "good.jsonl", "--machine", "m.toml"], more].concat()), 2, words);
+    }
+    assert!(!folder.at("t.toml").exists());
+}
+
+#[test]
 fn an_unknown_machine_is_inconclusive_with_a_file_to_fill_in_that_then_works() {
     let folder = Folder::new();
     let request = ["judge", "--part", "thresholds", "good.jsonl", "--template", "new.toml"];

@@ -4,6 +4,10 @@
 use crate::report::ColorChoice;
 use clap::{Arg, Command, builder::EnumValueParser};
 
+/// The groups of the commands of `commgauge`, each with its first one.
+const GROUPS: [(&str, &str); 5] =
+    [("Measure", "run"), ("Judge", "judge"), ("Look", "report"), ("Plan", "calibrate"), ("Know", "ops")];
+
 const EXIT_CODES: &str = "\
 Exit codes:
     0  complete and right, or yes
@@ -19,6 +23,7 @@ Exit codes:
 /// The completed definition.
 pub(crate) fn finished(definition: Command) -> Command {
     let hidden = definition.get_arguments().filter(|flag| flag.is_hide_short_help_set() && !flag.is_hide_set()).count();
+    let definition = if definition.get_name() == "commgauge" { grouped(definition) } else { definition };
     let definition = with_color(definition);
     let above = definition.get_after_long_help().or(definition.get_after_help()).map(ToString::to_string);
     let text = above.into_iter().chain([EXIT_CODES.to_owned()]).collect::<Vec<_>>().join("\n\n");
@@ -51,15 +56,18 @@ fn clause(flag: Arg) -> Arg {
     }
 }
 
-/// The commands of `commgauge` below their headings, each given with the first command of its group.
-pub(crate) fn grouped(definition: &Command, groups: &[(&str, &str)]) -> String {
+/// The commands of `commgauge` below their headings; the flag parser has none for commands.
+fn grouped(definition: Command) -> Command {
     let commands = definition.get_subcommands().filter(|command| !command.is_hide_set());
-    commands.fold(String::new(), |text, command| {
+    let commands = commands.fold(String::new(), |text, command| {
         let name = command.get_name();
-        let heading = groups.iter().find(|(_, first)| *first == name).map_or("", |(heading, _)| heading);
+        let heading = GROUPS.iter().find(|(_, first)| *first == name).map_or("", |(heading, _)| heading);
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         text + &format!("  {heading:<8} {name:<10} {about}\n")
-    })
+    });
+    definition.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{commands}\n{{options}}{{after-help}}"
+    ))
 }
 
 fn with_color(definition: Command) -> Command {

@@ -87,7 +87,7 @@ impl HistoryCommand {
                 replace(&folder.join(name), picture.standalone())?;
             }
         }
-        self.shown.to.write(&history_text(&history, format, self.shown.to.columns(), self.rows())?)?;
+        self.shown.write(&history_text(&history, format, self.shown.to.columns(), self.rows())?)?;
         Ok(history.exit_code)
     }
 

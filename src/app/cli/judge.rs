@@ -120,7 +120,7 @@ impl JudgeCommand {
                 (judged_text(exit_code, &verdict, suspects.as_ref(), format, width)?, exit_code)
             }
         };
-        self.shown.to.write(&text)?;
+        self.shown.write(&text)?;
         self.write_page()?;
         Ok(exit_code)
     }

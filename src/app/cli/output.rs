@@ -1,7 +1,11 @@
 //! Flags for the output format that every program shares, and printing to standard output.
 
 use super::help;
-use crate::report::{ColorChoice, Format, LiveRows, Paint, VerdictFormat, View, render, verdict_text};
+use crate::report::{
+    ColorChoice, Format, LiveRows, Paint, Template, VerdictFormat, View, answer, render, verdict_text,
+};
+use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
+use clap::error::ErrorKind as FlagError;
 use clap::{CommandFactory, FromArgMatches, ValueEnum};
 use commgauge_analysis::verdict::{LoadedRecord, Verdict};
 use commgauge_base::error::{Error, Result};
@@ -9,8 +13,9 @@ use commgauge_base::output_file::write_output;
 use commgauge_base::visible::{ShownPath, is_control_or_format, visible, visible_json, visible_lines};
 use commgauge_base::writing::eprintln;
 use serde::Serialize;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 /// How results are shown.
@@ -19,8 +24,8 @@ pub struct OutputArguments {
     /// Format [default: table, or what the ending of an output file means]
     ///
     /// `nccl-tests` prints that tool's columns, one block for each collective, and holds the streaming cases only.
-    #[arg(long, value_enum)]
-    pub format: Option<Format>,
+    #[arg(long, value_parser = FormatParser::<Format>::NEW, value_name = "FORMAT")]
+    pub format: Option<Chosen<Format>>,
 
     /// When to colour the table; NO_COLOR and TERM=dumb are heeded
     #[arg(long, value_enum, default_value_t, value_name = "WHEN", hide_short_help = true)]
@@ -32,9 +37,9 @@ pub struct OutputArguments {
 }
 
 impl OutputArguments {
-    /// The format of the flag, or its default.
+    /// The format of the flag, or its default; JSON for a template, which is drawn of it.
     pub fn format(&self) -> Format {
-        self.format.unwrap_or_default()
+        self.format.as_ref().map_or_else(Format::default, Chosen::named)
     }
 
     /// Shows a view on standard output.
@@ -44,7 +49,10 @@ impl OutputArguments {
 
     /// Writes a view to `out`, which ends in this sink.
     pub fn show_on(&self, view: &View, sink: Sink, out: &mut dyn Write) -> Result<()> {
-        render(view, self.format(), self.columns(sink), self.paint(sink), out)
+        match self.format.as_ref().and_then(Chosen::template) {
+            Some(template) => print_drawn_on(out, &template.draw(&answer(view)?)?),
+            None => render(view, self.format(), self.columns(sink), self.paint(sink), out),
+        }
     }
 
     /// Rows that can be printed as they are done, if the format has such rows.
@@ -127,8 +135,8 @@ pub struct TextOutput {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct FormattedOutput<F: ValueEnum + Send + Sync + 'static> {
     /// Format [default: what the ending of --output means, else table]
-    #[arg(long, value_enum)]
-    pub format: Option<F>,
+    #[arg(long, value_parser = FormatParser::<F>::NEW, value_name = "FORMAT")]
+    pub format: Option<Chosen<F>>,
 
     /// Where it goes.
     #[command(flatten)]
@@ -160,11 +168,87 @@ impl<F: ValueEnum + Default + Send + Sync + 'static> FormattedOutput<F> {
     pub(super) fn check(&self, inputs: &[&Path]) -> Result<F> {
         check_output(self.to.file(), inputs)?;
         if let Some(requested) = &self.format {
-            return Ok(requested.clone());
+            return Ok(requested.named());
         }
         let offered = names::<F>();
         let meant = self.to.file().map(|path| meant_format(path, &offered)).transpose()?.flatten();
         Ok(meant.and_then(|name| F::from_str(&name, false).ok()).unwrap_or_default())
+    }
+
+    /// Writes the text of the format that [`FormattedOutput::check`] returned; where a template was requested, that is the JSON which
+    /// the template draws.
+    pub(super) fn write(&self, text: &str) -> Result<()> {
+        match self.format.as_ref().and_then(Chosen::template) {
+            Some(template) => self.to.write(&template.draw(&parsed(text)?)?),
+            None => self.to.write(text),
+        }
+    }
+}
+
+fn parsed(text: &str) -> Result<serde_json::Value> {
+    serde_json::from_str(text).map_err(|cause| Error::environment(format!("cannot read the answer as JSON: {cause}")))
+}
+
+/// A format: one with a name, or a template of the user's over the JSON answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Chosen<F> {
+    /// By its name.
+    Named(F),
+    /// `template:FILE`.
+    Template(Template),
+}
+
+impl<F: Default> Default for Chosen<F> {
+    fn default() -> Chosen<F> {
+        Chosen::Named(F::default())
+    }
+}
+
+impl<F: ValueEnum + Default> Chosen<F> {
+    /// The format with a name: of a template JSON, which every command offers that has templates.
+    fn named(&self) -> F {
+        match self {
+            Chosen::Named(format) => format.clone(),
+            Chosen::Template(_) => F::from_str("json", false).unwrap_or_default(),
+        }
+    }
+
+    fn template(&self) -> Option<&Template> {
+        match self {
+            Chosen::Named(_) => None,
+            Chosen::Template(template) => Some(template),
+        }
+    }
+}
+
+/// Parses [`Chosen`]; a template is read at once, so that a wrong one costs no run.
+#[derive(Clone, Debug)]
+struct FormatParser<F>(PhantomData<F>);
+
+impl<F> FormatParser<F> {
+    const NEW: FormatParser<F> = FormatParser(PhantomData);
+}
+
+impl<F: ValueEnum + Clone + Send + Sync + 'static> TypedValueParser for FormatParser<F> {
+    type Value = Chosen<F>;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        flag: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> std::result::Result<Chosen<F>, clap::Error> {
+        match value.to_str().and_then(|value| value.strip_prefix("template:")) {
+            Some(path) => Template::read(Path::new(path)).map(Chosen::Template).map_err(|error| {
+                clap::Error::raw(FlagError::ValueValidation, format!("--format template: {error}\n")).with_cmd(command)
+            }),
+            None => EnumValueParser::<F>::new().parse_ref(command, flag, value).map(Chosen::Named),
+        }
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let own = PossibleValue::new("template:FILE").help("The JSON through a template of your own");
+        Some(Box::new(F::value_variants().iter().filter_map(F::to_possible_value).chain([own])))
     }
 }
 
@@ -254,7 +338,7 @@ pub type VerdictOutput = FormattedOutput<VerdictFormat>;
 impl VerdictOutput {
     /// Writes the verdict, and returns its exit code.
     pub fn show(&self, verdict: &Verdict, format: VerdictFormat) -> Result<i32> {
-        self.to.write(&verdict_text(verdict, format, self.to.columns())?)?;
+        self.write(&verdict_text(verdict, format, self.to.columns())?)?;
         Ok(verdict.exit_code)
     }
 }
@@ -297,8 +381,8 @@ pub enum TableOrJson {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct AnswerArguments {
     /// Format
-    #[arg(long, value_enum, default_value_t)]
-    pub format: TableOrJson,
+    #[arg(long, value_parser = FormatParser::<TableOrJson>::NEW, value_name = "FORMAT", default_value = "table")]
+    pub format: Chosen<TableOrJson>,
 
     /// Columns that the table may take [default: COLUMNS, else those of the terminal, else 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..), hide_short_help = true)]
@@ -306,11 +390,12 @@ pub struct AnswerArguments {
 }
 
 impl AnswerArguments {
-    /// Prints on stdout: the document as JSON, or the table for a width.
+    /// Prints on stdout: the document as JSON or through a template, or the table for a width.
     pub fn show(&self, document: &impl Serialize, table: impl FnOnce(u16) -> String) -> Result<()> {
-        match self.format {
-            TableOrJson::Table => print(&table(columns(self.width))),
-            TableOrJson::Json => print(&json(document)?),
+        match &self.format {
+            Chosen::Named(TableOrJson::Table) => print(&table(columns(self.width))),
+            Chosen::Named(TableOrJson::Json) => print(&json(document)?),
+            Chosen::Template(template) => print(&template.draw(&parsed(&json(document)?)?)?),
         }
     }
 }
@@ -479,7 +564,7 @@ mod tests {
     use crate::report::{HistoryFormat, VerdictFormat};
 
     fn output<F: ValueEnum + Default + Send + Sync>(path: impl Into<PathBuf>, format: Option<F>) -> FormattedOutput<F> {
-        FormattedOutput { format, to: TextOutput { output: Some(path.into()), width: None } }
+        FormattedOutput { format: format.map(Chosen::Named), to: TextOutput { output: Some(path.into()), width: None } }
     }
 
     #[test]

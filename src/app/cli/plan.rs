@@ -228,7 +228,7 @@ impl PlanCommand {
         if self.what_if {
             document.what_if = what_if(question, &found.best[0]);
         }
-        self.shown.to.write(&match format {
+        self.shown.write(&match format {
             PlanFormat::Table => table_text(&document, self.shown.to.columns()),
             PlanFormat::Json => json(&document)?,
             PlanFormat::Csv => csv(&document)?,
@@ -276,7 +276,7 @@ impl PlanCommand {
             (_, false) => "NOT CALIBRATED: times of calls come from published rates, not from measurements\n\n",
             _ => "",
         };
-        self.shown.to.write(&match format {
+        self.shown.write(&match format {
             PlanFormat::Table => mark.to_owned() + &explain_text(&comparison, self.shown.to.columns()),
             PlanFormat::Json => json(&comparison)?,
             PlanFormat::Csv | PlanFormat::Html => {

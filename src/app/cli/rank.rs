@@ -85,7 +85,7 @@ impl RankCommand {
         let format = self.shown.check(&self.rates.files())?;
         let document = self.document()?;
         report_resolved_file(Shipped::Model, Path::new(self.step.model.as_deref().unwrap_or_default()));
-        self.shown.to.write(&match format {
+        self.shown.write(&match format {
             AnswerFormat::Table => text(&document, self.shown.to.columns()),
             AnswerFormat::Json => json(&document)?,
             AnswerFormat::Csv => csv(&document)?,
@@ -215,7 +215,7 @@ impl CallCommand {
                 "synthetic: the fit comes from records without real times; these are not predictions of a machine"
             );
         }
-        self.shown.to.write(&match format {
+        self.shown.write(&match format {
             AnswerFormat::Table => predictions::text(&fit, &input, &answers, self.shown.to.columns()),
             AnswerFormat::Csv => predictions::csv(&input, &answers)?,
             AnswerFormat::Json => json(&predictions::document(&self.fit, &fit, &input, &answers))?,

@@ -4,7 +4,7 @@
 pub(super) use in_rank_0::Live;
 
 use super::OutputArguments;
-use super::output::{PAGE, Sink, check_output, file_of, meant_format, names, read_all, replace};
+use super::output::{Chosen, PAGE, Sink, check_output, file_of, meant_format, names, read_all, replace};
 use crate::report::{Format, HtmlInput, HtmlRun, View, html};
 use clap::ValueEnum;
 use commgauge_analysis::cost;
@@ -75,15 +75,18 @@ impl ReportCommand {
         let inputs = self.records.iter().chain(&self.base).chain(&self.machine).chain(&self.fit).chain(&self.selftest);
         check_output(output, &inputs.map(PathBuf::as_path).collect::<Vec<_>>())?;
         let offered = [names::<Format>(), vec![PAGE.to_owned()]].concat();
-        let meant = match (self.shown.format, output) {
+        let meant = match (&self.shown.format, output) {
             (None, Some(path)) => meant_format(path, &offered)?,
             _ => None,
         };
         match (output, meant.as_deref()) {
             (Some(path), Some(PAGE)) => self.page(path),
             (_, meant) => {
-                let meant = meant.and_then(|name| Format::from_str(name, false).ok());
-                self.text(output, &OutputArguments { format: self.shown.format.or(meant), ..self.shown.clone() })
+                let meant = meant.and_then(|name| Format::from_str(name, false).ok()).map(Chosen::Named);
+                self.text(
+                    output,
+                    &OutputArguments { format: self.shown.format.clone().or(meant), ..self.shown.clone() },
+                )
             }
         }
     }

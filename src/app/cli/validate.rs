@@ -69,7 +69,7 @@ impl ValidateCommand {
             self.shown.to.write(&levels_file(&validation.levels)?)?;
             return Ok(0);
         }
-        self.shown.to.write(&match format {
+        self.shown.write(&match format {
             AnswerFormat::Table => text(&validation, self.shown.to.columns()),
             AnswerFormat::Json => json(&validation)?,
             AnswerFormat::Csv => csv(&validation)?,

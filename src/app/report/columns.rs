@@ -4,8 +4,8 @@ use super::document;
 use super::document::{
     Block, Column, Row as TableRow, Table, TableLayout, Tone, gigabytes_per_second, optional, percent, range,
 };
-use super::row::{Row, Status};
-use Field::*;
+use super::row::{Counts, Row, Status};
+use Role::{Always, Check, InHeading, Labels, WhereKnown};
 use commgauge_base::collective::Placement;
 use commgauge_base::geometry::Splits;
 use commgauge_base::stats::{Interval, MIN_FOR_INTERVAL, median, median_interval, sorted};
@@ -17,126 +17,105 @@ use commgauge_model::record::line::{CaseLine, Outcome};
 use commgauge_model::record::work_lines::{InterferenceLine, InterferingCall};
 use std::collections::BTreeMap;
 
-/// What is in a column. The order is that of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Field {
-    Collective,
-    Size,
-    Element,
-    Reduce,
-    Place,
-    Variant,
-    PerStep,
-    Samples,
-    LeftOut,
-    Replicates,
-    Median,
-    Interval,
-    Precision,
-    P99,
-    Estimate,
-    Choice,
-    Algbw,
-    Busbw,
-    Bound,
-    Share,
-    Check,
-    Case,
+/// A column of the table of cases.
+pub(super) struct Field {
+    /// Its heading.
+    pub column: Column,
+    /// What the table does with it.
+    role: Role,
+    /// The text of a row, whose note has a number.
+    text: fn(&Row, Option<usize>) -> Option<String>,
 }
 
-/// How many columns there are.
-pub(super) const FIELDS: usize = 22;
+/// What the table does with a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// It is there in every table.
+    Always,
+    /// It is left out where no row has a value.
+    WhereKnown,
+    /// The heading of the table says its value where all rows agree, and its values where there is no room for the column, under a name.
+    InHeading(&'static str),
+    /// The heading of the table says the labels that all rows have.
+    Labels,
+    /// The status, as wide as its table needs.
+    Check,
+}
+
+/// The columns, in the order of the table.
+pub(super) static FIELDS: [Field; 22] = [
+    field(Column::left("collective", 0), Always, |row, _| Some(collective(row))),
+    field(Column::right("size", 0), Always, |row, _| moved(row, row.facts.bytes_total)),
+    field(Column::left("type", 2), InHeading("types"), |row, _| moved(row, row.facts.element_type.name())),
+    field(Column::left("op", 3), InHeading("operations"), |row, _| Some(row.facts.reduce_op?.name().to_owned())),
+    field(Column::left("place", 1), InHeading(PLACEMENTS), |row, _| moved(row, place(row.facts.placement))),
+    field(Column::left("variant", 0), Labels, |row, _| {
+        Some(variant::shown(&row.facts.labels)).filter(|shown| !shown.is_empty())
+    }),
+    field(Column::right("calls", 8).in_unit("a step"), WhereKnown, |row, _| {
+        Some(row.facts.count_per_step()?.to_string())
+    }),
+    field(Column::right("samples", 6), Always, |row, _| counted(row.counts.samples)),
+    field(Column::right("left out", Column::PAGES_ONLY), WhereKnown, |row, _| counted(row.counts.samples_excluded)),
+    field(Column::right("repl.", 12), Always, |row, _| {
+        let Counts { replicates, replicates_planned, .. } = row.counts;
+        (replicates > 0).then(|| format!("{replicates}/{replicates_planned}"))
+    }),
+    field(Column::right("median", 0).in_unit("us"), Always, |row, _| Some(microseconds(row.latency?.median))),
+    field(Column::right("interval", 4).in_unit("95 %, us"), Always, |row, _| {
+        Some(range(row.latency?.interval.map(|interval| interval.map(microseconds))))
+    }),
+    field(Column::right("+-", 0).in_unit("%"), WhereKnown, |row, _| {
+        row.latency.and(row.precision_requested).map(|_| precision(row))
+    }),
+    field(Column::right("p99", 7).in_unit("us"), Always, |row, _| {
+        Some(row.latency?.p99.map_or_else(|| "n/a".to_owned(), microseconds))
+    }),
+    field(Column::right("NCCL's", 9).in_unit("est., us"), WhereKnown, |row, _| row.library_estimate.map(microseconds)),
+    field(Column::left("NCCL's", 0).in_unit("choice"), WhereKnown, |row, _| row.library_choice()),
+    field(Column::right("algbw", 10).in_unit("GB/s"), WhereKnown, |row, _| row.algbw.map(gigabytes_per_second)),
+    field(Column::right("busbw", 0).in_unit("GB/s"), WhereKnown, |row, _| row.busbw.map(gigabytes_per_second)),
+    field(Column::right("bound", 11).in_unit("GB/s"), WhereKnown, |row, _| {
+        row.facts.bound_bytes_per_second.map(gigabytes_per_second)
+    }),
+    field(Column::right("of bound", 5).in_unit("%"), WhereKnown, |row, _| {
+        row.bound_share.map(|share| format!("{:.0}", share * 100.0))
+    }),
+    field(Column::left("check", 0).of_status(), Check, |row, note| {
+        let (label, counts) = (row.status.label(), row.counts);
+        Some(match note {
+            Some(number) => format!("{label} [{number}]"),
+            None if row.is_incomplete() => format!("{label}, {}/{}", counts.replicates, counts.replicates_planned),
+            None => label.to_owned(),
+        })
+    }),
+    field(Column::left("case", Column::PAGES_ONLY), Always, |row, _| Some(row.facts.name.clone())),
+];
+
+const PLACEMENTS: &str = "placements";
+
+const fn field(column: Column, role: Role, text: fn(&Row, Option<usize>) -> Option<String>) -> Field {
+    Field { column, role, text }
+}
 
 impl Field {
-    pub(super) const ALL: [Field; FIELDS] = [
-        Collective, Size, Element, Reduce, Place, Variant, PerStep, Samples, LeftOut, Replicates, Median, Interval,
-        Precision, P99, Estimate, Choice, Algbw, Busbw, Bound, Share, Check, Case,
-    ];
-
-    /// Heading, unit, alignment, and the priority of being left out.
-    pub(super) fn column(self) -> Column {
-        match self {
-            Collective => Column::left("collective", 0),
-            Size => Column::right("size", 0),
-            Element => Column::left("type", 2),
-            Reduce => Column::left("op", 3),
-            Place => Column::left("place", 1),
-            Variant => Column::left("variant", 0),
-            PerStep => Column::right("calls", 8).in_unit("a step"),
-            Samples => Column::right("samples", 6),
-            LeftOut => Column::right("left out", Column::PAGES_ONLY),
-            Replicates => Column::right("repl.", 12),
-            Median => Column::right("median", 0).in_unit("us"),
-            Interval => Column::right("interval", 4).in_unit("95 %, us"),
-            Precision => Column::right("+-", 0).in_unit("%"),
-            P99 => Column::right("p99", 7).in_unit("us"),
-            Estimate => Column::right("NCCL's", 9).in_unit("est., us"),
-            Choice => Column::left("NCCL's", 0).in_unit("choice"),
-            Algbw => Column::right("algbw", 10).in_unit("GB/s"),
-            Busbw => Column::right("busbw", 0).in_unit("GB/s"),
-            Bound => Column::right("bound", 11).in_unit("GB/s"),
-            Share => Column::right("of bound", 5).in_unit("%"),
-            Check => Column::left("check", 0).of_status(),
-            Case => Column::left("case", Column::PAGES_ONLY),
-        }
+    /// The cell of a row, whose note has a number; a dash where there is nothing to say.
+    pub(super) fn cell(&self, row: &Row, note: Option<usize>) -> String {
+        optional((self.text)(row, note))
     }
+}
 
-    /// Whether the column is left out where no row has a value.
-    pub(super) fn may_be_empty(self) -> bool {
-        matches!(
-            self,
-            Element
-                | Reduce
-                | Place
-                | Variant
-                | PerStep
-                | Precision
-                | LeftOut
-                | Bound
-                | Share
-                | Estimate
-                | Choice
-                | Algbw
-                | Busbw
-        )
-    }
+/// What only calls that move bytes have.
+fn moved(row: &Row, value: impl ToString) -> Option<String> {
+    (row.facts.bytes_total.0 > 0).then(|| value.to_string())
+}
 
-    pub(super) fn cell(self, row: &Row, note: Option<usize>) -> String {
-        let (facts, latency) = (&row.facts, row.latency.as_ref());
-        let microseconds = |seconds: Seconds| three_digits(seconds.0 * 1e6);
-        let text = match self {
-            Collective => Some(collective(row)),
-            Size => (facts.bytes_total.0 > 0).then(|| facts.bytes_total.to_string()),
-            Element => (facts.bytes_total.0 > 0).then(|| facts.element_type.name().to_owned()),
-            Reduce => facts.reduce_op.map(|op| op.name().to_owned()),
-            Place => (facts.bytes_total.0 > 0).then(|| place(facts.placement).to_owned()),
-            Variant => Some(variant::shown(&facts.labels)).filter(|shown| !shown.is_empty()),
-            PerStep => facts.count_per_step().map(|count| count.to_string()),
-            Samples => (row.counts.samples > 0).then(|| row.counts.samples.to_string()),
-            LeftOut => (row.counts.samples_excluded > 0).then(|| row.counts.samples_excluded.to_string()),
-            Replicates => (row.counts.replicates > 0)
-                .then(|| format!("{}/{}", row.counts.replicates, row.counts.replicates_planned)),
-            Median => latency.map(|latency| microseconds(latency.median)),
-            Interval => latency.map(|latency| range(latency.interval.map(|interval| interval.map(microseconds)))),
-            Precision => latency.filter(|_| row.precision_requested.is_some()).map(|_| precision(row)),
-            P99 => latency.map(|latency| latency.p99.map_or_else(|| "n/a".to_owned(), microseconds)),
-            Estimate => row.library_estimate.map(microseconds),
-            Choice => row.library_choice(),
-            Algbw => row.algbw.map(gigabytes_per_second),
-            Busbw => row.busbw.map(gigabytes_per_second),
-            Bound => facts.bound_bytes_per_second.map(gigabytes_per_second),
-            Share => row.bound_share.map(|share| format!("{:.0}", share * 100.0)),
-            Check => Some(match note {
-                Some(number) => format!("{} [{number}]", row.status.label()),
-                None if row.is_incomplete() => {
-                    format!("{}, {}/{}", row.status.label(), row.counts.replicates, row.counts.replicates_planned)
-                }
-                None => row.status.label().to_owned(),
-            }),
-            Case => Some(facts.name.clone()),
-        };
-        optional(text)
-    }
+fn counted(count: u64) -> Option<String> {
+    (count > 0).then(|| count.to_string())
+}
+
+fn microseconds(seconds: Seconds) -> String {
+    three_digits(seconds.0 * 1e6)
 }
 
 /// The reached precision, with a star where it is worse than requested.
@@ -184,16 +163,17 @@ pub(super) struct Section {
     members: Vec<usize>,
     /// What all rows have in common.
     title: String,
-    /// Columns that are moved to the heading, with their values.
-    agreed: Vec<(Field, String)>,
+    /// Values of the columns that are moved to the heading.
+    agreed: Vec<String>,
     /// Labels that all rows have, which the heading has alone.
     shared_labels: Vec<String>,
-    /// Differing values of columns that may be left out.
-    differences: Vec<(Field, &'static str, Vec<String>)>,
-    fields: Vec<Field>,
-    /// Widest content of each of [`Field::ALL`] over all sections, so that the sections line up; of the last
-    /// column, over this section only.
-    widths: [usize; FIELDS],
+    /// Differing values of columns that the heading says where they are left out, by the position in `fields`.
+    differences: Vec<(usize, &'static str, Vec<String>)>,
+    /// Indices in [`FIELDS`].
+    fields: Vec<usize>,
+    /// Widest content of each of [`FIELDS`] over all sections, so that the sections line up; of the status,
+    /// over this section only.
+    widths: [usize; FIELDS.len()],
 }
 
 /// The sections of a report, in the order in which they first appear. `notes` are the note numbers next to the status.
@@ -206,20 +186,15 @@ pub(super) fn sections(rows: &[Row], notes: &[Option<usize>]) -> Vec<Section> {
         }
     }
     let of = |members: Vec<usize>| {
-        let cells = |column: Field| -> Vec<String> {
-            members.iter().map(|index| column.cell(&rows[*index], notes.get(*index).copied().flatten())).collect()
+        let cells = |field: &Field| -> Vec<String> {
+            members.iter().map(|index| field.cell(&rows[*index], notes.get(*index).copied().flatten())).collect()
         };
         Section::of(&rows[members[0]], &cells, members.clone())
     };
     let mut sections: Vec<Section> = members.into_iter().map(of).collect();
-    let mut widths = [0; FIELDS];
-    for section in &sections {
-        widths = std::array::from_fn(|column| widths[column].max(section.widths[column]));
-    }
-    for section in &mut sections {
-        let check = section.widths[Check as usize];
-        section.widths = widths;
-        section.widths[Check as usize] = check;
+    for (at, _) in FIELDS.iter().enumerate().filter(|(_, field)| field.role != Check) {
+        let widest = sections.iter().map(|section| section.widths[at]).max().unwrap_or(0);
+        sections.iter_mut().for_each(|section| section.widths[at] = widest);
     }
     sections
 }
@@ -230,32 +205,43 @@ fn belong_together(a: &Row, b: &Row) -> bool {
 }
 
 impl Section {
-    fn of(first: &Row, cells: &dyn Fn(Field) -> Vec<String>, members: Vec<usize>) -> Section {
-        let shared_labels = shared(&cells(Variant));
-        let cells = &|field: Field| -> Vec<String> {
-            cells(field).iter().map(|cell| differing(field, cell, &shared_labels)).collect()
-        };
-        let (mut agreed, fields) = split_fields(cells);
-        if !shared_labels.is_empty() {
-            agreed.push((Variant, shared_labels.join(" ")));
-        }
-        let mut widths = [0; FIELDS];
-        for field in &fields {
-            let rows: Vec<document::Row> = cells(*field).into_iter().map(|cell| vec![cell].into()).collect();
-            widths[*field as usize] = document::widths(&[field.column()], &rows)[0];
-        }
-        let differences = [(Element, "types"), (Reduce, "operations"), (Place, "placements")];
-        let differences = differences.into_iter().filter(|(field, _)| fields.contains(field));
-        let differences = differences.map(|(field, name)| {
-            let mut values: Vec<String> = Vec::new();
-            for value in cells(field) {
-                if value != "-" && !values.contains(&value) {
-                    values.push(value);
+    fn of(first: &Row, cells: &dyn Fn(&Field) -> Vec<String>, members: Vec<usize>) -> Section {
+        let (mut agreed, mut shared_labels) = (Vec::new(), Vec::new());
+        let (mut differences, mut fields, mut widths) = (Vec::new(), Vec::new(), [0; FIELDS.len()]);
+        for (at, field) in FIELDS.iter().enumerate() {
+            let mut cells = cells(field);
+            if field.role == Labels {
+                shared_labels = shared(&cells);
+                cells.iter_mut().for_each(|cell| *cell = without(cell, &shared_labels));
+            }
+            let mut values: Vec<&String> = Vec::new();
+            for cell in cells.iter().filter(|cell| *cell != "-") {
+                if !values.contains(&cell) {
+                    values.push(cell);
                 }
             }
-            (field, name, values)
-        });
-        let differences = differences.collect();
+            match (field.role, values.as_slice()) {
+                (WhereKnown | Labels | InHeading(_), []) => continue,
+                (InHeading(PLACEMENTS), [one]) => {
+                    agreed.push(if *one == "in" { "in place" } else { "out of place" }.to_owned());
+                    continue;
+                }
+                (InHeading(_), [one]) => {
+                    agreed.push((*one).clone());
+                    continue;
+                }
+                (InHeading(name), several) => {
+                    differences.push((fields.len(), name, several.iter().map(|value| (*value).clone()).collect()));
+                }
+                _ => {}
+            }
+            fields.push(at);
+            let rows: Vec<document::Row> = cells.into_iter().map(|cell| vec![cell].into()).collect();
+            widths[at] = document::widths(&[field.column], &rows)[0];
+        }
+        if !shared_labels.is_empty() {
+            agreed.push(shared_labels.join(" "));
+        }
         Section { title: title(first), differences, members, agreed, shared_labels, fields, widths }
     }
 
@@ -266,42 +252,35 @@ impl Section {
 
     /// Its columns on a terminal.
     pub(super) fn layout(&self, width: usize) -> TableLayout {
-        let widths = self.fields.iter().map(|field| self.widths[*field as usize]).collect();
+        let widths = self.fields.iter().map(|at| self.widths[*at]).collect();
         TableLayout::new(&self.columns(), widths, width)
     }
 
     fn columns(&self) -> Vec<Column> {
-        self.fields.iter().map(|field| field.column()).collect()
+        self.fields.iter().map(|at| FIELDS[*at].column).collect()
     }
 
     /// What all rows have in common.
     pub(super) fn heading(&self, layout: &TableLayout) -> String {
         let mut text = self.heading_on_page();
         // Two calls must not look the same because a column was left out.
-        let is_shown =
-            |wanted: &Field| self.fields.iter().position(|field| field == wanted).is_some_and(|at| layout.shows(at));
-        for (_, name, values) in self.differences.iter().filter(|(field, ..)| !is_shown(field)) {
+        for (_, name, values) in self.differences.iter().filter(|(at, ..)| !layout.shows(*at)) {
             text += &format!(", {name} {} (column left out)", values.join("/"));
         }
         text
     }
 
     fn heading_on_page(&self) -> String {
-        let mut text = self.title.clone();
-        for (field, value) in &self.agreed {
-            let value = match (field, value.as_str()) {
-                (Place, "in") => "in place",
-                (Place, _) => "out of place",
-                (_, value) => value,
-            };
-            text += &format!(", {value}");
-        }
-        text
+        let parts = [&self.title].into_iter().chain(&self.agreed);
+        parts.map(String::as_str).collect::<Vec<_>>().join(", ")
     }
 
     /// The cells of a row.
     pub(super) fn row(&self, row: &Row, note: Option<usize>) -> document::Row {
-        let cell = |field: &Field| differing(*field, &field.cell(row, note), &self.shared_labels);
+        let cell = |at: &usize| match &FIELDS[*at] {
+            field if field.role == Labels => without(&field.cell(row, note), &self.shared_labels),
+            field => field.cell(row, note),
+        };
         document::Row::toned(tone(row), self.fields.iter().map(cell).collect())
     }
 
@@ -323,30 +302,6 @@ pub(super) fn tone(row: &Row) -> Tone {
         Status::NotVerified => Tone::Plain,
         Status::Verified => Tone::Good,
     }
-}
-
-/// A cell without the labels that the heading has.
-fn differing(field: Field, cell: &str, shared_labels: &[String]) -> String {
-    if field == Variant { without(cell, shared_labels) } else { cell.to_owned() }
-}
-
-/// Separates columns with the same value in every row from those that differ.
-fn split_fields(cells: &dyn Fn(Field) -> Vec<String>) -> (Vec<(Field, String)>, Vec<Field>) {
-    let (mut agreed, mut fields) = (Vec::new(), Vec::new());
-    for column in Field::ALL {
-        let cells = cells(column);
-        if column.may_be_empty() && cells.iter().all(|cell| cell == "-") {
-            continue;
-        }
-        let values = cells.iter().filter(|cell| *cell != "-").collect::<Vec<_>>();
-        let agree = values.windows(2).all(|pair| pair[0] == pair[1]);
-        if matches!(column, Element | Reduce | Place) && agree {
-            agreed.push((column, values[0].clone()));
-        } else {
-            fields.push(column);
-        }
-    }
-    (agreed, fields)
 }
 
 fn title(row: &Row) -> String {

@@ -5,174 +5,150 @@
 //! characters are written out.
 
 use self::test_report_text as xml;
-use super::pairs::PairsView;
-use super::row::{Entry, Late, Latency, Row, Status};
+use super::json::{Line, answer, lines};
+use super::pairs::document::lines as pair_lines;
+use super::row::{Entry, Status};
 use super::text::{harmless, visible};
 use super::view::View;
 use commgauge_analysis::verdict::RowSubject;
-use commgauge_base::collective::Placement;
 use commgauge_base::error::{Error, Result};
-use commgauge_base::stats::Interval;
-use commgauge_base::units::{Rate, Seconds};
-use commgauge_base::variant;
-use commgauge_base::writing::{Column, CommaSeparated, cells, comma_separated, names};
+use commgauge_base::writing::CommaSeparated;
 use commgauge_model::layout::Axis;
 use commgauge_model::workload::Style;
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 use serde_json::{Map, Number, Value};
 use std::time::Duration;
 
-/// The rows, with a row of names above them.
+/// The columns of the CSV of calls, copies and matrix products: keys of [`lines`].
+pub(super) const ROW_KEYS: [&str; 50] = [
+    "case",
+    "axis",
+    "style",
+    "groups",
+    "group_size",
+    "nodes_spanned",
+    "ranks_per_node",
+    "stride",
+    "concurrent_groups_per_node",
+    "collective",
+    "reduce_op",
+    "root",
+    "element_type",
+    "bytes_total",
+    "bytes_accounted",
+    "bytes_per_rank",
+    "placement",
+    "cadence",
+    "transfers_per_call",
+    "count_per_step",
+    "status",
+    "status_reason",
+    "synthetic",
+    "samples",
+    "samples_excluded",
+    "replicates",
+    "replicates_planned",
+    "latency_seconds_median",
+    "latency_seconds_interval_low",
+    "latency_seconds_interval_high",
+    "latency_seconds_p90",
+    "latency_seconds_p99",
+    "latency_seconds_p999",
+    "precision_reached",
+    "algbw_bytes_per_second",
+    "busbw_bytes_per_second",
+    "bus_factor",
+    "bound_bytes_per_second",
+    "bound_share",
+    "late_rank",
+    "late_rank_host",
+    "late_rank_share",
+    "late_rank_spread_seconds_median",
+    "backend",
+    "world_size",
+    "run_id",
+    "variant",
+    "library_estimate_seconds",
+    "library_choice",
+    "flops_per_second",
+];
+
+/// The columns of the CSV of pairs: keys of a pair in the JSON document.
+const PAIR_KEYS: [&str; 12] = [
+    "rank_a",
+    "rank_b",
+    "host_a",
+    "host_b",
+    "locality",
+    "latency_seconds",
+    "latency_percent_of_locality_median",
+    "bandwidth_bytes_per_second",
+    "bandwidth_percent_of_locality_median",
+    "bidirectional_bandwidth_bytes_per_second",
+    "bidirectional_bandwidth_percent_of_locality_median",
+    "samples",
+];
+
+/// The rows, with a row of names above them: of pairs after the others, each with the columns of its kind.
 pub(super) fn csv_text(view: &View) -> Result<String> {
-    let Some(pairs) = &view.pairs else { return of_cases(view) };
-    match view.entries().all(|entry| is_pair(&entry)) {
-        true => super::pairs::document::csv_text(pairs),
-        false => of_cases_and_pairs(view, pairs),
+    let mut cases = lines(view)?;
+    let Some(pairs) = &view.pairs else { return table(&ROW_KEYS, &cases) };
+    cases.retain(|line| line["axis"] != Axis::Pair.name());
+    let mut pairs = pair_lines(pairs)?;
+    if cases.is_empty() {
+        return table(&PAIR_KEYS, &pairs);
     }
-}
-
-fn is_pair(entry: &Entry) -> bool {
-    entry.row.is_some_and(|row| row.facts.axis == Axis::Pair)
-}
-
-fn of_cases(view: &View) -> Result<String> {
-    comma_separated("the report as CSV", &columns(), rows(view))
-}
-
-/// The columns of cases, then those of pairs; each row leaves the other half empty.
-fn of_cases_and_pairs(view: &View, pairs: &PairsView) -> Result<String> {
-    let (of_cases, of_pairs) = (columns(), super::pairs::document::columns());
-    let renamed = names(&of_pairs).map(|name| if name == "samples" { "pair_samples" } else { name });
-    let mut text = CommaSeparated::new("the report as CSV", names(&of_cases).chain(renamed))?;
-    for case in rows(view).filter(|case| !is_pair(&case.entry)) {
-        text.row(cells(&of_cases, &case).chain(of_pairs.iter().map(|_| String::new())))?;
+    let header = &view.header;
+    for pair in &mut pairs {
+        pair.remove("replicates");
+        let samples = pair.remove("samples").unwrap_or_default();
+        pair.extend([
+            ("pair_samples".to_owned(), samples),
+            ("axis".to_owned(), Axis::Pair.name().into()),
+            ("style".to_owned(), Style::Pairs.name().into()),
+            ("synthetic".to_owned(), header.backend.synthetic.into()),
+            ("backend".to_owned(), header.backend.name.as_str().into()),
+            ("world_size".to_owned(), header.world_size.into()),
+            ("run_id".to_owned(), header.run_id.as_str().into()),
+        ]);
     }
-    for pair in super::pairs::document::rows(pairs) {
-        let own = names(&of_cases).map(|name| match name {
-            "axis" => Axis::Pair.to_string(),
-            "style" => Style::Pairs.name().to_owned(),
-            "synthetic" => view.header.backend.synthetic.to_string(),
-            "backend" => harmless(&view.header.backend.name),
-            "world_size" => view.header.world_size.to_string(),
-            "run_id" => harmless(&view.header.run_id),
-            _ => String::new(),
-        });
-        text.row(own.chain(cells(&of_pairs, &pair)))?;
+    let of_pairs = PAIR_KEYS.map(|key| if key == "samples" { "pair_samples" } else { key });
+    cases.append(&mut pairs);
+    table(&[&ROW_KEYS[..], &of_pairs].concat(), &cases)
+}
+
+/// A column for each key; empty in lines that do not have it.
+fn table(keys: &[&str], lines: &[Line]) -> Result<String> {
+    let mut text = CommaSeparated::new("the report as CSV", keys)?;
+    for line in lines {
+        text.row(keys.iter().map(|key| line.get(*key).map_or_else(String::new, |value| cell(key, value))))?;
     }
     text.finish()
 }
 
-/// The spelling of records and JSON.
-fn placement(placement: Placement) -> &'static str {
-    match placement {
-        Placement::InPlace => "in_place",
-        Placement::OutOfPlace => "out_of_place",
+/// A value as CSV has it: rounded as its unit allows, empty where there is none.
+fn cell(key: &str, value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => harmless(text),
+        Value::Number(number) => match (number.as_f64().filter(|_| number.is_f64()), decimals(key)) {
+            (Some(value), Some(decimals)) => format!("{value:.decimals$}"),
+            (Some(value), None) => value.to_string(),
+            (None, _) => number.to_string(),
+        },
+        other => other.to_string(),
     }
 }
 
-/// A row with what its cells are made of.
-struct CaseRow<'a> {
-    view: &'a View,
-    entry: Entry<'a>,
-}
-
-impl CaseRow<'_> {
-    /// What only calls have; empty for copies and products.
-    fn of_call<T: ToString>(&self, of: impl Fn(&Row) -> T) -> String {
-        text_or_empty(self.entry.row.map(of))
+/// Decimals of a number by the unit in its key. Samples have a resolution of 1 ns, calls of a batch a finer one.
+fn decimals(key: &str) -> Option<usize> {
+    match key {
+        _ if key.ends_with("_per_second") => Some(0),
+        _ if key.contains("seconds") => Some(12),
+        _ if key.ends_with("_share") => Some(6),
+        _ if key.contains("percent") => Some(2),
+        _ => None,
     }
-
-    /// The same where not every call has it.
-    fn of_some_calls<T: ToString>(&self, of: impl Fn(&Row) -> Option<T>) -> String {
-        text_or_empty(self.entry.row.and_then(of))
-    }
-
-    /// The late rank of a call.
-    fn late(&self) -> Option<&Late> {
-        self.entry.row?.late.as_ref()
-    }
-}
-
-fn columns<'a>() -> Vec<Column<CaseRow<'a>>> {
-    vec![
-        Column::new("case", |case| harmless(&case.entry.name)),
-        Column::new("axis", |case| case.entry.subject.axis()),
-        Column::new("style", |case| case.of_call(|row| row.facts.style.name())),
-        Column::new("groups", |case| case.of_call(|row| row.facts.groups)),
-        Column::new("group_size", |case| case.of_call(|row| row.facts.group_size)),
-        Column::new("nodes_spanned", |case| case.of_call(|row| row.facts.locality.nodes_spanned)),
-        Column::new("ranks_per_node", |case| case.of_call(|row| row.facts.locality.ranks_per_node)),
-        Column::new("stride", |case| case.of_call(|row| row.facts.locality.stride)),
-        Column::new("concurrent_groups_per_node", |case| {
-            case.of_call(|row| row.facts.locality.concurrent_groups_per_node)
-        }),
-        Column::new("collective", |case| case.entry.subject.what().to_owned()),
-        Column::new("reduce_op", |case| case.of_some_calls(|row| row.facts.reduce_op)),
-        Column::new("root", |case| case.of_some_calls(|row| row.facts.root)),
-        Column::new("element_type", |case| text_or_empty(case.entry.subject.element_type())),
-        Column::new("bytes_total", |case| text_or_empty(case.entry.subject.bytes().map(|bytes| bytes.0))),
-        Column::new("bytes_accounted", |case| case.of_call(|row| row.facts.bytes_accounted.0)),
-        Column::new("bytes_per_rank", |case| case.of_call(|row| row.facts.bytes_per_rank.0)),
-        Column::new("placement", |case| case.of_call(|row| placement(row.facts.placement))),
-        Column::new("cadence", |case| case.of_call(|row| row.facts.cadence)),
-        Column::new("transfers_per_call", |case| case.of_call(|row| row.facts.transfers_per_call)),
-        Column::new("count_per_step", |case| case.of_some_calls(|row| row.facts.count_per_step())),
-        Column::new("status", |case| case.entry.status.label().to_owned()),
-        Column::new("status_reason", |case| case.entry.status.reason().map(harmless).unwrap_or_default()),
-        Column::new("synthetic", |case| case.view.header.backend.synthetic.to_string()),
-        Column::new("samples", |case| case.entry.counts.samples.to_string()),
-        Column::new("samples_excluded", |case| case.entry.counts.samples_excluded.to_string()),
-        Column::new("replicates", |case| case.entry.counts.replicates.to_string()),
-        Column::new("replicates_planned", |case| case.entry.counts.replicates_planned.to_string()),
-        Column::new("latency_seconds_median", |case| seconds(case.entry.latency.map(|latency| latency.median))),
-        Column::new("latency_seconds_interval_low", |case| seconds(interval(case).map(|interval| interval.low))),
-        Column::new("latency_seconds_interval_high", |case| seconds(interval(case).map(|interval| interval.high))),
-        Column::new("latency_seconds_p90", |case| seconds(case.entry.latency.and_then(|latency| latency.p90))),
-        Column::new("latency_seconds_p99", |case| seconds(case.entry.latency.and_then(|latency| latency.p99))),
-        Column::new("latency_seconds_p999", |case| seconds(case.entry.latency.and_then(|latency| latency.p999))),
-        Column::new("precision_reached", |case| case.of_some_calls(|row| row.precision_reached)),
-        Column::new("algbw_bytes_per_second", |case| rate(case.entry.algbw())),
-        Column::new("busbw_bytes_per_second", |case| rate(case.entry.busbw())),
-        Column::new("bus_factor", |case| case.of_some_calls(|row| row.facts.bus_factor)),
-        Column::new("bound_bytes_per_second", |case| {
-            rate(case.entry.row.and_then(|row| row.facts.bound_bytes_per_second))
-        }),
-        Column::new("bound_share", |case| case.of_some_calls(|row| Some(format!("{:.6}", row.bound_share?)))),
-        Column::new("late_rank", |case| text_or_empty(case.late().map(|late| late.rank))),
-        Column::new("late_rank_host", |case| case.late().map(|late| harmless(&late.host)).unwrap_or_default()),
-        Column::new("late_rank_share", |case| text_or_empty(case.late().map(|late| format!("{:.6}", late.share)))),
-        Column::new("late_rank_spread_seconds_median", |case| seconds(case.late().map(|late| late.spread))),
-        Column::new("backend", |case| harmless(&case.view.header.backend.name)),
-        Column::new("world_size", |case| case.view.header.world_size.to_string()),
-        Column::new("run_id", |case| harmless(&case.view.header.run_id)),
-        Column::new("variant", |case| case.of_call(|row| harmless(&variant::shown(&row.facts.labels)))),
-        Column::new("library_estimate_seconds", |case| seconds(case.entry.row.and_then(|row| row.library_estimate))),
-        Column::new("library_choice", |case| case.of_some_calls(|row| Some(harmless(&row.library_choice()?)))),
-        Column::new("flops_per_second", |case| {
-            text_or_empty(case.entry.flops_per_second().map(|rate| format!("{rate:.0}")))
-        }),
-    ]
-}
-
-fn rows(view: &View) -> impl Iterator<Item = CaseRow<'_>> {
-    view.entries().map(move |entry| CaseRow { view, entry })
-}
-
-fn interval(case: &CaseRow) -> Option<Interval<Seconds>> {
-    case.entry.latency.and_then(|latency| latency.interval)
-}
-
-fn text_or_empty(value: Option<impl ToString>) -> String {
-    value.map(|value| value.to_string()).unwrap_or_default()
-}
-
-/// Rounded to picoseconds: samples have a resolution of 1 ns, calls of a batch a finer one.
-fn seconds(value: Option<Seconds>) -> String {
-    text_or_empty(value.map(|seconds| format!("{:.12}", seconds.0)))
-}
-
-fn rate(value: Option<Rate>) -> String {
-    text_or_empty(value.map(|rate| format!("{:.0}", rate.0)))
 }
 
 // A run as a line of SuperBench's `results-summary.jsonl`, which `sb result summary` and `sb result diagnosis` read: one flat object
@@ -198,9 +174,14 @@ pub(super) fn superbench_text(view: &View) -> Result<String> {
         let count = view.entries().filter(|entry| entry.status.label() == status).count();
         metric(&format!("rows_{}", status.to_lowercase().replace(' ', "_")), count as f64);
     }
-    for entry in view.entries().filter(|entry| !matches!(*entry.status, Status::Wrong { .. })) {
-        for (quantity, value) in quantities(&entry) {
-            metric(&format!("{}_{quantity}", plain(&entry.name)), value);
+    for row in lines(view)?.iter().filter(|row| row["status"] != "WRONG") {
+        let name = plain(row["case"].as_str().unwrap_or_default());
+        for (quantity, key, scaled) in QUANTITIES {
+            // What a copy moves has a name of its own there.
+            let value = row[key].as_f64().filter(|_| quantity != "algbw" || row["copy_bytes_per_second"].is_null());
+            if let Some(value) = value {
+                metric(&format!("{name}_{quantity}"), scaled(value));
+            }
         }
     }
     let text = serde_json::to_string(&line);
@@ -209,14 +190,13 @@ pub(super) fn superbench_text(view: &View) -> Result<String> {
 
 /// What SuperBench knows of a call, a copy (`bw`, as its `gpu-copy-bw`) and a product (`flops`, as its `gemm-flops`): microseconds, GB/s and
 /// GFLOP/s.
-fn quantities(entry: &Entry) -> impl Iterator<Item = (&'static str, f64)> {
-    let time = entry.latency.map(|latency| ("time", latency.median.0 * 1e6));
-    let algbw = entry.row.and_then(|row| row.algbw).map(|rate| ("algbw", rate.0 / 1e9));
-    let busbw = entry.busbw().map(|rate| ("busbw", rate.0 / 1e9));
-    let copied = entry.copy_rate().map(|rate| ("bw", rate.0 / 1e9));
-    let computed = entry.flops_per_second().map(|rate| ("flops", rate / 1e9));
-    [time, algbw, busbw, copied, computed].into_iter().flatten()
-}
+const QUANTITIES: [(&str, &str, fn(f64) -> f64); 5] = [
+    ("time", "latency_seconds_median", |seconds| seconds * 1e6),
+    ("algbw", "algbw_bytes_per_second", |rate| rate / 1e9),
+    ("busbw", "busbw_bytes_per_second", |rate| rate / 1e9),
+    ("bw", "copy_bytes_per_second", |rate| rate / 1e9),
+    ("flops", "flops_per_second", |rate| rate / 1e9),
+];
 
 /// The hosts of the run, in the order of their first ranks.
 fn node(view: &View) -> String {
@@ -240,40 +220,10 @@ fn plain(name: &str) -> String {
 // each row and known quantity.
 
 /// The file.
-pub(super) fn prometheus_text(view: &View) -> String {
-    let header = &view.header;
-    let mut out = String::new();
-    metric(&mut out, "commgauge_record_info", "Which run was recorded.");
-    let synthetic = if header.backend.synthetic { "true" } else { "false" };
-    let labels = [
-        label("backend", &header.backend.name),
-        label("library", &header.backend.library),
-        label("run_id", &header.run_id),
-        label("suite", &header.suite.name),
-        label("synthetic", synthetic),
-    ];
-    line(&mut out, "commgauge_record_info", &labels, 1.0);
-    metric(&mut out, "commgauge_record_exit_code", "Exit code of the record; 0 is complete and right.");
-    line(&mut out, "commgauge_record_exit_code", &[], f64::from(view.exit_code()));
-    metric(&mut out, "commgauge_record_rows", "Rows of the plan by what came of them.");
-    for status in Status::LABELS {
-        let count = view.entries().filter(|entry| entry.status.label() == status).count();
-        line(&mut out, "commgauge_record_rows", &[label("status", &status.to_lowercase())], count as f64);
-    }
-    latencies(&mut out, view);
-    let rate = |out: &mut String, name, help, of: &dyn Fn(&Entry) -> Option<f64>| values(out, view, name, help, of);
-    rate(&mut out, "bus_bandwidth_bytes_per_second", "Bus bandwidth at the median.", &|entry| Some(entry.busbw()?.0));
-    if !view.copies.is_empty() {
-        let help = "Rate of a copy in each direction at the median, on the slowest rank.";
-        rate(&mut out, "copy_bytes_per_second", help, &|entry| Some(entry.copy_rate()?.0));
-    }
-    if !view.products.is_empty() {
-        let help = "Rate of a matrix product at the median, on the slowest rank.";
-        rate(&mut out, "flops_per_second", help, &|entry| entry.flops_per_second());
-    }
-    rate(&mut out, "samples", "Samples that count.", &|entry| Some(entry.counts.samples as f64));
-    rate(&mut out, "samples_excluded", "Samples left out.", &|entry| Some(entry.counts.samples_excluded as f64));
-    out
+pub(super) fn prometheus_text(view: &View) -> Result<String> {
+    let mut answer = answer(view)?;
+    answer["statuses"] = Status::LABELS.map(str::to_lowercase).to_vec().into();
+    super::template::through("report.prom", include_str!("templates/report.prom"), answer)
 }
 
 /// A label of a line.
@@ -321,49 +271,6 @@ impl RowLabels<'_> {
         labels.extend(self.hosts.map(|hosts| label("hosts", hosts)));
         labels.extend_from_slice(further);
         line(out, name, &labels, value);
-    }
-}
-
-fn labels<'a>(view: &'a View, entry: &'a Entry) -> RowLabels<'a> {
-    let header = &view.header;
-    RowLabels {
-        case: &entry.name,
-        subject: &entry.subject,
-        suite: &header.suite.name,
-        machine: header.backend.machine.as_deref().unwrap_or(""),
-        backend: &header.backend.name,
-        hosts: None,
-    }
-}
-
-fn latencies(out: &mut String, view: &View) {
-    type Quantile = (&'static str, fn(&Latency) -> Option<Seconds>);
-    // Not the label `quantile`, which belongs to summaries, and these have neither sum nor count.
-    const QUANTILES: [Quantile; 4] = [
-        ("median", |latency| Some(latency.median)),
-        ("p90", |latency| latency.p90),
-        ("p99", |latency| latency.p99),
-        ("p999", |latency| latency.p999),
-    ];
-    let name = "commgauge_row_latency_seconds";
-    metric(out, name, "Time of a call, copy or product; quantiles with too few samples are absent.");
-    for entry in view.entries() {
-        let Some(latency) = &entry.latency else { continue };
-        for (statistic, of) in QUANTILES {
-            if let Some(seconds) = of(latency) {
-                labels(view, &entry).line(out, name, &[label("statistic", statistic)], seconds.0);
-            }
-        }
-    }
-}
-
-fn values(out: &mut String, view: &View, name: &str, help: &str, of: &dyn Fn(&Entry) -> Option<f64>) {
-    let name = format!("commgauge_row_{name}");
-    metric(out, &name, help);
-    for entry in view.entries() {
-        if let Some(value) = of(&entry) {
-            labels(view, &entry).line(out, &name, &[], value);
-        }
     }
 }
 

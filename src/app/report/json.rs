@@ -4,17 +4,19 @@ use super::columns::{CallInterference, Contention};
 use super::pairs::document::JsonPairs;
 use super::products::{JsonCopy, JsonProduct};
 use super::replay::replay_time;
-use super::row::Row;
+use super::row::{Entry, Row};
 use super::screen::JsonCosts;
 use super::step::JsonStep;
 use super::view::View;
-use commgauge_base::error::Result;
-use commgauge_base::units::{Rate, Seconds};
-use commgauge_base::variant::LibraryChoice;
+use commgauge_base::element::ElementType;
+use commgauge_base::error::{Error, Result};
+use commgauge_base::units::{Bytes, Rate, Seconds};
+use commgauge_base::variant::{self, LibraryChoice};
 use commgauge_model::record::line::{CaseFacts, ClockLine, End, Header, Outcome};
 use commgauge_model::record::work_lines::{CalibrationLine, InterferingCall, ReplayLine};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// Name of this document.
 pub const FORMAT: &str = "commgauge-report";
@@ -55,11 +57,14 @@ struct Document<'a> {
     end: Option<&'a End>,
 }
 
+// A call, a copy or a matrix product over all its replicates. This is the one list of its fields: CSV, Parquet and the templates take
+// theirs from `lines` by key. In the document copies and products have lists of their own.
 #[derive(JsonSchema, Serialize)]
 struct JsonRow<'a> {
     status: &'static str,
     status_reason: Option<&'a str>,
-    case: &'a CaseFacts,
+    #[schemars(with = "CaseFacts")]
+    case: Option<&'a CaseFacts>,
     samples: u64,
     samples_excluded: u64,
     replicates: u32,
@@ -86,6 +91,111 @@ struct JsonRow<'a> {
     warnings: &'a [String],
 }
 
+impl<'a> JsonRow<'a> {
+    fn of(entry: &'a Entry) -> JsonRow<'a> {
+        let (row, latency) = (entry.row, entry.latency);
+        let late = row.and_then(|row| row.late.as_ref());
+        let interval = latency.and_then(|latency| latency.interval);
+        JsonRow {
+            status: entry.status.label(),
+            status_reason: entry.status.reason(),
+            case: row.map(|row| &row.facts),
+            samples: entry.counts.samples,
+            samples_excluded: entry.counts.samples_excluded,
+            replicates: entry.counts.replicates,
+            replicates_planned: entry.counts.replicates_planned,
+            latency_seconds_median: latency.map(|latency| latency.median),
+            latency_seconds_interval_low: interval.map(|interval| interval.low),
+            latency_seconds_interval_high: interval.map(|interval| interval.high),
+            latency_seconds_p90: latency.and_then(|latency| latency.p90),
+            latency_seconds_p99: latency.and_then(|latency| latency.p99),
+            latency_seconds_p999: latency.and_then(|latency| latency.p999),
+            library_estimate_seconds: row.and_then(|row| row.library_estimate),
+            library_choices: row.map_or(&[], |row| &row.library_choices),
+            precision_reached: row.and_then(|row| row.precision_reached),
+            algbw_bytes_per_second: entry.algbw(),
+            busbw_bytes_per_second: entry.busbw(),
+            bound_bytes_per_second: row.and_then(|row| row.facts.bound_bytes_per_second),
+            bound_share: row.and_then(|row| row.bound_share),
+            late_rank: late.map(|late| late.rank),
+            late_rank_host: late.map(|late| late.host.as_str()),
+            late_rank_share: late.map(|late| late.share),
+            late_rank_spread_seconds_median: late.map(|late| late.spread),
+            warnings: row.map_or(&[], |row| &row.warnings),
+        }
+    }
+}
+
+/// What a line has beyond the fields of its row and its case.
+#[derive(Serialize)]
+struct LineFacts<'a> {
+    case: &'a str,
+    axis: String,
+    collective: &'static str,
+    element_type: Option<ElementType>,
+    bytes_total: Option<Bytes>,
+    count_per_step: Option<u64>,
+    variant: Option<String>,
+    library_choice: Option<String>,
+    copy_bytes_per_second: Option<Rate>,
+    flops_per_second: Option<f64>,
+    synthetic: bool,
+    backend: &'a str,
+    machine: &'a str,
+    suite: &'a str,
+    world_size: u32,
+    run_id: &'a str,
+}
+
+/// A call, a copy or a matrix product as one flat object; `null` where a key does not apply.
+pub(crate) type Line = Map<String, Value>;
+
+/// Every call, copy and matrix product of a view.
+pub(crate) fn lines(view: &View) -> Result<Vec<Line>> {
+    view.entries().map(|entry| line(view, &entry)).collect()
+}
+
+fn line(view: &View, entry: &Entry) -> Result<Line> {
+    let header = &view.header;
+    let mut line = object(&JsonRow::of(entry))?;
+    for part in ["case", "locality"] {
+        if let Some(Value::Object(fields)) = line.remove(part) {
+            line.extend(fields);
+        }
+    }
+    line.extend(object(&LineFacts {
+        case: &entry.name,
+        axis: entry.subject.axis(),
+        collective: entry.subject.what(),
+        element_type: entry.subject.element_type(),
+        bytes_total: entry.subject.bytes(),
+        count_per_step: entry.row.and_then(|row| row.facts.count_per_step()),
+        variant: entry.row.map(|row| variant::shown(&row.facts.labels)),
+        library_choice: entry.row.and_then(Row::library_choice),
+        copy_bytes_per_second: entry.copy_rate(),
+        flops_per_second: entry.flops_per_second(),
+        synthetic: header.backend.synthetic,
+        backend: &header.backend.name,
+        machine: header.backend.machine.as_deref().unwrap_or(""),
+        suite: &header.suite.name,
+        world_size: header.world_size,
+        run_id: &header.run_id,
+    })?);
+    for key in super::formats::ROW_KEYS {
+        line.entry(key).or_insert(Value::Null);
+    }
+    Ok(line)
+}
+
+/// A value with fields as an object.
+pub(crate) fn object(fields: &impl Serialize) -> Result<Line> {
+    match serde_json::to_value(fields) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(other) => Err(Error::environment(format!("cannot write the report: {other} has no fields"))),
+        Err(cause) => Err(Error::environment(format!("cannot write the report: {cause}"))),
+    }
+}
+
 /// A call on all groups at once over the same call on one group alone.
 #[derive(JsonSchema, Serialize)]
 struct JsonContention<'a> {
@@ -106,7 +216,20 @@ pub(super) fn schema() -> serde_json::Value {
 
 /// The document.
 pub(super) fn text(view: &View) -> Result<String> {
-    let document = Document {
+    with_document(view, |document| super::verdict::json(document))
+}
+
+/// What a template of a report sees: the document, and as `lines` what CSV has a line for, unformatted.
+pub fn answer(view: &View) -> Result<Value> {
+    let mut answer = with_document(view, |document| object(document))?;
+    let lines = lines(view)?.into_iter().map(Value::Object).collect();
+    answer.insert("lines".to_owned(), Value::Array(lines));
+    Ok(Value::Object(answer))
+}
+
+fn with_document<T>(view: &View, draw: impl FnOnce(&Document) -> T) -> T {
+    let calls: Vec<Entry> = view.rows.iter().map(Entry::of_call).collect();
+    draw(&Document {
         format: FORMAT,
         schema_version: SCHEMA_VERSION,
         synthetic: view.header.backend.synthetic,
@@ -114,7 +237,7 @@ pub(super) fn text(view: &View) -> Result<String> {
         exit_code: view.exit_code(),
         provenance: &view.header,
         clocks: &view.clocks,
-        rows: view.rows.iter().map(json_row).collect(),
+        rows: calls.iter().map(JsonRow::of).collect(),
         costs: JsonCosts::of(view),
         steps: view.steps.iter().map(|step| JsonStep::new(step, &view.rows)).collect(),
         contention: view.contention.iter().filter_map(|pair| json_contention(view, pair)).collect(),
@@ -127,41 +250,7 @@ pub(super) fn text(view: &View) -> Result<String> {
         findings: &view.findings.all,
         warnings: &view.warnings,
         end: view.completion.end.as_ref(),
-    };
-    super::verdict::json(&document)
-}
-
-fn json_row(row: &Row) -> JsonRow<'_> {
-    let late = row.late.as_ref();
-    let latency = row.latency.as_ref();
-    let interval = latency.and_then(|latency| latency.interval);
-    JsonRow {
-        status: row.status.label(),
-        status_reason: row.status.reason(),
-        case: &row.facts,
-        samples: row.counts.samples,
-        samples_excluded: row.counts.samples_excluded,
-        replicates: row.counts.replicates,
-        replicates_planned: row.counts.replicates_planned,
-        latency_seconds_median: latency.map(|latency| latency.median),
-        latency_seconds_interval_low: interval.map(|interval| interval.low),
-        latency_seconds_interval_high: interval.map(|interval| interval.high),
-        latency_seconds_p90: latency.and_then(|latency| latency.p90),
-        latency_seconds_p99: latency.and_then(|latency| latency.p99),
-        latency_seconds_p999: latency.and_then(|latency| latency.p999),
-        library_estimate_seconds: row.library_estimate,
-        library_choices: &row.library_choices,
-        precision_reached: row.precision_reached,
-        algbw_bytes_per_second: row.algbw,
-        busbw_bytes_per_second: row.busbw,
-        bound_bytes_per_second: row.facts.bound_bytes_per_second,
-        bound_share: row.bound_share,
-        late_rank: late.map(|late| late.rank),
-        late_rank_host: late.map(|late| late.host.as_str()),
-        late_rank_share: late.map(|late| late.share),
-        late_rank_spread_seconds_median: late.map(|late| late.spread),
-        warnings: &row.warnings,
-    }
+    })
 }
 
 fn json_contention<'a>(view: &'a View, pair: &Contention) -> Option<JsonContention<'a>> {

@@ -27,6 +27,7 @@ mod replay;
 mod row;
 pub mod screen;
 mod step;
+mod template;
 mod text;
 pub mod trace;
 pub mod validation;
@@ -42,18 +43,21 @@ pub use fit::{fit_plots, fit_text};
 pub use framework::framework_defaults;
 pub use history::{HistoryFormat, ShownRows, history_text, plots};
 pub use html::{HtmlInput, HtmlRun, html, plan_page};
-pub use json::{published, schema_of};
+pub use json::{answer, published, schema_of};
+pub(crate) use json::{Line as RowLine, lines};
 pub use live::LiveRows;
 pub use locate::suspects_text;
-pub use pairs::{Measure as PairMeasure, Pair, PairsView};
+pub use pairs::PairsView;
+pub(crate) use pairs::document::lines as pair_lines;
 pub use rehearsal::{
     GateOutlook, Power, REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, outlook_text, plan_text, rehearsal_text,
     selftest_text,
 };
 pub use replay::{ReplayTime, replay_time};
+pub(crate) use row::host_of;
 pub use row::{Counts, Late, Latency, Row, Status};
-pub(crate) use row::{Entry, host_of};
 pub use step::{Crossing, Crossover, Family, Measure, Place, Ranking, Rule, Span, StepOp, StepView, Sum, Totals};
+pub use template::Template;
 pub(crate) use text::{visible, wrap};
 pub use verdict::{VerdictFormat, judged_text, verdict_text};
 pub use view::{Combination, Completion, Findings, View, combinations_text};
@@ -130,7 +134,7 @@ pub fn render(view: &View, format: Format, width: u16, paint: Paint, out: &mut d
         Format::Csv => formats::csv_text(view)?,
         Format::Markdown => page(view),
         Format::Junit => formats::junit_text(view)?,
-        Format::Prometheus => formats::prometheus_text(view),
+        Format::Prometheus => formats::prometheus_text(view)?,
         Format::Superbench => formats::superbench_text(view)?,
         Format::NcclTests => Peer::NcclTests.text(view),
         Format::Osu => Peer::Osu.text(view),

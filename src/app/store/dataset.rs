@@ -3,16 +3,18 @@
 //! Every column is optional; an unknown value is null and never 0. Times are in seconds, rates in bytes per second, and the start of
 //! a run is a timestamp in UTC. Machine and month are in the names of the folders.
 
-use crate::report::{Entry, Pair, PairMeasure, PairsView, View, host_of};
+use crate::report::{RowLine as Line, View, host_of, lines, pair_lines};
+use Kind::{Count, Moment, Real, Text};
 use commgauge_analysis::verdict::LoadedRecord;
 use commgauge_base::error::{Error, Result};
 use commgauge_model::record::Record;
 use parquet::basic::Compression;
-use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::Result as Written;
 use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,94 +22,104 @@ use std::sync::Arc;
 pub(super) struct Run<'a> {
     record: &'a Record,
     view: &'a View,
-    started_at: Option<i64>,
-    driver: Option<String>,
+    /// What every line of the run says of it.
+    facts: Line,
 }
 
-/// A column's name and its values.
-struct Column {
-    name: &'static str,
-    values: Values,
-}
-
-/// The values of a column, none where unknown.
-enum Values {
-    Text(Vec<Option<String>>),
-    Count(Vec<Option<i64>>),
-    Real(Vec<Option<f64>>),
+/// The type of a column.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Count,
+    Real,
     /// Microseconds since 1970 in UTC.
-    Moment(Vec<Option<i64>>),
+    Moment,
 }
+
+/// A column: its name, the key of its values in a line, and their type.
+type Column = (&'static str, &'static str, Kind);
+
+/// What all lines of a run have in common.
+const RUN: [Column; 8] = [
+    ("run_id", "run_id", Text),
+    ("started_at", "started_at", Moment),
+    ("suite", "suite", Text),
+    ("backend", "backend", Text),
+    ("library", "library", Text),
+    ("driver", "driver", Text),
+    ("program_version", "program_version", Text),
+    ("world_size", "world_size", Count),
+];
+
+const ROWS: [Column; 21] = [
+    ("case", "case", Text),
+    ("axis", "axis", Text),
+    ("style", "style", Text),
+    ("collective", "collective", Text),
+    ("element_type", "element_type", Text),
+    ("placement", "placement", Text),
+    ("cadence", "cadence", Text),
+    ("bytes_total", "bytes_total", Count),
+    ("group_size", "group_size", Count),
+    ("groups", "groups", Count),
+    ("nodes_spanned", "nodes_spanned", Count),
+    ("status", "status", Text),
+    ("samples", "samples", Count),
+    ("replicates", "replicates", Count),
+    ("latency_seconds_median", "latency_seconds_median", Real),
+    ("latency_seconds_p99", "latency_seconds_p99", Real),
+    ("busbw_bytes_per_second", "busbw_bytes_per_second", Real),
+    ("copy_bytes_per_second", "copy_bytes_per_second", Real),
+    ("flops_per_second", "flops_per_second", Real),
+    ("slowest_host", "slowest_host", Text),
+    ("slowest_host_share", "slowest_host_share", Real),
+];
+
+const PAIRS: [Column; 7] = [
+    ("host_a", "host_a", Text),
+    ("host_b", "host_b", Text),
+    ("rank_a", "rank_a", Count),
+    ("rank_b", "rank_b", Count),
+    ("latency_seconds", "latency_seconds", Real),
+    ("one_way_bytes_per_second", "bandwidth_bytes_per_second", Real),
+    ("both_ways_bytes_per_second", "bidirectional_bandwidth_bytes_per_second", Real),
+];
 
 impl<'a> Run<'a> {
     pub fn of(loaded: &'a LoadedRecord, view: &'a View) -> Run<'a> {
         let record = &loaded.record;
-        let moment = record.header.started_at.parse::<jiff::Timestamp>().ok();
-        let devices = record.devices.iter().flat_map(|line| &line.devices);
-        let driver = devices.filter_map(|device| device.driver.clone()).next();
-        Run { record, view, started_at: moment.map(|moment| moment.as_microsecond()), driver }
-    }
-
-    /// What all lines of a run have in common.
-    fn common(&self, lines: usize) -> Vec<Column> {
-        let header = &self.record.header;
-        let same = |name, text: &str| Column { name, values: Values::Text(vec![Some(text.to_owned()); lines]) };
-        vec![
-            same("run_id", &header.run_id),
-            Column { name: "started_at", values: Values::Moment(vec![self.started_at; lines]) },
-            same("suite", &header.suite.name),
-            same("backend", &header.backend.name),
-            same("library", &header.backend.library),
-            Column { name: "driver", values: Values::Text(vec![self.driver.clone(); lines]) },
-            same("program_version", &header.program_version),
-            Column { name: "world_size", values: Values::Count(vec![Some(i64::from(header.world_size)); lines]) },
-        ]
+        let header = &record.header;
+        let moment = header.started_at.parse::<jiff::Timestamp>().ok();
+        let driver = record.devices.iter().flat_map(|line| &line.devices).find_map(|device| device.driver.clone());
+        let facts = [
+            ("run_id", header.run_id.as_str().into()),
+            ("started_at", moment.map(jiff::Timestamp::as_microsecond).into()),
+            ("suite", header.suite.name.as_str().into()),
+            ("backend", header.backend.name.as_str().into()),
+            ("library", header.backend.library.as_str().into()),
+            ("driver", driver.into()),
+            ("program_version", header.program_version.as_str().into()),
+            ("world_size", header.world_size.into()),
+        ];
+        Run { record, view, facts: facts.map(|(key, value)| (key.to_owned(), value)).into_iter().collect() }
     }
 }
 
 /// The lines of all rows, as the content of a file.
 pub(super) fn rows(run: &Run) -> Result<Vec<u8>> {
-    let entries: Vec<Entry> = run.view.entries().collect();
-    let text = |name, of: &dyn Fn(&Entry) -> Option<String>| Column {
-        name,
-        values: Values::Text(entries.iter().map(of).collect()),
-    };
-    let count = |name, of: &dyn Fn(&Entry) -> Option<u64>| Column {
-        name,
-        values: Values::Count(entries.iter().map(|entry| of(entry).map(|value| value as i64)).collect()),
-    };
-    let real = |name, of: &dyn Fn(&Entry) -> Option<f64>| Column {
-        name,
-        values: Values::Real(entries.iter().map(of).collect()),
-    };
-    let mut columns = run.common(entries.len());
-    columns.extend([
-        text("case", &|entry| Some(entry.name.clone().into_owned())),
-        text("axis", &|entry| Some(entry.subject.axis())),
-        text("style", &|entry| Some(entry.row?.facts.style.name().to_owned())),
-        text("collective", &|entry| Some(entry.subject.what().to_owned())),
-        text("element_type", &|entry| Some(entry.subject.element_type()?.name().to_owned())),
-        text("placement", &|entry| Some(entry.row?.facts.placement.to_string())),
-        text("cadence", &|entry| Some(entry.row?.facts.cadence.name().to_owned())),
-        count("bytes_total", &|entry| Some(entry.subject.bytes()?.0)),
-        count("group_size", &|entry| Some(u64::from(entry.row?.facts.group_size))),
-        count("groups", &|entry| Some(u64::from(entry.row?.facts.groups))),
-        count("nodes_spanned", &|entry| Some(u64::from(entry.row?.facts.locality.nodes_spanned))),
-        text("status", &|entry| Some(entry.status.label().to_lowercase())),
-        count("samples", &|entry| Some(entry.counts.samples)),
-        count("replicates", &|entry| Some(u64::from(entry.counts.replicates))),
-        real("latency_seconds_median", &|entry| Some(entry.latency?.median.0)),
-        real("latency_seconds_p99", &|entry| Some(entry.latency?.p99?.0)),
-        real("busbw_bytes_per_second", &|entry| Some(entry.busbw()?.0)),
-        real("copy_bytes_per_second", &|entry| Some(entry.copy_rate()?.0)),
-        real("flops_per_second", &|entry| entry.flops_per_second()),
-    ]);
-    let slowest = run.slowest_hosts();
-    let host = |found: &Option<(String, f64)>| found.as_ref().map(|(host, _)| host.clone());
-    let share = |found: &Option<(String, f64)>| found.as_ref().map(|(_, share)| *share);
-    columns.push(Column { name: "slowest_host", values: Values::Text(slowest.iter().map(host).collect()) });
-    columns.push(Column { name: "slowest_host_share", values: Values::Real(slowest.iter().map(share).collect()) });
-    file(&columns)
+    let mut lines = lines(run.view)?;
+    for (line, slowest) in lines.iter_mut().zip(run.slowest_hosts()) {
+        line.extend(run.facts.clone());
+        for key in ["status", "placement"] {
+            // The spelling of the names of cases.
+            let text = line[key].as_str().map(|text| text.to_lowercase().replace('_', "-"));
+            line.insert(key.to_owned(), text.into());
+        }
+        let (host, share) = slowest.unzip();
+        line.insert("slowest_host".to_owned(), host.into());
+        line.insert("slowest_host_share".to_owned(), share.into());
+    }
+    file(&[&RUN[..], &ROWS].concat(), &lines)
 }
 
 impl Run<'_> {
@@ -152,85 +164,51 @@ impl Run<'_> {
 /// The lines of all pairs, where there are any.
 pub(super) fn pairs(run: &Run) -> Result<Option<Vec<u8>>> {
     let Some(view) = &run.view.pairs else { return Ok(None) };
-    let host = |index: usize| view.ranks.get(index).map(|rank| rank.host.clone());
-    let rank = |index: usize| view.ranks.get(index).map(|rank| i64::from(rank.rank));
-    let mut columns = run.common(view.pairs.len());
-    columns.extend([
-        Column { name: "host_a", values: Values::Text(view.pairs.iter().map(|pair| host(pair.a)).collect()) },
-        Column { name: "host_b", values: Values::Text(view.pairs.iter().map(|pair| host(pair.b)).collect()) },
-        Column { name: "rank_a", values: Values::Count(view.pairs.iter().map(|pair| rank(pair.a)).collect()) },
-        Column { name: "rank_b", values: Values::Count(view.pairs.iter().map(|pair| rank(pair.b)).collect()) },
-        measured(view, "latency_seconds", PairMeasure::Latency),
-        measured(view, "one_way_bytes_per_second", PairMeasure::OneWay),
-        measured(view, "both_ways_bytes_per_second", PairMeasure::BothWays),
-    ]);
-    file(&columns).map(Some)
-}
-
-fn measured(view: &PairsView, name: &'static str, measure: PairMeasure) -> Column {
-    let value = |pair: &Pair| pair.values[measure as usize].map(|value| value.value);
-    Column { name, values: Values::Real(view.pairs.iter().map(value).collect()) }
+    let mut lines = pair_lines(view)?;
+    lines.iter_mut().for_each(|line| line.extend(run.facts.clone()));
+    file(&[&RUN[..], &PAIRS].concat(), &lines).map(Some)
 }
 
 /// A file with one group of lines.
-fn file(columns: &[Column]) -> Result<Vec<u8>> {
-    written(columns).map_err(|cause| Error::environment(format!("cannot write the dataset: {cause}")))
+fn file(columns: &[Column], lines: &[Line]) -> Result<Vec<u8>> {
+    written(columns, lines).map_err(|cause| Error::environment(format!("cannot write the dataset: {cause}")))
 }
 
-fn written(columns: &[Column]) -> Written<Vec<u8>> {
-    let fields: String = columns
-        .iter()
-        .map(|column| format!("  OPTIONAL {} {}{};\n", column.kind(), column.name, column.meaning()))
-        .collect();
+fn written(columns: &[Column], lines: &[Line]) -> Written<Vec<u8>> {
+    let field = |(name, _, kind): &Column| {
+        let (physical, meaning) = match kind {
+            Text => ("BYTE_ARRAY", " (STRING)"),
+            Count => ("INT64", ""),
+            Real => ("DOUBLE", ""),
+            Moment => ("INT64", " (TIMESTAMP(MICROS,true))"),
+        };
+        format!("  OPTIONAL {physical} {name}{meaning};\n")
+    };
+    let fields: String = columns.iter().map(field).collect();
     let schema = Arc::new(parse_message_type(&format!("message commgauge {{\n{fields}}}"))?);
     let properties = Arc::new(WriterProperties::builder().set_compression(Compression::SNAPPY).build());
     let mut content = Vec::new();
     let mut writer = SerializedFileWriter::new(&mut content, schema, properties)?;
     let mut group = writer.next_row_group()?;
-    columns.iter().try_for_each(|column| column.write(&mut group))?;
+    for (_, key, kind) in columns {
+        let Some(mut column) = group.next_column()? else { continue };
+        let values = || lines.iter().map(|line| line.get(*key).unwrap_or(&Value::Null));
+        match kind {
+            Text => write::<ByteArrayType>(&mut column, values().map(|value| value.as_str().map(ByteArray::from)))?,
+            Count | Moment => write::<Int64Type>(&mut column, values().map(Value::as_i64))?,
+            Real => write::<DoubleType>(&mut column, values().map(Value::as_f64))?,
+        }
+        column.close()?;
+    }
     group.close()?;
     writer.close()?;
     Ok(content)
 }
 
-impl Column {
-    fn kind(&self) -> &'static str {
-        match self.values {
-            Values::Text(_) => "BYTE_ARRAY",
-            Values::Count(_) | Values::Moment(_) => "INT64",
-            Values::Real(_) => "DOUBLE",
-        }
-    }
-
-    fn meaning(&self) -> &'static str {
-        match self.values {
-            Values::Text(_) => " (STRING)",
-            Values::Moment(_) => " (TIMESTAMP(MICROS,true))",
-            Values::Count(_) | Values::Real(_) => "",
-        }
-    }
-
-    fn write<W: std::io::Write + Send>(&self, group: &mut SerializedRowGroupWriter<W>) -> Written<()> {
-        let Some(mut column) = group.next_column()? else { return Ok(()) };
-        match &self.values {
-            Values::Text(values) => {
-                let known: Vec<ByteArray> = values.iter().flatten().map(|text| text.as_str().into()).collect();
-                column.typed::<ByteArrayType>().write_batch(&known, Some(&levels(values)), None)?;
-            }
-            Values::Count(values) | Values::Moment(values) => {
-                let known: Vec<i64> = values.iter().flatten().copied().collect();
-                column.typed::<Int64Type>().write_batch(&known, Some(&levels(values)), None)?;
-            }
-            Values::Real(values) => {
-                let known: Vec<f64> = values.iter().flatten().copied().collect();
-                column.typed::<DoubleType>().write_batch(&known, Some(&levels(values)), None)?;
-            }
-        }
-        column.close()
-    }
-}
-
-/// Parquet's definition levels: 1 where there is a value.
-fn levels<T>(values: &[Option<T>]) -> Vec<i16> {
-    values.iter().map(|value| i16::from(value.is_some())).collect()
+/// Writes the values of a column. Parquet's definition level is 1 where there is a value.
+fn write<T: DataType>(column: &mut SerializedColumnWriter, values: impl Iterator<Item = Option<T::T>>) -> Written<()> {
+    let values: Vec<Option<T::T>> = values.collect();
+    let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
+    let known: Vec<T::T> = values.into_iter().flatten().collect();
+    column.typed::<T>().write_batch(&known, Some(&levels), None).map(drop)
 }

@@ -34,18 +34,6 @@ use commgauge_model::record::header::program_version;
 /// Further reading.
 const MORE: &str = "Start with `commgauge run quick`. COMMAND -h has its main flags, COMMAND --help\nall of them.";
 
-/// The groups of the commands, each with its first one.
-const GROUPS: [(&str, &str); 5] =
-    [("Measure", "run"), ("Judge", "judge"), ("Look", "report"), ("Plan", "calibrate"), ("Know", "ops")];
-
-/// `commgauge --help`: the flag parser has no headings for commands.
-fn with_groups(definition: clap::Command) -> clap::Command {
-    let commands = help::grouped(&definition, &GROUPS);
-    let template =
-        format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{commands}\n{{options}}{{after-help}}");
-    definition.help_template(template)
-}
-
 /// Measure the communication of training and serving a large model on a cluster
 #[derive(Debug, Parser)]
 #[command(name = "commgauge", version = program_version(), arg_required_else_help = true, after_help = MORE)]
@@ -55,7 +43,7 @@ pub struct Commgauge {
     pub command: Command,
 }
 
-/// What to do, in the groups of [`GROUPS`].
+/// What to do, in the order of the groups of the help.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Launch a suite, follow it, and sum up what it measured
@@ -102,7 +90,7 @@ impl ProgramName {
     /// The definition of its command line.
     pub fn definition(self) -> clap::Command {
         help::finished(match self {
-            ProgramName::Commgauge => with_groups(Commgauge::command()),
+            ProgramName::Commgauge => Commgauge::command(),
             ProgramName::CommgaugeSuite => SuiteRun::command(),
             ProgramName::CommgaugeSweep => Sweep::command(),
             ProgramName::CommgaugeStep => StepRun::command(),

@@ -23,7 +23,7 @@ pub struct RunArguments {
     /// Suite file, or the name of one: of NAME.toml here, of one in suites/ here, or of an embedded one (`commgauge show suites`).
     #[arg(required_unless_present_any = ["sweep", "step", "pairs", "resume"], conflicts_with_all = ["sweep", "step", "pairs"])]
     pub suite: Option<PathBuf>,
-    /// Instead of a suite: a sweep of these collectives
+    /// Sweep of these collectives, instead of a suite
     ///
     /// Names in one word, such as "all_reduce all_gather", or all. Takes the flags of commgauge-sweep (-b 8 -e 64M --iters 20 ...), where
     /// -n is the number of ranks.
@@ -44,10 +44,10 @@ pub struct RunArguments {
     /// keeps the rates over time. Products and copies of a suite are left out.
     #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with_all = ["step", "pairs", "within"], hide_short_help = true)]
     pub soak: Option<Seconds>,
-    /// Instead of a suite: a model's step, by the flags of commgauge-step after `--`
+    /// Step of a model, instead of a suite: flags of commgauge-step after `--`
     #[arg(long, requires = "extra")]
     pub step: bool,
-    /// Instead of a suite: all pairs of ranks, by the flags of commgauge-pairs after `--`
+    /// All pairs of ranks, instead of a suite: flags of commgauge-pairs after `--`
     #[arg(long, conflicts_with = "step")]
     pub pairs: bool,
     /// Number of ranks [default: one for each core, or GPU]

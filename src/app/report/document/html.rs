@@ -255,7 +255,7 @@ fn row_class(tone: Tone) -> &'static str {
 // Text as a part of markup.
 
 /// A text without control characters, and without the characters of markup.
-pub(super) fn escaped(text: &str) -> String {
+pub(in crate::report) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in visible(text).chars() {
         match c {

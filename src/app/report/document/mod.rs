@@ -7,6 +7,7 @@ mod html;
 mod terminal;
 
 pub use html::Html;
+pub(super) use html::escaped as escaped_html;
 #[cfg(test)]
 use html::html;
 pub(super) use terminal::widths;

@@ -1,7 +1,7 @@
 //! The page: its head, its sections and the template that frames them.
 
 use crate::chart::{Axis, Bar, Bars, STYLE, Unit};
-use crate::report::columns::{Field, tone};
+use crate::report::columns::{FIELDS, Field, tone};
 use crate::report::document::{
     Block, Column, Fact, Figure, Html, Table, gigabytes, optional, share, signed_bounds, signed_percent,
 };
@@ -10,17 +10,17 @@ use crate::report::step::{Measure, Rule, StepView, Sum};
 use crate::report::text::visible;
 use crate::report::verdict::value;
 use crate::report::view::View;
-use crate::report::{Notes, columns, document, products, replay, screen, step, verdict};
-use askama::Template;
+use crate::report::{Notes, columns, document, products, replay, screen, step, template, verdict};
 use base64::Engine;
 use commgauge_analysis::cost::Fit;
 use commgauge_analysis::verdict::locate::Suspects;
 use commgauge_analysis::verdict::{Difference, Row as Judged, SelfTest, Verdict};
-use commgauge_base::error::{Error, Result};
+use commgauge_base::error::Result;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Seconds, three_digits};
 use commgauge_model::record::Record;
 use commgauge_model::record::line::Outcome;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,8 +28,7 @@ use std::collections::{BTreeMap, HashMap};
 const SCRIPT: &str = include_str!("../../../../reports/templates/report.js");
 
 /// The whole page.
-#[derive(Debug, Template)]
-#[template(path = "report.html")]
+#[derive(Debug, Serialize)]
 pub(in crate::report) struct Page {
     /// Name of the tab, which says the answer first.
     tab: String,
@@ -52,7 +51,7 @@ pub(in crate::report) struct Section {
     blocks: Vec<Block>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 struct DrawnSection {
     id: &'static str,
     title: String,
@@ -94,7 +93,7 @@ impl Page {
     }
 
     pub fn text(&self) -> Result<String> {
-        self.render().map_err(|cause| Error::environment(format!("cannot write the report as HTML: {cause}")))
+        template::through("report.html", include_str!("../../../../reports/templates/report.html"), self)
     }
 }
 
@@ -239,10 +238,10 @@ fn of_run(input: &HtmlInput, index: usize, run: &HtmlRun) -> Vec<Block> {
     }
     let mut notes = Notes::default();
     let numbers = notes.numbers_of(rows);
-    let fields: Vec<Field> = Field::ALL.into_iter().filter(|field| is_said(*field, rows)).collect();
+    let fields: Vec<&Field> = FIELDS.iter().filter(|field| is_said(field, rows)).collect();
     let limits = ByName::of(input.verdict);
     let base = ByName::of(input.comparison);
-    let columns: Vec<Column> = [&PLACE[..], &fields.iter().map(|field| field.column()).collect::<Vec<_>>()]
+    let columns: Vec<Column> = [&PLACE[..], &fields.iter().map(|field| field.column).collect::<Vec<_>>()]
         .into_iter()
         .chain([limits.columns(&GATE), base.columns(&COMPARISON)])
         .flatten()
@@ -340,7 +339,7 @@ impl<'a> ByName<'a> {
 }
 
 /// Whether a column says anything about any row.
-fn is_said(field: Field, rows: &[Row]) -> bool {
+fn is_said(field: &Field, rows: &[Row]) -> bool {
     rows.iter().any(|row| field.cell(row, None) != "-")
 }
 

@@ -1,12 +1,12 @@
 //! The pairs: what was measured, the median of each locality, averages of hosts and ranks, and the pairs or their matrix.
 
-use super::view::{LocalityStatistics, Measure, Pair, PairLocality, PairRank, PairsView, SlowPair, Standing};
+use super::view::{LocalityStatistics, Measure, Pair, PairLocality, PairsView, SlowPair, Standing};
 use crate::report::color::Paint;
 use crate::report::document::{Block, Column, Row, Table, Terminal, Tone};
-use crate::report::text::{harmless, visible, wrap};
+use crate::report::json::{Line, object};
+use crate::report::text::{visible, wrap};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Bytes, three_digits};
-use commgauge_base::writing::{Column as CsvColumn, comma_separated};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -16,8 +16,8 @@ const MAX_STANDINGS: usize = 32;
 /// Maximum number of pairs in a table; the CSV has all.
 const MAX_PAIRS: usize = 200;
 
-const EXPLAINED: &str = "Latency: one way, half the round trip. Bandwidth: one direction, alternating directions (one way), or \
-                         while both are in flight (both ways). A pair's time is the median of its slower rank's; GB = 10^9 B.";
+const EXPLAINED: &str = "Latency: one way, half the round trip. Bandwidth: of one direction, with directions alternating (one way) or both in \
+                         flight (both ways). A pair's time is the median of its slower rank's; GB = 10^9 B.";
 
 /// For a terminal, with the matrix of each measure; each section after an empty line.
 pub(in crate::report) fn text(view: &PairsView, terminal: Terminal) -> String {
@@ -164,55 +164,9 @@ fn pair_row(view: &PairsView, index: usize, worst: f64) -> Row {
     Row::toned(if is_slow { Tone::Bad } else { Tone::Plain }, cells)
 }
 
-// The pairs as comma-separated values: one row for each, base units in the column names, empty where there is no number.
-
-/// A pair with the ranks of its view.
-pub(in crate::report) struct PairRow<'a> {
-    pair: &'a Pair,
-    a: &'a PairRank,
-    b: &'a PairRank,
-}
-
-/// The rows, with a row of names above them.
-pub(in crate::report) fn csv_text(view: &PairsView) -> Result<String> {
-    comma_separated("the pairs as CSV", &columns(), rows(view))
-}
-
-/// Every pair.
-pub(in crate::report) fn rows(view: &PairsView) -> impl Iterator<Item = PairRow<'_>> {
-    view.pairs.iter().map(|pair| PairRow { pair, a: &view.ranks[pair.a], b: &view.ranks[pair.b] })
-}
-
-/// Their columns.
-pub(in crate::report) fn columns<'a>() -> Vec<CsvColumn<PairRow<'a>>> {
-    vec![
-        CsvColumn::new("rank_a", |row| row.a.rank.to_string()),
-        CsvColumn::new("rank_b", |row| row.b.rank.to_string()),
-        CsvColumn::new("host_a", |row| harmless(&row.a.host)),
-        CsvColumn::new("host_b", |row| harmless(&row.b.host)),
-        CsvColumn::new("locality", |row| row.pair.locality.name().to_owned()),
-        CsvColumn::new("latency_seconds", |row| row.value(Measure::Latency, 12)),
-        CsvColumn::new("latency_percent_of_locality_median", |row| row.percent(Measure::Latency)),
-        CsvColumn::new("bandwidth_bytes_per_second", |row| row.value(Measure::OneWay, 0)),
-        CsvColumn::new("bandwidth_percent_of_locality_median", |row| row.percent(Measure::OneWay)),
-        CsvColumn::new("bidirectional_bandwidth_bytes_per_second", |row| row.value(Measure::BothWays, 0)),
-        CsvColumn::new("bidirectional_bandwidth_percent_of_locality_median", |row| row.percent(Measure::BothWays)),
-        CsvColumn::new("samples", |row| {
-            row.pair.values.iter().flatten().map(|value| value.samples).sum::<u64>().to_string()
-        }),
-    ]
-}
-
-impl PairRow<'_> {
-    fn value(&self, measure: Measure, decimals: usize) -> String {
-        let value = self.pair.values[measure as usize];
-        value.map(|value| format!("{:.decimals$}", value.value)).unwrap_or_default()
-    }
-
-    fn percent(&self, measure: Measure) -> String {
-        let value = self.pair.values[measure as usize];
-        value.map(|value| format!("{:.2}", value.percent)).unwrap_or_default()
-    }
+/// Every pair, by the keys of the JSON document.
+pub(crate) fn lines(view: &PairsView) -> Result<Vec<Line>> {
+    view.pairs.iter().map(|pair| object(&json_pair(view, pair))).collect()
 }
 
 // The pairs as a part of the report's JSON document: base units in the names, `null` where there is no number.

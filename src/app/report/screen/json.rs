@@ -1,8 +1,8 @@
 //! The costs of a step's parallelisms in the report's JSON document: base units in the names, `null` where there is no number.
 
 use super::costs::{self, Costs, FamilyCost};
+use crate::report::step::parts;
 use crate::report::view::View;
-use commgauge_base::stats::Span;
 use commgauge_model::workload::StepFacts;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -44,16 +44,15 @@ impl JsonCosts {
 
 fn json_family(cost: FamilyCost) -> JsonFamily {
     let (time, exposed) = cost.seconds.as_ref().map_or((None, None), |(time, exposed)| (Some(*time), Some(*exposed)));
-    let low = |span: Option<Span>| span.and_then(|span| span.interval).map(|interval| interval.low);
-    let high = |span: Option<Span>| span.and_then(|span| span.interval).map(|interval| interval.high);
+    let (time, exposed) = (parts(time), parts(exposed));
     JsonFamily {
         parallelism: cost.family.name(),
-        seconds_per_step: time.map(|span| span.middle),
-        seconds_per_step_interval_low: low(time),
-        seconds_per_step_interval_high: high(time),
-        exposed_seconds_per_step: exposed.map(|span| span.middle),
-        exposed_seconds_per_step_interval_low: low(exposed),
-        exposed_seconds_per_step_interval_high: high(exposed),
+        seconds_per_step: time[0],
+        seconds_per_step_interval_low: time[1],
+        seconds_per_step_interval_high: time[2],
+        exposed_seconds_per_step: exposed[0],
+        exposed_seconds_per_step_interval_low: exposed[1],
+        exposed_seconds_per_step_interval_high: exposed[2],
         reason: cost.seconds.err(),
     }
 }

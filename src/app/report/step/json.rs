@@ -11,9 +11,8 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::stats::Span;
 use commgauge_base::units::{Bytes, Seconds, three_digits};
 use commgauge_model::workload::{Crossing, StepFacts};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Serialize;
-use std::borrow::Cow;
 
 /// One step.
 #[derive(JsonSchema, Serialize)]
@@ -48,10 +47,12 @@ struct JsonOp<'a> {
     overlaps_with: Option<&'a str>,
     why: &'a str,
     cadence: Option<Cadence>,
-    #[serde(flatten)]
-    call: JsonSeconds<Call>,
-    #[serde(flatten)]
-    cost: JsonSeconds<Step>,
+    seconds_per_call_median: Option<f64>,
+    seconds_per_call_interval_low: Option<f64>,
+    seconds_per_call_interval_high: Option<f64>,
+    seconds_per_step_median: Option<f64>,
+    seconds_per_step_interval_low: Option<f64>,
+    seconds_per_step_interval_high: Option<f64>,
     share: Option<f64>,
 }
 
@@ -63,10 +64,12 @@ struct JsonTotals {
     wire_bytes_per_step: Bytes,
     ops: usize,
     ops_without_a_time: usize,
-    #[serde(flatten)]
-    time: JsonSeconds<Step>,
-    #[serde(flatten)]
-    exposed: JsonSeconds<Exposed>,
+    seconds_per_step_median: Option<f64>,
+    seconds_per_step_interval_low: Option<f64>,
+    seconds_per_step_interval_high: Option<f64>,
+    exposed_seconds_per_step_median: Option<f64>,
+    exposed_seconds_per_step_interval_low: Option<f64>,
+    exposed_seconds_per_step_interval_high: Option<f64>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -99,67 +102,10 @@ struct JsonCrossing {
     always_larger: Option<&'static str>,
 }
 
-/// Median and interval under names of their own, each in seconds.
-struct JsonSeconds<Name> {
-    span: Option<Span>,
-    name: std::marker::PhantomData<Name>,
-}
-
-trait Names {
-    const NAMES: [&'static str; 3];
-}
-
-struct Call;
-
-struct Step;
-
-struct Exposed;
-
-impl Names for Call {
-    const NAMES: [&'static str; 3] =
-        ["seconds_per_call_median", "seconds_per_call_interval_low", "seconds_per_call_interval_high"];
-}
-
-impl Names for Step {
-    const NAMES: [&'static str; 3] =
-        ["seconds_per_step_median", "seconds_per_step_interval_low", "seconds_per_step_interval_high"];
-}
-
-impl Names for Exposed {
-    const NAMES: [&'static str; 3] = [
-        "exposed_seconds_per_step_median",
-        "exposed_seconds_per_step_interval_low",
-        "exposed_seconds_per_step_interval_high",
-    ];
-}
-
-impl<Name: Names> Serialize for JsonSeconds<Name> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let interval = self.span.and_then(|span| span.interval);
-        let values = [self.span.map(|span| span.middle), interval.map(|i| i.low), interval.map(|i| i.high)];
-        serializer.collect_map(Name::NAMES.into_iter().zip(values))
-    }
-}
-
-impl<Name: Names> JsonSchema for JsonSeconds<Name> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        Name::NAMES[0].into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let number = || serde_json::json!({"type": ["number", "null"], "format": "double"});
-        let properties: serde_json::Map<String, serde_json::Value> =
-            Name::NAMES.iter().map(|name| ((*name).to_owned(), number())).collect();
-        json_schema!({"type": "object", "properties": properties, "required": Name::NAMES})
-    }
-}
-
-fn seconds<Name>(span: Option<Span>) -> JsonSeconds<Name> {
-    JsonSeconds { span, name: std::marker::PhantomData }
+/// Median and ends of the interval.
+pub(in crate::report) fn parts(span: Option<Span>) -> [Option<f64>; 3] {
+    let interval = span.and_then(|span| span.interval);
+    [span.map(|span| span.middle), interval.map(|interval| interval.low), interval.map(|interval| interval.high)]
 }
 
 impl<'a> JsonStep<'a> {
@@ -179,6 +125,7 @@ impl<'a> JsonStep<'a> {
 
 fn json_op<'a>(step: &StepView, op: &'a StepOp, row: &'a Row) -> Option<JsonOp<'a>> {
     let facts = &row.facts;
+    let (call, cost) = (parts(op.seconds_per_call), parts(op.seconds_per_step()));
     Some(JsonOp {
         case: &facts.name,
         status: row.status.label(),
@@ -198,21 +145,30 @@ fn json_op<'a>(step: &StepView, op: &'a StepOp, row: &'a Row) -> Option<JsonOp<'
         overlaps_with: op.overlaps_with.as_deref(),
         why: &op.why,
         cadence: op.seconds_per_call.map(|_| op.cadence),
-        call: seconds(op.seconds_per_call),
-        cost: seconds(op.seconds_per_step()),
+        seconds_per_call_median: call[0],
+        seconds_per_call_interval_low: call[1],
+        seconds_per_call_interval_high: call[2],
+        seconds_per_step_median: cost[0],
+        seconds_per_step_interval_low: cost[1],
+        seconds_per_step_interval_high: cost[2],
         share: step.share(op),
     })
 }
 
 fn json_totals(totals: &Totals) -> JsonTotals {
+    let (time, exposed) = (parts(totals.time.complete()), parts(totals.exposed_time.complete()));
     JsonTotals {
         name: totals.name,
         payload_bytes_per_step: totals.payload_bytes_per_step,
         wire_bytes_per_step: totals.wire_bytes_per_step,
         ops: totals.time.ops,
         ops_without_a_time: totals.time.without_a_time,
-        time: seconds(totals.time.complete()),
-        exposed: seconds(totals.exposed_time.complete()),
+        seconds_per_step_median: time[0],
+        seconds_per_step_interval_low: time[1],
+        seconds_per_step_interval_high: time[2],
+        exposed_seconds_per_step_median: exposed[0],
+        exposed_seconds_per_step_interval_low: exposed[1],
+        exposed_seconds_per_step_interval_high: exposed[2],
     }
 }
 
@@ -250,11 +206,11 @@ fn json_crossing(crossing: &Crossing) -> JsonCrossing {
         Crossing::Never(larger) => (None, None, Some(*larger)),
         Crossing::Unknown => (None, None, None),
     };
-    let interval = tokens.and_then(|tokens| tokens.interval);
+    let [middle, low, high] = parts(tokens);
     JsonCrossing {
-        tokens_per_replica: tokens.map(|tokens| tokens.middle),
-        tokens_per_replica_interval_low: interval.map(|interval| interval.low),
-        tokens_per_replica_interval_high: interval.map(|interval| interval.high),
+        tokens_per_replica: middle,
+        tokens_per_replica_interval_low: low,
+        tokens_per_replica_interval_high: high,
         larger_above: larger_above.map(Family::name),
         always_larger: always_larger.map(Family::name),
     }

@@ -6,7 +6,7 @@ mod op;
 
 pub use commgauge_base::stats::Span;
 pub use commgauge_model::workload::{Crossing, Family, Measure};
-pub(super) use json::{JsonStep, document};
+pub(super) use json::{JsonStep, document, parts};
 pub use op::{Crossover, StepOp};
 
 use super::row::Row;
