@@ -146,15 +146,19 @@ fn note(kind: Kind) -> &'static str {
 
 /// Reports which names refer to files here, since these take precedence over the embedded ones.
 fn file_sources(document: &ListDocument, kind: Kind) -> String {
-    let files: Vec<&str> = match kind {
-        Kind::Suites => document.suites.iter().flatten().map(|suite| suite.file.as_str()).collect(),
-        Kind::Models => document.models.iter().flatten().map(|model| model.file.as_str()).collect(),
-        Kind::Machines => document.machines.iter().flatten().map(|machine| machine.file.as_str()).collect(),
+    let (one, files): (&str, Vec<&str>) = match kind {
+        Kind::Suites => ("suite NAME", document.suites.iter().flatten().map(|suite| suite.file.as_str()).collect()),
+        Kind::Models => {
+            ("model NAME --config", document.models.iter().flatten().map(|model| model.file.as_str()).collect())
+        }
+        Kind::Machines => {
+            ("machine NAME", document.machines.iter().flatten().map(|machine| machine.file.as_str()).collect())
+        }
         _ => return String::new(),
     };
     let here: Vec<&str> = files.iter().copied().filter(|file| !is_embedded(file)).collect();
     let sentence = match (here.len(), files.len()) {
-        (0, _) => "All are embedded; `commgauge show suite NAME` prints one, to be copied and changed.".to_owned(),
+        (0, _) => format!("All are embedded; `commgauge show {one}` prints one, to be copied and changed."),
         (count, all) if count == all => format!("All are files here, such as {}.", here[0]),
         (count, all) if count > MAX_NAMED => {
             format!("{count} of {all} are files here, such as {}; the others are embedded.", here[0])
