@@ -564,7 +564,7 @@ mod tests {
     use crate::report::{HistoryFormat, VerdictFormat};
 
     fn output<F: ValueEnum + Default + Send + Sync>(path: impl Into<PathBuf>, format: Option<F>) -> FormattedOutput<F> {
-        FormattedOutput { format, to: TextOutput { output: Some(path.into()), width: None } }
+        FormattedOutput { format: format.map(Chosen::Named), to: TextOutput { output: Some(path.into()), width: None } }
     }
 
     #[test]
