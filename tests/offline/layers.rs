@@ -45,7 +45,8 @@ const FLOORS: [(u32, &[&str]); 11] = [
 ];
 
 /// Imports between rooms of one floor, each with its reason. The arrows make no circle.
-const SIDEWAYS: [(&str, &str, &str); 15] = [
+const SIDEWAYS: [(&str, &str, &str); 16] = [
+    ("doctor", "report", "findings are wrapped and escaped like reports"),
     ("error", "visible", "an error names files"),
     ("output_file", "digest", "the temporary name of a file with a long name is its digest"),
     ("quote", "visible", "characters that act on a terminal are written out"),

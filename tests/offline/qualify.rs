@@ -34,7 +34,7 @@ fn the_qualification_can_pass_on_every_shipped_machine_that_expects_anything() {
         let hosts = coverage.nodes.iter().copied().max().unwrap_or(1);
         let (code, shown) = planned("qualify-gpu", &name, hosts.div_ceil(machine.hosts_per_node));
         assert!(code == Some(0) && shown.contains("a run of it can pass"), "{name}: {shown}");
-        assert!(shown.contains("network: not judged, since the run is of one node"), "{name}: {shown}");
+        assert!(shown.contains("network: not judged; the run has one node"), "{name}: {shown}");
         // An odd number of nodes too; a rack is qualified by itself.
         for nodes in [2, 3, 64].into_iter().filter(|_| machine.hosts_per_node == 1) {
             let (code, shown) = planned("qualify-gpu", &name, nodes);

@@ -188,11 +188,11 @@ struct SchemaCommand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::programs::definitions;
     use crate::report::names::{Named, text};
 
     fn listed(kind: Option<Kind>) -> ListDocument {
-        ListDocument::of(kind, &definitions())
+        let programs: Vec<Command> = ProgramName::value_variants().iter().map(|one| one.definition()).collect();
+        ListDocument::of(kind, &programs)
     }
 
     #[test]

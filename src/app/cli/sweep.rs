@@ -79,7 +79,8 @@ pub struct SweepArguments {
         visible_alias = "reduce-op",
         value_name = "OP",
         default_value = "sum",
-        value_delimiter = ','
+        value_delimiter = ',',
+        hide_short_help = true
     )]
     pub reduce_ops: Vec<String>,
 

@@ -4,9 +4,9 @@ use super::document::{
     Block, Column, Mark, Row, Table, Terminal, Tone, escaped_markdown, markdown, optional, share, wrapped,
 };
 use super::text::visible;
-use super::verdict::VerdictFormat;
-use commgauge_analysis::verdict::Trouble;
+use super::verdict::{VerdictFormat, verdict_text};
 use commgauge_analysis::verdict::locate::{Suspect, Suspects};
+use commgauge_analysis::verdict::{Decision, Trouble, Verdict, is_cleared};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Seconds, counted, three_digits};
 
@@ -29,6 +29,59 @@ pub fn suspects_text(suspects: &Suspects, format: VerdictFormat, width: u16) -> 
             Err(Error::usage("--format: suspects have no such format; accepted: table, json, markdown"))
         }
     }
+}
+
+/// Thresholds and suspects with their common answer. `suspects` may be the reason why none could be searched for.
+///
+/// # Errors
+/// A usage error for a format in which only one of the two parts is written.
+pub fn judged_text(
+    exit_code: i32,
+    verdict: &Verdict,
+    suspects: std::result::Result<&Suspects, &String>,
+    format: VerdictFormat,
+    width: u16,
+) -> Result<String> {
+    let answer = judged_answer(exit_code, verdict, suspects.ok());
+    let answer = match format {
+        VerdictFormat::Table => answer,
+        VerdictFormat::Markdown => escaped_markdown(&answer) + "\n",
+        _ => {
+            return Err(Error::usage(
+                "--format: thresholds and suspects together are written as table or markdown; choose one by --part",
+            ));
+        }
+    };
+    let located = match suspects {
+        Ok(suspects) => suspects_text(suspects, format, width)?,
+        Err(reason) => format!("suspects: search not possible: {}\n", visible(reason)),
+    };
+    Ok(format!("{answer}\n{}\n{located}", verdict_text(verdict, format, width)?))
+}
+
+fn judged_answer(exit_code: i32, verdict: &Verdict, suspects: Option<&Suspects>) -> String {
+    let found = match suspects {
+        Some(suspects) if !suspects.suspects.is_empty() => counted(suspects.suspects.len(), "suspect"),
+        // Those that it cannot show are listed below, with the suspects.
+        Some(suspects) if suspects.examined.can_name_a_node() && !suspects.unseen.is_empty() => {
+            "no suspects of the kinds that this record can show".to_owned()
+        }
+        Some(suspects) if suspects.examined.can_name_a_node() => "no suspects".to_owned(),
+        None => "suspects could not be searched for".to_owned(),
+        Some(_) => "too few nodes met in pairs to suspect one".to_owned(),
+    };
+    let cleared = match suspects {
+        Some(suspects) if is_cleared(suspects, Some(verdict)) => {
+            "; what one measure alone shows (below) is within its thresholds"
+        }
+        _ => "",
+    };
+    let word = |code| Decision::from_exit_code(code).name().to_uppercase();
+    format!(
+        "judge: {} (exit code {exit_code}): thresholds {}; {found}{cleared}",
+        word(exit_code),
+        word(verdict.exit_code)
+    )
 }
 
 /// Everything below the answer.

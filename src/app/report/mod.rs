@@ -46,7 +46,7 @@ pub use html::{HtmlInput, HtmlRun, html, plan_page};
 pub(crate) use json::{Line as RowLine, lines};
 pub use json::{answer, published, schema_of};
 pub use live::LiveRows;
-pub use locate::suspects_text;
+pub use locate::{judged_text, suspects_text};
 pub use pairs::PairsView;
 pub(crate) use pairs::document::lines as pair_lines;
 pub use rehearsal::{
@@ -59,7 +59,7 @@ pub use row::{Counts, Late, Latency, Row, Status};
 pub use step::{Crossing, Crossover, Family, Measure, Place, Ranking, Rule, Span, StepOp, StepView, Sum, Totals};
 pub use template::Template;
 pub(crate) use text::{visible, wrap};
-pub use verdict::{VerdictFormat, judged_text, verdict_text};
+pub use verdict::{VerdictFormat, verdict_text};
 pub use view::{Combination, Completion, Findings, View, combinations_text};
 
 use columns::{Section, sections};

@@ -25,7 +25,7 @@ use super::show::ShowCommand;
 use super::simulate::SimulateCommand;
 use super::trace::TraceCommand;
 use crate::cli::{help, run};
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 use commgauge_base::error::Result;
 use commgauge_model::record::header::program_version;
 
@@ -97,12 +97,6 @@ impl ProgramName {
             ProgramName::CommgaugePairs => PairsRun::command(),
         })
     }
-}
-
-/// The definitions of all programs.
-#[cfg(test)]
-pub fn definitions() -> Vec<clap::Command> {
-    ProgramName::value_variants().iter().map(|program| program.definition()).collect()
 }
 
 // Runs the command that a user asked `commgauge` for.

@@ -136,7 +136,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "HOSTS", conflicts_with = "host_file")]
     pub hosts: Option<String>,
     /// Host file of the launcher
-    #[arg(long = "hostfile", value_name = "FILE")]
+    #[arg(long = "hostfile", value_name = "FILE", hide_short_help = true)]
     pub host_file: Option<PathBuf>,
     /// Wait at most so long, such as 5m, until the names of all hosts resolve and the launcher's remote shell reaches them; then give up
     /// with code 6 and name those that never came. For pods and machines that come up late. Needs --hosts or --hostfile.

@@ -50,7 +50,7 @@ pub fn needs_of_flag(flag: &str) -> Option<Needs> {
 const STEP: &[StepKey] = &[
     StepKey::text("sequence", "--sequence", "TOKENS", TRAINING, "Tokens of one sample").alias("seq").common(),
     StepKey::text("micro_batch", "--micro-batch", "N", TRAINING, "Samples of a micro-batch [default: 1]"),
-    StepKey::text("global_batch", "--global-batch", "N", TRAINING, "Samples of a step over all replicas").common(),
+    StepKey::text("global_batch", "--global-batch", "N", TRAINING, "Samples of a step over all replicas"),
     StepKey::text(
         "micro_batches",
         "--micro-batches",
