@@ -10,7 +10,6 @@ use super::pairs::document::lines as pair_lines;
 use super::row::{Entry, Status};
 use super::text::{harmless, visible};
 use super::view::View;
-use commgauge_analysis::verdict::RowSubject;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::writing::CommaSeparated;
 use commgauge_model::layout::Axis;
@@ -224,71 +223,6 @@ pub(super) fn prometheus_text(view: &View) -> Result<String> {
     let mut answer = answer(view)?;
     answer["statuses"] = Status::LABELS.map(str::to_lowercase).to_vec().into();
     super::template::through("report.prom", include_str!("templates/report.prom"), answer)
-}
-
-/// A label of a line.
-#[derive(Clone, Copy)]
-pub(super) struct Label<'a> {
-    name: &'a str,
-    text: &'a str,
-}
-
-pub(super) fn label<'a>(name: &'a str, text: &'a str) -> Label<'a> {
-    Label { name, text }
-}
-
-/// What a row is selected and grouped by; every metric of a row has these labels.
-pub(super) struct RowLabels<'a> {
-    /// Name of the case.
-    pub case: &'a str,
-    /// The call, or what each rank does by itself.
-    pub subject: &'a RowSubject,
-    /// Name of the suite.
-    pub suite: &'a str,
-    /// Name of the machine, or its file; empty where none was given.
-    pub machine: &'a str,
-    /// Name of the backend.
-    pub backend: &'a str,
-    /// The hosts, where rows of several sets of hosts are shown together.
-    pub hosts: Option<&'a str>,
-}
-
-impl RowLabels<'_> {
-    /// A line of the metric with these labels and further ones.
-    pub fn line(&self, out: &mut String, name: &str, further: &[Label], value: f64) {
-        // The size of a product is its name.
-        let bytes = self.subject.bytes().map_or_else(String::new, |bytes| bytes.0.to_string());
-        let axis = self.subject.axis();
-        let mut labels = vec![
-            label("axis", &axis),
-            label("backend", self.backend),
-            label("bytes", &bytes),
-            label("case", self.case),
-            label("collective", self.subject.what()),
-            label("machine", self.machine),
-            label("suite", self.suite),
-        ];
-        labels.extend(self.hosts.map(|hosts| label("hosts", hosts)));
-        labels.extend_from_slice(further);
-        line(out, name, &labels, value);
-    }
-}
-
-/// The head of a metric.
-pub(super) fn metric(out: &mut String, name: &str, help: &str) {
-    *out += &format!("# HELP {name} {help}\n# TYPE {name} gauge\n");
-}
-
-/// Label values escape what the exposition format says: backslash, double quote, line feed; the last is written out before.
-pub(super) fn line(out: &mut String, name: &str, labels: &[Label], value: f64) {
-    let labels: Vec<String> = labels
-        .iter()
-        .map(|Label { name, text }| format!("{name}=\"{}\"", visible(text).replace('\\', "\\\\").replace('"', "\\\"")))
-        .collect();
-    match labels.is_empty() {
-        true => *out += &format!("{name} {value}\n"),
-        false => *out += &format!("{name}{{{}}} {value}\n", labels.join(",")),
-    }
 }
 
 // Annotations as workflows of GitHub print them: one line each, of which GitHub shows the first ten of each level.
