@@ -30,7 +30,7 @@ mod view;
 mod report_tests;
 
 pub use color::{ColorChoice, Paint};
-pub use columns::{CallInterference, Contention};
+pub use columns::{CallInterference, Contention, Slowdown};
 pub use fit::fit_text;
 pub use framework::framework_defaults;
 pub use history::{HistoryFormat, ShownRows, history_text, plots};
@@ -524,14 +524,18 @@ mod whole_tests {
         record.interference.extend((0..6).map(beside));
         let view = View::new(&record);
         let [pair] = view.interference.as_slice() else { panic!("{:?}", view.interference) };
-        assert_eq!((pair.factor, pair.replicates), (Some(1.5), 6));
-        assert!(pair.interval.is_some());
+        assert_eq!((pair.slowdown.factor_median, pair.slowdown.replicates), (Some(1.5), 6));
+        assert!(pair.slowdown.factor_interval_low.is_some());
         // Three repetitions wholly; in the fourth the wait is that for nothing, and one call takes 60 us of the 150 us.
         assert!((pair.certain_overlap.unwrap() - (3.0 + 0.4) / 4.0).abs() < 1e-9, "{pair:?}");
-        assert!(table(&record).contains("slower beside the others"));
+        assert!(table(&record).contains("slower together"));
         record.interference.truncate(5);
         let pair = View::new(&record).interference.remove(0);
-        assert_eq!((pair.factor, pair.interval), (Some(1.5), None), "five replicates give no interval");
+        assert_eq!(
+            (pair.slowdown.factor_median, pair.slowdown.factor_interval_low),
+            (Some(1.5), None),
+            "five replicates give no interval"
+        );
     }
 
     #[test]
