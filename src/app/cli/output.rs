@@ -548,7 +548,7 @@ mod tests {
     use crate::report::{HistoryFormat, VerdictFormat};
 
     fn output<F: ValueEnum + Default + Send + Sync>(path: impl Into<PathBuf>, format: Option<F>) -> FormattedOutput<F> {
-        FormattedOutput { format, to: TextOutput { output: Some(path.into()), width: None } }
+        FormattedOutput { format: format.map(Chosen::Named), to: TextOutput { output: Some(path.into()), width: None } }
     }
 
     #[test]
@@ -597,6 +597,35 @@ mod tests {
         }
         let error = check_only_format(Path::new("f.csv"), "json", &[]).unwrap_err().to_string();
         assert!(error.contains(".csv") && error.contains("json (.json)") && !error.contains("--format"), "{error}");
+    }
+
+    #[test]
+    fn a_template_is_read_with_the_flags_and_draws_the_json() {
+        #[derive(clap::Parser)]
+        struct Words {
+            #[command(flatten)]
+            shown: VerdictOutput,
+        }
+        let parse = |words: &[&str]| <Words as clap::Parser>::try_parse_from([&["test"], words].concat());
+        let folder = tempfile::tempdir().unwrap();
+        let (own, out) = (folder.path().join("own.txt"), folder.path().join("out.csv"));
+        std::fs::write(&own, "{{ exit_code }} of {{ rows|length }}\n").unwrap();
+        let flag = format!("--format=template:{}", own.display());
+        let shown = parse(&[&flag, "-o", out.to_str().unwrap()]).unwrap_or_else(|error| panic!("{error}")).shown;
+        assert_eq!(shown.check(&[]).unwrap(), VerdictFormat::Json);
+        shown.write("{\"exit_code\": 3, \"rows\": [{}]}").unwrap();
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), "3 of 1\n");
+        assert_eq!(shown.write("{\"rows\": []}").unwrap_err().exit_code(), 2);
+
+        std::fs::write(&own, "{% if %}").unwrap();
+        for (words, said) in [
+            (&[flag.as_str()][..], "own.txt:1: syntax error"),
+            (&["--format=template:absent.j2"], "absent.j2: cannot read the template"),
+            (&["--format=tamplate:x"], "invalid value 'tamplate:x'"),
+        ] {
+            let error = parse(words).err().unwrap_or_else(|| panic!("{words:?}"));
+            assert!(error.exit_code() == 2 && error.to_string().contains(said), "{error}");
+        }
     }
 
     #[test]

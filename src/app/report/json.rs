@@ -181,7 +181,7 @@ fn line(view: &View, entry: &Entry) -> Result<Line> {
         world_size: header.world_size,
         run_id: &header.run_id,
     })?);
-    for key in super::formats::ROW_KEYS {
+    for key in super::formats::row_keys() {
         line.entry(key).or_insert(Value::Null);
     }
     Ok(line)
