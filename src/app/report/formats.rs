@@ -103,7 +103,7 @@ fn decimals(key: &str) -> Option<usize> {
 // A run as a line of SuperBench's `results-summary.jsonl`, which `sb result summary` and `sb result diagnosis` read: one flat object
 // with `node` and `BENCHMARK/METRIC`, times in microseconds and rates in GB/s, as SuperBench names them for nccl-tests.
 //
-// A synthetic run is of another benchmark, so that no rule about measured ones takes it in. Rows with wrong data have no
+// A synthetic run has another benchmark name, so that no rule about measured runs applies to it. Rows with wrong data have no
 // numbers; how many there are is a metric of its own.
 
 /// The line.

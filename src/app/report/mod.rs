@@ -281,7 +281,7 @@ fn legend(view: &View) -> String {
     }
     if view.rows.iter().any(|row| !variant::shown(&row.facts.labels).is_empty()) {
         legend += " Variant: what NCCL was set or forced to; graph:20 is 20 calls in a CUDA graph, x8 is 8 calls in one group, and times \
-                   are of one call all the same; - is the usual way, but for what the heading has.";
+                   are of one call all the same; - is the default, apart from what the heading says.";
     }
     if view.rows.iter().any(|row| row.library_estimate.is_some()) {
         legend += " NCCL's est.: what NCCL itself estimates (ncclGroupSimulateEnd); no measurement.";

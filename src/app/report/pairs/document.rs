@@ -430,7 +430,7 @@ pub(super) fn legend() -> String {
     format!(" Shades, in % of the median's speed (for a latency, of its inverse): {}.", bands.join(", "))
 }
 
-/// What a row stands for.
+/// What a row shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MemberKind {
     Rank,
