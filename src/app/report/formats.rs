@@ -137,9 +137,12 @@ pub(super) fn superbench_text(view: &View) -> Result<String> {
     Ok(text.map_err(|cause| Error::environment(format!("cannot write the report as JSON: {cause}")))? + "\n")
 }
 
+/// From base units to those of SuperBench.
+type Scaled = fn(f64) -> f64;
+
 /// What SuperBench knows of a call, a copy (`bw`, as its `gpu-copy-bw`) and a product (`flops`, as its `gemm-flops`): microseconds, GB/s and
 /// GFLOP/s.
-const QUANTITIES: [(&str, &str, fn(f64) -> f64); 5] = [
+const QUANTITIES: [(&str, &str, Scaled); 5] = [
     ("time", "latency_seconds_median", |seconds| seconds * 1e6),
     ("algbw", "algbw_bytes_per_second", |rate| rate / 1e9),
     ("busbw", "busbw_bytes_per_second", |rate| rate / 1e9),
