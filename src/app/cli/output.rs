@@ -616,6 +616,35 @@ mod tests {
     }
 
     #[test]
+    fn a_template_is_read_with_the_flags_and_draws_the_json() {
+        #[derive(clap::Parser)]
+        struct Words {
+            #[command(flatten)]
+            shown: VerdictOutput,
+        }
+        let parse = |words: &[&str]| <Words as clap::Parser>::try_parse_from([&["test"], words].concat());
+        let folder = tempfile::tempdir().unwrap();
+        let (own, out) = (folder.path().join("own.txt"), folder.path().join("out.csv"));
+        std::fs::write(&own, "{{ exit_code }} of {{ rows|length }}\n").unwrap();
+        let flag = format!("--format=template:{}", own.display());
+        let shown = parse(&[&flag, "-o", out.to_str().unwrap()]).unwrap_or_else(|error| panic!("{error}")).shown;
+        assert_eq!(shown.check(&[]).unwrap(), VerdictFormat::Json);
+        shown.write("{\"exit_code\": 3, \"rows\": [{}]}").unwrap();
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), "3 of 1\n");
+        assert_eq!(shown.write("{\"rows\": []}").unwrap_err().exit_code(), 2);
+
+        std::fs::write(&own, "{% if %}").unwrap();
+        for (words, said) in [
+            (&[flag.as_str()][..], "own.txt:1: syntax error"),
+            (&["--format=template:absent.j2"], "absent.j2: cannot read the template"),
+            (&["--format=tamplate:x"], "invalid value 'tamplate:x'"),
+        ] {
+            let error = parse(words).err().unwrap_or_else(|| panic!("{words:?}"));
+            assert!(error.exit_code() == 2 && error.to_string().contains(said), "{error}");
+        }
+    }
+
+    #[test]
     fn the_flag_takes_precedence_over_columns_and_columns_over_the_terminal() {
         for (requested, variable, terminal, expected) in [
             (None, None, None, 100),

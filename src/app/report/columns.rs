@@ -15,6 +15,8 @@ use commgauge_model::layout::Axis;
 use commgauge_model::record::Record;
 use commgauge_model::record::line::{CaseLine, Outcome};
 use commgauge_model::record::work_lines::{InterferenceLine, InterferingCall};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// A column of the table of cases.
@@ -336,23 +338,70 @@ pub(super) fn without(cell: &str, shared: &[String]) -> String {
     if rest.is_empty() { "-".to_owned() } else { rest.join(" ") }
 }
 
-// Slowdown of a call of an axis with all groups of the axis at once against one group alone, replicate by replicate.
+// Slowdown of a call by others, replicate by replicate.
 
-/// A call with all groups at once over the same call with one group alone.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Contention {
-    /// Index of the row with all groups at once.
-    pub row: usize,
-    /// Index of the row with one group alone.
-    pub solo_row: usize,
-    /// Groups at once.
-    pub groups: u32,
-    /// Median over the replicates of time(all at once)/time(alone), both of the same replicate; `None` where one has no time.
-    pub factor: Option<f64>,
-    /// 95 % interval of that median; `None` with fewer than 6 replicates.
-    pub interval: Option<Interval>,
+/// Time of a call together with others over its time alone, both of the same replicate.
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
+pub struct Slowdown {
+    /// Median over the replicates; `null` where none has both times.
+    pub factor_median: Option<f64>,
+    /// Low end of the 95 % interval of that median; `null` with fewer than 6 replicates.
+    pub factor_interval_low: Option<f64>,
+    /// High end of that interval.
+    pub factor_interval_high: Option<f64>,
     /// Replicates in which both have a time.
     pub replicates: u32,
+}
+
+impl Slowdown {
+    fn of(ratios: impl Iterator<Item = f64>) -> Slowdown {
+        let ratios = sorted(ratios);
+        let interval = median_interval(&ratios, 0.95);
+        Slowdown {
+            factor_median: median(&ratios),
+            factor_interval_low: interval.map(|interval| interval.low),
+            factor_interval_high: interval.map(|interval| interval.high),
+            replicates: ratios.len() as u32,
+        }
+    }
+
+    fn interval(&self) -> Option<Interval> {
+        self.factor_interval_low.zip(self.factor_interval_high).map(|(low, high)| Interval { low, high })
+    }
+
+    /// The factor, its interval and the replicates.
+    fn cells(&self) -> [String; 3] {
+        let interval = range(self.interval().map(|interval| interval.map(three_digits)));
+        [optional(self.factor_median.map(three_digits)), interval, self.replicates.to_string()]
+    }
+
+    /// What it means.
+    pub(super) fn reading(&self) -> String {
+        match (self.factor_median, self.interval()) {
+            (None, _) => "no time of both".to_owned(),
+            (_, None) => format!("not known: an interval needs {MIN_FOR_INTERVAL} replicates"),
+            (_, Some(interval)) if interval.low > 1.0 => "slower together".to_owned(),
+            (_, Some(interval)) if interval.high < 1.0 => "faster together".to_owned(),
+            _ => "no difference seen".to_owned(),
+        }
+    }
+}
+
+/// A call with all groups of its axis at once over the same call with one group alone.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
+pub struct Contention {
+    /// The case with all groups at once.
+    pub case: String,
+    /// The case with one group alone.
+    pub solo_case: String,
+    /// Groups at once.
+    pub groups: u32,
+    /// How much slower it is.
+    #[serde(flatten)]
+    pub slowdown: Slowdown,
+    /// Index of the row with all groups at once.
+    #[serde(skip)]
+    pub row: usize,
 }
 
 impl Contention {
@@ -362,36 +411,21 @@ impl Contention {
             let withheld = rows.get(row)?.latency.is_none();
             if withheld { Some(BTreeMap::new()) } else { Some(medians(lines_of_case.get(row)?)) }
         };
-        let pairs = rows.iter().enumerate().filter_map(|(solo, row)| Some((row.facts.solo_of? as usize, solo)));
-        let of = |(row, solo_row): (usize, usize)| {
-            Some(Contention::of(row, solo_row, rows.get(row)?.facts.groups, [medians(row)?, medians(solo_row)?]))
+        let of = |solo: &Row, solo_row: usize| {
+            let row = solo.facts.solo_of? as usize;
+            let (facts, all, alone) = (&rows.get(row)?.facts, medians(row)?, medians(solo_row)?);
+            let ratios = all
+                .iter()
+                .filter_map(|(replicate, time)| Some(time / alone.get(replicate).filter(|time| **time > 0.0)?));
+            Some(Contention {
+                case: facts.name.clone(),
+                solo_case: solo.facts.name.clone(),
+                groups: facts.groups,
+                slowdown: Slowdown::of(ratios),
+                row,
+            })
         };
-        pairs.filter_map(of).collect()
-    }
-
-    fn of(row: usize, solo_row: usize, groups: u32, [all, alone]: [BTreeMap<u32, f64>; 2]) -> Contention {
-        let ratios =
-            all.iter().filter_map(|(replicate, time)| Some(time / alone.get(replicate).filter(|t| **t > 0.0)?));
-        let ratios = sorted(ratios);
-        Contention {
-            row,
-            solo_row,
-            groups,
-            factor: median(&ratios),
-            interval: median_interval(&ratios, 0.95),
-            replicates: ratios.len() as u32,
-        }
-    }
-}
-
-/// Interpretation of a factor.
-pub(super) fn reading(factor: Option<f64>, interval: Option<Interval>) -> String {
-    match (factor, interval) {
-        (None, _) => "no time of both".to_owned(),
-        (_, None) => format!("not known: an interval needs {MIN_FOR_INTERVAL} replicates"),
-        (_, Some(interval)) if interval.low > 1.0 => "slower beside the others".to_owned(),
-        (_, Some(interval)) if interval.high < 1.0 => "faster beside the others".to_owned(),
-        _ => "no difference seen".to_owned(),
+        rows.iter().enumerate().filter_map(|(solo_row, solo)| of(solo, solo_row)).collect()
     }
 }
 
@@ -409,7 +443,7 @@ pub(super) fn contention_document(pairs: &[Contention], rows: &[Row]) -> Option<
         Column::right("repl.", 1),
         Column::left("reads as", 5),
     ];
-    let title = "contention: time of a call with all groups of its axis at once, over that with one group alone";
+    let title = "contention: time of a call with all groups of its axis at once, over its time with one group alone";
     let cells = pairs.iter().filter_map(|pair| Some(cells(pair, rows.get(pair.row)?)));
     let table = Table::new(title, &COLUMNS, cells).whole_in("`commgauge report --format json` has every call");
     (!table.rows.is_empty()).then_some(Block::Table(table))
@@ -417,18 +451,17 @@ pub(super) fn contention_document(pairs: &[Contention], rows: &[Row]) -> Option<
 
 fn cells(pair: &Contention, row: &Row) -> Vec<String> {
     let facts = &row.facts;
-    vec![
+    let mut cells = vec![
         facts.axis.to_string(),
         facts.style.name().to_owned(),
         collective_and_variant(row),
         facts.bytes_total.to_string(),
         facts.cadence.to_string(),
         pair.groups.to_string(),
-        optional(pair.factor.map(three_digits)),
-        range(pair.interval.map(|interval| interval.map(three_digits))),
-        pair.replicates.to_string(),
-        reading(pair.factor, pair.interval),
-    ]
+    ];
+    cells.extend(pair.slowdown.cells());
+    cells.push(pair.slowdown.reading());
+    cells
 }
 
 /// The median time of a call in each replicate that was measured, in nanoseconds.
@@ -446,8 +479,8 @@ fn medians(lines: &[&CaseLine]) -> BTreeMap<u32, f64> {
 /// Upper bound on the wait for a call that has already completed: two clock readings and a call into the library.
 const NANOSECONDS_OF_A_WAIT_FOR_NOTHING: u64 = 1_000;
 
-/// A call next to another one, over all replicates.
-#[derive(Clone, Debug, PartialEq)]
+/// A call while another is in flight, over all replicates.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct CallInterference {
     /// The call that is timed.
     pub timed: InterferingCall,
@@ -456,17 +489,17 @@ pub struct CallInterference {
     /// Maximum number of calls of the other that were started before it.
     pub calls_beside: u32,
     /// Median over the replicates, alone.
+    #[serde(rename = "alone_seconds_median")]
     pub alone: Option<Seconds>,
     /// Median over the replicates, together.
+    #[serde(rename = "together_seconds_median")]
     pub together: Option<Seconds>,
-    /// Median over the replicates of time(together)/time(alone), both of the same replicate.
-    pub factor: Option<f64>,
-    /// 95 % interval of that median; `None` with fewer than 6 replicates.
-    pub interval: Option<Interval>,
-    /// Replicates in which both have a time.
-    pub replicates: u32,
+    /// How much slower it is together.
+    #[serde(flatten)]
+    pub slowdown: Slowdown,
     /// Share of the timed call during which the other was certainly in flight. All of it where the other had not completed
     /// afterwards; else at most the fastest time of one call of the other alone.
+    #[serde(rename = "surely_beside_share")]
     pub certain_overlap: Option<f64>,
     /// Why a replicate has no time.
     pub trouble: Option<Outcome>,
@@ -495,7 +528,6 @@ impl CallInterference {
             .filter(|(alone, _)| *alone > 0.0)
             .collect();
         let over = |of: fn(&(f64, f64)) -> f64| sorted(medians.iter().map(of));
-        let ratios = over(|(alone, together)| together / alone);
         let shares: Vec<f64> = good().filter(|_| !wrong).flat_map(|line| shares_of(line)).collect();
         CallInterference {
             timed: first.timed.clone(),
@@ -503,9 +535,7 @@ impl CallInterference {
             calls_beside: lines.iter().map(|line| line.calls_beside).max().unwrap_or(0),
             alone: median(&over(|pair| pair.0 * 1e-9)).map(Seconds),
             together: median(&over(|pair| pair.1 * 1e-9)).map(Seconds),
-            factor: median(&ratios),
-            interval: median_interval(&ratios, 0.95),
-            replicates: ratios.len() as u32,
+            slowdown: Slowdown::of(medians.iter().map(|(alone, together)| together / alone)),
             certain_overlap: (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64),
             trouble: lines
                 .iter()
@@ -534,17 +564,17 @@ fn middle(nanoseconds: &[u64]) -> Option<f64> {
 pub(super) fn interference_document(pairs: &[CallInterference]) -> Option<Block> {
     const COLUMNS: [Column; 10] = [
         Column::left("timed", 0),
-        Column::left("beside", 0),
-        Column::right("calls beside", 4),
+        Column::left("overlapping", 0),
+        Column::right("its calls", 4),
         Column::right("alone", 2),
         Column::right("together", 2),
         Column::right("factor", 0),
         Column::left("[95 %]", 0),
         Column::right("repl.", 3),
-        Column::right("surely beside", 0),
+        Column::right("sure overlap", 0),
         Column::left("reads as", 5),
     ];
-    let title = "interference: time of a call while calls of another axis are under way, over that alone";
+    let title = "interference: time of a call while calls of another axis are in flight, over its time alone";
     let table =
         Table::new(title, &COLUMNS, pairs.iter().map(row)).whole_in("`commgauge report --format json` has every pair");
     (!table.rows.is_empty()).then_some(Block::Table(table))
@@ -553,22 +583,14 @@ pub(super) fn interference_document(pairs: &[CallInterference]) -> Option<Block>
 fn row(pair: &CallInterference) -> TableRow {
     let call = |call: &InterferingCall| format!("{} {} {}", call.axis, call.collective, call.bytes_total);
     let (tone, reading) = match &pair.trouble {
-        Some(outcome) if outcome.is_wrong() => (Tone::Bad, "WRONG: data arrived wrong".to_owned()),
+        Some(outcome) if outcome.is_wrong() => (Tone::Bad, "WRONG: corrupt data".to_owned()),
         Some(Outcome::Failed { reason }) => (Tone::Bad, format!("failed: {reason}")),
-        _ => (Tone::Plain, reading(pair.factor, pair.interval)),
+        _ => (Tone::Plain, pair.slowdown.reading()),
     };
-    let cells = vec![
-        call(&pair.timed),
-        call(&pair.beside),
-        pair.calls_beside.to_string(),
-        optional(pair.alone),
-        optional(pair.together),
-        optional(pair.factor.map(three_digits)),
-        range(pair.interval.map(|interval| interval.map(three_digits))),
-        pair.replicates.to_string(),
-        optional(pair.certain_overlap.map(|share| percent(share, 0))),
-        reading,
-    ];
+    let mut cells = vec![call(&pair.timed), call(&pair.beside), pair.calls_beside.to_string()];
+    cells.extend([optional(pair.alone), optional(pair.together)]);
+    cells.extend(pair.slowdown.cells());
+    cells.extend([optional(pair.certain_overlap.map(|share| percent(share, 0))), reading]);
     TableRow::toned(tone, cells)
 }
 

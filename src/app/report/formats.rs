@@ -19,83 +19,32 @@ use serde_json::{Map, Number, Value};
 use std::time::Duration;
 
 /// The columns of the CSV of calls, copies and matrix products: keys of [`lines`].
-pub(super) const ROW_KEYS: [&str; 50] = [
-    "case",
-    "axis",
-    "style",
-    "groups",
-    "group_size",
-    "nodes_spanned",
-    "ranks_per_node",
-    "stride",
-    "concurrent_groups_per_node",
-    "collective",
-    "reduce_op",
-    "root",
-    "element_type",
-    "bytes_total",
-    "bytes_accounted",
-    "bytes_per_rank",
-    "placement",
-    "cadence",
-    "transfers_per_call",
-    "count_per_step",
-    "status",
-    "status_reason",
-    "synthetic",
-    "samples",
-    "samples_excluded",
-    "replicates",
-    "replicates_planned",
-    "latency_seconds_median",
-    "latency_seconds_interval_low",
-    "latency_seconds_interval_high",
-    "latency_seconds_p90",
-    "latency_seconds_p99",
-    "latency_seconds_p999",
-    "precision_reached",
-    "algbw_bytes_per_second",
-    "busbw_bytes_per_second",
-    "bus_factor",
-    "bound_bytes_per_second",
-    "bound_share",
-    "late_rank",
-    "late_rank_host",
-    "late_rank_share",
-    "late_rank_spread_seconds_median",
-    "backend",
-    "world_size",
-    "run_id",
-    "variant",
-    "library_estimate_seconds",
-    "library_choice",
-    "flops_per_second",
-];
+const ROW_KEYS: &str = "case axis style groups group_size nodes_spanned ranks_per_node stride concurrent_groups_per_node collective \
+    reduce_op root element_type bytes_total bytes_accounted bytes_per_rank placement cadence transfers_per_call count_per_step status \
+    status_reason synthetic samples samples_excluded replicates replicates_planned latency_seconds_median \
+    latency_seconds_interval_low latency_seconds_interval_high latency_seconds_p90 latency_seconds_p99 latency_seconds_p999 \
+    precision_reached algbw_bytes_per_second busbw_bytes_per_second bus_factor bound_bytes_per_second bound_share late_rank \
+    late_rank_host late_rank_share late_rank_spread_seconds_median backend world_size run_id variant library_estimate_seconds \
+    library_choice flops_per_second";
 
 /// The columns of the CSV of pairs: keys of a pair in the JSON document.
-const PAIR_KEYS: [&str; 12] = [
-    "rank_a",
-    "rank_b",
-    "host_a",
-    "host_b",
-    "locality",
-    "latency_seconds",
-    "latency_percent_of_locality_median",
-    "bandwidth_bytes_per_second",
-    "bandwidth_percent_of_locality_median",
-    "bidirectional_bandwidth_bytes_per_second",
-    "bidirectional_bandwidth_percent_of_locality_median",
-    "samples",
-];
+const PAIR_KEYS: &str = "rank_a rank_b host_a host_b locality latency_seconds latency_percent_of_locality_median \
+    bandwidth_bytes_per_second bandwidth_percent_of_locality_median bidirectional_bandwidth_bytes_per_second \
+    bidirectional_bandwidth_percent_of_locality_median samples";
+
+/// The keys that every line has.
+pub(super) fn row_keys() -> impl Iterator<Item = &'static str> {
+    ROW_KEYS.split(' ')
+}
 
 /// The rows, with a row of names above them: of pairs after the others, each with the columns of its kind.
 pub(super) fn csv_text(view: &View) -> Result<String> {
     let mut cases = lines(view)?;
-    let Some(pairs) = &view.pairs else { return table(&ROW_KEYS, &cases) };
+    let Some(pairs) = &view.pairs else { return table(ROW_KEYS, &cases) };
     cases.retain(|line| line["axis"] != Axis::Pair.name());
     let mut pairs = pair_lines(pairs)?;
     if cases.is_empty() {
-        return table(&PAIR_KEYS, &pairs);
+        return table(PAIR_KEYS, &pairs);
     }
     let header = &view.header;
     for pair in &mut pairs {
@@ -111,14 +60,14 @@ pub(super) fn csv_text(view: &View) -> Result<String> {
             ("run_id".to_owned(), header.run_id.as_str().into()),
         ]);
     }
-    let of_pairs = PAIR_KEYS.map(|key| if key == "samples" { "pair_samples" } else { key });
     cases.append(&mut pairs);
-    table(&[&ROW_KEYS[..], &of_pairs].concat(), &cases)
+    table(&format!("{ROW_KEYS} {}", PAIR_KEYS.replace(" samples", " pair_samples")), &cases)
 }
 
 /// A column for each key; empty in lines that do not have it.
-fn table(keys: &[&str], lines: &[Line]) -> Result<String> {
-    let mut text = CommaSeparated::new("the report as CSV", keys)?;
+fn table(keys: &str, lines: &[Line]) -> Result<String> {
+    let keys: Vec<&str> = keys.split(' ').collect();
+    let mut text = CommaSeparated::new("the report as CSV", &keys)?;
     for line in lines {
         text.row(keys.iter().map(|key| line.get(*key).map_or_else(String::new, |value| cell(key, value))))?;
     }
@@ -153,7 +102,7 @@ fn decimals(key: &str) -> Option<usize> {
 // A run as a line of SuperBench's `results-summary.jsonl`, which `sb result summary` and `sb result diagnosis` read: one flat object
 // with `node` and `BENCHMARK/METRIC`, times in microseconds and rates in GB/s, as SuperBench names them for nccl-tests.
 //
-// A synthetic run is of another benchmark, so that no rule about measured ones takes it in. Rows with wrong data have no
+// A synthetic run has another benchmark name, so that no rule about measured runs applies to it. Rows with wrong data have no
 // numbers; how many there are is a metric of its own.
 
 /// The line.
@@ -187,9 +136,12 @@ pub(super) fn superbench_text(view: &View) -> Result<String> {
     Ok(text.map_err(|cause| Error::environment(format!("cannot write the report as JSON: {cause}")))? + "\n")
 }
 
+/// From base units to those of SuperBench.
+type Scaled = fn(f64) -> f64;
+
 /// What SuperBench knows of a call, a copy (`bw`, as its `gpu-copy-bw`) and a product (`flops`, as its `gemm-flops`): microseconds, GB/s and
 /// GFLOP/s.
-const QUANTITIES: [(&str, &str, fn(f64) -> f64); 5] = [
+const QUANTITIES: [(&str, &str, Scaled); 5] = [
     ("time", "latency_seconds_median", |seconds| seconds * 1e6),
     ("algbw", "algbw_bytes_per_second", |rate| rate / 1e9),
     ("busbw", "busbw_bytes_per_second", |rate| rate / 1e9),

@@ -12,8 +12,8 @@ use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Rate, Seconds};
 use commgauge_base::variant::{self, LibraryChoice};
-use commgauge_model::record::line::{CaseFacts, ClockLine, End, Header, Outcome};
-use commgauge_model::record::work_lines::{CalibrationLine, InterferingCall, ReplayLine};
+use commgauge_model::record::line::{CaseFacts, ClockLine, End, Header};
+use commgauge_model::record::work_lines::{CalibrationLine, ReplayLine};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -38,10 +38,10 @@ struct Document<'a> {
     costs: Option<JsonCosts>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     steps: Vec<JsonStep<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    contention: Vec<JsonContention<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    interference: Vec<JsonDisturbed<'a>>,
+    #[serde(skip_serializing_if = "<[Contention]>::is_empty")]
+    contention: &'a [Contention],
+    #[serde(skip_serializing_if = "<[CallInterference]>::is_empty")]
+    interference: &'a [CallInterference],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     replays: Vec<JsonReplay<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -181,7 +181,7 @@ fn line(view: &View, entry: &Entry) -> Result<Line> {
         world_size: header.world_size,
         run_id: &header.run_id,
     })?);
-    for key in super::formats::ROW_KEYS {
+    for key in super::formats::row_keys() {
         line.entry(key).or_insert(Value::Null);
     }
     Ok(line)
@@ -194,18 +194,6 @@ pub(crate) fn object(fields: &impl Serialize) -> Result<Line> {
         Ok(other) => Err(Error::environment(format!("cannot write the report: {other} has no fields"))),
         Err(cause) => Err(Error::environment(format!("cannot write the report: {cause}"))),
     }
-}
-
-/// A call on all groups at once over the same call on one group alone.
-#[derive(JsonSchema, Serialize)]
-struct JsonContention<'a> {
-    case: &'a str,
-    solo_case: &'a str,
-    groups: u32,
-    factor_median: Option<f64>,
-    factor_interval_low: Option<f64>,
-    factor_interval_high: Option<f64>,
-    replicates: u32,
 }
 
 /// The schema of the document, without its name.
@@ -240,8 +228,8 @@ fn with_document<T>(view: &View, draw: impl FnOnce(&Document) -> T) -> T {
         rows: calls.iter().map(JsonRow::of).collect(),
         costs: JsonCosts::of(view),
         steps: view.steps.iter().map(|step| JsonStep::new(step, &view.rows)).collect(),
-        contention: view.contention.iter().filter_map(|pair| json_contention(view, pair)).collect(),
-        interference: view.interference.iter().map(JsonDisturbed::new).collect(),
+        contention: &view.contention,
+        interference: &view.interference,
         replays: view.replays.iter().map(JsonReplay::new).collect(),
         products: view.products.iter().map(JsonProduct::new).collect(),
         copies: view.copies.iter().map(JsonCopy::new).collect(),
@@ -251,55 +239,6 @@ fn with_document<T>(view: &View, draw: impl FnOnce(&Document) -> T) -> T {
         warnings: &view.warnings,
         end: view.completion.end.as_ref(),
     })
-}
-
-fn json_contention<'a>(view: &'a View, pair: &Contention) -> Option<JsonContention<'a>> {
-    Some(JsonContention {
-        case: &view.rows.get(pair.row)?.facts.name,
-        solo_case: &view.rows.get(pair.solo_row)?.facts.name,
-        groups: pair.groups,
-        factor_median: pair.factor,
-        factor_interval_low: pair.interval.map(|interval| interval.low),
-        factor_interval_high: pair.interval.map(|interval| interval.high),
-        replicates: pair.replicates,
-    })
-}
-
-// Replays and interference in the report's JSON document.
-
-/// A call beside another.
-#[derive(JsonSchema, Serialize)]
-pub(super) struct JsonDisturbed<'a> {
-    timed: &'a InterferingCall,
-    beside: &'a InterferingCall,
-    calls_beside: u32,
-    alone_seconds_median: Option<Seconds>,
-    together_seconds_median: Option<Seconds>,
-    factor_median: Option<f64>,
-    factor_interval_low: Option<f64>,
-    factor_interval_high: Option<f64>,
-    replicates: u32,
-    surely_beside_share: Option<f64>,
-    trouble: Option<&'a Outcome>,
-}
-
-impl<'a> JsonDisturbed<'a> {
-    /// The pair.
-    pub(super) fn new(pair: &'a CallInterference) -> JsonDisturbed<'a> {
-        JsonDisturbed {
-            timed: &pair.timed,
-            beside: &pair.beside,
-            calls_beside: pair.calls_beside,
-            alone_seconds_median: pair.alone,
-            together_seconds_median: pair.together,
-            factor_median: pair.factor,
-            factor_interval_low: pair.interval.map(|interval| interval.low),
-            factor_interval_high: pair.interval.map(|interval| interval.high),
-            replicates: pair.replicates,
-            surely_beside_share: pair.certain_overlap,
-            trouble: pair.trouble.as_ref(),
-        }
-    }
 }
 
 /// A replay: as recorded, and what its repetitions come to.

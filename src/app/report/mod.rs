@@ -38,7 +38,7 @@ mod view;
 mod report_tests;
 
 pub use color::{ColorChoice, Paint};
-pub use columns::{CallInterference, Contention};
+pub use columns::{CallInterference, Contention, Slowdown};
 pub use fit::{fit_plots, fit_text};
 pub use framework::framework_defaults;
 pub use history::{HistoryFormat, ShownRows, history_text, plots};
@@ -293,7 +293,7 @@ fn legend(view: &View) -> String {
     }
     if view.rows.iter().any(|row| !variant::shown(&row.facts.labels).is_empty()) {
         legend += " Variant: what NCCL was set or forced to; graph:20 is 20 calls in a CUDA graph, x8 is 8 calls in one group, and times \
-                   are of one call all the same; - is the usual way, but for what the heading has.";
+                   are of one call all the same; - is the default, apart from what the heading says.";
     }
     if view.rows.iter().any(|row| row.library_estimate.is_some()) {
         legend += " NCCL's est.: what NCCL itself estimates (ncclGroupSimulateEnd); no measurement.";
@@ -536,14 +536,18 @@ mod whole_tests {
         record.interference.extend((0..6).map(beside));
         let view = View::new(&record);
         let [pair] = view.interference.as_slice() else { panic!("{:?}", view.interference) };
-        assert_eq!((pair.factor, pair.replicates), (Some(1.5), 6));
-        assert!(pair.interval.is_some());
+        assert_eq!((pair.slowdown.factor_median, pair.slowdown.replicates), (Some(1.5), 6));
+        assert!(pair.slowdown.factor_interval_low.is_some());
         // Three repetitions wholly; in the fourth the wait is that for nothing, and one call takes 60 us of the 150 us.
         assert!((pair.certain_overlap.unwrap() - (3.0 + 0.4) / 4.0).abs() < 1e-9, "{pair:?}");
-        assert!(table(&record).contains("slower beside the others"));
+        assert!(table(&record).contains("slower together"));
         record.interference.truncate(5);
         let pair = View::new(&record).interference.remove(0);
-        assert_eq!((pair.factor, pair.interval), (Some(1.5), None), "five replicates give no interval");
+        assert_eq!(
+            (pair.slowdown.factor_median, pair.slowdown.factor_interval_low),
+            (Some(1.5), None),
+            "five replicates give no interval"
+        );
     }
 
     #[test]

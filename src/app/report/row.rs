@@ -217,7 +217,7 @@ fn distinct<'a, T: Clone + PartialEq + 'a>(all: impl Iterator<Item = &'a T>) -> 
     })
 }
 
-/// Replicates that were planned of what has so many. With a shared time budget, further ones are those that the time sufficed for.
+/// Replicates that were planned. With a shared time budget, those beyond the fewest are as many as the time allowed.
 pub(super) fn replicates_planned(header: &Header, measured: usize) -> u32 {
     let sufficed_for = header.settings.within_seconds.map_or(0, |_| measured as u32);
     header.settings.fewest_replicates().max(sufficed_for)
@@ -246,7 +246,7 @@ pub(super) fn latency_of(replicates: &[Vec<f64>]) -> Option<Latency> {
     })
 }
 
-// What came of a call, a copy or a matrix product, over all of its replicates.
+// Status of a call, a copy or a matrix product, over all of its replicates.
 
 /// Status of a case over all replicates: the first that applies, the worst first.
 #[derive(Clone, Debug, PartialEq)]

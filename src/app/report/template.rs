@@ -158,7 +158,7 @@ mod tests {
                 "own.txt:2: `rows[0].latency_seconds_medain` is not in the answer; did you mean `latency_seconds_median`?",
             ),
             ("{% for row in rwos %}{% endfor %}", "own.txt:1: `rwos` is not in the answer; did you mean `rows`?"),
-            ("{% if rows[0].nothing %}{% endif %}", "own.txt:1: `rows[0].nothing` is not in the answer"),
+            ("{% if rows[0].nothing %}{% endif %}", "nothing` is not in the answer. `--format json` shows its keys"),
             ("\n\n{% for row in rows %}", "own.txt:3: syntax error"),
             ("{{ share|nothing }}", "own.txt:1: unknown filter"),
             ("{{ rows[0].case|us }}", "own.txt:1: "),

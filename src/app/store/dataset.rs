@@ -36,53 +36,53 @@ enum Kind {
     Moment,
 }
 
-/// A column: its name, the key of its values in a line, and their type.
-type Column = (&'static str, &'static str, Kind);
+/// A column: its name, which is the key of its values in a line, and their type.
+type Column = (&'static str, Kind);
 
 /// What all lines of a run have in common.
 const RUN: [Column; 8] = [
-    ("run_id", "run_id", Text),
-    ("started_at", "started_at", Moment),
-    ("suite", "suite", Text),
-    ("backend", "backend", Text),
-    ("library", "library", Text),
-    ("driver", "driver", Text),
-    ("program_version", "program_version", Text),
-    ("world_size", "world_size", Count),
+    ("run_id", Text),
+    ("started_at", Moment),
+    ("suite", Text),
+    ("backend", Text),
+    ("library", Text),
+    ("driver", Text),
+    ("program_version", Text),
+    ("world_size", Count),
 ];
 
 const ROWS: [Column; 21] = [
-    ("case", "case", Text),
-    ("axis", "axis", Text),
-    ("style", "style", Text),
-    ("collective", "collective", Text),
-    ("element_type", "element_type", Text),
-    ("placement", "placement", Text),
-    ("cadence", "cadence", Text),
-    ("bytes_total", "bytes_total", Count),
-    ("group_size", "group_size", Count),
-    ("groups", "groups", Count),
-    ("nodes_spanned", "nodes_spanned", Count),
-    ("status", "status", Text),
-    ("samples", "samples", Count),
-    ("replicates", "replicates", Count),
-    ("latency_seconds_median", "latency_seconds_median", Real),
-    ("latency_seconds_p99", "latency_seconds_p99", Real),
-    ("busbw_bytes_per_second", "busbw_bytes_per_second", Real),
-    ("copy_bytes_per_second", "copy_bytes_per_second", Real),
-    ("flops_per_second", "flops_per_second", Real),
-    ("slowest_host", "slowest_host", Text),
-    ("slowest_host_share", "slowest_host_share", Real),
+    ("case", Text),
+    ("axis", Text),
+    ("style", Text),
+    ("collective", Text),
+    ("element_type", Text),
+    ("placement", Text),
+    ("cadence", Text),
+    ("bytes_total", Count),
+    ("group_size", Count),
+    ("groups", Count),
+    ("nodes_spanned", Count),
+    ("status", Text),
+    ("samples", Count),
+    ("replicates", Count),
+    ("latency_seconds_median", Real),
+    ("latency_seconds_p99", Real),
+    ("busbw_bytes_per_second", Real),
+    ("copy_bytes_per_second", Real),
+    ("flops_per_second", Real),
+    ("slowest_host", Text),
+    ("slowest_host_share", Real),
 ];
 
 const PAIRS: [Column; 7] = [
-    ("host_a", "host_a", Text),
-    ("host_b", "host_b", Text),
-    ("rank_a", "rank_a", Count),
-    ("rank_b", "rank_b", Count),
-    ("latency_seconds", "latency_seconds", Real),
-    ("one_way_bytes_per_second", "bandwidth_bytes_per_second", Real),
-    ("both_ways_bytes_per_second", "bidirectional_bandwidth_bytes_per_second", Real),
+    ("host_a", Text),
+    ("host_b", Text),
+    ("rank_a", Count),
+    ("rank_b", Count),
+    ("latency_seconds", Real),
+    ("one_way_bytes_per_second", Real),
+    ("both_ways_bytes_per_second", Real),
 ];
 
 impl<'a> Run<'a> {
@@ -165,7 +165,15 @@ impl Run<'_> {
 pub(super) fn pairs(run: &Run) -> Result<Option<Vec<u8>>> {
     let Some(view) = &run.view.pairs else { return Ok(None) };
     let mut lines = pair_lines(view)?;
-    lines.iter_mut().for_each(|line| line.extend(run.facts.clone()));
+    for line in &mut lines {
+        line.extend(run.facts.clone());
+        for (name, key) in [
+            ("one_way_bytes_per_second", "bandwidth_bytes_per_second"),
+            ("both_ways_bytes_per_second", "bidirectional_bandwidth_bytes_per_second"),
+        ] {
+            line.insert(name.to_owned(), line[key].clone());
+        }
+    }
     file(&[&RUN[..], &PAIRS].concat(), &lines).map(Some)
 }
 
@@ -175,7 +183,7 @@ fn file(columns: &[Column], lines: &[Line]) -> Result<Vec<u8>> {
 }
 
 fn written(columns: &[Column], lines: &[Line]) -> Written<Vec<u8>> {
-    let field = |(name, _, kind): &Column| {
+    let field = |(name, kind): &Column| {
         let (physical, meaning) = match kind {
             Text => ("BYTE_ARRAY", " (STRING)"),
             Count => ("INT64", ""),
@@ -190,7 +198,7 @@ fn written(columns: &[Column], lines: &[Line]) -> Written<Vec<u8>> {
     let mut content = Vec::new();
     let mut writer = SerializedFileWriter::new(&mut content, schema, properties)?;
     let mut group = writer.next_row_group()?;
-    for (_, key, kind) in columns {
+    for (key, kind) in columns {
         let Some(mut column) = group.next_column()? else { continue };
         let values = || lines.iter().map(|line| line.get(*key).unwrap_or(&Value::Null));
         match kind {

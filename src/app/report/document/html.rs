@@ -11,7 +11,7 @@ use std::fmt::Write;
 pub struct Html {
     /// Headings, summaries and captions so far.
     used: HashSet<String>,
-    /// The headings that what is written now stands under.
+    /// The headings above the current text.
     under: Vec<String>,
 }
 

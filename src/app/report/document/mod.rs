@@ -61,7 +61,7 @@ pub struct Heading {
 /// A text and what it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// What it is about; empty where it goes on with the fact before.
+    /// What it is about; empty where it continues the fact before.
     pub label: String,
     /// The text.
     pub text: String,
@@ -403,7 +403,7 @@ pub fn optional(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// A share in per cent, with so many decimals.
+/// A share in per cent, with this many decimals.
 pub fn percent(share: f64, decimals: usize) -> String {
     format!("{:.decimals$} %", 100.0 * share)
 }

@@ -11,7 +11,7 @@ pub const GAP: usize = 2;
 /// A sentence needs some width even below a narrow table.
 const MIN_SENTENCE_WIDTH: usize = 60;
 
-/// A terminal of so many columns, with or without colours.
+/// A terminal of this many columns, with or without colours.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
     width: usize,

@@ -1,5 +1,5 @@
 //! The first screen: the answer, the rows that failed with what was measured and what was required, who is suspected, and the
-//! command to run next. Everything in it stands below in full.
+//! command to run next. The sections below have all of it in full.
 
 use super::page::{HtmlInput, HtmlRun};
 use crate::launch::quote;

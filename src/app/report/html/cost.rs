@@ -62,7 +62,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         let mut shown = vec![charts, Block::Table(points(&name, curve))];
         if left_out > 0 {
             shown.push(Block::text(format!(
-                "For want of room {} between these are left out of the pictures and the table here; `commgauge calibrate` writes them all.",
+                "{} in between are omitted from the pictures and the table here; `commgauge calibrate` writes them all.",
                 counted(left_out, "size")
             )));
         }

@@ -70,7 +70,7 @@ pub(super) fn blocks(input: &HtmlInput) -> Vec<Block> {
         let mut charts = of_group(input, &group, &limits);
         if left_out > 0 {
             charts.push(Block::text(format!(
-                "For want of room {} between these are left out of the pictures and tables here; All rows has them.",
+                "{} in between are omitted from the pictures and tables here; see All rows.",
                 counted(left_out, "row")
             )));
         }

@@ -385,7 +385,7 @@ pub(super) fn runs_blocks(input: &HtmlInput) -> Vec<Block> {
             blocks.push(Block::heading(format!("{role} {}", run.name)));
         }
         if !run.differences.is_empty() {
-            blocks.push(Block::text("Unlike the first record, and shown beside it because that was allowed:"));
+            blocks.push(Block::text("Differences from the first record, allowed by --allow:"));
             let differences = run.differences.iter().map(|difference| {
                 let (kind, fact) = (difference.kind.name(), &difference.fact);
                 format!("{kind} ({fact}): {} there, {} here", difference.base, difference.new)

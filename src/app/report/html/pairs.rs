@@ -39,7 +39,7 @@ pub(super) fn blocks(run: &HtmlRun, verdict: Option<&Verdict>) -> Vec<Block> {
         let (map, block) = heat_map(view, measure, &rows, &spoilt, &references).gathered(MAX_ROWS);
         let mut picture = Vec::new();
         if block > 1 {
-            let text = format!("One row stands for {block} neighbouring hosts, and a cell for the worst of theirs.");
+            let text = format!("One row shows {block} neighbouring hosts, and a cell the worst of their pairs.");
             picture.push(Block::text(text));
         }
         let name = map.title.clone();

@@ -334,9 +334,9 @@ enum Columns {
     Ranks,
     /// The mean, and where the tool writes it a rate.
     OneWay,
-    /// Over the ranks, and the rate of so many messages.
+    /// Over the ranks, and the rate of this many messages.
     RanksAndRate { messages: f64 },
-    /// The rate of so many messages.
+    /// The rate of this many messages.
     Rate { messages: f64 },
 }
 

@@ -527,18 +527,18 @@ pub(super) mod tests {
         let mut record = with_solo();
         let view = View::new(&record);
         let [pair] = view.contention.as_slice() else { panic!("{:?}", view.contention) };
-        assert!(near(pair.factor.unwrap(), 1.25), "{pair:?}");
-        assert!(pair.interval.unwrap().low > 1.24);
+        assert!(near(pair.slowdown.factor_median.unwrap(), 1.25), "{pair:?}");
+        assert!(pair.slowdown.factor_interval_low.unwrap() > 1.24);
         assert_eq!(
-            (pair.replicates, pair.groups, crate::report::columns::reading(pair.factor, pair.interval).as_str()),
-            (7, 2, "slower beside the others")
+            (pair.slowdown.replicates, pair.groups, pair.slowdown.reading().as_str()),
+            (7, 2, "slower together")
         );
         assert_eq!(view.steps[0].ops.len(), 3, "the case on one group alone belongs to no step");
 
         record.cases.retain(|line| line.replicate < 3);
         let pair = View::new(&record).contention.remove(0);
-        assert!(near(pair.factor.unwrap(), 1.25));
-        assert_eq!((pair.interval, pair.replicates), (None, 3));
+        assert!(near(pair.slowdown.factor_median.unwrap(), 1.25));
+        assert_eq!((pair.slowdown.factor_interval_low, pair.slowdown.replicates), (None, 3));
 
         record.cases[0].outcome = Outcome::Corrupt {
             when: "after".to_owned(),
@@ -549,7 +549,7 @@ pub(super) mod tests {
             count: 1,
             call: None,
         };
-        assert_eq!(View::new(&record).contention[0].factor, None, "numbers of wrong data are withheld");
+        assert_eq!(View::new(&record).contention[0].slowdown.factor_median, None, "numbers of wrong data are withheld");
     }
 
     #[test]
