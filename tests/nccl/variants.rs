@@ -428,7 +428,7 @@ fn algorithms_and_protocols_are_launched_one_by_one_and_refusals_of_nccl_are_rep
     run.args(["--protocol", "ll,simple", "--record"]).arg(folder.path().join("a.jsonl"));
     let ran = Ran::of(with_doubles(&mut run, 2), 120).ended_with(0);
     let ran = ran
-        .printed_error("NCCL refuses nvls ll, and the others go on")
+        .printed_error("NCCL refuses nvls ll; continuing with the others")
         .printed_error("no algorithm/protocol available");
     let table = ran.stdout.split("Algorithms and protocols").nth(1).expect("a table at the end");
     for words in

@@ -7,9 +7,7 @@
 mod allocation;
 mod arguments;
 mod launches;
-mod outcome;
 mod progress;
-mod record_state;
 mod resumable;
 mod sweep_flags;
 
@@ -22,17 +20,18 @@ use super::backend_name::Backend;
 use super::output::print_on;
 use super::suite;
 use super::suite::{SuiteWork, plan_text};
-use crate::cli::launched_arguments;
-use crate::cli::output::{columns, json};
+use crate::cli::output::{Sink, columns, json, print_drawn_on};
 use crate::launch;
 use crate::launch::{GRACE, LauncherContext};
-use crate::report::Format;
+use crate::report::screen::{CommandNames, Screen};
+use crate::report::{Format, View, launch_check_text, screen};
 use allocation::predicted_nodes;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use commgauge_model::config::{Machine, Shipped};
 use commgauge_model::layout::Nodes;
+use commgauge_model::record::Record;
 use commgauge_run::launch_check::LaunchReport;
 use launches::{launch_all, print_allocation};
 use progress::Progress;
@@ -100,6 +99,31 @@ fn dry_run(arguments: &RunArguments, work: &SuiteWork, nodes: &Nodes, out: &mut 
     Ok(0)
 }
 
+/// Prints a summary of a record on one screen, the whole table, or the format of `--format`.
+pub(super) fn summarise(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Result<()> {
+    show(arguments, record, out)?;
+    eprintln!("record: {}", record.shown());
+    Ok(())
+}
+
+fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<()> {
+    let record = Record::read(path)?;
+    let (view, sink) = (View::new(&record), Sink::stdout());
+    let output = &arguments.output;
+    // Of pairs, and of copies alone, the table is the summary.
+    let has_table = view.pairs.is_some() || view.rows.is_empty() && !view.copies.is_empty();
+    if arguments.full || output.format() != Format::Table || has_table {
+        return output.show_on(&view, sink, out);
+    }
+    let path = launch::quote(&path.display().to_string());
+    let screen = Screen::of(&record, &view, CommandNames { program: &suite::program_as_typed(), record: &path });
+    let text = match arguments.summary {
+        SummaryParts::Screen => screen::text,
+        SummaryParts::Head => screen::head_text,
+    };
+    print_drawn_on(out, &text(&screen, output.columns(sink), output.paint(sink)))
+}
+
 // `commgauge run --check-launch`: the same launch as for a run, whose ranks report and measure nothing.
 
 /// Starts the ranks, and prints the report that rank 0 wrote.
@@ -120,14 +144,14 @@ fn run_check_launch(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32
     let found = read(&report);
     let _ = std::fs::remove_file(&report);
     let Some(found) = found? else {
-        let verdict = outcome::conclude(&ending, &progress.finish().state);
+        let verdict = launch::conclude(&ending, &progress.finish().state);
         verdict.sentences.iter().for_each(|sentence| eprintln!("commgauge: {sentence}"));
         return Ok(if verdict.exit_code == 0 { 6 } else { verdict.exit_code });
     };
     progress.finish();
     let text = match arguments.output.format() {
         Format::Json => json(&found)?,
-        _ => launched_arguments::text(&found, columns(arguments.output.width)),
+        _ => launch_check_text(&found, columns(arguments.output.width)),
     };
     print_on(out, &text)?;
     Ok(if found.refusals.is_empty() { 0 } else { 7 })

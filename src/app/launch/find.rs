@@ -2,9 +2,10 @@
 //!
 //! A launcher of another MPI is never substituted; the error names it.
 
-use super::family::{Family, Flavor, Launcher, parse_version};
+use super::family::{Launcher, parse_version};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
+use commgauge_run::launcher::{Family, Flavor};
 use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZero;

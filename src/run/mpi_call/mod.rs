@@ -378,9 +378,8 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// Open MPI's finalisation tells the launcher, and stops waiting for its answer after 2 s. If the launcher sees the end of the process
 /// first, it says that it was "exiting improperly" and ends the launch with code 1, although all was in order
 /// (github.com/open-mpi/ompi, issues 7833 and 12607). That happens where many ranks share a processor; elsewhere nothing is waited for.
-pub fn pause_before_exit(processors: u32) {
-    let ranks_here = std::env::var("OMPI_COMM_WORLD_LOCAL_SIZE").ok().and_then(|count| count.parse().ok());
-    std::thread::sleep(pause_of(ranks_here.unwrap_or(1), processors));
+pub fn pause_before_exit(ranks_here: u32, processors: u32) {
+    std::thread::sleep(pause_of(ranks_here, processors));
 }
 
 fn pause_of(ranks_here: u32, processors: u32) -> Duration {

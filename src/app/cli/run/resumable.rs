@@ -3,7 +3,7 @@
 use super::allocation;
 use super::allocation::predicted_nodes;
 use super::arguments::RunArguments;
-use super::outcome::summarise;
+use super::summarise;
 use super::sweep_flags::collectives;
 use crate::cli::backend_name::Backend;
 use crate::cli::output::print_on;
@@ -237,7 +237,7 @@ impl<'a> Launched<'a> {
         let launcher = launch::find(choice, LauncherContext::here(), &launch::probe)?;
         let program = suite::text(&launch::program(self.program, launcher.family)?)?;
         let build = |words: Vec<String>| match before {
-            Some(part) => Ok(part.command(launcher.family, program.clone(), words)),
+            Some(part) => Ok(part.command(program.clone(), words)),
             None => launch::build(&launcher, &request(arguments, &launcher, program.clone(), words)?),
         };
         let with = |own: &[String]| [self.words.as_slice(), own, arguments.extra.as_slice()].concat();

@@ -9,7 +9,8 @@ use super::super::wire::Frame;
 use super::process::Fate;
 use super::process::{Entry, RankStatus};
 use super::serve::Serving;
-use super::serve::{Stage, launcher_asks_first};
+use super::serve::Stage;
+use crate::launcher;
 use std::time::Instant;
 
 /// The ranks of one host at the moment at which the first death is noticed.
@@ -57,7 +58,7 @@ impl Serving {
             return;
         }
         let fates = self.fates_now(None);
-        let deaths = Deaths::of(rank, &fates, self.others_go_on(), launcher_asks_first());
+        let deaths = Deaths::of(rank, &fates, self.others_go_on(), launcher::asks_first());
         self.launcher_may_have_ended_some = deaths.is_unsure;
         deaths.own.into_iter().for_each(|rank| self.close_rank(rank, now));
         self.close_rank(rank, now);

@@ -10,7 +10,6 @@ use super::serve::{DEATH_SETTLING_TIME, NO_ANSWER_AFTER, Outcome, RasQuery, Serv
 use super::stack;
 use commgauge_base::error::{ENVIRONMENT_EXIT_CODE, Error, HANG_EXIT_CODE, Kind, Result};
 use commgauge_base::output_file::write_own;
-use commgauge_base::units::Seconds;
 use commgauge_base::visible::{ShownPath, visible};
 use commgauge_base::{host, writing};
 use commgauge_model::record::launch_lines::{HangLine, HangReason, HangState, HungActivity, RankPlace};
@@ -434,8 +433,7 @@ impl Serving {
             return Ok(false);
         }
         let Ended { status, exit_code, reason, hang } = ended;
-        let elapsed_seconds = Seconds(self.times.begun.elapsed().as_secs_f64());
-        let end = End { status, exit_code, error: Some(reason), elapsed_seconds, lines_before: None, sha256: None };
+        let end = End::new(status, exit_code, Some(reason), self.times.begun.elapsed());
         append_missing_end(&self.config.record, &Vec::from_iter(hang.map(Line::Hang)), &end, writer)
     }
 
