@@ -176,8 +176,7 @@ fn unsupported_cases_are_skipped_with_a_reason_and_the_rest_is_measured() {
     let suite = folder.path().join("variants.toml");
     std::fs::write(&suite, SUITE_OF_VARIANTS).unwrap();
     let old = "symmetric buffers need NCCL 2.27 (ncclCommWindowRegister), found 2.20.5";
-    for (backend, measured, reason) in [("nccl", 2, old), ("mpi", 1, "symmetric is of --backend nccl, and this is mpi")]
-    {
+    for (backend, measured, reason) in [("nccl", 2, old), ("mpi", 1, "symmetric needs --backend nccl; this is mpi")] {
         let record = folder.path().join(format!("{backend}.jsonl"));
         let mut command = launcher(2);
         command.arg(SUITE).arg(&suite).args(["--backend", backend, "--record"]).arg(&record);

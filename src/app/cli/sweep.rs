@@ -44,7 +44,7 @@ pub struct SweepArguments {
     #[arg(short = 'e', long = "maxbytes", visible_alias = "max-bytes", value_name = "BYTES", value_parser = parse_bytes)]
     pub maximum_bytes: Option<Bytes>,
 
-    /// The next size is so many times as large [default: 2, without -i]
+    /// Factor from one size to the next [default: 2, without -i]
     #[arg(
         short = 'f',
         long = "stepfactor",

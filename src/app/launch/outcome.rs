@@ -156,7 +156,7 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
     }
 }
 
-/// Why the watchdog of one host has ended its ranks alone, if nobody else has said why the run ended: that the launcher then ended the
+/// Why the watchdog of one host has ended its ranks alone, if nothing else explains why the run ended: that the launcher then ended the
 /// other ranks is a consequence.
 fn lone_hang(record_state: &RecordState) -> Option<&HangLine> {
     let is_consequence = record_state.end.as_ref().is_none_or(|end| end.status == EndStatus::Interrupted);
@@ -266,7 +266,7 @@ fn listed(all: impl Iterator<Item = String>) -> String {
     list.join(", ")
 }
 
-/// `rank 1 (process 4711 on node-a, killed by SIGKILL)`, with a cause as it stands behind the host, or none.
+/// `rank 1 (process 4711 on node-a, killed by SIGKILL)`, with its cause if one is known.
 fn named(facts: &RankFacts, cause: &str) -> String {
     format!("rank {} (process {} on {}{cause})", facts.rank, facts.pid, facts.host)
 }
@@ -436,7 +436,7 @@ mod unwatched_tests {
         .expect("facts of a rank");
         let state =
             |is_unwatched| RecordState { header: Some(vec![facts.clone()]), is_unwatched, ..RecordState::default() };
-        let output = "noise\n[1] commgauge: rank 1: the watchdog of this host is gone; the run goes on without it\n\
+        let output = "noise\n[1] commgauge: rank 1: the watchdog of this host is gone; the run continues without it\n\
             commgauge: no progress within 4.00 s: rank 1 ends the launch by its own deadline, as the watchdog of its host is gone\n";
         let line = Line::Unwatched(UnwatchedLine { host: "vm".into(), rank: 1 });
         assert_eq!(missing_line(output, &state(false)), Some(line));

@@ -1,9 +1,8 @@
 //! Facts by which ranks are compared, and the severity of a difference.
 
 use super::launcher_env;
-use super::launcher_env::{Allowances, Difference, LauncherEnv, Shared, Value};
+use super::launcher_env::{Allowances, Difference, LauncherEnv, Severity, Shared, Value};
 use super::place::short_hash;
-use super::severity::Severity;
 use commgauge_base::writing;
 use commgauge_base::writing::named;
 use commgauge_model::record::header::Variable;

@@ -3,7 +3,6 @@
 //!
 //! Nested launchers inherit each other's variables, so several may be set. MPI is not queried here.
 
-use super::severity::Severity;
 use crate::launcher::{Counts, is_connected, variables};
 use commgauge_base::error::{Error, Result};
 use commgauge_model::record::header;
@@ -207,6 +206,21 @@ pub(super) fn relevant(environment: impl Iterator<Item = Variable>) -> String {
 fn is_relevant(name: &str) -> bool {
     let begins = |list: &[&str]| list.iter().any(|prefix| name.starts_with(prefix));
     begins(&RELEVANT) && !begins(&LAUNCH_ONLY) && !header::is_launcher_internal(name)
+}
+
+/// Severity of a difference between ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Severity {
+    /// The difference is only displayed.
+    Info,
+    /// The run continues with a note in its record; no measurement is affected.
+    Note,
+    /// The run continues, and its record is marked as unreliable.
+    Warning,
+    /// The run is refused, unless mixed ranks are allowed; then a warning.
+    Mixed,
+    /// The run is refused in any case.
+    Refusal,
 }
 
 /// Severity of a difference in a variable.

@@ -7,7 +7,7 @@ use commgauge_model::record::{Line, WriteAccess, Writer, append_missing_end};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a write that is under way may take before the record is not given up.
+/// How long a write that is in progress may take before the record is not given up.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The record that this process writes.

@@ -17,8 +17,8 @@ pub struct RunArguments {
     /// Suite file, or the name of one: of NAME.toml here, of one in suites/ here, or of an embedded one (`commgauge list suites`).
     #[arg(required_unless_present_any = ["sweep", "step", "pairs", "resume"], conflicts_with_all = ["sweep", "step", "pairs"])]
     pub suite: Option<PathBuf>,
-    /// Instead of a suite a sweep of these collectives over sizes, in one word such as "all_reduce all_gather", or all:
-    /// commgauge-sweep, with its flags beside this one (-b 8 -e 64M --iters 20 ...; --help has them), where -n is the number of ranks.
+    /// Sweep these collectives over sizes instead of running a suite, in one word such as "all_reduce all_gather", or all:
+    /// commgauge-sweep, with its own flags (-b 8 -e 64M --iters 20 ...; --help has them), where -n is the number of ranks.
     #[arg(long, value_name = "COLLECTIVES", conflicts_with_all = ["step", "pairs"])]
     pub sweep: Option<String>,
     /// Flags of the sweep.
@@ -36,10 +36,10 @@ pub struct RunArguments {
     /// keeps the rates over time. Products and copies of a suite are left out.
     #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with_all = ["step", "pairs", "within"])]
     pub soak: Option<Seconds>,
-    /// Instead of a suite the step of a model: commgauge-step, with its flags after `--`.
+    /// Run the step of a model instead of a suite: commgauge-step, with its flags after `--`.
     #[arg(long, requires = "extra")]
     pub step: bool,
-    /// Instead of a suite all pairs of ranks: commgauge-pairs, with its flags after `--`.
+    /// Run all pairs of ranks instead of a suite: commgauge-pairs, with its flags after `--`.
     #[arg(long, conflicts_with = "step")]
     pub pairs: bool,
     /// Number of ranks; -np is the same [default: one for each core, or GPU]
@@ -51,7 +51,7 @@ pub struct RunArguments {
     /// Number of ranks, as settled by the flag or the allocation.
     #[arg(skip = 2u32)]
     pub ranks: u32,
-    /// Who carries the communication out.
+    /// Backend that executes the calls.
     #[arg(long, value_enum, default_value_t = Backend::Mpi)]
     pub backend: Backend,
     /// Machine file, or the name of one: link rates that results are compared with, or that a simulation runs on.
@@ -60,17 +60,17 @@ pub struct RunArguments {
     /// Where the record goes; its folder must exist [default: a new file in reports/runs/].
     #[arg(long, value_name = "PATH")]
     pub record: Option<PathBuf>,
-    /// Go on with a run that ended early, as its record says
+    /// Resume a run that ended early, as its record says
     ///
-    /// With nothing left to measure it says so.
+    /// If nothing is left to measure, it says so.
     #[arg(long, value_name = "RECORD", conflicts_with_all = ["suite", "sweep", "step", "pairs", "record", "launches", "machine", "within", "soak"])]
     pub resume: Option<PathBuf>,
-    /// Go on although hosts, binary, versions or environment are others than in the record, which then says so.
+    /// Resume even if hosts, binary, versions or environment changed; the record then says so.
     #[arg(long, requires = "resume", conflicts_with_all = ["suite", "sweep", "step", "pairs"])]
     pub allow_changed: bool,
     /// Stop with exit code 75 before this time is over, such as 25m
     ///
-    /// No case is begun that would not be done by then.
+    /// No case starts that would not finish by then.
     #[arg(long, value_name = "TIME", value_parser = parse_time_limit, conflicts_with = "launches")]
     pub time_limit: Option<Seconds>,
     /// Repeat the launch itself; the records get -1, -2 ... before their ending.
@@ -107,7 +107,7 @@ pub struct RunArguments {
     /// The launcher: auto, mpirun, mpiexec, srun, or a path.
     #[arg(long, default_value = "auto", value_name = "LAUNCHER")]
     pub launcher: String,
-    /// A word for the launcher, as it is; may be given again.
+    /// A word passed to the launcher as it is; may be repeated.
     #[arg(long = "launcher-arg", value_name = "WORD", allow_hyphen_values = true)]
     pub launcher_arguments: Vec<String>,
     /// Hosts and the ranks on each, such as a:2,b:2.
@@ -116,7 +116,7 @@ pub struct RunArguments {
     /// File of hosts, in the launcher's own form.
     #[arg(long = "hostfile", value_name = "FILE")]
     pub host_file: Option<PathBuf>,
-    /// Wait at most so long, such as 5m, until the names of all hosts resolve and the launcher's remote shell reaches them; then give up
+    /// Wait at most this long, such as 5m, until the names of all hosts resolve and the launcher's remote shell reaches them; then give up
     /// with code 6 and name those that never came. For pods and machines that come up late. Needs --hosts or --hostfile.
     #[arg(long, value_name = "TIME", value_parser = parse_time_limit)]
     pub wait_for_hosts: Option<Seconds>,

@@ -1,4 +1,4 @@
-//! Launches: of a new run, repeated, and of one that goes on; each is followed to its end, and its result is printed.
+//! Launches: of a new run, repeated, and of one that is resumed; each is followed to its end, and its result is printed.
 
 use super::super::launched_arguments::{Algorithm, Protocol};
 use super::super::output::print_on;

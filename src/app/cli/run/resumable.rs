@@ -1,4 +1,4 @@
-//! Whether the run of a record can go on, with how much work, and by which command.
+//! Whether the run of a record can be resumed, with how much work, and by which command.
 
 use super::allocation;
 use super::allocation::predicted_nodes;

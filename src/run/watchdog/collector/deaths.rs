@@ -2,9 +2,9 @@
 //!
 //! A killed process needs a processor, and gives its memory back, before its connection closes: on a busy machine those that
 //! were killed at one time close tens of milliseconds apart, by which time a launcher has killed the others as well. So at the
-//! first that closes the system is asked what became of each of them.
+//! first that closes the system is asked the fate of each of them.
 
-use super::super::message::print_message;
+use super::super::marks::print_message;
 use super::super::wire::Frame;
 use super::process::Fate;
 use super::process::{Entry, RankStatus};
@@ -22,7 +22,7 @@ struct Deaths {
     is_unsure: bool,
 }
 
-/// What became of a rank.
+/// Fate of a rank.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct RankFate {
     rank: u32,
@@ -73,7 +73,7 @@ impl Serving {
         }
     }
 
-    /// What became of one rank of this host, or of all, noting which were asked to end.
+    /// Fate of one rank of this host, or of all, noting which were asked to end.
     fn fates_now(&mut self, only: Option<u32>) -> Vec<RankFate> {
         let is_meant = |rank: u32| only.is_none_or(|only| only == rank);
         let open = self.local().filter(|entry| entry.status == RankStatus::Live && is_meant(entry.rank));

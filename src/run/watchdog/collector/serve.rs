@@ -359,7 +359,7 @@ impl Serving {
         }
     }
 
-    /// Tells everybody that this collector is at work.
+    /// Tells everybody that this collector is alive.
     pub(super) fn send_beats(&mut self, now: Instant) {
         if now - self.times.beats_sent >= BEAT_INTERVAL {
             self.times.beats_sent = now;
@@ -528,7 +528,7 @@ pub(super) const DEATH_SETTLING_TIME: Duration = Duration::from_millis(100);
 /// Open MPI 4 was seen to need 60 ms and more to end the others.
 pub(super) const DEATH_WINDOW: Duration = Duration::from_millis(30);
 
-/// Interval of telling ranks and other hosts that this collector is at work.
+/// Interval of telling ranks and other hosts that this collector is alive.
 pub(super) const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A host or collector that was not heard of for this long cannot be reached.

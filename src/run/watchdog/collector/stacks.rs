@@ -1,7 +1,7 @@
 //! The stacks of the ranks that hold the others up, looked at on their hosts before they are ended: whether a rank that does
 //! not come spins in its own code, waits in a library, or in a driver.
 
-use super::super::message::print_message;
+use super::super::marks::print_message;
 use super::super::reporting_thread;
 use super::super::wire::{Frame, PeerKind};
 use super::process::{Entry, RankStatus, Trigger};
@@ -323,9 +323,7 @@ impl Serving {
         if let (Trigger::Deadline(deadline), None) = (trigger, self.trigger(now)) {
             // A host without free processors was not heard from in time, for which no rank is to be suspected.
             let seconds = deadline.as_secs_f64();
-            print_message(&format!(
-                "nothing was heard of some ranks for {seconds:.2} s, but all go on, and so does the launch"
-            ));
+            print_message(&format!("some ranks missed heartbeats for {seconds:.2} s but recovered"));
             return;
         }
         let late = || "NCCL's RAS service did not answer in time".to_owned();
