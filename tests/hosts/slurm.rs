@@ -14,9 +14,9 @@ fn shipped(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/slurm").join(file)
 }
 
-/// A suite that takes seconds, with enough replicates for a verdict.
+/// A suite that takes seconds, with enough replicates and bytes for a verdict on the network.
 const SHORT: &str = "name = 'short'\n[measure]\nreplicates = 5\nminimum_samples = 5\ncase_budget = '300ms'\n\
-    [[sweep]]\ncollectives = ['all_reduce']\nbytes = '64KiB'\ncadences = 'streaming'\n";
+    [[sweep]]\ncollectives = ['all_reduce']\nbytes = '1MiB'\ncadences = 'streaming'\n";
 /// A suite that takes about three quarters of a minute, more than the time limit of half a minute.
 const TURNS: &str = "name = 'turns'\n[measure]\nreplicates = 6\nminimum_samples = 5\ncase_budget = '1200ms'\nprecision = 1e-6\n\
     [[sweep]]\ncollectives = ['all_reduce', 'all_gather', 'broadcast']\nbytes = '64KiB'\ncadences = 'streaming'\n";
@@ -125,7 +125,7 @@ fn machine(floor: &str) -> String {
         "name = 'two'\nranks_per_node = 2\n[within_node]\nlatency = '1us'\nrate = '400GB/s'\n[between_nodes]\n\
          latency = '5us'\nadapters_per_node = 2\nrate_per_adapter = '400GB/s'\n[applies_to]\nbackend = 'mpi'\n[coverage]\nexpectations = 1\n\
          [[expect]]\ncollective = 'all_reduce'\n\
-         ranks = 4\nbytes = '64KiB'\nfloor = '{floor}'\nsource = 'a test'\ndate = '2026'\n"
+         ranks = 4\nbytes = '1MiB'\nfloor = '{floor}'\nsource = 'a test'\ndate = '2026'\n"
     )
 }
 

@@ -59,7 +59,7 @@ fn a_plan_of_which_no_run_can_pass_says_why() {
             &[
                 "nothing judged of",
                 "all_gather",
-                "cannot pass: nothing between the 2 nodes was judged, so the network is unknown",
+                "cannot pass: no row of 1 MiB or more between the 2 nodes was judged, so the network is unknown",
                 "not measured: all_reduce of 512 MiB, streaming on 8 ranks of 1 node (",
             ],
         ),

@@ -502,7 +502,7 @@ mod verdict_tests {
         let network = "[[expect_network]]\ncollectives = ['all_reduce']\nbytes = ['1MiB', '1GiB']\nshare = 0.9\ntolerance = 0.1\n\
                    source = 's'\ndate = '2026'\n";
         let product = "[[expect_product]]\nm = 1000\nn = 1000\nk = 1000\ntflops = 1\nsource = 's'\ndate = '2026'\n";
-        let unknown = "nothing between the 2 nodes was judged, so the network is unknown";
+        let unknown = "no row of 1 MiB or more between the 2 nodes was judged, so the network is unknown";
         for (rows, slower, exit_code, between, words) in [
             (network.to_owned(), 1.0, 0, 2, ""),
             (network.to_owned(), 2.0, 1, 2, ""),

@@ -291,7 +291,7 @@ fn missing(machine: &Machine, judged: &Judged) -> Vec<String> {
             true => "the file expects nothing between nodes, which [[expect_network]] in it would",
             false => "what it expects there was not measured",
         };
-        format!("nothing between {between} was judged, so the network is unknown: {why}")
+        format!("no row of {LEAST_OF_NETWORK} or more between {between} was judged, so the network is unknown: {why}")
     }));
     found
 }

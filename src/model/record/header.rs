@@ -608,7 +608,8 @@ impl Variable {
 
 /// Prefixes of the environment variables that are recorded: those that control MPI, NCCL and the launcher. All others are
 /// left out, since an environment may contain secrets.
-const RECORDED_PREFIXES: [&str; 10] = [
+const RECORDED_PREFIXES: [&str; 11] = [
+    "COMMGAUGE_CACHE",
     "NCCL_",
     "OMPI_MCA_",
     "PRTE_MCA_",

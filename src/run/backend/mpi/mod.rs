@@ -44,7 +44,10 @@ impl MpiBackend {
             communicators: HashMap::new(),
             send: Arena::default(),
             receive: Arena::default(),
-            last_level_cache_bytes: last_level_cache_bytes(),
+            last_level_cache_bytes: match cache_of_environment(std::env::var(CACHE).ok().as_deref())? {
+                Some(bytes) => bytes.0,
+                None => last_level_cache_bytes(),
+            },
             ranks_on_host: ranks_on_host.max(1),
             resolution_nanoseconds: host::seen_resolution_nanoseconds(),
         })
@@ -199,6 +202,14 @@ impl Backend for MpiBackend {
 /// Used if no cache size can be read: larger than most last-level caches.
 const ASSUMED_CACHE_BYTES: u64 = 64 << 20;
 
+/// Size of the last-level cache where the system reports another one, as some virtual machines do.
+const CACHE: &str = "COMMGAUGE_CACHE";
+
+fn cache_of_environment(text: Option<&str>) -> Result<Option<Bytes>> {
+    let size = |text| Bytes::parse(text).map_err(|reason| Error::usage(format!("{CACHE}={text}: {reason}")));
+    text.map(size).transpose()
+}
+
 /// Bytes of the largest cache of the first processor, from sysfs.
 pub fn last_level_cache_bytes() -> u64 {
     let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").into_iter().flatten().flatten();
@@ -251,6 +262,14 @@ pub fn transport_from_environment(names: &[&str]) -> Option<String> {
 mod tests {
 
     use super::*;
+
+    #[test]
+    fn the_size_of_the_cache_can_be_given_and_a_wrong_one_is_refused() {
+        assert_eq!(cache_of_environment(None).unwrap(), None);
+        assert_eq!(cache_of_environment(Some("1MiB")).unwrap(), Some(Bytes(1 << 20)));
+        let error = cache_of_environment(Some("large")).unwrap_err();
+        assert!(error.exit_code() == 2 && error.to_string().contains("COMMGAUGE_CACHE=large"), "{error}");
+    }
 
     #[test]
     fn the_host_has_a_cache_and_memory() {
