@@ -20,18 +20,16 @@ use super::backend_name::Backend;
 use super::output::print_on;
 use super::suite;
 use super::suite::{SuiteWork, plan_text};
-use crate::cli::output::{Sink, columns, json, print_drawn_on};
+use crate::cli::output::{columns, json};
 use crate::launch;
 use crate::launch::{GRACE, LauncherContext};
-use crate::report::screen::{CommandNames, Screen};
-use crate::report::{Format, View, launch_check_text, screen};
+use crate::report::{Format, launch_check_text};
 use allocation::predicted_nodes;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use commgauge_model::config::{Machine, Shipped};
 use commgauge_model::layout::Nodes;
-use commgauge_model::record::Record;
 use commgauge_run::launch_check::LaunchReport;
 use launches::{launch_all, print_allocation};
 use progress::Progress;
@@ -97,31 +95,6 @@ fn dry_run(arguments: &RunArguments, work: &SuiteWork, nodes: &Nodes, out: &mut 
     }
     print_on(out, &plan_text(work, nodes))?;
     Ok(0)
-}
-
-/// Prints a summary of a record on one screen, the whole table, or the format of `--format`.
-pub(super) fn summarise(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Result<()> {
-    show(arguments, record, out)?;
-    eprintln!("record: {}", record.shown());
-    Ok(())
-}
-
-fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<()> {
-    let record = Record::read(path)?;
-    let (view, sink) = (View::new(&record), Sink::stdout());
-    let output = &arguments.output;
-    // Of pairs, and of copies alone, the table is the summary.
-    let has_table = view.pairs.is_some() || view.rows.is_empty() && !view.copies.is_empty();
-    if arguments.full || output.format() != Format::Table || has_table {
-        return output.show_on(&view, sink, out);
-    }
-    let path = launch::quote(&path.display().to_string());
-    let screen = Screen::of(&record, &view, CommandNames { program: &suite::program_as_typed(), record: &path });
-    let text = match arguments.summary {
-        SummaryParts::Screen => screen::text,
-        SummaryParts::Head => screen::head_text,
-    };
-    print_drawn_on(out, &text(&screen, output.columns(sink), output.paint(sink)))
 }
 
 // `commgauge run --check-launch`: the same launch as for a run, whose ranks report and measure nothing.

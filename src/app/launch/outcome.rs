@@ -664,7 +664,7 @@ mod tests {
         for (output, list) in [
             (
                 OPEN_MPI,
-                "rank 0 (process 100 on vm.cluster), rank 1 (process 101 on vm.cluster, killed by SIGKILL); if no person",
+                "rank 0 (process 100 on vm.cluster), rank 1 (process 101 on vm.cluster, killed by SIGKILL); if nobody",
             ),
             (
                 "srun: error: vm: tasks 0-1: Killed\n",

@@ -5,9 +5,9 @@ use super::super::output::print_on;
 use super::arguments::RunArguments;
 use super::progress::{Followed, Progress, Rows};
 use super::resumable::{
-    Commands, Deadlines, Launched, ResumedLaunch, exit_code_if_complete, resumed, run_simulated, state,
+    Commands, Deadlines, Launched, ResumedLaunch, exit_code_if_complete, resumed, run_simulated, state, summarise,
 };
-use super::{allocation, resumable, summarise};
+use super::{allocation, resumable};
 use crate::cli::backend_name::Backend;
 use crate::cli::output::Sink;
 use crate::cli::report::write_above;
