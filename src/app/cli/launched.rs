@@ -57,7 +57,7 @@ fn measured<W: Work>(name: &'static str, work: &W, launch: &Launch, rank: &mut R
     let arguments = work.launched();
     rank.join(launch)?;
     if let Some(resumed) = &launch.resume
-        && let Some(exit_code) = rank.from_first(|| exit_code_of_finished(&resumed.path, arguments.quiet))?
+        && let Some(exit_code) = rank.from_first(|| exit_code_of_finished(&resumed.path, arguments))?
     {
         return Ok(exit_code);
     }
@@ -87,11 +87,11 @@ fn measured<W: Work>(name: &'static str, work: &W, launch: &Launch, rank: &mut R
 }
 
 /// The exit code of a record to resume in which no work is left.
-fn exit_code_of_finished(path: &Path, is_quiet: bool) -> Result<Option<i32>> {
+fn exit_code_of_finished(path: &Path, arguments: &LaunchedArguments) -> Result<Option<i32>> {
     let record = Record::read(path)?;
     let exit_code = exit_code_if_complete(&record, path)?;
     // `commgauge run` has printed it already.
-    if exit_code.is_none() && !is_quiet {
+    if exit_code.is_none() && !arguments.quiet {
         state(&record, path).iter().for_each(|sentence| eprintln!("commgauge: {sentence}"));
     }
     Ok(exit_code)
