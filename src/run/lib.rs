@@ -6,6 +6,7 @@
 pub mod backend;
 pub mod device_probe;
 pub mod launch_check;
+pub mod launcher;
 pub mod measure;
 #[cfg(feature = "mpi")]
 pub mod mpi_call;

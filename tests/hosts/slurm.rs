@@ -163,10 +163,7 @@ fn srun_starts_a_suite_over_both_hosts_and_unrelated_copies_are_caught() {
 
     let alone_each = slurm.at("copies.jsonl");
     let copies = format!("srun -N2 -n4 --mpi=none {SUITE} smoke --record {}", alone_each.display());
-    slurm
-        .ask(&copies, 60)
-        .ended_with(2)
-        .printed_error("srun started 4 copies with nothing to join them by (--mpi=none)");
+    slurm.ask(&copies, 60).ended_with(2).printed_error("srun started 4 copies without connecting them (--mpi=none)");
     assert!(!alone_each.exists());
     let twice = format!("srun -N2 -n2 {COMMGAUGE} run smoke");
     slurm.ask(&twice, 60).ended_with(2).printed_error("srun started `commgauge run` 2 times");

@@ -202,7 +202,7 @@ fn a_rank_that_the_system_kills_for_want_of_memory_is_named_with_that_reason() {
     let (ran, ranks) = run.ends_with(6);
     let ran = ran.printed_error(&format!("rank 1 (process {} on ", ranks[1]));
     if FAMILY == "open-mpi" {
-        ran.printed_error("ran out of memory meanwhile: the system killed 1 of its processes");
+        ran.printed_error("ran out of memory meanwhile: the kernel killed 1 of its processes");
     }
 }
 

@@ -248,7 +248,7 @@ fn a_record_that_is_emptied_meanwhile_is_no_mistake_of_who_started_the_run() {
     let mut child = short_run(folder.path(), &record, "-n 2");
     child.wait_until(40, "the record is begun", || count_so_far(&record, "plan") == 1);
     std::fs::write(&record, "").unwrap();
-    ending(child, 40).ended_with(6).printed_error("somebody changed the record while it was written");
+    ending(child, 40).ended_with(6).printed_error("the record was changed while it was written");
 }
 
 #[test]

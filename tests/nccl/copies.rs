@@ -106,6 +106,6 @@ fn on_host_memory_and_in_simulations_copies_are_skipped_by_name() {
     assert!(!skipped.is_empty());
     for line in skipped {
         let reason = line["outcome"]["reason"].as_str().unwrap_or_default();
-        assert!(reason.contains("copies between hosts and GPUs are of --backend nccl"), "{line}");
+        assert!(reason.contains("copies between hosts and GPUs need --backend nccl"), "{line}");
     }
 }

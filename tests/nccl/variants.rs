@@ -176,8 +176,7 @@ fn unsupported_cases_are_skipped_with_a_reason_and_the_rest_is_measured() {
     let suite = folder.path().join("variants.toml");
     std::fs::write(&suite, SUITE_OF_VARIANTS).unwrap();
     let old = "symmetric buffers need NCCL 2.27 (ncclCommWindowRegister), found 2.20.5";
-    for (backend, measured, reason) in [("nccl", 2, old), ("mpi", 1, "symmetric is of --backend nccl, and this is mpi")]
-    {
+    for (backend, measured, reason) in [("nccl", 2, old), ("mpi", 1, "symmetric needs --backend nccl; this is mpi")] {
         let record = folder.path().join(format!("{backend}.jsonl"));
         let mut command = launcher(2);
         command.arg(SUITE).arg(&suite).args(["--backend", backend, "--record"]).arg(&record);
@@ -428,7 +427,7 @@ fn algorithms_and_protocols_are_launched_one_by_one_and_refusals_of_nccl_are_rep
     run.args(["--protocol", "ll,simple", "--record"]).arg(folder.path().join("a.jsonl"));
     let ran = Ran::of(with_doubles(&mut run, 2), 120).ended_with(0);
     let ran = ran
-        .printed_error("NCCL refuses nvls ll, and the others go on")
+        .printed_error("NCCL refuses nvls ll; continuing with the others")
         .printed_error("no algorithm/protocol available");
     let table = ran.stdout.split("Algorithms and protocols").nth(1).expect("a table at the end");
     for words in

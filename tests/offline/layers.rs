@@ -35,7 +35,7 @@ const FLOORS: [(u32, &[&str]); 11] = [
     (2, &["stats", "collective", "geometry", "variant", "pattern", "mpi_call", "device_probe"]),
     (3, &["config", "chart"]),
     (4, &["layout", "world"]),
-    (5, &["machine_time", "workload"]),
+    (5, &["machine_time", "workload", "launcher"]),
     (6, &["backend", "record"]),
     (7, &["measure", "cost", "launch_check", "watchdog"]),
     (8, &["session", "launch", "planner", "verdict", "interop", "trace"]),

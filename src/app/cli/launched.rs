@@ -1,5 +1,5 @@
-//! The main function of the programs that MPI launches: flags in, results and exit code out. What happens in between
-//! is a launch of `session`.
+//! The main function of the programs that MPI launches: flags become a plan, the session measures it, and the end of
+//! its record is shown.
 
 use super::backend_name::Backend;
 use super::launched_arguments::{LaunchedArguments, NcclArguments, Setting};
@@ -8,8 +8,8 @@ use super::programs::{PlannedWork, Work, planned};
 use super::report::{Live, write_above};
 use super::run::{exit_code_if_complete, resume_command, state};
 use super::suite::SuiteWork;
-use super::{launched_arguments, output, suite};
-use crate::report::{Format, View};
+use super::{output, suite};
+use crate::report::{Format, View, launch_check_text, refusal as refusal_text};
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
@@ -20,12 +20,12 @@ use commgauge_model::record::Record;
 use commgauge_model::record::line::{End, EndStatus};
 use commgauge_run::backend::nccl;
 use commgauge_run::launch_check::LaunchReport;
-use commgauge_run::session;
 use commgauge_run::session::{
-    InjectedFaults, Launch, LaunchFacts, LaunchedBackend, Listener, NcclLaunch, Program, Request, Resume,
-    ResumedRecord, WatchdogOptions,
+    InjectedFaults, Launch, LaunchFacts, LaunchedBackend, NcclLaunch, Rank, Request, Resume, ResumedRecord,
+    WatchdogOptions,
 };
 use commgauge_run::watchdog::Watch;
+use commgauge_run::{launcher, session};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -42,95 +42,106 @@ pub fn run<W: Work + Parser>(name: &'static str) -> i32 {
         Ok(work) => work,
         Err(message) => return print_usage_once(&message),
     };
-    let launch = launch(&work, begun);
-    let mut program = LaunchedProgram { name, work: &work, live: None };
-    launch.and_then(|launch| session::launch(&launch, &mut program)).unwrap_or_else(|error| print_error_once(&error))
-}
-
-/// A launched program with its flags.
-struct LaunchedProgram<'a, W> {
-    name: &'static str,
-    work: &'a W,
-    /// Rows that are printed when they are done.
-    live: Option<Live>,
-}
-
-impl<W: Work> LaunchedProgram<'_, W> {
-    fn arguments(&self) -> &LaunchedArguments {
-        self.work.launched()
+    let started = launch(&work, begun).and_then(|launch| Ok((Rank::start(&launch)?, launch)));
+    match started {
+        Ok((mut rank, launch)) => {
+            let measured = measured(name, &work, &launch, &mut rank);
+            rank.end(measured)
+        }
+        Err(error) => print_error_once(&error),
     }
 }
 
-impl<W: Work> Program for LaunchedProgram<'_, W> {
-    fn request(&self, nodes: &Nodes) -> Result<Request> {
-        request(self.work, self.name, nodes)
+/// The exit code of the work of a launch, the same on every rank. Collective.
+fn measured<W: Work>(name: &'static str, work: &W, launch: &Launch, rank: &mut Rank) -> Result<i32> {
+    let arguments = work.launched();
+    rank.join(launch)?;
+    if let Some(resumed) = &launch.resume
+        && let Some(exit_code) = rank.from_first(|| exit_code_of_finished(&resumed.path, arguments))?
+    {
+        return Ok(exit_code);
     }
+    let hosts = rank.hosts()?;
+    let request = request(work, name, &Nodes::of_hosts(&hosts.hosts));
+    let checked = rank.check(launch, hosts, request)?;
+    let refusal = match &checked.report {
+        Some(report) if !launch.only_check => refusal_text(report, REFUSAL_COLUMNS),
+        _ => String::new(),
+    };
+    let mut prepared = rank.prepare(launch, checked, refusal)?;
+    if launch.only_check {
+        return rank.from_first(|| prepared.report.as_ref().map_or(Ok(0), |report| show_check(arguments, report)));
+    }
+    // A resumed run prints all rows at its end, since most were done before.
+    let shows_rows = rank.is_first() && work.shows_rows() && !arguments.quiet && arguments.resume.is_none();
+    let live = if shows_rows { arguments.output.live_rows(Sink::File).map(Live::new) } else { None };
+    prepared.request.listener = live.as_ref().map(Live::listener).unwrap_or_default();
+    let (request, end) = rank.measure(launch, prepared)?;
+    let shown = match rank.is_first() {
+        true => show_results(arguments, &request, live.as_ref(), end.as_ref().ok()),
+        false => Ok(()),
+    };
+    let end = end?;
+    rank.agree(shown)?;
+    Ok(end.exit_code)
+}
 
-    fn inspect_resumed(&self, record: &Record, path: &Path) -> Result<Option<i32>> {
-        let exit_code = exit_code_if_complete(record, path)?;
-        // `commgauge run` has printed it already.
-        if exit_code.is_none() && !self.arguments().quiet {
-            state(record, path).iter().for_each(|sentence| eprintln!("commgauge: {sentence}"));
-        }
-        Ok(exit_code)
+/// The exit code of a record to resume in which no work is left.
+fn exit_code_of_finished(path: &Path, arguments: &LaunchedArguments) -> Result<Option<i32>> {
+    let record = Record::read(path)?;
+    let exit_code = exit_code_if_complete(&record, path)?;
+    // `commgauge run` has printed it already.
+    if exit_code.is_none() && !arguments.quiet {
+        state(&record, path).iter().for_each(|sentence| eprintln!("commgauge: {sentence}"));
     }
+    Ok(exit_code)
+}
 
-    fn refusal(&self, report: &LaunchReport) -> String {
-        launched_arguments::refusal(report, REFUSAL_COLUMNS)
+/// Shows the launch check, and returns the exit code.
+fn show_check(arguments: &LaunchedArguments, report: &LaunchReport) -> Result<i32> {
+    let output = &arguments.output;
+    match (&arguments.launch_report, output.format()) {
+        (Some(path), _) => replace(path, &json(report)?)?,
+        (None, Format::Json) => print(&json(report)?)?,
+        (None, Format::Table) => print(&launch_check_text(report, columns_of(output.width, Sink::File)))?,
+        (None, _) => return Err(Error::usage("--check-launch writes --format table or json")),
     }
+    Ok(if report.refusals.is_empty() { 0 } else { 7 })
+}
 
-    fn show_check(&self, report: &LaunchReport) -> Result<()> {
-        let output = &self.arguments().output;
-        match (&self.arguments().launch_report, output.format()) {
-            (Some(path), _) => json(report).and_then(|text| replace(path, &text)),
-            (None, Format::Json) => print(&json(report)?),
-            (None, Format::Table) => print(&launched_arguments::text(report, columns_of(output.width, Sink::File))),
-            (None, _) => Err(Error::usage("--check-launch writes --format table or json")),
-        }
+/// Shows the record, also that of a run that failed and so has no end.
+fn show_results(
+    arguments: &LaunchedArguments,
+    request: &Request,
+    live: Option<&Live>,
+    end: Option<&End>,
+) -> Result<()> {
+    if arguments.quiet || !request.record.exists() {
+        return Ok(());
     }
-
-    fn listener(&mut self) -> Listener {
-        let arguments = self.arguments();
-        // A resumed run prints all rows at its end, since most were done before.
-        let shows_rows = self.work.shows_rows() && !arguments.quiet && arguments.resume.is_none();
-        let rows = if shows_rows { arguments.output.live_rows(Sink::File) } else { None };
-        self.live = rows.map(Live::new);
-        self.live.as_ref().map(Live::listener).unwrap_or_default()
+    // Never treated as a terminal: some launchers give rank 0 a pseudo-terminal and copy its output.
+    let view = View::new(&Record::read(&request.record)?);
+    let out = &mut std::io::stdout().lock();
+    match live {
+        Some(live) => write_above(None, out, &live.finish(&view)),
+        None => arguments.output.show_on(&view, Sink::File, out)?,
     }
-
-    fn show_results(&self, request: &Request, end: Option<&End>) -> Result<()> {
-        if self.arguments().quiet || !request.record.exists() {
-            return Ok(());
-        }
-        // Never treated as a terminal: some launchers give rank 0 a pseudo-terminal and copy its output.
-        let view = View::new(&Record::read(&request.record)?);
-        let out = &mut std::io::stdout().lock();
-        match &self.live {
-            Some(live) => write_above(None, out, &live.finish(&view)),
-            None => self.arguments().output.show_on(&view, Sink::File, out)?,
-        }
-        // A launcher forwards the two streams in pieces of its own, and could put this into the middle of a table.
-        let record = request.record.shown();
-        match self.arguments().output.format().comment_mark() {
-            Some(mark) => write_above(None, out, &format!("{mark}record: {record}\n")),
-            None => eprintln!("record: {record}"),
-        }
-        if let Some(end) = end.filter(|end| end.status != EndStatus::Complete) {
-            eprintln!("commgauge: {}", end.error.as_deref().unwrap_or("the run did not end"));
-            eprintln!("commgauge: resume with: {}", resume_command(&request.record));
-        }
-        Ok(())
+    // A launcher forwards the two streams in pieces of its own, and could put this into the middle of a table.
+    let record = request.record.shown();
+    match arguments.output.format().comment_mark() {
+        Some(mark) => write_above(None, out, &format!("{mark}record: {record}\n")),
+        None => eprintln!("record: {record}"),
     }
-
-    fn print_error(&self, text: &str) {
-        eprintln!("commgauge: {text}");
+    if let Some(end) = end.filter(|end| end.status != EndStatus::Complete) {
+        eprintln!("commgauge: {}", end.error.as_deref().unwrap_or("the run did not end"));
+        eprintln!("commgauge: resume with: {}", resume_command(&request.record));
     }
+    Ok(())
 }
 
 /// Whether this copy prints messages for all copies before MPI has assigned ranks.
 fn is_reporting_copy() -> bool {
-    let ranks = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
-    ranks.iter().find_map(|name| std::env::var(name).ok()).is_none_or(|rank| rank == "0")
+    launcher::rank_before_mpi().is_none_or(|rank| rank == "0")
 }
 
 /// How long the other copies wait for that message: launchers kill all copies as soon as one ends with an error.
@@ -168,7 +179,7 @@ pub(super) fn launch<W: Work>(work: &W, begun: Instant) -> Result<Launch> {
     arguments.nccl.check(arguments.backend)?;
     if arguments.no_watchdog && arguments.timeout.is_some() && !is_nccl {
         return Err(Error::usage(
-            "--timeout with --no-watchdog is for --backend nccl: a call of MPI cannot be given up, so leave one of them out",
+            "--timeout with --no-watchdog is for --backend nccl: MPI calls cannot be cancelled, so leave one of them out",
         ));
     }
     Ok(Launch {
@@ -195,7 +206,7 @@ fn backend<W: Work>(work: &W) -> Result<LaunchedBackend> {
         Backend::Mpi => Ok(LaunchedBackend::Mpi),
         Backend::Nccl => Ok(LaunchedBackend::Nccl(Box::new(nccl_launch(work)))),
         Backend::Simulated => Err(Error::usage(
-            "--backend simulated plays all ranks in one process and needs no launcher: commgauge run SUITE --backend simulated -n RANKS",
+            "--backend simulated runs all ranks in one process and needs no launcher: commgauge run SUITE --backend simulated -n RANKS",
         )),
     }
 }

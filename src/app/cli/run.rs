@@ -7,9 +7,7 @@
 mod allocation;
 mod arguments;
 mod launches;
-mod outcome;
 mod progress;
-mod record_state;
 mod resumable;
 mod sweep_flags;
 
@@ -22,12 +20,10 @@ use super::backend_name::Backend;
 use super::output::print_on;
 use super::suite;
 use super::suite::SuiteWork;
-use crate::cli::launched_arguments;
 use crate::cli::output::{columns, json};
 use crate::launch;
 use crate::launch::{GRACE, LauncherContext};
-use crate::report::Format;
-use crate::report::plan_text;
+use crate::report::{Format, launch_check_text, plan_text};
 use allocation::predicted_nodes;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
@@ -121,14 +117,14 @@ fn run_check_launch(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32
     let found = read(&report);
     let _ = std::fs::remove_file(&report);
     let Some(found) = found? else {
-        let verdict = outcome::conclude(&ending, &progress.finish().state);
+        let verdict = launch::conclude(&ending, &progress.finish().state);
         verdict.sentences.iter().for_each(|sentence| eprintln!("commgauge: {sentence}"));
         return Ok(if verdict.exit_code == 0 { 6 } else { verdict.exit_code });
     };
     progress.finish();
     let text = match arguments.output.format() {
         Format::Json => json(&found)?,
-        _ => launched_arguments::text(&found, columns(arguments.output.width)),
+        _ => launch_check_text(&found, columns(arguments.output.width)),
     };
     print_on(out, &text)?;
     Ok(if found.refusals.is_empty() { 0 } else { 7 })

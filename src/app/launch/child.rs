@@ -392,7 +392,7 @@ mod tests {
     use commgauge_model::record::header::Variable;
     use rustix::process::test_kill_process;
 
-    /// Delivers each signal of a list so many ticks after the first line: a program that has printed a line has set its
+    /// Delivers each signal of a list this many ticks after the first line: a program that has printed a line has set its
     /// traps, however busy the machine is.
     struct Script {
         signals: Vec<(u32, i32)>,

@@ -2,10 +2,11 @@
 //!
 //! The transport is never chosen here: the launcher's default is what is measured.
 
-use super::family::{Family, Launcher};
+use super::family::Launcher;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::quote::{quote, quote_program};
 use commgauge_model::record::header::{Variable, to_show};
+use commgauge_run::launcher::Family;
 use rustix::process::Signal;
 use std::process::Command;
 
@@ -104,26 +105,20 @@ pub fn build(launcher: &Launcher, request: &Request) -> Result<LaunchCommand> {
     let core_supply = core_supply(launcher, request)?;
     match launcher.family {
         Family::OpenMpi4 | Family::OpenMpi5 => open_mpi(launcher.family, request, core_supply, &mut arguments),
-        Family::Mpich => mpich(request, core_supply, &mut arguments, &mut environment),
-        Family::IntelMpi => intel_mpi(request, core_supply, &mut arguments)?,
+        family @ (Family::Mpich | Family::IntelMpi) => {
+            hydra(family, request, core_supply, &mut arguments, &mut environment)?
+        }
         Family::Slurm => slurm(request, core_supply, &mut arguments, &mut environment)?,
     }
     arguments.extend(request.launcher_arguments.iter().cloned());
     arguments.push(request.program.clone());
     arguments.extend(request.program_arguments.iter().cloned());
-    let stop_signal = stop_signal(launcher.family);
-    Ok(LaunchCommand { environment, program: launcher.program.clone(), arguments, stop_signal })
+    Ok(LaunchCommand { environment, program: launcher.program.clone(), arguments, stop_signal: STOP_SIGNAL })
 }
 
-/// On SIGTERM launchers kill the ranks at once or within a second, and srun treats SIGINT as a question; this signal is
-/// forwarded to the ranks, which then have time to shut down cleanly.
-pub(super) fn stop_signal(family: Family) -> Option<i32> {
-    match family {
-        Family::OpenMpi4 | Family::OpenMpi5 | Family::Mpich | Family::IntelMpi | Family::Slurm => {
-            Some(Signal::USR1.as_raw())
-        }
-    }
-}
+/// On SIGTERM launchers kill the ranks at once or within a second, and srun treats SIGINT as a question; all forward this
+/// signal to the ranks, which then have time to shut down cleanly.
+pub(super) const STOP_SIGNAL: Option<i32> = Some(Signal::USR1.as_raw());
 
 fn core_supply(launcher: &Launcher, request: &Request) -> Result<CoreSupply> {
     if let Some(hosts) = &request.hosts {
@@ -217,33 +212,29 @@ const MPICH_YIELDS: [(&str, &str); 3] = [
     ("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "1"),
 ];
 
-fn mpich(request: &Request, core_supply: CoreSupply, arguments: &mut Vec<String>, environment: &mut Vec<Variable>) {
-    if core_supply == CoreSupply::Oversubscribed {
+/// Arguments of Hydra. Intel MPI's takes one number of ranks for all hosts, and its ranks yield processors by default.
+fn hydra(
+    family: Family,
+    request: &Request,
+    core_supply: CoreSupply,
+    arguments: &mut Vec<String>,
+    environment: &mut Vec<Variable>,
+) -> Result<()> {
+    let is_intel = family == Family::IntelMpi;
+    if core_supply == CoreSupply::Oversubscribed && !is_intel {
         environment.extend(MPICH_YIELDS.map(|(name, value)| Variable::new(name, value)));
     }
     push(arguments, &["-n", &request.ranks.to_string()]);
-    if let Some(hosts) = &request.hosts {
-        push(arguments, &["-hosts", hosts]);
+    match &request.hosts {
+        Some(hosts) if is_intel => {
+            let (names, slots) = equal_hosts(hosts, "mpiexec of Intel MPI", "a --hostfile of lines HOST:RANKS")?;
+            push(arguments, &["-hosts", &names.join(","), "-ppn", &slots.to_string()]);
+        }
+        Some(hosts) => push(arguments, &["-hosts", hosts]),
+        None => {}
     }
     if let Some(file) = &request.host_file {
-        push(arguments, &["-f", file]);
-    }
-    if let Some(ranks) = of_each_host(request).filter(|_| !is_set_by_user(request, &["ppn"])) {
-        push(arguments, &["-ppn", &ranks.to_string()]);
-    }
-    bind(request, core_supply, "-bind-to", arguments);
-}
-
-/// Arguments of Hydra, except for hosts: Hydra takes one number of ranks for all hosts. Its ranks yield processors by
-/// default.
-fn intel_mpi(request: &Request, core_supply: CoreSupply, arguments: &mut Vec<String>) -> Result<()> {
-    push(arguments, &["-n", &request.ranks.to_string()]);
-    if let Some(text) = &request.hosts {
-        let (names, slots) = equal_hosts(text, "mpiexec of Intel MPI", "a --hostfile of lines HOST:RANKS")?;
-        push(arguments, &["-hosts", &names.join(","), "-ppn", &slots.to_string()]);
-    }
-    if let Some(file) = &request.host_file {
-        push(arguments, &["-machinefile", file]);
+        push(arguments, &[if is_intel { "-machinefile" } else { "-f" }, file]);
     }
     if let Some(ranks) = of_each_host(request).filter(|_| !is_set_by_user(request, &["ppn"])) {
         push(arguments, &["-ppn", &ranks.to_string()]);

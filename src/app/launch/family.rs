@@ -1,31 +1,8 @@
-//! The supported launchers, distinguished by the output of their `--version`.
+//! What launchers print: their `--version`, by which they are told apart, and the deaths of ranks.
 
 use commgauge_base::writing;
+use commgauge_run::launcher::Family;
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGKILL, SIGSEGV, SIGTERM};
-
-/// Launchers grouped by the flags they accept. Open MPI changed its flags with version 5, so it counts as two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// `mpirun` of Open MPI up to 4.
-    OpenMpi4,
-    /// `mpirun` of Open MPI from 5 on, which is PRRTE's `prterun`.
-    OpenMpi5,
-    /// Hydra, the `mpiexec` of MPICH.
-    Mpich,
-    /// The `mpiexec` of Intel MPI, which shares MPICH's binary interface and began as its Hydra.
-    IntelMpi,
-    /// `srun` of Slurm.
-    Slurm,
-}
-
-/// The MPI that the launched programs were built against. The launcher of another MPI would start every rank alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flavor {
-    /// Open MPI, any version: 4 and 5 share their binary interface.
-    OpenMpi,
-    /// MPICH.
-    Mpich,
-}
 
 /// A launcher that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,59 +18,6 @@ pub struct Launcher {
     pub version: String,
     /// Whether it can bind ranks to cores: Hydra that was built without a topology library ends where it is asked to.
     pub can_bind: bool,
-}
-
-impl Flavor {
-    /// The flavor that the build recorded, if it did.
-    pub fn of_this_build() -> Option<Self> {
-        match commgauge_run::world::MPI_FLAVOR {
-            Some("open-mpi") => Some(Self::OpenMpi),
-            Some("mpich") => Some(Self::Mpich),
-            _ => None,
-        }
-    }
-
-    /// The folder of its programs in packages for several MPIs.
-    pub(super) fn folder(self) -> &'static str {
-        match self {
-            Self::OpenMpi => "open-mpi",
-            Self::Mpich => "mpich",
-        }
-    }
-
-    /// Display name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::OpenMpi => "Open MPI",
-            Self::Mpich => "MPICH",
-        }
-    }
-}
-
-impl Family {
-    /// Display name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::OpenMpi4 | Self::OpenMpi5 => "Open MPI",
-            Self::Mpich => "MPICH",
-            Self::IntelMpi => "Intel MPI",
-            Self::Slurm => "Slurm",
-        }
-    }
-
-    /// The MPI that it belongs to; none for Slurm.
-    pub fn flavor(self) -> Option<Flavor> {
-        match self {
-            Self::OpenMpi4 | Self::OpenMpi5 => Some(Flavor::OpenMpi),
-            Self::Mpich | Self::IntelMpi => Some(Flavor::Mpich),
-            Self::Slurm => None,
-        }
-    }
-
-    /// Whether ranks of that MPI can connect under this launcher. Slurm supports both, if the site has set it up.
-    pub fn starts(self, flavor: Flavor) -> bool {
-        self.flavor().is_none_or(|own| own == flavor)
-    }
 }
 
 /// The launcher `program`, from the output of its `--version`; none for an unknown one.

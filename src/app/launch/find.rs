@@ -2,9 +2,10 @@
 //!
 //! A launcher of another MPI is never substituted; the error names it.
 
-use super::family::{Family, Flavor, Launcher, parse_version};
+use super::family::{Launcher, parse_version};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
+use commgauge_run::launcher::{Family, Flavor};
 use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZero;
@@ -71,7 +72,7 @@ fn requested(choice: &str, context: LauncherContext, probe: &dyn Fn(&str) -> Opt
     };
     if let Some(flavor) = context.flavor.filter(|flavor| !launcher.family.starts(*flavor)) {
         return Err(Error::usage(format!(
-            "--launcher {choice} is of {} {}, but commgauge-suite was built against {}: every rank would be alone; \
+            "--launcher {choice} belongs to {} {}, but commgauge-suite was built against {}: every rank would be alone; \
              name a launcher of {}, or build with the other MPI's compiler in MPICC",
             launcher.family.name(),
             launcher.version,
@@ -173,7 +174,7 @@ fn program_from(own: &Path, name: &str, family: Family, of_path: &dyn Fn() -> Op
     } else {
         "install the package anew, or name a launcher of another MPI with --launcher"
     };
-    Err(Error::environment(format!("no {name} beside commgauge: looked for {}; {advice}", program.shown())))
+    Err(Error::environment(format!("no {name} next to commgauge: looked for {}; {advice}", program.shown())))
 }
 
 // The MPIs for which launched programs are installed, each in a folder of its own.

@@ -2,9 +2,10 @@
 //!
 //! The launcher reads the file itself and decides; this is only for what is shown before the launch.
 
-use super::family::{Family, Launcher};
+use super::family::Launcher;
 use super::find;
 use commgauge_base::error::{Error, Result};
+use commgauge_run::launcher::Family;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::net::{TcpStream, ToSocketAddrs};

@@ -1,7 +1,6 @@
 //! Repeats the launch of a record: with the same launcher and launcher arguments, and new arguments for the program.
 
-use super::command::{LaunchCommand, stop_signal};
-use super::family::Family;
+use super::command::{LaunchCommand, STOP_SIGNAL};
 use commgauge_model::record::header::Variable;
 use std::path::Path;
 
@@ -33,10 +32,10 @@ impl LauncherPart {
     }
 
     /// The command that starts a program in the same way.
-    pub fn command(&self, family: Family, launched: String, words: Vec<String>) -> LaunchCommand {
+    pub fn command(&self, launched: String, words: Vec<String>) -> LaunchCommand {
         let arguments = self.arguments.iter().cloned().chain([launched]).chain(words).collect();
         let (environment, program) = (self.environment.clone(), self.program.clone());
-        LaunchCommand { environment, program, arguments, stop_signal: stop_signal(family) }
+        LaunchCommand { environment, program, arguments, stop_signal: STOP_SIGNAL }
     }
 }
 
@@ -52,7 +51,7 @@ mod tests {
     fn launcher_arguments_are_reused_and_program_arguments_replaced() {
         let old = words("env SLURM_HOSTFILE=/h A=b=c srun --ntasks=4 --mpi=pmix /old/commgauge-sweep all_reduce -b 8");
         let part = LauncherPart::of(&old, "commgauge-sweep").unwrap();
-        let relaunched = part.command(Family::Slurm, "/new/commgauge-sweep".into(), words("all_reduce --resume r"));
+        let relaunched = part.command("/new/commgauge-sweep".into(), words("all_reduce --resume r"));
         let expected =
             "env SLURM_HOSTFILE=/h A=b=c srun --ntasks=4 --mpi=pmix /new/commgauge-sweep all_reduce --resume r";
         assert_eq!(relaunched.words().join(" "), expected);

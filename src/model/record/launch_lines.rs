@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::time::Duration;
 
 /// A further launch that goes on with the record. What follows belongs to the same run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -331,6 +332,14 @@ pub fn has_unwatched_line(record: &Path) -> bool {
 }
 
 // The last line of a launch in a record: how the run ended, with the line count and digest that reveal lost or changed lines.
+
+impl End {
+    /// An end line; the journal adds the number of lines before it and the seal.
+    pub fn new(status: EndStatus, exit_code: i32, error: Option<String>, elapsed: Duration) -> End {
+        let elapsed_seconds = Seconds(elapsed.as_secs_f64());
+        End { status, exit_code, error, elapsed_seconds, lines_before: None, sha256: None }
+    }
+}
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

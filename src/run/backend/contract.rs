@@ -62,7 +62,7 @@ pub struct Binding<'a> {
     /// Use the same buffers in every iteration instead of rotating through more bytes than the last-level cache can
     /// store.
     pub warm_buffers: bool,
-    /// Walk through buffers within so many bytes, as nccl-tests does within those of its largest size, instead.
+    /// Walk through buffers within this many bytes, as nccl-tests does within those of its largest size, instead.
     pub rotation_within: Option<Bytes>,
 }
 
@@ -151,7 +151,7 @@ pub trait Backend {
     fn skip_reason(&self, binding: &Binding) -> Option<String> {
         let (op, parts) = (binding.op, binding.variant.name_parts());
         if !parts.is_empty() {
-            return Some(format!("{} is of --backend nccl, and this is {}", parts.join(", "), self.facts().name));
+            return Some(format!("{} needs --backend nccl; this is {}", parts.join(", "), self.facts().name));
         }
         nccl_only_reason(op)
     }
@@ -217,7 +217,7 @@ pub trait Backend {
 
     /// Why this rank cannot make a copy; `None` if it can. If any rank returns a reason, all ranks skip it.
     fn copy_skip_reason(&self, _shape: &CopyShape) -> Option<String> {
-        Some(format!("copies between hosts and GPUs are of --backend nccl, and this is {}", self.facts().name))
+        Some(format!("copies between hosts and GPUs need --backend nccl; this is {}", self.facts().name))
     }
 
     /// Reserves the buffers of a copy, with known data at its source and other data at its target, and returns it with the copies that a
@@ -338,7 +338,7 @@ pub struct ReplayBinding<'a> {
 pub struct AxisTimes {
     /// Time for which the rank waited for its calls.
     pub waiting_nanoseconds: u64,
-    /// Time in which at least one call was under way, as far as the rank saw it.
+    /// Time in which at least one call was in progress, as far as the rank saw it.
     pub under_way_nanoseconds: u64,
 }
 

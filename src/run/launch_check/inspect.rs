@@ -169,18 +169,23 @@ fn lowest<'a>(host: &'a str, ranks: &[u32], all: &[Compact]) -> HostLimits<'a> {
     HostLimits {
         host,
         ranks: ranks.len() as u32,
-        memory_lock_bytes: of(ranks, all).filter_map(|profile| profile.2.0).min(),
-        open_files: of(ranks, all).filter_map(|profile| profile.2.1).min(),
-        has_rdma: of(ranks, all).any(|profile| profile.3),
+        memory_lock_bytes: of(ranks, all).filter_map(|profile| profile.memory_lock_bytes).min(),
+        open_files: of(ranks, all).filter_map(|profile| profile.open_files).min(),
+        has_rdma: of(ranks, all).any(|profile| profile.has_rdma),
     }
 }
 
 fn cores_of<'a>(ranks: &[u32], all: &'a [Compact]) -> Vec<RankCores<'a>> {
     let cores = |rank: &u32| {
         let compact = all.get(*rank as usize)?;
-        let (list, usable, online) = &compact.1;
         let has_device = compact.hash(Fact::DeviceUuid) != 0;
-        Some(RankCores { rank: *rank, list, usable: *usable, online: *online, has_device })
+        Some(RankCores {
+            rank: *rank,
+            list: &compact.cores,
+            usable: compact.usable,
+            online: compact.online,
+            has_device,
+        })
     };
     ranks.iter().filter_map(cores).collect()
 }
@@ -207,7 +212,7 @@ fn merge_similar(remarks: &[Remark]) -> Vec<String> {
 fn launcher_contradictions(all: &[Compact], names: VariableNames) -> Vec<String> {
     let variable = |name: Option<&str>| name.map_or_else(String::new, |name| format!(" ({name})"));
     let mut refusals = Vec::new();
-    if let Some(reported) = all.iter().find_map(|profile| profile.4.0) {
+    if let Some(reported) = all.iter().find_map(|profile| profile.wrong_ranks) {
         refusals.push(format!(
             "the launcher reports {reported} ranks{}, MPI reports {}: is it the launcher of the MPI that commgauge was built with?",
             variable(names.ranks),
@@ -215,7 +220,7 @@ fn launcher_contradictions(all: &[Compact], names: VariableNames) -> Vec<String>
         ));
     }
     let wrong: Vec<(usize, u32)> =
-        all.iter().enumerate().filter_map(|(rank, profile)| Some((rank, profile.4.1?))).collect();
+        all.iter().enumerate().filter_map(|(rank, profile)| Some((rank, profile.wrong_rank?))).collect();
     if let Some((rank, reported)) = wrong.first() {
         refusals.push(format!(
             "{} ranks have another number than their launcher gave them, the first: rank {rank} was started as rank {reported}{}",
@@ -230,15 +235,15 @@ fn host_contradictions(all: &[Compact], hosts: &[RanksOfHost], names: VariableNa
     let name = names.here.map_or_else(String::new, |name| format!(" ({name})"));
     let mut warnings = Vec::new();
     if let Some(reported) =
-        all.iter().find_map(|profile| profile.5.1).filter(|reported| *reported as usize != hosts.len())
+        all.iter().find_map(|profile| profile.hosts).filter(|reported| *reported as usize != hosts.len())
     {
         warnings.push(format!("the launcher reports {reported} hosts, {} were found", hosts.len()));
     }
     let differing: Vec<(&str, usize, u32)> = hosts
         .iter()
         .filter_map(|RankGroup { key: host, ranks }| {
-            let reported =
-                of(ranks, all).find_map(|profile| profile.5.0.filter(|reported| *reported as usize != ranks.len()))?;
+            let reported = of(ranks, all)
+                .find_map(|profile| profile.ranks_here.filter(|reported| *reported as usize != ranks.len()))?;
             Some((*host, ranks.len(), reported))
         })
         .collect();

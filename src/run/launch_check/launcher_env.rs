@@ -3,7 +3,7 @@
 //!
 //! Nested launchers inherit each other's variables, so several may be set. MPI is not queried here.
 
-use super::severity::Severity;
+use crate::launcher::{Counts, is_connected, variables};
 use commgauge_base::error::{Error, Result};
 use commgauge_model::record::header;
 use commgauge_model::record::header::Variable;
@@ -36,31 +36,32 @@ pub struct LauncherEnv {
 pub fn launcher_env(environment: &dyn Fn(&str) -> Option<String>) -> LauncherEnv {
     let number =
         |name: &'static str| Some(NumberVariable { name, number: environment(name)?.trim().parse::<u32>().ok()? });
-    let all = |names: &[&'static str]| names.iter().filter_map(|name| number(name)).collect::<Vec<_>>();
+    let all = |counts| variables(counts, false).into_iter().filter_map(number).collect::<Vec<_>>();
+    let of_allocation = |counts| variables(counts, true).into_iter().filter_map(number);
     let mut found = LauncherEnv {
-        ranks: all(&["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "PALS_SIZE"]),
-        ranks_here: all(&["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"]),
+        ranks: all(Counts::Ranks),
+        ranks_here: all(Counts::RanksHere),
         hosts: Vec::new(),
-        rank: all(&["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"]),
+        rank: all(Counts::Rank),
     };
     // Under another launcher Slurm's numbers describe the allocation, or the daemons that this launcher started through
     // srun.
     if found.ranks.is_empty() && found.ranks_here.is_empty() {
-        found.ranks = all(&["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"]).into_iter().take(1).collect();
-        let here = |number: u32| NumberVariable { name: "SLURM_STEP_TASKS_PER_NODE", number };
-        found.ranks_here = slurm_ranks_here(environment).map(here).into_iter().collect();
-        found.hosts = all(&["SLURM_STEP_NUM_NODES"]);
+        found.ranks = of_allocation(Counts::Ranks).chain(number("SLURM_NTASKS")).take(1).collect();
+        let here = |name| Some(NumberVariable { name, number: slurm_ranks_here(name, environment)? });
+        found.ranks_here = variables(Counts::RanksHere, true).into_iter().filter_map(here).collect();
+        found.hosts = of_allocation(Counts::Hosts).collect();
         if found.rank.is_empty() {
-            found.rank = all(&["SLURM_PROCID"]);
+            found.rank = of_allocation(Counts::Rank).collect();
         }
     }
     found
 }
 
 /// This node's entry in Slurm's counts, such as `2(x2),1`.
-fn slurm_ranks_here(environment: &dyn Fn(&str) -> Option<String>) -> Option<u32> {
+fn slurm_ranks_here(counts: &str, environment: &dyn Fn(&str) -> Option<String>) -> Option<u32> {
     let node: usize = environment("SLURM_NODEID")?.parse().ok()?;
-    let text = environment("SLURM_STEP_TASKS_PER_NODE")?;
+    let text = environment(counts)?;
     let mut before = 0usize;
     for part in text.split(',') {
         let (count, times) = match part.split_once("(x") {
@@ -82,14 +83,12 @@ fn slurm_ranks_here(environment: &dyn Fn(&str) -> Option<String>) -> Option<u32>
 /// A usage error on every copy.
 pub fn ensure_joined(environment: &dyn Fn(&str) -> Option<String>) -> Result<()> {
     let tasks = environment("SLURM_STEP_NUM_TASKS").and_then(|text| text.parse::<u32>().ok()).unwrap_or(1);
-    // Variables that PMIx, PMI-1 and PMI-2, mpirun and mpiexec set for ranks that they connect.
-    let joined = ["PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK", "PMI_FD", "PMI_PORT", "OMPI_COMM_WORLD_SIZE"];
-    if tasks < 2 || joined.iter().any(|name| environment(name).is_some()) {
+    if tasks < 2 || is_connected(|name| environment(name).is_some()) {
         return Ok(());
     }
     let kind = environment("SLURM_MPI_TYPE").unwrap_or_else(|| "none".to_owned());
     Err(Error::usage(format!(
-        "srun started {tasks} copies with nothing to join them by (--mpi={kind}): each would believe that it is alone; start \
+        "srun started {tasks} copies without connecting them (--mpi={kind}): each would run alone; start \
          them with srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH), or through `commgauge run`, which asks for the right one"
     )))
 }
@@ -207,6 +206,21 @@ pub(super) fn relevant(environment: impl Iterator<Item = Variable>) -> String {
 fn is_relevant(name: &str) -> bool {
     let begins = |list: &[&str]| list.iter().any(|prefix| name.starts_with(prefix));
     begins(&RELEVANT) && !begins(&LAUNCH_ONLY) && !header::is_launcher_internal(name)
+}
+
+/// Severity of a difference between ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Severity {
+    /// The difference is only displayed.
+    Info,
+    /// The run continues with a note in its record; no measurement is affected.
+    Note,
+    /// The run continues, and its record is marked as unreliable.
+    Warning,
+    /// The run is refused, unless mixed ranks are allowed; then a warning.
+    Mixed,
+    /// The run is refused in any case.
+    Refusal,
 }
 
 /// Severity of a difference in a variable.
@@ -354,7 +368,7 @@ mod tests {
                 "SLURM_STEP_TASKS_PER_NODE" => Some(counts.to_owned()),
                 _ => None,
             };
-            slurm_ranks_here(&environment)
+            slurm_ranks_here("SLURM_STEP_TASKS_PER_NODE", &environment)
         };
         assert_eq!(node("1", "2(x2),1"), Some(2));
         assert_eq!(node("2", "2(x2),1"), Some(1));

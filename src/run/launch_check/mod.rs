@@ -9,7 +9,6 @@ mod fact;
 mod inspect;
 mod launcher_env;
 mod place;
-mod severity;
 
 pub use fact::{Fact, RankProfile};
 pub use inspect::inspect;

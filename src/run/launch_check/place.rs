@@ -187,7 +187,7 @@ pub(super) fn user_note(nodes: &[Node], all: &[RankLocation]) -> Option<String> 
     };
     Some(format!(
         "ranks of host {} are in different user namespaces ({}{more}), as where each has a container of its own: none may read \
-         another's memory, so MPI copies twice, and Open MPI 4 may wait for ever in large messages; start one container for all \
+         another's memory, so MPI copies twice, and Open MPI 4 may block forever in large messages; start one container for all \
          ranks of a host, or set OMPI_MCA_btl_vader_single_copy_mechanism=none",
         first.facts.host,
         named(&first.ranks)

@@ -367,7 +367,7 @@ mod tests {
                 let mut call = FakeCall::alone(&SoloWorld, 0..1, |_, _| 900);
                 call.mark_cost = 0;
                 call.blocks = blocks;
-                // What the host waits for beside the calls, which no mark on a stream sees.
+                // What the host waits for apart from the calls, which no mark on a stream sees.
                 call.completion_cost = 5_000;
                 let mut batch = Batch::default();
                 streaming_batch(context, &mut call, 3, 10, &mut batch).unwrap();

@@ -209,7 +209,7 @@ pub(crate) fn fill_run_and_check(
 ) -> Result<Option<Outcome>> {
     call.fill()?;
     call.enqueue_checked()?;
-    // Released together, so that a call that does not wait for its producer finds that of another rank still under way.
+    // Released together, so that a call that does not wait for its producer finds that of another rank still in progress.
     context.world.barrier()?;
     call.complete(context.completion_deadline)?;
     check(context, call, moment)

@@ -213,7 +213,7 @@ mod fakes {
         pub(crate) calls: u64,
         /// Cost of reading the clock, in nanoseconds.
         pub(crate) mark_cost: u64,
-        /// Time that the host waits at the end beside the calls.
+        /// Time that the host waits at the end apart from the calls.
         pub(crate) completion_cost: u64,
         /// Whether calls return when they are complete.
         pub(crate) blocks: bool,

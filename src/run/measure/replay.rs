@@ -254,14 +254,14 @@ fn axis_line(plan: &ReplayPlan, axis: Axis, moved: &[Moved], medians: AxisTimes)
     }
 }
 
-/// Share of the time under way that was not spent waiting.
+/// Share of the time in progress that was not spent waiting.
 fn efficiency(waiting: u64, under_way: u64) -> Option<f64> {
     (under_way > 0).then(|| (1.0 - waiting as f64 / under_way as f64).clamp(0.0, 1.0))
 }
 
 // How long collectives take that something hides: each as long as on the rank of its group that came last.
 //
-// The other ranks started it earlier and saw it under way while they waited for that one, which says nothing of the call: a call of a few
+// The other ranks started it earlier and saw it in progress while they waited for that one, which says nothing of the call: a call of a few
 // bytes beside a pass of 20 ms would seem thousands of times slower than alone. No two clocks are compared.
 
 /// What distinguishes calls of a group.

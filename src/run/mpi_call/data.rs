@@ -274,20 +274,20 @@ fn peer(group_rank: Option<u32>) -> c_int {
     group_rank.map_or_else(|| unsafe { ffi::RSMPI_PROC_NULL }, |rank| rank as c_int)
 }
 
-// Calls under way, and messages between two ranks: for replaying a step, in which calls of many groups are active at once
+// Calls in progress, and messages between two ranks: for replaying a step, in which calls of many groups are active at once
 // (MPI-3.1 sections 3.7 and 5.12).
 
 /// Tag of timed point-to-point messages, on communicators of their own.
 pub(super) const TAG: c_int = 0;
 
-/// A call under way: at most a sending and a receiving part.
+/// A call in progress: at most a sending and a receiving part.
 #[derive(Debug)]
 pub struct Request {
     pub(super) parts: [ffi::MPI_Request; 2],
 }
 
 impl Request {
-    /// Nothing under way.
+    /// Nothing in progress.
     pub fn none() -> Request {
         // SAFETY: reading a constant of the initialised library.
         Request { parts: [unsafe { ffi::RSMPI_REQUEST_NULL }; 2] }

@@ -19,7 +19,7 @@ use std::time::Duration;
 // memory corruption, not a link error. It happens when MPICC changes under an existing target directory.
 const _: () = assert!(
     (size_of::<ffi::MPI_Comm>() == 8) == cfg!(commgauge_open_mpi),
-    "the mpi-sys bindings in this target directory are of another MPI: use one target directory per MPI, or run cargo clean -p mpi-sys"
+    "the mpi-sys bindings in this target directory were made for another MPI: use one target directory per MPI, or run cargo clean -p mpi-sys"
 );
 
 /// Turns a return code into an error that names the call.
@@ -373,14 +373,13 @@ const PER_SHARING_RANK: Duration = Duration::from_millis(10);
 /// A watchdog waits longer than that for a rank that has left.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Waits, asleep, until the launcher has probably read that this process, on a host of so many processors, has finalised MPI.
+/// Waits, asleep, until the launcher has probably read that this process, on a host of this many processors, has finalised MPI.
 ///
 /// Open MPI's finalisation tells the launcher, and stops waiting for its answer after 2 s. If the launcher sees the end of the process
 /// first, it says that it was "exiting improperly" and ends the launch with code 1, although all was in order
 /// (github.com/open-mpi/ompi, issues 7833 and 12607). That happens where many ranks share a processor; elsewhere nothing is waited for.
-pub fn pause_before_exit(processors: u32) {
-    let ranks_here = std::env::var("OMPI_COMM_WORLD_LOCAL_SIZE").ok().and_then(|count| count.parse().ok());
-    std::thread::sleep(pause_of(ranks_here.unwrap_or(1), processors));
+pub fn pause_before_exit(ranks_here: u32, processors: u32) {
+    std::thread::sleep(pause_of(ranks_here, processors));
 }
 
 fn pause_of(ranks_here: u32, processors: u32) -> Duration {

@@ -211,7 +211,7 @@ impl Curves {
             let Some(curve) = self.curves.iter().position(same) else {
                 let name = &facts.name;
                 let text =
-                    format!("round {} of the record adds {name}, which is of no curve of this plan", growth.round);
+                    format!("round {} of the record adds {name}, which belongs to no curve of this plan", growth.round);
                 return Err(Error::mismatch(text));
             };
             Ok(NextSize { curve, template: self.curves[curve].template, bytes, why: why.clone() })

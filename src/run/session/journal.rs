@@ -20,7 +20,7 @@ pub(super) struct SharedJournal<'a> {
     journal: Option<Journal>,
     listener: Listener,
     watch: Watch,
-    /// What became of the file, if somebody removed or renamed it.
+    /// Fate of the file, if somebody removed or renamed it.
     moved: Option<Moved>,
 }
 

@@ -1,33 +1,35 @@
-//! The phases of a launch before and after its run, in the order in which `session` calls them: `check` that the ranks
-//! belong together, `backend` with its devices, `guard`, the watchdog; around all of them `rank`, from the start of MPI
-//! to its end. `description` is what they are given.
+//! The ranks of a launch that MPI started: [`Rank`] is one of them, from the start of MPI to its end. [`Launch`] says
+//! how they are started and watched.
 
 use crate::backend::mpi::MpiBackend;
 use crate::backend::nccl::{DeviceFacts, Log, Opened, Options, Placing, visible_devices};
 use crate::backend::{Backend, mpi, nccl};
 use crate::launch_check::{
-    Allowances, Fact, LaunchReport, NumberVariable, RankHosts, RankLocation, RankProfile, inspect, launcher_env,
-    locate_ranks,
+    Allowances, Fact, LaunchReport, NumberVariable, RankHosts, RankLocation, RankProfile, ensure_joined, inspect,
+    launcher_env, locate_ranks,
 };
 use crate::mpi_call::Waiting;
-use crate::session::journal::{Listener, Signals};
+use crate::session::TimeLimit;
+use crate::session::journal::Signals;
 use crate::session::request::{LaunchFacts, Request, Resume};
 use crate::watchdog::Watch;
 use crate::world::{MpiWorld, World, agree};
-use crate::{mpi_call, watchdog};
+use crate::{launcher, mpi_call, watchdog};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::progress::Fault;
 use commgauge_base::units::Seconds;
-use commgauge_model::layout::Nodes;
+use commgauge_base::writing::eprintln;
+use commgauge_model::record::header;
 use commgauge_model::record::line::End;
-use commgauge_model::record::{Record, header};
-use std::path::{Path, PathBuf};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 // The backend of a launch: first its device, which the launch check compares, then the backend itself.
 
 /// What a rank needs for its backend, found but not used yet.
-pub enum OpenedBackend {
+enum OpenedBackend {
     /// Host memory over MPI.
     Mpi {
         /// Ranks on the host of this one.
@@ -38,14 +40,14 @@ pub enum OpenedBackend {
 }
 
 /// The device of a rank.
-pub struct OpenedDevice {
+struct OpenedDevice {
     opened: Opened,
     placing: Placing,
     options: Options,
 }
 
 /// Sets the variables that libraries read. To be called while the process has a single thread, so before MPI starts.
-pub fn prepare_environment(launch: &Launch) -> Result<Option<Log>> {
+fn prepare_environment(launch: &Launch) -> Result<Option<Log>> {
     match &launch.backend {
         LaunchedBackend::Mpi => Ok(None),
         LaunchedBackend::Nccl(nccl) => nccl.environment.prepare(),
@@ -63,7 +65,7 @@ fn seen_by_all(world: &dyn World) -> Result<Vec<Vec<String>>> {
 impl OpenedBackend {
     /// Opens the device of a rank, if the backend needs one. Collective in what devices the ranks see; they agree on the result
     /// later.
-    pub fn open(launch: &Launch, hosts: &[String], world: &dyn World) -> Result<OpenedBackend> {
+    fn open(launch: &Launch, hosts: &[String], world: &dyn World) -> Result<OpenedBackend> {
         let me = world.process() as usize;
         let ranks_on_host = hosts.iter().filter(|host| **host == hosts[me]).count() as u32;
         let LaunchedBackend::Nccl(nccl) = &launch.backend else { return Ok(OpenedBackend::Mpi { ranks_on_host }) };
@@ -84,7 +86,7 @@ impl OpenedBackend {
     }
 
     /// Facts about the device, for the launch check.
-    pub fn device_facts(&self) -> Option<DeviceFacts> {
+    fn device_facts(&self) -> Option<DeviceFacts> {
         match self {
             OpenedBackend::Mpi { .. } => None,
             OpenedBackend::Nccl(device) => Some(device.opened.device_facts()),
@@ -92,7 +94,7 @@ impl OpenedBackend {
     }
 
     /// The backend, after all ranks have what it needs; the watchdog gets the name of the device. Collective.
-    pub fn into_backend(self, watch: &Watch, log: Option<Log>) -> Result<Box<dyn Backend>> {
+    fn into_backend(self, watch: &Watch, log: Option<Log>) -> Result<Box<dyn Backend>> {
         match self {
             OpenedBackend::Mpi { ranks_on_host } => Ok(Box::new(MpiBackend::new(ranks_on_host)?)),
             OpenedBackend::Nccl(device) => {
@@ -105,14 +107,13 @@ impl OpenedBackend {
     }
 }
 
-// The launch check: that the ranks are as many as expected, were given the same options, and belong together.
+// The launch check: the number of ranks, their options, and what must be equal on all.
 
-/// Detects a failed launch: a program started N times as N single processes. Collective.
-pub fn number_of_ranks(launch: &Launch, world: &dyn World) -> Result<()> {
-    let ranks = world.processes();
+/// Detects a failed launch: a program started N times as N single processes.
+fn number_of_ranks(launch: &Launch, ranks: u32) -> Result<()> {
     let variables = launcher_env(&|name| std::env::var(name).ok());
     let library = mpi_call::library_version();
-    let verdict = match (launch.expected_ranks, variables.contradiction(ranks)) {
+    match (launch.expected_ranks, variables.contradiction(ranks)) {
         (Some(expected), _) if expected == ranks => Ok(()),
         (Some(expected), _) => Err(Error::usage(format!(
             "--expect-ranks {expected}: this launch has {ranks} ranks; start it with the launcher of the MPI that commgauge was built with ({library})"
@@ -121,48 +122,28 @@ pub fn number_of_ranks(launch: &Launch, world: &dyn World) -> Result<()> {
             "the launcher reports {reported} ranks ({name}), MPI reports 1: the launcher is not that of the MPI that commgauge was built with ({library})"
         ))),
         (None, _) if ranks == 1 => Err(Error::usage(
-            "this launch has a single rank: start it as `mpirun -np 4 ...` or through `commgauge run`, or use --expect-ranks 1 if one rank is meant",
+            "this launch has a single rank: start it as `mpirun -np 4 ...` or through `commgauge run`; for one rank add --expect-ranks 1",
         )),
         _ => Ok(()),
-    };
-    agree(world, verdict)
+    }
 }
 
-/// Rejects ranks of which only some resume a record or have a time limit: they would wait for each other forever.
-/// Collective.
-pub fn same_options(launch: &Launch, world: &dyn World) -> Result<()> {
+/// Rejects ranks of which only some resume a record or have a time limit: they would block each other forever.
+/// Collective, but for its result.
+fn same_options(launch: &Launch, world: &dyn World) -> Result<()> {
     let mine = format!("{:?} {:?}", launch.resume, launch.time_limit);
     let all = world.gather(mine.as_bytes())?;
-    let differing = all.iter().position(|theirs| Some(theirs) != all.first());
-    agree(
-        world,
-        differing.map_or(Ok(()), |rank| {
-            let flags = "--resume, --allow-changed and --time-limit";
-            Err(Error::mismatch(format!(
-                "rank {rank} was not given the same {flags} as rank 0; give all ranks the same"
-            )))
-        }),
-    )
-}
-
-/// The exit code of a record to resume in which no work is left, the same on every rank. Collective.
-pub fn finished_record(launch: &Launch, world: &dyn World, program: &dyn Program) -> Result<Option<i32>> {
-    let Some(resumed) = &launch.resume else { return Ok(None) };
-    let inspected = || program.inspect_resumed(&Record::read(&resumed.path)?, &resumed.path);
-    let mine = agree(world, if world.process() == 0 { inspected() } else { Ok(None) })?;
-    let mut shared = [mine.map_or(u64::MAX, |exit_code| exit_code as u64)];
-    world.broadcast_u64(&mut shared)?;
-    Ok(i32::try_from(shared[0]).ok())
-}
-
-/// The host of every rank. Collective.
-pub fn hosts(world: &MpiWorld) -> Result<RankHosts> {
-    locate_ranks(world, &RankLocation::here(Some(world.shared_memory_leader()?)))
+    match all.iter().position(|theirs| Some(theirs) != all.first()) {
+        None => Ok(()),
+        Some(rank) => Err(Error::mismatch(format!(
+            "rank {rank} was not given the same --resume, --allow-changed and --time-limit as rank 0; give all ranks the same"
+        ))),
+    }
 }
 
 /// Compares all ranks. Collective; the report is on process 0. A rank whose input cannot be planned, or which has no
 /// device, contributes nothing of it; its error is reported after the ranks are known to belong together.
-pub fn compare(
+fn compare(
     launch: &Launch,
     world: &dyn World,
     hosts: &RankHosts,
@@ -188,24 +169,9 @@ pub fn compare(
     inspect(world, &profile, hosts, Allowances { mixed: launch.allow_mixed, shared_devices })
 }
 
-/// Ends all ranks with the same error if the report refuses the launch. Collective.
-pub fn refuse(world: &dyn World, report: Option<&LaunchReport>, program: &dyn Program) -> Result<()> {
-    let mut text = report.map_or_else(Vec::new, |report| program.refusal(report).into_bytes());
-    world.broadcast(&mut text)?;
-    if text.is_empty() { Ok(()) } else { Err(Error::mismatch(String::from_utf8_lossy(&text)).shared()) }
-}
-
-/// Shows the report as the only result; the exit code is the same on all ranks. Collective.
-pub fn show(world: &dyn World, report: Option<&LaunchReport>, program: &dyn Program) -> Result<i32> {
-    let mut refused = [report.map_or(0, |report| u64::from(!report.refusals.is_empty()))];
-    agree(world, report.map_or(Ok(()), |report| program.show_check(report)))?;
-    world.broadcast_u64(&mut refused)?;
-    Ok(if refused[0] == 0 { 0 } else { 7 })
-}
-
 /// Makes all ranks yield their processors while they wait if any of them share processors, and none otherwise.
 /// Collective.
-pub fn yield_if_oversubscribed(world: &dyn World, report: Option<&LaunchReport>) -> Result<()> {
+fn yield_if_oversubscribed(world: &dyn World, report: Option<&LaunchReport>) -> Result<()> {
     let mut shared =
         [report.map_or(0, |report| u64::from(report.hosts.iter().any(|host| host.ranks_share_processors)))];
     world.broadcast_u64(&mut shared)?;
@@ -213,20 +179,20 @@ pub fn yield_if_oversubscribed(world: &dyn World, report: Option<&LaunchReport>)
     Ok(())
 }
 
-/// What the record holds of the check.
-pub fn facts(hosts: RankHosts, report: Option<LaunchReport>) -> LaunchFacts {
+/// The part of the check that the record keeps.
+fn facts(hosts: RankHosts, report: Option<LaunchReport>) -> LaunchFacts {
     let (warnings, notes) = report.map(|report| (report.warnings, report.notes)).unwrap_or_default();
     LaunchFacts { hosts: hosts.hosts, warnings, notes }
 }
 
-// A launch as plain data, and what its program contributes.
+// A launch as plain data.
 
-/// How a launch is to be carried out, whatever it measures.
+/// How a launch is carried out, whatever it measures.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// When this process began, from which the time limit counts.
     pub begun: Instant,
-    /// Who carries the calls out.
+    /// What executes the calls.
     pub backend: LaunchedBackend,
     /// Number of ranks that the launch must have; needed for a launch of one rank.
     pub expected_ranks: Option<u32>,
@@ -236,7 +202,7 @@ pub struct Launch {
     pub allow_mixed: bool,
     /// The record to resume.
     pub resume: Option<ResumedRecord>,
-    /// Time after which no work is begun.
+    /// Time after which no work starts.
     pub time_limit: Option<Seconds>,
     /// Detection of hangs.
     pub watchdog: WatchdogOptions,
@@ -262,7 +228,7 @@ pub struct NcclLaunch {
     pub device_map: Option<Vec<u32>>,
 }
 
-/// A record of an earlier launch, with which this one goes on.
+/// A record of an earlier launch that this one resumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResumedRecord {
     /// The file.
@@ -282,43 +248,6 @@ pub struct WatchdogOptions {
     pub fault: Option<Fault>,
 }
 
-/// The program of a launch: plans the work once the ranks are known, and shows what the session finds. Messages and
-/// results are shown on process 0 only, where nothing else is said.
-pub trait Program {
-    /// What is to be measured on these nodes. Called on every process.
-    ///
-    /// # Errors
-    /// Usage errors; the other ranks need not have them.
-    fn request(&self, nodes: &Nodes) -> Result<Request>;
-
-    /// Looks at a record before it is resumed. Returns its exit code if nothing is left to measure.
-    ///
-    /// # Errors
-    /// If it cannot be resumed.
-    fn inspect_resumed(&self, record: &Record, path: &Path) -> Result<Option<i32>>;
-
-    /// Why a launch is refused, as text; empty if it is not.
-    fn refusal(&self, report: &LaunchReport) -> String;
-
-    /// Shows the result of the launch check, where nothing else was requested.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    fn show_check(&self, report: &LaunchReport) -> Result<()>;
-
-    /// Receives the lines of the record.
-    fn listener(&mut self) -> Listener;
-
-    /// Shows the record, also of a run that failed and so has no end.
-    ///
-    /// # Errors
-    /// If it cannot be read or shown.
-    fn show_results(&self, request: &Request, end: Option<&End>) -> Result<()>;
-
-    /// Prints an error. Called on process 0 if all have it, else on the process that has it.
-    fn print_error(&self, text: &str);
-}
-
 // The watchdog of a launch: its collectors, its start, and how it learns of panics.
 
 /// Runs this process as a collector of the watchdog if it was started as one, and returns its exit code. To be called
@@ -331,7 +260,7 @@ pub fn run_collector() -> Option<i32> {
 }
 
 /// Starts the watchdog, unless it is disabled. Collective.
-pub fn start(launch: &Launch, world: &dyn World, request: &Request, signals: &Signals) -> Result<Watch> {
+fn start_watchdog(launch: &Launch, world: &dyn World, request: &Request, signals: &Signals) -> Result<Watch> {
     let options = &launch.watchdog;
     if !options.is_enabled {
         return Ok(Watch::disabled(options.timeout));
@@ -352,7 +281,7 @@ pub fn start(launch: &Launch, world: &dyn World, request: &Request, signals: &Si
 }
 
 /// A rank that panics ends the launch; the watchdog is informed first, so that no other rank becomes a suspect.
-pub fn report_panics_to(watch: &Watch) {
+fn report_panics_to(watch: &Watch) {
     let (watch, before) = (watch.clone(), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |panic| {
         watch.leave(6, &format!("a broken assumption: {panic}"));
@@ -360,60 +289,173 @@ pub fn report_panics_to(watch: &Watch) {
     }));
 }
 
-// A rank of a launch, from the start of MPI to its end.
-
 /// Time for a launcher to forward the output of a rank.
 const FORWARDING_DELAY: Duration = Duration::from_millis(200);
 
-/// This process as a rank.
+/// This process as a rank of a launch. The program of the launch calls [`Rank::start`], then [`Rank::join`],
+/// [`Rank::hosts`], [`Rank::check`], [`Rank::prepare`] and [`Rank::measure`] with its plan, and [`Rank::end`] after any
+/// error. All but the first and the last are collective.
 pub struct Rank {
     mpi: mpi_call::Session,
-    /// The ranks of the launch.
-    pub world: MpiWorld,
+    world: MpiWorld,
+    nccl_log: Option<Log>,
     /// The watchdog, once it was started.
-    pub watch: Watch,
+    watch: Watch,
+}
+
+/// Ranks that were compared, each with its plan and device or what prevents them.
+pub struct Checked {
+    /// The comparison, on process 0.
+    pub report: Option<LaunchReport>,
+    hosts: RankHosts,
+    request: Result<Request>,
+    opened: Result<OpenedBackend>,
+}
+
+/// Ranks that can measure.
+pub struct Prepared {
+    /// The comparison, on process 0.
+    pub report: Option<LaunchReport>,
+    /// The plan; a listener may be added.
+    pub request: Request,
+    opened: OpenedBackend,
+    hosts: RankHosts,
+    signals: Signals,
 }
 
 impl Rank {
     /// Starts MPI. Does not return if that fails.
-    pub fn start(program: &dyn Program) -> Rank {
-        let started = mpi_call::initialize().and_then(|mpi| Ok((mpi, MpiWorld::new()?)));
-        match started {
-            Ok((mpi, world)) => Rank { mpi, world, watch: Watch::default() },
-            Err(error) => abort(&error, program),
+    ///
+    /// # Errors
+    /// An error that every rank finds before MPI starts, so that none knows its number yet.
+    pub fn start(launch: &Launch) -> Result<Rank> {
+        ensure_joined(&|name| std::env::var(name).ok())?;
+        let nccl_log = prepare_environment(launch)?;
+        match mpi_call::initialize().and_then(|mpi| Ok((mpi, MpiWorld::new()?))) {
+            Ok((mpi, world)) => Ok(Rank { mpi, world, nccl_log, watch: Watch::default() }),
+            Err(error) => abort(&error),
         }
     }
 
+    /// Whether this is process 0, which writes and prints.
+    pub fn is_first(&self) -> bool {
+        self.world.process() == 0
+    }
+
+    /// A value that process 0 finds, on every rank.
+    ///
+    /// # Errors
+    /// If process 0 does not find it.
+    pub fn from_first<T: Serialize + DeserializeOwned>(&self, find: impl FnOnce() -> Result<T>) -> Result<T> {
+        let unknown = |cause| Error::environment(format!("ranks cannot share a result: {cause}"));
+        let found = || find().and_then(|value| serde_json::to_vec(&value).map_err(unknown));
+        let mut bytes = self.agree(if self.is_first() { found() } else { Ok(Vec::new()) })?;
+        self.world.broadcast(&mut bytes)?;
+        serde_json::from_slice(&bytes).map_err(unknown)
+    }
+
+    /// Success only if it is one on every rank, else the first error.
+    ///
+    /// # Errors
+    /// That error.
+    pub fn agree<T>(&self, mine: Result<T>) -> Result<T> {
+        agree(&self.world, mine)
+    }
+
+    /// Checks that the launcher has connected the ranks and gave all the same task.
+    ///
+    /// # Errors
+    /// If it did not.
+    pub fn join(&self, launch: &Launch) -> Result<()> {
+        let same = same_options(launch, &self.world);
+        self.agree(number_of_ranks(launch, self.world.processes()).and(same))
+    }
+
+    /// The host of every rank.
+    ///
+    /// # Errors
+    /// If ranks cannot communicate.
+    pub fn hosts(&self) -> Result<RankHosts> {
+        locate_ranks(&self.world, &RankLocation::here(Some(self.world.shared_memory_leader()?)))
+    }
+
+    /// Compares all ranks with the plan of each. An error of one rank is reported by [`Rank::prepare`], since the
+    /// comparison may show its cause.
+    ///
+    /// # Errors
+    /// If ranks cannot communicate.
+    pub fn check(&self, launch: &Launch, hosts: RankHosts, request: Result<Request>) -> Result<Checked> {
+        let opened = OpenedBackend::open(launch, &hosts.hosts, &self.world);
+        let report = compare(launch, &self.world, &hosts, request.as_ref().ok(), opened.as_ref().ok())?;
+        Ok(Checked { report, hosts, request, opened })
+    }
+
+    /// Ends the launch with the reason for its refusal (of process 0, empty if it is not refused) or with the error of
+    /// a rank.
+    ///
+    /// # Errors
+    /// That reason or error.
+    pub fn prepare(&self, launch: &Launch, checked: Checked, refusal: String) -> Result<Prepared> {
+        let mut refusal = refusal.into_bytes();
+        self.world.broadcast(&mut refusal)?;
+        if !refusal.is_empty() {
+            return Err(Error::mismatch(String::from_utf8_lossy(&refusal)).shared());
+        }
+        let Checked { report, hosts, request, opened } = checked;
+        let catch = || if launch.only_check { Ok(Signals::default()) } else { Signals::catch() };
+        let (request, opened, signals) = self.agree(request.and_then(|request| Ok((request, opened?, catch()?))))?;
+        Ok(Prepared { report, request, opened, hosts, signals })
+    }
+
+    /// Measures the plan and writes the record. Returns the plan as it was run, and the end of the record or why it has
+    /// none.
+    ///
+    /// # Errors
+    /// An error before anything was measured.
+    pub fn measure(&mut self, launch: &Launch, prepared: Prepared) -> Result<(Request, Result<End>)> {
+        let Prepared { report, mut request, opened, hosts, signals } = prepared;
+        yield_if_oversubscribed(&self.world, report.as_ref())?;
+        request.launch = facts(hosts, report);
+        let limit = launch.time_limit.map(|limit| TimeLimit::of(limit, launch.begun));
+        let signals = signals.with_limit(limit);
+        self.watch = start_watchdog(launch, &self.world, &request, &signals)?;
+        report_panics_to(&self.watch);
+        request.watch = self.watch.clone();
+        let mut backend = opened.into_backend(&self.watch, self.nccl_log.take())?;
+        let end = super::run(&self.world, backend.as_mut(), &request, &signals);
+        Ok((request, end))
+    }
+
     /// Ends MPI, and returns the exit code. Does not return if only this rank has an error: the launch is aborted.
-    pub fn end(self, measured: Result<i32>, program: &dyn Program) -> i32 {
-        let Rank { mpi, world, watch } = self;
+    pub fn end(self, measured: Result<i32>) -> i32 {
+        let Rank { mpi, world, watch, .. } = self;
         let (exit_code, why) = match measured {
             Ok(exit_code) => (exit_code, String::new()),
             Err(error) if error.is_shared() => {
                 if world.process() == 0 {
-                    program.print_error(&error.to_string());
+                    eprintln!("commgauge: {error}");
                 }
                 (error.exit_code(), error.to_string())
             }
             Err(error) => {
                 watch.leave(error.exit_code(), &error.to_string());
-                abort(&error, program)
+                abort(&error)
             }
         };
         watch.begin_end();
         drop(mpi);
         watch.leave(exit_code, &why);
-        mpi_call::pause_before_exit(mpi::processors());
+        mpi_call::pause_before_exit(launcher::ranks_with_misread_exit(), mpi::processors());
         exit_code
     }
 }
 
 /// Ends the whole launch after an error that only this rank knows of.
-fn abort(error: &Error, program: &dyn Program) -> ! {
+fn abort(error: &Error) -> ! {
     let (rank, host, text) = (mpi_call::rank_of_this_process(), header::rank_facts(0).host, error.to_string());
     // An error of a device is reported with rank and host.
     let place = if text.starts_with("rank ") { String::new() } else { format!("{rank}host {host}: ") };
-    program.print_error(&format!("{place}{text}"));
+    eprintln!("commgauge: {place}{text}");
     // A busy MPICH launcher drops output that a rank wrote directly before it aborts.
     std::thread::sleep(FORWARDING_DELAY);
     mpi_call::abort(error.exit_code())

@@ -1,8 +1,8 @@
-//! A launch and its run from the first check to the end line: the table of contents. Every process calls the same
-//! functions with the same input; process 0 writes the record.
+//! A run from its plan to the end line of its record: the table of contents. Every process calls the same functions
+//! with the same input; process 0 writes the record.
 //!
-//! Ranks that MPI starts call `launch`; its phases are in `launched`. One process that simulates all ranks calls
-//! [`run`]. Whatever is measured goes through the work loop (`work_loop`), which asks for signals and for time, counts
+//! Ranks that MPI starts are a `launched::Rank` each, which ends in [`run`]. One process that simulates all ranks calls
+//! [`run`] itself. Whatever is measured goes through the work loop (`work_loop`), which asks for signals and for time, counts
 //! and records. Work that a record already holds (`completed`) is left out.
 
 mod calibrate;
@@ -23,7 +23,7 @@ mod launched;
 pub use facts::Rehearsal;
 pub use journal::{Listener, Signals};
 #[cfg(feature = "mpi")]
-pub use launched::{Launch, LaunchedBackend, NcclLaunch, Program, ResumedRecord, WatchdogOptions, run_collector};
+pub use launched::{Launch, LaunchedBackend, NcclLaunch, Rank, ResumedRecord, WatchdogOptions, run_collector};
 pub use pace::TimeLimit;
 pub use request::{AfterPlan, InjectedFaults, LaunchFacts, ReplayRequest, ReplaySource, Request, Resume};
 
@@ -37,67 +37,6 @@ use journal::{SharedJournal, Tally};
 use std::collections::BTreeSet;
 use std::time::Instant;
 use work_loop::Run;
-
-/// A launch, from the start of MPI to its end. Returns the exit code, the same on every rank; does not return if the
-/// launch must be aborted.
-///
-/// # Errors
-/// What is wrong before MPI starts. Every rank finds that, and none knows its number yet.
-#[cfg(feature = "mpi")]
-pub fn launch(launch: &Launch, program: &mut dyn Program) -> Result<i32> {
-    crate::launch_check::ensure_joined(&|name| std::env::var(name).ok())?;
-    let nccl_log = launched::prepare_environment(launch)?;
-    let mut rank = launched::Rank::start(program);
-    let ended = check_and_run(launch, program, &mut rank, nccl_log);
-    Ok(rank.end(ended, program))
-}
-
-/// The launch check, the watchdog, the run and its results.
-#[cfg(feature = "mpi")]
-fn check_and_run(
-    launch: &Launch,
-    program: &mut dyn Program,
-    rank: &mut launched::Rank,
-    nccl_log: Option<crate::backend::nccl::Log>,
-) -> Result<i32> {
-    use crate::world::agree;
-    use commgauge_model::layout::Nodes;
-    use launched::OpenedBackend;
-
-    let world = &rank.world;
-    launched::number_of_ranks(launch, world)?;
-    launched::same_options(launch, world)?;
-    if let Some(exit_code) = launched::finished_record(launch, world, program)? {
-        return Ok(exit_code);
-    }
-    let hosts = launched::hosts(world)?;
-    // What goes wrong on one rank is reported after the check, which may know the cause.
-    let request = program.request(&Nodes::of_hosts(&hosts.hosts));
-    let opened = OpenedBackend::open(launch, &hosts.hosts, world);
-    let report = launched::compare(launch, world, &hosts, request.as_ref().ok(), opened.as_ref().ok())?;
-    if !launch.only_check {
-        launched::refuse(world, report.as_ref(), program)?;
-    }
-    let (mut request, opened) = (agree(world, request)?, agree(world, opened)?);
-    if launch.only_check {
-        return launched::show(world, report.as_ref(), program);
-    }
-    launched::yield_if_oversubscribed(world, report.as_ref())?;
-    request.launch = launched::facts(hosts, report);
-
-    let limit = launch.time_limit.map(|limit| TimeLimit::of(limit, launch.begun));
-    let signals = agree(world, Signals::catch())?.with_limit(limit);
-    rank.watch = launched::start(launch, world, &request, &signals)?;
-    launched::report_panics_to(&rank.watch);
-    request.watch = rank.watch.clone();
-    if world.process() == 0 {
-        request.listener = program.listener();
-    }
-    let mut backend = opened.into_backend(&rank.watch, nccl_log)?;
-    let end = run(world, backend.as_mut(), &request, &signals);
-    let shown = if world.process() == 0 { program.show_results(&request, end.as_ref().ok()) } else { Ok(()) };
-    end.and_then(|end| agree(world, shown).map(|()| end.exit_code))
-}
 
 /// Runs every case of the plan in every replicate, then the interference, the products, the copies and the replays, and writes the
 /// record. Returns the end line, the same on every process.
@@ -183,9 +122,7 @@ fn conclude(
 }
 
 fn end_line(measured: &Result<Tally>, begun: Instant, limit: Option<Seconds>) -> End {
-    let elapsed_seconds = Seconds(begun.elapsed().as_secs_f64());
-    let end =
-        |status, exit_code, error| End { status, exit_code, error, elapsed_seconds, lines_before: None, sha256: None };
+    let end = |status, exit_code, error| End::new(status, exit_code, error, begun.elapsed());
     match measured {
         Ok(tally) if tally.signal != 0 => {
             let stopped = Error::from(Kind::Interrupted(tally.signal));

@@ -73,7 +73,7 @@ impl Pace {
         }
     }
 
-    /// Expects any work to take for ever.
+    /// Expects any work to take forever.
     #[cfg(test)]
     pub(super) fn stall(&mut self) {
         self.beside = f64::INFINITY;

@@ -6,7 +6,7 @@
 
 use signal_hook::consts::SIGTERM;
 
-/// Bit of SIGTERM in a mask of signals, where the lowest stands for signal 1.
+/// Bit of SIGTERM in a mask of signals, where the lowest is signal 1.
 const TERM: u64 = 1 << (SIGTERM - 1);
 
 /// From the first SIGTERM on this process ignores further ones. To be called after other handlers of it are installed, which then

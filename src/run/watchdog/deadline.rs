@@ -60,7 +60,7 @@ pub fn deadline_of_product(shape: &ProductShape) -> Duration {
     SHORTEST + Duration::from_secs_f64((operations / CAUTIOUS_OPERATIONS_PER_SECOND).min(1e6))
 }
 
-/// Deadline of a copy of so many bytes, made several times back to back by one rank of each host after the other.
+/// Deadline of a copy of this many bytes, made several times back to back by one rank of each host after the other.
 pub fn deadline_of_copy(bytes: u64, copies: u32) -> Duration {
     of_seconds(bytes as f64 * f64::from(copies) / CAUTIOUS_BYTES_PER_SECOND)
 }

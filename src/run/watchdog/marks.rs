@@ -1,4 +1,6 @@
-//! Variables by which processes of a launch are told from others, and words by which their messages are.
+//! What tells the processes of a launch and their messages from others: variables, words, and a secret.
+
+use commgauge_base::writing::eprintln;
 
 /// Set in the environment of a collector process, to the marker of the launch if there is one.
 pub const COLLECTOR_VARIABLE: &str = "COMMGAUGE_COLLECTOR";
@@ -6,8 +8,18 @@ pub const COLLECTOR_VARIABLE: &str = "COMMGAUGE_COLLECTOR";
 /// Marks every process of a launch in its environment, except for the collectors.
 pub const LAUNCH_MARK: &str = "COMMGAUGE_LAUNCH";
 
-/// Words of a rank whose collector was lost, by which whoever reads its output knows of that.
+/// Words of a rank whose collector was lost, by which a reader of its output recognises that.
 pub const LOST_COLLECTOR: &str = ": the watchdog of this host ";
 
-/// Words of a rank that ends the launch because nobody else will.
+/// Words of a rank that ends the launch because no other process will.
 pub const OWN_DEADLINE: &str = " ends the launch by its own deadline";
+
+/// Bytes of the secret that only processes of this run know.
+pub const TOKEN_BYTES: usize = 32;
+/// The secret that keeps out unknown peers and other runs.
+pub type Token = [u8; TOKEN_BYTES];
+
+/// Prints to standard error, which may be closed already.
+pub(super) fn print_message(text: &str) {
+    eprintln!("commgauge: {text}");
+}

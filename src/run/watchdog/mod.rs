@@ -9,11 +9,9 @@ mod asked_to_end;
 pub mod collector;
 mod deadline;
 mod marks;
-mod message;
 mod own_record;
 mod reporter;
 mod reporting_thread;
-mod token;
 pub mod wire;
 
 pub use asked_to_end::keep_mark_when_asked_to_end;
@@ -132,7 +130,7 @@ impl Watch {
 
     /// Says that somebody removed or renamed the record.
     pub fn record_moved(&self, moved: &Moved) {
-        message::print_message(&moved.sentence());
+        marks::print_message(&moved.sentence());
         if let Some(reporter) = &self.reporter {
             reporter.record_moved(moved);
         }

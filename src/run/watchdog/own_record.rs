@@ -1,14 +1,13 @@
 //! The record of a run on the rank that writes it, as the watchdog needs it: to give it up, or to end it.
 
 use commgauge_base::error::Result;
-use commgauge_base::units::Seconds;
 use commgauge_model::record::launch_lines::{UnwatchedLine, has_unwatched_line};
 use commgauge_model::record::line::{End, EndStatus};
 use commgauge_model::record::{Line, WriteAccess, Writer, append_missing_end};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a write that is under way may take before the record is not given up.
+/// How long a write that is in progress may take before the record is not given up.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The record that this process writes.
@@ -39,9 +38,7 @@ impl OwnRecord {
             return Ok(false);
         }
         let lines = if has_unwatched_line(&self.path) { Vec::new() } else { vec![Line::Unwatched(lost)] };
-        let elapsed_seconds = Seconds(elapsed.as_secs_f64());
-        let (status, error) = (EndStatus::Failed, Some(why));
-        let end = End { status, exit_code, error, elapsed_seconds, lines_before: None, sha256: None };
+        let end = End::new(EndStatus::Failed, exit_code, Some(why), elapsed);
         append_missing_end(&self.path, &lines, &end, Writer::Ending(PATIENCE))
     }
 }

@@ -1,7 +1,7 @@
 //! What a rank and its watchdog thread share: the connection to the collector of the host, and the state of the run as the collectors
 //! see it.
 
-use super::message::print_message;
+use super::marks::print_message;
 use super::own_record::OwnRecord;
 use super::wire::{Frame, Sealer};
 use commgauge_base::host;
@@ -170,7 +170,10 @@ impl Reporter {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                print_message(&format!("rank {}: the watchdog does not answer; the run goes on without it", self.rank));
+                print_message(&format!(
+                    "rank {}: the watchdog does not answer; the run continues without it",
+                    self.rank
+                ));
                 return;
             }
             run_state = self.changed.wait_timeout(run_state, left).unwrap_or_else(PoisonError::into_inner).0;

@@ -1,8 +1,7 @@
 //! The watchdog's thread in a rank: reports the rank's progress to the collector of its host, and ends the rank on
 //! request.
 
-use super::marks::{LOST_COLLECTOR, OWN_DEADLINE};
-use super::message::print_message;
+use super::marks::{LOST_COLLECTOR, OWN_DEADLINE, print_message};
 use super::reporter::{MainThread, Outgoing, Reporter, RunState, locked};
 use super::wire::{Frame, MAX_FRAME_BYTES, Opener, RankState, Session};
 use commgauge_base::error::HANG_EXIT_CODE;
@@ -98,7 +97,7 @@ impl WatchdogThread {
         match run_state {
             RunState::Watched => {
                 let rank = self.reporter.rank;
-                print_message(&format!("rank {rank}{LOST_COLLECTOR}is gone; the run goes on without it"));
+                print_message(&format!("rank {rank}{LOST_COLLECTOR}is gone; the run continues without it"));
                 self.reporter.set_run_state(RunState::Unwatched);
                 self.watch_alone();
             }
@@ -124,7 +123,7 @@ impl WatchdogThread {
         if silent > COLLECTOR_SILENT_AFTER && is_watched {
             if !self.reporter.is_unwatched.swap(true, Ordering::Relaxed) {
                 let rank = self.reporter.rank;
-                print_message(&format!("rank {rank}{LOST_COLLECTOR}does not answer; the run goes on without it"));
+                print_message(&format!("rank {rank}{LOST_COLLECTOR}does not answer; the run continues without it"));
             }
             self.end_if_late("does not answer");
         }

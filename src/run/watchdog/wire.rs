@@ -4,7 +4,7 @@
 //! A frame is its kind (1 byte), the length of the rest (2 bytes), the rest; numbers are little-endian. Whatever an
 //! unknown peer sends costs at most the longest frame of memory and ends the connection.
 
-pub use super::token::{TOKEN_BYTES, Token};
+pub use super::marks::{TOKEN_BYTES, Token};
 
 use commgauge_base::progress::Shown;
 use hmac::{Hmac, KeyInit, Mac};
@@ -29,7 +29,7 @@ pub const MAX_TEXT_BYTES: usize = 1024;
 
 const MAGIC: [u8; 4] = *b"CGWD";
 
-/// Where the answer to the challenge stands in a greeting.
+/// Where the answer to the challenge is in a greeting.
 const HASH_AT: usize = 4 + 2;
 
 const NONE: u32 = u32::MAX;
@@ -98,7 +98,7 @@ pub enum Frame {
     RecordGivenUp,
     /// Up: rank 0 writes the record under this path from now on.
     RecordMoved(String),
-    /// Down: the sender is at work.
+    /// Down: the sender is alive.
     Beat,
     /// Down: rank 0 is to give up the record, since the run is being ended with this exit code.
     GiveUpRecord(i32),

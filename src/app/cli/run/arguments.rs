@@ -70,7 +70,7 @@ pub struct RunArguments {
     pub record: Option<PathBuf>,
     /// Record of a run that ended early, to resume
     ///
-    /// With nothing left to measure it says so.
+    /// If nothing is left to measure, it says so.
     #[arg(long, value_name = "RECORD", conflicts_with_all = ["suite", "sweep", "step", "pairs", "record", "launches", "machine", "within", "soak"])]
     pub resume: Option<PathBuf>,
     /// Resume even if hosts, binary, versions or environment changed; the record says so
@@ -138,7 +138,7 @@ pub struct RunArguments {
     /// Host file of the launcher
     #[arg(long = "hostfile", value_name = "FILE", hide_short_help = true)]
     pub host_file: Option<PathBuf>,
-    /// Wait at most so long, such as 5m, until the names of all hosts resolve and the launcher's remote shell reaches them; then give up
+    /// Wait at most this long, such as 5m, until the names of all hosts resolve and the launcher's remote shell reaches them; then give up
     /// with code 6 and name those that never came. For pods and machines that come up late. Needs --hosts or --hostfile.
     #[arg(long, value_name = "TIME", value_parser = parse_time_limit, hide_short_help = true)]
     pub wait_for_hosts: Option<Seconds>,

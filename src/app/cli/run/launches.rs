@@ -1,14 +1,13 @@
-//! Launches: of a new run, repeated, and of one that goes on; each is followed to its end, and its result is printed.
+//! Launches: of a new run, repeated, and of one that is resumed; each is followed to its end, and its result is printed.
 
 use super::super::launched_arguments::{Algorithm, Protocol};
 use super::super::output::print_on;
 use super::arguments::RunArguments;
-use super::outcome::summarise;
 use super::progress::{Followed, Progress, Rows};
 use super::resumable::{
-    Commands, Deadlines, Launched, ResumedLaunch, exit_code_if_complete, resumed, run_simulated, state,
+    Commands, Deadlines, Launched, ResumedLaunch, exit_code_if_complete, resumed, run_simulated, state, summarise,
 };
-use super::{allocation, outcome, resumable};
+use super::{allocation, resumable};
 use crate::cli::backend_name::Backend;
 use crate::cli::output::Sink;
 use crate::cli::report::write_above;
@@ -21,13 +20,10 @@ use clap::error::ErrorKind;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
-use commgauge_model::record::{Line, Record, Writer, append_missing_end};
+use commgauge_model::record::Record;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// How long the record of ranks that are gone may still be locked.
-const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
+use std::time::Instant;
 
 pub(super) fn print_allocation(allocation: Option<&Allocation>, arguments: &RunArguments) {
     if let Some(allocation) = allocation {
@@ -99,22 +95,16 @@ fn follow(arguments: &RunArguments, commands: &Commands, mut progress: Progress)
     let started = Instant::now();
     let ending = launch::supervise(&commands.started, &suite::new_run_id(), GRACE, &mut progress)?;
     let followed = progress.finish();
-    let verdict = outcome::conclude(&ending, &followed.state);
+    let verdict = launch::conclude(&ending, &followed.state);
     for sentence in &verdict.sentences {
         eprintln!("commgauge: {sentence}");
     }
     if ending.overdue.is_some() && followed.state.header.is_none() {
         allocation::unreachable(arguments).iter().for_each(|sentence| eprintln!("commgauge: {sentence}"));
     }
-    if followed.state.header.is_some() && followed.state.end.is_none() {
-        let end = outcome::missing_end(&ending, &followed.state, verdict.exit_code, started.elapsed());
-        let unwatched = outcome::missing_line(&ending.output, &followed.state);
-        let hang = outcome::lone_hang(&followed.state).map(|line| Line::Hang(Box::new(line.clone())));
-        let lines: Vec<Line> = unwatched.into_iter().chain(hang).collect();
-        // A rank that still writes, on a host out of reach, keeps its record.
-        if let Err(cause) = append_missing_end(&followed.record, &lines, &end, Writer::Ending(LOCK_TIMEOUT)) {
-            eprintln!("commgauge: {cause}");
-        }
+    let elapsed = started.elapsed();
+    if let Err(cause) = launch::end_record(&followed.record, &ending, &followed.state, verdict.exit_code, elapsed) {
+        eprintln!("commgauge: {cause}");
     }
     if followed.state.can_be_resumed() {
         eprintln!("commgauge: resume with: {}", resumable::command(&followed.record));
@@ -124,7 +114,7 @@ fn follow(arguments: &RunArguments, commands: &Commands, mut progress: Progress)
 
 /// What is wrong with a record that this launch began whole.
 fn changed(problem: &str) -> Error {
-    Error::environment(format!("{problem}; somebody changed the record while it was written"))
+    Error::environment(format!("{problem}; the record was changed while it was written"))
 }
 
 /// Prints the results of a launch's record, and returns its exit code.
@@ -192,7 +182,7 @@ enum Recorded {
 /// The arguments of the `commgauge run` that wrote a simulated record, to resume it.
 fn original_arguments(record: &Record, now: &RunArguments, path: &Path) -> Result<RunArguments> {
     let unknown = |cause: &dyn std::fmt::Display| {
-        Error::usage(format!("--resume {}: its command line is none of `commgauge run`: {cause}", path.shown()))
+        Error::usage(format!("--resume {}: its command line is not one of `commgauge run`: {cause}", path.shown()))
     };
     let Recorded::Run(then) =
         Recorded::try_parse_from(&record.header.command_line).map_err(|cause| match cause.kind() {
@@ -292,11 +282,11 @@ pub(super) fn run_combinations(arguments: &RunArguments, out: &mut dyn Write) ->
         let read = if record.exists() { Some(Record::read(record)?) } else { None };
         let refused = read.as_ref().and_then(refusal);
         match (&refused, exit_code) {
-            (Some(why), _) => eprintln!("commgauge: NCCL refuses {name}, and the others go on: {why}"),
+            (Some(why), _) => eprintln!("commgauge: NCCL refuses {name}; continuing with the others: {why}"),
             (None, 0) => {}
             (None, code) if STOPS.contains(&code) || code >= 128 => return Ok(code),
             (None, code) => {
-                eprintln!("commgauge: {name} ended with code {code}; the others go on");
+                eprintln!("commgauge: {name} ended with code {code}; continuing with the others");
                 most_severe = if most_severe == 4 || code == 4 { 4 } else { most_severe.max(code) };
             }
         }

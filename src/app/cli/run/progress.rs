@@ -1,9 +1,8 @@
 //! Reports the progress of a launch from the growing record: a bar on a terminal, else a line for every tenth.
 
-use super::record_state::{OutOfMemoryKills, RecordState};
 use super::resumable::Deadlines;
 use crate::cli::report::{new_bar, write_above};
-use crate::launch::{Watch, find, first_exit};
+use crate::launch::{OutOfMemoryKills, RecordState, Watch, find, first_exit};
 use crate::report::LiveRows;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host;

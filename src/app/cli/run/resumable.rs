@@ -1,18 +1,18 @@
-//! Whether the run of a record can go on, with how much work, and by which command.
+//! Whether the run of a record can be resumed, with how much work, and by which command.
 
 use super::allocation;
 use super::allocation::predicted_nodes;
-use super::arguments::RunArguments;
-use super::outcome::summarise;
+use super::arguments::{RunArguments, SummaryParts};
 use super::sweep_flags::collectives;
 use crate::cli::backend_name::Backend;
-use crate::cli::output::print_on;
+use crate::cli::output::{Sink, print_drawn_on, print_on};
 use crate::cli::programs::{PairsRun, PlannedWork, StepRun, SuiteRun, Sweep, Work, planned};
 use crate::cli::suite;
 use crate::cli::suite::SuiteWork;
 use crate::launch;
 use crate::launch::{LaunchCommand, Launcher, LauncherContext, LauncherPart, Request, quote};
-use crate::report::plan_text;
+use crate::report::screen::{CommandNames, Screen};
+use crate::report::{Format, View, plan_text, screen};
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
@@ -239,7 +239,7 @@ impl<'a> Launched<'a> {
         let launcher = launch::find(choice, LauncherContext::here(), &launch::probe)?;
         let program = suite::text(&launch::program(self.program, launcher.family)?)?;
         let build = |words: Vec<String>| match before {
-            Some(part) => Ok(part.command(launcher.family, program.clone(), words)),
+            Some(part) => Ok(part.command(program.clone(), words)),
             None => launch::build(&launcher, &request(arguments, &launcher, program.clone(), words)?),
         };
         let with = |own: &[String]| [self.words.as_slice(), own, arguments.extra.as_slice()].concat();
@@ -444,6 +444,31 @@ pub(super) fn run_arguments(words: &[String]) -> Vec<String> {
         }
     }
     retained
+}
+
+/// Prints a summary of a record on one screen, the whole table, or the format of `--format`.
+pub(super) fn summarise(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Result<()> {
+    show(arguments, record, out)?;
+    eprintln!("record: {}", record.shown());
+    Ok(())
+}
+
+fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<()> {
+    let record = Record::read(path)?;
+    let (view, sink) = (View::new(&record), Sink::stdout());
+    let output = &arguments.output;
+    // Of pairs, and of copies alone, the table is the summary.
+    let has_table = view.pairs.is_some() || view.rows.is_empty() && !view.copies.is_empty();
+    if arguments.full || output.format() != Format::Table || has_table {
+        return output.show_on(&view, sink, out);
+    }
+    let path = launch::quote(&path.display().to_string());
+    let screen = Screen::of(&record, &view, CommandNames { program: &suite::program_as_typed(), record: &path });
+    let text = match arguments.summary {
+        SummaryParts::Screen => screen::text,
+        SummaryParts::Head => screen::head_text,
+    };
+    print_drawn_on(out, &text(&screen, output.columns(sink), output.paint(sink)))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Between two tests of calls under way.
+/// Between two tests of calls in progress.
 const NANOSECONDS_BETWEEN_TESTS: u64 = 2_000;
 
 /// A bound step.
@@ -275,7 +275,7 @@ impl Replayer for MpiReplayer<'_> {
 }
 
 impl Drop for MpiReplayer<'_> {
-    /// Calls under way may still write: the memory is then never given back, and the launch is about to be aborted.
+    /// Calls in progress may still write: the memory is then never given back, and the launch is about to be aborted.
     fn drop(&mut self) {
         if !self.under_way.is_empty() {
             std::mem::forget(std::mem::take(self.send));
@@ -301,7 +301,7 @@ pub(super) struct SlotCall {
     pub at_once: bool,
     /// Something hides it.
     pub is_hidden: bool,
-    /// Of a hidden call under way: which it is in order, and when it was started.
+    /// Of a hidden call in progress: which it is in order, and when it was started.
     pub hidden: (usize, u64),
 }
 

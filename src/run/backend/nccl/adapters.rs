@@ -124,7 +124,7 @@ pub(super) fn bind_near(sysfs: &Path, pci: &str, ranks_on_host: u32) -> Option<S
     Some(list.trim().to_owned())
 }
 
-/// The allowed processors that are near; none if that is no narrower, nothing at all, or too little for so many ranks.
+/// The allowed processors that are near; none if that is no narrower, nothing at all, or too little for this many ranks.
 fn nearest_cores(allowed: &[usize], local: &[usize], ranks: usize) -> Option<Vec<usize>> {
     let near: Vec<usize> = allowed.iter().copied().filter(|processor| local.contains(processor)).collect();
     (near.len() < allowed.len() && near.len() >= ranks.max(1)).then_some(near)

@@ -115,7 +115,7 @@ impl Maker {
         Ok(color.map(|_| self.communicator(made)))
     }
 
-    /// Ends a communicator in order: what is under way is waited for. Called by all its ranks.
+    /// Ends a communicator in order: what is in progress is waited for. Called by all its ranks.
     pub fn destroy(&self, communicator: &Communicator) -> Result<()> {
         let (finalize, destroy) = (self.library.call.finalize, self.library.call.destroy);
         let handle = communicator.take();
@@ -242,7 +242,7 @@ impl Maker {
     }
 }
 
-/// The rank that makes an id, of so many ids and ranks: the first of its part of the ranks, as NCCL divides them among the roots (its user
+/// The rank that makes an id, of this many ids and ranks: the first of its part of the ranks, as NCCL divides them among the roots (its user
 /// guide, "Creating a communicator using multiple ncclUniqueIds").
 pub fn root_of(id: u32, ids: u32, ranks: u32) -> u32 {
     (u64::from(id) * u64::from(ranks)).div_ceil(u64::from(ids.max(1))) as u32

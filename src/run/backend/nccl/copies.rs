@@ -32,7 +32,7 @@ const AT_ONCE: usize = 4 << 20;
 /// Words that are compared before it is asked whether one was wrong.
 const RUN: usize = 512;
 
-/// Copies of a sample for copies of so many bytes.
+/// Copies of a sample for copies of this many bytes.
 pub(super) fn copies_per_sample(bytes: u64) -> u32 {
     (SAMPLE_BYTES / bytes.max(1)).clamp(1, MOST_COPIES) as u32
 }
@@ -150,7 +150,7 @@ impl DeviceCopy {
         // In turn, so that no way has a start over the other.
         for _ in 0..self.copies {
             for way in &self.ways {
-                // SAFETY: both buffers have so many bytes and live as long as this; the stream is waited for by the caller.
+                // SAFETY: both buffers have this many bytes and live as long as this; the stream is waited for by the caller.
                 unsafe { driver::copy(way.target.address(), way.source.address(), self.bytes, way.stream)? };
             }
         }

@@ -170,7 +170,7 @@ pub(super) fn create_stream() -> Result<CUstream> {
     create_stream_of(priorities()?.1)
 }
 
-/// A stream for computing beside calls.
+/// A stream for computing concurrently with calls.
 pub(super) fn create_computing_stream() -> Result<CUstream> {
     create_stream_of(priorities()?.0)
 }
@@ -280,7 +280,7 @@ pub(super) unsafe fn free_shared(here: *mut c_void) -> Result<()> {
 /// call itself may wait.
 ///
 /// # Safety
-/// Both have so many bytes until the stream is done.
+/// Both have this many bytes until the stream is done.
 pub(super) unsafe fn copy(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream) -> Result<()> {
     // SAFETY: promised by the caller.
     check(unsafe { calls::cuMemcpyAsync(to, from, bytes, stream) }, "cuMemcpyAsync")

@@ -1,5 +1,5 @@
 //! The first call of a kind on a communicator, made within a deadline. From NCCL 2.22 on ranks connect in it, on the thread that calls,
-//! which waits there for the others: one that never comes would hold this thread for ever, before any stream could be looked at.
+//! which waits there for the others: one that never comes would hold this thread forever, before any stream could be looked at.
 
 use super::abi::{RawCommunicator, RawStream, UNIQUE_ID_BYTES, read_id};
 use super::communicator::{Channel, ChannelEnd, Communicator, Maker, Members, MembersKey, Route, root_of};

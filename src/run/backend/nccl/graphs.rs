@@ -20,7 +20,7 @@ pub(super) fn rotation(buffer_bytes: u64, cold_bytes: u64, variant: Variant) -> 
     Rotation::new(copy_bytes, cold_bytes.min(copy_bytes.saturating_mul(most_copies)))
 }
 
-/// Rotation through as many copies as fit into so many bytes, as nccl-tests walks through the buffers of its largest size (`startColl` of
+/// Rotation through as many copies as fit into this many bytes, as nccl-tests walks through the buffers of its largest size (`startColl` of
 /// its `src/common.cu`), limited as above.
 pub(super) fn rotation_within(buffer_bytes: u64, within_bytes: u64, variant: Variant) -> Rotation {
     let copy_bytes = Rotation::new(buffer_bytes, 0).stride_bytes.saturating_mul(u64::from(variant.aggregate));

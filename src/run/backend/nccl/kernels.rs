@@ -533,7 +533,7 @@ fn shared_word() -> Result<(*mut u32, CUdeviceptr)> {
     Ok((word, on_device))
 }
 
-// Computing beside calls: a stream of the least priority, whose kernel keeps every multiprocessor busy for a time, and the memory that it
+// Computing concurrently with calls: a stream of the least priority, whose kernel keeps every multiprocessor busy for a time, and the memory that it
 // reads meanwhile, as a matrix product does.
 
 /// The memory read is this multiple of the cache, and the part that the cache is to keep this fraction of it.
@@ -560,7 +560,7 @@ pub(super) struct Computing {
 
 impl Computing {
     /// Makes the stream, fills the memory, and launches the kernel once: its code comes to the device with the first launch, which waits
-    /// for all that runs there (CUDA programming guide, "Lazy Loading"), and beside calls ranks would wait for one another.
+    /// for all that runs there (CUDA programming guide, "Lazy Loading"), and concurrently with calls ranks would wait for one another.
     ///
     /// # Errors
     /// Those of the driver, as where memory is missing.

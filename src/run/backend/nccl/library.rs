@@ -353,7 +353,7 @@ pub(super) const QUEUES: (&str, usize) = ("CUDA_DEVICE_MAX_CONNECTIONS", 32);
 
 /// The variable by which NCCL starts the kernels of all communicators of a device in the order of the calls (NCCL user guide,
 /// "NCCL_LAUNCH_ORDER_IMPLICIT"), and the first version that knows it. It adds to the time of every call, so that it is set only where calls
-/// of several communicators are under way at once.
+/// of several communicators are in progress at once.
 pub(super) const ORDER: (&str, &str) = ("NCCL_LAUNCH_ORDER_IMPLICIT", "1");
 
 pub(super) const ORDERS_FROM: Version = Version(2, 26, 0);
@@ -423,7 +423,7 @@ pub struct Environment {
     pub share_gpu: bool,
     /// What flags set.
     pub settings: Vec<Setting>,
-    /// Calls of several communicators are under way at once.
+    /// Calls of several communicators are in progress at once.
     pub calls_overlap: bool,
     /// Make NCCL log its choice for every call.
     pub record_algorithm: bool,
@@ -464,7 +464,7 @@ impl Environment {
                 Ok(set) if set.trim() != ORDER.1 => {
                     return Err(Error::usage(format!(
                         "the environment has {}={set}: calls of several communicators at once (--replay, --interfere) may then wait for one \
-                         another for ever; leave it out",
+                         another forever; leave it out",
                         ORDER.0
                     )));
                 }

@@ -108,7 +108,7 @@ fn refuse_shared_queues(streams: Streams, queues: Option<String>) -> Result<()> 
     };
     Err(Error::usage(format!(
         "this step has {own} streams, NCCL's communicators have {of_nccl} of their own, and there are {queues} queues to the device: \
-         calls would wait for one another, and may for ever; {fix}"
+         calls would wait for one another and may deadlock; {fix}"
     )))
 }
 
@@ -120,7 +120,7 @@ fn refuse_unordered(communicators: usize, version: Version) -> Result<()> {
     }
     Err(Error::usage(format!(
         "calls of several communicators at once need NCCL {}.{} (NCCL_LAUNCH_ORDER_IMPLICIT), found {version}: older ones start them in any \
-         order, and ranks may wait for one another for ever",
+         order, and ranks may deadlock",
         ORDERS_FROM.0, ORDERS_FROM.1
     )))
 }
@@ -169,13 +169,13 @@ impl EventSpan {
     }
 }
 
-/// Room for the times of calls under way, by axis, and for those of hidden calls.
+/// Room for the times of calls in progress, by axis, and for those of hidden calls.
 pub(super) struct Intervals {
     under_way: Vec<Interval>,
     pub hidden: Vec<HiddenCall>,
 }
 
-/// A time in which a call of an axis was under way, in nanoseconds since the replay began. Ordered by axis, then by time.
+/// A time in which a call of an axis was in progress, in nanoseconds since the replay began. Ordered by axis, then by time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Interval {
     axis: usize,

@@ -172,7 +172,7 @@ const WITHIN_LIMIT: f64 = 1.05;
 /// The time of a call on a machine that meets its file over the time that its links allow; 1 where nothing is expected of the call. With a fault
 /// it takes that much of the time that the broken links allow.
 ///
-/// What a library reaches over so many nodes it reaches over more and fewer, too: groups of several nodes without a figure have the factor of
+/// What a library reaches over this many nodes it reaches over more and fewer, too: groups of several nodes without a figure have the factor of
 /// the nearest number of nodes that has one, or they would look slow beside it.
 fn factor(machine: &Machine, binding: &Binding, fleet: &Fleet) -> f64 {
     let (op, geometry) = (binding.op, binding.geometry);

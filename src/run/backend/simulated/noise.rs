@@ -214,7 +214,7 @@ struct Messages<'a> {
 struct Message {
     sender: usize,
     receiver: usize,
-    /// Share of the rate that is left to groups of so many nodes.
+    /// Share of the rate that is left to groups of this many nodes.
     scale_factor: f64,
 }
 

@@ -96,7 +96,7 @@ struct RankState {
     /// Of each slot: when it was started, and when it is done.
     slots: Vec<(u64, u64)>,
     waits_for: Option<u32>,
-    /// By axis: up to when the time under way is counted.
+    /// By axis: up to when the time in progress is counted.
     covered_until: [u64; Axis::ALL.len()],
     counted: Vec<Counted>,
 }
@@ -412,7 +412,7 @@ impl Replayer for SimulatedReplayer<'_> {
             self.advance(rank)?;
         }
         if let Some(rank) = self.ranks.iter().position(|state| state.waits_for.is_some()) {
-            return Err(Error::environment(format!("rank {rank} of the simulated step waits for ever")));
+            return Err(Error::environment(format!("rank {rank} of the simulated step blocks forever")));
         }
         for (state, times) in self.ranks.iter().zip(&mut self.times) {
             times.total_nanoseconds = state.clock - begin;

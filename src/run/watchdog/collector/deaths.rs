@@ -2,14 +2,15 @@
 //!
 //! A killed process needs a processor, and gives its memory back, before its connection closes: on a busy machine those that
 //! were killed at one time close tens of milliseconds apart, by which time a launcher has killed the others as well. So at the
-//! first that closes the system is asked what became of each of them.
+//! first that closes the system is asked the fate of each of them.
 
-use super::super::message::print_message;
+use super::super::marks::print_message;
 use super::super::wire::Frame;
 use super::process::Fate;
 use super::process::{Entry, RankStatus};
 use super::serve::Serving;
-use super::serve::{Stage, launcher_asks_first};
+use super::serve::Stage;
+use crate::launcher;
 use std::time::Instant;
 
 /// The ranks of one host at the moment at which the first death is noticed.
@@ -21,7 +22,7 @@ struct Deaths {
     is_unsure: bool,
 }
 
-/// What became of a rank.
+/// Fate of a rank.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct RankFate {
     rank: u32,
@@ -57,7 +58,7 @@ impl Serving {
             return;
         }
         let fates = self.fates_now(None);
-        let deaths = Deaths::of(rank, &fates, self.others_go_on(), launcher_asks_first());
+        let deaths = Deaths::of(rank, &fates, self.others_go_on(), launcher::asks_first());
         self.launcher_may_have_ended_some = deaths.is_unsure;
         deaths.own.into_iter().for_each(|rank| self.close_rank(rank, now));
         self.close_rank(rank, now);
@@ -72,7 +73,7 @@ impl Serving {
         }
     }
 
-    /// What became of one rank of this host, or of all, noting which were asked to end.
+    /// Fate of one rank of this host, or of all, noting which were asked to end.
     fn fates_now(&mut self, only: Option<u32>) -> Vec<RankFate> {
         let is_meant = |rank: u32| only.is_none_or(|only| only == rank);
         let open = self.local().filter(|entry| entry.status == RankStatus::Live && is_meant(entry.rank));

@@ -19,7 +19,7 @@ pub use report::{BlockedRanks, RankView, hang_line, whole_text};
 pub use serve::Config;
 
 use super::deadline::{SETUP_DEADLINE, deadline_of_host};
-use super::message::print_message;
+use super::marks::print_message;
 use super::reporter::Reporter;
 use super::reporting_thread::EndLaunch;
 use super::wire::{

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 /// A process that has begun to end (`PF_EXITING` of the kernel, in field 9 of proc_pid_stat(5)).
 const EXITING: u64 = 0x4;
 
-/// SIGKILL in a mask of signals: bit 8 stands for signal 9.
+/// SIGKILL in a mask of signals: bit 8 is signal 9.
 const KILL: u64 = 1 << 8;
 
-/// What became of a process.
+/// Fate of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Running,
@@ -74,7 +74,7 @@ impl Process {
         ProcessStat::of(self.pid).filter(|stat| stat.start == self.start)
     }
 
-    /// What became of it. One on its way out has begun to exit, or SIGKILL is on its way to one of its threads; it may take long to
+    /// Fate of it. One on its way out has begun to exit, or SIGKILL is on its way to one of its threads; it may take long to
     /// be gone after that, since it needs a processor and gives its memory back first.
     pub(super) fn fate(self) -> Fate {
         let pid = self.pid;

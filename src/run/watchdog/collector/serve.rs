@@ -101,7 +101,7 @@ impl Serving {
             0 => RankTable::new(all, now),
             _ => RankTable::new(config.local_ranks.iter().copied(), now),
         };
-        let table = if launcher_asks_first() { table.with_death_window(DEATH_WINDOW) } else { table };
+        let table = if crate::launcher::asks_first() { table.with_death_window(DEATH_WINDOW) } else { table };
         let before = Before::of(&config.record);
         Ok(Serving {
             config,
@@ -359,7 +359,7 @@ impl Serving {
         }
     }
 
-    /// Tells everybody that this collector is at work.
+    /// Tells everybody that this collector is alive.
     pub(super) fn send_beats(&mut self, now: Instant) {
         if now - self.times.beats_sent >= BEAT_INTERVAL {
             self.times.beats_sent = now;
@@ -528,13 +528,7 @@ pub(super) const DEATH_SETTLING_TIME: Duration = Duration::from_millis(100);
 /// Open MPI 4 was seen to need 60 ms and more to end the others.
 pub(super) const DEATH_WINDOW: Duration = Duration::from_millis(30);
 
-/// Whether the launcher asks ranks to end before it kills them: Open MPI's does, a second before, and srun waits as told.
-/// Hydra kills the others as soon as one has died.
-pub(super) fn launcher_asks_first() -> bool {
-    ["OMPI_COMM_WORLD_SIZE", "SLURM_STEP_ID"].iter().any(|name| std::env::var_os(name).is_some())
-}
-
-/// Interval of telling ranks and other hosts that this collector is at work.
+/// Interval of telling ranks and other hosts that this collector is alive.
 pub(super) const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A host or collector that was not heard of for this long cannot be reached.

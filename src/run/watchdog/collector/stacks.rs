@@ -1,7 +1,7 @@
 //! The stacks of the ranks that hold the others up, looked at on their hosts before they are ended: whether a rank that does
 //! not come spins in its own code, waits in a library, or in a driver.
 
-use super::super::message::print_message;
+use super::super::marks::print_message;
 use super::super::reporting_thread;
 use super::super::wire::{Frame, PeerKind};
 use super::process::{Entry, RankStatus, Trigger};
@@ -10,7 +10,6 @@ use super::serve::{DEATH_SETTLING_TIME, NO_ANSWER_AFTER, Outcome, RasQuery, Serv
 use super::stack;
 use commgauge_base::error::{ENVIRONMENT_EXIT_CODE, Error, HANG_EXIT_CODE, Kind, Result};
 use commgauge_base::output_file::write_own;
-use commgauge_base::units::Seconds;
 use commgauge_base::visible::{ShownPath, visible};
 use commgauge_base::{host, writing};
 use commgauge_model::record::launch_lines::{HangLine, HangReason, HangState, HungActivity, RankPlace};
@@ -324,9 +323,7 @@ impl Serving {
         if let (Trigger::Deadline(deadline), None) = (trigger, self.trigger(now)) {
             // A host without free processors was not heard from in time, for which no rank is to be suspected.
             let seconds = deadline.as_secs_f64();
-            print_message(&format!(
-                "nothing was heard of some ranks for {seconds:.2} s, but all go on, and so does the launch"
-            ));
+            print_message(&format!("some ranks missed heartbeats for {seconds:.2} s but recovered"));
             return;
         }
         let late = || "NCCL's RAS service did not answer in time".to_owned();
@@ -434,8 +431,7 @@ impl Serving {
             return Ok(false);
         }
         let Ended { status, exit_code, reason, hang } = ended;
-        let elapsed_seconds = Seconds(self.times.begun.elapsed().as_secs_f64());
-        let end = End { status, exit_code, error: Some(reason), elapsed_seconds, lines_before: None, sha256: None };
+        let end = End::new(status, exit_code, Some(reason), self.times.begun.elapsed());
         append_missing_end(&self.config.record, &Vec::from_iter(hang.map(Line::Hang)), &end, writer)
     }
 

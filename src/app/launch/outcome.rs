@@ -1,28 +1,24 @@
-//! The exit code of a launch and its messages, from the record's last line and the launcher's end. Pure functions.
+//! How a launch ended: its exit code and messages, from the record's last line and the launcher's end, and the end line
+//! of a record whose ranks and watchdog left none.
 //!
 //! Launchers change the exit code of a rank, so the record takes precedence, and without its end line nothing is a
 //! success.
 
-use super::arguments::{RunArguments, SummaryParts};
-use super::record_state::{OutOfMemoryKills, RecordState};
-use crate::cli::output::{Sink, print_drawn_on};
-use crate::cli::suite;
-use crate::launch;
-use crate::launch::{Cause, Death, Ending, Reported, advice, deaths};
-use crate::report::screen::{CommandNames, Screen};
-use crate::report::{Format, View, screen};
+use super::child::Ending;
+use super::family::{Cause, Death, Reported, advice, deaths};
 use commgauge_base::error::{ENVIRONMENT_EXIT_CODE, HANG_EXIT_CODE, Result};
 use commgauge_base::host::signal_name;
-use commgauge_base::units::Seconds;
 use commgauge_base::visible::ShownPath;
-use commgauge_base::writing::eprintln;
+use commgauge_base::writing;
 use commgauge_model::record::launch_lines::{HangLine, HangReason, UnwatchedLine};
 use commgauge_model::record::line::{End, EndStatus, RankFacts};
-use commgauge_model::record::{Line, Record};
+use commgauge_model::record::{Line, Record, Writer, append_missing_end};
 use commgauge_run::watchdog::{LOST_COLLECTOR, OWN_DEADLINE};
-use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// How long the record of ranks that are gone may still be locked.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Deaths that are described one by one.
 const MAX_DEATHS: usize = 4;
@@ -32,7 +28,7 @@ const MAX_LISTED: usize = 8;
 
 /// Exit code and messages of a run.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub struct Verdict {
     /// Exit code of the program.
     pub exit_code: i32,
     /// Sentences for standard error.
@@ -40,7 +36,7 @@ pub(super) struct Verdict {
 }
 
 /// Combines the end of the launcher and the record.
-pub(super) fn conclude(ending: &Ending, record_state: &RecordState) -> Verdict {
+pub fn conclude(ending: &Ending, record_state: &RecordState) -> Verdict {
     let mut sentences = Vec::new();
     let exit_code = if let Some(signal) = ending.interrupted_by {
         sentences.push(format!("stopped by {}; {}", signal_name(signal), measured(record_state)));
@@ -56,14 +52,33 @@ pub(super) fn conclude(ending: &Ending, record_state: &RecordState) -> Verdict {
     Verdict { exit_code, sentences }
 }
 
-/// The end line of a record whose ranks and watchdog left none.
-pub(super) fn missing_end(ending: &Ending, record_state: &RecordState, exit_code: i32, elapsed: Duration) -> End {
+/// Ends a record that was begun and whose ranks and watchdog left no end line. A rank that still writes, on a host out
+/// of reach, keeps its record.
+///
+/// # Errors
+/// If the record is still locked, or cannot be written.
+pub fn end_record(
+    path: &Path,
+    ending: &Ending,
+    record_state: &RecordState,
+    exit_code: i32,
+    elapsed: Duration,
+) -> Result<bool> {
+    if record_state.header.is_none() || record_state.end.is_some() {
+        return Ok(false);
+    }
+    let hang = lone_hang(record_state).map(|line| Line::Hang(Box::new(line.clone())));
+    let lines: Vec<Line> = missing_line(&ending.output, record_state).into_iter().chain(hang).collect();
+    let end = missing_end(ending, record_state, exit_code, elapsed);
+    append_missing_end(path, &lines, &end, Writer::Ending(LOCK_TIMEOUT))
+}
+
+fn missing_end(ending: &Ending, record_state: &RecordState, exit_code: i32, elapsed: Duration) -> End {
     let status = if ending.interrupted_by.is_some() { EndStatus::Interrupted } else { EndStatus::Failed };
     let lone = || lone_hang(record_state).filter(|_| exit_code == HANG_EXIT_CODE).map(HangLine::sentence);
     let reason = own_deadline(&ending.output).map(str::to_owned).or_else(lone);
     let error = Some(reason.unwrap_or_else(|| format!("the ranks left no end line; {}", launcher_end(ending))));
-    let elapsed_seconds = Seconds(elapsed.as_secs_f64());
-    End { status, exit_code, error, elapsed_seconds, lines_before: None, sha256: None }
+    End::new(status, exit_code, error, elapsed)
 }
 
 fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String>) -> i32 {
@@ -126,7 +141,7 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
         }
         None => {
             let record = match record_state.resumed && record_state.header.is_none() {
-                true => "the run did not go on; the record is as it was".to_owned(),
+                true => "run not resumed; record unchanged".to_owned(),
                 false => format!("the record has no end line; {}", measured(record_state)),
             };
             sentences.push(format!("{}, and {record}", launcher_end(ending)));
@@ -141,9 +156,9 @@ fn judge(ending: &Ending, record_state: &RecordState, sentences: &mut Vec<String
     }
 }
 
-/// Why the watchdog of one host has ended its ranks alone, if nobody else has said why the run ended: that the launcher then ended the
+/// Why the watchdog of one host has ended its ranks alone, if nothing else explains why the run ended: that the launcher then ended the
 /// other ranks is a consequence.
-pub(super) fn lone_hang(record_state: &RecordState) -> Option<&HangLine> {
+fn lone_hang(record_state: &RecordState) -> Option<&HangLine> {
     let is_consequence = record_state.end.as_ref().is_none_or(|end| end.status == EndStatus::Interrupted);
     let is_cause =
         |line: &&HangLine| line.reason == HangReason::Deadline && is_consequence && record_state.hang.is_none();
@@ -213,7 +228,7 @@ fn describe_deaths(ending: &Ending, record_state: &RecordState, sentences: &mut 
                 (_, several) => {
                     let exited: Vec<&RankFacts> = ranks.iter().filter(|facts| several.contains(&facts.pid)).collect();
                     sentences.push(format!(
-                        "one of these ended badly, and the others with it: {}",
+                        "one of these failed and took the others down: {}",
                         listed(exited.into_iter().map(|facts| named(facts, "")))
                     ));
                     continue;
@@ -251,7 +266,7 @@ fn listed(all: impl Iterator<Item = String>) -> String {
     list.join(", ")
 }
 
-/// `rank 1 (process 4711 on node-a, killed by SIGKILL)`, with a cause as it stands behind the host, or none.
+/// `rank 1 (process 4711 on node-a, killed by SIGKILL)`, with its cause if one is known.
 fn named(facts: &RankFacts, cause: &str) -> String {
     format!("rank {} (process {} on {}{cause})", facts.rank, facts.pid, facts.host)
 }
@@ -285,11 +300,11 @@ fn out_of_memory(host: Option<&str>, kills: &OutOfMemoryKills) -> String {
     let OutOfMemoryKills { host: here, processes } = kills;
     if *processes > 0 && host.is_some_and(|host| same_host(host, here)) {
         return format!(
-            "; {here} ran out of memory meanwhile: the system killed {processes} of its processes for that (see dmesg). Take smaller \
-             sizes or fewer ranks on a host, or raise the limit of the container or job"
+            "; {here} ran out of memory meanwhile: the kernel killed {processes} of its processes (see dmesg). Use smaller \
+             sizes or fewer ranks per host, or raise the limit of the container or job"
         );
     }
-    "; if no person did that, the host may have run out of memory (see dmesg)".to_owned()
+    "; if nobody sent the signal, the host may have run out of memory (see dmesg)".to_owned()
 }
 
 /// Launchers and hosts may differ in whether a name includes its domain.
@@ -297,38 +312,11 @@ fn same_host(one: &str, other: &str) -> bool {
     one.split('.').next() == other.split('.').next()
 }
 
-// What is printed of a record once its run has ended.
-
-/// Prints a summary of a record on one screen, the whole table, or the format of `--format`.
-pub(super) fn summarise(arguments: &RunArguments, record: &Path, out: &mut dyn Write) -> Result<()> {
-    show(arguments, record, out)?;
-    eprintln!("record: {}", record.shown());
-    Ok(())
-}
-
-pub(super) fn show(arguments: &RunArguments, path: &Path, out: &mut dyn Write) -> Result<()> {
-    let record = Record::read(path)?;
-    let (view, sink) = (View::new(&record), Sink::stdout());
-    let output = &arguments.output;
-    // Of pairs, and of copies alone, the table is the summary.
-    let has_table = view.pairs.is_some() || view.rows.is_empty() && !view.copies.is_empty();
-    if arguments.full || output.format() != Format::Table || has_table {
-        return output.show_on(&view, sink, out);
-    }
-    let path = launch::quote(&path.display().to_string());
-    let screen = Screen::of(&record, &view, CommandNames { program: &suite::program_as_typed(), record: &path });
-    let text = match arguments.summary {
-        SummaryParts::Screen => screen::text,
-        SummaryParts::Head => screen::head_text,
-    };
-    print_drawn_on(out, &text(&screen, output.columns(sink), output.paint(sink)))
-}
-
 // A launch whose watchdog was lost and whose record could not say so, because the rank that writes it was stopped: what the
 // output of the other ranks says of it.
 
 /// The line that a record lacks.
-pub(super) fn missing_line(output: &str, record_state: &RecordState) -> Option<Line> {
+fn missing_line(output: &str, record_state: &RecordState) -> Option<Line> {
     if record_state.is_unwatched {
         return None;
     }
@@ -339,13 +327,99 @@ pub(super) fn missing_line(output: &str, record_state: &RecordState) -> Option<L
 }
 
 /// Why a rank ended the launch by itself, where one did.
-pub(super) fn own_deadline(output: &str) -> Option<&str> {
+fn own_deadline(output: &str) -> Option<&str> {
     messages(output).find(|line| line.contains(OWN_DEADLINE))
 }
 
 /// The messages of our programs; launchers may put the rank before them.
 fn messages(output: &str) -> impl Iterator<Item = &str> {
     output.lines().filter_map(|line| Some(line.split_once("commgauge: ")?.1))
+}
+
+// What is known of a record while its run writes it.
+
+/// Processes of a host that the kernel killed because memory ran out.
+#[derive(Clone, Debug, Default)]
+pub struct OutOfMemoryKills {
+    /// The host.
+    pub host: String,
+    /// How many of its processes.
+    pub processes: u64,
+}
+
+/// State collected from the record while it grew.
+#[derive(Debug, Default)]
+pub struct RecordState {
+    /// The rank map, once the header is there.
+    pub header: Option<Vec<RankFacts>>,
+    /// Lines of cases and products that a complete record has.
+    pub planned: Option<u64>,
+    /// The newest round of a run that chooses its own sizes, and how many cases it added.
+    pub round: Option<(u32, usize)>,
+    /// Lines of cases and products so far.
+    pub cases: u64,
+    /// The end line, if there is one yet.
+    pub end: Option<End>,
+    /// Whether the launch resumes a record; its resume line then contains the rank map.
+    pub resumed: bool,
+    /// What the kernel killed because memory ran out since the launch began.
+    pub out_of_memory_kills: OutOfMemoryKills,
+    /// Processes of this host's ranks that exited first; several if their order is unknown.
+    pub first_exit: Vec<u32>,
+    /// What the watchdog found, if it ended the run.
+    pub hang: Option<Hang>,
+    /// Whether the record says that a watchdog was lost.
+    pub is_unwatched: bool,
+    /// What a host found whose watchdog decided alone.
+    pub lone_report: Option<HangLine>,
+    /// Where the record is, if somebody removed or renamed it while it was written.
+    pub moved_to: Option<PathBuf>,
+}
+
+/// Why the watchdog ended a run, and which ranks it suspects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hang {
+    pub reason: HangReason,
+    pub suspects: Vec<u32>,
+    pub launcher_may_have_ended_some: bool,
+}
+
+impl RecordState {
+    /// The state of a record before a launch resumes it.
+    pub fn before(record: &Record) -> RecordState {
+        let planned = record.plan.case_lines.saturating_add(record.plan.product_lines);
+        let planned = (!record.plan.cases.is_empty() || planned > 0).then_some(planned);
+        RecordState { planned, cases: record.measured_lines(), resumed: true, ..RecordState::default() }
+    }
+
+    /// Whether the run was begun, so that it can be resumed.
+    pub fn can_be_resumed(&self) -> bool {
+        let ended = self.end.as_ref().is_some_and(|end| end.status == EndStatus::Complete);
+        self.header.is_some() && self.planned.is_some() && !ended
+    }
+
+    /// Takes the next line of the record.
+    pub fn take(&mut self, line: Line) {
+        match line {
+            Line::Header(header) => self.header = Some(header.ranks),
+            Line::Plan(plan) => self.planned = Some(plan.case_lines.saturating_add(plan.product_lines)),
+            Line::Case(_) | Line::Product(_) | Line::Copy(_) => self.cases += 1,
+            Line::Hang(hang) => {
+                let suspects = writing::parse(&hang.suspects).collect();
+                let launcher_may_have_ended_some = hang.launcher_may_have_ended_some;
+                self.hang = Some(Hang { reason: hang.reason, suspects, launcher_may_have_ended_some });
+            }
+            Line::Resume(resume) => self.header = Some(resume.ranks),
+            Line::End(end) => self.end = Some(end),
+            Line::PlanGrowth(growth) => {
+                self.planned = self.planned.map(|planned| planned.saturating_add(growth.case_lines));
+                self.round = Some((growth.round, growth.cases.len()));
+            }
+            Line::Clock(_) | Line::Replay(_) | Line::Interference(_) | Line::Calibration(_) => {}
+            Line::Devices(_) | Line::DeviceReadings(_) => {}
+            Line::Unwatched(_) => self.is_unwatched = true,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -362,7 +436,7 @@ mod unwatched_tests {
         .expect("facts of a rank");
         let state =
             |is_unwatched| RecordState { header: Some(vec![facts.clone()]), is_unwatched, ..RecordState::default() };
-        let output = "noise\n[1] commgauge: rank 1: the watchdog of this host is gone; the run goes on without it\n\
+        let output = "noise\n[1] commgauge: rank 1: the watchdog of this host is gone; the run continues without it\n\
             commgauge: no progress within 4.00 s: rank 1 ends the launch by its own deadline, as the watchdog of its host is gone\n";
         let line = Line::Unwatched(UnwatchedLine { host: "vm".into(), rank: 1 });
         assert_eq!(missing_line(output, &state(false)), Some(line));
@@ -376,7 +450,6 @@ mod unwatched_tests {
 #[cfg(test)]
 mod tests {
     // The exit code and the messages that follow from launcher and record.
-    use super::super::record_state::Hang;
     use super::*;
 
     const OPEN_MPI: &str = "mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed).\n";
@@ -400,7 +473,7 @@ mod tests {
 
     fn end(status: EndStatus, exit_code: i32) -> Option<End> {
         let error = (exit_code != 0).then(|| "rank 3: data arrived wrong".to_owned());
-        Some(End { status, exit_code, error, elapsed_seconds: Seconds(1.0), lines_before: None, sha256: None })
+        Some(End::new(status, exit_code, error, Duration::from_secs(1)))
     }
 
     fn check(code: Option<i32>, interrupted_by: Option<i32>, output: &str, end: Option<End>) -> (i32, String) {
@@ -520,7 +593,7 @@ mod tests {
         for (first_exit, died, expected) in [
             (&[][..], &[][..], "rank 1 (process 101 on vm.cluster) was killed"),
             (&[100], &[], "rank 0 (process 100 on vm.cluster) was killed"),
-            (&[100, 101], &[], "one of these ended badly, and the others with it: rank 0 (process 100"),
+            (&[100, 101], &[], "one of these failed and took the others down: rank 0 (process 100"),
             // The watchdog is more reliable.
             (&[101], &[0], "rank 0 (process 100 on vm.cluster) was killed"),
         ] {
@@ -591,7 +664,7 @@ mod tests {
         for (output, list) in [
             (
                 OPEN_MPI,
-                "rank 0 (process 100 on vm.cluster), rank 1 (process 101 on vm.cluster, killed by SIGKILL); if no person",
+                "rank 0 (process 100 on vm.cluster), rank 1 (process 101 on vm.cluster, killed by SIGKILL); if nobody",
             ),
             (
                 "srun: error: vm: tasks 0-1: Killed\n",

@@ -1,0 +1,242 @@
+//! The known launchers: one row each, with the MPI they start, their programs and the variables they set for ranks.
+//! Support for another launcher starts with a row here; `launch::command` writes the arguments of a new [`Family`].
+
+use std::collections::BTreeSet;
+
+/// Launchers that `commgauge run` can start, grouped by the flags they accept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// `mpirun` of Open MPI up to 4.
+    OpenMpi4,
+    /// `mpirun` of Open MPI from 5 on, which is PRRTE's `prterun`.
+    OpenMpi5,
+    /// Hydra, the `mpiexec` of MPICH.
+    Mpich,
+    /// The `mpiexec` of Intel MPI, a fork of Hydra with MPICH's binary interface.
+    IntelMpi,
+    /// `srun` of Slurm.
+    Slurm,
+}
+
+/// The MPI that the launched programs were built against. The launcher of another MPI would start every rank alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavor {
+    /// Open MPI, any version: 4 and 5 share their binary interface.
+    OpenMpi,
+    /// MPICH.
+    Mpich,
+}
+
+/// What is known of a launcher or process manager.
+struct Launcher {
+    name: &'static str,
+    /// Those of its versions that `commgauge run` starts itself.
+    families: &'static [Family],
+    /// The MPI it belongs to; none if it starts ranks of any MPI.
+    flavor: Option<Flavor>,
+    /// Ranks of the launch.
+    ranks: Option<&'static str>,
+    /// Ranks on this host.
+    ranks_here: Option<&'static str>,
+    /// Hosts of the launch.
+    hosts: Option<&'static str>,
+    /// Number of this rank.
+    rank: Option<&'static str>,
+    /// Variables that are set only for ranks that the launcher connects to each other.
+    connects: &'static [&'static str],
+    /// The variable that identifies a launcher that asks ranks to end before it kills them.
+    asks_first: Option<&'static str>,
+    /// Whether it takes ranks that exit at once after `MPI_Finalize` for failed ones, if several share a processor.
+    misreads_exit: bool,
+    /// Whether its numbers count only under no other launcher: they may describe the allocation instead.
+    is_outermost: bool,
+}
+
+const HYDRA: Launcher = Launcher {
+    name: "MPICH",
+    families: &[Family::Mpich],
+    flavor: Some(Flavor::Mpich),
+    ranks: Some("PMI_SIZE"),
+    ranks_here: Some("MPI_LOCALNRANKS"),
+    hosts: None,
+    rank: Some("PMI_RANK"),
+    connects: &["PMI_RANK", "PMI_FD", "PMI_PORT"],
+    // Hydra kills the others as soon as one has died.
+    asks_first: None,
+    misreads_exit: false,
+    is_outermost: false,
+};
+
+const ONLY_VARIABLES: Launcher = Launcher {
+    name: "",
+    families: &[],
+    flavor: None,
+    ranks: None,
+    ranks_here: None,
+    hosts: None,
+    rank: None,
+    connects: &[],
+    asks_first: None,
+    misreads_exit: false,
+    is_outermost: false,
+};
+
+const LAUNCHERS: [Launcher; 7] = [
+    Launcher {
+        name: "Open MPI",
+        families: &[Family::OpenMpi4, Family::OpenMpi5],
+        flavor: Some(Flavor::OpenMpi),
+        ranks: Some("OMPI_COMM_WORLD_SIZE"),
+        ranks_here: Some("OMPI_COMM_WORLD_LOCAL_SIZE"),
+        rank: Some("OMPI_COMM_WORLD_RANK"),
+        connects: &["OMPI_COMM_WORLD_SIZE"],
+        // It asks a second before it kills.
+        asks_first: Some("OMPI_COMM_WORLD_SIZE"),
+        misreads_exit: true,
+        ..ONLY_VARIABLES
+    },
+    HYDRA,
+    Launcher { name: "Intel MPI", families: &[Family::IntelMpi], ..HYDRA },
+    Launcher {
+        name: "MVAPICH2",
+        ranks: Some("MV2_COMM_WORLD_SIZE"),
+        ranks_here: Some("MV2_COMM_WORLD_LOCAL_SIZE"),
+        ..ONLY_VARIABLES
+    },
+    Launcher { name: "PALS", ranks: Some("PALS_SIZE"), ..ONLY_VARIABLES },
+    Launcher { name: "PMIx", rank: Some("PMIX_RANK"), connects: &["PMIX_RANK", "PMIX_NAMESPACE"], ..ONLY_VARIABLES },
+    Launcher {
+        name: "Slurm",
+        families: &[Family::Slurm],
+        ranks: Some("SLURM_STEP_NUM_TASKS"),
+        ranks_here: Some("SLURM_STEP_TASKS_PER_NODE"),
+        hosts: Some("SLURM_STEP_NUM_NODES"),
+        rank: Some("SLURM_PROCID"),
+        // srun waits as long as --wait says.
+        asks_first: Some("SLURM_STEP_ID"),
+        is_outermost: true,
+        ..ONLY_VARIABLES
+    },
+];
+
+impl Flavor {
+    /// The flavor that the build recorded, if it did.
+    pub fn of_this_build() -> Option<Self> {
+        match crate::world::MPI_FLAVOR {
+            Some("open-mpi") => Some(Self::OpenMpi),
+            Some("mpich") => Some(Self::Mpich),
+            _ => None,
+        }
+    }
+
+    /// The folder of its programs in packages for several MPIs.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "open-mpi",
+            Self::Mpich => "mpich",
+        }
+    }
+
+    /// Display name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "Open MPI",
+            Self::Mpich => "MPICH",
+        }
+    }
+}
+
+impl Family {
+    fn launcher(self) -> &'static Launcher {
+        const OPEN_MPI: &Launcher = &LAUNCHERS[0];
+        LAUNCHERS.iter().find(|launcher| launcher.families.contains(&self)).unwrap_or(OPEN_MPI)
+    }
+
+    /// Display name.
+    pub fn name(self) -> &'static str {
+        self.launcher().name
+    }
+
+    /// The MPI that it belongs to; none for Slurm, which starts both if the site has set it up.
+    pub fn flavor(self) -> Option<Flavor> {
+        self.launcher().flavor
+    }
+
+    /// Whether ranks of that MPI can connect under this launcher.
+    pub fn starts(self, flavor: Flavor) -> bool {
+        self.flavor().is_none_or(|own| own == flavor)
+    }
+}
+
+/// What a variable of a launcher counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counts {
+    Ranks,
+    RanksHere,
+    Hosts,
+    Rank,
+}
+
+/// The variables of all launchers that count this, without duplicates; those that may describe an allocation are
+/// separate.
+pub(crate) fn variables(counts: Counts, is_outermost: bool) -> Vec<&'static str> {
+    let mut seen = BTreeSet::new();
+    LAUNCHERS
+        .iter()
+        .filter(|launcher| launcher.is_outermost == is_outermost)
+        .filter_map(|launcher| match counts {
+            Counts::Ranks => launcher.ranks,
+            Counts::RanksHere => launcher.ranks_here,
+            Counts::Hosts => launcher.hosts,
+            Counts::Rank => launcher.rank,
+        })
+        .filter(|name| seen.insert(*name))
+        .collect()
+}
+
+/// Whether a launcher has connected this process to other ranks.
+pub(crate) fn is_connected(is_set: impl Fn(&str) -> bool) -> bool {
+    LAUNCHERS.iter().flat_map(|launcher| launcher.connects).any(|name| is_set(name))
+}
+
+/// Whether the launcher of this process asks ranks to end before it kills them.
+pub(crate) fn asks_first() -> bool {
+    LAUNCHERS.iter().filter_map(|launcher| launcher.asks_first).any(|name| std::env::var_os(name).is_some())
+}
+
+/// Ranks on this host, if their launcher may misread their exit; else 1.
+pub(crate) fn ranks_with_misread_exit() -> u32 {
+    let names = LAUNCHERS.iter().filter(|launcher| launcher.misreads_exit).filter_map(|launcher| launcher.ranks_here);
+    names.filter_map(|name| std::env::var(name).ok()?.parse().ok()).next().unwrap_or(1)
+}
+
+/// The number that a launcher gave this process before MPI starts; none if no launcher did.
+pub fn rank_before_mpi() -> Option<String> {
+    let names = variables(Counts::Rank, false).into_iter().chain(variables(Counts::Rank, true));
+    names.into_iter().find_map(|name| std::env::var(name).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_family_has_one_row_and_every_row_can_be_recognised() {
+        use Family::{IntelMpi, Mpich, OpenMpi4, OpenMpi5, Slurm};
+        for family in [OpenMpi4, OpenMpi5, Mpich, IntelMpi, Slurm] {
+            assert_eq!(
+                LAUNCHERS.iter().filter(|launcher| launcher.families.contains(&family)).count(),
+                1,
+                "{family:?}"
+            );
+        }
+        for launcher in &LAUNCHERS {
+            assert!(launcher.ranks.or(launcher.rank).is_some() && !launcher.name.is_empty());
+        }
+        assert_eq!(
+            (OpenMpi5.name(), IntelMpi.name(), IntelMpi.flavor()),
+            ("Open MPI", "Intel MPI", Some(Flavor::Mpich))
+        );
+        assert!(Slurm.starts(Flavor::Mpich) && Slurm.starts(Flavor::OpenMpi) && !Mpich.starts(Flavor::OpenMpi));
+    }
+}
