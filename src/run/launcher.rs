@@ -205,7 +205,7 @@ pub(crate) fn asks_first() -> bool {
 }
 
 /// Ranks on this host, if their launcher may misread their exit; else 1.
-pub(crate) fn ranks_with_misread_exit() -> u32 {
+pub fn ranks_with_misread_exit() -> u32 {
     let names = LAUNCHERS.iter().filter(|launcher| launcher.misreads_exit).filter_map(|launcher| launcher.ranks_here);
     names.filter_map(|name| std::env::var(name).ok()?.parse().ok()).next().unwrap_or(1)
 }

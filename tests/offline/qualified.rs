@@ -111,8 +111,8 @@ fn passes(name: &str) {
 fn fails(name: &str, (fault, culprit): (&str, &str)) {
     let (code, said) = judged(name, Some(fault));
     assert!(code == Some(1) && said.starts_with("judge: FAIL"), "{name}, {fault}: {said}");
-    let suspect = said.lines().find(|line| line.starts_with("locate: ")).unwrap_or_default();
-    assert!(suspect.starts_with(&format!("locate: suspect: {culprit}")), "{name}, {fault}: {suspect}");
+    let suspect = said.lines().find(|line| line.starts_with("suspect: ")).unwrap_or_default();
+    assert!(suspect.starts_with(&format!("suspect: {culprit}")), "{name}, {fault}: {suspect}");
 }
 
 /// A healthy run of the qualification of hosts, or one with a fault, as if it had been measured.
@@ -164,7 +164,7 @@ fn a_fleet_larger_than_that_of_a_published_figure_is_not_slow_at_scale() {
     let simulate = ["simulate", "qualify-gpu", "--machine", MACHINE, "--nodes", "12"];
     let ran = commgauge(folder.path(), &simulate);
     let said = text(&ran.stdout);
-    assert!(said.contains("locate: no suspects"), "{said}");
+    assert!(said.contains("no suspects"), "{said}");
 }
 
 #[test]

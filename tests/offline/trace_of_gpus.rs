@@ -136,7 +136,8 @@ fn the_layout_of_the_list_is_that_of_the_suite_and_of_the_replay_and_flags_may_n
     assert!(suite.contains("dp = 4\nreplicas_of_shards = 2\n") && suite.contains("axis = \"dp_replicate\""), "{suite}");
     let plan = commgauge(job.folder.path(), &["run", "job.toml", "-n", "4", "--dry-run"]);
     assert_eq!(plan.status.code(), Some(0), "{}", text(&plan.stderr));
-    for (flags, said) in [(["--tp", "2"], "the flags say"), (["--order", "dp-tp-cp-ep-pp"], "the list of --ops is of")]
+    for (flags, said) in
+        [(["--tp", "2"], "the flags say"), (["--order", "dp-tp-cp-ep-pp"], "the list of --ops dp 4 in the order")]
     {
         let mut arguments = vec!["trace", "--ops", "step.json", flags[0], flags[1]];
         arguments.extend(job.files.iter().map(String::as_str));

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Flags of every launched program.
 #[derive(Clone, Debug, Args)]
 pub struct LaunchedArguments {
-    /// Backend that executes the calls
+    /// Backend
     #[arg(long, value_enum, default_value = "mpi")]
     pub backend: Backend,
     /// Machine file, or a name (`commgauge show machines`), whose link rates bound the bus bandwidth

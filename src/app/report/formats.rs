@@ -5,10 +5,10 @@
 //! characters are written out.
 
 use self::test_report_text as xml;
-use super::json::{Line, answer, lines};
+use super::json::{ROW_KEYS, answer, lines};
 use super::pairs::document::lines as pair_lines;
 use super::row::{Entry, Status};
-use super::text::{harmless, visible};
+use super::text::{Line, harmless, visible};
 use super::view::View;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::writing::CommaSeparated;
@@ -18,24 +18,10 @@ use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, Te
 use serde_json::{Map, Number, Value};
 use std::time::Duration;
 
-/// The columns of the CSV of calls, copies and matrix products: keys of [`lines`].
-const ROW_KEYS: &str = "case axis style groups group_size nodes_spanned ranks_per_node stride concurrent_groups_per_node collective \
-    reduce_op root element_type bytes_total bytes_accounted bytes_per_rank placement cadence transfers_per_call count_per_step status \
-    status_reason synthetic samples samples_excluded replicates replicates_planned latency_seconds_median \
-    latency_seconds_interval_low latency_seconds_interval_high latency_seconds_p90 latency_seconds_p99 latency_seconds_p999 \
-    precision_reached algbw_bytes_per_second busbw_bytes_per_second bus_factor bound_bytes_per_second bound_share late_rank \
-    late_rank_host late_rank_share late_rank_spread_seconds_median backend world_size run_id variant library_estimate_seconds \
-    library_choice flops_per_second";
-
 /// The columns of the CSV of pairs: keys of a pair in the JSON document.
 const PAIR_KEYS: &str = "rank_a rank_b host_a host_b locality latency_seconds latency_percent_of_locality_median \
     bandwidth_bytes_per_second bandwidth_percent_of_locality_median bidirectional_bandwidth_bytes_per_second \
     bidirectional_bandwidth_percent_of_locality_median samples";
-
-/// The keys that every line has.
-pub(super) fn row_keys() -> impl Iterator<Item = &'static str> {
-    ROW_KEYS.split(' ')
-}
 
 /// The rows, with a row of names above them: of pairs after the others, each with the columns of its kind.
 pub(super) fn csv_text(view: &View) -> Result<String> {

@@ -7,16 +7,17 @@ use super::replay::replay_time;
 use super::row::{Entry, Row};
 use super::screen::JsonCosts;
 use super::step::JsonStep;
+use super::text::{Line, object, pretty_json};
 use super::view::View;
 use commgauge_base::element::ElementType;
-use commgauge_base::error::{Error, Result};
+use commgauge_base::error::Result;
 use commgauge_base::units::{Bytes, Rate, Seconds};
 use commgauge_base::variant::{self, LibraryChoice};
 use commgauge_model::record::line::{CaseFacts, ClockLine, End, Header};
 use commgauge_model::record::work_lines::{CalibrationLine, ReplayLine};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// Name of this document.
 pub const FORMAT: &str = "commgauge-report";
@@ -147,8 +148,14 @@ struct LineFacts<'a> {
     run_id: &'a str,
 }
 
-/// A call, a copy or a matrix product as one flat object; `null` where a key does not apply.
-pub(crate) type Line = Map<String, Value>;
+/// The columns of the CSV of calls, copies and matrix products: keys of [`lines`].
+pub(super) const ROW_KEYS: &str = "case axis style groups group_size nodes_spanned ranks_per_node stride concurrent_groups_per_node collective \
+    reduce_op root element_type bytes_total bytes_accounted bytes_per_rank placement cadence transfers_per_call count_per_step status \
+    status_reason synthetic samples samples_excluded replicates replicates_planned latency_seconds_median \
+    latency_seconds_interval_low latency_seconds_interval_high latency_seconds_p90 latency_seconds_p99 latency_seconds_p999 \
+    precision_reached algbw_bytes_per_second busbw_bytes_per_second bus_factor bound_bytes_per_second bound_share late_rank \
+    late_rank_host late_rank_share late_rank_spread_seconds_median backend world_size run_id variant library_estimate_seconds \
+    library_choice flops_per_second";
 
 /// Every call, copy and matrix product of a view.
 pub(crate) fn lines(view: &View) -> Result<Vec<Line>> {
@@ -181,19 +188,10 @@ fn line(view: &View, entry: &Entry) -> Result<Line> {
         world_size: header.world_size,
         run_id: &header.run_id,
     })?);
-    for key in super::formats::row_keys() {
+    for key in ROW_KEYS.split(' ') {
         line.entry(key).or_insert(Value::Null);
     }
     Ok(line)
-}
-
-/// A value with fields as an object.
-pub(crate) fn object(fields: &impl Serialize) -> Result<Line> {
-    match serde_json::to_value(fields) {
-        Ok(Value::Object(fields)) => Ok(fields),
-        Ok(other) => Err(Error::environment(format!("cannot write the report: {other} has no fields"))),
-        Err(cause) => Err(Error::environment(format!("cannot write the report: {cause}"))),
-    }
 }
 
 /// The schema of the document, without its name.
@@ -204,7 +202,7 @@ pub(super) fn schema() -> serde_json::Value {
 
 /// The document.
 pub(super) fn text(view: &View) -> Result<String> {
-    with_document(view, |document| super::verdict::json(document))
+    with_document(view, |document| pretty_json(document))
 }
 
 /// What a template of a report sees: the document, and as `lines` what CSV has a line for, unformatted.

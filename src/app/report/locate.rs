@@ -24,7 +24,7 @@ pub fn suspects_text(suspects: &Suspects, format: VerdictFormat, width: u16) -> 
             let title = escaped_markdown(&headline(suspects));
             Ok(format!("# commgauge {title}\n{}", markdown(&document(suspects))))
         }
-        VerdictFormat::Json => super::verdict::json(suspects),
+        VerdictFormat::Json => super::text::pretty_json(suspects),
         VerdictFormat::Junit | VerdictFormat::Prometheus | VerdictFormat::Github => {
             Err(Error::usage("--format: suspects have no such format; accepted: table, json, markdown"))
         }

@@ -44,7 +44,7 @@ pub use fit::{fit_plots, fit_text};
 pub use framework::framework_defaults;
 pub use history::{HistoryFormat, ShownRows, history_text, plots};
 pub use html::{HtmlInput, HtmlRun, html, plan_page};
-pub(crate) use json::{Line as RowLine, lines};
+pub(crate) use json::lines;
 pub use json::{answer, published, schema_of};
 pub use launch::{launch_check_text, refusal};
 pub use live::LiveRows;
@@ -60,7 +60,7 @@ pub(crate) use row::host_of;
 pub use row::{Counts, Late, Latency, Row, Status};
 pub use step::{Crossing, Crossover, Family, Measure, Place, Ranking, Rule, Span, StepOp, StepView, Sum, Totals};
 pub use template::Template;
-pub(crate) use text::{visible, wrap};
+pub(crate) use text::{Line as RowLine, visible, wrap};
 pub use verdict::{VerdictFormat, verdict_text};
 pub use view::{Combination, Completion, Findings, View, combinations_text};
 

@@ -4,7 +4,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::visible;
 use commgauge_base::writing::CommaSeparated;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use unicode_width::UnicodeWidthStr;
 
 /// The text on one line, as [`visible::visible`] has it.
@@ -16,6 +16,25 @@ pub(crate) fn visible(text: &str) -> String {
 pub(super) fn harmless(text: &str) -> String {
     let shown = visible(text);
     if shown.starts_with(['=', '+', '-', '@']) { format!("'{shown}") } else { shown }
+}
+
+/// A call, a copy or a matrix product as one flat object; `null` where a key does not apply.
+pub(crate) type Line = Map<String, Value>;
+
+/// A value with fields as an object.
+pub(crate) fn object(fields: &impl Serialize) -> Result<Line> {
+    match serde_json::to_value(fields) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(other) => Err(Error::environment(format!("cannot write the report: {other} has no fields"))),
+        Err(cause) => Err(Error::environment(format!("cannot write the report: {cause}"))),
+    }
+}
+
+/// A document as JSON without control characters for terminals.
+pub(super) fn pretty_json(document: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string_pretty(document)
+        .map_err(|cause| Error::environment(format!("cannot write the answer as JSON: {cause}")))?;
+    Ok(visible::visible_json(&text).into_owned() + "\n")
 }
 
 /// Rows of a document as CSV. A column is the name of a field, or `name=field/field` for one of a nested object.

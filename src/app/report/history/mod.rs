@@ -55,7 +55,7 @@ pub fn history_text(history: &History, format: HistoryFormat, width: u16, shown:
         HistoryFormat::Junit => junit_text(history),
         HistoryFormat::Prometheus => through("history.prom", HISTORY_PROM, history),
         HistoryFormat::Github => Ok(github_text(history)),
-        HistoryFormat::Json => super::verdict::json(history),
+        HistoryFormat::Json => super::text::pretty_json(history),
     }
 }
 

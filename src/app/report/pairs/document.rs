@@ -3,8 +3,7 @@
 use super::view::{LocalityStatistics, Measure, Pair, PairLocality, PairsView, SlowPair, Standing};
 use crate::report::color::Paint;
 use crate::report::document::{Block, Column, Row, Table, Terminal, Tone};
-use crate::report::json::{Line, object};
-use crate::report::text::{visible, wrap};
+use crate::report::text::{Line, object, visible, wrap};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Bytes, three_digits};
 use schemars::JsonSchema;

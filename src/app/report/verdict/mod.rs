@@ -12,10 +12,9 @@ use super::document::{Terminal, escaped_markdown, markdown};
 use crate::report::document::signed_percent;
 use crate::report::formats::{Level, annotation, case, non_success, skipped, suite, test_report_text as xml};
 use crate::report::template::through;
-use crate::report::text::visible;
+use crate::report::text::{pretty_json, visible};
 use commgauge_analysis::verdict::{CurveChange, Decision, Finding, Row, Trouble, Verdict};
-use commgauge_base::error::{Error, Result};
-use commgauge_base::visible::visible_json;
+use commgauge_base::error::Result;
 use document::{headline, reasons};
 use quick_junit::{NonSuccessKind, Property, TestCase, TestCaseStatus};
 use std::cmp::Reverse;
@@ -58,15 +57,8 @@ pub fn verdict_text(verdict: &Verdict, format: VerdictFormat, width: u16) -> Res
         VerdictFormat::Junit => junit_text(verdict),
         VerdictFormat::Prometheus => through("verdict.prom", VERDICT_PROM, verdict),
         VerdictFormat::Github => Ok(github_text(verdict)),
-        VerdictFormat::Json => json(verdict),
+        VerdictFormat::Json => pretty_json(verdict),
     }
-}
-
-/// A document as JSON without control characters for terminals.
-pub(super) fn json(document: &impl serde::Serialize) -> Result<String> {
-    let text = serde_json::to_string_pretty(document)
-        .map_err(|cause| Error::environment(format!("cannot write the answer as JSON: {cause}")))?;
-    Ok(visible_json(&text).into_owned() + "\n")
 }
 
 // The verdict as annotations of a GitHub workflow: troubles first, then the rows that did not pass, the worst first.
