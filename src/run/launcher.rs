@@ -52,21 +52,6 @@ struct Launcher {
     is_outermost: bool,
 }
 
-const HYDRA: Launcher = Launcher {
-    name: "MPICH",
-    families: &[Family::Mpich],
-    flavor: Some(Flavor::Mpich),
-    ranks: Some("PMI_SIZE"),
-    ranks_here: Some("MPI_LOCALNRANKS"),
-    hosts: None,
-    rank: Some("PMI_RANK"),
-    connects: &["PMI_RANK", "PMI_FD", "PMI_PORT"],
-    // Hydra kills the others as soon as one has died.
-    asks_first: None,
-    misreads_exit: false,
-    is_outermost: false,
-};
-
 const ONLY_VARIABLES: Launcher = Launcher {
     name: "",
     families: &[],
@@ -79,6 +64,18 @@ const ONLY_VARIABLES: Launcher = Launcher {
     asks_first: None,
     misreads_exit: false,
     is_outermost: false,
+};
+
+const HYDRA: Launcher = Launcher {
+    name: "MPICH",
+    families: &[Family::Mpich],
+    flavor: Some(Flavor::Mpich),
+    ranks: Some("PMI_SIZE"),
+    ranks_here: Some("MPI_LOCALNRANKS"),
+    rank: Some("PMI_RANK"),
+    connects: &["PMI_RANK", "PMI_FD", "PMI_PORT"],
+    // It never asks first: it kills the others as soon as one has died.
+    ..ONLY_VARIABLES
 };
 
 const LAUNCHERS: [Launcher; 7] = [

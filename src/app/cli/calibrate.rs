@@ -1,8 +1,9 @@
 //! `commgauge calibrate`: fits a cost model to records, writes it to a file and prints it.
 
 use super::measure::{MeasureCommand, fit_of};
-use super::output::{check_only_format, json, make_folder, replace};
+use super::output::{check_only_format, make_folder, replace};
 use super::{AnswerArguments, WithParts};
+use crate::report::pretty_json;
 use crate::report::{fit_plots, fit_text};
 use commgauge_analysis::cost::FitOptions;
 use commgauge_base::error::Result;
@@ -70,7 +71,7 @@ impl CalibrateCommand {
         let options = FitOptions { resamples: self.resamples, adapters_per_node: self.adapters_per_node };
         let fit = fit_of(&self.records, options)?;
         if let Some(path) = &self.output {
-            replace(path, json(&fit)?)?;
+            replace(path, pretty_json(&fit)?)?;
         }
         if let Some(folder) = &self.plots {
             make_folder("--plots", folder)?;

@@ -3,12 +3,13 @@
 
 use super::backend_name::Backend;
 use super::launched_arguments::{LaunchedArguments, NcclArguments, Setting};
-use super::output::{Sink, columns_of, json, print, replace};
+use super::output::{Sink, columns_of, print, replace};
 use super::programs::{PlannedWork, Work, planned};
 use super::report::{Live, write_above};
 use super::run::{exit_code_if_complete, resume_command, state};
 use super::suite::SuiteWork;
 use super::{output, suite};
+use crate::report::pretty_json;
 use crate::report::{Format, View, launch_check_text, refusal as refusal_text};
 use clap::Parser;
 use commgauge_base::error::{Error, Result};
@@ -101,8 +102,8 @@ fn exit_code_of_finished(path: &Path, arguments: &LaunchedArguments) -> Result<O
 fn show_check(arguments: &LaunchedArguments, report: &LaunchReport) -> Result<i32> {
     let output = &arguments.output;
     match (&arguments.launch_report, output.format()) {
-        (Some(path), _) => replace(path, &json(report)?)?,
-        (None, Format::Json) => print(&json(report)?)?,
+        (Some(path), _) => replace(path, &pretty_json(report)?)?,
+        (None, Format::Json) => print(&pretty_json(report)?)?,
         (None, Format::Table) => print(&launch_check_text(report, columns_of(output.width, Sink::File)))?,
         (None, _) => return Err(Error::usage("--check-launch writes --format table or json")),
     }

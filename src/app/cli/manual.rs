@@ -3,7 +3,7 @@
 
 use super::output::print;
 use super::output::replace;
-use super::programs::ProgramName;
+use super::program_name::ProgramName;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, ValueEnum};
 use commgauge_base::error::{Error, Result};

@@ -7,9 +7,10 @@ use super::output::{FormattedOutput, TextOutput};
 use super::plan::{PlanCommand, PlannedTraining, QuestionFlags, TrainingFlags};
 use super::suite::report_resolved_file;
 use crate::cli::backend_name::Backend;
-use crate::cli::output::{json, make_folder, print, replace};
+use crate::cli::output::{make_folder, print, replace};
 use crate::cli::plan::NOT_SURE;
 use crate::cli::run::{RunArguments, SummaryParts, run as run_suite};
+use crate::report::pretty_json;
 use crate::report::rank::{RankDocument, text};
 use clap::Parser;
 use commgauge_analysis::cost::{self, Fit, FitOptions, Measurements};
@@ -464,7 +465,7 @@ pub(super) fn fit_of(records: &[PathBuf], options: FitOptions) -> Result<Fit> {
 /// A record that cannot be read or has no curves; a file that cannot be written.
 fn fit(folder: &Folder, records: &[PathBuf]) -> Result<()> {
     let fit = fit_of(records, FitOptions::default())?;
-    replace(&folder.fit, &json(&fit)?)?;
+    replace(&folder.fit, &pretty_json(&fit)?)?;
     let curves: usize = fit.families.iter().map(|family| family.curves.len()).sum();
     let shown: Vec<String> = records.iter().map(|record| record.shown().to_string()).collect();
     eprintln!("fit: {curves} curves in {} (`commgauge calibrate {}` shows them)", folder.fit.shown(), shown.join(" "));

@@ -20,6 +20,7 @@ pub mod ops;
 pub mod output;
 mod pairs;
 pub mod plan;
+pub mod program_name;
 pub mod programs;
 pub mod rank;
 pub mod report;

@@ -2,7 +2,7 @@
 
 use super::help;
 use crate::report::{
-    ColorChoice, Format, LiveRows, Paint, Template, VerdictFormat, View, answer, render, verdict_text,
+    ColorChoice, Format, LiveRows, Paint, Template, VerdictFormat, View, answer, pretty_json, render, verdict_text,
 };
 use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
 use clap::error::ErrorKind as FlagError;
@@ -10,7 +10,7 @@ use clap::{CommandFactory, FromArgMatches, ValueEnum};
 use commgauge_analysis::verdict::{LoadedRecord, Verdict};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::output_file::write_output;
-use commgauge_base::visible::{ShownPath, is_control_or_format, visible, visible_json, visible_lines};
+use commgauge_base::visible::{ShownPath, is_control_or_format, visible, visible_lines};
 use commgauge_base::writing::eprintln;
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
@@ -394,17 +394,10 @@ impl AnswerArguments {
     pub fn show(&self, document: &impl Serialize, table: impl FnOnce(u16) -> String) -> Result<()> {
         match &self.format {
             Chosen::Named(TableOrJson::Table) => print(&table(columns(self.width))),
-            Chosen::Named(TableOrJson::Json) => print(&json(document)?),
-            Chosen::Template(template) => print(&template.draw(&parsed(&json(document)?)?)?),
+            Chosen::Named(TableOrJson::Json) => print(&pretty_json(document)?),
+            Chosen::Template(template) => print(&template.draw(&parsed(&pretty_json(document)?)?)?),
         }
     }
-}
-
-/// A document as indented JSON, with a line feed at the end.
-pub(crate) fn json(document: &impl Serialize) -> Result<String> {
-    let text = serde_json::to_string_pretty(document)
-        .map_err(|cause| Error::environment(format!("cannot write the answer as JSON: {cause}")))?;
-    Ok(visible_json(&text).into_owned() + "\n")
 }
 
 /// Writes text without colours to stdout, with the control characters of names from elsewhere written out. If the reader closes

@@ -3,11 +3,12 @@
 
 use super::WithParts;
 use super::computing::{Computing, ComputingFlags, RatesFlags};
-use super::output::{FormattedOutput, json};
+use super::output::FormattedOutput;
 use super::suite::report_resolved_file;
 use super::validate::ValidateCommand;
 use crate::report::plan::{csv, explain_text, table_text};
 use crate::report::plan_page;
+use crate::report::pretty_json;
 use commgauge_analysis::planner::plan_document::{Comparison, PlanDocument, PlannedLayout};
 use commgauge_analysis::planner::rates::Hidden;
 use commgauge_analysis::planner::search::{
@@ -230,7 +231,7 @@ impl PlanCommand {
         }
         self.shown.write(&match format {
             PlanFormat::Table => table_text(&document, self.shown.to.columns()),
-            PlanFormat::Json => json(&document)?,
+            PlanFormat::Json => pretty_json(&document)?,
             PlanFormat::Csv => csv(&document)?,
             PlanFormat::Html => plan_page(&document)?,
         })?;
@@ -278,7 +279,7 @@ impl PlanCommand {
         };
         self.shown.write(&match format {
             PlanFormat::Table => mark.to_owned() + &explain_text(&comparison, self.shown.to.columns()),
-            PlanFormat::Json => json(&comparison)?,
+            PlanFormat::Json => pretty_json(&comparison)?,
             PlanFormat::Csv | PlanFormat::Html => {
                 return Err(Error::usage(
                     "--explain can be written as a table or as json; accepted: --format table, json",

@@ -3,11 +3,11 @@
 
 use super::computing::ComputingFlags;
 use super::computing::RatesFlags;
-use super::output::json;
 use super::step::StepFlags;
 use super::suite::report_resolved_file;
 use super::{AnswerFormat, AnswerOutput, WithParts};
 use crate::report::predictions::{self, QueryInput};
+use crate::report::pretty_json;
 use crate::report::rank::{RankDocument, StepDocument, csv, text};
 use commgauge_analysis::cost::{Fit, Prediction, Predictor, Query, Status};
 use commgauge_analysis::planner::rank::RankOptions;
@@ -87,7 +87,7 @@ impl RankCommand {
         report_resolved_file(Shipped::Model, Path::new(self.step.model.as_deref().unwrap_or_default()));
         self.shown.write(&match format {
             AnswerFormat::Table => text(&document, self.shown.to.columns()),
-            AnswerFormat::Json => json(&document)?,
+            AnswerFormat::Json => pretty_json(&document)?,
             AnswerFormat::Csv => csv(&document)?,
         })?;
         Ok(0)
@@ -218,7 +218,7 @@ impl CallCommand {
         self.shown.write(&match format {
             AnswerFormat::Table => predictions::text(&fit, &input, &answers, self.shown.to.columns()),
             AnswerFormat::Csv => predictions::csv(&input, &answers)?,
-            AnswerFormat::Json => json(&predictions::document(&self.fit, &fit, &input, &answers))?,
+            AnswerFormat::Json => pretty_json(&predictions::document(&self.fit, &fit, &input, &answers))?,
         })?;
         let refused = answers.iter().any(|answer| answer.status == Status::Refused);
         Ok(if refused && self.queries.is_none() { REFUSED } else { 0 })

@@ -20,9 +20,10 @@ use super::backend_name::Backend;
 use super::output::print_on;
 use super::suite;
 use super::suite::SuiteWork;
-use crate::cli::output::{columns, json};
+use crate::cli::output::columns;
 use crate::launch;
 use crate::launch::{GRACE, LauncherContext};
+use crate::report::pretty_json;
 use crate::report::{Format, launch_check_text, plan_text};
 use allocation::predicted_nodes;
 use commgauge_base::error::{Error, Result};
@@ -123,7 +124,7 @@ fn run_check_launch(arguments: &RunArguments, out: &mut dyn Write) -> Result<i32
     };
     progress.finish();
     let text = match arguments.output.format() {
-        Format::Json => json(&found)?,
+        Format::Json => pretty_json(&found)?,
         _ => launch_check_text(&found, columns(arguments.output.width)),
     };
     print_on(out, &text)?;

@@ -2,11 +2,12 @@
 
 use super::layout::LayoutCommand;
 use super::manual::{CompletionsCommand, ManCommand};
-use super::output::{AnswerArguments, json, print};
-use super::programs::ProgramName;
+use super::output::{AnswerArguments, print};
+use super::program_name::ProgramName;
 use super::schemas::Document;
 use crate::report::model::{self, ModelDocument};
 use crate::report::names::{self, Kind, ListDocument};
+use crate::report::pretty_json;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::writing::eprintln;
@@ -67,7 +68,7 @@ impl ShowCommand {
             Some(Subject::Machine(file)) => file.print(Shipped::Machine),
             Some(Subject::Model(model)) => model.execute(),
             Some(Subject::Layout(layout)) => layout.execute(),
-            Some(Subject::Schema(schema)) => print(&json(&schema.document.schema())?).map(|()| 0),
+            Some(Subject::Schema(schema)) => print(&pretty_json(&schema.document.schema())?).map(|()| 0),
             Some(Subject::Man(man)) => man.execute(definition_of),
             Some(Subject::Completions(completions)) => completions.execute(definition_of(completions.program)),
         }

@@ -294,7 +294,7 @@ mod tests {
     // Traces of a job that calls what a list says, as PyTorch's flight recorder leaves them on GPUs, and what is planted in them.
     use super::*;
     use crate::cli::ops::OpsCommand;
-    use crate::cli::output::json;
+    use crate::report::pretty_json;
     use clap::Parser;
     use commgauge_base::collective::Collective;
     use commgauge_base::element::ElementType;
@@ -335,7 +335,7 @@ mod tests {
     /// A folder with the list of a step, and with a dump of each rank of a job that called what `change` makes of it.
     fn job(change: impl Fn(u32, &mut Vec<Value>)) -> (tempfile::TempDir, Vec<String>) {
         let folder = tempfile::tempdir().unwrap();
-        let step = json(&Ops::parse_from(FLAGS).command.document().unwrap()).unwrap();
+        let step = pretty_json(&Ops::parse_from(FLAGS).command.document().unwrap()).unwrap();
         std::fs::write(folder.path().join("step.json"), &step).unwrap();
         let step: ExpectedStep = serde_json::from_str(&step).unwrap();
         let layout = Layout::new(DEGREES, &DEFAULT_ORDER).unwrap();

@@ -1,8 +1,8 @@
 //! `commgauge plan validate`: compares predictions with published measurements, or with a user's own.
 
 use super::computing::{GpuFlags, RatesFlags};
-use super::output::json;
 use super::{AnswerFormat, AnswerOutput};
+use crate::report::pretty_json;
 use crate::report::validation::{csv, text};
 use commgauge_analysis::planner::validate::{
     OWN_RUNS, SetOrigin, Site, Validation, levels_file, read_runs, template, validate, validate_runs,
@@ -71,7 +71,7 @@ impl ValidateCommand {
         }
         self.shown.write(&match format {
             AnswerFormat::Table => text(&validation, self.shown.to.columns()),
-            AnswerFormat::Json => json(&validation)?,
+            AnswerFormat::Json => pretty_json(&validation)?,
             AnswerFormat::Csv => csv(&validation)?,
         })?;
         Ok(0)

@@ -160,7 +160,8 @@ fn plain(name: &str) -> String {
 pub(super) fn prometheus_text(view: &View) -> Result<String> {
     let mut answer = answer(view)?;
     answer["statuses"] = Status::LABELS.map(str::to_lowercase).to_vec().into();
-    super::template::through("report.prom", include_str!("templates/report.prom"), answer)
+    const SOURCE: &str = concat!(include_str!("templates/row.prom"), include_str!("templates/report.prom"));
+    super::template::through("report.prom", SOURCE, answer)
 }
 
 // Annotations as workflows of GitHub print them: one line each, of which GitHub shows the first ten of each level.

@@ -25,7 +25,7 @@ fn sample() -> Record {
     Record::from_lines(sample_lines()).unwrap()
 }
 
-fn rendered(record: &Record, format: Format, width: u16, paint: Paint) -> String {
+pub(super) fn rendered(record: &Record, format: Format, width: u16, paint: Paint) -> String {
     let mut out = Vec::new();
     render(&View::new(record), format, width, paint, &mut out).unwrap();
     String::from_utf8(out).unwrap()

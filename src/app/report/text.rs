@@ -31,7 +31,7 @@ pub(crate) fn object(fields: &impl Serialize) -> Result<Line> {
 }
 
 /// A document as JSON without control characters for terminals.
-pub(super) fn pretty_json(document: &impl Serialize) -> Result<String> {
+pub(crate) fn pretty_json(document: &impl Serialize) -> Result<String> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|cause| Error::environment(format!("cannot write the answer as JSON: {cause}")))?;
     Ok(visible::visible_json(&text).into_owned() + "\n")

@@ -3,10 +3,9 @@
 //!
 //! Nothing here needs MPI, so that `commgauge` has the definitions of the launched programs too; `launched` runs them.
 
-mod name;
 mod work;
 
-pub use name::ProgramName;
+use super::program_name::ProgramName;
 pub use work::{PairsRun, PlannedWork, StepRun, SuiteRun, Sweep, Work, planned};
 
 use super::calibrate::Calibrate;

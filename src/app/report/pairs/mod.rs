@@ -54,7 +54,8 @@ pub(super) mod tests {
     // hosts one link is at a quarter, and a round of one measure has wrong data.
     use super::view::Standing;
     use super::*;
-    use crate::report::{Format, Paint, View, render};
+    use crate::report::report_tests::rendered;
+    use crate::report::{Format, Paint};
     use commgauge_base::units::Bytes;
     use commgauge_model::layout::{Axis, Locality};
     use commgauge_model::record::Line;
@@ -197,12 +198,6 @@ pub(super) mod tests {
         line.outcome =
             Outcome::Corrupt { when: "after".into(), rank: 3, element: 5, expected, got, count: 1, call: None };
         record
-    }
-
-    fn rendered(record: &Record, format: Format, width: u16, paint: Paint) -> String {
-        let mut out = Vec::new();
-        render(&View::new(record), format, width, paint, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
     }
 
     #[test]
