@@ -136,7 +136,7 @@ pub(super) fn facts(loaded: &LoadedRecord) -> Facts {
         text(Suite, "rows", rows(loaded)),
         text(Settings, "precision", settings.precision.to_string()),
         text(Settings, "samples", format!("{} to {}", settings.minimum_samples, settings.maximum_samples)),
-        text(Settings, "case budget, s", settings.case_budget_seconds.0.to_string()),
+        text(Settings, "case budget, s", settings.case_budget.0.to_string()),
         text(Settings, "warm buffers", settings.warm_buffers.to_string()),
         text(Settings, "start", settings.start.to_string()),
         text(Settings, "timing", settings.timing.to_string()),

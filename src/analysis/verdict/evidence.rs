@@ -254,7 +254,7 @@ fn add_record(case: &mut Evidence, record: &Record, planned: &Planned, slowdown:
     let measurements = &planned.measurements;
     case.chosen.extend(measurements.iter().filter_map(|measured| Some(measured.chosen?.algorithm.clone())));
     // With a shared time budget only the replicates that it sufficed for are expected, and of logs only those that they hold.
-    let is_counted = settings.within_seconds.is_some() || record.header.backend.measured_by.is_some();
+    let is_counted = settings.within.is_some() || record.header.backend.measured_by.is_some();
     let replicates = match is_counted {
         true if !measurements.is_empty() => measurements.iter().map(|measured| measured.replicate).collect(),
         _ => (0..settings.fewest_replicates()).collect::<Vec<_>>(),
@@ -278,9 +278,7 @@ fn add_record(case: &mut Evidence, record: &Record, planned: &Planned, slowdown:
             case.add("a replicate is missing".to_owned());
         }
     }
-    if settings.within_seconds.is_none()
-        && measurements.iter().any(|measured| measured.replicate >= settings.replicates)
-    {
+    if settings.within.is_none() && measurements.iter().any(|measured| measured.replicate >= settings.replicates) {
         case.add("the record has more replicates than were requested".to_owned());
     }
     for warning in &record.header.warnings {

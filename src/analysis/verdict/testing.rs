@@ -6,10 +6,10 @@ use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::{CopyKind, HostMemory, Machine};
-use commgauge_model::record::line::{CaseLine, EndStatus, Outcome, Samples};
+use commgauge_model::record::line::{CaseFacts, Outcome};
 use commgauge_model::record::work_lines::{CopyFacts, CopyLine};
 use commgauge_model::record::work_lines::{ProductFacts, ProductLine};
-use commgauge_model::record::{Journal, Line, Record};
+use commgauge_model::record::{Journal, Line, Parts, Record};
 use std::path::Path;
 
 const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
@@ -22,38 +22,17 @@ pub fn lines(run_id: &str, rows: &[Vec<f64>]) -> Vec<Line> {
     let template = record.plan.cases.iter().find(|case| {
         case.group_size == 4 && case.collective == Collective::AllReduce && case.cadence == Cadence::Streaming
     });
-    let template = template.unwrap().clone();
-    let replicates = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let (mut header, mut plan) = (record.header.clone(), record.plan.clone());
-    header.warnings.clear();
-    header.run_id = run_id.to_owned();
-    header.backend.machine = None;
-    header.settings.replicates = replicates as u32;
-    plan.cases = (0..rows.len())
-        .map(|row| {
-            let mut case = template.clone();
-            let bytes = Bytes(1 << (20 + row % 30));
-            (case.bytes_total, case.bytes_accounted, case.bytes_per_rank) = (bytes, bytes, bytes);
-            case.name = format!("world/all_reduce/{row}");
-            case
-        })
-        .collect();
-    plan.case_lines = (rows.len() * replicates) as u64;
-    plan.steps.clear();
-    let names: Vec<String> = plan.cases.iter().map(|case| case.name.clone()).collect();
-    let mut lines = vec![Line::Header(Box::new(header)), Line::Plan(plan), Line::Clock(record.clocks[0].clone())];
-    for replicate in 0..replicates {
-        for (case, times) in rows.iter().enumerate() {
-            let Some(time) = times.get(replicate) else { continue };
-            lines.push(Line::Case(Box::new(case_line(case, &names[case], replicate, *time))));
-        }
-    }
-    lines.push(Line::Clock(record.clocks[1].clone()));
-    let mut end = record.end.clone().unwrap();
-    (end.status, end.exit_code, end.error) = (EndStatus::Complete, 0, None);
-    end.lines_before = Some(lines.len() as u64);
-    lines.push(Line::End(end));
-    lines
+    let template = template.unwrap();
+    let facts = |row: usize| {
+        let (name, bytes) = (format!("world/all_reduce/{row}"), Bytes(1 << (20 + row % 30)));
+        let uses = Vec::new();
+        CaseFacts { name, bytes_total: bytes, bytes_accounted: bytes, bytes_per_rank: bytes, uses, ..template.clone() }
+    };
+    let samples = |microseconds: &f64| vec![(microseconds * 1000.0) as u64; 3];
+    let mut made = Parts::like(&record, run_id);
+    let times = rows.iter().map(|replicates| replicates.iter().map(samples).collect());
+    made.measure((0..).map(facts).zip(times).collect());
+    made.lines()
 }
 
 /// The same with lines of what each rank does by itself, from the first line for every copy or product on.
@@ -112,29 +91,6 @@ pub fn product_lines(milliseconds: &[f64]) -> Vec<Line> {
         }))
     };
     (0..).zip(milliseconds).map(line).collect()
-}
-
-fn case_line(case: usize, name: &str, replicate: usize, microseconds: f64) -> CaseLine {
-    let samples = vec![(microseconds * 1000.0) as u64; 3];
-    CaseLine {
-        case: case as u32,
-        name: name.into(),
-        replicate: replicate as u32,
-        position: case as u32,
-        replaces: Vec::new(),
-        outcome: Outcome::Measured { verified: true },
-        warm_up_iterations: 5,
-        calls_per_sample: 1,
-        stop: None,
-        precision_reached: None,
-        samples: Samples { slowest_rank: vec![0; 3], slowest_nanoseconds: samples, ..Samples::default() },
-        histograms: Vec::new(),
-        pairs: None,
-        buffer_copies: 1,
-        library_estimate_seconds: None,
-        library_choice: None,
-        warnings: Vec::new(),
-    }
 }
 
 /// A record of these lines.

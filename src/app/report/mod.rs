@@ -388,15 +388,7 @@ mod entry_tests {
 
     #[test]
     fn a_wrong_copy_has_no_numbers_in_any_format_and_one_that_nobody_checked_is_no_success() {
-        let wrong = Outcome::Corrupt {
-            when: "after".into(),
-            rank: 1,
-            element: 7,
-            expected: "3".into(),
-            got: "4".into(),
-            count: 1,
-            call: None,
-        };
+        let wrong = Outcome::corrupt("after", 1, 7, ["3", "4"], 1);
         let corrupt = record(|outcome| *outcome = wrong.clone());
         assert_eq!(View::new(&corrupt).exit_code(), 4);
         for format in EVERY {
@@ -510,15 +502,7 @@ mod whole_tests {
     #[test]
     fn a_failed_replay_or_interference_measurement_decides_the_exit_code() {
         let failed = || Outcome::Failed { reason: "no memory".to_owned() };
-        let corrupt = || Outcome::Corrupt {
-            when: "before".to_owned(),
-            rank: 1,
-            element: 2,
-            expected: "3".to_owned(),
-            got: "4".to_owned(),
-            count: 1,
-            call: None,
-        };
+        let corrupt = || Outcome::corrupt("before", 1, 2, ["3", "4"], 1);
         assert_eq!(View::new(&record()).exit_code(), 0);
         for (outcome, code, said) in [(failed(), 6, "no memory"), (corrupt(), 4, "WRONG")] {
             let mut with_replay = record();

@@ -14,7 +14,7 @@ mod seal;
 pub mod times;
 pub mod work_lines;
 
-pub use assemble::Record;
+pub use assemble::{Parts, Record};
 pub use journal::{Journal, Moved, WriteAccess};
 pub use line::{FORMAT, Line, VERSION, changes, ensure_same_plan, schema, table as table_of_changes};
 pub use reader::Follower;

@@ -210,15 +210,7 @@ mod copy_times_tests {
 
     #[test]
     fn a_wrong_copy_has_no_time() {
-        let wrong = Outcome::Corrupt {
-            when: "after".into(),
-            rank: 1,
-            element: 7,
-            expected: "3".into(),
-            got: "4".into(),
-            count: 1,
-            call: None,
-        };
+        let wrong = Outcome::corrupt("after", 1, 7, ["3", "4"], 1);
         let times = record(|line| {
             if line.replicate == 1 {
                 line.outcome = wrong.clone()
@@ -281,15 +273,7 @@ mod product_times_tests {
 
     #[test]
     fn a_wrong_product_has_no_time_and_a_failed_replicate_is_reported() {
-        let wrong = Outcome::Corrupt {
-            when: "after".into(),
-            rank: 1,
-            element: 7,
-            expected: "3".into(),
-            got: "4".into(),
-            count: 1,
-            call: None,
-        };
+        let wrong = Outcome::corrupt("after", 1, 7, ["3", "4"], 1);
         let corrupt = record(|replicate, line| {
             if replicate == 1 {
                 line.outcome = wrong.clone();

@@ -60,6 +60,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Wrong data: when it was found, where the first wrong element is, what that should be and is, and how many are wrong there.
+    pub fn corrupt(when: &str, rank: u32, element: u64, [expected, got]: [&str; 2], count: u64) -> Outcome {
+        let (when, expected, got) = (when.to_owned(), expected.to_owned(), got.to_owned());
+        Outcome::Corrupt { when, rank, element, expected, got, count, call: None }
+    }
+
     /// Whether data arrived wrong.
     pub fn is_wrong(&self) -> bool {
         matches!(self, Outcome::Corrupt { .. } | Outcome::FoundWrong { .. })

@@ -101,7 +101,7 @@ impl WorkPlan {
 /// Estimated upper bound of the time of a case in one replicate.
 pub fn estimated_case(case: &Case, settings: &RunSettings) -> Estimate {
     let with_rest = |sampling: f64| Seconds(sampling + SECONDS_BESIDE_SAMPLING);
-    match settings.at(case.op.bytes_total).fixed_iterations {
+    match settings.at(case.op.bytes_total).iterations {
         Some(iterations) => Estimate::Guess(with_rest(f64::from(iterations) * cautious_seconds(case))),
         None => Estimate::Budget(with_rest(settings.case_budget.0)),
     }
@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(plan.largest_bytes(), Bytes(2_000_000));
         let mut settings = RunSettings { case_budget: Seconds(0.2), replicates: 3, ..RunSettings::default() };
         assert!((plan.estimated_seconds(&settings).0 - 3.0 * 2.0 * 0.25).abs() < 1e-9);
-        settings.fixed_iterations = Some(100);
+        settings.iterations = Some(100);
         let calls = 100.0 * (2.0 * 50e-6 + 3e6 / 0.5e9);
         assert!((plan.estimated_seconds(&settings).0 - 3.0 * (calls + 2.0 * 0.05)).abs() < 1e-9);
     }

@@ -72,23 +72,18 @@ impl CaseResult {
     /// The line of the record: index and name in the plan, replicate, and position in its order.
     pub fn into_line(self, case: u32, name: String, replicate: u32, position: u32) -> CaseLine {
         CaseLine {
-            case,
-            name: name.into(),
-            replicate,
             position,
-            replaces: Vec::new(),
-            outcome: self.outcome,
             warm_up_iterations: self.warm_up_iterations,
             calls_per_sample: self.calls_per_sample,
             stop: self.stop,
             precision_reached: self.precision_reached,
             samples: self.samples,
             histograms: self.histograms,
-            pairs: None,
             buffer_copies: self.buffer_copies,
             library_estimate_seconds: self.library_estimate,
             library_choice: self.library_choice.map(Box::new),
             warnings: self.warnings,
+            ..CaseLine::new(case, name, replicate, self.outcome)
         }
     }
 }
@@ -125,7 +120,7 @@ pub fn measure_case(context: &MeasureContext, call: &mut dyn Call, case: &Case) 
         false => (sampled.own_times.gather(context.world)?, Vec::new()),
     };
     let mut warnings = sampled.warnings;
-    if context.settings.fixed_iterations.is_some() {
+    if context.settings.iterations.is_some() {
         warnings.extend(length.and_then(|length| length.warning(&sampled.valid)));
     }
     if warm.still_falling {
@@ -345,7 +340,7 @@ mod tests {
     use commgauge_base::element::ElementType;
     use commgauge_base::sample::ExclusionReason;
     use commgauge_base::stats::Histogram;
-    use commgauge_model::config::{Rounds, RunSettings};
+    use commgauge_model::config::RunSettings;
     use commgauge_model::workload::{Op, Style};
     use std::sync::atomic::Ordering;
 
@@ -459,7 +454,7 @@ mod tests {
     #[test]
     fn a_fixed_number_of_calls_is_made_and_no_more() {
         for cadence in [Cadence::Streaming, Cadence::Isolated] {
-            let settings = RunSettings { fixed_iterations: Some(20), fixed_warm_up: Some(5), ..RunSettings::default() };
+            let settings = RunSettings { iterations: Some(20), warm_up_iterations: Some(5), ..RunSettings::default() };
             with_settings(&SoloWorld, 0..2, settings, |context| {
                 let mut call = FakeCall::alone(&SoloWorld, 0..2, |_, _| 60_000);
                 let result = measure_case(context, &mut call, &usual(cadence)).unwrap();
@@ -491,7 +486,7 @@ mod tests {
     fn missed_starts_are_repeated_and_excluded() {
         on_threads(3, |world| {
             let me = world.process();
-            let fixed = RunSettings { fixed_iterations: Some(40), ..RunSettings::default() };
+            let fixed = RunSettings { iterations: Some(40), ..RunSettings::default() };
             with_settings(world, me..me + 1, fixed, |context| {
                 context.injected_delay = Some(InjectedDelay { rank: 1, delay: Seconds(2e-3) });
                 let mut call = FakeCall::together(world, me..me + 1, |_, _| 30_000);
@@ -517,7 +512,7 @@ mod tests {
 
     #[test]
     fn starts_that_are_always_missed_end_with_a_warning_instead_of_never() {
-        let fixed = RunSettings { fixed_iterations: Some(10), ..RunSettings::default() };
+        let fixed = RunSettings { iterations: Some(10), ..RunSettings::default() };
         let result = measured(fixed, &usual(Cadence::Isolated), |call| call.wait_overhead = 50_000_000);
         assert_eq!(result.samples.excluded.len(), 120);
         assert_eq!(result.warnings.len(), 2, "{:?}", result.warnings);
@@ -553,7 +548,7 @@ mod tests {
         let (groups_label, placement) = (String::new(), Placement::OutOfPlace);
         let (variant, uses) = (Default::default(), Vec::new());
         let case = Case { op, groups: 0, groups_label, placement, cadence, variant, uses, solo_of: None };
-        let settings = RunSettings { case_budget: Seconds(0.2), rounds: Rounds::Soak, ..RunSettings::default() };
+        let settings = RunSettings { case_budget: Seconds(0.2), soak: true, ..RunSettings::default() };
         on_threads(2, |world| {
             let me = world.process();
             with_settings(world, me..me + 1, settings.clone(), |context| {

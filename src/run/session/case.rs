@@ -73,7 +73,7 @@ impl CaseWork<'_, '_> {
             Ok(call) => request.watch.call(call, deadlines),
             Err(failed) => return without_numbers(failed),
         };
-        let measure = if settings.is_soak() { soak_case } else { measure_case };
+        let measure = if settings.soak { soak_case } else { measure_case };
         let result = measure(&context, call.as_mut(), self.case())?;
         let sampling = result.sampling;
         Ok((self.line_of(run, result), sampling))

@@ -10,7 +10,7 @@ use crate::measure::{CommonClock, Repetitions, ReplayContext};
 use crate::world::{Located, World, agree};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::host::noted;
-use commgauge_model::config::{Rounds, RunSettings};
+use commgauge_model::config::RunSettings;
 use commgauge_model::record::header::{DeviceChange, DeviceFacts, DeviceReadingsLine, DeviceSpread, DevicesLine};
 use commgauge_model::record::launch_lines::UnwatchedLine;
 use commgauge_model::record::line::{ClockMethod, ClockMoment, Line, Outcome};
@@ -173,7 +173,7 @@ impl Run<'_> {
     /// How often products and calls at once are repeated.
     pub(super) fn repetitions(&self) -> Repetitions {
         let settings = &self.request.settings;
-        Repetitions { most: settings.fixed_iterations.unwrap_or(REPETITIONS), budget: settings.case_budget }
+        Repetitions { most: settings.iterations.unwrap_or(REPETITIONS), budget: settings.case_budget }
     }
 }
 
@@ -228,7 +228,7 @@ impl CaseSet<'_> {
 
     /// The order of the cases in a replicate.
     pub(super) fn order(&self, settings: &RunSettings, replicate: u32) -> Vec<usize> {
-        if settings.rounds == Rounds::LastInOrder && replicate + 1 == settings.replicates {
+        if settings.last_in_order && replicate + 1 == settings.replicates {
             return in_order_of_rows(self.planned);
         }
         let seed = settings.seed.wrapping_add(u64::from(self.round) << 32);

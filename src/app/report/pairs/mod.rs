@@ -194,9 +194,7 @@ pub(super) mod tests {
     fn sample() -> Record {
         let mut record = record(8, 4, one_slow);
         let line = &mut record.cases[6];
-        let (expected, got) = ("1".to_owned(), "2".to_owned());
-        line.outcome =
-            Outcome::Corrupt { when: "after".into(), rank: 3, element: 5, expected, got, count: 1, call: None };
+        line.outcome = Outcome::corrupt("after", 3, 5, ["1", "2"], 1);
         record
     }
 

@@ -474,15 +474,7 @@ pub(super) mod tests {
         broken.header.warnings =
             vec!["host a has 8 ranks on 2 processors: ranks take turns, and times mean little".to_owned()];
         assert!(shown(&broken, 80).starts_with("! host a has 8 ranks on 2 processors"), "{}", shown(&broken, 80));
-        broken.cases[0].outcome = Outcome::Corrupt {
-            when: "after".to_owned(),
-            rank: 1,
-            element: 7,
-            expected: "1".to_owned(),
-            got: "2".to_owned(),
-            count: 3,
-            call: None,
-        };
+        broken.cases[0].outcome = Outcome::corrupt("after", 1, 7, ["1", "2"], 3);
         let text = shown(&broken, 80);
         assert!(text.starts_with("! data arrived WRONG in 1 case: tp/"), "{text}");
         assert!(text.contains("! host a has 8 ranks") && text.contains("1 WRONG"), "{text}");

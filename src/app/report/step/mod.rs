@@ -540,15 +540,7 @@ pub(super) mod tests {
         assert!(near(pair.slowdown.factor_median.unwrap(), 1.25));
         assert_eq!((pair.slowdown.factor_interval_low, pair.slowdown.replicates), (None, 3));
 
-        record.cases[0].outcome = Outcome::Corrupt {
-            when: "after".to_owned(),
-            rank: 0,
-            element: 0,
-            expected: "1".to_owned(),
-            got: "2".to_owned(),
-            count: 1,
-            call: None,
-        };
+        record.cases[0].outcome = Outcome::corrupt("after", 0, 0, ["1", "2"], 1);
         assert_eq!(View::new(&record).contention[0].slowdown.factor_median, None, "numbers of wrong data are withheld");
     }
 
