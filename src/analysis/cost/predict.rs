@@ -13,6 +13,7 @@ use crate::cost::place::PlaceQuery;
 use commgauge_base::collective::Collective;
 use commgauge_base::element::ElementType;
 use commgauge_base::sample::Cadence;
+use commgauge_base::stats::Span;
 use commgauge_base::units::{Bytes, Seconds};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -470,6 +471,12 @@ pub struct Prediction {
 }
 
 impl Prediction {
+    /// The time of a call that was measured, or that follows from others.
+    pub fn of(seconds: Span, status: Status) -> Prediction {
+        let (low, high) = seconds.interval.map(|interval| (Seconds(interval.low), Seconds(interval.high))).unzip();
+        Prediction { seconds: Some(Seconds(seconds.middle)), low, high, status, reason: None, untrusted: false }
+    }
+
     /// A refused prediction with its reason.
     pub fn refused(reason: String) -> Prediction {
         let status = Status::Refused;

@@ -58,7 +58,7 @@ pub use rehearsal::{
 pub use replay::{ReplayTime, replay_time};
 pub(crate) use row::host_of;
 pub use row::{Counts, Late, Latency, Row, Status};
-pub use step::{Crossing, Crossover, Family, Measure, Place, Ranking, Rule, Span, StepOp, StepView, Sum, Totals};
+pub use step::{Crossing, Crossover, Family, Measure, Span, StepOp, StepView, Sum, Totals};
 pub use template::Template;
 pub(crate) use text::{Line as RowLine, pretty_json, visible, wrap};
 pub use verdict::{VerdictFormat, verdict_text};

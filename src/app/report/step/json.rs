@@ -1,12 +1,13 @@
 //! A step in the report's JSON document: base units in the names, `null` where there is no number.
 
 use super::op::{Crossover, StepOp};
-use super::{Family, Ranking, Rule, StepView, Sum, Totals};
+use super::{Family, StepView, Sum, Totals};
 use crate::chart::{Axis as ChartAxis, Bar, Bars, Unit};
 use crate::report::document::{
     Block, Column, Figure, Row as TableRow, Table, Tone, gigabytes, optional, percent, range, seconds_range,
 };
 use crate::report::row::Row;
+use commgauge_analysis::planner::rank::{Order, OrderPlace, Rule, TIE};
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::Span;
 use commgauge_base::units::{Bytes, Seconds, three_digits};
@@ -137,7 +138,7 @@ fn json_op<'a>(step: &StepView, op: &'a StepOp, row: &'a Row) -> Option<JsonOp<'
         groups: facts.groups,
         bytes_total: facts.bytes_total,
         bytes_per_rank: facts.bytes_per_rank,
-        every_micro_batch: op.every_micro_batch,
+        every_micro_batch: op.every_micro_batch(),
         count_per_step: op.count_per_step,
         payload_bytes_per_step: op.payload_bytes_per_step,
         wire_bytes_per_step: op.wire_bytes_per_step,
@@ -172,22 +173,21 @@ fn json_totals(totals: &Totals) -> JsonTotals {
     }
 }
 
-fn json_ranking(ranking: &Ranking) -> JsonRanking {
-    let place =
-        |place: &super::Place| JsonPlace { parallelism: place.family.name(), ties_with_next: place.ties_with_next };
+fn json_ranking(ranking: &Order) -> JsonRanking {
+    let place = |place: &OrderPlace| JsonPlace {
+        parallelism: place.family.name(),
+        ties_with_next: place.probability_above_next.map(|probability| probability < TIE),
+    };
     let rule = match ranking.rule {
-        Rule::Holds => "holds",
-        Rule::DoesNotHold(_) => "does not hold",
-        Rule::Tie(_) => "tie",
-        Rule::TooFewSamples => "too few samples",
-        Rule::Incomplete(_) => "incomplete",
-        Rule::NothingToCompare => "nothing to compare",
+        Rule::Holds | Rule::DoesNotHold if ranking.rule_probability.is_none() => "too few samples",
+        Rule::NotKnown => "incomplete",
+        rule => rule.name(),
     };
     JsonRanking {
         by: ranking.measure.name(),
-        order: ranking.order.iter().map(place).collect(),
+        order: ranking.places.iter().map(place).collect(),
         rule,
-        rule_text: ranking.rule.text(),
+        rule_text: ranking.rule_text(),
     }
 }
 
@@ -354,9 +354,9 @@ fn totals(what: &'static str, totals: &[Totals], whole: &Totals) -> Table {
     Table::new(format!("per {what} and step"), &columns, totals.iter().map(row)).below()
 }
 
-fn rankings(rankings: &[Ranking]) -> Table {
+fn rankings(rankings: &[Order]) -> Table {
     const COLUMNS: [Column; 3] = [Column::left("by", 0), Column::left("order", 1), Column::left("the rule", 0)];
-    let row = |ranking: &Ranking| vec![ranking.measure.name().to_owned(), ranking.order_text(), ranking.rule.text()];
+    let row = |ranking: &Order| vec![ranking.measure.name().to_owned(), ranking.text(), ranking.rule_text()];
     Table::new("the rule TP > DP > PP", &COLUMNS, rankings.iter().map(row)).below()
 }
 
