@@ -275,10 +275,10 @@ pub(super) fn copies<'a>(records: impl IntoIterator<Item = &'a LoadedRecord>) ->
             (Cow::Borrowed(&*line.name), line.replicate, &line.outcome, line.samples.slowest_nanoseconds.as_slice())
         });
         let copies = record.copies.iter().map(|line| {
-            (Cow::Owned(line.copy.name()), line.replicate, &line.outcome, line.slowest_nanoseconds.as_slice())
+            (Cow::Owned(line.copy.row_name()), line.replicate, &line.outcome, line.slowest_nanoseconds.as_slice())
         });
         let products = record.products.iter().map(|line| {
-            (Cow::Owned(line.product.name()), line.replicate, &line.outcome, line.slowest_nanoseconds.as_slice())
+            (Cow::Owned(line.product.row_name()), line.replicate, &line.outcome, line.slowest_nanoseconds.as_slice())
         });
         let all = cases.chain(copies).chain(products);
         for (name, replicate, _, nanoseconds) in

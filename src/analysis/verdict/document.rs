@@ -8,7 +8,7 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, three_digits};
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::record::line::CaseFacts;
-use commgauge_model::record::work_lines::{CopyFacts, ProductFacts};
+use commgauge_model::record::work_lines::{CopyShape, ProductShape};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -437,9 +437,9 @@ pub enum Subject<'a> {
     /// A planned call.
     Call(&'a CaseFacts),
     /// A copy between a host and its GPUs, or between GPUs.
-    Copy(&'a CopyFacts),
+    Copy(&'a CopyShape),
     /// A matrix product.
-    Product(&'a ProductFacts),
+    Product(&'a ProductShape),
 }
 
 impl<'a> Subject<'a> {
@@ -455,8 +455,8 @@ impl<'a> Subject<'a> {
     pub fn name(self) -> Cow<'a, str> {
         match self {
             Subject::Call(facts) => Cow::Borrowed(&facts.name),
-            Subject::Copy(copy) => Cow::Owned(copy.name()),
-            Subject::Product(product) => Cow::Owned(product.name()),
+            Subject::Copy(copy) => Cow::Owned(copy.row_name()),
+            Subject::Product(product) => Cow::Owned(product.row_name()),
         }
     }
 
@@ -512,12 +512,12 @@ pub enum RowSubject {
     /// A copy between a host and its GPUs, or between GPUs.
     Copy {
         /// The copy.
-        copy: CopyFacts,
+        copy: CopyShape,
     },
     /// A matrix product.
     Product {
         /// The product.
-        product: ProductFacts,
+        product: ProductShape,
     },
 }
 
@@ -589,8 +589,8 @@ impl RowSubject {
 // The keys of `[[expect_copy]]` and `[[expect_product]]` that say what such an expectation is about, as a machine file has them.
 
 /// Of a copy.
-pub(super) fn head_of_copy(copy: &CopyFacts) -> String {
-    let CopyFacts { kind, host_memory, peer_distance, bytes, alone } = copy;
+pub(super) fn head_of_copy(copy: &CopyShape) -> String {
+    let CopyShape { kind, host_memory, peer_distance, bytes, alone } = copy;
     let memory = host_memory.map_or(String::new(), |memory| format!("host_memory = \"{}\"\n", memory.name()));
     let peer = peer_distance.map_or(String::new(), |distance| format!("peer_distance = {distance}\n"));
     let each = if *alone { "alone" } else { "together" };

@@ -147,24 +147,14 @@ struct SameWork<'a> {
     call: Option<SameCall<'a>>,
 }
 
-/// The same of a call.
-#[derive(PartialEq, Eq, Hash)]
-struct SameCall<'a> {
-    collective: Collective,
-    element_type: ElementType,
-    bytes_total: Bytes,
-    group_size: u32,
-    locality: &'a Locality,
-    placement: Placement,
-    cadence: Cadence,
-}
+/// The same of a call: what is called, in which groups, and how.
+type SameCall<'a> = ((Collective, ElementType, Bytes), (u32, &'a Locality), (Placement, Cadence));
 
 impl<'a> SameWork<'a> {
     fn new(name: String, hosts: Arc<str>, subject: Subject<'a>) -> SameWork<'a> {
         let call = subject.call().map(|facts| {
             let CaseFacts { collective, element_type, bytes_total, group_size, placement, cadence, .. } = *facts;
-            let locality = &facts.locality;
-            SameCall { collective, element_type, bytes_total, group_size, locality, placement, cadence }
+            ((collective, element_type, bytes_total), (group_size, &facts.locality), (placement, cadence))
         });
         SameWork { name, hosts, call }
     }

@@ -10,7 +10,7 @@ use commgauge_base::variant::LABELS;
 use commgauge_model::config::machine::{ExpectedCall, ExpectedGroup, ExpectedWork, OwnWorkExpectation, Reached};
 use commgauge_model::config::{Expectation, Limit, Machine, toml_string};
 use commgauge_model::record::line::CaseFacts;
-use commgauge_model::record::work_lines::{CopyFacts, ProductFacts};
+use commgauge_model::record::work_lines::{CopyShape, ProductShape};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// How the calls of a row were handed over, by the labels of variants: what was forced upon them, or done otherwise than one plain call
@@ -131,7 +131,7 @@ pub(super) fn expected_call(facts: &CaseFacts) -> ExpectedCall {
 }
 
 /// Whether an expectation is about such a copy.
-fn is_about_copy(expected: &ExpectedWork, copy: &CopyFacts) -> bool {
+fn is_about_copy(expected: &ExpectedWork, copy: &CopyShape) -> bool {
     let ExpectedWork::Copy { kind, bytes, host_memory, peer_distance, alone } = expected else { return false };
     *kind == copy.kind
         && (bytes.0..=bytes.1).contains(&copy.bytes)
@@ -141,7 +141,7 @@ fn is_about_copy(expected: &ExpectedWork, copy: &CopyFacts) -> bool {
 }
 
 /// Whether an expectation is about such a product.
-fn is_about_product(expected: &ExpectedWork, product: &ProductFacts) -> bool {
+fn is_about_product(expected: &ExpectedWork, product: &ProductShape) -> bool {
     let ExpectedWork::Product { m, n, k, element_type } = expected else { return false };
     [*m, *n, *k] == [product.m, product.n, product.k]
         && element_type.is_none_or(|element| element == product.element_type)

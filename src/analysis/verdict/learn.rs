@@ -17,7 +17,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_model::config::Machine;
 use commgauge_model::record::line::CaseFacts;
-use commgauge_model::record::work_lines::ProductFacts;
+use commgauge_model::record::work_lines::ProductShape;
 use std::collections::BTreeMap;
 
 /// Learns expectations from runs of healthy nodes; link rates are those of `links`.
@@ -75,7 +75,7 @@ fn values<'a>(case: &'a Evidence) -> (Kind, bool, impl Iterator<Item = f64> + 'a
         Subject::Call(facts) => Kind::Call(call_kind(facts)),
         Subject::Copy(copy) => Kind::Copy(*copy),
         Subject::Product(product) => {
-            let ProductFacts { m, n, k, element_type, .. } = *product;
+            let ProductShape { m, n, k, element_type, .. } = *product;
             Kind::Product { shape: [m, n, k], element_type: element_type.name() }
         }
     };

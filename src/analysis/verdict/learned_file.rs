@@ -12,7 +12,7 @@ use commgauge_base::stats::{depth_of_bound, median, proportion_interval, sorted,
 use commgauge_base::units::{Rate, Seconds, three_digits};
 use commgauge_model::config::{Machine, toml_string};
 use commgauge_model::record::line::CaseFacts;
-use commgauge_model::record::work_lines::CopyFacts;
+use commgauge_model::record::work_lines::CopyShape;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
@@ -262,7 +262,7 @@ fn describe(kind: &Kind) -> String {
         Kind::Call(CallKind { collective, group, cadence, bytes, .. }) => {
             format!("{collective} of {bytes} B on {} ranks, {cadence}", group[0])
         }
-        Kind::Copy(copy) => copy.name(),
+        Kind::Copy(copy) => copy.row_name(),
         Kind::Product { shape: [m, n, k], element_type } => {
             format!("product of {m} x {k} by {k} x {n} in {element_type}")
         }
@@ -365,7 +365,7 @@ const MOST_TOLERANCE: f64 = 0.5;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Call(CallKind),
-    Copy(CopyFacts),
+    Copy(CopyShape),
     Product {
         /// m, n and k.
         shape: [u64; 3],

@@ -9,7 +9,7 @@ use commgauge_base::visible::ShownPath;
 use commgauge_model::config::machine::{JudgedRuns, RequiredCoverage, Version};
 use commgauge_model::config::{Expectation, Machine};
 use commgauge_model::record::line::{CaseFacts, ForeignTool, Header};
-use commgauge_model::record::work_lines::{CopyFacts, ProductFacts};
+use commgauge_model::record::work_lines::{CopyShape, ProductShape};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What NCCL reckons that a channel carries over the network (`P2P_PER_CHANNEL_NET_BW`, NCCL 2.30, src/graph/paths.cc).
@@ -344,9 +344,9 @@ pub struct PlannedWork {
     /// Calls.
     pub cases: Vec<CaseFacts>,
     /// Copies between hosts and GPUs, and between GPUs.
-    pub copies: Vec<CopyFacts>,
+    pub copies: Vec<CopyShape>,
     /// Matrix products.
-    pub products: Vec<ProductFacts>,
+    pub products: Vec<ProductShape>,
 }
 
 /// On what it depends whether an expectation judges a call that is otherwise like it.

@@ -7,8 +7,8 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::{CopyKind, HostMemory, Machine};
 use commgauge_model::record::line::{CaseFacts, Outcome};
-use commgauge_model::record::work_lines::{CopyFacts, CopyLine};
-use commgauge_model::record::work_lines::{ProductFacts, ProductLine};
+use commgauge_model::record::work_lines::{CopyShape, CopyLine};
+use commgauge_model::record::work_lines::{ProductShape, ProductLine};
 use commgauge_model::record::{Journal, Line, Parts, Record};
 use std::path::Path;
 
@@ -51,7 +51,7 @@ pub fn with_own_work(mut lines: Vec<Line>, own_work: Vec<Line>) -> Vec<Line> {
 
 /// Lines of a copy of a gigabyte from the host's locked memory, with this time of each replicate in milliseconds.
 pub fn copy_lines(milliseconds: &[f64]) -> Vec<Line> {
-    let copy = CopyFacts {
+    let copy = CopyShape {
         kind: CopyKind::HostToDevice,
         host_memory: Some(HostMemory::Pinned),
         peer_distance: None,
@@ -76,7 +76,7 @@ pub fn copy_lines(milliseconds: &[f64]) -> Vec<Line> {
 /// Lines of a product of a thousand cubed, two billion operations, with this time of each replicate in milliseconds.
 pub fn product_lines(milliseconds: &[f64]) -> Vec<Line> {
     let product =
-        ProductFacts { m: 1000, n: 1000, k: 1000, element_type: ElementType::Float32, uses: vec!["qkv".to_owned()] };
+        ProductShape { m: 1000, n: 1000, k: 1000, element_type: ElementType::Float32, uses: vec!["qkv".to_owned()] };
     let line = |(replicate, time): (u32, &f64)| {
         Line::Product(Box::new(ProductLine {
             product: product.clone(),

@@ -1,8 +1,7 @@
 //! The part of the header that describes the backend, and the machine according to its machine file.
 
 use crate::layout::{Axis, Locality};
-use crate::workload::Style;
-use crate::workload::op::When;
+use crate::workload::{StepUse, Style};
 use commgauge_base::collective::{Collective, Placement, ReduceOp};
 use commgauge_base::digest;
 use commgauge_base::element::ElementType;
@@ -428,28 +427,6 @@ impl CaseFacts {
         let first = self.uses.first()?.step;
         Some(self.uses.iter().filter(|used| used.step == first).map(|used| used.count_per_step).sum())
     }
-}
-
-/// A step that performs the call of a case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct StepUse {
-    /// Index in the plan's `steps`.
-    pub step: u32,
-    /// Who asks for it there.
-    pub style: Style,
-    /// Where in the step it stands.
-    pub when: When,
-    /// Calls in a step, on the rank that the axis loads most.
-    pub count_per_step: u64,
-    /// What that rank sends in a step.
-    pub wire_bytes_per_step: Bytes,
-    /// Whether all wait for it.
-    pub exposed: bool,
-    /// What hides it, where something does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overlaps_with: Option<String>,
-    /// Where the bytes come from.
-    pub why: String,
 }
 
 // Keeps secrets out of records and of the commands that are shown: values of variables whose name says that they are secret. Records

@@ -2,9 +2,10 @@
 //!
 //! Numbers carry their unit in their name; there is no NaN and no infinity, an unknown value is left out or null.
 
-pub use super::header::{BackendLine, CaseFacts, ForeignTool, RankFacts, StepUse};
+pub use super::header::{BackendLine, CaseFacts, ForeignTool, RankFacts};
 pub use super::launch_lines::{End, EndStatus};
 pub use super::work_lines::{ClockErrors, Outcome, RankHistogram, Samples};
+pub use crate::workload::StepUse;
 pub use commgauge_base::sample::ClockMethod;
 
 use super::header::{DeviceReadingsLine, DevicesLine};

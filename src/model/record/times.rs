@@ -1,7 +1,7 @@
 //! What the replicates of a copy or of a matrix product come to together.
 
 use super::Record;
-use super::work_lines::{CopyFacts, CopyLine, Outcome, ProductFacts};
+use super::work_lines::{CopyShape, CopyLine, Outcome, ProductShape};
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Rate, Seconds};
 
@@ -71,7 +71,7 @@ fn most_severe<'a>(outcomes: impl Iterator<Item = &'a Outcome> + Clone) -> Outco
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyTime {
     /// The copy.
-    pub copy: CopyFacts,
+    pub copy: CopyShape,
     /// What came of it, and the times of the slowest rank.
     pub times: MergedTimes,
     /// Of each rank, the median over the replicates of its own medians.
@@ -96,7 +96,7 @@ impl CopyTime {
 impl Record {
     /// Every copy of the record, in the order of first appearance.
     pub fn copy_times(&self) -> Vec<CopyTime> {
-        let mut copies: Vec<CopyFacts> = Vec::new();
+        let mut copies: Vec<CopyShape> = Vec::new();
         for line in &self.copies {
             if !copies.contains(&line.copy) {
                 copies.push(line.copy);
@@ -105,7 +105,7 @@ impl Record {
         copies.into_iter().map(|copy| self.copy_time(copy)).collect()
     }
 
-    fn copy_time(&self, copy: CopyFacts) -> CopyTime {
+    fn copy_time(&self, copy: CopyShape) -> CopyTime {
         let lines = || self.copies.iter().filter(|line| line.copy == copy);
         let times = MergedTimes::of(lines().map(|line| (&line.outcome, line.slowest_nanoseconds.as_slice())));
         let has_times = |line: &&CopyLine| !times.seconds_of_replicate.is_empty() && is_measured(&line.outcome);
@@ -124,7 +124,7 @@ impl Record {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProductTime {
     /// The product.
-    pub product: ProductFacts,
+    pub product: ProductShape,
     /// Library that computed it.
     pub library: String,
     /// Ranks of a host that computed at the same time.
@@ -143,7 +143,7 @@ impl ProductTime {
 impl Record {
     /// Every product of the record, in the order of first appearance.
     pub fn product_times(&self) -> Vec<ProductTime> {
-        let mut products: Vec<ProductFacts> = Vec::new();
+        let mut products: Vec<ProductShape> = Vec::new();
         for line in &self.products {
             if !products.contains(&line.product) {
                 products.push(line.product.clone());
@@ -152,7 +152,7 @@ impl Record {
         products.into_iter().filter_map(|product| self.product_time(product)).collect()
     }
 
-    fn product_time(&self, product: ProductFacts) -> Option<ProductTime> {
+    fn product_time(&self, product: ProductShape) -> Option<ProductTime> {
         let lines = || self.products.iter().filter(|line| line.product == product);
         let times = MergedTimes::of(lines().map(|line| (&line.outcome, line.slowest_nanoseconds.as_slice())));
         let first = lines().next()?;
@@ -174,7 +174,7 @@ mod copy_times_tests {
         let lines = include_str!("../../../tests/data/sample-record.jsonl").lines();
         let mut record = Record::from_lines(lines.map(|line| serde_json::from_str(line).unwrap())).unwrap();
         for replicate in 0..3 {
-            let copy = CopyFacts {
+            let copy = CopyShape {
                 kind: CopyKind::HostToDevice,
                 host_memory: Some(HostMemory::Pinned),
                 peer_distance: None,
@@ -235,7 +235,7 @@ mod product_times_tests {
         let lines = include_str!("../../../tests/data/sample-record.jsonl").lines();
         let mut record = Record::from_lines(lines.map(|line| serde_json::from_str(line).unwrap())).unwrap();
         for replicate in 0..3 {
-            let product = ProductFacts {
+            let product = ProductShape {
                 m: 1000,
                 n: 500,
                 k: 2000,

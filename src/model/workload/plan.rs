@@ -135,14 +135,17 @@ fn cautious_seconds_of(op: &Op) -> f64 {
 
 // The copies of a suite's `[[copy]]` tables on the hosts of a launch.
 
-/// A copy that every rank makes, each with its own GPU.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// What is copied, from where to where: by every rank, each with its own GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "CopyFacts")]
 pub struct CopyShape {
     /// From where to where.
     pub kind: CopyKind,
     /// Memory of the host's end, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_memory: Option<HostMemory>,
-    /// How far the other rank is in the order of the ranks of a host, where there is one; behind the last one comes the first.
+    /// How far the other rank is in the order of the ranks of its host, where there is one; behind the last one comes the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_distance: Option<u32>,
     /// Bytes in each direction.
     pub bytes: Bytes,
@@ -151,6 +154,15 @@ pub struct CopyShape {
 }
 
 impl CopyShape {
+    /// Its name among the rows of a verdict, such as `copy/host-to-device/pinned/268435456/alone`.
+    pub fn row_name(&self) -> String {
+        let memory = self.host_memory.map(|memory| memory.name().to_owned());
+        let peer = self.peer_distance.map(|distance| format!("+{distance}"));
+        let each = if self.alone { "alone" } else { "together" };
+        let parts = memory.into_iter().chain(peer).chain([self.bytes.0.to_string(), each.to_owned()]);
+        format!("copy/{}/{}", self.kind.name(), parts.collect::<Vec<_>>().join("/"))
+    }
+
     /// In words, such as `host-to-device of 256 MiB, pinned, alone`.
     pub fn name(&self) -> String {
         let memory = self.host_memory.map(|memory| memory.name().to_owned());

@@ -114,8 +114,14 @@ impl CaseWork<'_, '_> {
     fn line_of(&self, run: &Run, result: CaseResult) -> CaseLine {
         let (case, slot) = (self.case(), self.slot);
         let pairs = (case.op.axis == Axis::Pair).then(|| pair_times(run.request.plan.groups_of(case), &result));
-        let line = result.into_line(self.index_in_plan() as u32, case.name(), slot.replicate, slot.position);
-        CaseLine { pairs: pairs.map(Box::new), ..line }
+        CaseLine {
+            case: self.index_in_plan() as u32,
+            name: case.name().into(),
+            replicate: slot.replicate,
+            position: slot.position,
+            pairs: pairs.map(Box::new),
+            ..result.line
+        }
     }
 }
 

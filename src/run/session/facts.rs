@@ -18,9 +18,8 @@ use commgauge_model::record::header;
 use commgauge_model::record::header::without_secrets;
 use commgauge_model::record::line::{
     BackendLine, CaseFacts, CaseLine, ClockLine, ClockMoment, End, FORMAT, Header, Line, Outcome, PairTimes, Plan,
-    RankFacts, RankHistogram, Samples, StepUse, StopReason, VERSION,
+    RankFacts, RankHistogram, Samples, StopReason, VERSION,
 };
-use commgauge_model::workload::Use;
 use std::time::Duration;
 
 /// Header, the first line of the record.
@@ -120,19 +119,6 @@ pub(super) fn plan_line(request: &Request, planned: &[Planned]) -> Plan {
     }
 }
 
-fn step_use(of: &Use) -> StepUse {
-    StepUse {
-        step: of.step as u32,
-        style: of.style,
-        when: of.when,
-        count_per_step: of.count_per_step,
-        wire_bytes_per_step: of.wire_bytes_per_step,
-        exposed: of.overlap.is_exposed(),
-        overlaps_with: (!of.overlap.is_exposed()).then(|| of.overlap.name().to_owned()),
-        why: of.why.clone(),
-    }
-}
-
 /// The plan's facts about a case.
 pub(super) fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
     let (case, op) = (planned.case, &planned.case.op);
@@ -167,7 +153,7 @@ pub(super) fn case_facts(request: &Request, planned: &Planned) -> CaseFacts {
         transfers_per_call: op.collective.transfers_per_call(),
         bus_factor: op.collective.bus_factor(group_size),
         bound_bytes_per_second: bound,
-        uses: case.uses.iter().map(step_use).collect(),
+        uses: case.uses.clone(),
         solo_of: case.solo_of.map(|index| index as u32),
         labels: request.labels.clone().into_iter().chain(case.variant.labels()).collect(),
     }

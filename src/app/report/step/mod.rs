@@ -50,7 +50,7 @@ impl StepView {
             facts: facts.clone(),
             whole: Totals::of("", &ops, |_| true),
             axes: Totals::by_name(&ops, |op| op.axis.name()),
-            styles: Totals::by_name(&ops, |op| op.style.name()),
+            styles: Totals::by_name(&ops, |op| op.used.style.name()),
             rankings: orders_of(&priced, RankOptions::default()),
             crossovers: Crossover::all_of(&priced, facts),
             ops,
@@ -125,9 +125,9 @@ impl Totals {
         Totals {
             name,
             payload_bytes_per_step: bytes(|op| op.payload_bytes_per_step),
-            wire_bytes_per_step: bytes(|op| op.wire_bytes_per_step),
+            wire_bytes_per_step: bytes(|op| op.used.wire_bytes_per_step),
             time: Sum::of(chosen()),
-            exposed_time: Sum::of(chosen().filter(|op| op.exposed())),
+            exposed_time: Sum::of(chosen().filter(|op| op.used.exposed)),
         }
     }
 

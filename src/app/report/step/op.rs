@@ -10,7 +10,7 @@ use commgauge_base::units::Bytes;
 use commgauge_model::layout::Axis;
 use commgauge_model::record::line::{CaseFacts, StepUse};
 use commgauge_model::workload::op::{Overlap, When};
-use commgauge_model::workload::{Crossing, Family, Measure, Op, StepFacts, Style};
+use commgauge_model::workload::{Crossing, Family, Measure, Op, StepFacts};
 
 /// One call of a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,20 +19,10 @@ pub struct StepOp {
     pub row: usize,
     /// The axis whose groups carry it out.
     pub axis: Axis,
-    /// The parallelism style that issues it.
-    pub style: Style,
-    /// Where in the step it occurs.
-    pub when: When,
-    /// Calls in a step, on the rank that the axis loads most.
-    pub count_per_step: u64,
+    /// How the step performs it.
+    pub used: StepUse,
     /// Size argument of all calls together.
     pub payload_bytes_per_step: Bytes,
-    /// Bytes that this rank sends in all calls together.
-    pub wire_bytes_per_step: Bytes,
-    /// The computation that hides it; `None` for exposed calls.
-    pub overlaps_with: Option<String>,
-    /// Where the bytes come from.
-    pub why: String,
     /// Cadence of the measurement.
     pub cadence: Cadence,
     /// Seconds of one call; `None` where there is no time.
@@ -42,25 +32,25 @@ pub struct StepOp {
 impl StepOp {
     /// Seconds of all its calls in a step, one after another.
     pub fn seconds_per_step(&self) -> Option<Span> {
-        self.seconds_per_call.map(|call| call.times(self.count_per_step as f64))
+        self.seconds_per_call.map(|call| call.times(self.used.count_per_step as f64))
     }
 
     /// Whether it occurs in every micro-batch, so that its count grows with the tokens of a replica.
     pub fn every_micro_batch(&self) -> bool {
-        is_in_every_micro_batch(self.when)
+        is_in_every_micro_batch(self.used.when)
     }
 
     /// The call as a style would have it.
     pub(super) fn called(&self, rows: &[Row]) -> Op {
         let facts = &rows[self.row].facts;
-        let overlap = if self.exposed() { Overlap::Exposed } else { Overlap::Backward };
-        let op = Op::new(self.style, self.axis, facts.collective, facts.element_type, facts.bytes_total.0);
-        Op { when: self.when, overlap, ..op }
+        let overlap = if self.used.exposed { Overlap::Exposed } else { Overlap::Backward };
+        let op = Op::new(self.used.style, self.axis, facts.collective, facts.element_type, facts.bytes_total.0);
+        Op { when: self.used.when, overlap, ..op }
     }
 
-    /// Whether the step waits for it.
-    pub fn exposed(&self) -> bool {
-        self.overlaps_with.is_none()
+    /// The computing that hides it; `None` for exposed calls.
+    pub fn overlaps_with(&self) -> Option<&str> {
+        (!self.used.exposed).then(|| self.used.overlaps_with.as_deref().unwrap_or("something unnamed"))
     }
 }
 
@@ -104,14 +94,8 @@ fn op(index: usize, row: &Row, used: &StepUse) -> StepOp {
     StepOp {
         row: index,
         axis: row.facts.axis,
-        style: used.style,
-        when: used.when,
-        count_per_step: used.count_per_step,
+        used: used.clone(),
         payload_bytes_per_step: Bytes(bytes_total.saturating_mul(used.count_per_step)),
-        wire_bytes_per_step: used.wire_bytes_per_step,
-        overlaps_with: (!used.exposed)
-            .then(|| used.overlaps_with.clone().unwrap_or_else(|| "something unnamed".to_owned())),
-        why: used.why.clone(),
         cadence: row.facts.cadence,
         seconds_per_call: seconds_per_call(row),
     }
@@ -163,9 +147,9 @@ pub(super) fn priced<'o>(ops: &[StepOp], called: &'o [Op], rows: &[Row]) -> Vec<
         };
         let cost = OpCost {
             ranks: facts.group_size,
-            calls: op.count_per_step,
+            calls: op.used.count_per_step,
             payload_bytes: op.payload_bytes_per_step,
-            wire_bytes: op.wire_bytes_per_step,
+            wire_bytes: op.used.wire_bytes_per_step,
             call,
         };
         Priced { op: called, cost, locality: facts.locality.clone() }
