@@ -4,8 +4,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What is timed: calls back to back, or each from an agreed start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::Display,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Cadence {
     /// Calls back to back between two clock reads, as nccl-tests has them. (OSU has them in its point-to-point tests only; its
     /// collectives start each call after a barrier, which is isolated.)
@@ -17,16 +32,16 @@ pub enum Cadence {
 impl Cadence {
     /// The name in files and tables.
     pub fn name(self) -> &'static str {
-        match self {
-            Cadence::Streaming => "streaming",
-            Cadence::Isolated => "isolated",
-        }
+        self.into()
     }
 }
 
 /// How the ranks start an isolated call together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr, strum::Display,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ClockMethod {
     /// At an agreed moment on the synchronised clock.
     #[default]
@@ -38,10 +53,7 @@ pub enum ClockMethod {
 impl ClockMethod {
     /// The name in files and flags.
     pub fn name(self) -> &'static str {
-        match self {
-            ClockMethod::Synchronised => "synchronised",
-            ClockMethod::Barrier => "barrier",
-        }
+        self.into()
     }
 
     /// Whether calls start at an agreed moment.
@@ -60,15 +72,12 @@ impl std::str::FromStr for ClockMethod {
     }
 }
 
-impl std::fmt::Display for ClockMethod {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 /// Between which readings streaming calls are timed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr, strum::Display,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Timing {
     /// A few calls each between two marks: events on a device's stream, which the host reads afterwards.
     #[default]
@@ -81,10 +90,7 @@ pub enum Timing {
 impl Timing {
     /// The name in files and flags.
     pub fn name(self) -> &'static str {
-        match self {
-            Timing::Marks => "marks",
-            Timing::Whole => "whole",
-        }
+        self.into()
     }
 
     /// Whether marks delimit samples.
@@ -100,18 +106,6 @@ impl std::str::FromStr for Timing {
         let all = [Timing::Marks, Timing::Whole];
         let found = all.into_iter().find(|timing| timing.name() == text);
         found.ok_or_else(|| format!("found `{text}`; accepted: {}", all.map(Timing::name).join(", ")))
-    }
-}
-
-impl std::fmt::Display for Timing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl std::fmt::Display for Cadence {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
     }
 }
 

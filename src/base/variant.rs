@@ -35,7 +35,8 @@ pub const LABELS: [&str; 10] = [
 ];
 
 /// Who allocates buffers, and how they are registered with the library before they are used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::Display)]
+#[strum(serialize_all = "snake_case")]
 pub enum Buffers {
     /// Memory of the driver, not registered.
     #[default]
@@ -209,18 +210,7 @@ impl Buffers {
 
     /// The name in files, flags and labels.
     pub fn name(self) -> &'static str {
-        match self {
-            Buffers::Plain => "plain",
-            Buffers::Allocated => "allocated",
-            Buffers::Registered => "registered",
-            Buffers::Symmetric => "symmetric",
-        }
-    }
-}
-
-impl fmt::Display for Buffers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        self.into()
     }
 }
 

@@ -424,8 +424,9 @@ pub struct Query {
 }
 
 /// On what ground a prediction stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Status {
     /// This very call was measured, and too few sizes for a curve.
     Measured,
@@ -442,13 +443,7 @@ pub enum Status {
 impl Status {
     /// The name in files and tables.
     pub fn name(self) -> &'static str {
-        match self {
-            Status::Measured => "measured",
-            Status::Interpolated => "interpolated",
-            Status::Extrapolated => "extrapolated",
-            Status::Transferred => "transferred",
-            Status::Refused => "refused",
-        }
+        self.into()
     }
 }
 

@@ -110,7 +110,7 @@ pub struct Imported {
     /// What keeps the runs from passing anything: one that was cut off, or that found wrong data.
     pub faults: Vec<RunFault>,
     /// The ranks of the largest run, where the tool names them.
-    pub ranks: Vec<ForeignRank>,
+    pub ranks: Vec<RankFacts>,
     /// The settings of the runs, as the tool prints them.
     pub settings: BTreeSet<String>,
     /// When the last run began, where the tool prints it.
@@ -148,17 +148,6 @@ impl RunFaultKind {
     }
 }
 
-/// A rank, as another tool names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForeignRank {
-    /// Its number.
-    pub rank: u32,
-    /// Its host.
-    pub host: String,
-    /// Its device; empty where the tool does not name it.
-    pub device: String,
-}
-
 /// Where the rows of a record come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
@@ -171,7 +160,7 @@ pub struct Origin {
     /// When the last of the runs began, where all files say it.
     pub started: Option<Timestamp>,
     /// The ranks, where they are known.
-    pub ranks: Vec<ForeignRank>,
+    pub ranks: Vec<RankFacts>,
     /// What speaks against the times.
     pub warnings: Vec<String>,
     /// What keeps the runs from passing anything.
@@ -265,6 +254,8 @@ fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Heade
     let label = |name: &str| rows.first().and_then(|row| row.labels.get(name));
     let library = label("nccl_version").map_or_else(|| "unknown".to_owned(), |version| format!("NCCL {version}"));
     let synthetic = rows.iter().any(|row| row.known.synthetic);
+    let mut ranks = origin.ranks.clone();
+    header::number_hosts(&mut ranks);
     let started = origin.started.or(origin.written).unwrap_or_else(Timestamp::now).to_zoned(TimeZone::system());
     let notes = [origin.tool.label(), ASSUMED.to_owned()]
         .into_iter()
@@ -291,7 +282,7 @@ fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Heade
             verify: false,
             ..RunSettings::default()
         },
-        ranks: ranks(&origin.ranks),
+        ranks,
         warnings: origin.objections().map(str::to_owned).collect(),
         notes: notes.collect(),
         ..Header::new("commgauge import", run_id)
@@ -299,17 +290,6 @@ fn header(run_id: &str, origin: &Origin, rows: &[Row], replicates: u32) -> Heade
 }
 
 const ASSUMED: &str = "times are taken as streaming and out of place where the tool does not say otherwise";
-
-/// The ranks without what only their own processes could tell.
-fn ranks(named: &[ForeignRank]) -> Vec<RankFacts> {
-    let facts = named.iter().map(|rank| RankFacts {
-        device: Some(rank.device.clone()).filter(|device| !device.is_empty()),
-        ..RankFacts::on_host(rank.rank, &rank.host)
-    });
-    let mut ranks: Vec<RankFacts> = facts.collect();
-    header::number_hosts(&mut ranks);
-    ranks
-}
 
 fn case_facts(row: &Row) -> CaseFacts {
     let usual = CaseFacts::new(row.collective, row.element_type, row.ranks, row.bytes_total);

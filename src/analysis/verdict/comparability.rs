@@ -11,7 +11,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 /// What may differ between two runs, if the user says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Allowed {
     /// Names of the hosts.
     Hosts,
@@ -47,16 +48,7 @@ pub struct Difference {
 impl Allowed {
     /// The name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Allowed::Hosts => "hosts",
-            Allowed::Hardware => "hardware",
-            Allowed::Versions => "versions",
-            Allowed::Environment => "environment",
-            Allowed::RankMap => "rank-map",
-            Allowed::Suite => "suite",
-            Allowed::Settings => "settings",
-            Allowed::Labels => "labels",
-        }
+        self.into()
     }
 }
 

@@ -60,8 +60,9 @@ pub struct Verdict {
 }
 
 /// What was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Question {
     /// Does the machine reach what is expected of it?
     Gate,
@@ -74,11 +75,7 @@ pub enum Question {
 impl Question {
     /// The word for it.
     pub fn name(self) -> &'static str {
-        match self {
-            Question::Gate => "gate",
-            Question::Compare => "compare",
-            Question::Consistency => "consistency",
-        }
+        self.into()
     }
 }
 
@@ -281,8 +278,11 @@ pub struct AgainstBase {
 // The outcomes of a row and of a verdict, and the exit code for several troubles at once.
 
 /// The answer to a question, from best to worst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Decision {
     /// The data show that it is good.
     Pass,
@@ -297,12 +297,7 @@ pub enum Decision {
 impl Decision {
     /// The name in tables.
     pub fn name(self) -> &'static str {
-        match self {
-            Decision::Pass => "pass",
-            Decision::Inconclusive => "inconclusive",
-            Decision::Fail => "fail",
-            Decision::Error => "error",
-        }
+        self.into()
     }
 
     /// The decision of an exit code.
@@ -335,8 +330,9 @@ pub(super) fn percent(share: f64) -> String {
 // Calls of a record that break a rule of self-consistency.
 
 /// Which rule a finding is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Guideline {
     /// A call of k times the bytes takes longer than k calls.
     SplitIsFaster,
@@ -351,12 +347,7 @@ pub enum Guideline {
 impl Guideline {
     /// The name in files.
     pub fn name(self) -> &'static str {
-        match self {
-            Guideline::SplitIsFaster => "split_is_faster",
-            Guideline::MoreBytesAreFaster => "more_bytes_are_faster",
-            Guideline::OthersTogetherAreFaster => "others_together_are_faster",
-            Guideline::Dip => "dip",
-        }
+        self.into()
     }
 }
 

@@ -7,18 +7,15 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_model::config::{CopyKind, HostMemory, Machine};
 use commgauge_model::record::line::{CaseFacts, Outcome};
-use commgauge_model::record::work_lines::{CopyShape, CopyLine};
-use commgauge_model::record::work_lines::{ProductShape, ProductLine};
+use commgauge_model::record::work_lines::{CopyLine, CopyShape};
+use commgauge_model::record::work_lines::{ProductLine, ProductShape};
 use commgauge_model::record::{Journal, Line, Parts, Record};
 use std::path::Path;
-
-const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
 
 /// A record of verified all_reduces on 4 ranks of 2 hosts, one row for each list: the times of its replicates in
 /// microseconds. Row r has 2^(20+r) bytes.
 pub fn lines(run_id: &str, rows: &[Vec<f64>]) -> Vec<Line> {
-    let sample: Vec<Line> = SAMPLE.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let record = Record::from_lines(sample).unwrap();
+    let record = commgauge_model::record::testing::sample();
     let template = record.plan.cases.iter().find(|case| {
         case.group_size == 4 && case.collective == Collective::AllReduce && case.cadence == Cadence::Streaming
     });

@@ -15,7 +15,6 @@ use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use commgauge_model::config::{Machine, Shipped};
 use commgauge_model::layout::Nodes;
-use commgauge_model::record::work_lines::{CopyShape, ProductShape};
 use commgauge_run::session::{Rehearsal, Request};
 use std::io::Write;
 use std::path::{Path, PathBuf};

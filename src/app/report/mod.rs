@@ -312,8 +312,8 @@ mod entry_tests {
     // Copies and matrix products are in every format for programs, in the way of calls.
     use super::*;
     use commgauge_analysis::verdict::testing::{copy_lines, lines, product_lines, with_own_work};
+    use commgauge_model::record::Record;
     use commgauge_model::record::line::Outcome;
-    use commgauge_model::record::{Line, Record};
 
     const EVERY: [Format; 7] = [
         Format::Json,
@@ -430,12 +430,9 @@ mod whole_tests {
     use commgauge_model::record::{Line, Record};
     use commgauge_model::workload::Style;
 
-    const SAMPLE: &str = include_str!("../../../tests/data/sample-record.jsonl");
-
     /// A valid record, to which a test adds its own lines.
     fn record() -> Record {
-        let lines = SAMPLE.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
-        let mut record = Record::from_lines(lines).unwrap();
+        let mut record = commgauge_model::record::testing::sample();
         record.plan.cases.truncate(1);
         record.cases.retain(|case| case.case == 0);
         let end = record.end.as_mut().unwrap();

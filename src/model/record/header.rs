@@ -282,7 +282,7 @@ fn processor_name() -> String {
 // A rank, as a record describes it.
 
 /// A rank and where it runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RankFacts {
     /// World rank.
     pub rank: u32,

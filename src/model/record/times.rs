@@ -1,7 +1,7 @@
 //! What the replicates of a copy or of a matrix product come to together.
 
 use super::Record;
-use super::work_lines::{CopyShape, CopyLine, Outcome, ProductShape};
+use super::work_lines::{CopyLine, CopyShape, Outcome, ProductShape};
 use commgauge_base::stats::{Interval, median, median_interval, sorted};
 use commgauge_base::units::{Rate, Seconds};
 
@@ -171,8 +171,7 @@ mod copy_times_tests {
 
     /// Three replicates of a copy of a gigabyte on two ranks.
     fn record(change: impl Fn(&mut CopyLine)) -> Record {
-        let lines = include_str!("../../../tests/data/sample-record.jsonl").lines();
-        let mut record = Record::from_lines(lines.map(|line| serde_json::from_str(line).unwrap())).unwrap();
+        let mut record = crate::record::testing::sample();
         for replicate in 0..3 {
             let copy = CopyShape {
                 kind: CopyKind::HostToDevice,
@@ -232,8 +231,7 @@ mod product_times_tests {
     use commgauge_base::stats::Interval;
 
     fn record(change: impl Fn(u32, &mut ProductLine)) -> Record {
-        let lines = include_str!("../../../tests/data/sample-record.jsonl").lines();
-        let mut record = Record::from_lines(lines.map(|line| serde_json::from_str(line).unwrap())).unwrap();
+        let mut record = crate::record::testing::sample();
         for replicate in 0..3 {
             let product = ProductShape {
                 m: 1000,

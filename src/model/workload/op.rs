@@ -13,8 +13,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Who asks for an op.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Style {
     /// A sweep over sizes.
     Sweep,
@@ -56,19 +59,7 @@ impl Style {
 
     /// The name in tables.
     pub fn name(self) -> &'static str {
-        match self {
-            Style::Sweep => "sweep",
-            Style::Pairs => "pairs",
-            Style::Tensor => "tensor",
-            Style::Sequence => "sequence",
-            Style::Vocabulary => "vocabulary",
-            Style::Data => "data",
-            Style::Pipeline => "pipeline",
-            Style::Context => "context",
-            Style::Expert => "expert",
-            Style::Control => "control",
-            Style::Serving => "serving",
-        }
+        self.into()
     }
 }
 

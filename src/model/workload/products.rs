@@ -51,7 +51,8 @@ pub(super) fn of(tables: &[ComputeTable]) -> Result<Vec<ProductShape>> {
                     return Err(too_large(&table.model));
                 }
                 let used = format!("{} {layer}, tp {tp}, micro-batch {micro_batch}", table.model.name);
-                let same = |shape: &&mut ProductShape| (shape.m, shape.n, shape.k, shape.element_type) == (m, n, k, element);
+                let same =
+                    |shape: &&mut ProductShape| (shape.m, shape.n, shape.k, shape.element_type) == (m, n, k, element);
                 match shapes.iter_mut().find(same) {
                     Some(shape) => shape.uses.push(used),
                     None => shapes.push(ProductShape { m, n, k, element_type: element, uses: vec![used] }),

@@ -14,7 +14,7 @@ use commgauge_base::sample::Cadence;
 use commgauge_base::units::Seconds;
 use commgauge_base::variant::LibraryChoice;
 use commgauge_model::layout::Axis;
-use commgauge_model::record::line::{CaseLine, Outcome, RankHistogram, Samples, StopReason};
+use commgauge_model::record::line::{CaseLine, Outcome, StopReason};
 use commgauge_model::workload::Case;
 
 /// Result of a case. The samples, histograms, reached precision and warnings of its line, and the rest are set on process 0 only; other
@@ -289,6 +289,7 @@ mod tests {
     use commgauge_base::sample::ExclusionReason;
     use commgauge_base::stats::Histogram;
     use commgauge_model::config::RunSettings;
+    use commgauge_model::record::line::Samples;
     use commgauge_model::workload::{Op, Style};
     use std::sync::atomic::Ordering;
 
@@ -377,7 +378,8 @@ mod tests {
         assert_eq!(result.line.samples.slowest_nanoseconds.len(), 30);
         assert!(result.line.samples.slowest_rank.iter().all(|rank| *rank == 1));
         assert!(result.line.samples.last_rank.is_empty() && result.line.warnings.is_empty());
-        let counts = result.line.histograms.iter().map(|h| Histogram::decode(&h.hdr_v2_deflate_base64).unwrap().count());
+        let counts =
+            result.line.histograms.iter().map(|h| Histogram::decode(&h.hdr_v2_deflate_base64).unwrap().count());
         assert_eq!(counts.collect::<Vec<_>>(), [30, 30]);
     }
 
@@ -443,7 +445,12 @@ mod tests {
                     let excluded = result.line.samples.excluded.len();
                     assert!((2..20).contains(&excluded), "{excluded}");
                     assert!(
-                        result.line.samples.excluded.iter().all(|(_, exclusion)| *exclusion == ExclusionReason::MissedStart)
+                        result
+                            .line
+                            .samples
+                            .excluded
+                            .iter()
+                            .all(|(_, exclusion)| *exclusion == ExclusionReason::MissedStart)
                     );
                     assert_eq!(result.line.samples.slowest_nanoseconds.len(), 40 + excluded);
                     let on_time = result.line.samples.last_rank.iter().filter(|rank| **rank == 1).count();

@@ -12,9 +12,7 @@ use commgauge_base::error::{Error, Result};
 use commgauge_base::stats::{median, sorted};
 use commgauge_base::units::Seconds;
 use commgauge_model::record::line::{Line, Outcome, RankFacts};
-use commgauge_model::record::work_lines::{
-    CopyLine, InterferenceLine, InterferingCall, ProductLine,
-};
+use commgauge_model::record::work_lines::{CopyLine, InterferenceLine, InterferingCall, ProductLine};
 use commgauge_model::workload::{CopyShape, Estimate, Interference, ProductShape, estimated_copy};
 use std::collections::HashMap;
 

@@ -558,9 +558,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_sample_record_has_a_screen() {
-        let lines = include_str!("../../../../tests/data/sample-record.jsonl").lines();
-        let lines: Vec<Line> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-        insta::assert_snapshot!("sample_80", shown(&Record::from_lines(lines).unwrap(), 80));
+        insta::assert_snapshot!("sample_80", shown(&commgauge_model::record::testing::sample(), 80));
     }
 
     #[test]

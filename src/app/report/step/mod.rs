@@ -157,12 +157,11 @@ pub(super) mod tests {
     use commgauge_base::sample::Cadence;
     use commgauge_base::units::Bytes;
     use commgauge_model::layout::{Axis, Degrees};
+    use commgauge_model::record::Record;
     use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome, StepUse};
-    use commgauge_model::record::{Line, Record};
     use commgauge_model::workload::Style;
     use commgauge_model::workload::op::{End, Moment, Pass, When};
 
-    const SAMPLE: &str = include_str!("../../../../tests/data/sample-record.jsonl");
     const MICRO_BATCH: When = When::MicroBatch { pass: Pass::Forward, end: End::Whole, calls: 1, one_in: 1 };
     const ONCE: When = When::Step { moment: Moment::LastBackward, calls: 1 };
 
@@ -198,8 +197,7 @@ pub(super) mod tests {
 
     /// A record of one step of 8192 tokens with these calls.
     pub(in crate::report) fn record(calls: &[StepCall]) -> Record {
-        let lines = SAMPLE.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
-        let mut record = Record::from_lines(lines).unwrap();
+        let mut record = commgauge_model::record::testing::sample();
         let (facts, line) = (record.plan.cases[0].clone(), record.cases[0].clone());
         record.plan.cases = calls.iter().map(|call| case_of(&facts, call)).collect();
         let line_of = |(index, call): (usize, &StepCall)| {

@@ -129,7 +129,8 @@ pub enum Fault {
 }
 
 /// A direction of messages, seen from a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Direction {
     /// Out of the node.
     Send,
@@ -143,10 +144,7 @@ impl Direction {
 
     /// The name in files and flags.
     pub fn name(self) -> &'static str {
-        match self {
-            Direction::Send => "send",
-            Direction::Receive => "receive",
-        }
+        self.into()
     }
 
     pub(super) fn named(name: &str) -> Option<Direction> {

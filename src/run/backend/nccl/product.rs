@@ -74,7 +74,8 @@ impl DeviceProduct {
         // SAFETY: room was reserved for all of them.
         unsafe { driver::copy_to_device(memory[3].address(), &bits, context.stream)? };
         for (index, elements) in elements.into_iter().enumerate() {
-            let stretch = Stretch { address: memory[index].address(), elements, element_bytes: shape.element_type.size() };
+            let stretch =
+                Stretch { address: memory[index].address(), elements, element_bytes: shape.element_type.size() };
             // An element that no product overwrites must be detected: the result is initialised with a large number.
             let (which, written) = (index % 2, if index == 2 { Bits::TurnedOver } else { Bits::AsTheyAre });
             let address = memory[3].address() + (which * NUMBERS * 8) as u64;
