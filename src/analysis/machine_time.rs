@@ -136,13 +136,11 @@ pub struct Volume {
     pub all_bytes: f64,
     /// Bytes of the smallest block of a rank.
     pub least_block_bytes: f64,
-    /// Bytes of the largest.
     pub largest_block_bytes: f64,
     /// Bytes of the blocks of the node with fewest ranks.
     pub least_node_bytes: f64,
 }
 
-/// Seconds of one message.
 pub fn message_seconds(hop: Hop, bytes: f64) -> f64 {
     hop.latency_seconds + bytes / hop.rate
 }

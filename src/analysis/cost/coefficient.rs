@@ -205,7 +205,6 @@ pub struct Interference {
 /// Ratio of the times together and alone, one per replicate.
 pub(super) type Ratios = BTreeMap<AtOnce, Vec<f64>>;
 
-/// Adds the ratios of a record.
 pub(super) fn add_interference(ratios: &mut Ratios, record: &Record) {
     let corrupt: Vec<&InterferenceLine> = record.interference.iter().filter(|line| line.outcome.is_wrong()).collect();
     let is_wrong = |line: &InterferenceLine| {

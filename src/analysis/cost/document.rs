@@ -297,7 +297,6 @@ pub enum Ground {
 }
 
 impl Ground {
-    /// Every ground.
     pub const ALL: [Ground; 6] = [
         Ground::BelowRange,
         Ground::InsideSmall,

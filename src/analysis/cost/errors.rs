@@ -74,7 +74,6 @@ pub enum Regime {
 }
 
 impl Regime {
-    /// Every regime, from small to large.
     pub const ALL: [Regime; 3] = [Regime::Small, Regime::Middle, Regime::Large];
 
     /// The regime of a size.

@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// All measurements of some records.
 #[derive(Clone, Debug, Default)]
 pub struct Measurements {
-    /// By curve.
     pub curves: BTreeMap<CurveKey, Measured>,
     /// Ratios of calls next to calls of other axes.
     pub(super) beside: Ratios,

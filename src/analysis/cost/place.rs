@@ -23,7 +23,6 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place of a locality.
     pub fn of(locality: &Locality) -> Place {
         Place {
             nodes_spanned: locality.nodes_spanned,

@@ -470,7 +470,6 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// A refused prediction with its reason.
     pub fn refused(reason: String) -> Prediction {
         let status = Status::Refused;
         Prediction { seconds: None, low: None, high: None, status, reason: Some(reason), untrusted: false }

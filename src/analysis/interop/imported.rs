@@ -24,7 +24,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Row {
     /// The call.
     pub collective: Collective,
-    /// Type of the elements.
     pub element_type: ElementType,
     /// Ranks of the group.
     pub ranks: u32,
@@ -72,7 +71,6 @@ pub struct Known {
 pub enum DataCheck {
     /// All elements were right.
     Right,
-    /// Some were wrong.
     Wrong {
         /// How many, where the tool counts them.
         elements: Option<u64>,
@@ -152,7 +150,6 @@ impl RunFaultKind {
 pub struct ForeignRank {
     /// Its number.
     pub rank: u32,
-    /// Its host.
     pub host: String,
     /// Its device; empty where the tool does not name it.
     pub device: String,
@@ -163,7 +160,6 @@ pub struct ForeignRank {
 pub struct Origin {
     /// Who measured.
     pub tool: ForeignTool,
-    /// The files.
     pub files: Vec<String>,
     /// When the newest of the files was written, where there are any.
     pub written: Option<Timestamp>,

@@ -306,7 +306,6 @@ fn latency(text: &str) -> std::result::Result<Seconds, String> {
 pub struct ImportedFile {
     /// Its name in notes and warnings.
     pub name: String,
-    /// What it holds.
     pub imported: Imported,
 }
 

@@ -46,7 +46,6 @@ pub struct CalibrationProducts {
     pub micro_batch: Vec<u64>,
     /// Tokens of a sample.
     pub sequence: u64,
-    /// Type of the elements.
     pub element_type: ElementType,
 }
 
@@ -167,7 +166,6 @@ const NOMINAL: [Machine; 3] = [
 pub struct RequestedCall {
     /// The call, even forms for those of uneven shares.
     pub collective: Collective,
-    /// Type of the elements.
     pub element_type: ElementType,
     /// Smallest size argument.
     pub bytes_least: Bytes,

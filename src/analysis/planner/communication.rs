@@ -25,7 +25,6 @@ pub struct OpCost {
     pub payload_bytes: Bytes,
     /// Bytes that one rank sends in all calls.
     pub wire_bytes: Bytes,
-    /// Prediction of one call.
     pub call: Prediction,
 }
 
@@ -51,7 +50,6 @@ pub struct Grounds {
 /// Cost of an axis in a step, on the rank with these ops.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AxisCost {
-    /// The axis.
     pub axis: Axis,
     /// Ranks of a group.
     pub ranks: u32,

@@ -199,7 +199,6 @@ fn memory(question: &Question, layout: &Planned) -> Vec<PlannedMemory> {
 }
 
 impl PlannedLayout {
-    /// Of a layout with its price.
     pub fn of(priced: &Priced) -> PlannedLayout {
         let Planned { degrees, .. } = &priced.layout;
         let (layout, price) = (&priced.layout, &priced.price);

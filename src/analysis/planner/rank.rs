@@ -34,7 +34,6 @@ pub struct Ranked {
 /// An axis, and the basis of the time of its costliest call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankedAxis {
-    /// What it costs.
     pub cost: AxisCost,
     /// The pipeline stage of the rank that it loads most.
     pub stage: u32,
@@ -47,9 +46,7 @@ pub struct RankedAxis {
 pub struct Flip {
     /// The two.
     pub families: (Family, Family),
-    /// The measure.
     pub measure: Measure,
-    /// The crossing.
     pub crossing: Crossing,
 }
 
@@ -183,7 +180,6 @@ pub struct Moves {
 /// The best order that moves an axis inside or outside the node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
-    /// The axis.
     pub axis: Axis,
     /// Whether its groups are inside a node now.
     pub inside_now: bool,

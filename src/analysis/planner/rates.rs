@@ -22,9 +22,7 @@ use commgauge_model::workload::{Op, size_on};
 /// A call to be priced.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RatedCall {
-    /// The collective.
     pub collective: Collective,
-    /// Type of the elements.
     pub element_type: ElementType,
     /// Ranks of a group.
     pub ranks: u32,

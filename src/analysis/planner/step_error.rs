@@ -41,7 +41,6 @@ pub(super) struct Residual {
 pub const ANCHORED: StepError = StepError { low: 0.778, high: 1.286, of_a_layout: 0.09 };
 
 impl StepError {
-    /// No error at all.
     pub const EXACT: StepError = StepError { low: 1.0, high: 1.0, of_a_layout: 0.0 };
 
     /// From a level's ends.

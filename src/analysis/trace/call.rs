@@ -371,7 +371,6 @@ pub(super) fn elements_to_each(rows: &str, elements: u64) -> Option<Vec<u64>> {
 pub struct TracedCall {
     /// World rank.
     pub rank: u32,
-    /// The call.
     pub kind: CallKind,
     /// Type of the elements; none of a barrier, and where the trace does not say it.
     pub element: Option<ElementType>,

@@ -251,7 +251,6 @@ pub struct ExpectedStep {
     pub format: String,
     /// Name of the model.
     pub model: String,
-    /// The layout.
     #[serde(flatten)]
     pub layout: LayoutDescription,
     /// The calls.
@@ -307,7 +306,6 @@ pub struct ExpectedOp {
     pub axis: Axis,
     /// The call.
     pub collective: Collective,
-    /// Type of the elements.
     pub element_type: ElementType,
     /// The pipeline stage whose ranks it is counted on.
     pub stage: u32,
@@ -375,7 +373,6 @@ const ALL_TO_ALL: CallKind = CallKind::Collective(Collective::AllToAll);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(untagged)]
 pub enum GroupPlace {
-    /// A group of this axis.
     Axis(Axis),
     /// A group of no axis of the layout, or there is no layout: how many ranks it has, and how far apart.
     Shape(String),

@@ -21,7 +21,6 @@ pub struct Trace {
     pub ranks: BTreeSet<u32>,
     /// Ranks of the job, where a file says it.
     pub world: Option<u32>,
-    /// The groups.
     pub groups: Vec<TracedGroup>,
     /// The calls, in the order of the files.
     pub calls: Vec<TracedCall>,

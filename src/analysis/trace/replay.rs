@@ -163,7 +163,6 @@ struct CallPlaces {
     places: Vec<Option<(Vec<u32>, usize)>>,
 }
 
-/// Where a call is.
 struct CallPlace<'a> {
     /// Index of the groups.
     pub groups: usize,

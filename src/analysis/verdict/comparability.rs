@@ -34,9 +34,7 @@ pub enum Allowed {
 /// A fact in which two runs differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What kind it is.
     pub kind: Allowed,
-    /// Which fact.
     pub fact: String,
     /// Its value in the first run.
     pub base: String,

@@ -397,7 +397,6 @@ fn sentence(check: &Check, times_allowed: f64) -> String {
 /// A case and the median time, in seconds, of each of its replicates that counts.
 #[derive(Clone, Debug)]
 pub struct Timed<'a> {
-    /// The case.
     pub facts: &'a CaseFacts,
     /// Median seconds by replicate number.
     pub seconds: BTreeMap<usize, f64>,

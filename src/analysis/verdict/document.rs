@@ -305,7 +305,6 @@ impl Decision {
         }
     }
 
-    /// The decision of an exit code.
     pub fn from_exit_code(code: i32) -> Decision {
         match code {
             0 => Decision::Pass,
@@ -443,7 +442,6 @@ pub enum Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// The call, where it is one.
     pub(super) fn call(self) -> Option<&'a CaseFacts> {
         match self {
             Subject::Call(facts) => Some(facts),
@@ -545,7 +543,6 @@ pub struct RowCall {
 }
 
 impl RowSubject {
-    /// The call, where it is one.
     pub fn call(&self) -> Option<&RowCall> {
         match self {
             RowSubject::Call(call) => Some(call),
@@ -588,7 +585,6 @@ impl RowSubject {
 
 // The keys of `[[expect_copy]]` and `[[expect_product]]` that say what such an expectation is about, as a machine file has them.
 
-/// Of a copy.
 pub(super) fn head_of_copy(copy: &CopyFacts) -> String {
     let CopyFacts { kind, host_memory, peer_distance, bytes, alone } = copy;
     let memory = host_memory.map_or(String::new(), |memory| format!("host_memory = \"{}\"\n", memory.name()));

@@ -60,7 +60,6 @@ pub(super) struct OneRun {
     pub run: usize,
     /// Ascending times of its replicates.
     pub seconds: Vec<f64>,
-    /// Those of the others.
     pub others: Vec<f64>,
 }
 
@@ -147,7 +146,6 @@ struct SameWork<'a> {
     call: Option<SameCall<'a>>,
 }
 
-/// The same of a call.
 #[derive(PartialEq, Eq, Hash)]
 struct SameCall<'a> {
     collective: Collective,

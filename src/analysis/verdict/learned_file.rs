@@ -35,7 +35,6 @@ pub struct LearnRule {
 pub struct Learned {
     /// The text of the machine file.
     pub text: String,
-    /// Expectations in it.
     pub expectations: usize,
     /// Rows that were left out, and why, as sentences.
     pub left_out: Vec<String>,

@@ -23,9 +23,7 @@ const CHANNELS_OF_A_PAIR: &str = "NCCL_NCHANNELS_PER_NET_PEER";
 pub(super) struct Span {
     /// Nodes; several hosts that the links within a node join are one.
     pub nodes: u32,
-    /// Hosts of each.
     pub hosts_per_node: u32,
-    /// Hosts of all.
     pub hosts: u32,
 }
 
@@ -339,7 +337,6 @@ pub struct PlanOutlook {
 /// What a suite plans to measure.
 #[derive(Clone, Debug, Default)]
 pub struct PlannedWork {
-    /// Hosts.
     pub hosts: u32,
     /// Calls.
     pub cases: Vec<CaseFacts>,

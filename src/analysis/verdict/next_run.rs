@@ -79,7 +79,6 @@ fn backend(header: &Header) -> &'static str {
     }
 }
 
-/// Hosts of a run with their ranks.
 fn hosts(ranks: &[RankFacts]) -> Vec<(String, u32)> {
     let mut hosts: Vec<(String, u32)> = Vec::new();
     for entry in ranks {

@@ -465,7 +465,6 @@ mod tests {
         run
     }
 
-    /// All orders of a pool.
     fn orders(pool: &[LoadedRecord]) -> Vec<Vec<LoadedRecord>> {
         if pool.len() < 2 {
             return vec![pool.to_vec()];

@@ -137,7 +137,6 @@ fn case_line(case: usize, name: &str, replicate: usize, microseconds: f64) -> Ca
     }
 }
 
-/// A record of these lines.
 pub fn loaded(path: &str, lines: Vec<Line>) -> LoadedRecord {
     LoadedRecord { path: path.into(), record: Record::from_lines(lines).unwrap() }
 }

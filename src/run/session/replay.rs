@@ -19,7 +19,6 @@ use commgauge_model::workload::{Estimate, Op, estimated_replay_seconds};
 
 /// A replay that is ready to run.
 pub(super) struct Replay {
-    /// The index of its step in the plan.
     step_index: u32,
     options: ReplayOptions,
     plan: ReplayPlan,
@@ -63,7 +62,7 @@ fn plan_step(
     Ok(Replay { step_index, options: *options, plan })
 }
 
-/// Refuses what cannot be replayed here, before anything is measured.
+/// Refuses replays that cannot run here, before anything is measured.
 fn ensure_replayable(backend: &dyn Backend, request: &Request, plan: &ReplayPlan, what: &str) -> Result<()> {
     backend.ensure_replayable(&binding(plan, request))?;
     let needed = backend.replay_bytes_needed(&binding(plan, request))?;
@@ -71,8 +70,7 @@ fn ensure_replayable(backend: &dyn Backend, request: &Request, plan: &ReplayPlan
     if needed > available {
         let host = header::rank_facts(0).host;
         return Err(Error::usage(format!(
-            "replaying {what} needs {needed} of buffers on each rank; host {host} has {available} for each; \
-             choose a shorter sequence, fewer layers or smaller buckets"
+            "replaying {what} needs {needed} of buffers on each rank; host {host} has {available} per rank; choose a shorter sequence, fewer layers or smaller buckets"
         )));
     }
     Ok(())
@@ -314,7 +312,7 @@ mod tests {
         assert!(error.to_string().contains("forward seconds per layer: found inf"), "{error}");
         let comes_and_goes = "[[faults]]\nkind = 'rank'\nrank = 2\ndelay = '1s'\nprobability = 0.5\n";
         let error = replayed(&suite("micro_batches = 2", "tp = 4"), machine(comes_and_goes), 4, 1e-3).unwrap_err();
-        assert!(error.to_string().contains("faults that come and go") && error.exit_code() == 2, "{error}");
+        assert!(error.to_string().contains("intermittent faults") && error.exit_code() == 2, "{error}");
     }
 
     #[test]

@@ -13,7 +13,6 @@ use serde_json::Value;
 pub struct ExportOptions {
     /// Nodes of the machine that is planned on.
     pub nodes: u32,
-    /// Ranks on each.
     pub ranks_per_node: Option<u32>,
     /// Placement of groups whose records do not contain it.
     pub unknown: Option<PlaceQuery>,

@@ -638,7 +638,6 @@ pub(super) fn comma_separated_files(curves: &Curves) -> Result<Export> {
 /// The files, and what is not in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Export {
-    /// Each of them.
     pub files: Vec<ExportedFile>,
     /// Values that the planner needs and the fit does not contain, as sentences.
     pub gaps: Vec<String>,
@@ -646,7 +645,6 @@ pub struct Export {
     pub notes: Vec<String>,
 }
 
-/// A file of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedFile {
     /// Its name, where the export is a folder.

@@ -8,7 +8,6 @@ use commgauge_base::element::ElementType;
 /// Known facts about the collective before its rows are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Named {
-    /// There is no name.
     #[default]
     Nowhere,
     /// A name that commgauge knows.

@@ -565,7 +565,6 @@ impl Columns {
             .then_some("the times are those of the processor (-C), not of the call")
     }
 
-    /// The fields of a row.
     pub(super) fn row(&self, text: &str) -> Result<Fields, String> {
         let mut words: Vec<&str> = text.split_whitespace().collect();
         if self.timestamp {

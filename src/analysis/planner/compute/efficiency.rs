@@ -85,7 +85,6 @@ impl MeasuredProducts {
         MeasuredProducts(self.0.iter().map(faster).collect())
     }
 
-    /// The products.
     pub fn products(&self) -> &[MeasuredProduct] {
         &self.0
     }
@@ -108,7 +107,6 @@ impl Efficiency {
         }
     }
 
-    /// Seconds of a product at a peak.
     pub(super) fn seconds(&self, product: &Product, peak_flops_per_second: f64) -> f64 {
         let flops = product.flops();
         match self {

@@ -109,7 +109,6 @@ impl ChunkCompute {
 /// Forward pass of a micro-batch through a part of the model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
-    /// The products.
     pub products: Vec<Product>,
     /// Bytes that kernels without products read and write, outside of attention.
     pub moved_bytes: f64,
@@ -185,7 +184,6 @@ const NUMBERS_OF_GATE: f64 = 3.0;
 
 const NUMBERS_OF_ACTIVATION: f64 = 2.0;
 
-/// A layer.
 pub(super) fn of_layer(step: &TrainingStep, layer: u32, compute: &Compute) -> Work {
     let (model, t, n) = (step.model, u64::from(step.layout.degrees.tp), step.tokens_per_micro_batch());
     let parts = model.parts_of(layer);

@@ -93,7 +93,6 @@ impl MemoryChoices {
 pub struct MemoryPart {
     /// Its name, as in [`MemoryUse::parts`].
     pub name: &'static str,
-    /// Its bytes.
     pub bytes: Bytes,
     /// The formula, with the numbers.
     pub why: String,
@@ -215,7 +214,6 @@ pub(super) fn chunks(step: &TrainingStep, stage: u32) -> u64 {
     closed_form(step, stage).unwrap_or_else(|| listed(step).map_or(1, |schedule| peak(&schedule, stage)))
 }
 
-/// The same of all stages.
 fn of_stages(step: &TrainingStep) -> Vec<u64> {
     let stages = 0..step.stages.count();
     match stages.clone().map(|stage| closed_form(step, stage)).collect() {

@@ -140,9 +140,7 @@ pub(super) struct Shape<'a> {
     pub(super) element: u128,
     /// The same of the stream of residuals.
     pub(super) residual: u128,
-    /// h.
     pub(super) hidden: u128,
-    /// t.
     pub(super) t: u128,
     /// Divisor of everything that tp does not divide: t with sequence parallelism.
     pub(super) by_sequence: u128,

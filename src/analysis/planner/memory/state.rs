@@ -101,7 +101,6 @@ pub(super) fn parameter_bytes_per_parameter(step: &TrainingStep) -> u64 {
     if shares_full_precision(step) { computed.max(FULL_PRECISION_BYTES) } else { computed }
 }
 
-/// The same of its gradient.
 pub(super) fn gradient_bytes_per_parameter(step: &TrainingStep) -> u64 {
     let reduced = step.training.data.gradient_element_type.size();
     match shares_full_precision(step) && shares_gradients(step) {
@@ -169,7 +168,6 @@ pub(super) fn reduces_into_other_memory(step: &TrainingStep) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ParameterKind {
     Dense,
-    /// Those of experts.
     Experts,
 }
 
@@ -297,7 +295,6 @@ enum MessageBuffers {
 /// The micro-batches of a step.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::planner) struct MicroBatches {
-    /// Samples of each.
     pub samples: u64,
     /// How many a replica has.
     pub count: u64,

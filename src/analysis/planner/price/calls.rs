@@ -204,7 +204,6 @@ pub(in crate::planner) struct FirstStage {
     message: Option<Op>,
     /// Samples of the message.
     samples: u64,
-    /// Of the optimizer.
     pub optimizer_seconds: f64,
 }
 
@@ -212,9 +211,7 @@ pub(in crate::planner) struct FirstStage {
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::planner) struct FirstStageTimes {
     pub calls: DataCallTimes,
-    /// Of one message.
     pub message_seconds: f64,
-    /// Of the optimizer.
     pub optimizer_seconds: f64,
 }
 

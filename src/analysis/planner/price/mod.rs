@@ -336,7 +336,6 @@ struct Pipeline<'a> {
     pub kind: ScheduleKind,
     pub virtual_stages: u32,
     pub micro_batches: u64,
-    /// The passes of each stage.
     pub stages: Vec<&'a Passes>,
     /// A message of activations to the next stage, and of gradients to the one before.
     pub message_forward: f64,

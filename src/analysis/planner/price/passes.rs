@@ -35,7 +35,6 @@ pub(super) struct Passes {
     pub after: Exposed,
     /// Beside the optimizer: what all wait for.
     pub last: Exposed,
-    /// The optimizer.
     pub optimizer: f64,
 }
 
@@ -52,7 +51,6 @@ pub(in crate::planner) struct ChunkPasses {
 }
 
 impl Passes {
-    /// Passes of a stage with these calls.
     pub fn of(step: &TrainingStep, stage: u32, calls: &[Timed], work: &StageWork) -> Passes {
         let chunks: Vec<ChunkPasses> = (0..step.stages.chunks())
             .map(|chunk| {
@@ -77,7 +75,6 @@ impl Passes {
         self.chunks.iter().map(|chunk| chunk.forward).sum()
     }
 
-    /// And backward.
     pub fn backward(&self) -> f64 {
         self.chunks.iter().map(|chunk| chunk.backward).sum()
     }
@@ -290,7 +287,6 @@ impl StageWork {
         }
     }
 
-    /// Of one of its chunks.
     pub fn of_chunk(&self, chunk: usize) -> ChunkWork {
         ChunkWork {
             compute: self.compute.chunks.get(chunk).copied().unwrap_or_default(),

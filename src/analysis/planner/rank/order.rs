@@ -19,7 +19,6 @@ pub const TIE: f64 = 0.95;
 /// The parallelisms by one measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
-    /// The measure.
     pub measure: Measure,
     /// The largest first.
     pub places: Vec<OrderPlace>,
@@ -36,7 +35,6 @@ pub struct Order {
 /// A parallelism in an order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OrderPlace {
-    /// Which.
     pub family: Family,
     /// Bytes or seconds of a step.
     pub value: Span,

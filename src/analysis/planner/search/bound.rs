@@ -156,7 +156,6 @@ pub(super) struct LayerKey {
 }
 
 impl LayerKey {
-    /// That of a shape with these choices.
     pub fn of(shape: &Shape, choices: Choices) -> LayerKey {
         LayerKey { division: division(shape), micro_batch: choices.micro_batch, recompute: choices.recompute }
     }
@@ -248,7 +247,6 @@ impl KnownLayers {
         self.nearest.get(&key)?.as_deref()
     }
 
-    /// The same in these places.
     pub fn placed(&mut self, question: &Question, key: LayerKey, places: &Places) -> Option<&[Loads]> {
         let full = (key, places.name);
         if !self.placed.contains_key(&full) {
@@ -325,7 +323,7 @@ impl LayersAsStages {
             ..question.bases.first.pipeline.clone()
         };
         let layers = question.model.layers;
-        let stages = Stages::share_out(layers, layers, &pipeline).ok()?;
+        let stages = Stages::divide(layers, layers, &pipeline).ok()?;
         Some(LayersAsStages { training, layout, stages })
     }
 

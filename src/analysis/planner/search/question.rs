@@ -20,11 +20,9 @@ pub struct Question<'a> {
     pub bases: Bases,
     /// Samples of a step over all replicas.
     pub global_batch: u64,
-    /// All GPUs.
     pub gpus: u32,
     /// GPUs of a node, neighbours in world rank.
     pub ranks_per_node: u32,
-    /// Memory of one GPU.
     pub gpu_memory: Bytes,
     /// Computing speed of one GPU.
     pub compute: &'a Compute,
@@ -126,7 +124,6 @@ impl Question<'_> {
         }
     }
 
-    /// The training with these choices.
     pub(super) fn training(&self, choices: Choices) -> Training {
         let mut training = self.bases.stage(choices.zero_stage).unwrap_or(&self.bases.first).clone();
         training.micro_batch = choices.micro_batch;
@@ -235,7 +232,6 @@ impl Bases {
 /// A layout, completely.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
-    /// Its degrees.
     pub degrees: Degrees,
     /// Order of the passes.
     pub schedule: ScheduleKind,
@@ -302,9 +298,7 @@ impl Planned {
 /// A layout and the price of its step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Priced {
-    /// The layout.
     pub layout: Planned,
-    /// Its price.
     pub price: StepPrice,
 }
 

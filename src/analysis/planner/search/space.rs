@@ -151,7 +151,7 @@ impl Space {
         for cut in cuts.iter().copied() {
             if let Entry::Vacant(place) = self.stages.entry(cut) {
                 let choices = question.pipeline(cut);
-                let Ok(stages) = Stages::share_out(question.model.layers, degrees.pp, &choices) else { continue };
+                let Ok(stages) = Stages::divide(question.model.layers, degrees.pp, &choices) else { continue };
                 place.insert(stages.with_prediction_layers(question.bases.first.prediction_layers));
             }
             any = true;
@@ -327,7 +327,6 @@ impl Trainings {
         self.0.get(&Choices { micro_batch: CACHED, ..choices })
     }
 
-    /// The training of these choices.
     pub fn get(&self, choices: Choices) -> Option<Training> {
         let training = self.of_one_sample(choices)?;
         Some(Training { micro_batch: choices.micro_batch, ..training.clone() })

@@ -145,7 +145,6 @@ impl LevelKey {
     }
 }
 
-/// The kind of a model's layers.
 pub fn layers_of(model: &Model) -> LayerKind {
     if model.mixture.is_some() { LayerKind::Experts } else { LayerKind::Dense }
 }
@@ -267,7 +266,6 @@ pub(super) struct Rows {
     pub rows: Vec<Row>,
 }
 
-/// A row.
 pub(super) struct Row {
     place: String,
     fields: Vec<(String, String)>,

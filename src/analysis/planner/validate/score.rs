@@ -145,7 +145,6 @@ pub(super) fn best_share(runs: &[(&Priced, f64)]) -> f64 {
 /// Where runs were made whose rows name no machine: a GPU, what calls take, and how many GPUs are on a node.
 #[derive(Clone, Copy)]
 pub struct Site<'a> {
-    /// The GPU.
     pub gpu: &'a Computing,
     /// Its peak and its memory's rate, with who says them.
     pub described: &'a str,

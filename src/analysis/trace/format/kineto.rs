@@ -343,7 +343,6 @@ impl TorchGroup {
         }
     }
 
-    /// As a group of a trace.
     pub(super) fn traced(&self) -> TracedGroup {
         let ranks = self.world_ranks();
         let size = ranks.as_ref().map(|ranks| ranks.len() as u32);

@@ -248,7 +248,6 @@ impl Machine<'_> {
 /// Lists in lists; no dump of anything needs as many.
 const MOST_LEVELS: u32 = 64;
 
-/// A value.
 #[derive(Clone)]
 enum Value {
     None,

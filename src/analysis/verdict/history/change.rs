@@ -26,7 +26,6 @@ const MAX_WORK: usize = 500_000_000;
 /// Most changes in one row.
 const MAX_CHANGES: usize = 16;
 
-/// A change point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ChangePoint {
     /// Index of the first run after it.

@@ -490,7 +490,6 @@ pub struct Event {
 pub struct RowKey {
     /// Name of the case, copy or product, without versions: what a new one changes is what a history shows.
     pub name: String,
-    /// Its subject.
     pub subject: RowSubject,
 }
 

@@ -332,7 +332,6 @@ impl<'a> Search<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct SlowPartners {
     pub slow: usize,
-    /// All of them, slow or not.
     pub partners: usize,
 }
 

@@ -171,7 +171,6 @@ pub(super) struct PairMatrices {
     pub measured: u64,
     /// Local ranks with measurements.
     pub locals: usize,
-    /// Replicates.
     pub replicates: usize,
     /// True where pairs ran one at a time, so that links shared by pairs were never loaded together.
     pub one_at_a_time: bool,
@@ -301,7 +300,6 @@ impl PairMatrix {
         self.pair_middle.get(pair(self.nodes, [a.min(b), a.max(b)])).copied().filter(|value| !value.is_nan())
     }
 
-    /// The same in one replicate.
     pub(super) fn of_pair_in(&self, [a, b]: [usize; 2], replicate: usize) -> Option<f64> {
         let of_pairs = self.pair_by_replicate.get(replicate)?;
         of_pairs.get(pair(self.nodes, [a.min(b), a.max(b)])).copied().filter(|value| !value.is_nan())

@@ -40,7 +40,6 @@ pub struct SelfTestRule {
     pub relevant_slowdown: f64,
     /// Comparisons of each kind.
     pub comparisons: u32,
-    /// Rows in each.
     pub rows: u32,
     /// Replicates of each side.
     pub replicates: u32,
