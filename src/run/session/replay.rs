@@ -153,7 +153,6 @@ mod tests {
     use crate::session::{AfterPlan, ReplayRequest};
     use crate::session::{Signals, run};
     use crate::world::SoloWorld;
-    use commgauge_analysis::trace::TracedReplay;
     use commgauge_base::collective::Collective;
     use commgauge_base::element::ElementType;
     use commgauge_base::units::{Bytes, Seconds};
@@ -161,7 +160,7 @@ mod tests {
     use commgauge_model::layout::{Axis, Groups};
     use commgauge_model::record::Record;
     use commgauge_model::record::line::{Outcome, SuiteFacts};
-    use commgauge_model::workload::replay::{RecordedAction, RecordedCall, RecordedKind, RecordedRank};
+    use commgauge_model::workload::replay::{RecordedAction, RecordedCall, RecordedKind, RecordedRank, TracedReplay};
     use commgauge_model::workload::{StepFacts, WorkPlan};
     use std::path::Path;
     use std::sync::Arc;

@@ -3,10 +3,9 @@
 use super::journal::Listener;
 use crate::measure::InjectedDelay;
 use crate::watchdog::Watch;
-use commgauge_analysis::trace::TracedReplay;
 use commgauge_model::config::{LayoutTable, Machine, RunSettings};
 use commgauge_model::record::line::SuiteFacts;
-use commgauge_model::workload::replay::ReplayOptions;
+use commgauge_model::workload::replay::{ReplayOptions, TracedReplay};
 use commgauge_model::workload::{Interference, WorkPlan};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -574,7 +574,7 @@ pub(super) mod tests {
     #[test]
     fn copies_are_counted_beside_the_cases_and_alone_where_there_are_no_cases() {
         let mut record = ended(&USUAL);
-        for line in commgauge_analysis::verdict::testing::copy_lines(&[20.0; 3]) {
+        for line in commgauge_judge::verdict::testing::copy_lines(&[20.0; 3]) {
             let Line::Copy(copy) = line else { panic!("a copy") };
             record.copies.push(*copy);
         }

@@ -14,7 +14,7 @@ mod recorded;
 mod timetable;
 
 pub use plan::{Region, Regions, ReplayOptions, ReplayPlan, placement_of};
-pub use recorded::{RECORDED_SCHEDULE, RecordedAction, RecordedCall, RecordedKind, RecordedRank};
+pub use recorded::{RECORDED_SCHEDULE, RecordedAction, RecordedCall, RecordedKind, RecordedRank, TracedReplay};
 pub use timetable::{Timetable, TimetableEvent, Transfer};
 
 use super::Op;

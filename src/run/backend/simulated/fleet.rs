@@ -1,7 +1,7 @@
 //! The simulated machines: where each rank runs, and how fast each node and path is with its faults.
 
-use commgauge_analysis::machine_time::Hop;
 use commgauge_base::error::{Error, Result};
+use commgauge_cost::machine_time::Hop;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{Direction, Fault};
 

@@ -13,10 +13,10 @@ mod replay;
 
 use super::{Backend, BackendFacts, Binding, Call, ReplayBinding, Replayer};
 use call::{Clocks, MarkLog, SimulatedCall};
-use commgauge_analysis::machine_time::seconds_without_noise;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
 use commgauge_base::variant::Variant;
+use commgauge_cost::machine_time::seconds_without_noise;
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{Expectation, ExpectedCall, ExpectedGroup, Limit};
 use commgauge_model::layout::{Groups, Locality};

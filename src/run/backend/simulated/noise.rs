@@ -3,11 +3,11 @@
 use super::fleet::{Fleet, Recurrence};
 use super::placing::{LateSlot, Placed};
 use crate::backend::Binding;
-use commgauge_analysis::machine_time::{Hop, Volume, collective_seconds, message_seconds};
 use commgauge_base::collective::{Collective, Motion};
 use commgauge_base::error::Result;
 use commgauge_base::geometry::Geometry;
 use commgauge_base::random::{normal, split_mix, uniform};
+use commgauge_cost::machine_time::{Hop, Volume, collective_seconds, message_seconds};
 use commgauge_model::config::machine;
 use commgauge_model::config::machine::Direction;
 use commgauge_model::layout::Groups;

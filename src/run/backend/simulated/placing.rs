@@ -3,8 +3,8 @@
 //! Ranks are stored in *slots*, group after group, so that a call accesses memory in order whatever the layout.
 
 use super::fleet::{Fleet, LateRank};
-use commgauge_analysis::machine_time::{Hop, Paths, Shape};
 use commgauge_base::error::{Error, Result};
+use commgauge_cost::machine_time::{Hop, Paths, Shape};
 use commgauge_model::config::machine::Direction;
 use commgauge_model::layout::{Axis, Groups};
 use std::ops::Range;
