@@ -146,7 +146,9 @@ fn unknown_licences_origins_and_versions_are_named() {
     changed(&mut metadata, "commgauge-base", |package| package.dependencies[0].path = None);
     let found = complaints(&rules(), &metadata);
     assert_eq!(found.len(), 4, "{found:#?}");
-    for (name, what) in [("serde", "GPL-3.0-only"), ("clap", "None"), ("csv", "git+"), ("commgauge-base", "any version")] {
+    for (name, what) in
+        [("serde", "GPL-3.0-only"), ("clap", "None"), ("csv", "git+"), ("commgauge-base", "any version")]
+    {
         assert!(found.iter().any(|line| line.starts_with(name) && line.contains(what)), "{name} {what}: {found:#?}");
     }
 }

@@ -326,7 +326,7 @@ struct TimedLaunch<'a> {
 pub fn combinations_text(combinations: &[Combination], width: u16) -> String {
     let mut blocks = vec![Block::heading("Algorithms and protocols")];
     if combinations.iter().any(|combination| combination.view.header.backend.synthetic) {
-        let synthetic = "SYNTHETIC: carried out by stand-ins; these are not measurements";
+        let synthetic = "SYNTHETIC: executed by test doubles; these are not measurements";
         blocks.push(Block::marked(Mark::Flush, [synthetic]));
     }
     let mut names: Vec<&str> = Vec::new();

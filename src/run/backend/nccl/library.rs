@@ -626,7 +626,7 @@ mod tests {
             assert_eq!(forced.conflict_with(CtaLimits { least, most }), None);
         }
         let message = forced.conflict_with(CtaLimits { least: Some(1), most: Some(8) }).expect("8 is not 4");
-        assert_eq!(message, "8 is requested, and the environment has NCCL_MAX_CTAS=4, which NCCL puts above it");
+        assert_eq!(message, "8 requested, but the environment has NCCL_MAX_CTAS=4, which takes precedence in NCCL");
     }
 
     #[test]

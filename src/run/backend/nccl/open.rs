@@ -575,7 +575,7 @@ impl Capabilities {
             return Some(self.library.limits_refusal());
         }
         if let Some(reason) = self.forced_ctas.conflict_with(CtaLimits { least: None, most: variant.max_ctas }) {
-            return Some(format!("of maximum thread blocks {reason}"));
+            return Some(format!("maximum thread blocks: {reason}"));
         }
         if let (Some(most), Some(least)) =
             (variant.max_ctas, self.least_ctas.filter(|least| variant.max_ctas < Some(*least)))
@@ -610,7 +610,7 @@ mod tests {
     #[test]
     fn parts_of_one_gpu_have_names_of_their_own_and_its_address() {
         let parts = [["a", "m0", "p0"], ["b", "m1", "p0"], ["a", "m2", "p0"]].map(Vec::from);
-        let expected = "ranks 0 and 2 of host a are on parts of one GPU (p0, m2)";
+        let expected = "ranks 0 and 2 of host a are on MIG partitions of one GPU (p0, m2)";
         assert_eq!(parts_of_one_gpu(&parts).as_deref(), Some(expected));
         assert_eq!(parts_of_one_gpu(&parts[..2]), None, "of two hosts");
     }
