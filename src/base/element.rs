@@ -22,7 +22,6 @@ use std::str::FromStr;
     strum::VariantArray,
 )]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "the names say it all")]
 #[strum(serialize_all = "snake_case")]
 pub enum ElementType {
     Int8,

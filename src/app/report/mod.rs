@@ -311,9 +311,9 @@ fn legend(view: &View) -> String {
 mod entry_tests {
     // Copies and matrix products are in every format for programs, in the way of calls.
     use super::*;
-    use commgauge_analysis::verdict::testing::{copy_lines, lines, product_lines, with_own_work};
-    use commgauge_model::record::Record;
+    use commgauge_judge::verdict::testing::{copy_lines, lines, product_lines, with_own_work};
     use commgauge_model::record::line::Outcome;
+    use commgauge_model::record::{Line, Record};
 
     const EVERY: [Format; 7] = [
         Format::Json,
@@ -424,10 +424,10 @@ mod whole_tests {
     use commgauge_base::element::ElementType;
     use commgauge_base::units::{Bytes, Seconds};
     use commgauge_model::layout::Axis;
+    use commgauge_model::record::Record;
     use commgauge_model::record::line::Outcome;
     use commgauge_model::record::work_lines::{InterferenceLine, InterferingCall};
     use commgauge_model::record::work_lines::{ReplayAxis, ReplayLine};
-    use commgauge_model::record::{Line, Record};
     use commgauge_model::workload::Style;
 
     /// A valid record, to which a test adds its own lines.

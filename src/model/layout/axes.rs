@@ -84,7 +84,6 @@ pub enum Axis {
 }
 
 impl Axis {
-    /// Every axis.
     pub const ALL: [Axis; 28] = *<Axis as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 
     /// The name in files and tables.
@@ -92,7 +91,6 @@ impl Axis {
         self.into()
     }
 
-    /// The axis of that name.
     pub fn named(name: &str) -> Option<Axis> {
         Axis::ALL.into_iter().find(|axis| axis.name() == name)
     }
@@ -102,7 +100,6 @@ impl Axis {
 /// [`Axis::Pair`], [`Axis::Node`] and [`Axis::Nodes`], and of groups that were picked out, leave some without.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Groups {
-    /// The axis.
     pub axis: Axis,
     /// World ranks of each group, in group-rank order.
     pub groups: Vec<Vec<u32>>,

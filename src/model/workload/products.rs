@@ -20,7 +20,6 @@ pub struct ProductShape {
     pub n: u64,
     /// Terms of each sum: what the rank has of the layer's input.
     pub k: u64,
-    /// Type of the elements.
     pub element_type: ElementType,
     /// Linear layers that compute it, such as `llama-3-8b qkv, tp 2, micro-batch 1`.
     pub uses: Vec<String>,

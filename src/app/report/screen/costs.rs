@@ -4,9 +4,6 @@
 use crate::report::row::Row;
 use crate::report::step::StepView;
 use crate::report::view::View;
-use commgauge_analysis::planner::communication::OpCost;
-use commgauge_analysis::planner::rank::{Order, OrderPlace, Priced, RankOptions, Rule, orders_of, text_of};
-use commgauge_analysis::planner::rates::{Observed, ObservedCall, RatedCall};
 use commgauge_base::collective::Collective;
 use commgauge_base::error::Error;
 use commgauge_base::geometry::Splits;
@@ -15,6 +12,9 @@ use commgauge_base::units::Bytes;
 use commgauge_model::layout::{Axis, Locality};
 use commgauge_model::record::line::CaseFacts;
 use commgauge_model::workload::{Family, Measure, Op, RankedCall, RankedStep, StepFacts};
+use commgauge_plan::planner::communication::OpCost;
+use commgauge_plan::planner::rank::{Order, OrderPlace, Priced, RankOptions, Rule, orders_of, text_of};
+use commgauge_plan::planner::rates::{Observed, ObservedCall, RatedCall};
 
 /// The parallelisms of a step.
 #[derive(Clone, Debug, PartialEq)]

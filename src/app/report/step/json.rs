@@ -7,11 +7,11 @@ use crate::report::document::{
     Block, Column, Figure, Row as TableRow, Table, Tone, gigabytes, optional, percent, range, seconds_range,
 };
 use crate::report::row::Row;
-use commgauge_analysis::planner::rank::{Order, OrderPlace, Rule, TIE};
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::Span;
 use commgauge_base::units::{Bytes, Seconds, three_digits};
 use commgauge_model::workload::{Crossing, StepFacts};
+use commgauge_plan::planner::rank::{Order, OrderPlace, Rule, TIE};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -12,10 +12,10 @@ pub use op::{Crossover, StepOp};
 use op::priced;
 
 use super::row::Row;
-use commgauge_analysis::planner::rank::{Order, RankOptions, orders_of};
 use commgauge_base::units::Bytes;
 use commgauge_model::record::Record;
 use commgauge_model::workload::{Op, StepFacts};
+use commgauge_plan::planner::rank::{Order, RankOptions, orders_of};
 
 /// One step of the record.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,16 +1,16 @@
 //! The calls of one step, each with its measured time and its total in the step.
 
 use crate::report::row::Row;
-use commgauge_analysis::cost::{Prediction, Status};
-use commgauge_analysis::planner::communication::OpCost;
-use commgauge_analysis::planner::rank::{Flip, Priced, crossings};
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::Span;
 use commgauge_base::units::Bytes;
+use commgauge_cost::cost::{Prediction, Status};
 use commgauge_model::layout::Axis;
 use commgauge_model::record::line::{CaseFacts, StepUse};
 use commgauge_model::workload::op::{Overlap, When};
 use commgauge_model::workload::{Crossing, Family, Measure, Op, StepFacts};
+use commgauge_plan::planner::communication::OpCost;
+use commgauge_plan::planner::rank::{Flip, Priced, crossings};
 
 /// One call of a step.
 #[derive(Clone, Debug, PartialEq)]

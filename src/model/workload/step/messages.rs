@@ -117,7 +117,7 @@ mod tests {
     fn messages(schedule: ScheduleKind, virtual_stages: u32, p: u32, m: u64) -> Result<Vec<Messages>, String> {
         let place = Place::flag("--schedule");
         let choices = PipelineChoices { schedule, virtual_stages, place, stage_layers: None, scatter_gather: false };
-        let stages = Stages::share_out(p * virtual_stages * 2, p, &choices)?;
+        let stages = Stages::divide(p * virtual_stages * 2, p, &choices)?;
         Messages::of_stages(&choices, &stages, m)
     }
 

@@ -37,9 +37,7 @@ pub struct ServingStep<'a> {
     pub model: &'a Model,
     /// The requests.
     pub serving: &'a Serving,
-    /// Which phase.
     pub phase: Phase,
-    /// The layout.
     pub layout: Layout,
     /// The layers of every stage.
     pub stages: Stages,
@@ -132,7 +130,6 @@ impl ServingStep<'_> {
 /// A model of more parameters, or a micro-batch of more bytes, could pass 64 bits somewhere.
 const MOST_ACTIVATION_BYTES: u128 = 1 << 56;
 
-/// Checks of a training step.
 pub(super) fn check_training(step: &TrainingStep, place: &Place) -> Result<()> {
     heads_and_experts(step.model, &step.layout.degrees).map_err(|problem| place.wrong(problem))?;
     let training = step.training;
@@ -178,7 +175,8 @@ fn framework<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
 /// An axis of the layout that the framework does not have, with its degree, such as `pp 2`.
 pub fn undivided_axis(framework: Framework, degrees: &Degrees) -> Option<String> {
     let axes = [("tp", degrees.tp), ("cp", degrees.cp), ("ep", degrees.ep), ("pp", degrees.pp), ("dp", degrees.dp)];
-    let undivided = axes.into_iter().find(|(axis, degree)| *degree > 1 && !framework.axes().contains(axis));
+    let undivided =
+        axes.into_iter().find(|(axis, degree)| *degree > 1 && !framework.axes().iter().any(|own| own == axis));
     undivided.map(|(axis, degree)| format!("{axis} {degree}"))
 }
 
