@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
     JsonSchema,
     strum::IntoStaticStr,
     strum::Display,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -38,7 +39,18 @@ impl Cadence {
 
 /// How the ranks start an isolated call together.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr, strum::Display,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::Display,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -66,15 +78,24 @@ impl std::str::FromStr for ClockMethod {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ClockMethod, String> {
-        let all = [ClockMethod::Synchronised, ClockMethod::Barrier];
-        let found = all.into_iter().find(|method| method.name() == text);
-        found.ok_or_else(|| format!("found `{text}`; accepted: {}", all.map(ClockMethod::name).join(", ")))
+        crate::named(text)
     }
 }
 
 /// Between which readings streaming calls are timed.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr, strum::Display,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::Display,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -103,9 +124,7 @@ impl std::str::FromStr for Timing {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Timing, String> {
-        let all = [Timing::Marks, Timing::Whole];
-        let found = all.into_iter().find(|timing| timing.name() == text);
-        found.ok_or_else(|| format!("found `{text}`; accepted: {}", all.map(Timing::name).join(", ")))
+        crate::named(text)
     }
 }
 

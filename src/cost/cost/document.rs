@@ -279,7 +279,9 @@ impl Fit {
 // too little of a kind, the margin is that of the machines in `tests/data/nccl`.
 
 /// What a prediction stands on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, strum::VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Ground {
     /// Below the smallest measured size.
@@ -297,14 +299,7 @@ pub enum Ground {
 }
 
 impl Ground {
-    pub const ALL: [Ground; 6] = [
-        Ground::BelowRange,
-        Ground::InsideSmall,
-        Ground::InsideMiddle,
-        Ground::InsideLarge,
-        Ground::AboveRange,
-        Ground::GroupSizes,
-    ];
+    pub const ALL: [Ground; 6] = *<Ground as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 
     /// Between measured sizes.
     pub fn inside(bytes: f64) -> Ground {

@@ -124,9 +124,7 @@ pub(super) fn read_measure(table: Option<Table>) -> Result<(RunSettings, Vec<Cad
     let mut settings = RunSettings::default();
     let mut cadences = BOTH_CADENCES.to_vec();
     let Some(mut table) = table else { return Ok((settings, cadences)) };
-    if let Some(item) = table.take("precision") {
-        settings.precision = item.fraction(0.0, 1.0)?;
-    }
+    table.set("precision", &mut settings.precision, |item| item.fraction(0.0, 1.0))?;
     let (minimum, maximum) = (table.take("minimum_samples"), table.take("maximum_samples"));
     if let Some(item) = &minimum {
         settings.minimum_samples = item.count()?;
@@ -149,27 +147,13 @@ pub(super) fn read_measure(table: Option<Table>) -> Result<(RunSettings, Vec<Cad
             return Err(item.wrong(format!("found {}; accepted: more than 0 s, up to a day", settings.case_budget)));
         }
     }
-    if let Some(item) = table.take("replicates") {
-        settings.replicates = item.count_within(1..=MOST_REPLICATES)?;
-    }
-    if let Some(item) = table.take("warm_buffers") {
-        settings.warm_buffers = item.truth()?;
-    }
-    if let Some(item) = table.take("start") {
-        settings.start = item.parsed(str::parse)?;
-    }
-    if let Some(item) = table.take("timing") {
-        settings.timing = item.parsed(str::parse)?;
-    }
-    if let Some(item) = table.take("verify") {
-        settings.verify = item.truth()?;
-    }
-    if let Some(item) = table.take("seed") {
-        settings.seed = item.whole(0..=u64::MAX)?;
-    }
-    if let Some(item) = table.take("cadences") {
-        cadences = read_cadences(item)?;
-    }
+    table.set("replicates", &mut settings.replicates, |item| item.count_within(1..=MOST_REPLICATES))?;
+    table.set("warm_buffers", &mut settings.warm_buffers, |item| item.truth())?;
+    table.set("start", &mut settings.start, |item| item.parsed(str::parse))?;
+    table.set("timing", &mut settings.timing, |item| item.parsed(str::parse))?;
+    table.set("verify", &mut settings.verify, |item| item.truth())?;
+    table.set("seed", &mut settings.seed, |item| item.whole(0..=u64::MAX))?;
+    table.set("cadences", &mut cadences, read_cadences)?;
     table.finish()?;
     Ok((settings, cadences))
 }
@@ -358,12 +342,8 @@ impl Calibrate {
     /// Reads the table; what it leaves out has the default.
     pub(super) fn read(mut table: Table) -> Result<Calibrate> {
         let mut calibrate = Calibrate::default();
-        if let Some(item) = table.take("until_error") {
-            calibrate.until_error = item.fraction(0.0, 1.0)?;
-        }
-        if let Some(item) = table.take("most_sizes") {
-            calibrate.most_sizes = item.count_within(3..=MOST_SIZES as u32)?;
-        }
+        table.set("until_error", &mut calibrate.until_error, |item| item.fraction(0.0, 1.0))?;
+        table.set("most_sizes", &mut calibrate.most_sizes, |item| item.count_within(3..=MOST_SIZES as u32))?;
         if let Some(item) = table.take("budget") {
             calibrate.budget = item.seconds()?;
             if calibrate.budget.0 <= 0.0 || calibrate.budget.0 > LONGEST_SECONDS {

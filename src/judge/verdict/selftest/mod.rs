@@ -32,20 +32,22 @@ const SLOWDOWN: f64 = 0.05;
 const FOUND: f64 = 0.9;
 
 /// Parameters of a self-test.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfTestRule {
-    /// Chance of any false alarm of a comparison, and of a wrong answer on each gated row.
+    /// Chance of any false alarm that is promised at most, and of a wrong answer on each gated row.
     pub level: f64,
-    /// The smallest slow-down that matters.
+    /// The smallest slow-down that matters, as a share.
     pub relevant_slowdown: f64,
     /// Comparisons of each kind.
+    #[serde(skip)]
     pub comparisons: u32,
+    /// Rows in each comparison.
     pub rows: u32,
     /// Replicates of each side.
     pub replicates: u32,
-    /// Standard deviation of the noise, as a share.
+    /// Standard deviation of the noise from run to run, as a share.
     pub sigma: f64,
-    /// Seed of all noise.
+    /// Of all noise.
     pub seed: u64,
 }
 
@@ -56,18 +58,9 @@ pub struct SelfTest {
     pub format: String,
     /// Version of the format.
     pub version: u32,
-    /// Chance of any false alarm that is promised at most.
-    pub level: f64,
-    /// The smallest slow-down that matters, as a share.
-    pub relevant_slowdown: f64,
-    /// Rows in each comparison.
-    pub rows: u32,
-    /// Replicates of each side.
-    pub replicates: u32,
-    /// Standard deviation of the noise from run to run, as a share.
-    pub sigma: f64,
-    /// Of all noise.
-    pub seed: u64,
+    /// How it was tried.
+    #[serde(flatten)]
+    pub rule: SelfTestRule,
     /// Confidence of the intervals.
     pub confidence: f64,
     /// What was tried, one by one.
@@ -80,7 +73,7 @@ pub struct SelfTest {
 }
 
 /// What is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Asked")]
 pub enum TrialKind {
@@ -115,13 +108,7 @@ pub struct Trial {
 
 impl TrialKind {
     /// Every kind, in the order in which they are run.
-    pub const ALL: [TrialKind; 5] = [
-        TrialKind::CompareFalseAlarm,
-        TrialKind::ComparePower,
-        TrialKind::GateFalsePass,
-        TrialKind::GateFalseFail,
-        TrialKind::GatePower,
-    ];
+    pub const ALL: [TrialKind; 5] = *<TrialKind as strum::VariantArray>::VARIANTS.as_array().expect("all of them");
 
     /// True where more is better.
     pub fn is_power(self) -> bool {
@@ -160,12 +147,12 @@ impl SelfTest {
         format!(
             "selftest: at most {} false alarms over {} rows are promised, {} were measured in the worst case; a slow-down of 5 % \
              was found in at least {} with {} replicates at {} noise",
-            percent(self.level),
-            self.rows,
+            percent(self.rule.level),
+            self.rule.rows,
             percent(alarms),
             percent(found),
-            self.replicates,
-            percent(self.sigma)
+            self.rule.replicates,
+            percent(self.rule.sigma)
         )
     }
 }
@@ -203,12 +190,7 @@ pub fn selftest(rule: &SelfTestRule, own: Option<OwnRecords>) -> Result<SelfTest
     Ok(SelfTest {
         format: SELFTEST_FORMAT.to_owned(),
         version: SELFTEST_VERSION,
-        level: rule.level,
-        relevant_slowdown: rule.relevant_slowdown,
-        rows: rule.rows,
-        replicates: rule.replicates,
-        sigma: rule.sigma,
-        seed: rule.seed,
+        rule: rule.clone(),
         confidence: CONFIDENCE,
         trials,
         history,

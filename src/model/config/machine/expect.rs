@@ -8,6 +8,7 @@ use super::own_work::{MOST_TOLERANCE, date, optional_text, range, source};
 use crate::config::document::{Item, Place, Table};
 use commgauge_base::collective::{Collective, Placement};
 use commgauge_base::error::Result;
+use commgauge_base::named;
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::{Bytes, Rate, Seconds, parse_rate};
 use commgauge_base::variant::LABELS;
@@ -132,7 +133,7 @@ fn common(mut table: Table, collective: Collective, group: ExpectedGroup) -> Res
         collective,
         bytes: (Bytes(0), Bytes(0)),
         group,
-        cadence: table.take("cadence").map_or(Ok(Cadence::Streaming), |item| item.parsed(cadence))?,
+        cadence: table.take("cadence").map_or(Ok(Cadence::Streaming), |item| item.parsed(named))?,
         placement: table.take("placement").map(|item| item.parsed(placement)).transpose()?,
         element_type: table.take("element_type").map(|item| item.parsed(str::parse)).transpose()?,
         variant: table.take("variant").map_or(Ok(BTreeMap::new()), variant)?,
@@ -254,13 +255,6 @@ fn variant(item: Item) -> Result<BTreeMap<String, String>> {
     }
     table.finish()?;
     Ok(labels)
-}
-
-fn cadence(text: &str) -> std::result::Result<Cadence, String> {
-    [Cadence::Streaming, Cadence::Isolated]
-        .into_iter()
-        .find(|cadence| cadence.name() == text)
-        .ok_or_else(|| format!("found `{text}`; accepted: streaming, isolated"))
 }
 
 fn placement(text: &str) -> std::result::Result<Placement, String> {

@@ -52,7 +52,22 @@ pub struct Level {
 }
 
 /// The kind of a model's feed-forward layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::Display,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum LayerKind {
     /// Every token passes every weight.
@@ -64,17 +79,7 @@ pub enum LayerKind {
 impl LayerKind {
     /// The word for it.
     pub fn name(self) -> &'static str {
-        match self {
-            LayerKind::Dense => "dense",
-            LayerKind::Experts => "experts",
-        }
-    }
-
-    fn named(text: &str) -> std::result::Result<LayerKind, String> {
-        [LayerKind::Dense, LayerKind::Experts]
-            .into_iter()
-            .find(|kind| kind.name() == text)
-            .ok_or_else(|| format!("found `{text}`; accepted: dense, experts"))
+        self.into()
     }
 }
 
@@ -132,7 +137,7 @@ fn level(mut table: Table) -> Result<Level> {
     let sources = table.require("sources", "a list such as [\"MLPerf Training 5.0\"]")?;
     Ok(Level {
         gpu: table.require("gpu", "a kind of GPU such as \"H100\"")?.text_such_as("H100")?.to_owned(),
-        layers: table.require("layers", "dense or experts")?.parsed(LayerKind::named)?,
+        layers: table.require("layers", "dense or experts")?.parsed(commgauge_base::named)?,
         share_of_peak: number(&mut table, "share_of_peak", LEAST_SHARE..=1.0)?,
         share_of_memory_rate: number(&mut table, "share_of_memory_rate", LEAST_SHARE..=1.0)?,
         low: number(&mut table, "low", 1.0 / WIDEST..=1.0)?,
