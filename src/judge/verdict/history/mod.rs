@@ -157,8 +157,13 @@ impl HistoryInput {
     pub fn add(&mut self, path: &Path, read: Result<LoadedRecord>) {
         match read.map_err(|error| error.to_string()).and_then(|loaded| RunMedians::of(&loaded)) {
             Ok(medians) => self.runs.push(medians),
-            Err(reason) => self.left_out.push(LeftOut { path: path.display().to_string(), reason }),
+            Err(reason) => self.leave_out(path, reason),
         }
+    }
+
+    /// Names a file that has no runs for the history, with the reason.
+    pub fn leave_out(&mut self, path: &Path, reason: String) {
+        self.left_out.push(LeftOut { path: path.display().to_string(), reason });
     }
 
     /// Adds a run whose medians were taken before.
@@ -486,7 +491,7 @@ pub struct Event {
 // What a history keeps of a run: a median for each row, and the facts by which runs are told to be repetitions.
 
 /// A row that runs have in common.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RowKey {
     /// Name of the case, copy or product, without versions: what a new one changes is what a history shows.
     pub name: String,
