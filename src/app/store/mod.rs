@@ -6,8 +6,8 @@
 //! DIR/dataset/rows/machine=M/month=2026-11/RUN.parquet, and pairs/ beside rows/
 //! ```
 //!
-//! A record is added whole or not at all: files are written under other names and renamed, and the index, of which readers
-//! learn what there is, comes last in one transaction. What a killed writer leaves is replaced when the record is added again.
+//! A record is added completely or not at all: files are written under other names and renamed, and the index, which readers consult first,
+//! is updated last in one transaction. Leftovers of a killed writer are replaced when the record is added again.
 
 mod dataset;
 
@@ -35,13 +35,13 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a store; a folder that is not there is made.
+    /// Opens a store; creates a missing folder.
     ///
     /// # Errors
-    /// Where the folder cannot be made, or holds an index of another version.
+    /// If the folder cannot be created, or holds an index of another version.
     pub fn open_or_create(folder: &Path) -> Result<Store> {
         make_folder(folder)
-            .map_err(|cause| Error::usage(format!("--store: cannot make {}: {cause}", folder.shown())))?;
+            .map_err(|cause| Error::usage(format!("--store: cannot create {}: {cause}", folder.shown())))?;
         Ok(Store { folder: folder.to_owned(), index: Index::open_or_create(&folder.join(INDEX_FILE))? })
     }
 
@@ -50,16 +50,15 @@ impl Store {
         folder.join(INDEX_FILE).is_file()
     }
 
-    /// Opens a store that is there.
+    /// Opens an existing store.
     ///
     /// # Errors
-    /// A usage error where the folder holds none.
+    /// A usage error if the folder holds none.
     pub fn open(folder: &Path) -> Result<Store> {
         let file = folder.join(INDEX_FILE);
         if !Store::is_in(folder) {
             return Err(Error::usage(format!(
-                "--store {}: there is no index.sqlite in it; `commgauge history add RECORD --store {0}` makes a store, `commgauge \
-                 history rebuild --store {0}` makes the index of its records again",
+                "--store {}: it has no index.sqlite; `commgauge history add RECORD --store {0}` creates a store, `commgauge history rebuild --store {0}` rebuilds the index of its records",
                 folder.shown()
             )));
         }
@@ -69,7 +68,7 @@ impl Store {
     /// Adds a record: copies it, writes its dataset, and indexes its medians.
     ///
     /// # Errors
-    /// Where the record cannot be read, has no say in a history, or is another record of a run that is in the store.
+    /// If the record cannot be read, does not count in a history, or is another record of a run in the store.
     pub fn add(&mut self, record: &Path) -> Result<Added> {
         let loaded = LoadedRecord::read(record)?;
         let text = fs::read(record).map_err(|cause| Error::file("read the record", record, cause))?;
@@ -101,7 +100,7 @@ impl Store {
         digest: &str,
     ) -> Result<Added> {
         let mut medians = RunMedians::of(loaded)
-            .map_err(|reason| Error::usage(format!("{}: {reason}; it has no say in a history", loaded.path.shown())))?;
+            .map_err(|reason| Error::usage(format!("{}: {reason}; it does not count in a history", loaded.path.shown())))?;
         medians.path = copy.display().to_string();
         let view = View::new(&loaded.record);
         let run = dataset::Run::of(loaded, &view);
@@ -113,10 +112,10 @@ impl Store {
         self.index.add(&medians, digest)
     }
 
-    /// Makes index and dataset again, of the records alone. Returns how many there are, and those that were left out.
+    /// Rebuilds index and dataset from the records. Returns their number, and the excluded ones.
     ///
     /// # Errors
-    /// Where a folder cannot be read or written.
+    /// If a folder cannot be read or written.
     pub fn rebuild(folder: &Path) -> Result<(usize, Vec<String>)> {
         let records = files_below(&folder.join("records"), "jsonl")?;
         for name in [INDEX_FILE, "index.sqlite-journal"] {
@@ -134,10 +133,10 @@ impl Store {
         Ok((added, left_out))
     }
 
-    /// The medians of all runs, of the rows that the filter wants.
+    /// The medians of all runs, for the rows that match the filter.
     ///
     /// # Errors
-    /// Where the index cannot be read.
+    /// If the index cannot be read.
     pub fn history_input(&self, filter: &RowFilter) -> Result<HistoryInput> {
         let mut input = HistoryInput::default();
         self.index.medians(filter)?.into_iter().for_each(|medians| input.add_medians(medians));
@@ -150,16 +149,16 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 }
 
 // The index: medians and facts of every run in one SQLite file. Several programs may write at once; each waits for the others. SQLite's
-// write-ahead log is not used: it needs memory that all programs share, and stores lie on network file systems.
+// write-ahead log is not used: it needs memory shared by all programs, but stores may be on network file systems.
 
-/// Raised when the tables change; an index of another version is made again from the records.
+/// Raised when the tables change; an index of another version is rebuilt from the records.
 const VERSION: i64 = 4;
 
 /// How long a writer waits for another.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The medians of a run are one blob: a run is added by writing a few kilobytes, and the blobs of all runs are read in less than the time
-/// that a table of single medians takes to be filled or read.
+/// The medians of a run are one blob: adding a run writes a few kilobytes, and the blobs of all runs are read in less time than a table of
+/// single medians.
 const TABLES: &str = "
     CREATE TABLE runs (id INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, path TEXT NOT NULL, sha256 TEXT NOT NULL,
         started_at TEXT NOT NULL, suite TEXT NOT NULL, backend TEXT NOT NULL, machine TEXT NOT NULL, facts TEXT NOT NULL,
@@ -167,10 +166,10 @@ const TABLES: &str = "
     CREATE TABLE cases (id INTEGER PRIMARY KEY, name TEXT NOT NULL, subject TEXT NOT NULL, UNIQUE (name, subject));
 ";
 
-/// Bytes of a median in a blob: the case, 4, and its latency in seconds, 8, little-endian; NaN where there is none.
+/// Bytes of a median in a blob: the case, 4, and its latency in seconds, 8, little-endian; NaN if there is none.
 const BYTES_OF_MEDIAN: usize = 12;
 
-/// Which rows of which runs are wanted.
+/// Which rows of which runs to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowFilter {
     /// Only rows whose names contain this text.
@@ -179,12 +178,12 @@ pub struct RowFilter {
     pub suite: Option<String>,
 }
 
-/// What became of a record that was to be added.
+/// The result of adding a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// It is in the store now.
+    /// It was added.
     New,
-    /// A run of that name was there, with the same record.
+    /// The store already had this run, with the same record.
     Known,
 }
 
@@ -203,34 +202,33 @@ impl Index {
         let version = version_of(&connection).map_err(refused)?;
         if version != VERSION {
             return Err(Error::usage(format!(
-                "{} is an index of version {version}, this program knows {VERSION}; `commgauge history rebuild --store DIR` makes it \
-                 again from the records",
+                "{} is an index of version {version}, this program uses {VERSION}; `commgauge history rebuild --store DIR` rebuilds it from the records",
                 path.shown()
             )));
         }
         Ok(Index { connection, path: path.to_owned() })
     }
 
-    /// The same without waiting for the disk, so that a test fills a store of many runs in seconds.
+    /// Without waiting for the disk, so that a test fills a store of many runs in seconds.
     #[cfg(test)]
     pub fn without_waiting_for_the_disk(self) -> Index {
         self.connection.pragma_update(None, "synchronous", "OFF").unwrap();
         self
     }
 
-    /// The digest of the record of a run, where it is there.
+    /// The digest of the record of a run, if present.
     pub fn digest_of(&self, run_id: &str) -> Result<Option<String>> {
         let query = "SELECT sha256 FROM runs WHERE run_id = ?1";
         self.checked(self.connection.query_row(query, [run_id], |row| row.get(0)).optional())
     }
 
-    /// Adds a run in one transaction; a run that another writer added meanwhile stays as it is.
+    /// Adds a run in one transaction; a run that another writer added meanwhile is unchanged.
     pub fn add(&mut self, medians: &RunMedians, digest: &str) -> Result<Added> {
         let added = add(&mut self.connection, medians, digest);
         self.checked(added)
     }
 
-    /// The wanted runs with the wanted rows.
+    /// The matching rows of the matching runs.
     pub fn medians(&self, filter: &RowFilter) -> Result<Vec<RunMedians>> {
         self.checked(medians(&self.connection, filter))
     }
@@ -244,13 +242,13 @@ fn version_of(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// In a file that has none. Only then does opening an index need the right to write.
+/// Creates the tables in a file without any. Only then does opening an index need write permission.
 fn make_tables(connection: &mut Connection) -> rusqlite::Result<()> {
     if version_of(connection)? != 0 {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another program may have made them meanwhile.
+    // Another program may have created them meanwhile.
     if version_of(&transaction)? == 0 {
         transaction.execute_batch(TABLES)?;
         transaction.pragma_update(None, "user_version", VERSION)?;
@@ -282,7 +280,7 @@ fn add(connection: &mut Connection, medians: &RunMedians, digest: &str) -> rusql
     Ok(if inserted == 0 { Added::Known } else { Added::New })
 }
 
-/// The medians of a run, in the order of its plan; cases that no run had before are added.
+/// The medians of a run, in the order of its plan; new cases are added.
 fn blob_of(connection: &Connection, medians: &RunMedians) -> rusqlite::Result<Vec<u8>> {
     let mut find = connection.prepare("SELECT id FROM cases WHERE name = ?1 AND subject = ?2")?;
     let mut make = connection.prepare("INSERT INTO cases (name, subject) VALUES (?1, ?2)")?;
@@ -322,7 +320,7 @@ fn medians(connection: &Connection, filter: &RowFilter) -> rusqlite::Result<Vec<
     Ok(runs)
 }
 
-/// The wanted rows by their numbers in blobs.
+/// The matching rows by their numbers in blobs.
 fn wanted_cases(connection: &Connection, filter: &RowFilter) -> rusqlite::Result<HashMap<u32, Arc<RowKey>>> {
     let mut query =
         connection.prepare("SELECT id, name, subject FROM cases WHERE ?1 IS NULL OR instr(name, ?1) > 0")?;
@@ -359,13 +357,13 @@ fn run_of(row: &Row) -> rusqlite::Result<RunMedians> {
     })
 }
 
-/// A row of another version of the program, which is of something unknown here, is none.
+/// A row of another version of the program with an unknown subject is skipped.
 fn key_of(row: &Row) -> rusqlite::Result<Option<RowKey>> {
     let (name, subject): (String, String) = (row.get(1)?, row.get(2)?);
     Ok(serde_json::from_str(&subject).ok().map(|subject| RowKey { name, subject }))
 }
 
-// Where the files of a run lie: in folders that name machine and month, as DuckDB, Spark, Polars and pandas read them (Hive's form).
+// Location of a run's files: in folders named by machine and month, as read by DuckDB, Spark, Polars and pandas (Hive's form).
 
 /// The folder of a run.
 struct Partition {
@@ -374,7 +372,7 @@ struct Partition {
 }
 
 impl Partition {
-    /// By the name of its machine file, else of its first host's processor or device; and by the month in which it began.
+    /// By the name of its machine file, else of its first host's processor or device; and by the month of its start.
     pub fn of(header: &Header) -> Partition {
         let device = header.ranks.first().map(|rank| rank.device.clone().unwrap_or_else(|| rank.processor.clone()));
         let stem = |path: &String| Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
@@ -404,7 +402,7 @@ impl std::str::FromStr for MonthText {
     }
 }
 
-/// A name for folders and files; what has no plain letters is called unknown.
+/// A name for folders and files; a text without plain letters becomes `unknown`.
 fn plain(text: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let name: String = text.chars().take(100).map(letter).collect();
@@ -412,7 +410,7 @@ fn plain(text: &str) -> String {
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
-/// Writes a file and the folders that it is in: readers see it whole or not at all.
+/// Writes a file and its parent folders: readers see it completely or not at all.
 fn write(path: &Path, content: &[u8]) -> Result<()> {
     make_folder(folder_of(path))
         .and_then(|()| write_own(path, content))
@@ -428,7 +426,7 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// The files of an extension below a folder, sorted; what a killed writer left is none of them.
+/// The files with an extension below a folder, sorted, without leftovers of killed writers.
 fn files_below(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {
@@ -453,7 +451,7 @@ fn files_below(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    // A store answers as a folder of records does, loses nothing, and can be made again.
+    // A store answers like a folder of records, loses nothing, and can be rebuilt.
     use super::*;
     use commgauge_base::writing::eprintln;
     use commgauge_judge::verdict::history::{HistoryRule, history};
@@ -483,7 +481,7 @@ mod tests {
 
     fn answer(input: HistoryInput) -> serde_json::Value {
         let mut answer = serde_json::to_value(history(input, RULE)).unwrap();
-        // Where the records lie is what differs.
+        // Only the location of the records differs.
         answer["lineages"].as_array_mut().unwrap().iter_mut().for_each(|lineage| {
             lineage["runs"].as_array_mut().unwrap().iter_mut().for_each(|run| run["path"] = serde_json::Value::Null);
         });
@@ -586,10 +584,10 @@ mod tests {
         assert_eq!(added.iter().filter(|added| **added == Added::New).count(), 1, "{added:?}");
     }
 
-    /// What all threads of this process have used of processors: other work on the machine makes it no longer.
+    /// Processor time of all threads of this process: independent of other load on the machine.
     fn processor_seconds() -> f64 {
         let status = std::fs::read_to_string("/proc/self/stat").unwrap();
-        // After the name, which may hold blanks: the 12th and 13th field, in hundredths of a second.
+        // After the name, which may contain blanks: the 12th and 13th field, in hundredths of a second.
         let fields: Vec<&str> = status.rsplit(')').next().unwrap().split_whitespace().collect();
         (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
     }
