@@ -174,7 +174,8 @@ fn framework<'a>(step: &TrainingStep<'a>) -> Misplaced<'a> {
 /// An axis of the layout that the framework lacks, with its degree, such as `pp 2`.
 pub fn undivided_axis(framework: Framework, degrees: &Degrees) -> Option<String> {
     let axes = [("tp", degrees.tp), ("cp", degrees.cp), ("ep", degrees.ep), ("pp", degrees.pp), ("dp", degrees.dp)];
-    let undivided = axes.into_iter().find(|(axis, degree)| *degree > 1 && !framework.axes().contains(axis));
+    let undivided =
+        axes.into_iter().find(|(axis, degree)| *degree > 1 && !framework.axes().iter().any(|own| own == axis));
     undivided.map(|(axis, degree)| format!("{axis} {degree}"))
 }
 

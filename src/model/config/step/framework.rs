@@ -1,20 +1,18 @@
 //! Frameworks whose defaults a step may take: a choice that the user leaves open is made as the framework makes it, and one
 //! that the framework has no use for is refused.
 //!
-//! What each framework does is data (`training`, `serving`), with the version and the file in which it was read or the run that
-//! showed it.
-
-mod facts;
-mod training;
+//! What each framework does is data: `suites/frameworks/NAME.toml`, read once.
 
 use super::choices::choice;
 use crate::config::document::Table;
-use commgauge_base::error::Result;
-use facts::{Default, EVERY_AXIS, Facts, Limit, With};
+use crate::config::shipped::embedded_file;
+use commgauge_base::error::{Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::LazyLock;
 
 choice! {
     /// A framework that trains or serves.
@@ -43,7 +41,8 @@ choice! {
 }
 
 /// What a framework does with a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Work {
     /// It trains.
     Training,
@@ -80,44 +79,86 @@ pub struct FrameworkDefault {
     pub source: Cow<'static, str>,
 }
 
+/// A file of `suites/frameworks`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Facts {
+    /// The version that was read or run.
+    version: String,
+    work: Work,
+    axes: Vec<String>,
+    /// Keys that it has no use for.
+    unused: Vec<String>,
+    #[serde(default, rename = "limit")]
+    limits: Vec<Limit>,
+    /// In their order: a later one may depend on an earlier one.
+    #[serde(rename = "default")]
+    defaults: Vec<Default>,
+}
+
+/// The only values of a key that it offers.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limit {
+    key: String,
+    accepted: Vec<String>,
+    /// Where the limit does not hold.
+    #[serde(default)]
+    unless: With,
+    #[serde(rename = "source")]
+    _source: Option<String>,
+}
+
+/// A choice that it makes where the user makes none.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Default {
+    key: String,
+    /// As the flag of the key takes it.
+    value: String,
+    /// File, and function or setting.
+    source: String,
+    #[serde(default)]
+    only_with: With,
+}
+
+/// Other keys, each with the values that it must have one of.
+type With = BTreeMap<String, Vec<String>>;
+
+/// The facts of every framework, in the order of [`Framework::ALL`].
+static FACTS: LazyLock<Vec<Facts>> = LazyLock::new(|| {
+    let facts = |framework: &Framework| {
+        let file = format!("frameworks/{framework}.toml");
+        let parsed = embedded_file(&file).map(toml::from_str);
+        // The files are part of the program, and a test reads each.
+        parsed
+            .and_then(|parsed| parsed.map_err(|problem| Error::environment(format!("{file}: {problem}"))))
+            .unwrap_or_else(|problem| panic!("{problem}"))
+    };
+    Framework::ALL.iter().map(facts).collect()
+});
+
 impl Framework {
     /// What it does.
     pub fn work(self) -> Work {
-        match self {
-            Framework::Vllm | Framework::Sglang | Framework::TensorRtLlm => Work::Serving,
-            _ => Work::Training,
-        }
+        self.facts().work
     }
 
-    /// The axes that it divides a model by, named as in `[[layout]]`: the calls of another axis would be those of some other program.
-    pub fn axes(self) -> &'static [&'static str] {
-        self.facts().axes
+    /// The axes that it divides a model by, named as in `[[layout]]`; another axis would have the calls of another program.
+    pub fn axes(self) -> &'static [String] {
+        &self.facts().axes
     }
 
     /// Whether it has this value of a key.
     pub fn offers(self, key: &str, value: &str) -> bool {
         let facts = self.facts();
-        !facts.leaves_unused(key) && facts.accepted(key).is_none_or(|accepted| accepted.contains(&value))
-    }
-
-    /// The version that its defaults were read in.
-    pub fn version(self) -> &'static str {
-        self.facts().version
+        let limit = facts.limits.iter().find(|limit| limit.key == key);
+        !facts.unused.iter().any(|unused| unused == key)
+            && limit.is_none_or(|limit| limit.accepted.iter().any(|accepted| accepted == value))
     }
 
     fn facts(self) -> &'static Facts {
-        match self {
-            Framework::Megatron => &training::MEGATRON,
-            Framework::DeepSpeed => &training::DEEPSPEED,
-            Framework::Fsdp1 => &training::FSDP1,
-            Framework::Fsdp2 => &training::FSDP2,
-            Framework::Torchtitan => &training::TORCHTITAN,
-            Framework::HuggingFace => &training::HUGGING_FACE,
-            Framework::Ddp => &training::DDP,
-            Framework::Vllm => &VLLM,
-            Framework::Sglang => &SGLANG,
-            Framework::TensorRtLlm => &TENSORRT_LLM,
-        }
+        &FACTS[self as usize]
     }
 }
 
@@ -145,147 +186,45 @@ impl fmt::Display for Work {
 pub(super) fn apply(table: &mut Table, work: Work) -> Result<Option<FrameworkChoices>> {
     let Some(item) = table.take("framework") else { return Ok(None) };
     let framework: Framework = item.parsed(str::parse)?;
-    if framework.work() != work {
+    let facts = framework.facts();
+    if facts.work != work {
         return Err(item.wrong(format!(
             "{framework} {}, and this model {work}; accepted: {}",
-            framework.work(),
+            facts.work,
             work.frameworks()
         )));
     }
-    let facts = framework.facts();
-    for key in facts.unused.iter().copied().flatten() {
-        if let Some(written) = table.peek(key) {
-            let problem = format!("{framework} does not use {key}; leave it out, or leave out the framework");
-            return Err(written.wrong(problem));
-        }
+    if let Some((key, written)) = facts.unused.iter().find_map(|key| Some((key, table.peek(key)?))) {
+        let problem = format!("{framework} does not use {key}; leave it out, or leave out the framework");
+        return Err(written.wrong(problem));
     }
-    for limit in facts.limits.iter().filter(|limit| !limit.unless.is_some_and(|with| holds(table, with))) {
-        let refused = table.peek(limit.key).filter(|item| !limit.accepted.iter().any(|value| item.is_text(value)));
+    for limit in facts.limits.iter().filter(|limit| limit.unless.is_empty() || !holds(table, &limit.unless)) {
+        let refused = table.peek(&limit.key).filter(|item| !limit.accepted.iter().any(|value| item.is_text(value)));
         if let Some(written) = refused {
             let accepted = limit.accepted.join(", ");
             return Err(written.wrong(format!("{framework} offers no other {} than {accepted}", limit.key)));
         }
     }
     let mut defaults = Vec::new();
-    for default in facts.defaults {
-        let wanted = default.only_with.is_none_or(|with| holds(table, with));
-        if wanted && table.default_to(default.key, default.value, &item.place) {
-            defaults.push(FrameworkDefault {
-                key: default.key.into(),
-                value: default.value.into(),
-                source: default.source.into(),
-            });
+    for Default { key, value, source, only_with } in &facts.defaults {
+        if holds(table, only_with) && table.default_to(key, value, &item.place) {
+            let [key, value, source] = [key, value, source].map(|text| Cow::Borrowed(text.as_str()));
+            defaults.push(FrameworkDefault { key, value, source });
         }
     }
-    Ok(Some(FrameworkChoices { framework, version: facts.version.into(), defaults }))
+    Ok(Some(FrameworkChoices { framework, version: facts.version.as_str().into(), defaults }))
 }
 
-/// Whether a key has one of the values.
-fn holds(table: &Table, with: With) -> bool {
-    table.peek(with.key).is_some_and(|item| with.values.iter().any(|value| item.is_text(value)))
+/// Whether each key has one of its values.
+fn holds(table: &Table, with: &With) -> bool {
+    with.iter().all(|(key, values)| table.peek(key).is_some_and(|item| values.iter().any(|value| item.is_text(value))))
 }
-
-// What the frameworks that serve do by default.
-//
-// vLLM and SGLang were run as far as dense models and stages go, the rest of them was read in these versions; of TensorRT-LLM the
-// communication of experts was read, the rest is as its files are known to be, and is to be checked before it is relied on.
-
-/// What only data-parallel attention has that divides the rest among all replicas.
-const JOINED: &[&str] = &["feed_forward_ranks", "token_exchange"];
-
-/// Keys and values of all layers leave together (sglang/srt/disaggregation/prefill.py send_kv_chunk; TensorRT-LLM
-/// cpp/tensorrt_llm/batch_manager/cacheTransceiver.cpp).
-const AFTER_THE_PASS: Limit = Limit::new("kv_transfer", &["request"]);
-
-const VLLM: Facts = Facts {
-    version: "0.33.0",
-    axes: EVERY_AXIS,
-    defaults: &[
-        Default::new("dispatcher", "all_gather", "vllm/config/parallel.py all2all_backend allgather_reducescatter"),
-        Default::new("scatter_gather", "true", "vllm/distributed/parallel_state.py send_tensor_dict, all_gather_group"),
-        Default::new(
-            "boundary_tensors",
-            "2",
-            "vllm/model_executor/models/llama.py IntermediateTensors hidden_states, residual",
-        ),
-        Default::new(
-            "vocabulary_padding",
-            "vllm",
-            "vllm/model_executor/layers/vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE",
-        ),
-    ],
-    limits: &[Limit::new("decode_context_exchange", &["reduce_scatter", "packed"])],
-    unused: &[JOINED],
-};
-
-const SGLANG: Facts = Facts {
-    version: "0.5.23",
-    axes: EVERY_AXIS,
-    defaults: &[
-        Default::new(
-            "dispatcher",
-            "all_reduce",
-            "sglang/srt/layers/moe/utils.py _post_experts_sum, with moe_a2a_backend none",
-        ),
-        Default::new(
-            "scatter_gather",
-            "true",
-            "sglang/srt/managers/scheduler_pp_mixin.py send_tensor_dict, all_gather_group",
-        ),
-        Default::new(
-            "boundary_tensors",
-            "2",
-            "sglang/srt/models/llama.py PPProxyTensors hidden_states, residual",
-        ),
-        Default::new(
-            "sampled_tokens",
-            "ring",
-            "sglang/srt/managers/scheduler_pp_mixin.py _pp_send_output_to_next_stage",
-        ),
-        Default::new(
-            "vocabulary_padding",
-            "vllm",
-            "sglang/srt/layers/vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE",
-        ),
-        Default::new(
-            "token_exchange",
-            "all_reduce",
-            "sglang/srt/layers/dp_attention.py get_dp_padding_mode SUM_LEN: in prefill, and where a decode fits the custom all-reduce",
-        )
-        .only_with("feed_forward_ranks", &["stage"]),
-        Default::new(
-            "decode_context_exchange",
-            "head_sums",
-            "sglang/srt/layers/dcp/comm.py cp_lse_ag_out_rs_mla, cp_lse_ag_out_rs_mha, with dcp_comm_backend ag_rs",
-        ),
-    ],
-    limits: &[AFTER_THE_PASS, Limit::new("decode_context_exchange", &["head_sums", "packed"])],
-    unused: &[&["batch_agreement", "expert_tokens"]],
-};
-
-const TENSORRT_LLM: Facts = Facts {
-    version: "main, commit 0f39b2d",
-    axes: EVERY_AXIS,
-    defaults: &[
-        Default::new(
-            "dispatcher",
-            "all_gather",
-            "tensorrt_llm/_torch/modules/fused_moe/communication/communication_factory.py AllGatherReduceScatter",
-        ),
-        Default::new("vocabulary_padding", "even", "tensorrt_llm/_torch/modules/embedding.py padding_size"),
-    ],
-    limits: &[Limit::new("dispatcher", &["all_gather", "all_to_all"]), AFTER_THE_PASS],
-    unused: &[
-        JOINED,
-        &["batch_agreement", "expert_tokens", "decode_context", "decode_context_exchange", "reduction_bits"],
-    ],
-};
 
 #[cfg(test)]
 mod tests {
     // What is known of frameworks is consistent, and refused where it does not fit.
     use super::*;
-    use crate::config::step::{DataStyle, ServingDispatcher, TensorStyle, UnitRule};
+    use crate::config::step::{DataStyle, ServingDispatcher, TensorStyle, UnitRule, keys_of};
     use crate::config::{Serving, Training};
 
     type Flag = (&'static str, &'static str);
@@ -295,26 +234,61 @@ mod tests {
     }
 
     fn training(framework: &'static str, flags: &[Flag]) -> Result<Training> {
-        let step = [("framework", framework), ("sequence", "4096"), ("micro_batches", "8")];
-        Training::read(table(&[&step[..], flags].concat()))
+        trained(&[&[("framework", framework)], flags].concat())
     }
 
     fn serving(framework: &'static str, flags: &[Flag]) -> Result<Serving> {
-        let requests = [("framework", framework), ("batch", "16")];
-        Serving::read(table(&[&requests[..], flags].concat()))
+        served(&[&[("framework", framework)], flags].concat())
+    }
+
+    fn trained(flags: &[Flag]) -> Result<Training> {
+        Training::read(table(&[&[("sequence", "4096"), ("micro_batches", "8")], flags].concat()))
+    }
+
+    fn served(flags: &[Flag]) -> Result<Serving> {
+        Serving::read(table(&[&[("batch", "16")], flags].concat()))
     }
 
     #[test]
-    fn every_framework_reads_with_its_own_defaults_and_names_their_sources() {
+    fn every_fact_of_a_framework_names_keys_and_values_that_are_and_its_source() {
+        for framework in Framework::ALL {
+            let facts = framework.facts();
+            assert!(!facts.version.is_empty() && !facts.axes.is_empty() && !facts.defaults.is_empty(), "{framework}");
+            let known: Vec<&str> = keys_of(facts.work).collect();
+            let conditions = facts.limits.iter().map(|limit| &limit.unless);
+            let conditions: Vec<_> =
+                conditions.chain(facts.defaults.iter().map(|default| &default.only_with)).flatten().collect();
+            let keys = facts.unused.iter().chain(facts.limits.iter().map(|limit| &limit.key));
+            let keys = keys.chain(facts.defaults.iter().map(|default| &default.key));
+            for key in keys.chain(conditions.iter().map(|(key, _)| *key)) {
+                assert!(known.contains(&key.as_str()), "{framework}: {key}");
+            }
+            let values = facts.limits.iter().flat_map(|limit| limit.accepted.iter().map(|value| (&limit.key, value)));
+            let values =
+                values.chain(conditions.iter().flat_map(|(key, values)| values.iter().map(|value| (*key, value))));
+            for (key, value) in values.chain(facts.defaults.iter().map(|default| (&default.key, &default.value))) {
+                let flags = [(key.as_str(), value.as_str())];
+                let read = match facts.work {
+                    Work::Training => trained(&flags).err(),
+                    Work::Serving => served(&flags).err(),
+                };
+                // Values that are, but need another key, are refused for that.
+                let problem = read.map(|error| error.to_string()).filter(|problem| problem.contains("found "));
+                assert_eq!(problem, None, "{framework}");
+            }
+            assert!(facts.defaults.iter().all(|default| default.source.len() > 5), "{framework}");
+        }
+    }
+
+    #[test]
+    fn every_framework_reads_with_its_own_defaults() {
         for framework in Framework::ALL {
             let choices = match framework.work() {
                 Work::Training => training(framework.name(), &[]).map(|training| training.framework),
                 Work::Serving => serving(framework.name(), &[]).map(|serving| serving.framework),
             };
             let choices = choices.unwrap_or_else(|error| panic!("{framework}: {error}")).unwrap();
-            assert_eq!(choices.framework, *framework);
-            assert!(!choices.version.is_empty() && !choices.defaults.is_empty(), "{framework}");
-            assert!(choices.defaults.iter().all(|default| !default.source.is_empty()), "{framework}");
+            assert!(choices.framework == *framework && !choices.defaults.is_empty(), "{framework}");
         }
     }
 
@@ -322,8 +296,8 @@ mod tests {
     fn every_data_style_that_a_framework_offers_reads() {
         for framework in Framework::ALL.iter().filter(|framework| framework.work() == Work::Training) {
             let limits = framework.facts().limits.iter().filter(|limit| limit.key == "data_style");
-            for style in limits.flat_map(|limit| limit.accepted) {
-                training(framework.name(), &[("data_style", *style)])
+            for style in limits.flat_map(|limit| &limit.accepted) {
+                training(framework.name(), &[("data_style", style)])
                     .unwrap_or_else(|error| panic!("{framework}: {error}"));
             }
         }
