@@ -160,7 +160,7 @@ pub(super) fn read_measure(table: Option<Table>) -> Result<(RunSettings, Vec<Cad
 
 // Sampling settings: the checked form of a suite's `[measure]` table and of the flags that override it.
 
-/// How samples are taken: of a suite, of flags, and in the header of a record. What a record leaves out is skipped here.
+/// Sampling settings, as suites and flags give them and the header of a record states them. A record leaves out the last ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Settings")]
 pub struct RunSettings {

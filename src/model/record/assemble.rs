@@ -432,7 +432,7 @@ pub struct FileState {
     pub warnings: Vec<String>,
 }
 
-// A record that no run writes: of another tool's times, of a rehearsal, of a self-test, of a test.
+// Records that no run writes: imports, rehearsals, self-tests and tests.
 
 /// The parts of a complete record.
 #[derive(Clone, Debug)]

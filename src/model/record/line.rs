@@ -495,7 +495,7 @@ impl Found {
 }
 
 fn settings(found: &mut Found, before: &RunSettings, now: &RunSettings) {
-    // Destructured so that a new setting cannot be forgotten here; a record does not have the last ones, or elsewhere.
+    // Destructured so that a new setting cannot be forgotten here; settings in a record lack the last ones.
     let parts = |settings: &RunSettings| {
         let RunSettings {
             precision,
@@ -594,7 +594,9 @@ fn environment(found: &mut Found, before: &Header, now: &Header) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Peer;
     use crate::record::Record;
+    use commgauge_base::sample::Timing;
     use commgauge_base::units::Seconds;
 
     #[test]
@@ -610,6 +612,29 @@ mod tests {
         ));
         assert!(!validator.is_valid(&json!({"line": "poem"})));
         assert!(!validator.is_valid(&json!({"line": "end", "status": "complete"})), "the exit code is missing");
+    }
+
+    #[test]
+    fn settings_have_the_keys_of_records_without_what_only_a_run_needs() {
+        let settings = RunSettings {
+            within: Some(Seconds(2.0)),
+            soak: true,
+            start: ClockMethod::Barrier,
+            timing: Timing::Whole,
+            iterations: Some(3),
+            calls_like: Some(Peer::NcclTests),
+            warm_up_iterations: Some(1),
+            last_in_order: true,
+            ..RunSettings::default()
+        };
+        let text = serde_json::to_string(&settings).unwrap();
+        let expected = "{\"precision\":0.02,\"minimum_samples\":30,\"maximum_samples\":100000,\"case_budget_seconds\":1.0,\"replicates\":3,\
+                        \"warm_buffers\":false,\"start\":\"barrier\",\"timing\":\"whole\",\"verify\":true,\"within_seconds\":2.0,\
+                        \"soak\":true,\"iterations\":3,\"calls_like\":\"nccl-tests\"}";
+        assert_eq!(text, expected);
+        let read: RunSettings = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, RunSettings { seed: 0, warm_up_iterations: None, last_in_order: false, ..settings });
+        assert_eq!(sample().header.settings.seed, sample().header.seed, "a whole record has it in the header");
     }
 
     #[test]

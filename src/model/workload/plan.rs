@@ -135,7 +135,7 @@ fn cautious_seconds_of(op: &Op) -> f64 {
 
 // The copies of a suite's `[[copy]]` tables on the hosts of a launch.
 
-/// What is copied, from where to where: by every rank, each with its own GPU.
+/// A copy that every rank makes, each with its own GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "CopyFacts")]
 pub struct CopyShape {

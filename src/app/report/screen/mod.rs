@@ -342,7 +342,8 @@ pub(super) mod tests {
     use commgauge_model::layout::{Axis, Degrees};
     use commgauge_model::record::Line;
     use commgauge_model::record::line::{EndStatus, Outcome};
-    use commgauge_model::workload::{Family, RankedCall, RankedStep};
+    use commgauge_model::workload::{Family, Measure, RankedCall, RankedStep};
+    use commgauge_plan::planner::rank::Order;
 
     const CALLED: CommandNames = CommandNames { program: "commgauge", record: "reports/runs/r.jsonl" };
 
@@ -422,6 +423,10 @@ pub(super) mod tests {
         }
         assert_eq!(costs.order, "TP > DP > PP");
         assert!(costs.rule.starts_with("TP > DP > PP holds here"), "{}", costs.rule);
+        let by_time = |order: &&Order| order.measure == Measure::Time;
+        let step = View::new(&whole()).steps.remove(0);
+        let table = step.rankings.iter().find(by_time).map(|order| (order.text(), order.rule_text())).unwrap();
+        assert_eq!(table, (costs.order.clone(), "holds".to_owned()), "the table of the step says the same");
         for family in [Family::Context, Family::Expert] {
             assert_eq!(of(&costs, family).unwrap_err(), "not in this layout, tp 2 x dp 2 x pp 2");
         }

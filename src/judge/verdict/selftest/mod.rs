@@ -47,7 +47,7 @@ pub struct SelfTestRule {
     pub replicates: u32,
     /// Standard deviation of the noise from run to run, as a share.
     pub sigma: f64,
-    /// Of all noise.
+    /// Seed of all noise.
     pub seed: u64,
 }
 
