@@ -52,7 +52,7 @@ pub(super) enum Value {
     List(Vec<Item>),
     Table(Table),
     Date(String),
-    /// What stands in for the value of a key that the file does not have, to learn what is accepted.
+    /// Stand-in for the value of a missing key, to learn what is accepted.
     Missing(&'static str),
 }
 

@@ -28,12 +28,14 @@ impl Item {
         }
         read.map_err(|refused| match refused {
             Refused::Told(error) => error,
-            refused => self.wrong(refused),
+            other => self.wrong(other),
         })
     }
 }
 
-/// Why a value was refused. Only the table or the list around it knows its place.
+type Read<T> = std::result::Result<T, Refused>;
+
+/// Why a value was refused. Readers of single values do not know its place; whoever hands them the value adds it.
 #[derive(Debug)]
 enum Refused {
     Accepted(String),
@@ -64,11 +66,7 @@ impl From<Error> for Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refused::Accepted(text) | Refused::Wrong(text) => f.write_str(text),
-            Refused::Lacks(key) | Refused::LacksAt(_, key) => write!(f, "`{key}` is missing"),
-            Refused::Told(error) => error.fmt(f),
-        }
+        write!(f, "{self:?}")
     }
 }
 
@@ -111,7 +109,8 @@ struct Parts<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn parts(&self, rest: Vec<(&'a str, &'a Item)>) -> Parts<'a> {
+    fn parts(&self, rest: impl Iterator<Item = (&'a str, &'a Item)>) -> Parts<'a> {
+        let rest: Vec<_> = rest.collect();
         Parts { rest: rest.into_iter(), current: None, stand_in: self.stand_in }
     }
 
@@ -122,36 +121,28 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         let entries = entries.map(|(key, item)| (key.as_str(), item));
-        self.parts(entries.chain(self.stand_in.and_then(missing)).collect())
+        self.parts(entries.chain(self.stand_in.and_then(missing)))
     }
 
     fn elements(&self, items: &'a [Item]) -> Parts<'a> {
-        self.parts(items.iter().map(|item| ("", item)).collect())
-    }
-
-    fn refused<T>(&self, accepted: impl fmt::Display) -> std::result::Result<T, Refused> {
-        Err(Refused::Accepted(accepted.to_string()))
+        self.parts(items.iter().map(|item| ("", item)))
     }
 }
 
-fn read_part<'de, S: DeserializeSeed<'de>>(
-    item: &'de Item,
-    stand_in: Option<&'de Item>,
-    seed: S,
-) -> std::result::Result<S::Value, Refused> {
+fn read_part<'de, S: DeserializeSeed<'de>>(item: &'de Item, stand_in: Option<&'de Item>, seed: S) -> Read<S::Value> {
     seed.deserialize(Reader { item, stand_in }).map_err(|refused| refused.at(item))
 }
 
 impl<'de> MapAccess<'de> for Parts<'de> {
     type Error = Refused;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> std::result::Result<Option<K::Value>, Refused> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Read<Option<K::Value>> {
         let Some((key, item)) = self.rest.next() else { return Ok(None) };
         self.current = Some(item);
         seed.deserialize(BorrowedStrDeserializer::new(key)).map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> std::result::Result<V::Value, Refused> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Read<V::Value> {
         let item = self.current.take().ok_or_else(|| Refused::Wrong("asked for a value before its key".to_owned()))?;
         read_part(item, self.stand_in, seed)
     }
@@ -160,10 +151,7 @@ impl<'de> MapAccess<'de> for Parts<'de> {
 impl<'de> SeqAccess<'de> for Parts<'de> {
     type Error = Refused;
 
-    fn next_element_seed<S: DeserializeSeed<'de>>(
-        &mut self,
-        seed: S,
-    ) -> std::result::Result<Option<S::Value>, Refused> {
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Read<Option<S::Value>> {
         self.rest.next().map(|(_, item)| read_part(item, self.stand_in, seed)).transpose()
     }
 }
@@ -171,7 +159,7 @@ impl<'de> SeqAccess<'de> for Parts<'de> {
 impl<'de> Deserializer<'de> for Reader<'de> {
     type Error = Refused;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Refused> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
         match &self.item.value {
             Value::Text(text) => visitor.visit_borrowed_str(text),
             Value::Whole(number) => match u64::try_from(*number) {
@@ -182,46 +170,38 @@ impl<'de> Deserializer<'de> for Reader<'de> {
             Value::Truth(truth) => visitor.visit_bool(*truth),
             Value::List(items) => visitor.visit_seq(self.elements(items)),
             Value::Table(table) => visitor.visit_map(self.entries(table, table.entries.iter())),
-            Value::Date(_) | Value::Missing(_) => self.refused(&visitor as &dyn Expected),
+            Value::Date(_) | Value::Missing(_) => Err(Refused::Accepted((&visitor as &dyn Expected).to_string())),
         }
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Refused> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
         visitor.visit_bool(self.item.truth()?)
     }
 
-    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Refused> {
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
         visitor.visit_u32(self.item.count_within(0..=u32::MAX)?)
     }
 
-    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Refused> {
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
         match self.item.value {
             Value::Whole(_) | Value::Fraction(_) => self.deserialize_any(visitor),
-            _ => self.refused("a number"),
+            _ => Err(Refused::Accepted("a number".to_owned())),
         }
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Refused> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
         match &self.item.value {
             Value::Text(text) if !text.trim().is_empty() => visitor.visit_borrowed_str(text),
-            _ => self.refused("a text in quotes, not blank"),
+            _ => Err(Refused::Accepted("a text in quotes, not blank".to_owned())),
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Refused> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> std::result::Result<V::Value, Refused> {
-        visitor.visit_newtype_struct(self)
-    }
-
     /// A single value is a list of one. Only a file itself may have an empty list, such as `faults = []`.
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Refused> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
         match &self.item.value {
             Value::List(items) if items.is_empty() && self.item.place.is_nested() => {
                 Err(Refused::Wrong("found an empty list; name at least one".to_owned()))
@@ -236,9 +216,9 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         _: &'static str,
         keys: &'static [&'static str],
         visitor: V,
-    ) -> std::result::Result<V::Value, Refused> {
+    ) -> Read<V::Value> {
         let Value::Table(table) = &self.item.value else {
-            return self.refused(format!("a table with {}", keys.join(", ")));
+            return Err(Refused::Accepted(format!("a table with {}", keys.join(", "))));
         };
         table.only(keys)?;
         // In the order of the fields, so that the first one that is wrong is named.
@@ -252,7 +232,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         _: &'static str,
         names: &'static [&'static str],
         visitor: V,
-    ) -> std::result::Result<V::Value, Refused> {
+    ) -> Read<V::Value> {
         match &self.item.value {
             Value::Text(text) if names.contains(&text.as_str()) => {
                 visitor.visit_enum(BorrowedStrDeserializer::new(text))
@@ -261,12 +241,12 @@ impl<'de> Deserializer<'de> for Reader<'de> {
             Value::Table(table) => {
                 visitor.visit_enum(MapAccessDeserializer::new(self.entries(table, table.entries.iter())))
             }
-            _ => self.refused(names.join(", ")),
+            _ => Err(Refused::Accepted(names.join(", "))),
         }
     }
 
     forward_to_deserialize_any! {
-        i8 i16 i32 i64 i128 u8 u16 u64 u128 f32 char str bytes byte_buf unit unit_struct tuple tuple_struct map
+        newtype_struct i8 i16 i32 i64 i128 u8 u16 u64 u128 f32 char str bytes byte_buf unit unit_struct tuple tuple_struct map
         identifier ignored_any
     }
 }
@@ -498,7 +478,7 @@ impl Written for Collective {
     }
 
     fn to_text(&self) -> String {
-        self.name().to_owned()
+        self.to_string()
     }
 }
 
@@ -510,7 +490,7 @@ impl Written for ElementType {
     }
 
     fn to_text(&self) -> String {
-        self.name().to_owned()
+        self.to_string()
     }
 }
 

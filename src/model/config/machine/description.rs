@@ -229,7 +229,7 @@ impl Machine {
         (self.ranks_per_node / self.hosts_per_node.max(1)).max(1)
     }
 
-    /// Hosts that so many ranks fill, the last of them perhaps in part.
+    /// Hosts that this many ranks fill, the last one perhaps in part.
     pub fn hosts_of(&self, ranks: u32) -> u32 {
         ranks.div_ceil(self.ranks_per_host())
     }
@@ -352,7 +352,7 @@ impl Expectation {
     }
 }
 
-/// The size of a group, and how it lies on the hosts.
+/// The size of a group, and how it is spread over the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExpectedGroup {
     /// Ranks in each group.
@@ -361,7 +361,7 @@ pub struct ExpectedGroup {
     pub ranks_per_node: u32,
     /// Nodes that a group spans.
     pub nodes: u32,
-    /// Groups that have ranks on the same node and are at work at the same time.
+    /// Groups that have ranks on the same node and call at the same time.
     pub groups_per_node: u32,
 }
 
@@ -395,7 +395,7 @@ pub struct JudgedRuns {
     #[serde(deserialize_with = "backend")]
     pub backend: String,
     /// Words of device names, of which every rank's device must have one, such as `H100 80GB HBM3`; the case of letters and
-    /// what stands between the words do not matter. Empty where devices do not matter.
+    /// what separates the words do not matter. Empty where devices do not matter.
     #[serde(default, deserialize_with = "words", skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
     /// The same of processor names.
