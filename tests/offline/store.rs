@@ -53,7 +53,7 @@ fn a_store_says_at_which_run_rows_changed_and_what_else_changed_there() {
     assert!(out.contains("from run night-6") && out.contains("library: NCCL 2.27.5 before, NCCL 2.28.9 now"), "{out}");
     assert!(added(folder.path(), &["3.jsonl"]).contains("0 runs added to fleet, 1 run there already"));
     for (words, reason) in [
-        (&["history", "--store", "nowhere"][..], "there is no index.sqlite in it"),
+        (&["history", "--store", "nowhere"][..], "there is no folder records in it"),
         (&["history", "fleet"], "fleet is a store: --store fleet"),
         (&["history", "add", "gone.jsonl", "--store", "fleet"], "gone.jsonl"),
         (&["history", "runs", "--store", "fleet"], "cannot be used with"),
@@ -88,7 +88,7 @@ fn nights(folder: &Path, count: usize) -> Vec<String> {
 fn runs_in(folder: &Path) -> usize {
     let shown = commgauge(folder, &["history", "--store", "fleet", "--format", "json"]);
     let document: serde_json::Value = serde_json::from_slice(&shown.stdout)
-        .unwrap_or_else(|cause| panic!("the store does not read: {cause}: {}", text(&shown.stderr)));
+        .unwrap_or_else(|cause| panic!("the store cannot be read: {cause}: {}", text(&shown.stderr)));
     let lineages = document["lineages"].as_array().expect("lineages");
     lineages.iter().map(|lineage| lineage["runs"].as_array().expect("runs").len()).sum()
 }

@@ -9,16 +9,16 @@ use crate::layout::Axis;
 use commgauge_base::error::Result;
 
 impl TrainingStep<'_> {
-    /// Checks that the choices of data parallelism go with each other, with the layout and with the schedule.
+    /// Checks that the choices of data parallelism are consistent with each other, with the layout and with the schedule.
     ///
     /// # Errors
-    /// The first violated rule, with what would satisfy it.
+    /// If a rule is violated, with valid values.
     pub fn check_data_style(&self) -> Result<()> {
         check_data(self)
     }
 }
 
-/// The first violated rule, with what would satisfy it.
+/// If a rule is violated, with valid values.
 fn check_data(step: &TrainingStep) -> Result<()> {
     let data = &step.training.data;
     let (style, replicas) = (data.style, data.shards.replicas);
@@ -42,7 +42,7 @@ fn check_data(step: &TrainingStep) -> Result<()> {
     let degrees = &step.layout.degrees;
     if replicas > 1 && step.model.mixture.is_some() && (degrees.ep > 1 || degrees.etp != degrees.tp) {
         return Err(data.shards.place.wrong(format!(
-            "{replicas} replicas of shards beside ep = {} and etp = {}: experts would need groups of their own; accepted: ep = 1 \
+            "{replicas} replicas of shards with ep = {} and etp = {}: experts would need separate groups; accepted: ep = 1 \
              and etp = tp = {}, or replicas_of_shards = 1",
             degrees.ep, degrees.etp, degrees.tp
         )));
@@ -56,20 +56,19 @@ fn check_data(step: &TrainingStep) -> Result<()> {
     if step.stages.mirrored() && every_micro_batch {
         let schedule = step.training.pipeline.schedule;
         return Err(step.training.pipeline.place.wrong(format!(
-            "schedule {schedule} holds every layer twice and passes each micro-batch through one of them, which data_style {style} \
-             is not offered for; accepted: data_style ddp or zero1, or schedule dualpipe-v"
+            "schedule {schedule} stores every layer twice and passes each micro-batch through one of them, which data_style {style} does not support; accepted: data_style ddp or zero1, or schedule dualpipe-v"
         )));
     }
     Ok(())
 }
 
-/// Choices that change nothing with this style.
+/// Choices without effect in this style.
 fn unused(step: &TrainingStep) -> Result<()> {
     use DataStyle::{Fsdp, Hsdp, Zero1, Zero2, Zero3};
     let data = &step.training.data;
     let refused = |key: &str, value: &str, accepted: &str| {
         let problem =
-            format!("{key} = {value} changes nothing with data_style {}; accepted: with {accepted}", data.style);
+            format!("{key} = {value} has no effect with data_style {}; accepted: with {accepted}", data.style);
         Err(step.training.place.wrong(problem))
     };
     if data.units.rule != UnitRule::Layers && !matches!(data.style, Zero3 | Fsdp | Hsdp) {
@@ -93,8 +92,7 @@ fn unused(step: &TrainingStep) -> Result<()> {
     if data.units.modules != ModuleChoices::default() && data.units.rule != UnitRule::Modules {
         let accepted = "accepted: with unit_rule = modules";
         return Err(step.training.place.wrong(format!(
-            "persistent_parameters, prefetch_bucket, live_parameters, reuse_distance and quantised_parameters change nothing with \
-             unit_rule {}; {accepted}",
+            "persistent_parameters, prefetch_bucket, live_parameters, reuse_distance and quantised_parameters have no effect with unit_rule {}; {accepted}",
             data.units.rule
         )));
     }
@@ -107,9 +105,9 @@ fn unused(step: &TrainingStep) -> Result<()> {
     Ok(())
 }
 
-// Whether what ranks share out of parameters, gradients and optimizer state goes with the model, the layout and the other choices.
+// Whether the sharding of parameters, gradients and optimizer state is consistent with the model, the layout and the other choices.
 
-/// The first violated rule, with what would satisfy it.
+/// If a rule is violated, with valid values.
 pub(super) fn check_shards(step: &TrainingStep) -> Result<()> {
     secondary_shards(step)?;
     gathers_in_two_steps(step)?;
@@ -120,7 +118,7 @@ pub(super) fn check_shards(step: &TrainingStep) -> Result<()> {
     bucket_units(step)
 }
 
-/// Whether there are parameters for secondary shards, and groups for them.
+/// Whether secondary shards have parameters and groups.
 fn secondary_shards(step: &TrainingStep) -> Result<()> {
     let (data, degrees) = (&step.training.data, &step.layout.degrees);
     let Some(shards) = data.shards.secondary else { return Ok(()) };
@@ -136,15 +134,14 @@ fn secondary_shards(step: &TrainingStep) -> Result<()> {
     }
     if data.style == DataStyle::Zero3 && step.micro_batches > 1 {
         return refused(format!(
-            "with data_style zero3 and {} micro-batches: DeepSpeed keeps secondary shards until the optimizer, and later forward passes \
-             gather from them as well (runtime/zero/stage3.py invalidate_secondary_tensor), which no list here has; accepted: \
+            "with data_style zero3 and {} micro-batches: DeepSpeed keeps secondary shards until the optimizer, and later forward passes gather from them as well (runtime/zero/stage3.py invalidate_secondary_tensor), which is not modelled; accepted: \
              1 micro-batch, or data_style fsdp",
             step.micro_batches
         ));
     }
     if step.model.mixture.is_some() && degrees.divides_experts() {
         return refused(format!(
-            "beside ep = {} and etp = {}: experts would need groups of their own; accepted: ep = 1 and etp = tp = {}",
+            "with ep = {} and etp = {}: experts would need separate groups; accepted: ep = 1 and etp = tp = {}",
             degrees.ep, degrees.etp, degrees.tp
         ));
     }
@@ -157,25 +154,26 @@ fn gathers_in_two_steps(step: &TrainingStep) -> Result<()> {
     let Some(inner) = data.shards.gather_inner else { return Ok(()) };
     let refused = |problem: String| Err(data.shards.place.wrong(format!("gather_inner = {inner} {problem}")));
     if !matches!(data.style, DataStyle::Zero3 | DataStyle::Fsdp | DataStyle::Hsdp) {
-        return refused(format!("changes nothing with data_style {}; accepted: with zero3, fsdp and hsdp", data.style));
+        return refused(format!("has no effect with data_style {}; accepted: with zero3, fsdp and hsdp", data.style));
     }
     if matches!(data.units.rule, UnitRule::Modules | UnitRule::Buckets) || data.shards.secondary.is_some() {
         return refused(
-            "with unit_rule modules or buckets, or with secondary_shards, which gather from all ranks or from those of a node; \
-             accepted: unit_rule = layers, root_kept or ends_apart alone"
+            "with unit_rule modules or buckets, or with secondary_shards, which gather from all ranks or from those of a node; accepted: only unit_rule = layers, root_kept or ends_apart"
                 .to_owned(),
         );
     }
     if step.model.mixture.is_some() && degrees.divides_experts() {
         return refused(format!(
-            "beside ep = {} and etp = {}: experts would need groups of their own; accepted: ep = 1 and etp = tp = {}",
+            "with ep = {} and etp = {}: experts would need separate groups; accepted: ep = 1 and etp = tp = {}",
             degrees.ep, degrees.etp, degrees.tp
         ));
     }
     let ranks = step.layout.group_size(Axis::DpShard);
     if inner == 1 || inner == ranks {
         let accepted = divisors_among(2..ranks, ranks);
-        return refused(format!("makes no two steps of the {ranks} ranks of a group of shards; accepted: {accepted}"));
+        return refused(format!(
+            "does not divide the {ranks} ranks of a group of shards into two steps; accepted: {accepted}"
+        ));
     }
     Ok(())
 }
@@ -187,14 +185,14 @@ fn quantised_gradients(step: &TrainingStep) -> Result<()> {
     let refused = |problem: String| Err(data.shards.place.wrong(format!("quantised_gradients = {node} {problem}")));
     if data.units.rule != UnitRule::Modules {
         return refused(format!(
-            "changes nothing with unit_rule {}; accepted: with unit_rule = modules",
+            "has no effect with unit_rule {}; accepted: with unit_rule = modules",
             data.units.rule
         ));
     }
     if d.tp * d.cp * d.pp > 1 {
         return refused(format!(
             "with tp = {}, cp = {} and pp = {}: DeepSpeed goes through the nodes of all ranks (utils/groups.py \
-             _get_local_all_to_all_group); accepted: dp alone",
+             _get_local_all_to_all_group); accepted: only dp",
             d.tp, d.cp, d.pp
         ));
     }
@@ -232,7 +230,7 @@ fn layer_wise(step: &TrainingStep) -> Result<()> {
     }
     if step.model.biases.feed_forward && step.model.mixture.is_some() {
         return refused(format!(
-            "with {}, whose experts have biases that no optimizer beside it updates (Megatron-LM core/optimizer/__init__.py \
+            "with {}, whose experts have biases that no other optimizer updates (Megatron-LM core/optimizer/__init__.py \
              _get_megatron_emerging_optimizer); accepted: experts without biases, or parameter_return = gather_shares",
             step.model.name
         ));
@@ -262,12 +260,12 @@ fn orthogonalised(step: &TrainingStep) -> Result<()> {
         ));
     }
     if d.tp == 1 && d.etp == 1 {
-        return refused("changes nothing with tp = 1; accepted: tp above 1".to_owned());
+        return refused("has no effect with tp = 1; accepted: tp above 1".to_owned());
     }
     let (heads, tp) = (step.model.attention.kv_heads, u64::from(d.tp));
     if tp > heads && step.model.attention.latent.is_none() {
         return refused(format!(
-            "with tp = {tp} and {heads} key and value heads, of which ranks hold copies; accepted: tp up to {heads}"
+            "with tp = {tp} and {heads} key and value heads, which ranks replicate; accepted: tp up to {heads}"
         ));
     }
     Ok(())
@@ -286,7 +284,7 @@ fn no_instances(step: &TrainingStep, what: &str) -> Result<()> {
     )))
 }
 
-/// Megatron-FSDP wraps layers of the model itself.
+/// Megatron-FSDP only wraps layers of the model itself.
 fn bucket_units(step: &TrainingStep) -> Result<()> {
     let training = step.training;
     let outer = training.data.outer_sharding;
@@ -294,7 +292,7 @@ fn bucket_units(step: &TrainingStep) -> Result<()> {
         && (training.data.units.rule != UnitRule::Buckets || training.data.style != DataStyle::Hsdp)
     {
         return Err(training.place.wrong(format!(
-            "outer_sharding = {outer} changes nothing with data_style {} and unit_rule {}; accepted: with hsdp and buckets",
+            "outer_sharding = {outer} has no effect with data_style {} and unit_rule {}; accepted: with hsdp and buckets",
             training.data.style, training.data.units.rule
         )));
     }
@@ -310,7 +308,7 @@ fn bucket_units(step: &TrainingStep) -> Result<()> {
     }
     if training.data.parameter_element_type.moves_only() && step.model.attention.latent.is_some() {
         return refused(format!(
-            "with parameter_element_type {} for {}, of whose low-rank attention no list here knows which weights are in 8 bits; accepted: \
+            "with parameter_element_type {} for {}, whose low-rank attention is not modelled in 8 bits; accepted: \
              bfloat16",
             training.data.parameter_element_type, step.model.name
         ));
@@ -321,7 +319,7 @@ fn bucket_units(step: &TrainingStep) -> Result<()> {
     if !training.data.units.reshard_after_forward || training.data.shards.secondary.is_some() {
         return refused(
             "without reshard_after_forward, or with secondary_shards: Megatron-FSDP gathers layers for each pass from all ranks \
-             (core/distributed/fsdp/src/megatron_fsdp/megatron_fsdp.py); accepted: reshard_after_forward = true alone"
+             (core/distributed/fsdp/src/megatron_fsdp/megatron_fsdp.py); accepted: only reshard_after_forward = true"
                 .to_owned(),
         );
     }
@@ -334,7 +332,7 @@ fn bucket_units(step: &TrainingStep) -> Result<()> {
     Ok(())
 }
 
-/// Whether ranks that update whole tensors get the gradients of these.
+/// Whether ranks that update whole tensors receive their gradients.
 fn gathered_shares(step: &TrainingStep) -> Result<()> {
     let data = &step.training.data;
     if data.parameter_return != ParameterReturn::GatherShares || data.style != DataStyle::Zero1 {
@@ -344,7 +342,7 @@ fn gathered_shares(step: &TrainingStep) -> Result<()> {
         |problem: String| Err(step.training.place.wrong(format!("parameter_return = gather_shares {problem}")));
     if data.gradient_reduction != GradientReduction::AllReduce {
         return refused(format!(
-            "with gradient_reduction {}, which leaves a rank parts of tensors and not those that it updates; accepted: \
+            "with gradient_reduction {}, which leaves a rank parts of tensors instead of those that it updates; accepted: \
              gradient_reduction = all_reduce",
             data.gradient_reduction
         ));
