@@ -9,6 +9,7 @@ mod suite;
 mod suite_hash;
 mod suite_sweep;
 mod suite_work;
+mod typed;
 
 pub use document::{Place, Table, likely_key, toml_string};
 pub use machine::{Expectation, Limit, Machine};
@@ -23,6 +24,7 @@ pub use suite_sweep::{
     AXES, BOTH_CADENCES, EVERY_PLACE, Growth, MOST_SIZES, Roots, Sweep, growing_sizes, parse_splits,
 };
 pub use suite_work::{Between, ComputeTable, CopyKind, CopyTable, HostMemory, LARGEST_MESSAGE, PairsTable};
+pub use typed::{Text, Written, rounded_rate, rounded_time};
 
 use commgauge_base::units::Bytes;
 
