@@ -251,11 +251,9 @@ impl Collective {
 /// The algorithms of collectives in which all ranks of a group end together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// Of all_reduce.
     RingAllReduce,
     /// Of all_gather and reduce_scatter.
     RingAllGather,
-    /// Of all_to_all.
     PairwiseAllToAll,
     /// Of broadcast and reduce, which have a root.
     BinomialTree,
@@ -359,7 +357,6 @@ impl FromStr for Collectives {
 /// How a reducing collective combines elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "the names say it all")]
 pub enum ReduceOp {
     #[default]
     Sum,
@@ -376,7 +373,6 @@ pub enum ReduceOp {
 /// Whether the result replaces the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names say it all")]
 pub enum Placement {
     OutOfPlace,
     InPlace,

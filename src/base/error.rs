@@ -44,7 +44,7 @@ pub enum Kind {
     #[error("{0}")]
     Hang(String),
     /// Stopped by a signal: exit 128 + signal.
-    #[error("stopped by {}; what was measured is kept", signal_name(*.0))]
+    #[error("stopped by {}; results so far are kept", signal_name(*.0))]
     Interrupted(i32),
 }
 

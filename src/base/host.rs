@@ -29,7 +29,6 @@ impl Readings {
         self.0.reserve(readings);
     }
 
-    /// Takes a reading.
     #[inline]
     pub fn take(&mut self) {
         self.0.push(now_nanoseconds());
@@ -291,7 +290,6 @@ fn segments(maps: &str) -> Vec<PathBuf> {
 /// A signal to catch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopSignal {
-    /// Its number.
     pub number: i32,
     /// The number under which it is reported: schedulers and launchers send SIGUSR1 where they mean SIGTERM.
     pub counts_as: i32,
@@ -328,7 +326,6 @@ pub fn noted(record: &Path) -> Option<i32> {
     std::fs::read_to_string(path).ok()?.parse().ok()
 }
 
-/// Removes the note, if there is one.
 pub fn remove_note(record: &Path) {
     let _ = std::fs::remove_file(note_path(record));
 }

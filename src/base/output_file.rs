@@ -65,7 +65,6 @@ pub fn sync_folder_of(path: &Path) -> Result<()> {
     }
 }
 
-/// The folder that a path is in.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -163,7 +163,6 @@ pub enum ExclusionReason {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct Located {
-    /// The value.
     pub value: f64,
     /// World rank of its holder.
     pub rank: i32,

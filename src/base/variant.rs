@@ -11,7 +11,6 @@ use std::str::FromStr;
 /// Default number of calls in a graph: as many as nccl-tests captures by default.
 pub const CALLS_IN_A_GRAPH: u32 = 20;
 
-/// Most calls in one graph.
 pub const MOST_CALLS_IN_A_GRAPH: u32 = 1024;
 
 /// Most calls in one group.
@@ -62,7 +61,6 @@ pub enum Submit {
 /// One way to submit a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Variant {
-    /// Which buffers.
     pub buffers: Buffers,
     /// From a stream or a graph.
     pub submit: Submit,
@@ -75,7 +73,6 @@ pub struct Variant {
 /// Lists of which every combination is a variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variants {
-    /// Which buffers.
     pub buffers: Vec<Buffers>,
     /// From streams, graphs or both.
     pub submit: Vec<Submit>,

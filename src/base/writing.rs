@@ -55,23 +55,19 @@ impl CommaSeparated {
 pub struct Column<T> {
     /// The name, with its unit.
     pub name: &'static str,
-    /// The cell.
     pub cell: fn(&T) -> String,
 }
 
 impl<T> Column<T> {
-    /// A column.
     pub fn new(name: &'static str, cell: fn(&T) -> String) -> Column<T> {
         Column { name, cell }
     }
 }
 
-/// The names of columns.
 pub fn names<T>(columns: &[Column<T>]) -> impl Iterator<Item = &'static str> {
     columns.iter().map(|column| column.name)
 }
 
-/// The cells of a row.
 pub fn cells<T>(columns: &[Column<T>], row: &T) -> impl Iterator<Item = String> {
     columns.iter().map(move |column| (column.cell)(row))
 }

@@ -88,7 +88,7 @@ fn nights(folder: &Path, count: usize) -> Vec<String> {
 fn runs_in(folder: &Path) -> usize {
     let shown = commgauge(folder, &["history", "--store", "fleet", "--format", "json"]);
     let document: serde_json::Value = serde_json::from_slice(&shown.stdout)
-        .unwrap_or_else(|cause| panic!("the store does not read: {cause}: {}", text(&shown.stderr)));
+        .unwrap_or_else(|cause| panic!("the store cannot be read: {cause}: {}", text(&shown.stderr)));
     let lineages = document["lineages"].as_array().expect("lineages");
     lineages.iter().map(|lineage| lineage["runs"].as_array().expect("runs").len()).sum()
 }

@@ -5,8 +5,8 @@ use super::output::{check_only_format, make_folder, replace};
 use super::{AnswerArguments, WithParts};
 use crate::report::pretty_json;
 use crate::report::{fit_plots, fit_text};
-use commgauge_analysis::cost::FitOptions;
 use commgauge_base::error::Result;
+use commgauge_cost::cost::FitOptions;
 use std::path::PathBuf;
 
 /// Fit the cost of communication to records, and report its own held-out error

@@ -1,13 +1,13 @@
 //! `commgauge export`: converts a fit to the calibration files of another planner.
 
 use super::output::{check_only_format, make_folder, replace};
-use commgauge_analysis::cost::{Fit, Place, PlaceQuery};
-use commgauge_analysis::interop::export::{AxisPlace, Export, ExportOptions, Target, export};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
+use commgauge_cost::cost::{Fit, Place, PlaceQuery};
 use commgauge_model::layout::Locality;
+use commgauge_readers::interop::export::{AxisPlace, Export, ExportOptions, Target, export};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

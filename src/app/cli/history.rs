@@ -4,12 +4,12 @@ use super::judge::{confidence, relevant};
 use super::output::{FormattedOutput, make_folder, records_in, replace};
 use crate::report::{HistoryFormat, ShownRows, history_text, plots};
 use crate::store::{Added, RowFilter, Store};
-use commgauge_analysis::verdict::LoadedRecord;
-use commgauge_analysis::verdict::history::{HistoryInput, HistoryRule, history};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::counted;
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
+use commgauge_judge::verdict::LoadedRecord;
+use commgauge_judge::verdict::history::{HistoryInput, HistoryRule, history};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 

@@ -2,10 +2,6 @@
 
 use super::output::{check_only_format, make_folder};
 use super::suite;
-use commgauge_analysis::interop::{
-    BadLine, Imported, ImportedFile, Renewed, joined, read_commgauge, read_csv, read_imb, read_nccl_tests, read_osu,
-    record_lines,
-};
 use commgauge_base::digest::sha256;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::counted;
@@ -13,6 +9,10 @@ use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
 use commgauge_model::record::line::ForeignTool;
 use commgauge_model::record::{Journal, Line, Record};
+use commgauge_readers::interop::{
+    BadLine, Imported, ImportedFile, Renewed, joined, read_commgauge, read_csv, read_imb, read_nccl_tests, read_osu,
+    record_lines,
+};
 use jiff::Timestamp;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -5,14 +5,14 @@ use super::report::ReportCommand;
 use super::simulate::ranks_of_nodes;
 use super::suite::{self, SuiteWork, suite_work};
 use crate::report::{VerdictFormat, judged_text, outlook_text, suspects_text, verdict_text};
-use commgauge_analysis::verdict::locate::{LocateOptions, Suspects, locate};
-use commgauge_analysis::verdict::{
-    Allowed, CompareRule, ConsistencyRule, GateRule, LoadedRecord, PlannedWork, Verdict, compare, consistency, gate,
-    gate_new_machine, located_code, most_severe, plan_outlook,
-};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
+use commgauge_judge::verdict::locate::{LocateOptions, Suspects, locate};
+use commgauge_judge::verdict::{
+    Allowed, CompareRule, ConsistencyRule, GateRule, LoadedRecord, PlannedWork, Verdict, compare, consistency, gate,
+    gate_new_machine, located_code, most_severe, plan_outlook,
+};
 use commgauge_model::config::{Machine, Shipped};
 use commgauge_model::layout::Nodes;
 use commgauge_model::record::work_lines::{CopyFacts, ProductFacts};

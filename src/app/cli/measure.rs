@@ -13,22 +13,22 @@ use crate::cli::run::{RunArguments, SummaryParts, run as run_suite};
 use crate::report::pretty_json;
 use crate::report::rank::{RankDocument, text};
 use clap::Parser;
-use commgauge_analysis::cost::{self, Fit, FitOptions, Measurements};
-use commgauge_analysis::planner::calibration_suite::{
-    CalibrationProducts, CalibrationSuite, RequestedCall, requested_calls,
-};
-use commgauge_analysis::planner::compute::MeasuredProduct;
-use commgauge_analysis::planner::rank::RankOptions;
-use commgauge_analysis::planner::search::{Planned, Question, search};
 use commgauge_base::element::ElementType;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, parse_seconds};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::eprintln;
+use commgauge_cost::cost::{self, Fit, FitOptions, Measurements};
 use commgauge_model::config::step::STEP_FLAGS;
 use commgauge_model::config::{Machine, Model, Shipped};
 use commgauge_model::record::Record;
 use commgauge_model::workload::step::{Step, TrainingStep};
+use commgauge_plan::planner::calibration_suite::{
+    CalibrationProducts, CalibrationSuite, RequestedCall, requested_calls,
+};
+use commgauge_plan::planner::compute::MeasuredProduct;
+use commgauge_plan::planner::rank::RankOptions;
+use commgauge_plan::planner::search::{Planned, Question, search};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

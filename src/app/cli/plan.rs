@@ -9,11 +9,6 @@ use super::validate::ValidateCommand;
 use crate::report::plan::{csv, explain_text, table_text};
 use crate::report::plan_page;
 use crate::report::pretty_json;
-use commgauge_analysis::planner::plan_document::{Comparison, PlanDocument, PlannedLayout};
-use commgauge_analysis::planner::rates::Hidden;
-use commgauge_analysis::planner::search::{
-    Bases, Found, Only, Priced, Question, not_beaten, pareto, probability_faster, search, what_if,
-};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::Bytes;
 use commgauge_base::visible::ShownPath;
@@ -21,6 +16,11 @@ use commgauge_base::writing::eprintln;
 use commgauge_model::config::step::{DataStyle, Framework, Work, keys_of, parse_order};
 use commgauge_model::config::{Model, Shipped, Table, Training, likely_key};
 use commgauge_model::layout::{Axis, MOST_RANKS};
+use commgauge_plan::planner::plan_document::{Comparison, PlanDocument, PlannedLayout};
+use commgauge_plan::planner::rates::Hidden;
+use commgauge_plan::planner::search::{
+    Bases, Found, Only, Priced, Question, not_beaten, pareto, probability_faster, search, what_if,
+};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

@@ -9,15 +9,15 @@ use super::{AnswerFormat, AnswerOutput, WithParts};
 use crate::report::predictions::{self, QueryInput};
 use crate::report::pretty_json;
 use crate::report::rank::{RankDocument, StepDocument, csv, text};
-use commgauge_analysis::cost::{Fit, Prediction, Predictor, Query, Status};
-use commgauge_analysis::planner::rank::RankOptions;
 use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Cadence;
 use commgauge_base::units::Bytes;
 use commgauge_base::writing::eprintln;
+use commgauge_cost::cost::{Fit, Prediction, Predictor, Query, Status};
 use commgauge_model::config::Shipped;
 use commgauge_model::layout::MOST_RANKS;
 use commgauge_model::workload::step::Step;
+use commgauge_plan::planner::rank::RankOptions;
 use std::path::{Path, PathBuf};
 
 /// Rank the parallelisms of a layout by bytes, predicted time and exposed time, and show how sure the order is

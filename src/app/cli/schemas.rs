@@ -8,12 +8,13 @@ use crate::report::{
     REHEARSAL_FORMAT, REHEARSAL_VERSION, Rehearsed, layout, model, names, ops, predictions, published, rank,
     schema_of as of, trace,
 };
-use commgauge_analysis::planner::{plan_document, validate};
-use commgauge_analysis::verdict::locate::{SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspects};
-use commgauge_analysis::verdict::selftest::{SELFTEST_FORMAT, SELFTEST_VERSION};
-use commgauge_analysis::verdict::{SelfTest, Verdict, history};
-use commgauge_analysis::{cost, verdict};
+use commgauge_cost::cost;
+use commgauge_judge::verdict;
+use commgauge_judge::verdict::locate::{SUSPECTS_FORMAT, SUSPECTS_VERSION, Suspects};
+use commgauge_judge::verdict::selftest::{SELFTEST_FORMAT, SELFTEST_VERSION};
+use commgauge_judge::verdict::{SelfTest, Verdict, history};
 use commgauge_model::record;
+use commgauge_plan::planner::{plan_document, validate};
 use commgauge_run::launch_check::{LAUNCH_FORMAT, LAUNCH_VERSION, LaunchReport};
 use serde_json::Value;
 

@@ -6,7 +6,6 @@ use crate::cli::suite::SuiteWork;
 use crate::cli::sweep::SamplingArguments;
 use clap::error::Error as ClapError;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use commgauge_analysis::trace::{ExpectedStep, TracedReplay, read_traces};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::sample::Cadence;
 use commgauge_base::stats::MIN_FOR_INTERVAL;
@@ -17,9 +16,10 @@ use commgauge_model::config::step::{ModelWork, Needs, STEP_FLAGS, StepFlag, Work
 use commgauge_model::config::{BOTH_CADENCES, LayoutTable, Model, Place, RunSettings, Serving, Table, Training};
 use commgauge_model::layout::{Axis, Degrees, Layout, LayoutDescription};
 use commgauge_model::record::line::SuiteFacts;
-use commgauge_model::workload::replay::ReplayOptions;
+use commgauge_model::workload::replay::{ReplayOptions, TracedReplay};
 use commgauge_model::workload::step::{Step, ranks_of};
 use commgauge_model::workload::{Interference, Style, WorkPlan};
+use commgauge_readers::trace::{ExpectedStep, read_traces, traced_replay};
 use commgauge_run::session::{ReplayRequest, ReplaySource};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -264,7 +264,7 @@ impl TraceFiles {
         if let Some(layout) = &layout {
             trace.complete(layout);
         }
-        let read = Arc::new(TracedReplay::new(&trace, layout.as_ref(), world)?);
+        let read = Arc::new(traced_replay(&trace, layout.as_ref(), world)?);
         // Calls that do not fit together are refused before anything is started.
         read.plan(|_| false)?;
         Ok(self.traced.get_or_init(|| read).clone())

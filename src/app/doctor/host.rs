@@ -309,12 +309,10 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Longer output is cut.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
-/// This machine.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// NCCL's file, where one was named.
     pub nccl_library: Option<PathBuf>,
-    /// That of cuBLAS.
     pub cublas_library: Option<PathBuf>,
 }
 
@@ -477,7 +475,6 @@ pub enum Response {
 pub struct Volume {
     /// Total bytes.
     pub bytes: u64,
-    /// Free bytes.
     pub free_bytes: u64,
 }
 

@@ -105,7 +105,7 @@ fn check_devices(system: &dyn System, devices: usize) -> Section {
         }
         Response::Text(text) => match serde_json::from_str::<NvmlAnswer>(&text) {
             Ok(answer) => nvml_findings(&answer),
-            Err(cause) => vec![Finding::new("NVML", State::Warning, format!("its answer does not read: {cause}"))],
+            Err(cause) => vec![Finding::new("NVML", State::Warning, format!("its answer cannot be parsed: {cause}"))],
         },
     };
     Section::new("Devices now (NVML)", findings)
@@ -378,7 +378,7 @@ fn cuda_library(system: &dyn System) -> DoctorPart<CudaAnswer> {
     let answer: CudaAnswer = match serde_json::from_str(&text) {
         Ok(answer) => answer,
         Err(cause) => {
-            return failed(Finding::new("libcuda", State::Broken, format!("its answer does not read: {cause}")));
+            return failed(Finding::new("libcuda", State::Broken, format!("its answer cannot be parsed: {cause}")));
         }
     };
     let double = if answer.is_double { ", a stand-in for tests: nothing through it is real" } else { "" };
@@ -464,7 +464,7 @@ fn check_cublas(system: &dyn System, driver_cuda: Option<&str>) -> Section {
             .with_fix(CUBLAS_INSTALL),
         Response::Text(text) => match serde_json::from_str::<CublasAnswer>(&text) {
             Ok(answer) => cublas_library(&answer, driver_cuda),
-            Err(cause) => Finding::new("library", State::Warning, format!("its answer does not read: {cause}")),
+            Err(cause) => Finding::new("library", State::Warning, format!("its answer cannot be parsed: {cause}")),
         },
     };
     Section::new("cuBLAS", vec![finding])
@@ -500,7 +500,9 @@ fn check_nccl(system: &dyn System, driver_cuda: Option<&str>) -> DoctorPart<Nccl
         ),
         Response::Text(text) => match serde_json::from_str::<NcclAnswer>(&text) {
             Ok(answer) => (nccl_library(&answer, driver_cuda), Some(answer)),
-            Err(cause) => (Finding::new("library", State::Broken, format!("its answer does not read: {cause}")), None),
+            Err(cause) => {
+                (Finding::new("library", State::Broken, format!("its answer cannot be parsed: {cause}")), None)
+            }
         },
     };
     let mut findings = vec![finding];

@@ -8,7 +8,6 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LauncherPart {
     environment: Vec<Variable>,
-    /// The launcher.
     pub program: String,
     arguments: Vec<String>,
 }

@@ -2,10 +2,10 @@
 
 use super::document::{Block, Column, Mark, Row, Table, Terminal, Tone, gigabytes_per_second, optional};
 use crate::chart::{Axis, Line, LineKind, Plot, Point, Series, Shade, Svg, Unit, xy};
-use commgauge_analysis::cost::{
+use commgauge_base::units::{Bytes, Seconds, three_digits};
+use commgauge_cost::cost::{
     AtOnce, Coefficient, Contention, CurveFit, Errors, FamilyFit, FamilyKey, Fit, PointFit, Predictor,
 };
-use commgauge_base::units::{Bytes, Seconds, three_digits};
 
 /// The tables for a terminal of this width.
 pub fn fit_text(fit: &Fit, width: u16) -> String {
@@ -339,11 +339,11 @@ fn residuals(curve: &CurveFit, color: usize) -> Series {
 mod tests {
     use super::*;
     use crate::report::published;
-    use commgauge_analysis::cost;
-    use commgauge_analysis::cost::{FitOptions, Measurements, fit as fitted};
-    use commgauge_analysis::interop::{Origin, read_csv, record_lines};
+    use commgauge_cost::cost;
+    use commgauge_cost::cost::{FitOptions, Measurements, fit as fitted};
     use commgauge_model::record::Record;
     use commgauge_model::record::line::ForeignTool;
+    use commgauge_readers::interop::{Origin, read_csv, record_lines};
     use std::path::Path;
 
     fn h100() -> Fit {

@@ -165,7 +165,7 @@ mod tests {
                 "the ranks do not have the same NCCL_ALGO: Ring on ranks 0, 1; not set on ranks 2, 3".into(),
             ],
             warnings: vec![
-                "less memory may be locked on some hosts than on others, where it is unlimited: 64 KiB on host1".into(),
+                "some hosts allow less locked memory than the others, which allow unlimited: 64 KiB on host1".into(),
             ],
             notes: vec!["ranks of host host0 are not bound to cores: all 2 may run on cores 0-3".into()],
             ..LaunchReport::default()

@@ -1,11 +1,11 @@
 //! Predictions of single calls: the queries with the columns of their file, and the answers next to them.
 
 use super::document::{Column, optional, table, wrapped};
-use commgauge_analysis::cost::{Fit, Prediction, Query};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::units::{Bytes, Seconds};
 use commgauge_base::visible::ShownPath;
 use commgauge_base::writing::CommaSeparated;
+use commgauge_cost::cost::{Fit, Prediction, Query};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -82,7 +82,7 @@ fn query(columns: &[String], values: &[String]) -> std::result::Result<Query, St
     let ranks = number("ranks")?;
     let parsed = |name: &str, problem: String| format!("{name}: {problem}");
     Ok(Query {
-        collective: commgauge_analysis::interop::collective_named(needed("collective")?)?,
+        collective: commgauge_readers::interop::collective_named(needed("collective")?)?,
         ranks: u32::try_from(ranks).map_err(|_| format!("ranks: found `{ranks}`; accepted: up to {}", u32::MAX))?,
         bytes_total: Bytes(number("bytes_total")?),
         element_type: fit_query_text(columns, values, "dtype")

@@ -5,8 +5,8 @@
 
 use crate::report::{RowLine as Line, View, host_of, lines, pair_lines};
 use Kind::{Count, Moment, Real, Text};
-use commgauge_analysis::verdict::LoadedRecord;
 use commgauge_base::error::{Error, Result};
+use commgauge_judge::verdict::LoadedRecord;
 use commgauge_model::record::Record;
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};

@@ -12,11 +12,11 @@
 mod dataset;
 
 use crate::report::View;
-use commgauge_analysis::verdict::LoadedRecord;
-use commgauge_analysis::verdict::history::{HistoryInput, RowKey, RunFacts, RunMedians};
 use commgauge_base::error::{Error, Result};
 use commgauge_base::output_file::{folder_of, make_folder, write_own};
 use commgauge_base::visible::ShownPath;
+use commgauge_judge::verdict::LoadedRecord;
+use commgauge_judge::verdict::history::{HistoryInput, RowKey, RunFacts, RunMedians};
 use commgauge_model::record::line::Header;
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 use std::collections::HashMap;
@@ -455,9 +455,9 @@ fn files_below(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
 mod tests {
     // A store answers as a folder of records does, loses nothing, and can be made again.
     use super::*;
-    use commgauge_analysis::verdict::history::{HistoryRule, history};
-    use commgauge_analysis::verdict::testing::{copy_lines, lines, loaded, product_lines, with_own_work};
     use commgauge_base::writing::eprintln;
+    use commgauge_judge::verdict::history::{HistoryRule, history};
+    use commgauge_judge::verdict::testing::{copy_lines, lines, loaded, product_lines, with_own_work};
     use commgauge_model::record::{Journal, Line};
 
     const RULE: HistoryRule = HistoryRule { false_alarm_level: 0.05, relevant: 0.03 };

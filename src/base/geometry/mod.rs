@@ -44,7 +44,6 @@ pub struct Geometry {
     /// Elements of the block that belongs to each rank of the group. For all_to_all_v: the most that any rank sends to
     /// this rank; see [`Geometry::counts_sent`].
     pub blocks: Vec<u64>,
-    /// Bytes of one element.
     pub element_bytes: u64,
     collective: Collective,
     /// The bytes between each pair of ranks, for all_to_all_v.

@@ -99,7 +99,7 @@ impl Routed {
         let ties = ties(ranks as usize, experts_on_rank);
         let there = match self.weights() {
             Some(weights) => {
-                let by_expert = share_out(tokens * self.experts_per_token, &weights, tokens, &ties);
+                let by_expert = apportion(tokens * self.experts_per_token, &weights, tokens, &ties);
                 Exchange::SameFromAll(Blocks::new(by_rank(by_expert)))
             }
             None => {
@@ -254,7 +254,7 @@ impl RandomCounts {
             return self.drawn(&mut random);
         }
         let weights = self.gaussian(&mut random);
-        share_out(self.tokens * self.experts_per_token, &weights, self.tokens, ties)
+        apportion(self.tokens * self.experts_per_token, &weights, self.tokens, ties)
     }
 
     /// R. W. Floyd's sampling without replacement (Communications of the ACM 30(9), 1987), token by token.
@@ -303,7 +303,7 @@ fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
 /// index once. Integers throughout: ranks that compute this independently must not differ by one.
 ///
 /// The shares add up to `total`, or to less if too few weights are above 0.
-pub(super) fn share_out(total: u64, weights: &[u64], most_each: u64, ties: &[usize]) -> Vec<u64> {
+pub(super) fn apportion(total: u64, weights: &[u64], most_each: u64, ties: &[usize]) -> Vec<u64> {
     let mut shares = vec![0; weights.len()];
     let mut is_full = vec![false; weights.len()];
     let mut left = u128::from(total);
@@ -369,7 +369,6 @@ pub(super) struct Matrix {
 /// What one rank receives from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Elements.
     pub elements: u64,
     /// Index of the first of them in the sender's buffer.
     pub first_at_sender: u64,
@@ -523,7 +522,7 @@ mod share_tests {
             (3, vec![0, 0], 4, vec![0, 0]),
         ] {
             let ties: Vec<usize> = (0..weights.len()).collect();
-            assert_eq!(share_out(total, &weights, most, &ties), expected, "{total} by {weights:?}, at most {most}");
+            assert_eq!(apportion(total, &weights, most, &ties), expected, "{total} by {weights:?}, at most {most}");
         }
     }
 
@@ -537,7 +536,7 @@ mod share_tests {
             let count = weights.len() as u64;
             let most = (total / count + 1).saturating_mul(tight);
             let ties: Vec<usize> = (0..weights.len()).rev().collect();
-            let shares = share_out(total, &weights, most, &ties);
+            let shares = apportion(total, &weights, most, &ties);
             proptest::prop_assert_eq!(shares.iter().sum::<u64>(), total);
             proptest::prop_assert!(shares.iter().all(|share| *share <= most));
         }

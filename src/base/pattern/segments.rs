@@ -24,7 +24,6 @@ pub enum Source {
     },
     /// The contribution of a group rank to the reduction.
     Contribution {
-        /// Rank in the group.
         group_rank: u32,
         /// Index of the first element.
         first: u64,
@@ -50,7 +49,6 @@ impl Source {
 /// A stretch of a buffer with data of one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The buffer.
     pub buffer: Buffer,
     /// First element in the buffer.
     pub offset: u64,

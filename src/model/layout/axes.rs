@@ -69,7 +69,6 @@ pub enum Axis {
 }
 
 impl Axis {
-    /// Every axis.
     pub const ALL: [Axis; 28] = [
         Axis::World,
         Axis::Tp,
@@ -135,7 +134,6 @@ impl Axis {
         }
     }
 
-    /// The axis of that name.
     pub fn named(name: &str) -> Option<Axis> {
         Axis::ALL.into_iter().find(|axis| axis.name() == name)
     }
@@ -151,7 +149,6 @@ impl fmt::Display for Axis {
 /// [`Axis::Pair`], [`Axis::Node`] and [`Axis::Nodes`], and of groups that were picked out, leave some without.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Groups {
-    /// The axis.
     pub axis: Axis,
     /// World ranks of each group, in group-rank order.
     pub groups: Vec<Vec<u32>>,

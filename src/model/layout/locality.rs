@@ -128,7 +128,6 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// All ranks on one node.
     pub fn single(ranks: u32) -> Nodes {
         Nodes { ranks_of: vec![(0..ranks).collect()] }
     }
@@ -166,7 +165,6 @@ impl Nodes {
         self.ranks_of.iter().map(|ranks| ranks.len() as u32).sum()
     }
 
-    /// Ranks of each node.
     pub fn ranks_of(&self) -> &[Vec<u32>] {
         &self.ranks_of
     }
@@ -235,7 +233,6 @@ impl Nodes {
 // so that a planner can compute it for thousands of layouts. If nodes cut the grid unevenly, the groups are listed
 // after all.
 
-/// An axis of a grid.
 #[derive(Clone, Copy)]
 struct GridAxis {
     degree: u32,
@@ -352,7 +349,6 @@ fn common_regular_stride(members: &[GridAxis]) -> u32 {
     }
 }
 
-/// By listing.
 fn listed(groups: &Groups, world: u32, node: u32) -> Locality {
     let nodes: Vec<u32> = (0..world).map(|rank| rank / node).collect();
     Locality::of(groups, &nodes)

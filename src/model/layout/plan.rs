@@ -19,7 +19,6 @@ use std::sync::Arc;
 /// position of the grid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The degrees.
     pub degrees: Degrees,
     order: Vec<Axis>,
     placed: Option<Placed>,

@@ -81,7 +81,6 @@ pub struct Op {
     pub axis: Axis,
     /// The call.
     pub collective: Collective,
-    /// Type of the elements.
     pub element: ElementType,
     /// How elements are combined, if the collective reduces.
     pub reduce_op: Option<ReduceOp>,
@@ -239,15 +238,11 @@ impl Op {
 /// A kind of parallelism, over all axes on which it communicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// Tensor.
     Tensor,
-    /// Context.
     Context,
-    /// Expert.
     Expert,
     /// Data, sharded or not, of dense layers and of experts.
     Data,
-    /// Pipeline.
     Pipeline,
 }
 

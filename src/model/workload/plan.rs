@@ -138,7 +138,6 @@ fn cautious_seconds_of(op: &Op) -> f64 {
 /// A copy that every rank makes, each with its own GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CopyShape {
-    /// From where to where.
     pub kind: CopyKind,
     /// Memory of the host's end, where there is one.
     pub host_memory: Option<HostMemory>,
@@ -347,7 +346,6 @@ pub enum Crossing {
     At {
         /// Tokens of a replica in a step.
         tokens: Span,
-        /// The larger above it.
         larger_above: Family,
     },
     /// Nowhere from one micro-batch on: the named one is the larger for any number of tokens.
@@ -359,7 +357,6 @@ pub enum Crossing {
 /// Cost of a parallelism in a step, in bytes or seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spending {
-    /// Which.
     pub family: Family,
     /// Time of calls in every micro-batch.
     pub every_micro_batch: Span,
@@ -406,7 +403,6 @@ pub struct StepFacts {
 }
 
 impl StepFacts {
-    /// The facts of a step.
     pub fn of(step: &Step) -> StepFacts {
         let degrees = step.layout().degrees;
         StepFacts {

@@ -17,7 +17,6 @@ pub struct ProductShape {
     pub n: u64,
     /// Terms of each sum: what the rank has of the layer's input.
     pub k: u64,
-    /// Type of the elements.
     pub element: ElementType,
     /// Layers, such as `llama-3-8b qkv, tp 2, micro-batch 1`.
     pub uses: Vec<String>,

@@ -147,7 +147,7 @@ pub fn nccl_only_reason(op: &Op) -> Option<String> {
     }
     if op.reduce_op == Some(ReduceOp::PreMulSum) {
         return Some(format!(
-            "{} with mulsum is an operation of NCCL's (ncclRedOpCreatePreMulSum), which --backend nccl has",
+            "{} with mulsum is an NCCL operation (ncclRedOpCreatePreMulSum); use --backend nccl",
             op.collective
         ));
     }
@@ -354,7 +354,7 @@ mod tests {
                 "collectives = 'all_reduce'\nelement_types = 'fp8_e4m3'",
                 Some("from NCCL 2.24 and compute capability 9.0 on"),
             ),
-            ("collectives = 'reduce'\nreduce_ops = 'mulsum'", Some("reduce with mulsum is an operation of NCCL's")),
+            ("collectives = 'reduce'\nreduce_ops = 'mulsum'", Some("reduce with mulsum is an NCCL operation")),
             ("collectives = 'all_gather'\nelement_types = 'fp8_e4m3'", None),
             ("collectives = 'all_reduce'\nreduce_ops = ['sum', 'mulsum']", None),
         ] {

@@ -3,10 +3,10 @@
 
 use super::super::suite::{SuiteWork, suite_work};
 use super::loaded;
-use commgauge_analysis::verdict::locate::{Found, LocateOptions, Suspects, expected_suspects, locate};
 use commgauge_base::stats::proportion_interval;
 use commgauge_base::units::Seconds;
 use commgauge_base::writing::eprintln;
+use commgauge_judge::verdict::locate::{Found, LocateOptions, Suspects, expected_suspects, locate};
 use commgauge_model::config::Machine;
 use commgauge_model::config::machine::{Direction, Fault};
 use commgauge_model::layout::Nodes;

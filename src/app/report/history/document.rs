@@ -4,9 +4,9 @@ use crate::chart::{Axis, Change, Plot, Point, Position, Series as ChartSeries, S
 use crate::report::document::{Block, Column, Figure, Mark, Table, Tone, optional, signed_percent};
 use crate::report::html::page::{Page, Section};
 use crate::report::text::visible;
-use commgauge_analysis::verdict::history::{Event, History, Lineage, Series, Series as Row};
 use commgauge_base::error::Result;
 use commgauge_base::units::{Seconds, counted};
+use commgauge_judge::verdict::history::{Event, History, Lineage, Series, Series as Row};
 use std::collections::BTreeSet;
 
 /// Maximum number of left-out files that are listed one by one.
@@ -433,9 +433,9 @@ fn last_slowdown(row: &Series) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use commgauge_analysis::verdict::history::{HistoryInput, HistoryRule, history};
-    use commgauge_analysis::verdict::testing::{lines, loaded};
     use commgauge_base::units::Bytes;
+    use commgauge_judge::verdict::history::{HistoryInput, HistoryRule, history};
+    use commgauge_judge::verdict::testing::{lines, loaded};
 
     /// Rows of these names, whose size is 1 MiB.
     fn rows(names: &[&str]) -> Vec<Series> {

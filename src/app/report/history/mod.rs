@@ -9,10 +9,10 @@ use super::text::harmless;
 use crate::report::document::signed_percent;
 use crate::report::formats::{Level, annotation, case, non_success, skipped, suite, test_report_text as xml};
 use crate::report::template::through;
-use commgauge_analysis::verdict::history::{Change, History, Lineage, Series};
 use commgauge_base::error::Result;
 use commgauge_base::units::counted;
 use commgauge_base::writing::{Column, comma_separated};
+use commgauge_judge::verdict::history::{Change, History, Lineage, Series};
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus};
 
 /// How a history is written.
@@ -172,8 +172,8 @@ mod tests {
     // The history in every format as published, and nothing hostile in any.
     use super::*;
     use clap::ValueEnum;
-    use commgauge_analysis::verdict::history::{HistoryInput, HistoryRule, history};
-    use commgauge_analysis::verdict::testing::{copy_lines, lines, loaded, product_lines, with_own_work};
+    use commgauge_judge::verdict::history::{HistoryInput, HistoryRule, history};
+    use commgauge_judge::verdict::testing::{copy_lines, lines, loaded, product_lines, with_own_work};
     use std::path::Path;
 
     const POISON: &str = "=1\x1b[31m|</script><img src=x onerror=alert(1)>\"'&\u{9b}2J\r\n\u{202e}\0";

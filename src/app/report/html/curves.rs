@@ -6,11 +6,11 @@ use crate::chart::{Axis, Histogram, HistogramRow, Line, LineKind, Mark, Plot, Po
 use crate::report::document;
 use crate::report::document::{Block, Column, Figure, Table, Tone, optional, percent, range};
 use crate::report::row::Row;
-use commgauge_analysis::verdict::Metric;
 use commgauge_base::collective::Placement;
 use commgauge_base::stats::Interval;
 use commgauge_base::units::{Seconds, counted};
 use commgauge_base::variant;
+use commgauge_judge::verdict::Metric;
 use commgauge_model::record::line::{CaseFacts, CaseLine, Outcome};
 use commgauge_model::workload::Style;
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,10 +6,10 @@ use crate::report::document::{
 };
 use crate::report::products::FlopsUnit;
 use crate::report::text::visible;
-use commgauge_analysis::verdict::{
+use commgauge_base::units::{Rate, Seconds, three_digits};
+use commgauge_judge::verdict::{
     Coverage, CurveChange, CurvePart, Decision, Finding, Metric, Question, Row, RowCall, RowSubject, Trouble, Verdict,
 };
-use commgauge_base::units::{Rate, Seconds, three_digits};
 
 /// Findings that a page shows without a click.
 const MAX_OPEN: usize = 8;
@@ -105,7 +105,7 @@ pub(in crate::report) fn findings(verdict: &Verdict) -> Option<Block> {
 }
 
 fn origins(verdict: &Verdict) -> Vec<String> {
-    let run = |run: &commgauge_analysis::verdict::Run| {
+    let run = |run: &commgauge_judge::verdict::Run| {
         format!(
             "{}: {}, run {} of {}, suite {}, {}, {} ranks",
             run.role, run.path, run.run_id, run.started_at, run.suite, run.library, run.world_size

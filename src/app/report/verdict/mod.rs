@@ -13,8 +13,8 @@ use crate::report::document::signed_percent;
 use crate::report::formats::{Level, annotation, case, non_success, skipped, suite, test_report_text as xml};
 use crate::report::template::through;
 use crate::report::text::{pretty_json, visible};
-use commgauge_analysis::verdict::{CurveChange, Decision, Finding, Row, Trouble, Verdict};
 use commgauge_base::error::Result;
+use commgauge_judge::verdict::{CurveChange, Decision, Finding, Row, Trouble, Verdict};
 use document::{headline, reasons};
 use quick_junit::{NonSuccessKind, Property, TestCase, TestCaseStatus};
 use std::cmp::Reverse;
@@ -161,8 +161,8 @@ mod tests {
     // Verdicts in every format as published, and nothing hostile in any.
     use super::*;
     use clap::ValueEnum;
-    use commgauge_analysis::verdict::testing::{lines, loaded, machine};
-    use commgauge_analysis::verdict::{CompareRule, ConsistencyRule, GateRule, compare, consistency, gate};
+    use commgauge_judge::verdict::testing::{lines, loaded, machine};
+    use commgauge_judge::verdict::{CompareRule, ConsistencyRule, GateRule, compare, consistency, gate};
     use commgauge_model::record::Line;
 
     fn verdict(lines: Vec<Line>) -> Verdict {
@@ -295,7 +295,7 @@ mod tests {
     fn a_warning_that_changes_nothing_fails_in_no_format() {
         let mut verdict = verdict(mixed());
         let text = "the machine was slow for a while; the judged rows meet their thresholds even so".to_owned();
-        verdict.troubles = vec![commgauge_analysis::verdict::Trouble { exit_code: 0, text }];
+        verdict.troubles = vec![commgauge_judge::verdict::Trouble { exit_code: 0, text }];
         for (format, expected) in [
             (VerdictFormat::Table, "thresholds even so (a warning)\n"),
             (VerdictFormat::Github, "::warning title=commgauge thresholds::the machine was slow for a while"),

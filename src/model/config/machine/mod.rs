@@ -53,14 +53,14 @@ impl Machine {
         Rate(self.within_node.rate.0.min(links))
     }
 
-    /// What one rank can send over the network while `ranks_at_work` ranks of its node do so.
+    /// What one rank can send over the network while `active_ranks` ranks of its node do so.
     ///
     /// A rank drives the adapters that are its own: with fewer ranks than adapters several, otherwise one. That is how
     /// libraries bind ranks to adapters; one that lets a rank send over its neighbours' adapters could be faster.
-    pub fn adapter_rate_per_rank(&self, ranks_at_work: u32) -> Rate {
+    pub fn adapter_rate_per_rank(&self, active_ranks: u32) -> Rate {
         let adapters = f64::from(self.between_nodes.adapters_per_node);
         let own = (adapters / f64::from(self.ranks_per_node)).max(1.0);
-        Rate(own.min(adapters / f64::from(ranks_at_work.max(1))) * self.between_nodes.rate_per_adapter.0)
+        Rate(own.min(adapters / f64::from(active_ranks.max(1))) * self.between_nodes.rate_per_adapter.0)
     }
 }
 
@@ -200,8 +200,8 @@ impl Machine {
         if self.within_node.assumed { f64::INFINITY } else { self.within_rate_per_rank(ranks).0 }
     }
 
-    fn network_rate(&self, ranks_at_work: u32) -> f64 {
-        if self.between_nodes.assumed { f64::INFINITY } else { self.adapter_rate_per_rank(ranks_at_work).0 }
+    fn network_rate(&self, active_ranks: u32) -> f64 {
+        if self.between_nodes.assumed { f64::INFINITY } else { self.adapter_rate_per_rank(active_ranks).0 }
     }
 }
 

@@ -14,7 +14,7 @@ mod recorded;
 mod timetable;
 
 pub use plan::{Region, Regions, ReplayOptions, ReplayPlan, placement_of};
-pub use recorded::{RECORDED_SCHEDULE, RecordedAction, RecordedCall, RecordedKind, RecordedRank};
+pub use recorded::{RECORDED_SCHEDULE, RecordedAction, RecordedCall, RecordedKind, RecordedRank, TracedReplay};
 pub use timetable::{Timetable, TimetableEvent, Transfer};
 
 use super::Op;
@@ -24,7 +24,6 @@ use commgauge_base::geometry::Geometry;
 /// Actions of a rank of a stage in a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayProgram {
-    /// The stage.
     pub stage: u32,
     /// The ops of the stage, and behind them those of its neighbours that it receives.
     pub ops: Vec<Op>,
@@ -97,7 +96,6 @@ pub enum Action {
 }
 
 impl ReplayProgram {
-    /// The op of a slot.
     pub fn op_of(&self, slot: &Slot) -> &Op {
         &self.ops[slot.op as usize]
     }
@@ -163,7 +161,6 @@ impl ReplayProgram {
         starts
     }
 
-    /// Nanoseconds of all computing.
     pub fn compute_nanoseconds(&self) -> u64 {
         let of = |action: &Action| match action {
             Action::Compute { nanoseconds, .. } => *nanoseconds,

@@ -18,7 +18,6 @@ const LONGEST_LAYER_SECONDS: f64 = 3600.0;
 /// The most actions of a program; more would take gigabytes.
 const MOST_ACTIONS: u128 = 1 << 28;
 
-/// Options of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplayOptions {
     /// Number of timed replays of the step.
@@ -37,7 +36,6 @@ pub struct ReplayPlan {
     pub schedule: String,
     /// The groups of every axis that any stage uses, in the same order on all ranks.
     pub groups: Vec<Groups>,
-    /// The stage of every rank.
     pub stage_of_rank: Vec<u32>,
     /// By stage; only the requested ones.
     pub programs: Vec<Option<ReplayProgram>>,

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 /// The other end of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Transfer {
-    /// The stage there.
     pub stage: u32,
     /// The chunk of the receiving stage whose event waits for it.
     pub receiving_chunk: u32,

@@ -448,7 +448,6 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Which schedule it is.
     pub fn kind(&self) -> ScheduleKind {
         self.kind
     }

@@ -27,7 +27,6 @@ pub trait PassCosts {
 /// them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StageCosts {
-    /// F.
     pub forward: Seconds,
     /// B of the zero-bubble papers.
     pub input_gradient: Seconds,
@@ -79,7 +78,6 @@ impl PassCosts for StageCosts {
 /// An event and when it ran.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimedEvent {
-    /// The event.
     pub event: Event,
     /// From the start of the step.
     pub start: Seconds,

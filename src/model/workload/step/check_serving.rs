@@ -303,7 +303,7 @@ impl<'a> TrainingStep<'a> {
             }
             false => layout,
         };
-        let stages = Stages::share_out(model.layers, layout.degrees.pp, &training.pipeline)
+        let stages = Stages::divide(model.layers, layout.degrees.pp, &training.pipeline)
             .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?
             .with_prediction_layers(training.prediction_layers);
         let micro_batches = micro_batches(training, layout.degrees.dp)?;
@@ -346,7 +346,7 @@ impl<'a> ServingStep<'a> {
         let layout = layout
             .divided(Division::DecodeContext, serving.decode_context.ranks)
             .map_err(|problem| serving.places.table().wrong(problem))?;
-        let stages = Stages::share_out(model.layers, layout.degrees.pp, &choices)
+        let stages = Stages::divide(model.layers, layout.degrees.pp, &choices)
             .map_err(|problem| place.wrong(format!("{}: {problem}", model.name)))?;
         let tokens = PassTokens::of_phase(serving, phase, layout.degrees.cp);
         let step = ServingStep { model, serving, phase, layout, stages, tokens };

@@ -115,7 +115,7 @@ mod tests {
 
     fn messages(schedule: ScheduleKind, virtual_stages: u32, p: u32, m: u64) -> Result<Vec<Messages>, String> {
         let choices = PipelineChoices { schedule, virtual_stages, stage_layers: None, scatter_gather: false };
-        let stages = Stages::share_out(p * virtual_stages * 2, p, &choices)?;
+        let stages = Stages::divide(p * virtual_stages * 2, p, &choices)?;
         Messages::of_stages(&choices, &stages, m)
     }
 

@@ -46,7 +46,6 @@ impl<'a> Step<'a> {
         Ok(steps)
     }
 
-    /// The model.
     pub fn model(&self) -> &'a Model {
         match self {
             Step::Training(step) => step.model,
@@ -54,7 +53,6 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// The layout.
     pub fn layout(&self) -> &Layout {
         match self {
             Step::Training(step) => &step.layout,
@@ -94,7 +92,6 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Tokens of a replica in a step.
     pub fn tokens_per_replica(&self) -> u64 {
         match self {
             Step::Training(step) => step.tokens_per_replica(),
@@ -164,7 +161,6 @@ pub struct StepOps {
 /// Traffic of the groups of one axis in a step, on the rank that the axis loads most.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AxisTotals {
-    /// The axis.
     pub axis: Axis,
     /// The stage of that rank; of stages that are loaded equally the first.
     pub stage: u32,

@@ -39,9 +39,7 @@ pub struct ServingStep<'a> {
     pub model: &'a Model,
     /// The requests.
     pub serving: &'a Serving,
-    /// Which phase.
     pub phase: Phase,
-    /// The layout.
     pub layout: Layout,
     /// The layers of every stage.
     pub stages: Stages,
@@ -134,7 +132,6 @@ impl ServingStep<'_> {
 /// A model of more parameters, or a micro-batch of more bytes, could pass 64 bits somewhere.
 const MOST_ACTIVATION_BYTES: u128 = 1 << 56;
 
-/// Checks of a training step.
 pub(super) fn check_training(step: &TrainingStep, place: &Place) -> Result<()> {
     heads_and_experts(step.model, &step.layout.degrees).map_err(|problem| place.wrong(problem))?;
     let training = step.training;

@@ -27,7 +27,7 @@ impl Stages {
     ///
     /// # Errors
     /// The violated rule, with the nearest valid degrees (a sentence without full stop).
-    pub fn share_out(layers: u32, stages: u32, choices: &PipelineChoices) -> Result<Stages, String> {
+    pub fn divide(layers: u32, stages: u32, choices: &PipelineChoices) -> Result<Stages, String> {
         let kind = choices.schedule;
         // One stage is no pipeline: its layers are one chunk in any schedule.
         let (chunks_per_rank, copies) = match stages {
@@ -67,9 +67,9 @@ impl Stages {
 
     /// The layers of each chunk of the model where they cannot be shared out evenly, as even as can be: with the embedding and the
     /// output projection counted as a layer each where every chunk keeps one, and the larger chunks at the end, where the fewest
-    /// micro-batches are in flight. `None` where `share_out` finds an even way, and for more chunks than layers.
+    /// micro-batches are in flight. `None` where `divide` succeeds, and for more chunks than layers.
     pub fn uneven(layers: u32, stages: u32, choices: &PipelineChoices) -> Option<Vec<u32>> {
-        if choices.stage_layers.is_some() || stages < 2 || Stages::share_out(layers, stages, choices).is_ok() {
+        if choices.stage_layers.is_some() || stages < 2 || Stages::divide(layers, stages, choices).is_ok() {
             return None;
         }
         let kind = choices.schedule;
@@ -217,14 +217,14 @@ mod tests {
             (8, 2, &given(&[3, 4]), "stage_layers come to 7; the model has 8 layers"),
             (8, 2, &given(&[8]), "stage_layers names 1 chunks; there are 2"),
         ] {
-            let problem = Stages::share_out(layers, stages, choices).unwrap_err();
+            let problem = Stages::divide(layers, stages, choices).unwrap_err();
             assert!(problem.contains(expected), "{problem}");
         }
     }
 
     #[test]
     fn llama_3_405b_has_one_layer_less_on_the_first_and_the_last_stage() {
-        let stages = Stages::share_out(126, 16, &choices(ScheduleKind::OneForwardOneBackward, 1, None)).unwrap();
+        let stages = Stages::divide(126, 16, &choices(ScheduleKind::OneForwardOneBackward, 1, None)).unwrap();
         let counts: Vec<_> = (0..16).map(|stage| stages.layers_stored(stage).count()).collect();
         assert_eq!((counts[0], counts[15], &counts[1..15]), (7, 7, &[8; 14][..]));
         assert!(stages.has_input(0) && stages.has_output(15) && !stages.has_output(0));
@@ -248,10 +248,7 @@ mod tests {
         for stages in 2..=30 {
             let Some(counts) = Stages::uneven(61, stages, &interleaved) else { continue };
             let given = choices(ScheduleKind::Interleaved, 2, Some(counts.clone()));
-            assert!(
-                Stages::share_out(61, stages, &given).is_ok() && counts.iter().all(|layers| *layers > 0),
-                "{stages}"
-            );
+            assert!(Stages::divide(61, stages, &given).is_ok() && counts.iter().all(|layers| *layers > 0), "{stages}");
         }
     }
 
@@ -262,7 +259,7 @@ mod tests {
             (ScheduleKind::ZbV, 1, [vec![0, 1, 6, 7], vec![2, 3, 4, 5]]),
             (ScheduleKind::DualPipe, 1, [vec![0, 1, 2, 3, 4, 5, 6, 7], vec![4, 5, 6, 7, 0, 1, 2, 3]]),
         ] {
-            let stages = Stages::share_out(8, 2, &choices(schedule, chunks, None)).unwrap();
+            let stages = Stages::divide(8, 2, &choices(schedule, chunks, None)).unwrap();
             let stored = [0, 1].map(|stage| stages.layers_stored(stage).collect::<Vec<_>>());
             assert_eq!(stored, expected, "{schedule}");
             assert_eq!(stages.layers_passed(0).count(), 4, "{schedule}");

@@ -16,9 +16,7 @@ use commgauge_base::geometry::Routed;
 pub struct TrainingStep<'a> {
     /// The model.
     pub model: &'a Model,
-    /// The training.
     pub training: &'a Training,
-    /// The layout.
     pub layout: Layout,
     /// The layers of every stage.
     pub stages: Stages,
@@ -118,7 +116,6 @@ impl<'a> TrainingStep<'a> {
 //
 // The splits are those of `config::Model`; `stages` assigns layers to stages.
 
-/// Parameters on one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankParameters {
     /// Parameters that tensor parallelism divides or copies: attention, dense feed-forward, norms, routers, shared
@@ -152,7 +149,6 @@ impl TrainingStep<'_> {
             .fold(RankParameters::default(), |sum, layer| sum.and(self.parameters_of_layer(layer)))
     }
 
-    /// Parameters of one layer on a rank.
     pub fn parameters_of_layer(&self, layer: u32) -> RankParameters {
         let (model, t) = (self.model, u64::from(self.layout.degrees.tp));
         let predicts_further = layer >= model.layers;

@@ -415,7 +415,6 @@ mod batch_tests {
     const NUMBERS: u64 = 65_536;
     const PAIRS: u64 = 134_217_728;
 
-    /// The broadcasts on a stage.
     fn broadcasts(written: &str, layout: &str, stage: u32) -> Vec<Row> {
         let mut found = Vec::new();
         with_steps(&training("llama-3-8b", &format!("{STEP} = {written}"), layout), 8, |step| {

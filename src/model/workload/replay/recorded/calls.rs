@@ -55,7 +55,6 @@ pub enum RecordedKind {
 /// One thing that a rank did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedAction {
-    /// It computed.
     Compute {
         /// How long.
         nanoseconds: u64,

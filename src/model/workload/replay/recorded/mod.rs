@@ -22,6 +22,30 @@ use commgauge_base::geometry::Geometry;
 use commgauge_base::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+/// What the ranks of a trace did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TracedReplay {
+    /// The groups of every axis that any rank uses.
+    pub groups: Vec<Groups>,
+    /// What each rank did.
+    pub ranks: Vec<RecordedRank>,
+    /// From a rank's first call to the end of its last, on the rank that took longest; absent where the trace has no times.
+    pub job_nanoseconds: Option<u64>,
+    /// What of the trace the replay leaves out.
+    pub notes: Vec<String>,
+}
+
+impl TracedReplay {
+    /// The plan of it, with the programs of the ranks that this process plays.
+    ///
+    /// # Errors
+    /// Calls that do not fit together, and those that cannot be carried out.
+    pub fn plan(&self, plays: impl Fn(u32) -> bool) -> Result<ReplayPlan> {
+        let plan = ReplayPlan::of_recorded(self.groups.clone(), &self.ranks, plays)?;
+        Ok(ReplayPlan { job_nanoseconds: self.job_nanoseconds, ..plan })
+    }
+}
+
 impl ReplayPlan {
     /// The plan of what ranks did, one after another from rank 0 on, with the programs of the ranks of this process, selected by `plays`.
     ///

@@ -25,7 +25,6 @@ pub(super) struct Buckets {
     pub runs: Vec<Run>,
     /// The same for gathering parameters.
     pub gathered: Vec<Run>,
-    /// Parameters in all of them.
     pub parameters: u64,
     /// The rule, with its numbers.
     pub rule: String,
@@ -279,7 +278,6 @@ const FILLED: f64 = 0.9;
 /// Which tensors of a part lie in the same buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Share {
-    /// All.
     All,
     /// Those that a layer-wise optimizer updates whole.
     Whole,

@@ -276,7 +276,6 @@ impl Sharded<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unit {
     pub what: Wrapped,
-    /// Parameters of one.
     pub parameters: u64,
     /// The same, rounded up so that shards are equal.
     pub padded: u64,

@@ -252,7 +252,6 @@ pub(super) struct Traced {
 }
 
 impl Traced {
-    /// Those of a stage.
     pub fn of(step: &TrainingStep, stage: u32) -> Traced {
         let mut traced = Traced { tensors: Vec::new(), trace: Vec::new() };
         let [input, output] = of_ends(step, stage);
@@ -387,7 +386,6 @@ impl ModuleOrder {
 /// A tensor of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parameter {
-    /// Its elements.
     pub elements: u64,
     /// Whether it stays on every rank.
     pub persistent: bool,

@@ -54,7 +54,6 @@ pub(super) fn of_ends(step: &TrainingStep, stage: u32) -> [Vec<Tensor>; 2] {
     [before, behind].map(|list| list.into_iter().filter(|tensor| tensor.elements > 0).collect())
 }
 
-/// The tensors of one layer.
 pub(super) fn of_layer_alone(step: &TrainingStep, layer: u32, order: Order) -> Vec<Tensor> {
     let mut list = Vec::new();
     of_layer(step, layer, order, &mut list);
@@ -286,7 +285,6 @@ fn inputs_of_latent_attention(model: &Model, latent: &LatentAttention, t: u64) -
 pub(super) struct Part {
     /// The groups that reduce, or that the parameters are sharded over.
     pub(super) axis: Axis,
-    /// Ranks in each.
     pub(super) ranks: u64,
     /// Ranks that share out what is updated: these, or those of all groups with the same shards.
     pub(super) owners: u64,
@@ -340,7 +338,6 @@ impl Part {
         }
     }
 
-    /// Name of the part.
     pub(super) fn name(&self) -> &'static str {
         match (self.dense, self.experts) {
             (true, true) => "dense and expert parameters",

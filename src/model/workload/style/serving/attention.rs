@@ -305,7 +305,6 @@ pub(super) fn in_layers(step: &ServingStep, stage: u32, kind: LayerKind, calls_p
     When::Layer { pass: Pass::Forward, kind, calls_per_layer, layers: layers_of(step, stage, kind) }
 }
 
-/// Layers of a kind of a stage.
 pub(super) fn layers_of(step: &ServingStep, stage: u32, kind: LayerKind) -> u64 {
     step.stages.layers_passed(stage).filter(|layer| kind.has(step.model.parts_of(*layer))).count() as u64
 }

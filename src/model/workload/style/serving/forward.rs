@@ -437,7 +437,6 @@ fn share_of_tp(step: &ServingStep) -> u64 {
 /// Numbers with one scale.
 const BLOCK: u64 = 32;
 
-/// Bytes of a scale.
 const SCALE_BYTES: u64 = 2;
 
 /// The call as it is, or what stands for it where sums have few bits.

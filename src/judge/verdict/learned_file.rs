@@ -1,0 +1,569 @@
+//! The machine file of what was learned: links as they were given, the runs that it judges, and an expectation for every kind of row.
+
+use super::comparability::LoadedRecord;
+use super::document::{Subject, head_of_copy, head_of_product};
+use super::evidence::Evidence;
+use super::expected::{variant, variant_line};
+use super::{Allowed, Metric, Row};
+use commgauge_base::collective::{Collective, Placement};
+use commgauge_base::error::{Error, Result};
+use commgauge_base::sample::Cadence;
+use commgauge_base::stats::{depth_of_bound, median, proportion_interval, sorted, student_quantile};
+use commgauge_base::units::{Rate, Seconds, three_digits};
+use commgauge_model::config::{Machine, toml_string};
+use commgauge_model::record::line::CaseFacts;
+use commgauge_model::record::work_lines::CopyFacts;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Options of learning expectations.
+#[derive(Clone, Debug)]
+pub struct LearnRule {
+    /// Name of the machine.
+    pub name: String,
+    /// The least tolerance, as a share.
+    pub least_tolerance: f64,
+    /// True where switches reduce, so that values above the bound of the links are accepted.
+    pub in_network: bool,
+    /// Differences between the runs that are accepted, in addition to their hosts.
+    pub allowed: Vec<Allowed>,
+}
+
+/// A learned machine file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Learned {
+    /// The text of the machine file.
+    pub text: String,
+    pub expectations: usize,
+    /// Rows that were left out, and why, as sentences.
+    pub left_out: Vec<String>,
+}
+
+/// The machine file of the reliable kinds; kinds with too few replicates are added to `left_out`.
+pub(super) fn write(
+    records: &[LoadedRecord],
+    kinds: &BTreeMap<Kind, Values>,
+    mut left_out: Vec<String>,
+    links: &Machine,
+    rule: &LearnRule,
+) -> Result<Learned> {
+    let mut text = head(records, links, rule);
+    let mut expectations = 0;
+    let rows = judged_rows(kinds, records.len());
+    for (kind, values) in kinds {
+        let count = values.count();
+        let LearnedFigure { value, tolerance } = match expectation(values, rows, rule.least_tolerance) {
+            Ok(expected) => expected,
+            Err(why) => {
+                left_out.push(format!("{}: {why}", describe(kind)));
+                continue;
+            }
+        };
+        let bound = bound(kind, links);
+        let above = values.is_rate && bound.is_some_and(|bound| value > bound.0);
+        if let (true, Some(bound), false) = (above, bound, rule.in_network) {
+            return Err(Error::usage(format!(
+                "{} reached {}, more than the {bound} that the links allow; correct the links, or use --in-network where the \
+                 switches themselves reduce or copy",
+                describe(kind),
+                Rate(value)
+            )));
+        }
+        expectations += 1;
+        let value = match kind {
+            Kind::Product { .. } => format!("tflops = {:.9}", value * 1e-12),
+            _ if values.is_rate => format!("value = \"{}\"", rate_text(value)),
+            _ => format!("value = \"{:.4}us\"", value * 1e6),
+        };
+        let in_network = if above { "in_network = true\n" } else { "" };
+        let variant = if let Kind::Call(kind) = kind { variant_line(&kind.variant) } else { String::new() };
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "\n{}{value}\ntolerance = {tolerance}\n{in_network}{variant}source = {}\ndate = \"{}\"\nversion = {}\n\
+             note = \"{count} replicates\"\n",
+            table_head(kind),
+            toml_string(&source(records)),
+            newest(records),
+            toml_string(&records.first().map_or(String::new(), |loaded| loaded.record.header.backend.library.clone())),
+        );
+    }
+    if expectations == 0 {
+        let why = left_out
+            .first()
+            .map_or("there is no row of groups of several ranks, no copy and no product", String::as_str);
+        return Err(Error::usage(format!("nothing could be learned: {why}; {} rows were left out", left_out.len())));
+    }
+    // A later run is to be judged by all that was learned.
+    let _ = write!(text, "\n[coverage]\nexpectations = {expectations}\n");
+    // The text is parsed again, so that a gate never refuses a learned file.
+    Machine::parse(&text, Path::new(&format!("{}.toml", rule.name)))?;
+    Ok(Learned { text, expectations, left_out })
+}
+
+/// Rows that are judged together, of the run that has most.
+fn judged_rows(kinds: &BTreeMap<Kind, Values>, runs: usize) -> usize {
+    let of_run = |run: usize| kinds.values().filter_map(|values| values.of_run.get(&run)).map(Vec::len).sum();
+    (0..runs).map(of_run).max().unwrap_or(0)
+}
+
+/// What the links allow; they carry nothing of what a rank does by itself.
+fn bound(kind: &Kind, links: &Machine) -> Option<Rate> {
+    let Kind::Call(CallKind { collective, group: [_, per_node, nodes, groups], .. }) = kind else { return None };
+    links.bus_bandwidth_bound(*collective, *nodes, *per_node, *groups)
+}
+
+/// The table of an expectation, up to its figure.
+fn table_head(kind: &Kind) -> String {
+    let kind = match kind {
+        Kind::Call(kind) => kind,
+        Kind::Copy(copy) => return head_of_copy(copy),
+        Kind::Product { shape, element_type } => return head_of_product(*shape, element_type),
+    };
+    let [ranks, per_node, nodes, groups] = kind.group;
+    let size = match kind.collective {
+        Collective::Barrier => String::new(),
+        _ => format!("bytes = \"{}B\"\n", kind.bytes),
+    };
+    format!(
+        "[[expect]]\ncollective = \"{}\"\n{size}ranks = {ranks}\nranks_per_node = {per_node}\nnodes = {nodes}\n\
+         groups_per_node = {groups}\ncadence = \"{}\"\nplacement = \"{}\"\nelement_type = \"{}\"\n",
+        kind.collective,
+        kind.cadence,
+        key(kind.placement),
+        kind.element_type,
+    )
+}
+
+/// A unit of a quantity, as a multiple of the base unit.
+type Unit = (f64, &'static str);
+
+/// Small messages reach a few kB/s.
+const OF_RATES: [Unit; 4] = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")];
+
+const OF_TIMES: [Unit; 4] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")];
+
+/// The largest unit of which the value is at least one, else the smallest.
+fn unit_of(value: f64, units: [Unit; 4]) -> Unit {
+    units.into_iter().find(|(scale, _)| value >= *scale).unwrap_or(units[3])
+}
+
+/// A measured rate, with four decimals.
+fn rate_text(bytes_per_second: f64) -> String {
+    let (scale, unit) = unit_of(bytes_per_second, OF_RATES);
+    format!("{:.4}{unit}", bytes_per_second / scale)
+}
+
+/// A figure of a data sheet, without the dust of its conversion.
+fn figure_text(value: f64, units: [Unit; 4]) -> String {
+    let (scale, unit) = unit_of(value, units);
+    format!("{}{unit}", (value / scale * 1e9).round() / 1e9)
+}
+
+fn head(records: &[LoadedRecord], links: &Machine, rule: &LearnRule) -> String {
+    let hosts: BTreeSet<&str> =
+        records.iter().flat_map(|loaded| loaded.record.header.ranks.iter().map(|rank| rank.host.as_str())).collect();
+    let (within, between) = (&links.within_node, &links.between_nodes);
+    let rate = |rate: Rate| figure_text(rate.0, OF_RATES);
+    let time = |time: Seconds| figure_text(time.0, OF_TIMES);
+    let assumed = |assumed: bool| if assumed { "assumed = true\n" } else { "" };
+    let peer = within.rate_per_peer.map_or(String::new(), |peer| format!("rate_per_peer = \"{}\"\n", rate(peer)));
+    let cloud = links.cloud.as_ref().map_or(String::new(), |cloud| format!("cloud = {}\n", toml_string(cloud)));
+    format!(
+        "# Learned from {} runs on {} hosts. Each value is the median of the replicates of all runs. Its tolerance reaches as far\n\
+         # as a run like these needs to pass as a whole in {} % of cases, at least to the slowest of them, and is at least {} %.\n\
+         name = {}\n{cloud}ranks_per_node = {}\nhosts_per_node = {}\n\n[within_node]\nlatency = \"{}\"\nrate = \"{}\"\n{peer}{}\n\
+         [between_nodes]\nlatency = \"{}\"\nadapters_per_node = {}\nrate_per_adapter = \"{}\"\n{}{}",
+        records.len(),
+        hosts.len(),
+        PASSES * 100.0,
+        rule.least_tolerance * 100.0,
+        toml_string(&rule.name),
+        links.ranks_per_node,
+        links.hosts_per_node,
+        time(within.latency),
+        rate(within.rate),
+        assumed(within.assumed),
+        time(between.latency),
+        between.adapters_per_node,
+        rate(between.rate_per_adapter),
+        assumed(between.assumed),
+        judged_runs(records),
+    )
+}
+
+/// The table of the runs that the file will judge: such as these. Another tool's records name no backend of ours.
+fn judged_runs(records: &[LoadedRecord]) -> String {
+    let backends: BTreeSet<&str> = records
+        .iter()
+        .map(|loaded| loaded.record.header.backend.name.as_str())
+        .filter(|name| ["mpi", "nccl"].contains(name))
+        .collect();
+    let Some(backend) = backends.first().filter(|_| backends.len() == 1) else { return String::new() };
+    let headers = || records.iter().map(|loaded| &loaded.record.header);
+    let ranks = || headers().flat_map(|header| &header.ranks);
+    let quoted = |names: BTreeSet<&str>| names.into_iter().map(toml_string).collect::<Vec<_>>().join(", ");
+    let devices: BTreeSet<&str> = ranks().filter_map(|rank| rank.device.as_deref()).collect();
+    let mut text = format!("\n[applies_to]\nbackend = \"{backend}\"\n");
+    if !devices.is_empty() && ranks().all(|rank| rank.device.is_some()) {
+        text += &format!("devices = [{}]\n", quoted(devices));
+        let mut of_node: BTreeMap<(usize, u32), u32> = BTreeMap::new();
+        for (run, loaded) in records.iter().enumerate() {
+            loaded
+                .record
+                .header
+                .ranks
+                .iter()
+                .for_each(|rank| *of_node.entry((run, rank.node)).or_default() += rank.ranks);
+        }
+        let sizes: BTreeSet<u32> = of_node.into_values().collect();
+        if let (Some(size), 1) = (sizes.first(), sizes.len()) {
+            text += &format!("devices_per_node = {size}\n");
+        }
+    } else if *backend == "mpi" {
+        let processors: BTreeSet<&str> = ranks().map(|rank| rank.processor.as_str()).collect();
+        if processors.iter().all(|name| name.chars().any(|c| c.is_ascii_alphanumeric())) {
+            text += &format!("processors = [{}]\n", quoted(processors));
+        }
+    }
+    if headers().all(|header| header.settings.warm_buffers) {
+        text += "warm_buffers = true\n";
+    }
+    text
+}
+
+fn source(records: &[LoadedRecord]) -> String {
+    let ids: Vec<&str> = records.iter().take(3).map(|loaded| loaded.record.header.run_id.as_str()).collect();
+    let more = records.len().saturating_sub(ids.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("learned from the runs {}{more}", ids.join(", "))
+}
+
+/// The date of the newest run; 1970-01-01 where no record has a valid date.
+fn newest(records: &[LoadedRecord]) -> String {
+    let day = |loaded: &LoadedRecord| {
+        let text = loaded.record.header.started_at.get(..10)?.to_owned();
+        text.parse::<jiff::civil::Date>().is_ok().then_some(text)
+    };
+    records.iter().filter_map(day).max().unwrap_or_else(|| "1970-01-01".to_owned())
+}
+
+fn key(placement: Placement) -> &'static str {
+    match placement {
+        Placement::InPlace => "in_place",
+        Placement::OutOfPlace => "out_of_place",
+    }
+}
+
+fn describe(kind: &Kind) -> String {
+    match kind {
+        Kind::Call(CallKind { collective, group, cadence, bytes, .. }) => {
+            format!("{collective} of {bytes} B on {} ranks, {cadence}", group[0])
+        }
+        Kind::Copy(copy) => copy.name(),
+        Kind::Product { shape: [m, n, k], element_type } => {
+            format!("product of {m} x {k} by {k} x {n} in {element_type}")
+        }
+    }
+}
+
+// A template of expectations for rows that have none, written so that it is invalid until it is filled in.
+
+/// TOML for a machine file; none where every row has an expectation. Groups of one rank have no expectations.
+pub(super) fn of(cases: &[Evidence], rows: &[Row]) -> Option<String> {
+    let is_alone = |row: &Row| row.subject.call().is_some_and(|call| call.group_size <= 1);
+    let bare = cases.iter().zip(rows).filter(|(_, row)| row.decision.is_none() && !is_alone(row));
+    let mut seen = BTreeSet::new();
+    let texts: Vec<String> = bare
+        .filter_map(|(case, _)| {
+            let head = template_head(case);
+            seen.insert(head.clone()).then(|| head + &tail(case))
+        })
+        .collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
+}
+
+/// The part before the expectations in the file of a new machine. The name is reduced to safe characters.
+pub(super) fn machine_head(name: &str, ranks_per_node: u32) -> String {
+    let name: String =
+        name.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')).take(60).collect();
+    format!(
+        "name = \"{name}\"\nranks_per_node = {} # as in the record\n\n[within_node]\nlatency = \"\" # of an empty message\n\
+         rate = \"\" # of one rank, one direction, from the data sheet; such as \"450GB/s\"\n\n[between_nodes]\nlatency = \"\"\n\
+         adapters_per_node = 0 # network adapters of a node\nrate_per_adapter = \"\" # such as \"400Gbit/s\"\n\n\
+         [applies_to]\nbackend = \"\" # nccl or mpi; devices = [\"H100\"] and devices_per_node = 8 for GPUs\n\n\
+         [coverage]\nexpectations = 0 # the fewest [[expect]] below that a run must be judged by before it can pass\n\n",
+        ranks_per_node.max(1)
+    )
+}
+
+/// The keys of the expectation: only names and numbers of the plan, so that no text from outside gets into the file.
+fn template_head(case: &Evidence) -> String {
+    match case.subject {
+        Subject::Call(facts) => head_of_call(facts),
+        Subject::Copy(copy) => head_of_copy(copy),
+        Subject::Product(product) => head_of_product([product.m, product.n, product.k], product.element_type.name()),
+    }
+}
+
+fn head_of_call(facts: &CaseFacts) -> String {
+    let locality = &facts.locality;
+    let bytes = match facts.collective {
+        Collective::Barrier => String::new(),
+        _ => format!("bytes = \"{}B\"\n", facts.bytes_total.0),
+    };
+    format!(
+        "[[expect]]\ncollective = \"{}\"\n{bytes}ranks = {}\nranks_per_node = {}\nnodes = {}\ngroups_per_node = {}\n\
+         cadence = \"{}\"\n{}",
+        facts.collective,
+        facts.group_size,
+        locality.ranks_per_node,
+        locality.nodes_spanned,
+        locality.concurrent_groups_per_node,
+        facts.cadence,
+        variant_line(&variant(facts))
+    )
+}
+
+fn tail(case: &Evidence) -> String {
+    let measured = median(&case.measured());
+    let count = case.seconds.iter().flatten().count();
+    let rate = case.subject.rate();
+    let what = match rate.map(|rate| rate.metric) {
+        Some(Metric::BusBandwidthBytesPerSecond) => "a bus bandwidth",
+        Some(Metric::CopyBytesPerSecond) => "the rate of the slowest rank in each direction",
+        Some(Metric::FlopsPerSecond) => "a number, of 10^12 operations a second of the slowest rank",
+        Some(Metric::LatencySeconds) | None => "a time",
+    };
+    let here = measured.map(|time| match rate {
+        Some(rate) if rate.metric == Metric::FlopsPerSecond => three_digits(rate.amount / time * 1e-12),
+        Some(rate) => Rate(rate.amount / time).to_string(),
+        None => Seconds(time).to_string(),
+    });
+    let shown = match here {
+        None => "not measured here".to_owned(),
+        Some(here) => format!("{what}; here {here} over {count} replicates, which says nothing about what is good"),
+    };
+    let key = if let Subject::Product(_) = case.subject { "tflops" } else { "value" };
+    format!("{key} = \"\" # {shown}\ntolerance = 0.05\nsource = \"\"\ndate = \"\"\n")
+}
+
+// Rows that share an expectation, and what is learned of their replicates.
+
+/// Minimum number of replicates for a quantile.
+const MIN_REPLICATES: usize = 5;
+
+/// The share of replicates of a healthy machine that may be below the floor.
+const QUANTILE: f64 = 0.05;
+
+/// A row that may fall behind by more is no requirement.
+const MOST_TOLERANCE: f64 = 0.5;
+
+/// The rows that share one expectation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Call(CallKind),
+    Copy(CopyFacts),
+    Product {
+        /// m, n and k.
+        shape: [u64; 3],
+        element_type: &'static str,
+    },
+}
+
+/// Calls that share one expectation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CallKind {
+    pub collective: Collective,
+    /// Ranks, ranks per node, nodes, groups per node.
+    pub group: [u32; 4],
+    pub cadence: Cadence,
+    pub placement: Placement,
+    pub element_type: &'static str,
+    pub variant: BTreeMap<String, String>,
+    pub bytes: u64,
+}
+
+/// The replicates of a kind: for each run those of each of its rows, as a run may have several of one kind, such as the rounds of pairs. A rate in
+/// bytes or operations per second, or a time in seconds.
+#[derive(Default)]
+pub(super) struct Values {
+    pub is_rate: bool,
+    pub of_run: BTreeMap<usize, Vec<Vec<f64>>>,
+}
+
+impl Values {
+    /// Replicates, of all rows of all runs.
+    pub fn count(&self) -> usize {
+        self.of_run.values().flatten().map(Vec::len).sum()
+    }
+}
+
+/// What is expected of a kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LearnedFigure {
+    /// The median, as a rate in bytes or operations per second or a time in seconds.
+    pub value: f64,
+    /// The share by which a run may fall behind it.
+    pub tolerance: f64,
+}
+
+/// What is expected of a kind, one of this many rows that are judged together.
+///
+/// # Errors
+/// Why nothing can be: too few replicates, or a scatter that would let everything pass.
+pub(super) fn expectation(
+    values: &Values,
+    rows: usize,
+    least_tolerance: f64,
+) -> std::result::Result<LearnedFigure, String> {
+    let all = sorted(values.of_run.values().flatten().flatten().copied());
+    let Some(middle) = median(&all).filter(|_| all.len() >= MIN_REPLICATES) else {
+        return Err(format!("{} replicates, at least {MIN_REPLICATES} are needed", all.len()));
+    };
+    let medians = sorted(values.of_run.values().flatten().filter_map(|row| median(&sorted(row.iter().copied()))));
+    // The k-th smallest of n leaves less than k/n below it; with few values that is the smallest.
+    let depth = ((QUANTILE * all.len() as f64).floor() as usize).min(all.len() - 1);
+    let behind = |value: f64| if values.is_rate { 1.0 - value / middle } else { value / middle - 1.0 };
+    let (quantile, slowest_row, worse_half) = match values.is_rate {
+        true => (all[depth], medians.first(), &all[..all.len() / 2]),
+        false => (all[all.len() - 1 - depth], medians.last(), &all[all.len().div_ceil(2)..]),
+    };
+    let slowest_row = slowest_row.copied().unwrap_or(middle);
+    let worse_half: Vec<f64> = worse_half.iter().map(|value| behind(*value)).collect();
+    let replicates = values.of_run.values().flatten().map(Vec::len).min().unwrap_or(0);
+    let reach = reach(&worse_half, JudgedRuns { rows, replicates }).unwrap_or(0.0);
+    let spread = behind(quantile).max(behind(slowest_row)).max(reach);
+    // A tenth of a per cent more than the spread, so that rounding takes nothing away.
+    let tolerance = (spread.max(least_tolerance) * 1000.0).ceil() / 1000.0;
+    if tolerance > MOST_TOLERANCE {
+        return Err(format!(
+            "scatters so much that a run {:.0} % behind would pass; learn from more runs, or from quieter ones",
+            (tolerance * 100.0).min(100.0)
+        ));
+    }
+    Ok(LearnedFigure { value: middle, tolerance })
+}
+
+// How far a healthy run may fall behind the median of those that were learned from, so that a run like them passes as a whole.
+//
+// A row of n replicates passes where the d-th worst of them meets the limit (see [`median_bounds`](commgauge_base::stats::median_bounds)).
+// Of R rows all are to pass with a chance of [`PASSES`]: in each at least d of n may miss the limit with a chance of no more than
+// (1 - PASSES) / R (Bonferroni), from which follows the chance for one replicate. The limit is that quantile of a normal distribution
+// whose scatter is that of the worse half of what was learned, as that is the side on which the limit is. Scatter and median were estimated,
+// from N replicates, and the new run differs from them too: Student's quantile times sqrt(1 + pi / 2N) (as G. J. Hahn, "Factors for
+// calculating two-sided prediction intervals", J. Am. Stat. Assoc. 64, 1969, with the median in place of the mean). With a quarter of N
+// as degrees of freedom simulated runs pass as often as is asked for; with all of the worse half, in 85 of 100 cases.
+
+/// The chance with which a run like those that were learned from is to pass as a whole.
+pub(super) const PASSES: f64 = 0.95;
+
+/// The confidence of the bounds with which a gate judges unless another is asked for.
+const LEVEL: f64 = 0.95;
+
+/// The runs that will be judged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JudgedRuns {
+    /// Rows that are judged together.
+    pub rows: usize,
+    /// Replicates of a row.
+    pub replicates: usize,
+}
+
+/// The reach, as a share of the median, from the shares by which the worse half of the replicates falls behind it. None where a run has
+/// too few replicates to be judged.
+pub(super) fn reach(behind: &[f64], runs: JudgedRuns) -> Option<f64> {
+    let depth = depth_of_bound(runs.replicates, LEVEL)?;
+    let missing = (1.0 - PASSES) / runs.rows.max(1) as f64;
+    let of_one = chance_of_one(runs.replicates, depth, missing);
+    let scatter = (behind.iter().map(|share| share * share).sum::<f64>() / behind.len().max(1) as f64).sqrt();
+    let count = 2.0 * behind.len() as f64;
+    let median_is_estimated = (1.0 + std::f64::consts::FRAC_PI_2 / count).sqrt();
+    Some(scatter * student_quantile(of_one, count / 4.0) * median_is_estimated)
+}
+
+/// The chance of one replicate with which at least `depth` of `count` happen with the chance `together`: where the interval of Clopper and
+/// Pearson for this many hits begins.
+fn chance_of_one(count: usize, depth: usize, together: f64) -> f64 {
+    proportion_interval(depth as u64, count as u64, 1.0 - 2.0 * together).low
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+    use super::{Values, expectation};
+    use commgauge_base::random::{normal, split_mix};
+    use commgauge_base::stats::{median_bounds, sorted};
+
+    #[test]
+    fn chances_and_quantiles_are_those_of_the_tables() {
+        for (count, at_least, chance, tail) in
+            [(9, 2, 0.5, 502.0 / 512.0), (5, 1, 0.1, 0.40951), (20, 3, 0.05, 0.075_483_67)]
+        {
+            assert!((chance_of_one(count, at_least, tail) - chance).abs() < 1e-7, "{count}, {at_least}, {chance}");
+        }
+        assert!((chance_of_one(5, 1, 0.40951) - 0.1).abs() < 1e-9);
+        // Tables of t: 2.650 and 3.012 with 13 degrees of freedom, 3.747 with 4.
+        for (probability, degrees, quantile) in [(0.01, 13.0, 2.650), (0.005, 13.0, 3.012), (0.01, 4.0, 3.747)] {
+            let found = student_quantile(probability, degrees);
+            assert!((found / quantile - 1.0).abs() < 0.01, "{probability}, {degrees}: {found}");
+        }
+    }
+
+    #[test]
+    fn runs_of_too_few_replicates_have_no_reach() {
+        assert!(reach(&[0.01; 4], JudgedRuns { rows: 3, replicates: 4 }).is_none());
+    }
+
+    /// Rates of one run: what all its rows share, and what each replicate has, both as normal deviations.
+    fn run(seed: u64, rows: usize, replicates: usize, shared: f64, own: f64, skewed: bool) -> Vec<Vec<f64>> {
+        let deviate = |index: u64| normal([split_mix(seed, 2 * index), split_mix(seed, 2 * index + 1)]);
+        let whole = 1.0 + shared * deviate(0);
+        let one = |row: usize, replicate: usize| {
+            let deviate = deviate(1 + (row * replicates + replicate) as u64);
+            // Slow ones are further away than fast ones.
+            let deviate = if skewed && deviate < 0.0 { 2.0 * deviate } else { deviate };
+            whole * (1.0 + own * deviate)
+        };
+        (0..rows).map(|row| (0..replicates).map(|replicate| one(row, replicate)).collect()).collect()
+    }
+
+    #[test]
+    fn nine_of_ten_runs_like_those_learned_from_pass_as_a_whole_and_a_row_that_is_slow_does_not() {
+        let (rows, replicates, tries) = (20, 9, 400);
+        for (shared, own, skewed, rows_of_kind) in [
+            (0.0, 0.02, false, 1),
+            (0.0, 0.02, true, 1),
+            (0.01, 0.01, false, 1),
+            (0.005, 0.02, true, 1),
+            (0.0, 0.02, false, 4),
+        ] {
+            let (mut passed, mut slow_passed) = (0, 0);
+            for attempt in 0..tries {
+                let healthy: Vec<_> =
+                    (0..3).map(|one| run(1000 * attempt + one, rows, replicates, shared, own, skewed)).collect();
+                let limit = |row: usize| {
+                    let first = row / rows_of_kind * rows_of_kind;
+                    let rows_of_run = |rates: &Vec<Vec<f64>>| rates[first..first + rows_of_kind].to_vec();
+                    let of_run = healthy.iter().map(rows_of_run).enumerate().collect();
+                    let expected = expectation(&Values { is_rate: true, of_run }, rows, 0.02).unwrap();
+                    expected.value * (1.0 - expected.tolerance)
+                };
+                let later = run(1000 * attempt + 999, rows, replicates, shared, own, skewed);
+                let clears = |row: usize, factor: f64| {
+                    let rates = sorted(later[row].iter().map(|rate| rate * factor));
+                    median_bounds(&rates, 0.95).is_some_and(|(lower, _)| lower >= limit(row))
+                };
+                passed += u64::from((0..rows).all(|row| clears(row, 1.0)));
+                slow_passed += u64::from(clears(0, 0.8));
+            }
+            let label = format!(
+                "shared {shared}, own {own}, skewed {skewed}, {rows_of_kind} of a kind: {passed} and {slow_passed} of {tries}"
+            );
+            assert!(passed * 10 >= tries * 9, "{label}");
+            assert!(slow_passed * 100 <= tries, "{label}");
+        }
+    }
+}
