@@ -298,7 +298,7 @@ choice! {
     ShardBuffers, "shard buffers" {
         /// One buffer.
         Flat = "flat",
-        /// A list with a tensor for each rank, which the host copies one after another (DeepSpeed's ZeRO-3 of 2021).
+        /// A list with a tensor for each rank, which the host copies one after another (the runs of arXiv 2104.04473 table 2).
         Listed = "listed",
     }
 }

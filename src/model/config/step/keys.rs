@@ -60,7 +60,7 @@ pub(super) use keys;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepKey {
     pub name: &'static str,
-    /// What it means, in one line.
+    /// What it means: a first sentence, and details.
     pub meaning: &'static str,
     pub accepted: Accepted,
     pub default: Default,
@@ -250,44 +250,46 @@ impl StepKey {
         StepKey { meaning: meaning.trim_ascii(), accepted, group: Group { needs, ..group }, ..self }
     }
 
-    /// The accepted values in words, the default first.
-    pub fn values(&self) -> String {
-        let default = match self.default {
-            Default::Value(value) => value.to_owned(),
-            Default::Same(key) => format!("that of {key}"),
-            Default::Absent(meaning) => meaning.to_owned(),
-            Default::Required(_) => "required".to_owned(),
+    /// The accepted values with the default, in words.
+    pub fn accepted(&self) -> String {
+        let names = |names: &[&str]| names.join(", ");
+        let accepted = match self.accepted {
+            Accepted::Truth => names(&["true", "false"]),
+            Accepted::Names(all) => names(all),
+            Accepted::List(all) => format!("any of {}", names(all)),
+            Accepted::ListOrNone(all) => format!("any of {}, or none", names(all)),
+            Accepted::Text(words) => words.to_owned(),
+            Accepted::Frameworks(work) => work.frameworks(),
+            Accepted::Whole(from, to) if to <= 4096 => format!("{from} to {to}"),
+            Accepted::Whole(..) | Accepted::OfType => "a number".to_owned(),
         };
-        let others = |names: &[&str]| {
-            let others = names.iter().copied().filter(|name| *name != default);
-            [default.as_str()].into_iter().chain(others).collect::<Vec<_>>().join(", ")
-        };
-        match self.accepted {
-            Accepted::Truth => others(&["true", "false"]),
-            Accepted::Names(names) => others(names),
-            Accepted::List(names) | Accepted::ListOrNone(names) => {
-                let or_none = if matches!(self.accepted, Accepted::ListOrNone(_)) { " or none" } else { "" };
-                format!("a list of {}{or_none} [default: {default}]", names.join(", "))
+        match self.default {
+            Default::Value(value) if value.contains(',') => {
+                format!("{accepted} (default {})", value.replace(',', ", "))
             }
-            Accepted::Frameworks(work) => format!("none, {}", work.frameworks()),
-            Accepted::Text(words) if words.starts_with(&default) => words.to_owned(),
-            Accepted::Text(words) => format!("{default}, {words}"),
-            Accepted::Whole(..) | Accepted::OfType => default,
+            Default::Value(value) if accepted.split(", ").any(|one| one == value) => {
+                let mark = |one: &str| if one == value { format!("{one} (default)") } else { one.to_owned() };
+                accepted.split(", ").map(mark).collect::<Vec<_>>().join(", ")
+            }
+            Default::Value(value) => format!("{accepted} (default {value})"),
+            Default::Same(key) => format!("{accepted} (default: as {key})"),
+            Default::Absent(meaning) => format!("{accepted} (default: {meaning})"),
+            Default::Required(_) => format!("{accepted}, required"),
         }
     }
 
-    /// What it means, and which other keys it needs.
-    pub fn meaning(&self) -> String {
-        let mut meaning = self.meaning.to_owned();
+    /// Which other keys it needs, to follow its meaning.
+    pub fn conditions(&self) -> String {
+        let mut text = String::new();
         for (index, with) in self.only_with.iter().enumerate() {
-            let continues = index > 0 && self.only_with[index - 1].value == with.value;
-            meaning += &match (continues, with.value) {
-                (true, _) => format!(" and {}", with.wanted()),
-                (false, None) => format!("; only with {}", with.wanted()),
-                (false, Some(value)) => format!("; {value} only with {}", with.wanted()),
+            let wanted = with.wanted();
+            text += &match with.value {
+                of if index > 0 && self.only_with[index - 1].value == of => format!(", {wanted}"),
+                None => format!("; only with {wanted}"),
+                Some(value) => format!("; {value} only with {wanted}"),
             };
         }
-        meaning
+        text
     }
 }
 

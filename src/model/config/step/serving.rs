@@ -29,19 +29,19 @@ keys! {
     batch: u64 = key("batch").required("requests at a time, such as 16"),
     /// Tokens of a prompt, all in one prefill
     prompt_tokens: u64 = key("prompt_tokens").or("1024"),
-    /// Tokens in the key-value cache of a request when it decodes: they count for memory, not for messages
+    /// Tokens in the key-value cache of a request when it decodes. They count for memory, not for messages
     context_tokens: u64 = key("context_tokens").or_that_of("prompt_tokens"),
     /// Micro-batches into which the batch is cut for the stages of a pipeline
     micro_batches: u64 = key("micro_batches").or("1"),
     /// Type of activations on the wire
     activation_element_type: ElementType = key("activation_element_type").or("bfloat16").flag("--activation-type"),
-    /// Take the defaults of a framework for all other keys
+    /// Framework whose defaults hold for all other keys
     framework: Option<Framework> = key("framework").takes(Accepted::Frameworks(Work::Serving)),
     /// Bits of the numbers that sums over tp are sent in (vLLM csrc/quickreduce/quick_reduce_impl.cuh CodecQ4, CodecQ6, CodecQ8)
     reduction_bits: Option<u32> = key("reduction_bits").takes(Accepted::Names(&["4", "6", "8"])),
     /// Replicas agree on the size of a batch before each pass
     batch_agreement: bool = key("batch_agreement").or("false"),
-    /// What the vocabulary is padded to: a multiple of 128 x tp (megatron), of 64 (vllm), or of tp (even)
+    /// What the vocabulary is padded to. megatron: a multiple of 128 x tp; vllm: of 64; even: of tp
     vocabulary_padding: VocabularyPadding = key("vocabulary_padding").or("megatron"),
     + /// What the framework decided.
     framework_choices: Option<FrameworkChoices>,
@@ -65,7 +65,7 @@ keys! {
     Drafts in SERVING;
     /// Tokens drafted ahead of each request's next one, all verified in one pass
     tokens: u64 = key("drafted_tokens").within(0, 64).or("0"),
-    /// What drafts them: ngram (no message), eagle (a dense layer), mtp (a prediction layer of the model)
+    /// What drafts them. ngram: no message; eagle: a dense layer; mtp: a prediction layer of the model
     drafter: Option<Drafter> = key("drafter").only(&[with("drafted_tokens", &[])]),
 }
 
@@ -85,7 +85,7 @@ keys! {
     inner: Option<u32> = key("expert_inner").or_else("8, or ep where that is less").only(&[
         with("dispatcher", &["deepep"]),
     ]),
-    /// Ranks among which everything but attention is divided: those of tp (replica), or of tp and dp together (stage)
+    /// Ranks among which everything but attention is divided. replica: those of tp; stage: of tp and dp together
     feed_forward_ranks: FeedForwardRanks = key("feed_forward_ranks").or("replica"),
     /// How the tokens of replicas come together with feed_forward_ranks = stage
     token_exchange: TokenExchange = key("token_exchange").or("all_gather"),
@@ -124,7 +124,7 @@ keys! {
     Boundary in BOUNDARY;
     /// Each rank of tp sends its part only, and the receivers gather
     scatter_gather: bool = key("scatter_gather").or("false"),
-    /// Tensors from stage to stage: 2 where the residual is apart
+    /// Tensors from stage to stage. 2 where the residual is apart
     tensors: u64 = key("boundary_tensors").within(1, 2).or("1"),
     /// How sampled tokens come from the last stage to the others
     sampled: SampledTokens = key("sampled_tokens").or("broadcast"),

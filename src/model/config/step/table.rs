@@ -1,7 +1,7 @@
 //! The whole table of keys: its flags, its lists, and its page.
 
 use super::framework::Work;
-use super::keys::{Accepted, Default, Flag, KeyPart, Needs, StepKey};
+use super::keys::{Accepted, Flag, KeyPart, Needs, StepKey};
 use super::{Serving, Training};
 use std::sync::LazyLock;
 
@@ -17,9 +17,10 @@ pub fn keys_of(work: Work) -> impl Iterator<Item = &'static str> {
 
 /// The keys of such work as a table of Markdown, for `suites/README.md`.
 pub fn keys_as_markdown(work: Work) -> String {
-    let row = |row: &StepKey| format!("| `{}` | {} | {} |\n", row.name, row.values(), row.meaning());
+    let row =
+        |row: &StepKey| format!("| `{}` | {} | {}{} |\n", row.name, row.accepted(), row.meaning, row.conditions());
     let rows: String = rows().filter(|row| row.group.work == work).map(row).collect();
-    format!("| key | accepted, the default first | meaning |\n|---|---|---|\n{rows}")
+    format!("| key | accepted | meaning |\n|---|---|---|\n{rows}")
 }
 
 /// The flag of a key, which both tables may have.
@@ -56,9 +57,8 @@ pub static STEP_FLAGS: LazyLock<Vec<StepFlag>> = LazyLock::new(|| {
             None => flags.push(flag),
             Some(known) => {
                 known.takes.extend(flag.takes);
-                let other = rows().find(|other| other.name == row.name).map(StepKey::values);
-                if other.is_some_and(|other| other != row.values()) {
-                    known.help += &format!("; to serve: {}", row.values());
+                if !known.help.contains(&row.accepted()) {
+                    known.help += &format!("; to serve: {}", row.accepted());
                 }
             }
         }
@@ -70,17 +70,16 @@ impl StepFlag {
     fn of(row: &StepKey) -> Option<StepFlag> {
         let words = row.name.replace('_', "-");
         let is_truth = matches!(row.accepted, Accepted::Truth);
-        let values = match row.default {
-            Default::Required(_) => String::new(),
-            _ => format!(": {}", row.values()),
-        };
-        let (flag, help) = match row.flag {
+        let (flag, meaning) = match row.flag {
             Flag::None => return None,
-            Flag::Denial(help) => (format!("--no-{words}"), help.to_owned()),
-            Flag::Named(flag) => (flag.to_owned(), row.meaning() + &values),
-            Flag::OfName if is_truth => (format!("--{words}"), row.meaning()),
-            Flag::OfName => (format!("--{words}"), row.meaning() + &values),
+            Flag::Denial(help) => (format!("--no-{words}"), help),
+            Flag::Named(flag) => (flag.to_owned(), row.meaning),
+            Flag::OfName => (format!("--{words}"), row.meaning),
         };
+        let (meaning, details) = meaning.split_once(". ").unwrap_or((meaning, ""));
+        let accepted = if is_truth { String::new() } else { format!(": {}", row.accepted()) };
+        let details = if details.is_empty() { String::new() } else { format!(". {details}") };
+        let help = format!("{meaning}{accepted}{}{details}", row.conditions());
         Some(StepFlag {
             key: row.name,
             flag,
@@ -131,7 +130,7 @@ mod tests {
             let all: Vec<_> = rows().filter(|row| row.group.work == work).collect();
             for (index, row) in all.iter().enumerate() {
                 assert!(all[index + 1..].iter().all(|other| other.name != row.name), "{}", row.name);
-                assert!(!row.meaning().is_empty() && !row.meaning().ends_with('.'), "{}", row.name);
+                assert!(!row.meaning.is_empty() && !row.meaning.ends_with('.'), "{}", row.name);
                 for with in row.only_with {
                     assert!(all.iter().any(|other| other.name == with.key), "{}: {}", row.name, with.key);
                 }
@@ -192,7 +191,11 @@ mod tests {
         assert_eq!((denial.flag.as_str(), denial.turned("true")), ("--no-overlap-gradients", "false"));
         let both = flag("dispatcher");
         assert_eq!(both.takes, [Work::Training, Work::Serving]);
-        assert!(both.help.contains("all_to_all, all_gather, deepep, hybrid_ep; to serve: all_to_all"), "{}", both.help);
+        assert!(
+            both.help.contains("all_to_all (default), all_gather, deepep, hybrid_ep; to serve: all_to_all (default)"),
+            "{}",
+            both.help
+        );
     }
 
     #[test]

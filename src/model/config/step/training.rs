@@ -52,7 +52,7 @@ keys! {
     activation_element_type: ElementType = key("activation_element_type").or("bfloat16").flag("--activation-type"),
     /// Placements of the model's collectives, where they have both
     placements: Vec<Placement> = key("placements").or("in-place").without_flag(),
-    /// Take the defaults of a framework for all other keys
+    /// Framework whose defaults hold for all other keys
     framework: Option<Framework> = key("framework").takes(Accepted::Frameworks(Work::Training)),
     /// Layers behind the last one that predict a further token each (arXiv 2412.19437 section 2.2)
     prediction_layers: u32 = key("prediction_layers").within(0, 64).or("0"),
@@ -80,11 +80,11 @@ keys! {
 keys! {
     /// Choices of tensor and sequence parallelism.
     TensorChoices in TENSOR;
-    /// Megatron-LM's sequence parallelism: all_reduce becomes reduce_scatter and all_gather
+    /// Megatron-LM's sequence parallelism. all_reduce becomes reduce_scatter and all_gather
     sequence_parallel: bool = key("sequence_parallel").or("false"),
     /// What the backward pass computes again
     recompute: Recompute = key("recompute").or("none").always(),
-    /// How linear layers are divided (pair: column, then row)
+    /// How linear layers are divided. pair: column, then row
     linears: Linears = key("linears").or("pair").only(&[
         with("sequence_parallel", &["false"]),
     ]),
@@ -93,7 +93,7 @@ keys! {
     /// Calls of the backward pass overlap the gradient products of their layer
     overlap_calls: bool = key("overlap_tensor").or("true")
         .denied("Calls of the backward pass wait for the gradient products of their layer"),
-    /// Who divides the linears: megatron joins q, k and v; dtensor divides each alone, and stores inputs whole with sequence parallelism
+    /// Who divides the linears. megatron joins q, k and v; dtensor divides each alone, and stores inputs whole with sequence parallelism
     style: TensorStyle = key("tensor_style").or("megatron"),
     /// Form in which inputs and output gradients of linears are gathered (Transformer Engine)
     gather_recipe: GatherRecipe = key("gather_recipe").or("plain").only(&[
@@ -101,7 +101,7 @@ keys! {
     ]),
     /// What hides the calls that products wait for, or that wait for products
     product_overlap: ProductOverlap = key("product_overlap").or("none").only(&[with("sequence_parallel", &["true"])]),
-    /// What Muon orthogonalises of a divided matrix (blockwise: each rank its part)
+    /// What Muon orthogonalises of a divided matrix. blockwise: each rank its part
     muon_tp_mode: MuonTensorMode = key("muon_tp_mode").or("blockwise").only(&[with("data_style", &["ddp", "zero1"])]),
     /// What of each micro-batch the first rank of tp broadcasts to the others
     batch_broadcast: BatchBroadcast = key("batch_broadcast").or("none"),
@@ -110,23 +110,23 @@ keys! {
 keys! {
     /// Choices of embedding, output projection and loss.
     VocabularyChoices in TENSOR;
-    /// How embedding and output projection are divided (gathered: by the logits)
+    /// How embedding and output projection are divided. gathered: the logits are gathered
     style: VocabularyStyle = key("vocabulary_style").or("parallel"),
-    /// What the vocabulary is padded to: a multiple of 128 x tp (megatron), of 64 (vllm), or of tp (even)
+    /// What the vocabulary is padded to. megatron: a multiple of 128 x tp; vllm: of 64; even: of tp
     padding: VocabularyPadding = key("vocabulary_padding").or("megatron").always(),
 }
 
 keys! {
     /// Choices of data parallelism.
     DataChoices in DATA;
-    /// What is sharded: nothing (ddp), the optimizer (zero1), gradients too (zero2), parameters too (zero3, fsdp, hsdp)
+    /// What is sharded. ddp: nothing; zero1: the optimizer; zero2: gradients too; zero3, fsdp and hsdp: parameters too
     style: DataStyle = key("data_style").or("ddp"),
     /// Type of gradients on the wire
     gradient_element_type: ElementType = key("gradient_element_type").or("float32").flag("--grad-type"),
     /// Type of gathered parameters
     parameter_element_type: ElementType = key("parameter_element_type").takes(MOVED).or("bfloat16").flag("--param-type"),
-    /// How gradients are cut into buckets: max(40e6, 1e6 dp) parameters (megatron), 25 MiB (pytorch), 500e6 parameters (deepspeed), or as
-    /// megatron with each matrix whole on one rank (layer_wise)
+    /// How gradients are cut into buckets. megatron: max(40e6, 1e6 dp) parameters; pytorch: 25 MiB; deepspeed: 500e6 parameters;
+    /// layer_wise: as megatron, with each matrix whole on one rank
     bucket_rule: BucketRule = key("bucket_rule").or("megatron").only(&[
         with("data_style", &["zero1"]).of("layer_wise"),
         with("gradient_reduction", &["reduce_scatter"]).of("layer_wise"),
@@ -138,7 +138,8 @@ keys! {
     /// Gradients are reduced during the last backward pass
     overlap_gradients: bool = key("overlap_gradients").or("true")
         .denied("Reduce gradients in one go after the last backward pass"),
-    /// How gradients of micro-batches add up: reduced in each, whole with one reduction at the end, or whole where there are stages
+    /// How gradients of micro-batches add up. sharded: reduced in each; unsharded: one reduction at the end; whole_stages: the latter
+    /// where there are stages
     gradient_accumulation: GradientAccumulation = key("gradient_accumulation").or("sharded").only(&[
         with("data_style", FSDP_OR_HSDP),
     ]),
@@ -188,7 +189,7 @@ keys! {
     /// Parameters of a unit are gathered while the unit before computes
     prefetch: bool = key("prefetch_parameters").or("true")
         .denied("Parameters are gathered when they are needed, not while the unit before computes"),
-    /// How calls get the parts of the ranks
+    /// How calls get the parts of the ranks. listed: the host copies a tensor for each rank, as in arXiv 2104.04473 table 2
     shard_buffers: ShardBuffers = key("shard_buffers").or("flat").only(MODULES),
     + /// What DeepSpeed's ZeRO-3 gathers when.
     modules: ModuleChoices,
@@ -228,9 +229,9 @@ keys! {
     PipelineChoices in PIPELINE;
     /// Order of the passes of the stages
     schedule: ScheduleKind = key("schedule").or("1f1b"),
-    /// Model chunks on each rank; more than 1 makes the schedule interleaved
+    /// Model chunks on each rank. More than 1 makes the schedule interleaved
     virtual_stages: u32 = key("virtual_stages").within(1, 1024).or("1"),
-    /// Layers of each stage or chunk; a list
+    /// Layers of each stage or chunk, a list
     stage_layers: Option<Vec<u32>> = key("stage_layers").or_else("divided evenly"),
     /// Each rank of tp sends its part only, and the receivers gather (arXiv 2104.04473 section 4.1)
     scatter_gather: bool = key("scatter_gather").or("false"),
@@ -243,7 +244,7 @@ keys! {
     style: ContextStyle = key("context_style").or("ring"),
     /// Ranks of the inner all_to_all
     inner: u32 = key("context_inner").or("1").only(&[with("context_style", &["hybrid"])]),
-    /// Type of the gradients of keys and values; float32 with context_style pytorch
+    /// Type of the gradients of keys and values. With context_style = pytorch the default is float32
     gradient_element_type: ElementType = key("context_gradient_element_type")
         .or_that_of("activation_element_type").flag("--context-grad-type"),
 }
@@ -269,7 +270,7 @@ keys! {
     ]),
     /// Type of the probabilities of choices, and of sums over the parts of an expert
     router_element_type: ElementType = key("router_element_type").takes(SUMMED_OR_SAME).or("float32").flag("--router-type"),
-    /// Tokens over which the counts of a loss that balances experts add up; micro_batch: over tp and cp
+    /// Tokens over which the counts of a loss that balances experts add up. micro_batch: over tp and cp
     balance_loss: BalanceLoss = key("balance_loss").or("none"),
     /// A bias that balances experts is updated after each step
     bias_update: bool = key("expert_bias_update").or("false"),
