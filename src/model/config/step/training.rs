@@ -45,9 +45,9 @@ keys! {
     /// Samples of a micro-batch
     micro_batch: u64 = key("micro_batch").or("1"),
     /// Samples of a step over all replicas
-    global_batch: Option<u64> = key("global_batch").or_else("instead of micro_batches"),
+    global_batch: Option<u64> = key("global_batch").or_else("see micro_batches"),
     /// Micro-batches of a replica in a step
-    micro_batches: Option<u64> = key("micro_batches").or_else("instead of global_batch").common(),
+    micro_batches: Option<u64> = key("micro_batches").or_else("see global_batch").common(),
     /// Type of activations on the wire
     activation_element_type: ElementType = key("activation_element_type").or("bfloat16").flag("--activation-type"),
     /// Placements of the model's collectives, where they have both
