@@ -18,9 +18,9 @@ pub use choices::{
 pub use framework::{Framework, FrameworkChoices, FrameworkDefault, Work};
 pub use keys::{Needs, Places};
 pub use serving::Serving;
-pub use table::{STEP_FLAGS, StepFlag, keys_as_markdown, keys_of};
+pub use table::{STEP_FLAGS, StepFlag, keys_of};
 pub use training::{
-    Batch, ContextChoices, DEEPSPEED_BUCKET_PARAMETERS, DataChoices, ExpertChoices, LayoutTable, MOST_RANKS, ModelWork,
+    ContextChoices, DEEPSPEED_BUCKET_PARAMETERS, DataChoices, ExpertChoices, LayoutTable, MOST_RANKS, ModelWork,
     ModuleChoices, PipelineChoices, STYLES, TensorChoices, Training, VocabularyChoices, divisors_among, parse_order,
     ranks_of_ep_on_a_node,
 };

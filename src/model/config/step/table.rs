@@ -15,14 +15,6 @@ pub fn keys_of(work: Work) -> impl Iterator<Item = &'static str> {
     rows().filter(move |row| row.group.work == work && !matches!(row.flag, Flag::None)).map(|row| row.name)
 }
 
-/// The keys of such work as a table of Markdown, for `suites/README.md`.
-pub fn keys_as_markdown(work: Work) -> String {
-    let row =
-        |row: &StepKey| format!("| `{}` | {} | {}{} |\n", row.name, row.accepted(), row.meaning, row.conditions());
-    let rows: String = rows().filter(|row| row.group.work == work).map(row).collect();
-    format!("| key | accepted | meaning |\n|---|---|---|\n{rows}")
-}
-
 /// The flag of a key, which both tables may have.
 #[derive(Debug)]
 pub struct StepFlag {
@@ -196,6 +188,14 @@ mod tests {
             "{}",
             both.help
         );
+    }
+
+    /// The keys of such work as a table of Markdown, for `suites/README.md`.
+    fn keys_as_markdown(work: Work) -> String {
+        let row =
+            |row: &StepKey| format!("| `{}` | {} | {}{} |\n", row.name, row.accepted(), row.meaning, row.conditions());
+        let rows: String = rows().filter(|row| row.group.work == work).map(row).collect();
+        format!("| key | accepted | meaning |\n|---|---|---|\n{rows}")
     }
 
     #[test]

@@ -174,12 +174,12 @@ keys! {
     UnitChoices in DATA;
     /// What is gathered together
     rule: UnitRule = key("unit_rule").or("layers").only(&[
-        with("data_style", SHARDED),
         with("data_style", &["zero3"]).of("modules"),
         with("data_style", FSDP_OR_HSDP).of("buckets"),
         with("reshard_after_forward", &["true"]).of("buckets"),
         with("secondary_shards", &["none"]).of("buckets"),
         with("prediction_layers", &["0"]).of("buckets"),
+        with("data_style", SHARDED),
     ]),
     /// Parameters are released after the forward pass and gathered again for the backward pass
     reshard_after_forward: bool = key("reshard_after_forward").or("true")
@@ -276,15 +276,6 @@ keys! {
     bias_update: bool = key("expert_bias_update").or("false"),
 }
 
-/// How many samples a step has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Batch {
-    /// Over all replicas.
-    Global(u64),
-    /// Micro-batches of one replica, for any number of ranks.
-    MicroBatches(u64),
-}
-
 /// Ranks of a node among `ep` ranks: as given, or those of a usual host (8 GPUs, which DeepEP's kernels between nodes are built for).
 pub fn ranks_of_ep_on_a_node(given: Option<u32>, ep: u32) -> u32 {
     const USUAL: u32 = 8;
@@ -314,12 +305,6 @@ impl Training {
                 Err(training.places.table().wrong(format!("the size of a step is missing; {accepted}")))
             }
         }
-    }
-
-    /// How many samples a step has.
-    pub fn batch(&self) -> Batch {
-        let micro_batches = self.micro_batches.unwrap_or(1);
-        self.global_batch.map_or(Batch::MicroBatches(micro_batches), Batch::Global)
     }
 
     /// Where a key was written; the table where it was left out.

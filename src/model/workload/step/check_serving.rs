@@ -7,7 +7,7 @@ use super::stages::Stages;
 use super::training::TrainingStep;
 use super::{ServingStep, serving, training};
 use crate::config::step::{
-    Batch, Drafter, PipelineChoices, SampledTokens, ScheduleKind, Serving, ServingDispatcher, TokenExchange, Training,
+    Drafter, PipelineChoices, SampledTokens, ScheduleKind, Serving, ServingDispatcher, TokenExchange, Training,
     ranks_of_ep_on_a_node,
 };
 use crate::config::{Model, Place};
@@ -357,20 +357,16 @@ impl<'a> ServingStep<'a> {
 
 /// m = global batch / (micro-batch x replicas).
 fn micro_batches(training: &Training, replicas: u32) -> Result<u64> {
-    match training.batch() {
-        Batch::MicroBatches(count) => Ok(count),
-        Batch::Global(global) => {
-            let (b, d) = (training.micro_batch, u64::from(replicas));
-            let together = b * d;
-            if global.is_multiple_of(together) {
-                return Ok(global / together);
-            }
-            let up = global.next_multiple_of(together);
-            let down = up.saturating_sub(together);
-            let nearest = if down == 0 { up.to_string() } else { format!("{down}, {up}") };
-            Err(training.at("global_batch").wrong(format!(
-                "{global} samples are no multiple of micro-batch {b} x {d} replicas = {together}; nearest: {nearest}"
-            )))
-        }
+    let Some(global) = training.global_batch else { return Ok(training.micro_batches.unwrap_or(1)) };
+    let (b, d) = (training.micro_batch, u64::from(replicas));
+    let together = b * d;
+    if global.is_multiple_of(together) {
+        return Ok(global / together);
     }
+    let up = global.next_multiple_of(together);
+    let down = up.saturating_sub(together);
+    let nearest = if down == 0 { up.to_string() } else { format!("{down}, {up}") };
+    Err(training.at("global_batch").wrong(format!(
+        "{global} samples are no multiple of micro-batch {b} x {d} replicas = {together}; nearest: {nearest}"
+    )))
 }
